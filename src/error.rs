@@ -1,0 +1,93 @@
+//! One small error per method that can fail.
+
+use std::error::Error;
+use std::fmt;
+
+/// Why [`WorkQueue::try_get`](crate::WorkQueue::try_get) has no key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TryGetError {
+    /// Nothing is in line now.
+    Empty,
+    /// Nothing is in line, and adds are refused. A key that was added again while in work may still come back when its
+    /// holder is done.
+    ShutDown,
+}
+
+/// Why [`WorkQueue::get_timeout`](crate::WorkQueue::get_timeout) has no key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum GetTimeoutError {
+    /// Nothing was in line until the time was up.
+    Timeout,
+    /// Nothing is in line, and adds are refused. A key that was added again while in work may still come back when its
+    /// holder is done.
+    ShutDown,
+}
+
+/// [`WorkQueue::shut_down_with_drain_timeout`](crate::WorkQueue::shut_down_with_drain_timeout) ended before the queue was
+/// empty. The queue is shut down all the same, and another drain may go on waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct DrainTimeoutError {
+    /// Keys in line when the time was up.
+    pub queued: usize,
+    /// Keys in work when the time was up.
+    pub processing: usize,
+}
+
+impl TryGetError {
+    /// `true` if a later call may succeed.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self == Self::Empty
+    }
+
+    /// `true` if adds are refused.
+    #[must_use]
+    pub fn is_shut_down(self) -> bool {
+        self == Self::ShutDown
+    }
+}
+
+impl GetTimeoutError {
+    /// `true` if a later call may succeed.
+    #[must_use]
+    pub fn is_timeout(self) -> bool {
+        self == Self::Timeout
+    }
+
+    /// `true` if adds are refused.
+    #[must_use]
+    pub fn is_shut_down(self) -> bool {
+        self == Self::ShutDown
+    }
+}
+
+impl fmt::Display for TryGetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Empty => "nothing is in line",
+            Self::ShutDown => "the queue is shut down and empty",
+        })
+    }
+}
+
+impl fmt::Display for GetTimeoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Timeout => "nothing came in line in time",
+            Self::ShutDown => "the queue is shut down and empty",
+        })
+    }
+}
+
+impl fmt::Display for DrainTimeoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not drained in time: {} in line, {} in work", self.queued, self.processing)
+    }
+}
+
+impl Error for TryGetError {}
+impl Error for GetTimeoutError {}
+impl Error for DrainTimeoutError {}

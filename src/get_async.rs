@@ -1,0 +1,81 @@
+//! The future of a get. It waits in the same list as threads do.
+
+use crate::WorkQueue;
+use crate::item::Item;
+use crate::ready::{Pop, Wait};
+use crate::wait::{Ticket, Waiter};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// The future that [`WorkQueue::get_async`] returns.
+#[must_use = "futures do nothing unless polled"]
+pub struct GetAsync<'q, K> {
+    queue: &'q WorkQueue<K>,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    New,
+    Waiting(Ticket),
+    Finished,
+}
+
+impl<'q, K> GetAsync<'q, K> {
+    pub(crate) fn new(queue: &'q WorkQueue<K>) -> Self {
+        Self { queue, state: State::New }
+    }
+}
+
+impl<'q, K> Future for GetAsync<'q, K> {
+    type Output = Option<Item<'q, K>>;
+
+    /// # Panics
+    /// If polled after it was ready.
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let shared = &this.queue.shared;
+        let wait = match this.state {
+            State::New => match shared.ready.pop() {
+                Pop::Item(slot) => Wait::Item(slot),
+                Pop::Closed => Wait::Closed,
+                Pop::Empty => shared.ready.pop_or_wait(Waiter::Task(cx.waker().clone())),
+            },
+            State::Waiting(ticket) => {
+                let (wait, wake) = shared.ready.resume(ticket, Waiter::Task(cx.waker().clone()), false);
+                // Off the list unless still waiting: say so before a waker, which is user code, can panic.
+                if !matches!(wait, Wait::Sleep(_)) {
+                    this.state = State::Finished;
+                }
+                wake.wake();
+                wait
+            }
+            State::Finished => panic!("GetAsync polled after it was ready"),
+        };
+        this.state = State::Finished;
+        match wait {
+            Wait::Item(slot) => Poll::Ready(Some(Item::new(shared, slot))),
+            Wait::Closed | Wait::GaveUp => Poll::Ready(None),
+            Wait::Sleep(ticket) => {
+                this.state = State::Waiting(ticket);
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<K> Drop for GetAsync<'_, K> {
+    fn drop(&mut self) {
+        if let State::Waiting(ticket) = self.state {
+            self.queue.shared.ready.leave(ticket).wake();
+        }
+    }
+}
+
+impl<K> fmt::Debug for GetAsync<'_, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GetAsync").field("state", &self.state).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,139 @@
+//! The guard that a get returns: who has it has the key, and when it is dropped, the key is done.
+
+use crate::key::slab::SlotRef;
+use crate::shared::Shared;
+use crate::sync::Arc;
+use std::fmt;
+use std::ops::Deref;
+
+/// A key that is yours alone until you drop this: dropping it is `done`.
+///
+/// Nobody else is handed this key meanwhile; if it is added meanwhile, it goes back in line when you are done, once, however
+/// often it was added. A worker that panics drops its item as it unwinds, so the key is never stuck.
+///
+/// An item that is leaked (`std::mem::forget`) keeps its key in work for ever; a drain then waits for ever too.
+///
+/// # Memory ordering
+/// What happened before the `add`s that led to this hand-out, and before the previous `done` of the key, is visible to who
+/// holds the item. Exactly: each of them *happens-before* the return of the `get`.
+///
+/// # Examples
+/// ```
+/// let queue = keyqueue::WorkQueue::new();
+/// queue.add("a");
+/// let item = queue.get().unwrap();
+/// assert_eq!(*item, "a");
+/// assert!(queue.try_get().is_err(), "it is mine");
+/// queue.add("a");
+/// assert!(item.is_dirty());
+/// drop(item);
+/// assert_eq!(*queue.get().unwrap(), "a");
+/// ```
+/// An item borrows its queue and cannot outlive it; see [`into_owned`](Item::into_owned).
+/// ```compile_fail,E0597
+/// let item = {
+///     let queue = keyqueue::WorkQueue::new();
+///     queue.add(1);
+///     queue.get().unwrap()
+/// };
+/// ```
+/// Done is done: the item is gone with it.
+/// ```compile_fail,E0382
+/// let queue = keyqueue::WorkQueue::new();
+/// queue.add(1);
+/// let item = queue.get().unwrap();
+/// item.done();
+/// item.done();
+/// ```
+#[must_use = "dropping an item says that its key is done"]
+pub struct Item<'q, K> {
+    queue: &'q Arc<Shared<K>>,
+    slot: SlotRef<K>,
+}
+
+/// An [`Item`] that owns its share of the queue: `'static`, for tasks and threads that outlive the borrow.
+///
+/// # Examples
+/// ```
+/// let queue = keyqueue::WorkQueue::new();
+/// queue.add(7);
+/// let item = queue.get().unwrap().into_owned();
+/// std::thread::spawn(move || assert_eq!(*item, 7)).join().unwrap();
+/// assert_eq!(queue.processing_len(), 0);
+/// ```
+#[must_use = "dropping an item says that its key is done"]
+pub struct OwnedItem<K> {
+    queue: Arc<Shared<K>>,
+    slot: SlotRef<K>,
+}
+
+impl<'q, K> Item<'q, K> {
+    /// The one that took the key out of the line makes its guard (I2).
+    #[inline]
+    pub(crate) fn new(queue: &'q Arc<Shared<K>>, slot: SlotRef<K>) -> Self {
+        Self { queue, slot }
+    }
+
+    /// Turns the item into one that owns its share of the queue.
+    pub fn into_owned(self) -> OwnedItem<K> {
+        let this = std::mem::ManuallyDrop::new(self);
+        OwnedItem { queue: Arc::clone(this.queue), slot: this.slot }
+    }
+}
+
+macro_rules! holder {
+    ($item:ident $(<$lifetime:lifetime>)?) => {
+        impl<K> $item<$($lifetime,)? K> {
+            /// The key.
+            #[inline]
+            #[must_use]
+            pub fn key(&self) -> &K {
+                // SAFETY: we hold the key, so the slot is there (S2), ...
+                let slot = unsafe { self.slot.get() };
+                // SAFETY: ... and taken, for as long as `self` lives.
+                unsafe { slot.key() }
+            }
+
+            /// Says that the work on this key is finished, as dropping the item does.
+            ///
+            /// If the key was added meanwhile, it goes to the end of the line now.
+            #[doc(alias = "Done")]
+            #[inline]
+            pub fn done(self) {}
+
+            /// Whether the key was added again since I hold it: what I have read may be stale, and the key will be handed
+            /// out once more.
+            #[must_use]
+            pub fn is_dirty(&self) -> bool {
+                // SAFETY: we hold the key (S2).
+                unsafe { self.slot.get() }.state.is_dirty()
+            }
+        }
+
+        impl<K> Deref for $item<$($lifetime,)? K> {
+            type Target = K;
+
+            #[inline]
+            fn deref(&self) -> &K {
+                self.key()
+            }
+        }
+
+        impl<K> Drop for $item<$($lifetime,)? K> {
+            #[inline]
+            fn drop(&mut self) {
+                // SAFETY: we hold the key, and `slot` is not used after this.
+                unsafe { self.queue.done(self.slot) }
+            }
+        }
+
+        impl<K: fmt::Debug> fmt::Debug for $item<$($lifetime,)? K> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($item)).field("key", self.key()).field("is_dirty", &self.is_dirty()).finish()
+            }
+        }
+    };
+}
+
+holder!(Item<'_>);
+holder!(OwnedItem);

@@ -1,0 +1,21 @@
+//! A deduplicating work queue.
+
+mod builder;
+mod drain;
+mod error;
+mod get_async;
+mod item;
+mod key;
+mod queue;
+mod ready;
+mod shared;
+mod stats;
+mod sync;
+mod wait;
+
+pub use builder::WorkQueueBuilder;
+pub use error::{DrainTimeoutError, GetTimeoutError, TryGetError};
+pub use get_async::GetAsync;
+pub use item::{Item, OwnedItem};
+pub use queue::{Added, WorkQueue};
+pub use stats::Stats;

@@ -1,0 +1,364 @@
+//! The queue as its users see it.
+
+use crate::builder::WorkQueueBuilder;
+use crate::drain::Drained;
+use crate::error::{DrainTimeoutError, GetTimeoutError, TryGetError};
+use crate::get_async::GetAsync;
+use crate::item::Item;
+use crate::ready::Pop;
+use crate::shared::{Got, Shared};
+use crate::stats::Stats;
+use crate::sync::Arc;
+use crate::wait::Wake;
+use std::fmt;
+use std::hash::Hash;
+use std::time::{Duration, Instant};
+
+/// A deduplicating work queue: a key is in line at most once and in work at most once.
+///
+/// This is a handle; clones are cheap and refer to the same queue. When the last handle, item and future is gone, everything
+/// is freed, keys in line included.
+///
+/// See the [crate's page](crate) for what the queue guarantees.
+///
+/// # Examples
+/// ```
+/// use keyqueue::{Added, WorkQueue};
+///
+/// let queue = WorkQueue::new();
+/// assert_eq!(queue.add("pod-1"), Added::Queued);
+/// assert_eq!(queue.add("pod-1"), Added::Coalesced, "it is in line already");
+///
+/// let item = queue.get().expect("not shut down");
+/// assert_eq!(queue.add("pod-1"), Added::Deferred, "it is in work: once more when that is done");
+/// item.done();
+///
+/// assert_eq!(queue.len(), 1);
+/// ```
+#[doc(alias = "Interface")]
+#[doc(alias = "Type")]
+pub struct WorkQueue<K> {
+    pub(crate) shared: Arc<Shared<K>>,
+}
+
+/// What an `add` did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Added {
+    /// The key is now in line.
+    Queued,
+    /// The key was in line already, or is in work and was added before: nothing changed, and it will be handed out after
+    /// this add all the same.
+    Coalesced,
+    /// The key is in work: it goes back in line when its holder is done.
+    Deferred,
+    /// The queue is shutting down: the key was not taken.
+    Rejected,
+}
+
+impl Added {
+    /// `false` if the key was refused; else it will be handed out, and that hand-out begins after the add.
+    #[must_use]
+    pub fn is_accepted(self) -> bool {
+        self != Self::Rejected
+    }
+}
+
+impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
+    /// A queue with the default settings.
+    #[doc(alias = "NewTyped")]
+    #[must_use]
+    pub fn new() -> Self {
+        Self::builder().build()
+    }
+
+    /// Settings other than the default.
+    pub fn builder() -> WorkQueueBuilder<K> {
+        WorkQueueBuilder::new()
+    }
+
+    /// Marks a key as to be worked on: puts it in line, unless it is there already.
+    ///
+    /// A key in work goes back in line, once, when its holder is done. The key is dropped here if the queue knows it already;
+    /// an add that finds its key in line or in work allocates nothing.
+    ///
+    /// `K`'s `Hash` and `Eq` are called; `Eq` under a lock, so it must not use this queue.
+    ///
+    /// # Blocking
+    /// Does not wait for keys or workers. Takes two short locks.
+    ///
+    /// # Memory ordering
+    /// Also an add that changes nothing publishes: what happened before it is visible to the next hand-out of the key.
+    /// Exactly: an accepted `add` *happens-before* the return of the first `get` of the key that follows it.
+    ///
+    /// # Examples
+    /// ```
+    /// # use keyqueue::{Added, WorkQueue};
+    /// let queue = WorkQueue::new();
+    /// assert_eq!(queue.add(1), Added::Queued);
+    /// queue.shut_down();
+    /// assert_eq!(queue.add(2), Added::Rejected);
+    /// ```
+    #[doc(alias = "Add")]
+    #[inline]
+    pub fn add(&self, key: K) -> Added {
+        self.shared.add(key, |ready, slot| ready.push(slot))
+    }
+
+    /// Adds many keys and wakes workers when all are in line, not at each. Returns how many became dirty, that is, were
+    /// [`Queued`](Added::Queued) or [`Deferred`](Added::Deferred).
+    ///
+    /// The adds are one after the other, not one step: other threads may add and take keys in between. If the iterator
+    /// panics, the keys that it has yielded are in line.
+    ///
+    /// # Examples
+    /// ```
+    /// # let queue = keyqueue::WorkQueue::new();
+    /// assert_eq!(queue.add_all([1, 2, 2, 3]), 3);
+    /// ```
+    pub fn add_all(&self, keys: impl IntoIterator<Item = K>) -> usize {
+        struct Rouse<'q, K>(&'q Shared<K>);
+        impl<K> Drop for Rouse<'_, K> {
+            fn drop(&mut self) {
+                self.0.ready.rouse().wake();
+            }
+        }
+        let _wake_in_the_end = Rouse(&self.shared);
+        let quietly = |key| {
+            self.shared.add(key, |ready, slot| {
+                ready.push_quietly(slot);
+                Wake::default()
+            })
+        };
+        keys.into_iter().map(quietly).filter(|added| matches!(added, Added::Queued | Added::Deferred)).count()
+    }
+}
+
+impl<K> WorkQueue<K> {
+    /// Takes the first key, waiting until there is one. `None`: the queue is shut down and nothing is in line.
+    ///
+    /// After `None`, a key that was added while in work, before the shut-down, can still come back when its holder is done;
+    /// its holder, or who drains, should get once more.
+    ///
+    /// # Blocking
+    /// Parks the thread, after at most a few hundred nanoseconds of spinning.
+    ///
+    /// # Examples
+    /// ```
+    /// # let queue = keyqueue::WorkQueue::new();
+    /// # queue.add(1);
+    /// # queue.shut_down();
+    /// while let Some(item) = queue.get() {
+    ///     println!("working on {}", *item);
+    /// }
+    /// ```
+    #[doc(alias = "Get")]
+    #[inline]
+    #[must_use = "an item that is dropped is done"]
+    pub fn get(&self) -> Option<Item<'_, K>> {
+        match self.shared.get(None) {
+            Got::Item(slot) => Some(Item::new(&self.shared, slot)),
+            Got::ShutDown | Got::TimedOut => None,
+        }
+    }
+
+    /// Takes the first key if there is one.
+    ///
+    /// # Errors
+    /// [`Empty`](TryGetError::Empty) if nothing is in line, [`ShutDown`](TryGetError::ShutDown) if moreover the queue is shut
+    /// down.
+    #[inline]
+    pub fn try_get(&self) -> Result<Item<'_, K>, TryGetError> {
+        match self.shared.ready.pop() {
+            Pop::Item(slot) => Ok(Item::new(&self.shared, slot)),
+            Pop::Empty => Err(TryGetError::Empty),
+            Pop::Closed => Err(TryGetError::ShutDown),
+        }
+    }
+
+    /// Takes the first key, waiting at most this long. A timeout too long for the clock, such as `Duration::MAX`, is none.
+    ///
+    /// # Blocking
+    /// Parks the thread, after at most a few hundred nanoseconds of spinning.
+    ///
+    /// # Errors
+    /// [`Timeout`](GetTimeoutError::Timeout) if nothing came in line in time, [`ShutDown`](GetTimeoutError::ShutDown) if the
+    /// queue is shut down and nothing is in line.
+    pub fn get_timeout(&self, timeout: Duration) -> Result<Item<'_, K>, GetTimeoutError> {
+        match self.shared.get(Instant::now().checked_add(timeout)) {
+            Got::Item(slot) => Ok(Item::new(&self.shared, slot)),
+            Got::TimedOut => Err(GetTimeoutError::Timeout),
+            Got::ShutDown => Err(GetTimeoutError::ShutDown),
+        }
+    }
+
+    /// Takes the first key, waiting for it as a task. Resolves to `None` once the queue is shut down and nothing is in line.
+    ///
+    /// Works on any executor, and side by side with threads in [`get`](Self::get): who waits longest is woken first.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing: a wake-up that it had received goes to the next waiter. A future that was woken must
+    /// be polled or dropped, however; one that is neither (a task that never runs again) keeps its wake-up, and a key may
+    /// stay in line until the next add wakes somebody else.
+    ///
+    /// # Examples
+    /// ```
+    /// # let queue = keyqueue::WorkQueue::new();
+    /// # queue.add(1);
+    /// # queue.shut_down();
+    /// # let work = async {
+    /// while let Some(item) = queue.get_async().await {
+    ///     println!("working on {}", *item);
+    /// }
+    /// # };
+    /// # let mut work = std::pin::pin!(work);
+    /// # let waker = std::task::Waker::noop();
+    /// # assert!(std::future::Future::poll(work.as_mut(), &mut std::task::Context::from_waker(waker)).is_ready());
+    /// ```
+    pub fn get_async(&self) -> GetAsync<'_, K> {
+        GetAsync::new(self)
+    }
+
+    /// Takes up to `max` keys that are in line one after the other, waiting for the first. Empty: the queue is shut down and
+    /// nothing is in line, or `max` is 0.
+    ///
+    /// # Blocking
+    /// As [`get`](Self::get).
+    #[must_use = "an item that is dropped is done"]
+    pub fn get_many(&self, max: usize) -> Vec<Item<'_, K>> {
+        let Some(first) = (max > 0).then(|| self.get()).flatten() else {
+            return Vec::new();
+        };
+        // Room beforehand, so that nothing is allocated under the lock.
+        let mut items = Vec::with_capacity(max.min(self.len().saturating_add(1)));
+        items.push(first);
+        self.shared.ready.pop_many(items.capacity() - 1, |slot| items.push(Item::new(&self.shared, slot)));
+        items
+    }
+
+    /// How many keys are in line. A snapshot; those in work do not count.
+    #[doc(alias = "Len")]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.shared.ready.len()
+    }
+
+    /// Whether nothing is in line. A snapshot.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many keys are in work: handed out and not done. A snapshot, found by looking at every key that the queue knows.
+    #[must_use]
+    pub fn processing_len(&self) -> usize {
+        self.shared.processing()
+    }
+
+    /// Refuses adds from now on. What is in line is still handed out, keys that were added while in work come back when
+    /// their holders are done, and then every getter is told that the queue is shut down.
+    ///
+    /// Again has no effect, except that it releases whoever waits in
+    /// [`shut_down_with_drain`](Self::shut_down_with_drain) by then.
+    #[doc(alias = "ShutDown")]
+    pub fn shut_down(&self) {
+        self.shared.close();
+        self.shared.drain.release();
+    }
+
+    /// As [`shut_down`](Self::shut_down), and returns when nothing is in line and nothing is in work.
+    ///
+    /// Any number of threads may drain at a time. A plain `shut_down` that comes later releases them all.
+    ///
+    /// # Blocking
+    /// Waits for the workers; somebody must go on getting keys. A thread that holds an item of this queue waits for itself:
+    /// for ever.
+    #[doc(alias = "ShutDownWithDrain")]
+    pub fn shut_down_with_drain(&self) {
+        let _how = self.shared.close_and_drain(None);
+    }
+
+    /// As [`shut_down_with_drain`](Self::shut_down_with_drain), but waits at most this long. A timeout too long for the clock,
+    /// such as `Duration::MAX`, is none.
+    ///
+    /// # Errors
+    /// [`DrainTimeoutError`] if something was left when the time was up. `Ok` also if a plain `shut_down` released the drain.
+    pub fn shut_down_with_drain_timeout(&self, timeout: Duration) -> Result<(), DrainTimeoutError> {
+        match self.shared.close_and_drain(Instant::now().checked_add(timeout)) {
+            Drained::Empty | Drained::Released => Ok(()),
+            Drained::TimedOut => Err(DrainTimeoutError { queued: self.len(), processing: self.processing_len() }),
+        }
+    }
+
+    /// Whether adds are refused.
+    #[doc(alias = "ShuttingDown")]
+    #[must_use]
+    pub fn shutting_down(&self) -> bool {
+        self.shared.is_closed()
+    }
+
+    /// What the queue is called, see [`WorkQueueBuilder::name`].
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    /// Numbers for who looks from outside. Looks at every key that the queue knows, so it is not for every operation.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let (handed_out, waiters) = self.shared.ready.counts();
+        let mut stats = Stats {
+            len: self.len(),
+            waiters,
+            drainers: self.shared.drain.drainers(),
+            handed_out,
+            shutting_down: self.shutting_down(),
+            ..Stats::default()
+        };
+        self.shared
+            .tables(|table| {
+                stats.processing += table.iter().filter(|slot| slot.state.is_processing()).count();
+                stats.keys += table.len();
+                stats.queued += table.counts.queued;
+                stats.coalesced += table.counts.coalesced;
+                stats.deferred += table.counts.deferred;
+                stats.rejected += table.counts.rejected;
+            })
+            .for_each(drop);
+        stats
+    }
+
+    /// Forgets idle keys and gives back memory that is not needed now.
+    ///
+    /// The queue does this by itself when it has been worked off, up to a few thousand keys' worth, which it keeps so that a
+    /// steady set of keys allocates nothing. This gives back the rest too.
+    pub fn shrink_to_fit(&self) {
+        self.shared.tables(crate::key::table::Table::shrink).for_each(drop);
+        self.shared.ready.shrink();
+    }
+}
+
+impl<K> Clone for WorkQueue<K> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<K: Hash + Eq + Clone + Send + Sync + 'static> Default for WorkQueue<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K: Hash + Eq + Clone + Send + Sync + 'static> Extend<K> for WorkQueue<K> {
+    fn extend<T: IntoIterator<Item = K>>(&mut self, keys: T) {
+        self.add_all(keys);
+    }
+}
+
+impl<K> fmt::Debug for WorkQueue<K> {
+    /// The name and the [`Stats`], for who has a stuck process before them. Shows no keys.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkQueue").field("name", &self.name()).field("stats", &self.stats()).finish()
+    }
+}

@@ -1,0 +1,32 @@
+//! Numbers for who looks at a queue from outside.
+
+/// A snapshot of a queue, from [`WorkQueue::stats`](crate::WorkQueue::stats).
+///
+/// The numbers are read one after the other while the queue goes on, so they need not add up exactly unless it is at rest.
+/// At rest: `queued + deferred == handed_out + len`, less the deferred adds of keys still in work.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Keys in line.
+    pub len: usize,
+    /// Keys in work.
+    pub processing: usize,
+    /// Keys in the table: in line, in work, and idle ones that have not been swept.
+    pub keys: usize,
+    /// Threads and tasks that wait for a key.
+    pub waiters: usize,
+    /// Threads that wait for a drain to end.
+    pub drainers: usize,
+    /// Adds that put their key in line.
+    pub queued: u64,
+    /// Adds that found their key dirty already.
+    pub coalesced: u64,
+    /// Adds of a key in work, which put it in line when its holder is done.
+    pub deferred: u64,
+    /// Adds after the shut-down.
+    pub rejected: u64,
+    /// Hand-outs.
+    pub handed_out: u64,
+    /// Adds are refused.
+    pub shutting_down: bool,
+}

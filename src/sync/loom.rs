@@ -1,0 +1,63 @@
+//! The same names under loom.
+//!
+//! What loom cannot do is left out rather than faked: timeouts never fire (models call the give-up path themselves), and
+//! there is no spinning, which would only repeat what parking already explores.
+
+pub(crate) use loom::cell::UnsafeCell;
+pub(crate) use loom::sync::Arc;
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+
+use loom::sync::{Condvar, MutexGuard};
+use std::time::Instant;
+
+#[derive(Debug)]
+pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(loom::sync::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// Mutex and condvar, not `loom::thread::park`: an `unpark` that meets a `join` trips an assertion inside loom 0.7.
+#[derive(Debug)]
+pub(crate) struct Parker(Unparker);
+
+#[derive(Debug, Clone)]
+pub(crate) struct Unparker(Arc<(loom::sync::Mutex<bool>, Condvar)>);
+
+pub(crate) fn with_parker<R>(f: impl FnOnce(&Parker) -> R) -> R {
+    f(&Parker(Unparker(Arc::new((loom::sync::Mutex::new(false), Condvar::new())))))
+}
+
+impl Parker {
+    pub(crate) fn unparker(&self) -> Unparker {
+        self.0.clone()
+    }
+
+    pub(crate) fn park(&self, _deadline: Option<Instant>) {
+        let (token, condvar) = &*self.0.0;
+        let mut token = token.lock().unwrap();
+        while !*token {
+            token = condvar.wait(token).unwrap();
+        }
+        *token = false;
+    }
+}
+
+impl Unparker {
+    pub(crate) fn unpark(&self) {
+        *self.0.0.lock().unwrap() = true;
+        self.0.1.notify_one();
+    }
+}
+
+pub(crate) fn spin_while(_idle: impl Fn() -> bool) {}
+
+pub(crate) fn parallelism() -> usize {
+    1
+}

@@ -1,0 +1,19 @@
+//! The only place that names `std::sync` or `loom`.
+//!
+//! Everything that two threads touch is imported from here, so that `loom-tests/` runs the very code that ships, under
+//! another scheduler. The two halves offer the same names; where the libraries differ, the smaller contract wins.
+
+#[cfg(loom)]
+mod loom;
+#[cfg(not(loom))]
+mod std;
+
+#[cfg(loom)]
+pub(crate) use self::loom::*;
+#[cfg(not(loom))]
+pub(crate) use self::std::*;
+
+/// Picks a constant for real use, or a small one for loom, where every step is multiplied by every interleaving.
+pub(crate) const fn sized(real: usize, under_loom: usize) -> usize {
+    if cfg!(loom) { under_loom } else { real }
+}

@@ -1,0 +1,107 @@
+//! Who waits: threads and tasks in one list, in the order in which they came.
+//!
+//! The list is plain data under its owner's lock. Nobody is woken under a lock: taking a waiter out yields a [`Wake`], and
+//! its owner wakes after unlocking. Dropping one without waking would lose it, hence `must_use`.
+
+use crate::sync::Unparker;
+use std::collections::VecDeque;
+use std::task::Waker;
+
+/// A thread or a task that sleeps.
+#[derive(Debug)]
+pub(crate) enum Waiter {
+    Thread(Unparker),
+    Task(Waker),
+}
+
+impl Waiter {
+    pub(crate) fn is_thread(&self) -> bool {
+        matches!(self, Self::Thread(_))
+    }
+}
+
+/// Wake-ups that are owed.
+#[must_use = "taken from the list: unless woken, it sleeps for ever"]
+#[derive(Debug, Default)]
+pub(crate) struct Wake(Option<Waiter>);
+
+impl Wake {
+    #[inline]
+    pub(crate) fn one(waiter: Option<Waiter>) -> Self {
+        Self(waiter)
+    }
+
+    /// Call without any lock held: a waker is user code.
+    #[inline]
+    pub(crate) fn wake(self) {
+        if let Some(waiter) = self.0 {
+            wake(waiter);
+        }
+    }
+}
+
+#[cold]
+fn wake(waiter: Waiter) {
+    match waiter {
+        Waiter::Thread(unparker) => unparker.unpark(),
+        Waiter::Task(waker) => waker.wake(),
+    }
+}
+
+/// A waiter's place in the list; it is the waiter's until it is done waiting, also while it is not in the list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ticket(u64);
+
+/// The waiters, oldest first: tickets ascend.
+#[derive(Debug, Default)]
+pub(crate) struct WaitList {
+    waiting: VecDeque<(Ticket, Waiter)>,
+    next: u64,
+}
+
+impl WaitList {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// To the end of the list.
+    pub(crate) fn push(&mut self, waiter: Waiter) -> Ticket {
+        let ticket = Ticket(self.next);
+        self.next += 1;
+        self.waiting.push_back((ticket, waiter));
+        ticket
+    }
+
+    /// Back to where this ticket belongs, from where it was removed: who was woken in vain keeps its turn.
+    pub(crate) fn put_back(&mut self, ticket: Ticket, waiter: Waiter) {
+        if let Err(at) = self.waiting.binary_search_by_key(&ticket, |(ticket, _)| *ticket) {
+            self.waiting.insert(at, (ticket, waiter));
+        }
+    }
+
+    /// Takes a waiter out, or `None` if it has been woken.
+    pub(crate) fn remove(&mut self, ticket: Ticket) -> Option<Waiter> {
+        let at = self.waiting.binary_search_by_key(&ticket, |(ticket, _)| *ticket).ok()?;
+        self.waiting.remove(at).map(|(_, waiter)| waiter)
+    }
+
+    /// Takes the oldest out.
+    pub(crate) fn pop(&mut self) -> Option<Waiter> {
+        self.waiting.pop_front().map(|(_, waiter)| waiter)
+    }
+
+    /// Takes all out, oldest first.
+    pub(crate) fn take_all(&mut self) -> Vec<Waiter> {
+        self.waiting.drain(..).map(|(_, waiter)| waiter).collect()
+    }
+}
+
+/// Wakes all of them. Call without any lock held.
+pub(crate) fn wake_all(waiters: Vec<Waiter>) {
+    waiters.into_iter().for_each(wake);
+}
