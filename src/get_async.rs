@@ -2,7 +2,7 @@
 
 use crate::WorkQueue;
 use crate::item::Item;
-use crate::ready::{Pop, Wait};
+use crate::shared::{Pop, Wait};
 use crate::wait::{Ticket, Waiter};
 use std::fmt;
 use std::future::Future;
@@ -38,26 +38,18 @@ impl<'q, K> Future for GetAsync<'q, K> {
         let this = self.get_mut();
         let shared = &this.queue.shared;
         let wait = match this.state {
-            State::New => match shared.ready.pop() {
+            State::New => match shared.pop() {
                 Pop::Item(slot) => Wait::Item(slot),
-                Pop::Closed => Wait::Closed,
-                Pop::Empty => shared.ready.pop_or_wait(Waiter::Task(cx.waker().clone())),
+                Pop::ShutDown => Wait::ShutDown,
+                Pop::Empty => shared.pop_or_wait(Waiter::Task(cx.waker().clone())),
             },
-            State::Waiting(ticket) => {
-                let (wait, wake) = shared.ready.resume(ticket, Waiter::Task(cx.waker().clone()), false);
-                // Off the list unless still waiting: say so before a waker, which is user code, can panic.
-                if !matches!(wait, Wait::Sleep(_)) {
-                    this.state = State::Finished;
-                }
-                wake.wake();
-                wait
-            }
+            State::Waiting(ticket) => shared.resume(ticket, Waiter::Task(cx.waker().clone()), false),
             State::Finished => panic!("GetAsync polled after it was ready"),
         };
         this.state = State::Finished;
         match wait {
             Wait::Item(slot) => Poll::Ready(Some(Item::new(shared, slot))),
-            Wait::Closed | Wait::GaveUp => Poll::Ready(None),
+            Wait::ShutDown | Wait::GaveUp => Poll::Ready(None),
             Wait::Sleep(ticket) => {
                 this.state = State::Waiting(ticket);
                 Poll::Pending
@@ -69,7 +61,7 @@ impl<'q, K> Future for GetAsync<'q, K> {
 impl<K> Drop for GetAsync<'_, K> {
     fn drop(&mut self) {
         if let State::Waiting(ticket) = self.state {
-            self.queue.shared.ready.leave(ticket).wake();
+            self.queue.shared.leave(ticket);
         }
     }
 }

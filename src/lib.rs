@@ -1,13 +1,12 @@
 //! A deduplicating work queue.
 
 mod builder;
-mod drain;
 mod error;
 mod get_async;
 mod item;
 mod key;
+mod line;
 mod queue;
-mod ready;
 mod shared;
 mod stats;
 mod sync;

@@ -1,15 +1,12 @@
 //! The queue as its users see it.
 
 use crate::builder::WorkQueueBuilder;
-use crate::drain::Drained;
 use crate::error::{DrainTimeoutError, GetTimeoutError, TryGetError};
 use crate::get_async::GetAsync;
 use crate::item::Item;
-use crate::ready::Pop;
-use crate::shared::{Got, Shared};
+use crate::shared::{Drained, Pop, Shared, Wait};
 use crate::stats::Stats;
 use crate::sync::Arc;
-use crate::wait::Wake;
 use std::fmt;
 use std::hash::Hash;
 use std::time::{Duration, Instant};
@@ -85,7 +82,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// `K`'s `Hash` and `Eq` are called; `Eq` under a lock, so it must not use this queue.
     ///
     /// # Blocking
-    /// Does not wait for keys or workers. Takes two short locks.
+    /// Does not wait for keys or workers. Takes one short lock.
     ///
     /// # Memory ordering
     /// Also an add that changes nothing publishes: what happened before it is visible to the next hand-out of the key.
@@ -102,7 +99,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     #[doc(alias = "Add")]
     #[inline]
     pub fn add(&self, key: K) -> Added {
-        self.shared.add(key, |ready, slot| ready.push(slot))
+        self.shared.add(key, false)
     }
 
     /// Adds many keys and wakes workers when all are in line, not at each. Returns how many became dirty, that is, were
@@ -120,16 +117,11 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
         struct Rouse<'q, K>(&'q Shared<K>);
         impl<K> Drop for Rouse<'_, K> {
             fn drop(&mut self) {
-                self.0.ready.rouse().wake();
+                self.0.rouse();
             }
         }
         let _wake_in_the_end = Rouse(&self.shared);
-        let quietly = |key| {
-            self.shared.add(key, |ready, slot| {
-                ready.push_quietly(slot);
-                Wake::default()
-            })
-        };
+        let quietly = |key| self.shared.add(key, true);
         keys.into_iter().map(quietly).filter(|added| matches!(added, Added::Queued | Added::Deferred)).count()
     }
 }
@@ -157,8 +149,8 @@ impl<K> WorkQueue<K> {
     #[must_use = "an item that is dropped is done"]
     pub fn get(&self) -> Option<Item<'_, K>> {
         match self.shared.get(None) {
-            Got::Item(slot) => Some(Item::new(&self.shared, slot)),
-            Got::ShutDown | Got::TimedOut => None,
+            Wait::Item(slot) => Some(Item::new(&self.shared, slot)),
+            _ => None,
         }
     }
 
@@ -169,10 +161,10 @@ impl<K> WorkQueue<K> {
     /// down.
     #[inline]
     pub fn try_get(&self) -> Result<Item<'_, K>, TryGetError> {
-        match self.shared.ready.pop() {
+        match self.shared.pop() {
             Pop::Item(slot) => Ok(Item::new(&self.shared, slot)),
             Pop::Empty => Err(TryGetError::Empty),
-            Pop::Closed => Err(TryGetError::ShutDown),
+            Pop::ShutDown => Err(TryGetError::ShutDown),
         }
     }
 
@@ -186,9 +178,9 @@ impl<K> WorkQueue<K> {
     /// queue is shut down and nothing is in line.
     pub fn get_timeout(&self, timeout: Duration) -> Result<Item<'_, K>, GetTimeoutError> {
         match self.shared.get(Instant::now().checked_add(timeout)) {
-            Got::Item(slot) => Ok(Item::new(&self.shared, slot)),
-            Got::TimedOut => Err(GetTimeoutError::Timeout),
-            Got::ShutDown => Err(GetTimeoutError::ShutDown),
+            Wait::Item(slot) => Ok(Item::new(&self.shared, slot)),
+            Wait::ShutDown => Err(GetTimeoutError::ShutDown),
+            Wait::GaveUp | Wait::Sleep(_) => Err(GetTimeoutError::Timeout),
         }
     }
 
@@ -232,7 +224,7 @@ impl<K> WorkQueue<K> {
         // Room beforehand, so that nothing is allocated under the lock.
         let mut items = Vec::with_capacity(max.min(self.len().saturating_add(1)));
         items.push(first);
-        self.shared.ready.pop_many(items.capacity() - 1, |slot| items.push(Item::new(&self.shared, slot)));
+        self.shared.pop_many(items.capacity() - 1, |slot| items.push(Item::new(&self.shared, slot)));
         items
     }
 
@@ -240,7 +232,7 @@ impl<K> WorkQueue<K> {
     #[doc(alias = "Len")]
     #[must_use]
     pub fn len(&self) -> usize {
-        self.shared.ready.len()
+        self.shared.len()
     }
 
     /// Whether nothing is in line. A snapshot.
@@ -249,10 +241,10 @@ impl<K> WorkQueue<K> {
         self.len() == 0
     }
 
-    /// How many keys are in work: handed out and not done. A snapshot, found by looking at every key that the queue knows.
+    /// How many keys are in work: handed out and not done. A snapshot.
     #[must_use]
     pub fn processing_len(&self) -> usize {
-        self.shared.processing()
+        self.shared.stats().processing
     }
 
     /// Refuses adds from now on. What is in line is still handed out, keys that were added while in work come back when
@@ -262,8 +254,7 @@ impl<K> WorkQueue<K> {
     /// [`shut_down_with_drain`](Self::shut_down_with_drain) by then.
     #[doc(alias = "ShutDown")]
     pub fn shut_down(&self) {
-        self.shared.close();
-        self.shared.drain.release();
+        self.shared.shut_down(true);
     }
 
     /// As [`shut_down`](Self::shut_down), and returns when nothing is in line and nothing is in work.
@@ -275,7 +266,7 @@ impl<K> WorkQueue<K> {
     /// for ever.
     #[doc(alias = "ShutDownWithDrain")]
     pub fn shut_down_with_drain(&self) {
-        let _how = self.shared.close_and_drain(None);
+        let _how = self.shared.drain(None);
     }
 
     /// As [`shut_down_with_drain`](Self::shut_down_with_drain), but waits at most this long. A timeout too long for the clock,
@@ -284,9 +275,9 @@ impl<K> WorkQueue<K> {
     /// # Errors
     /// [`DrainTimeoutError`] if something was left when the time was up. `Ok` also if a plain `shut_down` released the drain.
     pub fn shut_down_with_drain_timeout(&self, timeout: Duration) -> Result<(), DrainTimeoutError> {
-        match self.shared.close_and_drain(Instant::now().checked_add(timeout)) {
+        match self.shared.drain(Instant::now().checked_add(timeout)) {
             Drained::Empty | Drained::Released => Ok(()),
-            Drained::TimedOut => Err(DrainTimeoutError { queued: self.len(), processing: self.processing_len() }),
+            Drained::TimedOut { queued, processing } => Err(DrainTimeoutError { queued, processing }),
         }
     }
 
@@ -294,7 +285,7 @@ impl<K> WorkQueue<K> {
     #[doc(alias = "ShuttingDown")]
     #[must_use]
     pub fn shutting_down(&self) -> bool {
-        self.shared.is_closed()
+        self.shared.is_shutting_down()
     }
 
     /// What the queue is called, see [`WorkQueueBuilder::name`].
@@ -303,38 +294,18 @@ impl<K> WorkQueue<K> {
         &self.shared.name
     }
 
-    /// Numbers for who looks from outside. Looks at every key that the queue knows, so it is not for every operation.
+    /// Numbers for who looks from outside, all of one moment.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let (handed_out, waiters) = self.shared.ready.counts();
-        let mut stats = Stats {
-            len: self.len(),
-            waiters,
-            drainers: self.shared.drain.drainers(),
-            handed_out,
-            shutting_down: self.shutting_down(),
-            ..Stats::default()
-        };
-        self.shared
-            .tables(|table| {
-                stats.processing += table.iter().filter(|slot| slot.state.is_processing()).count();
-                stats.keys += table.len();
-                stats.queued += table.counts.queued;
-                stats.coalesced += table.counts.coalesced;
-                stats.deferred += table.counts.deferred;
-                stats.rejected += table.counts.rejected;
-            })
-            .for_each(drop);
-        stats
+        self.shared.stats()
     }
 
-    /// Forgets idle keys and gives back memory that is not needed now.
+    /// Gives back all memory that the keys in line and in work do not need.
     ///
-    /// The queue does this by itself when it has been worked off, up to a few thousand keys' worth, which it keeps so that a
-    /// steady set of keys allocates nothing. This gives back the rest too.
+    /// The queue does this by itself as it is worked off, up to some ten kilobytes, which it keeps so that a steady set of keys
+    /// allocates nothing. This gives back the rest too.
     pub fn shrink_to_fit(&self) {
-        self.shared.tables(crate::key::table::Table::shrink).for_each(drop);
-        self.shared.ready.shrink();
+        self.shared.shrink();
     }
 }
 

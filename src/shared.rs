@@ -1,141 +1,307 @@
-//! What all handles of one queue share, and the steps that touch more than one part of it.
+//! The one lock, what it guards, and every step that is made under it.
 //!
-//! Locks, in the order in which they may be taken: a shard's, then the ready line's or the drain's. Never two shards at once,
-//! and no user code under any of them but `K::eq` under a shard's. Wake-ups leave as values and are paid after unlocking.
+//! ```text
+//!            add                     get                      done
+//!             │                       │                        │
+//!             ▼                       ▼                        ▼
+//!  ┌─ Core, under one lock ──────────────────────────────────────────────────────────┐
+//!  │  table: key ─▶ slot (state word, key)      line: slots in order     waiters      │
+//!  └─────────────────────────────────────────────────────────────────────────────────┘
+//!                   │ what leaves the lock as a value: wake-ups, keys to drop
+//!                   ▼
+//! ```
+//!
+//! Why one lock, when one could shard the table and make the line lock-free? It was measured (`BENCHMARKS.md`, "Designs"):
+//! the line is one place that every key passes twice, so the most that shards save is the look-up; and each of the parts that a
+//! finer design adds — a lock per shard, an atomic step per transition, a fence against sleepers — costs as much as this
+//! lock does once. What makes a critical section cheap is that it is short: 5 to 15 ns here. The price is that adds of
+//! *different* keys do not run in parallel, which shows where dozens of cores do nothing but add.
+//!
+//! It also makes the contract easy to state: **the queue is linearizable**, each call takes effect at one moment while it
+//! holds the lock (P1, P2, P4 follow from the sequential picture in [`state`](crate::key::state)), and whatever a thread did
+//! before a call is visible to every thread whose call comes later.
+//!
+//! **Waiting**, by number:
+//!
+//! * **W1** (I6) A getter sleeps only after it was put on the list in the same critical section in which it found the line
+//!   empty.
+//! * **W2** Whenever the lock is free, the line is not empty and somebody is on the list, then somebody else has been woken
+//!   and has not arrived yet. So: a push wakes one, and who arrives wakes the next while keys are left.
+//! * **W3** Who was woken and leaves without a key (time-out, dropped future) wakes the next in its place.
+//! * **W4** No wake-up is paid, no waker cloned or dropped, no key dropped under the lock (P17). `K::eq` is the one piece of
+//!   foreign code that runs there.
+//!
+//! Threads that were woken are counted until they arrive (`waking`), and while one is on its way a push wakes nobody unless
+//! the line grows long: a burst of adds costs one wake-up, not one each, and workers that are not needed stay asleep. A woken
+//! thread always arrives, it is inside our `get`. A *task* may be polled late, so it is not counted, and the next push wakes
+//! the next waiter.
 
 use crate::Added;
-use crate::drain::{Drain, Drained};
 use crate::key::slab::SlotRef;
 use crate::key::state::{OnAdd, OnDone};
 use crate::key::table::{Hash, Table};
-use crate::ready::{Pop, Ready, Wait};
-use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, parallelism, sized, spin_while, with_parker};
-use crate::wait::{Waiter, Wake, wake_all};
+use crate::line::{Fifo, Line};
+use crate::stats::Stats;
+use crate::sync::{AtomicUsize, Mutex, Ordering, sized, spin_while, with_parker};
+use crate::wait::{Ticket, WaitList, Waiter, Wake, wake_all};
 use ahash::RandomState;
 use crossbeam_utils::CachePadded;
-use std::hash::Hash as HashKey;
 use std::time::Instant;
 
-/// See the module's head.
+/// What all handles of one queue share.
 pub(crate) struct Shared<K> {
     pub(crate) name: Box<str>,
     hasher: RandomState,
-    shards: Box<[CachePadded<Shard<K>>]>,
-    /// How far to shift a hash to the right for the number of its shard.
-    shift: u32,
-    pub(crate) ready: Ready<K>,
-    pub(crate) drain: Drain,
-    /// Adds are refused. Set once; read under a shard's lock by `add`, see `close`.
-    shutting_down: AtomicBool,
+    core: CachePadded<Mutex<Core<K>>>,
+    /// The line's length, written under the lock, read without: for `len`, and for who spins.
+    len: CachePadded<AtomicUsize>,
 }
 
-#[derive(Debug)]
-struct Shard<K> {
-    table: Mutex<Table<K>>,
-    /// `table.len()`, written under its lock, read without by who wonders whether to sweep.
-    len: AtomicUsize,
+/// What the lock guards.
+struct Core<K> {
+    table: Table<K>,
+    line: Fifo<SlotRef<K>>,
+    /// Getters that sleep.
+    waiters: WaitList,
+    /// Threads that were taken from the list and have not come to the lock since.
+    waking: usize,
+    /// Keys that are held.
+    processing: usize,
+    /// Adds are refused.
+    shutting_down: bool,
+    /// Threads that wait until nothing is in line and nothing held.
+    drainers: WaitList,
+    /// How often a plain shut-down has released drainers.
+    released: u64,
+    counts: Counts,
 }
 
-/// How many idle keys the whole table may keep, see [`table`](crate::key::table).
-const KEEP: usize = sized(2048, 2);
-/// One done in so many (by the number of its slot) looks whether the table is mostly idle.
-const TRIM_EVERY: u32 = sized(64, 1) as u32;
+/// What happened so far.
+#[derive(Default)]
+struct Counts {
+    queued: u64,
+    coalesced: u64,
+    deferred: u64,
+    rejected: u64,
+    handed_out: u64,
+}
 
-/// How a get ended that was willing to wait.
-pub(crate) enum Got<T> {
-    Item(T),
+/// One more thread is woken for so many keys that those on their way have left in line: a thread that the system does not
+/// let run must not hold up the others.
+const PER_WAKE: usize = sized(64, 1);
+
+/// What a getter finds.
+pub(crate) enum Pop<K> {
+    Item(SlotRef<K>),
+    Empty,
+    /// Empty, and adds are refused.
     ShutDown,
-    TimedOut,
 }
 
-impl<K: HashKey + Eq> Shared<K> {
+/// What a getter that would wait finds.
+pub(crate) enum Wait<K> {
+    Item(SlotRef<K>),
+    ShutDown,
+    /// It is on the list: let it sleep, and come back with the ticket.
+    Sleep(Ticket),
+    /// It was told to give up, and is off the list.
+    GaveUp,
+}
+
+/// How a drain ended.
+pub(crate) enum Drained {
+    Empty,
+    Released,
+    TimedOut { queued: usize, processing: usize },
+}
+
+impl<K> Core<K> {
+    /// Whom to wake now (W2).
+    #[inline]
+    fn next_wake(&mut self) -> Wake {
+        if self.waiters.is_empty() || self.line.len() <= self.waking * PER_WAKE {
+            return Wake::default();
+        }
+        let waiter = self.waiters.pop();
+        if waiter.as_ref().is_some_and(Waiter::is_thread) {
+            self.waking += 1;
+        }
+        Wake::one(waiter)
+    }
+
+    fn is_drained(&self) -> bool {
+        self.line.len() == 0 && self.processing == 0
+    }
+}
+
+impl<K: std::hash::Hash + Eq> Shared<K> {
     pub(crate) fn new(name: Box<str>, capacity: usize) -> Self {
-        // Enough that two threads seldom meet, few enough that their locks stay in the cache.
-        let shards = sized((parallelism() * 4).next_power_of_two().clamp(4, 256), 2);
-        let (capacity, keep) = (capacity.div_ceil(shards), (KEEP / shards).max(1));
         Self {
             name,
             hasher: hasher(),
-            shards: (0..shards)
-                .map(|_| {
-                    CachePadded::new(Shard { table: Mutex::new(Table::new(capacity, keep)), len: AtomicUsize::new(0) })
-                })
-                .collect(),
-            shift: u32::BITS - shards.ilog2(),
-            ready: Ready::new(capacity),
-            drain: Drain::default(),
-            shutting_down: AtomicBool::new(false),
+            core: CachePadded::new(Mutex::new(Core {
+                table: Table::new(capacity),
+                line: Fifo::with_capacity(capacity),
+                waiters: WaitList::default(),
+                waking: 0,
+                processing: 0,
+                shutting_down: false,
+                drainers: WaitList::default(),
+                released: 0,
+                counts: Counts::default(),
+            })),
+            len: CachePadded::new(AtomicUsize::new(0)),
         }
     }
 
-    /// `add` up to the wake-up: whom to wake is up to `push`, which runs under the shard's lock.
+    /// `add`. `quietly`: whoever calls will [`rouse`](Self::rouse) later.
     #[inline]
-    pub(crate) fn add(&self, key: K, push: impl FnOnce(&Ready<K>, SlotRef<K>) -> Wake) -> Added {
+    pub(crate) fn add(&self, key: K, quietly: bool) -> Added {
         let hash = Hash(self.hasher.hash_one(&key) as u32);
-        let shard = self.shard(hash);
-        let mut table = shard.table.lock();
-        // Relaxed would do: `close` passes through this lock after it has set the flag, so who comes later sees it. Acquire,
-        // so that a refused adder also sees what came before the shut-down.
-        if self.shutting_down.load(Ordering::Acquire) {
-            table.counts.rejected += 1;
-            return Added::Rejected;
-        }
-        let before = table.len();
-        let (todo, slot, spare) = table.add(key, hash);
-        // While we hold the lock no other add can see the key dirty, so nobody is told "in line" before it is (P4).
-        let wake = slot.map_or_else(Wake::default, |slot| push(&self.ready, slot));
-        if table.len() != before {
-            shard.len.store(table.len(), Ordering::Relaxed);
-        }
-        drop(table);
-        drop(spare);
+        let wake = {
+            let core = &mut *self.core.lock();
+            if core.shutting_down {
+                core.counts.rejected += 1;
+                return Added::Rejected;
+            }
+            if let Some(slot) = core.table.find(&key, hash) {
+                return match slot.state.add() {
+                    OnAdd::Coalesce => {
+                        core.counts.coalesced += 1;
+                        Added::Coalesced
+                    }
+                    OnAdd::Defer => {
+                        core.counts.deferred += 1;
+                        Added::Deferred
+                    }
+                };
+            }
+            core.counts.queued += 1;
+            let slot = core.table.insert(key, hash);
+            // SAFETY: taken (S2), and we hold the lock.
+            unsafe { slot.get() }.state.add_new();
+            self.push(core, slot, quietly)
+        };
         wake.wake();
-        match todo {
-            OnAdd::Push => Added::Queued,
-            OnAdd::Coalesce => Added::Coalesced,
-            OnAdd::Defer => Added::Deferred,
-        }
+        Added::Queued
     }
 }
 
 impl<K> Shared<K> {
     #[inline]
-    fn shard(&self, hash: Hash) -> &Shard<K> {
-        &self.shards[(hash.0 >> self.shift) as usize]
+    fn push(&self, core: &mut Core<K>, slot: SlotRef<K>, quietly: bool) -> Wake {
+        core.line.push(slot);
+        self.len.store(core.line.len(), Ordering::Relaxed); // Relaxed: see `len`
+        if quietly { Wake::default() } else { core.next_wake() }
+    }
+
+    /// Takes the first key out of the line. **Linearization point of a get.**
+    #[inline]
+    fn take(&self, core: &mut Core<K>) -> Pop<K> {
+        match core.line.pop() {
+            Some(slot) => {
+                self.len.store(core.line.len(), Ordering::Relaxed); // Relaxed: see `len`
+                core.counts.handed_out += 1;
+                core.processing += 1;
+                // SAFETY: it was in line (S2), and we hold the lock.
+                unsafe { slot.get() }.state.get();
+                Pop::Item(slot)
+            }
+            None if core.shutting_down => Pop::ShutDown,
+            None => Pop::Empty,
+        }
+    }
+
+    /// Pays the wake-up that quiet adds owe.
+    pub(crate) fn rouse(&self) {
+        let wake = self.core.lock().next_wake();
+        wake.wake();
+    }
+
+    /// Takes a key if there is one.
+    #[inline]
+    pub(crate) fn pop(&self) -> Pop<K> {
+        self.take(&mut self.core.lock())
+    }
+
+    /// Takes up to `max` keys, if there are so many.
+    pub(crate) fn pop_many(&self, max: usize, mut each: impl FnMut(SlotRef<K>)) {
+        let core = &mut *self.core.lock();
+        for _ in 0..max {
+            let Pop::Item(slot) = self.take(core) else { break };
+            each(slot);
+        }
     }
 
     /// Takes a key, sleeping for it until the deadline.
-    pub(crate) fn get(&self, deadline: Option<Instant>) -> Got<SlotRef<K>> {
-        for _ in 0..2 {
-            match self.ready.pop() {
-                Pop::Item(slot) => return Got::Item(slot),
-                Pop::Closed => return Got::ShutDown,
-                Pop::Empty => spin_while(|| self.ready.len() == 0),
-            }
+    #[inline]
+    pub(crate) fn get(&self, deadline: Option<Instant>) -> Wait<K> {
+        match self.pop() {
+            Pop::Item(slot) => Wait::Item(slot),
+            Pop::ShutDown => Wait::ShutDown,
+            Pop::Empty => self.get_parked(deadline),
         }
-        self.get_parked(deadline)
     }
 
     #[cold]
-    fn get_parked(&self, deadline: Option<Instant>) -> Got<SlotRef<K>> {
+    fn get_parked(&self, deadline: Option<Instant>) -> Wait<K> {
+        spin_while(|| self.len() == 0);
         with_parker(|parker| {
-            let waiter = || Waiter::Thread(parker.unparker());
-            let mut wait = self.ready.pop_or_wait(waiter());
-            loop {
-                match wait {
-                    Wait::Item(slot) => return Got::Item(slot),
-                    Wait::Closed => return Got::ShutDown,
-                    Wait::GaveUp => return Got::TimedOut,
-                    Wait::Sleep(ticket) => {
-                        parker.park(deadline);
-                        let late = deadline.is_some_and(|deadline| deadline <= Instant::now());
-                        let (next, wake) = self.ready.resume(ticket, waiter(), late);
-                        wake.wake();
-                        wait = next;
-                    }
-                }
+            let mut wait = self.pop_or_wait(Waiter::Thread(parker.unparker()));
+            while let Wait::Sleep(ticket) = wait {
+                parker.park(deadline);
+                let late = deadline.is_some_and(|deadline| deadline <= Instant::now());
+                wait = self.resume(ticket, Waiter::Thread(parker.unparker()), late);
             }
+            wait
         })
+    }
+
+    /// Takes a key, or goes on the list (W1).
+    pub(crate) fn pop_or_wait(&self, waiter: Waiter) -> Wait<K> {
+        // An argument outlives the guard, so the waiter is dropped after it if it is not needed (W4).
+        let core = &mut *self.core.lock();
+        match self.take(core) {
+            Pop::Item(slot) => Wait::Item(slot),
+            Pop::ShutDown => Wait::ShutDown,
+            Pop::Empty => Wait::Sleep(core.waiters.push(waiter)),
+        }
+    }
+
+    /// Comes back after a sleep, whoever ended it: takes a key, goes back on the list, or gives up. Also pays the wake-up that
+    /// is owed then.
+    pub(crate) fn resume(&self, ticket: Ticket, waiter: Waiter, give_up: bool) -> Wait<K> {
+        // `_listed` leaves the block, and so is dropped after the guard (W4).
+        let (wait, wake, _listed) = {
+            let core = &mut *self.core.lock();
+            let listed = core.waiters.remove(ticket);
+            if listed.is_none() && waiter.is_thread() {
+                core.waking -= 1; // arrived
+            }
+            let wait = match self.take(core) {
+                Pop::Item(slot) => Wait::Item(slot),
+                Pop::ShutDown => Wait::ShutDown,
+                Pop::Empty if give_up => Wait::GaveUp,
+                Pop::Empty => {
+                    core.waiters.put_back(ticket, waiter);
+                    Wait::Sleep(ticket)
+                }
+            };
+            // W2 if keys are left. (W3 is met by looking at the line once more before giving up.)
+            (wait, core.next_wake(), listed)
+        };
+        wake.wake();
+        wait
+    }
+
+    /// Leaves for good without taking a key: a future that was dropped (W3).
+    pub(crate) fn leave(&self, ticket: Ticket) {
+        let (wake, _listed) = {
+            let core = &mut *self.core.lock();
+            let listed = core.waiters.remove(ticket);
+            (if listed.is_none() { core.next_wake() } else { Wake::default() }, listed)
+        };
+        wake.wake();
     }
 
     /// `done`.
@@ -144,97 +310,104 @@ impl<K> Shared<K> {
     /// The caller holds the key in this slot, and forgets the slot.
     #[inline]
     pub(crate) unsafe fn done(&self, slot: SlotRef<K>) {
-        // SAFETY: the caller holds the key.
-        let held = unsafe { slot.get() };
-        let (hash, id) = (Hash(held.hash()), held.id());
-        // A key that owns something goes at once, and that takes the lock anyway.
-        if !std::mem::needs_drop::<K>() && held.state.try_done() {
-            // The slot is not ours any more.
-            if id % TRIM_EVERY == 0 {
-                self.trim(hash);
-            }
-            return;
-        }
-        self.done_locked(slot, hash, id);
-    }
-
-    fn done_locked(&self, slot: SlotRef<K>, hash: Hash, id: u32) {
-        let shard = self.shard(hash);
-        let mut table = shard.table.lock();
-        // The slot is ours until this, and under the lock also after it.
-        let todo = table.slot(id).state.done();
         let (mut wake, mut key) = (Wake::default(), None);
-        if todo == OnDone::Push {
-            wake = self.ready.push(slot);
-        } else if std::mem::needs_drop::<K>() {
-            key = Some(table.remove(id));
-            shard.len.store(table.len(), Ordering::Relaxed);
-        }
-        drop(table);
-        // In this order: a panic in the key's drop must not lose a wake-up.
+        let drainers = {
+            let core = &mut *self.core.lock();
+            core.processing -= 1;
+            // SAFETY: the caller holds the key (S2), and we hold the lock.
+            match unsafe { slot.get() }.state.done() {
+                OnDone::Push => wake = self.push(core, slot, false),
+                // SAFETY: the caller was its last holder.
+                OnDone::Remove => key = Some(unsafe { core.table.remove(slot) }),
+            }
+            if !core.drainers.is_empty() && core.is_drained() { core.drainers.take_all() } else { Vec::new() }
+        };
+        // Wake first: a panic in the key's drop must not lose a wake-up.
         wake.wake();
-        if todo == OnDone::IdleWatched {
-            self.drain.done();
-        }
+        wake_all(drainers);
         drop(key);
     }
 
-    /// Sweeps the shard if the table is mostly idle, as it is when a burst has been worked off. All numbers are estimates.
-    fn trim(&self, hash: Hash) {
-        let shard = self.shard(hash);
-        let keys = shard.len.load(Ordering::Relaxed) * self.shards.len();
-        if keys > 2 * (self.ready.len() + KEEP) {
-            let mut table = shard.table.lock();
-            table.sweep(4 * TRIM_EVERY as usize);
-            shard.len.store(table.len(), Ordering::Relaxed);
-        }
+    /// Refuses adds from here on, and lets getters go when the line is empty (P6, I7). `release`: lets drainers go too.
+    pub(crate) fn shut_down(&self, release: bool) {
+        let (waiters, drainers) = {
+            let core = &mut *self.core.lock();
+            core.shutting_down = true;
+            let waiters = core.waiters.take_all();
+            core.waking += waiters.iter().filter(|waiter| waiter.is_thread()).count();
+            let mut drainers = Vec::new();
+            if release {
+                core.released += 1;
+                drainers = core.drainers.take_all();
+            }
+            (waiters, drainers)
+        };
+        wake_all(waiters);
+        wake_all(drainers);
     }
 
-    /// Refuses adds from here on, and lets getters go once the line is empty.
-    pub(crate) fn close(&self) {
-        // **Linearization point of a shut-down.**
-        self.shutting_down.store(true, Ordering::Release);
-        // Whoever did not see the flag holds a lock and pushes before letting go of it: behind this loop nobody pushes any
-        // more but `done` (I7).
-        for shard in &self.shards {
-            drop(shard.table.lock());
-        }
-        wake_all(self.ready.close());
-    }
-
-    /// Closes, and waits until nothing is in line and nothing in work.
-    pub(crate) fn close_and_drain(&self, deadline: Option<Instant>) -> Drained {
-        // First, so that a plain shut-down from here on releases us.
-        let drainer = self.drain.begin();
-        self.close();
-        for shard in &self.shards {
-            let table = shard.table.lock();
-            self.drain.watch(|| table.iter().filter(|slot| slot.state.watch()).count());
-        }
-        self.drain.wait(&drainer, deadline)
-    }
-
-    pub(crate) fn is_closed(&self) -> bool {
-        self.shutting_down.load(Ordering::Acquire)
-    }
-
-    /// How many keys are held now, found by looking at every key.
-    pub(crate) fn processing(&self) -> usize {
-        self.tables(|table| table.iter().filter(|slot| slot.state.is_processing()).count()).sum()
-    }
-
-    /// Asks each shard in turn, under its lock.
-    pub(crate) fn tables<R>(&self, mut ask: impl FnMut(&mut Table<K>) -> R) -> impl Iterator<Item = R> {
-        self.shards.iter().map(move |shard| {
-            let mut table = shard.table.lock();
-            let answer = ask(&mut table);
-            shard.len.store(table.len(), Ordering::Relaxed);
-            answer
+    /// Shuts down, and sleeps until nothing is in line and nothing held, until the deadline, or until a plain shut-down (P7).
+    pub(crate) fn drain(&self, deadline: Option<Instant>) -> Drained {
+        let released = self.core.lock().released;
+        self.shut_down(false);
+        with_parker(|parker| {
+            loop {
+                let unparker = parker.unparker();
+                let ticket = {
+                    let core = &mut *self.core.lock();
+                    if core.is_drained() {
+                        return Drained::Empty;
+                    }
+                    if core.released != released {
+                        return Drained::Released;
+                    }
+                    if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                        return Drained::TimedOut { queued: core.line.len(), processing: core.processing };
+                    }
+                    core.drainers.push(Waiter::Thread(unparker))
+                };
+                parker.park(deadline);
+                // Still there if something else ended the sleep. All drainers are woken at once: nobody waits for ours.
+                let _listed = self.core.lock().drainers.remove(ticket);
+            }
         })
+    }
+
+    pub(crate) fn is_shutting_down(&self) -> bool {
+        self.core.lock().shutting_down
+    }
+
+    /// The line's length.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        // Relaxed: nothing is concluded from it. Who spins takes the lock next.
+        self.len.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let core = &*self.core.lock();
+        Stats {
+            len: core.line.len(),
+            processing: core.processing,
+            waiters: core.waiters.len(),
+            drainers: core.drainers.len(),
+            queued: core.counts.queued,
+            coalesced: core.counts.coalesced,
+            deferred: core.counts.deferred,
+            rejected: core.counts.rejected,
+            handed_out: core.counts.handed_out,
+            shutting_down: core.shutting_down,
+        }
+    }
+
+    pub(crate) fn shrink(&self) {
+        let core = &mut *self.core.lock();
+        core.table.shrink();
+        core.line.shrink();
     }
 }
 
-/// Seeds anew for every queue, but never per operation: making a `RandomState` touches a global counter.
+/// Seeded anew for every queue, never per operation: making a `RandomState` touches a global counter.
 fn hasher() -> RandomState {
     if cfg!(loom) { RandomState::with_seeds(1, 2, 3, 4) } else { RandomState::new() }
 }

@@ -2,8 +2,8 @@
 
 /// A snapshot of a queue, from [`WorkQueue::stats`](crate::WorkQueue::stats).
 ///
-/// The numbers are read one after the other while the queue goes on, so they need not add up exactly unless it is at rest.
-/// At rest: `queued + deferred == handed_out + len`, less the deferred adds of keys still in work.
+/// All numbers are of one moment, and they add up: `queued + deferred == handed_out + len +` the keys in work that will come
+/// back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -11,8 +11,6 @@ pub struct Stats {
     pub len: usize,
     /// Keys in work.
     pub processing: usize,
-    /// Keys in the table: in line, in work, and idle ones that have not been swept.
-    pub keys: usize,
     /// Threads and tasks that wait for a key.
     pub waiters: usize,
     /// Threads that wait for a drain to end.

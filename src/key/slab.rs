@@ -3,83 +3,72 @@
 //! ```text
 //!  chunk 0                         chunk 1                        chunk 2
 //! ┌──────┬──────┬───── ─┬──────┐  ┌──────┬──────┬── ───┬──────┐
-//! │ slot │ slot │   …   │ slot │  │ slot │ slot │  …   │ slot │   (gone: it was empty)
+//! │ slot │ slot │   …   │ slot │  │ slot │ slot │  …   │ slot │   (freed: it was empty)
 //! └──────┴──────┴───── ─┴──────┘  └──────┴──────┴── ───┴──────┘
 //!  vacant 0000…0  (full)           vacant 0110…0  (open)
 //! ```
 //!
-//! The slab belongs to one shard and changes only under that shard's lock. Slots, however, are read without it: by whoever
-//! took a key out of the line, and by the holder. Why that is sound, by number:
+//! Everything here happens under the queue's lock, with one exception: the holder of a key reads it without. Why that is
+//! sound, by number:
 //!
-//! * **S1** A slot is *taken* or *vacant* (a bit of its chunk, under the shard's lock). Its key is initialised exactly while
-//!   it is taken, and does not change meanwhile.
-//! * **S2** A slot is vacated only while its word is idle, under the shard's lock. A slot in the ready line is not idle, nor
-//!   is one that an `Item` refers to (I1, I2); and an idle word can leave that state only under the same lock.
+//! * **S1** A slot is *taken* or *vacant*, by a bit of its chunk. Its key is initialised exactly while it is taken, and does
+//!   not change meanwhile.
+//! * **S2** A slot is taken while its word has a bit set: while it is in the table, in line, or held (I4). It is vacated only
+//!   by the `done` of its holder, who does not use it afterwards.
 //! * **S3** A chunk is freed only when all its slots are vacant, or with the whole queue; and slots do not move.
 //!
-//! So a [`SlotRef`] in the line or in an item points to a live slot with a key in it. This file and its two users of
-//! [`SlotRef::get`] are all the unsafe code of the crate; it is there because one `Arc` per key costs twice the memory
-//! and an allocation per key.
+//! So a [`SlotRef`] that stands in the table, in the line or in an item points to a live slot with a key in it. The crate's
+//! unsafe code is here, in the table and in the item, and leans on these three. It is paid for by the benchmarks: an `Arc`
+//! per key costs twice the memory and an allocation a key, an index instead of a pointer 20 % of a duplicate add.
 
 use crate::key::state::State;
-use crate::sync::{AtomicU32, Ordering, UnsafeCell, sized};
+use crate::sync::{UnsafeCell, sized};
+use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-/// No slot.
-pub(crate) const NIL: u32 = u32::MAX;
+/// No chunk.
+const NIL: u32 = u32::MAX;
 
-/// One key, its state, and its place in the table.
+/// One key, its state, and its place in the table: 16 bytes and the key.
 pub(crate) struct Slot<K> {
-    /// The life of the key.
     pub(crate) state: State,
-    /// The part of the key's hash that places it in its shard. Written while vacant.
-    hash: AtomicU32,
-    /// The next slot in the same bucket, or [`NIL`]. Shard's lock; atomic only to be safe code.
-    next: AtomicU32,
-    /// Which slot this is. Never changes.
-    id: u32,
+    /// The number of its chunk, in 24 bits. Never changes.
+    chunk: [u8; 3],
+    /// The key's hash. Lock.
+    hash: Cell<u32>,
+    /// The next slot in the same bucket. Lock.
+    pub(crate) next: Cell<Option<SlotRef<K>>>,
     /// S1.
     key: UnsafeCell<MaybeUninit<K>>,
 }
 
 impl<K> Slot<K> {
-    fn vacant(id: u32) -> Self {
+    fn vacant(chunk: u32) -> Self {
+        let [a, b, c, _] = chunk.to_le_bytes();
         Self {
-            state: State::idle(),
-            hash: AtomicU32::new(0),
-            next: AtomicU32::new(NIL),
-            id,
+            state: State::vacant(),
+            chunk: [a, b, c],
+            hash: Cell::new(0),
+            next: Cell::new(None),
             key: UnsafeCell::new(MaybeUninit::uninit()),
         }
     }
 
-    #[inline]
-    pub(crate) fn id(&self) -> u32 {
-        self.id
+    fn chunk(&self) -> u32 {
+        let [a, b, c] = self.chunk;
+        u32::from_le_bytes([a, b, c, 0])
     }
 
     #[inline]
     pub(crate) fn hash(&self) -> u32 {
-        // Relaxed: written while vacant, under the shard's lock, before anybody could reach the slot.
-        self.hash.load(Ordering::Relaxed)
-    }
-
-    #[inline]
-    pub(crate) fn next(&self) -> u32 {
-        // Relaxed, as in `set_next`: both under the shard's lock.
-        self.next.load(Ordering::Relaxed)
-    }
-
-    #[inline]
-    pub(crate) fn set_next(&self, next: u32) {
-        self.next.store(next, Ordering::Relaxed);
+        self.hash.get()
     }
 
     /// The key.
     ///
     /// # Safety
-    /// The slot is taken and stays so while the reference lives: the caller holds the shard's lock, or the key.
+    /// The slot is taken and stays so while the reference lives: the caller holds the lock, or the key.
     #[inline]
     pub(crate) unsafe fn key(&self) -> &K {
         self.key.with(|key| {
@@ -91,10 +80,11 @@ impl<K> Slot<K> {
     }
 }
 
-/// A slot, from outside its slab: what the ready line carries and an item holds.
+/// A slot, from outside its slab: what the table, the ready line and an item hold.
 pub(crate) struct SlotRef<K>(NonNull<Slot<K>>);
 
 impl<K> Clone for SlotRef<K> {
+    #[inline]
     fn clone(&self) -> Self {
         *self
     }
@@ -102,73 +92,79 @@ impl<K> Clone for SlotRef<K> {
 
 impl<K> Copy for SlotRef<K> {}
 
-// SAFETY: a `SlotRef` is a shared reference to a slot in disguise: its key is read through it (`Sync`), and the thread
-// that ends up vacating the slot drops a key that another made (`Send`).
+impl<K> PartialEq for SlotRef<K> {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+// SAFETY: a `SlotRef` is a shared reference to a slot in disguise. Its key is read through it by whichever thread holds it
+// (`Sync`), and dropped by the thread that is done with it (`Send`). Its cells are used under the lock only.
 unsafe impl<K: Send + Sync> Send for SlotRef<K> {}
-// SAFETY: as above; there is no way to change anything but atomics through it.
+// SAFETY: as above.
 unsafe impl<K: Send + Sync> Sync for SlotRef<K> {}
 
 impl<K> SlotRef<K> {
     /// The slot.
     ///
     /// # Safety
-    /// The slot is in the line or the caller holds its key, until the reference is gone (S2), and the queue is alive (S3).
+    /// The slot is taken and stays so while the reference is used (S2). For anything but its state and its key, the caller
+    /// holds the lock.
     #[inline]
     pub(crate) unsafe fn get<'a>(self) -> &'a Slot<K> {
-        // SAFETY: the chunk is alive (S2, S3, the caller), and nobody ever makes a `&mut` to one of its slots.
+        // SAFETY: the chunk is alive (S3, the caller), and nobody ever makes a `&mut` to one of its slots.
         unsafe { self.0.as_ref() }
     }
 }
 
-/// What a chunk knows of its slots, beside them so that looking for room touches none.
 #[derive(Debug)]
-struct Chunk {
-    /// One bit per slot: vacant.
+struct Chunk<K> {
+    /// Its first slot; `None`: freed, and its number can be used again.
+    first: Option<NonNull<Slot<K>>>,
+    /// One bit per slot: vacant. 0 if freed.
     vacant: u64,
-    /// Neighbours in the ring of open chunks (those with room), or [`NIL`].
+    /// Neighbours among the open chunks (those with room), or [`NIL`].
     next_open: u32,
     prev_open: u32,
 }
 
-/// The slots of one shard. All methods: under that shard's lock.
+/// The slots of a queue. All methods: under its lock.
 pub(crate) struct Slab<K> {
-    /// First slot of each chunk; `None`: freed, its number can be used again.
-    slots: Vec<Option<NonNull<Slot<K>>>>,
-    /// The same chunks.
-    chunks: Vec<Chunk>,
+    chunks: Vec<Chunk<K>>,
     /// Numbers of freed chunks.
     freed: Vec<u32>,
-    /// Some chunk with room, or [`NIL`].
+    /// The first of the open chunks, or [`NIL`].
     open: u32,
     /// Taken slots.
     taken: usize,
-    /// Chunks without a taken slot that are kept for the next burst.
+    /// Chunks without a taken slot, kept for the next burst.
     spare: usize,
 }
 
-// SAFETY: the slab owns its slots and hands out nothing by itself; see `SlotRef` for why keys must be `Send + Sync`.
+// SAFETY: the slab owns its slots; see `SlotRef` for why keys must be `Send + Sync`.
 unsafe impl<K: Send + Sync> Send for Slab<K> {}
 
 impl<K> Slab<K> {
-    /// Slots in a chunk: as many as fill about 4 KiB, at most 64 (the bits of a word) and at least 8.
+    /// Slots in a chunk: as many as fit in 4 KiB, at most 64 (the bits of a word) and at least 8.
     pub(crate) const CHUNK: usize = {
         let fit = 4096 / size_of::<Slot<K>>();
-        let n = if fit > 64 {
+        let real = if fit > 64 {
             64
         } else if fit < 8 {
             8
         } else {
             fit
         };
-        sized(n, 2)
+        sized(real, 2)
     };
     /// All slots vacant.
     const ALL: u64 = u64::MAX >> (64 - Self::CHUNK);
-    /// How many spare chunks are kept: enough for 256 keys to come and go without an allocation.
-    const SPARE: usize = sized(256_usize.div_ceil(Self::CHUNK), 1);
+    /// How many spare chunks are kept: a steady set of so many keys comes and goes without an allocation.
+    const SPARE: usize = sized(32, 1);
 
     pub(crate) fn new() -> Self {
-        Self { slots: Vec::new(), chunks: Vec::new(), freed: Vec::new(), open: NIL, taken: 0, spare: 0 }
+        Self { chunks: Vec::new(), freed: Vec::new(), open: NIL, taken: 0, spare: 0 }
     }
 
     /// How many slots are taken.
@@ -177,48 +173,24 @@ impl<K> Slab<K> {
         self.taken
     }
 
-    /// How far ids go at present.
-    pub(crate) fn end(&self) -> usize {
-        self.slots.len() * Self::CHUNK
-    }
-
-    /// The slot with this id, which must be taken.
-    #[inline]
-    pub(crate) fn slot(&self, id: u32) -> &Slot<K> {
-        self.slot_ref(id).1
-    }
-
-    #[inline]
-    pub(crate) fn slot_ref(&self, id: u32) -> (SlotRef<K>, &Slot<K>) {
-        let (chunk, index) = (id as usize / Self::CHUNK, id as usize % Self::CHUNK);
-        let first = self.slots[chunk].expect("a taken slot is in a chunk");
-        // SAFETY: `index` is below CHUNK, the length of the allocation.
-        let slot = unsafe { first.add(index) };
-        // SAFETY: the chunk is alive, since only `free_chunk` frees it and takes it out of `slots`.
-        (SlotRef(slot), unsafe { slot.as_ref() })
-    }
-
-    /// The taken slot with this id, or `None` if there is none.
-    pub(crate) fn get(&self, id: u32) -> Option<&Slot<K>> {
-        let (chunk, index) = (id as usize / Self::CHUNK, id as usize % Self::CHUNK);
-        // A freed chunk is marked as having no vacant slot: ask for its slots first.
-        self.slots.get(chunk).copied().flatten()?;
-        (self.chunks[chunk].vacant & (1 << index) == 0).then(|| self.slot(id))
-    }
-
     /// All taken slots.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Slot<K>> {
-        (0..self.end() as u32).filter_map(|id| self.get(id))
+    pub(crate) fn iter(&self) -> impl Iterator<Item = SlotRef<K>> {
+        self.chunks.iter().filter_map(|chunk| Some((chunk.first?, chunk.vacant))).flat_map(|(first, vacant)| {
+            let taken = (0..Self::CHUNK).filter(move |index| vacant & (1 << index) == 0);
+            // SAFETY: `index` is below CHUNK, the length of the allocation.
+            taken.map(move |index| SlotRef(unsafe { first.add(index) }))
+        })
     }
 
-    /// Puts `key` into a vacant slot; its word is idle.
+    /// Puts a key into a vacant slot. Its word has no bit set yet.
     #[inline]
-    pub(crate) fn insert(&mut self, key: K, hash: u32) -> (SlotRef<K>, &Slot<K>) {
+    pub(crate) fn insert(&mut self, key: K, hash: u32) -> SlotRef<K> {
         if self.open == NIL {
             self.grow();
         }
         let number = self.open;
         let chunk = &mut self.chunks[number as usize];
+        let first = chunk.first.expect("an open chunk is not freed");
         let index = chunk.vacant.trailing_zeros();
         if chunk.vacant == Self::ALL {
             self.spare -= 1;
@@ -228,28 +200,39 @@ impl<K> Slab<K> {
             self.close(number);
         }
         self.taken += 1;
-        let (slot_ref, slot) = self.slot_ref(number * Self::CHUNK as u32 + index);
-        slot.hash.store(hash, Ordering::Relaxed); // Relaxed: see `Slot::hash`
-        slot.key.with_mut(|cell| {
-            // SAFETY: the slot was vacant: nobody reads its key (S1), and we hold the shard's lock.
+        // SAFETY: a bit of `vacant`, so below CHUNK, the length of the allocation.
+        let slot = SlotRef(unsafe { first.add(index as usize) });
+        // SAFETY: taken from here on (S1), and we hold the lock.
+        let inside = unsafe { slot.get() };
+        inside.hash.set(hash);
+        inside.key.with_mut(|cell| {
+            // SAFETY: the slot was vacant: nobody refers to it (S2), and we hold the lock.
             let cell = unsafe { &mut *cell };
             cell.write(key);
         });
-        (slot_ref, slot)
+        slot
     }
 
-    /// Takes the key out of a slot whose word is idle, and frees the chunk if it is empty and not worth keeping.
-    pub(crate) fn remove(&mut self, id: u32) -> K {
-        let (number, index) = (id / Self::CHUNK as u32, id % Self::CHUNK as u32);
-        let slot = self.slot(id);
-        slot.state.reset();
-        let key = slot.key.with_mut(|cell| {
-            // SAFETY: idle, so nobody reads the key without the shard's lock (S2), which the caller holds.
+    /// Vacates a slot, and frees its chunk if that is empty and not worth keeping.
+    ///
+    /// # Safety
+    /// The slot is taken, and the caller is its holder, has taken it out of the table, and forgets it.
+    #[inline]
+    pub(crate) unsafe fn remove(&mut self, slot: SlotRef<K>) -> K {
+        // SAFETY: taken, says the caller.
+        let inside = unsafe { slot.get() };
+        debug_assert!(inside.state.is_vacant(), "S2");
+        let key = inside.key.with_mut(|cell| {
+            // SAFETY: the holder is the only one who reads the key without the lock, and it is done (S2).
             let cell = unsafe { &*cell };
-            // SAFETY: the slot was taken, so its key is initialised; it is vacant from here on (S1).
+            // SAFETY: the slot is taken, so its key is initialised; it is vacant from here on (S1).
             unsafe { cell.assume_init_read() }
         });
+        let number = inside.chunk();
         let chunk = &mut self.chunks[number as usize];
+        let first = chunk.first.expect("a taken slot is in a chunk");
+        // SAFETY: both point into this chunk's allocation.
+        let index = unsafe { slot.0.offset_from(first) };
         debug_assert_eq!(chunk.vacant & (1 << index), 0, "S1: vacated once");
         let was_full = chunk.vacant == 0;
         chunk.vacant |= 1 << index;
@@ -271,8 +254,8 @@ impl<K> Slab<K> {
     pub(crate) fn shrink(&mut self) {
         let mut number = 0;
         // The end moves: freeing the last chunk forgets all numbers.
-        while let Some(slots) = self.slots.get(number) {
-            if slots.is_some() && self.chunks[number].vacant == Self::ALL {
+        while let Some(chunk) = self.chunks.get(number) {
+            if chunk.vacant == Self::ALL {
                 self.free_chunk(number as u32);
             }
             number += 1;
@@ -282,31 +265,29 @@ impl<K> Slab<K> {
     #[cold]
     fn grow(&mut self) {
         let number = self.freed.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            self.chunks.push(Chunk { vacant: 0, next_open: NIL, prev_open: NIL });
-            (self.slots.len() - 1) as u32
+            self.chunks.push(Chunk { first: None, vacant: 0, next_open: NIL, prev_open: NIL });
+            self.chunks.len() as u32 - 1
         });
-        let base = u64::from(number) * Self::CHUNK as u64;
-        assert!(base + (Self::CHUNK as u64) < u64::from(NIL), "a shard holds at most 2^32 keys");
-        let slots: Box<[Slot<K>]> = (0..Self::CHUNK as u32).map(|i| Slot::vacant(base as u32 + i)).collect();
-        self.slots[number as usize] = NonNull::new(Box::into_raw(slots).cast());
-        self.chunks[number as usize].vacant = Self::ALL;
+        assert!(number < 1 << 24, "a queue holds at most 2^24 chunks of {} keys", Self::CHUNK);
+        let slots: Box<[Slot<K>]> = (0..Self::CHUNK).map(|_| Slot::vacant(number)).collect();
+        let chunk = &mut self.chunks[number as usize];
+        chunk.first = NonNull::new(Box::into_raw(slots).cast());
+        chunk.vacant = Self::ALL;
         self.spare += 1;
         self.open(number);
     }
 
+    #[cold]
     fn free_chunk(&mut self, number: u32) {
         self.close(number);
         self.spare -= 1;
-        self.chunks[number as usize].vacant = 0;
-        let first = self.slots[number as usize].take().expect("freed once");
-        let slots = NonNull::slice_from_raw_parts(first, Self::CHUNK);
-        // SAFETY: made by `Box::into_raw` in `grow` with this length; all its slots are vacant, so nobody refers to them
-        // (S3), and it is no longer in `slots`.
-        drop(unsafe { Box::from_raw(slots.as_ptr()) });
-        if self.freed.len() + 1 == self.slots.len() {
+        let chunk = &mut self.chunks[number as usize];
+        chunk.vacant = 0;
+        let first = chunk.first.take().expect("freed once");
+        // SAFETY: all its slots are vacant (S3), and it is no longer in `chunks`.
+        drop(unsafe { Self::boxed(first) });
+        if self.freed.len() + 1 == self.chunks.len() {
             // The last one: forget the numbers too.
-            self.slots = Vec::new();
             self.chunks = Vec::new();
             self.freed = Vec::new();
         } else {
@@ -314,7 +295,17 @@ impl<K> Slab<K> {
         }
     }
 
-    /// Puts a chunk that has room at the head of the open ones, so that the newest room, still in the cache, is used first.
+    /// Takes the allocation of a chunk back.
+    ///
+    /// # Safety
+    /// `first` is from `grow`, nobody else takes it, and nobody refers to any of its slots.
+    unsafe fn boxed(first: NonNull<Slot<K>>) -> Box<[Slot<K>]> {
+        let slots = NonNull::slice_from_raw_parts(first, Self::CHUNK);
+        // SAFETY: made by `Box::into_raw` in `grow`, with this length; the rest says the caller.
+        unsafe { Box::from_raw(slots.as_ptr()) }
+    }
+
+    /// Puts a chunk that has room before the other open ones: its room is the newest, and still in the cache.
     fn open(&mut self, number: u32) {
         let next = std::mem::replace(&mut self.open, number);
         self.chunks[number as usize].next_open = next;
@@ -339,16 +330,14 @@ impl<K> Slab<K> {
 
 impl<K> Drop for Slab<K> {
     fn drop(&mut self) {
-        // The queue is gone, and with it every item and the line: all words may be treated as idle. Chunk by chunk, so
-        // that a panic in a key's drop leaks the rest instead of freeing it twice.
-        while let Some(first) = self.slots.pop() {
-            let chunk = self.chunks.pop().expect("as many as slots");
+        // The queue is gone, and with it every item. Chunk by chunk, so that a panic in a key's drop leaks what it leaves
+        // behind and frees nothing twice.
+        while let Some(Chunk { first, vacant, .. }) = self.chunks.pop() {
             let Some(first) = first else { continue };
-            let slots = NonNull::slice_from_raw_parts(first, Self::CHUNK);
-            // SAFETY: as in `free_chunk`, and `&mut self` shows that nobody refers to any slot.
-            let slots = unsafe { Box::from_raw(slots.as_ptr()) };
+            // SAFETY: no item is left, and table and line do not use their slots any more (`&mut self`).
+            let slots = unsafe { Self::boxed(first) };
             for (index, slot) in slots.into_iter().enumerate() {
-                if chunk.vacant & (1 << index) == 0 {
+                if vacant & (1 << index) == 0 {
                     slot.key.with_mut(|cell| {
                         // SAFETY: `slot` is ours.
                         let cell = unsafe { &mut *cell };
@@ -361,55 +350,60 @@ impl<K> Drop for Slab<K> {
     }
 }
 
-impl<K> std::fmt::Debug for Slab<K> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Slab").field("taken", &self.taken).field("end", &self.end()).finish_non_exhaustive()
-    }
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    fn take<K>(slab: &mut Slab<K>, slot: SlotRef<K>) -> K {
+        // SAFETY: the tests hold each slot they have, once, and there is no table.
+        unsafe { slab.remove(slot) }
+    }
 
     #[test]
     fn slots_are_recycled_and_chunks_given_back() {
         let mut slab = Slab::new();
         let n = 10_000_u32;
-        let ids: Vec<u32> = (0..n).map(|i| slab.insert(i.to_string(), i).1.id()).collect();
+        let slots: Vec<_> = (0..n).map(|i| slab.insert(i.to_string(), i)).collect();
         assert_eq!(slab.taken(), n as usize);
-        assert!(ids.iter().zip(0..).all(|(&id, i)| slab.slot(id).hash() == i));
-        for (&id, i) in ids.iter().zip(0..n).rev() {
-            assert_eq!(slab.remove(id), i.to_string());
+        assert_eq!(slab.iter().count(), n as usize);
+        for (&slot, i) in slots.iter().zip(0..n).rev() {
+            assert_eq!(take(&mut slab, slot), i.to_string());
         }
-        let kept = slab.slots.iter().flatten().count();
-        assert!(kept <= Slab::<String>::SPARE, "{kept} chunks kept");
-        assert_eq!(kept, slab.spare);
+        assert_eq!(slab.chunks.iter().filter(|chunk| chunk.first.is_some()).count(), Slab::<String>::SPARE);
+        assert_eq!(slab.spare, Slab::<String>::SPARE);
         slab.shrink();
-        assert_eq!(slab.slots.capacity(), 0);
+        assert_eq!(slab.chunks.capacity(), 0);
+        let again = slab.insert(String::new(), 0);
+        assert_eq!(take(&mut slab, again), "");
     }
 
     #[test]
     fn a_steady_number_of_keys_reuses_its_slots() {
         let mut slab = Slab::new();
-        let first = slab.insert(1, 1).1.id();
+        let first = slab.insert(1, 1);
         for i in 0..1000 {
-            let id = slab.insert(i, 0).1.id();
-            assert_eq!(slab.remove(id), i);
+            let slot = slab.insert(i, 0);
+            assert_eq!(take(&mut slab, slot), i);
         }
-        assert_eq!(slab.slots.len(), 1);
-        assert_eq!(slab.remove(first), 1);
+        assert_eq!(slab.chunks.len(), 1);
+        assert_eq!(take(&mut slab, first), 1);
     }
 
     #[test]
     fn dropping_drops_taken_keys_only() {
         let key = std::sync::Arc::new(());
         let mut slab = Slab::new();
-        let ids: Vec<u32> = (0..100).map(|i| slab.insert(key.clone(), i).1.id()).collect();
-        for &id in ids.iter().step_by(3) {
-            drop(slab.remove(id));
+        let slots: Vec<_> = (0..100).map(|i| slab.insert(key.clone(), i)).collect();
+        for &slot in slots.iter().step_by(3) {
+            drop(take(&mut slab, slot));
         }
         assert_eq!(std::sync::Arc::strong_count(&key), 1 + 66);
         drop(slab);
         assert_eq!(std::sync::Arc::strong_count(&key), 1);
+    }
+
+    #[test]
+    fn a_slot_of_an_integer_is_24_bytes() {
+        assert_eq!(size_of::<Slot<u64>>(), 24);
     }
 }

@@ -1,4 +1,4 @@
-//! One shard of the key table: finds a key's slot by its hash.
+//! Finds a key's slot by its hash.
 //!
 //! ```text
 //!  buckets            slab
@@ -7,144 +7,102 @@
 //! ├───┤       └──────────────────┘     └──────────────────┘
 //! │ ─ │
 //! ├───┤       ┌──────────────────┐
-//! │ ●─┼──────▶│ key hash  next ─ │          ◀── hand: looks at two slots per insert, and takes out what is idle
+//! │ ●─┼──────▶│ key hash  next ─ │
 //! └───┘       └──────────────────┘
 //! ```
 //!
-//! Chains run through the slots, so a key costs four bytes here besides its slot, is stored once, and is hashed once: the
-//! part of the hash that matters stays in the slot. Everything happens under the shard's lock, and nothing is called under
-//! it but `K::eq` and the ready line's push.
+//! Chains run through the slots, at most one slot to a bucket on average. So a key costs eight to sixteen bytes here besides its
+//! slot, is stored once and hashed once (the hash stays in the slot), and leaves no tombstone. A key is in the table while
+//! it is in line or in work (I4), and not longer.
 //!
-//! **Idle keys.** A key that owns something (`needs_drop`) leaves the table at its last `done`. A plain one, such as an
-//! integer, stays for a while, because finding it again is cheaper than putting it back, and because then the thread that
-//! is done does not fetch the shard's lock from the thread that adds. Three things bound this:
-//!
-//! 1. an insert into a shard with more than its share of keys first moves the hand over two slots: in a queue with a steady
-//!    backlog these are the oldest, and the new key takes the slot of one that has been done;
-//! 2. one add in 64 moves the hand over one slot, so that no idle key outlives many adds to others;
-//! 3. when most of the table is idle, one `done` in 64 moves the hand over 256 slots, which empties it after a burst.
+//! Everything happens under the queue's lock. The only foreign code that runs is `K::eq`, before anything is changed.
 
-use crate::key::slab::{NIL, Slab, Slot, SlotRef};
-use crate::key::state::OnAdd;
+use crate::key::slab::{Slab, Slot, SlotRef};
 use crate::sync::sized;
 
-/// A key's hash: its highest bits choose the shard, its lowest the bucket.
+/// A key's hash, as much of it as is kept.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hash(pub(crate) u32);
 
-/// One shard. All methods: under its lock.
-#[derive(Debug)]
+/// See the module's head.
 pub(crate) struct Table<K> {
     /// First slot of each chain. A power of two of them, or none yet.
-    buckets: Box<[u32]>,
+    buckets: Box<[Option<SlotRef<K>>]>,
     slab: Slab<K>,
-    /// The slot that the hand looks at next.
-    hand: u32,
-    /// How many keys may stay here idle.
-    keep: usize,
-    pub(crate) counts: Counts,
 }
 
-/// What happened to adds; plain numbers, since every add holds the lock anyway.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Counts {
-    pub(crate) queued: u64,
-    pub(crate) coalesced: u64,
-    pub(crate) deferred: u64,
-    pub(crate) rejected: u64,
-}
-
-/// Never fewer buckets than this once there are so many: a small steady set of keys must not make them come and go.
-const MIN_BUCKETS: usize = sized(256, 4);
-/// One add in so many moves the hand.
-const AGE_EVERY: u64 = sized(64, 2) as u64;
-
-impl<K> Table<K> {
-    pub(crate) fn new(capacity: usize, keep: usize) -> Self {
-        let mut table = Self { buckets: Box::default(), slab: Slab::new(), hand: 0, keep, counts: Counts::default() };
-        if capacity > 0 {
-            table.rebuild(capacity.next_power_of_two());
-        }
-        table
-    }
-}
+/// Not worth shrinking below: a small steady set of keys must not make the buckets come and go.
+const MIN_BUCKETS: usize = sized(2048, 4);
 
 impl<K: Eq> Table<K> {
-    /// `add`: finds or inserts the key, and says what to do. `Some` is the slot to push, under this same lock.
+    /// The slot of this key.
     #[inline]
-    pub(crate) fn add(&mut self, key: K, hash: Hash) -> (OnAdd, Option<SlotRef<K>>, Option<K>) {
-        if let Some(slot) = self.find(&key, hash) {
-            let (todo, slot) = (slot.1.state.add(), slot.0);
-            match todo {
-                OnAdd::Push => self.counts.queued += 1,
-                OnAdd::Coalesce => self.counts.coalesced += 1,
-                OnAdd::Defer => self.counts.deferred += 1,
-            }
-            let total = self.counts.queued + self.counts.coalesced + self.counts.deferred;
-            if total % AGE_EVERY == 0 {
-                self.sweep(1);
-            }
-            let push = (todo == OnAdd::Push).then_some(slot);
-            return (todo, push, Some(key));
-        }
-        self.counts.queued += 1;
-        (OnAdd::Push, Some(self.insert(key, hash)), None)
-    }
-
-    #[inline]
-    fn find(&self, key: &K, hash: Hash) -> Option<(SlotRef<K>, &Slot<K>)> {
+    pub(crate) fn find(&self, key: &K, hash: Hash) -> Option<&Slot<K>> {
         let mut at = match self.buckets.len() {
-            0 => return None,
+            0 => None,
             n => self.buckets[hash.0 as usize & (n - 1)],
         };
-        while at != NIL {
-            let (slot_ref, slot) = self.slab.slot_ref(at);
-            // SAFETY: in a chain, so taken, and we hold the shard's lock.
+        while let Some(slot) = at {
+            // SAFETY: in a chain, so taken (S2), and we hold the lock.
+            let slot = unsafe { slot.get() };
+            // SAFETY: as above.
             if slot.hash() == hash.0 && unsafe { slot.key() } == key {
-                return Some((slot_ref, slot));
+                return Some(slot);
             }
-            at = slot.next();
+            at = slot.next.get();
         }
         None
     }
 }
 
 impl<K> Table<K> {
-    #[inline]
-    fn insert(&mut self, key: K, hash: Hash) -> SlotRef<K> {
-        if self.slab.taken() > self.keep {
-            self.sweep(2);
+    pub(crate) fn new(capacity: usize) -> Self {
+        let mut table = Self { buckets: Box::default(), slab: Slab::new() };
+        if capacity > 0 {
+            table.rebuild(capacity.next_power_of_two());
         }
+        table
+    }
+
+    /// Puts a key in that is not there.
+    #[inline]
+    pub(crate) fn insert(&mut self, key: K, hash: Hash) -> SlotRef<K> {
         if self.slab.taken() >= self.buckets.len() {
             self.rebuild((self.buckets.len() * 2).max(sized(8, 2)));
         }
         let bucket = hash.0 as usize & (self.buckets.len() - 1);
-        let (slot_ref, slot) = self.slab.insert(key, hash.0);
-        slot.set_next(self.buckets[bucket]);
-        let todo = slot.state.add();
-        debug_assert_eq!(todo, OnAdd::Push);
-        self.buckets[bucket] = slot.id();
-        slot_ref
+        let slot = self.slab.insert(key, hash.0);
+        // SAFETY: just taken, and we hold the lock.
+        unsafe { slot.get() }.next.set(self.buckets[bucket]);
+        self.buckets[bucket] = Some(slot);
+        slot
     }
 
-    /// Takes an idle key out. The caller drops it after the lock.
-    pub(crate) fn remove(&mut self, id: u32) -> K {
-        let slot = self.slab.slot(id);
-        let bucket = slot.hash() as usize & (self.buckets.len() - 1);
-        let mut at = self.buckets[bucket];
-        if at == id {
-            self.buckets[bucket] = slot.next();
+    /// Takes a key out. The caller drops it after the lock.
+    ///
+    /// # Safety
+    /// The slot is in the table, its word has no bit set, and the caller is its last holder and forgets it.
+    #[inline]
+    pub(crate) unsafe fn remove(&mut self, slot: SlotRef<K>) -> K {
+        // SAFETY: in the table, so taken (S2), and we hold the lock.
+        let inside = unsafe { slot.get() };
+        let bucket = inside.hash() as usize & (self.buckets.len() - 1);
+        let mut at = self.buckets[bucket].expect("its chain is not empty");
+        if at == slot {
+            self.buckets[bucket] = inside.next.get();
         } else {
             loop {
-                let before = self.slab.slot(at);
-                at = before.next();
-                if at == id {
-                    before.set_next(slot.next());
+                // SAFETY: in a chain, so taken (S2), and we hold the lock.
+                let before = unsafe { at.get() };
+                at = before.next.get().expect("it is in its chain");
+                if at == slot {
+                    before.next.set(inside.next.get());
                     break;
                 }
             }
         }
-        let key = self.slab.remove(id);
+        // SAFETY: taken, out of its chain, and the caller is its holder.
+        let key = unsafe { self.slab.remove(slot) };
         let n = self.buckets.len();
         if n > MIN_BUCKETS && self.slab.taken() < n / 8 {
             self.rebuild(n / 4);
@@ -152,29 +110,8 @@ impl<K> Table<K> {
         key
     }
 
-    /// Moves the hand over `steps` slots and takes out the idle keys there.
-    ///
-    /// Keys that own something are never idle here, so nothing of the user's runs when these are dropped.
-    pub(crate) fn sweep(&mut self, steps: usize) {
-        for _ in 0..steps {
-            let end = self.slab.end() as u32;
-            if self.hand >= end {
-                self.hand = 0;
-                if end == 0 {
-                    return;
-                }
-            }
-            let id = self.hand;
-            self.hand += 1;
-            if self.slab.get(id).is_some_and(|slot| slot.state.is_idle()) {
-                drop(self.remove(id));
-            }
-        }
-    }
-
-    /// Takes out all idle keys and gives back all memory that is not needed for the others.
+    /// Gives back all memory that is not needed for the keys that are there.
     pub(crate) fn shrink(&mut self) {
-        self.sweep(self.slab.end());
         self.slab.shrink();
         let fit = if self.slab.taken() == 0 { 0 } else { self.slab.taken().next_power_of_two() };
         if fit < self.buckets.len() {
@@ -182,30 +119,17 @@ impl<K> Table<K> {
         }
     }
 
-    /// The slot with this id, which has a key.
-    pub(crate) fn slot(&self, id: u32) -> &Slot<K> {
-        self.slab.slot(id)
-    }
-
-    /// Keys in the table, idle ones included.
-    pub(crate) fn len(&self) -> usize {
-        self.slab.taken()
-    }
-
-    /// All slots with a key.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Slot<K>> {
-        self.slab.iter()
-    }
-
     #[cold]
     fn rebuild(&mut self, buckets: usize) {
         debug_assert!(buckets == 0 || buckets.is_power_of_two());
-        // Gone before the new ones come: the peak is what counts.
+        // Gone before the new ones come: memory's peak counts too.
         self.buckets = Box::default();
-        self.buckets = vec![NIL; buckets].into_boxed_slice();
+        self.buckets = vec![None; buckets].into_boxed_slice();
         for slot in self.slab.iter() {
-            let bucket = slot.hash() as usize & (buckets - 1);
-            slot.set_next(std::mem::replace(&mut self.buckets[bucket], slot.id()));
+            // SAFETY: taken, and we hold the lock.
+            let inside = unsafe { slot.get() };
+            let bucket = inside.hash() as usize & (buckets - 1);
+            inside.next.set(self.buckets[bucket].replace(slot));
         }
     }
 }

@@ -1,11 +1,11 @@
 //! The same names under loom.
 //!
-//! What loom cannot do is left out rather than faked: timeouts never fire (models call the give-up path themselves), and
-//! there is no spinning, which would only repeat what parking already explores.
+//! What loom cannot do is left out rather than faked: there is no time, so a deadline has passed when one parks or is never
+//! reached, and there is no spinning, which would only repeat what parking already explores.
 
 pub(crate) use loom::cell::UnsafeCell;
 pub(crate) use loom::sync::Arc;
-pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+pub(crate) use loom::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use loom::sync::{Condvar, MutexGuard};
 use std::time::Instant;
@@ -39,7 +39,11 @@ impl Parker {
         self.0.clone()
     }
 
-    pub(crate) fn park(&self, _deadline: Option<Instant>) {
+    /// A deadline in the past wakes at once, token or not; one in the future never does.
+    pub(crate) fn park(&self, deadline: Option<Instant>) {
+        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            return;
+        }
         let (token, condvar) = &*self.0.0;
         let mut token = token.lock().unwrap();
         while !*token {
@@ -57,7 +61,3 @@ impl Unparker {
 }
 
 pub(crate) fn spin_while(_idle: impl Fn() -> bool) {}
-
-pub(crate) fn parallelism() -> usize {
-    1
-}

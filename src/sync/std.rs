@@ -2,28 +2,13 @@
 
 pub(crate) use crossbeam_utils::sync::Unparker;
 pub(crate) use std::sync::Arc;
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+pub(crate) use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
-use std::sync::{MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// A mutex without poisoning.
-///
-/// The only user code that runs under one of our locks is `K::eq`, before anything is changed; a panic there leaves the
-/// data as it was, so there is nothing to poison.
-#[derive(Debug, Default)]
-pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
-
-impl<T> Mutex<T> {
-    pub(crate) fn new(value: T) -> Self {
-        Self(std::sync::Mutex::new(value))
-    }
-
-    #[inline]
-    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+/// The queue's lock. It is not poisoned by a panic: the only foreign code that runs under it is `K::eq`, before anything is
+/// changed.
+pub(crate) use parking_lot::Mutex;
 
 /// A cell whose accesses loom checks.
 #[derive(Debug)]
@@ -84,7 +69,7 @@ pub(crate) fn spin_while(idle: impl Fn() -> bool) {
 }
 
 /// How many threads can run at once. Asked of the system once: the answer costs several file reads.
-pub(crate) fn parallelism() -> usize {
+fn parallelism() -> usize {
     static CPUS: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
     *CPUS.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }

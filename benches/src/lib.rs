@@ -1,0 +1,73 @@
+//! Workloads for a deduplicating queue, and the rivals that run them beside keyqueue.
+//!
+//! A workload runs a fixed amount of work on any [`Subject`] and says how long it took; who measures decides how often.
+
+pub mod rivals;
+pub mod workloads;
+
+use std::hash::Hash;
+
+/// What a key must be able to do, for every subject.
+pub trait Key: Hash + Eq + Clone + Send + Sync + 'static {
+    /// The `n`th key: all differ.
+    fn nth(n: u64) -> Self;
+}
+
+impl Key for u64 {
+    fn nth(n: u64) -> Self {
+        n
+    }
+}
+
+impl Key for String {
+    /// 30 bytes, like a namespaced name.
+    fn nth(n: u64) -> Self {
+        format!("namespace-{:04}/pod-{n:011}", n % 100)
+    }
+}
+
+/// A queue under test.
+pub trait Subject<K: Key>: Send + Sync + 'static {
+    /// What the tables call it.
+    const NAME: &'static str;
+
+    fn make() -> Self;
+
+    fn add(&self, key: K);
+
+    /// Takes a key, waiting for one; lends it to `work`; is done with it. `false`: shut down and empty.
+    fn process(&self, work: impl FnOnce(&Self, &K)) -> bool;
+
+    fn shut_down(&self);
+}
+
+/// The crate itself.
+pub struct Ours<K>(pub keyqueue::WorkQueue<K>);
+
+impl<K: Key> Subject<K> for Ours<K> {
+    const NAME: &'static str = "keyqueue";
+
+    fn make() -> Self {
+        Self(keyqueue::WorkQueue::new())
+    }
+
+    #[inline]
+    fn add(&self, key: K) {
+        self.0.add(key);
+    }
+
+    #[inline]
+    fn process(&self, work: impl FnOnce(&Self, &K)) -> bool {
+        match self.0.get() {
+            Some(item) => {
+                work(self, &item);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn shut_down(&self) {
+        self.0.shut_down();
+    }
+}

@@ -1,0 +1,223 @@
+//! What one would write in an hour instead.
+//!
+//! * [`std_mutex`], [`parking_lot_mutex`]: client-go's own design, two sets, a deque and a condition variable under one lock.
+//! * [`DashSeg`]: the shape one thinks of first for "fast": a concurrent map of states and a lock-free queue. Each key is
+//!   stored twice and hashed four times a cycle; it is here to show what those two crates cost in the hot path.
+
+use crate::{Key, Subject};
+use ahash::RandomState;
+use crossbeam_queue::SegQueue;
+use dashmap::DashMap;
+use dashmap::mapref::entry::Entry;
+use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+
+macro_rules! mutex_queue {
+    ($module:ident, $name:literal, $mutex:ty, $condvar:ty, |$lock:ident| $guard:expr, |$cv:ident, $held:ident| $wait:expr) => {
+        pub mod $module {
+            use super::*;
+
+            pub struct Queue<K> {
+                inner: $mutex,
+                wakeup: $condvar,
+            }
+
+            impl<K: Key> Subject<K> for Queue<K> {
+                const NAME: &'static str = $name;
+
+                fn make() -> Self {
+                    Self { inner: Inner::default().into(), wakeup: Default::default() }
+                }
+
+                #[inline]
+                fn add(&self, key: K) {
+                    let $lock = &self.inner;
+                    let mut inner = $guard;
+                    if inner.shutting_down || !inner.dirty.insert(key.clone()) || inner.processing.contains(&key) {
+                        return;
+                    }
+                    inner.line.push_back(key);
+                    drop(inner);
+                    self.wakeup.notify_one();
+                }
+
+                #[inline]
+                fn process(&self, work: impl FnOnce(&Self, &K)) -> bool {
+                    let key = {
+                        let $lock = &self.inner;
+                        let mut $held = $guard;
+                        loop {
+                            if let Some(key) = $held.line.pop_front() {
+                                $held.processing.insert(key.clone());
+                                $held.dirty.remove(&key);
+                                break key;
+                            }
+                            if $held.shutting_down {
+                                return false;
+                            }
+                            let $cv = &self.wakeup;
+                            $wait;
+                        }
+                    };
+                    work(self, &key);
+                    let $lock = &self.inner;
+                    let mut inner = $guard;
+                    inner.processing.remove(&key);
+                    if inner.dirty.contains(&key) {
+                        inner.line.push_back(key);
+                        drop(inner);
+                        self.wakeup.notify_one();
+                    }
+                    true
+                }
+
+                fn shut_down(&self) {
+                    let $lock = &self.inner;
+                    $guard.shutting_down = true;
+                    self.wakeup.notify_all();
+                }
+            }
+        }
+    };
+}
+
+struct Inner<K> {
+    dirty: HashSet<K, RandomState>,
+    processing: HashSet<K, RandomState>,
+    line: VecDeque<K>,
+    shutting_down: bool,
+}
+
+impl<K> Default for Inner<K> {
+    fn default() -> Self {
+        Self { dirty: HashSet::default(), processing: HashSet::default(), line: VecDeque::new(), shutting_down: false }
+    }
+}
+
+mutex_queue!(
+    std_mutex,
+    "std mutex",
+    std::sync::Mutex<Inner<K>>,
+    std::sync::Condvar,
+    |mutex| mutex.lock().unwrap(),
+    |condvar, held| held = condvar.wait(held).unwrap()
+);
+
+mutex_queue!(
+    parking_lot_mutex,
+    "parking_lot mutex",
+    parking_lot::Mutex<Inner<K>>,
+    parking_lot::Condvar,
+    |mutex| mutex.lock(),
+    |condvar, held| condvar.wait(&mut held)
+);
+
+/// See the module's head.
+pub struct DashSeg<K> {
+    states: DashMap<K, State, RandomState>,
+    line: SegQueue<K>,
+    sleepers: AtomicUsize,
+    shutting_down: AtomicBool,
+    lock: parking_lot::Mutex<()>,
+    wakeup: parking_lot::Condvar,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    Queued,
+    Processing,
+    Again,
+}
+
+impl<K: Key> DashSeg<K> {
+    #[inline]
+    fn push(&self, key: K) {
+        self.line.push(key);
+        // Pairs with the fence of who goes to sleep: either it sees the key, or we see it.
+        fence(Ordering::SeqCst);
+        if self.sleepers.load(Ordering::Relaxed) > 0 {
+            drop(self.lock.lock());
+            self.wakeup.notify_one();
+        }
+    }
+}
+
+impl<K: Key> Subject<K> for DashSeg<K> {
+    const NAME: &'static str = "DashMap + SegQueue";
+
+    fn make() -> Self {
+        Self {
+            states: DashMap::default(),
+            line: SegQueue::new(),
+            sleepers: AtomicUsize::new(0),
+            shutting_down: AtomicBool::new(false),
+            lock: Default::default(),
+            wakeup: Default::default(),
+        }
+    }
+
+    #[inline]
+    fn add(&self, key: K) {
+        if self.shutting_down.load(Ordering::Relaxed) {
+            return;
+        }
+        let push = match self.states.entry(key) {
+            Entry::Occupied(mut state) => {
+                if *state.get() == State::Processing {
+                    state.insert(State::Again);
+                }
+                None
+            }
+            Entry::Vacant(vacant) => {
+                let key = vacant.key().clone();
+                vacant.insert(State::Queued);
+                Some(key)
+            }
+        };
+        if let Some(key) = push {
+            self.push(key);
+        }
+    }
+
+    #[inline]
+    fn process(&self, work: impl FnOnce(&Self, &K)) -> bool {
+        let key = 'got: loop {
+            if let Some(key) = self.line.pop() {
+                break key;
+            }
+            let mut guard = self.lock.lock();
+            self.sleepers.fetch_add(1, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+            loop {
+                if let Some(key) = self.line.pop() {
+                    self.sleepers.fetch_sub(1, Ordering::Relaxed);
+                    break 'got key;
+                }
+                if self.shutting_down.load(Ordering::Relaxed) {
+                    self.sleepers.fetch_sub(1, Ordering::Relaxed);
+                    return false;
+                }
+                self.wakeup.wait(&mut guard);
+            }
+        };
+        *self.states.get_mut(&key).expect("queued") = State::Processing;
+        work(self, &key);
+        if let Entry::Occupied(mut state) = self.states.entry(key) {
+            if *state.get() == State::Again {
+                state.insert(State::Queued);
+                let key = state.key().clone();
+                drop(state);
+                self.push(key);
+            } else {
+                state.remove();
+            }
+        }
+        true
+    }
+
+    fn shut_down(&self) {
+        self.shutting_down.store(true, Ordering::SeqCst);
+        let _guard = self.lock.lock();
+        self.wakeup.notify_all();
+    }
+}

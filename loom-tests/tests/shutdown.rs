@@ -1,0 +1,103 @@
+//! The end of a queue: P6, I7.
+#![cfg(loom)]
+
+use keyqueue::{Added, WorkQueue};
+use loom::future::block_on;
+use loom::sync::Arc;
+use loom::sync::atomic::AtomicUsize;
+use loom::sync::atomic::Ordering::Relaxed;
+use loom::thread;
+use loom_tests::check;
+
+/// Threads and tasks that wait, or are about to.
+#[test]
+fn shutdown_wakes_all() {
+    check(|| {
+        let queue = WorkQueue::<u64>::new();
+        let thread = thread::spawn({
+            let queue = queue.clone();
+            move || assert!(queue.get().is_none())
+        });
+        let task = thread::spawn({
+            let queue = queue.clone();
+            move || assert!(block_on(queue.get_async()).is_none())
+        });
+        queue.shut_down();
+        thread.join().unwrap();
+        task.join().unwrap();
+    });
+}
+
+/// An add that meets the shut-down is refused, or its key is handed out before anybody is told that nothing comes.
+#[test]
+fn shutdown_refuses_or_delivers() {
+    check(|| {
+        let queue = WorkQueue::new();
+        let adder = thread::spawn({
+            let queue = queue.clone();
+            move || queue.add(1_u64)
+        });
+        queue.shut_down();
+        let delivered = queue.get().is_some();
+        let added = adder.join().unwrap();
+        assert_eq!(added, if delivered { Added::Queued } else { Added::Rejected });
+        assert!(queue.get().is_none());
+    });
+}
+
+/// As before, for the getter that sleeps: it is told the end only after every accepted key.
+#[test]
+fn sleeper_gets_the_last_key() {
+    check(|| {
+        let queue = WorkQueue::new();
+        let sleeper = thread::spawn({
+            let queue = queue.clone();
+            move || std::iter::from_fn(|| queue.get()).count()
+        });
+        let adder = thread::spawn({
+            let queue = queue.clone();
+            move || queue.add(1_u64).is_accepted()
+        });
+        queue.shut_down();
+        assert_eq!(sleeper.join().unwrap(), usize::from(adder.join().unwrap()));
+    });
+}
+
+/// A key that was added while in work comes back after the shut-down, once.
+#[test]
+fn dirty_key_returns_after_shutdown() {
+    check(|| {
+        let queue = WorkQueue::new();
+        queue.add(1_u64);
+        let item = queue.get().unwrap();
+        assert_eq!(queue.add(1), Added::Deferred);
+        let closer = thread::spawn({
+            let queue = queue.clone();
+            move || queue.shut_down()
+        });
+        item.done();
+        assert_eq!(queue.get().as_deref(), Some(&1));
+        closer.join().unwrap();
+        assert!(queue.get().is_none());
+    });
+}
+
+/// Whoever is refused, or told the end, sees what came before the shut-down.
+#[test]
+fn shutdown_is_visible_to_the_refused() {
+    check(|| {
+        let queue = WorkQueue::new();
+        let data = Arc::new(AtomicUsize::new(0));
+        let adder = thread::spawn({
+            let (queue, data) = (queue.clone(), Arc::clone(&data));
+            move || {
+                if queue.add(1_u64) == Added::Rejected {
+                    assert_eq!(data.load(Relaxed), 1);
+                }
+            }
+        });
+        data.store(1, Relaxed);
+        queue.shut_down();
+        adder.join().unwrap();
+    });
+}

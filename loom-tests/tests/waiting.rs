@@ -1,0 +1,181 @@
+//! Getters that sleep, as threads and as tasks, and whom an add wakes: I6, W1 to W3.
+#![cfg(loom)]
+
+use keyqueue::{GetTimeoutError, WorkQueue};
+use loom::future::block_on;
+use loom::thread;
+use loom_tests::{Tally, check};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+fn getter(queue: &WorkQueue<u64>) -> thread::JoinHandle<u64> {
+    let queue = queue.clone();
+    thread::spawn(move || *queue.get().unwrap())
+}
+
+/// W1, W2: n getters, n adds, all get one, asleep or not.
+#[test]
+fn n_adds_wake_n_getters() {
+    check(|| {
+        let queue = WorkQueue::new();
+        let getters = [getter(&queue), getter(&queue)];
+        queue.add(1);
+        queue.add(2);
+        let mut keys = getters.map(|getter| getter.join().unwrap());
+        keys.sort_unstable();
+        assert_eq!(keys, [1, 2]);
+    });
+}
+
+/// W2: a burst wakes one, and that one the next.
+#[test]
+fn a_burst_wakes_all_who_are_needed() {
+    check(|| {
+        let queue = WorkQueue::new();
+        let getters = [getter(&queue), getter(&queue)];
+        assert_eq!(queue.add_all([1, 2]), 2);
+        let mut keys = getters.map(|getter| getter.join().unwrap());
+        keys.sort_unstable();
+        assert_eq!(keys, [1, 2]);
+    });
+}
+
+/// W2 for tasks, which are not counted while they are on their way: a task and a thread, a burst of two keys.
+#[test]
+fn a_task_and_a_thread_wake_each_other() {
+    check(|| {
+        let queue = WorkQueue::new();
+        let thread = getter(&queue);
+        let task = thread::spawn({
+            let queue = queue.clone();
+            move || *block_on(queue.get_async()).unwrap()
+        });
+        queue.add_all([1, 2]);
+        let mut keys = [thread.join().unwrap(), task.join().unwrap()];
+        keys.sort_unstable();
+        assert_eq!(keys, [1, 2]);
+    });
+}
+
+/// W2: somebody awake takes the key for which a sleeper was woken. That one sleeps again, and is woken by the next add.
+#[test]
+fn overtaken_getter_is_woken_again() {
+    check(|| {
+        let queue = WorkQueue::new();
+        let sleeper = getter(&queue);
+        queue.add(1);
+        let overtook = queue.try_get().is_ok();
+        queue.add(2);
+        let got = sleeper.join().unwrap();
+        assert_eq!(got, if overtook { 2 } else { 1 });
+    });
+}
+
+/// W2: a key that comes back at `done` wakes a sleeper as an add does.
+#[test]
+fn done_of_a_dirty_key_wakes_a_getter() {
+    check(|| {
+        let queue = WorkQueue::new();
+        queue.add(1);
+        let item = queue.get().unwrap();
+        let sleeper = getter(&queue);
+        queue.add(1);
+        item.done();
+        assert_eq!(sleeper.join().unwrap(), 1);
+    });
+}
+
+/// W3: a future waits first in the list, and is dropped while an add wakes it.
+#[test]
+fn cancelled_getter_forwards_wakeup() {
+    check(|| {
+        let queue = WorkQueue::new();
+        let mut future = Box::pin(queue.get_async());
+        assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        let sleeper = getter(&queue);
+        let adder = thread::spawn({
+            let queue = queue.clone();
+            move || queue.add(1)
+        });
+        drop(future);
+        assert_eq!(sleeper.join().unwrap(), 1);
+        adder.join().unwrap();
+    });
+}
+
+/// W3: a getter whose time is up meets a burst. It may leave with a key or without; the other gets one.
+#[test]
+fn timed_out_getter_forwards_wakeup() {
+    check(|| {
+        let queue = WorkQueue::new();
+        let sleeper = getter(&queue);
+        let adder = thread::spawn({
+            let queue = queue.clone();
+            move || queue.add_all([1, 2])
+        });
+        match queue.get_timeout(Duration::ZERO) {
+            Ok(item) => item.done(),
+            Err(error) => assert_eq!(error, GetTimeoutError::Timeout),
+        }
+        assert!([1, 2].contains(&sleeper.join().unwrap()));
+        adder.join().unwrap();
+    });
+}
+
+/// A getter that timed out is off the list: the add after it wakes another, not nobody.
+#[test]
+fn timed_out_getter_is_forgotten() {
+    check(|| {
+        let queue = WorkQueue::new();
+        let adder = thread::spawn({
+            let queue = queue.clone();
+            move || queue.add(1)
+        });
+        let first = queue.get_timeout(Duration::ZERO).map(|item| *item);
+        let sleeper = getter(&queue);
+        adder.join().unwrap();
+        queue.add(2);
+        assert_eq!(sleeper.join().unwrap(), if first == Ok(1) { 2 } else { 1 });
+    });
+}
+
+/// A future that is polled again waits with the waker it was polled with last.
+#[test]
+fn repolled_future_wakes_its_last_waker() {
+    check(|| {
+        let queue = WorkQueue::new();
+        let mut future = pin!(queue.get_async());
+        assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        let adder = thread::spawn({
+            let queue = queue.clone();
+            move || queue.add(1)
+        });
+        let (tally, waker) = Tally::new();
+        let poll = future.as_mut().poll(&mut Context::from_waker(&waker));
+        adder.join().unwrap();
+        if poll.is_pending() {
+            assert_eq!(tally.count(), 1, "the add came after the second poll");
+            let Poll::Ready(Some(item)) = future.poll(&mut Context::from_waker(&waker)) else {
+                panic!("woken in vain")
+            };
+            assert_eq!(*item, 1);
+        }
+    });
+}
+
+/// Taking many leaves nobody behind for whom there is a key.
+#[test]
+fn get_many_strands_nobody() {
+    check(|| {
+        let queue = WorkQueue::new();
+        let sleeper = getter(&queue);
+        let many = thread::spawn({
+            let queue = queue.clone();
+            move || queue.get_many(2).len()
+        });
+        queue.add_all([1, 2, 3]);
+        assert!((1..=2).contains(&many.join().unwrap()));
+        sleeper.join().unwrap();
+    });
+}
