@@ -1,4 +1,99 @@
-//! A deduplicating work queue.
+//! A deduplicating work queue for control loops, operators, crawlers, indexers and job runners.
+//!
+//! Producers [`add`](WorkQueue::add) keys. Workers [`get`](WorkQueue::get) a key, do the work, and drop the guard. Between the
+//! two, the queue sees to it that a key is **in line once at most** and **in work once at most**, and that no add is lost:
+//! a key that is added while somebody works on it is handed out once more afterwards.
+//!
+//! These are the semantics of client-go's `util/workqueue`, on which Kubernetes' controllers stand, mended where that is known to
+//! be broken.
+//!
+//! # In five minutes
+//!
+//! ```
+//! use keyqueue::WorkQueue;
+//! use std::thread;
+//!
+//! let queue = WorkQueue::new();
+//!
+//! let worker = thread::spawn({
+//!     let queue = queue.clone(); // another handle of the same queue
+//!     move || {
+//!         let mut runs = 0;
+//!         while let Some(item) = queue.get() {
+//!             // This key is mine alone until `item` is dropped.
+//!             println!("looking at {}", *item);
+//!             runs += 1;
+//!         }
+//!         runs
+//!     }
+//! });
+//!
+//! for event in ["pod-1", "pod-2", "pod-1", "pod-1", "pod-2"] {
+//!     queue.add(event);
+//! }
+//! queue.shut_down_with_drain(); // refuses adds, returns when all is done
+//!
+//! let runs = worker.join().unwrap();
+//! assert!((2..=5).contains(&runs), "adds collapse, and none is lost");
+//! ```
+//!
+//! A key says *what* to look at, never what happened. The worker reads the state of the world when it runs, so an event that comes
+//! twice, late or out of order does no harm, and a thousand events for one key are one run.
+//!
+//! # The life of a key
+//!
+//! ```text
+//!            add                  get                     add
+//!  absent ────────▶ in line ──────────────▶ in work ──────────────▶ in work, dirty
+//!    ▲                ▲                       │                        │
+//!    │                └───────────────────────┼──────── done ──────────┘
+//!    └──────────────────── done ──────────────┘
+//! ```
+//!
+//! [`Added`] tells which way an add went; [`Item`] is the hand-out, and dropping it is `done`.
+//!
+//! # What it guarantees
+//!
+//! * **One holder.** Never are two [`Item`]s of one key alive at a time.
+//! * **No lost add.** An add that was not [`Rejected`](Added::Rejected) is followed by a hand-out that begins after it, whichever
+//!   way it meets the `get` or the `done` of the same key. What happened before the add is visible to that hand-out, also if
+//!   the add was [`Coalesced`](Added::Coalesced); what happened before `done` is visible to the next hand-out of the key.
+//! * **First in, first out**, by the moment in which a key became ready. Added while in work means: at the back when done.
+//! * **Linearizable.** Each call takes effect at one moment between its begin and its end.
+//! * **Threads and tasks mixed.** [`get`](WorkQueue::get) and [`get_async`](WorkQueue::get_async) wait in one list; futures are
+//!   cancel-safe and run on any executor.
+//! * **A panic loses nothing.** An [`Item`] that unwinds is done; no key is stuck, no lock is poisoned.
+//! * **Shut-down drains.** [`shut_down`](WorkQueue::shut_down) refuses adds, and says so, while what is in line is still handed
+//!   out; [`shut_down_with_drain`](WorkQueue::shut_down_with_drain) returns when nothing is in line *and* nothing in work.
+//! * **Memory comes back.** A key is dropped at its last `done`; after a burst the storage shrinks. A cycle on a steady set of keys
+//!   allocates nothing and clones no key.
+//! * **No foreign code under a lock**, be it a waker or a key's drop, with one exception: the key's `Eq`.
+//!
+//! # When not to use it
+//!
+//! * The *messages* matter, not the keys: two adds of one key become one run. Use a channel.
+//! * Work must survive the process, or be shared by several: this lives in memory.
+//! * You need a bound on the length with back-pressure: `add` never waits. The number of distinct keys is the bound.
+//! * Dozens of cores do nothing but add: calls share one lock, of ten nanoseconds or so. A worker that works for a microsecond
+//!   does not notice; a benchmark that does nothing does.
+//!
+//! # Traps
+//!
+//! * A worker thread that calls [`shut_down_with_drain`](WorkQueue::shut_down_with_drain) while it holds an item waits for itself.
+//! * During a drain adds are refused, those of workers included. If work fans out into more work, wait until the queue is idle
+//!   before you drain.
+//! * [`add_all`](WorkQueue::add_all) wakes workers when its iterator has ended. Feed a slow iterator in batches.
+//! * `add` drops a key that is equal to one the queue has already, and keeps the old one: what `Eq` does not compare, such as
+//!   the time of the event, does not travel.
+//!
+//! # How it is made and proved
+//!
+//! One short critical section per call; the reasons, with the figures of what lost, are in `BENCHMARKS.md` and at the head of
+//! `src/shared.rs`. The real code runs under loom (`loom-tests/`), against a plain reference under a fuzzer (`fuzz/`), against
+//! 200 recorded traces of the original (`tests/traces.rs`), and under a linearizability checker, AddressSanitizer and
+//! ThreadSanitizer (`ci/`).
+//!
+//! The crate needs `std`.
 
 mod builder;
 mod error;
@@ -18,3 +113,8 @@ pub use get_async::GetAsync;
 pub use item::{Item, OwnedItem};
 pub use queue::{Added, WorkQueue};
 pub use stats::Stats;
+
+/// The README's examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -4,12 +4,14 @@ use crate::sync::sized;
 use std::collections::VecDeque;
 
 /// An order among ready keys: plain data under the queue's lock. Priorities, or fairness between groups of keys, would be
-/// other implementations of these five methods.
+/// other implementations of these few methods.
 pub(crate) trait Line<T> {
     fn with_capacity(capacity: usize) -> Self;
     fn push(&mut self, item: T);
     fn pop(&mut self) -> Option<T>;
     fn len(&self) -> usize;
+    /// What will be popped after so many others, if that is known. A hint.
+    fn peek(&self, ahead: usize) -> Option<&T>;
     /// Gives back all memory that is not needed now.
     fn shrink(&mut self);
 }
@@ -43,6 +45,11 @@ impl<T> Line<T> for Fifo<T> {
     #[inline]
     fn len(&self) -> usize {
         self.0.len()
+    }
+
+    #[inline]
+    fn peek(&self, ahead: usize) -> Option<&T> {
+        self.0.get(ahead)
     }
 
     fn shrink(&mut self) {

@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Clippy on everything, warnings are errors.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cargo clippy --locked --all-targets --all-features -- -D warnings
+for package in fuzz benches; do
+    (cd "$package" && cargo clippy --locked --all-targets -- -D warnings)
+done
+(cd loom-tests && RUSTFLAGS="--cfg loom" cargo clippy --locked --all-targets -- -D warnings)

@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# The tests with threads on one CPU, where a spin that waits for another thread shows.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+command -v taskset >/dev/null || { echo "skipped: no taskset on this machine"; exit 0; }
+cargo test --release --no-run --test stress --test queue --test client_go
+timeout 600 taskset -c 0 cargo test --release --test stress --test queue --test client_go

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# AddressSanitizer (leaks included) and ThreadSanitizer over the tests with threads.
+#
+# AddressSanitizer works with any toolchain once unstable flags are allowed. ThreadSanitizer needs a standard library that was built
+# with it, or it reports races in the library: Debian's rustc with its sources gives one, together with the runtime that
+# comes with rustup's toolchain of the same LLVM. Where there is neither apt nor root, that half says so and is skipped.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+host="$(rustc -vV | sed -n 's/^host: //p')"
+tests=(--lib --test stress --test queue --test client_go)
+
+echo "--- AddressSanitizer"
+RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address" CARGO_TARGET_DIR=target/asan \
+    cargo test --locked --target "$host" "${tests[@]}"
+
+echo "--- ThreadSanitizer"
+runtime="$(rustc --print sysroot)/lib/rustlib/$host/lib/librustc-stable_rt.tsan.a"
+sources=/usr/src/rustc-1.96
+if [ ! -x /usr/bin/rustc ] || ! ls -d /usr/lib/rustlib/src/rust/library >/dev/null 2>&1; then
+    if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
+        apt-get update -q >/dev/null && apt-get install -qy 'rustc-web=1.96*' 'rust-web-src=1.96*' >/dev/null || true
+    fi
+fi
+if [ ! -f "$runtime" ] || [ ! -x /usr/bin/rustc ] || [ ! -d /usr/lib/rustlib/src/rust/library ]; then
+    echo "skipped ThreadSanitizer: needs Debian's rustc-web and rust-web-src 1.96, and rustup's sanitizer runtime"
+    exit 0
+fi
+cp -n "$runtime" "/usr/lib/rustlib/$host/lib/" || true
+RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=thread" CARGO_TARGET_DIR=target/tsan \
+    cargo test --locked -Zbuild-std --target "$host" "${tests[@]}"

@@ -1,0 +1,442 @@
+//! A control loop: keeps a checksum of every file in a directory tree, and keeps it right while the files change.
+//!
+//! ```text
+//! cargo run --release --example reconcile                      # this crate's own tree, until Ctrl-C
+//! cargo run --release --example reconcile -- /usr/share --once # one pass over another one
+//! cargo run --release --example reconcile -- --workers 4 --skip .git notes.txt
+//! ```
+//!
+//! Leave it running and edit a file. Ctrl-C works off what is in line and prints a summary; a second one leaves at once.
+//!
+//! How it uses the queue:
+//!
+//! * The key is a path. It says *what* to look at, never what happened: a worker reads the disk as it finds it, and so an
+//!   event that comes twice, late or in the wrong order does no harm.
+//! * Whoever thinks that a file may have changed adds its path: the listing, the watcher, and workers themselves. None of
+//!   them asks whether it is in line already. An editor that saves with five system calls causes five adds and one run.
+//! * A path is with one worker at a time, so that worker alone writes the result for it. If the file is touched while it
+//!   is being read, it is read once more afterwards.
+
+use clap::Parser;
+use hdrhistogram::Histogram;
+use indicatif::{ProgressBar, ProgressStyle};
+use keyqueue::WorkQueue;
+use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind};
+use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
+use std::collections::{BTreeMap, HashMap};
+use std::error::Error;
+use std::ffi::OsString;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read, Write};
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+use walkdir::WalkDir;
+
+/// Cheap to clone, and non-UTF-8 names are as good as others.
+type Key = Arc<Path>;
+
+/// Paths per `add_all` of a listing: it wakes the workers when its iterator is at the end.
+const BATCH: usize = 256;
+
+/// Keeps a checksum of every file in a directory tree up to date.
+#[derive(Parser)]
+struct Args {
+    /// A directory or a file
+    #[arg(default_value = env!("CARGO_MANIFEST_DIR"), hide_default_value = true)]
+    path: PathBuf,
+    /// Look at every file once, then exit
+    #[arg(long)]
+    once: bool,
+    /// How many threads read files
+    #[arg(long, default_value_t = default_workers(), value_parser = clap::value_parser!(u16).range(1..=1024))]
+    workers: u16,
+    /// Names of files and directories to leave out
+    #[arg(long, value_name = "NAME", default_values = [".git", "target"])]
+    skip: Vec<OsString>,
+}
+
+fn default_workers() -> u16 {
+    thread::available_parallelism().map_or(1, |n| n.get().min(1024) as u16)
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    // The watcher may report real paths, so list real paths: one file must be one key.
+    let root = match fs::canonicalize(&args.path) {
+        Ok(root) => root,
+        Err(error) => {
+            eprintln!("error: {}: {error}", args.path.display());
+            return ExitCode::from(2);
+        }
+    };
+    match run(&args, root.into()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args, root: Key) -> Result<(), Box<dyn Error>> {
+    let tree = Arc::new(Tree::new(root, args.skip.clone()));
+    let stopped = on_ctrl_c(&tree)?;
+    // Watch first, list second: what changes in between is seen twice, which costs nothing, and not missed.
+    let watcher = if args.once { None } else { Some(watch(&tree)?) };
+
+    let start = Instant::now();
+    let (first_pass, timings) = thread::scope(|scope| {
+        let workers: Vec<_> = (0..args.workers).map(|_| scope.spawn(|| work(&tree))).collect();
+        tree.add_all(tree.list(&tree.root));
+        let first_pass = if args.once { None } else { follow(&tree, start, &stopped) };
+
+        drop(watcher);
+        // From here adds are refused. This returns when the last key is done; then every `get` returns `None`.
+        tree.queue.shut_down_with_drain();
+        let first_pass = first_pass.unwrap_or_else(|| tree.pace(start));
+        let timings = workers.into_iter().map(|worker| worker.join().expect("a worker panicked"));
+        (first_pass, timings.fold(Timings::new(), Timings::merge))
+    });
+
+    tree.bar.finish_and_clear();
+    match summary(&tree, &first_pass, &timings) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// What a worker does: take a key, work on it, and be done with it, which is what dropping the item says.
+fn work(tree: &Tree) -> Timings {
+    let mut timings = Timings::new();
+    let mut buffer = vec![0; 64 * 1024];
+    while let Some(path) = tree.queue.get() {
+        let start = Instant::now();
+        if let Some(added) = tree.handed_out(&path) {
+            record(&mut timings.wait, start - added);
+        }
+        tree.reconcile(&path, &mut buffer);
+        record(&mut timings.work, start.elapsed());
+        tree.bar.inc(1);
+    }
+    timings
+}
+
+/// Stays until Ctrl-C. Returns the pace of the first pass if that came to its end.
+fn follow(tree: &Tree, start: Instant, stopped: &Receiver<()>) -> Option<String> {
+    while !tree.queue.is_empty() || tree.queue.processing_len() > 0 {
+        if stopped.recv_timeout(Duration::from_millis(5)).is_ok() {
+            return None;
+        }
+    }
+    let first_pass = tree.pace(start);
+    let (files, unreadable) = tree.totals();
+    tree.live.store(true, Relaxed);
+    tree.say(format_args!("watching {}: {files} files, {unreadable} unreadable", tree.root.display()));
+    stopped.recv().expect("the handler has the other end");
+    Some(first_pass)
+}
+
+/// The first Ctrl-C is a message, the second is the end.
+fn on_ctrl_c(tree: &Arc<Tree>) -> Result<Receiver<()>, ctrlc::Error> {
+    let (sender, stopped) = mpsc::channel();
+    let tree = Arc::clone(tree);
+    ctrlc::set_handler(move || {
+        if tree.stopping.swap(true, Relaxed) {
+            std::process::exit(130);
+        }
+        let _ = sender.send(()); // Nobody listens during `--once`; the listing looks at `stopping`.
+        let _ = writeln!(io::stderr(), "\nstopping when what is in line is done; Ctrl-C again stops at once");
+    })?;
+    Ok(stopped)
+}
+
+/// Adds whatever changes, until the watcher is dropped.
+fn watch(tree: &Arc<Tree>) -> Result<RecommendedWatcher, Box<dyn Error>> {
+    // An editor may replace a file by another one of the same name, so a single file is watched from its directory.
+    let (dir, mode) = match tree.root.parent() {
+        Some(parent) if !tree.root.is_dir() => (parent, RecursiveMode::NonRecursive),
+        _ => (&*tree.root, RecursiveMode::Recursive),
+    };
+    let adds_to = Arc::clone(tree);
+    let handler = move |event: notify::Result<Event>| on_event(&adds_to, event);
+    let config = notify::Config::default().with_follow_symlinks(false);
+    RecommendedWatcher::new(handler, config)
+        .and_then(|mut watcher| watcher.watch(dir, mode).map(|()| watcher))
+        .map_err(|error| format!("cannot watch {}: {error}; --once works without", dir.display()).into())
+}
+
+fn on_event(tree: &Tree, event: notify::Result<Event>) {
+    match event {
+        // Events were lost, and nobody knows which: let a worker look through the whole tree.
+        Ok(event) if event.need_rescan() => tree.add_all([Arc::clone(&tree.root)]),
+        Ok(event) => {
+            let changed = event.paths.iter().filter(|path| tree.wants(path) && is_change(event.kind, path));
+            tree.add_all(changed.map(|path| Key::from(path.as_path())));
+        }
+        Err(error) => tree.bar.suspend(|| eprintln!("watcher: {error}")),
+    }
+}
+
+/// Reading is no change, or our own reading would keep us busy. Nor is "modified" for a directory: there will be events for
+/// what is in it.
+fn is_change(kind: EventKind, path: &Path) -> bool {
+    match kind {
+        EventKind::Access(access) => access == AccessKind::Close(AccessMode::Write),
+        EventKind::Modify(ModifyKind::Name(_)) => true,
+        EventKind::Modify(_) => !path.is_dir(),
+        _ => true,
+    }
+}
+
+/// What is known of a file.
+struct Digest {
+    len: u64,
+    crc: u32,
+    modified: Option<SystemTime>,
+}
+
+impl Digest {
+    fn of(path: &Path, metadata: &Metadata, buffer: &mut [u8]) -> io::Result<Self> {
+        let mut file = File::open(path)?;
+        let mut hasher = crc32fast::Hasher::new();
+        let mut len = 0;
+        loop {
+            match file.read(buffer) {
+                Ok(0) => return Ok(Self { len, crc: hasher.finalize(), modified: metadata.modified().ok() }),
+                Ok(n) => {
+                    hasher.update(&buffer[..n]);
+                    len += n as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// The queue, and what all threads share besides.
+struct Tree {
+    queue: WorkQueue<Key>,
+    root: Key,
+    skip: Vec<OsString>,
+    /// The result: every regular file that there is, or why it cannot be read.
+    files: Mutex<BTreeMap<Key, io::Result<Digest>>>,
+    /// Every key ever added and, if it is in line, since when. For the summary; the queue itself forgets keys.
+    seen: Mutex<HashMap<Key, Option<Instant>>>,
+    hashed: AtomicU64,
+    bytes: AtomicU64,
+    bar: ProgressBar,
+    /// The first pass is over: changes are printed.
+    live: AtomicBool,
+    stopping: AtomicBool,
+}
+
+impl Tree {
+    fn new(root: Key, skip: Vec<OsString>) -> Self {
+        let style =
+            ProgressStyle::with_template("{bar:30} {pos}/{len} runs, {per_sec}").expect("the template is right");
+        Self {
+            queue: WorkQueue::builder().name("files").build(),
+            root,
+            skip,
+            files: Mutex::default(),
+            seen: Mutex::default(),
+            hashed: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            // Draws to stderr, and only if that is a terminal.
+            bar: ProgressBar::new(0).with_style(style),
+            live: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+        }
+    }
+
+    fn wants(&self, path: &Path) -> bool {
+        path.strip_prefix(&self.root).is_ok_and(|below| below.iter().all(|name| !self.skip.iter().any(|s| s == name)))
+    }
+
+    /// All regular files at or below `path`.
+    fn list(&self, path: &Path) -> impl Iterator<Item = Key> {
+        let entries = WalkDir::new(path).follow_links(false).follow_root_links(false).into_iter();
+        let wanted =
+            entries.filter_entry(|entry| self.wants(entry.path())).take_while(|_| !self.stopping.load(Relaxed));
+        wanted.filter_map(|entry| match entry {
+            Ok(entry) => entry.file_type().is_file().then(|| entry.into_path().into()),
+            Err(error) => {
+                let path = error.path().map(Key::from);
+                if let (Some(path), Some(error)) = (path, error.into_io_error().filter(|error| !is_gone(error))) {
+                    self.set(&path, Some(Err(error)));
+                }
+                None
+            }
+        })
+    }
+
+    /// Adds paths in batches, so that workers start on the first ones while the listing goes on.
+    fn add_all(&self, paths: impl IntoIterator<Item = Key>) {
+        let mut paths = paths.into_iter().fuse();
+        loop {
+            let batch: Vec<Key> = paths.by_ref().take(BATCH).collect();
+            if batch.is_empty() {
+                return;
+            }
+            // Noted before the add: right after it, a worker may have the key.
+            self.queue.add_all(batch.into_iter().inspect(|path| self.note_add(path)));
+        }
+    }
+
+    fn note_add(&self, path: &Key) {
+        let mut seen = self.seen.lock().unwrap();
+        let since = seen.entry(Arc::clone(path)).or_default();
+        if since.is_none() {
+            *since = Some(Instant::now());
+            self.bar.inc_length(1);
+        }
+    }
+
+    /// When the first of the adds came that led to this hand-out.
+    fn handed_out(&self, path: &Path) -> Option<Instant> {
+        self.seen.lock().unwrap().get_mut(path)?.take()
+    }
+
+    /// Makes the result for one path agree with the disk. The caller holds the key.
+    fn reconcile(&self, path: &Key, buffer: &mut [u8]) {
+        let digest = fs::symlink_metadata(path).and_then(|metadata| match metadata.is_file() {
+            true => Digest::of(path, &metadata, buffer).map(Some),
+            false => Ok(None),
+        });
+        let result = digest.transpose().filter(|result| !matches!(result, Err(error) if is_gone(error)));
+        if let Some(Ok(digest)) = &result {
+            self.hashed.fetch_add(1, Relaxed);
+            self.bytes.fetch_add(digest.len, Relaxed);
+        }
+        let is_file = result.is_some();
+        self.set(path, result);
+        if !is_file {
+            // Gone, or a directory. What was or is below it had no events of its own if the directory was moved, and if
+            // events were lost. A worker may add keys, too.
+            let candidates = self.known_below(path).into_iter().chain(self.list(path));
+            self.add_all(candidates.filter(|path| !self.is_current(path)));
+        }
+    }
+
+    fn known_below(&self, path: &Path) -> Vec<Key> {
+        let files = self.files.lock().unwrap();
+        let after = files.range::<Path, _>((Bound::Excluded(path), Bound::Unbounded));
+        after.map(|(known, _)| known).take_while(|known| known.starts_with(path)).cloned().collect()
+    }
+
+    /// Whether a file looks as it did when it was read. Good enough to tell what to read again when events were lost; reading
+    /// everything would cause so many events that more are lost.
+    fn is_current(&self, path: &Path) -> bool {
+        let known = match self.files.lock().unwrap().get(path) {
+            Some(Ok(digest)) => (digest.len, digest.modified),
+            _ => return false,
+        };
+        fs::symlink_metadata(path).is_ok_and(|now| now.is_file() && (now.len(), now.modified().ok()) == known)
+    }
+
+    /// Stores the result for a path (`None`: there is no such file) and, after the first pass, prints what is new.
+    fn set(&self, path: &Key, result: Option<io::Result<Digest>>) {
+        let now = result.as_ref().map(describe);
+        let mut files = self.files.lock().unwrap();
+        let before = match result {
+            Some(result) => files.insert(Arc::clone(path), result),
+            None => files.remove(path),
+        };
+        drop(files);
+        if !self.live.load(Relaxed) {
+            return;
+        }
+        match (before.as_ref().map(describe), now) {
+            (None, Some(now)) => self.say(format_args!("new      {}: {now}", path.display())),
+            (Some(before), Some(now)) if before != now => self.say(format_args!("changed  {}: {now}", path.display())),
+            (Some(_), None) => self.say(format_args!("gone     {}", path.display())),
+            _ => {}
+        }
+    }
+
+    /// Prints a line above the progress bar. That nobody reads it is no reason to stop.
+    fn say(&self, line: std::fmt::Arguments<'_>) {
+        self.bar.suspend(|| drop(writeln!(io::stdout(), "{line}")));
+    }
+
+    /// How many files are in the result, and how many of them could not be read.
+    fn totals(&self) -> (usize, usize) {
+        let files = self.files.lock().unwrap();
+        (files.len(), files.values().filter(|result| result.is_err()).count())
+    }
+
+    fn pace(&self, start: Instant) -> String {
+        let time = start.elapsed();
+        let per_s = |count: &AtomicU64| count.load(Relaxed) as f64 / time.as_secs_f64();
+        format!("{time:.2?}: {:.0} files/s, {:.1} MB/s", per_s(&self.hashed), per_s(&self.bytes) / 1e6)
+    }
+}
+
+fn describe(result: &io::Result<Digest>) -> String {
+    match result {
+        Ok(digest) => format!("{} bytes, crc32 {:08x}", digest.len, digest.crc),
+        Err(error) => format!("unreadable: {error}"),
+    }
+}
+
+/// The file vanished between the add and now, which is nobody's fault.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Every worker has its own, so that measuring takes no lock.
+struct Timings {
+    /// From the first add to the hand-out, in nanoseconds up to an hour.
+    wait: Histogram<u64>,
+    /// From the hand-out to done.
+    work: Histogram<u64>,
+}
+
+impl Timings {
+    fn new() -> Self {
+        let histogram = || Histogram::new_with_bounds(1, 3600 * 1_000_000_000, 3).expect("the bounds are right");
+        Self { wait: histogram(), work: histogram() }
+    }
+
+    fn merge(mut self, other: Self) -> Self {
+        self.wait += other.wait;
+        self.work += other.work;
+        self
+    }
+}
+
+fn record(histogram: &mut Histogram<u64>, time: Duration) {
+    histogram.saturating_record(time.as_nanos().try_into().unwrap_or(u64::MAX));
+}
+
+fn summary(tree: &Tree, first_pass: &str, timings: &Timings) -> io::Result<()> {
+    let stats = tree.queue.stats();
+    let (files, unreadable) = tree.totals();
+    let mut out = io::stdout().lock();
+    writeln!(out, "keys seen   {}", tree.seen.lock().unwrap().len())?;
+    writeln!(out, "adds        {}", stats.queued + stats.coalesced + stats.deferred)?;
+    writeln!(out, "coalesced   {}", stats.coalesced)?;
+    writeln!(out, "deferred    {}", stats.deferred)?;
+    writeln!(out, "runs        {}", stats.handed_out)?;
+    writeln!(out, "files       {files}")?;
+    writeln!(out, "unreadable  {unreadable}")?;
+    writeln!(out, "bytes       {}", tree.bytes.load(Relaxed))?;
+    writeln!(out, "first pass  {first_pass}")?;
+    for (name, histogram) in [("wait", &timings.wait), ("work", &timings.work)] {
+        let [p50, p99] = [0.5, 0.99].map(|p| Duration::from_nanos(histogram.value_at_quantile(p)));
+        writeln!(out, "{name:<11} p50 {p50:.1?}, p99 {p99:.1?}")?;
+    }
+    let files = tree.files.lock().unwrap();
+    let errors = files.iter().filter_map(|(path, result)| Some((path, result.as_ref().err()?)));
+    for (path, error) in errors.take(5) {
+        writeln!(out, "unreadable: {}: {error}", path.display())?;
+    }
+    Ok(())
+}

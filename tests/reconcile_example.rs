@@ -1,0 +1,250 @@
+//! Runs `examples/reconcile.rs` as its users do. `cargo test` builds it; `cargo test --test reconcile_example` alone does
+//! not: `cargo build --example reconcile` before.
+
+#![cfg(not(miri))] // no processes there
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// The example lies beside the test: `<profile>/examples/reconcile` and `<profile>/deps/reconcile_example-<hash>`.
+fn example() -> Command {
+    let test = std::env::current_exe().expect("a test has a path");
+    let profile = test.ancestors().nth(2).expect("it is <profile>/deps/<test>");
+    let example: PathBuf = profile.join("examples").join(format!("reconcile{}", std::env::consts::EXE_SUFFIX));
+    assert!(example.exists(), "{} is missing: run `cargo build --example reconcile`", example.display());
+    let mut command = Command::new(example);
+    command.stdin(Stdio::null());
+    command
+}
+
+fn once(path: &Path) -> Output {
+    example().arg(path).arg("--once").output().expect("the example starts")
+}
+
+/// The first word after `name` at the start of a line of the summary.
+fn value(summary: &str, name: &str) -> u64 {
+    let line = summary.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix("  "));
+    let word = line.and_then(|line| line.split_whitespace().next());
+    word.and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("no number for {name:?} in:\n{summary}"))
+}
+
+fn stdout_of_success(output: &Output) -> String {
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "stdout:\n{stdout}\nstderr:\n{stderr}");
+    stdout
+}
+
+#[test]
+fn one_pass_looks_at_every_regular_file_once() {
+    let dir = tempfile::tempdir().unwrap();
+    for sub in ["a/b/c", ".git", "a/target"] {
+        std::fs::create_dir_all(dir.path().join(sub)).unwrap();
+    }
+    let mut bytes = 0;
+    for i in 0..300 {
+        let sub = ["", "a", "a/b", "a/b/c"][i % 4];
+        std::fs::write(dir.path().join(sub).join(format!("file {i}")), "x".repeat(i)).unwrap();
+        bytes += i as u64;
+    }
+    for skipped in [".git/HEAD", "a/target/out"] {
+        std::fs::write(dir.path().join(skipped), "not mine").unwrap();
+    }
+    // What is no regular file must neither be read nor be a reason to stop.
+    #[cfg(unix)]
+    {
+        use std::os::unix::{fs::symlink, net::UnixListener};
+        symlink("nowhere", dir.path().join("dangling")).unwrap();
+        symlink("..", dir.path().join("a/loop")).unwrap();
+        UnixListener::bind(dir.path().join("socket")).unwrap();
+        let made = Command::new("mkfifo").arg(dir.path().join("fifo")).status().expect("mkfifo is POSIX");
+        assert!(made.success());
+    }
+
+    let summary = stdout_of_success(&once(dir.path()));
+    assert_eq!(value(&summary, "keys seen"), 300, "{summary}");
+    assert_eq!(value(&summary, "adds"), 300, "{summary}");
+    assert_eq!(value(&summary, "coalesced"), 0, "{summary}");
+    assert_eq!(value(&summary, "deferred"), 0, "{summary}");
+    assert_eq!(value(&summary, "runs"), 300, "{summary}");
+    assert_eq!(value(&summary, "files"), 300, "{summary}");
+    assert_eq!(value(&summary, "unreadable"), 0, "{summary}");
+    assert_eq!(value(&summary, "bytes"), bytes, "{summary}");
+    for measured in ["wait", "work"] {
+        let line = summary.lines().find(|line| line.starts_with(measured)).expect("a line of the summary");
+        assert!(!line.ends_with("ns"), "a file takes microseconds: {line}");
+    }
+}
+
+#[test]
+fn a_single_file_is_a_tree_too() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("neighbour"), "no").unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "hello").unwrap();
+    let summary = stdout_of_success(&once(&file));
+    assert_eq!((value(&summary, "runs"), value(&summary, "bytes")), (1, 5), "{summary}");
+}
+
+/// Linux only: macOS and Windows have no such names.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_name_need_not_be_utf8() {
+    use std::os::unix::ffi::OsStrExt;
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join(std::ffi::OsStr::from_bytes(b"\xff\xfe")), "hello").unwrap();
+    let summary = stdout_of_success(&once(dir.path()));
+    assert_eq!((value(&summary, "runs"), value(&summary, "bytes")), (1, 5), "{summary}");
+}
+
+/// Permissions keep nobody out who is root. The memory of a process is a regular file that root cannot read either, at
+/// offset 0.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_unreadable_file_is_reported_and_does_no_harm() {
+    let summary = stdout_of_success(&once(Path::new("/proc/self/mem")));
+    assert_eq!((value(&summary, "runs"), value(&summary, "unreadable")), (1, 1), "{summary}");
+    assert!(summary.lines().any(|line| line.starts_with("unreadable: /proc/")), "{summary}");
+}
+
+#[test]
+fn a_path_that_is_not_there_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = once(&dir.path().join("no-such-thing"));
+    assert_eq!(output.status.code(), Some(2));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("no-such-thing"), "{stderr}");
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn no_workers_is_an_error() {
+    let output = example().args(["--once", "--workers", "0"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--workers"));
+}
+
+#[cfg(unix)]
+mod watching {
+    use super::{example, value};
+    use std::io::{BufRead, BufReader, Read};
+    use std::path::Path;
+    use std::process::{Child, Command, ExitStatus, Stdio};
+    use std::sync::mpsc::{self, Receiver, Sender};
+    use std::time::{Duration, Instant};
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// The example at work, and its lines. Killed when dropped, so that a test that fails leaves nothing behind.
+    struct Running {
+        child: Child,
+        lines: Receiver<String>,
+        read: String,
+    }
+
+    fn forward(from: impl Read + Send + 'static, to: Sender<String>) {
+        let lines = BufReader::new(from).lines().map_while(Result::ok);
+        std::thread::spawn(move || lines.for_each(|line| drop(to.send(line))));
+    }
+
+    impl Running {
+        fn start(path: &Path) -> Self {
+            let mut command = example();
+            command.arg(path).args(["--workers", "2"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let mut child = command.spawn().unwrap();
+            let (sender, lines) = mpsc::channel();
+            forward(child.stdout.take().unwrap(), sender.clone());
+            forward(child.stderr.take().unwrap(), sender);
+            Self { child, lines, read: String::new() }
+        }
+
+        /// Reads on up to a line that begins and ends so.
+        fn wait_for(&mut self, start: &str, end: &str) {
+            let deadline = Instant::now() + LONG;
+            loop {
+                match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                    Ok(line) => {
+                        self.read += &format!("{line}\n");
+                        if line.starts_with(start) && line.ends_with(end) {
+                            return;
+                        }
+                    }
+                    Err(error) => panic!("no line {start:?} .. {end:?}: {error}; there were:\n{}", self.read),
+                }
+            }
+        }
+
+        fn interrupt(&self) {
+            let sent = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap();
+            assert!(sent.success());
+        }
+
+        /// Reads everything up to the end.
+        fn finish(mut self) -> (ExitStatus, String) {
+            let deadline = Instant::now() + LONG;
+            while let Ok(line) = self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                self.read += &format!("{line}\n");
+            }
+            assert!(Instant::now() < deadline, "it does not end; it said:\n{}", self.read);
+            (self.child.wait().unwrap(), std::mem::take(&mut self.read))
+        }
+    }
+
+    impl Drop for Running {
+        fn drop(&mut self) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+
+    #[test]
+    fn changes_are_seen_and_ctrl_c_drains() {
+        let dir = tempfile::tempdir().unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("old"), "as it was").unwrap();
+        let mut running = Running::start(dir.path());
+        running.wait_for("watching", ": 1 files, 0 unreadable");
+
+        let hello = ": 5 bytes, crc32 3610a686";
+        std::fs::write(dir.path().join("fresh"), "hello").unwrap();
+        running.wait_for("", &format!("fresh{hello}"));
+        std::fs::write(dir.path().join("old"), "hello").unwrap();
+        running.wait_for("changed", &format!("old{hello}"));
+        std::fs::remove_file(dir.path().join("old")).unwrap();
+        running.wait_for("gone", "old");
+
+        // A directory comes and goes with what is in it, of which there are no events.
+        std::fs::create_dir(outside.path().join("sub")).unwrap();
+        std::fs::write(outside.path().join("sub/file"), "hello").unwrap();
+        std::fs::rename(outside.path().join("sub"), dir.path().join("sub")).unwrap();
+        running.wait_for("new", &format!("file{hello}"));
+        std::fs::rename(dir.path().join("sub"), outside.path().join("sub")).unwrap();
+        running.wait_for("gone", "file");
+
+        running.interrupt();
+        let (status, summary) = running.finish();
+        assert_eq!(status.code(), Some(0), "{summary}");
+        assert_eq!(value(&summary, "files"), 1, "{summary}");
+        assert!(value(&summary, "adds") >= value(&summary, "runs"), "{summary}");
+        assert!(value(&summary, "runs") >= 6, "{summary}");
+    }
+
+    /// Linux only: there, a file of which nothing is written takes no room.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_second_ctrl_c_does_not_wait() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut running = Running::start(dir.path());
+        running.wait_for("watching", ": 0 files, 0 unreadable");
+        // Minutes of work for the first worker. When the other one is done with the file that is next in line, it is begun.
+        std::fs::File::create(dir.path().join("endless")).unwrap().set_len(1 << 40).unwrap();
+        std::fs::write(dir.path().join("short"), "hello").unwrap();
+        running.wait_for("", "short: 5 bytes, crc32 3610a686");
+
+        running.interrupt();
+        running.wait_for("stopping", "");
+        running.interrupt();
+        let (status, output) = running.finish();
+        assert_eq!(status.code(), Some(130), "{output}");
+    }
+}
