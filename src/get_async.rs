@@ -39,7 +39,7 @@ impl<'q, K> Future for GetAsync<'q, K> {
         let shared = &this.queue.shared;
         let wait = match this.state {
             State::New => match shared.pop() {
-                Pop::Item(slot) => Wait::Item(slot),
+                Pop::Item(held) => Wait::Item(held),
                 Pop::ShutDown => Wait::ShutDown,
                 Pop::Empty => shared.pop_or_wait(Waiter::Task(cx.waker().clone())),
             },
@@ -48,7 +48,7 @@ impl<'q, K> Future for GetAsync<'q, K> {
         };
         this.state = State::Finished;
         match wait {
-            Wait::Item(slot) => Poll::Ready(Some(Item::new(shared, slot))),
+            Wait::Item(held) => Poll::Ready(Some(Item::new(shared, held))),
             Wait::ShutDown | Wait::GaveUp => Poll::Ready(None),
             Wait::Sleep(ticket) => {
                 this.state = State::Waiting(ticket);

@@ -1,7 +1,7 @@
 //! The guard that a get returns: who has it has the key, and when it is dropped, the key is done.
 
 use crate::key::slab::SlotRef;
-use crate::shared::Shared;
+use crate::shared::{Held, Shared};
 use crate::sync::Arc;
 use std::fmt;
 use std::ops::Deref;
@@ -68,10 +68,10 @@ pub struct OwnedItem<K> {
 }
 
 impl<'q, K> Item<'q, K> {
-    /// The one that took the key out of the line makes its guard (I2).
+    /// `held` is of this queue.
     #[inline]
-    pub(crate) fn new(queue: &'q Arc<Shared<K>>, slot: SlotRef<K>) -> Self {
-        Self { queue, slot }
+    pub(crate) fn new(queue: &'q Arc<Shared<K>>, held: Held<'q, K>) -> Self {
+        Self { queue, slot: held.into_slot() }
     }
 
     /// Turns the item into one that owns its share of the queue.

@@ -149,7 +149,7 @@ impl<K> WorkQueue<K> {
     #[must_use = "an item that is dropped is done"]
     pub fn get(&self) -> Option<Item<'_, K>> {
         match self.shared.get(None) {
-            Wait::Item(slot) => Some(Item::new(&self.shared, slot)),
+            Wait::Item(held) => Some(Item::new(&self.shared, held)),
             _ => None,
         }
     }
@@ -162,7 +162,7 @@ impl<K> WorkQueue<K> {
     #[inline]
     pub fn try_get(&self) -> Result<Item<'_, K>, TryGetError> {
         match self.shared.pop() {
-            Pop::Item(slot) => Ok(Item::new(&self.shared, slot)),
+            Pop::Item(held) => Ok(Item::new(&self.shared, held)),
             Pop::Empty => Err(TryGetError::Empty),
             Pop::ShutDown => Err(TryGetError::ShutDown),
         }
@@ -178,7 +178,7 @@ impl<K> WorkQueue<K> {
     /// queue is shut down and nothing is in line.
     pub fn get_timeout(&self, timeout: Duration) -> Result<Item<'_, K>, GetTimeoutError> {
         match self.shared.get(Instant::now().checked_add(timeout)) {
-            Wait::Item(slot) => Ok(Item::new(&self.shared, slot)),
+            Wait::Item(held) => Ok(Item::new(&self.shared, held)),
             Wait::ShutDown => Err(GetTimeoutError::ShutDown),
             Wait::GaveUp | Wait::Sleep(_) => Err(GetTimeoutError::Timeout),
         }
@@ -222,9 +222,10 @@ impl<K> WorkQueue<K> {
             return Vec::new();
         };
         // Room beforehand, so that nothing is allocated under the lock.
-        let mut items = Vec::with_capacity(max.min(self.len().saturating_add(1)));
+        let room = max.min(self.len().saturating_add(1));
+        let mut items = Vec::with_capacity(room);
         items.push(first);
-        self.shared.pop_many(items.capacity() - 1, |slot| items.push(Item::new(&self.shared, slot)));
+        self.shared.pop_many(room - 1, |held| items.push(Item::new(&self.shared, held)));
         items
     }
 

@@ -96,17 +96,39 @@ const FAR: usize = 1024;
 /// and draining 300k keys a quarter faster.
 const AHEAD: usize = 6;
 
+/// A key that was handed out. Dropping it is `done`, so that whatever panics from here on (a waker is user code), the key is
+/// not stuck (P13).
+pub(crate) struct Held<'q, K> {
+    shared: &'q Shared<K>,
+    slot: SlotRef<K>,
+}
+
+impl<K> Held<'_, K> {
+    /// For who will say `done` in its place.
+    #[inline]
+    pub(crate) fn into_slot(self) -> SlotRef<K> {
+        std::mem::ManuallyDrop::new(self).slot
+    }
+}
+
+impl<K> Drop for Held<'_, K> {
+    fn drop(&mut self) {
+        // SAFETY: `take` made this for who took the key out of the line, and `slot` is not used after this.
+        unsafe { self.shared.done(self.slot) }
+    }
+}
+
 /// What a getter finds.
-pub(crate) enum Pop<K> {
-    Item(SlotRef<K>),
+pub(crate) enum Pop<'q, K> {
+    Item(Held<'q, K>),
     Empty,
     /// Empty, and adds are refused.
     ShutDown,
 }
 
 /// What a getter that would wait finds.
-pub(crate) enum Wait<K> {
-    Item(SlotRef<K>),
+pub(crate) enum Wait<'q, K> {
+    Item(Held<'q, K>),
     ShutDown,
     /// It is on the list: let it sleep, and come back with the ticket.
     Sleep(Ticket),
@@ -203,7 +225,7 @@ impl<K> Shared<K> {
 
     /// Takes the first key out of the line. **Linearization point of a get.**
     #[inline]
-    fn take(&self, core: &mut Core<K>) -> Pop<K> {
+    fn take<'q>(&'q self, core: &mut Core<K>) -> Pop<'q, K> {
         match core.line.pop() {
             Some(slot) => {
                 self.len.store(core.line.len(), Ordering::Relaxed); // Relaxed: see `len`
@@ -214,7 +236,7 @@ impl<K> Shared<K> {
                 }
                 // SAFETY: it was in line (S2), and we hold the lock.
                 unsafe { slot.get() }.state.get();
-                Pop::Item(slot)
+                Pop::Item(Held { shared: self, slot })
             }
             None if core.shutting_down => Pop::ShutDown,
             None => Pop::Empty,
@@ -229,31 +251,31 @@ impl<K> Shared<K> {
 
     /// Takes a key if there is one.
     #[inline]
-    pub(crate) fn pop(&self) -> Pop<K> {
+    pub(crate) fn pop(&self) -> Pop<'_, K> {
         self.take(&mut self.core.lock())
     }
 
     /// Takes up to `max` keys, if there are so many.
-    pub(crate) fn pop_many(&self, max: usize, mut each: impl FnMut(SlotRef<K>)) {
+    pub(crate) fn pop_many<'q>(&'q self, max: usize, mut each: impl FnMut(Held<'q, K>)) {
         let core = &mut *self.core.lock();
         for _ in 0..max {
-            let Pop::Item(slot) = self.take(core) else { break };
-            each(slot);
+            let Pop::Item(held) = self.take(core) else { break };
+            each(held);
         }
     }
 
     /// Takes a key, sleeping for it until the deadline.
     #[inline]
-    pub(crate) fn get(&self, deadline: Option<Instant>) -> Wait<K> {
+    pub(crate) fn get(&self, deadline: Option<Instant>) -> Wait<'_, K> {
         match self.pop() {
-            Pop::Item(slot) => Wait::Item(slot),
+            Pop::Item(held) => Wait::Item(held),
             Pop::ShutDown => Wait::ShutDown,
             Pop::Empty => self.get_parked(deadline),
         }
     }
 
     #[cold]
-    fn get_parked(&self, deadline: Option<Instant>) -> Wait<K> {
+    fn get_parked(&self, deadline: Option<Instant>) -> Wait<'_, K> {
         spin_while(|| self.len() == 0);
         with_parker(|parker| {
             let mut wait = self.pop_or_wait(Waiter::Thread(parker.unparker()));
@@ -267,11 +289,11 @@ impl<K> Shared<K> {
     }
 
     /// Takes a key, or goes on the list (W1).
-    pub(crate) fn pop_or_wait(&self, waiter: Waiter) -> Wait<K> {
+    pub(crate) fn pop_or_wait(&self, waiter: Waiter) -> Wait<'_, K> {
         // An argument outlives the guard, so the waiter is dropped after it if it is not needed (W4).
         let core = &mut *self.core.lock();
         match self.take(core) {
-            Pop::Item(slot) => Wait::Item(slot),
+            Pop::Item(held) => Wait::Item(held),
             Pop::ShutDown => Wait::ShutDown,
             Pop::Empty => Wait::Sleep(core.waiters.push(waiter)),
         }
@@ -279,7 +301,7 @@ impl<K> Shared<K> {
 
     /// Comes back after a sleep, whoever ended it: takes a key, goes back on the list, or gives up. Also pays the wake-up that
     /// is owed then.
-    pub(crate) fn resume(&self, ticket: Ticket, waiter: Waiter, give_up: bool) -> Wait<K> {
+    pub(crate) fn resume(&self, ticket: Ticket, waiter: Waiter, give_up: bool) -> Wait<'_, K> {
         // `_listed` leaves the block, and so is dropped after the guard (W4).
         let (wait, wake, _listed) = {
             let core = &mut *self.core.lock();
@@ -288,7 +310,7 @@ impl<K> Shared<K> {
                 core.waking -= 1; // arrived
             }
             let wait = match self.take(core) {
-                Pop::Item(slot) => Wait::Item(slot),
+                Pop::Item(held) => Wait::Item(held),
                 Pop::ShutDown => Wait::ShutDown,
                 Pop::Empty if give_up => Wait::GaveUp,
                 Pop::Empty => {
@@ -331,9 +353,9 @@ impl<K> Shared<K> {
             }
             if !core.drainers.is_empty() && core.is_drained() { core.drainers.take_all() } else { Vec::new() }
         };
-        // Wake first: a panic in the key's drop must not lose a wake-up.
-        wake.wake();
+        // Threads before a waker, and that before the key's drop: a panic must not lose a wake-up.
         wake_all(drainers);
+        wake.wake();
         drop(key);
     }
 

@@ -101,7 +101,14 @@ impl WaitList {
     }
 }
 
-/// Wakes all of them. Call without any lock held.
+/// Wakes all of them, also if a waker panics on the way. Call without any lock held.
 pub(crate) fn wake_all(waiters: Vec<Waiter>) {
-    waiters.into_iter().for_each(wake);
+    struct Rest(std::vec::IntoIter<Waiter>);
+    impl Drop for Rest {
+        fn drop(&mut self) {
+            self.0.by_ref().for_each(wake);
+        }
+    }
+    let mut rest = Rest(waiters.into_iter());
+    rest.0.by_ref().for_each(wake);
 }
