@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Runs the loom models of loom-tests/. LOOM_MAX_PREEMPTIONS (default 2) and LOOM_TIMEOUT (seconds, default 900, the build
+# Runs the loom models of loom-tests/. LOOM_MAX_PREEMPTIONS (default 3) and LOOM_TIMEOUT (seconds, default 900, the build
 # included) may be set; arguments go to the tests.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # By environment, which wins over .cargo/config.toml: a RUSTFLAGS from outside cannot turn the models off.
 export RUSTFLAGS="--cfg loom"
-export LOOM_MAX_PREEMPTIONS="${LOOM_MAX_PREEMPTIONS:-2}"
+export LOOM_MAX_PREEMPTIONS="${LOOM_MAX_PREEMPTIONS:-3}"
 log="$(mktemp)"
 trap 'rm -f "$log"' EXIT
 

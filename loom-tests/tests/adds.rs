@@ -1,4 +1,4 @@
-//! One key among adders and holders: P1 to P4.
+//! One key among adders and holders: P1 to P4, and what is read without the lock.
 #![cfg(loom)]
 
 use keyqueue::{Added, TryGetError, WorkQueue};
@@ -26,6 +26,7 @@ fn add_while_processing_requeues_once() {
         assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
         again.done();
         assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
+        assert_eq!((queue.len(), queue.processing_len()), (0, 0));
     });
 }
 
@@ -109,10 +110,10 @@ fn done_is_visible_to_next_holder() {
 #[test]
 fn never_two_holders() {
     fn hold(cell: &UnsafeCell<usize>) {
-        let cell = cell.get_mut();
-        thread::yield_now();
-        // SAFETY: what is being checked: `cell` says so if somebody else is here.
-        unsafe { cell.with(|n| *n += 1) }
+        cell.with_mut(|n| {
+            // SAFETY: what is being checked: loom panics before this if somebody else is here.
+            unsafe { *n += 1 }
+        });
     }
     check(|| {
         let queue = WorkQueue::new();
@@ -147,5 +148,76 @@ fn coalesced_add_keeps_the_order() {
         queue.add(2);
         assert_eq!(queue.get().as_deref(), Some(&1));
         other.join().unwrap();
+    });
+}
+
+/// A holder asks without the lock whether its key was added again: if so, it sees what came before the add; if not, or not yet,
+/// the next hand-out does.
+#[test]
+fn is_dirty_publishes() {
+    check(|| {
+        let queue = WorkQueue::new();
+        queue.add(1_u64);
+        let item = queue.get().unwrap();
+        let data = Arc::new(AtomicUsize::new(0));
+        // Orders nothing. It makes loom try the add before the question: of the state word alone it does not, as the adder's
+        // own read of the word hides the holder's (see README.md).
+        let hint = Arc::new(AtomicUsize::new(0));
+        let adder = thread::spawn({
+            let (queue, data, hint) = (queue.clone(), Arc::clone(&data), Arc::clone(&hint));
+            move || {
+                data.store(1, Relaxed);
+                queue.add(1);
+                hint.store(1, Relaxed);
+            }
+        });
+        hint.load(Relaxed);
+        if item.is_dirty() {
+            assert_eq!(data.load(Relaxed), 1, "what came before the add is visible to who is told of it");
+        }
+        item.done();
+        let item = queue.get().unwrap();
+        assert!(!item.is_dirty(), "the one add led to this hand-out");
+        assert_eq!(data.load(Relaxed), 1);
+        drop(item);
+        adder.join().unwrap();
+    });
+}
+
+/// A snapshot is of one moment, and adds up: the key is never in two places, nor in none while it is to be handed out.
+#[test]
+fn stats_add_up() {
+    fn look(queue: &WorkQueue<u64>) {
+        let stats = queue.stats();
+        let owed = stats.queued + stats.deferred - stats.handed_out;
+        let back = owed.checked_sub(stats.len as u64).unwrap_or_else(|| panic!("too long a line: {stats:?}"));
+        assert!(stats.len + stats.processing <= 1, "one key: {stats:?}");
+        assert!(back <= stats.processing as u64, "who will bring it back? {stats:?}");
+    }
+    check(|| {
+        let queue = WorkQueue::new();
+        let adder = thread::spawn({
+            let queue = queue.clone();
+            move || {
+                queue.add(1_u64);
+                queue.add(1)
+            }
+        });
+        let looker = thread::spawn({
+            let queue = queue.clone();
+            move || look(&queue)
+        });
+        queue.get().unwrap().done();
+        look(&queue);
+        adder.join().unwrap();
+        looker.join().unwrap();
+        while let Ok(item) = queue.try_get() {
+            item.done();
+        }
+        let stats = queue.stats();
+        assert_eq!(stats.queued + stats.deferred, stats.handed_out, "{stats:?}");
+        assert_eq!(stats.queued + stats.deferred + stats.coalesced, 2, "{stats:?}");
+        assert_eq!((stats.len, stats.processing, stats.waiters), (0, 0, 0));
+        assert!(queue.is_empty());
     });
 }

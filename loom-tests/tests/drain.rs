@@ -1,12 +1,13 @@
 //! Waiting for the end of all work: P7.
 #![cfg(loom)]
 
-use keyqueue::WorkQueue;
+use keyqueue::{DrainTimeoutError, WorkQueue};
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicUsize;
 use loom::sync::atomic::Ordering::Relaxed;
 use loom::thread;
 use loom_tests::check;
+use std::time::Duration;
 
 /// How much work was finished. Relaxed: who drains must see it because of the drain.
 fn counter() -> Arc<AtomicUsize> {
@@ -36,28 +37,7 @@ fn drain_waits_for_line_and_work() {
     });
 }
 
-/// The same for keys that leave the table at `done`.
-#[test]
-fn drain_waits_for_owned_keys() {
-    check(|| {
-        let queue = WorkQueue::new();
-        let finished = counter();
-        queue.add("a".to_owned());
-        let worker = thread::spawn({
-            let (queue, finished) = (queue.clone(), Arc::clone(&finished));
-            move || {
-                let item = queue.get().unwrap();
-                finished.fetch_add(1, Relaxed);
-                item.done();
-            }
-        });
-        queue.shut_down_with_drain();
-        assert_eq!(finished.load(Relaxed), 1);
-        worker.join().unwrap();
-    });
-}
-
-/// A drain that meets the lock-free `done` of the only key: marks it in time or not at all.
+/// A drain that meets the `done` of the only key: is on the list in time, or sees that nothing is left.
 #[test]
 fn drain_meets_a_clean_done() {
     check(|| {
@@ -154,5 +134,53 @@ fn plain_shutdown_releases_drain() {
         queue.shut_down();
         drainer.join().unwrap();
         item.done();
+    });
+}
+
+/// A plain shut-down from before the drain does not end it.
+#[test]
+fn earlier_shutdown_does_not_release_drain() {
+    check(|| {
+        let queue = WorkQueue::new();
+        let finished = counter();
+        queue.add(1_u64);
+        queue.shut_down();
+        let worker = thread::spawn({
+            let (queue, finished) = (queue.clone(), Arc::clone(&finished));
+            move || {
+                let item = queue.get().unwrap();
+                finished.fetch_add(1, Relaxed);
+                item.done();
+            }
+        });
+        queue.shut_down_with_drain();
+        assert_eq!(finished.load(Relaxed), 1);
+        worker.join().unwrap();
+    });
+}
+
+/// A drain whose time is up says what is left, all of one moment: the one key is in line or in work, never both or neither.
+#[test]
+fn timed_out_drain_counts_once() {
+    check(|| {
+        let queue = WorkQueue::new();
+        let finished = counter();
+        queue.add(1_u64);
+        let worker = thread::spawn({
+            let (queue, finished) = (queue.clone(), Arc::clone(&finished));
+            move || {
+                let item = queue.get().unwrap();
+                finished.fetch_add(1, Relaxed);
+                item.done();
+            }
+        });
+        match queue.shut_down_with_drain_timeout(Duration::ZERO) {
+            Ok(()) => assert_eq!(finished.load(Relaxed), 1),
+            Err(DrainTimeoutError { queued, processing, .. }) => {
+                assert_eq!(queued + processing, 1, "{queued}, {processing}")
+            }
+        }
+        worker.join().unwrap();
+        assert_eq!(queue.stats().drainers, 0);
     });
 }

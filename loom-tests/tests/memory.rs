@@ -1,4 +1,4 @@
-//! Slots that come and go under the feet of adders and holders: S1 to S3, I4.
+//! Slots that come and go under the feet of adders and holders: S1 to S3, I4, W4.
 #![cfg(loom)]
 
 use keyqueue::{TryGetError, WorkQueue};
@@ -12,71 +12,88 @@ fn rest<K: Clone>(queue: &WorkQueue<K>) -> Vec<K> {
     std::iter::from_fn(|| queue.try_get().ok().map(|item| item.key().clone())).collect()
 }
 
-/// A queue that knows `keys`, all idle.
-fn idle(keys: impl IntoIterator<Item = u64>) -> WorkQueue<u64> {
-    let queue = WorkQueue::new();
-    queue.add_all(keys);
-    rest(&queue);
-    queue
-}
-
-/// Idle keys are swept while one of them is added: it is found or made anew, in line once, and itself.
+/// Memory is given back while one thread adds and another is done: whatever the order, the keys are there, each in line once,
+/// and themselves. Chunks are freed and made anew, the buckets too.
 #[test]
 fn sweep_races_add() {
     check(|| {
-        let queue = idle([1, 2]);
+        let queue = WorkQueue::new();
+        queue.add_all(1..=3_u64);
+        let mut items = queue.get_many(3);
+        let last = items.pop().unwrap().into_owned();
+        drop(items);
+        let worker = thread::spawn(move || last.done());
         let sweeper = thread::spawn({
             let queue = queue.clone();
             move || queue.shrink_to_fit()
         });
         queue.add(1);
-        assert_eq!(queue.get().as_deref(), Some(&1));
         queue.add(2);
+        worker.join().unwrap();
         sweeper.join().unwrap();
-        assert_eq!(rest(&queue), [2]);
+        assert_eq!(rest(&queue), [1, 2]);
     });
 }
 
-/// A key is swept the moment it is idle: what the holder read of it comes before its slot is vacated.
+/// S1, S3: a holder reads its key without the lock, while the slot beside it is vacated and taken again, the table grows, and
+/// chunks are made and freed.
 #[test]
-fn sweep_races_done() {
+fn held_key_stays() {
     check(|| {
         let queue = WorkQueue::new();
-        queue.add(1_u64);
-        let sweeper = thread::spawn({
-            let queue = queue.clone();
-            move || queue.shrink_to_fit()
+        queue.add_all(["mine", "beside"].map(str::to_owned));
+        let (mine, beside) = (queue.get().unwrap().into_owned(), queue.get().unwrap());
+        let holder = thread::spawn(move || {
+            assert_eq!(*mine, "mine");
+            mine.done();
         });
-        let item = queue.get().unwrap();
-        assert_eq!(*item, 1);
-        item.done();
-        sweeper.join().unwrap();
+        beside.done();
+        queue.add_all(["a", "b", "c"].map(str::to_owned));
+        assert_eq!(rest(&queue), ["a", "b", "c"]);
         queue.shrink_to_fit();
-        assert_eq!(queue.stats().keys, 0);
+        holder.join().unwrap();
     });
 }
 
-/// The sweep that a `done` sets off, when most of the table is idle, meets adds of what it sweeps.
+/// S1: adds of a held key, by two threads, do not touch the key that its holder reads.
 #[test]
-fn trim_races_add() {
+fn adds_leave_the_held_key_alone() {
+    check(|| {
+        let queue = WorkQueue::new();
+        queue.add("a".to_owned());
+        let item = queue.get().unwrap();
+        let adders = [queue.clone(), queue.clone()].map(|queue| thread::spawn(move || queue.add("a".to_owned())));
+        assert_eq!(*item, "a");
+        item.done();
+        for adder in adders {
+            adder.join().unwrap();
+        }
+        assert_eq!(rest(&queue), ["a"]);
+    });
+}
+
+/// The `done` that empties a table shrinks it, and meets an add of a key in the same bucket, and one of a new key.
+#[test]
+fn last_done_races_add() {
     check(|| {
         let queue = WorkQueue::new();
         queue.add_all(0..8_u64);
         let mut items = queue.get_many(8);
         let last = items.pop().unwrap().into_owned();
-        let known = items.iter().map(|item| **item).next().unwrap();
         drop(items);
         let worker = thread::spawn(move || last.done());
-        queue.add(known);
+        queue.add(7);
         queue.add(9);
         worker.join().unwrap();
-        assert_eq!(rest(&queue), [known, 9]);
+        let mut keys = rest(&queue);
+        keys.sort_unstable();
+        assert_eq!(keys, [7, 9]);
     });
 }
 
-/// A key that owns memory leaves the table at `done`, while it is added: back in line, once.
+/// A key leaves the table at `done`, while it is added: back in line, once.
 #[test]
-fn done_races_add_of_owned_key() {
+fn done_races_add() {
     check(|| {
         let queue = WorkQueue::new();
         queue.add("a".to_owned());
@@ -89,18 +106,20 @@ fn done_races_add_of_owned_key() {
         assert_eq!(queue.get().as_deref().map(String::as_str), Some("a"));
         adder.join().unwrap();
         assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
-        assert_eq!(queue.stats().keys, 0);
     });
 }
 
-/// A slot that one key leaves and another takes at once never mixes them up.
+/// S2: a slot that one key leaves and another takes at once; what the holder read comes before what is written next.
 #[test]
 fn slot_changes_hands() {
     check(|| {
         let queue = WorkQueue::new();
         queue.add("a".to_owned());
         let item = queue.get().unwrap().into_owned();
-        let worker = thread::spawn(move || item.done());
+        let worker = thread::spawn(move || {
+            assert_eq!(*item, "a");
+            item.done();
+        });
         queue.add("b".to_owned());
         queue.add("a".to_owned());
         worker.join().unwrap();
@@ -151,5 +170,52 @@ fn drop_of_last_handle_frees_keys() {
         let holder = thread::spawn(move || item.done());
         drop(queue);
         holder.join().unwrap();
+    });
+}
+
+/// A key that looks at its queue when it is dropped.
+#[derive(Clone)]
+struct Nosy(u64, WorkQueue<Nosy>);
+
+impl PartialEq for Nosy {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Nosy {}
+
+impl Hash for Nosy {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl Drop for Nosy {
+    fn drop(&mut self) {
+        let _lock_is_free = self.1.stats();
+    }
+}
+
+/// W4: keys are dropped without the lock: the copy of a coalesced or deferred or rejected add, and the key that is done.
+#[test]
+fn keys_are_dropped_without_the_lock() {
+    check(|| {
+        let queue = WorkQueue::new();
+        queue.add(Nosy(1, queue.clone()));
+        let adder = thread::spawn({
+            let queue = queue.clone();
+            move || {
+                queue.add(Nosy(1, queue.clone()));
+                queue.shut_down();
+                queue.add(Nosy(1, queue.clone()));
+            }
+        });
+        queue.get().unwrap().done();
+        adder.join().unwrap();
+        while let Some(item) = queue.get() {
+            item.done();
+        }
+        assert_eq!(queue.processing_len(), 0);
     });
 }

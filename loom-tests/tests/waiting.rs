@@ -1,4 +1,4 @@
-//! Getters that sleep, as threads and as tasks, and whom an add wakes: I6, W1 to W3.
+//! Getters that sleep, as threads and as tasks, and whom an add wakes: I6, W1 to W4.
 #![cfg(loom)]
 
 use keyqueue::{GetTimeoutError, WorkQueue};
@@ -6,7 +6,8 @@ use loom::future::block_on;
 use loom::thread;
 use loom_tests::{Tally, check};
 use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 fn getter(queue: &WorkQueue<u64>) -> thread::JoinHandle<u64> {
@@ -14,7 +15,7 @@ fn getter(queue: &WorkQueue<u64>) -> thread::JoinHandle<u64> {
     thread::spawn(move || *queue.get().unwrap())
 }
 
-/// W1, W2: n getters, n adds, all get one, asleep or not.
+/// W1, W2: n getters, n adds, all get one, asleep or not. The second add wakes nobody while somebody is on the way.
 #[test]
 fn n_adds_wake_n_getters() {
     check(|| {
@@ -177,5 +178,113 @@ fn get_many_strands_nobody() {
         queue.add_all([1, 2, 3]);
         assert!((1..=2).contains(&many.join().unwrap()));
         sleeper.join().unwrap();
+    });
+}
+
+/// W2: more keys than who is on the way is trusted with wake a second getter at once; who is not needed goes on sleeping, and
+/// wakes at the shut-down.
+#[test]
+fn a_long_line_wakes_a_second() {
+    check(|| {
+        let queue = WorkQueue::new();
+        let getters = [0, 1].map(|_| {
+            let queue = queue.clone();
+            thread::spawn(move || std::iter::from_fn(|| queue.get()).count())
+        });
+        queue.add(1);
+        queue.add(2);
+        queue.add(3);
+        queue.shut_down();
+        assert_eq!(getters.map(|getter| getter.join().unwrap()).iter().sum::<usize>(), 3);
+        let stats = queue.stats();
+        assert_eq!((stats.waiters, stats.processing, stats.len), (0, 0, 0));
+    });
+}
+
+/// W2: a task that was woken and is not polled holds up nobody: the next add wakes the thread behind it.
+#[test]
+fn a_late_task_holds_up_nobody() {
+    check(|| {
+        let queue = WorkQueue::new();
+        let mut late = Box::pin(queue.get_async());
+        assert!(late.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        let sleeper = getter(&queue);
+        queue.add(1);
+        queue.add(2);
+        assert!([1, 2].contains(&sleeper.join().unwrap()));
+        let Poll::Ready(Some(_)) = late.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
+            panic!("the other key is its");
+        };
+    });
+}
+
+/// Who was woken in vain goes back to where it was in the list, not to the end.
+#[test]
+fn woken_in_vain_keeps_its_turn() {
+    check(|| {
+        let queue = WorkQueue::new();
+        let [(first, first_waker), (second, second_waker)] = [Tally::new(), Tally::new()];
+        let mut futures = [(); 2].map(|()| Box::pin(queue.get_async()));
+        assert!(futures[0].as_mut().poll(&mut Context::from_waker(&first_waker)).is_pending());
+        assert!(futures[1].as_mut().poll(&mut Context::from_waker(&second_waker)).is_pending());
+        let overtaker = thread::spawn({
+            let queue = queue.clone();
+            move || drop(queue.try_get())
+        });
+        queue.add(1);
+        assert_eq!((first.count(), second.count()), (1, 0), "the oldest");
+        if futures[0].as_mut().poll(&mut Context::from_waker(&first_waker)).is_pending() {
+            queue.add(2);
+            assert_eq!((first.count(), second.count()), (2, 0), "still the oldest");
+        }
+        drop(futures);
+        overtaker.join().unwrap();
+    });
+}
+
+/// A waker that looks at its queue when it is woken and when it is dropped.
+struct Nosy(WorkQueue<u64>);
+
+impl Nosy {
+    fn poll<F: Future>(queue: &WorkQueue<u64>, future: &mut std::pin::Pin<Box<F>>) -> Poll<F::Output> {
+        let waker = Waker::from(Arc::new(Self(queue.clone())));
+        // The list's own is the last one afterwards.
+        future.as_mut().poll(&mut Context::from_waker(&waker))
+    }
+}
+
+impl Wake for Nosy {
+    fn wake(self: Arc<Self>) {
+        let _lock_is_free = self.0.stats();
+    }
+}
+
+impl Drop for Nosy {
+    fn drop(&mut self) {
+        let _lock_is_free = self.0.stats();
+    }
+}
+
+/// W4: wakers are woken and dropped without the lock: by an add, by a second poll, by a future that is dropped, by the end.
+#[test]
+fn wakers_run_without_the_lock() {
+    check(|| {
+        let queue = WorkQueue::new();
+        let mut futures = [(); 2].map(|()| Box::pin(queue.get_async()));
+        for future in &mut futures {
+            assert!(Nosy::poll(&queue, future).is_pending());
+        }
+        let other = thread::spawn({
+            let queue = queue.clone();
+            move || {
+                queue.add(1);
+                queue.shut_down();
+            }
+        });
+        let [mut first, second] = futures;
+        let _polled = Nosy::poll(&queue, &mut first).map(drop);
+        drop(second);
+        other.join().unwrap();
+        drop(first);
     });
 }

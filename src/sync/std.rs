@@ -6,44 +6,9 @@ pub(crate) use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use std::time::Instant;
 
-/// The queue's lock: `parking_lot`'s, with more patience.
-///
-/// Critical sections here take some ten nanoseconds, and a thread that parks for one is away for twenty-five microseconds, in
-/// which others run dry and park in their turn. So a contender backs off for a few microseconds before it parks; backing off
-/// ever longer also lets the running thread take the lock many times in a row, which keeps its lines where they are.
-///
-/// It is not poisoned by a panic: the only foreign code that runs under it is `K::eq`, before anything is changed.
-#[derive(Debug)]
-pub(crate) struct Mutex<T>(parking_lot::Mutex<T>);
-
-impl<T> Mutex<T> {
-    pub(crate) fn new(value: T) -> Self {
-        Self(parking_lot::Mutex::new(value))
-    }
-
-    #[inline]
-    pub(crate) fn lock(&self) -> parking_lot::MutexGuard<'_, T> {
-        self.0.try_lock().unwrap_or_else(|| self.lock_contended())
-    }
-
-    #[cold]
-    fn lock_contended(&self) -> parking_lot::MutexGuard<'_, T> {
-        if parallelism() > 1 {
-            for round in 0..ROUNDS {
-                for _ in 0..1 << round.min(LONGEST) {
-                    std::hint::spin_loop();
-                }
-                if let Some(guard) = self.0.try_lock() {
-                    return guard;
-                }
-            }
-        }
-        self.0.lock()
-    }
-}
-
-const ROUNDS: u32 = 10;
-const LONGEST: u32 = 6;
+/// The queue's lock. It is not poisoned by a panic: the only foreign code that runs under it is `K::eq`, before anything is
+/// changed.
+pub(crate) use parking_lot::Mutex;
 
 /// A cell whose accesses loom checks.
 #[derive(Debug)]
@@ -89,10 +54,14 @@ impl Parker {
     }
 }
 
-/// Busy-waits for at most a few hundred nanoseconds while `idle` holds; at once done where there is one CPU.
+/// Waits a moment while `idle` holds, before its caller parks: first busily, for at most a few hundred nanoseconds and not
+/// where there is one CPU; then by letting others run, who, if they share this CPU, are the ones we wait for.
+///
+/// Parking and being woken costs two system calls and a switch for each key; a thread that yields is there for the next one.
 #[inline]
 pub(crate) fn spin_while(idle: impl Fn() -> bool) {
     const SPINS: usize = 64;
+    const YIELDS: usize = 3;
     if parallelism() > 1 {
         for _ in 0..SPINS {
             if !idle() {
@@ -100,6 +69,12 @@ pub(crate) fn spin_while(idle: impl Fn() -> bool) {
             }
             std::hint::spin_loop();
         }
+    }
+    for _ in 0..YIELDS {
+        if !idle() {
+            return;
+        }
+        std::thread::yield_now();
     }
 }
 
