@@ -5,6 +5,7 @@ use crate::shared::{Held, Shared};
 use crate::sync::Arc;
 use std::fmt;
 use std::ops::Deref;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 
 /// A key that is yours alone until you drop this: dropping it is `done`.
 ///
@@ -126,6 +127,10 @@ macro_rules! holder {
                 unsafe { self.queue.done(self.slot) }
             }
         }
+
+        // As for the queue.
+        impl<K: RefUnwindSafe> UnwindSafe for $item<$($lifetime,)? K> {}
+        impl<K: RefUnwindSafe> RefUnwindSafe for $item<$($lifetime,)? K> {}
 
         impl<K: fmt::Debug> fmt::Debug for $item<$($lifetime,)? K> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

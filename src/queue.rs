@@ -9,6 +9,7 @@ use crate::stats::Stats;
 use crate::sync::Arc;
 use std::fmt;
 use std::hash::Hash;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::{Duration, Instant};
 
 /// A deduplicating work queue: a key is in line at most once and in work at most once.
@@ -309,6 +310,10 @@ impl<K> WorkQueue<K> {
         self.shared.shrink();
     }
 }
+
+// A panic leaves no step half made: what it passes on its way is a guard, which is done, and the key itself.
+impl<K: RefUnwindSafe> UnwindSafe for WorkQueue<K> {}
+impl<K: RefUnwindSafe> RefUnwindSafe for WorkQueue<K> {}
 
 impl<K> Clone for WorkQueue<K> {
     fn clone(&self) -> Self {

@@ -1,0 +1,86 @@
+//! Which public types may cross threads, be moved while pinned, and be used after a panic. A change to any of these is a
+//! change to the API, so it must show here first.
+//!
+//! Checked by the compiler; the tests have nothing to do when they run.
+
+use keyqueue::{
+    Added, DrainTimeoutError, GetAsync, GetTimeoutError, Item, OwnedItem, Stats, TryGetError, WorkQueue,
+    WorkQueueBuilder,
+};
+use std::panic::{RefUnwindSafe, UnwindSafe};
+
+fn send_sync_unpin<T: Send + Sync + Unpin>() {}
+fn unwind_safe<T: UnwindSafe + RefUnwindSafe>() {}
+
+/// Does not implement `Unpin`: the queue never moves a key that somebody looks at, and pins none.
+type Pinned = std::marker::PhantomPinned;
+
+#[test]
+fn handles_items_and_futures_cross_threads_and_need_no_pinning() {
+    send_sync_unpin::<WorkQueue<String>>();
+    send_sync_unpin::<WorkQueueBuilder<String>>();
+    send_sync_unpin::<Item<'_, String>>();
+    send_sync_unpin::<OwnedItem<String>>();
+    send_sync_unpin::<GetAsync<'_, String>>();
+
+    send_sync_unpin::<WorkQueue<Pinned>>();
+    send_sync_unpin::<WorkQueueBuilder<Pinned>>();
+    send_sync_unpin::<Item<'_, Pinned>>();
+    send_sync_unpin::<OwnedItem<Pinned>>();
+    send_sync_unpin::<GetAsync<'_, Pinned>>();
+}
+
+#[test]
+fn values_cross_threads_and_panics() {
+    send_sync_unpin::<Added>();
+    send_sync_unpin::<Stats>();
+    send_sync_unpin::<TryGetError>();
+    send_sync_unpin::<GetTimeoutError>();
+    send_sync_unpin::<DrainTimeoutError>();
+
+    unwind_safe::<Added>();
+    unwind_safe::<Stats>();
+    unwind_safe::<TryGetError>();
+    unwind_safe::<GetTimeoutError>();
+    unwind_safe::<DrainTimeoutError>();
+}
+
+#[test]
+fn a_worker_may_catch_its_panics() {
+    unwind_safe::<WorkQueueBuilder<String>>();
+    unwind_safe::<WorkQueue<String>>();
+    unwind_safe::<Item<'_, String>>();
+    unwind_safe::<OwnedItem<String>>();
+    unwind_safe::<GetAsync<'_, String>>();
+}
+
+/// `Send + Sync` exactly if keys are both: a key is read by whoever holds it and dropped by whoever is done.
+mod keys_that_must_stay {
+    use super::{GetAsync, Item, OwnedItem, WorkQueue};
+    use std::cell::Cell;
+    use std::marker::PhantomData;
+
+    /// Has a method `no` twice, and so the call does not compile, if `T` is `Send` or `Sync`.
+    trait Neither<A> {
+        fn no() {}
+    }
+    impl<T: ?Sized> Neither<()> for T {}
+    struct IsSend;
+    impl<T: ?Sized + Send> Neither<IsSend> for T {}
+    struct IsSync;
+    impl<T: ?Sized + Sync> Neither<IsSync> for T {}
+
+    #[test]
+    fn are_kept_by_the_compiler() {
+        type NotSync = Cell<u8>;
+        type NotSend = PhantomData<std::sync::MutexGuard<'static, u8>>;
+        let _ = <WorkQueue<NotSync> as Neither<_>>::no;
+        let _ = <WorkQueue<NotSend> as Neither<_>>::no;
+        let _ = <Item<'_, NotSync> as Neither<_>>::no;
+        let _ = <Item<'_, NotSend> as Neither<_>>::no;
+        let _ = <OwnedItem<NotSync> as Neither<_>>::no;
+        let _ = <OwnedItem<NotSend> as Neither<_>>::no;
+        let _ = <GetAsync<'_, NotSync> as Neither<_>>::no;
+        let _ = <GetAsync<'_, NotSend> as Neither<_>>::no;
+    }
+}

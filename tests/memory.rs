@@ -1,0 +1,255 @@
+//! What a queue costs in memory and when it gives it back (P15), counted by an allocator of our own.
+//!
+//! * a million keys in line cost what is promised, each, and their growing costs not much more at its peak;
+//! * what is worked off is given back: 90 % and more after a burst, whatever the order of `done`;
+//! * an add that finds its key dirty allocates nothing, nor does anything at a steady set of keys;
+//! * a key that is done costs nothing;
+//! * without its last handle nothing is left of a queue.
+//!
+//! The counts are per thread, and a queue here is used by one thread, so the tests do not disturb each other. The figures are
+//! printed: `cargo test --test memory -- --nocapture`.
+
+use keyqueue::{Added, WorkQueue};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+/// The system's allocator, counting.
+struct Counting;
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    /// Bytes that are allocated now. Signed: a thread may free what another allocated.
+    live: isize,
+    /// The most that there were since [`reset_peak`].
+    peak: isize,
+    /// Calls that allocated or grew.
+    allocations: usize,
+}
+
+thread_local!(static COUNTS: Cell<Counts> = const { Cell::new(Counts { live: 0, peak: 0, allocations: 0 }) });
+
+fn count(bytes: isize, allocations: usize) {
+    // A thread that ends may allocate when its counts are gone; nobody looks at them then.
+    let _ = COUNTS.try_with(|cell| {
+        let mut counts = cell.get();
+        counts.live += bytes;
+        counts.peak = counts.peak.max(counts.live);
+        counts.allocations += allocations;
+        cell.set(counts);
+    });
+}
+
+// SAFETY: all calls go to `System` as they are, and counting neither allocates nor panics.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as isize, 1);
+        // SAFETY: the caller keeps the contract of `GlobalAlloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        count(-(layout.size() as isize), 0);
+        // SAFETY: as above.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // While it is copied there are both.
+        count(size as isize, 1);
+        count(-(layout.size() as isize), 0);
+        // SAFETY: as above.
+        unsafe { System.realloc(ptr, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn live() -> isize {
+    COUNTS.get().live
+}
+
+fn allocations() -> usize {
+    COUNTS.get().allocations
+}
+
+fn reset_peak() {
+    COUNTS.set(Counts { peak: live(), ..COUNTS.get() });
+}
+
+/// How many allocations `f` makes.
+fn allocations_of(f: impl FnOnce()) -> usize {
+    let before = allocations();
+    f();
+    allocations() - before
+}
+
+const MILLION: usize = 1_000_000;
+
+/// Runs once what allocates once in a process (seeds, the number of CPUs).
+fn warm_up() {
+    let queue = WorkQueue::new();
+    queue.add(0);
+    queue.get().unwrap().done();
+}
+
+/// Fills a queue with a million keys, works it off, and says what it cost beyond `own` bytes for each key's own memory.
+fn burst<K>(what: &str, own: usize, at_most: f64, key: impl Fn(usize) -> K)
+where
+    K: std::hash::Hash + Eq + Clone + Send + Sync + 'static,
+{
+    warm_up();
+    let empty = live();
+    let queue = WorkQueue::new();
+    reset_peak();
+    for n in 0..MILLION {
+        assert_eq!(queue.add(key(n)), Added::Queued);
+    }
+    let full = live() - empty;
+    let peak = COUNTS.get().peak - empty;
+    let each = full as f64 / MILLION as f64 - own as f64;
+    let peak_each = peak as f64 / MILLION as f64 - own as f64;
+    while let Ok(item) = queue.try_get() {
+        item.done();
+    }
+    let left = live() - empty;
+    assert!(each <= at_most, "{each} bytes a key, promised are {at_most}");
+    assert!(left * 10 <= full, "{left} bytes are left of {full}");
+    queue.shrink_to_fit();
+    let shrunk = live() - empty;
+    assert!(shrunk < 2048, "{shrunk} bytes are left after shrink_to_fit");
+    drop(queue);
+    assert_eq!(live(), empty, "all handles are gone");
+    // Not before all is counted: what is printed is kept by the test harness, in memory that this thread allocates.
+    println!(
+        "{what}: {each:.1} bytes a key beyond its own {own}, {peak_each:.1} at the peak of growing; \
+         {left} bytes left of {full} ({:.2} %), {shrunk} after shrink_to_fit",
+        left as f64 / full as f64 * 100.0
+    );
+}
+
+#[test]
+fn a_million_integers_cost_what_is_promised_and_are_given_back() {
+    burst("u64", 0, 56.0, |n| n as u64);
+}
+
+#[test]
+fn a_million_strings_cost_what_is_promised_and_are_given_back() {
+    // 30 bytes on the heap and 24 for the `String`.
+    burst("String of 30", 30 + 24, 90.0, |n| format!("namespace/deployment-{n:09}"));
+}
+
+#[test]
+fn what_is_worked_off_is_given_back_in_whatever_order_it_is_done() {
+    warm_up();
+    let empty = live();
+    let queue = WorkQueue::new();
+    const KEYS: usize = 100_000;
+    for round in 0..3 {
+        queue.add_all((0..KEYS).map(|n| n as u64));
+        let items = queue.get_many(KEYS);
+        assert_eq!(items.len(), KEYS);
+        let full = live() - empty - (items.capacity() * size_of_val(&items[0])) as isize;
+        // The first round leaves no chunk empty until the last tenth of its keys is done.
+        let (mut first, mut rest) = (Vec::new(), Vec::new());
+        for item in items {
+            if round == 0 && *item % 10 != 0 { &mut first } else { &mut rest }.push(item);
+        }
+        drop(first);
+        rest.into_iter().rev().for_each(keyqueue::Item::done);
+        let left = live() - empty;
+        println!("round {round}: {left} bytes left of {full}");
+        assert!(left * 10 <= full, "{left} bytes are left of {full}");
+    }
+}
+
+#[test]
+fn an_add_that_finds_its_key_dirty_allocates_nothing() {
+    let integers = WorkQueue::new();
+    let strings = WorkQueue::new();
+    for n in 0..100_u64 {
+        integers.add(n);
+        strings.add(n.to_string());
+    }
+    let again: Vec<String> = (0..100).map(|n| n.to_string()).collect();
+    let coalesced = allocations_of(|| {
+        assert!((0..100).all(|n| integers.add(n) == Added::Coalesced));
+        assert!(again.into_iter().all(|key| strings.add(key) == Added::Coalesced));
+    });
+    assert_eq!(coalesced, 0);
+    let _held = (integers.get_many(100), strings.get_many(100));
+    let again: Vec<String> = (0..100).map(|n| n.to_string()).collect();
+    let twice = again.clone();
+    let deferred = allocations_of(|| {
+        assert!((0..100).all(|n| integers.add(n) == Added::Deferred));
+        assert!((0..100).all(|n| integers.add(n) == Added::Coalesced));
+        assert!(again.into_iter().all(|key| strings.add(key) == Added::Deferred));
+        assert!(twice.into_iter().all(|key| strings.add(key) == Added::Coalesced));
+    });
+    assert_eq!(deferred, 0, "in work");
+}
+
+#[test]
+fn a_steady_set_of_keys_allocates_nothing() {
+    for keys in [1, 100, 1000] {
+        let queue = WorkQueue::new();
+        let mut held = Vec::with_capacity(keys as usize);
+        let mut round = || {
+            // All in line, all in work, all done.
+            (0..keys).for_each(|key| assert_eq!(queue.add(key), Added::Queued));
+            held.extend(std::iter::from_fn(|| queue.try_get().ok().map(keyqueue::Item::into_owned)));
+            held.clear();
+            // One after the other.
+            for key in 0..keys {
+                queue.add(key);
+                queue.get().unwrap().done();
+            }
+            // Added again while in work.
+            (0..keys).for_each(|key| assert_eq!(queue.add(key), Added::Queued));
+            for _ in 0..keys {
+                let item = queue.get().unwrap();
+                queue.add(*item);
+                queue.add(*item);
+            }
+            while queue.try_get().is_ok() {}
+        };
+        round();
+        let steady = allocations_of(|| (0..20).for_each(|_| round()));
+        assert_eq!(steady, 0, "with {keys} keys");
+    }
+}
+
+#[test]
+fn keys_that_are_done_cost_nothing() {
+    warm_up();
+    let queue = WorkQueue::new();
+    let cycle = |key: u64| {
+        queue.add(key);
+        queue.get().unwrap().done();
+    };
+    (0..100).for_each(cycle);
+    let before = live();
+    (100..100_100).for_each(cycle);
+    let left = live() - before;
+    println!("{left} bytes more after 100000 keys came and went");
+    assert!(left <= 0, "{left} bytes more");
+}
+
+#[test]
+fn without_handles_nothing_is_left() {
+    warm_up();
+    let empty = live();
+    let queue = WorkQueue::builder().name("a name of its own").capacity(1000).build();
+    let other = queue.clone();
+    queue.add_all((0..5000).map(|n| n.to_string()));
+    let mut items: Vec<_> = queue.get_many(100).into_iter().map(keyqueue::Item::into_owned).collect();
+    for item in &items[..50] {
+        other.add(item.key().clone());
+    }
+    items.truncate(80);
+    drop(queue);
+    drop(other);
+    assert!(live() > empty, "items keep the queue");
+    drop(items);
+    assert_eq!(live(), empty);
+}

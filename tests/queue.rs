@@ -1,0 +1,904 @@
+//! What the queue does for its callers beyond client-go's cases: every way to get, the items, futures, hand-over of wake-ups,
+//! shut-down of everybody, and keys that misbehave.
+//!
+//! Checks P1, P2, P4 to P7 and P13 from outside, the cancel safety that `get_async` promises, and that no foreign code that
+//! runs under the lock (`K::eq`) or after it (`K::drop`) can break the queue.
+
+use futures_executor::block_on;
+use keyqueue::{Added, DrainTimeoutError, GetTimeoutError, TryGetError, WorkQueue};
+use std::collections::HashSet;
+use std::future::Future;
+use std::hash::{Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Returns when `condition` holds. A condition that never does is a hang, which the test's runner reports.
+fn wait_until(condition: impl Fn() -> bool) {
+    while !condition() {
+        thread::yield_now();
+    }
+}
+
+/// Runs `f`, which panics, and swallows the panic.
+fn panics<R>(f: impl FnOnce() -> R) {
+    assert!(catch_unwind(AssertUnwindSafe(f)).is_err(), "should have panicked");
+}
+
+/// A panic that does not print.
+fn quiet_panic() -> ! {
+    resume_unwind(Box::new(()))
+}
+
+/// A waker that counts its calls.
+#[derive(Default)]
+struct Calls(AtomicUsize);
+
+impl Wake for Calls {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Calls {
+    fn count(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// Polls a future with this waker.
+fn poll<F: Future>(future: std::pin::Pin<&mut F>, calls: &Arc<Calls>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(&Waker::from(Arc::clone(calls))))
+}
+
+// ---- getting ----
+
+#[test]
+fn try_get_tells_empty_from_shut_down() {
+    let queue = WorkQueue::new();
+    assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
+    queue.add(1);
+    let item = queue.try_get().unwrap();
+    assert_eq!(queue.add(1), Added::Deferred);
+    assert!(queue.try_get().unwrap_err().is_empty(), "it is mine");
+    queue.shut_down();
+    assert_eq!(queue.try_get().unwrap_err(), TryGetError::ShutDown);
+    item.done();
+    assert_eq!(*queue.try_get().unwrap(), 1, "dirty keys come back also after a shut-down");
+    assert!(queue.try_get().unwrap_err().is_shut_down());
+}
+
+#[test]
+fn get_timeout_of_zero_takes_what_is_there_and_does_not_wait() {
+    let queue = WorkQueue::new();
+    assert_eq!(queue.get_timeout(Duration::ZERO).unwrap_err(), GetTimeoutError::Timeout);
+    queue.add(1);
+    assert_eq!(*queue.get_timeout(Duration::ZERO).unwrap(), 1);
+    assert_eq!(queue.stats().waiters, 0);
+    queue.shut_down();
+    assert_eq!(queue.get_timeout(Duration::ZERO).unwrap_err(), GetTimeoutError::ShutDown);
+}
+
+#[test]
+fn get_timeout_waits_its_time_and_not_less() {
+    let queue = WorkQueue::<u8>::new();
+    let timeout = Duration::from_millis(20);
+    let begin = Instant::now();
+    assert!(queue.get_timeout(timeout).unwrap_err().is_timeout());
+    assert!(begin.elapsed() >= timeout);
+    assert_eq!(queue.stats().waiters, 0, "it is off the list");
+}
+
+#[test]
+fn get_timeout_without_end_waits_for_a_key() {
+    let queue = WorkQueue::new();
+    for timeout in [Duration::MAX, Duration::from_secs(u64::MAX), Duration::from_secs(3600)] {
+        thread::scope(|s| {
+            let getter = s.spawn(|| *queue.get_timeout(timeout).unwrap());
+            wait_until(|| queue.stats().waiters == 1);
+            queue.add(1);
+            assert_eq!(getter.join().unwrap(), 1);
+        });
+    }
+    thread::scope(|s| {
+        let getter = s.spawn(|| queue.get_timeout(Duration::MAX).err());
+        wait_until(|| queue.stats().waiters == 1);
+        queue.shut_down();
+        assert_eq!(getter.join().unwrap(), Some(GetTimeoutError::ShutDown));
+    });
+}
+
+#[test]
+fn a_getter_that_times_out_loses_no_key() {
+    // The time-out and the add race: whichever wins, the key is handed out, to this getter or to the next.
+    let queue = WorkQueue::new();
+    for round in 0..2000_u32 {
+        thread::scope(|s| {
+            let impatient = s.spawn(|| queue.get_timeout(Duration::from_micros(u64::from(round % 60))).is_ok());
+            queue.add(round);
+            if !impatient.join().unwrap() {
+                assert_eq!(*queue.get().unwrap(), round);
+            }
+        });
+    }
+    let stats = queue.stats();
+    assert_eq!((stats.handed_out, stats.len, stats.processing, stats.waiters), (2000, 0, 0, 0));
+}
+
+#[test]
+fn get_many_takes_what_is_there_up_to_its_limit_in_order() {
+    let queue = WorkQueue::new();
+    queue.add_all(0..10);
+    assert!(queue.get_many(0).is_empty());
+    let keys = |items: Vec<keyqueue::Item<'_, i32>>| items.iter().map(|item| **item).collect::<Vec<_>>();
+    assert_eq!(keys(queue.get_many(1)), [0]);
+    assert_eq!(keys(queue.get_many(4)), [1, 2, 3, 4]);
+    assert_eq!(keys(queue.get_many(usize::MAX)), [5, 6, 7, 8, 9]);
+    queue.shut_down();
+    assert!(queue.get_many(3).is_empty());
+}
+
+#[test]
+fn get_many_waits_for_the_first() {
+    let queue = WorkQueue::new();
+    thread::scope(|s| {
+        let getter = s.spawn(|| queue.get_many(3).len());
+        wait_until(|| queue.stats().waiters == 1);
+        queue.add_all(0..3);
+        assert!((1..=3).contains(&getter.join().unwrap()));
+        let getter = s.spawn(|| queue.get_many(100).len());
+        queue.shut_down();
+        assert!(getter.join().unwrap() <= 2);
+    });
+}
+
+// ---- adding ----
+
+#[test]
+fn add_says_what_it_did() {
+    let queue = WorkQueue::new();
+    assert_eq!(queue.add(1), Added::Queued);
+    assert_eq!(queue.add(1), Added::Coalesced);
+    let item = queue.get().unwrap();
+    assert!(!item.is_dirty());
+    assert_eq!(queue.add(1), Added::Deferred);
+    assert_eq!(queue.add(1), Added::Coalesced);
+    assert!(item.is_dirty(), "added again since I hold it");
+    queue.shut_down();
+    assert_eq!(queue.add(1), Added::Rejected);
+    assert!(!Added::Rejected.is_accepted() && Added::Coalesced.is_accepted());
+}
+
+#[test]
+fn a_readded_key_goes_to_the_back_at_done_and_not_before() {
+    let queue = WorkQueue::new();
+    queue.add_all([1, 2]);
+    let first = queue.get().unwrap();
+    queue.add(1);
+    queue.add(3);
+    first.done();
+    queue.add(4);
+    let order: Vec<i32> = queue.get_many(9).iter().map(|item| **item).collect();
+    assert_eq!(order, [2, 3, 1, 4]);
+}
+
+#[test]
+fn add_all_counts_what_became_dirty() {
+    let mut queue = WorkQueue::new();
+    queue.add(1);
+    let _item = queue.get().unwrap().into_owned();
+    assert_eq!(queue.add_all([1, 1, 2, 2, 3]), 3);
+    queue.extend([3, 4]);
+    assert_eq!(queue.len(), 3);
+    queue.shut_down();
+    assert_eq!(queue.add_all([5, 6]), 0);
+    assert_eq!(queue.stats().rejected, 2);
+}
+
+#[test]
+fn add_all_wakes_as_many_as_there_are_keys() {
+    let queue = WorkQueue::<i32>::new();
+    // Each holds its key until the end: all are needed.
+    let held = Mutex::new(Vec::new());
+    thread::scope(|s| {
+        for _ in 0..4 {
+            s.spawn(|| {
+                let item = queue.get().unwrap();
+                held.lock().unwrap().push(item.into_owned());
+            });
+        }
+        wait_until(|| queue.stats().waiters == 4);
+        assert_eq!(queue.add_all(0..4), 4);
+        wait_until(|| held.lock().unwrap().len() == 4);
+    });
+}
+
+#[test]
+fn add_all_with_an_iterator_that_panics_has_added_what_it_yielded() {
+    let queue = WorkQueue::new();
+    thread::scope(|s| {
+        let getter = s.spawn(|| *queue.get().unwrap());
+        wait_until(|| queue.stats().waiters == 1);
+        let keys = [1, 2].into_iter().chain(std::iter::once_with(|| quiet_panic()));
+        panics(|| queue.add_all(keys));
+        assert_eq!(getter.join().unwrap(), 1, "the sleeper is woken all the same");
+    });
+    assert_eq!(*queue.try_get().unwrap(), 2);
+    assert!(queue.is_empty());
+}
+
+// ---- items ----
+
+#[test]
+fn an_item_of_a_worker_that_panics_is_done() {
+    let queue = WorkQueue::new();
+    queue.add(1);
+    panics(|| {
+        let item = queue.get().unwrap();
+        queue.add(*item);
+        quiet_panic();
+    });
+    assert_eq!((queue.len(), queue.processing_len()), (1, 0), "and it was dirty, so it is back");
+    panics(|| {
+        let _item = queue.get().unwrap().into_owned();
+        quiet_panic();
+    });
+    assert_eq!((queue.len(), queue.processing_len()), (0, 0));
+}
+
+#[test]
+fn a_worker_thread_that_dies_gives_its_key_to_the_next() {
+    let queue = WorkQueue::new();
+    queue.add(1);
+    let (holds, held) = mpsc::channel();
+    thread::scope(|s| {
+        let queue = &queue;
+        let worker = s.spawn(move || {
+            let item = queue.get().unwrap();
+            queue.add(*item);
+            holds.send(()).unwrap();
+            quiet_panic();
+        });
+        held.recv().unwrap();
+        assert_eq!(*queue.get().unwrap(), 1);
+        assert!(worker.join().is_err());
+    });
+}
+
+#[test]
+fn an_owned_item_works_across_threads_and_outlives_every_handle() {
+    let queue = WorkQueue::new();
+    queue.add("key".to_owned());
+    queue.add("other".to_owned());
+    let item = queue.get().unwrap().into_owned();
+    assert_eq!(queue.processing_len(), 1, "still the same hand-out");
+    queue.add("key".to_owned());
+    let other = queue.clone();
+    drop(queue);
+    let item = thread::spawn(move || {
+        assert!(item.is_dirty());
+        assert_eq!(item.key(), "key");
+        item
+    });
+    let item = item.join().unwrap();
+    drop(other);
+    assert_eq!(*item, "key", "the queue is there for as long as an item is");
+    item.done();
+}
+
+#[test]
+fn items_print_their_key_and_whether_it_is_dirty() {
+    let queue = WorkQueue::new();
+    queue.add(7);
+    let item = queue.get().unwrap();
+    assert_eq!(format!("{item:?}"), "Item { key: 7, is_dirty: false }");
+    queue.add(7);
+    assert_eq!(format!("{:?}", item.into_owned()), "OwnedItem { key: 7, is_dirty: true }");
+}
+
+#[test]
+fn an_add_that_meets_the_done_of_its_key_is_not_lost() {
+    // P2 at its narrowest: adds race with `done` of the same key. The last add comes before the last hand-out.
+    let queue = WorkQueue::<&str>::new();
+    let (published, seen) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    thread::scope(|s| {
+        s.spawn(|| {
+            while let Some(item) = queue.get() {
+                // Relaxed: what makes the value visible is the queue.
+                seen.store(published.load(Ordering::Relaxed), Ordering::Relaxed);
+                item.done();
+            }
+        });
+        for n in 1..=20_000 {
+            published.store(n, Ordering::Relaxed);
+            assert!(queue.add("key").is_accepted());
+        }
+        queue.shut_down();
+    });
+    assert_eq!(seen.into_inner(), 20_000);
+}
+
+// ---- futures ----
+
+#[test]
+fn get_async_resolves_at_once_if_a_key_is_there() {
+    let queue = WorkQueue::new();
+    queue.add(1);
+    assert_eq!(*block_on(queue.get_async()).unwrap(), 1);
+    queue.shut_down();
+    assert!(block_on(queue.get_async()).is_none());
+}
+
+#[test]
+fn get_async_sleeps_until_an_add_or_a_done() {
+    let queue = WorkQueue::new();
+    let calls = Arc::<Calls>::default();
+    {
+        let mut get = pin!(queue.get_async());
+        assert!(poll(get.as_mut(), &calls).is_pending());
+        queue.add(1);
+        assert_eq!(calls.count(), 1);
+        let Poll::Ready(Some(item)) = poll(get, &calls) else { panic!("woken, and no key") };
+        queue.add(1);
+        let mut next = pin!(queue.get_async());
+        assert!(poll(next.as_mut(), &calls).is_pending());
+        assert_eq!(calls.count(), 1);
+        item.done();
+        assert_eq!(calls.count(), 2);
+        assert!(poll(next, &calls).is_ready());
+    }
+    assert_eq!((queue.len(), queue.processing_len()), (0, 0));
+}
+
+#[test]
+fn get_async_wakes_the_waker_of_the_last_poll() {
+    let queue = WorkQueue::new();
+    let (old, new) = (Arc::<Calls>::default(), Arc::<Calls>::default());
+    let mut get = pin!(queue.get_async());
+    assert!(poll(get.as_mut(), &old).is_pending());
+    assert!(poll(get.as_mut(), &new).is_pending());
+    assert_eq!(Arc::strong_count(&old), 1, "the old one is not kept");
+    queue.add(1);
+    assert_eq!((old.count(), new.count()), (0, 1));
+    assert!(poll(get, &new).is_ready());
+}
+
+#[test]
+fn a_future_that_is_dropped_is_off_the_list() {
+    let queue = WorkQueue::<u8>::new();
+    let calls = Arc::<Calls>::default();
+    {
+        let mut get = pin!(queue.get_async());
+        assert!(poll(get.as_mut(), &calls).is_pending());
+        assert_eq!(queue.stats().waiters, 1);
+    }
+    assert_eq!(queue.stats().waiters, 0);
+    assert_eq!(Arc::strong_count(&calls), 1);
+    drop(queue.get_async());
+}
+
+#[test]
+fn a_woken_future_that_is_dropped_passes_its_wake_up_on() {
+    let queue = WorkQueue::new();
+    let [first, second] = [(); 2].map(|()| Arc::<Calls>::default());
+    let mut last = pin!(queue.get_async());
+    {
+        let mut dropped = pin!(queue.get_async());
+        assert!(poll(dropped.as_mut(), &first).is_pending());
+        assert!(poll(last.as_mut(), &second).is_pending());
+        queue.add(1);
+        assert_eq!((first.count(), second.count()), (1, 0), "who waits longest is woken first");
+    }
+    assert_eq!(second.count(), 1, "cancelled: the next is woken");
+    let Poll::Ready(Some(item)) = poll(last, &second) else { panic!("the key is lost") };
+    assert_eq!(*item, 1);
+}
+
+#[test]
+fn a_woken_future_that_is_dropped_wakes_a_thread_too() {
+    let queue = WorkQueue::new();
+    let calls = Arc::<Calls>::default();
+    thread::scope(|s| {
+        let getter = {
+            let mut dropped = pin!(queue.get_async());
+            assert!(poll(dropped.as_mut(), &calls).is_pending());
+            let getter = s.spawn(|| *queue.get().unwrap());
+            wait_until(|| queue.stats().waiters == 2);
+            queue.add(1);
+            assert_eq!(calls.count(), 1);
+            getter
+        };
+        assert_eq!(getter.join().unwrap(), 1);
+    });
+}
+
+#[test]
+fn a_future_whose_key_was_snatched_keeps_its_turn() {
+    let queue = WorkQueue::new();
+    let [first, second] = [(); 2].map(|()| Arc::<Calls>::default());
+    let (mut a, mut b) = (pin!(queue.get_async()), pin!(queue.get_async()));
+    assert!(poll(a.as_mut(), &first).is_pending());
+    assert!(poll(b.as_mut(), &second).is_pending());
+    queue.add(1);
+    queue.try_get().unwrap().done();
+    assert!(poll(a.as_mut(), &first).is_pending(), "somebody was faster");
+    queue.add(2);
+    assert_eq!((first.count(), second.count()), (2, 0));
+}
+
+#[test]
+#[should_panic(expected = "polled after it was ready")]
+fn a_future_that_is_ready_must_not_be_polled_again() {
+    let queue = WorkQueue::<u8>::new();
+    queue.shut_down();
+    let calls = Arc::<Calls>::default();
+    let mut get = pin!(queue.get_async());
+    assert!(poll(get.as_mut(), &calls).is_ready());
+    let _ = poll(get.as_mut(), &calls);
+}
+
+#[test]
+fn threads_and_tasks_share_one_queue() {
+    const KEYS: usize = 2000;
+    let queue = WorkQueue::new();
+    let worked = Mutex::new(HashSet::new());
+    thread::scope(|s| {
+        for _ in 0..2 {
+            s.spawn(|| {
+                while let Some(item) = queue.get() {
+                    assert!(worked.lock().unwrap().insert(*item));
+                }
+            });
+            s.spawn(|| {
+                block_on(async {
+                    while let Some(item) = queue.get_async().await {
+                        assert!(worked.lock().unwrap().insert(*item));
+                    }
+                });
+            });
+        }
+        let producers: Vec<_> = (0..2)
+            .map(|p| {
+                let queue = &queue;
+                s.spawn(move || (p..KEYS).step_by(2).for_each(|key| assert_eq!(queue.add(key), Added::Queued)))
+            })
+            .collect();
+        producers.into_iter().for_each(|producer| producer.join().unwrap());
+        queue.shut_down_with_drain();
+    });
+    assert_eq!(worked.into_inner().unwrap().len(), KEYS);
+}
+
+// ---- the end ----
+
+#[test]
+fn shut_down_wakes_all_getters_and_all_futures() {
+    let queue = WorkQueue::<u8>::new();
+    let calls = Arc::<Calls>::default();
+    thread::scope(|s| {
+        let threads: Vec<_> = (0..3).map(|_| s.spawn(|| queue.get().is_none())).collect();
+        let timed = s.spawn(|| queue.get_timeout(Duration::from_secs(3600)).err());
+        let task = s.spawn(|| block_on(queue.get_async()).is_none());
+        let mut future = pin!(queue.get_async());
+        assert!(poll(future.as_mut(), &calls).is_pending());
+        wait_until(|| queue.stats().waiters == 6);
+        queue.shut_down();
+        assert!(threads.into_iter().all(|thread| thread.join().unwrap()));
+        assert_eq!(timed.join().unwrap(), Some(GetTimeoutError::ShutDown));
+        assert!(task.join().unwrap());
+        assert_eq!(calls.count(), 1);
+        assert!(matches!(poll(future, &calls), Poll::Ready(None)));
+    });
+    assert_eq!(queue.stats().waiters, 0);
+}
+
+#[test]
+fn what_is_in_line_at_the_shut_down_is_still_handed_out() {
+    let queue = WorkQueue::new();
+    queue.add_all(0..3);
+    queue.shut_down();
+    assert_eq!(queue.add(3), Added::Rejected);
+    let keys: Vec<i32> = std::iter::from_fn(|| queue.get().map(|item| *item)).collect();
+    assert_eq!(keys, [0, 1, 2]);
+}
+
+#[test]
+fn a_drain_that_times_out_says_what_is_left() {
+    let queue = WorkQueue::new();
+    queue.add_all(0..3);
+    let item = queue.get().unwrap();
+    let error = queue.shut_down_with_drain_timeout(Duration::from_millis(1)).unwrap_err();
+    assert!(matches!(error, DrainTimeoutError { queued: 2, processing: 1, .. }));
+    assert_eq!(error.to_string(), "not drained in time: 2 in line, 1 in work");
+    assert!(queue.shutting_down(), "shut down all the same");
+    item.done();
+    drop(queue.get_many(2));
+    assert_eq!(queue.shut_down_with_drain_timeout(Duration::ZERO), Ok(()));
+    assert_eq!(queue.shut_down_with_drain_timeout(Duration::MAX), Ok(()));
+}
+
+#[test]
+fn the_last_handle_drops_the_keys_in_line() {
+    let key = Arc::new(7);
+    let queue = WorkQueue::new();
+    let other = queue.clone();
+    queue.add(Arc::clone(&key));
+    drop(queue);
+    assert_eq!((other.len(), Arc::strong_count(&key)), (1, 2));
+    drop(other);
+    assert_eq!(Arc::strong_count(&key), 1);
+}
+
+#[test]
+fn a_future_or_item_may_be_the_last_to_know_the_queue() {
+    let key = Arc::new(7);
+    let queue = WorkQueue::new();
+    queue.add(Arc::clone(&key));
+    let item = queue.get().unwrap().into_owned();
+    queue.add(Arc::clone(&key));
+    drop(queue);
+    assert_eq!(Arc::strong_count(&key), 2);
+    drop(item);
+    assert_eq!(Arc::strong_count(&key), 1, "it was dirty: back in line, in a queue that nobody has");
+}
+
+// ---- looking on ----
+
+#[test]
+fn stats_are_the_numbers_of_the_moment() {
+    let queue = WorkQueue::new();
+    queue.add_all([1, 2, 3, 3]);
+    let item = queue.get().unwrap();
+    queue.add(1);
+    let stats = queue.stats();
+    assert_eq!((stats.len, stats.processing, stats.waiters, stats.drainers), (2, 1, 0, 0));
+    assert_eq!((stats.queued, stats.coalesced, stats.deferred, stats.rejected), (3, 1, 1, 0));
+    assert_eq!((stats.handed_out, stats.shutting_down), (1, false));
+    item.done();
+    queue.shut_down();
+    queue.add(9);
+    let stats = queue.stats();
+    assert_eq!((stats.len, stats.processing, stats.rejected, stats.shutting_down), (3, 0, 1, true));
+}
+
+#[test]
+fn debug_shows_name_and_numbers_and_no_key() {
+    let queue = WorkQueue::builder().name("pods").capacity(10).build();
+    queue.add("secret");
+    let _item = queue.get().unwrap();
+    let shown = format!("{queue:?}");
+    for part in ["WorkQueue", "\"pods\"", "processing: 1", "len: 0", "handed_out: 1"] {
+        assert!(shown.contains(part), "{part} is not in {shown}");
+    }
+    assert!(!shown.contains("secret"));
+    assert_eq!(queue.name(), "pods");
+    assert!(format!("{:?}", queue.get_async()).contains("GetAsync"));
+    assert!(format!("{:?}", WorkQueue::<u8>::builder().name("x")).contains("\"x\""));
+}
+
+#[test]
+fn errors_say_what_is_wrong() {
+    let messages = [
+        TryGetError::Empty.to_string(),
+        TryGetError::ShutDown.to_string(),
+        GetTimeoutError::Timeout.to_string(),
+        GetTimeoutError::ShutDown.to_string(),
+    ];
+    assert_eq!(
+        messages,
+        [
+            "nothing is in line",
+            "the queue is shut down and empty",
+            "nothing came in line in time",
+            "the queue is shut down and empty"
+        ]
+    );
+}
+
+#[test]
+fn capacity_is_a_hint_and_no_limit() {
+    for capacity in [0, 1, 3, 1000] {
+        let queue = WorkQueue::builder().capacity(capacity).build();
+        assert_eq!(queue.add_all(0..5000), 5000);
+        assert_eq!(queue.add_all(0..5000), 0);
+        assert!((0..5000).all(|key| *queue.get().unwrap() == key));
+        queue.shrink_to_fit();
+        assert_eq!(queue.add(1), Added::Queued);
+    }
+}
+
+// ---- keys that misbehave ----
+
+thread_local!(static EQ_PANICS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) });
+
+/// Panics in `==` while this thread asks for it.
+#[derive(Debug, Clone)]
+struct BadEq(u8);
+
+impl PartialEq for BadEq {
+    fn eq(&self, other: &Self) -> bool {
+        if EQ_PANICS.get() {
+            quiet_panic();
+        }
+        self.0 == other.0
+    }
+}
+
+impl Eq for BadEq {}
+
+impl Hash for BadEq {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+#[test]
+fn a_panic_in_eq_changes_nothing() {
+    let queue = WorkQueue::new();
+    queue.add_all([BadEq(1), BadEq(2)]);
+    let item = queue.get().unwrap();
+    for key in [1, 2] {
+        EQ_PANICS.set(true);
+        panics(|| queue.add(BadEq(key)));
+        EQ_PANICS.set(false);
+    }
+    assert!(!item.is_dirty());
+    assert_eq!(thread::scope(|s| s.spawn(|| queue.len()).join().unwrap()), 1, "other threads are not locked out");
+    assert_eq!(queue.add(BadEq(1)), Added::Deferred);
+    assert_eq!(queue.add(BadEq(2)), Added::Coalesced);
+    item.done();
+    assert_eq!(queue.get().unwrap().0, 2);
+    assert_eq!(queue.get().unwrap().0, 1);
+    assert_eq!(queue.shut_down_with_drain_timeout(Duration::ZERO), Ok(()));
+}
+
+/// Panics when dropped, if armed.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct BadDrop {
+    number: u32,
+    armed: bool,
+}
+
+impl Drop for BadDrop {
+    fn drop(&mut self) {
+        if self.armed && !thread::panicking() {
+            quiet_panic();
+        }
+    }
+}
+
+impl BadDrop {
+    const fn armed(number: u32) -> Self {
+        Self { number, armed: true }
+    }
+}
+
+#[test]
+fn a_panic_in_the_drop_of_a_key_leaves_the_queue_whole() {
+    let queue = WorkQueue::new();
+    assert_eq!(queue.add(BadDrop::armed(1)), Added::Queued);
+    panics(|| queue.add(BadDrop::armed(1)));
+    let item = queue.get().unwrap();
+    panics(|| queue.add(BadDrop::armed(1)));
+    assert!(item.is_dirty(), "the add counts: the key was dropped after it");
+    item.done();
+    let item = queue.get().unwrap();
+    thread::scope(|s| {
+        let drain = s.spawn(|| queue.shut_down_with_drain());
+        wait_until(|| queue.stats().drainers == 1);
+        panics(|| item.done());
+        drain.join().unwrap();
+    });
+    panics(|| queue.add(BadDrop::armed(2)));
+    let stats = queue.stats();
+    assert_eq!((stats.len, stats.processing, stats.rejected, stats.coalesced), (0, 0, 1, 1));
+}
+
+#[test]
+fn a_panic_in_the_drop_of_a_key_in_line_frees_nothing_twice() {
+    let queue = WorkQueue::new();
+    for number in 0..100 {
+        queue.add(BadDrop { number, armed: number == 50 });
+    }
+    panics(|| drop(queue));
+}
+
+/// A key that uses the queue when it is dropped, as one that owns a registration may.
+#[derive(Clone)]
+struct Meddler {
+    number: u32,
+    queue: Arc<Mutex<Option<WorkQueue<Meddler>>>>,
+}
+
+impl PartialEq for Meddler {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+
+impl Eq for Meddler {}
+
+impl Hash for Meddler {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.number.hash(state);
+    }
+}
+
+impl Drop for Meddler {
+    fn drop(&mut self) {
+        let queue = self.queue.lock().unwrap().clone();
+        if let Some(queue) = queue {
+            let _ = (queue.len(), queue.processing_len(), queue.stats(), queue.try_get().is_ok());
+        }
+    }
+}
+
+#[test]
+fn a_key_may_use_its_queue_when_it_is_dropped() {
+    // P17: it is not dropped under a lock. A deadlock is what this would show.
+    let shared = Arc::new(Mutex::new(None));
+    let key = |number| Meddler { number, queue: Arc::clone(&shared) };
+    let queue = WorkQueue::new();
+    *shared.lock().unwrap() = Some(queue.clone());
+    queue.add(key(1));
+    let item = queue.get().unwrap();
+    queue.add(key(1));
+    item.done();
+    queue.add(key(1));
+    queue.add_all([key(2), key(2), key(3)]);
+    drop(queue.get_many(5));
+    queue.shut_down();
+    queue.add(key(4));
+    assert_eq!(queue.shut_down_with_drain_timeout(Duration::ZERO), Ok(()));
+    *shared.lock().unwrap() = None;
+}
+
+/// A waker that uses the queue when it is called and when it is dropped.
+struct MeddlingWaker {
+    queue: WorkQueue<u8>,
+    called: AtomicBool,
+}
+
+impl Wake for MeddlingWaker {
+    fn wake(self: Arc<Self>) {
+        self.called.store(true, Ordering::SeqCst);
+        self.queue.add(1);
+        let _ = self.queue.stats();
+    }
+}
+
+impl Drop for MeddlingWaker {
+    fn drop(&mut self) {
+        let _ = self.queue.stats();
+    }
+}
+
+#[test]
+fn a_waker_may_use_the_queue() {
+    // P17 again: called and dropped without a lock, at every place where that happens.
+    let queue = WorkQueue::new();
+    let waker = || Waker::from(Arc::new(MeddlingWaker { queue: queue.clone(), called: AtomicBool::new(false) }));
+    for _ in 0..3 {
+        let mut get = Box::pin(queue.get_async());
+        assert!(get.as_mut().poll(&mut Context::from_waker(&waker())).is_pending());
+        assert!(get.as_mut().poll(&mut Context::from_waker(&waker())).is_pending());
+        queue.add(1);
+        assert!(get.as_mut().poll(&mut Context::from_waker(&waker())).is_ready());
+    }
+    let mut get = Box::pin(queue.get_async());
+    assert!(get.as_mut().poll(&mut Context::from_waker(&waker())).is_pending());
+    drop(get);
+    let mut get = Box::pin(queue.get_async());
+    let meddler = Arc::new(MeddlingWaker { queue: queue.clone(), called: AtomicBool::new(false) });
+    assert!(get.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::clone(&meddler)))).is_pending());
+    queue.shut_down();
+    assert!(meddler.called.load(Ordering::SeqCst));
+}
+
+/// A waker that panics.
+struct BadWaker;
+
+impl Wake for BadWaker {
+    fn wake(self: Arc<Self>) {
+        quiet_panic();
+    }
+}
+
+/// A future of this queue that has gone to sleep with a waker that will panic.
+fn asleep_with_a_bad_waker(queue: &WorkQueue<u8>) -> std::pin::Pin<Box<keyqueue::GetAsync<'_, u8>>> {
+    let mut get = Box::pin(queue.get_async());
+    assert!(get.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::new(BadWaker)))).is_pending());
+    get
+}
+
+#[test]
+fn a_waker_that_panics_in_an_add_loses_no_key() {
+    let queue = WorkQueue::new();
+    let sleeper = asleep_with_a_bad_waker(&queue);
+    panics(|| queue.add(1));
+    assert_eq!(queue.len(), 1);
+    drop(sleeper);
+    queue.try_get().unwrap().done();
+}
+
+#[test]
+fn a_waker_that_panics_in_the_poll_of_another_loses_no_key() {
+    // Who arrives takes a key and wakes the next, whose waker panics: then nobody holds the key that was taken.
+    let queue = WorkQueue::new();
+    let calls = Arc::<Calls>::default();
+    let mut first = pin!(queue.get_async());
+    assert!(poll(first.as_mut(), &calls).is_pending());
+    let sleeper = asleep_with_a_bad_waker(&queue);
+    assert_eq!(queue.add_all([1, 2]), 2);
+    assert_eq!(calls.count(), 1);
+    panics(|| poll(first.as_mut(), &calls).is_ready());
+    assert_eq!(queue.processing_len(), 0, "no key is stuck");
+    drop(sleeper);
+    queue.shut_down();
+    while queue.get().is_some() {}
+    assert_eq!(queue.shut_down_with_drain_timeout(Duration::ZERO), Ok(()));
+}
+
+#[test]
+fn a_waker_that_panics_in_a_shut_down_holds_nobody_else_up() {
+    let queue = WorkQueue::new();
+    thread::scope(|s| {
+        let sleeper = asleep_with_a_bad_waker(&queue);
+        let getter = s.spawn(|| queue.get().is_none());
+        wait_until(|| queue.stats().waiters == 2);
+        panics(|| queue.shut_down());
+        assert!(getter.join().unwrap(), "woken all the same");
+        drop(sleeper);
+    });
+}
+
+/// All keys have one hash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct OneHash(u32);
+
+impl Hash for OneHash {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u32(42);
+    }
+}
+
+#[test]
+fn ten_thousand_keys_with_one_hash_are_told_apart() {
+    const KEYS: u32 = 10_000;
+    let queue = WorkQueue::new();
+    assert_eq!(queue.add_all((0..KEYS).map(OneHash)), KEYS as usize);
+    for key in (0..KEYS).step_by(100) {
+        assert_eq!(queue.add(OneHash(key)), Added::Coalesced);
+    }
+    let items = queue.get_many(usize::MAX);
+    assert!(items.iter().map(|item| item.0).eq(0..KEYS));
+    assert_eq!(queue.add(OneHash(KEYS / 2)), Added::Deferred);
+    // From the back, so that each is found at the head of the chain, and then some from the other end.
+    items.into_iter().rev().for_each(keyqueue::Item::done);
+    assert_eq!(*queue.get().unwrap(), OneHash(KEYS / 2));
+    assert_eq!((queue.len(), queue.processing_len()), (0, 0));
+}
+
+#[test]
+fn keys_may_be_of_no_size_or_of_a_large_one() {
+    let nothing = WorkQueue::new();
+    assert_eq!(nothing.add(()), Added::Queued);
+    assert_eq!(nothing.add(()), Added::Coalesced);
+    nothing.get().unwrap().done();
+    let large = WorkQueue::new();
+    for n in 0..100_u64 {
+        assert_eq!(large.add([n; 200]), Added::Queued);
+    }
+    assert!((0..100).all(|n| large.get().unwrap()[199] == n));
+
+    #[derive(Clone, PartialEq, Eq, Hash)]
+    #[repr(align(256))]
+    struct Aligned(u8);
+    let aligned = WorkQueue::new();
+    aligned.add_all((0..100).map(Aligned));
+    assert!(aligned.get_many(100).iter().all(|item| std::ptr::from_ref::<Aligned>(item).addr() % 256 == 0));
+}

@@ -1,0 +1,37 @@
+//! Runs the committed corpus of the fuzz targets (`fuzz/corpus/<target>/`) through the same functions that the targets call,
+//! on stable and without a fuzzer. What a fuzzer has once found interesting stays tested; a new find is one more file there.
+//!
+//! Checks what `support/ops.rs` and `support/schedule.rs` say at their heads.
+
+mod support {
+    pub(crate) mod ops;
+    pub(crate) mod reference;
+    pub(crate) mod schedule;
+}
+
+use std::path::Path;
+use support::{ops, schedule};
+
+/// Runs `target` on every file of its corpus, and returns how many there were.
+fn replay(name: &str, target: fn(&[u8])) -> usize {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(name);
+    let mut files: Vec<_> =
+        corpus.read_dir().expect("the corpus is committed").map(|file| file.unwrap().path()).collect();
+    files.sort();
+    for file in &files {
+        // Shown only if the replay fails.
+        println!("{name}: {}", file.file_name().unwrap_or_default().to_string_lossy());
+        target(&std::fs::read(file).expect("a readable file"));
+    }
+    files.len()
+}
+
+#[test]
+fn queue_vs_reference() {
+    assert!(replay("queue_vs_reference", ops::run_bytes) > 0);
+}
+
+#[test]
+fn schedule() {
+    assert!(replay("schedule", schedule::run_bytes) > 0);
+}

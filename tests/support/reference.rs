@@ -1,0 +1,100 @@
+//! A queue that is plainly right: client-go's two sets and one list, for one thread.
+//!
+//! It is the oracle of the replays: whatever the crate returns to a single thread, this returns too. The names of the fields
+//! and the order of the statements are those of client-go's `queue.go`, so that the two can be read side by side.
+
+#![allow(dead_code, reason = "every test binary uses its part of it")]
+
+use keyqueue::Added;
+use std::collections::{HashSet, VecDeque};
+use std::hash::Hash;
+
+/// See the file's head.
+#[derive(Debug)]
+pub(crate) struct Reference<K> {
+    queue: VecDeque<K>,
+    dirty: HashSet<K>,
+    processing: HashSet<K>,
+    shutting_down: bool,
+    pub(crate) counts: Counts,
+}
+
+/// What [`keyqueue::Stats`] counts.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) queued: u64,
+    pub(crate) coalesced: u64,
+    pub(crate) deferred: u64,
+    pub(crate) rejected: u64,
+    pub(crate) handed_out: u64,
+}
+
+impl<K: Hash + Eq + Clone> Reference<K> {
+    pub(crate) fn new() -> Self {
+        Self {
+            queue: VecDeque::new(),
+            dirty: HashSet::new(),
+            processing: HashSet::new(),
+            shutting_down: false,
+            counts: Counts::default(),
+        }
+    }
+
+    pub(crate) fn add(&mut self, key: K) -> Added {
+        if self.shutting_down {
+            self.counts.rejected += 1;
+            return Added::Rejected;
+        }
+        if !self.dirty.insert(key.clone()) {
+            self.counts.coalesced += 1;
+            return Added::Coalesced;
+        }
+        if self.processing.contains(&key) {
+            self.counts.deferred += 1;
+            return Added::Deferred;
+        }
+        self.queue.push_back(key);
+        self.counts.queued += 1;
+        Added::Queued
+    }
+
+    /// Never waits: `None` is "nothing is in line", shut down or not.
+    pub(crate) fn get(&mut self) -> Option<K> {
+        let key = self.queue.pop_front()?;
+        self.processing.insert(key.clone());
+        self.dirty.remove(&key);
+        self.counts.handed_out += 1;
+        Some(key)
+    }
+
+    pub(crate) fn done(&mut self, key: &K) {
+        assert!(self.processing.remove(key), "only a key in work can be done");
+        if self.dirty.contains(key) {
+            self.queue.push_back(key.clone());
+        }
+    }
+
+    pub(crate) fn shut_down(&mut self) {
+        self.shutting_down = true;
+    }
+
+    pub(crate) fn shutting_down(&self) -> bool {
+        self.shutting_down
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    pub(crate) fn processing_len(&self) -> usize {
+        self.processing.len()
+    }
+
+    pub(crate) fn is_dirty(&self, key: &K) -> bool {
+        self.dirty.contains(key)
+    }
+}

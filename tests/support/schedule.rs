@@ -1,0 +1,335 @@
+//! A scheduler in bytes: each byte chooses which of a few actors makes its next move. All in one thread, so a run can be
+//! repeated exactly; what threads would do at the same time happens here in every order that the bytes ask for.
+//!
+//! The actors are producers with a list of adds, workers (a future polled by hand, then an item, then `done`), passers-by
+//! who take a key with `try_get`, or look in with a timeout of zero, and one who shuts down. There is no model of the queue here:
+//! what is checked are the promises themselves.
+//!
+//! * P1: never two holders of a key.
+//! * P2: an accepted add is followed by a hand-out of its key that begins after it, unless the key is still in line.
+//! * Wake-ups: while a key is in line and futures sleep, some future has been woken and not come yet (W2, W3); and when
+//!   those who were woken have been let run until nobody is awake, nothing is in line.
+//! * P6, P7: after the shut-down nobody sleeps, adds are refused, everything drains, and a drain says so.
+
+#![allow(dead_code, reason = "every test binary uses its part of it")]
+
+use arbitrary::{Arbitrary, Unstructured};
+use keyqueue::{Added, GetAsync, Item, WorkQueue};
+use std::collections::{HashMap, HashSet};
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+/// What a fuzzer chooses.
+#[derive(Arbitrary, Debug, Clone)]
+pub(crate) struct Plan {
+    /// How many workers, 1 to 4.
+    workers: u8,
+    /// Does the queue's user hold keys that own something?
+    strings: bool,
+    /// One list of adds for each producer.
+    scripts: [Vec<u8>; 2],
+    moves: Vec<Move>,
+}
+
+/// Whose turn it is, and what for if there is a choice.
+#[derive(Arbitrary, Debug, Clone, Copy)]
+enum Move {
+    /// The producer adds the next key of its script.
+    Produce(bool),
+    /// The producer adds all that is left of its script, at once.
+    ProduceAll(bool),
+    /// The worker goes on: asks for a key, or looks whether it was woken, or is done.
+    Work(u8),
+    /// The worker is polled, woken or not, with another waker.
+    Poll(u8),
+    /// The worker gives up waiting, woken or not, or drops its key in a panic.
+    Cancel(u8),
+    /// The worker adds the key that it holds.
+    Readd(u8),
+    /// Somebody takes a key without waiting, and is done at once or holds it until the end.
+    TryGet(bool),
+    /// Somebody waits for no time at all.
+    Peek,
+    ShutDown,
+    /// Shuts down and looks whether all is drained.
+    Drain,
+}
+
+/// What the fuzz target does with its input.
+pub(crate) fn run_bytes(data: &[u8]) {
+    if let Ok(plan) = Plan::arbitrary_take_rest(Unstructured::new(data)) {
+        run(&plan);
+    }
+}
+
+pub(crate) fn run(plan: &Plan) {
+    if plan.strings {
+        Schedule::run(&WorkQueue::new(), plan, |n| format!("key {n}"));
+    } else {
+        Schedule::run(&WorkQueue::new(), plan, u64::from);
+    }
+}
+
+/// How many different keys there are.
+const KEYS: u8 = 5;
+
+#[derive(Default)]
+struct CountingWaker(AtomicUsize);
+
+impl Wake for CountingWaker {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A task, as a state machine.
+enum Worker<'q, K> {
+    Idle,
+    Waiting {
+        future: Pin<Box<GetAsync<'q, K>>>,
+        waker: Arc<CountingWaker>,
+    },
+    Holding(Item<'q, K>),
+    /// Was told that the queue is shut down.
+    Ended,
+}
+
+impl<K> Worker<'_, K> {
+    fn is_woken(&self) -> bool {
+        matches!(self, Self::Waiting { waker, .. } if waker.0.load(Ordering::Relaxed) > 0)
+    }
+
+    fn sleeps(&self) -> bool {
+        matches!(self, Self::Waiting { .. }) && !self.is_woken()
+    }
+}
+
+struct Schedule<'q, K> {
+    queue: &'q WorkQueue<K>,
+    key: fn(u8) -> K,
+    workers: Vec<Worker<'q, K>>,
+    scripts: Vec<std::vec::IntoIter<u8>>,
+    /// Keys of the passers-by who keep them.
+    kept: Vec<Item<'q, K>>,
+    holders: HashSet<K>,
+    /// The keys that were added and not handed out since, with the outcomes of the adds.
+    owed: HashMap<K, Vec<Added>>,
+    shut_down: bool,
+}
+
+impl<'q, K> Schedule<'q, K>
+where
+    K: std::hash::Hash + Eq + Clone + std::fmt::Debug + Send + Sync + 'static,
+{
+    fn run(queue: &'q WorkQueue<K>, plan: &Plan, key: fn(u8) -> K) {
+        let mut this = Self {
+            queue,
+            key,
+            workers: (0..=plan.workers % 4).map(|_| Worker::Idle).collect(),
+            scripts: plan.scripts.iter().map(|script| script.clone().into_iter()).collect(),
+            kept: Vec::new(),
+            holders: HashSet::new(),
+            owed: HashMap::new(),
+            shut_down: false,
+        };
+        for &step in &plan.moves {
+            this.step(step);
+            this.check();
+        }
+        this.finish();
+    }
+
+    fn step(&mut self, step: Move) {
+        let worker = |n: u8| usize::from(n) % self.workers.len();
+        match step {
+            Move::Produce(which) => {
+                if let Some(n) = self.scripts[usize::from(which)].next() {
+                    self.add((self.key)(n % KEYS));
+                }
+            }
+            Move::ProduceAll(which) => {
+                let script = std::mem::take(&mut self.scripts[usize::from(which)]);
+                let keys: Vec<K> = script.map(|n| (self.key)(n % KEYS)).collect();
+                let added = self.queue.add_all(keys.clone());
+                assert!(added <= keys.len());
+                if self.shut_down {
+                    assert_eq!(added, 0);
+                } else {
+                    keys.into_iter().for_each(|key| self.owed.entry(key).or_default().push(Added::Coalesced));
+                }
+            }
+            Move::Work(n) => self.work(worker(n), false),
+            Move::Poll(n) => self.work(worker(n), true),
+            Move::Cancel(n) => {
+                let at = worker(n);
+                match std::mem::replace(&mut self.workers[at], Worker::Idle) {
+                    Worker::Holding(item) => self.panic_with(item),
+                    Worker::Waiting { future, .. } => drop(future),
+                    Worker::Idle => drop(self.queue.get_async()),
+                    Worker::Ended => self.workers[at] = Worker::Ended,
+                }
+            }
+            Move::Readd(n) => {
+                if let Worker::Holding(item) = &self.workers[worker(n)] {
+                    let (key, was_dirty) = (item.key().clone(), item.is_dirty());
+                    let expected = match (self.shut_down, was_dirty) {
+                        (true, _) => Added::Rejected,
+                        (false, true) => Added::Coalesced,
+                        (false, false) => Added::Deferred,
+                    };
+                    assert_eq!(self.add(key), expected);
+                }
+            }
+            Move::TryGet(keep) => {
+                if let Ok(item) = self.queue.try_get() {
+                    self.handed_out(&item);
+                    if keep {
+                        self.kept.push(item);
+                    } else {
+                        self.done(item);
+                    }
+                }
+            }
+            Move::Peek => {
+                if let Ok(item) = self.queue.get_timeout(Duration::ZERO) {
+                    self.handed_out(&item);
+                    self.done(item);
+                }
+            }
+            Move::ShutDown => {
+                self.queue.shut_down();
+                self.shut_down = true;
+            }
+            Move::Drain => {
+                let drained = self.queue.shut_down_with_drain_timeout(Duration::ZERO).is_ok();
+                self.shut_down = true;
+                assert_eq!(drained, self.queue.is_empty() && self.holders.is_empty());
+            }
+        }
+    }
+
+    fn add(&mut self, key: K) -> Added {
+        let added = self.queue.add(key.clone());
+        assert_eq!(added.is_accepted(), !self.shut_down);
+        if added.is_accepted() {
+            self.owed.entry(key).or_default().push(added);
+        }
+        added
+    }
+
+    fn handed_out(&mut self, item: &Item<'q, K>) {
+        assert!(self.holders.insert(item.key().clone()), "P1: {item:?} has two holders");
+        assert!(!item.is_dirty(), "was not added since");
+        assert!(self.owed.remove(item.key()).is_some(), "{item:?} was handed out, but nobody had added it");
+    }
+
+    fn done(&mut self, item: Item<'q, K>) {
+        assert!(self.holders.remove(item.key()));
+        item.done();
+    }
+
+    fn panic_with(&mut self, item: Item<'q, K>) {
+        assert!(self.holders.remove(item.key()));
+        let worker = AssertUnwindSafe(|| {
+            let _item = item;
+            resume_unwind(Box::new(()));
+        });
+        assert!(catch_unwind(worker).is_err());
+    }
+
+    /// One move of a worker. `spuriously`: also if it has not been woken.
+    fn work(&mut self, at: usize, spuriously: bool) {
+        self.workers[at] = match std::mem::replace(&mut self.workers[at], Worker::Idle) {
+            Worker::Holding(item) => {
+                self.done(item);
+                Worker::Idle
+            }
+            worker if worker.sleeps() && !spuriously => worker,
+            Worker::Waiting { future, .. } => self.poll(future),
+            Worker::Idle => self.poll(Box::pin(self.queue.get_async())),
+            Worker::Ended => Worker::Ended,
+        };
+    }
+
+    fn poll(&mut self, mut future: Pin<Box<GetAsync<'q, K>>>) -> Worker<'q, K> {
+        let waker = Arc::<CountingWaker>::default();
+        match future.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::clone(&waker)))) {
+            Poll::Ready(Some(item)) => {
+                self.handed_out(&item);
+                Worker::Holding(item)
+            }
+            Poll::Ready(None) => {
+                assert!(self.shut_down && self.queue.is_empty(), "ended for no reason");
+                Worker::Ended
+            }
+            Poll::Pending => {
+                assert!(!self.shut_down && self.queue.is_empty(), "waits though it need not");
+                Worker::Waiting { future, waker }
+            }
+        }
+    }
+
+    fn check(&self) {
+        let sleepers = self.workers.iter().filter(|worker| worker.sleeps()).count();
+        let woken = self.workers.iter().filter(|worker| worker.is_woken()).count();
+        assert_eq!(self.queue.stats().waiters, sleepers);
+        assert!(
+            self.queue.is_empty() || sleepers == 0 || woken > 0,
+            "W2: a key in line, and nobody is awake to take it"
+        );
+        assert!(!self.shut_down || sleepers == 0, "P6: shut down, and somebody sleeps");
+        assert_eq!(self.queue.processing_len(), self.holders.len());
+        // P2: what is owed is in line, or comes in line when its holder is done.
+        let dirty = |item: &Item<'q, K>| usize::from(item.is_dirty());
+        let held: usize = self.kept.iter().map(dirty).sum();
+        let held: usize = held
+            + self
+                .workers
+                .iter()
+                .map(|worker| if let Worker::Holding(item) = worker { dirty(item) } else { 0 })
+                .sum::<usize>();
+        assert_eq!(self.owed.len(), self.queue.len() + held, "P2: owed {:?}", self.owed);
+    }
+
+    /// Lets whoever is awake run on, until nobody is.
+    fn settle(&mut self) {
+        while let Some(at) = self.workers.iter().position(|worker| !worker.sleeps() && !matches!(worker, Worker::Ended))
+        {
+            self.work(at, false);
+            self.check();
+        }
+    }
+
+    fn finish(mut self) {
+        while let Some(item) = self.kept.pop() {
+            self.done(item);
+        }
+        self.check();
+        if !self.shut_down {
+            self.settle();
+            assert!(
+                self.queue.is_empty() && self.owed.is_empty(),
+                "everybody sleeps, and this is owed: {:?}",
+                self.owed
+            );
+            assert!(self.workers.iter().all(Worker::sleeps));
+            self.step(Move::ShutDown);
+        }
+        // Workers that were told of the shut-down may be gone while others held keys that come back: who drains takes those.
+        self.settle();
+        while !self.queue.is_empty() {
+            self.step(Move::TryGet(false));
+            self.check();
+        }
+        assert!(self.owed.is_empty() && self.holders.is_empty());
+        self.step(Move::Drain);
+        assert!(self.queue.get().is_none());
+        let stats = self.queue.stats();
+        assert_eq!(stats.queued + stats.deferred, stats.handed_out);
+    }
+}
