@@ -61,3 +61,5 @@ impl Unparker {
 }
 
 pub(crate) fn spin_while(_idle: impl Fn() -> bool) {}
+
+pub(crate) fn yield_while(_idle: impl Fn() -> bool) {}

@@ -54,14 +54,11 @@ impl Parker {
     }
 }
 
-/// Waits a moment while `idle` holds, before its caller parks: first busily, for at most a few hundred nanoseconds and not
-/// where there is one CPU; then by letting others run, who, if they share this CPU, are the ones we wait for.
-///
-/// Parking and being woken costs two system calls and a switch for each key; a thread that yields is there for the next one.
+/// Waits a moment while `idle` holds, before its caller parks: busily, for at most a few hundred nanoseconds, and not at all where
+/// there is one CPU.
 #[inline]
 pub(crate) fn spin_while(idle: impl Fn() -> bool) {
     const SPINS: usize = 64;
-    const YIELDS: usize = 3;
     if parallelism() > 1 {
         for _ in 0..SPINS {
             if !idle() {
@@ -70,6 +67,11 @@ pub(crate) fn spin_while(idle: impl Fn() -> bool) {
             std::hint::spin_loop();
         }
     }
+}
+
+/// Lets other threads run while `idle` holds, but not for long.
+pub(crate) fn yield_while(idle: impl Fn() -> bool) {
+    const YIELDS: usize = 3;
     for _ in 0..YIELDS {
         if !idle() {
             return;
