@@ -181,9 +181,9 @@ impl<K: Key> Subject<K> for DashSeg<K> {
 
     #[inline]
     fn process(&self, work: impl FnOnce(&Self, &K)) -> bool {
-        let key = 'got: loop {
+        let key = 'got: {
             if let Some(key) = self.line.pop() {
-                break key;
+                break 'got key;
             }
             let mut guard = self.lock.lock();
             self.sleepers.fetch_add(1, Ordering::Relaxed);
