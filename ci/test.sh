@@ -3,5 +3,6 @@
 # The crate has no features, so this is every feature set.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-cargo test
-cargo test --release --lib --test queue --test client_go --test traces --test stress --test memory --test model
+# With a limit: a lost wake-up is a test that never ends.
+timeout 900 cargo test
+timeout 900 cargo test --release --lib --test queue --test client_go --test traces --test stress --test memory --test model

@@ -83,7 +83,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// `K`'s `Hash` and `Eq` are called; `Eq` under a lock, so it must not use this queue.
     ///
     /// # Blocking
-    /// Does not wait for keys or workers. Takes one short lock.
+    /// Does not wait for keys or workers. Takes one lock for some ten nanoseconds; a thread that finds it taken backs off for a few
+    /// microseconds before it parks.
     ///
     /// # Memory ordering
     /// Also an add that changes nothing publishes: what happened before it is visible to the next hand-out of the key.
@@ -134,7 +135,7 @@ impl<K> WorkQueue<K> {
     /// its holder, or who drains, should get once more.
     ///
     /// # Blocking
-    /// Parks the thread, after at most a few hundred nanoseconds of spinning.
+    /// Parks the thread, after a microsecond or so of spinning; while keys come fast, it yields a few times first.
     ///
     /// # Examples
     /// ```
@@ -172,7 +173,7 @@ impl<K> WorkQueue<K> {
     /// Takes the first key, waiting at most this long. A timeout too long for the clock, such as `Duration::MAX`, is none.
     ///
     /// # Blocking
-    /// Parks the thread, after at most a few hundred nanoseconds of spinning.
+    /// As [`get`](Self::get).
     ///
     /// # Errors
     /// [`Timeout`](GetTimeoutError::Timeout) if nothing came in line in time, [`ShutDown`](GetTimeoutError::ShutDown) if the

@@ -87,8 +87,8 @@ impl Parker {
     }
 }
 
-/// Waits a moment while `idle` holds, before its caller parks: busily, for at most a few hundred nanoseconds, and not at all where
-/// there is one CPU.
+/// Waits a moment while `idle` holds, before its caller parks: busily, for about a microsecond, and not at all where there is one
+/// CPU.
 #[inline]
 pub(crate) fn spin_while(idle: impl Fn() -> bool) {
     const SPINS: usize = 64;
