@@ -15,7 +15,6 @@ RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address" CARGO_TARGET_DIR=target/asan \
 
 echo "--- ThreadSanitizer"
 runtime="$(rustc --print sysroot)/lib/rustlib/$host/lib/librustc-stable_rt.tsan.a"
-sources=/usr/src/rustc-1.96
 if [ ! -x /usr/bin/rustc ] || ! ls -d /usr/lib/rustlib/src/rust/library >/dev/null 2>&1; then
     if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
         apt-get update -q >/dev/null && apt-get install -qy 'rustc-web=1.96*' 'rust-web-src=1.96*' >/dev/null || true

@@ -59,7 +59,8 @@
 //!   way it meets the `get` or the `done` of the same key. What happened before the add is visible to that hand-out, also if
 //!   the add was [`Coalesced`](Added::Coalesced); what happened before `done` is visible to the next hand-out of the key.
 //! * **First in, first out**, by the moment in which a key became ready. Added while in work means: at the back when done.
-//! * **Linearizable.** Each call takes effect at one moment between its begin and its end.
+//! * **Linearizable.** Each call takes effect at one moment between its begin and its end; those that are several steps say so
+//!   (`add_all`, `get_many`, the drains).
 //! * **Threads and tasks mixed.** [`get`](WorkQueue::get) and [`get_async`](WorkQueue::get_async) wait in one list; futures are
 //!   cancel-safe and run on any executor.
 //! * **A panic loses nothing.** An [`Item`] that unwinds is done; no key is stuck, no lock is poisoned.
@@ -76,10 +77,14 @@
 //! * You need a bound on the length with back-pressure: `add` never waits. The number of distinct keys is the bound.
 //! * Dozens of cores do nothing but add: calls share one lock, of ten nanoseconds or so. A worker that works for a microsecond
 //!   does not notice; a benchmark that does nothing does.
+//! * Every add must return within microseconds while the number of keys grows to millions: the add that makes the table double
+//!   takes tens of milliseconds there. Give a [`capacity`](WorkQueueBuilder::capacity).
 //!
 //! # Traps
 //!
 //! * A worker thread that calls [`shut_down_with_drain`](WorkQueue::shut_down_with_drain) while it holds an item waits for itself.
+//! * `None` from `get` means "nothing in line", not "nothing left": a key that is in work and dirty comes back. A dispatcher that
+//!   hands items to others and leaves at `None` may leave such a key behind, and a drain waits for it.
 //! * During a drain adds are refused, those of workers included. If work fans out into more work, wait until the queue is idle
 //!   before you drain.
 //! * [`add_all`](WorkQueue::add_all) wakes workers when its iterator has ended. Feed a slow iterator in batches.

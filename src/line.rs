@@ -17,42 +17,47 @@ pub(crate) trait Line<T> {
 }
 
 /// First in, first out (P4).
-pub(crate) struct Fifo<T>(VecDeque<T>);
+pub(crate) struct Fifo<T> {
+    line: VecDeque<T>,
+    /// Not worth shrinking below this capacity.
+    keep: usize,
+}
 
-/// A line of this capacity is not worth shrinking.
+/// A line of this capacity is not worth shrinking, whatever was asked for.
 const KEEP: usize = sized(2048, 2);
 
 impl<T> Line<T> for Fifo<T> {
     fn with_capacity(capacity: usize) -> Self {
-        Self(VecDeque::with_capacity(capacity))
+        Self { line: VecDeque::with_capacity(capacity), keep: capacity.max(KEEP) }
     }
 
     #[inline]
     fn push(&mut self, item: T) {
-        self.0.push_back(item);
+        self.line.push_back(item);
     }
 
     #[inline]
     fn pop(&mut self) -> Option<T> {
-        let item = self.0.pop_front();
-        let capacity = self.0.capacity();
-        if capacity > KEEP && self.0.len() < capacity / 8 {
-            self.0.shrink_to(capacity / 4);
+        let item = self.line.pop_front();
+        let capacity = self.line.capacity();
+        if capacity > self.keep && self.line.len() < capacity / 8 {
+            self.line.shrink_to(self.keep.max(capacity / 4));
         }
         item
     }
 
     #[inline]
     fn len(&self) -> usize {
-        self.0.len()
+        self.line.len()
     }
 
     #[inline]
     fn peek(&self, ahead: usize) -> Option<&T> {
-        self.0.get(ahead)
+        self.line.get(ahead)
     }
 
     fn shrink(&mut self) {
-        self.0.shrink_to_fit();
+        self.keep = KEEP;
+        self.line.shrink_to_fit();
     }
 }

@@ -82,9 +82,14 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     ///
     /// `K`'s `Hash` and `Eq` are called; `Eq` under a lock, so it must not use this queue.
     ///
+    /// # Panics
+    /// If `Hash` or `Eq` do; nothing has changed then. And if the queue held more than 2^24 chunks of 8 to 64 keys.
+    ///
     /// # Blocking
-    /// Does not wait for keys or workers. Takes one lock for some ten nanoseconds; a thread that finds it taken backs off for a few
-    /// microseconds before it parks.
+    /// Does not wait for keys or workers. Takes one lock for some ten nanoseconds; a thread that finds it taken backs off for some
+    /// five microseconds at a time, at most six times, before it parks. The add that makes the table grow takes longer, in
+    /// proportion to the keys (tens of milliseconds at a million); amortised that is little, and
+    /// [`capacity`](WorkQueueBuilder::capacity) avoids it.
     ///
     /// # Memory ordering
     /// Also an add that changes nothing publishes: what happened before it is visible to the next hand-out of the key.
@@ -107,7 +112,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// Adds many keys and wakes workers when all are in line, not at each. Returns how many became dirty, that is, were
     /// [`Queued`](Added::Queued) or [`Deferred`](Added::Deferred).
     ///
-    /// The adds are one after the other, not one step: other threads may add and take keys in between. If the iterator
+    /// The adds are one after the other, not one step (not [linearizable](crate#what-it-guarantees) as a whole): other threads may add and take keys in between. If the iterator
     /// panics, the keys that it has yielded are in line.
     ///
     /// # Examples
@@ -116,14 +121,22 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// assert_eq!(queue.add_all([1, 2, 2, 3]), 3);
     /// ```
     pub fn add_all(&self, keys: impl IntoIterator<Item = K>) -> usize {
-        struct Rouse<'q, K>(&'q Shared<K>);
+        /// Wakes in the end, also if the iterator panics.
+        struct Rouse<'q, K> {
+            shared: &'q Shared<K>,
+            pushed: usize,
+        }
         impl<K> Drop for Rouse<'_, K> {
             fn drop(&mut self) {
-                self.0.rouse();
+                self.shared.rouse(self.pushed);
             }
         }
-        let _wake_in_the_end = Rouse(&self.shared);
-        let quietly = |key| self.shared.add(key, true);
+        let mut rouse = Rouse { shared: &self.shared, pushed: 0 };
+        let quietly = |key| {
+            let added = self.shared.add(key, true);
+            rouse.pushed += usize::from(added == Added::Queued);
+            added
+        };
         keys.into_iter().map(quietly).filter(|added| matches!(added, Added::Queued | Added::Deferred)).count()
     }
 }
@@ -213,7 +226,7 @@ impl<K> WorkQueue<K> {
         GetAsync::new(self)
     }
 
-    /// Takes up to `max` keys that are in line one after the other, waiting for the first. Empty: the queue is shut down and
+    /// Takes up to `max` keys that are in line, waiting for the first; others may take keys between the first and the rest. Empty: the queue is shut down and
     /// nothing is in line, or `max` is 0.
     ///
     /// # Blocking
@@ -231,7 +244,7 @@ impl<K> WorkQueue<K> {
         items
     }
 
-    /// How many keys are in line. A snapshot; those in work do not count.
+    /// How many keys are in line; those in work do not count. A snapshot, read without the lock: it publishes nothing.
     #[doc(alias = "Len")]
     #[must_use]
     pub fn len(&self) -> usize {
@@ -250,8 +263,11 @@ impl<K> WorkQueue<K> {
         self.shared.stats().processing
     }
 
-    /// Refuses adds from now on. What is in line is still handed out, keys that were added while in work come back when
-    /// their holders are done, and then every getter is told that the queue is shut down.
+    /// Refuses adds from now on. What is in line is still handed out, and getters that find the line empty are told that the
+    /// queue is shut down.
+    ///
+    /// A key that was added while in work, before the shut-down, still comes back when its holder is done, and by then all
+    /// getters may have been told. Workers that get again after each `done` work it off; see also the crate's page, "Traps".
     ///
     /// Again has no effect, except that it releases whoever waits in
     /// [`shut_down_with_drain`](Self::shut_down_with_drain) by then.
@@ -303,10 +319,11 @@ impl<K> WorkQueue<K> {
         self.shared.stats()
     }
 
-    /// Gives back all memory that the keys in line and in work do not need.
+    /// Gives back memory that the keys in line and in work do not need.
     ///
-    /// The queue does this by itself as it is worked off, up to some ten kilobytes, which it keeps so that a steady set of keys
-    /// allocates nothing. This gives back the rest too.
+    /// The queue does this by itself as it is worked off, up to some two hundred kilobytes, which it keeps so that a steady set of
+    /// keys allocates nothing. This gives back the rest too, and the room that [`capacity`](WorkQueueBuilder::capacity) asked for.
+    /// Keys do not move: a chunk of up to 64 keys (4 KiB) stays while one of them is there.
     pub fn shrink_to_fit(&self) {
         self.shared.shrink();
     }

@@ -14,12 +14,16 @@
 //! Why one lock, when one could shard the table and make the line lock-free? It was measured (`BENCHMARKS.md`, "Designs"):
 //! the line is one place that every key passes twice, so the most that shards save is the look-up; and each of the parts that a
 //! finer design adds — a lock per shard, an atomic step per transition, a fence against sleepers — costs as much as this
-//! lock does once. What makes a critical section cheap is that it is short: 5 to 15 ns here. The price is that adds of
+//! lock does once. What makes a critical section cheap is that it is short: 5 to 15 ns here, as a rule. The price is that adds of
 //! *different* keys do not run in parallel, which shows where dozens of cores do nothing but add.
 //!
 //! It also makes the contract easy to state: **the queue is linearizable**, each call takes effect at one moment while it
 //! holds the lock (P1, P2, P4 follow from the sequential picture in [`state`](crate::key::state)), and whatever a thread did
-//! before a call is visible to every thread whose call comes later.
+//! before a call is visible to every thread whose call comes later. Calls that are several steps say so: `add_all`, `get_many`
+//! and the drains. `len` alone takes no lock, and publishes nothing.
+//!
+//! What is long is growing: a table that doubles links every key anew, under the lock (amortised it is a few nanoseconds an
+//! add; the one add that grows a table of a million keys takes tens of milliseconds, and the others wait).
 //!
 //! **Waiting**, by number:
 //!
@@ -67,7 +71,7 @@ struct Core<K> {
     waking: usize,
     /// Keys that are held.
     processing: usize,
-    /// What `counts.handed_out` was when a getter last went to sleep.
+    /// What `counts.handed_out` was when a getter last gave up looking and went to sleep.
     handed_out_at_sleep: u64,
     /// Adds are refused.
     shutting_down: bool,
@@ -149,14 +153,19 @@ impl<K> Core<K> {
     /// Whom to wake now (W2).
     #[inline]
     fn next_wake(&mut self) -> Wake {
+        Wake::one(self.next_waiter())
+    }
+
+    #[inline]
+    fn next_waiter(&mut self) -> Option<Waiter> {
         if self.waiters.is_empty() || self.line.len() <= self.waking * PER_WAKE {
-            return Wake::default();
+            return None;
         }
         let waiter = self.waiters.pop();
         if waiter.as_ref().is_some_and(Waiter::is_thread) {
             self.waking += 1;
         }
-        Wake::one(waiter)
+        waiter
     }
 
     /// Keys come faster than getters go to sleep. Then a getter that finds the line empty first yields: if it shares a CPU with
@@ -214,8 +223,8 @@ impl<K: std::hash::Hash + Eq> Shared<K> {
                     }
                 };
             }
-            core.counts.queued += 1;
             let slot = core.table.insert(key, hash);
+            core.counts.queued += 1;
             // SAFETY: taken (S2), and we hold the lock.
             unsafe { slot.get() }.state.add_new();
             self.push(core, slot, quietly)
@@ -253,10 +262,14 @@ impl<K> Shared<K> {
         }
     }
 
-    /// Pays the wake-up that quiet adds owe.
-    pub(crate) fn rouse(&self) {
-        let wake = self.core.lock().next_wake();
-        wake.wake();
+    /// Pays the wake-ups that so many quiet pushes owe: as many tasks as they would have woken one by one, and as many threads
+    /// as the line is long enough for.
+    pub(crate) fn rouse(&self, pushed: usize) {
+        let waiters = {
+            let core = &mut *self.core.lock();
+            std::iter::from_fn(|| core.next_waiter()).take(pushed).collect()
+        };
+        wake_all(waiters);
     }
 
     /// Takes a key if there is one.
@@ -286,9 +299,11 @@ impl<K> Shared<K> {
 
     #[cold]
     fn get_parked(&self, deadline: Option<Instant>) -> Wait<'_, K> {
-        spin_while(|| self.len() == 0);
-        if self.core.lock().is_busy() {
-            yield_while(|| self.len() == 0);
+        if deadline.is_none_or(|deadline| deadline > Instant::now()) {
+            spin_while(|| self.len() == 0);
+            if self.core.lock().is_busy() {
+                yield_while(|| self.len() == 0);
+            }
         }
         with_parker(|parker| {
             let mut wait = self.pop_or_wait(Waiter::Thread(parker.unparker()));
@@ -303,26 +318,31 @@ impl<K> Shared<K> {
 
     /// Takes a key, or goes on the list (W1).
     pub(crate) fn pop_or_wait(&self, waiter: Waiter) -> Wait<'_, K> {
-        // An argument outlives the guard, so the waiter is dropped after it if it is not needed (W4).
-        let core = &mut *self.core.lock();
-        match self.take(core) {
-            Pop::Item(held) => Wait::Item(held),
-            Pop::ShutDown => Wait::ShutDown,
-            Pop::Empty => {
-                core.handed_out_at_sleep = core.counts.handed_out;
-                Wait::Sleep(core.waiters.push(waiter))
+        let mut waiter = Some(waiter);
+        let wait = {
+            let core = &mut *self.core.lock();
+            match self.take(core) {
+                Pop::Item(held) => Wait::Item(held),
+                Pop::ShutDown => Wait::ShutDown,
+                Pop::Empty => {
+                    core.handed_out_at_sleep = core.counts.handed_out;
+                    Wait::Sleep(core.waiters.push(waiter.take().expect("not used yet")))
+                }
             }
-        }
+        };
+        // After the guard (W4), and while `wait` is ours: if a waker's drop panics, a key that was handed out is done.
+        drop(waiter);
+        wait
     }
 
     /// Comes back after a sleep, whoever ended it: takes a key, goes back on the list, or gives up. Also pays the wake-up that
     /// is owed then.
     pub(crate) fn resume(&self, ticket: Ticket, waiter: Waiter, give_up: bool) -> Wait<'_, K> {
-        // `_listed` leaves the block, and so is dropped after the guard (W4).
-        let (wait, wake, _listed) = {
+        let mut waiter = Some(waiter);
+        let (wait, wake, listed) = {
             let core = &mut *self.core.lock();
             let listed = core.waiters.remove(ticket);
-            if listed.is_none() && waiter.is_thread() {
+            if listed.is_none() && waiter.as_ref().is_some_and(Waiter::is_thread) {
                 core.waking -= 1; // arrived
             }
             let wait = match self.take(core) {
@@ -330,7 +350,7 @@ impl<K> Shared<K> {
                 Pop::ShutDown => Wait::ShutDown,
                 Pop::Empty if give_up => Wait::GaveUp,
                 Pop::Empty => {
-                    core.waiters.put_back(ticket, waiter);
+                    core.waiters.put_back(ticket, waiter.take().expect("not used yet"));
                     Wait::Sleep(ticket)
                 }
             };
@@ -338,6 +358,8 @@ impl<K> Shared<K> {
             (wait, core.next_wake(), listed)
         };
         wake.wake();
+        // After the guard (W4), and while `wait` is ours, as above.
+        drop((listed, waiter));
         wait
     }
 
@@ -389,8 +411,8 @@ impl<K> Shared<K> {
             }
             (waiters, drainers)
         };
-        wake_all(waiters);
         wake_all(drainers);
+        wake_all(waiters);
     }
 
     /// Shuts down, and sleeps until nothing is in line and nothing held, until the deadline, or until a plain shut-down (P7).
@@ -451,6 +473,7 @@ impl<K> Shared<K> {
         let core = &mut *self.core.lock();
         core.table.shrink();
         core.line.shrink();
+        core.waiters.shrink();
     }
 }
 

@@ -95,13 +95,18 @@ impl WaitList {
         self.waiting.pop_front().map(|(_, waiter)| waiter)
     }
 
+    /// Gives back memory that more waiters needed.
+    pub(crate) fn shrink(&mut self) {
+        self.waiting.shrink_to_fit();
+    }
+
     /// Takes all out, oldest first.
     pub(crate) fn take_all(&mut self) -> Vec<Waiter> {
         self.waiting.drain(..).map(|(_, waiter)| waiter).collect()
     }
 }
 
-/// Wakes all of them, also if a waker panics on the way. Call without any lock held.
+/// Wakes all of them, also if one waker panics (a second panic aborts, as ever). Call without any lock held.
 pub(crate) fn wake_all(waiters: Vec<Waiter>) {
     struct Rest(std::vec::IntoIter<Waiter>);
     impl Drop for Rest {

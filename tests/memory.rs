@@ -164,6 +164,35 @@ fn what_is_worked_off_is_given_back_in_whatever_order_it_is_done() {
 }
 
 #[test]
+fn of_large_keys_no_more_is_kept_than_of_small_ones() {
+    warm_up();
+    let empty = live();
+    let queue = WorkQueue::new();
+    for n in 0..600_u16 {
+        let mut key = [0_u8; 16 * 1024];
+        key[..2].copy_from_slice(&n.to_le_bytes());
+        queue.add(key);
+    }
+    while queue.try_get().is_ok() {}
+    let left = live() - empty;
+    assert!(left < 300 << 10, "{left} bytes are left"); // one chunk of eight keys, and the buckets
+}
+
+#[test]
+fn room_that_was_asked_for_is_kept_until_it_is_given_back() {
+    warm_up();
+    let queue = WorkQueue::builder().capacity(100_000).build();
+    let asked = live();
+    for n in 0..50_000 {
+        queue.add(n);
+    }
+    while queue.try_get().is_ok() {}
+    assert!(live() >= asked);
+    queue.shrink_to_fit();
+    assert!(live() < asked / 100);
+}
+
+#[test]
 fn an_add_that_finds_its_key_dirty_allocates_nothing() {
     let integers = WorkQueue::new();
     let strings = WorkQueue::new();

@@ -218,6 +218,24 @@ fn add_all_wakes_as_many_as_there_are_keys() {
 }
 
 #[test]
+fn a_task_that_nobody_polls_does_not_keep_a_batch_from_the_threads() {
+    let queue = WorkQueue::new();
+    let calls = Arc::<Calls>::default();
+    let mut asleep = pin!(queue.get_async());
+    assert!(poll(asleep.as_mut(), &calls).is_pending());
+    thread::scope(|s| {
+        for _ in 0..2 {
+            s.spawn(|| while queue.get().is_some() {});
+        }
+        wait_until(|| queue.stats().waiters == 3);
+        assert_eq!(queue.add_all(0..100), 100);
+        wait_until(|| queue.is_empty());
+        assert_eq!(calls.count(), 1, "it was woken, and is not polled");
+        queue.shut_down_with_drain();
+    });
+}
+
+#[test]
 fn add_all_with_an_iterator_that_panics_has_added_what_it_yielded() {
     let queue = WorkQueue::new();
     thread::scope(|s| {
@@ -826,21 +844,45 @@ fn a_waker_that_panics_in_an_add_loses_no_key() {
 }
 
 #[test]
-fn a_waker_that_panics_in_the_poll_of_another_loses_no_key() {
+fn a_waker_that_panics_in_the_get_of_another_loses_no_key() {
     // Who arrives takes a key and wakes the next, whose waker panics: then nobody holds the key that was taken.
     let queue = WorkQueue::new();
-    let calls = Arc::<Calls>::default();
-    let mut first = pin!(queue.get_async());
-    assert!(poll(first.as_mut(), &calls).is_pending());
-    let sleeper = asleep_with_a_bad_waker(&queue);
-    assert_eq!(queue.add_all([1, 2]), 2);
-    assert_eq!(calls.count(), 1);
-    panics(|| poll(first.as_mut(), &calls).is_ready());
-    assert_eq!(queue.processing_len(), 0, "no key is stuck");
-    drop(sleeper);
+    thread::scope(|s| {
+        let getter = s.spawn(|| panics(|| queue.get().is_some()));
+        wait_until(|| queue.stats().waiters == 1);
+        let sleeper = asleep_with_a_bad_waker(&queue);
+        assert_eq!(queue.add_all([1, 2]), 2, "wakes the thread only: the line is short");
+        getter.join().unwrap();
+        assert_eq!(queue.processing_len(), 0, "no key is stuck");
+        drop(sleeper);
+    });
     queue.shut_down();
     while queue.get().is_some() {}
     assert_eq!(queue.shut_down_with_drain_timeout(Duration::ZERO), Ok(()));
+}
+
+/// A waker that panics when it is dropped.
+fn bad_to_drop() -> std::mem::ManuallyDrop<Waker> {
+    use std::task::{RawWaker, RawWakerVTable};
+    fn raw() -> RawWaker {
+        static TABLE: RawWakerVTable = RawWakerVTable::new(|_| raw(), |_| (), |_| (), |_| quiet_panic());
+        RawWaker::new(std::ptr::null(), &TABLE)
+    }
+    // SAFETY: none of the functions looks at the pointer, and all may be called from anywhere.
+    std::mem::ManuallyDrop::new(unsafe { Waker::from_raw(raw()) })
+}
+
+#[test]
+fn a_waker_that_panics_when_dropped_loses_no_key() {
+    let queue = WorkQueue::new();
+    let calls = Arc::<Calls>::default();
+    let mut get = Box::pin(queue.get_async());
+    assert!(poll(get.as_mut(), &calls).is_pending());
+    queue.add(1);
+    // The poll clones its waker in case it has to wait, and drops the clone when it has a key.
+    panics(|| get.as_mut().poll(&mut Context::from_waker(&bad_to_drop())).is_ready());
+    drop(get);
+    assert_eq!((queue.stats().handed_out, queue.processing_len()), (1, 0), "no key is stuck");
 }
 
 #[test]

@@ -48,8 +48,8 @@ macro_rules! mutex_queue {
                         let mut $held = $guard;
                         loop {
                             if let Some(key) = $held.line.pop_front() {
-                                $held.processing.insert(key.clone());
-                                $held.dirty.remove(&key);
+                                let known = $held.dirty.take(&key).expect("what is in line is dirty");
+                                $held.processing.insert(known);
                                 break key;
                             }
                             if $held.shutting_down {

@@ -132,7 +132,7 @@ struct Chunk<K> {
 /// The slots of a queue. All methods: under its lock.
 pub(crate) struct Slab<K> {
     chunks: Vec<Chunk<K>>,
-    /// Numbers of freed chunks.
+    /// Numbers that can be used again. Some may be stale, or here twice: who takes one looks.
     freed: Vec<u32>,
     /// The first of the open chunks, or [`NIL`].
     open: u32,
@@ -160,8 +160,11 @@ impl<K> Slab<K> {
     };
     /// All slots vacant.
     const ALL: u64 = u64::MAX >> (64 - Self::CHUNK);
-    /// How many spare chunks are kept: a steady set of so many keys comes and goes without an allocation.
-    const SPARE: usize = sized(32, 1);
+    /// How many spare chunks are kept, 64 KiB of them: a steady set of so many keys comes and goes without an allocation.
+    const SPARE: usize = {
+        let fit = (64 << 10) / (Self::CHUNK * size_of::<Slot<K>>());
+        sized(if fit > 1 { fit } else { 1 }, 1)
+    };
 
     pub(crate) fn new() -> Self {
         Self { chunks: Vec::new(), freed: Vec::new(), open: NIL, taken: 0, spare: 0 }
@@ -253,7 +256,7 @@ impl<K> Slab<K> {
     /// Frees every chunk without a taken slot.
     pub(crate) fn shrink(&mut self) {
         let mut number = 0;
-        // The end moves: freeing the last chunk forgets all numbers.
+        // The end moves: freeing the last chunk forgets its number.
         while let Some(chunk) = self.chunks.get(number) {
             if chunk.vacant == Self::ALL {
                 self.free_chunk(number as u32);
@@ -264,17 +267,26 @@ impl<K> Slab<K> {
 
     #[cold]
     fn grow(&mut self) {
-        let number = self.freed.pop().unwrap_or_else(|| {
-            self.chunks.push(Chunk { first: None, vacant: 0, next_open: NIL, prev_open: NIL });
-            self.chunks.len() as u32 - 1
-        });
-        assert!(number < 1 << 24, "a queue holds at most 2^24 chunks of {} keys", Self::CHUNK);
+        let number = self.free_number();
         let slots: Box<[Slot<K>]> = (0..Self::CHUNK).map(|_| Slot::vacant(number)).collect();
         let chunk = &mut self.chunks[number as usize];
         chunk.first = NonNull::new(Box::into_raw(slots).cast());
         chunk.vacant = Self::ALL;
         self.spare += 1;
         self.open(number);
+    }
+
+    /// The number of a chunk that has no slots.
+    fn free_number(&mut self) -> u32 {
+        while let Some(number) = self.freed.pop() {
+            if self.chunks.get(number as usize).is_some_and(|chunk| chunk.first.is_none()) {
+                return number;
+            }
+        }
+        let number = self.chunks.len() as u32;
+        assert!(number < 1 << 24, "a queue holds at most 2^24 chunks of {} keys", Self::CHUNK);
+        self.chunks.push(Chunk { first: None, vacant: 0, next_open: NIL, prev_open: NIL });
+        number
     }
 
     #[cold]
@@ -286,12 +298,18 @@ impl<K> Slab<K> {
         let first = chunk.first.take().expect("freed once");
         // SAFETY: all its slots are vacant (S3), and it is no longer in `chunks`.
         drop(unsafe { Self::boxed(first) });
-        if self.freed.len() + 1 == self.chunks.len() {
-            // The last one: forget the numbers too.
-            self.chunks = Vec::new();
-            self.freed = Vec::new();
-        } else {
-            self.freed.push(number);
+        self.freed.push(number);
+        while self.chunks.last().is_some_and(|chunk| chunk.first.is_none()) {
+            self.chunks.pop();
+        }
+        if self.freed.len() > 2 * self.chunks.len() {
+            // Mostly stale after a burst: forget those, and what they took.
+            let end = self.chunks.len() as u32;
+            self.freed.retain(|&number| number < end);
+            self.freed.sort_unstable();
+            self.freed.dedup();
+            self.freed.shrink_to_fit();
+            self.chunks.shrink_to_fit();
         }
     }
 

@@ -11,9 +11,10 @@
 //! └───┘       └──────────────────┘
 //! ```
 //!
-//! Chains run through the slots; there are at least two buckets to a key, so most chains are one slot long (a full table costs a
-//! fifth more: the oldest key, which is done first, is last in its chain). So a key costs 16 to 32 bytes here besides its slot, is stored once and hashed once (the hash stays in the slot), and leaves no tombstone. A key is in the table while
-//! it is in line or in work (I4), and not longer.
+//! Chains run through the slots. There are at least two buckets to a key, so most chains are one slot long: filling and draining
+//! costs a fifth more with one, because the oldest key, which is done first, is last in its chain. A key costs 16 to 32 bytes
+//! here besides its slot (with slot and line, a `u64` costs 50 to 73), is stored once and hashed once (the hash stays in the
+//! slot), and leaves no tombstone. It is in the table while it is in line or in work (I4), and not longer.
 //!
 //! Everything happens under the queue's lock. The only foreign code that runs is `K::eq`, before anything is changed.
 
@@ -28,6 +29,8 @@ pub(crate) struct Hash(pub(crate) u32);
 pub(crate) struct Table<K> {
     /// First slot of each chain. A power of two of them, or none yet.
     buckets: Box<[Option<SlotRef<K>>]>,
+    /// Not worth shrinking below so many.
+    keep: usize,
     slab: Slab<K>,
 }
 
@@ -57,9 +60,10 @@ impl<K: Eq> Table<K> {
 
 impl<K> Table<K> {
     pub(crate) fn new(capacity: usize) -> Self {
-        let mut table = Self { buckets: Box::default(), slab: Slab::new() };
+        let mut table = Self { buckets: Box::default(), keep: MIN_BUCKETS, slab: Slab::new() };
         if capacity > 0 {
-            table.rebuild((2 * capacity).next_power_of_two());
+            table.rebuild((2 * capacity + 1).next_power_of_two());
+            table.keep = table.buckets.len().max(MIN_BUCKETS);
         }
         table
     }
@@ -112,14 +116,15 @@ impl<K> Table<K> {
         // SAFETY: taken, out of its chain, and the caller is its holder.
         let key = unsafe { self.slab.remove(slot) };
         let n = self.buckets.len();
-        if n > MIN_BUCKETS && self.slab.taken() < n / 16 {
-            self.rebuild(n / 4);
+        if n > self.keep && self.slab.taken() < n / 16 {
+            self.rebuild(self.keep.max(n / 4));
         }
         key
     }
 
     /// Gives back all memory that is not needed for the keys that are there.
     pub(crate) fn shrink(&mut self) {
+        self.keep = MIN_BUCKETS;
         self.slab.shrink();
         let fit = if self.slab.taken() == 0 { 0 } else { (2 * self.slab.taken()).next_power_of_two() };
         if fit < self.buckets.len() {
