@@ -162,7 +162,7 @@ fn head(options: &Options) -> String {
 const DESIGNS: &str = "
 ## Where it falls short
 
-* **Duplicate adds from one thread** are level with the rival, within five percent either way. Both pay one lock and one look-up;
+* **Duplicate adds from one thread** are level with the rival, within ten percent either way. Both pay one lock and one look-up;
   keyqueue's look-up also reads the slot, which the rival keeps in the set itself.
 * **Unique keys, few threads, small backlog**: meant to be 3 times as fast, and is where the rival sleeps and wakes for every few keys,
   that is with 8 pairs of threads, and for any number of them on one CPU (`taskset -c 0`, `--only 'backlog 1000'`: 37, 41 and 49 ns
