@@ -14,6 +14,16 @@ fn counter() -> Arc<AtomicUsize> {
     Arc::new(AtomicUsize::new(0))
 }
 
+/// A thread that takes one key, counts it as finished, and is done.
+fn work_off_one(queue: &WorkQueue<u64>, finished: &Arc<AtomicUsize>) -> thread::JoinHandle<()> {
+    let (queue, finished) = (queue.clone(), Arc::clone(finished));
+    thread::spawn(move || {
+        let item = queue.get().unwrap();
+        finished.fetch_add(1, Relaxed);
+        item.done();
+    })
+}
+
 /// One key in work and one in line: the drain ends after both, and not before.
 #[test]
 fn drain_waits_for_line_and_work() {
@@ -145,14 +155,7 @@ fn earlier_shutdown_does_not_release_drain() {
         let finished = counter();
         queue.add(1_u64);
         queue.shut_down();
-        let worker = thread::spawn({
-            let (queue, finished) = (queue.clone(), Arc::clone(&finished));
-            move || {
-                let item = queue.get().unwrap();
-                finished.fetch_add(1, Relaxed);
-                item.done();
-            }
-        });
+        let worker = work_off_one(&queue, &finished);
         queue.shut_down_with_drain();
         assert_eq!(finished.load(Relaxed), 1);
         worker.join().unwrap();
@@ -166,14 +169,7 @@ fn timed_out_drain_counts_once() {
         let queue = WorkQueue::new();
         let finished = counter();
         queue.add(1_u64);
-        let worker = thread::spawn({
-            let (queue, finished) = (queue.clone(), Arc::clone(&finished));
-            move || {
-                let item = queue.get().unwrap();
-                finished.fetch_add(1, Relaxed);
-                item.done();
-            }
-        });
+        let worker = work_off_one(&queue, &finished);
         match queue.shut_down_with_drain_timeout(Duration::ZERO) {
             Ok(()) => assert_eq!(finished.load(Relaxed), 1),
             Err(DrainTimeoutError { queued, processing, .. }) => {

@@ -11,7 +11,8 @@ use std::time::Instant;
 ///
 /// A critical section here takes some ten nanoseconds, a line of the cache that moves from core to core a hundred. So it pays if
 /// the thread that has the lock gets it many times in a row: a contender stays away for some five microseconds before it looks
-/// again, and parks after thirty (measured on two cores: keys passed from one thread to another 95 -> 70 ns, a ring of two threads 44 -> 29).
+/// again, and parks after thirty (measured on two cores: keys passed from one thread to another 95 -> 70 ns, a ring of two
+/// threads 44 -> 29).
 ///
 /// It is not poisoned by a panic: the only foreign code that runs under it is `K::eq`, before anything is changed.
 #[derive(Debug)]
