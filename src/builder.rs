@@ -1,8 +1,9 @@
 //! Queues that are not the default one.
 
-use crate::WorkQueue;
-use crate::shared::Shared;
+use crate::shared::{Settings, Shared};
 use crate::sync::Arc;
+use crate::time::driver;
+use crate::{Clock, DelayedAdd, Driver, WorkQueue};
 use std::fmt;
 use std::hash::Hash;
 use std::marker::PhantomData;
@@ -16,19 +17,25 @@ use std::marker::PhantomData;
 /// ```
 #[must_use = "a builder does nothing until `build`"]
 pub struct WorkQueueBuilder<K> {
-    name: Box<str>,
-    capacity: usize,
+    settings: Settings,
     keys: PhantomData<fn(K)>,
 }
 
 impl<K> WorkQueueBuilder<K> {
     pub(crate) fn new() -> Self {
-        Self { name: Box::default(), capacity: 0, keys: PhantomData }
+        let settings = Settings {
+            name: Box::default(),
+            capacity: 0,
+            clock: Clock::default(),
+            driver: Driver::default(),
+            delayed_add: DelayedAdd::default(),
+        };
+        Self { settings, keys: PhantomData }
     }
 
     /// What the queue is called in `Debug` output (and, once there are, in metrics). Empty by default.
     pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = name.into().into_boxed_str();
+        self.settings.name = name.into().into_boxed_str();
         self
     }
 
@@ -36,7 +43,26 @@ impl<K> WorkQueueBuilder<K> {
     /// [`shrink_to_fit`](WorkQueue::shrink_to_fit): a hint that saves growing, never a limit. At most 2^24 are taken into account.
     /// 0 by default.
     pub fn capacity(mut self, keys: usize) -> Self {
-        self.capacity = keys.min(1 << 24);
+        self.settings.capacity = keys.min(1 << 24);
+        self
+    }
+
+    /// The clock by which delays come due. The real one by default; [`Clock::mock`] is for tests.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.settings.clock = clock;
+        self
+    }
+
+    /// Who delivers keys that are due: a thread of the queue's own, by default, or nobody but callers of
+    /// [`turn`](WorkQueue::turn).
+    pub fn driver(mut self, driver: Driver) -> Self {
+        self.settings.driver = driver;
+        self
+    }
+
+    /// What an [`add`](WorkQueue::add) does for a key that is delayed. [`DelayedAdd::Independent`] by default.
+    pub fn delayed_add(mut self, policy: DelayedAdd) -> Self {
+        self.settings.delayed_add = policy;
         self
     }
 }
@@ -45,12 +71,19 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
     /// Makes the queue.
     #[must_use]
     pub fn build(self) -> WorkQueue<K> {
-        WorkQueue { shared: Arc::new(Shared::new(self.name, self.capacity)) }
+        WorkQueue { shared: Arc::new(Shared::new(self.settings, driver::start)) }
     }
 }
 
 impl<K> fmt::Debug for WorkQueueBuilder<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WorkQueueBuilder").field("name", &self.name).field("capacity", &self.capacity).finish()
+        let Settings { name, capacity, clock, driver, delayed_add } = &self.settings;
+        f.debug_struct("WorkQueueBuilder")
+            .field("name", name)
+            .field("capacity", capacity)
+            .field("clock", clock)
+            .field("driver", driver)
+            .field("delayed_add", delayed_add)
+            .finish()
     }
 }

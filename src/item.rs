@@ -1,11 +1,13 @@
 //! The guard that a get returns: who has it has the key, and when it is dropped, the key is done.
 
+use crate::Added;
 use crate::key::slab::SlotRef;
 use crate::shared::{Held, Shared};
 use crate::sync::Arc;
 use std::fmt;
 use std::ops::Deref;
 use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::time::Duration;
 
 /// A key that is yours alone until you drop this: dropping it is `done`.
 ///
@@ -101,6 +103,32 @@ macro_rules! holder {
             #[doc(alias = "Done")]
             #[inline]
             pub fn done(self) {}
+
+            /// Puts the key in line again after this delay, and says that the work on it is finished.
+            ///
+            /// As [`add_after`](crate::WorkQueue::add_after) of the key, then [`done`](Self::done). The key is not cloned.
+            ///
+            /// # Panics
+            /// If this is the queue's first delay, and its thread cannot be started. The key is done all the same.
+            ///
+            /// # Examples
+            /// ```
+            /// # use keyqueue::{Added, WorkQueue};
+            /// # use std::time::Duration;
+            /// let queue = WorkQueue::new();
+            /// queue.add("certificate");
+            /// let item = queue.get().unwrap();
+            /// // … it is good for another day
+            /// assert_eq!(item.requeue_after(Duration::from_secs(86_400)), Added::Delayed);
+            /// assert_eq!(queue.delayed_len(), 1);
+            /// ```
+            #[doc(alias = "RequeueAfter")]
+            pub fn requeue_after(self, delay: Duration) -> Added {
+                // SAFETY: we hold the key.
+                let (added, rouse) = unsafe { self.queue.delay_held(self.slot, delay) };
+                self.queue.settle(rouse);
+                added
+            }
 
             /// Whether the key was added again since I hold it: what I have read may be stale, and the key will be handed
             /// out once more.

@@ -106,18 +106,23 @@ mod get_async;
 mod item;
 mod key;
 mod line;
+mod options;
 mod queue;
 mod shared;
 mod stats;
 mod sync;
+mod time;
 mod wait;
 
 pub use builder::WorkQueueBuilder;
 pub use error::{DrainTimeoutError, GetTimeoutError, TryGetError};
 pub use get_async::GetAsync;
 pub use item::{Item, OwnedItem};
+pub use options::{AddOptions, DelayConflict, DelayedAdd};
 pub use queue::{Added, WorkQueue};
 pub use stats::Stats;
+pub use time::clock::{Clock, MockClock};
+pub use time::driver::Driver;
 
 /// The README's examples are tests.
 #[cfg(doctest)]

@@ -4,9 +4,11 @@ use crate::builder::WorkQueueBuilder;
 use crate::error::{DrainTimeoutError, GetTimeoutError, TryGetError};
 use crate::get_async::GetAsync;
 use crate::item::Item;
+use crate::options::AddOptions;
 use crate::shared::{Drained, Pop, Shared, Wait};
 use crate::stats::Stats;
 use crate::sync::Arc;
+use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -46,16 +48,19 @@ pub enum Added {
     /// The key is now in line.
     Queued,
     /// The key was in line already, or is in work and was added before: nothing changed, and it will be handed out after
-    /// this add all the same.
+    /// this add all the same. Or it has a delay that stands: it will be handed out when that is over.
     Coalesced,
     /// The key is in work: it goes back in line when its holder is done.
     Deferred,
+    /// The key will be added when its delay is over: the delay was set, or moved.
+    Delayed,
     /// The queue is shutting down: the key was not taken.
     Rejected,
 }
 
 impl Added {
-    /// `false` if the key was refused; else it will be handed out, and that hand-out begins after the add.
+    /// `false` if the key was refused; else it will be handed out, and that hand-out begins after the add. (If it waits for a delay: unless that
+    /// is cancelled, taken, or cut off by a shut-down.)
     #[must_use]
     pub fn is_accepted(self) -> bool {
         self != Self::Rejected
@@ -138,6 +143,104 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
             added
         };
         keys.into_iter().map(quietly).filter(|added| matches!(added, Added::Queued | Added::Deferred)).count()
+    }
+
+    /// Adds a key when this delay is over; a delay of zero is [`add`](Self::add).
+    ///
+    /// The key is due exactly when the clock is at or past the time of this call plus the delay, to the nanosecond: never early, and late only by what
+    /// waking a thread costs. Keys that are due are delivered in the order of their deadlines, equal ones in the order of the calls.
+    /// Any delay will do; one that ends past the end of the clock (some 584 years, `Duration::MAX` for one) never ends.
+    ///
+    /// A key has one delay at most: the earlier deadline counts, see [`add_with`](Self::add_with) for other choices. A delay and
+    /// an [`add`](Self::add) of the same key do not know of each other, see [`DelayedAdd`](crate::DelayedAdd) for other choices. When the delay is
+    /// over, the key is added like any other: absorbed if it is in line already, remembered if it is in work.
+    ///
+    /// Delays are dropped at [`shut_down`](Self::shut_down), like client-go's, but not silently: see [`take_delayed`](Self::take_delayed).
+    ///
+    /// # Panics
+    /// As [`add`](Self::add). And if this is the queue's first delay, and the thread that will deliver it cannot be started; the delay
+    /// is set then, and the next one tries again.
+    ///
+    /// # Blocking
+    /// As [`add`](Self::add): one lock, for some tens of nanoseconds; the thread that delivers takes it for a few microseconds at a time.
+    ///
+    /// # Examples
+    /// ```
+    /// # use keyqueue::{Added, WorkQueue};
+    /// # use std::time::Duration;
+    /// let queue = WorkQueue::new();
+    /// assert_eq!(queue.add_after("pod-1", Duration::from_secs(60)), Added::Delayed);
+    /// assert_eq!(queue.add_after("pod-1", Duration::from_millis(5)), Added::Delayed, "earlier");
+    /// assert_eq!(queue.add_after("pod-1", Duration::from_secs(60)), Added::Coalesced, "the earlier one stands");
+    /// assert_eq!(*queue.get().unwrap(), "pod-1");
+    /// ```
+    #[doc(alias = "AddAfter")]
+    pub fn add_after(&self, key: K, delay: Duration) -> Added {
+        self.add_with(key, AddOptions::new().after(delay))
+    }
+
+    /// Adds a key as the options say: see [`AddOptions`].
+    ///
+    /// # Panics
+    /// As [`add_after`](Self::add_after).
+    ///
+    /// # Blocking
+    /// As [`add_after`](Self::add_after).
+    #[doc(alias = "AddWithOpts")]
+    pub fn add_with(&self, key: K, options: AddOptions) -> Added {
+        let (added, rouse) = self.shared.add_with(key, options);
+        self.shared.settle(rouse);
+        added
+    }
+
+    /// Drops the delay that a key has. Whether there was one.
+    ///
+    /// What is in line or in work stays there. `false` may also mean that the delay has just ended, and the key is in line.
+    /// With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waited for the delay takes effect now.
+    ///
+    /// # Examples
+    /// ```
+    /// # use keyqueue::WorkQueue;
+    /// # use std::time::Duration;
+    /// let queue = WorkQueue::<String>::new();
+    /// queue.add_after("pod-1".into(), Duration::from_secs(60));
+    /// assert!(queue.cancel("pod-1"));
+    /// assert!(!queue.cancel("pod-1"));
+    /// ```
+    pub fn cancel<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.shared.cancel(key)
+    }
+
+    /// Takes all delays out, and returns the keys with the time that was left, earliest first: zero if the key is due and was
+    /// not delivered yet, `Duration::MAX` if its delay never ends.
+    ///
+    /// For who wants to keep what a shut-down cuts off; also works before. A key that is in line or in work stays there too. With
+    /// [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waited for a delay is taken with it.
+    ///
+    /// Takes the lock for a hundred keys at a time: delays that others set meanwhile may be among the result or not.
+    ///
+    /// # Panics
+    /// If `K`'s `Clone` does, which is called for keys that are also in line or in work; under the lock, so it must not use this
+    /// queue.
+    ///
+    /// # Examples
+    /// ```
+    /// # use keyqueue::{Clock, WorkQueue};
+    /// # use std::time::Duration;
+    /// let (clock, time) = Clock::mock();
+    /// let queue = WorkQueue::builder().clock(clock).build();
+    /// queue.add_after("later", Duration::from_secs(60));
+    /// queue.add_after("soon", Duration::from_secs(20));
+    /// time.advance(Duration::from_secs(15));
+    /// queue.shut_down();
+    /// assert_eq!(queue.take_delayed(), [("soon", Duration::from_secs(5)), ("later", Duration::from_secs(45))]);
+    /// ```
+    #[must_use = "these delays are gone from the queue"]
+    pub fn take_delayed(&self) -> Vec<(K, Duration)> {
+        self.shared.take_delayed()
     }
 }
 
@@ -261,6 +364,38 @@ impl<K> WorkQueue<K> {
     #[must_use]
     pub fn processing_len(&self) -> usize {
         self.shared.stats().processing
+    }
+
+    /// How many keys have a delay that is not over; they may be in line or in work besides. Also those that a shut-down has cut
+    /// off, until they are taken. A snapshot.
+    #[must_use]
+    pub fn delayed_len(&self) -> usize {
+        self.shared.delayed_len()
+    }
+
+    /// Delivers the keys that are due by now, and says how many delays that were. Needed only with
+    /// [`Driver::Manual`](crate::Driver::Manual).
+    ///
+    /// Returns 0 after a shut-down: delays that were not over are cut off.
+    ///
+    /// # Blocking
+    /// Takes the lock for a few microseconds at a time, until all that was due when it began is delivered.
+    ///
+    /// # Examples
+    /// ```
+    /// # use keyqueue::{Clock, Driver, WorkQueue};
+    /// # use std::time::Duration;
+    /// let (clock, time) = Clock::mock();
+    /// let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
+    /// queue.add_after("pod-1", Duration::from_nanos(2));
+    /// time.advance(Duration::from_nanos(1));
+    /// assert_eq!(queue.turn(), 0);
+    /// time.advance(Duration::from_nanos(1));
+    /// assert_eq!(queue.turn(), 1);
+    /// assert_eq!(queue.len(), 1);
+    /// ```
+    pub fn turn(&self) -> usize {
+        self.shared.turn()
     }
 
     /// Refuses adds from now on. What is in line is still handed out, and getters that find the line empty are told that the

@@ -6,6 +6,7 @@
 //!             ▼                       ▼                        ▼
 //!  ┌─ Core, under one lock ──────────────────────────────────────────────────────────┐
 //!  │  table: key ─▶ slot (state word, key)      line: slots in order     waiters      │
+//!  │  wheel: deadlines of slots                                                       │
 //!  └─────────────────────────────────────────────────────────────────────────────────┘
 //!                   │ what leaves the lock as a value: wake-ups, keys to drop
 //!                   ▼
@@ -40,21 +41,32 @@
 //! thread always arrives, it is inside our `get`. A *task* may be polled late, so it is not counted, and the next push wakes
 //! the next waiter.
 
-use crate::Added;
+mod delays;
+
 use crate::key::slab::SlotRef;
 use crate::key::state::{OnAdd, OnDone};
-use crate::key::table::{Hash, Table};
+use crate::key::table::{self, Table};
 use crate::line::{Fifo, Line};
 use crate::stats::Stats;
-use crate::sync::{AtomicUsize, Mutex, Ordering, sized, spin_while, with_parker, yield_while};
+use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, sized, spin_while, with_parker, yield_while};
+use crate::time::clock::Clock;
+use crate::time::driver::{Driver, State};
+use crate::time::wheel::Wheel;
 use crate::wait::{Ticket, WaitList, Waiter, Wake, wake_all};
+use crate::{Added, DelayedAdd};
 use ahash::RandomState;
 use crossbeam_utils::CachePadded;
+use std::hash::Hash;
 use std::time::Instant;
 
 /// What all handles of one queue share.
 pub(crate) struct Shared<K> {
     pub(crate) name: Box<str>,
+    pub(crate) clock: Clock,
+    driver: Driver,
+    delayed_add: DelayedAdd,
+    /// Starts the driver thread. Here, where it knows that `K` may go to other threads.
+    start: fn(&Arc<Self>) -> std::io::Result<()>,
     hasher: RandomState,
     core: CachePadded<Mutex<Core<K>>>,
     /// The line's length, written under the lock, read without: for `len`, and for who spins.
@@ -65,6 +77,13 @@ pub(crate) struct Shared<K> {
 struct Core<K> {
     table: Table<K>,
     line: Fifo<SlotRef<K>>,
+    /// Deadlines of delayed keys. `None`: none so far.
+    wheel: Option<Box<Wheel>>,
+    /// Keys in the wheel.
+    delayed: usize,
+    /// The latest time that anybody has seen: the clock's, made to never go back.
+    time: u64,
+    driver: State,
     /// Getters that sleep.
     waiters: WaitList,
     /// Threads that were taken from the list and have not come to the lock since.
@@ -90,6 +109,17 @@ struct Counts {
     deferred: u64,
     rejected: u64,
     handed_out: u64,
+    delays: u64,
+    expired: u64,
+}
+
+/// How a queue is made.
+pub(crate) struct Settings {
+    pub(crate) name: Box<str>,
+    pub(crate) capacity: usize,
+    pub(crate) clock: Clock,
+    pub(crate) driver: Driver,
+    pub(crate) delayed_add: DelayedAdd,
 }
 
 /// One more thread is woken for so many keys that those on their way have left in line: a thread that the system does not
@@ -168,6 +198,12 @@ impl<K> Core<K> {
         waiter
     }
 
+    /// Whom to wake for so many keys that were pushed quietly: as many tasks as they would have woken one by one, and as many
+    /// threads as the line is long enough for.
+    fn next_waiters(&mut self, pushed: usize) -> Vec<Waiter> {
+        std::iter::from_fn(|| self.next_waiter()).take(pushed).collect()
+    }
+
     /// Keys come faster than getters go to sleep. Then a getter that finds the line empty first yields: if it shares a CPU with
     /// the producer, sleeping for every few keys costs more than all the rest (335 ns a key, and 33 if it yields). Only then:
     /// the scheduler lets a thread that has yielded wait longer at its next wake-up (35 µs instead of 4).
@@ -180,14 +216,23 @@ impl<K> Core<K> {
     }
 }
 
-impl<K: std::hash::Hash + Eq> Shared<K> {
-    pub(crate) fn new(name: Box<str>, capacity: usize) -> Self {
+impl<K: Hash + Eq> Shared<K> {
+    pub(crate) fn new(settings: Settings, start: fn(&Arc<Self>) -> std::io::Result<()>) -> Self {
+        let Settings { name, capacity, clock, driver, delayed_add } = settings;
         Self {
             name,
+            clock,
+            driver,
+            delayed_add,
+            start,
             hasher: hasher(),
             core: CachePadded::new(Mutex::new(Core {
                 table: Table::new(capacity),
                 line: Fifo::with_capacity(capacity),
+                wheel: None,
+                delayed: 0,
+                time: 0,
+                driver: State::Absent,
                 waiters: WaitList::default(),
                 waking: 0,
                 processing: 0,
@@ -204,37 +249,71 @@ impl<K: std::hash::Hash + Eq> Shared<K> {
     /// `add`. `quietly`: whoever calls will [`rouse`](Self::rouse) later.
     #[inline]
     pub(crate) fn add(&self, key: K, quietly: bool) -> Added {
-        let hash = Hash(self.hasher.hash_one(&key) as u32);
-        let wake = {
+        let hash = self.hash(&key);
+        let (added, wake) = {
             let core = &mut *self.core.lock();
             if core.shutting_down {
                 core.counts.rejected += 1;
                 return Added::Rejected;
             }
-            if let Some(slot) = core.table.find(&key, hash) {
-                return match slot.state.add() {
-                    OnAdd::Coalesce => {
-                        core.counts.coalesced += 1;
-                        Added::Coalesced
-                    }
-                    OnAdd::Defer => {
-                        core.counts.deferred += 1;
-                        Added::Deferred
-                    }
-                };
+            match core.table.find(&key, hash) {
+                Some(slot) => self.add_slot(core, slot, quietly),
+                None => (Added::Queued, self.add_new(core, key, hash, quietly)),
             }
-            let slot = core.table.insert(key, hash);
-            core.counts.queued += 1;
-            // SAFETY: taken (S2), and we hold the lock.
-            unsafe { slot.get() }.state.add_new();
-            self.push(core, slot, quietly)
         };
         wake.wake();
-        Added::Queued
+        added
+    }
+
+    #[inline]
+    fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> table::Hash {
+        table::Hash(self.hasher.hash_one(key) as u32)
     }
 }
 
 impl<K> Shared<K> {
+    /// `add` of a key that is not in the table. **Linearization point of such an add**, as the next of others.
+    #[inline]
+    fn add_new(&self, core: &mut Core<K>, key: K, hash: table::Hash, quietly: bool) -> Wake {
+        let slot = core.table.insert(key, hash);
+        core.counts.queued += 1;
+        // SAFETY: taken (S2), and we hold the lock.
+        unsafe { slot.get() }.state.add_new();
+        self.push(core, slot, quietly)
+    }
+
+    /// `add` of a key that is in the table.
+    #[inline]
+    fn add_slot(&self, core: &mut Core<K>, slot: SlotRef<K>, quietly: bool) -> (Added, Wake) {
+        // SAFETY: in the table, so taken (S2), and we hold the lock.
+        let state = &unsafe { slot.get() }.state;
+        if state.is_delayed() {
+            match self.delayed_add {
+                DelayedAdd::Independent => {}
+                DelayedAdd::Promote => _ = core.undelay(slot),
+                DelayedAdd::Strict => {
+                    let _waits = state.wait();
+                    core.counts.coalesced += 1;
+                    return (Added::Coalesced, Wake::default());
+                }
+            }
+        }
+        match state.add() {
+            OnAdd::Push => {
+                core.counts.queued += 1;
+                (Added::Queued, self.push(core, slot, quietly))
+            }
+            OnAdd::Coalesce => {
+                core.counts.coalesced += 1;
+                (Added::Coalesced, Wake::default())
+            }
+            OnAdd::Defer => {
+                core.counts.deferred += 1;
+                (Added::Deferred, Wake::default())
+            }
+        }
+    }
+
     #[inline]
     fn push(&self, core: &mut Core<K>, slot: SlotRef<K>, quietly: bool) -> Wake {
         core.line.push(slot);
@@ -262,13 +341,9 @@ impl<K> Shared<K> {
         }
     }
 
-    /// Pays the wake-ups that so many quiet pushes owe: as many tasks as they would have woken one by one, and as many threads
-    /// as the line is long enough for.
+    /// Pays the wake-ups that so many quiet pushes owe.
     pub(crate) fn rouse(&self, pushed: usize) {
-        let waiters = {
-            let core = &mut *self.core.lock();
-            std::iter::from_fn(|| core.next_waiter()).take(pushed).collect()
-        };
+        let waiters = self.core.lock().next_waiters(pushed);
         wake_all(waiters);
     }
 
@@ -386,6 +461,7 @@ impl<K> Shared<K> {
             // SAFETY: the caller holds the key (S2), and we hold the lock.
             match unsafe { slot.get() }.state.done() {
                 OnDone::Push => wake = self.push(core, slot, false),
+                OnDone::Keep => {}
                 // SAFETY: the caller was its last holder.
                 OnDone::Remove => key = Some(unsafe { core.table.remove(slot) }),
             }
@@ -399,7 +475,7 @@ impl<K> Shared<K> {
 
     /// Refuses adds from here on, and lets getters go when the line is empty (P6, I7). `release`: lets drainers go too.
     pub(crate) fn shut_down(&self, release: bool) {
-        let (waiters, drainers) = {
+        let (waiters, drainers, driver) = {
             let core = &mut *self.core.lock();
             core.shutting_down = true;
             let waiters = core.waiters.take_all();
@@ -409,8 +485,9 @@ impl<K> Shared<K> {
                 core.released += 1;
                 drainers = core.drainers.take_all();
             }
-            (waiters, drainers)
+            (waiters, drainers, core.driver.wake())
         };
+        driver.wake();
         wake_all(drainers);
         wake_all(waiters);
     }
@@ -458,6 +535,7 @@ impl<K> Shared<K> {
         Stats {
             len: core.line.len(),
             processing: core.processing,
+            delayed: core.delayed,
             waiters: core.waiters.len(),
             drainers: core.drainers.len(),
             queued: core.counts.queued,
@@ -465,6 +543,8 @@ impl<K> Shared<K> {
             deferred: core.counts.deferred,
             rejected: core.counts.rejected,
             handed_out: core.counts.handed_out,
+            delays: core.counts.delays,
+            expired: core.counts.expired,
             shutting_down: core.shutting_down,
         }
     }
@@ -474,6 +554,9 @@ impl<K> Shared<K> {
         core.table.shrink();
         core.line.shrink();
         core.waiters.shrink();
+        if core.delayed == 0 {
+            core.wheel = None;
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 /// A snapshot of a queue, from [`WorkQueue::stats`](crate::WorkQueue::stats).
 ///
 /// All numbers are of one moment, and they add up: `queued + deferred == handed_out + len +` the keys in work that will come
-/// back.
+/// back. A delay that comes due counts as an add then.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -11,13 +11,15 @@ pub struct Stats {
     pub len: usize,
     /// Keys in work.
     pub processing: usize,
+    /// Keys with a delay that is not over. They may be in line or in work besides.
+    pub delayed: usize,
     /// Threads and tasks that wait for a key.
     pub waiters: usize,
     /// Threads that wait for a drain to end.
     pub drainers: usize,
     /// Adds that put their key in line.
     pub queued: u64,
-    /// Adds that found their key dirty already.
+    /// Adds that changed nothing: their key was dirty already, or has a delay that stands.
     pub coalesced: u64,
     /// Adds of a key in work, which put it in line when its holder is done.
     pub deferred: u64,
@@ -25,6 +27,10 @@ pub struct Stats {
     pub rejected: u64,
     /// Hand-outs.
     pub handed_out: u64,
+    /// Delays that were set or moved.
+    pub delays: u64,
+    /// Delays that came due, and whose keys were delivered.
+    pub expired: u64,
     /// Adds are refused.
     pub shutting_down: bool,
 }

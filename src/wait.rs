@@ -18,6 +18,13 @@ impl Waiter {
     pub(crate) fn is_thread(&self) -> bool {
         matches!(self, Self::Thread(_))
     }
+
+    /// Wakes a thread, which stays on its list. No user code runs.
+    pub(crate) fn unpark(&self) {
+        if let Self::Thread(unparker) = self {
+            unparker.unpark();
+        }
+    }
 }
 
 /// Wake-ups that are owed.
@@ -93,6 +100,10 @@ impl WaitList {
     /// Takes the oldest out.
     pub(crate) fn pop(&mut self) -> Option<Waiter> {
         self.waiting.pop_front().map(|(_, waiter)| waiter)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Waiter> {
+        self.waiting.iter().map(|(_, waiter)| waiter)
     }
 
     /// Gives back memory that more waiters needed.

@@ -13,9 +13,12 @@
 //!
 //! * **S1** A slot is *taken* or *vacant*, by a bit of its chunk. Its key is initialised exactly while it is taken, and does
 //!   not change meanwhile.
-//! * **S2** A slot is taken while its word has a bit set: while it is in the table, in line, or held (I4). It is vacated only
-//!   by the `done` of its holder, who does not use it afterwards.
+//! * **S2** A slot is taken while its word has a bit set: while it is in the table, in line, held, or delayed (I4). It is vacated
+//!   by who clears the last bit, who does not use it afterwards.
 //! * **S3** A chunk is freed only when all its slots are vacant, or with the whole queue; and slots do not move.
+//!
+//! A chunk in which a key is delayed has an array of wheel nodes beside its slots, one for each, made for the first of them: the
+//! node of a key is found by the number of its slot, and a queue without delays pays nothing.
 //!
 //! So a [`SlotRef`] that stands in the table, in the line or in an item points to a live slot with a key in it. The crate's
 //! unsafe code is here, in the table and in the item, and leans on these three. It is paid for by the benchmarks: an `Arc`
@@ -23,12 +26,17 @@
 
 use crate::key::state::State;
 use crate::sync::{UnsafeCell, sized};
+use crate::time::wheel::{Node, Nodes};
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 /// No chunk.
 const NIL: u32 = u32::MAX;
+
+/// A slot's number is that of its chunk, in 24 bits, and its place there, in these.
+const INDEX_BITS: u32 = 6;
+const INDICES: usize = 1 << INDEX_BITS;
 
 /// One key, its state, and its place in the table: 16 bytes and the key.
 pub(crate) struct Slot<K> {
@@ -124,6 +132,8 @@ struct Chunk<K> {
     first: Option<NonNull<Slot<K>>>,
     /// One bit per slot: vacant. 0 if freed.
     vacant: u64,
+    /// Its slots' nodes, or empty: none was needed so far.
+    nodes: Box<[Node]>,
     /// Neighbours among the open chunks (those with room), or [`NIL`].
     next_open: u32,
     prev_open: u32,
@@ -232,10 +242,9 @@ impl<K> Slab<K> {
             unsafe { cell.assume_init_read() }
         });
         let number = inside.chunk();
+        // SAFETY: taken.
+        let index = unsafe { self.index(slot) };
         let chunk = &mut self.chunks[number as usize];
-        let first = chunk.first.expect("a taken slot is in a chunk");
-        // SAFETY: both point into this chunk's allocation.
-        let index = unsafe { slot.0.offset_from(first) };
         debug_assert_eq!(chunk.vacant & (1 << index), 0, "S1: vacated once");
         let was_full = chunk.vacant == 0;
         chunk.vacant |= 1 << index;
@@ -251,6 +260,51 @@ impl<K> Slab<K> {
             }
         }
         key
+    }
+
+    /// Which slot of its chunk this is.
+    ///
+    /// # Safety
+    /// The slot is taken.
+    #[inline]
+    unsafe fn index(&self, slot: SlotRef<K>) -> usize {
+        // SAFETY: taken, says the caller.
+        let number = unsafe { slot.get() }.chunk();
+        let first = self.chunks[number as usize].first.expect("a taken slot is in a chunk");
+        // SAFETY: both point into this chunk's allocation.
+        unsafe { slot.0.offset_from(first) as usize }
+    }
+
+    /// The slot's number, for the wheel.
+    ///
+    /// # Safety
+    /// The slot is taken.
+    #[inline]
+    pub(crate) unsafe fn number(&self, slot: SlotRef<K>) -> u32 {
+        // SAFETY: taken, says the caller.
+        let chunk = unsafe { slot.get() }.chunk();
+        // SAFETY: as above.
+        chunk << INDEX_BITS | unsafe { self.index(slot) } as u32
+    }
+
+    /// The slot of this number, which is a taken slot's.
+    #[inline]
+    pub(crate) fn slot(&self, number: u32) -> SlotRef<K> {
+        let first = self.chunks[(number >> INDEX_BITS) as usize].first.expect("a taken slot is in a chunk");
+        let index = number as usize & (INDICES - 1);
+        assert!(index < Self::CHUNK);
+        // SAFETY: `index` is below CHUNK, the length of the allocation.
+        SlotRef(unsafe { first.add(index) })
+    }
+
+    /// Makes room for the node of the slot of this number.
+    #[inline]
+    pub(crate) fn make_node(&mut self, number: u32) -> &mut Node {
+        let chunk = &mut self.chunks[(number >> INDEX_BITS) as usize];
+        if chunk.nodes.is_empty() {
+            chunk.nodes = vec![Node::default(); Self::CHUNK].into_boxed_slice();
+        }
+        &mut chunk.nodes[number as usize & (INDICES - 1)]
     }
 
     /// Frees every chunk without a taken slot.
@@ -285,7 +339,7 @@ impl<K> Slab<K> {
         }
         let number = self.chunks.len() as u32;
         assert!(number < 1 << 24, "a queue holds at most 2^24 chunks of {} keys", Self::CHUNK);
-        self.chunks.push(Chunk { first: None, vacant: 0, next_open: NIL, prev_open: NIL });
+        self.chunks.push(Chunk { first: None, vacant: 0, nodes: Box::default(), next_open: NIL, prev_open: NIL });
         number
     }
 
@@ -295,6 +349,7 @@ impl<K> Slab<K> {
         self.spare -= 1;
         let chunk = &mut self.chunks[number as usize];
         chunk.vacant = 0;
+        chunk.nodes = Box::default();
         let first = chunk.first.take().expect("freed once");
         // SAFETY: all its slots are vacant (S3), and it is no longer in `chunks`.
         drop(unsafe { Self::boxed(first) });
@@ -343,6 +398,13 @@ impl<K> Slab<K> {
         if next_open != NIL {
             self.chunks[next_open as usize].prev_open = prev_open;
         }
+    }
+}
+
+impl<K> Nodes for Slab<K> {
+    #[inline]
+    fn node(&mut self, number: u32) -> &mut Node {
+        &mut self.chunks[(number >> INDEX_BITS) as usize].nodes[number as usize & (INDICES - 1)]
     }
 }
 

@@ -1,7 +1,7 @@
 //! The life of one key, in one word.
 //!
-//! Two bits, named as client-go names its two sets: DIRTY, the key must be processed (again), and PROCESSING, somebody
-//! holds it.
+//! Two bits are named as client-go names its two sets: DIRTY, the key must be processed (again), and PROCESSING, somebody
+//! holds it. They live as in the picture, and beside them, independent of them, DELAYED: the key is also in the timing wheel.
 //!
 //! ```text
 //!            add                   get                          add
@@ -16,6 +16,11 @@
 //! * **I3** DIRTY and PROCESSING together mean: in line again at `done`.
 //! * **I4** A key with a bit set is in the table; a key with none is not.
 //! * **I5** Whoever makes a key DIRTY and not PROCESSING pushes it, once, and owes one wake-up.
+//! * **I9** DELAYED means that the key's node is linked in the wheel, once, with the deadline that counts. There are no stale
+//!   entries: a delay that is moved or dropped is unlinked in the same critical section.
+//!
+//! "Absent" is then: neither DIRTY nor PROCESSING; the key is in the table all the same while it is DELAYED. WAITING goes
+//! with DELAYED: an add waits for this delay ([`DelayedAdd::Strict`](crate::DelayedAdd::Strict)).
 //!
 //! Every step is made under the queue's lock, and that is what orders them: the word is an atomic only for
 //! [`is_dirty`](State::is_dirty), which its holder may ask without the lock. Each step returns what its maker now owes.
@@ -26,6 +31,10 @@ use crate::sync::{AtomicU8, Ordering};
 const DIRTY: u8 = 1;
 /// Somebody holds the key.
 const PROCESSING: u8 = 1 << 1;
+/// The key is in the wheel (I9).
+const DELAYED: u8 = 1 << 2;
+/// An add waits for the delay.
+const WAITING: u8 = 1 << 3;
 
 /// The state word of one key.
 #[derive(Debug)]
@@ -35,6 +44,8 @@ pub(crate) struct State(AtomicU8);
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum OnAdd {
+    /// It was only delayed: push it (I5).
+    Push,
     /// It was dirty already: nothing to do.
     Coalesce,
     /// It is being processed: its `done` will push it.
@@ -49,6 +60,8 @@ pub(crate) enum OnDone {
     Remove,
     /// Added meanwhile: push it (I5).
     Push,
+    /// It is still delayed: leave it in the table.
+    Keep,
 }
 
 // Relaxed everywhere but for `is_dirty`: the queue's lock orders the steps.
@@ -67,20 +80,21 @@ impl State {
     /// `add` of a key that is in the table.
     #[inline]
     pub(crate) fn add(&self) -> OnAdd {
-        if self.0.load(Ordering::Relaxed) & DIRTY != 0 {
-            OnAdd::Coalesce
-        } else {
-            // Release: what came before the add is visible to the holder whom `is_dirty` tells of it.
-            self.0.store(PROCESSING | DIRTY, Ordering::Release);
-            OnAdd::Defer
+        let before = self.0.load(Ordering::Relaxed);
+        if before & DIRTY != 0 {
+            return OnAdd::Coalesce;
         }
+        // Release: what came before the add is visible to the holder whom `is_dirty` tells of it.
+        self.0.store(before | DIRTY, Ordering::Release);
+        if before & PROCESSING != 0 { OnAdd::Defer } else { OnAdd::Push }
     }
 
     /// `get`, by who popped the key.
     #[inline]
     pub(crate) fn get(&self) {
-        debug_assert_eq!(self.0.load(Ordering::Relaxed), DIRTY, "I1: only a key that is in line can be popped");
-        self.0.store(PROCESSING, Ordering::Relaxed);
+        let before = self.0.load(Ordering::Relaxed);
+        debug_assert_eq!(before & (DIRTY | PROCESSING), DIRTY, "I1: only a key that is in line can be popped");
+        self.0.store(before ^ (DIRTY | PROCESSING), Ordering::Relaxed);
     }
 
     /// `done`, by the holder.
@@ -89,7 +103,41 @@ impl State {
         let before = self.0.load(Ordering::Relaxed);
         debug_assert_ne!(before & PROCESSING, 0, "I2: done belongs to the holder");
         self.0.store(before & !PROCESSING, Ordering::Relaxed);
-        if before & DIRTY != 0 { OnDone::Push } else { OnDone::Remove }
+        match before & !PROCESSING {
+            0 => OnDone::Remove,
+            left if left & DIRTY != 0 => OnDone::Push,
+            _ => OnDone::Keep,
+        }
+    }
+
+    /// The key goes into the wheel.
+    #[inline]
+    pub(crate) fn delay(&self) {
+        self.0.store(self.0.load(Ordering::Relaxed) | DELAYED, Ordering::Relaxed);
+    }
+
+    /// An add will wait for the delay. `false`: it need not, the key is dirty already.
+    pub(crate) fn wait(&self) -> bool {
+        let before = self.0.load(Ordering::Relaxed);
+        debug_assert_ne!(before & DELAYED, 0, "nothing to wait for");
+        if before & DIRTY == 0 {
+            self.0.store(before | WAITING, Ordering::Relaxed);
+        }
+        before & DIRTY == 0
+    }
+
+    /// The key has left the wheel. Whether an add waited for that.
+    #[inline]
+    pub(crate) fn undelay(&self) -> bool {
+        let before = self.0.load(Ordering::Relaxed);
+        debug_assert_ne!(before & DELAYED, 0, "I9");
+        self.0.store(before & !(DELAYED | WAITING), Ordering::Relaxed);
+        before & WAITING != 0
+    }
+
+    #[inline]
+    pub(crate) fn is_delayed(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & DELAYED != 0
     }
 
     /// Added since it was last handed out.
@@ -121,6 +169,19 @@ mod tests {
         assert_eq!(s.done(), OnDone::Push);
         s.get();
         assert_eq!(s.done(), OnDone::Remove);
+        assert!(s.is_vacant());
+    }
+
+    #[test]
+    fn beside_the_picture() {
+        let s = State::vacant();
+        s.delay();
+        assert_eq!(s.add(), OnAdd::Push);
+        assert!(!s.wait(), "in line already");
+        s.get();
+        assert!(s.wait());
+        assert_eq!(s.done(), OnDone::Keep);
+        assert!(s.undelay());
         assert!(s.is_vacant());
     }
 }

@@ -14,12 +14,14 @@
 //! Chains run through the slots. There are at least two buckets to a key, so most chains are one slot long: filling and draining
 //! costs a fifth more with one, because the oldest key, which is done first, is last in its chain. A key costs 16 to 32 bytes
 //! here besides its slot (with slot and line, a `u64` costs 50 to 73), is stored once and hashed once (the hash stays in the
-//! slot), and leaves no tombstone. It is in the table while it is in line or in work (I4), and not longer.
+//! slot), and leaves no tombstone. It is in the table while it is in line, in work or delayed (I4), and not longer.
 //!
 //! Everything happens under the queue's lock. The only foreign code that runs is `K::eq`, before anything is changed.
 
-use crate::key::slab::{Slab, Slot, SlotRef};
+use crate::key::slab::{Slab, SlotRef};
 use crate::sync::sized;
+use crate::time::wheel::{Node, Nodes};
+use std::borrow::Borrow;
 
 /// A key's hash, as much of it as is kept.
 #[derive(Debug, Clone, Copy)]
@@ -37,28 +39,29 @@ pub(crate) struct Table<K> {
 /// Not worth shrinking below: a small steady set of keys must not make the buckets come and go.
 const MIN_BUCKETS: usize = sized(4096, 4);
 
-impl<K: Eq> Table<K> {
+impl<K> Table<K> {
     /// The slot of this key.
     #[inline]
-    pub(crate) fn find(&self, key: &K, hash: Hash) -> Option<&Slot<K>> {
+    pub(crate) fn find<Q: Eq + ?Sized>(&self, key: &Q, hash: Hash) -> Option<SlotRef<K>>
+    where
+        K: Borrow<Q>,
+    {
         let mut at = match self.buckets.len() {
             0 => None,
             n => self.buckets[hash.0 as usize & (n - 1)],
         };
         while let Some(slot) = at {
             // SAFETY: in a chain, so taken (S2), and we hold the lock.
-            let slot = unsafe { slot.get() };
+            let inside = unsafe { slot.get() };
             // SAFETY: as above.
-            if slot.hash() == hash.0 && unsafe { slot.key() } == key {
+            if inside.hash() == hash.0 && unsafe { inside.key() }.borrow() == key {
                 return Some(slot);
             }
-            at = slot.next.get();
+            at = inside.next.get();
         }
         None
     }
-}
 
-impl<K> Table<K> {
     pub(crate) fn new(capacity: usize) -> Self {
         let mut table = Self { buckets: Box::default(), keep: MIN_BUCKETS, slab: Slab::new() };
         if capacity > 0 {
@@ -93,7 +96,7 @@ impl<K> Table<K> {
     /// Takes a key out. The caller drops it after the lock.
     ///
     /// # Safety
-    /// The slot is in the table, its word has no bit set, and the caller is its last holder and forgets it.
+    /// The slot is in the table, its word has no bit set, and the caller has cleared the last one and forgets it.
     #[inline]
     pub(crate) unsafe fn remove(&mut self, slot: SlotRef<K>) -> K {
         // SAFETY: in the table, so taken (S2), and we hold the lock.
@@ -113,13 +116,33 @@ impl<K> Table<K> {
                 }
             }
         }
-        // SAFETY: taken, out of its chain, and the caller is its holder.
+        // SAFETY: taken, out of its chain, and nobody else has it.
         let key = unsafe { self.slab.remove(slot) };
         let n = self.buckets.len();
         if n > self.keep && self.slab.taken() < n / 16 {
             self.rebuild(self.keep.max(n / 4));
         }
         key
+    }
+
+    /// The number of a slot, for the wheel, and its node, made if it is not there yet.
+    #[inline]
+    pub(crate) fn make_node(&mut self, slot: SlotRef<K>) -> (u32, &mut Node) {
+        let number = self.number(slot);
+        (number, self.slab.make_node(number))
+    }
+
+    /// The number of a slot that is in the table.
+    #[inline]
+    pub(crate) fn number(&self, slot: SlotRef<K>) -> u32 {
+        // SAFETY: in the table, so taken (S2).
+        unsafe { self.slab.number(slot) }
+    }
+
+    /// The slot of a number that is in the wheel, and so in the table.
+    #[inline]
+    pub(crate) fn slot(&self, number: u32) -> SlotRef<K> {
+        self.slab.slot(number)
     }
 
     /// Gives back all memory that is not needed for the keys that are there.
@@ -144,6 +167,13 @@ impl<K> Table<K> {
             let bucket = inside.hash() as usize & (buckets - 1);
             inside.next.set(self.buckets[bucket].replace(slot));
         }
+    }
+}
+
+impl<K> Nodes for Table<K> {
+    #[inline]
+    fn node(&mut self, number: u32) -> &mut Node {
+        self.slab.node(number)
     }
 }
 

@@ -5,7 +5,7 @@
 
 pub(crate) use loom::cell::UnsafeCell;
 pub(crate) use loom::sync::Arc;
-pub(crate) use loom::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+pub(crate) use loom::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use loom::sync::{Condvar, MutexGuard};
 use std::time::Instant;
@@ -21,6 +21,10 @@ impl<T> Mutex<T> {
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
+
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
 }
 
 /// Mutex and condvar, not `loom::thread::park`: an `unpark` that meets a `join` trips an assertion inside loom 0.7.
@@ -31,10 +35,14 @@ pub(crate) struct Parker(Unparker);
 pub(crate) struct Unparker(Arc<(loom::sync::Mutex<bool>, Condvar)>);
 
 pub(crate) fn with_parker<R>(f: impl FnOnce(&Parker) -> R) -> R {
-    f(&Parker(Unparker(Arc::new((loom::sync::Mutex::new(false), Condvar::new())))))
+    f(&Parker::new())
 }
 
 impl Parker {
+    pub(crate) fn new() -> Self {
+        Self(Unparker(Arc::new((loom::sync::Mutex::new(false), Condvar::new()))))
+    }
+
     pub(crate) fn unparker(&self) -> Unparker {
         self.0.clone()
     }
@@ -58,6 +66,23 @@ impl Unparker {
         *self.0.0.lock().unwrap() = true;
         self.0.1.notify_one();
     }
+}
+
+/// loom's `Arc` has no weak references, so this one is strong: a model with a driver thread ends it by shutting down.
+pub(crate) struct Weak<T>(Arc<T>);
+
+impl<T> Weak<T> {
+    pub(crate) fn upgrade(&self) -> Option<Arc<T>> {
+        Some(Arc::clone(&self.0))
+    }
+}
+
+pub(crate) fn downgrade<T>(arc: &Arc<T>) -> Weak<T> {
+    Weak(Arc::clone(arc))
+}
+
+pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    loom::thread::Builder::new().name(name.to_owned()).spawn(run).map(drop)
 }
 
 pub(crate) fn spin_while(_idle: impl Fn() -> bool) {}

@@ -1,8 +1,8 @@
 //! The real thing.
 
 pub(crate) use crossbeam_utils::sync::Unparker;
-pub(crate) use std::sync::Arc;
-pub(crate) use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+pub(crate) use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use std::sync::{Arc, Weak};
 
 use parking_lot::MutexGuard;
 use std::time::Instant;
@@ -26,6 +26,10 @@ impl<T> Mutex<T> {
     #[inline]
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.0.try_lock().unwrap_or_else(|| self.lock_contended())
+    }
+
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut()
     }
 
     #[cold]
@@ -66,14 +70,11 @@ impl<T> UnsafeCell<T> {
 
 /// Lends this thread's parker: one per thread, made at the first wait and reused, so that waiting allocates nothing.
 pub(crate) fn with_parker<R>(f: impl FnOnce(&Parker) -> R) -> R {
-    fn new() -> Parker {
-        Parker(crossbeam_utils::sync::Parker::new())
-    }
-    thread_local!(static PARKER: Parker = new());
+    thread_local!(static PARKER: Parker = Parker::new());
     let mut f = Some(f);
     let mut once = |parker: &Parker| (f.take().expect("called once"))(parker);
     // A thread that ends may still wait, in the destructor of another thread-local.
-    PARKER.try_with(&mut once).unwrap_or_else(|_| once(&new()))
+    PARKER.try_with(&mut once).unwrap_or_else(|_| once(&Parker::new()))
 }
 
 /// A token of our own rather than `std::thread::park`'s, which any library on the thread may spend or leave behind.
@@ -81,6 +82,10 @@ pub(crate) fn with_parker<R>(f: impl FnOnce(&Parker) -> R) -> R {
 pub(crate) struct Parker(crossbeam_utils::sync::Parker);
 
 impl Parker {
+    pub(crate) fn new() -> Self {
+        Self(crossbeam_utils::sync::Parker::new())
+    }
+
     pub(crate) fn unparker(&self) -> Unparker {
         self.0.unparker().clone()
     }
@@ -92,6 +97,15 @@ impl Parker {
             None => self.0.park(),
         }
     }
+}
+
+pub(crate) fn downgrade<T>(arc: &Arc<T>) -> Weak<T> {
+    Arc::downgrade(arc)
+}
+
+/// A thread of this name, which nobody joins.
+pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(run).map(drop)
 }
 
 /// Waits a moment while `idle` holds, before its caller parks: busily, for a microsecond or two, and not at all where there is one

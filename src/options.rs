@@ -1,0 +1,74 @@
+//! How a key is added: at once or later, and what happens to a delay that it already has.
+
+use std::time::Duration;
+
+/// How [`WorkQueue::add_with`](crate::WorkQueue::add_with) adds a key. Without further calls: at once, as
+/// [`add`](crate::WorkQueue::add).
+///
+/// # Examples
+/// Debounce: look at a file when nothing has happened to it for 200 ms.
+/// ```
+/// use keyqueue::{AddOptions, DelayConflict, WorkQueue};
+/// use std::time::Duration;
+///
+/// let queue = WorkQueue::new();
+/// let quiet = AddOptions::new().after(Duration::from_millis(200)).conflict(DelayConflict::Replace);
+/// for _event in 0..3 {
+///     queue.add_with("Cargo.toml", quiet);
+/// }
+/// assert_eq!(queue.delayed_len(), 1);
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[must_use = "options do nothing until `add_with`"]
+pub struct AddOptions {
+    pub(crate) delay: Duration,
+    pub(crate) conflict: DelayConflict,
+}
+
+/// What becomes of a delay if the key already has one: there is at most one for a key.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DelayConflict {
+    /// The earlier of the two deadlines counts, as in client-go.
+    #[default]
+    EarliestWins,
+    /// The new one counts, be it earlier or later. With a delay of zero: the delay is dropped, and the key is added at once.
+    Replace,
+    /// The old one counts, and nothing else happens, whatever the new delay.
+    KeepExisting,
+}
+
+/// What [`add`](crate::WorkQueue::add) does for a key that is delayed; set by
+/// [`WorkQueueBuilder::delayed_add`](crate::WorkQueueBuilder::delayed_add).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DelayedAdd {
+    /// Both happen: the key is handed out now, and again when its delay is over. So a run that was promised for a moment is
+    /// never lost. As in client-go.
+    #[default]
+    Independent,
+    /// The add takes the delay's place: the key is handed out now. As in controller-runtime.
+    Promote,
+    /// The add waits for the delay, so that nobody gets around a backoff. [`cancel`](crate::WorkQueue::cancel) lets it through.
+    Strict,
+}
+
+impl AddOptions {
+    /// At once.
+    pub const fn new() -> Self {
+        Self { delay: Duration::ZERO, conflict: DelayConflict::EarliestWins }
+    }
+
+    /// Not before this has passed.
+    #[doc(alias = "After")]
+    pub const fn after(mut self, delay: Duration) -> Self {
+        self.delay = delay;
+        self
+    }
+
+    /// What becomes of a delay that the key already has.
+    pub const fn conflict(mut self, conflict: DelayConflict) -> Self {
+        self.conflict = conflict;
+        self
+    }
+}

@@ -1,0 +1,346 @@
+//! The steps of delayed keys: into the wheel, out of it, and from it into line. All under the one lock.
+//!
+//! A delay is a bit of its key's word and a node in the wheel, and both change together (I9). So there is nothing to hand over between
+//! threads but a wake-up, and "an earlier deadline wins", "the add consumes the delay" or "cancelled, or delivered already?" are
+//! decided in one critical section.
+//!
+//! An inbox that producers push to without the lock was weighed and left: what a call returns, and that one key has one delay,
+//! need the key's slot, and that needs the lock. What an inbox is for, that the driver never keeps producers waiting, comes from its
+//! batches: it takes the lock for [`BATCH`] small steps at a time, some microseconds. And a producer is one of many to the driver
+//! likewise, which takes a hundred steps when it has the lock, and a producer one (P11).
+
+use super::{Core, Shared};
+use crate::key::slab::SlotRef;
+use crate::sync::{Arc, Parker, sized};
+use crate::time::driver::{Rouse, Sleep, State};
+use crate::time::wheel::{Next, Nodes, Wheel};
+use crate::wait::{Waiter, Wake, wake_all};
+use crate::{AddOptions, Added, DelayConflict};
+use std::borrow::Borrow;
+use std::hash::Hash;
+use std::time::Duration;
+
+/// How many steps the driver makes before it lets go of the lock.
+const BATCH: usize = sized(128, 2);
+
+/// The end of time: a delay until then never ends.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+/// What one critical section of a driver has done.
+struct Turn {
+    /// Delays that came due.
+    due: usize,
+    next: Next,
+    /// Getters to wake.
+    wake: Vec<Waiter>,
+}
+
+impl<K: Hash + Eq> Shared<K> {
+    /// `add_with`.
+    pub(crate) fn add_with(&self, key: K, options: AddOptions) -> (Added, Rouse) {
+        let hash = self.hash(&key);
+        let now = self.now_for(options.delay);
+        let (added, wake, rouse) = {
+            let core = &mut *self.core.lock();
+            if core.shutting_down {
+                core.counts.rejected += 1;
+                return (Added::Rejected, Rouse::Nothing);
+            }
+            match core.table.find(&key, hash) {
+                Some(slot) => self.add_slot_with(core, slot, now, options),
+                None if options.delay.is_zero() => {
+                    let wake = self.add_new(core, key, hash, false);
+                    (Added::Queued, wake, Rouse::Nothing)
+                }
+                None => {
+                    let slot = core.table.insert(key, hash);
+                    let (added, rouse) = self.delay(core, slot, now, options);
+                    (added, Wake::default(), rouse)
+                }
+            }
+        };
+        wake.wake();
+        (added, rouse)
+    }
+
+    /// `cancel`.
+    pub(crate) fn cancel<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        let hash = self.hash(key);
+        let (wake, key) = {
+            let core = &mut *self.core.lock();
+            // SAFETY: in the table, so taken (S2), and we hold the lock.
+            let delayed = |slot: &SlotRef<K>| unsafe { slot.get() }.state.is_delayed();
+            let Some(slot) = core.table.find(key, hash).filter(delayed) else { return false };
+            let mut wake = Wake::default();
+            if core.undelay(slot) && !core.shutting_down {
+                wake = self.add_slot(core, slot, false).1;
+            }
+            (wake, core.forget_if_vacant(slot))
+        };
+        wake.wake();
+        drop(key);
+        true
+    }
+}
+
+impl<K> Shared<K> {
+    /// `add_after` of a key that is held.
+    ///
+    /// # Safety
+    /// The caller holds the key in this slot.
+    pub(crate) unsafe fn delay_held(&self, slot: SlotRef<K>, delay: Duration) -> (Added, Rouse) {
+        let now = self.now_for(delay);
+        let (added, wake, rouse) = {
+            let core = &mut *self.core.lock();
+            if core.shutting_down {
+                core.counts.rejected += 1;
+                return (Added::Rejected, Rouse::Nothing);
+            }
+            self.add_slot_with(core, slot, now, AddOptions::new().after(delay))
+        };
+        wake.wake();
+        (added, rouse)
+    }
+
+    /// Pays what a delay owes to the driver.
+    ///
+    /// # Panics
+    /// If the driver thread cannot be started. The delay is set, and the next one tries again.
+    #[inline]
+    pub(crate) fn settle(self: &Arc<Self>, rouse: Rouse) {
+        match rouse {
+            Rouse::Nothing => {}
+            Rouse::Unpark(wake) => wake.wake(),
+            Rouse::Start => self.start_driver(),
+        }
+    }
+
+    #[cold]
+    fn start_driver(self: &Arc<Self>) {
+        if let Err(error) = (self.start)(self) {
+            self.core.lock().driver = State::Absent;
+            panic!("keyqueue: cannot start the thread that delivers delayed keys: {error}");
+        }
+    }
+
+    /// The time, if it is needed: a queue without delays has no use for a clock.
+    #[inline]
+    fn now_for(&self, delay: Duration) -> u64 {
+        if delay.is_zero() { 0 } else { self.clock.now() }
+    }
+
+    /// `add_with` of a key that is in the table.
+    fn add_slot_with(
+        &self,
+        core: &mut Core<K>,
+        slot: SlotRef<K>,
+        now: u64,
+        options: AddOptions,
+    ) -> (Added, Wake, Rouse) {
+        if !options.delay.is_zero() {
+            let (added, rouse) = self.delay(core, slot, now, options);
+            return (added, Wake::default(), rouse);
+        }
+        // SAFETY: in the table, so taken (S2), and we hold the lock.
+        if unsafe { slot.get() }.state.is_delayed() {
+            match options.conflict {
+                DelayConflict::EarliestWins => {}
+                DelayConflict::Replace => _ = core.undelay(slot),
+                DelayConflict::KeepExisting => {
+                    core.counts.coalesced += 1;
+                    return (Added::Coalesced, Wake::default(), Rouse::Nothing);
+                }
+            }
+        }
+        let (added, wake) = self.add_slot(core, slot, false);
+        (added, wake, Rouse::Nothing)
+    }
+
+    /// Sets or moves a delay (P9).
+    fn delay(&self, core: &mut Core<K>, slot: SlotRef<K>, now: u64, options: AddOptions) -> (Added, Rouse) {
+        core.time = core.time.max(now);
+        let delay = u64::try_from(options.delay.as_nanos()).unwrap_or(u64::MAX);
+        let deadline = core.time.saturating_add(delay);
+        let wheel = core.wheel.get_or_insert_with(|| Box::new(Wheel::new(core.time)));
+        // SAFETY: in the table, so taken (S2), and we hold the lock.
+        let state = &unsafe { slot.get() }.state;
+        let (number, node) = core.table.make_node(slot);
+        if !state.is_delayed() {
+            state.delay();
+            core.delayed += 1;
+        } else {
+            let stands = match options.conflict {
+                DelayConflict::EarliestWins => node.deadline <= deadline,
+                DelayConflict::Replace => false,
+                DelayConflict::KeepExisting => true,
+            };
+            if stands {
+                core.counts.coalesced += 1;
+                return (Added::Coalesced, Rouse::Nothing);
+            }
+            wheel.remove(&mut core.table, number);
+        }
+        core.table.node(number).deadline = deadline;
+        wheel.insert(&mut core.table, number);
+        core.counts.delays += 1;
+        (Added::Delayed, core.driver.expect(deadline, self.driver))
+    }
+
+    pub(crate) fn delayed_len(&self) -> usize {
+        self.core.lock().delayed
+    }
+
+    /// `turn`.
+    pub(crate) fn turn(&self) -> usize {
+        if self.delayed_len() == 0 {
+            return 0; // and no clock is made
+        }
+        let now = self.clock.now();
+        let mut due = 0;
+        loop {
+            let turn = {
+                let core = &mut *self.core.lock();
+                if core.shutting_down {
+                    return due;
+                }
+                self.turn_batch(core, now)
+            };
+            due += turn.due;
+            wake_all(turn.wake);
+            if turn.next != Next::More {
+                return due;
+            }
+        }
+    }
+
+    /// The driver thread's work: delivers what is due, and says how long to sleep.
+    pub(crate) fn drive(&self, parker: &Parker) -> Sleep {
+        loop {
+            let now = self.clock.now();
+            let (turn, sleep) = {
+                let core = &mut *self.core.lock();
+                if core.shutting_down {
+                    core.driver = State::Absent;
+                    return Sleep::End;
+                }
+                let turn = self.turn_batch(core, now);
+                let sleep = match turn.next {
+                    Next::At(until) => Some(until),
+                    Next::Never => Some(NEVER),
+                    Next::Due(_) | Next::More => None,
+                };
+                // I8
+                core.driver = match sleep {
+                    Some(until) => State::Asleep { until, driver: parker.unparker() },
+                    None => State::Awake,
+                };
+                (turn, sleep)
+            };
+            wake_all(turn.wake);
+            if let Some(until) = sleep {
+                return Sleep::Until(until);
+            }
+        }
+    }
+
+    /// Delivers some of what is due.
+    fn turn_batch(&self, core: &mut Core<K>, now: u64) -> Turn {
+        core.time = core.time.max(now);
+        let now = core.time.min(NEVER - 1);
+        let Some(mut wheel) = core.wheel.take() else {
+            return Turn { due: 0, next: Next::Never, wake: Vec::new() };
+        };
+        let (mut due, mut pushed, mut budget) = (0, 0, BATCH);
+        let next = loop {
+            match wheel.pop(&mut core.table, now, &mut budget) {
+                Next::Due(number) => {
+                    due += 1;
+                    pushed += usize::from(self.deliver(core, core.table.slot(number)));
+                }
+                next => break next,
+            }
+        };
+        core.wheel = Some(wheel);
+        Turn { due, next, wake: core.next_waiters(pushed) }
+    }
+
+    /// An ordinary add of a key whose delay is over. **Linearization point of an expiry.** Whether it was pushed.
+    #[inline]
+    fn deliver(&self, core: &mut Core<K>, slot: SlotRef<K>) -> bool {
+        // SAFETY: it was in the wheel, so taken (S2), and we hold the lock.
+        let _waited = unsafe { slot.get() }.state.undelay();
+        core.delayed -= 1;
+        core.counts.expired += 1;
+        let (added, _quiet) = self.add_slot(core, slot, true);
+        added == Added::Queued
+    }
+}
+
+impl<K: Clone> Shared<K> {
+    /// `take_delayed`.
+    pub(crate) fn take_delayed(&self) -> Vec<(K, Duration)> {
+        let mut left = self.delayed_len();
+        if left == 0 {
+            return Vec::new();
+        }
+        let now = self.clock.now();
+        // Room beforehand, so that little is allocated under the lock.
+        let mut taken = Vec::with_capacity(left);
+        while left > 0 {
+            let core = &mut *self.core.lock();
+            for _ in 0..BATCH.min(left) {
+                let Some(number) = core.wheel.as_mut().and_then(|wheel| wheel.pop_any(&mut core.table)) else {
+                    left = 0;
+                    break;
+                };
+                left -= 1;
+                let slot = core.table.slot(number);
+                let deadline = core.table.node(number).deadline;
+                // SAFETY: it was in the wheel, so taken (S2), and we hold the lock.
+                let inside = unsafe { slot.get() };
+                let _waited = inside.state.undelay();
+                core.delayed -= 1;
+                let key = core.forget_if_vacant(slot).unwrap_or_else(|| {
+                    // SAFETY: still taken, and we hold the lock.
+                    unsafe { inside.key() }.clone()
+                });
+                taken.push((deadline, key));
+            }
+        }
+        taken.sort_by_key(|&(deadline, _)| deadline); // stable: equal deadlines stay in order
+        let left = |deadline| match deadline {
+            NEVER => Duration::MAX,
+            _ => Duration::from_nanos(deadline.saturating_sub(now)),
+        };
+        taken.into_iter().map(|(deadline, key)| (key, left(deadline))).collect()
+    }
+}
+
+impl<K> Core<K> {
+    /// Takes a delayed key out of the wheel. Whether an add waited for the delay.
+    pub(super) fn undelay(&mut self, slot: SlotRef<K>) -> bool {
+        let number = self.table.number(slot);
+        self.wheel.as_mut().expect("a key is delayed").remove(&mut self.table, number);
+        self.delayed -= 1;
+        // SAFETY: in the table, so taken (S2), and we hold the lock.
+        unsafe { slot.get() }.state.undelay()
+    }
+
+    /// Takes a key out of the table if nothing keeps it there (I4), for the caller to drop after the lock.
+    fn forget_if_vacant(&mut self, slot: SlotRef<K>) -> Option<K> {
+        // SAFETY: in the table, so taken (S2), and we hold the lock.
+        let vacant = unsafe { slot.get() }.state.is_vacant();
+        // SAFETY: no bit is set, so it is not in line and nobody holds it; we have just cleared the last one.
+        vacant.then(|| unsafe { self.table.remove(slot) })
+    }
+}
+
+impl<K> Drop for Shared<K> {
+    /// A driver that sleeps is woken, to find that the queue is gone.
+    fn drop(&mut self) {
+        self.core.get_mut().driver.wake().wake();
+    }
+}
