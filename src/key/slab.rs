@@ -17,8 +17,8 @@
 //!   by who clears the last bit, who does not use it afterwards.
 //! * **S3** A chunk is freed only when all its slots are vacant, or with the whole queue; and slots do not move.
 //!
-//! A chunk in which a key is delayed has an array of wheel nodes beside its slots, one for each, made for the first of them: the
-//! node of a key is found by the number of its slot, and a queue without delays pays nothing.
+//! A chunk in which a key is delayed has an array beside its slots, made for the first such key: each slot's place in the timing
+//! wheel. A queue without delays pays nothing.
 //!
 //! So a [`SlotRef`] that stands in the table, in the line or in an item points to a live slot with a key in it. The crate's
 //! unsafe code is here, in the table and in the item, and leans on these three. It is paid for by the benchmarks: an `Arc`
@@ -26,7 +26,7 @@
 
 use crate::key::state::State;
 use crate::sync::{UnsafeCell, sized};
-use crate::time::wheel::{Node, Nodes};
+use crate::time::wheel::Places;
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -132,8 +132,8 @@ struct Chunk<K> {
     first: Option<NonNull<Slot<K>>>,
     /// One bit per slot: vacant. 0 if freed.
     vacant: u64,
-    /// Its slots' nodes, or empty: none was needed so far.
-    nodes: Box<[Node]>,
+    /// Its slots' places in the wheel, or empty: none was needed so far.
+    places: Box<[u32]>,
     /// Neighbours among the open chunks (those with room), or [`NIL`].
     next_open: u32,
     prev_open: u32,
@@ -297,14 +297,13 @@ impl<K> Slab<K> {
         SlotRef(unsafe { first.add(index) })
     }
 
-    /// Makes room for the node of the slot of this number.
+    /// Makes room for the place of the slot of this number.
     #[inline]
-    pub(crate) fn make_node(&mut self, number: u32) -> &mut Node {
+    pub(crate) fn make_place(&mut self, number: u32) {
         let chunk = &mut self.chunks[(number >> INDEX_BITS) as usize];
-        if chunk.nodes.is_empty() {
-            chunk.nodes = vec![Node::default(); Self::CHUNK].into_boxed_slice();
+        if chunk.places.is_empty() {
+            chunk.places = vec![0; Self::CHUNK].into_boxed_slice();
         }
-        &mut chunk.nodes[number as usize & (INDICES - 1)]
     }
 
     /// Frees every chunk without a taken slot.
@@ -339,7 +338,7 @@ impl<K> Slab<K> {
         }
         let number = self.chunks.len() as u32;
         assert!(number < 1 << 24, "a queue holds at most 2^24 chunks of {} keys", Self::CHUNK);
-        self.chunks.push(Chunk { first: None, vacant: 0, nodes: Box::default(), next_open: NIL, prev_open: NIL });
+        self.chunks.push(Chunk { first: None, vacant: 0, places: Box::default(), next_open: NIL, prev_open: NIL });
         number
     }
 
@@ -349,7 +348,7 @@ impl<K> Slab<K> {
         self.spare -= 1;
         let chunk = &mut self.chunks[number as usize];
         chunk.vacant = 0;
-        chunk.nodes = Box::default();
+        chunk.places = Box::default();
         let first = chunk.first.take().expect("freed once");
         // SAFETY: all its slots are vacant (S3), and it is no longer in `chunks`.
         drop(unsafe { Self::boxed(first) });
@@ -401,10 +400,10 @@ impl<K> Slab<K> {
     }
 }
 
-impl<K> Nodes for Slab<K> {
+impl<K> Places for Slab<K> {
     #[inline]
-    fn node(&mut self, number: u32) -> &mut Node {
-        &mut self.chunks[(number >> INDEX_BITS) as usize].nodes[number as usize & (INDICES - 1)]
+    fn place(&mut self, number: u32) -> &mut u32 {
+        &mut self.chunks[(number >> INDEX_BITS) as usize].places[number as usize & (INDICES - 1)]
     }
 }
 

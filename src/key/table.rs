@@ -20,7 +20,7 @@
 
 use crate::key::slab::{Slab, SlotRef};
 use crate::sync::sized;
-use crate::time::wheel::{Node, Nodes};
+use crate::time::wheel::Places;
 use std::borrow::Borrow;
 
 /// A key's hash, as much of it as is kept.
@@ -30,7 +30,7 @@ pub(crate) struct Hash(pub(crate) u32);
 /// See the module's head.
 pub(crate) struct Table<K> {
     /// First slot of each chain. A power of two of them, or none yet.
-    buckets: Box<[Option<SlotRef<K>>]>,
+    buckets: Vec<Option<SlotRef<K>>>,
     /// Not worth shrinking below so many.
     keep: usize,
     slab: Slab<K>,
@@ -63,7 +63,7 @@ impl<K> Table<K> {
     }
 
     pub(crate) fn new(capacity: usize) -> Self {
-        let mut table = Self { buckets: Box::default(), keep: MIN_BUCKETS, slab: Slab::new() };
+        let mut table = Self { buckets: Vec::new(), keep: MIN_BUCKETS, slab: Slab::new() };
         if capacity > 0 {
             table.rebuild((2 * capacity + 1).next_power_of_two());
             table.keep = table.buckets.len().max(MIN_BUCKETS);
@@ -75,13 +75,10 @@ impl<K> Table<K> {
     #[inline]
     pub(crate) fn insert(&mut self, key: K, hash: Hash) -> SlotRef<K> {
         if 2 * self.slab.taken() >= self.buckets.len() {
-            self.rebuild((self.buckets.len() * 2).max(sized(8, 2)));
+            self.grow();
         }
-        let bucket = hash.0 as usize & (self.buckets.len() - 1);
         let slot = self.slab.insert(key, hash.0);
-        // SAFETY: just taken, and we hold the lock.
-        unsafe { slot.get() }.next.set(self.buckets[bucket]);
-        self.buckets[bucket] = Some(slot);
+        link(&mut self.buckets, slot);
         slot
     }
 
@@ -91,6 +88,19 @@ impl<K> Table<K> {
         // SAFETY: in line, so taken (S2), and we hold the lock.
         let bucket = unsafe { slot.get() }.hash() as usize & (self.buckets.len() - 1);
         prefetch(&self.buckets[bucket]);
+    }
+
+    /// Fetches the slot of this number into the cache.
+    #[inline]
+    pub(crate) fn prefetch_slot(&self, number: u32) {
+        // SAFETY: in the wheel until now, so taken (S2), and we hold the lock.
+        prefetch(unsafe { self.slab.slot(number).get() });
+    }
+
+    /// Where the buckets are, and how many: for [`prefetch_bucket`].
+    #[inline]
+    pub(crate) fn buckets(&self) -> (usize, usize) {
+        (self.buckets.as_ptr() as usize, self.buckets.len())
     }
 
     /// Takes a key out. The caller drops it after the lock.
@@ -125,11 +135,12 @@ impl<K> Table<K> {
         key
     }
 
-    /// The number of a slot, for the wheel, and its node, made if it is not there yet.
+    /// The number of a slot, for the wheel, with room for its place there.
     #[inline]
-    pub(crate) fn make_node(&mut self, slot: SlotRef<K>) -> (u32, &mut Node) {
+    pub(crate) fn make_place(&mut self, slot: SlotRef<K>) -> u32 {
         let number = self.number(slot);
-        (number, self.slab.make_node(number))
+        self.slab.make_place(number);
+        number
     }
 
     /// The number of a slot that is in the table.
@@ -155,36 +166,78 @@ impl<K> Table<K> {
         }
     }
 
+    /// Doubles the buckets. Each chain is split in two, one of which stays in its bucket: so the array grows in place where the
+    /// allocator can do that, and is gone through in order.
+    #[cold]
+    fn grow(&mut self) {
+        const AHEAD: usize = 16;
+        let n = self.buckets.len();
+        if n == 0 {
+            return self.rebuild(sized(8, 2));
+        }
+        self.buckets.reserve_exact(n);
+        self.buckets.resize(2 * n, None);
+        for bucket in 0..n {
+            if let Some(Some(ahead)) = self.buckets.get(bucket + AHEAD) {
+                // SAFETY: in a chain, so taken (S2), and we hold the lock.
+                prefetch(unsafe { ahead.get() });
+            }
+            let mut at = self.buckets[bucket].take();
+            while let Some(slot) = at {
+                at = link(&mut self.buckets, slot);
+            }
+        }
+    }
+
+    /// Makes this the number of buckets.
     #[cold]
     fn rebuild(&mut self, buckets: usize) {
         debug_assert!(buckets == 0 || buckets.is_power_of_two());
         // Gone before the new ones come: memory's peak counts too.
-        self.buckets = Box::default();
-        self.buckets = vec![None; buckets].into_boxed_slice();
+        self.buckets = Vec::new();
+        self.buckets = vec![None; buckets];
         for slot in self.slab.iter() {
-            // SAFETY: taken, and we hold the lock.
-            let inside = unsafe { slot.get() };
-            let bucket = inside.hash() as usize & (buckets - 1);
-            inside.next.set(self.buckets[bucket].replace(slot));
+            link(&mut self.buckets, slot);
         }
     }
 }
 
-impl<K> Nodes for Table<K> {
+/// Puts a slot, which is taken, first in its chain. Returns which was next in the chain where it was.
+#[inline]
+fn link<K>(buckets: &mut [Option<SlotRef<K>>], slot: SlotRef<K>) -> Option<SlotRef<K>> {
+    // SAFETY: taken, says the caller, who holds the lock.
+    let inside = unsafe { slot.get() };
+    let bucket = inside.hash() as usize & (buckets.len() - 1);
+    inside.next.replace(buckets[bucket].replace(slot))
+}
+
+impl<K> Places for Table<K> {
     #[inline]
-    fn node(&mut self, number: u32) -> &mut Node {
-        self.slab.node(number)
+    fn place(&mut self, number: u32) -> &mut u32 {
+        self.slab.place(number)
     }
+}
+
+/// Fetches into the cache where a key of this hash would be, if the buckets are still where they were.
+#[inline]
+pub(crate) fn prefetch_bucket((start, count): (usize, usize), hash: Hash) {
+    let bucket = hash.0 as usize & count.wrapping_sub(1);
+    prefetch_at((start as *const usize).wrapping_add(bucket));
 }
 
 /// Asks for a cache line, where the language has a word for it.
 #[inline]
 fn prefetch<T>(place: &T) {
+    prefetch_at(std::ptr::from_ref(place));
+}
+
+#[inline]
+fn prefetch_at<T>(place: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch reads nothing and cannot fault; SSE is part of x86-64.
+    // SAFETY: a prefetch reads nothing and cannot fault, whatever the address; SSE is part of x86-64.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(place).cast());
+        _mm_prefetch::<_MM_HINT_T0>(place.cast());
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = place;

@@ -1,6 +1,6 @@
 //! The steps of delayed keys: into the wheel, out of it, and from it into line. All under the one lock.
 //!
-//! A delay is a bit of its key's word and a node in the wheel, and both change together (I9). So there is nothing to hand over between
+//! A delay is a bit of its key's word and an entry in the wheel, and both change together (I9). So there is nothing to hand over between
 //! threads but a wake-up, and "an earlier deadline wins", "the add consumes the delay" or "cancelled, or delivered already?" are
 //! decided in one critical section.
 //!
@@ -13,7 +13,7 @@ use super::{Core, Shared};
 use crate::key::slab::SlotRef;
 use crate::sync::{Arc, Parker, sized};
 use crate::time::driver::{Rouse, Sleep, State};
-use crate::time::wheel::{Next, Nodes, Wheel};
+use crate::time::wheel::{Next, Wheel};
 use crate::wait::{Waiter, Wake, wake_all};
 use crate::{AddOptions, Added, DelayConflict};
 use std::borrow::Borrow;
@@ -39,6 +39,7 @@ impl<K: Hash + Eq> Shared<K> {
     /// `add_with`.
     pub(crate) fn add_with(&self, key: K, options: AddOptions) -> (Added, Rouse) {
         let hash = self.hash(&key);
+        self.foresee(hash);
         let now = self.now_for(options.delay);
         let (added, wake, rouse) = {
             let core = &mut *self.core.lock();
@@ -53,7 +54,7 @@ impl<K: Hash + Eq> Shared<K> {
                     (Added::Queued, wake, Rouse::Nothing)
                 }
                 None => {
-                    let slot = core.table.insert(key, hash);
+                    let slot = self.insert(core, key, hash);
                     let (added, rouse) = self.delay(core, slot, now, options);
                     (added, Wake::default(), rouse)
                 }
@@ -167,13 +168,13 @@ impl<K> Shared<K> {
         let wheel = core.wheel.get_or_insert_with(|| Box::new(Wheel::new(core.time)));
         // SAFETY: in the table, so taken (S2), and we hold the lock.
         let state = &unsafe { slot.get() }.state;
-        let (number, node) = core.table.make_node(slot);
+        let number = core.table.make_place(slot);
         if !state.is_delayed() {
             state.delay();
             core.delayed += 1;
         } else {
             let stands = match options.conflict {
-                DelayConflict::EarliestWins => node.deadline <= deadline,
+                DelayConflict::EarliestWins => wheel.deadline(&mut core.table, number) <= deadline,
                 DelayConflict::Replace => false,
                 DelayConflict::KeepExisting => true,
             };
@@ -183,8 +184,7 @@ impl<K> Shared<K> {
             }
             wheel.remove(&mut core.table, number);
         }
-        core.table.node(number).deadline = deadline;
-        wheel.insert(&mut core.table, number);
+        wheel.insert(&mut core.table, number, deadline);
         core.counts.delays += 1;
         (Added::Delayed, core.driver.expect(deadline, self.driver))
     }
@@ -253,18 +253,22 @@ impl<K> Shared<K> {
         let Some(mut wheel) = core.wheel.take() else {
             return Turn { due: 0, next: Next::Never, wake: Vec::new() };
         };
-        let (mut due, mut pushed, mut budget) = (0, 0, BATCH);
+        // First all that is due, then each in turn: their slots are on their way to the cache meanwhile.
+        let (mut due, mut count, mut budget) = ([0; BATCH], 0, BATCH);
         let next = loop {
             match wheel.pop(&mut core.table, now, &mut budget) {
                 Next::Due(number) => {
-                    due += 1;
-                    pushed += usize::from(self.deliver(core, core.table.slot(number)));
+                    core.table.prefetch_slot(number);
+                    due[count] = number;
+                    count += 1;
                 }
                 next => break next,
             }
         };
         core.wheel = Some(wheel);
-        Turn { due, next, wake: core.next_waiters(pushed) }
+        let due = &due[..count];
+        let pushed = due.iter().filter(|&&number| self.deliver(core, core.table.slot(number))).count();
+        Turn { due: count, next, wake: core.next_waiters(pushed) }
     }
 
     /// An ordinary add of a key whose delay is over. **Linearization point of an expiry.** Whether it was pushed.
@@ -292,13 +296,12 @@ impl<K: Clone> Shared<K> {
         while left > 0 {
             let core = &mut *self.core.lock();
             for _ in 0..BATCH.min(left) {
-                let Some(number) = core.wheel.as_mut().and_then(|wheel| wheel.pop_any(&mut core.table)) else {
+                let Some((number, deadline)) = core.wheel.as_mut().and_then(|wheel| wheel.pop_any()) else {
                     left = 0;
                     break;
                 };
                 left -= 1;
                 let slot = core.table.slot(number);
-                let deadline = core.table.node(number).deadline;
                 // SAFETY: it was in the wheel, so taken (S2), and we hold the lock.
                 let inside = unsafe { slot.get() };
                 let _waited = inside.state.undelay();

@@ -10,27 +10,30 @@
 //!      …
 //!   level 2    ░░░░░▓░░▓░░░ … ░           a slot: 4096 ticks
 //!   level 1    ░░▓▓░░░░░░░░ … ░           a slot: 64 ticks
-//!   level 0    ░░░░░░▓░░░▓▓ … ░           a slot: 1 tick      (▓: has nodes, and a bit says so)
+//!   level 0    ░░░░░░▓░░░▓▓ … ░           a slot: 1 tick      (▓: has entries, and a bit says so)
+//!                    │
+//!                    └──▶ block ◀──▶ block ◀──▶ block       20 entries each: deadlines, numbers
 //! ```
 //!
-//! The wheel is Varghese and Lauck's (SOSP 1987, scheme 7), with the levels chosen as the Linux and tokio timers do, by the
-//! highest digit that differs. A tick is a nanosecond, so a slot of level 0 holds equal deadlines only; all that precision costs
-//! is that there are more levels, and a node rarely sees more than three of them, because a slot is opened only when something
-//! in it is due, and what is not due then goes where it belongs *as seen from now*.
+//! The wheel is Varghese and Lauck's (SOSP 1987, scheme 7), with the level chosen as the Linux and tokio timers do, by the
+//! highest digit that differs. A tick is a nanosecond, so a slot of level 0 holds equal deadlines only; all that this precision
+//! costs is more levels, and an entry rarely sees more than three of them, because a slot is opened only when something in it is
+//! due, and what is not due then goes where it belongs *as seen from now*.
 //!
-//! Nodes are not stored here: they are linked lists of numbers, and [`Nodes`] finds the node of a number. A number is linked at
-//! most once, at most 2^31 of them. What holds, by number:
+//! A slot's entries are in a list of blocks. That a number's entry can be found and removed, its owner keeps its *place* for us (see
+//! [`Places`]): which block, and where in it. What holds, by number:
 //!
-//! * **T1** Every linked node is in the slot that its deadline and `elapsed` choose, or in one of the two lists beside the
-//!   slots: `DUE` (come due, in order) and `OPENING` (taken from one slot, to be put into finer ones).
-//! * **T2** So all nodes of a level come before those of higher levels, and all of a slot before those of later slots: the
-//!   earliest node is in the first slot that is not empty, and bit scans find that slot.
-//! * **T3** `earliest` of a slot is not later than any deadline in it. (It is too early after its earliest node was removed.)
+//! * **T1** Every entry is in the slot that its deadline and `elapsed` choose, or in one of the two lists beside the slots: `DUE`
+//!   (come due, in order) and `OPENING` (taken from one slot, to be put into finer ones).
+//! * **T2** So all entries of a level come before those of higher levels, and all of a slot before those of later slots: the
+//!   earliest is in the first slot that is not empty, and bit scans find that slot.
+//! * **T3** `earliest` of a slot is not later than any deadline in it. (It is too early after its earliest entry was removed.)
 //! * **T4** Lists are first in, first out, also when a slot is opened: equal deadlines come out in the order of their inserts.
-//!   Therefore a node whose deadline is in the slot that is being opened goes to the end of `OPENING`, not past it.
-//! * **T5** `elapsed` never goes back, and never enters a slot that has nodes without opening it.
+//!   Therefore an entry whose deadline is in the slot that is being opened goes to the end of `OPENING`, not past it.
+//! * **T5** `elapsed` never goes back, and never enters a slot that has entries without opening it.
+//! * **T6** Every block in a list has a live entry. So what was removed takes room only beside something that was not.
 //!
-//! Work is bounded: [`pop`](Wheel::pop) takes a budget, and opening a slot of a million nodes is a million small steps that can be
+//! Work is bounded: [`pop`](Wheel::pop) takes a budget, and opening a slot of a million entries is a million small steps that can be
 //! interrupted after each.
 
 /// No wheel needs more: 11 digits of 6 bits are 66.
@@ -38,28 +41,44 @@ const LEVELS: usize = 11;
 const DIGIT: u32 = 6;
 const SLOTS: usize = 1 << DIGIT;
 
-/// A slot with up to so many nodes is not split further: what is due is sorted, the rest put where it belongs.
-const FEW: usize = 64;
+/// A slot with up to so many entries is not split further: what is due is sorted, the rest put where it belongs.
+const FEW: usize = 128;
 
-/// Numbers from here on are heads of lists, not nodes.
+/// Entries in a block, which makes it 256 bytes.
+const BLOCK: usize = 20;
+/// A place is a block's index and, in these bits, where in the block.
+const PLACE_BITS: u32 = 5;
+/// How many blocks without entries are kept.
+const SPARE: usize = 32;
+
+/// Indices from here on are heads of lists, not blocks.
 const HEAD: u32 = 1 << 31;
 /// Come due, in order, not popped yet.
 const DUE: u32 = HEAD | (LEVELS * SLOTS) as u32;
 /// Taken from a slot, to be put into finer ones.
 const OPENING: u32 = DUE + 1;
 
-/// What the wheel needs to know of an entry: its deadline, and its neighbours in a circular list (a head or a node).
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Node {
-    pub(crate) deadline: u64,
-    next: u32,
-    prev: u32,
+/// Instead of a number: removed. So at most 2^32 - 1 numbers.
+const DEAD: u32 = u32::MAX;
+
+/// Where the owner of the numbers keeps their places.
+pub(crate) trait Places {
+    /// The place of this number. Only the wheel writes it, and it means something while the number is in the wheel.
+    fn place(&mut self, number: u32) -> &mut u32;
 }
 
-/// Where the nodes are.
-pub(crate) trait Nodes {
-    /// The node of this number.
-    fn node(&mut self, number: u32) -> &mut Node;
+#[derive(Debug)]
+struct Block {
+    deadlines: [u64; BLOCK],
+    numbers: [u32; BLOCK],
+    /// Neighbours in a circular list: blocks, or its head.
+    next: u32,
+    prev: u32,
+    /// Entries before this are dead.
+    first: u8,
+    /// Entries from here on were never used.
+    end: u8,
+    live: u8,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -73,74 +92,90 @@ struct Head {
 /// What [`Wheel::pop`] found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// This node is due; it is not linked any more.
+    /// This number is due; it is not in the wheel any more.
     Due(u32),
     /// The budget is used up: call again.
     More,
     /// Nothing is due before this, and most probably something then.
     At(u64),
-    /// Nothing is linked.
+    /// The wheel is empty.
     Never,
 }
 
 /// See the module's head.
 #[derive(Debug)]
 pub(crate) struct Wheel {
-    /// T5. No node's deadline was before this when it was put in its slot.
+    /// T5. No entry was due before this when it was put in its slot.
     elapsed: u64,
-    /// Which slots have nodes, a bit each.
+    /// Which slots have entries, a bit each.
     occupied: [u64; LEVELS],
     /// The last tick of the slot that is being opened.
     opening_end: u64,
     heads: [Head; LEVELS * SLOTS + 2],
+    blocks: Vec<Option<Box<Block>>>,
+    /// Blocks without entries.
+    spare: Vec<u32>,
+    /// Indices without a block.
+    freed: Vec<u32>,
+    /// For `open`.
+    few: Vec<(u64, u32)>,
 }
 
 impl Wheel {
     /// An empty wheel. Time begins at `now`.
     pub(crate) fn new(now: u64) -> Self {
         let head = |at: usize| Head { next: HEAD | at as u32, prev: HEAD | at as u32, earliest: u64::MAX };
-        Self { elapsed: now, occupied: [0; LEVELS], opening_end: 0, heads: std::array::from_fn(head) }
+        Self {
+            elapsed: now,
+            occupied: [0; LEVELS],
+            opening_end: 0,
+            heads: std::array::from_fn(head),
+            blocks: Vec::new(),
+            spare: Vec::new(),
+            freed: Vec::new(),
+            few: Vec::new(),
+        }
     }
 
-    /// Links a node, by its deadline. One in the past comes next, in the order of such inserts.
+    /// Puts a number in that is not there. If its deadline is in the past it comes next, in the order of such inserts.
     #[inline]
-    pub(crate) fn insert(&mut self, nodes: &mut impl Nodes, number: u32) {
-        debug_assert!(number < HEAD);
-        let deadline = nodes.node(number).deadline;
+    pub(crate) fn insert(&mut self, places: &mut impl Places, number: u32, deadline: u64) {
         if deadline <= self.opening_end && !self.is_empty(OPENING) {
-            self.push(nodes, OPENING, number); // T4
+            self.push(places, OPENING, number, deadline); // T4
         } else {
-            self.place(nodes, number, deadline);
+            self.put(places, number, deadline);
         }
     }
 
-    /// Unlinks a node that is linked.
+    /// The deadline of a number that is there.
     #[inline]
-    pub(crate) fn remove(&mut self, nodes: &mut impl Nodes, number: u32) {
-        let Node { next, prev, .. } = *nodes.node(number);
-        self.join(nodes, prev, next);
-        if next == prev && next & HEAD != 0 {
-            self.emptied((next - HEAD) as usize);
-        }
+    pub(crate) fn deadline(&mut self, places: &mut impl Places, number: u32) -> u64 {
+        let (block, at) = split(*places.place(number));
+        self.block(block).deadlines[at]
     }
 
-    /// Unlinks the next node that is due by `now`, which must not go back; or says when to come again. A unit of the budget is a node that
-    /// is popped or put elsewhere; with a few dozen units there is always progress.
-    pub(crate) fn pop(&mut self, nodes: &mut impl Nodes, now: u64, budget: &mut usize) -> Next {
+    /// Takes a number out that is there.
+    #[inline]
+    pub(crate) fn remove(&mut self, places: &mut impl Places, number: u32) {
+        let (block, at) = split(*places.place(number));
+        debug_assert_eq!(self.block(block).numbers[at], number);
+        self.kill(block, at);
+    }
+
+    /// Takes the next number out that is due by `now`, which must not go back; or says when to come again. A unit of the budget
+    /// is an entry that is taken out or put elsewhere.
+    pub(crate) fn pop(&mut self, places: &mut impl Places, now: u64, budget: &mut usize) -> Next {
         loop {
             if *budget == 0 {
                 return Next::More;
             }
-            if let Some(number) = self.front(DUE) {
+            if let Some((number, _)) = self.pop_front(DUE) {
                 *budget -= 1;
-                self.remove(nodes, number);
                 return Next::Due(number);
             }
-            if let Some(number) = self.front(OPENING) {
+            if let Some((number, deadline)) = self.pop_front(OPENING) {
                 *budget -= 1;
-                self.remove(nodes, number);
-                let deadline = nodes.node(number).deadline;
-                self.place(nodes, number, deadline);
+                self.put(places, number, deadline);
                 continue;
             }
             let Some((level, slot)) = self.first() else {
@@ -151,23 +186,21 @@ impl Wheel {
             let earliest = self.heads[level * SLOTS + slot].earliest;
             if earliest > now {
                 if start > now {
-                    self.elapsed = self.elapsed.max(now); // T5: still before the first slot that has nodes
+                    self.elapsed = self.elapsed.max(now); // T5: still before the first slot that has entries
                 }
                 return Next::At(earliest);
             }
-            self.open(nodes, level * SLOTS + slot, start, end, now, budget);
+            self.open(places, HEAD | (level * SLOTS + slot) as u32, start, end, now, budget);
         }
     }
 
-    /// Unlinks any one node, of those with equal deadlines the first; time does not move.
-    pub(crate) fn pop_any(&mut self, nodes: &mut impl Nodes) -> Option<u32> {
-        let slot = || self.first().map(|(level, slot)| HEAD | (level * SLOTS + slot) as u32);
-        let number = self.front(DUE).or_else(|| self.front(OPENING)).or_else(|| self.front(slot()?))?;
-        self.remove(nodes, number);
-        Some(number)
+    /// Takes any number out, of those with equal deadlines the first, and says its deadline; time does not move.
+    pub(crate) fn pop_any(&mut self) -> Option<(u32, u64)> {
+        let slot = self.first().map(|(level, slot)| HEAD | (level * SLOTS + slot) as u32);
+        self.pop_front(DUE).or_else(|| self.pop_front(OPENING)).or_else(|| self.pop_front(slot?))
     }
 
-    /// The slot of the earliest nodes (T2).
+    /// The slot of the earliest entries (T2).
     #[inline]
     fn first(&self) -> Option<(usize, usize)> {
         let level = self.occupied.iter().position(|&slots| slots != 0)?;
@@ -184,104 +217,203 @@ impl Wheel {
     }
 
     /// Opens the first slot, in which something may be due.
-    fn open(&mut self, nodes: &mut impl Nodes, at: usize, start: u64, end: u64, now: u64, budget: &mut usize) {
+    fn open(&mut self, places: &mut impl Places, head: u32, start: u64, end: u64, now: u64, budget: &mut usize) {
         if start == end {
             // Level 0: all have the same deadline, and it has come.
             self.elapsed = start.max(self.elapsed);
-            self.splice(nodes, at, DUE);
-            return;
+            return self.splice(head, DUE);
         }
-        let mut few = [(0, 0); FEW];
-        let mut count = 0;
-        let mut number = self.heads[at].next;
-        while number & HEAD == 0 && count < FEW {
-            let node = nodes.node(number);
-            few[count] = (node.deadline, number);
-            (number, count) = (node.next, count + 1);
+        let (mut live, mut block) = (0, self.head(head).next);
+        while block & HEAD == 0 && live <= FEW {
+            live += usize::from(self.block(block).live);
+            block = self.block(block).next;
         }
-        if number & HEAD == 0 {
-            // Many: one level down with all of them, step by step.
+        if live > FEW {
+            // One level down with all of them, step by step.
             self.elapsed = start;
             self.opening_end = end;
-            self.splice(nodes, at, OPENING);
-            return;
+            return self.splice(head, OPENING);
         }
-        self.heads[at].next = HEAD | at as u32;
-        self.heads[at].prev = HEAD | at as u32;
-        self.emptied(at);
+        let mut few = std::mem::take(&mut self.few);
+        few.extend(std::iter::from_fn(|| self.pop_front(head)).map(|(number, deadline)| (deadline, number)));
+        *budget = budget.saturating_sub(few.len());
         self.elapsed = now.min(end);
-        let few = &mut few[..count];
         few.sort_by_key(|&(deadline, _)| deadline); // stable (T4)
-        for &(deadline, number) in &*few {
+        for (deadline, number) in few.drain(..) {
             if deadline <= now {
-                self.push(nodes, DUE, number);
+                self.push(places, DUE, number, deadline);
             } else {
-                self.place(nodes, number, deadline);
+                self.put(places, number, deadline);
             }
         }
-        *budget = budget.saturating_sub(count);
+        self.few = few;
     }
 
-    /// Puts a node in its slot (T1).
+    /// Puts an entry in its slot (T1).
     #[inline]
-    fn place(&mut self, nodes: &mut impl Nodes, number: u32, deadline: u64) {
+    fn put(&mut self, places: &mut impl Places, number: u32, deadline: u64) {
         let tick = deadline.max(self.elapsed);
         let level = ((tick ^ self.elapsed) | 1).ilog2() / DIGIT;
         let slot = (tick >> (level * DIGIT)) as usize % SLOTS;
         let at = level as usize * SLOTS + slot;
         self.occupied[level as usize] |= 1 << slot;
         self.heads[at].earliest = self.heads[at].earliest.min(deadline);
-        self.push(nodes, HEAD | at as u32, number);
+        self.push(places, HEAD | at as u32, number, deadline);
+    }
+
+    /// Puts an entry at the end of a list.
+    #[inline]
+    fn push(&mut self, places: &mut impl Places, head: u32, number: u32, deadline: u64) {
+        let mut last = self.head(head).prev;
+        if last & HEAD != 0 || usize::from(self.block(last).end) == BLOCK {
+            last = self.add_block(head);
+        }
+        let block = self.block(last);
+        let at = block.end;
+        block.deadlines[usize::from(at)] = deadline;
+        block.numbers[usize::from(at)] = number;
+        block.end += 1;
+        block.live += 1;
+        *places.place(number) = last << PLACE_BITS | u32::from(at);
+    }
+
+    /// Takes the first entry of a list out.
+    #[inline]
+    fn pop_front(&mut self, head: u32) -> Option<(u32, u64)> {
+        let first = self.head(head).next;
+        if first & HEAD != 0 {
+            return None;
+        }
+        let block = self.block(first);
+        let mut at = usize::from(block.first);
+        while block.numbers[at] == DEAD {
+            at += 1; // ends by T6
+        }
+        block.first = at as u8;
+        let entry = (block.numbers[at], block.deadlines[at]);
+        self.kill(first, at);
+        Some(entry)
+    }
+
+    #[inline]
+    fn kill(&mut self, index: u32, at: usize) {
+        let block = self.block(index);
+        block.numbers[at] = DEAD;
+        block.live -= 1;
+        if block.live == 0 {
+            self.remove_block(index);
+        }
     }
 
     #[inline]
     fn is_empty(&self, head: u32) -> bool {
-        self.heads[(head - HEAD) as usize].next == head
+        self.head(head).next == head
     }
 
     #[inline]
-    fn front(&self, head: u32) -> Option<u32> {
-        Some(self.heads[(head - HEAD) as usize].next).filter(|&next| next & HEAD == 0)
+    fn head(&self, head: u32) -> &Head {
+        &self.heads[(head - HEAD) as usize]
     }
 
-    /// To the end of a list.
     #[inline]
-    fn push(&mut self, nodes: &mut impl Nodes, head: u32, number: u32) {
-        let last = self.heads[(head - HEAD) as usize].prev;
-        self.join(nodes, last, number);
-        self.join(nodes, number, head);
+    fn block(&mut self, index: u32) -> &mut Block {
+        self.blocks[index as usize].as_mut().expect("a block that is in a list")
     }
 
-    /// Moves the list of a slot to the end of another.
-    fn splice(&mut self, nodes: &mut impl Nodes, at: usize, to: u32) {
-        let Head { next, prev, .. } = self.heads[at];
-        self.heads[at].next = HEAD | at as u32;
-        self.heads[at].prev = HEAD | at as u32;
-        self.emptied(at);
-        let last = self.heads[(to - HEAD) as usize].prev;
-        self.join(nodes, last, next);
-        self.join(nodes, prev, to);
+    /// An empty block at the end of a list.
+    #[cold]
+    fn add_block(&mut self, head: u32) -> u32 {
+        let index = self.spare.pop().unwrap_or_else(|| {
+            let index = self.free_index();
+            assert!(index < HEAD >> PLACE_BITS, "a wheel holds at most 2^26 blocks of {BLOCK} entries");
+            let (deadlines, numbers) = ([0; BLOCK], [DEAD; BLOCK]);
+            let block = Block { deadlines, numbers, next: 0, prev: 0, first: 0, end: 0, live: 0 };
+            self.blocks[index as usize] = Some(Box::new(block));
+            index
+        });
+        let last = self.head(head).prev;
+        self.join(last, index);
+        self.join(index, head);
+        index
     }
 
-    /// Makes two neighbours of heads or nodes.
+    /// An index without a block. Those in `freed` may be stale, or there twice.
+    fn free_index(&mut self) -> u32 {
+        while let Some(index) = self.freed.pop() {
+            if self.blocks.get(index as usize).is_some_and(Option::is_none) {
+                return index;
+            }
+        }
+        self.blocks.push(None);
+        (self.blocks.len() - 1) as u32
+    }
+
+    /// Takes a block out of its list that has no live entry left (T6).
+    #[cold]
+    fn remove_block(&mut self, index: u32) {
+        let block = self.block(index);
+        (block.first, block.end) = (0, 0);
+        let (prev, next) = (block.prev, block.next);
+        self.join(prev, next);
+        if prev == next && next & HEAD != 0 {
+            self.emptied(next);
+        }
+        if self.spare.len() < SPARE {
+            self.spare.push(index);
+            return;
+        }
+        self.blocks[index as usize] = None;
+        self.freed.push(index);
+        while self.blocks.last().is_some_and(Option::is_none) {
+            self.blocks.pop();
+        }
+        if self.freed.len() > 2 * self.blocks.len() {
+            // Mostly past the end after a burst: forget those, and what they took.
+            let end = self.blocks.len() as u32;
+            self.freed.retain(|&index| index < end);
+            self.freed.sort_unstable();
+            self.freed.dedup();
+            self.freed.shrink_to_fit();
+            self.blocks.shrink_to_fit();
+        }
+    }
+
+    /// Moves all blocks of a slot to the end of another list.
+    fn splice(&mut self, head: u32, to: u32) {
+        let Head { next, prev, .. } = *self.head(head);
+        self.join(head, head);
+        self.emptied(head);
+        let last = self.head(to).prev;
+        self.join(last, next);
+        self.join(prev, to);
+    }
+
+    /// Makes two neighbours of heads or blocks.
     #[inline]
-    fn join(&mut self, nodes: &mut impl Nodes, a: u32, b: u32) {
+    fn join(&mut self, a: u32, b: u32) {
         match a & HEAD {
-            0 => nodes.node(a).next = b,
+            0 => self.block(a).next = b,
             _ => self.heads[(a - HEAD) as usize].next = b,
         }
         match b & HEAD {
-            0 => nodes.node(b).prev = a,
+            0 => self.block(b).prev = a,
             _ => self.heads[(b - HEAD) as usize].prev = a,
         }
     }
 
-    /// Notes that a list has no nodes left.
+    /// Notes that a list has no blocks left.
     #[inline]
-    fn emptied(&mut self, at: usize) {
+    fn emptied(&mut self, head: u32) {
+        let at = (head - HEAD) as usize;
         if let Some(slots) = self.occupied.get_mut(at / SLOTS) {
             *slots &= !(1 << (at % SLOTS));
             self.heads[at].earliest = u64::MAX;
         }
     }
+}
+
+/// A place's block, and where in it.
+#[inline]
+fn split(place: u32) -> (u32, usize) {
+    (place >> PLACE_BITS, (place & ((1 << PLACE_BITS) - 1)) as usize)
 }
