@@ -16,9 +16,12 @@
 //! here besides its slot (with slot and line, a `u64` costs 50 to 73), is stored once and hashed once (the hash stays in the
 //! slot), and leaves no tombstone. It is in the table while it is in line, in work or delayed (I4), and not longer.
 //!
+//! Growing and shrinking is a matter of many small steps: there are two arrays then, and with every key that comes or goes some chains
+//! move from the old one to the new one, in order. So no call takes long, whatever the number of keys.
+//!
 //! Everything happens under the queue's lock. The only foreign code that runs is `K::eq`, before anything is changed.
 
-use crate::key::slab::{Slab, SlotRef};
+use crate::key::slab::{Slab, Slot, SlotRef};
 use crate::sync::sized;
 use crate::time::wheel::Places;
 use std::borrow::Borrow;
@@ -29,8 +32,10 @@ pub(crate) struct Hash(pub(crate) u32);
 
 /// See the module's head.
 pub(crate) struct Table<K> {
-    /// First slot of each chain. A power of two of them, or none yet.
-    buckets: Vec<Option<SlotRef<K>>>,
+    buckets: Buckets<K>,
+    /// While the number of buckets changes: those from before. Chains from `moved` on are still here.
+    old: Buckets<K>,
+    moved: usize,
     /// Not worth shrinking below so many.
     keep: usize,
     slab: Slab<K>,
@@ -39,6 +44,50 @@ pub(crate) struct Table<K> {
 /// Not worth shrinking below: a small steady set of keys must not make the buckets come and go.
 const MIN_BUCKETS: usize = sized(4096, 4);
 
+/// The first slot of each chain, or null. A power of two of them, or none.
+struct Buckets<K>(Box<[*mut Slot<K>]>);
+
+// SAFETY: what is in it are `SlotRef`s.
+unsafe impl<K: Send + Sync> Send for Buckets<K> {}
+
+impl<K> Buckets<K> {
+    /// All empty. Large ones are pages that the system makes as they are touched, so this is quick.
+    fn new(count: usize) -> Self {
+        debug_assert!(count == 0 || count.is_power_of_two());
+        Self(vec![std::ptr::null_mut(); count].into_boxed_slice())
+    }
+
+    #[inline]
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    #[inline]
+    fn at(&self, hash: u32) -> usize {
+        hash as usize & self.len().wrapping_sub(1)
+    }
+
+    #[inline]
+    fn first(&self, at: usize) -> Option<SlotRef<K>> {
+        SlotRef::from_pointer(self.0[at])
+    }
+
+    #[inline]
+    fn set(&mut self, at: usize, slot: Option<SlotRef<K>>) {
+        self.0[at] = slot.map_or(std::ptr::null_mut(), SlotRef::into_pointer);
+    }
+
+    /// Puts a slot, which is taken, first in the chain of its hash.
+    #[inline]
+    fn link(&mut self, slot: SlotRef<K>) {
+        // SAFETY: taken, says the caller, who holds the lock.
+        let inside = unsafe { slot.get() };
+        let at = self.at(inside.hash());
+        inside.next.set(self.first(at));
+        self.set(at, Some(slot));
+    }
+}
+
 impl<K> Table<K> {
     /// The slot of this key.
     #[inline]
@@ -46,10 +95,11 @@ impl<K> Table<K> {
     where
         K: Borrow<Q>,
     {
-        let mut at = match self.buckets.len() {
-            0 => None,
-            n => self.buckets[hash.0 as usize & (n - 1)],
-        };
+        if self.buckets.len() == 0 {
+            return None;
+        }
+        let buckets = self.of(hash.0);
+        let mut at = buckets.first(buckets.at(hash.0));
         while let Some(slot) = at {
             // SAFETY: in a chain, so taken (S2), and we hold the lock.
             let inside = unsafe { slot.get() };
@@ -63,22 +113,20 @@ impl<K> Table<K> {
     }
 
     pub(crate) fn new(capacity: usize) -> Self {
-        let mut table = Self { buckets: Vec::new(), keep: MIN_BUCKETS, slab: Slab::new() };
-        if capacity > 0 {
-            table.rebuild((2 * capacity + 1).next_power_of_two());
-            table.keep = table.buckets.len().max(MIN_BUCKETS);
-        }
-        table
+        let count = if capacity == 0 { 0 } else { (2 * capacity + 1).next_power_of_two() };
+        let keep = count.max(MIN_BUCKETS);
+        Self { buckets: Buckets::new(count), old: Buckets::new(0), moved: 0, keep, slab: Slab::new() }
     }
 
     /// Puts a key in that is not there.
     #[inline]
     pub(crate) fn insert(&mut self, key: K, hash: Hash) -> SlotRef<K> {
         if 2 * self.slab.taken() >= self.buckets.len() {
-            self.grow();
+            self.resize((self.buckets.len() * 2).max(sized(8, 2)));
         }
+        self.step();
         let slot = self.slab.insert(key, hash.0);
-        link(&mut self.buckets, slot);
+        self.of_mut(hash.0).link(slot);
         slot
     }
 
@@ -86,8 +134,9 @@ impl<K> Table<K> {
     #[inline]
     pub(crate) fn prefetch(&self, slot: SlotRef<K>) {
         // SAFETY: in line, so taken (S2), and we hold the lock.
-        let bucket = unsafe { slot.get() }.hash() as usize & (self.buckets.len() - 1);
-        prefetch(&self.buckets[bucket]);
+        let hash = unsafe { slot.get() }.hash();
+        let buckets = self.of(hash);
+        prefetch(&buckets.0[buckets.at(hash)]);
     }
 
     /// Fetches the slot of this number into the cache.
@@ -100,7 +149,7 @@ impl<K> Table<K> {
     /// Where the buckets are, and how many: for [`prefetch_bucket`].
     #[inline]
     pub(crate) fn buckets(&self) -> (usize, usize) {
-        (self.buckets.as_ptr() as usize, self.buckets.len())
+        (self.buckets.0.as_ptr() as usize, self.buckets.len())
     }
 
     /// Takes a key out. The caller drops it after the lock.
@@ -111,10 +160,11 @@ impl<K> Table<K> {
     pub(crate) unsafe fn remove(&mut self, slot: SlotRef<K>) -> K {
         // SAFETY: in the table, so taken (S2), and we hold the lock.
         let inside = unsafe { slot.get() };
-        let bucket = inside.hash() as usize & (self.buckets.len() - 1);
-        let mut at = self.buckets[bucket].expect("its chain is not empty");
+        let buckets = self.of_mut(inside.hash());
+        let bucket = buckets.at(inside.hash());
+        let mut at = buckets.first(bucket).expect("its chain is not empty");
         if at == slot {
-            self.buckets[bucket] = inside.next.get();
+            buckets.set(bucket, inside.next.get());
         } else {
             loop {
                 // SAFETY: in a chain, so taken (S2), and we hold the lock.
@@ -130,8 +180,9 @@ impl<K> Table<K> {
         let key = unsafe { self.slab.remove(slot) };
         let n = self.buckets.len();
         if n > self.keep && self.slab.taken() < n / 16 {
-            self.rebuild(self.keep.max(n / 4));
+            self.resize(self.keep.max(n / 4));
         }
+        self.step();
         key
     }
 
@@ -160,55 +211,70 @@ impl<K> Table<K> {
     pub(crate) fn shrink(&mut self) {
         self.keep = MIN_BUCKETS;
         self.slab.shrink();
+        self.finish();
         let fit = if self.slab.taken() == 0 { 0 } else { (2 * self.slab.taken()).next_power_of_two() };
         if fit < self.buckets.len() {
-            self.rebuild(fit);
+            self.resize(fit);
+            self.finish();
         }
     }
 
-    /// Doubles the buckets. Each chain is split in two, one of which stays in its bucket: so the array grows in place where the
-    /// allocator can do that, and is gone through in order.
+    /// The buckets that a key of this hash is in.
+    #[inline]
+    fn of(&self, hash: u32) -> &Buckets<K> {
+        // False as long as there are no old ones.
+        if self.moved < self.old.len() && self.old.at(hash) >= self.moved { &self.old } else { &self.buckets }
+    }
+
+    #[inline]
+    fn of_mut(&mut self, hash: u32) -> &mut Buckets<K> {
+        if self.moved < self.old.len() && self.old.at(hash) >= self.moved { &mut self.old } else { &mut self.buckets }
+    }
+
+    /// Changes the number of buckets, a few chains at a time: [`step`](Self::step).
     #[cold]
-    fn grow(&mut self) {
-        const AHEAD: usize = 16;
-        let n = self.buckets.len();
-        if n == 0 {
-            return self.rebuild(sized(8, 2));
+    fn resize(&mut self, count: usize) {
+        self.finish();
+        self.old = std::mem::replace(&mut self.buckets, Buckets::new(count));
+        self.moved = 0;
+    }
+
+    /// Moves some chains to the new buckets. With every key that comes or goes, so that no call takes long, and the last is moved
+    /// long before the number changes again.
+    #[inline]
+    fn step(&mut self) {
+        if self.old.len() > 0 {
+            // Shrinking, there are 32 buckets to a key.
+            self.move_chains(sized(if self.old.len() < self.buckets.len() { 32 } else { 64 }, 1));
         }
-        self.buckets.reserve_exact(n);
-        self.buckets.resize(2 * n, None);
-        for bucket in 0..n {
-            if let Some(Some(ahead)) = self.buckets.get(bucket + AHEAD) {
+    }
+
+    #[cold]
+    fn finish(&mut self) {
+        self.move_chains(usize::MAX);
+    }
+
+    fn move_chains(&mut self, count: usize) {
+        let end = self.old.len().min(self.moved.saturating_add(count));
+        for bucket in self.moved..end {
+            let mut next = self.old.first(bucket);
+            while let Some(slot) = next {
                 // SAFETY: in a chain, so taken (S2), and we hold the lock.
-                prefetch(unsafe { ahead.get() });
-            }
-            let mut at = self.buckets[bucket].take();
-            while let Some(slot) = at {
-                at = link(&mut self.buckets, slot);
+                next = unsafe { slot.get() }.next.get();
+                self.buckets.link(slot);
             }
         }
-    }
-
-    /// Makes this the number of buckets.
-    #[cold]
-    fn rebuild(&mut self, buckets: usize) {
-        debug_assert!(buckets == 0 || buckets.is_power_of_two());
-        // Gone before the new ones come: memory's peak counts too.
-        self.buckets = Vec::new();
-        self.buckets = vec![None; buckets];
-        for slot in self.slab.iter() {
-            link(&mut self.buckets, slot);
+        self.moved = end;
+        if end == self.old.len() {
+            (self.old, self.moved) = (Buckets::new(0), 0);
+            return;
+        }
+        // What the next step will touch.
+        for slot in (end..self.old.len().min(end.saturating_add(count))).filter_map(|bucket| self.old.first(bucket)) {
+            // SAFETY: as above.
+            prefetch(unsafe { slot.get() });
         }
     }
-}
-
-/// Puts a slot, which is taken, first in its chain. Returns which was next in the chain where it was.
-#[inline]
-fn link<K>(buckets: &mut [Option<SlotRef<K>>], slot: SlotRef<K>) -> Option<SlotRef<K>> {
-    // SAFETY: taken, says the caller, who holds the lock.
-    let inside = unsafe { slot.get() };
-    let bucket = inside.hash() as usize & (buckets.len() - 1);
-    inside.next.replace(buckets[bucket].replace(slot))
 }
 
 impl<K> Places for Table<K> {
@@ -241,4 +307,71 @@ fn prefetch_at<T>(place: *const T) {
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = place;
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    /// Grows and shrinks several times over, with every chain looked at while it moves.
+    #[test]
+    fn keys_are_found_while_the_buckets_change() {
+        let mut random = 1_u64;
+        let mut next = |below: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) % below
+        };
+        // Half the bits of a good hash, and few of a bad one: long chains.
+        let hash = |key: u64| Hash(if key % 2 == 0 { (key as u32).wrapping_mul(0x9e37_79b9) } else { key as u32 % 64 });
+        let mut table = Table::new(0);
+        let mut known = HashMap::new();
+        for (keys, adds) in [(100, 9), (50_000, 9), (50_000, 1), (2_000, 5), (60_000, 9), (60_000, 0)] {
+            for _ in 0..150_000 {
+                let key = next(keys);
+                let found = table.find(&key, hash(key));
+                assert_eq!(found.is_some(), known.contains_key(&key));
+                if let Some(slot) = found {
+                    assert!(known[&key] == slot);
+                    if next(10) >= adds {
+                        known.remove(&key);
+                        // SAFETY: in the table, without a bit set, and nobody else has it.
+                        assert_eq!(unsafe { table.remove(slot) }, key);
+                    }
+                } else if next(10) < adds {
+                    known.insert(key, table.insert(key, hash(key)));
+                }
+            }
+            assert_eq!(table.slab.taken(), known.len());
+        }
+        for (key, slot) in known {
+            // SAFETY: as above.
+            assert_eq!(unsafe { table.remove(slot) }, key);
+        }
+        assert_eq!((table.buckets.len(), table.old.len()), (MIN_BUCKETS, 0), "what a burst took is given back");
+        table.shrink();
+        assert_eq!(table.buckets.len(), 0);
+    }
+
+    /// No call moves more than a few chains, and a change is over before the next one begins.
+    #[test]
+    fn growing_and_shrinking_are_many_small_steps() {
+        let mut table = Table::new(0);
+        let mut slots = Vec::new();
+        let (mut most, mut before) = (0, 0);
+        for n in 0..200_000_u32 {
+            slots.push(table.insert(n, Hash(n.wrapping_mul(0x9e37_79b9))));
+            most = most.max(table.moved.saturating_sub(before));
+            before = table.moved;
+        }
+        while let Some(slot) = slots.pop() {
+            // SAFETY: in the table, without a bit set, and nobody else has it.
+            unsafe { table.remove(slot) };
+            most = most.max(table.moved.saturating_sub(before));
+            before = table.moved;
+            let resizes = table.slab.taken() + 1 == table.buckets.len() / 4;
+            assert!(!resizes || table.moved <= 64, "the last change was over");
+        }
+        assert!(most <= 64, "{most} chains in one step");
+    }
 }
