@@ -1,9 +1,9 @@
 //! The guard that a get returns: who has it has the key, and when it is dropped, the key is done.
 
-use crate::Added;
 use crate::key::slab::SlotRef;
 use crate::shared::{Held, Shared};
 use crate::sync::Arc;
+use crate::{AddOptions, Added};
 use std::fmt;
 use std::ops::Deref;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -124,8 +124,18 @@ macro_rules! holder {
             /// ```
             #[doc(alias = "RequeueAfter")]
             pub fn requeue_after(self, delay: Duration) -> Added {
+                self.requeue_with(AddOptions::new().after(delay))
+            }
+
+            /// Adds the key as the options say, and says that the work on it is finished.
+            ///
+            /// As [`add_with`](crate::WorkQueue::add_with) of the key, then [`done`](Self::done). The key is not cloned.
+            ///
+            /// # Panics
+            /// As [`requeue_after`](Self::requeue_after).
+            pub fn requeue_with(self, options: AddOptions) -> Added {
                 // SAFETY: we hold the key.
-                let (added, rouse) = unsafe { self.queue.delay_held(self.slot, delay) };
+                let (added, rouse) = unsafe { self.queue.add_held_with(self.slot, options) };
                 self.queue.settle(rouse);
                 added
             }

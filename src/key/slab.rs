@@ -17,7 +17,7 @@
 //!   by who clears the last bit, who does not use it afterwards.
 //! * **S3** A chunk is freed only when all its slots are vacant, or with the whole queue; and slots do not move.
 //!
-//! A chunk in which a key is delayed has an array beside its slots, made for the first such key: each slot's place in the timing
+//! A chunk in which a key is delayed has an array beside its slots, made for the first such key: each slot's ticket for the timing
 //! wheel. A queue without delays pays nothing.
 //!
 //! So a [`SlotRef`] that stands in the table, in the line or in an item points to a live slot with a key in it. The crate's
@@ -26,7 +26,7 @@
 
 use crate::key::state::State;
 use crate::sync::{UnsafeCell, sized};
-use crate::time::wheel::Places;
+use crate::time::wheel::{Ticket, Tickets};
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -140,8 +140,8 @@ struct Chunk<K> {
     first: Option<NonNull<Slot<K>>>,
     /// One bit per slot: vacant. 0 if freed.
     vacant: u64,
-    /// Its slots' places in the wheel, or empty: none was needed so far.
-    places: Box<[u32]>,
+    /// Its slots' tickets for the wheel, or empty: none was needed so far.
+    tickets: Box<[Ticket]>,
     /// Neighbours among the open chunks (those with room), or [`NIL`].
     next_open: u32,
     prev_open: u32,
@@ -296,12 +296,12 @@ impl<K> Slab<K> {
         SlotRef(unsafe { first.add(index) })
     }
 
-    /// Makes room for the place of the slot of this number.
+    /// Makes room for the ticket of the slot of this number.
     #[inline]
-    pub(crate) fn make_place(&mut self, number: u32) {
+    pub(crate) fn make_ticket(&mut self, number: u32) {
         let chunk = &mut self.chunks[(number >> INDEX_BITS) as usize];
-        if chunk.places.is_empty() {
-            chunk.places = vec![0; Self::CHUNK].into_boxed_slice();
+        if chunk.tickets.is_empty() {
+            chunk.tickets = vec![Ticket::default(); Self::CHUNK].into_boxed_slice();
         }
     }
 
@@ -337,7 +337,7 @@ impl<K> Slab<K> {
         }
         let number = self.chunks.len() as u32;
         assert!(number < 1 << 24, "a queue holds at most 2^24 chunks of {} keys", Self::CHUNK);
-        self.chunks.push(Chunk { first: None, vacant: 0, places: Box::default(), next_open: NIL, prev_open: NIL });
+        self.chunks.push(Chunk { first: None, vacant: 0, tickets: Box::default(), next_open: NIL, prev_open: NIL });
         number
     }
 
@@ -347,7 +347,7 @@ impl<K> Slab<K> {
         self.spare -= 1;
         let chunk = &mut self.chunks[number as usize];
         chunk.vacant = 0;
-        chunk.places = Box::default();
+        chunk.tickets = Box::default();
         let first = chunk.first.take().expect("freed once");
         // SAFETY: all its slots are vacant (S3), and it is no longer in `chunks`.
         drop(unsafe { Self::boxed(first) });
@@ -399,10 +399,10 @@ impl<K> Slab<K> {
     }
 }
 
-impl<K> Places for Slab<K> {
+impl<K> Tickets for Slab<K> {
     #[inline]
-    fn place(&mut self, number: u32) -> &mut u32 {
-        &mut self.chunks[(number >> INDEX_BITS) as usize].places[number as usize & (INDICES - 1)]
+    fn ticket(&mut self, number: u32) -> &mut Ticket {
+        &mut self.chunks[(number >> INDEX_BITS) as usize].tickets[number as usize & (INDICES - 1)]
     }
 }
 

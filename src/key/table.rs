@@ -23,7 +23,7 @@
 
 use crate::key::slab::{Slab, Slot, SlotRef};
 use crate::sync::sized;
-use crate::time::wheel::Places;
+use crate::time::wheel::{Ticket, Tickets};
 use std::borrow::Borrow;
 
 /// A key's hash, as much of it as is kept.
@@ -45,6 +45,10 @@ pub(crate) struct Table<K> {
 const MIN_BUCKETS: usize = sized(4096, 4);
 
 /// The first slot of each chain, or null. A power of two of them, or none.
+///
+/// The low bits of a pointer, which its alignment leaves free, say what to expect: 0, the chain must be walked; else it is one
+/// slot, whose hash has this [`tag`](Self::tag). So a key that is new is mostly known to be so without a look at a slot, which
+/// would be one more line of the cache to wait for.
 struct Buckets<K>(Box<[*mut Slot<K>]>);
 
 // SAFETY: what is in it are `SlotRef`s.
@@ -67,9 +71,30 @@ impl<K> Buckets<K> {
         hash as usize & self.len().wrapping_sub(1)
     }
 
+    /// The bits that are free: 7, or 3 where pointers are short.
+    const TAG: usize = if align_of::<Slot<K>>() < 8 { 3 } else { 7 };
+
+    /// Other bits of the hash than those that choose the bucket, made a number from 1 to `TAG`.
+    #[inline]
+    fn tag(hash: u32) -> usize {
+        (((hash >> 16) as usize * Self::TAG) >> 16) + 1
+    }
+
+    /// The first slot of the chain that a key of this hash may be in.
+    #[inline]
+    fn find(&self, hash: u32) -> Option<SlotRef<K>> {
+        let pointer = self.0[self.at(hash)];
+        let tag = pointer.addr() & Self::TAG;
+        if tag != 0 && tag != Self::tag(hash) {
+            None
+        } else {
+            SlotRef::from_pointer(pointer.map_addr(|addr| addr & !Self::TAG))
+        }
+    }
+
     #[inline]
     fn first(&self, at: usize) -> Option<SlotRef<K>> {
-        SlotRef::from_pointer(self.0[at])
+        SlotRef::from_pointer(self.0[at].map_addr(|addr| addr & !Self::TAG))
     }
 
     #[inline]
@@ -83,8 +108,12 @@ impl<K> Buckets<K> {
         // SAFETY: taken, says the caller, who holds the lock.
         let inside = unsafe { slot.get() };
         let at = self.at(inside.hash());
-        inside.next.set(self.first(at));
+        let first = self.first(at);
+        inside.next.set(first);
         self.set(at, Some(slot));
+        if first.is_none() {
+            self.0[at] = self.0[at].map_addr(|addr| addr | Self::tag(inside.hash()));
+        }
     }
 }
 
@@ -98,8 +127,7 @@ impl<K> Table<K> {
         if self.buckets.len() == 0 {
             return None;
         }
-        let buckets = self.of(hash.0);
-        let mut at = buckets.first(buckets.at(hash.0));
+        let mut at = self.of(hash.0).find(hash.0);
         while let Some(slot) = at {
             // SAFETY: in a chain, so taken (S2), and we hold the lock.
             let inside = unsafe { slot.get() };
@@ -186,11 +214,11 @@ impl<K> Table<K> {
         key
     }
 
-    /// The number of a slot, for the wheel, with room for its place there.
+    /// The number of a slot, for the wheel, with room for its ticket.
     #[inline]
-    pub(crate) fn make_place(&mut self, slot: SlotRef<K>) -> u32 {
+    pub(crate) fn make_ticket(&mut self, slot: SlotRef<K>) -> u32 {
         let number = self.number(slot);
-        self.slab.make_place(number);
+        self.slab.make_ticket(number);
         number
     }
 
@@ -277,10 +305,10 @@ impl<K> Table<K> {
     }
 }
 
-impl<K> Places for Table<K> {
+impl<K> Tickets for Table<K> {
     #[inline]
-    fn place(&mut self, number: u32) -> &mut u32 {
-        self.slab.place(number)
+    fn ticket(&mut self, number: u32) -> &mut Ticket {
+        self.slab.ticket(number)
     }
 }
 

@@ -13,7 +13,7 @@ use super::{Core, Shared};
 use crate::key::slab::SlotRef;
 use crate::sync::{Arc, Parker, sized};
 use crate::time::driver::{Rouse, Sleep, State};
-use crate::time::wheel::{Next, Wheel};
+use crate::time::wheel::{Next, Tickets, Wheel};
 use crate::wait::{Waiter, Wake, wake_all};
 use crate::{AddOptions, Added, DelayConflict};
 use std::borrow::Borrow;
@@ -88,19 +88,19 @@ impl<K: Hash + Eq> Shared<K> {
 }
 
 impl<K> Shared<K> {
-    /// `add_after` of a key that is held.
+    /// `add_with` of a key that is held.
     ///
     /// # Safety
     /// The caller holds the key in this slot.
-    pub(crate) unsafe fn delay_held(&self, slot: SlotRef<K>, delay: Duration) -> (Added, Rouse) {
-        let now = self.now_for(delay);
+    pub(crate) unsafe fn add_held_with(&self, slot: SlotRef<K>, options: AddOptions) -> (Added, Rouse) {
+        let now = self.now_for(options.delay);
         let (added, wake, rouse) = {
             let core = &mut *self.core.lock();
             if core.shutting_down {
                 core.counts.rejected += 1;
                 return (Added::Rejected, Rouse::Nothing);
             }
-            self.add_slot_with(core, slot, now, AddOptions::new().after(delay))
+            self.add_slot_with(core, slot, now, options)
         };
         wake.wake();
         (added, rouse)
@@ -127,7 +127,7 @@ impl<K> Shared<K> {
         }
     }
 
-    /// The time, if it is needed: a queue without delays has no use for a clock.
+    /// The time, if it is needed.
     #[inline]
     fn now_for(&self, delay: Duration) -> u64 {
         if delay.is_zero() { 0 } else { self.clock.now() }
@@ -168,13 +168,13 @@ impl<K> Shared<K> {
         let wheel = core.wheel.get_or_insert_with(|| Box::new(Wheel::new(core.time)));
         // SAFETY: in the table, so taken (S2), and we hold the lock.
         let state = &unsafe { slot.get() }.state;
-        let number = core.table.make_place(slot);
+        let number = core.table.make_ticket(slot);
         if !state.is_delayed() {
             state.delay();
             core.delayed += 1;
         } else {
             let stands = match options.conflict {
-                DelayConflict::EarliestWins => wheel.deadline(&mut core.table, number) <= deadline,
+                DelayConflict::EarliestWins => core.table.ticket(number).deadline <= deadline,
                 DelayConflict::Replace => false,
                 DelayConflict::KeepExisting => true,
             };
@@ -196,7 +196,7 @@ impl<K> Shared<K> {
     /// `turn`.
     pub(crate) fn turn(&self) -> usize {
         if self.delayed_len() == 0 {
-            return 0; // and no clock is made
+            return 0;
         }
         let now = self.clock.now();
         let mut due = 0;

@@ -20,8 +20,8 @@
 //! costs is more levels, and an entry rarely sees more than three of them, because a slot is opened only when something in it is
 //! due, and what is not due then goes where it belongs *as seen from now*.
 //!
-//! A slot's entries are in a list of blocks. That a number's entry can be found and removed, its owner keeps its *place* for us (see
-//! [`Places`]): which block, and where in it. What holds, by number:
+//! A slot's entries are in a list of blocks. That a number's entry can be found and removed, its owner keeps a [`Ticket`] for us:
+//! which block, and where in it. What holds, by number:
 //!
 //! * **T1** Every entry is in the slot that its deadline and `elapsed` choose, or in one of the two lists beside the slots: `DUE`
 //!   (come due, in order) and `OPENING` (taken from one slot, to be put into finer ones).
@@ -61,16 +61,25 @@ const OPENING: u32 = DUE + 1;
 /// Instead of a number: removed. So at most 2^32 - 1 numbers.
 const DEAD: u32 = u32::MAX;
 
-/// Where the owner of the numbers keeps their places.
-pub(crate) trait Places {
-    /// The place of this number. Only the wheel writes it, and it means something while the number is in the wheel.
-    fn place(&mut self, number: u32) -> &mut u32;
+/// What the wheel keeps with the owner of a number that is in it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Ticket {
+    /// When the number is due. Also in the block, which is read when a slot is opened; this one is read when only the
+    /// number is at hand.
+    pub(crate) deadline: u64,
+    /// Where its entry is.
+    place: u32,
+}
+
+/// Where the owner of the numbers keeps their tickets.
+pub(crate) trait Tickets {
+    /// The ticket of this number. Only the wheel writes it, and it means something while the number is in the wheel.
+    fn ticket(&mut self, number: u32) -> &mut Ticket;
 }
 
 #[derive(Debug)]
+#[repr(C)] // what a removal touches is close together
 struct Block {
-    deadlines: [u64; BLOCK],
-    numbers: [u32; BLOCK],
     /// Neighbours in a circular list: blocks, or its head.
     next: u32,
     prev: u32,
@@ -79,6 +88,8 @@ struct Block {
     /// Entries from here on were never used.
     end: u8,
     live: u8,
+    numbers: [u32; BLOCK],
+    deadlines: [u64; BLOCK],
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -139,32 +150,25 @@ impl Wheel {
 
     /// Puts a number in that is not there. If its deadline is in the past it comes next, in the order of such inserts.
     #[inline]
-    pub(crate) fn insert(&mut self, places: &mut impl Places, number: u32, deadline: u64) {
+    pub(crate) fn insert(&mut self, tickets: &mut impl Tickets, number: u32, deadline: u64) {
         if deadline <= self.opening_end && !self.is_empty(OPENING) {
-            self.push(places, OPENING, number, deadline); // T4
+            self.push(tickets, OPENING, number, deadline); // T4
         } else {
-            self.put(places, number, deadline);
+            self.put(tickets, number, deadline);
         }
-    }
-
-    /// The deadline of a number that is there.
-    #[inline]
-    pub(crate) fn deadline(&mut self, places: &mut impl Places, number: u32) -> u64 {
-        let (block, at) = split(*places.place(number));
-        self.block(block).deadlines[at]
     }
 
     /// Takes a number out that is there.
     #[inline]
-    pub(crate) fn remove(&mut self, places: &mut impl Places, number: u32) {
-        let (block, at) = split(*places.place(number));
+    pub(crate) fn remove(&mut self, tickets: &mut impl Tickets, number: u32) {
+        let (block, at) = split(tickets.ticket(number).place);
         debug_assert_eq!(self.block(block).numbers[at], number);
         self.kill(block, at);
     }
 
     /// Takes the next number out that is due by `now`, which must not go back; or says when to come again. A unit of the budget
     /// is an entry that is taken out or put elsewhere.
-    pub(crate) fn pop(&mut self, places: &mut impl Places, now: u64, budget: &mut usize) -> Next {
+    pub(crate) fn pop(&mut self, tickets: &mut impl Tickets, now: u64, budget: &mut usize) -> Next {
         loop {
             if *budget == 0 {
                 return Next::More;
@@ -175,7 +179,7 @@ impl Wheel {
             }
             if let Some((number, deadline)) = self.pop_front(OPENING) {
                 *budget -= 1;
-                self.put(places, number, deadline);
+                self.put(tickets, number, deadline);
                 continue;
             }
             let Some((level, slot)) = self.first() else {
@@ -190,7 +194,7 @@ impl Wheel {
                 }
                 return Next::At(earliest);
             }
-            self.open(places, HEAD | (level * SLOTS + slot) as u32, start, end, now, budget);
+            self.open(tickets, HEAD | (level * SLOTS + slot) as u32, start, end, now, budget);
         }
     }
 
@@ -217,7 +221,7 @@ impl Wheel {
     }
 
     /// Opens the first slot, in which something may be due.
-    fn open(&mut self, places: &mut impl Places, head: u32, start: u64, end: u64, now: u64, budget: &mut usize) {
+    fn open(&mut self, tickets: &mut impl Tickets, head: u32, start: u64, end: u64, now: u64, budget: &mut usize) {
         if start == end {
             // Level 0: all have the same deadline, and it has come.
             self.elapsed = start.max(self.elapsed);
@@ -241,9 +245,9 @@ impl Wheel {
         few.sort_by_key(|&(deadline, _)| deadline); // stable (T4)
         for (deadline, number) in few.drain(..) {
             if deadline <= now {
-                self.push(places, DUE, number, deadline);
+                self.push(tickets, DUE, number, deadline);
             } else {
-                self.put(places, number, deadline);
+                self.put(tickets, number, deadline);
             }
         }
         self.few = few;
@@ -251,19 +255,19 @@ impl Wheel {
 
     /// Puts an entry in its slot (T1).
     #[inline]
-    fn put(&mut self, places: &mut impl Places, number: u32, deadline: u64) {
+    fn put(&mut self, tickets: &mut impl Tickets, number: u32, deadline: u64) {
         let tick = deadline.max(self.elapsed);
         let level = ((tick ^ self.elapsed) | 1).ilog2() / DIGIT;
         let slot = (tick >> (level * DIGIT)) as usize % SLOTS;
         let at = level as usize * SLOTS + slot;
         self.occupied[level as usize] |= 1 << slot;
         self.heads[at].earliest = self.heads[at].earliest.min(deadline);
-        self.push(places, HEAD | at as u32, number, deadline);
+        self.push(tickets, HEAD | at as u32, number, deadline);
     }
 
     /// Puts an entry at the end of a list.
     #[inline]
-    fn push(&mut self, places: &mut impl Places, head: u32, number: u32, deadline: u64) {
+    fn push(&mut self, tickets: &mut impl Tickets, head: u32, number: u32, deadline: u64) {
         let mut last = self.head(head).prev;
         if last & HEAD != 0 || usize::from(self.block(last).end) == BLOCK {
             last = self.add_block(head);
@@ -274,7 +278,7 @@ impl Wheel {
         block.numbers[usize::from(at)] = number;
         block.end += 1;
         block.live += 1;
-        *places.place(number) = last << PLACE_BITS | u32::from(at);
+        *tickets.ticket(number) = Ticket { deadline, place: last << PLACE_BITS | u32::from(at) };
     }
 
     /// Takes the first entry of a list out.
