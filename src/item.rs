@@ -136,7 +136,7 @@ macro_rules! holder {
             pub fn requeue_with(self, options: AddOptions) -> Added {
                 // SAFETY: we hold the key.
                 let (added, rouse) = unsafe { self.queue.add_held_with(self.slot, options) };
-                self.queue.settle(rouse);
+                Shared::settle(&self.queue, rouse);
                 added
             }
 

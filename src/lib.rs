@@ -128,3 +128,10 @@ pub use time::driver::Driver;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// For `loom-tests/`: a new order of a model begins.
+#[cfg(loom)]
+#[doc(hidden)]
+pub fn restart_clock() {
+    sync::restart_clock();
+}

@@ -189,7 +189,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     #[doc(alias = "AddWithOpts")]
     pub fn add_with(&self, key: K, options: AddOptions) -> Added {
         let (added, rouse) = self.shared.add_with(key, options);
-        self.shared.settle(rouse);
+        Shared::settle(&self.shared, rouse);
         added
     }
 

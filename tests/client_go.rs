@@ -1,16 +1,18 @@
 //! client-go's own tests of its queue, written anew for this one.
 //!
-//! The cases are those of `util/workqueue/queue_test.go` in kubernetes/client-go (Apache-2.0); the code is not a translation.
-//! Where the original sleeps to let the other side get somewhere, these wait until it has got there.
+//! The cases are those of `util/workqueue/queue_test.go` and `delaying_queue_test.go` in kubernetes/client-go (Apache-2.0); the
+//! code is not a translation. Where the original sleeps to let the other side get somewhere, these wait until it has got there;
+//! and where it polls for what its background loop delivers, these turn the queue themselves, once.
 //!
-//! Checks P1 to P7, and P15 for keys that are done. Two cases that the original gets wrong are at the end
-//! (kubernetes#141079).
+//! Checks P1 to P7, and P15 for keys that are done; of delays, that they are never early, that the earliest of a key wins,
+//! and that keys come in order of deadline. Two cases that the original gets wrong are in between (kubernetes#141079).
 
-use keyqueue::{Added, WorkQueue};
+use keyqueue::{Added, Clock, Driver, MockClock, WorkQueue};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
+use std::time::Duration;
 
 /// Returns when `condition` holds. A condition that never does is a hang, which the test's runner reports.
 fn wait_until(condition: impl Fn() -> bool) {
@@ -364,4 +366,98 @@ fn two_drainers_both_return() {
         });
         assert_eq!(queue.stats().drainers, 0);
     }
+}
+
+// ---- the delaying queue ----
+
+const fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+/// A queue that delivers when it is turned, and its clock.
+fn delaying_queue<K: std::hash::Hash + Eq + Clone + Send + Sync + 'static>() -> (WorkQueue<K>, MockClock) {
+    let (clock, mock) = Clock::mock();
+    (WorkQueue::builder().clock(clock).driver(Driver::Manual).build(), mock)
+}
+
+/// Moves the clock, expects that so many delays come due, and takes the keys that are in line then.
+fn step<K>(queue: &WorkQueue<K>, clock: &MockClock, by: Duration, due: usize) -> Vec<K>
+where
+    K: std::hash::Hash + Eq + Clone + Send + Sync + 'static,
+{
+    clock.advance(by);
+    assert_eq!(queue.turn(), due);
+    std::iter::from_fn(|| queue.try_get().ok().map(|item| item.key().clone())).collect()
+}
+
+#[test]
+fn a_delayed_add_comes_once() {
+    let (queue, clock) = delaying_queue();
+    assert_eq!(queue.add_after("foo", ms(50)), Added::Delayed);
+    assert_eq!((queue.len(), queue.delayed_len()), (0, 1), "it should not have been added yet");
+    assert_eq!(step(&queue, &clock, ms(60), 1), ["foo"]);
+    // Past the next heartbeat of the original.
+    assert!(step(&queue, &clock, ms(10_000), 0).is_empty());
+}
+
+#[test]
+fn delayed_adds_of_one_key_are_one_the_earliest() {
+    let (queue, clock) = delaying_queue();
+    assert_eq!(queue.add_after("foo", ms(50)), Added::Delayed);
+    assert_eq!(queue.add_after("foo", ms(70)), Added::Coalesced);
+    assert_eq!((queue.len(), queue.delayed_len()), (0, 1));
+    assert_eq!(step(&queue, &clock, ms(60), 1), ["foo"]);
+    assert!(step(&queue, &clock, ms(20), 0).is_empty(), "past the second add");
+
+    // Again, but this time the later add is the earlier one.
+    assert_eq!(queue.add_after("foo", ms(50)), Added::Delayed);
+    assert_eq!(queue.add_after("foo", ms(30)), Added::Delayed);
+    assert_eq!((queue.len(), queue.delayed_len()), (0, 1));
+    assert_eq!(step(&queue, &clock, ms(40), 1), ["foo"]);
+    assert!(step(&queue, &clock, ms(20), 0).is_empty(), "past the first add");
+
+    // A key in work can be delayed.
+    queue.add("foo");
+    let item = queue.get().unwrap();
+    assert_eq!(queue.add_after("foo", ms(5)), Added::Delayed);
+    assert_eq!((queue.delayed_len(), item.is_dirty()), (1, false));
+    item.done();
+    assert_eq!((queue.len(), queue.delayed_len()), (0, 1));
+}
+
+#[test]
+fn a_later_add_that_is_due_earlier_comes_first() {
+    let (queue, clock) = delaying_queue();
+    queue.add_after("foo", ms(1_000));
+    queue.add_after("bar", ms(50));
+    assert_eq!(queue.len(), 0);
+    assert_eq!(step(&queue, &clock, ms(60), 1), ["bar"]);
+    queue.add_after("baz", ms(2_000));
+    assert_eq!(step(&queue, &clock, ms(1_000), 1), ["foo"]);
+    assert_eq!(step(&queue, &clock, ms(2_000), 1), ["baz"]);
+}
+
+#[test]
+fn keys_that_are_due_at_once_come_in_order_of_deadline() {
+    let (queue, clock) = delaying_queue();
+    queue.add_after("foo", ms(1_000));
+    queue.add_after("bar", ms(500));
+    queue.add_after("baz", ms(250));
+    assert_eq!(queue.len(), 0);
+    assert_eq!(step(&queue, &clock, ms(2_000), 3), ["baz", "bar", "foo"]);
+}
+
+#[test]
+fn many_delayed_adds_all_come() {
+    // The original's benchmark: any delays below ten minutes, and one step past all of them.
+    const KEYS: u64 = 10_000;
+    let (queue, clock) = delaying_queue();
+    let delay = |key: u64| Duration::from_nanos(1 + key.wrapping_mul(0x9E37_79B9_7F4A_7C15) % 600_000_000_000);
+    for key in 0..KEYS {
+        assert_eq!(queue.add_after(key, delay(key)), Added::Delayed);
+    }
+    let mut expected: Vec<u64> = (0..KEYS).collect();
+    expected.sort_by_key(|&key| delay(key));
+    assert_eq!(step(&queue, &clock, ms(660_000), KEYS as usize), expected);
+    assert_eq!(queue.delayed_len(), 0);
 }

@@ -4,14 +4,17 @@
 //! * what is worked off is given back: 90 % and more after a burst, whatever the order of `done`;
 //! * an add that finds its key dirty allocates nothing, nor does anything at a steady set of keys;
 //! * a key that is done costs nothing;
+//! * a million delayed keys cost what is promised, and are given back when they are taken, cancelled, or come due and are worked
+//!   off; a delay that is moved for ever costs no more than one; a steady set of delays allocates nothing;
 //! * without its last handle nothing is left of a queue.
 //!
 //! The counts are per thread, and a queue here is used by one thread, so the tests do not disturb each other. The figures are
 //! printed: `cargo test --test memory -- --nocapture`.
 
-use keyqueue::{Added, WorkQueue};
+use keyqueue::{AddOptions, Added, Clock, DelayConflict, Driver, MockClock, WorkQueue};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::time::Duration;
 
 /// The system's allocator, counting.
 struct Counting;
@@ -281,4 +284,97 @@ fn without_handles_nothing_is_left() {
     assert!(live() > empty, "items keep the queue");
     drop(items);
     assert_eq!(live(), empty);
+}
+
+fn delaying_queue() -> (WorkQueue<u64>, MockClock) {
+    let (clock, time) = Clock::mock();
+    (WorkQueue::builder().clock(clock).driver(Driver::Manual).build(), time)
+}
+
+/// Numbers that look random: 1 to 60 seconds.
+fn delay(n: usize) -> Duration {
+    Duration::from_nanos(1_000_000_000 + (n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) % 59_000_000_000)
+}
+
+#[test]
+fn a_million_delayed_keys_cost_what_is_promised_and_are_given_back() {
+    warm_up();
+    type End = fn(&WorkQueue<u64>, &MockClock);
+    let ends: [(&str, End); 3] = [
+        ("take_delayed", |queue, _| assert_eq!(queue.take_delayed().len(), MILLION)),
+        ("cancel", |queue, _| assert!((0..MILLION).all(|n| queue.cancel(&(n as u64))))),
+        ("expiry", |queue, time| {
+            time.advance(Duration::from_secs(60));
+            assert_eq!(queue.turn(), MILLION);
+            while queue.try_get().is_ok() {}
+        }),
+    ];
+    for (how, end) in ends {
+        let empty = live();
+        let (queue, time) = delaying_queue();
+        reset_peak();
+        for n in 0..MILLION {
+            queue.add_after(n as u64, delay(n));
+        }
+        let (full, peak) = (live() - empty, COUNTS.get().peak - empty);
+        end(&queue, &time);
+        let left = live() - empty;
+        assert!(full <= 100 * MILLION as isize, "{} bytes a key", full as f64 / MILLION as f64);
+        assert!(left * 20 <= full, "{left} bytes are left of {full} after {how}");
+        queue.shrink_to_fit();
+        let shrunk = live() - empty;
+        assert!(shrunk < 4096, "{shrunk} bytes are left after shrink_to_fit");
+        let each = |bytes| bytes as f64 / MILLION as f64;
+        println!(
+            "{:.1} bytes a delayed key, {:.1} at the peak; {left} bytes left of {full} after {how}, {shrunk} after shrink_to_fit",
+            each(full),
+            each(peak)
+        );
+    }
+}
+
+#[test]
+fn a_delay_that_is_moved_for_ever_costs_no_more_than_one() {
+    warm_up();
+    let (queue, time) = delaying_queue();
+    queue.add_after(0, Duration::from_secs(1));
+    queue.add_after(1, Duration::from_secs(100_000));
+    let once = live();
+    for n in 0..10 * MILLION {
+        let options = AddOptions::new().after(delay(n)).conflict(DelayConflict::Replace);
+        assert_eq!(queue.add_with(0, options), Added::Delayed);
+        if n % 1000 == 0 {
+            time.advance(Duration::from_millis(1));
+            queue.turn();
+            assert!(live() - once <= 128 << 10, "{} bytes more after {n} times", live() - once);
+        }
+    }
+    println!("{} bytes more after ten million times", live() - once);
+    assert_eq!(queue.delayed_len(), 2);
+}
+
+#[test]
+fn a_steady_set_of_delays_allocates_nothing() {
+    for keys in [1, 100] {
+        let (queue, time) = delaying_queue();
+        let mut n = 0;
+        let mut round = || {
+            for key in 0..keys {
+                n += 1;
+                queue.add_after(key, delay(n));
+                queue.add_with(key, AddOptions::new().after(delay(n) / 3).conflict(DelayConflict::Replace));
+            }
+            assert!(queue.cancel(&0));
+            queue.add_after(0, delay(n));
+            for _ in 0..60 {
+                time.advance(Duration::from_secs(1));
+                queue.turn();
+                while queue.try_get().is_ok() {}
+            }
+        };
+        // How many blocks there are at a time differs from round to round.
+        (0..20).for_each(|_| round());
+        let steady = allocations_of(|| (0..20).for_each(|_| round()));
+        assert_eq!(steady, 0, "with {keys} keys");
+    }
 }

@@ -6,16 +6,24 @@
 //! * a key that was added is handed out afterwards, once (P2), and in the end nothing is left;
 //! * while a key is in line and futures wait, one of them has been woken, whoever else was dropped (W2, W3); after a
 //!   shut-down all have been;
-//! * plain keys, keys that own something and keys that collide do not differ.
+//! * plain keys, keys that own something and keys that collide do not differ;
+//! * with delays of every size and a clock that jumps: a key comes at its deadline and not before, in order of deadline, the
+//!   conflict rules and the three policies hold, and nothing is lost or comes twice;
+//! * the timing wheel alone agrees with a sorted map, as `support/wheel.rs` says.
 
 mod support {
+    pub(crate) mod delay_ops;
+    pub(crate) mod delays;
     pub(crate) mod ops;
     pub(crate) mod reference;
+    pub(crate) mod wheel;
 }
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use support::delay_ops::{self, Conflict, Long, Op as DelayOp, Side, Span, Unit};
 use support::ops::{self, Op};
+use support::wheel;
 
 fn op() -> impl Strategy<Value = Op> {
     let n = 0..12_u8;
@@ -46,11 +54,129 @@ fn life() -> impl Strategy<Value = Vec<Op>> {
     (vec(op(), 0..120), end, vec(op(), 0..30)).prop_map(|(before, end, after)| [before, end, after].concat())
 }
 
+fn side() -> impl Strategy<Value = Side> {
+    prop_oneof![1 => Just(Side::Before), 2 => Just(Side::At), 1 => Just(Side::After)]
+}
+
+/// Times that go together. With `long` also those after which a clock has little left to tell.
+fn span(long: bool) -> impl Strategy<Value = Span> {
+    let unit = prop_oneof![
+        1 => Just(Unit::Nanosecond),
+        1 => Just(Unit::Microsecond),
+        2 => Just(Unit::Millisecond),
+        2 => Just(Unit::Second),
+        1 => Just(Unit::Minute),
+        1 => Just(Unit::Hour),
+        1 => Just(Unit::Day),
+        u32::from(long) => Just(Unit::Year),
+        u32::from(long) => Just(Unit::Century),
+    ];
+    let long_span = prop_oneof![
+        Just(Long::TwelveDays),
+        Just(Long::TwoYears),
+        Just(Long::Signed),
+        Just(Long::FiveHundredYears),
+        Just(Long::Unsigned),
+        Just(Long::Max),
+    ];
+    prop_oneof![
+        2 => Just(Span::Zero),
+        5 => (0..if long { 64_u8 } else { 56 }, side()).prop_map(|(n, side)| Span::Power(n, side)),
+        5 => (unit, 0..5_u8).prop_map(|(unit, n)| Span::Of(unit, n)),
+        6 => (0..4_u8, side()).prop_map(|(n, side)| Span::ToDeadline(n, side)),
+        u32::from(long) => side().prop_map(Span::ToEnd),
+        u32::from(long) => long_span.prop_map(Span::Long),
+        2 => (if long { 1 } else { 15 }..64, any::<u64>()).prop_map(|(bits, n)| Span::Nanoseconds(n >> bits)),
+    ]
+}
+
+fn delay_op() -> impl Strategy<Value = DelayOp> {
+    let n = 0..12_u8;
+    let conflict = prop_oneof![Just(Conflict::EarliestWins), Just(Conflict::Replace), Just(Conflict::KeepExisting)];
+    // The clock reaches its end in some lives only.
+    let by = prop_oneof![30 => span(false), 1 => span(true)];
+    prop_oneof![
+        4 => n.clone().prop_map(DelayOp::Add),
+        1 => vec(n.clone(), 0..6).prop_map(DelayOp::AddAll),
+        10 => (n.clone(), span(true)).prop_map(|(n, span)| DelayOp::AddAfter(n, span)),
+        6 => (n.clone(), span(true), conflict.clone()).prop_map(|(n, span, how)| DelayOp::AddWith(n, span, how)),
+        1 => (n.clone(), conflict).prop_map(|(n, how)| DelayOp::AddWithout(n, how)),
+        2 => n.clone().prop_map(DelayOp::Cancel),
+        1 => Just(DelayOp::TakeDelayed),
+        8 => Just(DelayOp::Turn),
+        8 => by.prop_map(DelayOp::Advance),
+        6 => Just(DelayOp::TryGet),
+        4 => n.clone().prop_map(DelayOp::Done),
+        3 => (n.clone(), span(true)).prop_map(|(n, span)| DelayOp::RequeueAfter(n, span)),
+        1 => n.clone().prop_map(DelayOp::IsDirty),
+        1 => n.clone().prop_map(DelayOp::IntoOwned),
+        2 => Just(DelayOp::PollNew),
+        2 => n.clone().prop_map(DelayOp::Poll),
+        1 => n.prop_map(DelayOp::DropFuture),
+        1 => Just(DelayOp::ShrinkToFit),
+        1 => Just(DelayOp::CloneHandle),
+        1 => (any::<u8>(), span(true), 0..64_u8).prop_map(|(n, from, bits)| DelayOp::DelayMany(n, from, bits)),
+        1 => (0..8_u8, prop::option::of(span(true))).prop_map(|(every, to)| DelayOp::Rearrange(every, to)),
+        1 => Just(DelayOp::WorkOff),
+    ]
+}
+
+/// As [`life`], with delays.
+fn delayed_life() -> impl Strategy<Value = Vec<DelayOp>> {
+    let end = prop_oneof![2 => Just(vec![]), 1 => Just(vec![DelayOp::ShutDown])];
+    (vec(delay_op(), 0..120), end, vec(delay_op(), 0..30))
+        .prop_map(|(before, end, after)| [before, end, after].concat())
+}
+
+fn ticks(bits: u8) -> impl Strategy<Value = wheel::Span> {
+    use wheel::{Side, Span};
+    let side = prop_oneof![1 => Just(Side::Before), 2 => Just(Side::At), 1 => Just(Side::After)];
+    prop_oneof![
+        2 => Just(Span::Zero),
+        6 => (0..bits, side.clone()).prop_map(|(n, side)| Span::Power(n, side)),
+        6 => (any::<u8>(), 0..bits - 7).prop_map(|(n, by)| Span::Shifted(n, by)),
+        6 => (any::<u16>(), side.clone()).prop_map(|(at, side)| Span::ToDeadline(at, side)),
+        u32::from(bits == 64) => side.prop_map(Span::ToEnd),
+        2 => (any::<u64>(), 1..=bits).prop_map(|(n, bits)| Span::Any(n >> (64 - bits))),
+    ]
+}
+
+fn wheel_op() -> impl Strategy<Value = wheel::Op> {
+    use wheel::Op;
+    // The clock stays where most deadlines are to come.
+    let by = prop_oneof![30 => ticks(40), 5 => ticks(56), 1 => ticks(64)];
+    prop_oneof![
+        20 => ticks(64).prop_map(Op::Insert),
+        10 => ticks(40).prop_map(Op::Insert),
+        1 => any::<u8>().prop_map(Op::InsertPast),
+        3 => (any::<u8>(), ticks(64), 0..64_u8).prop_map(|(n, from, bits)| Op::InsertMany(n, from, bits)),
+        6 => any::<u16>().prop_map(Op::Remove),
+        6 => (any::<u16>(), ticks(64)).prop_map(|(at, to)| Op::Move(at, to)),
+        6 => (by.clone(), any::<u8>()).prop_map(|(by, budget)| Op::Pop(by, budget)),
+        6 => (by, any::<u8>()).prop_map(|(by, budget)| Op::PopAll(by, budget)),
+        1 => Just(Op::PopAny),
+    ]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(512) })]
 
     #[test]
     fn the_crate_agrees_with_the_reference(ops in life()) {
         ops::run(&ops);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
+
+    #[test]
+    fn the_crate_agrees_with_the_reference_on_delays(policy in 0..3_u8, ops in delayed_life()) {
+        delay_ops::run(delay_ops::policy(policy), &ops);
+    }
+
+    #[test]
+    fn the_wheel_agrees_with_a_sorted_map(start: u64, ops in vec(wheel_op(), 0..150)) {
+        wheel::run(start, &ops);
     }
 }

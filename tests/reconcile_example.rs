@@ -37,15 +37,16 @@ fn stdout_of_success(output: &Output) -> String {
 
 #[test]
 fn one_pass_looks_at_every_regular_file_once() {
+    const FILES: u64 = 2000; // Enough for work to begin before the listing ends.
     let dir = tempfile::tempdir().unwrap();
     for sub in ["a/b/c", ".git", "a/target"] {
         std::fs::create_dir_all(dir.path().join(sub)).unwrap();
     }
     let mut bytes = 0;
-    for i in 0..300 {
-        let sub = ["", "a", "a/b", "a/b/c"][i % 4];
-        std::fs::write(dir.path().join(sub).join(format!("file {i}")), "x".repeat(i)).unwrap();
-        bytes += i as u64;
+    for i in 0..FILES {
+        let sub = ["", "a", "a/b", "a/b/c"][i as usize % 4];
+        std::fs::write(dir.path().join(sub).join(format!("file {i}")), "x".repeat(i as usize % 300)).unwrap();
+        bytes += i % 300;
     }
     for skipped in [".git/HEAD", "a/target/out"] {
         std::fs::write(dir.path().join(skipped), "not mine").unwrap();
@@ -62,12 +63,15 @@ fn one_pass_looks_at_every_regular_file_once() {
     }
 
     let summary = stdout_of_success(&once(dir.path()));
-    assert_eq!(value(&summary, "keys seen"), 300, "{summary}");
-    assert_eq!(value(&summary, "adds"), 300, "{summary}");
+    assert_eq!(value(&summary, "keys seen"), FILES, "{summary}");
+    assert_eq!(value(&summary, "adds"), FILES, "{summary}");
     assert_eq!(value(&summary, "coalesced"), 0, "{summary}");
     assert_eq!(value(&summary, "deferred"), 0, "{summary}");
-    assert_eq!(value(&summary, "runs"), 300, "{summary}");
-    assert_eq!(value(&summary, "files"), 300, "{summary}");
+    assert_eq!(value(&summary, "debounced"), 0, "{summary}");
+    assert_eq!(value(&summary, "runs"), FILES, "{summary}");
+    assert_eq!(value(&summary, "verified"), 0, "{summary}");
+    assert_eq!(value(&summary, "dropped"), 0, "nothing was to come back: {summary}");
+    assert_eq!(value(&summary, "files"), FILES, "{summary}");
     assert_eq!(value(&summary, "unreadable"), 0, "{summary}");
     assert_eq!(value(&summary, "bytes"), bytes, "{summary}");
     for measured in ["wait", "work"] {
@@ -148,9 +152,9 @@ mod watching {
     }
 
     impl Running {
-        fn start(path: &Path) -> Self {
+        fn start(path: &Path, options: &[&str]) -> Self {
             let mut command = example();
-            command.arg(path).args(["--workers", "2"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+            command.arg(path).args(["--workers", "2"]).args(options).stdout(Stdio::piped()).stderr(Stdio::piped());
             let mut child = command.spawn().unwrap();
             let (sender, lines) = mpsc::channel();
             forward(child.stdout.take().unwrap(), sender.clone());
@@ -202,7 +206,7 @@ mod watching {
         let dir = tempfile::tempdir().unwrap();
         let outside = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("old"), "as it was").unwrap();
-        let mut running = Running::start(dir.path());
+        let mut running = Running::start(dir.path(), &[]);
         running.wait_for("watching", ": 1 files, 0 unreadable");
 
         let hello = ": 5 bytes, crc32 3610a686";
@@ -229,12 +233,112 @@ mod watching {
         assert!(value(&summary, "runs") >= 6, "{summary}");
     }
 
+    /// Writes to a file again and again for so long, then expects that it is looked at once, when it has been quiet.
+    #[cfg(target_os = "linux")]
+    fn is_looked_at_when_quiet(write_for: Duration) {
+        const QUIET: Duration = Duration::from_secs(2);
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        std::fs::write(&file, "as it was").unwrap();
+        let mut running = Running::start(dir.path(), &["--debounce", "2000", "--verify-every", "2"]);
+        running.wait_for("watching", ": 1 files, 0 unreadable");
+
+        let start = Instant::now();
+        let (mut last, mut longest_gap, mut writes) = (start, Duration::ZERO, 0);
+        while writes < 20 || start.elapsed() < write_for {
+            std::thread::sleep(write_for / 500);
+            longest_gap = longest_gap.max(last.elapsed());
+            last = Instant::now();
+            writes += 1;
+            std::fs::write(&file, format!("draft {writes}")).unwrap();
+        }
+        longest_gap = longest_gap.max(last.elapsed());
+        last = Instant::now();
+        std::fs::write(&file, "hello").unwrap();
+        running.wait_for("changed", "file: 5 bytes, crc32 3610a686");
+        let waited = last.elapsed();
+
+        running.interrupt();
+        let (status, output) = running.finish();
+        assert_eq!(status.code(), Some(0), "{output}");
+        assert!(value(&output, "debounced") > writes, "{output}");
+        // If this machine stopped for so long that the file was quiet in between, it was right to look.
+        if longest_gap < QUIET / 2 {
+            assert!(waited >= QUIET, "too early, after {waited:?}: {output}");
+            assert_eq!(value(&output, "runs") - value(&output, "verified"), 2, "the first pass and one more: {output}");
+            assert_eq!(output.lines().filter(|line| line.contains("crc32")).count(), 1, "{output}");
+        }
+    }
+
+    /// Linux only: elsewhere, events may be merged, late, or of what was before.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_burst_of_writes_is_one_check() {
+        is_looked_at_when_quiet(Duration::ZERO);
+    }
+
+    /// Linux only, as above.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_file_that_is_written_for_long_is_checked_when_it_is_quiet() {
+        is_looked_at_when_quiet(Duration::from_secs(5));
+    }
+
+    #[test]
+    fn verifying_finds_what_no_event_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let [steady, rotten, fresh] = ["steady", "rotten", "fresh"].map(|name| dir.path().join(name));
+        std::fs::write(&steady, "hello").unwrap();
+        std::fs::write(&rotten, "hello").unwrap();
+        let modified = std::fs::metadata(&rotten).unwrap().modified().unwrap();
+        let mut running = Running::start(dir.path(), &["--no-watch", "--verify-every", "1"]);
+        running.wait_for("watching", ": 2 files, 0 unreadable");
+
+        // As a disk that rots: other bytes, all else as before. Twice, for it must go on.
+        for (text, crc) in [("jello", "4cd0f5e6"), ("hello", "3610a686")] {
+            std::fs::write(&rotten, text).unwrap();
+            std::fs::File::options().write(true).open(&rotten).unwrap().set_modified(modified).unwrap();
+            running.wait_for("drifted", &format!("rotten: 5 bytes, crc32 {crc}"));
+        }
+        std::fs::write(&fresh, "").unwrap();
+        running.wait_for("new", "fresh: 0 bytes, crc32 00000000");
+        std::fs::remove_file(&rotten).unwrap();
+        running.wait_for("gone", "rotten");
+
+        running.interrupt();
+        let (status, output) = running.finish();
+        assert_eq!(status.code(), Some(0), "{output}");
+        assert!(value(&output, "verified") >= 4, "{output}");
+        assert_eq!(value(&output, "debounced"), 0, "{output}");
+        assert!(!output.contains("steady") && !output.contains("changed"), "{output}");
+    }
+
+    #[test]
+    fn ctrl_c_drops_what_is_delayed_and_files_that_are_gone_are_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("sub")).unwrap();
+        for name in ["a", "b", "c", "sub/d"] {
+            std::fs::write(dir.path().join(name), "hello").unwrap();
+        }
+        let mut running = Running::start(dir.path(), &["--verify-every", "3600"]);
+        running.wait_for("watching", ": 4 files, 0 unreadable");
+        std::fs::remove_file(dir.path().join("c")).unwrap();
+        running.wait_for("gone", "c");
+        std::fs::rename(dir.path().join("sub"), outside.path().join("sub")).unwrap();
+        running.wait_for("gone", "sub/d");
+        running.interrupt();
+        let (status, output) = running.finish();
+        assert_eq!(status.code(), Some(0), "{output}");
+        assert_eq!(value(&output, "dropped"), 3, "a, b and the directory: {output}");
+    }
+
     /// Linux only: there, a file of which nothing is written takes no room.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_second_ctrl_c_does_not_wait() {
         let dir = tempfile::tempdir().unwrap();
-        let mut running = Running::start(dir.path());
+        let mut running = Running::start(dir.path(), &[]);
         running.wait_for("watching", ": 0 files, 0 unreadable");
         // Minutes of work for the first worker. When the other one is done with the file that is next in line, it is begun.
         std::fs::File::create(dir.path().join("endless")).unwrap().set_len(1 << 40).unwrap();

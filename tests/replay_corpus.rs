@@ -1,16 +1,19 @@
 //! Runs the committed corpus of the fuzz targets (`fuzz/corpus/<target>/`) through the same functions that the targets call,
 //! on stable and without a fuzzer. What a fuzzer has once found interesting stays tested; a new find is one more file there.
 //!
-//! Checks what `support/ops.rs` and `support/schedule.rs` say at their heads.
+//! Checks what `support/{ops,schedule,delay_ops,wheel}.rs` say at their heads.
 
 mod support {
+    pub(crate) mod delay_ops;
+    pub(crate) mod delays;
     pub(crate) mod ops;
     pub(crate) mod reference;
     pub(crate) mod schedule;
+    pub(crate) mod wheel;
 }
 
 use std::path::Path;
-use support::{ops, schedule};
+use support::{delay_ops, ops, schedule, wheel};
 
 /// Runs `target` on every file of its corpus, and returns how many there were.
 fn replay(name: &str, target: fn(&[u8])) -> usize {
@@ -34,4 +37,14 @@ fn queue_vs_reference() {
 #[test]
 fn schedule() {
     assert!(replay("schedule", schedule::run_bytes) > 0);
+}
+
+#[test]
+fn delay_vs_btree() {
+    assert!(replay("delay_vs_btree", delay_ops::run_bytes) > 0);
+}
+
+#[test]
+fn wheel_vs_btree() {
+    assert!(replay("wheel_vs_btree", wheel::run_bytes) > 0);
 }

@@ -111,18 +111,18 @@ impl<K> Shared<K> {
     /// # Panics
     /// If the driver thread cannot be started. The delay is set, and the next one tries again.
     #[inline]
-    pub(crate) fn settle(self: &Arc<Self>, rouse: Rouse) {
+    pub(crate) fn settle(this: &Arc<Self>, rouse: Rouse) {
         match rouse {
             Rouse::Nothing => {}
             Rouse::Unpark(wake) => wake.wake(),
-            Rouse::Start => self.start_driver(),
+            Rouse::Start => Self::start_driver(this),
         }
     }
 
     #[cold]
-    fn start_driver(self: &Arc<Self>) {
-        if let Err(error) = (self.start)(self) {
-            self.core.lock().driver = State::Absent;
+    fn start_driver(this: &Arc<Self>) {
+        if let Err(error) = (this.start)(this) {
+            this.core.lock().driver = State::Absent;
             panic!("keyqueue: cannot start the thread that delivers delayed keys: {error}");
         }
     }

@@ -8,7 +8,9 @@ pub(crate) use loom::sync::Arc;
 pub(crate) use loom::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use loom::sync::{Condvar, MutexGuard};
-use std::time::Instant;
+use std::cell::Cell;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 #[derive(Debug)]
 pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
@@ -88,3 +90,19 @@ pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io:
 pub(crate) fn spin_while(_idle: impl Fn() -> bool) {}
 
 pub(crate) fn yield_while(_idle: impl Fn() -> bool) {}
+
+std::thread_local!(static LOOKS: Cell<u64> = const { Cell::new(0) });
+
+/// Passes by being looked at, a microsecond a look: a model has to do the same whenever its threads take the same steps. Always
+/// in the past, so a deadline that this shows has passed when one parks.
+pub(crate) fn now() -> Instant {
+    static BASE: OnceLock<Instant> = OnceLock::new();
+    let base = *BASE.get_or_init(|| Instant::now().checked_sub(Duration::from_secs(1)).expect("up for a second"));
+    LOOKS.set(LOOKS.get() + 1);
+    base + Duration::from_micros(LOOKS.get())
+}
+
+/// A new order of the model begins.
+pub(crate) fn restart_clock() {
+    LOOKS.set(0);
+}

@@ -139,3 +139,9 @@ fn parallelism() -> usize {
     static CPUS: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
     *CPUS.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
+
+/// The time, for delays.
+#[inline]
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}

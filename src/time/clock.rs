@@ -4,7 +4,7 @@
 //! was wrong: it takes its measure of the counter in less than a millisecond, and on a machine that was busy just then the
 //! result was off by up to 0.09 % (580 processes), so that a key came early by a millisecond for every second of its delay.
 
-use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Unparker};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Unparker, now};
 use crate::wait::{Ticket, WaitList, Waiter};
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -67,7 +67,7 @@ impl Clock {
     pub(crate) fn now(&self) -> u64 {
         match &self.0 {
             Kind::Real => {
-                let since = start().elapsed();
+                let since = now().saturating_duration_since(start());
                 since.as_secs() * 1_000_000_000 + u64::from(since.subsec_nanos())
             }
             // Acquire: who sees the time that `advance` set, sees what came before it.
@@ -102,7 +102,7 @@ impl Clock {
 /// When the system's clock was read first: all queues' nanosecond zero.
 fn start() -> Instant {
     static START: OnceLock<Instant> = OnceLock::new();
-    *START.get_or_init(Instant::now)
+    *START.get_or_init(now)
 }
 
 // No user code runs under its lock, so no panic can leave anything half made.

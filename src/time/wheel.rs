@@ -42,14 +42,14 @@ const DIGIT: u32 = 6;
 const SLOTS: usize = 1 << DIGIT;
 
 /// A slot with up to so many entries is not split further: what is due is sorted, the rest put where it belongs.
-const FEW: usize = 128;
+const FEW: usize = if cfg!(loom) { 1 } else { 128 };
 
 /// Entries in a block, which makes it 256 bytes.
 const BLOCK: usize = 20;
 /// A place is a block's index and, in these bits, where in the block.
 const PLACE_BITS: u32 = 5;
-/// How many blocks without entries are kept.
-const SPARE: usize = 32;
+/// How many blocks without entries are kept, 64 KiB of them: a steady set of delays comes and goes without an allocation.
+const SPARE: usize = 256;
 
 /// Indices from here on are heads of lists, not blocks.
 const HEAD: u32 = 1 << 31;
@@ -144,7 +144,7 @@ impl Wheel {
             blocks: Vec::new(),
             spare: Vec::new(),
             freed: Vec::new(),
-            few: Vec::new(),
+            few: Vec::with_capacity(FEW),
         }
     }
 
@@ -201,7 +201,8 @@ impl Wheel {
     /// Takes any number out, of those with equal deadlines the first, and says its deadline; time does not move.
     pub(crate) fn pop_any(&mut self) -> Option<(u32, u64)> {
         let slot = self.first().map(|(level, slot)| HEAD | (level * SLOTS + slot) as u32);
-        self.pop_front(DUE).or_else(|| self.pop_front(OPENING)).or_else(|| self.pop_front(slot?))
+        // What was in `OPENING` and is in a slot by now came before what is still there.
+        self.pop_front(DUE).or_else(|| self.pop_front(slot?)).or_else(|| self.pop_front(OPENING))
     }
 
     /// The slot of the earliest entries (T2).

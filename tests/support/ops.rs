@@ -57,6 +57,8 @@ pub(crate) enum Op {
 /// What the calls are made with. Few values, so that they meet.
 pub(crate) trait Key: Hash + Eq + Clone + Debug + Send + Sync + 'static {
     fn nth(n: u8) -> Self;
+    /// One of many (of some, if they collide), none of which is an [`nth`](Self::nth).
+    fn other(n: u16) -> Self;
 }
 
 /// How many different keys there are.
@@ -66,17 +68,25 @@ impl Key for u64 {
     fn nth(n: u8) -> Self {
         u64::from(n % KEYS)
     }
+
+    fn other(n: u16) -> Self {
+        1_000 + u64::from(n)
+    }
 }
 
 impl Key for String {
     fn nth(n: u8) -> Self {
         format!("namespace/name-{}", n % KEYS)
     }
+
+    fn other(n: u16) -> Self {
+        format!("other/name-{n}")
+    }
 }
 
 /// Every key has the same hash: all share one chain of the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Colliding(u8);
+pub(crate) struct Colliding(u16);
 
 impl Hash for Colliding {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
@@ -86,31 +96,36 @@ impl Hash for Colliding {
 
 impl Key for Colliding {
     fn nth(n: u8) -> Self {
-        Self(n % KEYS)
+        Self(u16::from(n % KEYS))
+    }
+
+    fn other(n: u16) -> Self {
+        Self(1_000 + n % 40)
     }
 }
 
-enum Held<'q, K> {
+/// A key that was handed out, borrowed or owned.
+pub(crate) enum Held<'q, K> {
     Borrowed(Item<'q, K>),
     Owned(OwnedItem<K>),
 }
 
 impl<K> Held<'_, K> {
-    fn key(&self) -> &K {
+    pub(crate) fn key(&self) -> &K {
         match self {
             Self::Borrowed(item) => item.key(),
             Self::Owned(item) => item,
         }
     }
 
-    fn is_dirty(&self) -> bool {
+    pub(crate) fn is_dirty(&self) -> bool {
         match self {
             Self::Borrowed(item) => item.is_dirty(),
             Self::Owned(item) => item.is_dirty(),
         }
     }
 
-    fn done(self) {
+    pub(crate) fn done(self) {
         match self {
             Self::Borrowed(item) => item.done(),
             Self::Owned(item) => item.done(),
@@ -128,23 +143,24 @@ impl Wake for Flag {
     }
 }
 
-struct Waiting<'q, K> {
+/// A future that was polled and is not ready.
+pub(crate) struct Waiting<'q, K> {
     future: Pin<Box<GetAsync<'q, K>>>,
     flag: Arc<Flag>,
 }
 
 impl<'q, K> Waiting<'q, K> {
-    fn new(future: GetAsync<'q, K>) -> Self {
+    pub(crate) fn new(future: GetAsync<'q, K>) -> Self {
         Self { future: Box::pin(future), flag: Arc::default() }
     }
 
-    fn poll(&mut self) -> Poll<Option<Item<'q, K>>> {
+    pub(crate) fn poll(&mut self) -> Poll<Option<Item<'q, K>>> {
         self.flag = Arc::default();
         let waker = Waker::from(Arc::clone(&self.flag));
         self.future.as_mut().poll(&mut Context::from_waker(&waker))
     }
 
-    fn is_woken(&self) -> bool {
+    pub(crate) fn is_woken(&self) -> bool {
         self.flag.0.load(Ordering::Relaxed)
     }
 }
@@ -371,6 +387,6 @@ impl<'q, K: Key> Pair<'q, K> {
     }
 }
 
-fn index(n: u8, len: usize) -> Option<usize> {
+pub(crate) fn index(n: u8, len: usize) -> Option<usize> {
     usize::from(n).checked_rem(len)
 }

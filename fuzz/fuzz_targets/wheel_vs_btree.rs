@@ -1,0 +1,10 @@
+//! The timing wheel alone, against a sorted map: see `tests/support/wheel.rs`.
+
+#![no_main]
+
+#[path = "../../tests/support"]
+mod support {
+    pub(crate) mod wheel;
+}
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| support::wheel::run_bytes(data));

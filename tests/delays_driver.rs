@@ -1,0 +1,518 @@
+//! The driver thread, on the real clock and on a mock one.
+//!
+//! Checks: a key is never handed out before its time by the system's clock; an earlier delay overtakes a far one; whoever waits
+//! for a key is woken when a delay is over, threads and tasks alike, also after a waker has panicked; a mock clock moves all
+//! queues that have it; shut-down keeps the delays that are pending; and there is a driver thread exactly while one is needed.
+//!
+//! Threads are counted by name, so the tests of this file take turns.
+
+use futures_executor::block_on;
+use keyqueue::{AddOptions, Added, Clock, DelayConflict, Driver, TryGetError, WorkQueue};
+use std::future::Future;
+use std::panic::resume_unwind;
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::task::{Context, Wake, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+const fn us(microseconds: u64) -> Duration {
+    Duration::from_micros(microseconds)
+}
+
+const fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+/// Lets one test of this file run at a time, and begin without drivers.
+fn my_turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    wait_until(|| drivers() == 0);
+    turn
+}
+
+/// Returns when `condition` holds, and gives up after far longer than that takes.
+#[track_caller]
+fn wait_until(condition: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(30), "waits in vain");
+        thread::sleep(us(200));
+    }
+}
+
+/// How many driver threads there are. Elsewhere than on Linux it is not known: always 0.
+fn drivers() -> usize {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return 0 };
+    // A thread may end while we look.
+    let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    names.filter(|name| name.trim() == "keyqueue-delay").count()
+}
+
+/// Waits until there are so many drivers, where they can be counted.
+#[track_caller]
+fn wait_for_drivers(count: usize) {
+    if cfg!(target_os = "linux") {
+        wait_until(|| drivers() == count);
+    }
+}
+
+// ---- in time ----
+
+#[test]
+fn a_key_is_never_handed_out_early() {
+    let _turn = my_turn();
+    let _made_beforehand = Clock::new();
+    let queue = WorkQueue::new();
+    for delay in [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 20_000, 64_000, 200_000].map(us) {
+        let repeats = (ms(20).as_nanos() / delay.as_nanos()).clamp(1, 50);
+        for _ in 0..repeats {
+            let start = Instant::now();
+            assert_eq!(queue.add_after(7, delay), Added::Delayed);
+            let item = queue.get().unwrap();
+            assert!(start.elapsed() >= delay, "{delay:?}: after {:?}", start.elapsed());
+            let start = Instant::now();
+            assert_eq!(item.requeue_after(delay), Added::Delayed);
+            queue.get().unwrap().done();
+            assert!(start.elapsed() >= delay, "{delay:?}, requeued: after {:?}", start.elapsed());
+        }
+    }
+    let stats = queue.stats();
+    assert_eq!((stats.delayed, stats.delays), (0, stats.expired));
+}
+
+#[test]
+fn of_many_keys_none_is_early_and_none_is_lost() {
+    const KEYS: u64 = 3_000;
+    let _turn = my_turn();
+    let queue = WorkQueue::new();
+    let start = Instant::now();
+    let delay = |key: u64| us(1 + key.wrapping_mul(0x9E37_79B9_7F4A_7C15) % 150_000);
+    thread::scope(|s| {
+        s.spawn(|| {
+            for key in 0..KEYS {
+                assert_eq!(queue.add_after(key, delay(key)), Added::Delayed);
+                if key % 100 == 0 {
+                    thread::sleep(us(300));
+                }
+            }
+        });
+        for _ in 0..KEYS {
+            let item = queue.get().unwrap();
+            assert!(start.elapsed() >= delay(*item), "key {} after {:?}", *item, start.elapsed());
+        }
+    });
+    let stats = queue.stats();
+    assert_eq!((stats.len, stats.delayed, stats.handed_out), (0, 0, KEYS));
+    assert_eq!((stats.delays, stats.expired), (KEYS, KEYS));
+}
+
+#[test]
+fn an_earlier_delay_overtakes_a_far_one() {
+    let _turn = my_turn();
+    let queue = WorkQueue::new();
+    for (key, delay) in [Duration::MAX, HOUR * 24 * 365, HOUR, ms(400), ms(5)].into_iter().enumerate() {
+        assert_eq!(queue.add_after(key, delay), Added::Delayed);
+        // So that the driver is asleep for the one before.
+        thread::sleep(ms(2));
+    }
+    assert_eq!(*queue.get().unwrap(), 4);
+    assert_eq!(*queue.get().unwrap(), 3);
+    assert_eq!((queue.len(), queue.delayed_len()), (0, 3));
+}
+
+#[test]
+fn a_delay_that_is_moved_counts_from_its_new_place() {
+    let _turn = my_turn();
+    let queue = WorkQueue::new();
+    let replace = AddOptions::new().conflict(DelayConflict::Replace);
+    queue.add_after("postponed", ms(400));
+    queue.add_after("cancelled", ms(400));
+    queue.add_after("brought forward", HOUR);
+    let start = Instant::now();
+    assert_eq!(queue.add_with("postponed", replace.after(ms(500))), Added::Delayed);
+    assert!(queue.cancel("cancelled"));
+    assert_eq!(queue.add_after("brought forward", ms(40)), Added::Delayed);
+    assert_eq!(*queue.get().unwrap(), "brought forward");
+    assert!(start.elapsed() >= ms(40));
+    assert_eq!(*queue.get().unwrap(), "postponed");
+    assert!(start.elapsed() >= ms(500));
+    assert_eq!(queue.stats().expired, 2);
+}
+
+#[test]
+fn who_turns_while_there_is_a_driver_does_no_harm() {
+    const KEYS: u64 = 500;
+    let _turn = my_turn();
+    let queue = WorkQueue::new();
+    let start = Instant::now();
+    for key in 0..KEYS {
+        queue.add_after(key, us(100 * key + 1));
+    }
+    while queue.delayed_len() > 0 {
+        queue.turn();
+        while let Ok(item) = queue.try_get() {
+            assert!(start.elapsed() >= us(100 * *item + 1));
+        }
+    }
+    while queue.try_get().is_ok() {}
+    let stats = queue.stats();
+    assert_eq!((stats.expired, stats.handed_out), (KEYS, KEYS));
+}
+
+// ---- waking ----
+
+#[test]
+fn a_sleeping_thread_is_woken() {
+    let _turn = my_turn();
+    let queue = WorkQueue::new();
+    thread::scope(|s| {
+        let getter = s.spawn(|| *queue.get().unwrap());
+        wait_until(|| queue.stats().waiters == 1);
+        queue.add_after(1, ms(20));
+        assert_eq!(getter.join().unwrap(), 1);
+    });
+}
+
+#[test]
+fn a_sleeping_task_is_woken() {
+    let _turn = my_turn();
+    let queue = WorkQueue::new();
+    thread::scope(|s| {
+        let getter = s.spawn(|| block_on(async { *queue.get_async().await.unwrap() }));
+        wait_until(|| queue.stats().waiters == 1);
+        queue.add_after(1, ms(20));
+        assert_eq!(getter.join().unwrap(), 1);
+    });
+}
+
+#[test]
+fn keys_that_come_due_together_wake_as_many() {
+    const GETTERS: usize = 8;
+    let _turn = my_turn();
+    let (clock, time) = Clock::mock();
+    let queue = WorkQueue::builder().clock(clock).build();
+    for _ in 0..20 {
+        thread::scope(|s| {
+            let getters: Vec<_> = (0..GETTERS)
+                .map(|n| {
+                    let queue = &queue;
+                    s.spawn(move || if n % 2 == 0 { queue.get() } else { block_on(queue.get_async()) }.unwrap())
+                })
+                .collect();
+            wait_until(|| queue.stats().waiters == GETTERS);
+            for key in 0..GETTERS {
+                queue.add_after(key, ms(5));
+            }
+            time.advance(ms(5));
+            // All items are held until all have one: one getter cannot do it for the others.
+            let items: Vec<_> = getters.into_iter().map(|getter| getter.join().unwrap()).collect();
+            assert_eq!(items.len(), GETTERS);
+        });
+    }
+}
+
+#[test]
+fn a_waker_that_panics_does_not_end_the_driver() {
+    struct Panics(AtomicUsize);
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            // A panic that does not print.
+            resume_unwind(Box::new(()))
+        }
+    }
+    let _turn = my_turn();
+    let queue = WorkQueue::new();
+    let panics = Arc::new(Panics(AtomicUsize::new(0)));
+    let waker = Waker::from(Arc::clone(&panics));
+    for round in 1..=3 {
+        let mut future = pin!(queue.get_async());
+        assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        queue.add_after(round, ms(1));
+        queue.add_after(round + 10, ms(5));
+        wait_until(|| queue.len() == 2);
+        assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready());
+        assert_eq!(*queue.get().unwrap(), round + 10);
+        assert_eq!(panics.0.load(Ordering::SeqCst), round);
+    }
+    wait_for_drivers(1);
+}
+
+// ---- mock clocks ----
+
+#[test]
+fn moving_a_mock_clock_makes_the_driver_deliver() {
+    let _turn = my_turn();
+    let (clock, time) = Clock::mock();
+    let queue = WorkQueue::builder().clock(clock).build();
+    queue.add_after("b", HOUR * 2);
+    queue.add_after("a", HOUR);
+    thread::scope(|s| {
+        let getter = s.spawn(|| *queue.get().unwrap());
+        wait_until(|| queue.stats().waiters == 1);
+        time.advance(HOUR - Duration::from_nanos(1));
+        thread::sleep(ms(20));
+        assert_eq!((queue.delayed_len(), queue.stats().waiters), (2, 1), "a nanosecond is missing");
+        time.advance(Duration::from_nanos(1));
+        assert_eq!(getter.join().unwrap(), "a");
+    });
+    time.clone().advance(Duration::MAX);
+    assert_eq!(*queue.get().unwrap(), "b");
+}
+
+#[test]
+fn two_queues_may_have_one_clock() {
+    let _turn = my_turn();
+    let (clock, time) = Clock::mock();
+    let queues = [clock.clone(), clock].map(|clock| WorkQueue::builder().clock(clock).build());
+    for round in 0..100 {
+        for (n, queue) in queues.iter().enumerate() {
+            assert_eq!(queue.add_after(round, ms(1 + n as u64)), Added::Delayed);
+        }
+        time.advance(ms(1));
+        assert_eq!(*queues[0].get().unwrap(), round);
+        assert_eq!((queues[1].len(), queues[1].delayed_len()), (0, 1));
+        time.advance(ms(1));
+        assert_eq!(*queues[1].get().unwrap(), round);
+    }
+    wait_for_drivers(2);
+    let [first, second] = queues;
+    drop(first);
+    wait_for_drivers(1);
+    second.add_after(1, ms(1));
+    time.advance(ms(1));
+    assert_eq!(*second.get().unwrap(), 1, "the other's end is not its own");
+}
+
+#[test]
+fn a_mock_clock_stands_still() {
+    let _turn = my_turn();
+    let (clock, _time) = Clock::mock();
+    let queue = WorkQueue::builder().clock(clock).build();
+    queue.add_after(1, Duration::from_nanos(1));
+    thread::sleep(ms(30));
+    assert_eq!((queue.len(), queue.turn(), queue.delayed_len()), (0, 0, 1));
+}
+
+// ---- the end ----
+
+#[test]
+fn delays_that_are_pending_at_shut_down_can_be_taken() {
+    let _turn = my_turn();
+    for passes in [ms(0), ms(40)] {
+        let (clock, time) = Clock::mock();
+        let queue = WorkQueue::builder().clock(clock).build();
+        queue.add_after("c", HOUR);
+        queue.add_after("b", ms(30));
+        queue.add_after("a", ms(30));
+        queue.add_after("d", Duration::MAX);
+        queue.add_after("e", HOUR);
+        // Drains do not wait for delays.
+        queue.clone().shut_down_with_drain();
+        time.advance(passes);
+        wait_for_drivers(0);
+        assert_eq!((queue.turn(), queue.delayed_len(), queue.stats().delayed), (0, 5, 5));
+        assert_eq!(queue.add_after("f", ms(1)), Added::Rejected);
+        assert!(queue.cancel("e") && !queue.cancel("e"));
+        assert_eq!(queue.try_get().unwrap_err(), TryGetError::ShutDown);
+        let soon = ms(30).saturating_sub(passes);
+        let left = [("b", soon), ("a", soon), ("c", HOUR - passes), ("d", Duration::MAX)];
+        assert_eq!(queue.take_delayed(), left);
+        let stats = queue.stats();
+        assert_eq!((stats.delayed, stats.delays, stats.expired), (0, 5, 0));
+        assert!(queue.get().is_none() && queue.take_delayed().is_empty());
+    }
+}
+
+#[test]
+fn delays_that_are_taken_in_the_middle_of_a_delivery_come_in_order() {
+    /// Takes the delays when it is woken, which is between two batches of the delivery.
+    struct Takes(WorkQueue<u32>, Mutex<Vec<(u32, Duration)>>);
+    impl Wake for Takes {
+        fn wake(self: Arc<Self>) {
+            self.1.lock().unwrap().extend(self.0.take_delayed());
+        }
+    }
+    let (clock, time) = Clock::mock();
+    let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
+    queue.add_after(0, Duration::from_nanos(1));
+    for key in 1..1_000 {
+        queue.add_after(key, Duration::from_nanos(70));
+    }
+    let takes = Arc::new(Takes(queue.clone(), Mutex::default()));
+    let mut future = pin!(queue.get_async());
+    assert!(future.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::clone(&takes)))).is_pending());
+    time.advance(Duration::from_nanos(100));
+    let due = queue.turn();
+    let taken = takes.1.lock().unwrap();
+    assert_eq!((due + taken.len(), queue.delayed_len()), (1_000, 0));
+    assert!(taken.iter().all(|&(_, left)| left.is_zero()));
+    assert!(taken.is_sorted(), "equal deadlines, in the order of the calls");
+}
+
+#[test]
+fn no_delay_is_too_long() {
+    let _turn = my_turn();
+    let queue = WorkQueue::new();
+    let long = [Duration::MAX, Duration::from_nanos(u64::MAX), Duration::from_secs(u64::MAX), HOUR * 24 * 365 * 500];
+    for (key, delay) in long.into_iter().enumerate() {
+        assert_eq!(queue.add_after(key, delay), Added::Delayed);
+    }
+    queue.add_after(9, ms(5));
+    assert_eq!(*queue.get().unwrap(), 9);
+    thread::sleep(ms(20));
+    assert_eq!((queue.len(), queue.delayed_len(), queue.turn()), (0, 4, 0));
+    assert_eq!(queue.add_after(0, ms(5)), Added::Delayed, "earlier");
+    assert_eq!(*queue.get().unwrap(), 0);
+    assert_eq!(queue.stats().expired, 2);
+}
+
+// ---- the thread ----
+
+#[test]
+fn there_is_no_driver_before_the_first_delay() {
+    let _turn = my_turn();
+    let queue = WorkQueue::new();
+    queue.add(1);
+    queue.add_after(2, Duration::ZERO);
+    queue.cancel(&1);
+    queue.turn();
+    assert!(queue.take_delayed().is_empty());
+    assert_eq!(queue.get_many(2).len(), 2);
+    thread::sleep(ms(20));
+    assert_eq!(drivers(), 0);
+    queue.add_after(1, HOUR);
+    wait_for_drivers(1);
+    for key in 0..100 {
+        queue.add_after(key, HOUR);
+    }
+    queue.clone().add_after(1, ms(1));
+    assert_eq!(*queue.get().unwrap(), 1);
+    wait_for_drivers(1);
+}
+
+#[test]
+fn there_is_never_a_driver_if_the_user_turns() {
+    let _turn = my_turn();
+    for clock in [Clock::new(), Clock::mock().0] {
+        let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
+        queue.add_after(1, us(1));
+        queue.add_after(2, HOUR);
+        thread::sleep(ms(20));
+        assert_eq!((drivers(), queue.len(), queue.delayed_len()), (0, 0, 2));
+    }
+}
+
+#[test]
+fn turning_delivers_on_the_real_clock() {
+    let _turn = my_turn();
+    let queue = WorkQueue::builder().driver(Driver::Manual).build();
+    let start = Instant::now();
+    queue.add_after(1, ms(10));
+    while queue.turn() == 0 {
+        assert!(queue.is_empty());
+    }
+    assert!(start.elapsed() >= ms(10));
+    assert_eq!(*queue.try_get().unwrap(), 1);
+}
+
+#[test]
+fn a_shut_down_ends_the_driver() {
+    let _turn = my_turn();
+    // Asleep with a limit, asleep without, and with delays that come due at that moment.
+    for delay in [HOUR, Duration::from_nanos(u64::MAX - (1 << 50)), us(30)] {
+        let queue = WorkQueue::new();
+        queue.add_after(1, delay);
+        if delay > ms(1) {
+            wait_for_drivers(1);
+        }
+        queue.shut_down();
+        wait_for_drivers(0);
+        assert_eq!(queue.add_after(2, us(1)), Added::Rejected);
+        thread::sleep(ms(2));
+        assert_eq!(drivers(), 0, "nor does it come back");
+    }
+}
+
+#[test]
+fn the_last_handle_ends_the_driver() {
+    let _turn = my_turn();
+    for clock in [Clock::new(), Clock::mock().0] {
+        let queue = WorkQueue::builder().clock(clock).build();
+        queue.add_after(1, HOUR);
+        wait_for_drivers(1);
+        let other = queue.clone();
+        drop(queue);
+        thread::sleep(ms(10));
+        assert!(!cfg!(target_os = "linux") || drivers() == 1, "there is one handle left");
+        drop(other);
+        wait_for_drivers(0);
+    }
+}
+
+#[test]
+fn a_queue_that_is_dropped_drops_its_delayed_keys() {
+    let _turn = my_turn();
+    let queue = WorkQueue::new();
+    let key = Arc::new(7);
+    queue.add_after(Arc::clone(&key), HOUR);
+    wait_for_drivers(1);
+    drop(queue);
+    // By the driver, if it was about to look.
+    wait_until(|| Arc::strong_count(&key) == 1);
+    wait_for_drivers(0);
+}
+
+#[test]
+fn a_thousand_queues_leave_no_driver() {
+    let _turn = my_turn();
+    let (clock, time) = Clock::mock();
+    let mut kept = Vec::new();
+    for n in 0..1_000 {
+        let queue = match n % 5 {
+            0 => WorkQueue::builder().clock(clock.clone()).build(),
+            _ => WorkQueue::new(),
+        };
+        // Some are dropped while the driver starts, some while it sleeps, and some while it delivers.
+        queue.add_after(n, [HOUR, us(1), us(20), us(50), us(100)][n % 5]);
+        if n % 3 == 0 {
+            time.advance(HOUR / 100);
+        }
+        if n % 7 == 0 {
+            thread::sleep(us(50));
+        }
+        if n % 11 == 0 {
+            kept.push(queue);
+        }
+        if kept.len() > 20 {
+            kept.clear();
+        }
+    }
+    kept.clear();
+    wait_for_drivers(0);
+    // Nor does the clock remember them.
+    time.advance(HOUR);
+}
+
+#[test]
+fn an_item_outlives_the_last_handle_with_a_delay() {
+    let _turn = my_turn();
+    let queue = WorkQueue::new();
+    queue.add(1);
+    let item = queue.get().unwrap().into_owned();
+    let (sender, ended) = mpsc::channel();
+    let worker = thread::spawn(move || {
+        ended.recv().unwrap();
+        item.requeue_after(ms(1))
+    });
+    drop(queue);
+    sender.send(()).unwrap();
+    // Nobody can get it any more; it must not hang, panic, or leave a thread.
+    let _added = worker.join().unwrap();
+    wait_for_drivers(0);
+}

@@ -1,0 +1,455 @@
+//! A list of calls with delays, run on the crate and on the plain reference side by side, with every return value compared.
+//!
+//! One thread, [`Driver::Manual`] and a mock clock; futures are polled by hand. After every call the numbers of
+//! [`keyqueue::Stats`] are compared too, and *while a key is in line and a future waits, some waiting future has been woken*,
+//! whoever brought the key: an add, a delay that came due, or a cancelled delay that had held an add back.
+//!
+//! Used by `model.rs` (proptest), by the fuzz target `delay_vs_btree`, and by `replay_corpus.rs`.
+
+#![allow(dead_code, reason = "every test binary uses its part of it")]
+
+use super::delays::Delays;
+use super::ops::{Colliding, Held, Key, Waiting, index};
+use super::reference::Counts;
+use arbitrary::{Arbitrary, Unstructured};
+use keyqueue::{
+    AddOptions, Added, Clock, DelayConflict, DelayedAdd, Driver, Item, MockClock, OwnedItem, TryGetError, WorkQueue,
+};
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::task::Poll;
+use std::time::Duration;
+
+/// One call. An index chooses among what is held or waits, modulo how many there are; with none, the call is skipped.
+#[derive(Arbitrary, Debug, Clone)]
+pub(crate) enum Op {
+    Add(u8),
+    AddAll(Vec<u8>),
+    AddAfter(u8, Span),
+    AddWith(u8, Span, Conflict),
+    /// Options without a delay.
+    AddWithout(u8, Conflict),
+    Cancel(u8),
+    TakeDelayed,
+    Turn,
+    /// Moves the clock, and nothing else.
+    Advance(Span),
+    TryGet,
+    /// `done`.
+    Done(u8),
+    RequeueAfter(u8, Span),
+    IsDirty(u8),
+    IntoOwned(u8),
+    /// Makes a future and polls it.
+    PollNew,
+    /// Polls a future that waits, woken or not.
+    Poll(u8),
+    /// Drops a future that waits, woken or not.
+    DropFuture(u8),
+    ShutDown,
+    ShrinkToFit,
+    /// The calls that follow are made through a clone of the handle.
+    CloneHandle,
+    /// `add_after` of so many keys, with delays from the span on that differ in their last bits, so many bits.
+    DelayMany(u8, Span, u8),
+    /// Every so many of those keys: its delay is moved, or dropped without a span.
+    Rearrange(u8, Option<Span>),
+    /// Gets all that is in line, and is done with it.
+    WorkOff,
+}
+
+/// A length of time, for delays as for jumps of the clock.
+#[derive(Arbitrary, Debug, Clone)]
+pub(crate) enum Span {
+    Zero,
+    /// 2^n nanoseconds, for n up to 63.
+    Power(u8, Side),
+    /// So many of it.
+    Of(Unit, u8),
+    /// From now to a deadline that is to come, chosen by an index, in order of deadline.
+    ToDeadline(u8, Side),
+    /// From now to the last instant that the clock can tell.
+    ToEnd(Side),
+    Long(Long),
+    Nanoseconds(u64),
+}
+
+/// The instant itself, or a nanosecond off.
+#[derive(Arbitrary, Debug, Clone, Copy)]
+pub(crate) enum Side {
+    Before,
+    At,
+    After,
+}
+
+#[derive(Arbitrary, Debug, Clone, Copy)]
+pub(crate) enum Unit {
+    Nanosecond,
+    Microsecond,
+    Millisecond,
+    Second,
+    Minute,
+    Hour,
+    Day,
+    Year,
+    Century,
+}
+
+/// Where others' timers have an end.
+#[derive(Arbitrary, Debug, Clone, Copy)]
+pub(crate) enum Long {
+    /// 2^30 ms.
+    TwelveDays,
+    /// 2^36 ms.
+    TwoYears,
+    /// `i64::MAX` ns.
+    Signed,
+    FiveHundredYears,
+    /// `u64::MAX` ns.
+    Unsigned,
+    /// `Duration::MAX`.
+    Max,
+}
+
+#[derive(Arbitrary, Debug, Clone, Copy)]
+pub(crate) enum Conflict {
+    EarliestWins,
+    Replace,
+    KeepExisting,
+}
+
+impl Side {
+    fn of(self, nanoseconds: u64) -> u64 {
+        match self {
+            Self::Before => nanoseconds.saturating_sub(1),
+            Self::At => nanoseconds,
+            Self::After => nanoseconds.saturating_add(1),
+        }
+    }
+}
+
+impl Unit {
+    fn seconds(self) -> f64 {
+        match self {
+            Self::Nanosecond => 1e-9,
+            Self::Microsecond => 1e-6,
+            Self::Millisecond => 1e-3,
+            Self::Second => 1.0,
+            Self::Minute => 60.0,
+            Self::Hour => 3_600.0,
+            Self::Day => 86_400.0,
+            Self::Year => 365.0 * 86_400.0,
+            Self::Century => 36_525.0 * 86_400.0,
+        }
+    }
+}
+
+impl Long {
+    fn duration(self) -> Duration {
+        match self {
+            Self::TwelveDays => Duration::from_millis(1 << 30),
+            Self::TwoYears => Duration::from_millis(1 << 36),
+            Self::Signed => Duration::from_nanos(i64::MAX as u64),
+            Self::FiveHundredYears => Duration::from_secs(500 * 365 * 86_400),
+            Self::Unsigned => Duration::from_nanos(u64::MAX),
+            Self::Max => Duration::MAX,
+        }
+    }
+}
+
+impl Span {
+    fn duration<K: Hash + Eq + Clone>(&self, reference: &Delays<K>) -> Duration {
+        Duration::from_nanos(match *self {
+            Self::Zero => 0,
+            Self::Power(n, side) => side.of(1 << (n % 64)),
+            Self::Of(unit, n) => return Duration::from_secs_f64(unit.seconds() * f64::from(n)),
+            Self::ToDeadline(n, side) => {
+                let coming = index(n, reference.deadlines().count());
+                coming.and_then(|at| reference.deadlines().nth(at)).map_or(1, |deadline| side.of(deadline))
+            }
+            Self::ToEnd(side) => side.of(reference.left()),
+            Self::Long(long) => return long.duration(),
+            Self::Nanoseconds(n) => n,
+        })
+    }
+}
+
+impl Conflict {
+    fn of_the_crate(self) -> DelayConflict {
+        match self {
+            Self::EarliestWins => DelayConflict::EarliestWins,
+            Self::Replace => DelayConflict::Replace,
+            Self::KeepExisting => DelayConflict::KeepExisting,
+        }
+    }
+}
+
+/// The crate and the reference, in the same state.
+struct Pair<'q, K: Key> {
+    handles: &'q [WorkQueue<K>; 2],
+    /// Which of the handles is used.
+    handle: usize,
+    clock: MockClock,
+    reference: Delays<K>,
+    held: Vec<Held<'q, K>>,
+    waiting: Vec<Waiting<'q, K>>,
+}
+
+/// What an add does with a key that is delayed, by number.
+pub(crate) fn policy(n: u8) -> DelayedAdd {
+    match n % 3 {
+        0 => DelayedAdd::Independent,
+        1 => DelayedAdd::Promote,
+        _ => DelayedAdd::Strict,
+    }
+}
+
+/// Runs the calls with plain keys, with keys that own something, and with keys that collide.
+pub(crate) fn run(policy: DelayedAdd, ops: &[Op]) {
+    run_with::<u64>(policy, ops);
+    run_with::<String>(policy, ops);
+    run_with::<Colliding>(policy, ops);
+}
+
+/// What the fuzz target does with its input. The first byte says which policy, and which keys.
+pub(crate) fn run_bytes(data: &[u8]) {
+    let Some((&first, rest)) = data.split_first() else { return };
+    let Ok(ops) = Vec::<Op>::arbitrary_take_rest(Unstructured::new(rest)) else { return };
+    let run = [run_with::<u64>, run_with::<String>, run_with::<Colliding>][usize::from(first / 3 % 3)];
+    run(policy(first), &ops);
+}
+
+pub(crate) fn run_with<K: Key>(policy: DelayedAdd, ops: &[Op]) {
+    let (clock, mock) = Clock::mock();
+    let queue = WorkQueue::<K>::builder().clock(clock).driver(Driver::Manual).delayed_add(policy).build();
+    let handles = [queue.clone(), queue];
+    let mut pair = Pair {
+        handles: &handles,
+        handle: 0,
+        clock: mock,
+        reference: Delays::new(policy),
+        held: Vec::new(),
+        waiting: Vec::new(),
+    };
+    for op in ops {
+        pair.step(op);
+        pair.check();
+    }
+    pair.finish();
+}
+
+impl<'q, K: Key> Pair<'q, K> {
+    fn queue(&self) -> &'q WorkQueue<K> {
+        &self.handles[self.handle]
+    }
+
+    fn step(&mut self, op: &Op) {
+        let queue = self.queue();
+        match op {
+            Op::Add(n) => assert_eq!(queue.add(K::nth(*n)), self.reference.add(K::nth(*n))),
+            Op::AddAll(ns) => {
+                let added = queue.add_all(ns.iter().map(|&n| K::nth(n)));
+                let expected = ns.iter().map(|&n| self.reference.add(K::nth(n)));
+                assert_eq!(added, expected.filter(|added| matches!(added, Added::Queued | Added::Deferred)).count());
+            }
+            Op::AddAfter(n, span) => {
+                let delay = span.duration(&self.reference);
+                assert_eq!(queue.add_after(K::nth(*n), delay), self.reference.add_after(K::nth(*n), delay));
+            }
+            Op::AddWith(n, span, conflict) => {
+                let (delay, conflict) = (span.duration(&self.reference), conflict.of_the_crate());
+                let added = queue.add_with(K::nth(*n), AddOptions::new().after(delay).conflict(conflict));
+                assert_eq!(added, self.reference.add_with(K::nth(*n), delay, conflict));
+            }
+            Op::AddWithout(n, conflict) => {
+                let conflict = conflict.of_the_crate();
+                let added = queue.add_with(K::nth(*n), AddOptions::new().conflict(conflict));
+                assert_eq!(added, self.reference.add_with(K::nth(*n), Duration::ZERO, conflict));
+            }
+            Op::Cancel(n) => assert_eq!(queue.cancel(&K::nth(*n)), self.reference.cancel(&K::nth(*n))),
+            Op::TakeDelayed => assert_eq!(queue.take_delayed(), self.reference.take_delayed()),
+            Op::Turn => assert_eq!(queue.turn(), self.reference.turn()),
+            Op::Advance(span) => {
+                let by = span.duration(&self.reference);
+                self.clock.advance(by);
+                self.reference.advance(by);
+            }
+            Op::TryGet => {
+                let got = queue.try_get();
+                let shut_down = self.reference.queue.shutting_down();
+                self.compare(got, if shut_down { TryGetError::ShutDown } else { TryGetError::Empty });
+            }
+            Op::Done(n) => {
+                if let Some(at) = index(*n, self.held.len()) {
+                    let held = self.held.swap_remove(at);
+                    self.reference.queue.done(held.key());
+                    held.done();
+                }
+            }
+            Op::RequeueAfter(n, span) => {
+                if let Some(at) = index(*n, self.held.len()) {
+                    let delay = span.duration(&self.reference);
+                    let held = self.held.swap_remove(at);
+                    let expected = self.reference.requeue_after(held.key().clone(), delay);
+                    let added = match held {
+                        Held::Borrowed(item) => Item::requeue_after(item, delay),
+                        Held::Owned(item) => OwnedItem::requeue_after(item, delay),
+                    };
+                    assert_eq!(added, expected);
+                }
+            }
+            Op::IsDirty(n) => {
+                if let Some(at) = index(*n, self.held.len()) {
+                    let held = &self.held[at];
+                    assert_eq!(held.is_dirty(), self.reference.queue.is_dirty(held.key()));
+                }
+            }
+            Op::IntoOwned(n) => {
+                if let Some(at) = index(*n, self.held.len()) {
+                    let held = match self.held.swap_remove(at) {
+                        Held::Borrowed(item) => Held::Owned(item.into_owned()),
+                        owned => owned,
+                    };
+                    self.held.push(held);
+                }
+            }
+            Op::PollNew => self.poll(Waiting::new(queue.get_async())),
+            Op::Poll(n) => {
+                if let Some(at) = index(*n, self.waiting.len()) {
+                    let waiting = self.waiting.remove(at);
+                    self.poll(waiting);
+                }
+            }
+            Op::DropFuture(n) => {
+                if let Some(at) = index(*n, self.waiting.len()) {
+                    drop(self.waiting.remove(at));
+                }
+            }
+            Op::ShutDown => {
+                queue.shut_down();
+                self.reference.shut_down();
+            }
+            Op::ShrinkToFit => queue.shrink_to_fit(),
+            Op::CloneHandle => self.handle ^= 1,
+            Op::DelayMany(count, span, bits) => {
+                let (from, mask) = (span.duration(&self.reference), (1_u64 << (bits % 64)) - 1);
+                for n in 0..u16::from(*count) {
+                    let more = u64::from(n).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(17) & mask;
+                    let delay = from.saturating_add(Duration::from_nanos(more));
+                    assert_eq!(queue.add_after(K::other(n), delay), self.reference.add_after(K::other(n), delay));
+                }
+            }
+            Op::Rearrange(every, span) => {
+                let delay = span.as_ref().map(|span| span.duration(&self.reference));
+                for n in (0..255).step_by(usize::from(*every) + 1) {
+                    let key = K::other(n);
+                    if let Some(delay) = delay {
+                        let replace = DelayConflict::Replace;
+                        let added = queue.add_with(key.clone(), AddOptions::new().after(delay).conflict(replace));
+                        assert_eq!(added, self.reference.add_with(key, delay, replace));
+                    } else {
+                        assert_eq!(queue.cancel(&key), self.reference.cancel(&key));
+                    }
+                }
+            }
+            Op::WorkOff => {
+                while !self.reference.queue.is_empty() {
+                    let item = queue.try_get().expect("something is in line");
+                    assert_eq!(Some(&*item), self.reference.queue.get().as_ref());
+                    self.reference.queue.done(&item);
+                }
+            }
+        }
+    }
+
+    /// Compares a hand-out, and keeps the item. `none` is the error if nothing is in line.
+    fn compare<E: PartialEq + Debug>(&mut self, got: Result<Item<'q, K>, E>, none: E) {
+        match (got, self.reference.queue.get()) {
+            (Ok(item), Some(key)) => {
+                assert_eq!(*item, key);
+                self.held.push(Held::Borrowed(item));
+            }
+            (Err(error), None) => assert_eq!(error, none),
+            (got, expected) => panic!("handed out {got:?}, should have been {expected:?}"),
+        }
+    }
+
+    fn poll(&mut self, mut waiting: Waiting<'q, K>) {
+        let would_wait = self.reference.queue.is_empty() && !self.reference.queue.shutting_down();
+        match waiting.poll() {
+            Poll::Ready(got) => {
+                assert!(!would_wait, "ended a future for no reason");
+                self.compare(got.ok_or(()), ());
+            }
+            Poll::Pending => {
+                assert!(would_wait, "a future waits though it need not");
+                self.waiting.push(waiting);
+            }
+        }
+    }
+
+    fn check(&self) {
+        let (queue, reference, stats) = (self.queue(), &self.reference, self.queue().stats());
+        let shut_down = reference.queue.shutting_down();
+        assert_eq!((queue.len(), stats.len), (reference.queue.len(), reference.queue.len()));
+        assert_eq!((queue.processing_len(), stats.processing), (reference.queue.processing_len(), self.held.len()));
+        assert_eq!((queue.delayed_len(), stats.delayed), (reference.delayed_len(), reference.delayed_len()));
+        assert_eq!((queue.shutting_down(), stats.shutting_down), (shut_down, shut_down));
+        assert_eq!((stats.delays, stats.expired), (reference.set, reference.expired));
+        let counts = Counts {
+            queued: stats.queued,
+            coalesced: stats.coalesced,
+            deferred: stats.deferred,
+            rejected: stats.rejected,
+            handed_out: stats.handed_out,
+        };
+        assert_eq!(counts, reference.queue.counts);
+        let coming_back = self.held.iter().filter(|held| held.is_dirty()).count();
+        assert_eq!(stats.queued + stats.deferred, stats.handed_out + (stats.len + coming_back) as u64, "as promised");
+
+        let woken = self.waiting.iter().filter(|waiting| waiting.is_woken()).count();
+        assert_eq!(stats.waiters, self.waiting.len() - woken, "on the list is who waits and was not woken");
+        assert!(woken > 0 || self.waiting.is_empty() || queue.is_empty(), "a key in line, and all asleep");
+        assert!(!shut_down || stats.waiters == 0, "shut down, and somebody sleeps");
+    }
+
+    /// Works everything off, deadline by deadline: nothing is lost, nothing comes twice, and what never comes can be taken. Some
+    /// delays are cancelled before, which shows the adds that wait for them.
+    fn finish(mut self) {
+        self.waiting.clear();
+        for n in 0..4 {
+            self.step(&Op::Cancel(n));
+            self.check();
+        }
+        let before = self.queue().stats();
+        let coming = before.delayed - self.reference.never();
+        self.step(&Op::Turn);
+        loop {
+            while !self.held.is_empty() {
+                self.step(&Op::Done(0));
+            }
+            self.check();
+            if !self.reference.queue.is_empty() {
+                self.step(&Op::WorkOff);
+            } else if !self.reference.queue.shutting_down() && self.reference.deadlines().next().is_some() {
+                self.step(&Op::Advance(Span::ToDeadline(0, Side::Before)));
+                self.step(&Op::Turn);
+                self.step(&Op::Advance(Span::ToDeadline(0, Side::At)));
+                self.step(&Op::Turn);
+            } else {
+                break;
+            }
+        }
+        let after = self.queue().stats();
+        if !after.shutting_down {
+            assert_eq!(after.expired - before.expired, coming as u64, "each came due, once");
+            assert_eq!(after.delayed, self.reference.never());
+        }
+        self.step(&Op::TakeDelayed);
+        self.check();
+        assert_eq!((self.queue().len(), self.queue().delayed_len()), (0, 0));
+        assert!(self.queue().shut_down_with_drain_timeout(Duration::ZERO).is_ok());
+        self.reference.shut_down();
+        self.check();
+    }
+}

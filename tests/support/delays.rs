@@ -1,0 +1,186 @@
+//! A delaying queue that is plainly right: the plain [`Reference`], and beside it the delays in one sorted map.
+//!
+//! It is the oracle of the replays with delays, for one thread and a clock that only [`advance`](Delays::advance) moves.
+//! Whatever the crate returns with [`keyqueue::Driver::Manual`] and a mock clock, this returns too.
+
+#![allow(dead_code, reason = "every test binary uses its part of it")]
+
+use super::reference::Reference;
+use keyqueue::{Added, DelayConflict, DelayedAdd};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::Hash;
+use std::time::Duration;
+
+/// A delay's place: by deadline, and among equal ones in the order in which they were set.
+type Place = (u64, u64);
+
+/// A delay with this deadline is never due.
+const NEVER: u64 = u64::MAX;
+
+/// See the file's head.
+#[derive(Debug)]
+pub(crate) struct Delays<K> {
+    pub(crate) queue: Reference<K>,
+    policy: DelayedAdd,
+    now: u64,
+    delays: BTreeMap<Place, K>,
+    /// Where a key is in `delays`. Both have the same keys.
+    places: HashMap<K, Place>,
+    /// [`DelayedAdd::Strict`]: the keys with a delay for which an add waits.
+    waiting_adds: HashSet<K>,
+    /// How many delays were set or moved.
+    pub(crate) set: u64,
+    /// How many came due.
+    pub(crate) expired: u64,
+}
+
+impl<K: Hash + Eq + Clone> Delays<K> {
+    pub(crate) fn new(policy: DelayedAdd) -> Self {
+        Self {
+            queue: Reference::new(),
+            policy,
+            now: 0,
+            delays: BTreeMap::new(),
+            places: HashMap::new(),
+            waiting_adds: HashSet::new(),
+            set: 0,
+            expired: 0,
+        }
+    }
+
+    pub(crate) fn add(&mut self, key: K) -> Added {
+        if self.places.contains_key(&key) && !self.queue.shutting_down() {
+            match self.policy {
+                DelayedAdd::Promote => drop(self.remove(&key)),
+                DelayedAdd::Strict if !self.queue.is_dirty(&key) => {
+                    self.waiting_adds.insert(key);
+                    return self.coalesced();
+                }
+                // Independent: the delay stays, and has nothing to do with this add.
+                _ => {}
+            }
+        }
+        self.queue.add(key)
+    }
+
+    pub(crate) fn add_after(&mut self, key: K, delay: Duration) -> Added {
+        self.add_with(key, delay, DelayConflict::EarliestWins)
+    }
+
+    pub(crate) fn add_with(&mut self, key: K, delay: Duration, conflict: DelayConflict) -> Added {
+        if self.queue.shutting_down() {
+            return self.queue.add(key); // which rejects it
+        }
+        let pending = self.places.get(&key).map(|&(deadline, _)| deadline);
+        if pending.is_some() && conflict == DelayConflict::KeepExisting {
+            return self.coalesced();
+        }
+        if delay.is_zero() {
+            if conflict == DelayConflict::Replace {
+                self.remove(&key);
+            }
+            return self.add(key);
+        }
+        let deadline = self.deadline(delay);
+        if conflict == DelayConflict::EarliestWins && pending.is_some_and(|pending| pending <= deadline) {
+            return self.coalesced();
+        }
+        // An add that waits for the old delay waits for the new one.
+        let waiting_add = self.remove(&key).is_some_and(|(_, waiting_add)| waiting_add);
+        if waiting_add {
+            self.waiting_adds.insert(key.clone());
+        }
+        self.set += 1;
+        self.places.insert(key.clone(), (deadline, self.set));
+        self.delays.insert((deadline, self.set), key);
+        Added::Delayed
+    }
+
+    /// Only for a key in work.
+    pub(crate) fn requeue_after(&mut self, key: K, delay: Duration) -> Added {
+        let added = self.add_after(key.clone(), delay);
+        self.queue.done(&key);
+        added
+    }
+
+    pub(crate) fn cancel(&mut self, key: &K) -> bool {
+        let Some((_, waiting_add)) = self.remove(key) else {
+            return false;
+        };
+        if waiting_add && !self.queue.shutting_down() {
+            self.queue.add(key.clone());
+        }
+        true
+    }
+
+    pub(crate) fn take_delayed(&mut self) -> Vec<(K, Duration)> {
+        let mut taken = Vec::new();
+        while let Some((&(deadline, _), key)) = self.delays.first_key_value() {
+            let key = key.clone();
+            self.remove(&key);
+            let left = Duration::from_nanos(deadline.saturating_sub(self.now));
+            taken.push((key, if deadline == NEVER { Duration::MAX } else { left }));
+        }
+        taken
+    }
+
+    pub(crate) fn advance(&mut self, by: Duration) {
+        self.now = self.deadline(by);
+    }
+
+    pub(crate) fn turn(&mut self) -> usize {
+        let mut due = 0;
+        while let Some((&(deadline, _), key)) = self.delays.first_key_value() {
+            if self.queue.shutting_down() || deadline == NEVER || self.now < deadline {
+                break;
+            }
+            let key = key.clone();
+            self.remove(&key);
+            self.queue.add(key);
+            self.expired += 1;
+            due += 1;
+        }
+        due
+    }
+
+    pub(crate) fn shut_down(&mut self) {
+        self.queue.shut_down();
+    }
+
+    pub(crate) fn delayed_len(&self) -> usize {
+        self.delays.len()
+    }
+
+    /// How far it is to each deadline that is still to come and will, in their order.
+    pub(crate) fn deadlines(&self) -> impl Iterator<Item = u64> {
+        let coming = self.delays.keys().filter(|&&(deadline, _)| self.now < deadline && deadline != NEVER);
+        coming.map(|&(deadline, _)| deadline - self.now)
+    }
+
+    /// How many delays never come due.
+    pub(crate) fn never(&self) -> usize {
+        self.delays.range((NEVER, 0)..).count()
+    }
+
+    /// How long the clock can go on, in nanoseconds.
+    pub(crate) fn left(&self) -> u64 {
+        u64::MAX - self.now
+    }
+
+    /// The clock's value in `delay`.
+    fn deadline(&self, delay: Duration) -> u64 {
+        self.now.saturating_add(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// Drops the delay of `key`, and tells its deadline and whether an add waited for it.
+    fn remove(&mut self, key: &K) -> Option<(u64, bool)> {
+        let place = self.places.remove(key)?;
+        assert!(self.delays.remove(&place).is_some(), "both maps have the same keys");
+        Some((place.0, self.waiting_adds.remove(key)))
+    }
+
+    fn coalesced(&mut self) -> Added {
+        self.queue.counts.coalesced += 1;
+        Added::Coalesced
+    }
+}

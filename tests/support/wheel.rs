@@ -1,0 +1,302 @@
+//! The timing wheel alone, beside a sorted map: what is inserted, removed and moved, in any order and at any distance, and what
+//! comes out as the clock jumps.
+//!
+//! * What is popped is the first of the map, by deadline, equal ones in the order of their inserts; nothing before its time.
+//! * `At(t)`: nothing is due, and nothing will be before `t`. If nothing was ever removed, something will be at `t` exactly.
+//! * A pop moves a bounded number of entries, however many there are, and goes on where it stopped.
+//! * A number is free again when it was popped or removed (it is reused at once here).
+//! * Whoever waits until `t`, again and again, gets everything, and soon: a deadline is worth a dozen wake-ups at most.
+//!
+//! Used by `model.rs` (proptest), by the fuzz target `wheel_vs_btree`, and by `replay_corpus.rs`.
+
+#![allow(dead_code, reason = "every test binary uses its part of it")]
+
+#[path = "../../src/time/wheel.rs"]
+mod real;
+
+use arbitrary::{Arbitrary, Unstructured};
+use real::{Next, Ticket, Tickets, Wheel};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// One call. An index chooses among those that are there, in order of deadline.
+#[derive(Arbitrary, Debug, Clone)]
+pub(crate) enum Op {
+    Insert(Span),
+    /// With a deadline before the time that the wheel was told last.
+    InsertPast(u8),
+    /// Several times this many, of deadlines from the span on that differ in their last bits, so many bits.
+    InsertMany(u8, Span, u8),
+    Remove(u16),
+    /// Removes one, and inserts it with another deadline.
+    Move(u16, Span),
+    /// Moves the clock, and pops until this budget is used up.
+    Pop(Span, u8),
+    /// Moves the clock, and pops all that is due, with a budget of this many at a time.
+    PopAll(Span, u8),
+    PopAny,
+}
+
+/// A number of ticks.
+#[derive(Arbitrary, Debug, Clone)]
+pub(crate) enum Span {
+    Zero,
+    /// 2^n.
+    Power(u8, Side),
+    /// A number of eight bits, shifted.
+    Shifted(u8, u8),
+    /// To the deadline of one that is there.
+    ToDeadline(u16, Side),
+    /// To the end of time.
+    ToEnd(Side),
+    Any(u64),
+}
+
+/// The tick itself, or one off.
+#[derive(Arbitrary, Debug, Clone, Copy)]
+pub(crate) enum Side {
+    Before,
+    At,
+    After,
+}
+
+impl Side {
+    fn of(self, ticks: u64) -> u64 {
+        match self {
+            Self::Before => ticks.saturating_sub(1),
+            Self::At => ticks,
+            Self::After => ticks.saturating_add(1),
+        }
+    }
+}
+
+/// The numbers, and their tickets.
+#[derive(Default)]
+struct Numbers {
+    tickets: Vec<Ticket>,
+    free: Vec<u32>,
+    /// How often a ticket was asked for.
+    looks: usize,
+}
+
+impl Tickets for Numbers {
+    fn ticket(&mut self, number: u32) -> &mut Ticket {
+        self.looks += 1;
+        &mut self.tickets[number as usize]
+    }
+}
+
+impl Numbers {
+    fn take(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.tickets.push(Ticket::default());
+            u32::try_from(self.tickets.len() - 1).expect("few")
+        })
+    }
+
+    /// Spoils the ticket, so that whoever still goes by it is found out.
+    fn give_back(&mut self, number: u32) {
+        self.tickets[number as usize] = Ticket::default();
+        self.free.push(number);
+    }
+}
+
+/// Never more entries than this.
+const MOST: usize = 2_000;
+/// How many entries a pop may move, for each of its budget, and besides.
+const LOOKS: (usize, usize) = (2, 300);
+/// How many wake-ups a deadline costs at most.
+const WAKES: usize = 12;
+
+/// The wheel and the map, in the same state.
+struct Pair {
+    wheel: Wheel,
+    numbers: Numbers,
+    /// By deadline, and in the order of inserts.
+    map: BTreeMap<(u64, u64), u32>,
+    /// Those that were inserted too late: they come at once, in no order that matters.
+    late: BTreeSet<u32>,
+    inserts: u64,
+    now: u64,
+    removed: bool,
+}
+
+/// What the fuzz target does with its input.
+pub(crate) fn run_bytes(data: &[u8]) {
+    if let Ok((start, ops)) = <(u64, Vec<Op>)>::arbitrary_take_rest(Unstructured::new(data)) {
+        run(start, &ops);
+    }
+}
+
+/// `start`: when time begins. In its last bit: how it ends.
+pub(crate) fn run(start: u64, ops: &[Op]) {
+    // Half of the inputs begin soon.
+    let now = if start & 2 == 0 { start >> 2 } else { start >> 48 };
+    let mut pair = Pair {
+        wheel: Wheel::new(now),
+        numbers: Numbers::default(),
+        map: BTreeMap::new(),
+        late: BTreeSet::new(),
+        inserts: 0,
+        now,
+        removed: false,
+    };
+    for op in ops {
+        pair.step(op);
+    }
+    if start & 1 == 0 { pair.finish() } else { while pair.pop_any() {} }
+}
+
+impl Pair {
+    fn step(&mut self, op: &Op) {
+        match op {
+            Op::Insert(span) => {
+                let deadline = self.after(span);
+                self.insert(deadline);
+            }
+            Op::InsertPast(back) => {
+                let deadline = self.now.saturating_sub(1 << (back % 64));
+                if self.map.len() + self.late.len() < MOST && deadline < self.now {
+                    let number = self.numbers.take();
+                    self.wheel.insert(&mut self.numbers, number, deadline);
+                    self.late.insert(number);
+                }
+            }
+            Op::InsertMany(count, span, bits) => {
+                let (from, mask) = (self.after(span), (1 << (bits % 64)) - 1);
+                for n in 0..u64::from(*count) * 3 {
+                    self.insert(from.saturating_add(n.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(17) & mask));
+                }
+            }
+            Op::Remove(at) => {
+                self.remove(*at);
+            }
+            Op::Move(at, span) => {
+                let deadline = self.after(span);
+                if self.remove(*at) {
+                    self.insert(deadline);
+                }
+            }
+            Op::Pop(span, budget) => {
+                self.now = self.after(span);
+                let mut budget = usize::from(*budget);
+                while matches!(self.pop(&mut budget), Next::Due(_)) {}
+            }
+            Op::PopAll(span, budget) => {
+                self.now = self.after(span);
+                self.pop_all(usize::from(*budget) + 1);
+            }
+            Op::PopAny => {
+                self.pop_any();
+            }
+        }
+    }
+
+    fn after(&self, span: &Span) -> u64 {
+        self.now.saturating_add(match *span {
+            Span::Zero => 0,
+            Span::Power(n, side) => side.of(1 << (n % 64)),
+            Span::Shifted(n, by) => u64::from(n) << (by % 57),
+            Span::ToDeadline(at, side) => {
+                self.nth(at).map_or(1, |(deadline, _)| side.of(deadline.saturating_sub(self.now)))
+            }
+            Span::ToEnd(side) => side.of(u64::MAX - self.now),
+            Span::Any(n) => n,
+        })
+    }
+
+    fn nth(&self, at: u16) -> Option<(u64, u64)> {
+        let at = usize::from(at).checked_rem(self.map.len())?;
+        self.map.keys().nth(at).copied()
+    }
+
+    fn insert(&mut self, deadline: u64) {
+        if self.map.len() + self.late.len() < MOST {
+            let number = self.numbers.take();
+            self.wheel.insert(&mut self.numbers, number, deadline);
+            self.inserts += 1;
+            self.map.insert((deadline, self.inserts), number);
+        }
+    }
+
+    fn remove(&mut self, at: u16) -> bool {
+        let Some(place) = self.nth(at) else { return false };
+        let number = self.map.remove(&place).expect("it is there");
+        assert_eq!(self.numbers.ticket(number).deadline, place.0);
+        self.wheel.remove(&mut self.numbers, number);
+        self.numbers.give_back(number);
+        self.removed = true;
+        true
+    }
+
+    fn pop(&mut self, budget: &mut usize) -> Next {
+        let (given, looked) = (*budget, self.numbers.looks);
+        let next = self.wheel.pop(&mut self.numbers, self.now, budget);
+        assert!(*budget <= given);
+        assert!(self.numbers.looks - looked <= LOOKS.0 * given + LOOKS.1, "a pop of {given} took too much");
+        let first = self.map.first_key_value().map(|(&(deadline, _), &number)| (deadline, number));
+        match next {
+            Next::Due(number) => {
+                if !self.late.remove(&number) {
+                    let (deadline, expected) = first.expect("something is there");
+                    assert!(deadline <= self.now, "{} too early", deadline - self.now);
+                    assert_eq!(number, expected, "due first is what expires first, then what was inserted first");
+                    self.map.pop_first();
+                }
+                self.numbers.give_back(number);
+            }
+            Next::More => assert_eq!(*budget, 0),
+            Next::At(at) => {
+                let (deadline, _) = first.expect("something is there");
+                assert!(self.late.is_empty(), "forgot what was late");
+                assert!(self.now < at && at <= deadline, "now {}, comes again at {at}, too late: {deadline}", self.now);
+                assert!(self.removed || at == deadline, "comes again at {at}, too early: {deadline}");
+            }
+            Next::Never => assert_eq!((first, self.late.len()), (None, 0), "forgot something"),
+        }
+        self.removed &= !self.map.is_empty();
+        next
+    }
+
+    /// Pops all that is due, and returns when to come again.
+    fn pop_all(&mut self, budget: usize) -> Option<u64> {
+        let mut left = budget;
+        // An entry goes down the levels, one at a time, and out.
+        let mut calls = WAKES * (self.map.len() + self.late.len() + 1);
+        loop {
+            match self.pop(&mut left) {
+                Next::At(at) => return Some(at),
+                Next::Never => return None,
+                Next::Due(_) => {}
+                Next::More => left = budget,
+            }
+            calls = calls.checked_sub(1).expect("makes progress");
+        }
+    }
+
+    /// Takes one out, the first of those with its deadline.
+    fn pop_any(&mut self) -> bool {
+        let Some((number, deadline)) = self.wheel.pop_any() else {
+            assert!(self.map.is_empty() && self.late.is_empty());
+            return false;
+        };
+        if !self.late.remove(&number) {
+            let (&place, &expected) = self.map.range((deadline, 0)..).next().expect("it is there");
+            assert_eq!(number, expected, "inserted first");
+            self.map.remove(&place);
+        }
+        self.numbers.give_back(number);
+        self.removed = true;
+        true
+    }
+
+    /// Sleeps as long as it is told, until nothing is left.
+    fn finish(mut self) {
+        let mut wakes = WAKES * (self.map.len() + 1);
+        while let Some(at) = self.pop_all(64) {
+            self.now = at;
+            wakes = wakes.checked_sub(1).expect("wakes up for something");
+        }
+        assert!(self.map.is_empty() && self.late.is_empty());
+        assert_eq!(self.numbers.free.len(), self.numbers.tickets.len());
+    }
+}
