@@ -4,6 +4,7 @@
 //! cargo run --release --example reconcile                      # this crate's own tree, until Ctrl-C
 //! cargo run --release --example reconcile -- /usr/share --once # one pass over another one
 //! cargo run --release --example reconcile -- --workers 4 --skip .git notes.txt
+//! cargo run --release --example reconcile -- --no-watch --verify-every 5 # where the file system tells of no changes
 //! ```
 //!
 //! Leave it running and edit a file. Ctrl-C works off what is in line and prints a summary; a second one leaves at once.
@@ -16,11 +17,16 @@
 //!   them asks whether it is in line already. An editor that saves with five system calls causes five adds and one run.
 //! * A path is with one worker at a time, so that worker alone writes the result for it. If the file is touched while it
 //!   is being read, it is read once more afterwards.
+//! * A file is looked at when it is quiet: each event puts the check off anew (`add_with`, `Replace`). A listing adds without
+//!   a delay, and that takes the place of one (`Promote`).
+//! * Events get lost, so a worker has its file come back later (`requeue_after`), unless that is gone. A key has one delay at
+//!   most: an event takes the place of this one too, and the run that it leads to sets the next.
+//! * A drain does not wait for delays; those that are left are taken out when it is over.
 
 use clap::Parser;
 use hdrhistogram::Histogram;
 use indicatif::{ProgressBar, ProgressStyle};
-use keyqueue::WorkQueue;
+use keyqueue::{AddOptions, Added, DelayConflict, DelayedAdd, WorkQueue};
 use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind};
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 use std::collections::{BTreeMap, HashMap};
@@ -53,6 +59,15 @@ struct Args {
     /// Look at every file once, then exit
     #[arg(long)]
     once: bool,
+    /// Look at a file when it has been quiet for this long; 0: at once. One that is never quiet is never looked at
+    #[arg(long, value_name = "MS", default_value_t = 200)]
+    debounce: u32,
+    /// Read each file again this long after the last time, and look for new ones; 0: never. Not with --once
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    verify_every: u32,
+    /// For file systems without events, such as network ones: changes are found when files are read again
+    #[arg(long)]
+    no_watch: bool,
     /// How many threads read files
     #[arg(long, default_value_t = default_workers(), value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: u16,
@@ -85,10 +100,10 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args, root: Key) -> Result<(), Box<dyn Error>> {
-    let tree = Arc::new(Tree::new(root, args.skip.clone()));
+    let tree = Arc::new(Tree::new(root, args));
     let stopped = on_ctrl_c(&tree)?;
     // Watch first, list second: what changes in between is seen twice, which costs nothing, and not missed.
-    let watcher = if args.once { None } else { Some(watch(&tree)?) };
+    let watcher = if args.once || args.no_watch { None } else { Some(watch(&tree)?) };
 
     let start = Instant::now();
     let (first_pass, timings) = thread::scope(|scope| {
@@ -104,25 +119,36 @@ fn run(args: &Args, root: Key) -> Result<(), Box<dyn Error>> {
         (first_pass, timings.fold(Timings::new(), Timings::merge))
     });
 
+    // What was to be looked at later will not be.
+    let dropped = tree.queue.take_delayed().len();
     tree.bar.finish_and_clear();
-    match summary(&tree, &first_pass, &timings) {
+    match summary(&tree, &first_pass, &timings, dropped) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
     }
 }
 
-/// What a worker does: take a key, work on it, and be done with it, which is what dropping the item says.
+/// What a worker does: take a key, work on it, and be done with it, which is what dropping the item says, or `requeue_after`.
 fn work(tree: &Tree) -> Timings {
     let mut timings = Timings::new();
     let mut buffer = vec![0; 64 * 1024];
     while let Some(path) = tree.queue.get() {
         let start = Instant::now();
-        if let Some(added) = tree.handed_out(&path) {
-            record(&mut timings.wait, start - added);
+        let asked = tree.handed_out(&path);
+        match asked {
+            Some(since) => record(&mut timings.wait, start - since),
+            None => {
+                tree.verified.fetch_add(1, Relaxed);
+                tree.bar.inc_length(1);
+            }
         }
-        tree.reconcile(&path, &mut buffer);
+        let is_there = tree.reconcile(&path, asked.is_some(), &mut buffer);
         record(&mut timings.work, start.elapsed());
         tree.bar.inc(1);
+        // Not before the first pass is over, or that of a large tree would have no end.
+        if let Some(every) = tree.verify_every.filter(|_| is_there && tree.live.load(Relaxed)) {
+            path.requeue_after(every); // If an event came meanwhile, the earlier delay counts.
+        }
     }
     timings
 }
@@ -137,6 +163,7 @@ fn follow(tree: &Tree, start: Instant, stopped: &Receiver<()>) -> Option<String>
     let first_pass = tree.pace(start);
     let (files, unreadable) = tree.totals();
     tree.live.store(true, Relaxed);
+    tree.verify_all();
     tree.say(format_args!("watching {}: {files} files, {unreadable} unreadable", tree.root.display()));
     stopped.recv().expect("the handler has the other end");
     Some(first_pass)
@@ -168,7 +195,7 @@ fn watch(tree: &Arc<Tree>) -> Result<RecommendedWatcher, Box<dyn Error>> {
     let config = notify::Config::default().with_follow_symlinks(false);
     RecommendedWatcher::new(handler, config)
         .and_then(|mut watcher| watcher.watch(dir, mode).map(|()| watcher))
-        .map_err(|error| format!("cannot watch {}: {error}; --once works without", dir.display()).into())
+        .map_err(|error| format!("cannot watch {}: {error}; --no-watch and --once work without", dir.display()).into())
 }
 
 fn on_event(tree: &Tree, event: notify::Result<Event>) {
@@ -177,7 +204,7 @@ fn on_event(tree: &Tree, event: notify::Result<Event>) {
         Ok(event) if event.need_rescan() => tree.add_all([Arc::clone(&tree.root)]),
         Ok(event) => {
             let changed = event.paths.iter().filter(|path| tree.wants(path) && is_change(event.kind, path));
-            tree.add_all(changed.map(|path| Key::from(path.as_path())));
+            changed.for_each(|path| tree.add_when_quiet(path.as_path().into()));
         }
         Err(error) => tree.bar.suspend(|| eprintln!("watcher: {error}")),
     }
@@ -225,12 +252,18 @@ struct Tree {
     queue: WorkQueue<Key>,
     root: Key,
     skip: Vec<OsString>,
+    /// How events add.
+    quiet: AddOptions,
+    verify_every: Option<Duration>,
     /// The result: every regular file that there is, or why it cannot be read.
     files: Mutex<BTreeMap<Key, io::Result<Digest>>>,
-    /// Every key ever added and, if it is in line, since when. For the summary; the queue itself forgets keys.
+    /// Every key ever added and, if it is in line or delayed because it may have changed, since when. For the summary, and to
+    /// tell such runs from verifications; the queue itself forgets keys.
     seen: Mutex<HashMap<Key, Option<Instant>>>,
     hashed: AtomicU64,
     bytes: AtomicU64,
+    debounced: AtomicU64,
+    verified: AtomicU64,
     bar: ProgressBar,
     /// The first pass is over: changes are printed.
     live: AtomicBool,
@@ -238,17 +271,22 @@ struct Tree {
 }
 
 impl Tree {
-    fn new(root: Key, skip: Vec<OsString>) -> Self {
+    fn new(root: Key, args: &Args) -> Self {
+        let quiet = Duration::from_millis(args.debounce.into());
         let style =
             ProgressStyle::with_template("{bar:30} {pos}/{len} runs, {per_sec}").expect("the template is right");
         Self {
-            queue: WorkQueue::builder().name("files").build(),
+            queue: WorkQueue::builder().name("files").delayed_add(DelayedAdd::Promote).build(),
             root,
-            skip,
+            skip: args.skip.clone(),
+            quiet: AddOptions::new().after(quiet).conflict(DelayConflict::Replace),
+            verify_every: (args.verify_every > 0).then(|| Duration::from_secs(args.verify_every.into())),
             files: Mutex::default(),
             seen: Mutex::default(),
             hashed: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            debounced: AtomicU64::new(0),
+            verified: AtomicU64::new(0),
             // Draws to stderr, and only if that is a terminal.
             bar: ProgressBar::new(0).with_style(style),
             live: AtomicBool::new(false),
@@ -270,7 +308,7 @@ impl Tree {
             Err(error) => {
                 let path = error.path().map(Key::from);
                 if let (Some(path), Some(error)) = (path, error.into_io_error().filter(|error| !is_gone(error))) {
-                    self.set(&path, Some(Err(error)));
+                    self.set(&path, Some(Err(error)), true);
                 }
                 None
             }
@@ -290,6 +328,30 @@ impl Tree {
         }
     }
 
+    /// An event came, and there may be more. With a delay of zero this is a plain add.
+    fn add_when_quiet(&self, path: Key) {
+        self.note_add(&path);
+        if self.queue.add_with(path, self.quiet) == Added::Delayed {
+            self.debounced.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Has each file read again, and the tree listed again, at its own time of the period, so that not all come due at once.
+    fn verify_all(&self) {
+        let Some(every) = self.verify_every else { return };
+        let mut paths: Vec<Key> = self.files.lock().unwrap().keys().cloned().collect();
+        paths.push(Arc::clone(&self.root));
+        let share = 1.0 / paths.len() as f64;
+        for (i, path) in paths.into_iter().enumerate() {
+            self.verify_after(path, every.mul_f64(share * (i + 1) as f64));
+        }
+    }
+
+    /// A delay that the path has stands, be it for the same purpose or an event's.
+    fn verify_after(&self, path: Key, delay: Duration) {
+        self.queue.add_with(path, AddOptions::new().after(delay).conflict(DelayConflict::KeepExisting));
+    }
+
     fn note_add(&self, path: &Key) {
         let mut seen = self.seen.lock().unwrap();
         let since = seen.entry(Arc::clone(path)).or_default();
@@ -299,30 +361,42 @@ impl Tree {
         }
     }
 
-    /// When the first of the adds came that led to this hand-out.
-    fn handed_out(&self, path: &Path) -> Option<Instant> {
-        self.seen.lock().unwrap().get_mut(path)?.take()
+    /// When the first of the adds came that led to this hand-out. `None`: it is to verify what is known.
+    fn handed_out(&self, path: &Key) -> Option<Instant> {
+        self.seen.lock().unwrap().entry(Arc::clone(path)).or_default().take()
     }
 
-    /// Makes the result for one path agree with the disk. The caller holds the key.
-    fn reconcile(&self, path: &Key, buffer: &mut [u8]) {
-        let digest = fs::symlink_metadata(path).and_then(|metadata| match metadata.is_file() {
-            true => Digest::of(path, &metadata, buffer).map(Some),
-            false => Ok(None),
+    /// Whether an add came, and the run that it leads to has not begun.
+    fn is_asked(&self, path: &Path) -> bool {
+        self.seen.lock().unwrap().get(path).is_some_and(Option::is_some)
+    }
+
+    /// Makes the result for one path agree with the disk. The caller holds the key. Whether that is worth doing again.
+    fn reconcile(&self, path: &Key, asked: bool, buffer: &mut [u8]) -> bool {
+        let digest = fs::symlink_metadata(path).and_then(|metadata| match metadata.file_type() {
+            kind if kind.is_file() => Digest::of(path, &metadata, buffer).map(Some),
+            kind if kind.is_dir() => fs::read_dir(path).map(|_| None),
+            _ => Ok(None),
         });
         let result = digest.transpose().filter(|result| !matches!(result, Err(error) if is_gone(error)));
         if let Some(Ok(digest)) = &result {
             self.hashed.fetch_add(1, Relaxed);
             self.bytes.fetch_add(digest.len, Relaxed);
         }
-        let is_file = result.is_some();
-        self.set(path, result);
-        if !is_file {
+        let is_known = result.is_some();
+        self.set(path, result, asked);
+        if !is_known {
             // Gone, or a directory. What was or is below it had no events of its own if the directory was moved, and if
             // events were lost. A worker may add keys, too.
             let candidates = self.known_below(path).into_iter().chain(self.list(path));
-            self.add_all(candidates.filter(|path| !self.is_current(path)));
+            let candidates = candidates.filter(|path| !self.is_current(path));
+            match asked {
+                true => self.add_all(candidates),
+                // Only what is new: the others have a delay.
+                false => candidates.for_each(|path| self.verify_after(path, Duration::ZERO)),
+            }
         }
+        is_known || *path == self.root
     }
 
     fn known_below(&self, path: &Path) -> Vec<Key> {
@@ -342,7 +416,7 @@ impl Tree {
     }
 
     /// Stores the result for a path (`None`: there is no such file) and, after the first pass, prints what is new.
-    fn set(&self, path: &Key, result: Option<io::Result<Digest>>) {
+    fn set(&self, path: &Key, result: Option<io::Result<Digest>>, asked: bool) {
         let now = result.as_ref().map(describe);
         let mut files = self.files.lock().unwrap();
         let before = match result {
@@ -355,7 +429,11 @@ impl Tree {
         }
         match (before.as_ref().map(describe), now) {
             (None, Some(now)) => self.say(format_args!("new      {}: {now}", path.display())),
-            (Some(before), Some(now)) if before != now => self.say(format_args!("changed  {}: {now}", path.display())),
+            (Some(before), Some(now)) if before != now => {
+                // It is no drift if the event came while we were reading.
+                let what = if asked || self.is_asked(path) { "changed" } else { "drifted" };
+                self.say(format_args!("{what}  {}: {now}", path.display()));
+            }
             (Some(_), None) => self.say(format_args!("gone     {}", path.display())),
             _ => {}
         }
@@ -393,7 +471,7 @@ fn is_gone(error: &io::Error) -> bool {
 
 /// Every worker has its own, so that measuring takes no lock.
 struct Timings {
-    /// From the first add to the hand-out, in nanoseconds up to an hour.
+    /// From the first add to the hand-out, the debounce included, in nanoseconds up to an hour.
     wait: Histogram<u64>,
     /// From the hand-out to done.
     work: Histogram<u64>,
@@ -416,7 +494,7 @@ fn record(histogram: &mut Histogram<u64>, time: Duration) {
     histogram.saturating_record(time.as_nanos().try_into().unwrap_or(u64::MAX));
 }
 
-fn summary(tree: &Tree, first_pass: &str, timings: &Timings) -> io::Result<()> {
+fn summary(tree: &Tree, first_pass: &str, timings: &Timings, dropped: usize) -> io::Result<()> {
     let stats = tree.queue.stats();
     let (files, unreadable) = tree.totals();
     let mut out = io::stdout().lock();
@@ -424,7 +502,10 @@ fn summary(tree: &Tree, first_pass: &str, timings: &Timings) -> io::Result<()> {
     writeln!(out, "adds        {}", stats.queued + stats.coalesced + stats.deferred)?;
     writeln!(out, "coalesced   {}", stats.coalesced)?;
     writeln!(out, "deferred    {}", stats.deferred)?;
+    writeln!(out, "debounced   {} events", tree.debounced.load(Relaxed))?;
     writeln!(out, "runs        {}", stats.handed_out)?;
+    writeln!(out, "verified    {}", tree.verified.load(Relaxed))?;
+    writeln!(out, "dropped     {dropped} delayed checks")?;
     writeln!(out, "files       {files}")?;
     writeln!(out, "unreadable  {unreadable}")?;
     writeln!(out, "bytes       {}", tree.bytes.load(Relaxed))?;
