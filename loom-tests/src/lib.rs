@@ -7,32 +7,72 @@ compile_error!(
 );
 
 #[cfg(loom)]
-pub use self::model::{Tally, check};
+pub use self::model::{Tally, check, check_with};
 
 #[cfg(loom)]
 mod model {
-    use std::sync::Arc;
+    use std::cell::Cell;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, Once};
     use std::task::{Wake, Waker};
+
+    thread_local!(static PANICS: Cell<usize> = const { Cell::new(0) });
+
+    /// Sees every panic, also one that the driver of delays catches, to go on: a model in which anything panics has failed.
+    fn count_panics() {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| {
+            let print = std::panic::take_hook();
+            std::panic::set_hook(Box::new(move |info| {
+                print(info);
+                PANICS.set(PANICS.get() + 1);
+                if PANICS.get() == 10 {
+                    eprintln!("caught again and again: it would go on for ever");
+                    std::process::abort();
+                }
+            }));
+        });
+        PANICS.set(0);
+    }
+
+    /// The real clock counts from when it is first looked at. That is not to be in the first order of a model: it would differ
+    /// from the others.
+    fn start_clock() {
+        loom::model(|| {
+            let queue = keyqueue::WorkQueue::builder().driver(keyqueue::Driver::Manual).build();
+            queue.add_after(0_u64, std::time::Duration::MAX);
+        });
+    }
 
     /// Runs a model in every order that at most LOOM_MAX_PREEMPTIONS (2 unless set) preemptions can make.
     ///
     /// Says how many orders there were; `-- --nocapture` shows it.
     pub fn check(model: impl Fn() + Send + Sync + 'static) {
+        check_with(|_| {}, model);
+    }
+
+    /// As [`check`], with other limits.
+    pub fn check_with(limit: impl FnOnce(&mut loom::model::Builder), model: impl Fn() + Send + Sync + 'static) {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = builder.preemption_bound.or(Some(2));
         // A search that ends early would say "ok" all the same.
         builder.max_duration = None;
         builder.max_permutations = None;
+        limit(&mut builder);
         let orders = Arc::new(AtomicUsize::new(0));
         let start = std::time::Instant::now();
+        count_panics();
+        start_clock();
         builder.check({
             let orders = Arc::clone(&orders);
             move || {
+                assert_eq!(PANICS.get(), 0, "something panicked, and was caught");
                 orders.fetch_add(1, Ordering::Relaxed);
+                keyqueue::restart_clock();
                 model();
             }
         });
+        assert_eq!(PANICS.get(), 0, "something panicked, and was caught");
         let name = std::thread::current().name().unwrap_or("model").to_owned();
         println!("{name}: {} orders, {:.1?}", orders.load(Ordering::Relaxed), start.elapsed());
     }
