@@ -2,6 +2,8 @@
 //!
 //! A workload runs a fixed amount of work on any [`Subject`] and says how long it took; who measures decides how often.
 
+pub mod delays;
+pub mod memory;
 pub mod rivals;
 pub mod suite;
 pub mod workloads;

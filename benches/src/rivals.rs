@@ -33,12 +33,10 @@ macro_rules! mutex_queue {
                 fn add(&self, key: K) {
                     let $lock = &self.inner;
                     let mut inner = $guard;
-                    if inner.shutting_down || !inner.dirty.insert(key.clone()) || inner.processing.contains(&key) {
-                        return;
+                    if inner.add(key) {
+                        drop(inner);
+                        self.wakeup.notify_one();
                     }
-                    inner.line.push_back(key);
-                    drop(inner);
-                    self.wakeup.notify_one();
                 }
 
                 #[inline]
@@ -47,9 +45,7 @@ macro_rules! mutex_queue {
                         let $lock = &self.inner;
                         let mut $held = $guard;
                         loop {
-                            if let Some(key) = $held.line.pop_front() {
-                                let known = $held.dirty.take(&key).expect("what is in line is dirty");
-                                $held.processing.insert(known);
+                            if let Some(key) = $held.take() {
                                 break key;
                             }
                             if $held.shutting_down {
@@ -62,9 +58,7 @@ macro_rules! mutex_queue {
                     work(self, &key);
                     let $lock = &self.inner;
                     let mut inner = $guard;
-                    inner.processing.remove(&key);
-                    if inner.dirty.contains(&key) {
-                        inner.line.push_back(key);
+                    if inner.done(key) {
                         drop(inner);
                         self.wakeup.notify_one();
                     }
@@ -81,16 +75,48 @@ macro_rules! mutex_queue {
     };
 }
 
-struct Inner<K> {
+pub(crate) struct Inner<K> {
     dirty: HashSet<K, RandomState>,
     processing: HashSet<K, RandomState>,
     line: VecDeque<K>,
-    shutting_down: bool,
+    pub(crate) shutting_down: bool,
 }
 
 impl<K> Default for Inner<K> {
     fn default() -> Self {
         Self { dirty: HashSet::default(), processing: HashSet::default(), line: VecDeque::new(), shutting_down: false }
+    }
+}
+
+/// What is done under the lock, for the delayed rivals too.
+impl<K: Key> Inner<K> {
+    /// `true`: in line now, wake somebody.
+    #[inline]
+    pub(crate) fn add(&mut self, key: K) -> bool {
+        if self.shutting_down || !self.dirty.insert(key.clone()) || self.processing.contains(&key) {
+            return false;
+        }
+        self.line.push_back(key);
+        true
+    }
+
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<K> {
+        let key = self.line.pop_front()?;
+        let known = self.dirty.take(&key).expect("what is in line is dirty");
+        self.processing.insert(known);
+        Some(key)
+    }
+
+    /// `true`: in line once more, wake somebody.
+    #[inline]
+    pub(crate) fn done(&mut self, key: K) -> bool {
+        self.processing.remove(&key);
+        let again = self.dirty.contains(&key);
+        if again {
+            self.line.push_back(key);
+        }
+        again
     }
 }
 

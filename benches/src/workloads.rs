@@ -143,9 +143,15 @@ pub fn parts(keys: u64, cycles: u64) -> Duration {
     start.elapsed()
 }
 
-/// Runs `work` on that many threads; from when the first began until the last was finished, by their own clocks: on a full
-/// machine the thread that waits for them may not see them begin.
+/// Runs `work` on that many threads; how long that took.
 fn timed(threads: u64, work: impl Fn(u64) + Sync) -> Duration {
+    let (first, last) = span(threads, work);
+    last - first
+}
+
+/// Runs `work` on that many threads; when the first began and when the last was finished, by their own clocks: on a full
+/// machine the thread that waits for them may not see them begin.
+pub(crate) fn span(threads: u64, work: impl Fn(u64) + Sync) -> (Instant, Instant) {
     let ready = Barrier::new(threads as usize);
     let times: Vec<(Instant, Instant)> = thread::scope(|scope| {
         let spawn = |thread| {
@@ -162,5 +168,5 @@ fn timed(threads: u64, work: impl Fn(u64) + Sync) -> Duration {
     });
     let first = times.iter().map(|(start, _)| *start).min().expect("a thread");
     let last = times.iter().map(|(_, end)| *end).max().expect("a thread");
-    last - first
+    (first, last)
 }

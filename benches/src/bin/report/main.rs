@@ -3,8 +3,11 @@
 //! Round by round, every subject does the same work once, in an order that rotates, so that drift of the machine hits all
 //! alike. What counts is the ratio of medians within this one run.
 
+mod delays;
+
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
+use keyqueue_benches::memory::Counting;
 use keyqueue_benches::rivals::{DashSeg, parking_lot_mutex, std_mutex};
 use keyqueue_benches::suite::{self, RIVALS, Workload};
 use keyqueue_benches::workloads::{cycle, parts, wake_latency};
@@ -12,6 +15,9 @@ use keyqueue_benches::{Ours, Subject};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 #[derive(Parser)]
 #[command(about)]
@@ -25,7 +31,10 @@ struct Options {
     /// Wake-ups per subject.
     #[arg(long, default_value_t = 5_000)]
     wakes: u64,
-    /// Only workloads whose group and name contain this.
+    /// Keys per run of the workloads with delays, which have a quarter of the rounds.
+    #[arg(long, default_value_t = 1_000_000)]
+    delays: u64,
+    /// Only workloads whose group and name contain this ("delays" for all with delays).
     #[arg(long, default_value = "")]
     only: String,
     /// Write the report here; without it, it goes to standard output.
@@ -43,6 +52,27 @@ fn main() {
         .with_style(ProgressStyle::with_template("{bar:40} {pos}/{len} {msg} (left: {eta})").expect("a template"));
 
     let mut report = head(&options);
+    if !workloads.is_empty() {
+        times(&workloads, &options, &mut report, &bar);
+    }
+    if options.only.is_empty() {
+        bar.set_message("parts");
+        parts_of_a_cycle(&options, &mut report);
+        bar.set_message("wake-ups");
+        wake_ups(&options, &mut report);
+    }
+    delays::write(&options, &mut report, &bar);
+    if options.only.is_empty() {
+        report.push_str(DESIGNS);
+    }
+    bar.finish_and_clear();
+    match &options.write {
+        Some(path) => std::fs::write(path, report).expect("can write the report"),
+        None => print!("{report}"),
+    }
+}
+
+fn times(workloads: &[Workload], options: &Options, report: &mut String, bar: &ProgressBar) {
     let mut ratios = Vec::new();
     writeln!(report, "\n## Workloads\n").unwrap();
     writeln!(report, "Nanoseconds per operation, medians. **Ratio**: the faster mutex queue's time by keyqueue's.\n")
@@ -50,9 +80,9 @@ fn main() {
     let names: Vec<_> = workloads.first().map_or(vec![], |workload| workload.subjects.iter().map(|s| s.0).collect());
     writeln!(report, "| workload | | {} | ratio | target | |", names.join(" | ")).unwrap();
     writeln!(report, "|---|---|{}---:|---:|---|", "---:|".repeat(names.len())).unwrap();
-    for workload in &workloads {
+    for workload in workloads {
         let Workload { group, name, target, .. } = workload;
-        let medians = measure(workload, options.rounds, &bar);
+        let medians = measure(workload, options.rounds, bar);
         let ratio = medians[RIVALS].iter().copied().fold(f64::INFINITY, f64::min) / medians[0];
         let verdict = if ratio >= *target { "" } else { "missed" };
         let cells: Vec<_> = medians.iter().map(|ns| format!("{ns:.1}")).collect();
@@ -61,18 +91,6 @@ fn main() {
         ratios.push(ratio);
     }
     writeln!(report, "\nGeometric mean of the ratios: **{:.2}** (target 1.5).", geometric_mean(&ratios)).unwrap();
-    if options.only.is_empty() {
-        bar.set_message("parts");
-        parts_of_a_cycle(&options, &mut report);
-        bar.set_message("wake-ups");
-        wake_ups(&options, &mut report);
-        report.push_str(DESIGNS);
-    }
-    bar.finish_and_clear();
-    match &options.write {
-        Some(path) => std::fs::write(path, report).expect("can write the report"),
-        None => print!("{report}"),
-    }
 }
 
 /// Median nanoseconds per operation of each subject.
@@ -147,7 +165,7 @@ fn head(options: &Options) -> String {
          | machine | {cpu}, {cores} cores, {} |\n\
          | commit | {commit} |\n\
          | compiler | {rustc} |\n\
-         | command | `cargo run --release --manifest-path benches/Cargo.toml --bin report -- --rounds {} --ops {} --wakes {} --write BENCHMARKS.md` |\n\n\
+         | command | `cargo run --release --manifest-path benches/Cargo.toml --bin report -- --rounds {} --ops {} --wakes {} --delays {} --write BENCHMARKS.md` |\n\n\
          The mutex queues are client-go's design as one would write it in an hour: two hash sets, a deque and a condition variable\n\
          under one lock, with `ahash`. `DashMap + SegQueue` is the shape that comes to mind first for speed. All are in\n\
          `benches/src/rivals.rs`, the work in `benches/src/workloads.rs`.\n",
@@ -155,6 +173,7 @@ fn head(options: &Options) -> String {
         options.rounds,
         options.ops,
         options.wakes,
+        options.delays,
     )
 }
 

@@ -1,0 +1,127 @@
+//! How late a key is handed out after its deadline, on the real clock.
+
+use super::DelaySubject;
+use super::workloads::random;
+use hdrhistogram::Histogram;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const MILLISECOND: u64 = 1_000_000;
+
+/// How long after the beginning the first deadline is: time to set them all.
+const OPENS: u64 = 400 * MILLISECOND;
+
+/// The flood's keys. It goes round them, so that memory stays within bounds.
+const FLOOD: u64 = 1_000_000;
+
+/// What one run saw, in nanoseconds.
+pub struct Lateness {
+    pub late: Histogram<u64>,
+    /// Delays that were set beside, per second.
+    pub flood: f64,
+}
+
+/// `keys` keys come due within two seconds, and a thread takes them. With `flood`, two others set far delays as fast as they can.
+///
+/// # Panics
+/// If a key is early, by however little, or comes twice.
+pub fn lateness<Q: DelaySubject<u64>>(keys: u64, flood: bool) -> Lateness {
+    let queue = Q::make();
+    let epoch = Instant::now();
+    let nanos = || epoch.elapsed().as_nanos() as u64;
+    let mut random = random();
+    let set = |key| {
+        let moment = OPENS + random(MILLISECOND..2000 * MILLISECOND);
+        let now = nanos();
+        let delay = moment.saturating_sub(now).max(MILLISECOND);
+        queue.add_after(key, Duration::from_nanos(delay));
+        now + delay
+    };
+    let deadlines: Vec<u64> = (0..keys).map(set).collect();
+    queue.settle();
+    let (late, flood) = beside(
+        flood,
+        || {
+            let mut late = histogram();
+            let mut seen = vec![false; keys as usize];
+            for _ in 0..keys {
+                queue.process(|_, key| {
+                    let now = nanos();
+                    let deadline = deadlines[*key as usize];
+                    assert!(!std::mem::replace(&mut seen[*key as usize], true), "twice");
+                    assert!(now >= deadline, "early by {} ns", deadline - now);
+                    late.record(now - deadline).expect("resizes by itself");
+                });
+            }
+            late
+        },
+        |n| {
+            queue.add_after(keys + n % FLOOD, Duration::from_secs(3600));
+            // No further ahead of a queue that only takes notes than this.
+            if n % 1024 < 2 {
+                queue.settle();
+            }
+        },
+    );
+    Lateness { late, flood }
+}
+
+/// The best that parking can do: a thread that sleeps until each of as many deadlines; no queue. With `flood`, two others compute.
+pub fn bare(keys: u64, flood: bool) -> Lateness {
+    let mut random = random();
+    let mut deadlines: Vec<u64> = (0..keys).map(|_| OPENS + random(MILLISECOND..2000 * MILLISECOND)).collect();
+    deadlines.sort_unstable();
+    let epoch = Instant::now();
+    let nanos = || epoch.elapsed().as_nanos() as u64;
+    let (late, _) = beside(
+        flood,
+        || {
+            let mut late = histogram();
+            for deadline in deadlines {
+                let now = loop {
+                    match nanos() {
+                        now if now >= deadline => break now,
+                        now => thread::park_timeout(Duration::from_nanos(deadline - now)),
+                    }
+                };
+                late.record(now - deadline).expect("resizes by itself");
+            }
+            late
+        },
+        |n| _ = black_box(n),
+    );
+    Lateness { late, flood: 0.0 }
+}
+
+pub fn histogram() -> Histogram<u64> {
+    Histogram::new(3).expect("3 digits")
+}
+
+/// Runs `work` on a thread, and beside it, with `flood`, `load` with growing numbers on two others, and how often a second.
+fn beside<T: Send>(flood: bool, work: impl FnOnce() -> T + Send, load: impl Fn(u64) + Sync) -> (T, f64) {
+    let over = AtomicBool::new(!flood);
+    let start = Instant::now();
+    thread::scope(|scope| {
+        let floods: Vec<_> = (0..2)
+            .map(|first| {
+                let (over, load) = (&over, &load);
+                scope.spawn(move || {
+                    let mut n = first;
+                    while !over.load(Relaxed) {
+                        load(n);
+                        n += 2;
+                    }
+                    n / 2
+                })
+            })
+            .collect();
+        // Ends the flood even if `work` panics, or we would wait for it for ever.
+        let result = scope.spawn(work).join();
+        over.store(true, Relaxed);
+        let seconds = start.elapsed().as_secs_f64();
+        let loads: u64 = floods.into_iter().map(|flood| flood.join().expect("a flood panicked")).sum();
+        (result.expect("the worker panicked"), loads as f64 / seconds)
+    })
+}

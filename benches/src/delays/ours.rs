@@ -1,0 +1,50 @@
+//! The crate itself.
+
+use super::{DelaySubject, Manual};
+use crate::{Key, Ours};
+use keyqueue::{Clock, Driver, MockClock, WorkQueue};
+use std::time::Duration;
+
+impl<K: Key> DelaySubject<K> for Ours<K> {
+    #[inline]
+    fn add_after(&self, key: K, delay: Duration) {
+        self.0.add_after(key, delay);
+    }
+
+    fn settle(&self) -> usize {
+        self.0.delayed_len()
+    }
+}
+
+/// The crate without its thread, under a clock of ours.
+pub struct ManualOurs<K> {
+    queue: WorkQueue<K>,
+    clock: MockClock,
+}
+
+impl<K: Key> Manual<K> for ManualOurs<K> {
+    fn make() -> Self {
+        let (clock, mock) = Clock::mock();
+        Self { queue: WorkQueue::builder().driver(Driver::Manual).clock(clock).build(), clock: mock }
+    }
+
+    #[inline]
+    fn add_after(&mut self, key: K, delay: Duration) {
+        self.queue.add_after(key, delay);
+    }
+
+    #[inline]
+    fn cancel(&mut self, key: &K) -> bool {
+        self.queue.cancel(key)
+    }
+
+    fn advance(&mut self, by: Duration) -> usize {
+        self.clock.advance(by);
+        self.queue.turn()
+    }
+
+    #[inline]
+    fn process(&mut self, work: impl FnOnce(&K)) -> bool {
+        self.queue.get().map(|item| work(&item)).is_some()
+    }
+}

@@ -1,0 +1,181 @@
+//! The work with delays. Each function does it once, checks that no key was lost or came twice, and returns how long each
+//! of the timed parts took. Delays are pseudo-random, the same in each run, and thought up before the clock starts.
+
+use super::{DelaySubject, Manual};
+use crate::workloads::span;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+const SECOND: u64 = 1_000_000_000;
+
+/// SplitMix64 with a fixed seed: numbers within the range that is asked for.
+pub(super) fn random() -> impl FnMut(Range<u64>) -> u64 {
+    let mut state = 0_u64;
+    move |range| {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        range.start + (mixed ^ (mixed >> 31)) % (range.end - range.start)
+    }
+}
+
+fn delays(keys: u64, nanos: Range<u64>) -> Vec<Duration> {
+    let mut random = random();
+    (0..keys).map(|_| Duration::from_nanos(random(nanos.clone()))).collect()
+}
+
+fn filled_manual<Q: Manual<u64>>(delays: &[Duration]) -> Q {
+    let mut queue = Q::make();
+    for (key, delay) in delays.iter().enumerate() {
+        queue.add_after(key as u64, *delay);
+    }
+    queue
+}
+
+/// A queue with that many delayed keys.
+pub fn filled<Q: DelaySubject<u64>>(keys: u64) -> Q {
+    let mut random = random();
+    let queue = Q::make();
+    for key in 0..keys {
+        queue.add_after(key, Duration::from_nanos(random(600 * SECOND..1200 * SECOND)));
+    }
+    assert_eq!(queue.settle(), keys as usize);
+    queue
+}
+
+/// New keys, delays of 1 to 60 seconds. Until all are in the structure; until the calls have returned.
+pub fn insert<Q: DelaySubject<u64>>(keys: u64, threads: u64) -> Vec<Duration> {
+    let delays = delays(keys, SECOND..60 * SECOND);
+    let queue = Q::make();
+    let (start, returned) = span(threads, |thread| {
+        for key in (thread..keys).step_by(threads as usize) {
+            queue.add_after(key, delays[key as usize]);
+        }
+    });
+    let delayed = queue.settle();
+    let settled = start.elapsed();
+    // After a second the first are delivered.
+    assert!(delayed == keys as usize || settled > Duration::from_secs(1), "{delayed} of {keys} keys are delayed");
+    vec![settled, returned - start]
+}
+
+/// Delays for keys that have one: half of them later, which changes nothing, half of them earlier, which moves the key.
+pub fn re_add<Q: DelaySubject<u64>>(keys: u64, threads: u64, adds: u64) -> Vec<Duration> {
+    let mut random = random();
+    // Hours, so that the time that the run itself takes does not turn earlier into later.
+    let mut stands: Vec<u64> = (0..keys).map(|_| random(3600 * SECOND..7200 * SECOND)).collect();
+    let queue = Q::make();
+    for (key, delay) in stands.iter().enumerate() {
+        queue.add_after(key as u64, Duration::from_nanos(*delay));
+    }
+    // Each thread has keys of its own: what is earlier does not depend on who is first.
+    let calls: Vec<Vec<(u64, Duration)>> = (0..threads)
+        .map(|thread| {
+            let mut call = |n| {
+                let key = random(0..keys / threads) * threads + thread;
+                let stands = &mut stands[key as usize];
+                let percent = if n % 2 == 0 { 110..150 } else { 50..90 };
+                let delay = *stands / 100 * random(percent);
+                *stands = delay.min(*stands);
+                (key, Duration::from_nanos(delay))
+            };
+            (0..adds / threads).map(&mut call).collect()
+        })
+        .collect();
+    assert_eq!(queue.settle(), keys as usize);
+    let (start, _) = span(threads, |thread| {
+        for (key, delay) in &calls[thread as usize] {
+            queue.add_after(*key, *delay);
+        }
+    });
+    let delayed = queue.settle();
+    let settled = start.elapsed();
+    assert_eq!(delayed, keys as usize);
+    vec![settled]
+}
+
+/// Keys with delays of 1 to 60 seconds come due all at once. Until all are in line; until all are done.
+pub fn expire<Q: Manual<u64>>(keys: u64) -> Vec<Duration> {
+    let mut queue: Q = filled_manual(&delays(keys, SECOND..60 * SECOND));
+    let mut out = Vec::with_capacity(keys as usize);
+    let start = Instant::now();
+    let due = queue.advance(Duration::from_secs(61));
+    let ready = start.elapsed();
+    for _ in 0..due {
+        queue.process(|key| out.push(*key));
+    }
+    let done = start.elapsed();
+    each_once(out, keys);
+    vec![ready, done]
+}
+
+/// `live` keys are delayed, give or take, by 0.1 to 2 seconds. Each step sets one more, every third cancels one, and every 64th
+/// moves the clock on and processes what is due.
+pub fn mixed<Q: Manual<u64>>(live: u64, steps: u64) -> Vec<Duration> {
+    // At this rate as many keys come in as come due or are cancelled.
+    let tick = 64 * SECOND * 4 / 5 / live;
+    let plan = Plan::new(live, steps, tick);
+    let mut queue: Q = filled_manual(&plan.delays[..live as usize]);
+    let mut out = Vec::with_capacity((live + steps) as usize);
+    let start = Instant::now();
+    for (n, cancel) in (0..).zip(&plan.cancels) {
+        queue.add_after(live + n, plan.delays[(live + n) as usize]);
+        if let Some(key) = cancel {
+            let cancelled = queue.cancel(key);
+            assert!(cancelled, "a live key");
+        }
+        if n % 64 == 63 {
+            for _ in 0..queue.advance(Duration::from_nanos(tick)) {
+                queue.process(|key| out.push(*key));
+            }
+        }
+    }
+    let time = start.elapsed();
+    for _ in 0..queue.advance(Duration::from_secs(3)) {
+        queue.process(|key| out.push(*key));
+    }
+    out.extend(plan.cancels.iter().flatten());
+    each_once(out, live + steps);
+    vec![time]
+}
+
+/// What [`mixed`] does.
+struct Plan {
+    /// Of each key.
+    delays: Vec<Duration>,
+    /// At each step, a key that is live then.
+    cancels: Vec<Option<u64>>,
+}
+
+impl Plan {
+    fn new(live: u64, steps: u64, tick: u64) -> Self {
+        let mut random = random();
+        let delays = delays(live + steps, SECOND / 10..2 * SECOND);
+        let mut cancelled = vec![false; delays.len()];
+        let deadline = |key: u64| {
+            let ticks = key.saturating_sub(live) / 64;
+            ticks * tick + delays[key as usize].as_nanos() as u64
+        };
+        let cancels = (0..steps).map(|n| {
+            let now = n / 64 * tick;
+            // Older ones are not live.
+            let oldest = (live + n).saturating_sub(3 * live);
+            (n % 3 == 2).then(|| {
+                loop {
+                    let key = random(oldest..live + n + 1);
+                    if deadline(key) > now && !std::mem::replace(&mut cancelled[key as usize], true) {
+                        break key;
+                    }
+                }
+            })
+        });
+        let cancels = cancels.collect();
+        Self { delays, cancels }
+    }
+}
+
+fn each_once(mut out: Vec<u64>, keys: u64) {
+    out.sort_unstable();
+    assert!(out.into_iter().eq(0..keys), "a key was lost or came twice");
+}
