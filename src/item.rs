@@ -106,7 +106,8 @@ macro_rules! holder {
 
             /// Puts the key in line again after this delay, and says that the work on it is finished.
             ///
-            /// As [`add_after`](crate::WorkQueue::add_after) of the key, then [`done`](Self::done). The key is not cloned.
+            /// As [`add_after`](crate::WorkQueue::add_after) of the key, then [`done`](Self::done): two steps, and whatever comes
+            /// in between, the key is not handed out before it is done. The key is not cloned.
             ///
             /// # Panics
             /// If this is the queue's first delay, and its thread cannot be started. The key is done all the same.

@@ -52,6 +52,32 @@
 //!
 //! [`Added`] tells which way an add went; [`Item`] is the hand-out, and dropping it is `done`.
 //!
+//! Beside this life, and independent of it, a key can have one *delay*: [`add_after`](WorkQueue::add_after) sets it, and when it is
+//! over the key is added like any other. [`AddOptions`] say what becomes of a delay that is there already (the earlier deadline
+//! counts, or the later call, or the one that was there), [`DelayedAdd`] what an add does that meets one.
+//!
+//! ```
+//! use keyqueue::{AddOptions, Clock, DelayConflict, Driver, WorkQueue};
+//! use std::time::Duration;
+//!
+//! let (clock, time) = Clock::mock(); // in a test; else the system's clock, and a thread that delivers
+//! let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
+//!
+//! // Debounce: not before nothing has happened for 200 ms.
+//! let quiet = AddOptions::new().after(Duration::from_millis(200)).conflict(DelayConflict::Replace);
+//! for _event in 0..5 {
+//!     queue.add_with("Cargo.toml", quiet);
+//!     time.advance(Duration::from_millis(150));
+//!     assert_eq!(queue.turn(), 0);
+//! }
+//! time.advance(Duration::from_millis(50));
+//! assert_eq!(queue.turn(), 1);
+//!
+//! // Look again in an hour.
+//! queue.get().unwrap().requeue_after(Duration::from_secs(3600));
+//! assert_eq!((queue.len(), queue.delayed_len()), (0, 1));
+//! ```
+//!
 //! # What it guarantees
 //!
 //! * **One holder.** Never are two [`Item`]s of one key alive at a time.
@@ -59,16 +85,21 @@
 //!   way it meets the `get` or the `done` of the same key. What happened before the add is visible to that hand-out, also if
 //!   the add was [`Coalesced`](Added::Coalesced); what happened before `done` is visible to the next hand-out of the key.
 //! * **First in, first out**, by the moment in which a key became ready. Added while in work means: at the back when done.
+//! * **Delays are exact.** A key is due when the clock is at or past its deadline, to the nanosecond: never early, late by what
+//!   waking a thread costs, in the order of the deadlines. Any [`Duration`](std::time::Duration) will do.
 //! * **Linearizable.** Each call takes effect at one moment between its begin and its end; those that are several steps say so
-//!   (`add_all`, `get_many`, the drains).
+//!   (`add_all`, `get_many`, `turn`, `take_delayed`, `requeue_after`, the drains).
 //! * **Threads and tasks mixed.** [`get`](WorkQueue::get) and [`get_async`](WorkQueue::get_async) wait in one list; futures are
 //!   cancel-safe and run on any executor.
 //! * **A panic loses nothing.** An [`Item`] that unwinds is done; no key is stuck, no lock is poisoned.
 //! * **Shut-down drains.** [`shut_down`](WorkQueue::shut_down) refuses adds, and says so, while what is in line is still handed
 //!   out; [`shut_down_with_drain`](WorkQueue::shut_down_with_drain) returns when nothing is in line *and* nothing in work.
-//! * **Memory comes back.** A key is dropped at its last `done`; after a burst the storage shrinks. A cycle on a steady set of keys
+//! * **Nothing due, nothing runs.** The thread that delivers is started by the first delay, sleeps until the next deadline, and ends
+//!   with the queue; what a shut-down cuts off can be [taken](WorkQueue::take_delayed).
+//! * **Memory comes back.** A key is dropped when nothing needs it any more; after a burst the storage shrinks. A cycle on a steady set of keys
 //!   allocates nothing and clones no key.
-//! * **No foreign code under a lock**, be it a waker or a key's drop, with one exception: the key's `Eq`.
+//! * **No foreign code under a lock**, be it a waker or a key's drop, with two exceptions: the key's `Eq`, and in
+//!   [`take_delayed`](WorkQueue::take_delayed) its `Clone`.
 //!
 //! # When not to use it
 //!
@@ -77,8 +108,6 @@
 //! * You need a bound on the length with back-pressure: `add` never waits. The number of distinct keys is the bound.
 //! * Dozens of cores do nothing but add: calls share one lock, of ten nanoseconds or so. A worker that works for a microsecond
 //!   does not notice; a benchmark that does nothing does.
-//! * Every add must return within microseconds while the number of keys grows to millions: the add that makes the table double
-//!   takes tens of milliseconds there. Give a [`capacity`](WorkQueueBuilder::capacity).
 //!
 //! # Traps
 //!
@@ -95,7 +124,7 @@
 //!
 //! One short critical section per call; the reasons, with the figures of what lost, are in `BENCHMARKS.md` and at the head of
 //! `src/shared.rs`. The real code runs under loom (`loom-tests/`), against a plain reference under a fuzzer (`fuzz/`), against
-//! 200 recorded traces of the original (`tests/traces.rs`), and under a linearizability checker, AddressSanitizer and
+//! 400 recorded traces of the original (`tests/traces.rs`), and under a linearizability checker, AddressSanitizer and
 //! ThreadSanitizer (`ci/`).
 //!
 //! The crate needs `std`.

@@ -20,11 +20,10 @@
 //!
 //! It also makes the contract easy to state: **the queue is linearizable**, each call takes effect at one moment while it
 //! holds the lock (P1, P2, P4 follow from the sequential picture in [`state`](crate::key::state)), and whatever a thread did
-//! before a call is visible to every thread whose call comes later. Calls that are several steps say so: `add_all`, `get_many`
-//! and the drains. `len` alone takes no lock, and publishes nothing.
+//! before a call is visible to every thread whose call comes later. Calls that are several steps say so: `add_all`, `get_many`,
+//! `turn`, `take_delayed`, `requeue_after` and the drains. `len` alone takes no lock, and publishes nothing.
 //!
-//! What is long is growing: a table that doubles links every key anew, under the lock (amortised it is a few nanoseconds an
-//! add; the one add that grows a table of a million keys takes tens of milliseconds, and the others wait).
+//! No critical section is long: the table grows a few chains at a time, and the wheel turns a hundred steps at a time.
 //!
 //! **Waiting**, by number:
 //!
@@ -33,8 +32,8 @@
 //! * **W2** Whenever the lock is free, the line is not empty and somebody is on the list, then somebody else has been woken
 //!   and has not arrived yet. So: a push wakes one, and who arrives wakes the next while keys are left.
 //! * **W3** Who was woken and leaves without a key (time-out, dropped future) wakes the next in its place.
-//! * **W4** No wake-up is paid, no waker cloned or dropped, no key dropped under the lock (P17). `K::eq` is the one piece of
-//!   foreign code that runs there.
+//! * **W4** No wake-up is paid, no waker cloned or dropped, no key dropped under the lock (P17). `K::eq` and, in `take_delayed`,
+//!   `K::clone` are the foreign code that runs there.
 //!
 //! Threads that were woken are counted until they arrive (`waking`), and while one is on its way a push wakes nobody unless
 //! the line grows long: a burst of adds costs one wake-up, not one each, and workers that are not needed stay asleep. A woken
