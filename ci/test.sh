@@ -6,4 +6,4 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # With a limit: a lost wake-up is a test that never ends.
 timeout 900 cargo test
 timeout 900 cargo test --locked --release --lib --test queue --test client_go --test traces --test stress --test memory --test model \
-    --test delays_driver --test delays_large --test idle
+    --test delays_driver --test delays_large --test delays_stress --test idle
