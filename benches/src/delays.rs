@@ -84,11 +84,11 @@ pub fn all(keys: u64) -> Vec<Workload> {
         push(format!("insert, {threads} threads"), figures, threaded!(insert(keys, threads)));
     }
     for threads in [1, 2] {
-        let figures = vec![("all set", TARGET)];
+        let figures = vec![("all set", None)];
         push(format!("re-add, {threads} threads"), figures, threaded!(re_add(keys / 10, threads, keys)));
     }
     push("expire".into(), vec![("all in line", TARGET), ("all done", TARGET)], manual!(expire(keys)));
-    let figures = vec![("", TARGET)];
+    let figures = vec![("", None)];
     push("insert, cancel, expire".into(), figures, manual!(mixed(keys / 10, keys)));
     list
 }

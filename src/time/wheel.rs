@@ -42,7 +42,7 @@ const DIGIT: u32 = 6;
 const SLOTS: usize = 1 << DIGIT;
 
 /// A slot with up to so many entries is not split further: what is due is sorted, the rest put where it belongs.
-const FEW: usize = if cfg!(loom) { 1 } else { 128 };
+const FEW: usize = if cfg!(loom) { 1 } else { 256 };
 
 /// Entries in a block, which makes it 256 bytes.
 const BLOCK: usize = 20;

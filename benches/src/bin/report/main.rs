@@ -189,7 +189,13 @@ const DESIGNS: &str = "
   thing: three critical sections a key, between cores that take the lock and the slots from each other. A lock that lets the running
   thread go on longer gained a third there; a split of the line in two locks, one for each end, would not help, since add
   and done meet in the table.
-* **Growing** stops everybody while the table doubles: tens of milliseconds at a million keys.
+* **Delays, inserts**: meant to be 3 times as fast as the rivals, and are 1.4 to 2 times as fast as the heap, less when the machine's
+  memory is busy. A new key costs a lock, a reading of the clock and a line of the cache that nobody has touched for long (its bucket),
+  and the rival pays two or three such lines. Against the task, whose calls only push to a channel while a second core does the
+  work, a call takes longer, and is over when it returns: it can say whether the delay was set or an earlier one stands.
+* **Delays under a flood**: two threads that do nothing but set delays have both cores and the lock; the driver and a worker wait for a
+  core first, and for the lock then, which whoever was just put off its core may hold. A bare thread that only wants to be woken waits
+  for milliseconds there too.
 
 ## Designs
 
@@ -206,6 +212,20 @@ cores, nanoseconds per operation (`parking_lot` mutex queue in brackets, measure
 
 A critical section of ten nanoseconds is cheaper than the locked instructions that avoid it, and a line that two cores take from
 each other costs more than either. `SegQueue` besides allocates every 31 keys, and a steady set of keys must not allocate.
+
+The timing wheel was first made of lists of the keys' slots, linked through them. Lists of blocks of 20 took its place, which are read in
+order, where a linked list waits for one cache miss after the other. A million keys, nanoseconds each, in brackets the heap queue in the
+same run:
+
+| | insert | expire, all at once |
+|---|---:|---:|
+| linked slots | 205 (305) | 375 (595) |
+| blocks | 193 (310) | 250 (620) |
+| blocks; buckets and due slots fetched ahead | 155 (310) | 172 (620) |
+
+An inbox (`SegQueue`) that producers push to, and a thread that sets the delays, in place of the lock in each call: with one producer the
+calls return in 76 to 124 ns instead of 309 to 357, and all are set after 350 to 459; with two, 80 to 145 instead of 335 to
+458, and 389 to 503.
 ";
 
 fn median(times: &mut [f64]) -> f64 {
