@@ -136,13 +136,13 @@ macro_rules! holder {
             /// As [`requeue_after`](Self::requeue_after).
             pub fn requeue_with(self, options: AddOptions) -> Added {
                 // SAFETY: we hold the key.
-                let (added, rouse) = unsafe { self.queue.add_held_with(self.slot, options) };
-                Shared::settle(&self.queue, rouse);
-                added
+                unsafe { Shared::add_held_with(&self.queue, self.slot, options) }
             }
 
             /// Whether the key was added again since I hold it: what I have read may be stale, and the key will be handed
             /// out once more.
+            ///
+            /// An add that waits for a delay ([`DelayedAdd::Strict`](crate::DelayedAdd::Strict)) counts when that is over.
             #[must_use]
             pub fn is_dirty(&self) -> bool {
                 // SAFETY: we hold the key (S2).

@@ -91,14 +91,14 @@
 //!   (`add_all`, `get_many`, `turn`, `take_delayed`, `requeue_after`, the drains).
 //! * **Threads and tasks mixed.** [`get`](WorkQueue::get) and [`get_async`](WorkQueue::get_async) wait in one list; futures are
 //!   cancel-safe and run on any executor.
-//! * **A panic loses nothing.** An [`Item`] that unwinds is done; no key is stuck, no lock is poisoned.
+//! * **A worker's panic loses nothing.** An [`Item`] that unwinds is done; no key is stuck, no lock is poisoned.
 //! * **Shut-down drains.** [`shut_down`](WorkQueue::shut_down) refuses adds, and says so, while what is in line is still handed
 //!   out; [`shut_down_with_drain`](WorkQueue::shut_down_with_drain) returns when nothing is in line *and* nothing in work.
 //! * **Nothing due, nothing runs.** The thread that delivers is started by the first delay, sleeps until the next deadline, and ends
 //!   with the queue; what a shut-down cuts off can be [taken](WorkQueue::take_delayed).
 //! * **Memory comes back.** A key is dropped when nothing needs it any more; after a burst the storage shrinks. A cycle on a steady set of keys
-//!   allocates nothing and clones no key.
-//! * **No foreign code under a lock**, be it a waker or a key's drop, with two exceptions: the key's `Eq`, and in
+//!   (up to a thousand or so) allocates nothing, and none clones a key.
+//! * **No foreign code under a lock**, be it a waker or a key's drop, with two exceptions: the `Eq` of keys, and in
 //!   [`take_delayed`](WorkQueue::take_delayed) its `Clone`.
 //!
 //! # When not to use it
@@ -116,6 +116,8 @@
 //!   hands items to others and leaves at `None` may leave such a key behind, and a drain waits for it.
 //! * During a drain adds are refused, those of workers included. If work fans out into more work, wait until the queue is idle
 //!   before you drain.
+//! * Delayed keys are sorted as their time comes near, in ever finer steps. With a million of them, the largest steps take some milliseconds, every
+//!   minute or hour, by which keys that are due just then are late.
 //! * [`add_all`](WorkQueue::add_all) wakes workers when its iterator has ended. Feed a slow iterator in batches.
 //! * `add` drops a key that is equal to one the queue has already, and keeps the old one: what `Eq` does not compare, such as
 //!   the time of the event, does not travel.

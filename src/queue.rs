@@ -147,7 +147,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// Adds a key when this delay is over; a delay of zero is [`add`](Self::add).
     ///
     /// The key is due exactly when the clock is at or past the time of this call plus the delay, to the nanosecond: never early, and late only by what
-    /// waking a thread costs. Keys that are due are delivered in the order of their deadlines, equal ones in the order of the calls.
+    /// waking a thread costs. (With very many delayed keys also by sorting them: see the crate's page, "Traps".) Keys that are due are delivered in the order of their deadlines, equal ones in the order of the calls.
     /// Any delay will do; one that ends past the end of the clock (some 584 years, `Duration::MAX` for one) never ends.
     ///
     /// A key has one delay at most: the earlier deadline counts, see [`add_with`](Self::add_with) for other choices. A delay and
@@ -157,8 +157,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// Delays are dropped at [`shut_down`](Self::shut_down), like client-go's, but not silently: see [`take_delayed`](Self::take_delayed).
     ///
     /// # Panics
-    /// As [`add`](Self::add). And if this is the queue's first delay, and the thread that will deliver it cannot be started; the delay
-    /// is set then, and the next one tries again.
+    /// As [`add`](Self::add). And if this is the queue's first delay that ends, and the thread that will deliver it cannot be started; the
+    /// delay is set then, as are those of other threads meanwhile, and the next call tries again.
     ///
     /// # Blocking
     /// As [`add`](Self::add): one lock, for some tens of nanoseconds; the thread that delivers takes it for a few microseconds at a time.
@@ -187,14 +187,12 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// As [`add_after`](Self::add_after).
     #[doc(alias = "AddWithOpts")]
     pub fn add_with(&self, key: K, options: AddOptions) -> Added {
-        let (added, rouse) = self.shared.add_with(key, options);
-        Shared::settle(&self.shared, rouse);
-        added
+        Shared::add_with(&self.shared, key, options)
     }
 
     /// Drops the delay that a key has. Whether there was one.
     ///
-    /// What is in line or in work stays there. `false` may also mean that the delay has just ended, and the key is in line.
+    /// `Q`'s `Eq` is called under a lock, so it must not use this queue. What is in line or in work stays there. `false` may also mean that the delay has just ended, and the key is in line.
     /// With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waited for the delay takes effect now.
     ///
     /// # Examples
@@ -223,7 +221,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     ///
     /// # Panics
     /// If `K`'s `Clone` does, which is called for keys that are also in line or in work; under the lock, so it must not use this
-    /// queue.
+    /// queue. The delays that were taken until then are lost.
     ///
     /// # Examples
     /// ```
@@ -457,7 +455,7 @@ impl<K> WorkQueue<K> {
     ///
     /// The queue does this by itself as it is worked off, up to some two hundred kilobytes, which it keeps so that a steady set of
     /// keys allocates nothing. This gives back the rest too, and the room that [`capacity`](WorkQueueBuilder::capacity) asked for.
-    /// Keys do not move: a chunk of up to 64 keys (4 KiB) stays while one of them is there.
+    /// Keys do not move: a chunk of up to 64 keys (4 KiB; one more if delays were set) stays while one of them is there.
     pub fn shrink_to_fit(&self) {
         self.shared.shrink();
     }

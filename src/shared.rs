@@ -32,7 +32,7 @@
 //! * **W2** Whenever the lock is free, the line is not empty and somebody is on the list, then somebody else has been woken
 //!   and has not arrived yet. So: a push wakes one, and who arrives wakes the next while keys are left.
 //! * **W3** Who was woken and leaves without a key (time-out, dropped future) wakes the next in its place.
-//! * **W4** No wake-up is paid, no waker cloned or dropped, no key dropped under the lock (P17). `K::eq` and, in `take_delayed`,
+//! * **W4** No wake-up is paid, no waker cloned or dropped, no key dropped under the lock (P17). `Eq` of keys and, in `take_delayed`,
 //!   `K::clone` are the foreign code that runs there.
 //!
 //! Threads that were woken are counted until they arrive (`waking`), and while one is on its way a push wakes nobody unless
@@ -51,7 +51,7 @@ use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, sized, spin_while, with_par
 use crate::time::clock::Clock;
 use crate::time::driver::{Driver, State};
 use crate::time::wheel::Wheel;
-use crate::wait::{Ticket, WaitList, Waiter, Wake, wake_all};
+use crate::wait::{Ticket, WaitList, Waiter, Wake, Wakes};
 use crate::{Added, DelayedAdd};
 use ahash::RandomState;
 use crossbeam_utils::CachePadded;
@@ -201,7 +201,7 @@ impl<K> Core<K> {
 
     /// Whom to wake for so many keys that were pushed quietly: as many tasks as they would have woken one by one, and as many
     /// threads as the line is long enough for.
-    fn next_waiters(&mut self, pushed: usize) -> Vec<Waiter> {
+    fn next_waiters(&mut self, pushed: usize) -> Wakes {
         std::iter::from_fn(|| self.next_waiter()).take(pushed).collect()
     }
 
@@ -369,7 +369,7 @@ impl<K> Shared<K> {
     /// Pays the wake-ups that so many quiet pushes owe.
     pub(crate) fn rouse(&self, pushed: usize) {
         let waiters = self.core.lock().next_waiters(pushed);
-        wake_all(waiters);
+        waiters.wake();
     }
 
     /// Takes a key if there is one.
@@ -490,10 +490,10 @@ impl<K> Shared<K> {
                 // SAFETY: the caller was its last holder.
                 OnDone::Remove => key = Some(unsafe { core.table.remove(slot) }),
             }
-            if !core.drainers.is_empty() && core.is_drained() { core.drainers.take_all() } else { Vec::new() }
+            if !core.drainers.is_empty() && core.is_drained() { core.drainers.take_all() } else { Wakes::default() }
         };
         // Threads before a waker, and that before the key's drop: a panic must not lose a wake-up.
-        wake_all(drainers);
+        drainers.wake();
         wake.wake();
         drop(key);
     }
@@ -503,9 +503,9 @@ impl<K> Shared<K> {
         let (waiters, drainers, driver) = {
             let core = &mut *self.core.lock();
             core.shutting_down = true;
+            core.waking += core.waiters.threads();
             let waiters = core.waiters.take_all();
-            core.waking += waiters.iter().filter(|waiter| waiter.is_thread()).count();
-            let mut drainers = Vec::new();
+            let mut drainers = Wakes::default();
             if release {
                 core.released += 1;
                 drainers = core.drainers.take_all();
@@ -513,8 +513,8 @@ impl<K> Shared<K> {
             (waiters, drainers, core.driver.wake())
         };
         driver.wake();
-        wake_all(drainers);
-        wake_all(waiters);
+        drainers.wake();
+        waiters.wake();
     }
 
     /// Shuts down, and sleeps until nothing is in line and nothing held, until the deadline, or until a plain shut-down (P7).

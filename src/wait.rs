@@ -112,19 +112,41 @@ impl WaitList {
     }
 
     /// Takes all out, oldest first.
-    pub(crate) fn take_all(&mut self) -> Vec<Waiter> {
+    pub(crate) fn take_all(&mut self) -> Wakes {
         self.waiting.drain(..).map(|(_, waiter)| waiter).collect()
+    }
+
+    pub(crate) fn threads(&self) -> usize {
+        self.iter().filter(|waiter| waiter.is_thread()).count()
     }
 }
 
-/// Wakes all of them, also if one waker panics (a second panic aborts, as ever). Call without any lock held.
-pub(crate) fn wake_all(waiters: Vec<Waiter>) {
-    struct Rest(std::vec::IntoIter<Waiter>);
-    impl Drop for Rest {
-        fn drop(&mut self) {
-            self.0.by_ref().for_each(wake);
+/// Many wake-ups that are owed. One, the usual number, needs no allocation.
+#[must_use = "taken from the list: unless woken, they sleep for ever"]
+#[derive(Debug, Default)]
+pub(crate) struct Wakes {
+    first: Option<Waiter>,
+    rest: Vec<Waiter>,
+}
+
+impl Wakes {
+    /// Wakes all of them, also if one waker panics (a second panic aborts, as ever). Call without any lock held.
+    pub(crate) fn wake(self) {
+        struct Rest(std::vec::IntoIter<Waiter>);
+        impl Drop for Rest {
+            fn drop(&mut self) {
+                self.0.by_ref().for_each(wake);
+            }
         }
+        let mut rest = Rest(self.rest.into_iter());
+        self.first.into_iter().for_each(wake);
+        rest.0.by_ref().for_each(wake);
     }
-    let mut rest = Rest(waiters.into_iter());
-    rest.0.by_ref().for_each(wake);
+}
+
+impl FromIterator<Waiter> for Wakes {
+    fn from_iter<T: IntoIterator<Item = Waiter>>(waiters: T) -> Self {
+        let mut waiters = waiters.into_iter();
+        Self { first: waiters.next(), rest: waiters.collect() }
+    }
 }

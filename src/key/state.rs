@@ -64,7 +64,8 @@ pub(crate) enum OnDone {
     Keep,
 }
 
-// Relaxed everywhere but for `is_dirty`: the queue's lock orders the steps.
+// Relaxed where only the queue's lock orders the steps. Release in all that may happen while the key is held: the holder who
+// sees DIRTY in `is_dirty` sees what came before the add that set it, also if the word was written again since.
 impl State {
     /// The word of a slot without a key.
     pub(crate) fn vacant() -> Self {
@@ -84,7 +85,6 @@ impl State {
         if before & DIRTY != 0 {
             return OnAdd::Coalesce;
         }
-        // Release: what came before the add is visible to the holder whom `is_dirty` tells of it.
         self.0.store(before | DIRTY, Ordering::Release);
         if before & PROCESSING != 0 { OnAdd::Defer } else { OnAdd::Push }
     }
@@ -113,7 +113,7 @@ impl State {
     /// The key goes into the wheel.
     #[inline]
     pub(crate) fn delay(&self) {
-        self.0.store(self.0.load(Ordering::Relaxed) | DELAYED, Ordering::Relaxed);
+        self.0.store(self.0.load(Ordering::Relaxed) | DELAYED, Ordering::Release);
     }
 
     /// An add will wait for the delay. `false`: it need not, the key is dirty already.
@@ -121,7 +121,7 @@ impl State {
         let before = self.0.load(Ordering::Relaxed);
         debug_assert_ne!(before & DELAYED, 0, "nothing to wait for");
         if before & DIRTY == 0 {
-            self.0.store(before | WAITING, Ordering::Relaxed);
+            self.0.store(before | WAITING, Ordering::Release);
         }
         before & DIRTY == 0
     }
@@ -131,7 +131,7 @@ impl State {
     pub(crate) fn undelay(&self) -> bool {
         let before = self.0.load(Ordering::Relaxed);
         debug_assert_ne!(before & DELAYED, 0, "I9");
-        self.0.store(before & !(DELAYED | WAITING), Ordering::Relaxed);
+        self.0.store(before & !(DELAYED | WAITING), Ordering::Release);
         before & WAITING != 0
     }
 
@@ -142,7 +142,7 @@ impl State {
 
     /// Added since it was last handed out.
     pub(crate) fn is_dirty(&self) -> bool {
-        // Acquire: pairs with the release in `add`.
+        // Acquire: pairs with the releases in `add`, `delay`, `wait` and `undelay`.
         self.0.load(Ordering::Acquire) & DIRTY != 0
     }
 

@@ -19,7 +19,8 @@
 //! Growing and shrinking is a matter of many small steps: there are two arrays then, and with every key that comes or goes some chains
 //! move from the old one to the new one, in order. So no call takes long, whatever the number of keys.
 //!
-//! Everything happens under the queue's lock. The only foreign code that runs is `K::eq`, before anything is changed.
+//! Everything happens under the queue's lock. The only foreign code that runs is `K::eq` (or that of what `K` is borrowed as), before
+//! anything is changed.
 
 use crate::key::slab::{Slab, Slot, SlotRef};
 use crate::sync::sized;
@@ -55,10 +56,13 @@ struct Buckets<K>(Box<[*mut Slot<K>]>);
 unsafe impl<K: Send + Sync> Send for Buckets<K> {}
 
 impl<K> Buckets<K> {
-    /// All empty. Large ones are pages that the system makes as they are touched, so this is quick.
+    /// All empty. Large ones are pages that the system makes as they are touched, so this is quick: numbers, unlike pointers, are
+    /// asked for as zeroed memory.
     fn new(count: usize) -> Self {
         debug_assert!(count == 0 || count.is_power_of_two());
-        Self(vec![std::ptr::null_mut(); count].into_boxed_slice())
+        let zeros = Box::into_raw(vec![0_usize; count].into_boxed_slice());
+        // SAFETY: a pointer is as large and as aligned as a `usize`, and a null pointer is zero.
+        Self(unsafe { Box::from_raw(zeros as *mut [*mut Slot<K>]) })
     }
 
     #[inline]

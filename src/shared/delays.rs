@@ -15,7 +15,7 @@ use crate::key::slab::SlotRef;
 use crate::sync::{Arc, Parker, sized};
 use crate::time::driver::{Rouse, Sleep, State};
 use crate::time::wheel::{Next, Tickets, Wheel};
-use crate::wait::{Waiter, Wake, wake_all};
+use crate::wait::{Wake, Wakes};
 use crate::{AddOptions, Added, DelayConflict};
 use std::borrow::Borrow;
 use std::hash::Hash;
@@ -33,36 +33,38 @@ struct Turn {
     due: usize,
     next: Next,
     /// Getters to wake.
-    wake: Vec<Waiter>,
+    wake: Wakes,
 }
 
 impl<K: Hash + Eq> Shared<K> {
     /// `add_with`.
-    pub(crate) fn add_with(&self, key: K, options: AddOptions) -> (Added, Rouse) {
-        let hash = self.hash(&key);
-        self.foresee(hash);
-        let now = self.now_for(options.delay);
+    pub(crate) fn add_with(this: &Arc<Self>, key: K, options: AddOptions) -> Added {
+        let hash = this.hash(&key);
+        this.foresee(hash);
+        let now = this.now_for(options.delay);
         let (added, wake, rouse) = {
-            let core = &mut *self.core.lock();
+            let core = &mut *this.core.lock();
             if core.shutting_down {
                 core.counts.rejected += 1;
-                return (Added::Rejected, Rouse::Nothing);
+                return Added::Rejected;
             }
             match core.table.find(&key, hash) {
-                Some(slot) => self.add_slot_with(core, slot, now, options),
+                Some(slot) => this.add_slot_with(core, slot, now, options),
                 None if options.delay.is_zero() => {
-                    let wake = self.add_new(core, key, hash, false);
+                    let wake = this.add_new(core, key, hash, false);
                     (Added::Queued, wake, Rouse::Nothing)
                 }
                 None => {
-                    let slot = self.insert(core, key, hash);
-                    let (added, rouse) = self.delay(core, slot, now, options);
+                    let slot = this.insert(core, key, hash);
+                    let (added, rouse) = this.delay(core, slot, now, options);
                     (added, Wake::default(), rouse)
                 }
             }
         };
+        // Before the key is dropped, if the table has it already: a panic there must not lose the driver.
+        Self::settle(this, rouse);
         wake.wake();
-        (added, rouse)
+        added
     }
 
     /// `cancel`.
@@ -93,18 +95,19 @@ impl<K> Shared<K> {
     ///
     /// # Safety
     /// The caller holds the key in this slot.
-    pub(crate) unsafe fn add_held_with(&self, slot: SlotRef<K>, options: AddOptions) -> (Added, Rouse) {
-        let now = self.now_for(options.delay);
+    pub(crate) unsafe fn add_held_with(this: &Arc<Self>, slot: SlotRef<K>, options: AddOptions) -> Added {
+        let now = this.now_for(options.delay);
         let (added, wake, rouse) = {
-            let core = &mut *self.core.lock();
+            let core = &mut *this.core.lock();
             if core.shutting_down {
                 core.counts.rejected += 1;
-                return (Added::Rejected, Rouse::Nothing);
+                return Added::Rejected;
             }
-            self.add_slot_with(core, slot, now, options)
+            this.add_slot_with(core, slot, now, options)
         };
+        Self::settle(this, rouse);
         wake.wake();
-        (added, rouse)
+        added
     }
 
     /// Pays what a delay owes to the driver.
@@ -112,7 +115,7 @@ impl<K> Shared<K> {
     /// # Panics
     /// If the driver thread cannot be started. The delay is set, and the next one tries again.
     #[inline]
-    pub(crate) fn settle(this: &Arc<Self>, rouse: Rouse) {
+    fn settle(this: &Arc<Self>, rouse: Rouse) {
         match rouse {
             Rouse::Nothing => {}
             Rouse::Unpark(wake) => wake.wake(),
@@ -210,7 +213,7 @@ impl<K> Shared<K> {
                 self.turn_batch(core, now)
             };
             due += turn.due;
-            wake_all(turn.wake);
+            turn.wake.wake();
             if turn.next != Next::More {
                 return due;
             }
@@ -240,7 +243,7 @@ impl<K> Shared<K> {
                 };
                 (turn, sleep)
             };
-            wake_all(turn.wake);
+            turn.wake.wake();
             if let Some(until) = sleep {
                 return Sleep::Until(until);
             }
@@ -250,9 +253,9 @@ impl<K> Shared<K> {
     /// Delivers some of what is due.
     fn turn_batch(&self, core: &mut Core<K>, now: u64) -> Turn {
         core.time = core.time.max(now);
-        let now = core.time.min(NEVER - 1);
+        let now = now.min(NEVER - 1);
         let Some(mut wheel) = core.wheel.take() else {
-            return Turn { due: 0, next: Next::Never, wake: Vec::new() };
+            return Turn { due: 0, next: Next::Never, wake: Wakes::default() };
         };
         // First all that is due, then each in turn: their slots are on their way to the cache meanwhile.
         let (mut due, mut count, mut budget) = ([0; BATCH], 0, BATCH);

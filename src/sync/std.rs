@@ -14,7 +14,7 @@ use std::time::Instant;
 /// again, and parks after thirty (measured on two cores: keys passed from one thread to another 95 -> 70 ns, a ring of two
 /// threads 44 -> 29).
 ///
-/// It is not poisoned by a panic: the foreign code that runs under it, `K::eq` and `K::clone`, finds nothing half done.
+/// It is not poisoned by a panic: the foreign code that runs under it, `Eq` and `Clone` of keys, finds nothing half done.
 #[derive(Debug)]
 pub(crate) struct Mutex<T>(parking_lot::Mutex<T>);
 

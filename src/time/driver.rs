@@ -108,7 +108,8 @@ fn run<K>(weak: &Weak<Shared<K>>) {
         match sleep {
             Ok(Sleep::Until(time)) => parker.park(clock.instant(time)),
             Ok(Sleep::End) => return,
-            Err(_) => {}
+            // Its drop is user code too.
+            Err(payload) => std::mem::forget(payload),
         }
     }
 }

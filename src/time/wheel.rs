@@ -34,7 +34,7 @@
 //! * **T6** Every block in a list has a live entry. So what was removed takes room only beside something that was not.
 //!
 //! Work is bounded: [`pop`](Wheel::pop) takes a budget, and opening a slot of a million entries is a million small steps that can be
-//! interrupted after each.
+//! interrupted after each (a slot of a few is opened in one).
 
 /// No wheel needs more: 11 digits of 6 bits are 66.
 const LEVELS: usize = 11;
