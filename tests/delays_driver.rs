@@ -9,7 +9,7 @@
 use futures_executor::block_on;
 use keyqueue::{AddOptions, Added, Clock, DelayConflict, Driver, TryGetError, WorkQueue};
 use std::future::Future;
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
@@ -241,6 +241,75 @@ fn a_waker_that_panics_does_not_end_the_driver() {
         assert_eq!(panics.0.load(Ordering::SeqCst), round);
     }
     wait_for_drivers(1);
+}
+
+/// What a panic carries may panic once more when it is dropped.
+#[test]
+fn a_panic_that_panics_does_not_end_the_driver() {
+    struct Payload;
+    impl Drop for Payload {
+        fn drop(&mut self) {
+            resume_unwind(Box::new(()));
+        }
+    }
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            resume_unwind(Box::new(Payload));
+        }
+    }
+    let _turn = my_turn();
+    let queue = WorkQueue::new();
+    let waker = Waker::from(Arc::new(Panics));
+    let mut future = pin!(queue.get_async());
+    assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    queue.add_after(1, ms(1));
+    queue.add_after(2, ms(20));
+    wait_until(|| queue.len() == 2);
+}
+
+/// A key that the queue has already is dropped by the call. If that panics, the driver has been started or woken all the same.
+#[test]
+fn a_key_that_panics_when_dropped_does_not_lose_the_driver() {
+    #[derive(Debug, Clone)]
+    struct Key(u32, bool);
+    impl PartialEq for Key {
+        fn eq(&self, other: &Self) -> bool {
+            self.0 == other.0
+        }
+    }
+    impl Eq for Key {}
+    impl std::hash::Hash for Key {
+        fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+            self.0.hash(state);
+        }
+    }
+    impl Drop for Key {
+        fn drop(&mut self) {
+            if self.1 {
+                resume_unwind(Box::new(()));
+            }
+        }
+    }
+    let _turn = my_turn();
+    let panics = |queue: &WorkQueue<Key>| {
+        assert!(catch_unwind(AssertUnwindSafe(|| queue.add_after(Key(1, true), ms(1)))).is_err());
+        assert_eq!(queue.get_timeout(Duration::from_secs(30)).unwrap().0, 1);
+    };
+    // Held, so known; no driver yet.
+    let queue = WorkQueue::new();
+    queue.add(Key(1, false));
+    let held = queue.get().unwrap();
+    assert!(catch_unwind(AssertUnwindSafe(|| queue.add_after(Key(1, true), ms(1)))).is_err());
+    wait_until(|| held.is_dirty());
+    drop(held);
+    drop(queue);
+    // Delayed, so known; the driver sleeps for long.
+    let queue = WorkQueue::new();
+    queue.add_after(Key(1, false), HOUR);
+    wait_for_drivers(1);
+    thread::sleep(ms(20));
+    panics(&queue);
 }
 
 // ---- mock clocks ----

@@ -180,3 +180,10 @@ proptest! {
         wheel::run(start, &ops);
     }
 }
+
+/// What is due does not wait until all that comes later is in order.
+#[test]
+fn the_wheel_delivers_before_it_sorts() {
+    let moves = wheel::moves_before_what_is_due();
+    assert!(moves < 2_000, "{moves} entries were moved first");
+}

@@ -826,3 +826,38 @@ fn driver_wakes_without_the_lock() {
         while queue.get().is_some() {}
     });
 }
+
+/// An add is published through `is_dirty`, also if others write the key's word before the holder looks: who sets a delay of it, drops
+/// one, or has an add wait for one.
+#[test]
+fn is_dirty_publishes_past_a_delay() {
+    fn model(policy: DelayedAdd, delayed: bool, other: fn(&WorkQueue<u64>)) {
+        check(move || {
+            let (queue, _time) = by_hand(policy);
+            queue.add(1);
+            let item = queue.get().unwrap();
+            let cell = Arc::new(UnsafeCell::new(0));
+            if delayed {
+                queue.add_after(1, ns(5));
+            }
+            let adder = with(&queue, {
+                let cell = Arc::clone(&cell);
+                move |queue| {
+                    // SAFETY: nobody looks before the add.
+                    cell.with_mut(|cell| unsafe { *cell = 1 });
+                    queue.add(1);
+                }
+            });
+            let other = with(&queue, other);
+            thread::yield_now();
+            if item.is_dirty() {
+                // SAFETY: written before the add, and not after.
+                cell.with(|cell| assert_eq!(unsafe { *cell }, 1));
+            }
+            adder.join().unwrap();
+            other.join().unwrap();
+        });
+    }
+    model(DelayedAdd::Independent, false, |queue| assert_eq!(queue.add_after(1, ns(5)), Added::Delayed));
+    model(DelayedAdd::Independent, true, |queue| assert!(queue.cancel(&1)));
+}

@@ -24,6 +24,9 @@ use std::time::Duration;
 /// How many steps the driver makes before it lets go of the lock.
 const BATCH: usize = sized(128, 2);
 
+/// How many such batches a `turn` spends on keys that are not due, to have them in order when they are.
+const SORTS: usize = sized(32, 1);
+
 /// The end of time: a delay until then never ends.
 pub(crate) const NEVER: u64 = u64::MAX;
 
@@ -203,7 +206,7 @@ impl<K> Shared<K> {
             return 0;
         }
         let now = self.clock.now();
-        let mut due = 0;
+        let (mut due, mut sorts) = (0, 0);
         loop {
             let turn = {
                 let core = &mut *self.core.lock();
@@ -214,8 +217,10 @@ impl<K> Shared<K> {
             };
             due += turn.due;
             turn.wake.wake();
-            if turn.next != Next::More {
-                return due;
+            match turn.next {
+                Next::More => {}
+                Next::Sort if sorts < SORTS => sorts += 1,
+                _ => return due,
             }
         }
     }
@@ -234,7 +239,7 @@ impl<K> Shared<K> {
                 let sleep = match turn.next {
                     Next::At(until) => Some(until),
                     Next::Never => Some(NEVER),
-                    Next::Due(_) | Next::More => None,
+                    Next::Due(_) | Next::More | Next::Sort => None,
                 };
                 // I8
                 core.driver = match sleep {
@@ -265,6 +270,10 @@ impl<K> Shared<K> {
                     core.table.prefetch_slot(number);
                     due[count] = number;
                     count += 1;
+                }
+                Next::Sort => {
+                    wheel.sort(&mut core.table, &mut budget);
+                    break Next::Sort;
                 }
                 next => break next,
             }

@@ -12,7 +12,7 @@
 //!   level 1    ░░▓▓░░░░░░░░ … ░           a slot: 64 ticks
 //!   level 0    ░░░░░░▓░░░▓▓ … ░           a slot: 1 tick      (▓: has entries, and a bit says so)
 //!                    │
-//!                    └──▶ block ◀──▶ block ◀──▶ block       20 entries each: deadlines, numbers
+//!                    └──▶ block ◀──▶ block ◀──▶ block       19 entries each: deadlines, numbers
 //! ```
 //!
 //! The wheel is Varghese and Lauck's (SOSP 1987, scheme 7), with the level chosen as the Linux and tokio timers do, by the
@@ -23,15 +23,26 @@
 //! A slot's entries are in a list of blocks. That a number's entry can be found and removed, its owner keeps a [`Ticket`] for us:
 //! which block, and where in it. What holds, by number:
 //!
-//! * **T1** Every entry is in the slot that its deadline and `elapsed` choose, or in one of the two lists beside the slots: `DUE`
-//!   (come due, in order) and `OPENING` (taken from one slot, to be put into finer ones).
+//! * **T1** Every entry is in the slot that its deadline and `elapsed` choose, or in one of the lists beside the slots: `DUE` (come
+//!   due, in order) and three for what was taken from one slot, to be put into finer ones.
 //! * **T2** So all entries of a level come before those of higher levels, and all of a slot before those of later slots: the
 //!   earliest is in the first slot that is not empty, and bit scans find that slot.
 //! * **T3** `earliest` of a slot is not later than any deadline in it. (It is too early after its earliest entry was removed.)
 //! * **T4** Lists are first in, first out, also when a slot is opened: equal deadlines come out in the order of their inserts.
-//!   Therefore an entry whose deadline is in the slot that is being opened goes to the end of `OPENING`, not past it.
+//!   Therefore an entry that belongs to the slot that is being opened goes behind what is left of it, not past it.
 //! * **T5** `elapsed` never goes back, and never enters a slot that has entries without opening it.
 //! * **T6** Every block in a list has a live entry. So what was removed takes room only beside something that was not.
+//! * **T7** What is in `KEPT` and `REST` is not due before `horizon`.
+//!
+//! A slot of many entries is opened in two passes, so that what is due waits for a look at each block, and not for a million
+//! entries to be moved:
+//!
+//! ```text
+//!   slot ──▶ SCAN ──▶ due within a moment: to finer slots
+//!              └────▶ KEPT ──▶ REST ──▶ to finer slots, while nothing is due
+//! ```
+//!
+//! A finer slot that is opened meanwhile goes the same way, and what is kept of it before what is in `REST` (T4).
 //!
 //! Work is bounded: [`pop`](Wheel::pop) takes a budget, and opening a slot of a million entries is a million small steps that can be
 //! interrupted after each (a slot of a few is opened in one).
@@ -44,8 +55,11 @@ const SLOTS: usize = 1 << DIGIT;
 /// A slot with up to so many entries is not split further: what is due is sorted, the rest put where it belongs.
 const FEW: usize = if cfg!(loom) { 1 } else { 256 };
 
+/// How much later than now counts as "due within a moment", in ticks: a tenth of a second.
+const MOMENT: u64 = 100_000_000;
+
 /// Entries in a block, which makes it 256 bytes.
-const BLOCK: usize = 20;
+const BLOCK: usize = 19;
 /// A place is a block's index and, in these bits, where in the block.
 const PLACE_BITS: u32 = 5;
 /// How many blocks without entries are kept, 64 KiB of them: a steady set of delays comes and goes without an allocation.
@@ -55,8 +69,12 @@ const SPARE: usize = 256;
 const HEAD: u32 = 1 << 31;
 /// Come due, in order, not popped yet.
 const DUE: u32 = HEAD | (LEVELS * SLOTS) as u32;
-/// Taken from a slot, to be put into finer ones.
-const OPENING: u32 = DUE + 1;
+/// Taken from a slot, and not looked at yet.
+const SCAN: u32 = DUE + 1;
+/// Looked at, while others are in `SCAN`: not due before the horizon.
+const KEPT: u32 = DUE + 2;
+/// Not due before the horizon, to be put into finer slots when there is time.
+const REST: u32 = DUE + 3;
 
 /// Instead of a number: removed. So at most 2^32 - 1 numbers.
 const DEAD: u32 = u32::MAX;
@@ -88,6 +106,8 @@ struct Block {
     /// Entries from here on were never used.
     end: u8,
     live: u8,
+    /// No entry is due before this.
+    earliest: u64,
     numbers: [u32; BLOCK],
     deadlines: [u64; BLOCK],
 }
@@ -96,7 +116,7 @@ struct Block {
 struct Head {
     next: u32,
     prev: u32,
-    /// T3. Not used by the two lists beside the slots.
+    /// T3. Not used by the lists beside the slots.
     earliest: u64,
 }
 
@@ -107,6 +127,8 @@ pub(crate) enum Next {
     Due(u32),
     /// The budget is used up: call again.
     More,
+    /// Nothing is due, and a slot is being opened: [`sort`](Wheel::sort), and call again. Nothing will be due for a moment if time stands still.
+    Sort,
     /// Nothing is due before this, and most probably something then.
     At(u64),
     /// The wheel is empty.
@@ -122,7 +144,9 @@ pub(crate) struct Wheel {
     occupied: [u64; LEVELS],
     /// The last tick of the slot that is being opened.
     opening_end: u64,
-    heads: [Head; LEVELS * SLOTS + 2],
+    /// T7.
+    horizon: u64,
+    heads: [Head; LEVELS * SLOTS + 4],
     blocks: Vec<Option<Box<Block>>>,
     /// Blocks without entries.
     spare: Vec<u32>,
@@ -140,6 +164,7 @@ impl Wheel {
             elapsed: now,
             occupied: [0; LEVELS],
             opening_end: 0,
+            horizon: 0,
             heads: std::array::from_fn(head),
             blocks: Vec::new(),
             spare: Vec::new(),
@@ -151,8 +176,12 @@ impl Wheel {
     /// Puts a number in that is not there. If its deadline is in the past it comes next, in the order of such inserts.
     #[inline]
     pub(crate) fn insert(&mut self, tickets: &mut impl Tickets, number: u32, deadline: u64) {
-        if deadline <= self.opening_end && !self.is_empty(OPENING) {
-            self.push(tickets, OPENING, number, deadline); // T4
+        let scanning = !self.is_empty(SCAN);
+        let opening = scanning || !self.is_empty(KEPT) || !self.is_empty(REST);
+        if opening && deadline <= self.opening_end && (scanning || deadline > self.horizon) {
+            // T4
+            let list = if deadline > self.horizon { REST } else { SCAN };
+            self.push(tickets, list, number, deadline);
         } else {
             self.put(tickets, number, deadline);
         }
@@ -177,17 +206,29 @@ impl Wheel {
                 *budget -= 1;
                 return Next::Due(number);
             }
-            if let Some((number, deadline)) = self.pop_front(OPENING) {
-                *budget -= 1;
-                self.put(tickets, number, deadline);
+            if !self.is_empty(SCAN) {
+                self.scan_block(tickets, budget);
                 continue;
             }
-            let Some((level, slot)) = self.first() else {
+            if !self.is_empty(KEPT) {
+                self.splice_front(KEPT, REST);
+            }
+            let opening = !self.is_empty(REST);
+            if opening && now > self.horizon {
+                self.horizon = now.saturating_add(MOMENT);
+                self.splice(REST, SCAN);
+                continue;
+            }
+            let first = self.first();
+            let earliest = first.map(|(level, slot)| self.heads[level * SLOTS + slot].earliest);
+            if opening && earliest.is_none_or(|earliest| earliest > now) {
+                return Next::Sort;
+            }
+            let (Some((level, slot)), Some(earliest)) = (first, earliest) else {
                 self.elapsed = self.elapsed.max(now);
                 return Next::Never;
             };
             let (start, end) = self.range(level, slot);
-            let earliest = self.heads[level * SLOTS + slot].earliest;
             if earliest > now {
                 if start > now {
                     self.elapsed = self.elapsed.max(now); // T5: still before the first slot that has entries
@@ -198,11 +239,25 @@ impl Wheel {
         }
     }
 
+    /// Puts some of what is left of a slot that is being opened in finer slots. It is for when nothing is due.
+    pub(crate) fn sort(&mut self, tickets: &mut impl Tickets, budget: &mut usize) {
+        while *budget > 0 {
+            let Some((number, deadline)) = self.pop_front(REST) else { return };
+            self.put(tickets, number, deadline);
+            *budget -= 1;
+        }
+    }
+
     /// Takes any number out, of those with equal deadlines the first, and says its deadline; time does not move.
     pub(crate) fn pop_any(&mut self) -> Option<(u32, u64)> {
         let slot = self.first().map(|(level, slot)| HEAD | (level * SLOTS + slot) as u32);
-        // What was in `OPENING` and is in a slot by now came before what is still there.
-        self.pop_front(DUE).or_else(|| self.pop_front(slot?)).or_else(|| self.pop_front(OPENING))
+        // What is in a slot by now came before what is still to be put there.
+        let pop = |wheel: &mut Self, list| wheel.pop_front(list);
+        pop(self, DUE)
+            .or_else(|| pop(self, slot?))
+            .or_else(|| pop(self, KEPT))
+            .or_else(|| pop(self, SCAN))
+            .or_else(|| pop(self, REST))
     }
 
     /// The slot of the earliest entries (T2).
@@ -234,10 +289,13 @@ impl Wheel {
             block = self.block(block).next;
         }
         if live > FEW {
-            // One level down with all of them, step by step.
+            // To finer slots with all of them, step by step.
+            if self.is_empty(REST) {
+                self.opening_end = end;
+                self.horizon = now.saturating_add(MOMENT);
+            }
             self.elapsed = start;
-            self.opening_end = end;
-            return self.splice(head, OPENING);
+            return self.splice(head, SCAN);
         }
         let mut few = std::mem::take(&mut self.few);
         few.extend(std::iter::from_fn(|| self.pop_front(head)).map(|(number, deadline)| (deadline, number)));
@@ -252,6 +310,33 @@ impl Wheel {
             }
         }
         self.few = few;
+    }
+
+    /// Takes a block out of `SCAN`: what is due within a moment goes to its slot, the rest is kept.
+    fn scan_block(&mut self, tickets: &mut impl Tickets, budget: &mut usize) {
+        let index = self.head(SCAN).next;
+        let Block { first, end, mut live, earliest, .. } = *self.block(index);
+        let mut at = usize::from(if earliest > self.horizon { end } else { first });
+        // With its last entry the block is gone, and may be part of another list already.
+        while at < usize::from(end) && live > 0 {
+            let block = self.block(index);
+            let (number, deadline) = (block.numbers[at], block.deadlines[at]);
+            if number != DEAD && deadline <= self.horizon {
+                *budget = budget.saturating_sub(1);
+                live -= 1;
+                self.kill(index, at);
+                self.put(tickets, number, deadline);
+            }
+            at += 1;
+        }
+        *budget = budget.saturating_sub(1);
+        if live > 0 {
+            let next = self.block(index).next;
+            self.join(SCAN, next);
+            let last = self.head(KEPT).prev;
+            self.join(last, index);
+            self.join(index, KEPT);
+        }
     }
 
     /// Puts an entry in its slot (T1).
@@ -275,6 +360,7 @@ impl Wheel {
         }
         let block = self.block(last);
         let at = block.end;
+        block.earliest = block.earliest.min(deadline);
         block.deadlines[usize::from(at)] = deadline;
         block.numbers[usize::from(at)] = number;
         block.end += 1;
@@ -332,7 +418,7 @@ impl Wheel {
             let index = self.free_index();
             assert!(index < HEAD >> PLACE_BITS, "a wheel holds at most 2^26 blocks of {BLOCK} entries");
             let (deadlines, numbers) = ([0; BLOCK], [DEAD; BLOCK]);
-            let block = Block { deadlines, numbers, next: 0, prev: 0, first: 0, end: 0, live: 0 };
+            let block = Block { deadlines, numbers, next: 0, prev: 0, first: 0, end: 0, live: 0, earliest: u64::MAX };
             self.blocks[index as usize] = Some(Box::new(block));
             index
         });
@@ -357,7 +443,7 @@ impl Wheel {
     #[cold]
     fn remove_block(&mut self, index: u32) {
         let block = self.block(index);
-        (block.first, block.end) = (0, 0);
+        (block.first, block.end, block.earliest) = (0, 0, u64::MAX);
         let (prev, next) = (block.prev, block.next);
         self.join(prev, next);
         if prev == next && next & HEAD != 0 {
@@ -385,12 +471,22 @@ impl Wheel {
 
     /// Moves all blocks of a slot to the end of another list.
     fn splice(&mut self, head: u32, to: u32) {
+        let last = self.head(to).prev;
+        self.splice_between(head, last, to);
+    }
+
+    /// Moves all blocks of a slot to the beginning of another list.
+    fn splice_front(&mut self, head: u32, to: u32) {
+        let first = self.head(to).next;
+        self.splice_between(head, to, first);
+    }
+
+    fn splice_between(&mut self, head: u32, before: u32, after: u32) {
         let Head { next, prev, .. } = *self.head(head);
         self.join(head, head);
         self.emptied(head);
-        let last = self.head(to).prev;
-        self.join(last, next);
-        self.join(prev, to);
+        self.join(before, next);
+        self.join(prev, after);
     }
 
     /// Makes two neighbours of heads or blocks.

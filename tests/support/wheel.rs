@@ -245,6 +245,13 @@ impl Pair {
                 self.numbers.give_back(number);
             }
             Next::More => assert_eq!(*budget, 0),
+            Next::Sort => {
+                assert!(first.is_none_or(|(deadline, _)| deadline > self.now), "something is due, and it sorts");
+                assert!(self.late.is_empty(), "forgot what was late");
+                let left = *budget;
+                self.wheel.sort(&mut self.numbers, budget);
+                assert!(*budget < left, "no progress");
+            }
             Next::At(at) => {
                 let (deadline, _) = first.expect("something is there");
                 assert!(self.late.is_empty(), "forgot what was late");
@@ -267,7 +274,7 @@ impl Pair {
                 Next::At(at) => return Some(at),
                 Next::Never => return None,
                 Next::Due(_) => {}
-                Next::More => left = budget,
+                Next::More | Next::Sort => left = budget,
             }
             calls = calls.checked_sub(1).expect("makes progress");
         }
@@ -299,4 +306,20 @@ impl Pair {
         assert!(self.map.is_empty() && self.late.is_empty());
         assert_eq!(self.numbers.free.len(), self.numbers.tickets.len());
     }
+}
+
+/// A hundred thousand entries are in one slot, and time enters it: how many times one is moved before what is due comes out.
+pub(crate) fn moves_before_what_is_due() -> usize {
+    const SECOND: u64 = 1_000_000_000;
+    let edge = 1 << 42;
+    let (mut wheel, mut numbers) = (Wheel::new(edge - SECOND), Numbers::default());
+    for n in 0..100_000_u64 {
+        let number = numbers.take();
+        wheel.insert(&mut numbers, number, edge + SECOND / 2 + n.wrapping_mul(0x9E37_79B9_7F4A_7C15) % (60 * SECOND));
+    }
+    let number = numbers.take();
+    wheel.insert(&mut numbers, number, edge + 1);
+    let before = numbers.looks;
+    while wheel.pop(&mut numbers, edge + 1, &mut 64) != Next::Due(number) {}
+    numbers.looks - before
 }
