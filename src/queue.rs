@@ -92,8 +92,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     ///
     /// # Blocking
     /// Does not wait for keys or workers. Takes one lock for some ten nanoseconds; a thread that finds it taken backs off for some
-    /// five microseconds at a time, at most six times, before it parks. While the table grows, each add moves a few dozen keys
-    /// to their new place; [`capacity`](WorkQueueBuilder::capacity) avoids it.
+    /// five microseconds at a time, at most six times, before it parks. The add that makes the table grow takes longer, up to
+    /// some milliseconds (beyond a quarter of a million keys, each add moves some dozen keys instead); [`capacity`](WorkQueueBuilder::capacity)
+    /// avoids it.
     ///
     /// # Memory ordering
     /// Also an add that changes nothing publishes: what happened before it is visible to the next hand-out of the key.

@@ -23,7 +23,8 @@
 //! before a call is visible to every thread whose call comes later. Calls that are several steps say so: `add_all`, `get_many`,
 //! `turn`, `take_delayed`, `requeue_after` and the drains. `len` alone takes no lock, and publishes nothing.
 //!
-//! No critical section is long: the table grows a few chains at a time, and the wheel turns a hundred steps at a time.
+//! No critical section is long: the wheel turns a hundred steps at a time, and a large table grows a few chains at a time (a smaller one at
+//! once, which takes three milliseconds at most).
 //!
 //! **Waiting**, by number:
 //!

@@ -194,6 +194,15 @@ impl<K> Slab<K> {
         self.taken
     }
 
+    /// All taken slots, in the order of memory.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = SlotRef<K>> {
+        self.chunks.iter().filter_map(|chunk| Some((chunk.first?, chunk.vacant))).flat_map(|(first, vacant)| {
+            let taken = (0..Self::CHUNK).filter(move |index| vacant & (1 << index) == 0);
+            // SAFETY: `index` is below CHUNK, the length of the allocation.
+            taken.map(move |index| SlotRef(unsafe { first.add(index) }))
+        })
+    }
+
     /// Puts a key into a vacant slot. Its word has no bit set yet.
     #[inline]
     pub(crate) fn insert(&mut self, key: K, hash: u32) -> SlotRef<K> {
