@@ -189,10 +189,15 @@ const DESIGNS: &str = "
   thing: three critical sections a key, between cores that take the lock and the slots from each other. A lock that lets the running
   thread go on longer gained a third there; a split of the line in two locks, one for each end, would not help, since add
   and done meet in the table.
+* **Filling with new keys**: the rival's sets are smaller than table and slots together, and the first touch of memory is most of the
+  cost here. Besides, a table that doubles is gone through at once (some milliseconds) only up to 2^18 keys; beyond, in steps that
+  cost more.
 * **Delays, inserts**: meant to be 3 times as fast as the rivals, and are 1.4 to 2 times as fast as the heap, less when the machine's
   memory is busy. A new key costs a lock, a reading of the clock and a line of the cache that nobody has touched for long (its bucket),
   and the rival pays two or three such lines. Against the task, whose calls only push to a channel while a second core does the
   work, a call takes longer, and is over when it returns: it can say whether the delay was set or an earlier one stands.
+* **Delays, re-adds**: to know that an earlier delay stands, three lines of the cache have to come one after the other (bucket, slot,
+  ticket), and five to move it; the rival's map needs two, and leaves the old entry in its heap, which grows.
 * **Delays under a flood**: two threads that do nothing but set delays have both cores and the lock; the driver and a worker wait for a
   core first, and for the lock then, which whoever was just put off its core may hold. A bare thread that only wants to be woken waits
   for milliseconds there too.
@@ -213,7 +218,7 @@ cores, nanoseconds per operation (`parking_lot` mutex queue in brackets, measure
 A critical section of ten nanoseconds is cheaper than the locked instructions that avoid it, and a line that two cores take from
 each other costs more than either. `SegQueue` besides allocates every 31 keys, and a steady set of keys must not allocate.
 
-The timing wheel was first made of lists of the keys' slots, linked through them. Lists of blocks of 20 took its place, which are read in
+The timing wheel was first made of lists of the keys' slots, linked through them. Lists of blocks of entries took its place, which are read in
 order, where a linked list waits for one cache miss after the other. A million keys, nanoseconds each, in brackets the heap queue in the
 same run:
 
