@@ -40,8 +40,8 @@ impl<K> WorkQueueBuilder<K> {
     }
 
     /// How many keys the table and the line have room for from the beginning, and keep room for until
-    /// [`shrink_to_fit`](WorkQueue::shrink_to_fit): a hint that saves growing, never a limit. At most 2^24 are taken into account.
-    /// 0 by default.
+    /// [`shrink_to_fit`](WorkQueue::shrink_to_fit): a hint that saves growing, never a limit. At most 2^24 are taken into
+    /// account. 0 by default.
     pub fn capacity(mut self, keys: usize) -> Self {
         self.settings.capacity = keys.min(1 << 24);
         self

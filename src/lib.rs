@@ -37,8 +37,8 @@
 //! assert!((2..=5).contains(&runs), "adds collapse, and none is lost");
 //! ```
 //!
-//! A key says *what* to look at, never what happened. The worker reads the state of the world when it runs, so an event that comes
-//! twice, late or out of order does no harm, and a thousand events for one key are one run.
+//! A key says *what* to look at, never what happened. The worker reads the state of the world when it runs, so an event that
+//! comes twice, late or out of order does no harm, and a thousand events for one key are one run.
 //!
 //! # The life of a key
 //!
@@ -52,9 +52,9 @@
 //!
 //! [`Added`] tells which way an add went; [`Item`] is the hand-out, and dropping it is `done`.
 //!
-//! Beside this life, and independent of it, a key can have one *delay*: [`add_after`](WorkQueue::add_after) sets it, and when it is
-//! over the key is added like any other. [`AddOptions`] say what becomes of a delay that is there already (the earlier deadline
-//! counts, or the later call, or the one that was there), [`DelayedAdd`] what an add does that meets one.
+//! Beside this life, and independent of it, a key can have one *delay*: [`add_after`](WorkQueue::add_after) sets it, and when
+//! it is over the key is added like any other. [`AddOptions`] say what becomes of a delay that is there already (the earlier
+//! deadline counts, or the later call, or the one that was there), [`DelayedAdd`] what an add does that meets one.
 //!
 //! ```
 //! use keyqueue::{AddOptions, Clock, DelayConflict, Driver, WorkQueue};
@@ -94,10 +94,10 @@
 //! * **A worker's panic loses nothing.** An [`Item`] that unwinds is done; no key is stuck, no lock is poisoned.
 //! * **Shut-down drains.** [`shut_down`](WorkQueue::shut_down) refuses adds, and says so, while what is in line is still handed
 //!   out; [`shut_down_with_drain`](WorkQueue::shut_down_with_drain) returns when nothing is in line *and* nothing in work.
-//! * **Nothing due, nothing runs.** The thread that delivers is started by the first delay, sleeps until the next deadline, and ends
-//!   with the queue; what a shut-down cuts off can be [taken](WorkQueue::take_delayed).
-//! * **Memory comes back.** A key is dropped when nothing needs it any more; after a burst the storage shrinks. A cycle on a steady set of keys
-//!   (up to a thousand or so) allocates nothing, and none clones a key.
+//! * **Nothing due, nothing runs.** The thread that delivers is started by the first delay, sleeps until the next deadline,
+//!   and ends with the queue; what a shut-down cuts off can be [taken](WorkQueue::take_delayed).
+//! * **Memory comes back.** A key is dropped when nothing needs it any more; after a burst the storage shrinks. A cycle on a
+//!   steady set of keys (up to a thousand or so) allocates nothing, and none clones a key.
 //! * **No foreign code under a lock**, be it a waker or a key's drop, with two exceptions: the `Eq` of keys, and in
 //!   [`take_delayed`](WorkQueue::take_delayed) its `Clone`.
 //!
@@ -111,7 +111,8 @@
 //!
 //! # Traps
 //!
-//! * A worker thread that calls [`shut_down_with_drain`](WorkQueue::shut_down_with_drain) while it holds an item waits for itself.
+//! * A worker thread that calls [`shut_down_with_drain`](WorkQueue::shut_down_with_drain) while it holds an item waits for
+//!   itself.
 //! * `None` from `get` means "nothing in line", not "nothing left": a key that is in work and dirty comes back. A dispatcher that
 //!   hands items to others and leaves at `None` may leave such a key behind, and a drain waits for it.
 //! * During a drain adds are refused, those of workers included. If work fans out into more work, wait until the queue is idle

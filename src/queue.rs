@@ -59,8 +59,8 @@ pub enum Added {
 }
 
 impl Added {
-    /// `false` if the key was refused; else it will be handed out, and that hand-out begins after the add. (If it waits for a delay: unless that
-    /// is cancelled, taken, or cut off by a shut-down.)
+    /// `false` if the key was refused; else it will be handed out, and that hand-out begins after the add. (If it waits for a
+    /// delay: unless that is cancelled, taken, or cut off by a shut-down.)
     #[must_use]
     pub fn is_accepted(self) -> bool {
         self != Self::Rejected
@@ -91,10 +91,10 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// If `Hash` or `Eq` do; nothing has changed then. And if the queue held more than 2^24 chunks of 8 to 64 keys.
     ///
     /// # Blocking
-    /// Does not wait for keys or workers. Takes one lock for some ten nanoseconds; a thread that finds it taken backs off for some
-    /// five microseconds at a time, at most six times, before it parks. The add that makes the table grow takes longer, up to
-    /// some milliseconds (beyond a quarter of a million keys, each add moves some dozen keys instead); [`capacity`](WorkQueueBuilder::capacity)
-    /// avoids it.
+    /// Does not wait for keys or workers. Takes one lock for some ten nanoseconds; a thread that finds it taken backs off for
+    /// some five microseconds at a time, at most six times, before it parks. The add that makes the table grow takes longer,
+    /// up to some milliseconds (beyond a quarter of a million keys, each add moves some dozen keys instead);
+    /// [`capacity`](WorkQueueBuilder::capacity) avoids it.
     ///
     /// # Memory ordering
     /// Also an add that changes nothing publishes: what happened before it is visible to the next hand-out of the key.
@@ -117,8 +117,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// Adds many keys and wakes workers when all are in line, not at each. Returns how many became dirty, that is, were
     /// [`Queued`](Added::Queued) or [`Deferred`](Added::Deferred).
     ///
-    /// The adds are one after the other, not one step (not [linearizable](crate#what-it-guarantees) as a whole): other threads may add and take keys in between. If the iterator
-    /// panics, the keys that it has yielded are in line.
+    /// The adds are one after the other, not one step (not [linearizable](crate#what-it-guarantees) as a whole): other
+    /// threads may add and take keys in between. If the iterator panics, the keys that it has yielded are in line.
     ///
     /// # Examples
     /// ```
@@ -147,22 +147,26 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
 
     /// Adds a key when this delay is over; a delay of zero is [`add`](Self::add).
     ///
-    /// The key is due exactly when the clock is at or past the time of this call plus the delay, to the nanosecond: never early, and late only by what
-    /// waking a thread costs. (With very many delayed keys also by sorting them: see the crate's page, "Traps".) Keys that are due are delivered in the order of their deadlines, equal ones in the order of the calls.
+    /// The key is due exactly when the clock is at or past the time of this call plus the delay, to the nanosecond: never
+    /// early, and late only by what waking a thread costs. (With very many delayed keys also by sorting them: see the crate's
+    /// page, "Traps".) Keys that are due are delivered in the order of their deadlines, equal ones in the order of the calls.
     /// Any delay will do; one that ends past the end of the clock (some 584 years, `Duration::MAX` for one) never ends.
     ///
-    /// A key has one delay at most: the earlier deadline counts, see [`add_with`](Self::add_with) for other choices. A delay and
-    /// an [`add`](Self::add) of the same key do not know of each other, see [`DelayedAdd`](crate::DelayedAdd) for other choices. When the delay is
-    /// over, the key is added like any other: absorbed if it is in line already, remembered if it is in work.
+    /// A key has one delay at most: the earlier deadline counts, see [`add_with`](Self::add_with) for other choices. A delay
+    /// and an [`add`](Self::add) of the same key do not know of each other, see [`DelayedAdd`](crate::DelayedAdd) for other
+    /// choices. When the delay is over, the key is added like any other: absorbed if it is in line already, remembered if it
+    /// is in work.
     ///
-    /// Delays are dropped at [`shut_down`](Self::shut_down), like client-go's, but not silently: see [`take_delayed`](Self::take_delayed).
+    /// Delays are dropped at [`shut_down`](Self::shut_down), like client-go's, but not silently: see
+    /// [`take_delayed`](Self::take_delayed).
     ///
     /// # Panics
-    /// As [`add`](Self::add). And if this is the queue's first delay that ends, and the thread that will deliver it cannot be started; the
-    /// delay is set then, as are those of other threads meanwhile, and the next call tries again.
+    /// As [`add`](Self::add). And if this is the queue's first delay that ends, and the thread that will deliver it cannot be
+    /// started; the delay is set then, as are those of other threads meanwhile, and the next call tries again.
     ///
     /// # Blocking
-    /// As [`add`](Self::add): one lock, for some tens of nanoseconds; the thread that delivers takes it for a few microseconds at a time.
+    /// As [`add`](Self::add): one lock, for some tens of nanoseconds; the thread that delivers takes it for a few
+    /// microseconds at a time.
     ///
     /// # Examples
     /// ```
@@ -193,8 +197,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
 
     /// Drops the delay that a key has. Whether there was one.
     ///
-    /// `Q`'s `Eq` is called under a lock, so it must not use this queue. What is in line or in work stays there. `false` may also mean that the delay has just ended, and the key is in line.
-    /// With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waited for the delay takes effect now.
+    /// `Q`'s `Eq` is called under a lock, so it must not use this queue. What is in line or in work stays there. `false` may
+    /// also mean that the delay has just ended, and the key is in line. With
+    /// [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waited for the delay takes effect now.
     ///
     /// # Examples
     /// ```
@@ -327,8 +332,8 @@ impl<K> WorkQueue<K> {
         GetAsync::new(self)
     }
 
-    /// Takes up to `max` keys that are in line, waiting for the first; others may take keys between the first and the rest. Empty: the queue is shut down and
-    /// nothing is in line, or `max` is 0.
+    /// Takes up to `max` keys that are in line, waiting for the first; others may take keys between the first and the rest.
+    /// Empty: the queue is shut down and nothing is in line, or `max` is 0.
     ///
     /// # Blocking
     /// As [`get`](Self::get).
@@ -454,9 +459,10 @@ impl<K> WorkQueue<K> {
 
     /// Gives back memory that the keys in line and in work do not need.
     ///
-    /// The queue does this by itself as it is worked off, up to some two hundred kilobytes, which it keeps so that a steady set of
-    /// keys allocates nothing. This gives back the rest too, and the room that [`capacity`](WorkQueueBuilder::capacity) asked for.
-    /// Keys do not move: a chunk of up to 64 keys (4 KiB; one more if delays were set) stays while one of them is there.
+    /// The queue does this by itself as it is worked off, up to some two hundred kilobytes, which it keeps so that a steady
+    /// set of keys allocates nothing. This gives back the rest too, and the room that
+    /// [`capacity`](WorkQueueBuilder::capacity) asked for. Keys do not move: a chunk of up to 64 keys (4 KiB; one more if
+    /// delays were set) stays while one of them is there.
     pub fn shrink_to_fit(&self) {
         self.shared.shrink();
     }

@@ -17,8 +17,8 @@
 //!   by who clears the last bit, who does not use it afterwards.
 //! * **S3** A chunk is freed only when all its slots are vacant, or with the whole queue; and slots do not move.
 //!
-//! A chunk in which a key is delayed has an array beside its slots, made for the first such key: each slot's ticket for the timing
-//! wheel. A queue without delays pays nothing.
+//! A chunk in which a key is delayed has an array beside its slots, made for the first such key: each slot's ticket for the
+//! timing wheel. A queue without delays pays nothing.
 //!
 //! So a [`SlotRef`] that stands in the table, in the line or in an item points to a live slot with a key in it. The crate's
 //! unsafe code is here, in the table and in the item, and leans on these three. It is paid for by the benchmarks: an `Arc`

@@ -16,8 +16,8 @@
 //! * **I3** DIRTY and PROCESSING together mean: in line again at `done`.
 //! * **I4** A key with a bit set is in the table; a key with none is not.
 //! * **I5** Whoever makes a key DIRTY and not PROCESSING pushes it, once, and owes one wake-up.
-//! * **I9** DELAYED means that the key has one entry in the wheel, with the deadline that counts. There are no stale entries: that
-//!   of a delay that is moved or dropped is taken out in the same critical section.
+//! * **I9** DELAYED means that the key has one entry in the wheel, with the deadline that counts. There are no stale entries:
+//!   that of a delay that is moved or dropped is taken out in the same critical section.
 //!
 //! "Absent" is then: neither DIRTY nor PROCESSING; the key is in the table all the same while it is DELAYED. WAITING goes
 //! with DELAYED: an add waits for this delay ([`DelayedAdd::Strict`](crate::DelayedAdd::Strict)).

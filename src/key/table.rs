@@ -16,11 +16,12 @@
 //! here besides its slot (with slot and line, a `u64` costs 50 to 73), is stored once and hashed once (the hash stays in the
 //! slot), and leaves no tombstone. It is in the table while it is in line, in work or delayed (I4), and not longer.
 //!
-//! Growing and shrinking, with many keys, is a matter of many small steps: there are two arrays then, and with every key that comes or
-//! goes some chains move from the old one to the new one, in order. So no call takes long, whatever the number of keys.
+//! Growing and shrinking, with many keys, is a matter of many small steps: there are two arrays then, and with every key that
+//! comes or goes some chains move from the old one to the new one, in order. So no call takes long, whatever the number of
+//! keys.
 //!
-//! Everything happens under the queue's lock. The only foreign code that runs is `K::eq` (or that of what `K` is borrowed as), before
-//! anything is changed.
+//! Everything happens under the queue's lock. The only foreign code that runs is `K::eq` (or that of what `K` is borrowed
+//! as), before anything is changed.
 
 use crate::key::slab::{Slab, Slot, SlotRef};
 use crate::sync::sized;

@@ -1,14 +1,14 @@
 //! The steps of delayed keys: into the wheel, out of it, and from it into line. All under the one lock.
 //!
-//! A delay is a bit of its key's word and an entry in the wheel, and both change together (I9). So there is nothing to hand over between
-//! threads but a wake-up, and "an earlier deadline wins", "the add consumes the delay" or "cancelled, or delivered already?" are
-//! decided in one critical section.
+//! A delay is a bit of its key's word and an entry in the wheel, and both change together (I9). So there is nothing to hand
+//! over between threads but a wake-up, and "an earlier deadline wins", "the add consumes the delay" or "cancelled, or
+//! delivered already?" are decided in one critical section.
 //!
-//! An inbox that producers push to without the lock, for the driver to empty, was measured and left: calls return in a third of the
-//! time, but all delays together take as long or up to 40 % longer, a call can no longer say what it did, a `cancel` would have to wait
-//! for the add before it, and a producer that is faster than the driver fills the memory. What it is for, that the driver never
-//! keeps producers waiting and they not the driver (P11), comes from batches: the driver makes [`BATCH`] small steps when it has the
-//! lock, some microseconds, and a producer one.
+//! An inbox that producers push to without the lock, for the driver to empty, was measured and left: calls return in a third
+//! of the time, but all delays together take as long or up to 40 % longer, a call can no longer say what it did, a `cancel`
+//! would have to wait for the add before it, and a producer that is faster than the driver fills the memory. What it is for,
+//! that the driver never keeps producers waiting and they not the driver (P11), comes from batches: the driver makes
+//! [`BATCH`] small steps when it has the lock, some microseconds, and a producer one.
 
 use super::{Core, Shared};
 use crate::key::slab::SlotRef;

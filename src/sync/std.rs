@@ -108,8 +108,8 @@ pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io:
     std::thread::Builder::new().name(name.to_owned()).spawn(run).map(drop)
 }
 
-/// Waits a moment while `idle` holds, before its caller parks: busily, for a microsecond or two, and not at all where there is one
-/// CPU.
+/// Waits a moment while `idle` holds, before its caller parks: busily, for a microsecond or two, and not at all where there
+/// is one CPU.
 #[inline]
 pub(crate) fn spin_while(idle: impl Fn() -> bool) {
     const SPINS: usize = 64;

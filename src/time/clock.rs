@@ -1,8 +1,9 @@
 //! What time it is, in nanoseconds: the system's, or a test's.
 //!
-//! The system's is read through `std::time::Instant`, in some 20 ns. `quanta`, which reads the processor's counter in 10, was here before, and it
-//! was wrong: it takes its measure of the counter in less than a millisecond, and on a machine that was busy just then the
-//! result was off by up to 0.09 % (580 processes), so that a key came early by a millisecond for every second of its delay.
+//! The system's is read through `std::time::Instant`, in some 20 ns. `quanta`, which reads the processor's counter in 10, was
+//! here before, and it was wrong: it takes its measure of the counter in less than a millisecond, and on a machine that was
+//! busy just then the result was off by up to 0.09 % (580 processes), so that a key came early by a millisecond for every
+//! second of its delay.
 
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Unparker, now};
 use crate::wait::{Ticket, WaitList, Waiter};
@@ -13,8 +14,8 @@ use std::time::{Duration, Instant};
 
 /// The clock by which delays come due.
 ///
-/// The real one is the system's monotonic clock, the one of [`Instant`]. On most systems it does not count the time in which the machine
-/// is suspended.
+/// The real one is the system's monotonic clock, the one of [`Instant`]. On most systems it does not count the time in which
+/// the machine is suspended.
 ///
 /// # Examples
 /// ```
@@ -61,8 +62,8 @@ impl Clock {
         (Self(Kind::Mock(mock.clone())), mock)
     }
 
-    /// Nanoseconds since some moment; 584 years of them. Read without the lock, so not in the order of its critical sections: who compares,
-    /// takes the maximum.
+    /// Nanoseconds since some moment; 584 years of them. Read without the lock, so not in the order of its critical sections:
+    /// who compares, takes the maximum.
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         match &self.0 {
@@ -112,8 +113,8 @@ impl RefUnwindSafe for MockClock {}
 impl MockClock {
     /// Moves the time on. It stops at the end of time, `u64::MAX` nanoseconds from the start.
     ///
-    /// Queues with [`Driver::Manual`](crate::Driver::Manual) see it at their next [`turn`](crate::WorkQueue::turn); the driver threads of others are woken, and
-    /// deliver what is due soon after.
+    /// Queues with [`Driver::Manual`](crate::Driver::Manual) see it at their next [`turn`](crate::WorkQueue::turn); the
+    /// driver threads of others are woken, and deliver what is due soon after.
     pub fn advance(&self, by: Duration) {
         let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
         let later = |now: u64| Some(now.saturating_add(by));

@@ -13,9 +13,9 @@
 //! * **I8** The driver goes to sleep in the critical section in which it found nothing due, until a time that is not later than
 //!   the earliest delay. Who sets an earlier one, in a later critical section, sees `Asleep` and wakes it.
 //!
-//! While it is awake nobody has to wake it: it looks once more before it sleeps. So a burst of ever earlier delays costs one wake-up.
-//! The thread has the queue only while it works; asleep it has a weak reference, and the last handle that is dropped wakes it, to
-//! end.
+//! While it is awake nobody has to wake it: it looks once more before it sleeps. So a burst of ever earlier delays costs one
+//! wake-up. The thread has the queue only while it works; asleep it has a weak reference, and the last handle that is dropped
+//! wakes it, to end.
 
 use crate::shared::Shared;
 use crate::sync::{Arc, Parker, Unparker, Weak, downgrade, spawn};
@@ -27,8 +27,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Driver {
-    /// A thread, named `keyqueue-delay`: starts with the first delay, sleeps while nothing is due, and ends when the queue is shut down or its
-    /// last handle is dropped.
+    /// A thread, named `keyqueue-delay`: starts with the first delay, sleeps while nothing is due, and ends when the queue is
+    /// shut down or its last handle is dropped.
     #[default]
     Thread,
     /// Nobody but callers of [`turn`](crate::WorkQueue::turn): for tests, and for programs with a loop of their own.

@@ -23,8 +23,8 @@
 //! A slot's entries are in a list of blocks. That a number's entry can be found and removed, its owner keeps a [`Ticket`] for us:
 //! which block, and where in it. What holds, by number:
 //!
-//! * **T1** Every entry is in the slot that its deadline and `elapsed` choose, or in one of the lists beside the slots: `DUE` (come
-//!   due, in order) and three for what was taken from one slot, to be put into finer ones.
+//! * **T1** Every entry is in the slot that its deadline and `elapsed` choose, or in one of the lists beside the slots: `DUE`
+//!   (come due, in order) and three for what was taken from one slot, to be put into finer ones.
 //! * **T2** So all entries of a level come before those of higher levels, and all of a slot before those of later slots: the
 //!   earliest is in the first slot that is not empty, and bit scans find that slot.
 //! * **T3** `earliest` of a slot is not later than any deadline in it. (It is too early after its earliest entry was removed.)
@@ -44,8 +44,8 @@
 //!
 //! A finer slot that is opened meanwhile goes the same way, and what is kept of it before what is in `REST` (T4).
 //!
-//! Work is bounded: [`pop`](Wheel::pop) takes a budget, and opening a slot of a million entries is a million small steps that can be
-//! interrupted after each (a slot of a few is opened in one).
+//! Work is bounded: [`pop`](Wheel::pop) takes a budget, and opening a slot of a million entries is a million small steps that
+//! can be interrupted after each (a slot of a few is opened in one).
 
 /// No wheel needs more: 11 digits of 6 bits are 66.
 const LEVELS: usize = 11;
@@ -127,7 +127,8 @@ pub(crate) enum Next {
     Due(u32),
     /// The budget is used up: call again.
     More,
-    /// Nothing is due, and a slot is being opened: [`sort`](Wheel::sort), and call again. Nothing will be due for a moment if time stands still.
+    /// Nothing is due, and a slot is being opened: [`sort`](Wheel::sort), and call again. Nothing will be due for a moment if
+    /// time stands still.
     Sort,
     /// Nothing is due before this, and most probably something then.
     At(u64),
@@ -195,8 +196,8 @@ impl Wheel {
         self.kill(block, at);
     }
 
-    /// Takes the next number out that is due by `now`, which must not go back; or says when to come again. A unit of the budget
-    /// is an entry that is taken out or put elsewhere.
+    /// Takes the next number out that is due by `now`, or says when to come again. (An earlier `now` than before finds
+    /// nothing new.) A unit of the budget is an entry that is taken out or put elsewhere.
     pub(crate) fn pop(&mut self, tickets: &mut impl Tickets, now: u64, budget: &mut usize) -> Next {
         loop {
             if *budget == 0 {
