@@ -71,7 +71,7 @@ pub(crate) struct Shared<K> {
     core: CachePadded<Mutex<Core<K>>>,
     /// The line's length, written under the lock, read without: for `len`, and for who spins.
     len: CachePadded<AtomicUsize>,
-    /// Where the table's buckets are and how many, likewise: a hint for [`foresee`](Self::foresee), that may be out of date.
+    /// Where the table's buckets are and how many, likewise: a hint for `add_with`, that may be out of date.
     buckets: CachePadded<(AtomicUsize, AtomicUsize)>,
 }
 
@@ -275,33 +275,10 @@ impl<K: Hash + Eq> Shared<K> {
 }
 
 impl<K> Shared<K> {
-    /// Has the cache fetch what the table's look-up of this hash will need, while the caller is busy otherwise.
-    #[inline]
-    fn foresee(&self, hash: table::Hash) {
-        if cfg!(loom) {
-            return; // it has no cache, and would try every value that the hints had
-        }
-        let (start, count) = &*self.buckets;
-        // Relaxed: a prefetch of the wrong address does no harm.
-        table::prefetch_bucket((start.load(Ordering::Relaxed), count.load(Ordering::Relaxed)), hash);
-    }
-
-    #[inline]
-    fn insert(&self, core: &mut Core<K>, key: K, hash: table::Hash) -> SlotRef<K> {
-        let slot = core.table.insert(key, hash);
-        let (start, count) = core.table.buckets();
-        // Relaxed: see `foresee`. Written under the lock only.
-        if self.buckets.1.load(Ordering::Relaxed) != count {
-            self.buckets.0.store(start, Ordering::Relaxed);
-            self.buckets.1.store(count, Ordering::Relaxed);
-        }
-        slot
-    }
-
     /// `add` of a key that is not in the table. **Linearization point of such an add**, as the next of others.
     #[inline]
     fn add_new(&self, core: &mut Core<K>, key: K, hash: table::Hash, quietly: bool) -> Wake {
-        let slot = self.insert(core, key, hash);
+        let slot = core.table.insert(key, hash);
         core.counts.queued += 1;
         // SAFETY: taken (S2), and we hold the lock.
         unsafe { slot.get() }.state.add_new();

@@ -7,11 +7,13 @@ compile_error!(
 );
 
 #[cfg(loom)]
-pub use self::model::{Tally, check, check_with};
+pub use self::model::{Nosy, Tally, check, check_with};
 
 #[cfg(loom)]
 mod model {
+    use keyqueue::WorkQueue;
     use std::cell::Cell;
+    use std::hash::{Hash, Hasher};
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{Arc, Once};
     use std::task::{Wake, Waker};
@@ -95,6 +97,37 @@ mod model {
     impl Wake for Tally {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// A key, or a waker, that looks at its queue when it is woken and when it is dropped: it finds out who does that under the
+    /// lock.
+    #[derive(Clone)]
+    pub struct Nosy(pub u64, pub WorkQueue<Nosy>);
+
+    impl PartialEq for Nosy {
+        fn eq(&self, other: &Self) -> bool {
+            self.0 == other.0
+        }
+    }
+
+    impl Eq for Nosy {}
+
+    impl Hash for Nosy {
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            self.0.hash(state);
+        }
+    }
+
+    impl Drop for Nosy {
+        fn drop(&mut self) {
+            let _lock_is_free = self.1.stats();
+        }
+    }
+
+    impl Wake for Nosy {
+        fn wake(self: Arc<Self>) {
+            let _lock_is_free = self.1.stats();
         }
     }
 }

@@ -14,9 +14,9 @@ use loom::sync::Arc;
 use loom::sync::atomic::AtomicUsize;
 use loom::sync::atomic::Ordering::Relaxed;
 use loom::thread;
-use loom_tests::{check, check_with};
-use std::hash::{Hash, Hasher};
-use std::task::{Context, Wake, Waker};
+use loom_tests::{Nosy, check, check_with};
+use std::hash::Hash;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 /// Never over: nobody is here in an hour.
@@ -751,36 +751,6 @@ fn delayed_keys_go_with_the_queue() {
         assert_eq!(turner.join().unwrap(), 3, "more than a batch");
         assert_eq!(keys.map(|key| std::sync::Arc::strong_count(&key)), [1; 4]);
     });
-}
-
-/// A key, or a waker, that looks at its queue when it is woken and when it is dropped.
-#[derive(Clone)]
-struct Nosy(u64, WorkQueue<Nosy>);
-
-impl PartialEq for Nosy {
-    fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
-    }
-}
-
-impl Eq for Nosy {}
-
-impl Hash for Nosy {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.hash(state);
-    }
-}
-
-impl Drop for Nosy {
-    fn drop(&mut self) {
-        let _lock_is_free = self.1.stats();
-    }
-}
-
-impl Wake for Nosy {
-    fn wake(self: std::sync::Arc<Self>) {
-        let _lock_is_free = self.1.stats();
-    }
 }
 
 /// W4: who turns wakes without the lock, and keys are dropped without it: the copy that a delay did not need, and what `cancel`

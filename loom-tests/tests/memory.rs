@@ -4,7 +4,7 @@
 use keyqueue::{TryGetError, WorkQueue};
 use loom::alloc::Track;
 use loom::thread;
-use loom_tests::check;
+use loom_tests::{Nosy, check};
 use std::hash::{Hash, Hasher};
 
 /// Everything in line, in order.
@@ -171,30 +171,6 @@ fn drop_of_last_handle_frees_keys() {
         drop(queue);
         holder.join().unwrap();
     });
-}
-
-/// A key that looks at its queue when it is dropped.
-#[derive(Clone)]
-struct Nosy(u64, WorkQueue<Nosy>);
-
-impl PartialEq for Nosy {
-    fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
-    }
-}
-
-impl Eq for Nosy {}
-
-impl Hash for Nosy {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.hash(state);
-    }
-}
-
-impl Drop for Nosy {
-    fn drop(&mut self) {
-        let _lock_is_free = self.1.stats();
-    }
 }
 
 /// W4: keys are dropped without the lock: the copy of a coalesced or deferred or rejected add, and the key that is done.

@@ -12,7 +12,8 @@
 
 use super::{Core, Shared};
 use crate::key::slab::SlotRef;
-use crate::sync::{Arc, Parker, sized};
+use crate::key::table;
+use crate::sync::{Arc, Ordering, Parker, sized};
 use crate::time::driver::{Rouse, Sleep, State};
 use crate::time::wheel::{Next, Tickets, Wheel};
 use crate::wait::{Wake, Wakes};
@@ -51,6 +52,7 @@ impl<K: Hash + Eq> Shared<K> {
                 core.counts.rejected += 1;
                 return Added::Rejected;
             }
+            this.hint(core);
             match core.table.find(&key, hash) {
                 Some(slot) => this.add_slot_with(core, slot, now, options),
                 None if options.delay.is_zero() => {
@@ -58,7 +60,7 @@ impl<K: Hash + Eq> Shared<K> {
                     (Added::Queued, wake, Rouse::Nothing)
                 }
                 None => {
-                    let slot = this.insert(core, key, hash);
+                    let slot = core.table.insert(key, hash);
                     let (added, rouse) = this.delay(core, slot, now, options);
                     (added, Wake::default(), rouse)
                 }
@@ -131,6 +133,29 @@ impl<K> Shared<K> {
         if let Err(error) = (this.start)(this) {
             this.core.lock().driver = State::Absent;
             panic!("keyqueue: cannot start the thread that delivers delayed keys: {error}");
+        }
+    }
+
+    /// Has the cache fetch what the table's look-up of this hash will need, while the caller reads the clock and waits for
+    /// the lock.
+    #[inline]
+    fn foresee(&self, hash: table::Hash) {
+        if cfg!(loom) {
+            return; // it has no cache, and would try every value that the hints had
+        }
+        let (start, count) = &*self.buckets;
+        // Relaxed: a prefetch of the wrong address does no harm.
+        table::prefetch_bucket((start.load(Ordering::Relaxed), count.load(Ordering::Relaxed)), hash);
+    }
+
+    /// Says where the buckets are now.
+    #[inline]
+    fn hint(&self, core: &Core<K>) {
+        let (start, count) = core.table.buckets();
+        // Relaxed: see `foresee`. Written under the lock only.
+        if !cfg!(loom) && self.buckets.1.load(Ordering::Relaxed) != count {
+            self.buckets.0.store(start, Ordering::Relaxed);
+            self.buckets.1.store(count, Ordering::Relaxed);
         }
     }
 
@@ -287,9 +312,7 @@ impl<K> Shared<K> {
     /// An ordinary add of a key whose delay is over. **Linearization point of an expiry.** Whether it was pushed.
     #[inline]
     fn deliver(&self, core: &mut Core<K>, slot: SlotRef<K>) -> bool {
-        // SAFETY: it was in the wheel, so taken (S2), and we hold the lock.
-        let _waited = unsafe { slot.get() }.state.undelay();
-        core.delayed -= 1;
+        let _waited = core.undelayed(slot);
         core.counts.expired += 1;
         let (added, _quiet) = self.add_slot(core, slot, true);
         added == Added::Queued
@@ -300,9 +323,6 @@ impl<K: Clone> Shared<K> {
     /// `take_delayed`.
     pub(crate) fn take_delayed(&self) -> Vec<(K, Duration)> {
         let mut left = self.delayed_len();
-        if left == 0 {
-            return Vec::new();
-        }
         let now = self.clock.now();
         // Room beforehand, so that little is allocated under the lock.
         let mut taken = Vec::with_capacity(left);
@@ -315,12 +335,11 @@ impl<K: Clone> Shared<K> {
                 };
                 left -= 1;
                 let slot = core.table.slot(number);
-                // SAFETY: it was in the wheel, so taken (S2), and we hold the lock.
-                let inside = unsafe { slot.get() };
-                let _waited = inside.state.undelay();
-                core.delayed -= 1;
+                let _waited = core.undelayed(slot);
                 let key = core.forget_if_vacant(slot).unwrap_or_else(|| {
-                    // SAFETY: still taken, and we hold the lock.
+                    // SAFETY: a bit of its word is set, so taken (S2), and we hold the lock.
+                    let inside = unsafe { slot.get() };
+                    // SAFETY: as above.
                     unsafe { inside.key() }.clone()
                 });
                 taken.push((deadline, key));
@@ -340,8 +359,14 @@ impl<K> Core<K> {
     pub(super) fn undelay(&mut self, slot: SlotRef<K>) -> bool {
         let number = self.table.number(slot);
         self.wheel.as_mut().expect("a key is delayed").remove(&mut self.table, number);
+        self.undelayed(slot)
+    }
+
+    /// Notes that a key has left the wheel (I9). Whether an add waited for that.
+    #[inline]
+    fn undelayed(&mut self, slot: SlotRef<K>) -> bool {
         self.delayed -= 1;
-        // SAFETY: in the table, so taken (S2), and we hold the lock.
+        // SAFETY: its word still says DELAYED, so taken (S2), and we hold the lock.
         unsafe { slot.get() }.state.undelay()
     }
 
