@@ -1,12 +1,13 @@
 //! Queues that are not the default one.
 
+use crate::rate_limiter::{RateLimiter, default_backoff};
 use crate::shared::{Settings, Shared};
 use crate::sync::Arc;
 use crate::time::driver;
 use crate::{Clock, DelayedAdd, Driver, WorkQueue};
 use std::fmt;
 use std::hash::Hash;
-use std::marker::PhantomData;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 
 /// Makes a [`WorkQueue`] that differs from [`WorkQueue::new`]'s.
 ///
@@ -18,7 +19,8 @@ use std::marker::PhantomData;
 #[must_use = "a builder does nothing until `build`"]
 pub struct WorkQueueBuilder<K> {
     settings: Settings,
-    keys: PhantomData<fn(K)>,
+    /// `None`: the default, which wants more of `K` than a builder does.
+    limiter: Option<Box<dyn RateLimiter<K>>>,
 }
 
 impl<K> WorkQueueBuilder<K> {
@@ -30,7 +32,7 @@ impl<K> WorkQueueBuilder<K> {
             driver: Driver::default(),
             delayed_add: DelayedAdd::default(),
         };
-        Self { settings, keys: PhantomData }
+        Self { settings, limiter: None }
     }
 
     /// What the queue is called in `Debug` output (and, once there are, in metrics). Empty by default.
@@ -44,6 +46,16 @@ impl<K> WorkQueueBuilder<K> {
     /// account. 0 by default.
     pub fn capacity(mut self, keys: usize) -> Self {
         self.settings.capacity = keys.min(1 << 24);
+        self
+    }
+
+    /// How long keys wait that are [rate-limited](WorkQueue::add_rate_limited).
+    ///
+    /// By default an [`ItemExponentialFailure`](crate::rate_limiter::ItemExponentialFailure) of 5 ms to 1000 s, and, other than
+    /// with client-go, no bucket for all keys together. A limiter that reads a clock has its own: give it this queue's, if you
+    /// set [one](Self::clock).
+    pub fn rate_limiter(mut self, limiter: impl RateLimiter<K> + 'static) -> Self {
+        self.limiter = Some(Box::new(limiter));
         self
     }
 
@@ -71,9 +83,14 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
     /// Makes the queue.
     #[must_use]
     pub fn build(self) -> WorkQueue<K> {
-        WorkQueue { shared: Arc::new(Shared::new(self.settings, driver::start)) }
+        let limiter = self.limiter.unwrap_or_else(|| Box::new(default_backoff()));
+        WorkQueue { shared: Arc::new(Shared::new(self.settings, limiter, driver::start)) }
     }
 }
+
+// A builder does not call its limiter.
+impl<K> UnwindSafe for WorkQueueBuilder<K> {}
+impl<K> RefUnwindSafe for WorkQueueBuilder<K> {}
 
 impl<K> fmt::Debug for WorkQueueBuilder<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -84,6 +101,6 @@ impl<K> fmt::Debug for WorkQueueBuilder<K> {
             .field("clock", clock)
             .field("driver", driver)
             .field("delayed_add", delayed_add)
-            .finish()
+            .finish_non_exhaustive()
     }
 }

@@ -36,6 +36,62 @@ pub struct DrainTimeoutError {
     pub processing: usize,
 }
 
+/// An argument makes no sense: which one, what it was, and why.
+///
+/// From the constructors that begin with `try_`; their twins without it panic with the same words.
+///
+/// # Examples
+/// ```
+/// use keyqueue::rate_limiter::Bucket;
+///
+/// let error = Bucket::try_new(-1.0, 100).unwrap_err();
+/// assert_eq!(error.to_string(), "rate_per_second is -1: it must not be negative");
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InvalidArgument {
+    argument: &'static str,
+    value: String,
+    why: &'static str,
+}
+
+impl InvalidArgument {
+    pub(crate) fn new(argument: &'static str, value: impl ToString, why: &'static str) -> Self {
+        Self { argument, value: value.to_string(), why }
+    }
+
+    /// Which argument it is.
+    #[must_use]
+    pub fn argument(&self) -> &'static str {
+        self.argument
+    }
+
+    /// A number that is to be zero or more.
+    pub(crate) fn check(argument: &'static str, value: f64) -> Result<f64, Self> {
+        match value {
+            _ if value.is_nan() => Err(Self::new(argument, value, "it must be a number")),
+            _ if value < 0.0 => Err(Self::new(argument, value, "it must not be negative")),
+            _ => Ok(value),
+        }
+    }
+
+    /// As [`check`](Self::check), and not infinite.
+    pub(crate) fn check_finite(argument: &'static str, value: f64) -> Result<f64, Self> {
+        match Self::check(argument, value)? {
+            f64::INFINITY => Err(Self::new(argument, value, "it must be finite")),
+            value => Ok(value),
+        }
+    }
+}
+
+impl fmt::Display for InvalidArgument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { argument, value, why } = self;
+        write!(f, "{argument} is {value}: {why}")
+    }
+}
+
+impl Error for InvalidArgument {}
+
 impl TryGetError {
     /// `true` if a later call may succeed.
     #[must_use]

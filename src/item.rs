@@ -5,6 +5,7 @@ use crate::shared::{Held, Shared};
 use crate::sync::Arc;
 use crate::{AddOptions, Added};
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
@@ -79,7 +80,7 @@ impl<'q, K> Item<'q, K> {
 
     /// Turns the item into one that owns its share of the queue.
     pub fn into_owned(self) -> OwnedItem<K> {
-        let this = std::mem::ManuallyDrop::new(self);
+        let this = ManuallyDrop::new(self);
         OwnedItem { queue: Arc::clone(this.queue), slot: this.slot }
     }
 }
@@ -104,10 +105,68 @@ macro_rules! holder {
             #[inline]
             pub fn done(self) {}
 
-            /// Puts the key in line again after this delay, and says that the work on it is finished.
+            /// The work succeeded: drops what the limiter remembers of the key, and says that the work is finished.
             ///
-            /// As [`add_after`](crate::WorkQueue::add_after) of the key, then [`done`](Self::done): two steps, and whatever comes
-            /// in between, the key is not handed out before it is done. The key is not cloned.
+            /// As [`forget`](crate::WorkQueue::forget), then [`done`](Self::done).
+            ///
+            /// # Examples
+            /// ```
+            /// # let queue = keyqueue::WorkQueue::new();
+            /// # queue.add("pod-1");
+            /// queue.get().unwrap().retry();
+            /// let item = queue.get().unwrap(); // five milliseconds later
+            /// assert_eq!(item.num_requeues(), 1);
+            /// item.succeed();
+            /// assert_eq!(queue.num_requeues(&"pod-1"), 0);
+            /// ```
+            #[doc(alias = "Forget")]
+            pub fn succeed(self) {
+                self.queue.limiter.forget(&self);
+            }
+
+            /// The work failed: puts the key in line again when the limiter says, and says that the work is finished.
+            ///
+            /// As [`add_rate_limited`](crate::WorkQueue::add_rate_limited) of the key and [`done`](Self::done), in one step.
+            /// Without end: who wants to give up asks [`num_requeues`](Self::num_requeues) before. The key is not cloned, unless
+            /// it is new to the limiter.
+            ///
+            /// # Panics
+            /// As [`requeue_after`](Self::requeue_after). If the limiter panics, the key is done.
+            ///
+            /// # Examples
+            /// ```
+            /// # let queue = keyqueue::WorkQueue::new();
+            /// # queue.add("pod-1");
+            /// # fn reconcile(_: &str) -> Result<(), std::io::Error> { Ok(()) }
+            /// # queue.shut_down();
+            /// while let Some(item) = queue.get() {
+            ///     match reconcile(*item) {
+            ///         Ok(()) => item.succeed(),
+            ///         Err(_) if item.num_requeues() < 15 => _ = item.retry(),
+            ///         Err(error) => {
+            ///             eprintln!("giving up on {}: {error}", *item);
+            ///             item.succeed();
+            ///         }
+            ///     }
+            /// }
+            /// ```
+            #[doc(alias = "AddRateLimited")]
+            pub fn retry(self) -> Added {
+                self.requeue_with(AddOptions::new().rate_limited())
+            }
+
+            /// How often the key was retried since it was last forgotten, says the limiter.
+            #[doc(alias = "NumRequeues")]
+            #[must_use]
+            pub fn num_requeues(&self) -> usize {
+                self.queue.limiter.num_requeues(self)
+            }
+
+            /// The work succeeded, and there will be more: puts the key in line again after this delay, and says that the work
+            /// is finished.
+            ///
+            /// As [`forget`](crate::WorkQueue::forget), then [`add_after`](crate::WorkQueue::add_after) of the key and
+            /// [`done`](Self::done) in one step. The key is not cloned.
             ///
             /// # Panics
             /// If this is the queue's first delay, and its thread cannot be started. The key is done all the same.
@@ -125,18 +184,23 @@ macro_rules! holder {
             /// ```
             #[doc(alias = "RequeueAfter")]
             pub fn requeue_after(self, delay: Duration) -> Added {
+                self.queue.limiter.forget(&self);
                 self.requeue_with(AddOptions::new().after(delay))
             }
 
             /// Adds the key as the options say, and says that the work on it is finished.
             ///
-            /// As [`add_with`](crate::WorkQueue::add_with) of the key, then [`done`](Self::done). The key is not cloned.
+            /// As [`add_with`](crate::WorkQueue::add_with) of the key and [`done`](Self::done), in one step. The key is not cloned.
             ///
             /// # Panics
-            /// As [`requeue_after`](Self::requeue_after).
+            /// As [`retry`](Self::retry).
             pub fn requeue_with(self, options: AddOptions) -> Added {
-                // SAFETY: we hold the key.
-                unsafe { Shared::add_held_with(&self.queue, self.slot, options) }
+                let options = self.queue.limited(&self, options);
+                let this = ManuallyDrop::new(self);
+                // SAFETY: `this` is not dropped, so this is a move.
+                let queue = unsafe { std::ptr::read(&this.queue) };
+                // SAFETY: we hold the key, and `slot` is not used after this.
+                unsafe { Shared::requeue(&queue, this.slot, options) }
             }
 
             /// Whether the key was added again since I hold it: what I have read may be stale, and the key will be handed

@@ -133,6 +133,8 @@
 //!
 //! The crate needs `std`.
 
+#[cfg(feature = "jitter")]
+pub mod backoff;
 mod builder;
 mod error;
 mod get_async;
@@ -141,6 +143,9 @@ mod key;
 mod line;
 mod options;
 mod queue;
+#[cfg(feature = "jitter")]
+mod random;
+pub mod rate_limiter;
 mod shared;
 mod stats;
 mod sync;
@@ -148,7 +153,7 @@ mod time;
 mod wait;
 
 pub use builder::WorkQueueBuilder;
-pub use error::{DrainTimeoutError, GetTimeoutError, TryGetError};
+pub use error::{DrainTimeoutError, GetTimeoutError, InvalidArgument, TryGetError};
 pub use get_async::GetAsync;
 pub use item::{Item, OwnedItem};
 pub use options::{AddOptions, DelayConflict, DelayedAdd};

@@ -23,6 +23,7 @@ use std::time::Duration;
 pub struct AddOptions {
     pub(crate) delay: Duration,
     pub(crate) conflict: DelayConflict,
+    pub(crate) rate_limited: bool,
 }
 
 /// What becomes of a delay if the key already has one: there is at most one for a key.
@@ -56,13 +57,21 @@ pub enum DelayedAdd {
 impl AddOptions {
     /// At once.
     pub const fn new() -> Self {
-        Self { delay: Duration::ZERO, conflict: DelayConflict::EarliestWins }
+        Self { delay: Duration::ZERO, conflict: DelayConflict::EarliestWins, rate_limited: false }
     }
 
     /// Not before this has passed.
     #[doc(alias = "After")]
     pub const fn after(mut self, delay: Duration) -> Self {
         self.delay = delay;
+        self
+    }
+
+    /// Not before the queue's [limiter](crate::WorkQueueBuilder::rate_limiter) says; with [`after`](Self::after), not before
+    /// either.
+    #[doc(alias = "RateLimited")]
+    pub const fn rate_limited(mut self) -> Self {
+        self.rate_limited = true;
         self
     }
 

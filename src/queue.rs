@@ -195,6 +195,66 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
         Shared::add_with(&self.shared, key, options)
     }
 
+    /// Adds a key when the queue's [limiter](WorkQueueBuilder::rate_limiter) says: for keys that failed. For an event, use
+    /// [`add`](Self::add).
+    ///
+    /// As [`add_after`](Self::add_after) with what [`when`](crate::rate_limiter::RateLimiter::when) answers, which is one more
+    /// failure of the key: also if an earlier delay stands, and after a shut-down. A worker that holds the key says
+    /// [`retry`](Item::retry) instead.
+    ///
+    /// Until the delay is over, the key is not in line: it counts in [`delayed_len`](Self::delayed_len), not in
+    /// [`len`](Self::len).
+    ///
+    /// # Panics
+    /// As [`add_after`](Self::add_after), or if the limiter does.
+    ///
+    /// # Blocking
+    /// As [`add_after`](Self::add_after), and what the limiter takes.
+    ///
+    /// # Examples
+    /// ```
+    /// # use keyqueue::{Added, WorkQueue};
+    /// let queue = WorkQueue::new();
+    /// assert_eq!(queue.add_rate_limited("pod-1"), Added::Delayed, "by 5 ms");
+    /// assert_eq!(queue.add_rate_limited("pod-1"), Added::Coalesced, "10 ms: the earlier one stands");
+    /// assert_eq!(queue.num_requeues(&"pod-1"), 2);
+    /// queue.forget(&"pod-1");
+    /// assert_eq!(queue.num_requeues(&"pod-1"), 0);
+    /// assert_eq!(queue.delayed_len(), 1, "it comes all the same");
+    /// ```
+    #[doc(alias = "AddRateLimited")]
+    pub fn add_rate_limited(&self, key: K) -> Added {
+        self.add_with(key, AddOptions::new().rate_limited())
+    }
+
+    /// Drops what the queue's limiter remembers of a key: the next failure is its first. Changes nothing in the queue; a delay
+    /// that was set stands, see [`cancel`](Self::cancel).
+    ///
+    /// A worker that holds the key says [`succeed`](Item::succeed) instead. The limiter is asked with a key of the queue's
+    /// own type, which is made for it: a `&str` costs a `String`, say, if that is `K`.
+    #[doc(alias = "Forget")]
+    pub fn forget<Q>(&self, key: &Q)
+    where
+        K: Borrow<Q>,
+        Q: ToOwned<Owned: Into<K>> + ?Sized,
+    {
+        self.shared.limiter.forget(&key.to_owned().into());
+    }
+
+    /// How often a key was added rate-limited since it was last forgotten, says the queue's limiter.
+    ///
+    /// A worker that holds the key says [`num_requeues`](Item::num_requeues) of the item instead. As for [`forget`](Self::forget),
+    /// a key of the queue's own type is made.
+    #[doc(alias = "NumRequeues")]
+    #[must_use]
+    pub fn num_requeues<Q>(&self, key: &Q) -> usize
+    where
+        K: Borrow<Q>,
+        Q: ToOwned<Owned: Into<K>> + ?Sized,
+    {
+        self.shared.limiter.num_requeues(&key.to_owned().into())
+    }
+
     /// Drops the delay that a key has. Whether there was one.
     ///
     /// `Q`'s `Eq` is called under a lock, so it must not use this queue. What is in line or in work stays there. `false` may

@@ -47,8 +47,9 @@ use crate::key::slab::SlotRef;
 use crate::key::state::{OnAdd, OnDone};
 use crate::key::table::{self, Table};
 use crate::line::{Fifo, Line};
+use crate::rate_limiter::RateLimiter;
 use crate::stats::Stats;
-use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, sized, spin_while, with_parker, yield_while};
+use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, hasher, sized, spin_while, with_parker, yield_while};
 use crate::time::clock::Clock;
 use crate::time::driver::{Driver, State};
 use crate::time::wheel::Wheel;
@@ -65,6 +66,7 @@ pub(crate) struct Shared<K> {
     pub(crate) clock: Clock,
     driver: Driver,
     delayed_add: DelayedAdd,
+    pub(crate) limiter: Box<dyn RateLimiter<K>>,
     /// Starts the driver thread. Here, where it knows that `K` may go to other threads.
     start: fn(&Arc<Self>) -> std::io::Result<()>,
     hasher: RandomState,
@@ -156,6 +158,24 @@ impl<K> Drop for Held<'_, K> {
     }
 }
 
+/// What `done` leaves to do without the lock.
+#[must_use = "wake-ups are owed"]
+struct Done<K> {
+    drainers: Wakes,
+    wake: Wake,
+    key: Option<K>,
+}
+
+impl<K> Done<K> {
+    /// Threads before a waker, and that before the key's drop: a panic must not lose a wake-up.
+    #[inline]
+    fn settle(self) {
+        self.drainers.wake();
+        self.wake.wake();
+        drop(self.key);
+    }
+}
+
 /// What a getter finds.
 pub(crate) enum Pop<'q, K> {
     Item(Held<'q, K>),
@@ -219,13 +239,18 @@ impl<K> Core<K> {
 }
 
 impl<K: Hash + Eq> Shared<K> {
-    pub(crate) fn new(settings: Settings, start: fn(&Arc<Self>) -> std::io::Result<()>) -> Self {
+    pub(crate) fn new(
+        settings: Settings,
+        limiter: Box<dyn RateLimiter<K>>,
+        start: fn(&Arc<Self>) -> std::io::Result<()>,
+    ) -> Self {
         let Settings { name, capacity, clock, driver, delayed_add } = settings;
         Self {
             name,
             clock,
             driver,
             delayed_add,
+            limiter,
             start,
             hasher: hasher(),
             core: CachePadded::new(Mutex::new(Core {
@@ -457,23 +482,29 @@ impl<K> Shared<K> {
     /// The caller holds the key in this slot, and forgets the slot.
     #[inline]
     pub(crate) unsafe fn done(&self, slot: SlotRef<K>) {
+        // SAFETY: as the caller's.
+        let done = unsafe { self.done_slot(&mut self.core.lock(), slot) };
+        done.settle();
+    }
+
+    /// The step of `done`. **Linearization point.**
+    ///
+    /// # Safety
+    /// As for [`done`](Self::done).
+    #[inline]
+    unsafe fn done_slot(&self, core: &mut Core<K>, slot: SlotRef<K>) -> Done<K> {
         let (mut wake, mut key) = (Wake::default(), None);
-        let drainers = {
-            let core = &mut *self.core.lock();
-            core.processing -= 1;
-            // SAFETY: the caller holds the key (S2), and we hold the lock.
-            match unsafe { slot.get() }.state.done() {
-                OnDone::Push => wake = self.push(core, slot, false),
-                OnDone::Keep => {}
-                // SAFETY: the caller was its last holder.
-                OnDone::Remove => key = Some(unsafe { core.table.remove(slot) }),
-            }
-            if !core.drainers.is_empty() && core.is_drained() { core.drainers.take_all() } else { Wakes::default() }
-        };
-        // Threads before a waker, and that before the key's drop: a panic must not lose a wake-up.
-        drainers.wake();
-        wake.wake();
-        drop(key);
+        core.processing -= 1;
+        // SAFETY: the caller holds the key (S2), and we hold the lock.
+        match unsafe { slot.get() }.state.done() {
+            OnDone::Push => wake = self.push(core, slot, false),
+            OnDone::Keep => {}
+            // SAFETY: the caller was its last holder.
+            OnDone::Remove => key = Some(unsafe { core.table.remove(slot) }),
+        }
+        let drained = !core.drainers.is_empty() && core.is_drained();
+        let drainers = if drained { core.drainers.take_all() } else { Wakes::default() };
+        Done { drainers, wake, key }
     }
 
     /// Refuses adds from here on, and lets getters go when the line is empty (P6, I7). `release`: lets drainers go too.
@@ -561,9 +592,4 @@ impl<K> Shared<K> {
             core.wheel = None;
         }
     }
-}
-
-/// Seeded anew for every queue, never per operation: making a `RandomState` touches a global counter.
-fn hasher() -> RandomState {
-    if cfg!(loom) { RandomState::with_seeds(1, 2, 3, 4) } else { RandomState::new() }
 }

@@ -40,9 +40,25 @@ struct Turn {
     wake: Wakes,
 }
 
+/// Whether there is a driver, if one had to be started.
+#[must_use]
+struct Started(std::io::Result<()>);
+
+impl Started {
+    /// # Panics
+    /// If the driver thread cannot be started. The delay is set, and the next one tries again.
+    #[inline]
+    fn check(self) {
+        if let Err(error) = self.0 {
+            panic!("keyqueue: cannot start the thread that delivers delayed keys: {error}");
+        }
+    }
+}
+
 impl<K: Hash + Eq> Shared<K> {
     /// `add_with`.
     pub(crate) fn add_with(this: &Arc<Self>, key: K, options: AddOptions) -> Added {
+        let options = this.limited(&key, options);
         let hash = this.hash(&key);
         this.foresee(hash);
         let now = this.now_for(options.delay);
@@ -67,8 +83,9 @@ impl<K: Hash + Eq> Shared<K> {
             }
         };
         // Before the key is dropped, if the table has it already: a panic there must not lose the driver.
-        Self::settle(this, rouse);
+        let started = Self::rouse_driver(this, rouse);
         wake.wake();
+        started.check();
         added
     }
 
@@ -96,44 +113,52 @@ impl<K: Hash + Eq> Shared<K> {
 }
 
 impl<K> Shared<K> {
-    /// `add_with` of a key that is held.
+    /// `add_with` and `done` of a key that is held, in one step.
     ///
     /// # Safety
-    /// The caller holds the key in this slot.
-    pub(crate) unsafe fn add_held_with(this: &Arc<Self>, slot: SlotRef<K>, options: AddOptions) -> Added {
+    /// The caller holds the key in this slot, and forgets the slot.
+    pub(crate) unsafe fn requeue(this: &Arc<Self>, slot: SlotRef<K>, options: AddOptions) -> Added {
         let now = this.now_for(options.delay);
-        let (added, wake, rouse) = {
+        let (added, wake, rouse, done) = {
             let core = &mut *this.core.lock();
-            if core.shutting_down {
+            let (added, wake, rouse) = if core.shutting_down {
                 core.counts.rejected += 1;
-                return Added::Rejected;
-            }
-            this.add_slot_with(core, slot, now, options)
+                (Added::Rejected, Wake::default(), Rouse::Nothing)
+            } else {
+                this.add_slot_with(core, slot, now, options)
+            };
+            // SAFETY: as the caller's.
+            (added, wake, rouse, unsafe { this.done_slot(core, slot) })
         };
-        Self::settle(this, rouse);
+        let started = Self::rouse_driver(this, rouse);
         wake.wake();
+        done.settle();
+        started.check();
         added
     }
 
-    /// Pays what a delay owes to the driver.
-    ///
-    /// # Panics
-    /// If the driver thread cannot be started. The delay is set, and the next one tries again.
+    /// The options, with what the limiter says of this key. The limiter is user code: no lock is held.
+    pub(crate) fn limited(&self, key: &K, mut options: AddOptions) -> AddOptions {
+        if options.rate_limited {
+            options.delay = options.delay.max(self.limiter.when(key));
+        }
+        options
+    }
+
+    /// Pays what a delay owes to the driver. Does not panic: what else is owed comes after.
     #[inline]
-    fn settle(this: &Arc<Self>, rouse: Rouse) {
+    fn rouse_driver(this: &Arc<Self>, rouse: Rouse) -> Started {
         match rouse {
             Rouse::Nothing => {}
             Rouse::Unpark(wake) => wake.wake(),
-            Rouse::Start => Self::start_driver(this),
+            Rouse::Start => return Self::start_driver(this),
         }
+        Started(Ok(()))
     }
 
     #[cold]
-    fn start_driver(this: &Arc<Self>) {
-        if let Err(error) = (this.start)(this) {
-            this.core.lock().driver = State::Absent;
-            panic!("keyqueue: cannot start the thread that delivers delayed keys: {error}");
-        }
+    fn start_driver(this: &Arc<Self>) -> Started {
+        Started((this.start)(this).inspect_err(|_| this.core.lock().driver = State::Absent))
     }
 
     /// Has the cache fetch what the table's look-up of this hash will need, while the caller reads the clock and waits for

@@ -106,3 +106,7 @@ pub(crate) fn now() -> Instant {
 pub(crate) fn restart_clock() {
     LOOKS.set(0);
 }
+
+pub(crate) fn parallelism() -> usize {
+    1
+}

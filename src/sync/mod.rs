@@ -3,6 +3,8 @@
 //! Everything that two threads touch is imported from here, so that `loom-tests/` runs the very code that ships, under
 //! another scheduler. The two halves offer the same names; where the libraries differ, the smaller contract wins.
 
+use ahash::RandomState;
+
 #[cfg(loom)]
 mod loom;
 #[cfg(not(loom))]
@@ -16,4 +18,9 @@ pub(crate) use self::std::*;
 /// Picks a constant for real use, or a small one for loom, where every step is multiplied by every interleaving.
 pub(crate) const fn sized(real: usize, under_loom: usize) -> usize {
     if cfg!(loom) { under_loom } else { real }
+}
+
+/// Seeded anew for every table, never per operation: making a `RandomState` touches a global counter.
+pub(crate) fn hasher() -> RandomState {
+    if cfg!(loom) { RandomState::with_seeds(1, 2, 3, 4) } else { RandomState::new() }
 }

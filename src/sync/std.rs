@@ -135,7 +135,7 @@ pub(crate) fn yield_while(idle: impl Fn() -> bool) {
 }
 
 /// How many threads can run at once. Asked of the system once: the answer costs several file reads.
-fn parallelism() -> usize {
+pub(crate) fn parallelism() -> usize {
     static CPUS: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
     *CPUS.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }

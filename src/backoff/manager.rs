@@ -1,0 +1,94 @@
+//! A backoff that starts over when there was nothing to wait for.
+
+use super::Backoff;
+use crate::Clock;
+use std::time::Duration;
+
+/// A series of delays without end, which starts over after a quiet time.
+///
+/// Something that fails now and then should not wait longer each time, as if it had failed all day. So before each
+/// delay: if more than `reset` has passed since the one before (or since the manager was made), the series begins anew.
+///
+/// It is also an iterator, which does not end. When the [`steps`](Backoff::steps) of the backoff are used up, the delay stays; for
+/// one that grows on and on, set `usize::MAX`.
+///
+/// # Examples
+/// ```
+/// use keyqueue::Clock;
+/// use keyqueue::backoff::{Backoff, BackoffManager};
+/// use std::time::Duration;
+///
+/// let (clock, time) = Clock::mock();
+/// let second = Duration::from_secs(1);
+/// let backoff = Backoff { duration: second, factor: 2.0, steps: usize::MAX, ..Backoff::default() };
+/// let mut manager = BackoffManager::new(backoff, 60 * second).with_clock(clock);
+/// assert_eq!([(); 3].map(|()| manager.step().as_secs()), [1, 2, 4]);
+/// time.advance(61 * second);
+/// assert_eq!(manager.step(), second);
+/// ```
+#[doc(alias = "NewExponentialBackoffManager")]
+#[derive(Debug, Clone)]
+pub struct BackoffManager {
+    initial: Backoff,
+    backoff: Backoff,
+    reset: Duration,
+    windowed: bool,
+    pub(super) clock: Clock,
+    /// Since when `reset` counts.
+    since: u64,
+}
+
+impl BackoffManager {
+    /// Starts over when more than `reset` has passed since the last delay.
+    #[must_use]
+    pub fn new(backoff: Backoff, reset: Duration) -> Self {
+        let clock = Clock::default();
+        let since = clock.now();
+        Self { initial: backoff.clone(), backoff, reset, windowed: false, clock, since }
+    }
+
+    /// Starts over when more than `reset` has passed since it last started over (or was made), however many delays there were
+    /// meanwhile. A `reset` of zero then starts over each time, and with a factor of 0 there is nothing to start over. This is
+    /// client-go's `Backoff.DelayWithReset`.
+    #[doc(alias = "DelayWithReset")]
+    #[must_use]
+    pub fn windowed(mut self) -> Self {
+        self.windowed = true;
+        self
+    }
+
+    /// The clock by which it is quiet: the real one by default. The time counts from now.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Clock) -> Self {
+        self.since = clock.now();
+        self.clock = clock;
+        self
+    }
+
+    /// The next delay.
+    #[doc(alias = "Backoff")]
+    pub fn step(&mut self) -> Duration {
+        let now = self.clock.now();
+        let quiet = Duration::from_nanos(now.saturating_sub(self.since));
+        let over = quiet > self.reset || (self.windowed && self.reset.is_zero());
+        if over {
+            self.backoff = self.initial.clone();
+        }
+        if over || !self.windowed {
+            self.since = now;
+        }
+        self.backoff.step()
+    }
+}
+
+impl Iterator for BackoffManager {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        Some(self.step())
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (usize::MAX, None)
+    }
+}

@@ -1,0 +1,139 @@
+//! Waiting between attempts, without a queue: client-go's `wait.Backoff` and what goes with it.
+//!
+//! | | |
+//! |---|---|
+//! | [`Backoff`] | a series of delays, each longer than the one before |
+//! | [`jitter`] | a delay, and something random on top |
+//! | [`BackoffManager`] | a series without end, which starts over after a quiet time |
+//! | [`backoff_until`], [`backoff_until_async`] | call something again and again, with such delays, until told to stop |
+//! | [`Stop`] | tells them, and whoever else waits |
+//!
+//! # Examples
+//! Five attempts, 10, 20, 40 and 80 ms apart:
+//! ```
+//! use keyqueue::backoff::Backoff;
+//! use std::time::Duration;
+//!
+//! # let mut failures = 2;
+//! # let mut connect = || if failures == 0 { Ok(()) } else { failures -= 1; Err(()) };
+//! let backoff = Backoff { duration: Duration::from_millis(10), factor: 2.0, steps: 4, ..Backoff::default() };
+//! let mut result = connect();
+//! for delay in backoff {
+//!     if result.is_ok() {
+//!         break;
+//!     }
+//!     std::thread::sleep(delay);
+//!     result = connect();
+//! }
+//! # assert!(result.is_ok());
+//! ```
+
+mod manager;
+mod stop;
+mod until;
+
+pub use manager::BackoffManager;
+pub use stop::{Stop, Stopped};
+pub use until::{Timing, backoff_until, backoff_until_async};
+
+use crate::random::{longer, nanos};
+use std::time::Duration;
+
+/// A series of delays that grow by a factor.
+///
+/// Each [`step`](Self::step) returns the present delay, with jitter, and goes on to the next. With no steps left, the delay stays
+/// as it is. As an iterator it ends there.
+///
+/// All is in whole nanoseconds; products are computed in double precision and rounded down, as in client-go, and saturate at
+/// [`Duration::MAX`].
+///
+/// # Examples
+/// ```
+/// use keyqueue::backoff::Backoff;
+/// use std::time::Duration;
+///
+/// let [second, cap] = [1, 5].map(Duration::from_secs);
+/// let mut backoff = Backoff { duration: second, factor: 2.0, jitter: 0.0, steps: 10, cap };
+/// assert_eq!([(); 5].map(|()| backoff.step().as_secs()), [1, 2, 4, 5, 5]);
+/// assert_eq!(backoff.steps, 0, "the cap ends it");
+/// ```
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Backoff {
+    /// The next delay. The first is not capped.
+    pub duration: Duration,
+    /// What it is multiplied with at each step. 0: it stays, and the cap is not looked at. Negative or not a number counts as 0.
+    pub factor: f64,
+    /// Up to this part of the delay is added to it at random, see [`jitter`](fn@jitter); the series itself goes on without. 0, negative or
+    /// not a number: none.
+    pub jitter: f64,
+    /// How many steps are left.
+    pub steps: usize,
+    /// A product above this becomes this, and is the end of the steps. Zero: no cap.
+    pub cap: Duration,
+}
+
+impl Backoff {
+    /// The present delay; goes on to the next.
+    #[doc(alias = "Step")]
+    pub fn step(&mut self) -> Duration {
+        let delay = self.duration;
+        if self.steps > 0 {
+            self.steps -= 1;
+            if self.factor > 0.0 {
+                self.duration = nanos(self.duration.as_nanos() as f64 * self.factor);
+                if !self.cap.is_zero() && self.duration > self.cap {
+                    self.duration = self.cap;
+                    self.steps = 0;
+                }
+            }
+        }
+        if self.jitter > 0.0 { jitter(delay, self.jitter) } else { delay }
+    }
+}
+
+/// A delay, made longer at random: evenly spread in `[duration, duration + max_factor * duration)`, in whole nanoseconds, and
+/// `Duration::MAX` at most.
+///
+/// A factor that is 0, negative or not a number counts as 1, as in client-go. Drawn from `fastrand`'s generator of this thread.
+///
+/// # Examples
+/// ```
+/// use keyqueue::backoff::jitter;
+/// use std::time::Duration;
+///
+/// let second = Duration::from_secs(1);
+/// assert!((second..second * 3 / 2).contains(&jitter(second, 0.5)));
+/// ```
+#[doc(alias = "Jitter")]
+#[must_use]
+pub fn jitter(duration: Duration, max_factor: f64) -> Duration {
+    let max_factor = if max_factor > 0.0 { max_factor } else { 1.0 };
+    longer(duration, fastrand::f64() * max_factor)
+}
+
+/// The delays of a [`Backoff`] until its steps are used up.
+#[derive(Debug, Clone)]
+pub struct Steps(Backoff);
+
+impl Iterator for Steps {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        (self.0.steps > 0).then(|| self.0.step())
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (usize::from(self.0.steps > 0), Some(self.0.steps))
+    }
+}
+
+impl std::iter::FusedIterator for Steps {}
+
+impl IntoIterator for Backoff {
+    type Item = Duration;
+    type IntoIter = Steps;
+
+    fn into_iter(self) -> Steps {
+        Steps(self)
+    }
+}

@@ -1,0 +1,115 @@
+//! Limiters made of limiters.
+
+use super::{Bucket, ItemExponentialFailure, RateLimiter};
+use std::fmt;
+use std::hash::Hash;
+use std::time::Duration;
+
+/// Asks several limiters, all of them each time, and answers the longest wait.
+///
+/// An empty one never makes anybody wait.
+///
+/// # Examples
+/// ```
+/// use keyqueue::rate_limiter::{Bucket, ItemExponentialFailure, MaxOf, RateLimiter};
+/// use std::time::Duration;
+///
+/// let backoff = ItemExponentialFailure::new(Duration::from_millis(5), Duration::from_secs(60));
+/// let limiter = MaxOf::<u64>::new(vec![Box::new(backoff), Box::new(Bucket::new(100.0, 1000))]);
+/// assert_eq!(limiter.when(&7), Duration::from_millis(5));
+/// ```
+#[doc(alias = "TypedMaxOfRateLimiter")]
+#[doc(alias = "MaxOfRateLimiter")]
+pub struct MaxOf<K: ?Sized> {
+    limiters: Box<[Box<dyn RateLimiter<K>>]>,
+}
+
+impl<K: ?Sized> MaxOf<K> {
+    /// All of these.
+    #[must_use]
+    pub fn new(limiters: Vec<Box<dyn RateLimiter<K>>>) -> Self {
+        Self { limiters: limiters.into() }
+    }
+}
+
+impl<K: ?Sized> RateLimiter<K> for MaxOf<K> {
+    fn when(&self, key: &K) -> Duration {
+        self.limiters.iter().map(|limiter| limiter.when(key)).max().unwrap_or_default()
+    }
+
+    fn forget(&self, key: &K) {
+        self.limiters.iter().for_each(|limiter| limiter.forget(key));
+    }
+
+    /// The largest count.
+    fn num_requeues(&self, key: &K) -> usize {
+        self.limiters.iter().map(|limiter| limiter.num_requeues(key)).max().unwrap_or_default()
+    }
+}
+
+impl<K: ?Sized> fmt::Debug for MaxOf<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MaxOf").field("limiters", &self.limiters.len()).finish()
+    }
+}
+
+/// Cuts a limiter's answers off at a maximum.
+///
+/// The limiter itself does not learn of it: a bucket inside goes on reserving tokens, further and further ahead. See
+/// [`Bucket::max_ahead`].
+///
+/// # Examples
+/// ```
+/// use keyqueue::rate_limiter::{ItemFastSlow, RateLimiter, WithMaxWait};
+/// use std::time::Duration;
+///
+/// let [fast, slow, max] = [1, 3600, 60].map(Duration::from_secs);
+/// let limiter = WithMaxWait::new(ItemFastSlow::new(fast, slow, 1), max);
+/// assert_eq!([(); 2].map(|()| limiter.when(&7)), [fast, max]);
+/// ```
+#[doc(alias = "TypedWithMaxWaitRateLimiter")]
+#[doc(alias = "WithMaxWaitRateLimiter")]
+#[derive(Debug, Clone)]
+pub struct WithMaxWait<L> {
+    limiter: L,
+    max: Duration,
+}
+
+impl<L> WithMaxWait<L> {
+    /// The answers of `limiter`, but `max` at most.
+    #[must_use]
+    pub fn new(limiter: L, max: Duration) -> Self {
+        Self { limiter, max }
+    }
+}
+
+impl<K: ?Sized, L: RateLimiter<K>> RateLimiter<K> for WithMaxWait<L> {
+    fn when(&self, key: &K) -> Duration {
+        self.limiter.when(key).min(self.max)
+    }
+
+    fn forget(&self, key: &K) {
+        self.limiter.forget(key);
+    }
+
+    fn num_requeues(&self, key: &K) -> usize {
+        self.limiter.num_requeues(key)
+    }
+}
+
+/// client-go's default for controllers: a key's own backoff of 5 ms to 1000 s, and for all keys together 10 a second after a
+/// burst of 100, whichever is longer.
+///
+/// The common bucket is a bottleneck as soon as many keys fail at once: 10 000 of them take a quarter of an hour, and each
+/// retry queues up behind all others. [`WorkQueue::new`](crate::WorkQueue::new) does without it, as controller-runtime does.
+#[doc(alias = "DefaultTypedControllerRateLimiter")]
+#[doc(alias = "DefaultControllerRateLimiter")]
+#[must_use]
+pub fn default_controller_rate_limiter<K: Hash + Eq + Clone + Send + Sync + 'static>() -> MaxOf<K> {
+    MaxOf::new(vec![Box::new(default_backoff()), Box::new(Bucket::new(10.0, 100))])
+}
+
+/// The backoff of a key unless somebody asks for another.
+pub(crate) fn default_backoff<K>() -> ItemExponentialFailure<K> {
+    ItemExponentialFailure::new(Duration::from_millis(5), Duration::from_secs(1000))
+}

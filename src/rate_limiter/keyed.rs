@@ -1,0 +1,285 @@
+//! What a limiter remembers of each key: a hash table in parts, each under a lock of its own.
+//!
+//! ```text
+//!  hash of the key ─┬─ high half: which part        ┌─ part ──────────────────┐
+//!                   └─ low half: where in it  ────▶ │ lock │ recent │ before  │
+//!                                                   └─────────────────────────┘
+//! ```
+//!
+//! A look-up is one hash, one lock that is hardly ever contended, and one probe.
+//!
+//! **Bounds** (off by default). A part has two tables. A key that fails is put in `recent`, also if it was in `before`. When
+//! `recent` is full, or old, it becomes `before`, and what was there until then is forgotten at one blow. So two tables full
+//! are remembered at most, and of those at least one table full of the latest keys; and a key is forgotten when it has not
+//! failed for one age, or for two at most. That costs O(1) a call, and there is no list to keep in order.
+//!
+//! No foreign code runs under a lock but `Eq` of keys: they are hashed and cloned before it, and dropped after it.
+
+use crate::sync::{Mutex, hasher, parallelism, sized};
+use ahash::RandomState;
+use crossbeam_utils::CachePadded;
+use hashbrown::HashTable;
+use std::hash::Hash;
+use std::mem;
+use std::time::Duration;
+
+/// What is remembered of a key.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Memory {
+    /// How often it failed since it was last forgotten.
+    pub(super) failures: u32,
+    /// When the last delay that it was told is over.
+    pub(super) until: u64,
+}
+
+/// See the module's head.
+pub(super) struct Keyed<K> {
+    hasher: RandomState,
+    /// A power of two.
+    parts: Box<[CachePadded<Mutex<Part<K>>>]>,
+    bounds: Bounds,
+}
+
+/// When something is forgotten that nobody forgets.
+#[derive(Debug, Clone, Copy)]
+struct Bounds {
+    /// How many keys make `recent` full.
+    keys: usize,
+    /// What age of `recent` is too old, in nanoseconds.
+    age: u64,
+    /// Keys whose delay is over need not be remembered.
+    drop_served: bool,
+}
+
+struct Part<K> {
+    recent: HashTable<Entry<K>>,
+    before: HashTable<Entry<K>>,
+    /// When `recent` was begun.
+    since: u64,
+}
+
+struct Entry<K> {
+    memory: Memory,
+    hash: u32,
+    key: K,
+}
+
+/// What a call forgets of other keys, to be dropped after the lock.
+struct Dropped<K> {
+    tables: Vec<HashTable<Entry<K>>>,
+    entries: Vec<Entry<K>>,
+}
+
+/// A table with fewer places is not worth shrinking.
+const SMALL: usize = 64;
+
+/// With a bound, a part has room for at least so many keys: else chance would fill one part long before the others.
+const ROOM: usize = sized(512, 4);
+
+impl<K> Keyed<K> {
+    /// Remembers all keys until they are forgotten.
+    pub(super) fn new() -> Self {
+        let bounds = Bounds { keys: usize::MAX, age: u64::MAX, drop_served: false };
+        Self::with_bounds(bounds, sized((8 * parallelism()).next_power_of_two().min(256), 2))
+    }
+
+    fn with_bounds(bounds: Bounds, parts: usize) -> Self {
+        let part = || Part { recent: HashTable::new(), before: HashTable::new(), since: 0 };
+        let parts = (0..parts).map(|_| CachePadded::new(Mutex::new(part()))).collect();
+        Self { hasher: hasher(), parts, bounds }
+    }
+
+    /// Remembers at most so many keys; two at least. Call before the first key.
+    pub(super) fn max_tracked(self, keys: usize) -> Self {
+        let most = 1 << (keys / ROOM).max(1).ilog2();
+        let parts = self.parts.len().min(most);
+        let half = (keys / parts / 2).max(1);
+        Self::with_bounds(Bounds { keys: half, ..self.bounds }, parts)
+    }
+
+    /// Remembers a key for this long after its last failure, and for twice as long at most.
+    pub(super) fn retain_recent(mut self, age: Duration) -> Self {
+        self.bounds.age = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX).max(1);
+        self
+    }
+
+    /// Rather than grow, forgets keys whose delay is over.
+    pub(super) fn drop_served(mut self) -> Self {
+        self.bounds.drop_served = true;
+        self
+    }
+
+    /// Whether [`update`](Self::update) must be told the time.
+    #[inline]
+    pub(super) fn needs_time(&self) -> bool {
+        self.bounds.age != u64::MAX || self.bounds.drop_served
+    }
+
+    /// How many keys are remembered.
+    pub(super) fn len(&self) -> usize {
+        self.parts.iter().map(|part| part.lock().len()).sum()
+    }
+
+    /// Forgets what need not be remembered by now, and gives back memory.
+    pub(super) fn shrink(&self, now: u64) {
+        for part in &self.parts {
+            let mut dropped = Dropped::none();
+            let part = &mut *part.lock();
+            part.age(&self.bounds, now, &mut dropped);
+            if self.bounds.drop_served {
+                part.drop_served(now, &mut dropped);
+            }
+            part.recent.shrink_to_fit(Entry::hash);
+            part.before.shrink_to_fit(Entry::hash);
+        }
+    }
+
+    #[inline]
+    fn part(&self, hash: u64) -> &Mutex<Part<K>> {
+        &self.parts[(hash >> 32) as usize & (self.parts.len() - 1)]
+    }
+}
+
+impl<K: Hash + Eq> Keyed<K> {
+    /// What is remembered of a key.
+    #[inline]
+    pub(super) fn look(&self, key: &K) -> Memory {
+        let hash = self.hasher.hash_one(key);
+        let part = &*self.part(hash).lock();
+        part.find(key, hash as u32).map(|entry| entry.memory).unwrap_or_default()
+    }
+
+    /// Forgets a key. **Linearization point of a `forget`.**
+    #[inline]
+    pub(super) fn forget(&self, key: &K) {
+        let hash = self.hasher.hash_one(key);
+        // A temporary's guard would live to the end of the statement, and so would what it drops.
+        let mut part = self.part(hash).lock();
+        let entry = part.remove(key, hash as u32);
+        drop(part);
+        drop(entry);
+    }
+}
+
+impl<K: Hash + Eq + Clone> Keyed<K> {
+    /// Changes what is remembered of a key, which is nothing at first. **Linearization point of a `when`.**
+    ///
+    /// `change` runs under a lock.
+    #[inline]
+    pub(super) fn update<R>(&self, key: &K, now: u64, change: impl FnOnce(&mut Memory) -> R) -> R {
+        let hash = self.hasher.hash_one(key);
+        let lock = self.part(hash);
+        let hash = hash as u32;
+        // Both are dropped after the lock's guard.
+        let (mut new, mut dropped) = (None, Dropped::none());
+        loop {
+            {
+                let part = &mut *lock.lock();
+                part.age(&self.bounds, now, &mut dropped);
+                if let Some(entry) = part.recent.find_mut(widen(hash), |entry| entry.is(key, hash)) {
+                    return change(&mut entry.memory);
+                }
+                if let Some(entry) = part.take_before(key, hash).or_else(|| new.take()) {
+                    return change(part.insert(entry, &self.bounds, now, &mut dropped));
+                }
+            }
+            new = Some(Entry { memory: Memory::default(), hash, key: key.clone() });
+        }
+    }
+}
+
+impl<K> Part<K> {
+    fn len(&self) -> usize {
+        self.recent.len() + self.before.len()
+    }
+
+    /// Begins a new `recent`.
+    fn turn(&mut self, now: u64, dropped: &mut Dropped<K>) {
+        self.since = now;
+        let full = mem::take(&mut self.recent);
+        dropped.tables.push(mem::replace(&mut self.before, full));
+    }
+
+    /// Forgets what is too old.
+    #[inline]
+    fn age(&mut self, bounds: &Bounds, now: u64, dropped: &mut Dropped<K>) {
+        let age = now.saturating_sub(self.since);
+        if age >= bounds.age {
+            self.turn(now, dropped);
+            if age / 2 >= bounds.age {
+                self.turn(now, dropped);
+            }
+        }
+    }
+
+    /// Forgets keys whose delay is over.
+    fn drop_served(&mut self, now: u64, dropped: &mut Dropped<K>) {
+        dropped.entries.extend(self.recent.extract_if(|entry| entry.memory.until <= now));
+    }
+
+    /// Puts in a key that is in neither table.
+    fn insert(&mut self, entry: Entry<K>, bounds: &Bounds, now: u64, dropped: &mut Dropped<K>) -> &mut Memory {
+        if self.recent.len() >= bounds.keys {
+            self.turn(now, dropped);
+        } else if bounds.drop_served && self.recent.len() == self.recent.capacity() {
+            self.drop_served(now, dropped);
+            // At least half of the places are free now, or this would come again too soon.
+            self.recent.reserve(self.recent.len(), Entry::hash);
+        }
+        &mut self.recent.insert_unique(widen(entry.hash), entry, Entry::hash).into_mut().memory
+    }
+}
+
+impl<K: Eq> Part<K> {
+    #[inline]
+    fn find(&self, key: &K, hash: u32) -> Option<&Entry<K>> {
+        let is = |entry: &Entry<K>| entry.is(key, hash);
+        self.recent.find(widen(hash), is).or_else(|| self.before.find(widen(hash), is))
+    }
+
+    #[inline]
+    fn take_before(&mut self, key: &K, hash: u32) -> Option<Entry<K>> {
+        take(&mut self.before, key, hash)
+    }
+
+    #[inline]
+    fn remove(&mut self, key: &K, hash: u32) -> Option<Entry<K>> {
+        take(&mut self.recent, key, hash).or_else(|| take(&mut self.before, key, hash))
+    }
+}
+
+/// Takes a key out of a table, and gives back memory that the others do not need.
+#[inline]
+fn take<K: Eq>(table: &mut HashTable<Entry<K>>, key: &K, hash: u32) -> Option<Entry<K>> {
+    let found = table.find_entry(widen(hash), |entry| entry.is(key, hash)).ok()?;
+    let (entry, _) = found.remove();
+    if table.capacity() > SMALL && table.len() < table.capacity() / 8 {
+        table.shrink_to(table.len() * 2, Entry::hash);
+    }
+    Some(entry)
+}
+
+impl<K> Entry<K> {
+    fn hash(&self) -> u64 {
+        widen(self.hash)
+    }
+}
+
+impl<K: Eq> Entry<K> {
+    #[inline]
+    fn is(&self, key: &K, hash: u32) -> bool {
+        self.hash == hash && self.key == *key
+    }
+}
+
+impl<K> Dropped<K> {
+    fn none() -> Self {
+        Self { tables: Vec::new(), entries: Vec::new() }
+    }
+}
+
+/// The table looks at the upper and at the lower bits of a hash, and 32 are kept.
+#[inline]
+fn widen(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}

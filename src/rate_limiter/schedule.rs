@@ -1,0 +1,102 @@
+//! How long to wait after so many failures: pure functions of the number.
+
+use crate::error::InvalidArgument;
+use std::time::Duration;
+
+/// A pure function from the number of failures so far to a delay, which does not fall.
+///
+/// Sealed: it runs under a lock. A limiter of your own is an implementation of [`RateLimiter`](super::RateLimiter).
+pub trait Schedule: Send + Sync {
+    /// What to wait after a failure that has this many before it.
+    #[doc(hidden)]
+    fn delay(&self, failures: u32) -> Duration;
+
+    /// The longest of all delays.
+    #[doc(hidden)]
+    fn longest(&self) -> Duration;
+}
+
+/// `base * 2^failures`, up to a maximum.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exponential {
+    /// All values there are: `base`, doubled until it reaches the maximum. At most 96 of them.
+    delays: Box<[Duration]>,
+}
+
+/// One delay for the first failures, another for the rest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FastSlow {
+    fast: Duration,
+    slow: Duration,
+    max_fast_attempts: usize,
+}
+
+/// A table: from this failure on, this delay.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Table {
+    /// Not empty; the numbers ascend.
+    rows: Box<[(usize, Duration)]>,
+}
+
+impl Exponential {
+    pub(super) fn new(base: Duration, max: Duration) -> Self {
+        let double = |delay: &Duration| (*delay < max && !delay.is_zero()).then(|| delay.saturating_mul(2).min(max));
+        Self { delays: std::iter::successors(Some(base.min(max)), double).collect() }
+    }
+}
+
+impl Schedule for Exponential {
+    #[inline]
+    fn delay(&self, failures: u32) -> Duration {
+        self.delays[(failures as usize).min(self.delays.len() - 1)]
+    }
+
+    fn longest(&self) -> Duration {
+        self.delays[self.delays.len() - 1]
+    }
+}
+
+impl FastSlow {
+    pub(super) fn new(fast: Duration, slow: Duration, max_fast_attempts: usize) -> Self {
+        Self { fast, slow, max_fast_attempts }
+    }
+}
+
+impl Schedule for FastSlow {
+    #[inline]
+    fn delay(&self, failures: u32) -> Duration {
+        if (failures as usize) < self.max_fast_attempts { self.fast } else { self.slow }
+    }
+
+    fn longest(&self) -> Duration {
+        self.fast.max(self.slow)
+    }
+}
+
+impl Table {
+    pub(super) fn new(rows: impl IntoIterator<Item = (usize, Duration)>) -> Result<Self, InvalidArgument> {
+        let rows: Box<[_]> = rows.into_iter().collect();
+        if rows.is_empty() {
+            return Err(InvalidArgument::new("rows", "empty", "there must be at least one"));
+        }
+        match rows.windows(2).find(|pair| pair[0].0 >= pair[1].0) {
+            None => Ok(Self { rows }),
+            Some(pair) => {
+                let value = format!("[.., ({}, ..), ({}, ..), ..]", pair[0].0, pair[1].0);
+                Err(InvalidArgument::new("rows", value, "the numbers of failures must ascend"))
+            }
+        }
+    }
+}
+
+impl Schedule for Table {
+    #[inline]
+    fn delay(&self, failures: u32) -> Duration {
+        let rows = self.rows.partition_point(|&(from, _)| from <= failures as usize);
+        self.rows[rows.saturating_sub(1)].1
+    }
+
+    fn longest(&self) -> Duration {
+        self.rows.iter().map(|&(_, delay)| delay).max().expect("not empty")
+    }
+}

@@ -1,0 +1,397 @@
+//! Backoff without a queue: what the real `wait.Backoff` did (`data/backoff.jsonl`, 54 traces), and what waits for a stop.
+
+#![cfg(feature = "jitter")]
+
+use futures_executor::block_on;
+use keyqueue::backoff::{Backoff, BackoffManager, Stop, Timing, backoff_until, backoff_until_async, jitter};
+use keyqueue::{Clock, MockClock};
+use serde_json::Value;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc;
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const TRACES: &str = include_str!("data/backoff.jsonl");
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn nanos(value: &Value) -> Duration {
+    Duration::from_nanos(value.as_u64().expect("a duration that is not negative"))
+}
+
+fn backoff(config: &Value) -> Backoff {
+    Backoff {
+        duration: nanos(&config["duration"]),
+        factor: config["factor"].as_f64().expect("a number"),
+        jitter: config["jitter"].as_f64().unwrap_or(0.0),
+        // Negative is none; without a number there is no end.
+        steps: config["steps"].as_i64().map_or(usize::MAX, |steps| steps.try_into().unwrap_or(0)),
+        cap: nanos(&config["cap"]),
+    }
+}
+
+/// What a trace drives.
+enum Subject {
+    Steps(Backoff),
+    Manager(BackoffManager, MockClock),
+    Draws(Option<Backoff>, usize),
+}
+
+impl Subject {
+    fn new(config: &Value) -> Self {
+        let (clock, time) = Clock::mock();
+        let manager = || BackoffManager::new(backoff(config), nanos(&config["reset"])).with_clock(clock.clone());
+        let draws = || config["draws"].as_u64().expect("a number") as usize;
+        match config["kind"].as_str().expect("a name") {
+            "step" => Self::Steps(backoff(config)),
+            "exp_manager" => Self::Manager(manager(), time),
+            "delay_with_reset" => Self::Manager(manager().windowed(), time),
+            "jitter" => Self::Draws(None, draws()),
+            "jitter_step" => Self::Draws(Some(backoff(config)), draws()),
+            other => panic!("no such kind: {other}"),
+        }
+    }
+
+    /// Makes a call, and compares unless the original is known to be wrong here.
+    fn call(&mut self, op: &[Value], compare: bool) {
+        let result = op.last().expect("a result");
+        match (self, op[0].as_str().expect("a name")) {
+            (Self::Steps(backoff), "step") => {
+                let delay = backoff.step();
+                if compare {
+                    assert_eq!((delay, backoff.duration), (nanos(&result[0]), nanos(&result[2])), "{op:?}");
+                    assert_eq!(backoff.steps as u64, result[1].as_u64().unwrap(), "{op:?}");
+                }
+            }
+            (Self::Manager(_, time), "advance") => time.advance(nanos(&op[1])),
+            (Self::Manager(manager, _), "next") => {
+                let delay = manager.step();
+                if compare {
+                    assert_eq!(delay, nanos(result), "{op:?}");
+                }
+            }
+            (Self::Draws(None, draws), "jitter") => {
+                let (delay, factor) = (nanos(&op[1]), op[2].as_f64().unwrap());
+                let bound = if factor > 0.0 { factor } else { 1.0 };
+                spread((0..*draws).map(|_| jitter(delay, factor)), delay, bound);
+            }
+            (Self::Draws(Some(backoff), draws), "step") => {
+                let before = backoff.clone();
+                spread((0..*draws).map(|_| before.clone().step()), before.duration, before.jitter);
+                backoff.step();
+                assert_eq!(backoff.steps as u64, result[3].as_u64().unwrap(), "{op:?}");
+                assert_eq!(backoff.duration, nanos(&result[4]), "{op:?}");
+            }
+            (_, other) => panic!("no such call: {other}"),
+        }
+    }
+}
+
+/// Draws are within the bounds, and all over them: with a thousand, none of the tenths is empty but once in 10^45 times.
+fn spread(draws: impl Iterator<Item = Duration>, delay: Duration, factor: f64) {
+    let width = delay.as_nanos() as f64 * factor;
+    let mut tenths = BTreeMap::<_, usize>::new();
+    let mut count = 0;
+    for draw in draws {
+        let more = draw.checked_sub(delay).expect("never less").as_nanos() as f64;
+        assert!(more < width || width == 0.0 && more == 0.0, "{draw:?} of {delay:?} and {factor}");
+        *tenths.entry((more / width * 10.0) as usize).or_default() += 1;
+        count += 1;
+    }
+    if width >= 1000.0 && count >= 1000 {
+        assert_eq!(tenths.len(), 10, "{tenths:?}");
+    }
+}
+
+#[test]
+fn backoff_does_what_client_go_did() {
+    let (mut calls, mut skipped) = (0, 0);
+    for line in TRACES.lines() {
+        let trace: Value = serde_json::from_str(line).expect("one JSON object per line");
+        let mut subject = Subject::new(&trace["config"]);
+        let quirks = trace["quirk_at"].as_array().cloned().unwrap_or_default();
+        for (at, op) in trace["ops"].as_array().expect("a list of calls").iter().enumerate() {
+            // The original overflows to a negative delay there; we go on to the longest.
+            let compare = !quirks.contains(&at.into());
+            subject.call(op.as_array().expect("a call is a list"), compare);
+            calls += 1;
+            skipped += usize::from(!compare);
+        }
+    }
+    assert_eq!(TRACES.lines().count(), 54);
+    assert!(calls > 2000 && skipped < 400, "{calls} calls, {skipped} skipped");
+}
+
+#[test]
+fn products_saturate() {
+    let start = Backoff { duration: SECOND, factor: 1e10, steps: 10, ..Backoff::default() };
+    let delays: Vec<_> = start.clone().into_iter().collect();
+    assert_eq!(delays[..2], [SECOND, Duration::from_secs(10_000_000_000)]);
+    assert_eq!(delays[2..], [Duration::MAX; 8]);
+    let capped = Backoff { cap: SECOND * 3600, ..start };
+    assert_eq!(capped.into_iter().collect::<Vec<_>>(), [SECOND], "the cap is the end of the steps");
+    assert_eq!(jitter(Duration::MAX, 1.0), Duration::MAX);
+}
+
+#[test]
+fn factors_that_make_no_sense_count_as_documented() {
+    for factor in [0.0, -0.0, -2.0, f64::NAN, f64::NEG_INFINITY] {
+        let mut backoff = Backoff { duration: SECOND, factor, jitter: factor, steps: 3, cap: SECOND / 2 };
+        assert_eq!([(); 4].map(|()| backoff.step()), [SECOND; 4], "{factor}");
+        assert_eq!(backoff.steps, 0);
+        spread((0..1000).map(|_| jitter(SECOND, factor)), SECOND, 1.0);
+    }
+    let mut infinite = Backoff { duration: SECOND, factor: f64::INFINITY, steps: 3, ..Backoff::default() };
+    assert_eq!([(); 3].map(|()| infinite.step()), [SECOND, Duration::MAX, Duration::MAX]);
+    assert_eq!(jitter(Duration::ZERO, f64::INFINITY), Duration::ZERO);
+}
+
+#[test]
+fn an_iterator_ends_with_the_steps() {
+    let backoff = Backoff { duration: SECOND, factor: 3.0, steps: 4, ..Backoff::default() };
+    let steps = backoff.into_iter();
+    assert_eq!(steps.size_hint(), (1, Some(4)));
+    assert_eq!(steps.map(|delay| delay.as_secs()).collect::<Vec<_>>(), [1, 3, 9, 27]);
+    assert_eq!(Backoff::default().into_iter().next(), None);
+}
+
+#[test]
+fn a_manager_starts_over_after_more_than_the_quiet_time() {
+    let (clock, time) = Clock::mock();
+    let backoff = Backoff { duration: SECOND, factor: 2.0, steps: usize::MAX, ..Backoff::default() };
+    let mut manager = BackoffManager::new(backoff, SECOND * 10).with_clock(clock);
+    assert_eq!(manager.by_ref().take(3).collect::<Vec<_>>(), [SECOND, SECOND * 2, SECOND * 4]);
+    time.advance(SECOND * 10);
+    assert_eq!(manager.step(), SECOND * 8, "exactly the quiet time is not more");
+    time.advance(SECOND * 10 + Duration::from_nanos(1));
+    assert_eq!(manager.step(), SECOND);
+}
+
+/// A manager whose delays are 1 s, 2 s, 4 s, by a clock that is moved by hand.
+fn doubling() -> (BackoffManager, MockClock) {
+    let (clock, time) = Clock::mock();
+    let backoff = Backoff { duration: SECOND, factor: 2.0, steps: usize::MAX, ..Backoff::default() };
+    (BackoffManager::new(backoff, SECOND * 3600).with_clock(clock), time)
+}
+
+/// Runs `backoff_until` on a thread. It sends a message at each call, and goes on when it gets one.
+struct Loop {
+    called: mpsc::Receiver<()>,
+    go_on: mpsc::Sender<()>,
+    time: MockClock,
+    stop: Stop,
+    thread: thread::JoinHandle<()>,
+}
+
+impl Loop {
+    fn start(timing: Timing) -> Self {
+        let (manager, time) = doubling();
+        let (calls, called) = mpsc::channel();
+        let (go_on, goes_on) = mpsc::channel();
+        let stop = Stop::new();
+        let thread = thread::spawn({
+            let stop = stop.clone();
+            let f = move || {
+                calls.send(()).unwrap();
+                goes_on.recv().unwrap();
+            };
+            move || backoff_until(f, manager, timing, &stop)
+        });
+        Self { called, go_on, time, stop, thread }
+    }
+
+    fn expect_call(&self) {
+        self.called.recv_timeout(SECOND * 60).expect("called");
+    }
+
+    /// A call that comes too early would come soon.
+    fn expect_none(&self) {
+        assert_eq!(self.called.recv_timeout(SECOND / 50), Err(mpsc::RecvTimeoutError::Timeout));
+    }
+
+    /// Lets the call return, and comes back when the loop waits.
+    fn return_and_wait(&self) {
+        self.go_on.send(()).unwrap();
+        let deadline = Instant::now() + SECOND * 60;
+        while !format!("{:?}", self.stop).contains("waiters: 1") {
+            assert!(Instant::now() < deadline, "it does not wait");
+            thread::yield_now();
+        }
+    }
+
+    fn end(self) {
+        self.stop.stop();
+        self.thread.join().unwrap();
+        assert!(self.called.try_recv().is_err(), "not called after the stop");
+    }
+}
+
+#[test]
+fn sliding_delays_count_from_the_end_of_a_call() {
+    let run = Loop::start(Timing::Sliding);
+    run.expect_call();
+    run.time.advance(SECOND * 100);
+    run.return_and_wait();
+    run.time.advance(SECOND - Duration::from_nanos(1));
+    run.expect_none();
+    run.time.advance(Duration::from_nanos(1));
+    run.expect_call();
+    run.return_and_wait();
+    run.time.advance(SECOND);
+    run.expect_none();
+    run.time.advance(SECOND);
+    run.expect_call();
+    run.return_and_wait();
+    run.end();
+}
+
+#[test]
+fn non_sliding_delays_count_from_the_begin_of_a_call() {
+    let run = Loop::start(Timing::NonSliding);
+    run.expect_call();
+    // The call takes longer than the first delay: the next follows at once.
+    run.time.advance(SECOND * 3 / 2);
+    run.go_on.send(()).unwrap();
+    run.expect_call();
+    run.time.advance(SECOND * 3 / 2);
+    run.return_and_wait();
+    run.time.advance(SECOND / 2 - Duration::from_nanos(1));
+    run.expect_none();
+    run.time.advance(Duration::from_nanos(1));
+    run.expect_call();
+    run.return_and_wait();
+    run.end();
+}
+
+#[test]
+fn stopped_before_it_begins_it_calls_nothing() {
+    let (manager, _) = doubling();
+    let stop = Stop::new();
+    stop.stop();
+    stop.stop();
+    backoff_until(|| panic!("called"), manager.clone(), Timing::Sliding, &stop);
+    block_on(backoff_until_async(|| async { panic!("called") }, manager, Timing::Sliding, stop, |_| async {}));
+}
+
+#[test]
+fn a_panic_goes_through() {
+    let (manager, _) = doubling();
+    let stop = Stop::new();
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        backoff_until(|| std::panic::resume_unwind(Box::new(7)), manager, Timing::Sliding, &stop);
+    }));
+    assert_eq!(*result.unwrap_err().downcast::<i32>().unwrap(), 7);
+    assert!(!stop.is_stopped());
+}
+
+#[test]
+fn a_task_sleeps_the_delays() {
+    for (timing, expected) in [(Timing::Sliding, [1000, 2000, 4000]), (Timing::NonSliding, [500, 1500, 3500])] {
+        let (manager, time) = doubling();
+        let (stop, slept) = (Stop::new(), RefCell::new(Vec::new()));
+        let sleep = |delay: Duration| {
+            slept.borrow_mut().push(delay.as_millis());
+            if slept.borrow().len() == 3 {
+                stop.stop();
+            }
+            std::future::ready(())
+        };
+        let mut calls = 0;
+        let f = || {
+            calls += 1;
+            let time = time.clone();
+            async move { time.advance(SECOND / 2) }
+        };
+        block_on(backoff_until_async(f, manager, timing, stop.clone(), sleep));
+        assert_eq!((calls, &slept.borrow()[..]), (3, &expected[..]), "{timing:?}");
+    }
+}
+
+#[test]
+fn a_stop_interrupts_a_task_that_sleeps() {
+    let (manager, _) = doubling();
+    let stop = Stop::new();
+    let mut calls = 0;
+    let mut task = Box::pin(backoff_until_async(
+        || {
+            calls += 1;
+            std::future::ready(())
+        },
+        manager,
+        Timing::Sliding,
+        stop.clone(),
+        |_| std::future::pending(),
+    ));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(task.as_mut().poll(&mut context).is_pending());
+    assert!(task.as_mut().poll(&mut context).is_pending());
+    stop.stop();
+    assert!(task.as_mut().poll(&mut context).is_ready());
+    drop(task);
+    assert_eq!(calls, 1);
+}
+
+#[test]
+fn the_task_can_go_to_other_threads() {
+    fn spawnable<T: Send + 'static>(_: &T) {}
+    let (manager, _) = doubling();
+    let stop = Stop::new();
+    stop.stop();
+    let task = async move {
+        let mut calls = 0;
+        let f = || {
+            calls += 1;
+            async { poll_fn(|_| Poll::Ready(())).await }
+        };
+        backoff_until_async(f, manager, Timing::Sliding, stop, |_| std::future::ready(())).await;
+        calls
+    };
+    spawnable(&task);
+    assert_eq!(thread::spawn(|| block_on(task)).join().unwrap(), 0);
+}
+
+#[test]
+fn a_stop_wakes_threads_and_tasks() {
+    let stop = Stop::new();
+    let done = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                stop.wait();
+                assert!(stop.wait_timeout(Duration::MAX));
+                done.fetch_add(1, SeqCst);
+            });
+            scope.spawn(|| {
+                block_on(stop.stopped());
+                done.fetch_add(1, SeqCst);
+            });
+        }
+        while !format!("{stop:?}").contains("waiters: 6") {
+            thread::yield_now();
+        }
+        assert_eq!(done.load(SeqCst), 0);
+        assert!(!stop.wait_timeout(Duration::from_millis(1)));
+        stop.stop();
+    });
+    assert_eq!(done.load(SeqCst), 6);
+    assert_eq!(format!("{stop:?}"), "Stop { stopped: true, waiters: 0 }");
+}
+
+#[test]
+fn a_future_that_is_dropped_leaves_the_list() {
+    let stop = Stop::new();
+    {
+        let mut context = Context::from_waker(Waker::noop());
+        let mut stopped = pin!(stop.stopped());
+        assert!(stopped.as_mut().poll(&mut context).is_pending());
+        assert!(stopped.as_mut().poll(&mut context).is_pending());
+        assert!(format!("{stop:?}").contains("waiters: 1"));
+    }
+    assert!(format!("{stop:?}").contains("waiters: 0"));
+}
