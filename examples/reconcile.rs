@@ -21,12 +21,19 @@
 //!   a delay, and that takes the place of one (`Promote`).
 //! * Events get lost, so a worker has its file come back later (`requeue_after`), unless that is gone. A key has one delay at
 //!   most: an event takes the place of this one too, and the run that it leads to sets the next.
-//! * A drain does not wait for delays; those that are left are taken out when it is over.
+//! * A file that cannot be read is tried again: `retry` says that the work failed, and the queue's limiter says how long to wait,
+//!   5 ms and twice as long each time. After so many retries (`num_requeues`) a worker gives up. `succeed` and `requeue_after`
+//!   have the limiter forget the file: the next event or verification starts from the beginning. A file that is gone has not
+//!   failed.
+//! * A retry is a delay like any other: an event moves it (`Replace`), a listing takes its place. And if an event came during
+//!   the run that failed, the earlier of the two counts: one look before it is quiet, and no change is missed.
+//! * A drain does not wait for delays, so `--once` waits for the retries before it drains. Delays that are left after Ctrl-C are
+//!   taken out when the drain is over.
 
 use clap::Parser;
 use hdrhistogram::Histogram;
 use indicatif::{ProgressBar, ProgressStyle};
-use keyqueue::{AddOptions, Added, DelayConflict, DelayedAdd, WorkQueue};
+use keyqueue::{AddOptions, Added, DelayConflict, DelayedAdd, Item, WorkQueue};
 use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind};
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 use std::collections::{BTreeMap, HashMap};
@@ -50,13 +57,17 @@ type Key = Arc<Path>;
 /// Paths per `add_all` of a listing: it wakes the workers when its iterator is at the end.
 const BATCH: usize = 256;
 
+/// The summary names at most this many unreadable files of a kind.
+const LISTED: usize = 20;
+
 /// Keeps a checksum of every file in a directory tree up to date.
 #[derive(Parser)]
+#[command(after_help = "Exit status: 1 after an error or if --once could not read all; else 0, also after Ctrl-C")]
 struct Args {
     /// A directory or a file
     #[arg(default_value = env!("CARGO_MANIFEST_DIR"), hide_default_value = true)]
     path: PathBuf,
-    /// Look at every file once, then exit
+    /// Look at every file once, retries aside, then exit
     #[arg(long)]
     once: bool,
     /// Look at a file when it has been quiet for this long; 0: at once. One that is never quiet is never looked at
@@ -68,6 +79,9 @@ struct Args {
     /// For file systems without events, such as network ones: changes are found when files are read again
     #[arg(long)]
     no_watch: bool,
+    /// Retry what cannot be read so often, after 5 ms, 10, 20, ..., then give up until it changes or is verified; 0: never
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    max_retries: usize,
     /// How many threads read files
     #[arg(long, default_value_t = default_workers(), value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: u16,
@@ -91,7 +105,8 @@ fn main() -> ExitCode {
         }
     };
     match run(&args, root.into()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(unreadable) if args.once && unreadable > 0 => ExitCode::FAILURE,
+        Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
             ExitCode::FAILURE
@@ -99,7 +114,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: &Args, root: Key) -> Result<(), Box<dyn Error>> {
+/// Returns how many files were unreadable at the end.
+fn run(args: &Args, root: Key) -> Result<usize, Box<dyn Error>> {
     let tree = Arc::new(Tree::new(root, args));
     let stopped = on_ctrl_c(&tree)?;
     // Watch first, list second: what changes in between is seen twice, which costs nothing, and not missed.
@@ -109,7 +125,10 @@ fn run(args: &Args, root: Key) -> Result<(), Box<dyn Error>> {
     let (first_pass, timings) = thread::scope(|scope| {
         let workers: Vec<_> = (0..args.workers).map(|_| scope.spawn(|| work(&tree))).collect();
         tree.add_all(tree.list(&tree.root));
-        let first_pass = if args.once { None } else { follow(&tree, start, &stopped) };
+        let first_pass = finish_first_pass(&tree, args.once, start, &stopped);
+        if first_pass.is_some() && !args.once {
+            follow(&tree, &stopped);
+        }
 
         drop(watcher);
         // From here adds are refused. This returns when the last key is done; then every `get` returns `None`.
@@ -124,49 +143,63 @@ fn run(args: &Args, root: Key) -> Result<(), Box<dyn Error>> {
     tree.bar.finish_and_clear();
     match summary(&tree, &first_pass, &timings, dropped) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
+        _ => Ok(tree.totals().1),
     }
 }
 
-/// What a worker does: take a key, work on it, and be done with it, which is what dropping the item says, or `requeue_after`.
+/// What a worker does: take a key, work on it, and say how that went: `retry`, `requeue_after` or `succeed`. Each of them also
+/// says that it is done with the key.
 fn work(tree: &Tree) -> Timings {
     let mut timings = Timings::new();
     let mut buffer = vec![0; 64 * 1024];
     while let Some(path) = tree.queue.get() {
         let start = Instant::now();
-        let asked = tree.handed_out(&path);
-        match asked {
-            Some(since) => record(&mut timings.wait, start - since),
-            None => {
-                tree.verified.fetch_add(1, Relaxed);
-                tree.bar.inc_length(1);
-            }
+        let why = tree.handed_out(&path);
+        if let Why::Asked(since) = why {
+            record(&mut timings.wait, start - since);
         }
-        let is_there = tree.reconcile(&path, asked.is_some(), &mut buffer);
+        let next = tree.reconcile(&path, why, &mut buffer);
         record(&mut timings.work, start.elapsed());
         tree.bar.inc(1);
         // Not before the first pass is over, or that of a large tree would have no end.
-        if let Some(every) = tree.verify_every.filter(|_| is_there && tree.live.load(Relaxed)) {
-            path.requeue_after(every); // If an event came meanwhile, the earlier delay counts.
+        let every = tree.verify_every.filter(|_| tree.live.load(Relaxed));
+        match (next, every) {
+            (Next::Retry, _) => {
+                tree.note_retry(&path); // Before the retry: right after it, another worker may have the key.
+                path.retry();
+            }
+            (Next::Verify, Some(every)) => _ = path.requeue_after(every), // If an event came meanwhile, the earlier delay counts.
+            (Next::Verify, None) | (Next::Nothing, _) => path.succeed(),
         }
     }
     timings
 }
 
-/// Stays until Ctrl-C. Returns the pace of the first pass if that came to its end.
-fn follow(tree: &Tree, start: Instant, stopped: &Receiver<()>) -> Option<String> {
-    while !tree.queue.is_empty() || tree.queue.processing_len() > 0 {
-        if stopped.recv_timeout(Duration::from_millis(5)).is_ok() {
+/// Stays until the first pass is over, and returns its pace. `None`: Ctrl-C came first.
+///
+/// With `--once`, that is when no retry is left either: there are no other delays then. When we go on watching, it is when each
+/// file was tried once. Retries have time, and one bad file must not hold up the report on all others; nor could we tell its
+/// delay from those that events set, of which there may be no end.
+fn finish_first_pass(tree: &Tree, once: bool, start: Instant, stopped: &Receiver<()>) -> Option<String> {
+    loop {
+        // All of one moment: between two questions, a key might go from where we ask next to where we have asked.
+        let now = tree.queue.stats();
+        if now.len + now.processing == 0 && !(once && now.delayed > 0) {
+            return Some(tree.pace(start));
+        }
+        if stopped.recv_timeout(Duration::from_millis(1)).is_ok() {
             return None;
         }
     }
-    let first_pass = tree.pace(start);
+}
+
+/// Stays until Ctrl-C.
+fn follow(tree: &Tree, stopped: &Receiver<()>) {
     let (files, unreadable) = tree.totals();
     tree.live.store(true, Relaxed);
     tree.verify_all();
     tree.say(format_args!("watching {}: {files} files, {unreadable} unreadable", tree.root.display()));
     stopped.recv().expect("the handler has the other end");
-    Some(first_pass)
 }
 
 /// The first Ctrl-C is a message, the second is the end.
@@ -177,7 +210,7 @@ fn on_ctrl_c(tree: &Arc<Tree>) -> Result<Receiver<()>, ctrlc::Error> {
         if tree.stopping.swap(true, Relaxed) {
             std::process::exit(130);
         }
-        let _ = sender.send(()); // Nobody listens during `--once`; the listing looks at `stopping`.
+        let _ = sender.send(()); // Nobody listens before the listing ends; that looks at `stopping`.
         let _ = writeln!(io::stderr(), "\nstopping when what is in line is done; Ctrl-C again stops at once");
     })?;
     Ok(stopped)
@@ -211,14 +244,39 @@ fn on_event(tree: &Tree, event: notify::Result<Event>) {
 }
 
 /// Reading is no change, or our own reading would keep us busy. Nor is "modified" for a directory: there will be events for
-/// what is in it.
+/// what is in it. Its metadata are: perhaps it can be read now.
 fn is_change(kind: EventKind, path: &Path) -> bool {
     match kind {
         EventKind::Access(access) => access == AccessKind::Close(AccessMode::Write),
-        EventKind::Modify(ModifyKind::Name(_)) => true,
+        EventKind::Modify(ModifyKind::Name(_) | ModifyKind::Metadata(_)) => true,
         EventKind::Modify(_) => !path.is_dir(),
         _ => true,
     }
+}
+
+/// Why a key was handed out.
+#[derive(Clone, Copy)]
+enum Why {
+    /// It may have changed: since when somebody has asked for it.
+    Asked(Instant),
+    /// It could not be read.
+    Retry,
+    /// To see whether what is known is still true.
+    Verify,
+}
+
+/// What is to become of a key.
+enum Next {
+    Retry,
+    Verify,
+    Nothing,
+}
+
+/// What is known of a file that cannot be read.
+struct Unreadable {
+    error: io::Error,
+    /// After how many tries a worker has given up, if one has.
+    gave_up: Option<usize>,
 }
 
 /// What is known of a file.
@@ -255,14 +313,16 @@ struct Tree {
     /// How events add.
     quiet: AddOptions,
     verify_every: Option<Duration>,
-    /// The result: every regular file that there is, or why it cannot be read.
-    files: Mutex<BTreeMap<Key, io::Result<Digest>>>,
-    /// Every key ever added and, if it is in line or delayed because it may have changed, since when. For the summary, and to
-    /// tell such runs from verifications; the queue itself forgets keys.
-    seen: Mutex<HashMap<Key, Option<Instant>>>,
+    max_retries: usize,
+    /// The result: every regular file that there is, or why it cannot be read. Directories only if they cannot be read.
+    files: Mutex<BTreeMap<Key, Result<Digest, Unreadable>>>,
+    /// Every key ever added and, if it is in line or delayed, why, unless that is only to verify it. For the summary and the
+    /// progress bar, and to tell such runs from verifications; the queue itself forgets keys.
+    seen: Mutex<HashMap<Key, Option<Why>>>,
     hashed: AtomicU64,
     bytes: AtomicU64,
     debounced: AtomicU64,
+    retried: AtomicU64,
     verified: AtomicU64,
     bar: ProgressBar,
     /// The first pass is over: changes are printed.
@@ -281,11 +341,13 @@ impl Tree {
             skip: args.skip.clone(),
             quiet: AddOptions::new().after(quiet).conflict(DelayConflict::Replace),
             verify_every: (args.verify_every > 0).then(|| Duration::from_secs(args.verify_every.into())),
+            max_retries: args.max_retries,
             files: Mutex::default(),
             seen: Mutex::default(),
             hashed: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             debounced: AtomicU64::new(0),
+            retried: AtomicU64::new(0),
             verified: AtomicU64::new(0),
             // Draws to stderr, and only if that is a terminal.
             bar: ProgressBar::new(0).with_style(style),
@@ -298,20 +360,15 @@ impl Tree {
         path.strip_prefix(&self.root).is_ok_and(|below| below.iter().all(|name| !self.skip.iter().any(|s| s == name)))
     }
 
-    /// All regular files at or below `path`.
+    /// All regular files at or below `path`, and the directories that cannot be read: a worker will see why, and try again.
     fn list(&self, path: &Path) -> impl Iterator<Item = Key> {
         let entries = WalkDir::new(path).follow_links(false).follow_root_links(false).into_iter();
         let wanted =
             entries.filter_entry(|entry| self.wants(entry.path())).take_while(|_| !self.stopping.load(Relaxed));
         wanted.filter_map(|entry| match entry {
             Ok(entry) => entry.file_type().is_file().then(|| entry.into_path().into()),
-            Err(error) => {
-                let path = error.path().map(Key::from);
-                if let (Some(path), Some(error)) = (path, error.into_io_error().filter(|error| !is_gone(error))) {
-                    self.set(&path, Some(Err(error)), true);
-                }
-                None
-            }
+            Err(error) if error.io_error().is_some_and(is_gone) => None,
+            Err(error) => error.path().map(Key::from),
         })
     }
 
@@ -354,49 +411,80 @@ impl Tree {
 
     fn note_add(&self, path: &Key) {
         let mut seen = self.seen.lock().unwrap();
-        let since = seen.entry(Arc::clone(path)).or_default();
-        if since.is_none() {
-            *since = Some(Instant::now());
-            self.bar.inc_length(1);
+        let why = seen.entry(Arc::clone(path)).or_default();
+        if !matches!(why, Some(Why::Asked(_))) {
+            self.bar.inc_length(u64::from(why.is_none()));
+            *why = Some(Why::Asked(Instant::now()));
         }
     }
 
-    /// When the first of the adds came that led to this hand-out. `None`: it is to verify what is known.
-    fn handed_out(&self, path: &Key) -> Option<Instant> {
-        self.seen.lock().unwrap().entry(Arc::clone(path)).or_default().take()
+    /// If an event came meanwhile, the next run is for both.
+    fn note_retry(&self, path: &Key) {
+        let mut seen = self.seen.lock().unwrap();
+        let why = seen.entry(Arc::clone(path)).or_default();
+        if why.is_none() {
+            self.bar.inc_length(1);
+            *why = Some(Why::Retry);
+        }
+    }
+
+    /// What this hand-out is for. If it was asked for more than once, the first time counts.
+    fn handed_out(&self, path: &Key) -> Why {
+        let why = self.seen.lock().unwrap().entry(Arc::clone(path)).or_default().take().unwrap_or(Why::Verify);
+        match why {
+            Why::Asked(_) => {}
+            Why::Retry => _ = self.retried.fetch_add(1, Relaxed),
+            Why::Verify => {
+                self.verified.fetch_add(1, Relaxed);
+                self.bar.inc_length(1);
+            }
+        }
+        why
     }
 
     /// Whether an add came, and the run that it leads to has not begun.
     fn is_asked(&self, path: &Path) -> bool {
-        self.seen.lock().unwrap().get(path).is_some_and(Option::is_some)
+        matches!(self.seen.lock().unwrap().get(path), Some(Some(Why::Asked(_))))
     }
 
-    /// Makes the result for one path agree with the disk. The caller holds the key. Whether that is worth doing again.
-    fn reconcile(&self, path: &Key, asked: bool, buffer: &mut [u8]) -> bool {
-        let digest = fs::symlink_metadata(path).and_then(|metadata| match metadata.file_type() {
+    /// Makes the result for one path agree with the disk.
+    fn reconcile(&self, path: &Item<'_, Key>, why: Why, buffer: &mut [u8]) -> Next {
+        let digest = fs::symlink_metadata(&**path).and_then(|metadata| match metadata.file_type() {
             kind if kind.is_file() => Digest::of(path, &metadata, buffer).map(Some),
-            kind if kind.is_dir() => fs::read_dir(path).map(|_| None),
+            kind if kind.is_dir() => fs::read_dir(&**path).map(|_| None),
             _ => Ok(None),
         });
-        let result = digest.transpose().filter(|result| !matches!(result, Err(error) if is_gone(error)));
-        if let Some(Ok(digest)) = &result {
-            self.hashed.fetch_add(1, Relaxed);
-            self.bytes.fetch_add(digest.len, Relaxed);
-        }
-        let is_known = result.is_some();
-        self.set(path, result, asked);
-        if !is_known {
-            // Gone, or a directory. What was or is below it had no events of its own if the directory was moved, and if
-            // events were lost. A worker may add keys, too.
-            let candidates = self.known_below(path).into_iter().chain(self.list(path));
-            let candidates = candidates.filter(|path| !self.is_current(path));
-            match asked {
-                true => self.add_all(candidates),
-                // Only what is new: the others have a delay.
-                false => candidates.for_each(|path| self.verify_after(path, Duration::ZERO)),
+        match digest {
+            Ok(Some(digest)) => {
+                self.hashed.fetch_add(1, Relaxed);
+                self.bytes.fetch_add(digest.len, Relaxed);
+                self.set(path, Some(Ok(digest)), why);
+                Next::Verify
+            }
+            Err(error) if !is_gone(&error) => {
+                let tries = path.num_requeues() + 1;
+                let gave_up = (tries > self.max_retries).then_some(tries);
+                self.set(path, Some(Err(Unreadable { error, gave_up })), why);
+                if gave_up.is_some() { Next::Verify } else { Next::Retry }
+            }
+            _ => {
+                self.set(path, None, why);
+                self.look_below(path, why);
+                if **path == self.root { Next::Verify } else { Next::Nothing }
             }
         }
-        is_known || *path == self.root
+    }
+
+    /// For a path that is gone, or a directory: what was or is below it had no events of its own if the directory was moved, and
+    /// if events were lost. A worker may add keys, too.
+    fn look_below(&self, path: &Key, why: Why) {
+        let candidates = self.known_below(path).into_iter().chain(self.list(path));
+        let candidates = candidates.filter(|path| !self.is_current(path));
+        match why {
+            Why::Asked(_) | Why::Retry => self.add_all(candidates),
+            // Only what is new: the others have a delay.
+            Why::Verify => candidates.for_each(|path| self.verify_after(path, Duration::ZERO)),
+        }
     }
 
     fn known_below(&self, path: &Path) -> Vec<Key> {
@@ -415,26 +503,41 @@ impl Tree {
         fs::symlink_metadata(path).is_ok_and(|now| now.is_file() && (now.len(), now.modified().ok()) == known)
     }
 
-    /// Stores the result for a path (`None`: there is no such file) and, after the first pass, prints what is new.
-    fn set(&self, path: &Key, result: Option<io::Result<Digest>>, asked: bool) {
-        let now = result.as_ref().map(describe);
+    /// Stores the result for a path (`None`: there is no such file), and prints what is new: that a worker has given up, and
+    /// after the first pass all else.
+    fn set(&self, path: &Key, mut result: Option<Result<Digest, Unreadable>>, why: Why) {
         let mut files = self.files.lock().unwrap();
-        let before = match result {
-            Some(result) => files.insert(Arc::clone(path), result),
-            None => files.remove(path),
+        let before = files.remove(path);
+        // Verifying a file that was given up on tries it anew. It is no news if that fails again.
+        let given_up_before = match &before {
+            Some(Err(before)) if !matches!(why, Why::Asked(_)) => before.gave_up,
+            _ => None,
         };
-        drop(files);
-        if !self.live.load(Relaxed) {
-            return;
-        }
-        match (before.as_ref().map(describe), now) {
-            (None, Some(now)) => self.say(format_args!("new      {}: {now}", path.display())),
-            (Some(before), Some(now)) if before != now => {
-                // It is no drift if the event came while we were reading.
-                let what = if asked || self.is_asked(path) { "changed" } else { "drifted" };
-                self.say(format_args!("{what}  {}: {now}", path.display()));
+        let mut gave_up = None;
+        if let Some(Err(unreadable)) = &mut result {
+            match given_up_before {
+                Some(_) => unreadable.gave_up = unreadable.gave_up.or(given_up_before),
+                None => gave_up = unreadable.gave_up,
             }
-            (Some(_), None) => self.say(format_args!("gone     {}", path.display())),
+        }
+        let now = result.as_ref().map(describe);
+        if let Some(result) = result {
+            files.insert(Arc::clone(path), result);
+        }
+        drop(files);
+
+        let name = path.display();
+        match (gave_up, &before, now) {
+            (Some(tries), _, Some(now)) => self.say(format_args!("gave up  {name}: {now}, {}", tried(tries))),
+            _ if !self.live.load(Relaxed) => {}
+            (_, None, Some(now)) => self.say(format_args!("new      {name}: {now}")),
+            (_, Some(before), Some(now)) if describe(before) != now => {
+                // It is no drift if the event came while we were reading, or if we knew that we had not read it.
+                let drifted = matches!(why, Why::Verify) && !self.is_asked(path) && before.is_ok();
+                self.say(format_args!("{}  {name}: {now}", if drifted { "drifted" } else { "changed" }));
+            }
+            (_, Some(Err(_)), None) if path.is_dir() => self.say(format_args!("readable {name}")),
+            (_, Some(_), None) => self.say(format_args!("gone     {name}")),
             _ => {}
         }
     }
@@ -450,6 +553,19 @@ impl Tree {
         (files.len(), files.values().filter(|result| result.is_err()).count())
     }
 
+    /// The files that a worker has given up on, and those that were to be tried again.
+    fn unreadable(&self) -> (Vec<String>, Vec<String>) {
+        let (mut given_up, mut to_retry) = (Vec::new(), Vec::new());
+        for (path, result) in self.files.lock().unwrap().iter() {
+            let Err(Unreadable { error, gave_up }) = result else { continue };
+            match gave_up {
+                Some(tries) => given_up.push(format!("{}: {error}, {}", path.display(), tried(*tries))),
+                None => to_retry.push(format!("{}: {error}", path.display())),
+            }
+        }
+        (given_up, to_retry)
+    }
+
     fn pace(&self, start: Instant) -> String {
         let time = start.elapsed();
         let per_s = |count: &AtomicU64| count.load(Relaxed) as f64 / time.as_secs_f64();
@@ -457,11 +573,15 @@ impl Tree {
     }
 }
 
-fn describe(result: &io::Result<Digest>) -> String {
+fn describe(result: &Result<Digest, Unreadable>) -> String {
     match result {
         Ok(digest) => format!("{} bytes, crc32 {:08x}", digest.len, digest.crc),
-        Err(error) => format!("unreadable: {error}"),
+        Err(unreadable) => format!("unreadable: {}", unreadable.error),
     }
+}
+
+fn tried(tries: usize) -> String {
+    if tries == 1 { "tried once".into() } else { format!("tried {tries} times") }
 }
 
 /// The file vanished between the add and now, which is nobody's fault.
@@ -497,6 +617,7 @@ fn record(histogram: &mut Histogram<u64>, time: Duration) {
 fn summary(tree: &Tree, first_pass: &str, timings: &Timings, dropped: usize) -> io::Result<()> {
     let stats = tree.queue.stats();
     let (files, unreadable) = tree.totals();
+    let (given_up, to_retry) = tree.unreadable();
     let mut out = io::stdout().lock();
     writeln!(out, "keys seen   {}", tree.seen.lock().unwrap().len())?;
     writeln!(out, "adds        {}", stats.queued + stats.coalesced + stats.deferred)?;
@@ -504,20 +625,28 @@ fn summary(tree: &Tree, first_pass: &str, timings: &Timings, dropped: usize) -> 
     writeln!(out, "deferred    {}", stats.deferred)?;
     writeln!(out, "debounced   {} events", tree.debounced.load(Relaxed))?;
     writeln!(out, "runs        {}", stats.handed_out)?;
+    writeln!(out, "retried     {}", tree.retried.load(Relaxed))?;
     writeln!(out, "verified    {}", tree.verified.load(Relaxed))?;
     writeln!(out, "dropped     {dropped} delayed checks")?;
     writeln!(out, "files       {files}")?;
     writeln!(out, "unreadable  {unreadable}")?;
+    writeln!(out, "given up    {}", given_up.len())?;
     writeln!(out, "bytes       {}", tree.bytes.load(Relaxed))?;
     writeln!(out, "first pass  {first_pass}")?;
     for (name, histogram) in [("wait", &timings.wait), ("work", &timings.work)] {
         let [p50, p99] = [0.5, 0.99].map(|p| Duration::from_nanos(histogram.value_at_quantile(p)));
         writeln!(out, "{name:<11} p50 {p50:.1?}, p99 {p99:.1?}")?;
     }
-    let files = tree.files.lock().unwrap();
-    let errors = files.iter().filter_map(|(path, result)| Some((path, result.as_ref().err()?)));
-    for (path, error) in errors.take(5) {
-        writeln!(out, "unreadable: {}: {error}", path.display())?;
+    list(&mut out, "gave up", &given_up)?;
+    list(&mut out, "unreadable", &to_retry)
+}
+
+fn list(out: &mut impl Write, what: &str, files: &[String]) -> io::Result<()> {
+    for file in files.iter().take(LISTED) {
+        writeln!(out, "{what}: {file}")?;
+    }
+    if files.len() > LISTED {
+        writeln!(out, "{what}: and {} more", files.len() - LISTED)?;
     }
     Ok(())
 }

@@ -104,11 +104,92 @@ fn a_name_need_not_be_utf8() {
 /// Permissions keep nobody out who is root. The memory of a process is a regular file that root cannot read either, at
 /// offset 0.
 #[cfg(target_os = "linux")]
+fn once_unreadable(options: &[&str], retries: u64, tried: &str) {
+    let output = example().args(["--once", "/proc/self/mem"]).args(options).output().expect("the example starts");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let summary = String::from_utf8_lossy(&output.stdout);
+    for (name, expected) in [
+        ("keys seen", 1),
+        ("runs", retries + 1),
+        ("retried", retries),
+        ("verified", 0),
+        ("dropped", 0),
+        ("files", 1),
+        ("unreadable", 1),
+        ("given up", 1),
+    ] {
+        assert_eq!(value(&summary, name), expected, "{name}: {summary}");
+    }
+    // When it happens, and in the end.
+    for start in ["gave up  /proc/", "gave up: /proc/"] {
+        let lines = summary.lines().filter(|line| line.starts_with(start) && line.ends_with(tried));
+        assert_eq!(lines.count(), 1, "{start}: {summary}");
+    }
+    assert!(!summary.contains("unreadable: /proc/"), "it is named once: {summary}");
+}
+
+#[cfg(target_os = "linux")]
 #[test]
-fn an_unreadable_file_is_reported_and_does_no_harm() {
-    let summary = stdout_of_success(&once(Path::new("/proc/self/mem")));
-    assert_eq!((value(&summary, "runs"), value(&summary, "unreadable")), (1, 1), "{summary}");
-    assert!(summary.lines().any(|line| line.starts_with("unreadable: /proc/")), "{summary}");
+fn a_file_that_cannot_be_read_is_given_up_after_its_retries() {
+    once_unreadable(&[], 5, "Input/output error (os error 5), tried 6 times");
+    once_unreadable(&["--max-retries", "2"], 2, "Input/output error (os error 5), tried 3 times");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn without_retries_a_file_is_tried_once() {
+    once_unreadable(&["--max-retries", "0"], 0, "Input/output error (os error 5), tried once");
+}
+
+/// The example, started so that permissions keep it out. `None`, with the reason printed: here nobody is kept out.
+#[cfg(unix)]
+fn example_kept_out() -> Option<Command> {
+    let dir = tempfile::tempdir().unwrap();
+    let locked = dir.path().join("locked");
+    std::fs::write(&locked, "").unwrap();
+    permit(&locked, 0);
+    if std::fs::File::open(&locked).is_err() {
+        return Some(example());
+    }
+    // We are root, who may do everything. Without these two capabilities, even root is kept out.
+    let without = ["--bounding-set", "-dac_override,-dac_read_search"];
+    let kept_out = Command::new("setpriv").args(without).arg("cat").arg(&locked).output();
+    if kept_out.as_ref().is_ok_and(|output| String::from_utf8_lossy(&output.stderr).contains("Permission denied")) {
+        let mut command = Command::new("setpriv");
+        command.args(without).arg(example().get_program()).stdin(Stdio::null());
+        return Some(command);
+    }
+    println!("skipped: permissions do not keep us out, and setpriv does not help: {kept_out:?}");
+    None
+}
+
+#[cfg(unix)]
+fn permit(path: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn of_many_files_that_are_given_up_some_are_listed() {
+    let Some(mut example) = example_kept_out() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    for i in 0..23 {
+        let file = dir.path().join(format!("locked {i}"));
+        std::fs::write(&file, "no").unwrap();
+        permit(&file, 0);
+    }
+    std::fs::write(dir.path().join("open"), "hello").unwrap();
+    let output = example.arg(dir.path()).args(["--once", "--max-retries", "1"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let summary = String::from_utf8_lossy(&output.stdout);
+    let expected = [("runs", 47), ("retried", 23), ("files", 24), ("unreadable", 23), ("given up", 23), ("bytes", 5)];
+    for (name, expected) in expected {
+        assert_eq!(value(&summary, name), expected, "{name}: {summary}");
+    }
+    assert_eq!(summary.lines().filter(|line| line.starts_with("gave up  ")).count(), 23, "{summary}");
+    assert_eq!(summary.lines().filter(|line| line.starts_with("gave up: ")).count(), 21, "{summary}");
+    assert_eq!(summary.lines().last(), Some("gave up: and 3 more"));
 }
 
 #[test]
@@ -130,7 +211,7 @@ fn no_workers_is_an_error() {
 
 #[cfg(unix)]
 mod watching {
-    use super::{example, value};
+    use super::{example, example_kept_out, permit, value};
     use std::io::{BufRead, BufReader, Read};
     use std::path::Path;
     use std::process::{Child, Command, ExitStatus, Stdio};
@@ -153,7 +234,10 @@ mod watching {
 
     impl Running {
         fn start(path: &Path, options: &[&str]) -> Self {
-            let mut command = example();
+            Self::spawn(example(), path, options)
+        }
+
+        fn spawn(mut command: Command, path: &Path, options: &[&str]) -> Self {
             command.arg(path).args(["--workers", "2"]).args(options).stdout(Stdio::piped()).stderr(Stdio::piped());
             let mut child = command.spawn().unwrap();
             let (sender, lines) = mpsc::channel();
@@ -350,5 +434,159 @@ mod watching {
         running.interrupt();
         let (status, output) = running.finish();
         assert_eq!(status.code(), Some(130), "{output}");
+    }
+
+    const HELLO: &str = ": 5 bytes, crc32 3610a686";
+
+    /// A directory with these files, which cannot be read.
+    fn locked(names: &[&str]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for name in names {
+            std::fs::write(dir.path().join(name), "hello").unwrap();
+            permit(&dir.path().join(name), 0);
+        }
+        dir
+    }
+
+    /// No events, no verifying: only a retry sees what changes.
+    const RETRIES_ONLY: [&str; 5] = ["--no-watch", "--verify-every", "0", "--max-retries", "40"];
+
+    #[test]
+    fn a_retry_finds_files_that_can_be_read_by_then_or_are_gone() {
+        let Some(example) = example_kept_out() else { return };
+        let dir = locked(&["opened", "removed", "locked"]);
+        let mut running = Running::spawn(example, dir.path(), &RETRIES_ONLY);
+        running.wait_for("watching", ": 3 files, 3 unreadable");
+        permit(&dir.path().join("opened"), 0o600);
+        running.wait_for("changed", &format!("opened{HELLO}"));
+        std::fs::remove_file(dir.path().join("removed")).unwrap();
+        running.wait_for("gone", "removed");
+
+        running.interrupt();
+        let (status, output) = running.finish();
+        assert_eq!(status.code(), Some(0), "unreadable files do not count here: {output}");
+        assert!(value(&output, "retried") >= 2, "{output}");
+        assert_eq!(value(&output, "verified"), 0, "{output}");
+        assert_eq!((value(&output, "files"), value(&output, "unreadable")), (2, 1), "{output}");
+        assert_eq!(value(&output, "given up"), 0, "{output}");
+        assert!(!output.contains("gave up"), "{output}");
+        assert!(output.ends_with("locked: Permission denied (os error 13)\n"), "{output}");
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_listed_is_tried_again() {
+        let Some(example) = example_kept_out() else { return };
+        let dir = tempfile::tempdir().unwrap();
+        let sub = dir.path().join("sub");
+        std::fs::create_dir(&sub).unwrap();
+        std::fs::write(sub.join("file"), "hello").unwrap();
+        permit(&sub, 0);
+        let mut running = Running::spawn(example, dir.path(), &RETRIES_ONLY);
+        running.wait_for("watching", ": 1 files, 1 unreadable");
+        permit(&sub, 0o700);
+        running.wait_for("readable", "sub");
+        running.wait_for("new", &format!("sub/file{HELLO}"));
+
+        running.interrupt();
+        let (status, output) = running.finish();
+        assert_eq!(status.code(), Some(0), "{output}");
+        assert_eq!((value(&output, "files"), value(&output, "unreadable")), (1, 0), "{output}");
+        assert!(!output.contains("gone"), "{output}");
+    }
+
+    /// Linux only: elsewhere, events may be merged, late, or of what was before.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn after_giving_up_an_event_begins_anew() {
+        let Some(example) = example_kept_out() else { return };
+        let dir = locked(&["file"]);
+        let options = ["--max-retries", "2", "--verify-every", "0"];
+        let mut running = Running::spawn(example, dir.path(), &options);
+        let given_up = "file: unreadable: Permission denied (os error 13), tried 3 times";
+        running.wait_for("gave up", given_up);
+        if !running.read.contains("watching") {
+            running.wait_for("watching", "");
+        }
+        permit(&dir.path().join("file"), 0o000); // an event, and nothing else
+        running.wait_for("gave up", given_up);
+        permit(&dir.path().join("file"), 0o600);
+        running.wait_for("changed", &format!("file{HELLO}"));
+
+        running.interrupt();
+        let (status, output) = running.finish();
+        assert_eq!(status.code(), Some(0), "{output}");
+        assert_eq!(value(&output, "retried"), 4, "{output}");
+        assert_eq!((value(&output, "unreadable"), value(&output, "given up")), (0, 0), "{output}");
+    }
+
+    /// Linux only, as above.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_directory_that_was_given_up_is_tried_when_its_permissions_change() {
+        let Some(example) = example_kept_out() else { return };
+        let dir = tempfile::tempdir().unwrap();
+        let mut running = Running::spawn(example, dir.path(), &["--max-retries", "2", "--verify-every", "0"]);
+        running.wait_for("watching", ": 0 files, 0 unreadable");
+        let sub = dir.path().join("sub");
+        std::fs::create_dir(&sub).unwrap();
+        permit(&sub, 0);
+        running.wait_for("gave up", "sub: unreadable: Permission denied (os error 13), tried 3 times");
+        permit(&sub, 0o700);
+        running.wait_for("readable", "sub");
+
+        running.interrupt();
+        let (status, output) = running.finish();
+        assert_eq!(status.code(), Some(0), "{output}");
+        assert_eq!((value(&output, "files"), value(&output, "given up")), (0, 0), "{output}");
+    }
+
+    #[test]
+    fn after_giving_up_verifying_begins_anew_and_says_nothing_new() {
+        let Some(example) = example_kept_out() else { return };
+        let dir = locked(&["file"]);
+        let beat = dir.path().join("beat");
+        std::fs::write(&beat, "").unwrap();
+        let options = ["--no-watch", "--verify-every", "1", "--max-retries", "2"];
+        let mut running = Running::spawn(example, dir.path(), &options);
+        running.wait_for("watching", ": 2 files, 1 unreadable");
+        // Seen once a second, and the locked file is tried in each of them.
+        for beats in 1..=3 {
+            std::fs::write(&beat, "x".repeat(beats)).unwrap();
+            running.wait_for("drifted", "");
+        }
+        permit(&dir.path().join("file"), 0o600);
+        running.wait_for("changed", &format!("file{HELLO}"));
+
+        running.interrupt();
+        let (status, output) = running.finish();
+        assert_eq!(status.code(), Some(0), "{output}");
+        assert!(value(&output, "retried") >= 4, "{output}");
+        assert_eq!((value(&output, "unreadable"), value(&output, "given up")), (0, 0), "{output}");
+        assert_eq!(output.lines().filter(|line| line.contains("unreadable: ")).count(), 1, "{output}");
+    }
+
+    /// Linux only: there, root cannot read it either, and threads can be seen from outside.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn ctrl_c_does_not_wait_for_retries() {
+        let running = Running::start(Path::new("/proc/self/mem"), &["--once", "--max-retries", "40"]);
+        // The queue's thread starts with the first delay, and here only retries are delayed.
+        let tasks = format!("/proc/{}/task", running.child.id());
+        let deadline = Instant::now() + LONG;
+        let is_driver = |task: std::fs::DirEntry| {
+            std::fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.starts_with("keyqueue-delay"))
+        };
+        while !std::fs::read_dir(&tasks).unwrap().map_while(Result::ok).any(is_driver) {
+            assert!(Instant::now() < deadline, "no retry");
+            std::thread::yield_now();
+        }
+
+        running.interrupt(); // else it would take hours
+        let (status, output) = running.finish();
+        assert_eq!(status.code(), Some(1), "{output}");
+        assert_eq!((value(&output, "unreadable"), value(&output, "given up")), (1, 0), "{output}");
+        // Or it was in work just then, and the retry that followed was refused.
+        assert!(value(&output, "dropped") <= 1, "{output}");
+        assert!(output.lines().any(|line| line.starts_with("unreadable: /proc/")), "{output}");
     }
 }
