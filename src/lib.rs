@@ -78,6 +78,33 @@
 //! assert_eq!((queue.len(), queue.delayed_len()), (0, 1));
 //! ```
 //!
+//! # When the work fails
+//!
+//! [`Item::retry`] has the queue's limiter say how long the key waits before it is handed out again: 5 ms after its first failure,
+//! twice as long after each further one, at most 1000 s. [`Item::succeed`] has the limiter forget the key, and so the next
+//! failure is the first again. [`rate_limiter`] has other limiters, how to combine them, and the traps.
+//!
+//! ```
+//! # use keyqueue::{Clock, Driver, WorkQueue};
+//! # use std::time::Duration;
+//! # let (clock, time) = Clock::mock();
+//! # let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
+//! # let mut answers = [Err(()), Err(()), Ok(())].into_iter();
+//! # let mut reconcile = |_: &str| answers.next().unwrap();
+//! queue.add("pod-1");
+//! # for _ in 0..3 {
+//! # time.advance(Duration::from_secs(1));
+//! # queue.turn();
+//! let item = queue.get().unwrap();
+//! match reconcile(*item) {
+//!     Ok(()) => item.succeed(),
+//!     Err(()) if item.num_requeues() < 15 => _ = item.retry(),
+//!     Err(()) => item.succeed(), // gives up
+//! }
+//! # }
+//! # assert!(queue.try_get().is_err() && queue.num_requeues(&"pod-1") == 0);
+//! ```
+//!
 //! # What it guarantees
 //!
 //! * **One holder.** Never are two [`Item`]s of one key alive at a time.
@@ -88,7 +115,9 @@
 //! * **Delays are exact.** A key is due when the clock is at or past its deadline, to the nanosecond: never early, late by what
 //!   waking a thread costs, in the order of the deadlines. Any [`Duration`](std::time::Duration) will do.
 //! * **Linearizable.** Each call takes effect at one moment between its begin and its end; those that are several steps say so
-//!   (`add_all`, `get_many`, `turn`, `take_delayed`, `requeue_after`, the drains).
+//!   (`add_all`, `get_many`, `turn`, `take_delayed`, the drains; and what asks the limiter, that before).
+//! * **Limits hold.** Never does a [`Bucket`](rate_limiter::Bucket) admit more than `burst + rate * span` over any span of time; no delay of a
+//!   limiter is negative, too early, or past its maximum, after any number of failures.
 //! * **Threads and tasks mixed.** [`get`](WorkQueue::get) and [`get_async`](WorkQueue::get_async) wait in one list; futures are
 //!   cancel-safe and run on any executor.
 //! * **A worker's panic loses nothing.** An [`Item`] that unwinds is done; no key is stuck, no lock is poisoned.
@@ -98,7 +127,7 @@
 //!   and ends with the queue; what a shut-down cuts off can be [taken](WorkQueue::take_delayed).
 //! * **Memory comes back.** A key is dropped when nothing needs it any more; after a burst the storage shrinks. A cycle on a
 //!   steady set of keys (up to a thousand or so) allocates nothing, and none clones a key.
-//! * **No foreign code under a lock**, be it a waker or a key's drop, with two exceptions: the `Eq` of keys, and in
+//! * **No foreign code under a lock**, be it a waker, a limiter or a key's drop, with two exceptions: the `Eq` of keys, and in
 //!   [`take_delayed`](WorkQueue::take_delayed) its `Clone`.
 //!
 //! # When not to use it
@@ -128,7 +157,7 @@
 //!
 //! One short critical section per call; the reasons, with the figures of what lost, are in `BENCHMARKS.md` and at the head of
 //! `src/shared.rs`. The real code runs under loom (`loom-tests/`), against a plain reference under a fuzzer (`fuzz/`), against
-//! 400 recorded traces of the original (`tests/traces.rs`), and under a linearizability checker, AddressSanitizer and
+//! 848 recorded traces of the original (`tests/`), and under a linearizability checker, AddressSanitizer and
 //! ThreadSanitizer (`ci/`).
 //!
 //! The crate needs `std`.

@@ -21,7 +21,7 @@
 //! It also makes the contract easy to state: **the queue is linearizable**, each call takes effect at one moment while it
 //! holds the lock (P1, P2, P4 follow from the sequential picture in [`state`](crate::key::state)), and whatever a thread did
 //! before a call is visible to every thread whose call comes later. Calls that are several steps say so: `add_all`, `get_many`,
-//! `turn`, `take_delayed`, `requeue_after` and the drains. `len` alone takes no lock, and publishes nothing.
+//! `turn`, `take_delayed` and the drains. `len` alone takes no lock, and publishes nothing.
 //!
 //! No critical section is long: the wheel turns a hundred steps at a time, and a large table grows a few chains at a time (a
 //! smaller one at once, which takes three milliseconds at most).

@@ -168,7 +168,7 @@ impl Bucket {
     /// Spends a token, and says when to use it.
     #[inline]
     pub fn reserve(&self) -> Reservation<'_> {
-        let (delay, spent) = self.reserve_at(self.clock.now());
+        let (delay, spent) = self.reserve_at(self.clock.rough());
         Reservation { bucket: self, delay, spent }
     }
 
@@ -183,7 +183,7 @@ impl Bucket {
             Limit::Nothing => return Ok(()),
             Limit::Everything => return Err(TryAcquireError { wait: Duration::MAX }),
         };
-        let now = rate.parts(self.clock.now());
+        let now = rate.parts(self.clock.rough());
         self.spend(rate, now, |debt| debt == 0).map_err(|debt| TryAcquireError { wait: rate.nanos(debt) }).map(drop)
     }
 
@@ -301,7 +301,8 @@ impl Rate {
         if parts == 0 {
             return Duration::ZERO;
         }
-        let nanos = (u128::from(parts) * u128::from(self.slowness)).div_ceil(1 << self.shift);
+        let round_up = (1_u128 << self.shift) - 1;
+        let nanos = (u128::from(parts) * u128::from(self.slowness) + round_up) >> self.shift;
         match u64::try_from(nanos) {
             Ok(nanos) if self.speed != 0 => Duration::from_nanos(nanos),
             _ => Duration::MAX,
@@ -357,7 +358,7 @@ impl<K: ?Sized> RateLimiter<K> for Bucket {
     /// Spends a token, whatever the key, and says when to use it.
     #[inline]
     fn when(&self, _: &K) -> Duration {
-        self.reserve_at(self.clock.now()).0
+        self.reserve_at(self.clock.rough()).0
     }
 
     /// Does nothing: a bucket does not know keys.

@@ -54,14 +54,14 @@ impl<K> DedupingBucket<K> {
 
     /// Drops keys that need not be remembered any more, and gives back memory.
     pub fn shrink_to_fit(&self) {
-        self.outstanding.shrink(self.bucket.clock().now());
+        self.outstanding.shrink(self.bucket.clock().rough());
     }
 }
 
 impl<K: Hash + Eq + Clone + Send + Sync> RateLimiter<K> for DedupingBucket<K> {
     /// How long to wait for this key's token: the outstanding one if there is one, else another, which is spent now.
     fn when(&self, key: &K) -> Duration {
-        let now = self.bucket.clock().now();
+        let now = self.bucket.clock().rough();
         self.outstanding.update(key, now, |memory| {
             if now < memory.until {
                 return if memory.until == u64::MAX { Duration::MAX } else { Duration::from_nanos(memory.until - now) };

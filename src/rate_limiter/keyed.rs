@@ -117,14 +117,14 @@ impl<K> Keyed<K> {
 
     /// How many keys are remembered.
     pub(super) fn len(&self) -> usize {
-        self.parts.iter().map(|part| part.lock().len()).sum()
+        self.parts.iter().map(|part| part.lock_soon().len()).sum()
     }
 
     /// Forgets what need not be remembered by now, and gives back memory.
     pub(super) fn shrink(&self, now: u64) {
         for part in &self.parts {
             let mut dropped = Dropped::none();
-            let part = &mut *part.lock();
+            let part = &mut *part.lock_soon();
             part.age(&self.bounds, now, &mut dropped);
             if self.bounds.drop_served {
                 part.drop_served(now, &mut dropped);
@@ -145,7 +145,7 @@ impl<K: Hash + Eq> Keyed<K> {
     #[inline]
     pub(super) fn look(&self, key: &K) -> Memory {
         let hash = self.hasher.hash_one(key);
-        let part = &*self.part(hash).lock();
+        let part = &*self.part(hash).lock_soon();
         part.find(key, hash as u32).map(|entry| entry.memory).unwrap_or_default()
     }
 
@@ -154,7 +154,7 @@ impl<K: Hash + Eq> Keyed<K> {
     pub(super) fn forget(&self, key: &K) {
         let hash = self.hasher.hash_one(key);
         // A temporary's guard would live to the end of the statement, and so would what it drops.
-        let mut part = self.part(hash).lock();
+        let mut part = self.part(hash).lock_soon();
         let entry = part.remove(key, hash as u32);
         drop(part);
         drop(entry);
@@ -168,18 +168,37 @@ impl<K: Hash + Eq + Clone> Keyed<K> {
     #[inline]
     pub(super) fn update<R>(&self, key: &K, now: u64, change: impl FnOnce(&mut Memory) -> R) -> R {
         let hash = self.hasher.hash_one(key);
-        let lock = self.part(hash);
+        let part = self.part(hash);
         let hash = hash as u32;
-        // Both are dropped after the lock's guard.
-        let (mut new, mut dropped) = (None, Dropped::none());
+        if self.bounds.age == u64::MAX {
+            // It has failed before, as a rule.
+            let part = &mut *part.lock_soon();
+            if let Some(entry) = part.recent.find_mut(widen(hash), |entry| entry.is(key, hash)) {
+                return change(&mut entry.memory);
+            }
+        }
+        self.update_rest(part, key, hash, now, change)
+    }
+
+    #[inline(never)]
+    fn update_rest<R>(
+        &self,
+        part: &Mutex<Part<K>>,
+        key: &K,
+        hash: u32,
+        now: u64,
+        change: impl FnOnce(&mut Memory) -> R,
+    ) -> R {
+        // Both are dropped after the guard.
+        let (mut new, mut dropped) = (None, Dropped { tables: Vec::new(), entries: Vec::new() });
         loop {
             {
-                let part = &mut *lock.lock();
+                let part = &mut *part.lock_soon();
                 part.age(&self.bounds, now, &mut dropped);
                 if let Some(entry) = part.recent.find_mut(widen(hash), |entry| entry.is(key, hash)) {
                     return change(&mut entry.memory);
                 }
-                if let Some(entry) = part.take_before(key, hash).or_else(|| new.take()) {
+                if let Some(entry) = take(&mut part.before, key, hash).or_else(|| new.take()) {
                     return change(part.insert(entry, &self.bounds, now, &mut dropped));
                 }
             }
@@ -235,11 +254,6 @@ impl<K: Eq> Part<K> {
     fn find(&self, key: &K, hash: u32) -> Option<&Entry<K>> {
         let is = |entry: &Entry<K>| entry.is(key, hash);
         self.recent.find(widen(hash), is).or_else(|| self.before.find(widen(hash), is))
-    }
-
-    #[inline]
-    fn take_before(&mut self, key: &K, hash: u32) -> Option<Entry<K>> {
-        take(&mut self.before, key, hash)
     }
 
     #[inline]

@@ -221,7 +221,7 @@ impl<K, S: Schedule> PerKey<K, S> {
 
     #[inline]
     fn now(&self) -> u64 {
-        if self.served_only || self.failures.needs_time() { self.clock.now() } else { 0 }
+        if self.served_only || self.failures.needs_time() { self.clock.rough() } else { 0 }
     }
 }
 

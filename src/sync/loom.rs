@@ -24,6 +24,10 @@ impl<T> Mutex<T> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
+    pub(crate) fn lock_soon(&self) -> MutexGuard<'_, T> {
+        self.lock()
+    }
+
     pub(crate) fn get_mut(&mut self) -> &mut T {
         self.0.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner())
     }

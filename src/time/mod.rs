@@ -2,4 +2,5 @@
 
 pub(crate) mod clock;
 pub(crate) mod driver;
+mod rough;
 pub(crate) mod wheel;
