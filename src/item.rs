@@ -190,7 +190,8 @@ macro_rules! holder {
 
             /// Adds the key as the options say, and says that the work on it is finished.
             ///
-            /// As [`add_with`](crate::WorkQueue::add_with) of the key and [`done`](Self::done), in one step. The key is not cloned.
+            /// As [`add_with`](crate::WorkQueue::add_with) of the key and [`done`](Self::done), in one step. The key is not
+            /// cloned.
             ///
             /// # Panics
             /// As [`retry`](Self::retry).

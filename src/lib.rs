@@ -80,9 +80,9 @@
 //!
 //! # When the work fails
 //!
-//! [`Item::retry`] has the queue's limiter say how long the key waits before it is handed out again: 5 ms after its first failure,
-//! twice as long after each further one, at most 1000 s. [`Item::succeed`] has the limiter forget the key, and so the next
-//! failure is the first again. [`rate_limiter`] has other limiters, how to combine them, and the traps.
+//! [`Item::retry`] has the queue's limiter say how long the key waits before it is handed out again: 5 ms after its first
+//! failure, twice as long after each further one, at most 1000 s. [`Item::succeed`] has the limiter forget the key, and so the
+//! next failure is the first again. [`rate_limiter`] has other limiters, how to combine them, and the traps.
 //!
 //! ```
 //! # use keyqueue::{Clock, Driver, WorkQueue};
@@ -116,8 +116,8 @@
 //!   waking a thread costs, in the order of the deadlines. Any [`Duration`](std::time::Duration) will do.
 //! * **Linearizable.** Each call takes effect at one moment between its begin and its end; those that are several steps say so
 //!   (`add_all`, `get_many`, `turn`, `take_delayed`, the drains; and what asks the limiter, that before).
-//! * **Limits hold.** Never does a [`Bucket`](rate_limiter::Bucket) admit more than `burst + rate * span` over any span of time; no delay of a
-//!   limiter is negative, too early, or past its maximum, after any number of failures.
+//! * **Limits hold.** Never does a [`Bucket`](rate_limiter::Bucket) admit more than `burst + rate * span` over any span of
+//!   time; no delay of a limiter is negative, too early, or past its maximum, after any number of failures.
 //! * **Threads and tasks mixed.** [`get`](WorkQueue::get) and [`get_async`](WorkQueue::get_async) wait in one list; futures are
 //!   cancel-safe and run on any executor.
 //! * **A worker's panic loses nothing.** An [`Item`] that unwinds is done; no key is stuck, no lock is poisoned.

@@ -243,8 +243,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
 
     /// How often a key was added rate-limited since it was last forgotten, says the queue's limiter.
     ///
-    /// A worker that holds the key says [`num_requeues`](Item::num_requeues) of the item instead. As for [`forget`](Self::forget),
-    /// a key of the queue's own type is made.
+    /// A worker that holds the key says [`num_requeues`](Item::num_requeues) of the item instead. As for
+    /// [`forget`](Self::forget), a key of the queue's own type is made.
     #[doc(alias = "NumRequeues")]
     #[must_use]
     pub fn num_requeues<Q>(&self, key: &Q) -> usize

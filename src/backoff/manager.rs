@@ -9,8 +9,8 @@ use std::time::Duration;
 /// Something that fails now and then should not wait longer each time, as if it had failed all day. So before each
 /// delay: if more than `reset` has passed since the one before (or since the manager was made), the series begins anew.
 ///
-/// It is also an iterator, which does not end. When the [`steps`](Backoff::steps) of the backoff are used up, the delay stays; for
-/// one that grows on and on, set `usize::MAX`.
+/// It is also an iterator, which does not end. When the [`steps`](Backoff::steps) of the backoff are used up, the delay stays;
+/// for one that grows on and on, set `usize::MAX`.
 ///
 /// # Examples
 /// ```

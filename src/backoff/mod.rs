@@ -63,8 +63,8 @@ pub struct Backoff {
     pub duration: Duration,
     /// What it is multiplied with at each step. 0: it stays, and the cap is not looked at. Negative or not a number counts as 0.
     pub factor: f64,
-    /// Up to this part of the delay is added to it at random, see [`jitter`](fn@jitter); the series itself goes on without. 0, negative or
-    /// not a number: none.
+    /// Up to this part of the delay is added to it at random, see [`jitter`](fn@jitter); the series itself goes on without. 0,
+    /// negative or not a number: none.
     pub jitter: f64,
     /// How many steps are left.
     pub steps: usize,

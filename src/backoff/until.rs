@@ -12,7 +12,8 @@ pub enum Timing {
     /// From the end of a call: the pause between two calls is the delay.
     #[default]
     Sliding,
-    /// From the begin of a call: what the call takes is part of the delay, and one that takes longer is followed by the next at once.
+    /// From the begin of a call: what the call takes is part of the delay, and one that takes longer is followed by the next at
+    /// once.
     NonSliding,
 }
 

@@ -116,8 +116,8 @@ pub struct TryAcquireError {
 impl Bucket {
     /// `rate_per_second` tokens a second, and room for `burst`.
     ///
-    /// An infinite rate is no limit. So is one above 10^9, a token for each step of the clock. A rate of 0 lets `burst` through, ever; a
-    /// burst of 0 nothing, unless the rate is infinite.
+    /// An infinite rate is no limit. So is one above 10^9, a token for each step of the clock. A rate of 0 lets `burst`
+    /// through, ever; a burst of 0 nothing, unless the rate is infinite.
     ///
     /// # Panics
     /// If the rate is negative or not a number. See [`try_new`](Self::try_new).

@@ -10,15 +10,15 @@ use std::time::Duration;
 /// A [`Bucket`] in which a key has one outstanding token at most: who asks for a key again before its last token may be used is
 /// told the rest of that wait, and nothing is spent.
 ///
-/// A plain bucket spends a token for each add, also for those that the queue then drops because the key has an earlier delay. With
-/// keys that are added faster than the rate, the waits of all keys grow without end while the queue is empty.
+/// A plain bucket spends a token for each add, also for those that the queue then drops because the key has an earlier delay.
+/// With keys that are added faster than the rate, the waits of all keys grow without end while the queue is empty.
 ///
 /// [`forget`](RateLimiter::forget) forgets the outstanding token, which stays spent: the next add of the key reserves
 /// another.
 ///
 /// # Memory
-/// A key is remembered until its token may be used, 30 to 60 bytes and the key itself, which is cloned. When room gets short, keys that
-/// need not be remembered any more are dropped first; [`shrink_to_fit`](Self::shrink_to_fit) drops them all.
+/// A key is remembered until its token may be used, 30 to 60 bytes and the key itself, which is cloned. When room gets short,
+/// keys that need not be remembered any more are dropped first; [`shrink_to_fit`](Self::shrink_to_fit) drops them all.
 ///
 /// # Examples
 /// ```

@@ -1,8 +1,8 @@
 //! How long to wait before a key is tried again.
 //!
 //! A [`RateLimiter`] answers one question: how long from now? It never fails, never refuses, and its answers never overflow.
-//! [`add_rate_limited`](crate::WorkQueue::add_rate_limited) and [`Item::retry`](crate::Item::retry) ask the queue's limiter, and delay the
-//! key by the answer; limiters work without a queue as well.
+//! [`add_rate_limited`](crate::WorkQueue::add_rate_limited) and [`Item::retry`](crate::Item::retry) ask the queue's limiter,
+//! and delay the key by the answer; limiters work without a queue as well.
 //!
 //! | limiter | waits |
 //! |---|---|
@@ -34,18 +34,18 @@
 //!
 //! These are client-go's, and its users have fallen into each of them. The defaults are client-go's all the same.
 //!
-//! * **Forget.** A key that succeeded must be [forgotten](RateLimiter::forget), or its next failure waits as long as if it had failed all
-//!   the time. [`Item::succeed`](crate::Item::succeed) does that; dropping the item does not. What nobody forgets stays in memory,
-//!   unless that is [bounded](PerKey::max_tracked).
+//! * **Forget.** A key that succeeded must be [forgotten](RateLimiter::forget), or its next failure waits as long as if it had
+//!   failed all the time. [`Item::succeed`](crate::Item::succeed) does that; dropping the item does not. What nobody forgets
+//!   stays in memory, unless that is [bounded](PerKey::max_tracked).
 //! * **Events are not failures.** An add for an event is [`add`](crate::WorkQueue::add). Who uses `add_rate_limited` for
 //!   it makes a busy key wait as long as a failing one.
-//! * **Plain adds bypass the backoff**, by default: an event leads to a run at once, also if the key is to wait for its retry. See
-//!   [`DelayedAdd`](crate::DelayedAdd). Such a run that fails early pushes the exponent, without ever having waited: see
+//! * **Plain adds bypass the backoff**, by default: an event leads to a run at once, also if the key is to wait for its retry.
+//!   See [`DelayedAdd`](crate::DelayedAdd). Such a run that fails early pushes the exponent, without ever having waited: see
 //!   [`served_only`](PerKey::served_only).
-//! * **Tokens for nothing.** A bucket spends a token for each add, even if the queue drops that add because the key has an earlier
-//!   delay: see [`DedupingBucket`].
-//! * **One bucket for all** is a bottleneck. The [default for controllers](default_controller_rate_limiter) of client-go has one, of 10 a
-//!   second; that of [`WorkQueue::new`](crate::WorkQueue::new) does not. And it looks ahead without end: see
+//! * **Tokens for nothing.** A bucket spends a token for each add, even if the queue drops that add because the key has an
+//!   earlier delay: see [`DedupingBucket`].
+//! * **One bucket for all** is a bottleneck. The [default for controllers](default_controller_rate_limiter) of client-go has
+//!   one, of 10 a second; that of [`WorkQueue::new`](crate::WorkQueue::new) does not. And it looks ahead without end: see
 //!   [`Bucket::max_ahead`].
 
 mod bucket;

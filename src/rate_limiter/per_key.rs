@@ -16,10 +16,10 @@ use std::time::Duration;
 /// [`ItemFastSlow`] and [`Step`] have in common.
 ///
 /// # Memory
-/// A key is remembered from its first `when` until it is forgotten: 30 to 60 bytes and the key itself, which is cloned. Forgetting
-/// is O(1), and memory comes back as keys are forgotten. Whoever does not forget keys, because they vanish without
-/// a success, bounds what is remembered: [`max_tracked`](Self::max_tracked), [`retain_recent`](Self::retain_recent). Neither is on
-/// by default.
+/// A key is remembered from its first `when` until it is forgotten: 30 to 60 bytes and the key itself, which is cloned.
+/// Forgetting is O(1), and memory comes back as keys are forgotten. Whoever does not forget keys, because they vanish without
+/// a success, bounds what is remembered: [`max_tracked`](Self::max_tracked), [`retain_recent`](Self::retain_recent). Neither is
+/// on by default.
 ///
 /// # Blocking
 /// Keys are spread over a number of locks, by hash, each taken for some ten nanoseconds. `K`'s `Eq` is called under such a lock,
@@ -195,8 +195,8 @@ impl<K, S: Schedule> PerKey<K, S> {
         self
     }
 
-    /// Forgets keys that have not failed for this long; at the latest for twice as long. An `age` that is shorter than the longest
-    /// delay of the schedule counts as that: what waits for its turn is not forgotten.
+    /// Forgets keys that have not failed for this long; at the latest for twice as long. An `age` that is shorter than the
+    /// longest delay of the schedule counts as that: what waits for its turn is not forgotten.
     ///
     /// The work is done by [`when`](RateLimiter::when) as it goes. A limiter that is not asked any more keeps what it has until
     /// [`shrink_to_fit`](Self::shrink_to_fit).

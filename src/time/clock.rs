@@ -77,8 +77,8 @@ impl Clock {
         }
     }
 
-    /// As [`now`](Self::now), in half the time, and as a rule less than a tenth of a microsecond off: for limiters. It may go back
-    /// by as much.
+    /// As [`now`](Self::now), in half the time, and as a rule less than a tenth of a microsecond off: for limiters. It may go
+    /// back by as much.
     #[inline]
     pub(crate) fn rough(&self) -> u64 {
         match &self.0 {

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Each thread looks for itself, so there is nothing to share. How fast the counter runs is measured over all the time since it
-//! was first read, and used for no longer than [`SPAN`]: an error of a thousandth, and there will hardly be one as large, is 50 ns,
-//! and does not add up. A counter that jumps is found out when it is next compared, [`SPAN`] later or at once.
+//! was first read, and used for no longer than [`SPAN`]: an error of a thousandth, and there will hardly be one as large, is 50
+//! ns, and does not add up. A counter that jumps is found out when it is next compared, [`SPAN`] later or at once.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
