@@ -1,7 +1,7 @@
 //! Queues that are not the default one.
 
 use crate::rate_limiter::{RateLimiter, default_backoff};
-use crate::shared::{Settings, Shared};
+use crate::shared::{Limiter, Settings, Shared};
 use crate::sync::Arc;
 use crate::time::driver;
 use crate::{Clock, DelayedAdd, Driver, WorkQueue};
@@ -19,8 +19,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 #[must_use = "a builder does nothing until `build`"]
 pub struct WorkQueueBuilder<K> {
     settings: Settings,
-    /// `None`: the default, which wants more of `K` than a builder does.
-    limiter: Option<Box<dyn RateLimiter<K>>>,
+    limiter: Limiter<K>,
 }
 
 impl<K> WorkQueueBuilder<K> {
@@ -32,7 +31,7 @@ impl<K> WorkQueueBuilder<K> {
             driver: Driver::default(),
             delayed_add: DelayedAdd::default(),
         };
-        Self { settings, limiter: None }
+        Self { settings, limiter: Limiter::Counted(Box::new(default_backoff())) }
     }
 
     /// What the queue is called in `Debug` output (and, once there are, in metrics). Empty by default.
@@ -55,7 +54,10 @@ impl<K> WorkQueueBuilder<K> {
     /// with client-go, no bucket for all keys together. A limiter that reads a clock has its own: give it this queue's, if you
     /// set [one](Self::clock).
     pub fn rate_limiter(mut self, limiter: impl RateLimiter<K> + 'static) -> Self {
-        self.limiter = Some(Box::new(limiter));
+        self.limiter = match limiter.schedule() {
+            Some(schedule) => Limiter::Counted(schedule),
+            None => Limiter::Asked(Box::new(limiter)),
+        };
         self
     }
 
@@ -83,8 +85,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
     /// Makes the queue.
     #[must_use]
     pub fn build(self) -> WorkQueue<K> {
-        let limiter = self.limiter.unwrap_or_else(|| Box::new(default_backoff()));
-        WorkQueue { shared: Arc::new(Shared::new(self.settings, limiter, driver::start)) }
+        WorkQueue { shared: Arc::new(Shared::new(self.settings, self.limiter, driver::start)) }
     }
 }
 

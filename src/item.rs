@@ -80,8 +80,24 @@ impl<'q, K> Item<'q, K> {
 
     /// Turns the item into one that owns its share of the queue.
     pub fn into_owned(self) -> OwnedItem<K> {
+        let (queue, slot) = self.into_parts();
+        OwnedItem { queue: Arc::clone(queue), slot }
+    }
+
+    /// The caller says `done` in our place.
+    #[inline]
+    fn into_parts(self) -> (&'q Arc<Shared<K>>, SlotRef<K>) {
         let this = ManuallyDrop::new(self);
-        OwnedItem { queue: Arc::clone(this.queue), slot: this.slot }
+        (this.queue, this.slot)
+    }
+}
+
+impl<K> OwnedItem<K> {
+    /// The caller says `done` in our place.
+    fn into_parts(self) -> (Arc<Shared<K>>, SlotRef<K>) {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: `this` is not dropped, so this is a move.
+        (unsafe { std::ptr::read(&this.queue) }, this.slot)
     }
 }
 
@@ -107,7 +123,7 @@ macro_rules! holder {
 
             /// The work succeeded: drops what the limiter remembers of the key, and says that the work is finished.
             ///
-            /// As [`forget`](crate::WorkQueue::forget), then [`done`](Self::done).
+            /// As [`forget`](crate::WorkQueue::forget), then [`done`](Self::done); with the default limiter in one step.
             ///
             /// # Examples
             /// ```
@@ -121,7 +137,10 @@ macro_rules! holder {
             /// ```
             #[doc(alias = "Forget")]
             pub fn succeed(self) {
-                self.queue.limiter.forget(&self);
+                self.queue.tell_forget(&self);
+                let (queue, slot) = self.into_parts();
+                // SAFETY: we held the key, and `slot` is not used after this.
+                unsafe { queue.succeed(slot) }
             }
 
             /// The work failed: puts the key in line again when the limiter says, and says that the work is finished.
@@ -159,7 +178,8 @@ macro_rules! holder {
             #[doc(alias = "NumRequeues")]
             #[must_use]
             pub fn num_requeues(&self) -> usize {
-                self.queue.limiter.num_requeues(self)
+                // SAFETY: we hold the key.
+                unsafe { self.queue.num_requeues_held(self.slot) }
             }
 
             /// The work succeeded, and there will be more: puts the key in line again after this delay, and says that the work
@@ -184,8 +204,10 @@ macro_rules! holder {
             /// ```
             #[doc(alias = "RequeueAfter")]
             pub fn requeue_after(self, delay: Duration) -> Added {
-                self.queue.limiter.forget(&self);
-                self.requeue_with(AddOptions::new().after(delay))
+                self.queue.tell_forget(&self);
+                let (queue, slot) = self.into_parts();
+                // SAFETY: we held the key, and `slot` is not used after this.
+                unsafe { Shared::requeue(&queue, slot, AddOptions::new().after(delay), true) }
             }
 
             /// Adds the key as the options say, and says that the work on it is finished.
@@ -197,11 +219,9 @@ macro_rules! holder {
             /// As [`retry`](Self::retry).
             pub fn requeue_with(self, options: AddOptions) -> Added {
                 let options = self.queue.limited(&self, options);
-                let this = ManuallyDrop::new(self);
-                // SAFETY: `this` is not dropped, so this is a move.
-                let queue = unsafe { std::ptr::read(&this.queue) };
-                // SAFETY: we hold the key, and `slot` is not used after this.
-                unsafe { Shared::requeue(&queue, this.slot, options) }
+                let (queue, slot) = self.into_parts();
+                // SAFETY: we held the key, and `slot` is not used after this.
+                unsafe { Shared::requeue(&queue, slot, options, false) }
             }
 
             /// Whether the key was added again since I hold it: what I have read may be stale, and the key will be handed

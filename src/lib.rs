@@ -125,8 +125,8 @@
 //!   out; [`shut_down_with_drain`](WorkQueue::shut_down_with_drain) returns when nothing is in line *and* nothing in work.
 //! * **Nothing due, nothing runs.** The thread that delivers is started by the first delay, sleeps until the next deadline,
 //!   and ends with the queue; what a shut-down cuts off can be [taken](WorkQueue::take_delayed).
-//! * **Memory comes back.** A key is dropped when nothing needs it any more; after a burst the storage shrinks. A cycle on a
-//!   steady set of keys (up to a thousand or so) allocates nothing, and none clones a key.
+//! * **Memory comes back.** A key is dropped when nothing needs it any more, and its failures are forgotten; after a burst the
+//!   storage shrinks. A cycle on a steady set of keys (up to a thousand or so) allocates nothing, and none clones a key.
 //! * **No foreign code under a lock**, be it a waker, a limiter or a key's drop, with two exceptions: the `Eq` of keys, and in
 //!   [`take_delayed`](WorkQueue::take_delayed) its `Clone`.
 //!

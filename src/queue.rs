@@ -230,15 +230,15 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// Drops what the queue's limiter remembers of a key: the next failure is its first. Changes nothing in the queue; a delay
     /// that was set stands, see [`cancel`](Self::cancel).
     ///
-    /// A worker that holds the key says [`succeed`](Item::succeed) instead. The limiter is asked with a key of the queue's
-    /// own type, which is made for it: a `&str` costs a `String`, say, if that is `K`.
+    /// A worker that holds the key says [`succeed`](Item::succeed) instead. A limiter of your own is asked with a key of the
+    /// queue's type, which is made for it: a `&str` costs a `String`, say, if that is `K`.
     #[doc(alias = "Forget")]
     pub fn forget<Q>(&self, key: &Q)
     where
         K: Borrow<Q>,
-        Q: ToOwned<Owned: Into<K>> + ?Sized,
+        Q: Hash + Eq + ToOwned<Owned: Into<K>> + ?Sized,
     {
-        self.shared.limiter.forget(&key.to_owned().into());
+        self.shared.forget(key);
     }
 
     /// How often a key was added rate-limited since it was last forgotten, says the queue's limiter.
@@ -250,9 +250,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     pub fn num_requeues<Q>(&self, key: &Q) -> usize
     where
         K: Borrow<Q>,
-        Q: ToOwned<Owned: Into<K>> + ?Sized,
+        Q: Hash + Eq + ToOwned<Owned: Into<K>> + ?Sized,
     {
-        self.shared.limiter.num_requeues(&key.to_owned().into())
+        self.shared.num_requeues(key)
     }
 
     /// Drops the delay that a key has. Whether there was one.
@@ -280,14 +280,15 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// Takes all delays out, and returns the keys with the time that was left, earliest first: zero if the key is due and was
     /// not delivered yet, `Duration::MAX` if its delay never ends.
     ///
-    /// For who wants to keep what a shut-down cuts off; also works before. A key that is in line or in work stays there too. With
+    /// For who wants to keep what a shut-down cuts off; also works before. A key that is in line or in work stays there too, and
+    /// one that has failed stays known. With
     /// [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waited for a delay is taken with it.
     ///
     /// Takes the lock for a hundred keys at a time: delays that others set meanwhile may be among the result or not.
     ///
     /// # Panics
-    /// If `K`'s `Clone` does, which is called for keys that are also in line or in work; under the lock, so it must not use this
-    /// queue. The delays that were taken until then are lost.
+    /// If `K`'s `Clone` does, which is called for keys that are also in line or in work, or have failed; under the lock, so it
+    /// must not use this queue. The delays that were taken until then are lost.
     ///
     /// # Examples
     /// ```

@@ -42,12 +42,14 @@
 //! the next waiter.
 
 mod delays;
+mod failures;
+
+pub(crate) use failures::Limiter;
 
 use crate::key::slab::SlotRef;
 use crate::key::state::{OnAdd, OnDone};
 use crate::key::table::{self, Table};
 use crate::line::{Fifo, Line};
-use crate::rate_limiter::RateLimiter;
 use crate::stats::Stats;
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, hasher, sized, spin_while, with_parker, yield_while};
 use crate::time::clock::Clock;
@@ -66,7 +68,7 @@ pub(crate) struct Shared<K> {
     pub(crate) clock: Clock,
     driver: Driver,
     delayed_add: DelayedAdd,
-    pub(crate) limiter: Box<dyn RateLimiter<K>>,
+    limiter: Limiter<K>,
     /// Starts the driver thread. Here, where it knows that `K` may go to other threads.
     start: fn(&Arc<Self>) -> std::io::Result<()>,
     hasher: RandomState,
@@ -239,11 +241,7 @@ impl<K> Core<K> {
 }
 
 impl<K: Hash + Eq> Shared<K> {
-    pub(crate) fn new(
-        settings: Settings,
-        limiter: Box<dyn RateLimiter<K>>,
-        start: fn(&Arc<Self>) -> std::io::Result<()>,
-    ) -> Self {
+    pub(crate) fn new(settings: Settings, limiter: Limiter<K>, start: fn(&Arc<Self>) -> std::io::Result<()>) -> Self {
         let Settings { name, capacity, clock, driver, delayed_add } = settings;
         Self {
             name,

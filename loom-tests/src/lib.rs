@@ -7,16 +7,18 @@ compile_error!(
 );
 
 #[cfg(loom)]
-pub use self::model::{Nosy, Tally, check, check_with};
+pub use self::model::{Nosy, Tally, check, check_with, ns, rest, with};
 
 #[cfg(loom)]
 mod model {
     use keyqueue::WorkQueue;
+    use loom::thread::{self, JoinHandle};
     use std::cell::Cell;
     use std::hash::{Hash, Hasher};
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{Arc, Once};
     use std::task::{Wake, Waker};
+    use std::time::Duration;
 
     thread_local!(static PANICS: Cell<usize> = const { Cell::new(0) });
 
@@ -42,7 +44,7 @@ mod model {
     fn start_clock() {
         loom::model(|| {
             let queue = keyqueue::WorkQueue::builder().driver(keyqueue::Driver::Manual).build();
-            queue.add_after(0_u64, std::time::Duration::MAX);
+            queue.add_after(0_u64, Duration::MAX);
         });
     }
 
@@ -77,6 +79,21 @@ mod model {
         assert_eq!(PANICS.get(), 0, "something panicked, and was caught");
         let name = std::thread::current().name().unwrap_or("model").to_owned();
         println!("{name}: {} orders, {:.1?}", orders.load(Ordering::Relaxed), start.elapsed());
+    }
+
+    pub const fn ns(n: u64) -> Duration {
+        Duration::from_nanos(n)
+    }
+
+    /// Runs this in a thread, with a handle of its own.
+    pub fn with<T: Clone + 'static, R: 'static>(handle: &T, run: impl FnOnce(&T) -> R + 'static) -> JoinHandle<R> {
+        let handle = handle.clone();
+        thread::spawn(move || run(&handle))
+    }
+
+    /// Everything in line, in order.
+    pub fn rest<K: Clone>(queue: &WorkQueue<K>) -> Vec<K> {
+        std::iter::from_fn(|| queue.try_get().ok().map(|item| item.key().clone())).collect()
     }
 
     /// A waker that counts. Not a loom type: only wake-ups that the model already ordered are read from it.

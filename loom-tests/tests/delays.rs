@@ -14,7 +14,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::AtomicUsize;
 use loom::sync::atomic::Ordering::Relaxed;
 use loom::thread;
-use loom_tests::{Nosy, check, check_with};
+use loom_tests::{Nosy, check, check_with, ns, rest, with};
 use std::hash::Hash;
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -25,10 +25,6 @@ const HOUR: Duration = Duration::from_secs(3600);
 const SOON: Duration = ns(1);
 /// Comes due in one batch too many for the driver (see `BATCH` in the crate).
 const BATCHES: [u64; 3] = [1, 2, 3];
-
-const fn ns(n: u64) -> Duration {
-    Duration::from_nanos(n)
-}
 
 /// A queue that delivers when somebody turns, and its time.
 fn by_hand<K: Hash + Eq + Clone + Send + Sync + 'static>(policy: DelayedAdd) -> (WorkQueue<K>, MockClock) {
@@ -61,20 +57,6 @@ fn real() -> WorkQueue<u64> {
     queue.add(0);
     queue.get().unwrap().done();
     queue
-}
-
-/// Runs this in a thread, with a handle of the queue.
-fn with<K: Hash + Eq + Clone + Send + Sync + 'static, R: 'static>(
-    queue: &WorkQueue<K>,
-    run: impl FnOnce(&WorkQueue<K>) -> R + 'static,
-) -> thread::JoinHandle<R> {
-    let queue = queue.clone();
-    thread::spawn(move || run(&queue))
-}
-
-/// Everything in line, in order.
-fn rest<K: Clone>(queue: &WorkQueue<K>) -> Vec<K> {
-    std::iter::from_fn(|| queue.try_get().ok().map(|item| item.key().clone())).collect()
 }
 
 /// I8: the driver sleeps for long, or is about to, and a delay is set that ends sooner.
@@ -797,8 +779,8 @@ fn driver_wakes_without_the_lock() {
     });
 }
 
-/// An add is published through `is_dirty`, also if others write the key's word before the holder looks: who sets a delay of it, drops
-/// one, or has an add wait for one.
+/// An add is published through `is_dirty`, also if others write the key's word before the holder looks: who sets a delay of it,
+/// drops one, or has an add wait for one.
 #[test]
 fn is_dirty_publishes_past_a_delay() {
     fn model(policy: DelayedAdd, delayed: bool, other: fn(&WorkQueue<u64>)) {

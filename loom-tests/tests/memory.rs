@@ -4,13 +4,8 @@
 use keyqueue::{TryGetError, WorkQueue};
 use loom::alloc::Track;
 use loom::thread;
-use loom_tests::{Nosy, check};
+use loom_tests::{Nosy, check, rest};
 use std::hash::{Hash, Hasher};
-
-/// Everything in line, in order.
-fn rest<K: Clone>(queue: &WorkQueue<K>) -> Vec<K> {
-    std::iter::from_fn(|| queue.try_get().ok().map(|item| item.key().clone())).collect()
-}
 
 /// Memory is given back while one thread adds and another is done: whatever the order, the keys are there, each in line once,
 /// and themselves. Chunks are freed and made anew, the buckets too.

@@ -13,12 +13,12 @@
 //!
 //! * **S1** A slot is *taken* or *vacant*, by a bit of its chunk. Its key is initialised exactly while it is taken, and does
 //!   not change meanwhile.
-//! * **S2** A slot is taken while its word has a bit set: while it is in the table, in line, held, or delayed (I4). It is vacated
-//!   by who clears the last bit, who does not use it afterwards.
+//! * **S2** A slot is taken while its word has a bit set: while it is in the table, in line, held, delayed, or known to fail
+//!   (I4). It is vacated by who clears the last bit, who does not use it afterwards.
 //! * **S3** A chunk is freed only when all its slots are vacant, or with the whole queue; and slots do not move.
 //!
-//! A chunk in which a key is delayed has an array beside its slots, made for the first such key: each slot's ticket for the
-//! timing wheel. A queue without delays pays nothing.
+//! A chunk in which a key is delayed or fails has an array beside its slots, made for the first such key: each slot's ticket for
+//! the timing wheel, with the number of its failures. A queue without either pays nothing.
 //!
 //! So a [`SlotRef`] that stands in the table, in the line or in an item points to a live slot with a key in it. The crate's
 //! unsafe code is here, in the table and in the item, and leans on these three. It is paid for by the benchmarks: an `Arc`

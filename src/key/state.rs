@@ -20,7 +20,8 @@
 //!   that of a delay that is moved or dropped is taken out in the same critical section.
 //!
 //! "Absent" is then: neither DIRTY nor PROCESSING; the key is in the table all the same while it is DELAYED. WAITING goes
-//! with DELAYED: an add waits for this delay ([`DelayedAdd::Strict`](crate::DelayedAdd::Strict)).
+//! with DELAYED: an add waits for this delay ([`DelayedAdd::Strict`](crate::DelayedAdd::Strict)). FAILED has nothing to do with
+//! the others, but that it keeps the key in the table: the queue counts the failures of this key.
 //!
 //! Every step is made under the queue's lock, and that is what orders them: the word is an atomic only for
 //! [`is_dirty`](State::is_dirty), which its holder may ask without the lock. Each step returns what its maker now owes.
@@ -35,6 +36,8 @@ const PROCESSING: u8 = 1 << 1;
 const DELAYED: u8 = 1 << 2;
 /// An add waits for the delay.
 const WAITING: u8 = 1 << 3;
+/// The key has failed, and was not forgotten since: its ticket says how often.
+const FAILED: u8 = 1 << 4;
 
 /// The state word of one key.
 #[derive(Debug)]
@@ -44,7 +47,7 @@ pub(crate) struct State(AtomicU8);
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum OnAdd {
-    /// It was only delayed: push it (I5).
+    /// It was only delayed, or known to fail: push it (I5).
     Push,
     /// It was dirty already: nothing to do.
     Coalesce,
@@ -60,7 +63,7 @@ pub(crate) enum OnDone {
     Remove,
     /// Added meanwhile: push it (I5).
     Push,
-    /// It is still delayed: leave it in the table.
+    /// It is still delayed, or known to fail: leave it in the table.
     Keep,
 }
 
@@ -135,6 +138,23 @@ impl State {
         before & WAITING != 0
     }
 
+    /// A failure of the key is counted.
+    #[inline]
+    pub(crate) fn fail(&self) {
+        self.0.store(self.0.load(Ordering::Relaxed) | FAILED, Ordering::Release);
+    }
+
+    /// The failures of the key are forgotten.
+    #[inline]
+    pub(crate) fn forgive(&self) {
+        self.0.store(self.0.load(Ordering::Relaxed) & !FAILED, Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn has_failed(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & FAILED != 0
+    }
+
     #[inline]
     pub(crate) fn is_delayed(&self) -> bool {
         self.0.load(Ordering::Relaxed) & DELAYED != 0
@@ -142,7 +162,7 @@ impl State {
 
     /// Added since it was last handed out.
     pub(crate) fn is_dirty(&self) -> bool {
-        // Acquire: pairs with the releases in `add`, `delay`, `wait` and `undelay`.
+        // Acquire: pairs with the releases in all that may happen while the key is held.
         self.0.load(Ordering::Acquire) & DIRTY != 0
     }
 
@@ -182,6 +202,12 @@ mod tests {
         assert!(s.wait());
         assert_eq!(s.done(), OnDone::Keep);
         assert!(s.undelay());
+        assert!(s.is_vacant());
+        s.fail();
+        assert_eq!(s.add(), OnAdd::Push);
+        s.get();
+        assert_eq!(s.done(), OnDone::Keep);
+        s.forgive();
         assert!(s.is_vacant());
     }
 }

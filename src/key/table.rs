@@ -14,7 +14,8 @@
 //! Chains run through the slots. There are at least two buckets to a key, so most chains are one slot long: filling and draining
 //! costs a fifth more with one, because the oldest key, which is done first, is last in its chain. A key costs 16 to 32 bytes
 //! here besides its slot (with slot and line, a `u64` costs 50 to 73), is stored once and hashed once (the hash stays in the
-//! slot), and leaves no tombstone. It is in the table while it is in line, in work or delayed (I4), and not longer.
+//! slot), and leaves no tombstone. It is in the table while it is in line, in work, delayed or known to fail (I4), and not
+//! longer.
 //!
 //! Growing and shrinking, with many keys, is a matter of many small steps: there are two arrays then, and with every key that
 //! comes or goes some chains move from the old one to the new one, in order. So no call takes long, whatever the number of

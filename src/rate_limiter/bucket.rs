@@ -150,7 +150,7 @@ impl Bucket {
     /// # Errors
     /// As [`try_new`](Self::try_new).
     pub fn try_with_clock(rate_per_second: f64, burst: u32, clock: Clock) -> Result<Self, InvalidArgument> {
-        let rate = InvalidArgument::check("rate_per_second", rate_per_second)?;
+        let rate = InvalidArgument::check("rate_per_second", rate_per_second)?.abs(); // -0 is 0
         Ok(Self { spent: AtomicU64::new(0), limit: Limit::new(rate, burst), ahead: Duration::MAX, clock })
     }
 

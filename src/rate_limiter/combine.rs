@@ -1,6 +1,7 @@
 //! Limiters made of limiters.
 
-use super::{Bucket, ItemExponentialFailure, RateLimiter};
+use super::schedule::Exponential;
+use super::{Bucket, PerKey, RateLimiter};
 use std::fmt;
 use std::hash::Hash;
 use std::time::Duration;
@@ -106,10 +107,10 @@ impl<K: ?Sized, L: RateLimiter<K>> RateLimiter<K> for WithMaxWait<L> {
 #[doc(alias = "DefaultControllerRateLimiter")]
 #[must_use]
 pub fn default_controller_rate_limiter<K: Hash + Eq + Clone + Send + Sync + 'static>() -> MaxOf<K> {
-    MaxOf::new(vec![Box::new(default_backoff()), Box::new(Bucket::new(10.0, 100))])
+    MaxOf::new(vec![Box::new(PerKey::by(default_backoff())), Box::new(Bucket::new(10.0, 100))])
 }
 
 /// The backoff of a key unless somebody asks for another.
-pub(crate) fn default_backoff<K>() -> ItemExponentialFailure<K> {
-    ItemExponentialFailure::new(Duration::from_millis(5), Duration::from_secs(1000))
+pub(crate) fn default_backoff() -> Exponential {
+    Exponential::new(Duration::from_millis(5), Duration::from_secs(1000))
 }

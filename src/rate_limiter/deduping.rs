@@ -1,7 +1,7 @@
 //! A token bucket that reserves one token for a key at a time.
 
 use super::keyed::Keyed;
-use super::{Bucket, RateLimiter, nanos};
+use super::{Bucket, RateLimiter, nanos, rest};
 use std::fmt;
 use std::hash::Hash;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -64,7 +64,7 @@ impl<K: Hash + Eq + Clone + Send + Sync> RateLimiter<K> for DedupingBucket<K> {
         let now = self.bucket.clock().rough();
         self.outstanding.update(key, now, |memory| {
             if now < memory.until {
-                return if memory.until == u64::MAX { Duration::MAX } else { Duration::from_nanos(memory.until - now) };
+                return rest(memory.until, now);
             }
             let (delay, _) = self.bucket.reserve_at(now);
             memory.until = now.saturating_add(nanos(delay));

@@ -115,6 +115,11 @@ impl<K> Keyed<K> {
         self.bounds.age != u64::MAX || self.bounds.drop_served
     }
 
+    /// Whether anything is ever forgotten that nobody forgets.
+    pub(super) fn is_bounded(&self) -> bool {
+        self.bounds.keys != usize::MAX || self.needs_time()
+    }
+
     /// How many keys are remembered.
     pub(super) fn len(&self) -> usize {
         self.parts.iter().map(|part| part.lock_soon().len()).sum()

@@ -104,6 +104,13 @@ pub trait RateLimiter<K: ?Sized>: Send + Sync {
     /// How often this key failed since it was last forgotten.
     #[doc(alias = "NumRequeues")]
     fn num_requeues(&self, key: &K) -> usize;
+
+    /// For the queue that is given this limiter for itself: if all it does is to count failures and to look up the delay, the
+    /// queue counts them where it has the key anyway.
+    #[doc(hidden)]
+    fn schedule(&self) -> Option<Box<dyn Schedule>> {
+        None
+    }
 }
 
 macro_rules! forward {
@@ -126,6 +133,12 @@ macro_rules! forward {
 
 forward!(Arc);
 forward!(Box);
+
+/// How long until then: for ever, if that is the end of time.
+#[inline]
+fn rest(until: u64, now: u64) -> Duration {
+    if until == u64::MAX { Duration::MAX } else { Duration::from_nanos(until - now) }
+}
 
 /// A delay in nanoseconds: 584 years at most, which is for ever.
 #[inline]

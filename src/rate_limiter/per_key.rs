@@ -2,7 +2,7 @@
 
 use super::keyed::Keyed;
 use super::schedule::{Exponential, FastSlow, Schedule, Table};
-use super::{RateLimiter, nanos};
+use super::{RateLimiter, nanos, rest};
 use crate::Clock;
 use crate::error::InvalidArgument;
 #[cfg(feature = "jitter")]
@@ -20,6 +20,9 @@ use std::time::Duration;
 /// Forgetting is O(1), and memory comes back as keys are forgotten. Whoever does not forget keys, because they vanish without
 /// a success, bounds what is remembered: [`max_tracked`](Self::max_tracked), [`retain_recent`](Self::retain_recent). Neither is
 /// on by default.
+///
+/// A queue that is [given](crate::WorkQueueBuilder::rate_limiter) such a limiter, without any of the other settings, counts the
+/// failures itself, in the place that it has for the key, and keeps the key as long.
 ///
 /// # Blocking
 /// Keys are spread over a number of locks, by hash, each taken for some ten nanoseconds. `K`'s `Eq` is called under such a lock,
@@ -129,7 +132,7 @@ impl<K> Step<K> {
 }
 
 impl<K, S: Schedule> PerKey<K, S> {
-    fn by(schedule: S) -> Self {
+    pub(super) fn by(schedule: S) -> Self {
         Self {
             schedule,
             failures: Keyed::new(),
@@ -246,7 +249,7 @@ where
         let part = self.jitter.as_ref().map_or(0.0, Jitter::part);
         self.failures.update(key, now, |memory| {
             if self.served_only && now < memory.until {
-                return Duration::from_nanos(memory.until - now);
+                return rest(memory.until, now);
             }
             let delay = self.schedule.delay(memory.failures);
             #[cfg(feature = "jitter")]
@@ -269,6 +272,15 @@ where
     #[inline]
     fn num_requeues(&self, key: &K) -> usize {
         self.failures.look(key).failures as usize
+    }
+
+    fn schedule(&self) -> Option<Box<dyn Schedule>> {
+        #[cfg(feature = "jitter")]
+        let plain = self.jitter.is_none();
+        #[cfg(not(feature = "jitter"))]
+        let plain = true;
+        (plain && !self.served_only && !self.failures.is_bounded() && self.failures.len() == 0)
+            .then(|| self.schedule.boxed())
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// A pure function from the number of failures so far to a delay, which does not fall.
 ///
 /// Sealed: it runs under a lock. A limiter of your own is an implementation of [`RateLimiter`](super::RateLimiter).
-pub trait Schedule: Send + Sync {
+pub trait Schedule: sealed::Sealed + Send + Sync {
     /// What to wait after a failure that has this many before it.
     #[doc(hidden)]
     fn delay(&self, failures: u32) -> Duration;
@@ -14,6 +14,16 @@ pub trait Schedule: Send + Sync {
     /// The longest of all delays.
     #[doc(hidden)]
     fn longest(&self) -> Duration;
+
+    #[doc(hidden)]
+    fn boxed(&self) -> Box<dyn Schedule>;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Exponential {}
+    impl Sealed for super::FastSlow {}
+    impl Sealed for super::Table {}
 }
 
 /// `base * 2^failures`, up to a maximum.
@@ -54,6 +64,10 @@ impl Schedule for Exponential {
     fn longest(&self) -> Duration {
         self.delays[self.delays.len() - 1]
     }
+
+    fn boxed(&self) -> Box<dyn Schedule> {
+        Box::new(self.clone())
+    }
 }
 
 impl FastSlow {
@@ -70,6 +84,10 @@ impl Schedule for FastSlow {
 
     fn longest(&self) -> Duration {
         self.fast.max(self.slow)
+    }
+
+    fn boxed(&self) -> Box<dyn Schedule> {
+        Box::new(self.clone())
     }
 }
 
@@ -98,5 +116,9 @@ impl Schedule for Table {
 
     fn longest(&self) -> Duration {
         self.rows.iter().map(|&(_, delay)| delay).max().expect("not empty")
+    }
+
+    fn boxed(&self) -> Box<dyn Schedule> {
+        Box::new(self.clone())
     }
 }

@@ -61,16 +61,20 @@ impl<K: Hash + Eq> Shared<K> {
         let options = this.limited(&key, options);
         let hash = this.hash(&key);
         this.foresee(hash);
-        let now = this.now_for(options.delay);
+        let now = this.now_for(options);
         let (added, wake, rouse) = {
             let core = &mut *this.core.lock();
-            if core.shutting_down {
+            if core.shutting_down && !options.rate_limited {
                 core.counts.rejected += 1;
                 return Added::Rejected;
             }
             this.hint(core);
             match core.table.find(&key, hash) {
                 Some(slot) => this.add_slot_with(core, slot, now, options),
+                None if options.rate_limited => {
+                    let slot = core.table.insert(key, hash);
+                    this.add_slot_with(core, slot, now, options)
+                }
                 None if options.delay.is_zero() => {
                     let wake = this.add_new(core, key, hash, false);
                     (Added::Queued, wake, Rouse::Nothing)
@@ -113,20 +117,18 @@ impl<K: Hash + Eq> Shared<K> {
 }
 
 impl<K> Shared<K> {
-    /// `add_with` and `done` of a key that is held, in one step.
+    /// `add_with` and `done` of a key that is held, in one step. `forgive`: and `forget` before.
     ///
     /// # Safety
     /// The caller holds the key in this slot, and forgets the slot.
-    pub(crate) unsafe fn requeue(this: &Arc<Self>, slot: SlotRef<K>, options: AddOptions) -> Added {
-        let now = this.now_for(options.delay);
+    pub(crate) unsafe fn requeue(this: &Arc<Self>, slot: SlotRef<K>, options: AddOptions, forgive: bool) -> Added {
+        let now = this.now_for(options);
         let (added, wake, rouse, done) = {
             let core = &mut *this.core.lock();
-            let (added, wake, rouse) = if core.shutting_down {
-                core.counts.rejected += 1;
-                (Added::Rejected, Wake::default(), Rouse::Nothing)
-            } else {
-                this.add_slot_with(core, slot, now, options)
-            };
+            if forgive {
+                core.forgive(slot);
+            }
+            let (added, wake, rouse) = this.add_slot_with(core, slot, now, options);
             // SAFETY: as the caller's.
             (added, wake, rouse, unsafe { this.done_slot(core, slot) })
         };
@@ -135,14 +137,6 @@ impl<K> Shared<K> {
         done.settle();
         started.check();
         added
-    }
-
-    /// The options, with what the limiter says of this key. The limiter is user code: no lock is held.
-    pub(crate) fn limited(&self, key: &K, mut options: AddOptions) -> AddOptions {
-        if options.rate_limited {
-            options.delay = options.delay.max(self.limiter.when(key));
-        }
-        options
     }
 
     /// Pays what a delay owes to the driver. Does not panic: what else is owed comes after.
@@ -186,18 +180,25 @@ impl<K> Shared<K> {
 
     /// The time, if it is needed.
     #[inline]
-    fn now_for(&self, delay: Duration) -> u64 {
-        if delay.is_zero() { 0 } else { self.clock.now() }
+    fn now_for(&self, options: AddOptions) -> u64 {
+        if options.delay.is_zero() && !options.rate_limited { 0 } else { self.clock.now() }
     }
 
-    /// `add_with` of a key that is in the table.
+    /// `add_with` of a key that is in the table. A failure is counted also after a shut-down, as the limiter is asked then.
     fn add_slot_with(
         &self,
         core: &mut Core<K>,
         slot: SlotRef<K>,
         now: u64,
-        options: AddOptions,
+        mut options: AddOptions,
     ) -> (Added, Wake, Rouse) {
+        if options.rate_limited {
+            options.delay = options.delay.max(self.count_failure(core, slot));
+        }
+        if core.shutting_down {
+            core.counts.rejected += 1;
+            return (Added::Rejected, Wake::default(), Rouse::Nothing);
+        }
         if !options.delay.is_zero() {
             let (added, rouse) = self.delay(core, slot, now, options);
             return (added, Wake::default(), rouse);
@@ -396,7 +397,7 @@ impl<K> Core<K> {
     }
 
     /// Takes a key out of the table if nothing keeps it there (I4), for the caller to drop after the lock.
-    fn forget_if_vacant(&mut self, slot: SlotRef<K>) -> Option<K> {
+    pub(super) fn forget_if_vacant(&mut self, slot: SlotRef<K>) -> Option<K> {
         // SAFETY: in the table, so taken (S2), and we hold the lock.
         let vacant = unsafe { slot.get() }.state.is_vacant();
         // SAFETY: no bit is set, so it is not in line and nobody holds it; we have just cleared the last one.

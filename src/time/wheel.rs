@@ -87,6 +87,8 @@ pub(crate) struct Ticket {
     pub(crate) deadline: u64,
     /// Where its entry is.
     place: u32,
+    /// Its owner's, for a number that belongs to it. Not the wheel's: here because there is room.
+    pub(crate) failures: u32,
 }
 
 /// Where the owner of the numbers keeps their tickets.
@@ -366,7 +368,9 @@ impl Wheel {
         block.numbers[usize::from(at)] = number;
         block.end += 1;
         block.live += 1;
-        *tickets.ticket(number) = Ticket { deadline, place: last << PLACE_BITS | u32::from(at) };
+        let ticket = tickets.ticket(number);
+        ticket.deadline = deadline;
+        ticket.place = last << PLACE_BITS | u32::from(at);
     }
 
     /// Takes the first entry of a list out.

@@ -1,0 +1,143 @@
+//! How often a key has failed: asked of a limiter, or, if that would do nothing but count, counted by the queue.
+//!
+//! The queue has a place for each key that it works on: beside its deadline. A limiter has a hash table of its own, which costs
+//! another look-up, in other lines of the cache, at every retry and every success: half of the time of a key that fails. So a
+//! limiter that a queue has for itself, and that answers by the number of failures alone
+//! ([`RateLimiter::schedule`]), is replaced by its [`Schedule`], and its [`forget`](RateLimiter::forget) is to clear a bit.
+
+use super::{Core, Shared};
+use crate::AddOptions;
+use crate::key::slab::SlotRef;
+use crate::rate_limiter::{RateLimiter, Schedule};
+use crate::time::wheel::Tickets;
+use std::borrow::Borrow;
+use std::hash::Hash;
+use std::time::Duration;
+
+/// Who says how long a key waits that has failed.
+pub(crate) enum Limiter<K> {
+    /// The number of its failures, which the queue counts.
+    Counted(Box<dyn Schedule>),
+    /// User code: not to be asked under the lock.
+    Asked(Box<dyn RateLimiter<K>>),
+}
+
+impl<K: Hash + Eq> Shared<K> {
+    /// `forget`.
+    pub(crate) fn forget<Q>(&self, key: &Q)
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned: Into<K>> + ?Sized,
+    {
+        if let Limiter::Asked(limiter) = &self.limiter {
+            return limiter.forget(&key.to_owned().into());
+        }
+        let hash = self.hash(key);
+        let _vacant = {
+            let core = &mut *self.core.lock();
+            let Some(slot) = core.table.find(key, hash) else { return };
+            core.forgive(slot);
+            core.forget_if_vacant(slot)
+        };
+    }
+
+    /// `num_requeues`.
+    pub(crate) fn num_requeues<Q>(&self, key: &Q) -> usize
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned: Into<K>> + ?Sized,
+    {
+        if let Limiter::Asked(limiter) = &self.limiter {
+            return limiter.num_requeues(&key.to_owned().into());
+        }
+        let hash = self.hash(key);
+        let core = &mut *self.core.lock();
+        core.table.find(key, hash).map_or(0, |slot| core.failures(slot))
+    }
+}
+
+impl<K> Shared<K> {
+    /// The options, with what the limiter says of this key, unless that is counted under the lock.
+    #[inline]
+    pub(crate) fn limited(&self, key: &K, mut options: AddOptions) -> AddOptions {
+        if let (true, Limiter::Asked(limiter)) = (options.rate_limited, &self.limiter) {
+            options.delay = options.delay.max(limiter.when(key));
+            options.rate_limited = false;
+        }
+        options
+    }
+
+    /// One more failure of a key that is in the table: how long it is to wait.
+    #[inline]
+    pub(super) fn count_failure(&self, core: &mut Core<K>, slot: SlotRef<K>) -> Duration {
+        let Limiter::Counted(schedule) = &self.limiter else { return Duration::ZERO };
+        let number = core.table.make_ticket(slot);
+        let ticket = core.table.ticket(number);
+        let before = ticket.failures;
+        ticket.failures = before.saturating_add(1);
+        // SAFETY: in the table, so taken (S2), and we hold the lock.
+        unsafe { slot.get() }.state.fail();
+        schedule.delay(before)
+    }
+
+    /// `num_requeues` of a key that is held.
+    ///
+    /// # Safety
+    /// The caller holds the key in this slot.
+    pub(crate) unsafe fn num_requeues_held(&self, slot: SlotRef<K>) -> usize {
+        if let Limiter::Asked(limiter) = &self.limiter {
+            // SAFETY: as the caller's.
+            let inside = unsafe { slot.get() };
+            // SAFETY: as above.
+            return limiter.num_requeues(unsafe { inside.key() });
+        }
+        self.core.lock().failures(slot)
+    }
+
+    /// Has the limiter forget a key, unless the queue counts.
+    #[inline]
+    pub(crate) fn tell_forget(&self, key: &K) {
+        if let Limiter::Asked(limiter) = &self.limiter {
+            limiter.forget(key);
+        }
+    }
+
+    /// `forget` and `done` of a key that is held, in one step if the queue counts.
+    ///
+    /// # Safety
+    /// The caller holds the key in this slot, has told the limiter, and forgets the slot.
+    #[inline]
+    pub(crate) unsafe fn succeed(&self, slot: SlotRef<K>) {
+        let done = {
+            let core = &mut *self.core.lock();
+            core.forgive(slot);
+            // SAFETY: as the caller's.
+            unsafe { self.done_slot(core, slot) }
+        };
+        done.settle();
+    }
+}
+
+impl<K> Core<K> {
+    /// How often a key has failed that is in the table.
+    fn failures(&mut self, slot: SlotRef<K>) -> usize {
+        // SAFETY: in the table, so taken (S2), and we hold the lock.
+        if !unsafe { slot.get() }.state.has_failed() {
+            return 0;
+        }
+        let number = self.table.number(slot);
+        self.table.ticket(number).failures as usize
+    }
+
+    /// Forgets the failures of a key that is in the table. The caller sees to it that it leaves, if nothing else keeps it there.
+    #[inline]
+    pub(super) fn forgive(&mut self, slot: SlotRef<K>) {
+        // SAFETY: in the table, so taken (S2), and we hold the lock.
+        let state = &unsafe { slot.get() }.state;
+        if state.has_failed() {
+            let number = self.table.number(slot);
+            self.table.ticket(number).failures = 0;
+            state.forgive();
+        }
+    }
+}
