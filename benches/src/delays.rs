@@ -28,6 +28,8 @@ pub trait DelaySubject<K: Key>: Subject<K> {
 pub trait Manual<K: Key> {
     fn make() -> Self;
 
+    fn add(&mut self, key: K);
+
     fn add_after(&mut self, key: K, delay: Duration);
 
     /// Whether there was a delay.
@@ -120,6 +122,7 @@ mod tests {
         fn check<Q: Manual<u64>>() {
             let seconds = Duration::from_secs;
             let mut queue = Q::make();
+            queue.add(0);
             for (key, delay) in [(1, 10), (2, 20), (3, 5), (2, 7), (1, 12), (4, 8)] {
                 queue.add_after(key, seconds(delay));
             }
@@ -130,8 +133,8 @@ mod tests {
             assert_eq!(queue.advance(seconds(5)), 2);
             assert_eq!(queue.advance(seconds(100)), 2);
             let mut out = Vec::new();
-            (0..4).for_each(|_| assert!(queue.process(|key| out.push(*key))));
-            assert_eq!(out, [3, 2, 1, 4]);
+            (0..5).for_each(|_| assert!(queue.process(|key| out.push(*key))));
+            assert_eq!(out, [0, 3, 2, 1, 4]);
         }
         check::<ManualOurs<u64>>();
         check::<ManualHeap<u64>>();

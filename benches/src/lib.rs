@@ -3,6 +3,7 @@
 //! A workload runs a fixed amount of work on any [`Subject`] and says how long it took; who measures decides how often.
 
 pub mod delays;
+pub mod limits;
 pub mod memory;
 pub mod rivals;
 pub mod suite;

@@ -236,6 +236,11 @@ impl<K: Key> Manual<K> for ManualHeap<K> {
     }
 
     #[inline]
+    fn add(&mut self, key: K) {
+        self.shared.add(key);
+    }
+
+    #[inline]
     fn add_after(&mut self, key: K, delay: Duration) {
         self.shared.add_at(key, self.now + delay);
     }

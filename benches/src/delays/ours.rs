@@ -29,6 +29,11 @@ impl<K: Key> Manual<K> for ManualOurs<K> {
     }
 
     #[inline]
+    fn add(&mut self, key: K) {
+        self.queue.add(key);
+    }
+
+    #[inline]
     fn add_after(&mut self, key: K, delay: Duration) {
         self.queue.add_after(key, delay);
     }

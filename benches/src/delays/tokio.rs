@@ -170,6 +170,11 @@ impl<K: Key> Manual<K> for ManualTask<K> {
     }
 
     #[inline]
+    fn add(&mut self, key: K) {
+        self.ready.add(key);
+    }
+
+    #[inline]
     fn add_after(&mut self, key: K, delay: Duration) {
         self.delays.set(key, self.now + delay);
     }

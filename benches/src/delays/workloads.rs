@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const SECOND: u64 = 1_000_000_000;
 
 /// SplitMix64 with a fixed seed: numbers within the range that is asked for.
-pub(super) fn random() -> impl FnMut(Range<u64>) -> u64 {
+pub(crate) fn random() -> impl FnMut(Range<u64>) -> u64 {
     let mut state = 0_u64;
     move |range| {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -51,18 +51,23 @@ fn times(workloads: &[Workload], options: &Options, rounds: usize, report: &mut 
     writeln!(report, "|---|---|---:|---:|---:|---:|---:|---:|---|").unwrap();
     for workload in workloads {
         bar.set_message(format!("delays, {}", workload.name));
-        for ((figure, target), medians) in workload.figures.iter().zip(measure(workload, rounds, bar)) {
-            let ratios: Vec<_> = medians[1..].iter().map(|rival| rival / medians[0]).collect();
-            let (target, missed) = match *target {
-                Some(target) => (target.to_string(), ratios.iter().any(|ratio| *ratio < target)),
-                None => ("–".into(), false),
-            };
-            let verdict = if missed { "missed" } else { "" };
-            let cells: Vec<_> = medians.iter().map(|ns| format!("{ns:.1}")).collect();
-            let ratios: Vec<_> = ratios.iter().map(|ratio| format!("**{ratio:.2}**")).collect();
-            let (name, cells, ratios) = (&workload.name, cells.join(" | "), ratios.join(" | "));
-            writeln!(report, "| {name} | {figure} | {cells} | {ratios} | {target} | {verdict} |").unwrap();
-        }
+        rows(workload, 2, rounds, report, bar);
+    }
+}
+
+/// A row for each figure: medians, ratios, and whether the first of so many rivals reach the target.
+pub fn rows(workload: &Workload, rivals: usize, rounds: usize, report: &mut String, bar: &ProgressBar) {
+    for ((figure, target), medians) in workload.figures.iter().zip(measure(workload, rounds, bar)) {
+        let ratios: Vec<_> = medians[1..].iter().map(|rival| rival / medians[0]).collect();
+        let (target, missed) = match *target {
+            Some(target) => (target.to_string(), ratios[..rivals].iter().any(|ratio| *ratio < target)),
+            None => ("–".into(), false),
+        };
+        let verdict = if missed { "missed" } else { "" };
+        let cells: Vec<_> = medians.iter().map(|ns| format!("{ns:.1}")).collect();
+        let ratios: Vec<_> = ratios.iter().map(|ratio| format!("**{ratio:.2}**")).collect();
+        let (name, cells, ratios) = (&workload.name, cells.join(" | "), ratios.join(" | "));
+        writeln!(report, "| {name} | {figure} | {cells} | {ratios} | {target} | {verdict} |").unwrap();
     }
 }
 

@@ -4,6 +4,7 @@
 //! alike. What counts is the ratio of medians within this one run.
 
 mod delays;
+mod limits;
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -34,7 +35,7 @@ struct Options {
     /// Keys per run of the workloads with delays, which have a quarter of the rounds.
     #[arg(long, default_value_t = 1_000_000)]
     delays: u64,
-    /// Only workloads whose group and name contain this ("delays" for all with delays).
+    /// Only workloads whose group and name contain this ("delays" for all with delays, "limiters" for all with limiters).
     #[arg(long, default_value = "")]
     only: String,
     /// Write the report here; without it, it goes to standard output.
@@ -62,6 +63,7 @@ fn main() {
         wake_ups(&options, &mut report);
     }
     delays::write(&options, &mut report, &bar);
+    limits::write(&options, &mut report, &bar);
     if options.only.is_empty() {
         report.push_str(DESIGNS);
     }

@@ -1,0 +1,79 @@
+//! Queues whose keys fail: the crate's own, and the delayed rivals with a limiter beside them.
+
+use super::{BASE, Limiter, MAX, ParkingLotLimiter, Retry};
+use crate::delays::Manual;
+use keyqueue::rate_limiter::ItemExponentialFailure;
+use keyqueue::{Clock, Driver, MockClock, WorkQueue};
+use std::time::Duration;
+
+/// The crate without its thread, under a clock of ours.
+pub struct RetryOurs {
+    queue: WorkQueue<u64>,
+    clock: MockClock,
+}
+
+/// A delayed rival, and the mutex limiter.
+pub struct RetryRival<Q> {
+    queue: Q,
+    limiter: ParkingLotLimiter<u64>,
+}
+
+impl Retry for RetryOurs {
+    fn make() -> Self {
+        let (clock, mock) = Clock::mock();
+        let limiter = ItemExponentialFailure::new(BASE, MAX);
+        let queue = WorkQueue::builder().driver(Driver::Manual).clock(clock).rate_limiter(limiter).build();
+        Self { queue, clock: mock }
+    }
+
+    #[inline]
+    fn add(&mut self, key: u64) {
+        self.queue.add(key);
+    }
+
+    fn advance(&mut self, by: Duration) -> usize {
+        self.clock.advance(by);
+        self.queue.turn()
+    }
+
+    #[inline]
+    fn process(&mut self, work: impl FnOnce(&u64) -> bool) {
+        let item = self.queue.try_get().expect("a key is in line");
+        if work(&item) {
+            item.succeed();
+        } else {
+            item.retry();
+        }
+    }
+}
+
+impl<Q: Manual<u64>> Retry for RetryRival<Q> {
+    fn make() -> Self {
+        Self { queue: Q::make(), limiter: Limiter::make() }
+    }
+
+    #[inline]
+    fn add(&mut self, key: u64) {
+        self.queue.add(key);
+    }
+
+    fn advance(&mut self, by: Duration) -> usize {
+        self.queue.advance(by)
+    }
+
+    /// The delay is set after `done`, and not before it as with several threads: the steps are the same.
+    #[inline]
+    fn process(&mut self, work: impl FnOnce(&u64) -> bool) {
+        let (limiter, mut again) = (&self.limiter, None);
+        self.queue.process(|key| {
+            if work(key) {
+                limiter.forget(key);
+            } else {
+                again = Some((*key, limiter.when(key)));
+            }
+        });
+        if let Some((key, delay)) = again {
+            self.queue.add_after(key, delay);
+        }
+    }
+}

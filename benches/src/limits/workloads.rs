@@ -1,0 +1,140 @@
+//! The work with limiters. Each function does it once, checks what came out, and returns how long each of the timed parts
+//! took.
+
+use super::{KeyedTokens, Limit, Limiter, PLENTY, Retry, Tokens};
+use crate::Key;
+use crate::delays::workloads::random;
+use crate::workloads::span;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// The first `keys` keys, in that many orders of chance.
+fn orders<K: Key>(keys: u64, count: u64) -> Vec<Vec<K>> {
+    let mut random = random();
+    let mut order = || {
+        let mut order: Vec<u64> = (0..keys).collect();
+        for last in (1..keys).rev() {
+            order.swap(last as usize, random(0..last + 1) as usize);
+        }
+        order.into_iter().map(K::nth).collect()
+    };
+    (0..count).map(|_| order()).collect()
+}
+
+/// Failures of keys that failed before, each thread in an order of its own.
+pub fn when<K: Key, L: Limiter<K>>(keys: u64, threads: u64, calls: u64) -> Vec<Duration> {
+    let orders = orders::<K>(keys, threads);
+    let limiter = L::make();
+    for key in &orders[0] {
+        limiter.when(key);
+    }
+    let calls = calls / threads;
+    let (start, end) = span(threads, |thread| {
+        for key in orders[thread as usize].iter().cycle().take(calls as usize) {
+            black_box(limiter.when(key));
+        }
+    });
+    let counted: u64 = orders[0].iter().map(|key| limiter.num_requeues(key)).sum();
+    assert_eq!(counted, keys + calls * threads, "a failure was lost");
+    vec![end - start]
+}
+
+/// New keys fail, then all are forgotten, in another order.
+pub fn when_forget<K: Key, L: Limiter<K>>(keys: u64) -> Vec<Duration> {
+    let orders = orders::<K>(keys, 2);
+    let limiter = L::make();
+    let start = Instant::now();
+    for key in &orders[0] {
+        black_box(limiter.when(key));
+    }
+    let failed = start.elapsed();
+    assert!(orders[0].iter().all(|key| limiter.num_requeues(key) == 1), "a failure was lost");
+    let start = Instant::now();
+    for key in &orders[1] {
+        limiter.forget(key);
+    }
+    let forgotten = start.elapsed();
+    assert!(orders[0].iter().all(|key| limiter.num_requeues(key) == 0), "a key was not forgotten");
+    vec![failed, forgotten]
+}
+
+/// Takes tokens.
+pub fn tokens<T: Tokens>(limit: Limit, threads: u64, calls: u64) -> Vec<Duration> {
+    let made = Instant::now();
+    let tokens = T::make(limit);
+    let calls = calls / threads;
+    let admitted = AtomicU64::new(0);
+    let (start, end) = span(threads, |_| {
+        let mine = (0..calls).filter(|_| tokens.take()).count();
+        admitted.fetch_add(mine as u64, Ordering::Relaxed);
+    });
+    check_admitted(limit, admitted.into_inner(), calls * threads, 1, made);
+    vec![end - start]
+}
+
+/// Takes tokens for keys, each thread in an order of its own.
+pub fn keyed_tokens<T: KeyedTokens>(keys: u64, limit: Limit, threads: u64, calls: u64) -> Vec<Duration> {
+    let orders = orders::<u64>(keys, threads);
+    let made = Instant::now();
+    let tokens = T::make(limit);
+    let calls = calls / threads;
+    let admitted = AtomicU64::new(0);
+    let (start, end) = span(threads, |thread| {
+        let mine = orders[thread as usize].iter().cycle().take(calls as usize).filter(|key| tokens.take(key)).count();
+        admitted.fetch_add(mine as u64, Ordering::Relaxed);
+    });
+    check_admitted(limit, admitted.into_inner(), calls * threads, keys, made);
+    vec![end - start]
+}
+
+/// What was admitted since the buckets were made, of which there may be one for all keys, or one for each.
+fn check_admitted(limit: Limit, admitted: u64, calls: u64, keys: u64, made: Instant) {
+    if limit == PLENTY {
+        // A thread that is put off its core after its look at the clock finds that others were there who have seen a later time.
+        assert!(admitted >= calls - calls / 100, "{admitted} were admitted of {calls}");
+        return;
+    }
+    let most = keys * (u64::from(limit.burst) + (made.elapsed().as_secs_f64() * f64::from(limit.rate)) as u64 + 1);
+    assert!((u64::from(limit.burst)..=most).contains(&admitted), "{admitted} were admitted of {calls}");
+}
+
+/// How often a key fails before it succeeds.
+const FAILURES: u8 = 3;
+
+/// Keys are added, fail three times, and succeed. Either the clock moves on by a microsecond a key, and each key comes due by
+/// itself, or it stands still until the line is empty, and then all come due at one moment.
+pub fn retry<Q: Retry>(keys: u64, waves: bool) -> Vec<Duration> {
+    // So many keys are worked on before the clock moves.
+    const STEP: u64 = 64;
+    let step = if waves { keys } else { STEP };
+    let mut queue = Q::make();
+    let mut failures = vec![0_u8; keys as usize];
+    let mut succeeded = 0;
+    let mut work = |key: &u64| {
+        let failures = &mut failures[*key as usize];
+        *failures += 1;
+        succeeded += u64::from(*failures > FAILURES);
+        *failures > FAILURES
+    };
+    let start = Instant::now();
+    for key in 0..keys {
+        queue.add(key);
+    }
+    let (mut line, mut idle) = (keys, 0);
+    // Until nothing has come in line for longer than any delay.
+    while idle < 100 {
+        let now = line.min(step);
+        for _ in 0..now {
+            queue.process(&mut work);
+        }
+        let by = if now == STEP { Duration::from_micros(STEP) } else { Duration::from_millis(1) };
+        let due = queue.advance(by) as u64;
+        line = line - now + due;
+        idle = if line == 0 { idle + 1 } else { 0 };
+    }
+    let time = start.elapsed();
+    assert_eq!(succeeded, keys);
+    assert!(failures.into_iter().all(|times| times == FAILURES + 1), "a key was lost or came too often");
+    vec![time]
+}
