@@ -75,6 +75,7 @@ impl InvalidArgument {
     }
 
     /// As [`check`](Self::check), and not infinite.
+    #[cfg(feature = "jitter")]
     pub(crate) fn check_finite(argument: &'static str, value: f64) -> Result<f64, Self> {
         match Self::check(argument, value)? {
             f64::INFINITY => Err(Self::new(argument, value, "it must be finite")),

@@ -169,6 +169,11 @@ struct Done<K> {
 }
 
 impl<K> Done<K> {
+    #[inline]
+    fn nothing() -> Self {
+        Self { drainers: Wakes::default(), wake: Wake::default(), key: None }
+    }
+
     /// Threads before a waker, and that before the key's drop: a panic must not lose a wake-up.
     #[inline]
     fn settle(self) {
@@ -480,29 +485,30 @@ impl<K> Shared<K> {
     /// The caller holds the key in this slot, and forgets the slot.
     #[inline]
     pub(crate) unsafe fn done(&self, slot: SlotRef<K>) {
+        let mut done = Done::nothing();
         // SAFETY: as the caller's.
-        let done = unsafe { self.done_slot(&mut self.core.lock(), slot) };
+        unsafe { self.done_slot(&mut self.core.lock(), slot, &mut done) };
         done.settle();
     }
 
-    /// The step of `done`. **Linearization point.**
+    /// The step of `done`. **Linearization point.** What it leaves to do is put into `done`: returned, it would be copied from one
+    /// place on the stack to another, which costs as much as all the rest.
     ///
     /// # Safety
     /// As for [`done`](Self::done).
     #[inline]
-    unsafe fn done_slot(&self, core: &mut Core<K>, slot: SlotRef<K>) -> Done<K> {
-        let (mut wake, mut key) = (Wake::default(), None);
+    unsafe fn done_slot(&self, core: &mut Core<K>, slot: SlotRef<K>, done: &mut Done<K>) {
         core.processing -= 1;
         // SAFETY: the caller holds the key (S2), and we hold the lock.
         match unsafe { slot.get() }.state.done() {
-            OnDone::Push => wake = self.push(core, slot, false),
+            OnDone::Push => done.wake = self.push(core, slot, false),
             OnDone::Keep => {}
             // SAFETY: the caller was its last holder.
-            OnDone::Remove => key = Some(unsafe { core.table.remove(slot) }),
+            OnDone::Remove => done.key = Some(unsafe { core.table.remove(slot) }),
         }
-        let drained = !core.drainers.is_empty() && core.is_drained();
-        let drainers = if drained { core.drainers.take_all() } else { Wakes::default() };
-        Done { drainers, wake, key }
+        if !core.drainers.is_empty() && core.is_drained() {
+            done.drainers = core.drainers.take_all();
+        }
     }
 
     /// Refuses adds from here on, and lets getters go when the line is empty (P6, I7). `release`: lets drainers go too.

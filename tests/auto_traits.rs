@@ -3,9 +3,13 @@
 //!
 //! Checked by the compiler; the tests have nothing to do when they run.
 
+use keyqueue::rate_limiter::{
+    Bucket, DedupingBucket, Exponential, FastSlow, ItemExponentialFailure, ItemFastSlow, MaxOf, RateLimiter,
+    Reservation, Step, Table, TryAcquireError, WithMaxWait,
+};
 use keyqueue::{
-    Added, DrainTimeoutError, GetAsync, GetTimeoutError, Item, OwnedItem, Stats, TryGetError, WorkQueue,
-    WorkQueueBuilder,
+    Added, DrainTimeoutError, GetAsync, GetTimeoutError, InvalidArgument, Item, OwnedItem, Stats, TryGetError,
+    WorkQueue, WorkQueueBuilder,
 };
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
@@ -54,9 +58,45 @@ fn a_worker_may_catch_its_panics() {
     unwind_safe::<GetAsync<'_, String>>();
 }
 
+#[test]
+fn limiters_cross_threads_and_need_no_pinning() {
+    send_sync_unpin::<ItemExponentialFailure<String>>();
+    send_sync_unpin::<ItemFastSlow<String>>();
+    send_sync_unpin::<Step<String>>();
+    send_sync_unpin::<Bucket>();
+    send_sync_unpin::<Reservation<'_>>();
+    send_sync_unpin::<DedupingBucket<String>>();
+    send_sync_unpin::<MaxOf<String>>();
+    send_sync_unpin::<MaxOf<str>>();
+    send_sync_unpin::<WithMaxWait<Bucket>>();
+    send_sync_unpin::<Box<dyn RateLimiter<str>>>();
+
+    send_sync_unpin::<ItemExponentialFailure<Pinned>>();
+    send_sync_unpin::<DedupingBucket<Pinned>>();
+    send_sync_unpin::<MaxOf<Pinned>>();
+}
+
+#[test]
+fn limiters_and_their_values_may_be_used_after_a_panic() {
+    unwind_safe::<ItemExponentialFailure<String>>();
+    unwind_safe::<ItemFastSlow<String>>();
+    unwind_safe::<Step<String>>();
+    unwind_safe::<Bucket>();
+    unwind_safe::<Reservation<'_>>();
+    unwind_safe::<DedupingBucket<String>>();
+    unwind_safe::<WithMaxWait<Bucket>>();
+
+    send_sync_unpin::<TryAcquireError>();
+    send_sync_unpin::<InvalidArgument>();
+    send_sync_unpin::<(Exponential, FastSlow, Table)>();
+    unwind_safe::<TryAcquireError>();
+    unwind_safe::<InvalidArgument>();
+    unwind_safe::<(Exponential, FastSlow, Table)>();
+}
+
 /// `Send + Sync` exactly if keys are both: a key is read by whoever holds it and dropped by whoever is done.
 mod keys_that_must_stay {
-    use super::{GetAsync, Item, OwnedItem, WorkQueue};
+    use super::{DedupingBucket, GetAsync, Item, ItemExponentialFailure, OwnedItem, WorkQueue};
     use std::cell::Cell;
     use std::marker::PhantomData;
 
@@ -82,5 +122,8 @@ mod keys_that_must_stay {
         let _ = <OwnedItem<NotSend> as Neither<_>>::no;
         let _ = <GetAsync<'_, NotSync> as Neither<_>>::no;
         let _ = <GetAsync<'_, NotSend> as Neither<_>>::no;
+        // Their keys are in locks, so they may be shared if keys may be sent.
+        let _ = <ItemExponentialFailure<NotSend> as Neither<_>>::no;
+        let _ = <DedupingBucket<NotSend> as Neither<_>>::no;
     }
 }

@@ -1,12 +1,15 @@
 //! client-go's own tests of its queue, written anew for this one.
 //!
-//! The cases are those of `util/workqueue/queue_test.go` and `delaying_queue_test.go` in kubernetes/client-go (Apache-2.0); the
-//! code is not a translation. Where the original sleeps to let the other side get somewhere, these wait until it has got there;
-//! and where it polls for what its background loop delivers, these turn the queue themselves, once.
+//! The cases are those of `util/workqueue/queue_test.go`, `delaying_queue_test.go`, `default_rate_limiters_test.go` and
+//! `rate_limiting_queue_test.go` in kubernetes/client-go (Apache-2.0); the code is not a translation. Where the original sleeps
+//! to let the other side get somewhere, these wait until it has got there; and where it polls for what its background loop
+//! delivers, these turn the queue themselves, once.
 //!
 //! Checks P1 to P7, and P15 for keys that are done; of delays, that they are never early, that the earliest of a key wins,
-//! and that keys come in order of deadline. Two cases that the original gets wrong are in between (kubernetes#141079).
+//! and that keys come in order of deadline; of limiters, the delays, the counts, and what `forget` does. Two cases that the
+//! original gets wrong are in between (kubernetes#141079).
 
+use keyqueue::rate_limiter::{ItemExponentialFailure, ItemFastSlow, MaxOf, RateLimiter, Step, WithMaxWait};
 use keyqueue::{Added, Clock, Driver, MockClock, WorkQueue};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -460,4 +463,83 @@ fn many_delayed_adds_all_come() {
     expected.sort_by_key(|&key| delay(key));
     assert_eq!(step(&queue, &clock, ms(660_000), KEYS as usize), expected);
     assert_eq!(queue.delayed_len(), 0);
+}
+
+// ---- the limiters, and the queue with one ----
+
+/// A key fails as often as there are delays, another twice; the first is forgotten, and begins anew.
+fn waits(limiter: &impl RateLimiter<&'static str>, delays: &[Duration]) {
+    for delay in delays {
+        assert_eq!(limiter.when(&"one"), *delay);
+    }
+    assert_eq!(limiter.num_requeues(&"one"), delays.len());
+    for delay in &delays[..2] {
+        assert_eq!(limiter.when(&"two"), *delay, "keys have nothing to do with each other");
+    }
+    assert_eq!(limiter.num_requeues(&"two"), 2);
+    limiter.forget(&"one");
+    assert_eq!((limiter.num_requeues(&"one"), limiter.num_requeues(&"two")), (0, 2));
+    assert_eq!(limiter.when(&"one"), delays[0]);
+}
+
+#[test]
+fn the_exponential_limiter_doubles() {
+    waits(&ItemExponentialFailure::new(ms(1), ms(1_000)), &[1, 2, 4, 8, 16].map(ms));
+}
+
+#[test]
+fn the_exponential_limiter_does_not_overflow() {
+    let limiter = ItemExponentialFailure::new(ms(1), ms(1_000_000));
+    (0..5).for_each(|_| _ = limiter.when(&"one"));
+    assert_eq!(limiter.when(&"one"), ms(32));
+    (0..1_000).for_each(|_| _ = limiter.when(&"overflow1"));
+    assert_eq!(limiter.when(&"overflow1"), ms(1_000_000));
+
+    let (minute, hour) = (ms(60_000), ms(3_600_000));
+    let limiter = ItemExponentialFailure::new(minute, 1_000 * hour);
+    (0..2).for_each(|_| _ = limiter.when(&"two"));
+    assert_eq!(limiter.when(&"two"), 4 * minute);
+    (0..1_000).for_each(|_| _ = limiter.when(&"overflow2"));
+    assert_eq!(limiter.when(&"overflow2"), 1_000 * hour);
+}
+
+#[test]
+fn the_fast_slow_limiter_is_fast_at_first() {
+    waits(&ItemFastSlow::new(ms(5), ms(10_000), 3), &[5, 5, 5, 10_000, 10_000].map(ms));
+}
+
+#[test]
+fn the_longest_of_several_limiters_counts() {
+    let limiters: Vec<Box<dyn RateLimiter<&'static str>>> =
+        vec![Box::new(ItemFastSlow::new(ms(5), ms(3_000), 3)), Box::new(ItemExponentialFailure::new(ms(1), ms(1_000)))];
+    waits(&MaxOf::new(limiters), &[5, 5, 5, 3_000, 3_000].map(ms));
+}
+
+#[test]
+fn a_wait_is_cut_off_at_the_maximum() {
+    let limiter = Step::new([(0, ms(5)), (3, ms(1_000_000))]);
+    waits(&WithMaxWait::new(limiter, ms(500)), &[5, 5, 5, 500, 500].map(ms));
+}
+
+#[test]
+fn rate_limited_adds_back_off_and_forget_begins_anew() {
+    let (clock, time) = Clock::mock();
+    let limiter = ItemExponentialFailure::new(ms(1), ms(1_000));
+    let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).rate_limiter(limiter).build();
+    // What the original reads from the channel to its background loop: each add, and when it is to come.
+    let add = |key: &'static str| {
+        assert_eq!(queue.add_rate_limited(key), Added::Delayed);
+        let delays = queue.take_delayed();
+        assert_eq!((delays.len(), delays[0].0), (1, key));
+        delays[0].1
+    };
+    assert_eq!([add("one"), add("one")], [1, 2].map(ms));
+    assert_eq!(queue.num_requeues(&"one"), 2);
+    assert_eq!([add("two"), add("two")], [1, 2].map(ms));
+    queue.forget(&"one");
+    assert_eq!(queue.num_requeues(&"one"), 0);
+    assert_eq!(add("one"), ms(1));
+    assert_eq!(queue.add_rate_limited("two"), Added::Delayed);
+    assert!(step(&queue, &time, ms(3), 0).is_empty());
+    assert_eq!(step(&queue, &time, ms(1), 1), ["two"]);
 }

@@ -1,8 +1,9 @@
-//! Many delayed keys: the crate beside the plain reference where tables grow and shrink, slots hold thousands, and a delivery takes
-//! many batches. What `model.rs` checks call by call for few keys, for tens of thousands.
+//! Many delayed keys: the crate beside the plain reference where tables grow and shrink, slots hold thousands, and a delivery
+//! takes many batches. What `model.rs` checks call by call for few keys, for tens of thousands.
 
 mod support {
     pub(crate) mod delays;
+    pub(crate) mod limits;
     pub(crate) mod reference;
 }
 

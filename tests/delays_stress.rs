@@ -3,8 +3,8 @@
 //! Whatever the order in which calls meet:
 //!
 //! * **P1** no key is held twice at a time;
-//! * **P2** the last hand-out of a key sees what was written, Relaxed, before every accepted add of it, delayed or not (for keys whose
-//!   delays nobody drops), and after it the key is nowhere;
+//! * **P2** the last hand-out of a key sees what was written, Relaxed, before every accepted add of it, delayed or not (for
+//!   keys whose delays nobody drops), and after it the key is nowhere;
 //! * the numbers of [`keyqueue::Stats`] add up, and in the end the queue is empty.
 //!
 //! `KEYQUEUE_STRESS=60` runs for about so many seconds instead of two.

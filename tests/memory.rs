@@ -6,11 +6,14 @@
 //! * a key that is done costs nothing;
 //! * a million delayed keys cost what is promised, and are given back when they are taken, cancelled, or come due and are worked
 //!   off; a delay that is moved for ever costs no more than one; a steady set of delays allocates nothing;
+//! * a limiter's million keys cost what is promised, and are given back when they are forgotten; with a bound they cost no more
+//!   than that; a key that fails again, or that is forgotten and comes back, allocates nothing;
 //! * without its last handle nothing is left of a queue.
 //!
 //! The counts are per thread, and a queue here is used by one thread, so the tests do not disturb each other. The figures are
 //! printed: `cargo test --test memory -- --nocapture`.
 
+use keyqueue::rate_limiter::{Bucket, DedupingBucket, ItemExponentialFailure, RateLimiter};
 use keyqueue::{AddOptions, Added, Clock, DelayConflict, Driver, MockClock, WorkQueue};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -120,8 +123,13 @@ where
     assert!(left * 10 <= full, "{left} bytes are left of {full}");
     queue.shrink_to_fit();
     let shrunk = live() - empty;
-    assert!(shrunk < 2048, "{shrunk} bytes are left after shrink_to_fit");
     drop(queue);
+    let fresh = {
+        let empty = live();
+        let _queue = WorkQueue::<K>::new();
+        live() - empty
+    };
+    assert!(shrunk < fresh + 1024, "{shrunk} bytes are left after shrink_to_fit, {fresh} is a new queue");
     assert_eq!(live(), empty, "all handles are gone");
     // Not before all is counted: what is printed is kept by the test harness, in memory that this thread allocates.
     println!(
@@ -377,4 +385,162 @@ fn a_steady_set_of_delays_allocates_nothing() {
         let steady = allocations_of(|| (0..20).for_each(|_| round()));
         assert_eq!(steady, 0, "with {keys} keys");
     }
+}
+
+fn backoff<K>() -> ItemExponentialFailure<K> {
+    ItemExponentialFailure::new(Duration::from_millis(5), Duration::from_secs(1000))
+}
+
+/// Has a million keys fail, forgets them, and says what they cost beyond `own` bytes for each key itself.
+fn failures<K>(what: &str, own: usize, at_most: f64, key: impl Fn(usize) -> K)
+where
+    K: std::hash::Hash + Eq + Clone + Send + Sync,
+{
+    backoff().when(&0);
+    let empty = live();
+    let limiter = backoff();
+    reset_peak();
+    for n in 0..MILLION {
+        limiter.when(&key(n));
+    }
+    let (full, peak) = (live() - empty, COUNTS.get().peak - empty);
+    assert_eq!(limiter.tracked_len(), MILLION);
+    let again = allocations();
+    let more = live();
+    if own == size_of::<K>() {
+        (0..MILLION).for_each(|n| _ = limiter.when(&key(n)));
+        assert_eq!((allocations(), live()), (again, more), "of keys that are known");
+    }
+    for n in 0..MILLION {
+        limiter.forget(&key(n));
+    }
+    let left = live() - empty;
+    assert_eq!(limiter.tracked_len(), 0);
+    let each = |bytes| bytes as f64 / MILLION as f64 - own as f64;
+    assert!((0.0..=at_most).contains(&each(full)), "{} bytes a key beyond its own {own}", each(full));
+    assert!(left * 20 <= full, "{left} bytes are left of {full}");
+    limiter.shrink_to_fit();
+    let shrunk = live() - empty;
+    drop(limiter);
+    assert_eq!(live(), empty, "nobody has it any more");
+    println!(
+        "{what}: {:.1} bytes a failed key beyond its own {own}, {:.1} at the peak of growing; {left} bytes left of {full}, \
+         {shrunk} after shrink_to_fit",
+        each(full),
+        each(peak)
+    );
+}
+
+#[test]
+fn a_million_failed_integers_cost_what_is_promised_and_are_given_back() {
+    failures("u64", 8, 68.0, |n| n as u64);
+}
+
+#[test]
+fn a_million_failed_strings_cost_what_is_promised_and_are_given_back() {
+    failures("String of 30", 30 + 24, 90.0, |n| format!("namespace/deployment-{n:09}"));
+}
+
+#[test]
+fn failures_are_given_back_in_whatever_order_they_are_forgotten() {
+    let empty = live();
+    let limiter = backoff();
+    for round in 0..3 {
+        (0..100_000).for_each(|key| _ = limiter.when(&key));
+        let full = live() - empty;
+        for key in 0..100_000 {
+            // All but each hundredth; backwards; all over the place.
+            match round {
+                0 if key % 100 == 0 => {}
+                0 => limiter.forget(&key),
+                1 => limiter.forget(&(99_999 - key)),
+                _ => limiter.forget(&(key * 7_919 % 100_000)),
+            }
+        }
+        let left = live() - empty;
+        assert!(left * 10 <= full, "{left} bytes are left of {full} in round {round}");
+    }
+}
+
+#[test]
+fn a_limiter_with_a_bound_costs_no_more_than_that() {
+    warm_up();
+    for bound in [10, 1_000, 100_000] {
+        let empty = live();
+        let limiter = backoff().max_tracked(bound);
+        reset_peak();
+        for key in 0..MILLION {
+            limiter.when(&key);
+        }
+        let (full, peak) = (live() - empty, COUNTS.get().peak - empty);
+        assert!(limiter.tracked_len() <= bound);
+        println!("{full} bytes with a bound of {bound} keys, {peak} at the peak");
+        // A table of half as many may have just grown, and be full and grow again while another is dropped.
+        assert!(peak <= 120 * bound as isize + 8192, "{peak} bytes with a bound of {bound}");
+    }
+    let (clock, time) = Clock::mock();
+    let limiter = backoff().retain_recent(Duration::from_secs(1000)).with_clock(clock);
+    let empty = live();
+    for key in 0..MILLION {
+        limiter.when(&key);
+        if key % 1_000 == 0 {
+            time.advance(Duration::from_secs(100));
+        }
+    }
+    let full = live() - empty;
+    println!("{full} bytes with 10 000 keys a lifetime, {} keys remembered", limiter.tracked_len());
+    // Of two lifetimes, in each part of the table.
+    assert!(full <= 40_000 * 100, "{full} bytes");
+}
+
+#[test]
+fn a_key_that_fails_and_succeeds_in_turn_allocates_nothing() {
+    let limiter = backoff();
+    let round = || {
+        for key in 0..100 {
+            limiter.when(&key);
+            limiter.when(&key);
+        }
+        (0..100).for_each(|key| limiter.forget(&key));
+    };
+    round();
+    let steady = allocations_of(|| (0..20).for_each(|_| round()));
+    assert_eq!(steady, 0);
+    let (queue, time) = delaying_queue();
+    let round = || {
+        for key in 0..100 {
+            queue.add(key);
+            queue.get().unwrap().retry();
+        }
+        time.advance(Duration::from_millis(5));
+        assert_eq!(queue.turn(), 100);
+        while let Ok(item) = queue.try_get() {
+            item.succeed();
+        }
+    };
+    (0..20).for_each(|_| round());
+    let steady = allocations_of(|| (0..20).for_each(|_| round()));
+    assert_eq!(steady, 0, "in a queue");
+}
+
+#[test]
+fn a_deduping_bucket_remembers_only_who_waits() {
+    let (clock, time) = Clock::mock();
+    let limiter = DedupingBucket::new(Bucket::with_clock(1_000.0, 10, clock));
+    let empty = live();
+    for key in 0..MILLION {
+        limiter.when(&key);
+        time.advance(Duration::from_micros(900));
+        if key % 1_000 == 999 {
+            // All have their turn.
+            time.advance(Duration::from_secs(1));
+        }
+    }
+    let full = live() - empty;
+    let remembered = limiter.tracked_len();
+    assert!(full <= 1 << 20, "{full} bytes");
+    time.advance(Duration::from_secs(1));
+    limiter.shrink_to_fit();
+    assert_eq!((limiter.tracked_len(), live() - empty), (0, 0));
+    println!("{full} bytes after a million keys, {remembered} remembered");
 }

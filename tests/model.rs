@@ -9,11 +9,14 @@
 //! * plain keys, keys that own something and keys that collide do not differ;
 //! * with delays of every size and a clock that jumps: a key comes at its deadline and not before, in order of deadline, the
 //!   conflict rules and the three policies hold, and nothing is lost or comes twice;
+//! * with a limiter, of four kinds: each rate-limited add and each retry asks it once, and its answer is the delay; `forget`,
+//!   `succeed` and `requeue_after` reset the count and change nothing else;
 //! * the timing wheel alone agrees with a sorted map, as `support/wheel.rs` says.
 
 mod support {
     pub(crate) mod delay_ops;
     pub(crate) mod delays;
+    pub(crate) mod limits;
     pub(crate) mod ops;
     pub(crate) mod reference;
     pub(crate) mod wheel;
@@ -100,7 +103,7 @@ fn delay_op() -> impl Strategy<Value = DelayOp> {
         1 => vec(n.clone(), 0..6).prop_map(DelayOp::AddAll),
         10 => (n.clone(), span(true)).prop_map(|(n, span)| DelayOp::AddAfter(n, span)),
         6 => (n.clone(), span(true), conflict.clone()).prop_map(|(n, span, how)| DelayOp::AddWith(n, span, how)),
-        1 => (n.clone(), conflict).prop_map(|(n, how)| DelayOp::AddWithout(n, how)),
+        1 => (n.clone(), conflict.clone()).prop_map(|(n, how)| DelayOp::AddWithout(n, how)),
         2 => n.clone().prop_map(DelayOp::Cancel),
         1 => Just(DelayOp::TakeDelayed),
         8 => Just(DelayOp::Turn),
@@ -112,7 +115,17 @@ fn delay_op() -> impl Strategy<Value = DelayOp> {
         1 => n.clone().prop_map(DelayOp::IntoOwned),
         2 => Just(DelayOp::PollNew),
         2 => n.clone().prop_map(DelayOp::Poll),
-        1 => n.prop_map(DelayOp::DropFuture),
+        1 => n.clone().prop_map(DelayOp::DropFuture),
+        3 => n.clone().prop_map(DelayOp::AddRateLimited),
+        1 => (n.clone(), span(true), conflict.clone()).prop_map(|(n, span, how)| DelayOp::AddRateLimitedWith(n, span, how)),
+        4 => n.clone().prop_map(DelayOp::Retry),
+        2 => n.clone().prop_map(DelayOp::Succeed),
+        1 => (n.clone(), span(true), conflict, any::<bool>())
+            .prop_map(|(n, span, how, limited)| DelayOp::RequeueWith(n, span, how, limited)),
+        1 => n.clone().prop_map(DelayOp::ItemNumRequeues),
+        1 => n.clone().prop_map(DelayOp::Forget),
+        1 => n.prop_map(DelayOp::NumRequeues),
+        1 => Just(DelayOp::RetryAll),
         1 => Just(DelayOp::ShrinkToFit),
         1 => Just(DelayOp::CloneHandle),
         1 => (any::<u8>(), span(true), 0..64_u8).prop_map(|(n, from, bits)| DelayOp::DelayMany(n, from, bits)),
@@ -171,8 +184,12 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
 
     #[test]
-    fn the_crate_agrees_with_the_reference_on_delays(policy in 0..3_u8, ops in delayed_life()) {
-        delay_ops::run(delay_ops::policy(policy), &ops);
+    fn the_crate_agrees_with_the_reference_on_delays(
+        policy in 0..3_u8,
+        limiter in 0..delay_ops::LIMITERS,
+        ops in delayed_life(),
+    ) {
+        delay_ops::run(delay_ops::policy(policy), limiter, &ops);
     }
 
     #[test]

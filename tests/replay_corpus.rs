@@ -1,11 +1,13 @@
 //! Runs the committed corpus of the fuzz targets (`fuzz/corpus/<target>/`) through the same functions that the targets call,
 //! on stable and without a fuzzer. What a fuzzer has once found interesting stays tested; a new find is one more file there.
 //!
-//! Checks what `support/{ops,schedule,delay_ops,wheel}.rs` say at their heads.
+//! Checks what `support/{ops,schedule,delay_ops,wheel,limiter}.rs` say at their heads.
 
 mod support {
     pub(crate) mod delay_ops;
     pub(crate) mod delays;
+    pub(crate) mod limiter;
+    pub(crate) mod limits;
     pub(crate) mod ops;
     pub(crate) mod reference;
     pub(crate) mod schedule;
@@ -13,7 +15,7 @@ mod support {
 }
 
 use std::path::Path;
-use support::{delay_ops, ops, schedule, wheel};
+use support::{delay_ops, limiter, ops, schedule, wheel};
 
 /// Runs `target` on every file of its corpus, and returns how many there were.
 fn replay(name: &str, target: fn(&[u8])) -> usize {
@@ -47,4 +49,9 @@ fn delay_vs_btree() {
 #[test]
 fn wheel_vs_btree() {
     assert!(replay("wheel_vs_btree", wheel::run_bytes) > 0);
+}
+
+#[test]
+fn limiter_vs_integer_model() {
+    assert!(replay("limiter_vs_integer_model", limiter::run_bytes) > 0);
 }

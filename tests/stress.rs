@@ -5,9 +5,9 @@
 //! only what holds wherever that was: none of them can be a false alarm.
 //!
 //! * **P1** From the return of a `get` to the call of its `done` a key is held: these intervals never overlap for a key.
-//! * **P2** An accepted add is followed by a hand-out of its key that returns after the add was called. Moreover there are exactly as many
-//!   hand-outs of a key as adds of it that were `Queued` or `Deferred`, and the last hand-out of a key sees what was
-//!   written, with Relaxed ordering, before every accepted add of it: also before those that changed nothing.
+//! * **P2** An accepted add is followed by a hand-out of its key that returns after the add was called. Moreover there are
+//!   exactly as many hand-outs of a key as adds of it that were `Queued` or `Deferred`, and the last hand-out of a key sees
+//!   what was written, with Relaxed ordering, before every accepted add of it: also before those that changed nothing.
 //! * **P4** If key a was ready before key b began to be (its add, or its `done` when dirty, had returned before b's was
 //!   called), then b's hand-out did not return before a's was called.
 //! * **Linearizability** Short histories of `add`, `try_get` and `done` on four threads are looked through for an order of the

@@ -1,26 +1,41 @@
-//! Replays what the real client-go did (`data/fifo.jsonl` and `data/delaying.jsonl`, 200 traces each, recorded from
-//! `util/workqueue`), result by result.
+//! Replays what the real client-go did (`data/fifo.jsonl`, `data/delaying.jsonl` and `data/rate_limiting.jsonl`, 200 traces each,
+//! and 40 of `data/rate_limiting_bucket.jsonl`, recorded from `util/workqueue`), result by result.
 //!
 //! Checks: P1 (a key is in line once and in work once), P3 (an add while in work comes back at `done`, at the back), P4
 //! (first in, first out) and P6 (shut-down refuses adds, hands out the rest, and lets dirty keys back in). Of delays: never
-//! early, in order of deadline, one per key, the earliest, independent of plain adds, none after a shut-down.
+//! early, in order of deadline, one per key, the earliest, independent of plain adds, none after a shut-down. Of rate-limited
+//! adds: each asks the limiter once, also if it is refused, and `forget` changes the count alone.
 //!
-//! The plain reference queues of `support/` replay the same traces, which is what makes them fit to be oracles elsewhere.
+//! The plain reference queues of `support/` replay the same traces (but for the bucket), which is what makes them fit to be
+//! oracles elsewhere.
 
 mod support {
     pub(crate) mod delays;
+    pub(crate) mod limits;
     pub(crate) mod reference;
 }
 
+use keyqueue::rate_limiter::{Bucket, ItemExponentialFailure, ItemFastSlow, MaxOf, RateLimiter, WithMaxWait};
 use keyqueue::{Clock, DelayedAdd, Driver, Item, MockClock, OwnedItem, TryGetError, WorkQueue};
 use serde_json::Value;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use support::delays::Delays;
+use support::limits::{Doubles, Limits, Schedule, duration, off};
 use support::reference::Reference;
 
 const FIFO: &str = include_str!("data/fifo.jsonl");
 const DELAYING: &str = include_str!("data/delaying.jsonl");
+const RATE_LIMITING: &str = include_str!("data/rate_limiting.jsonl");
+const RATE_LIMITING_BUCKET: &str = include_str!("data/rate_limiting_bucket.jsonl");
+
+/// How many traces there are, and calls in them.
+const FIFO_COUNT: (usize, usize) = (200, 33_315);
+const DELAYING_COUNT: (usize, usize) = (200, 28_500);
+const RATE_LIMITING_COUNT: (usize, usize) = (200, 31_890);
+const RATE_LIMITING_BUCKET_COUNT: (usize, usize) = (40, 6_088);
 
 /// The calls that occur in a trace.
 trait Replay {
@@ -34,20 +49,96 @@ trait Replay {
     fn add_after(&mut self, key: u64, delay: Duration);
     /// Moves the clock, and delivers what is due.
     fn step(&mut self, by: Duration);
+    fn add_rate_limited(&mut self, key: u64);
+    fn forget(&mut self, key: u64);
+    fn num_requeues(&self, key: u64) -> usize;
 }
 
 /// The crate, with the items that are held, by key.
 struct Crate {
     queue: WorkQueue<u64>,
     clock: MockClock,
+    /// What it shows.
+    now: Arc<AtomicI64>,
     held: HashMap<u64, OwnedItem<u64>>,
 }
 
 impl Crate {
-    fn new() -> Self {
+    fn new(config: &Value) -> Self {
         let (clock, mock) = Clock::mock();
-        let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
-        Self { queue, clock: mock, held: HashMap::new() }
+        let now = Arc::new(AtomicI64::new(0));
+        let mut builder = WorkQueue::builder().clock(clock.clone()).driver(Driver::Manual);
+        if let Some(limiter) = config.get("limiter") {
+            builder = builder.rate_limiter(limiter_of(limiter, &clock, &now));
+        }
+        Self { queue: builder.build(), clock: mock, now, held: HashMap::new() }
+    }
+}
+
+/// Asks the crate's bucket, and answers what Go's said: its doubles are a nanosecond off here and there, and these traces stop
+/// their clock a nanosecond before a key is due, and then at it.
+struct Both {
+    bucket: Bucket,
+    doubles: Mutex<Doubles>,
+    now: Arc<AtomicI64>,
+}
+
+impl RateLimiter<u64> for Both {
+    fn when(&self, key: &u64) -> Duration {
+        let (expected, granted) = self.doubles.lock().unwrap().reserve(self.now.load(Ordering::Relaxed));
+        let off = off(self.bucket.when(key), expected);
+        assert!(granted && off.is_some_and(|off| off <= 3), "{off:?} ns off");
+        Duration::from_nanos(expected.unsigned_abs())
+    }
+
+    fn forget(&self, key: &u64) {
+        self.bucket.forget(key);
+    }
+
+    fn num_requeues(&self, key: &u64) -> usize {
+        self.bucket.num_requeues(key)
+    }
+}
+
+fn nanos(value: &Value) -> u128 {
+    value.as_u64().expect("durations in a setting are not negative").into()
+}
+
+fn list(config: &Value) -> &[Value] {
+    config["limiters"].as_array().expect("a list")
+}
+
+fn limiter_of(config: &Value, clock: &Clock, now: &Arc<AtomicI64>) -> Box<dyn RateLimiter<u64>> {
+    let delay = |field| duration(nanos(&config[field]));
+    let count = |field| config[field].as_u64().expect("a number");
+    match config["kind"].as_str().expect("a limiter has a kind") {
+        "exponential" => Box::new(ItemExponentialFailure::new(delay("base"), delay("max"))),
+        "fast_slow" => Box::new(ItemFastSlow::new(delay("fast"), delay("slow"), count("max_fast_attempts") as usize)),
+        "max_of" => Box::new(MaxOf::new(list(config).iter().map(|inner| limiter_of(inner, clock, now)).collect())),
+        "max_wait" => Box::new(WithMaxWait::new(limiter_of(&config["limiter"], clock, now), delay("max"))),
+        "bucket" => {
+            let (rate, burst) = (config["limit"].as_f64().expect("a number"), count("burst") as u32);
+            Box::new(Both {
+                bucket: Bucket::with_clock(rate, burst, clock.clone()),
+                doubles: Mutex::new(Doubles::new(rate, burst)),
+                now: Arc::clone(now),
+            })
+        }
+        other => panic!("no such limiter in these traces: {other}"),
+    }
+}
+
+fn limits_of(config: &Value) -> Limits<u64> {
+    let delay = |field| nanos(&config[field]);
+    match config["kind"].as_str().expect("a limiter has a kind") {
+        "exponential" => Limits::new(Schedule::Exponential { base: delay("base"), max: delay("max") }),
+        "fast_slow" => {
+            let max_fast_attempts = config["max_fast_attempts"].as_u64().expect("a number");
+            Limits::new(Schedule::FastSlow { fast: delay("fast"), slow: delay("slow"), max_fast_attempts })
+        }
+        "max_of" => Limits::MaxOf(list(config).iter().map(limits_of).collect()),
+        "max_wait" => Limits::MaxWait(Box::new(limits_of(&config["limiter"])), delay("max")),
+        other => panic!("no such limiter in these traces: {other}"),
     }
 }
 
@@ -92,9 +183,24 @@ impl Replay for Crate {
 
     fn step(&mut self, by: Duration) {
         self.clock.advance(by);
+        self.now.fetch_add(by.as_nanos() as i64, Ordering::Relaxed);
         let delayed = self.queue.delayed_len();
         let due = self.queue.turn();
         assert_eq!(self.queue.delayed_len() + due, delayed);
+    }
+
+    fn add_rate_limited(&mut self, key: u64) {
+        assert_eq!(self.queue.add_rate_limited(key).is_accepted(), !self.queue.shutting_down());
+    }
+
+    fn forget(&mut self, key: u64) {
+        self.queue.forget(&key);
+    }
+
+    fn num_requeues(&self, key: u64) -> usize {
+        let requeues = self.queue.num_requeues(&key);
+        assert_eq!(self.held.get(&key).map_or(requeues, OwnedItem::num_requeues), requeues);
+        requeues
     }
 }
 
@@ -131,6 +237,18 @@ impl Replay for Reference<u64> {
     fn step(&mut self, _: Duration) {
         unreachable!("a fifo trace has no clock");
     }
+
+    fn add_rate_limited(&mut self, _: u64) {
+        unreachable!("a fifo trace has no limiter");
+    }
+
+    fn forget(&mut self, _: u64) {
+        unreachable!("a fifo trace has no limiter");
+    }
+
+    fn num_requeues(&self, _: u64) -> usize {
+        unreachable!("a fifo trace has no limiter");
+    }
 }
 
 impl Replay for Delays<u64> {
@@ -166,6 +284,18 @@ impl Replay for Delays<u64> {
         self.advance(by);
         self.turn();
     }
+
+    fn add_rate_limited(&mut self, key: u64) {
+        assert_eq!(Self::add_rate_limited(self, key).is_accepted(), !self.queue.shutting_down());
+    }
+
+    fn forget(&mut self, key: u64) {
+        self.limits.forget(&key);
+    }
+
+    fn num_requeues(&self, key: u64) -> usize {
+        self.limits.num_requeues(&key)
+    }
 }
 
 /// Runs one call and returns its result in the form in which the trace has it.
@@ -185,17 +315,20 @@ fn call(queue: &mut impl Replay, name: &str, arguments: &[Value]) -> Value {
         "shut_down" => queue.shut_down(),
         "add_after" => queue.add_after(key(), duration(1)),
         "step" => queue.step(duration(0)),
+        "add_rate_limited" => queue.add_rate_limited(key()),
+        "forget" => queue.forget(key()),
+        "num_requeues" => return queue.num_requeues(key()).into(),
         other => panic!("no such call in these traces: {other}"),
     }
     queue.len().into()
 }
 
 /// Replays all traces, each on a queue of its own, and checks how many there were, and of how many calls.
-fn replay<Q: Replay>(traces: &str, new: impl Fn() -> Q) {
+fn replay<Q: Replay>(traces: &str, count: (usize, usize), new: impl Fn(&Value) -> Q) {
     let mut calls = 0;
     for line in traces.lines() {
         let trace: Value = serde_json::from_str(line).expect("one JSON object per line");
-        let mut queue = new();
+        let mut queue = new(&trace["config"]);
         for (at, op) in trace["ops"].as_array().expect("a list of calls").iter().enumerate() {
             let [name, arguments @ .., result] = op.as_array().expect("a call is a list").as_slice() else {
                 panic!("a call has a name and a result: {op:?}");
@@ -205,26 +338,41 @@ fn replay<Q: Replay>(traces: &str, new: impl Fn() -> Q) {
             calls += 1;
         }
     }
-    assert_eq!(traces.lines().count(), 200);
-    assert!(calls > 20_000, "only {calls} calls");
+    assert_eq!((traces.lines().count(), calls), count);
 }
 
 #[test]
 fn the_crate_does_what_client_go_did() {
-    replay(FIFO, Crate::new);
+    replay(FIFO, FIFO_COUNT, Crate::new);
 }
 
 #[test]
 fn the_reference_does_what_client_go_did() {
-    replay(FIFO, Reference::new);
+    replay(FIFO, FIFO_COUNT, |_| Reference::new());
 }
 
 #[test]
 fn the_crate_does_what_client_go_did_with_delays() {
-    replay(DELAYING, Crate::new);
+    replay(DELAYING, DELAYING_COUNT, Crate::new);
 }
 
 #[test]
 fn the_reference_does_what_client_go_did_with_delays() {
-    replay(DELAYING, || Delays::new(DelayedAdd::Independent));
+    replay(DELAYING, DELAYING_COUNT, |_| Delays::new(DelayedAdd::Independent));
+}
+
+#[test]
+fn the_crate_does_what_client_go_did_with_a_limiter() {
+    replay(RATE_LIMITING, RATE_LIMITING_COUNT, Crate::new);
+}
+
+#[test]
+fn the_reference_does_what_client_go_did_with_a_limiter() {
+    let new = |config: &Value| Delays::with_limits(DelayedAdd::Independent, limits_of(&config["limiter"]));
+    replay(RATE_LIMITING, RATE_LIMITING_COUNT, new);
+}
+
+#[test]
+fn the_crate_does_what_client_go_did_with_a_bucket() {
+    replay(RATE_LIMITING_BUCKET, RATE_LIMITING_BUCKET_COUNT, Crate::new);
 }

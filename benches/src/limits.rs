@@ -67,7 +67,8 @@ pub trait Retry {
     /// Moves the clock on and puts in line what is due; how many keys came due.
     fn advance(&mut self, by: Duration) -> usize;
 
-    /// Takes a key that is in line, lends it to `work`, which says whether it succeeded, and retries it if not. There must be one.
+    /// Takes a key that is in line, lends it to `work`, which says whether it succeeded, and retries it if not. There must be
+    /// one.
     fn process(&mut self, work: impl FnOnce(&u64) -> bool);
 }
 

@@ -7,6 +7,7 @@
 mod support {
     pub(crate) mod delay_ops;
     pub(crate) mod delays;
+    pub(crate) mod limits;
     pub(crate) mod ops;
     pub(crate) mod reference;
 }

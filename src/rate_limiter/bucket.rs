@@ -14,9 +14,9 @@
 //!
 //! The line is measured in nanoseconds if a token takes a whole number of them. Else in parts of a token, a power of two of
 //! them (`token`), chosen such that a part takes one to two nanoseconds. So spending is exact, for ever, and only an instant is
-//! rounded, each time anew: no error adds up, whatever the rate. 2^64 parts are 584 years or more. All
-//! rounding is downwards for what was earned and upwards for what must be waited, so never is more admitted than rate and
-//! burst allow.
+//! rounded, each time anew: no error adds up, whatever the rate. What was earned is rounded down and what must be waited up, so
+//! nobody comes before their turn, and, if a token takes no whole number of nanoseconds, up to three nanoseconds after it.
+//! 2^64 parts are 584 years or more.
 
 use super::RateLimiter;
 use crate::Clock;
@@ -35,8 +35,9 @@ use std::time::Duration;
 /// * [`try_acquire`](Self::try_acquire) spends a token only if there is one;
 /// * [`max_ahead`](Self::max_ahead) limits how long a wait can get.
 ///
-/// Over any span of time, it admits no more than `burst + rate * span`. Answers are those of Go's `x/time/rate`, to within a few
-/// nanoseconds, as long as they fit into 292 years; longer ones are [`Duration::MAX`], never.
+/// Over any span of time, it admits no more than `burst + rate * span`, exactly if a token takes a whole number of nanoseconds,
+/// and else to within three nanoseconds of the span. Answers are those of Go's `x/time/rate`, to within a few nanoseconds;
+/// those of more than 584 years, or 292 for some rates, are [`Duration::MAX`], never.
 ///
 /// # Traps
 /// A token that was spent for an add is spent, also if the queue did not need it, because the key had an earlier delay. Who adds
@@ -110,7 +111,8 @@ pub struct Reservation<'a> {
 /// Why [`Bucket::try_acquire`] has no token, and when there will be one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TryAcquireError {
-    wait: Duration,
+    /// In nanoseconds; the last is never.
+    wait: u64,
 }
 
 impl Bucket {
@@ -181,7 +183,7 @@ impl Bucket {
         let rate = match &self.limit {
             Limit::Rate(rate) => rate,
             Limit::Nothing => return Ok(()),
-            Limit::Everything => return Err(TryAcquireError { wait: Duration::MAX }),
+            Limit::Everything => return Err(TryAcquireError { wait: NEVER }),
         };
         let now = rate.parts(self.clock.rough());
         self.spend(rate, now, |debt| debt == 0).map_err(|debt| TryAcquireError { wait: rate.nanos(debt) }).map(drop)
@@ -196,10 +198,10 @@ impl Bucket {
             Limit::Everything => return (self.ahead, None),
         };
         let now = rate.parts(now);
-        let near = |debt| debt == 0 || self.ahead == Duration::MAX || rate.nanos(debt) <= self.ahead;
+        let near = |debt| debt == 0 || self.ahead == Duration::MAX || duration(rate.nanos(debt)) <= self.ahead;
         match self.spend(rate, now, near) {
             Ok(NEVER) => (Duration::MAX, None),
-            Ok(spent) => (rate.nanos(rate.debt(spent, now)), Some(spent)),
+            Ok(spent) => (duration(rate.nanos(rate.debt(spent, now))), Some(spent)),
             Err(_) => (self.ahead, None),
         }
     }
@@ -229,8 +231,14 @@ impl Bucket {
     }
 }
 
-/// The line's end.
+/// The line's end, and the time's.
 const NEVER: u64 = u64::MAX;
+
+/// So many nanoseconds, or for ever.
+#[inline]
+fn duration(nanos: u64) -> Duration {
+    if nanos == NEVER { Duration::MAX } else { Duration::from_nanos(nanos) }
+}
 
 impl Limit {
     /// `rate` is not negative, and a number.
@@ -295,24 +303,22 @@ impl Rate {
         ((u128::from(nanos) * u128::from(self.speed)) >> 63) as u64
     }
 
-    /// How long so many parts take: rounded up.
+    /// How many nanoseconds so many parts take: rounded up.
     #[inline]
-    fn nanos(&self, parts: u64) -> Duration {
-        if parts == 0 {
-            return Duration::ZERO;
-        }
+    fn nanos(&self, parts: u64) -> u64 {
         let round_up = (1_u128 << self.shift) - 1;
         let nanos = (u128::from(parts) * u128::from(self.slowness) + round_up) >> self.shift;
         match u64::try_from(nanos) {
-            Ok(nanos) if self.speed != 0 => Duration::from_nanos(nanos),
-            _ => Duration::MAX,
+            Ok(nanos) if self.speed != 0 => nanos,
+            _ if parts == 0 => 0,
+            _ => NEVER,
         }
     }
 
     /// How far spending is ahead of the time by more than the burst.
     #[inline]
     fn debt(&self, spent: u64, now: u64) -> u64 {
-        (spent - now).saturating_sub(self.burst)
+        if spent == NEVER { NEVER } else { (spent - now).saturating_sub(self.burst) }
     }
 }
 
@@ -339,13 +345,13 @@ impl TryAcquireError {
     /// How long until there is a token, if nobody else takes it. `Duration::MAX`: never.
     #[must_use]
     pub fn wait(self) -> Duration {
-        self.wait
+        duration(self.wait)
     }
 }
 
 impl fmt::Display for TryAcquireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.wait {
+        match self.wait() {
             Duration::MAX => f.write_str("no token, now or ever"),
             wait => write!(f, "no token for another {wait:?}"),
         }

@@ -17,7 +17,7 @@ use std::time::Duration;
 /// another.
 ///
 /// # Memory
-/// A key is remembered until its token may be used, 30 to 60 bytes and the key itself, which is cloned. When room gets short,
+/// A key is remembered until its token may be used, 30 to 70 bytes and the key itself, which is cloned. When room gets short,
 /// keys that need not be remembered any more are dropped first; [`shrink_to_fit`](Self::shrink_to_fit) drops them all.
 ///
 /// # Examples

@@ -28,6 +28,8 @@ use std::time::Duration;
 pub(super) struct Memory {
     /// How often it failed since it was last forgotten.
     pub(super) failures: u32,
+    /// The key's hash: here because there is room.
+    hash: u32,
     /// When the last delay that it was told is over.
     pub(super) until: u64,
 }
@@ -60,7 +62,6 @@ struct Part<K> {
 
 struct Entry<K> {
     memory: Memory,
-    hash: u32,
     key: K,
 }
 
@@ -72,6 +73,9 @@ struct Dropped<K> {
 
 /// A table with fewer places is not worth shrinking.
 const SMALL: usize = 64;
+
+/// In one with fewer places, keys that are served stay: they may come again soon.
+const ROOMY: usize = sized(256, 2);
 
 /// With a bound, a part has room for at least so many keys: else chance would fill one part long before the others.
 const ROOM: usize = sized(512, 4);
@@ -182,20 +186,13 @@ impl<K: Hash + Eq + Clone> Keyed<K> {
                 return change(&mut entry.memory);
             }
         }
-        self.update_rest(part, key, hash, now, change)
-    }
-
-    #[inline(never)]
-    fn update_rest<R>(
-        &self,
-        part: &Mutex<Part<K>>,
-        key: &K,
-        hash: u32,
-        now: u64,
-        change: impl FnOnce(&mut Memory) -> R,
-    ) -> R {
+        let memory = Memory { hash, ..Memory::default() };
         // Both are dropped after the guard.
-        let (mut new, mut dropped) = (None, Dropped { tables: Vec::new(), entries: Vec::new() });
+        let (mut new, mut dropped) = (None, Dropped::none());
+        if !self.is_bounded() {
+            // Not there, and in no other table.
+            new = Some(Entry { memory, key: key.clone() });
+        }
         loop {
             {
                 let part = &mut *part.lock_soon();
@@ -207,7 +204,7 @@ impl<K: Hash + Eq + Clone> Keyed<K> {
                     return change(part.insert(entry, &self.bounds, now, &mut dropped));
                 }
             }
-            new = Some(Entry { memory: Memory::default(), hash, key: key.clone() });
+            new = Some(Entry { memory, key: key.clone() });
         }
     }
 }
@@ -228,7 +225,7 @@ impl<K> Part<K> {
     #[inline]
     fn age(&mut self, bounds: &Bounds, now: u64, dropped: &mut Dropped<K>) {
         let age = now.saturating_sub(self.since);
-        if age >= bounds.age {
+        if age >= bounds.age && bounds.age != u64::MAX {
             self.turn(now, dropped);
             if age / 2 >= bounds.age {
                 self.turn(now, dropped);
@@ -245,12 +242,12 @@ impl<K> Part<K> {
     fn insert(&mut self, entry: Entry<K>, bounds: &Bounds, now: u64, dropped: &mut Dropped<K>) -> &mut Memory {
         if self.recent.len() >= bounds.keys {
             self.turn(now, dropped);
-        } else if bounds.drop_served && self.recent.len() == self.recent.capacity() {
+        } else if bounds.drop_served && self.recent.len() == self.recent.capacity() && self.recent.len() >= ROOMY {
             self.drop_served(now, dropped);
             // At least half of the places are free now, or this would come again too soon.
             self.recent.reserve(self.recent.len(), Entry::hash);
         }
-        &mut self.recent.insert_unique(widen(entry.hash), entry, Entry::hash).into_mut().memory
+        &mut self.recent.insert_unique(widen(entry.memory.hash), entry, Entry::hash).into_mut().memory
     }
 }
 
@@ -280,14 +277,14 @@ fn take<K: Eq>(table: &mut HashTable<Entry<K>>, key: &K, hash: u32) -> Option<En
 
 impl<K> Entry<K> {
     fn hash(&self) -> u64 {
-        widen(self.hash)
+        widen(self.memory.hash)
     }
 }
 
 impl<K: Eq> Entry<K> {
     #[inline]
     fn is(&self, key: &K, hash: u32) -> bool {
-        self.hash == hash && self.key == *key
+        self.memory.hash == hash && self.key == *key
     }
 }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// [`ItemFastSlow`] and [`Step`] have in common.
 ///
 /// # Memory
-/// A key is remembered from its first `when` until it is forgotten: 30 to 60 bytes and the key itself, which is cloned.
+/// A key is remembered from its first `when` until it is forgotten: 30 to 70 bytes and the key itself, which is cloned.
 /// Forgetting is O(1), and memory comes back as keys are forgotten. Whoever does not forget keys, because they vanish without
 /// a success, bounds what is remembered: [`max_tracked`](Self::max_tracked), [`retain_recent`](Self::retain_recent). Neither is
 /// on by default.
@@ -187,7 +187,7 @@ impl<K, S: Schedule> PerKey<K, S> {
     }
 
     /// Remembers at most this many keys, and at least two. When there are as many, it forgets half of them at a time, those
-    /// that failed longest ago; the latest half is always remembered.
+    /// that failed longest ago; of the keys that failed, the latest half is always remembered.
     ///
     /// A key that is forgotten begins with the first delay again. From 1024 keys on, the keys are spread over parts, and each has
     /// its share of the bound: one that happens to get more keys forgets a little earlier. Call it before the limiter is used:

@@ -10,7 +10,7 @@
 //! that the driver never keeps producers waiting and they not the driver (P11), comes from batches: the driver makes
 //! [`BATCH`] small steps when it has the lock, some microseconds, and a producer one.
 
-use super::{Core, Shared};
+use super::{Core, Done, Shared};
 use crate::key::slab::SlotRef;
 use crate::key::table;
 use crate::sync::{Arc, Ordering, Parker, sized};
@@ -123,14 +123,16 @@ impl<K> Shared<K> {
     /// The caller holds the key in this slot, and forgets the slot.
     pub(crate) unsafe fn requeue(this: &Arc<Self>, slot: SlotRef<K>, options: AddOptions, forgive: bool) -> Added {
         let now = this.now_for(options);
-        let (added, wake, rouse, done) = {
+        let mut done = Done::nothing();
+        let (added, wake, rouse) = {
             let core = &mut *this.core.lock();
             if forgive {
                 core.forgive(slot);
             }
-            let (added, wake, rouse) = this.add_slot_with(core, slot, now, options);
+            let all = this.add_slot_with(core, slot, now, options);
             // SAFETY: as the caller's.
-            (added, wake, rouse, unsafe { this.done_slot(core, slot) })
+            unsafe { this.done_slot(core, slot, &mut done) };
+            all
         };
         let started = Self::rouse_driver(this, rouse);
         wake.wake();
@@ -223,7 +225,7 @@ impl<K> Shared<K> {
         core.time = core.time.max(now);
         let delay = u64::try_from(options.delay.as_nanos()).unwrap_or(u64::MAX);
         let deadline = core.time.saturating_add(delay);
-        let wheel = core.wheel.get_or_insert_with(|| Box::new(Wheel::new(core.time)));
+        let wheel = core.wheel.get_or_insert_with(|| new_wheel(core.time));
         // SAFETY: in the table, so taken (S2), and we hold the lock.
         let state = &unsafe { slot.get() }.state;
         let number = core.table.make_ticket(slot);
@@ -378,6 +380,13 @@ impl<K: Clone> Shared<K> {
         };
         taken.into_iter().map(|(deadline, key)| (key, left(deadline))).collect()
     }
+}
+
+/// By itself: a wheel is 20 KB, and would make the stack frame of whoever it is inlined into as large, on every call.
+#[cold]
+#[inline(never)]
+fn new_wheel(now: u64) -> Box<Wheel> {
+    Box::new(Wheel::new(now))
 }
 
 impl<K> Core<K> {

@@ -5,7 +5,7 @@
 //! limiter that a queue has for itself, and that answers by the number of failures alone
 //! ([`RateLimiter::schedule`]), is replaced by its [`Schedule`], and its [`forget`](RateLimiter::forget) is to clear a bit.
 
-use super::{Core, Shared};
+use super::{Core, Done, Shared};
 use crate::AddOptions;
 use crate::key::slab::SlotRef;
 use crate::rate_limiter::{RateLimiter, Schedule};
@@ -108,12 +108,13 @@ impl<K> Shared<K> {
     /// The caller holds the key in this slot, has told the limiter, and forgets the slot.
     #[inline]
     pub(crate) unsafe fn succeed(&self, slot: SlotRef<K>) {
-        let done = {
+        let mut done = Done::nothing();
+        {
             let core = &mut *self.core.lock();
             core.forgive(slot);
             // SAFETY: as the caller's.
-            unsafe { self.done_slot(core, slot) }
-        };
+            unsafe { self.done_slot(core, slot, &mut done) };
+        }
         done.settle();
     }
 }

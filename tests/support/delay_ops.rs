@@ -1,4 +1,5 @@
-//! A list of calls with delays, run on the crate and on the plain reference side by side, with every return value compared.
+//! A list of calls with delays and a limiter, run on the crate and on the plain reference side by side, with every return value
+//! compared.
 //!
 //! One thread, [`Driver::Manual`] and a mock clock; futures are polled by hand. After every call the numbers of
 //! [`keyqueue::Stats`] are compared too, and *while a key is in line and a future waits, some waiting future has been woken*,
@@ -9,11 +10,14 @@
 #![allow(dead_code, reason = "every test binary uses its part of it")]
 
 use super::delays::Delays;
-use super::ops::{Colliding, Held, Key, Waiting, index};
+use super::limits::{Limits, Schedule};
+use super::ops::{Colliding, Held, KEYS, Key, Waiting, index};
 use super::reference::Counts;
 use arbitrary::{Arbitrary, Unstructured};
+use keyqueue::rate_limiter::{ItemExponentialFailure, ItemFastSlow, MaxOf, Step, WithMaxWait};
 use keyqueue::{
     AddOptions, Added, Clock, DelayConflict, DelayedAdd, Driver, Item, MockClock, OwnedItem, TryGetError, WorkQueue,
+    WorkQueueBuilder,
 };
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -56,6 +60,19 @@ pub(crate) enum Op {
     Rearrange(u8, Option<Span>),
     /// Gets all that is in line, and is done with it.
     WorkOff,
+    AddRateLimited(u8),
+    /// Rate-limited, and not before the span is over.
+    AddRateLimitedWith(u8, Span, Conflict),
+    /// Of a held item, as the next three are.
+    Retry(u8),
+    Succeed(u8),
+    /// As options say. `true`: rate-limited as well.
+    RequeueWith(u8, Span, Conflict, bool),
+    ItemNumRequeues(u8),
+    Forget(u8),
+    NumRequeues(u8),
+    /// Gets what is in line, and retries it.
+    RetryAll,
 }
 
 /// A length of time, for delays as for jumps of the clock.
@@ -204,30 +221,64 @@ pub(crate) fn policy(n: u8) -> DelayedAdd {
     }
 }
 
-/// Runs the calls with plain keys, with keys that own something, and with keys that collide.
-pub(crate) fn run(policy: DelayedAdd, ops: &[Op]) {
-    run_with::<u64>(policy, ops);
-    run_with::<String>(policy, ops);
-    run_with::<Colliding>(policy, ops);
+/// Which limiter a queue has, by number.
+fn limited<K: Key>(builder: WorkQueueBuilder<K>, n: u8) -> (WorkQueueBuilder<K>, Limits<K>) {
+    let second = 1_000_000_000;
+    let [one, never] = [Duration::from_secs(1), Duration::MAX];
+    match n % LIMITERS {
+        0 => (builder, Limits::new(Schedule::Exponential { base: 5_000_000, max: 1_000 * second })),
+        1 => {
+            let limiter = ItemExponentialFailure::new(Duration::from_nanos(1), never);
+            let max = never.as_nanos();
+            (builder.rate_limiter(limiter), Limits::new(Schedule::Exponential { base: 1, max }))
+        }
+        // At once, for some time, and then never.
+        2 => {
+            let limiter = ItemFastSlow::new(Duration::ZERO, never, 3);
+            let schedule = Schedule::FastSlow { fast: 0, slow: never.as_nanos(), max_fast_attempts: 3 };
+            (builder.rate_limiter(limiter), Limits::new(schedule))
+        }
+        _ => {
+            let rows = [(0, one), (1, Duration::ZERO), (4, one * 60)];
+            let limiter = WithMaxWait::new(ItemExponentialFailure::new(one, never), one * 7);
+            let limiter = MaxOf::new(vec![Box::new(limiter), Box::new(Step::new(rows))]);
+            let rows = rows.map(|(from, delay)| (from as u64, delay.as_nanos()));
+            let limits = Limits::new(Schedule::Exponential { base: second, max: never.as_nanos() });
+            let limits = Limits::MaxWait(Box::new(limits), 7 * second);
+            (builder.rate_limiter(limiter), Limits::MaxOf(vec![limits, Limits::new(Schedule::Step(rows.to_vec()))]))
+        }
+    }
 }
 
-/// What the fuzz target does with its input. The first byte says which policy, and which keys.
+/// How many of them there are.
+pub(crate) const LIMITERS: u8 = 4;
+
+/// Runs the calls with plain keys, with keys that own something, and with keys that collide.
+pub(crate) fn run(policy: DelayedAdd, limiter: u8, ops: &[Op]) {
+    run_with::<u64>(policy, limiter, ops);
+    run_with::<String>(policy, limiter, ops);
+    run_with::<Colliding>(policy, limiter, ops);
+}
+
+/// What the fuzz target does with its input. The first byte says which policy, which keys, and which limiter.
 pub(crate) fn run_bytes(data: &[u8]) {
     let Some((&first, rest)) = data.split_first() else { return };
     let Ok(ops) = Vec::<Op>::arbitrary_take_rest(Unstructured::new(rest)) else { return };
     let run = [run_with::<u64>, run_with::<String>, run_with::<Colliding>][usize::from(first / 3 % 3)];
-    run(policy(first), &ops);
+    run(policy(first), first / 9, &ops);
 }
 
-pub(crate) fn run_with<K: Key>(policy: DelayedAdd, ops: &[Op]) {
+pub(crate) fn run_with<K: Key>(policy: DelayedAdd, limiter: u8, ops: &[Op]) {
     let (clock, mock) = Clock::mock();
-    let queue = WorkQueue::<K>::builder().clock(clock).driver(Driver::Manual).delayed_add(policy).build();
+    let builder = WorkQueue::<K>::builder().clock(clock).driver(Driver::Manual).delayed_add(policy);
+    let (builder, limits) = limited(builder, limiter);
+    let queue = builder.build();
     let handles = [queue.clone(), queue];
     let mut pair = Pair {
         handles: &handles,
         handle: 0,
         clock: mock,
-        reference: Delays::new(policy),
+        reference: Delays::with_limits(policy, limits),
         held: Vec::new(),
         waiting: Vec::new(),
     };
@@ -359,7 +410,87 @@ impl<'q, K: Key> Pair<'q, K> {
                     self.reference.queue.done(&item);
                 }
             }
+            Op::AddRateLimited(n) => {
+                assert_eq!(queue.add_rate_limited(K::nth(*n)), self.reference.add_rate_limited(K::nth(*n)));
+            }
+            Op::AddRateLimitedWith(n, span, conflict) => {
+                let (delay, conflict) = (span.duration(&self.reference), conflict.of_the_crate());
+                let options = AddOptions::new().after(delay).conflict(conflict).rate_limited();
+                let expected = self.reference.add_rate_limited_with(K::nth(*n), delay, conflict);
+                assert_eq!(queue.add_with(K::nth(*n), options), expected);
+            }
+            Op::Retry(n) => {
+                if let Some(at) = index(*n, self.held.len()) {
+                    let held = self.held.swap_remove(at);
+                    self.retry(held);
+                }
+            }
+            Op::Succeed(n) => {
+                if let Some(at) = index(*n, self.held.len()) {
+                    let held = self.held.swap_remove(at);
+                    self.reference.succeed(held.key());
+                    match held {
+                        Held::Borrowed(item) => item.succeed(),
+                        Held::Owned(item) => item.succeed(),
+                    }
+                }
+            }
+            Op::RequeueWith(n, span, conflict, rate_limited) => {
+                if let Some(at) = index(*n, self.held.len()) {
+                    let (delay, conflict) = (span.duration(&self.reference), conflict.of_the_crate());
+                    let held = self.held.swap_remove(at);
+                    let mut options = AddOptions::new().after(delay).conflict(conflict);
+                    if *rate_limited {
+                        options = options.rate_limited();
+                    }
+                    let key = held.key().clone();
+                    let expected = if *rate_limited {
+                        self.reference.add_rate_limited_with(key.clone(), delay, conflict)
+                    } else {
+                        self.reference.add_with(key.clone(), delay, conflict)
+                    };
+                    self.reference.queue.done(&key);
+                    let added = match held {
+                        Held::Borrowed(item) => item.requeue_with(options),
+                        Held::Owned(item) => item.requeue_with(options),
+                    };
+                    assert_eq!(added, expected);
+                }
+            }
+            Op::ItemNumRequeues(n) => {
+                if let Some(at) = index(*n, self.held.len()) {
+                    let requeues = match &self.held[at] {
+                        Held::Borrowed(item) => item.num_requeues(),
+                        Held::Owned(item) => item.num_requeues(),
+                    };
+                    assert_eq!(requeues, self.reference.limits.num_requeues(self.held[at].key()));
+                }
+            }
+            Op::Forget(n) => {
+                queue.forget(&K::nth(*n));
+                self.reference.limits.forget(&K::nth(*n));
+            }
+            Op::NumRequeues(n) => {
+                assert_eq!(queue.num_requeues(&K::nth(*n)), self.reference.limits.num_requeues(&K::nth(*n)));
+            }
+            Op::RetryAll => {
+                // A limiter may say "at once", and the key is in line again.
+                for _ in 0..self.reference.queue.len() {
+                    let item = queue.try_get().expect("something is in line");
+                    assert_eq!(Some(&*item), self.reference.queue.get().as_ref());
+                    self.retry(Held::Borrowed(item));
+                }
+            }
         }
+    }
+
+    fn retry(&mut self, held: Held<'q, K>) {
+        let expected = self.reference.retry(held.key().clone());
+        let added = match held {
+            Held::Borrowed(item) => item.retry(),
+            Held::Owned(item) => item.retry(),
+        };
+        assert_eq!(added, expected);
     }
 
     /// Compares a hand-out, and keeps the item. `none` is the error if nothing is in line.
@@ -396,6 +527,9 @@ impl<'q, K: Key> Pair<'q, K> {
         assert_eq!((queue.delayed_len(), stats.delayed), (reference.delayed_len(), reference.delayed_len()));
         assert_eq!((queue.shutting_down(), stats.shutting_down), (shut_down, shut_down));
         assert_eq!((stats.delays, stats.expired), (reference.set, reference.expired));
+        for key in (0..KEYS).map(K::nth) {
+            assert_eq!(queue.num_requeues(&key), reference.limits.num_requeues(&key), "of {key:?}");
+        }
         let counts = Counts {
             queued: stats.queued,
             coalesced: stats.coalesced,

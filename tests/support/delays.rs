@@ -1,10 +1,12 @@
-//! A delaying queue that is plainly right: the plain [`Reference`], and beside it the delays in one sorted map.
+//! A delaying queue that is plainly right: the plain [`Reference`], and beside it the delays in one sorted map, and a plain
+//! limiter.
 //!
 //! It is the oracle of the replays with delays, for one thread and a clock that only [`advance`](Delays::advance) moves.
 //! Whatever the crate returns with [`keyqueue::Driver::Manual`] and a mock clock, this returns too.
 
 #![allow(dead_code, reason = "every test binary uses its part of it")]
 
+use super::limits::{Limits, Schedule, duration};
 use super::reference::Reference;
 use keyqueue::{Added, DelayConflict, DelayedAdd};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -21,6 +23,7 @@ const NEVER: u64 = u64::MAX;
 #[derive(Debug)]
 pub(crate) struct Delays<K> {
     pub(crate) queue: Reference<K>,
+    pub(crate) limits: Limits<K>,
     policy: DelayedAdd,
     now: u64,
     delays: BTreeMap<Place, K>,
@@ -35,9 +38,16 @@ pub(crate) struct Delays<K> {
 }
 
 impl<K: Hash + Eq + Clone> Delays<K> {
+    /// With the queue's default limiter.
     pub(crate) fn new(policy: DelayedAdd) -> Self {
+        let (base, max) = (5_000_000, 1_000_000_000_000);
+        Self::with_limits(policy, Limits::new(Schedule::Exponential { base, max }))
+    }
+
+    pub(crate) fn with_limits(policy: DelayedAdd, limits: Limits<K>) -> Self {
         Self {
             queue: Reference::new(),
+            limits,
             policy,
             now: 0,
             delays: BTreeMap::new(),
@@ -96,11 +106,35 @@ impl<K: Hash + Eq + Clone> Delays<K> {
         Added::Delayed
     }
 
+    pub(crate) fn add_rate_limited(&mut self, key: K) -> Added {
+        self.add_rate_limited_with(key, Duration::ZERO, DelayConflict::EarliestWins)
+    }
+
+    /// The limiter is asked once, also if the add is refused.
+    pub(crate) fn add_rate_limited_with(&mut self, key: K, delay: Duration, conflict: DelayConflict) -> Added {
+        let delay = delay.max(duration(self.limits.when(&key)));
+        self.add_with(key, delay, conflict)
+    }
+
     /// Only for a key in work.
     pub(crate) fn requeue_after(&mut self, key: K, delay: Duration) -> Added {
+        self.limits.forget(&key);
         let added = self.add_after(key.clone(), delay);
         self.queue.done(&key);
         added
+    }
+
+    /// Only for a key in work.
+    pub(crate) fn retry(&mut self, key: K) -> Added {
+        let added = self.add_rate_limited(key.clone());
+        self.queue.done(&key);
+        added
+    }
+
+    /// Only for a key in work.
+    pub(crate) fn succeed(&mut self, key: &K) {
+        self.limits.forget(key);
+        self.queue.done(key);
     }
 
     pub(crate) fn cancel(&mut self, key: &K) -> bool {

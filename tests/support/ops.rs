@@ -62,7 +62,7 @@ pub(crate) trait Key: Hash + Eq + Clone + Debug + Send + Sync + 'static {
 }
 
 /// How many different keys there are.
-const KEYS: u8 = 7;
+pub(crate) const KEYS: u8 = 7;
 
 impl Key for u64 {
     fn nth(n: u8) -> Self {

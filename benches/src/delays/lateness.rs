@@ -68,7 +68,8 @@ pub fn lateness<Q: DelaySubject<u64>>(keys: u64, flood: bool) -> Lateness {
     Lateness { late, flood }
 }
 
-/// The best that parking can do: a thread that sleeps until each of as many deadlines; no queue. With `flood`, two others compute.
+/// The best that parking can do: a thread that sleeps until each of as many deadlines; no queue. With `flood`, two others
+/// compute.
 pub fn bare(keys: u64, flood: bool) -> Lateness {
     let mut random = random();
     let mut deadlines: Vec<u64> = (0..keys).map(|_| OPENS + random(MILLISECOND..2000 * MILLISECOND)).collect();

@@ -1,0 +1,13 @@
+//! The limiters alone, with any settings, against models in integers: see `tests/support/limiter.rs`.
+
+#![no_main]
+
+#[path = "../../tests/support"]
+mod support {
+    pub(crate) mod limiter;
+    pub(crate) mod limits;
+    pub(crate) mod ops;
+    pub(crate) mod reference;
+}
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| support::limiter::run_bytes(data));

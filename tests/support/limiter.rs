@@ -1,0 +1,814 @@
+//! The limiters alone, beside models in integers: any settings, any calls, every answer compared.
+//!
+//! * Per-key limiters: counts and delays are those of plain arithmetic of 128 bits; what is remembered with bounds is what two
+//!   generations of keys remember, never more than the bound, and always the latest half of it; with jitter, an answer is in
+//!   its range, and a twin with the same seed gives the same.
+//! * Bucket: tokens and time in integers without limit. If a token takes a whole number of nanoseconds, each wait is exact, and
+//!   so is who is admitted; else a wait is off by the few nanoseconds that rounding takes ([`EARLY`], [`LATE`]), whatever came
+//!   before. A token that was refused is there when it was promised. Where a burst takes centuries to fill, rounding takes
+//!   more; and where the end of the line is near, a wait is not shorter, but may be longer.
+//! * Deduping bucket: spends a token when a key has none, and is then exactly as the bucket.
+//!
+//! Used by the fuzz target `limiter_vs_integer_model`, and by `replay_corpus.rs`.
+
+#![allow(dead_code, reason = "every test binary uses its part of it")]
+
+use super::limits::{Schedule, duration};
+use super::ops::{Colliding, Key, index};
+use arbitrary::{Arbitrary, Unstructured};
+use keyqueue::rate_limiter::{
+    Bucket, DedupingBucket, ItemExponentialFailure, ItemFastSlow, PerKey, RateLimiter, Reservation,
+    Schedule as RealSchedule, Step, TryAcquireError,
+};
+use keyqueue::{Clock, MockClock};
+use num_bigint::BigUint;
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// Settings of a limiter, and calls.
+#[derive(Arbitrary, Debug, Clone)]
+pub(crate) enum Life {
+    PerKey(Settings, Vec<KeyOp>),
+    Bucket(BucketSettings, Vec<BucketOp>),
+    Deduping(BucketSettings, Vec<KeyOp>),
+}
+
+#[derive(Arbitrary, Debug, Clone)]
+pub(crate) struct Settings {
+    schedule: ScheduleSettings,
+    served_only: bool,
+    max_tracked: Option<u8>,
+    retain_recent: Option<Span>,
+    /// A sixteenth each, and the seed.
+    jitter: Option<(u8, u64)>,
+}
+
+#[derive(Arbitrary, Debug, Clone)]
+pub(crate) enum ScheduleSettings {
+    Exponential(Span, Span),
+    FastSlow(Span, Span, u8),
+    /// The first row, and the others: so many failures more than the row before, and one.
+    Step((u8, Span), Vec<(u8, Span)>),
+}
+
+#[derive(Arbitrary, Debug, Clone)]
+pub(crate) struct BucketSettings {
+    rate: Rate,
+    burst: Burst,
+    max_ahead: Option<Span>,
+}
+
+#[derive(Arbitrary, Debug, Clone)]
+pub(crate) enum Rate {
+    /// Any number there is.
+    Bits(u64),
+    /// A token in so many nanoseconds.
+    Every(u64),
+    /// So many a second.
+    Whole(u32),
+    /// 10^n.
+    Ten(i8),
+    Infinite,
+}
+
+#[derive(Arbitrary, Debug, Clone)]
+pub(crate) enum Burst {
+    Few(u8),
+    Any(u32),
+}
+
+/// A call to a limiter that knows keys.
+#[derive(Arbitrary, Debug, Clone)]
+pub(crate) enum KeyOp {
+    When(u8),
+    /// Several keys, from the first on.
+    WhenMany(u8, u8),
+    /// One key, several times.
+    WhenOften(u8, u8),
+    Forget(u8),
+    Advance(Span),
+    /// To the end of the delay that this key was told.
+    AdvanceToEnd(u8, Side),
+    /// By the age at which keys are forgotten.
+    AdvanceByAge(Side),
+    ShrinkToFit,
+}
+
+/// A call to a bucket. An index chooses a reservation that is kept.
+#[derive(Arbitrary, Debug, Clone)]
+pub(crate) enum BucketOp {
+    Reserve,
+    ReserveMany(u8),
+    When,
+    /// Reserves, and keeps the reservation.
+    Keep,
+    Cancel(u8),
+    TryAcquire,
+    /// Takes all that there is, but not for ever.
+    TryAcquireAll,
+    /// If there is no token, waits as long as it says, and takes it.
+    Acquire,
+    Advance(Span),
+    /// By so many hundredths of the time that a token takes.
+    AdvanceTokens(u16, Side),
+}
+
+/// A length of time.
+#[derive(Arbitrary, Debug, Clone)]
+pub(crate) enum Span {
+    Zero,
+    /// 2^n nanoseconds, for n up to 63.
+    Power(u8, Side),
+    Milliseconds(u16),
+    Nanoseconds(u64),
+    Any(u64, u32),
+    Max,
+}
+
+#[derive(Arbitrary, Debug, Clone, Copy)]
+pub(crate) enum Side {
+    Before,
+    At,
+    After,
+}
+
+const GIGA: u64 = 1_000_000_000;
+
+/// What the fuzz target does with its input. The first byte says which keys.
+pub(crate) fn run_bytes(data: &[u8]) {
+    let Some((&first, rest)) = data.split_first() else { return };
+    let Ok(life) = Life::arbitrary_take_rest(Unstructured::new(rest)) else { return };
+    [run::<u64>, run::<String>, run::<Colliding>][usize::from(first % 3)](&life);
+}
+
+pub(crate) fn run<K: Key>(life: &Life) {
+    match life {
+        Life::PerKey(settings, ops) => run_per_key::<K>(settings, ops),
+        Life::Bucket(settings, ops) => run_bucket(settings, ops),
+        Life::Deduping(settings, ops) => run_deduping::<K>(settings, ops),
+    }
+}
+
+impl Side {
+    fn of(self, nanoseconds: u64) -> u64 {
+        match self {
+            Self::Before => nanoseconds.saturating_sub(1),
+            Self::At => nanoseconds,
+            Self::After => nanoseconds.saturating_add(1),
+        }
+    }
+}
+
+impl Span {
+    fn duration(&self) -> Duration {
+        match *self {
+            Self::Zero => Duration::ZERO,
+            Self::Power(n, side) => Duration::from_nanos(side.of(1 << (n % 64))),
+            Self::Milliseconds(n) => Duration::from_millis(n.into()),
+            Self::Nanoseconds(n) => Duration::from_nanos(n),
+            Self::Any(seconds, nanos) => Duration::new(seconds, nanos % GIGA as u32),
+            Self::Max => Duration::MAX,
+        }
+    }
+
+    fn nanos(&self) -> u64 {
+        saturated(self.duration())
+    }
+}
+
+/// In nanoseconds, as a clock tells time.
+fn saturated(delay: Duration) -> u64 {
+    u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Some two dozen keys.
+fn key<K: Key>(n: u8) -> K {
+    K::other(u16::from(n % 24))
+}
+
+// ---- limiters that count the failures of each key ----
+
+/// What is remembered of a key.
+#[derive(Debug, Clone, Copy, Default)]
+struct Memory {
+    failures: u64,
+    /// When the delay that it was told last is over.
+    until: u64,
+}
+
+/// What is remembered of keys: the latest that failed, and those before them.
+struct Generations<K> {
+    recent: HashMap<K, Memory>,
+    before: HashMap<K, Memory>,
+    since: u64,
+    /// How many `recent` holds.
+    most: usize,
+    age: u64,
+}
+
+impl<K: Key> Generations<K> {
+    fn len(&self) -> usize {
+        self.recent.len() + self.before.len()
+    }
+
+    fn turn(&mut self, now: u64) {
+        self.before = std::mem::take(&mut self.recent);
+        self.since = now;
+    }
+
+    fn grow_old(&mut self, now: u64) {
+        let age = now - self.since;
+        if age >= self.age && self.age < u64::MAX {
+            self.turn(now);
+            // Twice as old: nothing in it is recent enough.
+            if age / 2 >= self.age {
+                self.turn(now);
+            }
+        }
+    }
+
+    fn update(&mut self, key: &K, now: u64) -> &mut Memory {
+        self.grow_old(now);
+        if !self.recent.contains_key(key) {
+            let memory = self.before.remove(key).unwrap_or_default();
+            if self.recent.len() == self.most {
+                self.turn(now);
+            }
+            self.recent.insert(key.clone(), memory);
+        }
+        self.recent.get_mut(key).expect("just put in")
+    }
+
+    fn look(&self, key: &K) -> Memory {
+        self.recent.get(key).or_else(|| self.before.get(key)).copied().unwrap_or_default()
+    }
+
+    fn forget(&mut self, key: &K) {
+        self.recent.remove(key);
+        self.before.remove(key);
+    }
+}
+
+fn run_per_key<K: Key>(settings: &Settings, ops: &[KeyOp]) {
+    let nanos = |span: &Span| span.duration().as_nanos();
+    match &settings.schedule {
+        ScheduleSettings::Exponential(base, max) => {
+            let schedule = Schedule::Exponential { base: nanos(base), max: nanos(max) };
+            let make = || ItemExponentialFailure::new(base.duration(), max.duration());
+            run_schedule::<K, _>(schedule, make, settings, ops);
+        }
+        ScheduleSettings::FastSlow(fast, slow, attempts) => {
+            let max_fast_attempts = u64::from(*attempts);
+            let schedule = Schedule::FastSlow { fast: nanos(fast), slow: nanos(slow), max_fast_attempts };
+            let make = || ItemFastSlow::new(fast.duration(), slow.duration(), usize::from(*attempts));
+            run_schedule::<K, _>(schedule, make, settings, ops);
+        }
+        ScheduleSettings::Step((first, delay), others) => {
+            let mut rows = vec![(u64::from(*first), nanos(delay))];
+            for (more, delay) in others.iter().take(20) {
+                rows.push((rows.last().expect("there is a first").0 + u64::from(*more) + 1, nanos(delay)));
+            }
+            let real = || rows.iter().map(|&(from, delay)| (from as usize, duration(delay)));
+            let make = || Step::new(real());
+            run_schedule::<K, _>(Schedule::Step(rows.clone()), make, settings, ops);
+        }
+    }
+}
+
+fn run_schedule<K: Key, S: RealSchedule>(
+    schedule: Schedule,
+    make: impl Fn() -> PerKey<K, S>,
+    settings: &Settings,
+    ops: &[KeyOp],
+) {
+    let (clock, time) = Clock::mock();
+    // Up to 1023 keys are remembered in one table, so the model is exact. Without a bound there are several, each with an age of
+    // its own.
+    let bound = match (settings.max_tracked, &settings.retain_recent) {
+        (Some(keys), _) => Some(usize::from(keys)),
+        (None, Some(_)) => Some(1_000),
+        (None, None) => None,
+    };
+    let make = || {
+        let mut limiter = make().with_clock(clock.clone());
+        if settings.served_only {
+            limiter = limiter.served_only();
+        }
+        if let Some(age) = &settings.retain_recent {
+            limiter = limiter.retain_recent(age.duration());
+        }
+        if let Some(keys) = bound {
+            limiter = limiter.max_tracked(keys);
+        }
+        #[cfg(feature = "jitter")]
+        if let Some((sixteenths, seed)) = settings.jitter {
+            limiter = limiter.jitter(f64::from(sixteenths) / 16.0).seed(seed);
+        }
+        limiter
+    };
+    let longest = schedule.longest();
+    let age = settings
+        .retain_recent
+        .as_ref()
+        .map_or(u64::MAX, |age| u64::try_from(age.duration().as_nanos().max(longest)).unwrap_or(u64::MAX).max(1));
+    let mut pair = PerKeyPair {
+        limiter: make(),
+        twin: make(),
+        time,
+        now: 0,
+        schedule,
+        longest,
+        served_only: settings.served_only,
+        factor: settings.jitter.filter(|_| cfg!(feature = "jitter")).map_or(0.0, |(part, _)| f64::from(part) / 16.0),
+        bound: bound.unwrap_or(usize::MAX),
+        generations: Generations {
+            recent: HashMap::new(),
+            before: HashMap::new(),
+            since: 0,
+            most: bound.map_or(usize::MAX, |keys| (keys / 2).max(1)),
+            age,
+        },
+        latest: Vec::new(),
+    };
+    for op in ops {
+        pair.step(op);
+    }
+    pair.check_all();
+}
+
+struct PerKeyPair<K, S> {
+    limiter: PerKey<K, S>,
+    /// The same, asked the same.
+    twin: PerKey<K, S>,
+    time: MockClock,
+    now: u64,
+    schedule: Schedule,
+    longest: u128,
+    served_only: bool,
+    factor: f64,
+    bound: usize,
+    generations: Generations<K>,
+    /// The keys that were asked for, the latest last, and whether each was not forgotten since.
+    latest: Vec<(K, bool)>,
+}
+
+impl<K: Key, S: RealSchedule> PerKeyPair<K, S> {
+    fn step(&mut self, op: &KeyOp) {
+        match *op {
+            KeyOp::When(n) => self.when(n),
+            KeyOp::WhenMany(n, count) => (0..count % 32).for_each(|more| self.when(n.wrapping_add(more))),
+            KeyOp::WhenOften(n, times) => (0..times).for_each(|_| self.when(n)),
+            KeyOp::Forget(n) => {
+                self.limiter.forget(&key(n));
+                self.twin.forget(&key(n));
+                self.generations.forget(&key(n));
+                self.latest.iter_mut().filter(|latest| latest.0 == key(n)).for_each(|latest| latest.1 = false);
+            }
+            KeyOp::Advance(ref span) => self.advance(span.nanos()),
+            KeyOp::AdvanceToEnd(n, side) => {
+                let until = self.generations.look(&key(n)).until;
+                self.advance(side.of(until.saturating_sub(self.now)));
+            }
+            KeyOp::AdvanceByAge(side) => self.advance(side.of(self.generations.age)),
+            KeyOp::ShrinkToFit => {
+                self.limiter.shrink_to_fit();
+                self.twin.shrink_to_fit();
+                self.generations.grow_old(self.now);
+            }
+        }
+        assert_eq!(self.limiter.tracked_len(), self.generations.len());
+        assert!(self.limiter.tracked_len() <= self.bound.max(2));
+    }
+
+    /// Not to the last instant, at which even what is kept for ever grows old.
+    fn advance(&mut self, by: u64) {
+        let by = by.min(u64::MAX - 1 - self.now);
+        self.time.advance(Duration::from_nanos(by));
+        self.now += by;
+    }
+
+    fn when(&mut self, n: u8) {
+        let key = key(n);
+        let answer = self.limiter.when(&key);
+        assert_eq!(answer, self.twin.when(&key), "the same seed, the same calls");
+        let memory = self.generations.update(&key, self.now);
+        if self.served_only && self.now < memory.until {
+            let rest = Duration::from_nanos(memory.until - self.now);
+            // At the end of time, it is for ever.
+            assert!(answer == rest || (memory.until == u64::MAX && answer > rest), "{answer:?}, rest {rest:?}");
+        } else {
+            let exact = duration(self.schedule.delay(memory.failures));
+            if self.factor == 0.0 {
+                assert_eq!(answer, exact);
+            } else {
+                let more = exact.as_nanos() as f64 * self.factor * (1.0 + 1e-9);
+                assert!(exact <= answer && answer.as_nanos() <= self.longest, "{answer:?} for {exact:?}");
+                assert!((answer - exact).as_nanos() as f64 <= more, "{answer:?} for {exact:?}");
+            }
+            memory.failures += 1;
+            if self.served_only {
+                memory.until = self.now.saturating_add(saturated(answer));
+            }
+        }
+        assert_eq!(self.limiter.num_requeues(&key), memory.failures as usize);
+        self.latest.retain(|latest| latest.0 != key);
+        self.latest.push((key, true));
+        if self.generations.age == u64::MAX {
+            for (key, kept) in self.latest.iter().rev().take(self.bound / 2) {
+                assert_eq!(self.limiter.num_requeues(key) > 0, *kept, "of the latest half");
+            }
+        }
+    }
+
+    fn check_all(&self) {
+        for key in (0..24).map(key::<K>) {
+            assert_eq!(self.limiter.num_requeues(&key), self.generations.look(&key).failures as usize);
+        }
+    }
+}
+
+// ---- the bucket ----
+
+impl BucketSettings {
+    fn rate(&self) -> f64 {
+        match self.rate {
+            Rate::Bits(bits) => f64::from_bits(bits),
+            Rate::Every(nanos) => GIGA as f64 / nanos.max(1) as f64,
+            Rate::Whole(rate) => rate.into(),
+            Rate::Ten(n) => 10_f64.powi(n.into()),
+            Rate::Infinite => f64::INFINITY,
+        }
+    }
+
+    fn burst(&self) -> u32 {
+        match self.burst {
+            Burst::Few(burst) => burst.into(),
+            Burst::Any(burst) => burst,
+        }
+    }
+
+    /// `None`: there is no such bucket, and the crate says so.
+    fn bucket(&self, clock: Clock) -> Option<Bucket> {
+        let rate = self.rate();
+        let bucket = Bucket::try_with_clock(rate, self.burst(), clock);
+        assert_eq!(bucket.is_err(), rate.is_nan() || rate < 0.0, "{bucket:?}");
+        let bucket = bucket.ok()?;
+        Some(bucket.max_ahead(self.ahead()))
+    }
+
+    /// Not so long that a line ends before.
+    fn ahead(&self) -> Duration {
+        let ahead = self.max_ahead.as_ref().map_or(Duration::MAX, Span::duration);
+        if ahead.as_nanos() > 1 << 60 { Duration::MAX } else { ahead }
+    }
+}
+
+/// A bucket of integers: a nanosecond and a token are whole numbers of units.
+struct Exact {
+    nanosecond: BigUint,
+    token: BigUint,
+    burst: BigUint,
+    /// Up to where everything is spent.
+    spent: BigUint,
+    now: BigUint,
+}
+
+impl Exact {
+    fn new(rate: f64, burst: u32) -> Self {
+        let bits = rate.abs().to_bits();
+        let (digits, power) = match (bits & ((1 << 52) - 1), bits >> 52) {
+            (digits, 0) => (digits, 1_074),
+            (digits, exponent) => (digits | 1 << 52, 1_075 - exponent as i32),
+        };
+        // The rate is digits / 2^power.
+        let (nanosecond, token) = (BigUint::from(digits), BigUint::from(GIGA));
+        let (nanosecond, token) = if power > 0 { (nanosecond, token << power) } else { (nanosecond << -power, token) };
+        let burst = &token * burst;
+        Self { nanosecond, token, burst, spent: BigUint::ZERO, now: BigUint::ZERO }
+    }
+
+    /// Up to where everything is spent after one more token.
+    fn next(&self) -> BigUint {
+        (&self.spent).max(&self.now) + &self.token
+    }
+
+    /// How long to wait if so much is spent, in nanoseconds, rounded up; less than none if there is no need. Saturates.
+    fn wait(&self, spent: &BigUint) -> i128 {
+        let free = &self.now + &self.burst;
+        if *spent > free {
+            self.nanos(&(spent - free + &self.nanosecond - 1_u32))
+        } else {
+            -self.nanos(&(free - spent))
+        }
+    }
+
+    /// Rounded down.
+    fn nanos(&self, units: &BigUint) -> i128 {
+        if self.nanosecond == BigUint::ZERO {
+            return if *units == BigUint::ZERO { 0 } else { i128::MAX };
+        }
+        (units / &self.nanosecond).try_into().unwrap_or(i128::MAX)
+    }
+}
+
+/// How many nanoseconds a wait may be shorter than an exact one that is rounded up, and longer. If a token takes a whole number
+/// of nanoseconds, none.
+const EARLY: i128 = 2;
+const LATE: i128 = 3;
+/// So many nanoseconds are a century and a half. Nothing is said of answers that need longer lines.
+const LONG: i128 = 1 << 62;
+
+fn run_bucket(settings: &BucketSettings, ops: &[BucketOp]) {
+    let (clock, time) = Clock::mock();
+    let Some(bucket) = settings.bucket(clock) else { return };
+    let (rate, burst) = (settings.rate(), settings.burst());
+    // A token for each nanosecond and more is no limit.
+    let limit = match (rate, burst) {
+        (f64::INFINITY, _) => Limit::Nothing,
+        (_, 0) => Limit::Everything,
+        (rate, _) if rate > 1e9 => Limit::Nothing,
+        _ => Limit::Rate,
+    };
+    let exact = if limit == Limit::Rate { Exact::new(rate, burst) } else { Exact::new(1.0, 1) };
+    let fill = exact.nanos(&exact.burst);
+    let whole = exact.nanosecond != BigUint::ZERO && &exact.token % &exact.nanosecond == BigUint::ZERO;
+    let mut pair = BucketPair {
+        bucket: &bucket,
+        time,
+        now: 0,
+        limit,
+        ahead: settings.ahead(),
+        fill,
+        // There are 2^61 parts or more for the burst, if these are longer than a nanosecond.
+        early: if whole && fill < LONG / 2 { 0 } else { EARLY } + (fill >> 60),
+        late: if whole && fill < LONG / 2 { 0 } else { LATE } + (fill >> 59),
+        exact,
+        kept: Vec::new(),
+    };
+    for op in ops {
+        pair.step(op);
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Limit {
+    Nothing,
+    Everything,
+    Rate,
+}
+
+struct BucketPair<'b> {
+    bucket: &'b Bucket,
+    time: MockClock,
+    now: u64,
+    limit: Limit,
+    ahead: Duration,
+    exact: Exact,
+    /// How long it takes to fill the bucket.
+    fill: i128,
+    /// [`EARLY`] and [`LATE`], for this bucket.
+    early: i128,
+    late: i128,
+    /// Reservations, and up to where each has spent.
+    kept: Vec<(Reservation<'b>, Option<BigUint>)>,
+}
+
+impl<'b> BucketPair<'b> {
+    fn step(&mut self, op: &BucketOp) {
+        match *op {
+            BucketOp::Reserve => _ = self.reserve(),
+            BucketOp::ReserveMany(count) => (0..count).for_each(|_| _ = self.reserve()),
+            BucketOp::When => self.when(),
+            BucketOp::Keep => {
+                let kept = self.reserve();
+                self.kept.extend(kept);
+            }
+            BucketOp::Cancel(n) => {
+                if let Some(at) = index(n, self.kept.len()) {
+                    let (reservation, spent) = self.kept.swap_remove(at);
+                    self.cancel(reservation, spent);
+                }
+            }
+            BucketOp::TryAcquire => _ = self.try_acquire(),
+            BucketOp::TryAcquireAll => {
+                for _ in 0..300 {
+                    if self.try_acquire().is_err() {
+                        break;
+                    }
+                }
+            }
+            BucketOp::Acquire => {
+                if let Err(error) = self.try_acquire() {
+                    let wait = saturated(error.wait());
+                    if i128::from(self.now) + i128::from(wait) < LONG / 2 {
+                        self.advance(wait);
+                        assert!(self.try_acquire().is_ok(), "promised for now, after {wait} ns");
+                    }
+                }
+            }
+            BucketOp::Advance(ref span) => self.advance(span.nanos()),
+            BucketOp::AdvanceTokens(hundredths, side) => {
+                let by = self.exact.nanos(&(&self.exact.token * hundredths / 100_u32));
+                self.advance(side.of(u64::try_from(by).unwrap_or(u64::MAX)));
+            }
+        }
+    }
+
+    /// The clock stays where the line has not ended.
+    fn advance(&mut self, by: u64) {
+        let by = by.min((LONG / 2) as u64 - self.now);
+        self.time.advance(Duration::from_nanos(by));
+        self.now += by;
+        self.exact.now = &self.exact.nanosecond * self.now;
+    }
+
+    /// What is allowed for an exact wait: from, and to.
+    fn range(&self, wait: i128) -> (i128, i128) {
+        let ends = i128::from(self.now).saturating_add(self.fill).saturating_add(wait.max(0));
+        let far = ends.saturating_add(self.exact.nanos(&self.exact.token)) >= LONG;
+        let from = wait.saturating_sub(self.early).max(0);
+        (from, if far { i128::MAX } else { wait.saturating_add(self.late).max(0) })
+    }
+
+    fn check(&self, delay: Duration, wait: i128) {
+        let (from, to) = self.range(wait);
+        let delay = if delay == Duration::MAX { i128::MAX } else { delay.as_nanos() as i128 };
+        assert!(from.min(u64::MAX.into()) <= delay && delay <= to, "{delay} ns, and exactly {wait}");
+    }
+
+    /// Whether a wait is within `max_ahead`. `None`: it is too near to tell.
+    fn near(&self, wait: i128) -> Option<bool> {
+        let ahead = self.ahead.as_nanos() as i128;
+        match self.range(wait) {
+            _ if self.ahead == Duration::MAX => Some(true),
+            (_, to) if to <= ahead => Some(true),
+            (from, _) if from > ahead => Some(false),
+            _ => None,
+        }
+    }
+
+    /// Reserves, and says up to where that has spent, if it has.
+    fn reserve(&mut self) -> Option<(Reservation<'b>, Option<BigUint>)> {
+        let reservation = self.bucket.reserve();
+        let delay = reservation.delay();
+        let spent = match self.limit {
+            Limit::Rate => {
+                let spent = self.exact.next();
+                let wait = self.exact.wait(&spent);
+                match self.near(wait) {
+                    Some(true) => {
+                        self.check(delay, wait);
+                        Some(spent)
+                    }
+                    Some(false) => {
+                        assert_eq!(delay, self.ahead, "exactly {wait} ns");
+                        None
+                    }
+                    None => {
+                        assert!(delay <= self.ahead);
+                        // Given back at once, if it was spent, so that it does not matter.
+                        reservation.cancel();
+                        return None;
+                    }
+                }
+            }
+            limit => {
+                assert_eq!(delay, if limit == Limit::Nothing { Duration::ZERO } else { self.ahead });
+                None
+            }
+        };
+        if let Some(spent) = &spent {
+            self.exact.spent.clone_from(spent);
+        }
+        Some((reservation, spent))
+    }
+
+    fn when(&mut self) {
+        let (spent, bucket) = (self.exact.next(), self.bucket as &dyn RateLimiter<str>);
+        let wait = self.exact.wait(&spent);
+        match (self.limit, self.near(wait)) {
+            (Limit::Rate, Some(true)) => {
+                self.check(bucket.when(""), wait);
+                self.exact.spent = spent;
+            }
+            (Limit::Rate, None) => _ = self.reserve(),
+            (Limit::Nothing, _) => assert_eq!(bucket.when(""), Duration::ZERO),
+            _ => assert_eq!(bucket.when(""), self.ahead),
+        }
+    }
+
+    fn cancel(&mut self, reservation: Reservation<'_>, spent: Option<BigUint>) {
+        let hopeless = reservation.delay() == Duration::MAX;
+        let cancelled = reservation.cancel();
+        let Some(spent) = spent else {
+            assert!(!cancelled, "nothing was spent");
+            return;
+        };
+        let later = self.exact.nanos(&((&self.exact.spent).max(&spent) - (&self.exact.spent).min(&spent)));
+        // What is next to it may be the same place on the line. At the line's end, nothing can be given back.
+        if later > self.early {
+            assert!(!cancelled, "others came after it");
+        } else if self.exact.spent == spent {
+            assert!(cancelled || hopeless, "it is the latest");
+        }
+        if cancelled {
+            self.exact.spent -= &self.exact.token;
+        }
+    }
+
+    fn try_acquire(&mut self) -> Result<(), TryAcquireError> {
+        let acquired = self.bucket.try_acquire();
+        if self.limit != Limit::Rate {
+            assert_eq!(acquired.is_ok(), self.limit == Limit::Nothing);
+            assert!(acquired.is_ok() || acquired.is_err_and(|error| error.wait() == Duration::MAX));
+            return acquired;
+        }
+        let spent = self.exact.next();
+        let wait = self.exact.wait(&spent);
+        let (from, to) = self.range(wait);
+        match acquired {
+            Ok(()) => {
+                assert_eq!(from, 0, "{wait} ns too early");
+                self.exact.spent = spent;
+            }
+            Err(error) => {
+                assert!(to > 0, "there is a token, since {} ns", -wait);
+                assert_ne!(error.wait(), Duration::ZERO);
+                self.check(error.wait(), wait);
+            }
+        }
+        acquired
+    }
+}
+
+// ---- the deduping bucket ----
+
+fn run_deduping<K: Key>(settings: &BucketSettings, ops: &[KeyOp]) {
+    let (clock, time) = Clock::mock();
+    let (Some(bucket), Some(twin)) = (settings.bucket(clock.clone()), settings.bucket(clock)) else { return };
+    let mut pair =
+        DedupingPair::<K> { limiter: DedupingBucket::new(bucket), twin, time, now: 0, until: HashMap::new() };
+    for op in ops {
+        pair.step(op);
+    }
+    pair.limiter.shrink_to_fit();
+    pair.until.retain(|_, until| *until > pair.now);
+    assert_eq!(pair.limiter.tracked_len(), pair.until.len(), "those that have a token outstanding");
+}
+
+struct DedupingPair<K> {
+    limiter: DedupingBucket<K>,
+    /// The same bucket, asked when the other is to be asked.
+    twin: Bucket,
+    time: MockClock,
+    now: u64,
+    /// When each key's token may be used.
+    until: HashMap<K, u64>,
+}
+
+impl<K: Key> DedupingPair<K> {
+    fn step(&mut self, op: &KeyOp) {
+        match *op {
+            KeyOp::When(n) => self.when(n),
+            KeyOp::WhenMany(n, count) => (0..count % 32).for_each(|more| self.when(n.wrapping_add(more))),
+            KeyOp::WhenOften(n, times) => (0..times).for_each(|_| self.when(n)),
+            KeyOp::Forget(n) => {
+                self.limiter.forget(&key(n));
+                self.until.remove(&key(n));
+            }
+            KeyOp::Advance(ref span) => self.advance(span.nanos()),
+            KeyOp::AdvanceToEnd(n, side) => {
+                let until = self.until.get(&key(n)).copied().unwrap_or_default();
+                self.advance(side.of(until.saturating_sub(self.now)));
+            }
+            KeyOp::AdvanceByAge(_) => {}
+            KeyOp::ShrinkToFit => {
+                self.limiter.shrink_to_fit();
+                self.until.retain(|_, until| *until > self.now);
+                assert_eq!(self.limiter.tracked_len(), self.until.len());
+            }
+        }
+        let outstanding = self.until.values().filter(|&&until| until > self.now).count();
+        assert!((outstanding..=self.until.len()).contains(&self.limiter.tracked_len()));
+    }
+
+    /// Not to the last instant, at which even what is kept for ever grows old.
+    fn advance(&mut self, by: u64) {
+        let by = by.min(u64::MAX - 1 - self.now);
+        self.time.advance(Duration::from_nanos(by));
+        self.now += by;
+    }
+
+    fn when(&mut self, n: u8) {
+        let until = self.until.entry(key(n)).or_default();
+        let expected = if self.now < *until {
+            if *until == u64::MAX { Duration::MAX } else { Duration::from_nanos(*until - self.now) }
+        } else {
+            let delay = self.twin.reserve().delay();
+            *until = self.now.saturating_add(saturated(delay));
+            delay
+        };
+        assert_eq!(self.limiter.when(&key(n)), expected);
+        assert_eq!(self.limiter.num_requeues(&key(n)), 0);
+    }
+}
