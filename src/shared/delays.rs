@@ -25,6 +25,9 @@ use std::time::Duration;
 /// How many steps the driver makes before it lets go of the lock.
 const BATCH: usize = sized(128, 2);
 
+/// How many keys are taken out of the wheel before they are looked at.
+const SOME: usize = sized(16, 2);
+
 /// How many such batches a `turn` spends on keys that are not due, to have them in order when they are.
 const SORTS: usize = sized(32, 1);
 
@@ -255,9 +258,6 @@ impl<K> Shared<K> {
 
     /// `turn`.
     pub(crate) fn turn(&self) -> usize {
-        if self.delayed_len() == 0 {
-            return 0;
-        }
         let now = self.clock.now();
         let (mut due, mut sorts) = (0, 0);
         loop {
@@ -315,15 +315,27 @@ impl<K> Shared<K> {
         let Some(mut wheel) = core.wheel.take() else {
             return Turn { due: 0, next: Next::Never, wake: Wakes::default() };
         };
-        // First all that is due, then each in turn: their slots are on their way to the cache meanwhile.
-        let (mut due, mut count, mut budget) = ([0; BATCH], 0, BATCH);
+        let (mut due, mut pushed, mut budget) = (0, 0, BATCH);
         let next = loop {
-            match wheel.pop(&mut core.table, now, &mut budget) {
-                Next::Due(number) => {
-                    core.table.prefetch_slot(number);
-                    due[count] = number;
-                    count += 1;
+            // First some that are due, then each in turn: their slots are on their way to the cache meanwhile.
+            let (mut some, mut count) = ([0; SOME], 0);
+            let next = loop {
+                match wheel.pop(&mut core.table, now, &mut budget) {
+                    Next::Due(number) => {
+                        core.table.prefetch_slot(number);
+                        some[count] = number;
+                        count += 1;
+                        if count == SOME {
+                            break Next::More;
+                        }
+                    }
+                    next => break next,
                 }
+            };
+            due += count;
+            pushed += some[..count].iter().filter(|&&number| self.deliver(core, core.table.slot(number))).count();
+            match next {
+                Next::More if budget > 0 => {}
                 Next::Sort => {
                     wheel.sort(&mut core.table, &mut budget);
                     break Next::Sort;
@@ -332,9 +344,7 @@ impl<K> Shared<K> {
             }
         };
         core.wheel = Some(wheel);
-        let due = &due[..count];
-        let pushed = due.iter().filter(|&&number| self.deliver(core, core.table.slot(number))).count();
-        Turn { due: count, next, wake: core.next_waiters(pushed) }
+        Turn { due, next, wake: core.next_waiters(pushed) }
     }
 
     /// An ordinary add of a key whose delay is over. **Linearization point of an expiry.** Whether it was pushed.
