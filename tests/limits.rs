@@ -972,3 +972,78 @@ fn no_key_is_left_when_all_succeeded_and_no_queue_when_all_items_are_gone() {
     items.pop().unwrap().succeed();
     assert_eq!(Arc::strong_count(&trace), 1);
 }
+
+/// A queue with this limiter, delivered by hand, and its time.
+fn limited(limiter: impl RateLimiter<u64> + 'static, clock: (Clock, MockClock)) -> (WorkQueue<u64>, MockClock) {
+    let (clock, time) = clock;
+    (WorkQueue::builder().clock(clock).driver(Driver::Manual).rate_limiter(limiter).build(), time)
+}
+
+/// The queue counts failures itself only if the limiter does nothing else.
+#[test]
+fn a_limiter_with_settings_keeps_them_in_a_queue() {
+    let plain = || ItemExponentialFailure::<u64>::new(ms(5), ms(1000));
+
+    let clock = Clock::mock();
+    let (queue, time) = limited(plain().served_only().with_clock(clock.0.clone()), clock);
+    queue.add_rate_limited(1);
+    queue.add_rate_limited(1);
+    assert_eq!(queue.num_requeues(&1), 1, "the first delay was not served");
+    time.advance(ms(5));
+    queue.add_rate_limited(1);
+    assert_eq!(queue.num_requeues(&1), 2);
+
+    let (queue, _) = limited(plain().max_tracked(2), Clock::mock());
+    (1..=4).for_each(|key| _ = queue.add_rate_limited(key));
+    assert_eq!([1, 2, 4].map(|key| queue.num_requeues(&key)), [0, 0, 1]);
+
+    let clock = Clock::mock();
+    let (queue, time) = limited(plain().retain_recent(ms(2000)).with_clock(clock.0.clone()), clock);
+    queue.add_rate_limited(1);
+    time.advance(ms(4000));
+    queue.add_rate_limited(1);
+    assert_eq!(queue.num_requeues(&1), 1);
+
+    let used = plain();
+    used.when(&1);
+    let (queue, _) = limited(used, Clock::mock());
+    assert_eq!(queue.num_requeues(&1), 1, "what it knew before");
+}
+
+#[cfg(feature = "jitter")]
+#[test]
+fn a_limiter_with_jitter_keeps_it_in_a_queue() {
+    let jittered = || ItemExponentialFailure::new(ms(5), ms(1000)).jitter(0.5).seed(7);
+    let (queue, _) = limited(jittered(), Clock::mock());
+    queue.add_rate_limited(1);
+    assert_eq!(queue.take_delayed(), [(1, jittered().when(&1))]);
+}
+
+#[test]
+fn a_key_that_failed_leaves_the_queue_when_it_is_forgotten() {
+    let trace = Arc::new(());
+    let (clock, time) = Clock::mock();
+    let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
+    let key = |n| Counted(n, Arc::clone(&trace));
+    for n in 0..4 {
+        queue.add_rate_limited(key(n));
+    }
+    time.advance(ms(5));
+    assert_eq!(queue.turn(), 4);
+    queue.get_many(4).into_iter().for_each(keyqueue::Item::done);
+    assert_eq!(Arc::strong_count(&trace), 5, "they are known to fail");
+    for n in 0..4 {
+        queue.forget(&key(n));
+    }
+    assert_eq!(Arc::strong_count(&trace), 1);
+}
+
+#[test]
+fn at_the_end_of_time_nothing_is_forgotten_that_has_no_bound() {
+    let (clock, time) = Clock::mock();
+    let limiter = DedupingBucket::new(Bucket::with_clock(1.0, 10, clock));
+    (0..3).for_each(|key| _ = limiter.when(&key));
+    time.advance(Duration::MAX);
+    limiter.when(&3);
+    assert_eq!(limiter.tracked_len(), 4);
+}

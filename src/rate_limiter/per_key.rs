@@ -201,8 +201,8 @@ impl<K, S: Schedule> PerKey<K, S> {
     /// Forgets keys that have not failed for this long; at the latest for twice as long. An `age` that is shorter than the
     /// longest delay of the schedule counts as that: what waits for its turn is not forgotten.
     ///
-    /// The work is done by [`when`](RateLimiter::when) as it goes. A limiter that is not asked any more keeps what it has until
-    /// [`shrink_to_fit`](Self::shrink_to_fit).
+    /// The work is done by [`when`](RateLimiter::when) as it goes, each time for the part of the keys that its key is in. A limiter
+    /// that is not asked any more keeps what it has until [`shrink_to_fit`](Self::shrink_to_fit).
     #[must_use]
     pub fn retain_recent(mut self, age: Duration) -> Self {
         self.failures = self.failures.retain_recent(age.max(self.schedule.longest()));
