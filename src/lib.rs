@@ -116,8 +116,9 @@
 //!   waking a thread costs, in the order of the deadlines. Any [`Duration`](std::time::Duration) will do.
 //! * **Linearizable.** Each call takes effect at one moment between its begin and its end; those that are several steps say so
 //!   (`add_all`, `get_many`, `turn`, `take_delayed`, the drains; and what asks the limiter, that before).
-//! * **Limits hold.** Never does a [`Bucket`](rate_limiter::Bucket) admit more than `burst + rate * span` over any span of
-//!   time; no delay of a limiter is negative, too early, or past its maximum, after any number of failures.
+//! * **Limits hold.** Over any span of time a [`Bucket`](rate_limiter::Bucket) admits `burst + rate * span` at most (to within some
+//!   nanoseconds of the span, if a token takes no whole number of them); no delay of a limiter is negative or past its maximum,
+//!   after any number of failures.
 //! * **Threads and tasks mixed.** [`get`](WorkQueue::get) and [`get_async`](WorkQueue::get_async) wait in one list; futures are
 //!   cancel-safe and run on any executor.
 //! * **A worker's panic loses nothing.** An [`Item`] that unwinds is done; no key is stuck, no lock is poisoned.
@@ -151,7 +152,10 @@
 //!   takes as long to double, once; a larger one doubles a little with each call.
 //! * [`add_all`](WorkQueue::add_all) wakes workers when its iterator has ended. Feed a slow iterator in batches.
 //! * `add` drops a key that is equal to one the queue has already, and keeps the old one: what `Eq` does not compare, such as
-//!   the time of the event, does not travel.
+//!   the time of the event, does not travel. The queue also has a key whose failures it counts, until that is forgotten.
+//! * Who retries keys and drops items without [`succeed`](Item::succeed) or [`forget`](WorkQueue::forget) fills the memory with keys
+//!   that are known to fail: see [`Stats::failing`]. A limiter with [bounds](rate_limiter::PerKey#memory) keeps them itself, and
+//!   forgets them in time.
 //!
 //! # How it is made and proved
 //!

@@ -54,7 +54,8 @@ pub enum Added {
     Deferred,
     /// The key will be added when its delay is over: the delay was set, or moved.
     Delayed,
-    /// The queue is shutting down: the key was not taken.
+    /// The queue is shutting down: the key was not taken. (If it was [rate-limited](WorkQueue::add_rate_limited), its failure is
+    /// counted all the same.)
     Rejected,
 }
 
@@ -523,7 +524,8 @@ impl<K> WorkQueue<K> {
     /// The queue does this by itself as it is worked off, up to some two hundred kilobytes, which it keeps so that a steady
     /// set of keys allocates nothing. This gives back the rest too, and the room that
     /// [`capacity`](WorkQueueBuilder::capacity) asked for. Keys do not move: a chunk of up to 64 keys (4 KiB; one more if
-    /// delays were set) stays while one of them is there.
+    /// delays were set, or keys failed) stays while one of them is there. A limiter that counts itself is asked to do
+    /// [the same](crate::rate_limiter::RateLimiter::shrink_to_fit).
     pub fn shrink_to_fit(&self) {
         self.shared.shrink();
     }

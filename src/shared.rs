@@ -87,6 +87,8 @@ struct Core<K> {
     wheel: Option<Box<Wheel>>,
     /// Keys in the wheel.
     delayed: usize,
+    /// Keys that are known to fail.
+    failing: usize,
     /// The latest time that anybody has seen: the clock's, made to never go back.
     time: u64,
     driver: State,
@@ -261,6 +263,7 @@ impl<K: Hash + Eq> Shared<K> {
                 line: Fifo::with_capacity(capacity),
                 wheel: None,
                 delayed: 0,
+                failing: 0,
                 time: 0,
                 driver: State::Absent,
                 waiters: WaitList::default(),
@@ -574,6 +577,7 @@ impl<K> Shared<K> {
             len: core.line.len(),
             processing: core.processing,
             delayed: core.delayed,
+            failing: core.failing,
             waiters: core.waiters.len(),
             drainers: core.drainers.len(),
             queued: core.counts.queued,
@@ -588,6 +592,9 @@ impl<K> Shared<K> {
     }
 
     pub(crate) fn shrink(&self) {
+        if let Limiter::Asked(limiter) = &self.limiter {
+            limiter.shrink_to_fit();
+        }
         let core = &mut *self.core.lock();
         core.table.shrink();
         core.line.shrink();

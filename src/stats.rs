@@ -13,6 +13,9 @@ pub struct Stats {
     pub processing: usize,
     /// Keys with a delay that is not over. They may be in line or in work besides.
     pub delayed: usize,
+    /// Keys whose failures the queue counts, and that were not forgotten since. They may be in line, in work or delayed, or none of
+    /// these. Always 0 with a limiter that counts itself, as one of your own does.
+    pub failing: usize,
     /// Threads and tasks that wait for a key.
     pub waiters: usize,
     /// Threads that wait for a drain to end.

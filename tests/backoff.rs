@@ -269,6 +269,25 @@ fn non_sliding_delays_count_from_the_begin_of_a_call() {
     run.end();
 }
 
+/// The time may move at any moment after the call has begun: all of it counts.
+#[test]
+fn no_time_is_lost_between_a_call_and_the_wait() {
+    let (clock, time) = Clock::mock();
+    let every = Backoff { duration: SECOND, ..Backoff::default() };
+    let manager = BackoffManager::new(every, SECOND).with_clock(clock);
+    let (calls, called) = mpsc::channel();
+    let stop = Stop::new();
+    thread::scope(|scope| {
+        let f = move || calls.send(()).unwrap();
+        scope.spawn(|| backoff_until(f, manager, Timing::NonSliding, &stop));
+        for _ in 0..2000 {
+            called.recv_timeout(SECOND * 60).expect("called");
+            time.advance(SECOND);
+        }
+        stop.stop();
+    });
+}
+
 #[test]
 fn stopped_before_it_begins_it_calls_nothing() {
     let (manager, _) = doubling();

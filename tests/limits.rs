@@ -333,8 +333,8 @@ mod jitter {
             }
         }
         let limiter = ItemFastSlow::new(ms(8), ms(2), 1).jitter(9.0);
-        assert!((0..200).all(|key| (8..=8).contains(&limiter.when(&key).as_millis())));
-        assert!((0..200).all(|key| limiter.when(&key) <= ms(8)));
+        assert!((0..200).all(|key| (ms(8)..ms(80)).contains(&limiter.when(&key))));
+        assert!((0..200).all(|key| (ms(2)..ms(20)).contains(&limiter.when(&key))));
         let limiter = Step::new([(0, Duration::MAX - ms(1)), (1, Duration::MAX)]).jitter(f64::MAX);
         assert!((0..200).all(|key| limiter.when(&key) >= Duration::MAX - ms(1)));
     }
@@ -364,6 +364,20 @@ mod jitter {
         assert_ne!(answers(1), answers(2));
         let plain = ItemExponentialFailure::new(ms(100), ms(100_000)).seed(1);
         assert_eq!(plain.when(&1), ms(100), "a seed alone does nothing");
+        let seeded_first = ItemExponentialFailure::new(ms(100), ms(100_000)).seed(1).jitter(1.0);
+        assert_eq!(seeded_first.when(&0), answers(1)[0]);
+    }
+
+    #[test]
+    fn draws_from_a_seed_have_nothing_to_do_with_each_other() {
+        for seed in 0..20 {
+            let limiter = ItemExponentialFailure::new(ms(1_000), ms(100_000)).jitter(1.0).seed(seed);
+            let draws = (0..10_000).map(|key| limiter.when(&key).as_secs_f64() - 1.5).collect::<Vec<_>>();
+            let product = draws.windows(2).map(|pair| pair[0] * pair[1]).sum::<f64>();
+            let correlation = product / draws.iter().map(|draw| draw * draw).sum::<f64>();
+            // Its standard deviation is 0.01.
+            assert!(correlation.abs() < 0.06, "{correlation} with seed {seed}");
+        }
     }
 }
 
@@ -1046,4 +1060,62 @@ fn at_the_end_of_time_nothing_is_forgotten_that_has_no_bound() {
     time.advance(Duration::MAX);
     limiter.when(&3);
     assert_eq!(limiter.tracked_len(), 4);
+}
+
+#[test]
+fn retain_recent_forgets_after_two_ages_at_the_latest() {
+    let (clock, time) = Clock::mock();
+    // With a bound, the two keys share a table.
+    let limiter = ItemExponentialFailure::new(ms(1), ms(50)).max_tracked(100).with_clock(clock);
+    let limiter = limiter.retain_recent(Duration::from_secs(100));
+    assert_eq!([(); 5].map(|()| limiter.when(&1)).last(), Some(&ms(16)));
+    time.advance(Duration::from_secs(199));
+    limiter.when(&2);
+    time.advance(Duration::from_secs(1));
+    assert_eq!(limiter.num_requeues(&1), 0);
+    assert_eq!(limiter.num_requeues(&2), 1);
+    assert_eq!(limiter.when(&1), ms(1));
+}
+
+#[test]
+fn num_requeues_ages_too() {
+    let (clock, time) = Clock::mock();
+    let limiter = ItemExponentialFailure::new(ms(1), ms(50)).retain_recent(Duration::from_secs(1)).with_clock(clock);
+    [(); 15].map(|()| limiter.when(&1));
+    time.advance(Duration::from_nanos(999_999_999));
+    assert_eq!(limiter.num_requeues(&1), 15);
+    time.advance(Duration::from_nanos(1_000_000_001));
+    assert_eq!(limiter.num_requeues(&1), 0, "or a worker would give up at the first failure");
+    assert_eq!(limiter.when(&1), ms(1));
+}
+
+#[test]
+fn a_deduping_bucket_forgets_a_burst_by_itself() {
+    let (clock, time) = Clock::mock();
+    let limiter = DedupingBucket::new(Bucket::with_clock(1e6, 10, clock));
+    (0..100_000_u32).for_each(|key| _ = limiter.when(&key));
+    assert!(limiter.tracked_len() >= 99_990);
+    time.advance(Duration::from_secs(1));
+    for key in 0..20_000 {
+        limiter.when(&(1_000_000 + key));
+        time.advance(ms(1));
+    }
+    assert!(limiter.tracked_len() < 20_000, "{}", limiter.tracked_len());
+}
+
+#[test]
+fn stats_tell_of_keys_that_fail() {
+    let (queue, time) = mock_queue();
+    (0..3).for_each(|key| _ = queue.add_rate_limited(key));
+    assert_eq!(queue.stats().failing, 3);
+    time.advance(ms(5));
+    assert_eq!(queue.turn(), 3);
+    queue.get().unwrap().succeed();
+    assert_eq!(queue.stats().failing, 2);
+    queue.get().unwrap().done();
+    assert_eq!(queue.stats().failing, 2, "nobody said that it succeeded");
+    queue.get().unwrap().requeue_after(ms(1));
+    queue.forget(&1);
+    queue.forget(&7);
+    assert_eq!(queue.stats().failing, 0);
 }

@@ -381,8 +381,8 @@ fn a_steady_set_of_delays_allocates_nothing() {
             }
         };
         // How many blocks there are at a time differs from round to round.
-        (0..20).for_each(|_| round());
-        let steady = allocations_of(|| (0..20).for_each(|_| round()));
+        (0..40).for_each(|_| round());
+        let steady = allocations_of(|| (0..200).for_each(|_| round()));
         assert_eq!(steady, 0, "with {keys} keys");
     }
 }

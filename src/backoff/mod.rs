@@ -36,7 +36,7 @@ pub use manager::BackoffManager;
 pub use stop::{Stop, Stopped};
 pub use until::{Timing, backoff_until, backoff_until_async};
 
-use crate::random::{longer, nanos};
+use crate::random::{from_nanos, longer};
 use std::time::Duration;
 
 /// A series of delays that grow by a factor.
@@ -80,7 +80,7 @@ impl Backoff {
         if self.steps > 0 {
             self.steps -= 1;
             if self.factor > 0.0 {
-                self.duration = nanos(self.duration.as_nanos() as f64 * self.factor);
+                self.duration = from_nanos(self.duration.as_nanos() as f64 * self.factor);
                 if !self.cap.is_zero() && self.duration > self.cap {
                     self.duration = self.cap;
                     self.steps = 0;

@@ -5,6 +5,7 @@
 
 use crate::Clock;
 use crate::sync::{Arc, Mutex, with_parker};
+use crate::time::nanos;
 use crate::wait::{Ticket, WaitList, Waiter};
 use std::fmt;
 use std::future::Future;
@@ -84,16 +85,12 @@ impl Stop {
     /// # Blocking
     /// Parks the thread.
     pub fn wait_timeout(&self, timeout: Duration) -> bool {
-        self.wait_for(&Clock::new(), timeout)
+        let clock = Clock::new();
+        self.wait_until(&clock, clock.now().saturating_add(nanos(timeout)))
     }
 
-    /// As [`wait_timeout`](Self::wait_timeout), by another clock.
-    pub(super) fn wait_for(&self, clock: &Clock, timeout: Duration) -> bool {
-        let timeout = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        self.wait_until(clock, clock.now().saturating_add(timeout))
-    }
-
-    fn wait_until(&self, clock: &Clock, until: u64) -> bool {
+    /// Waits until there is a stop, but at most until this clock shows so much. Whether there was one.
+    pub(super) fn wait_until(&self, clock: &Clock, until: u64) -> bool {
         with_parker(|parker| {
             // A mock clock wakes us when it is moved. Before we look at it, so that no move is missed.
             let joined = clock.join(parker.unparker());
@@ -129,15 +126,14 @@ impl Future for Stopped<'_> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let waiter = Waiter::Task(context.waker().clone());
-        let (ticket, _listed, _unused);
+        let (ticket, _unused);
         {
             let core = &mut *self.stop.0.lock();
-            _listed = self.ticket.and_then(|ticket| core.waiters.remove(ticket));
-            if core.stopped {
-                (ticket, _unused) = (None, Some(waiter));
-            } else {
-                (ticket, _unused) = (Some(core.waiters.push(waiter)), None);
-            }
+            (ticket, _unused) = match self.ticket {
+                _ if core.stopped => (None, Some(waiter)),
+                Some(ticket) => (Some(ticket), core.waiters.replace(ticket, waiter)),
+                None => (Some(core.waiters.push(waiter)), None),
+            };
         }
         self.ticket = ticket;
         if ticket.is_some() { Poll::Pending } else { Poll::Ready(()) }

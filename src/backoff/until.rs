@@ -1,6 +1,7 @@
 //! Again and again, until told to stop.
 
 use super::{BackoffManager, Stop};
+use crate::time::nanos;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
@@ -52,8 +53,8 @@ pub fn backoff_until(mut f: impl FnMut(), mut manager: BackoffManager, timing: T
     while !stop.is_stopped() {
         let run = Run::begin(&mut manager, timing);
         f();
-        let delay = run.rest(&mut manager);
-        if stop.wait_for(&manager.clock, delay) {
+        let end = run.end(&mut manager);
+        if stop.wait_until(&manager.clock, end) {
             return;
         }
     }
@@ -90,9 +91,13 @@ pub async fn backoff_until_async<F, S>(
     while !stop.is_stopped() {
         let run = Run::begin(&mut manager, timing);
         f().await;
-        let delay = run.rest(&mut manager);
+        let end = run.end(&mut manager);
+        if stop.is_stopped() {
+            return;
+        }
+        let rest = if end == u64::MAX { u64::MAX } else { end.saturating_sub(manager.clock.now()) };
         let mut stopped = pin!(stop.stopped());
-        let mut slept = pin!(sleep(delay));
+        let mut slept = pin!(sleep(Duration::from_nanos(rest)));
         let either = poll_fn(|context| {
             let over = stopped.as_mut().poll(context).is_ready() || slept.as_mut().poll(context).is_ready();
             if over { Poll::Ready(()) } else { Poll::Pending }
@@ -101,24 +106,25 @@ pub async fn backoff_until_async<F, S>(
     }
 }
 
-/// One call, and what of its delay is left when it is over.
+/// One call.
 struct Run {
-    /// Not sliding: the delay, and when it began.
-    begun: Option<(Duration, u64)>,
+    /// Not sliding: when the delay is over.
+    end: Option<u64>,
 }
 
 impl Run {
     fn begin(manager: &mut BackoffManager, timing: Timing) -> Self {
-        let begun = (timing == Timing::NonSliding).then(|| (manager.step(), manager.clock.now()));
-        Self { begun }
+        Self { end: (timing == Timing::NonSliding).then(|| delay_end(manager)) }
     }
 
-    fn rest(self, manager: &mut BackoffManager) -> Duration {
-        match self.begun {
-            None => manager.step(),
-            Some((delay, since)) => {
-                delay.saturating_sub(Duration::from_nanos(manager.clock.now().saturating_sub(since)))
-            }
-        }
+    /// When the next call is to begin.
+    fn end(self, manager: &mut BackoffManager) -> u64 {
+        self.end.unwrap_or_else(|| delay_end(manager))
     }
+}
+
+/// When a delay is over that begins now.
+fn delay_end(manager: &mut BackoffManager) -> u64 {
+    let delay = manager.step();
+    manager.clock.now().saturating_add(nanos(delay))
 }

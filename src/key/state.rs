@@ -19,9 +19,11 @@
 //! * **I9** DELAYED means that the key has one entry in the wheel, with the deadline that counts. There are no stale entries:
 //!   that of a delay that is moved or dropped is taken out in the same critical section.
 //!
+//! * **I10** FAILED means that the number of failures in the key's ticket is not 0. Without it, it is.
+//!
 //! "Absent" is then: neither DIRTY nor PROCESSING; the key is in the table all the same while it is DELAYED. WAITING goes
-//! with DELAYED: an add waits for this delay ([`DelayedAdd::Strict`](crate::DelayedAdd::Strict)). FAILED has nothing to do with
-//! the others, but that it keeps the key in the table: the queue counts the failures of this key.
+//! with DELAYED: an add waits for this delay ([`DelayedAdd::Strict`](crate::DelayedAdd::Strict)). FAILED (I10) has nothing to do
+//! with the others, but that it keeps the key in the table: the queue counts the failures of this key.
 //!
 //! Every step is made under the queue's lock, and that is what orders them: the word is an atomic only for
 //! [`is_dirty`](State::is_dirty), which its holder may ask without the lock. Each step returns what its maker now owes.

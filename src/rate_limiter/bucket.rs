@@ -14,9 +14,8 @@
 //!
 //! The line is measured in nanoseconds if a token takes a whole number of them. Else in parts of a token, a power of two of
 //! them (`token`), chosen such that a part takes one to two nanoseconds. So spending is exact, for ever, and only an instant is
-//! rounded, each time anew: no error adds up, whatever the rate. What was earned is rounded down and what must be waited up, so
-//! nobody comes before their turn, and, if a token takes no whole number of nanoseconds, up to three nanoseconds after it.
-//! 2^64 parts are 584 years or more.
+//! rounded, each time anew, by less than two: no error adds up, whatever the rate. What was earned is rounded down and what must
+//! be waited up. 2^64 parts are 584 years or more.
 
 use super::RateLimiter;
 use crate::Clock;
@@ -78,9 +77,9 @@ pub struct Bucket {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Limit {
     /// Everything is admitted at once.
-    Nothing,
+    Unlimited,
     /// Nothing is ever admitted.
-    Everything,
+    Closed,
     Rate(Rate),
 }
 
@@ -153,6 +152,7 @@ impl Bucket {
     /// As [`try_new`](Self::try_new).
     pub fn try_with_clock(rate_per_second: f64, burst: u32, clock: Clock) -> Result<Self, InvalidArgument> {
         let rate = InvalidArgument::check("rate_per_second", rate_per_second)?.abs(); // -0 is 0
+        clock.prepare();
         Ok(Self { spent: AtomicU64::new(0), limit: Limit::new(rate, burst), ahead: Duration::MAX, clock })
     }
 
@@ -182,8 +182,8 @@ impl Bucket {
     pub fn try_acquire(&self) -> Result<(), TryAcquireError> {
         let rate = match &self.limit {
             Limit::Rate(rate) => rate,
-            Limit::Nothing => return Ok(()),
-            Limit::Everything => return Err(TryAcquireError { wait: NEVER }),
+            Limit::Unlimited => return Ok(()),
+            Limit::Closed => return Err(TryAcquireError { wait: NEVER }),
         };
         let now = rate.parts(self.clock.rough());
         self.spend(rate, now, |debt| debt == 0).map_err(|debt| TryAcquireError { wait: rate.nanos(debt) }).map(drop)
@@ -194,8 +194,8 @@ impl Bucket {
     pub(super) fn reserve_at(&self, now: u64) -> (Duration, Option<u64>) {
         let rate = match &self.limit {
             Limit::Rate(rate) => rate,
-            Limit::Nothing => return (Duration::ZERO, None),
-            Limit::Everything => return (self.ahead, None),
+            Limit::Unlimited => return (Duration::ZERO, None),
+            Limit::Closed => return (self.ahead, None),
         };
         let now = rate.parts(now);
         let near = |debt| debt == 0 || self.ahead == Duration::MAX || duration(rate.nanos(debt)) <= self.ahead;
@@ -244,12 +244,12 @@ impl Limit {
     /// `rate` is not negative, and a number.
     fn new(rate: f64, burst: u32) -> Self {
         if rate == f64::INFINITY {
-            return Self::Nothing;
+            return Self::Unlimited;
         }
         if burst == 0 {
-            return Self::Everything;
+            return Self::Closed;
         }
-        // Exactly: rate = digits * 2^exponent.
+        // Exactly: rate = digits * 2^exponent. (Zero and the numbers next to it have other digits; no token ever comes.)
         let digits = u128::from(rate.to_bits() & ((1 << 52) - 1) | 1 << 52);
         let exponent = (rate.to_bits() >> 52) as i32 - 1075;
         // The whole burst is to fit in.
@@ -264,7 +264,7 @@ impl Limit {
         // 2^scale parts a token make it half a part to one part a nanosecond.
         let scale = 75 - bits - exponent;
         if scale < 0 {
-            return Self::Nothing;
+            return Self::Unlimited;
         }
         // If the burst takes centuries to fill, parts are larger; and if it takes longer, no token ever comes.
         let coarser = (scale - most).max(0);

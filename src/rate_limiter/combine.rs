@@ -46,6 +46,10 @@ impl<K: ?Sized> RateLimiter<K> for MaxOf<K> {
     fn num_requeues(&self, key: &K) -> usize {
         self.limiters.iter().map(|limiter| limiter.num_requeues(key)).max().unwrap_or_default()
     }
+
+    fn shrink_to_fit(&self) {
+        self.limiters.iter().for_each(|limiter| limiter.shrink_to_fit());
+    }
 }
 
 impl<K: ?Sized> fmt::Debug for MaxOf<K> {
@@ -95,6 +99,10 @@ impl<K: ?Sized, L: RateLimiter<K>> RateLimiter<K> for WithMaxWait<L> {
 
     fn num_requeues(&self, key: &K) -> usize {
         self.limiter.num_requeues(key)
+    }
+
+    fn shrink_to_fit(&self) {
+        self.limiter.shrink_to_fit();
     }
 }
 

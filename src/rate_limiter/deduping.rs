@@ -1,7 +1,8 @@
 //! A token bucket that reserves one token for a key at a time.
 
 use super::keyed::Keyed;
-use super::{Bucket, RateLimiter, nanos, rest};
+use super::{Bucket, RateLimiter, rest};
+use crate::time::nanos;
 use std::fmt;
 use std::hash::Hash;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -18,7 +19,7 @@ use std::time::Duration;
 ///
 /// # Memory
 /// A key is remembered until its token may be used, 30 to 70 bytes and the key itself, which is cloned. When room gets short,
-/// keys that need not be remembered any more are dropped first; [`shrink_to_fit`](Self::shrink_to_fit) drops them all.
+/// keys that need not be remembered any more are dropped first; [`shrink_to_fit`](RateLimiter::shrink_to_fit) drops them all.
 ///
 /// # Examples
 /// ```
@@ -51,11 +52,6 @@ impl<K> DedupingBucket<K> {
     pub fn tracked_len(&self) -> usize {
         self.outstanding.len()
     }
-
-    /// Drops keys that need not be remembered any more, and gives back memory.
-    pub fn shrink_to_fit(&self) {
-        self.outstanding.shrink(self.bucket.clock().rough());
-    }
 }
 
 impl<K: Hash + Eq + Clone + Send + Sync> RateLimiter<K> for DedupingBucket<K> {
@@ -79,6 +75,11 @@ impl<K: Hash + Eq + Clone + Send + Sync> RateLimiter<K> for DedupingBucket<K> {
     /// Always 0: failures are not counted.
     fn num_requeues(&self, _: &K) -> usize {
         0
+    }
+
+    /// Drops keys that need not be remembered any more, and gives back memory.
+    fn shrink_to_fit(&self) {
+        self.outstanding.shrink(self.bucket.clock().rough());
     }
 }
 

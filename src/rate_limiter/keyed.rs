@@ -8,14 +8,18 @@
 //!
 //! A look-up is one hash, one lock that is hardly ever contended, and one probe.
 //!
-//! **Bounds** (off by default). A part has two tables. A key that fails is put in `recent`, also if it was in `before`. When
-//! `recent` is full, or old, it becomes `before`, and what was there until then is forgotten at one blow. So two tables full
-//! are remembered at most, and of those at least one table full of the latest keys; and a key is forgotten when it has not
-//! failed for one age, or for two at most. That costs O(1) a call, and there is no list to keep in order.
+//! **Bounds** (off by default). A part has two tables. A key that fails is put in `recent`, also if it was in `before`. Now and
+//! then the part *turns*: `recent` becomes `before`, and what was there until then is forgotten at one blow. That costs
+//! O(1) a call, and there is no list to keep in order. When it turns:
+//!
+//! * by number, when `recent` is full. So two tables full are remembered at most, and one table full of the latest at least.
+//! * by age, at the end of each age. So a key is remembered for one age after it failed, and for two at most.
+//! * when all keys in `before` have served their delay, for a limiter that need not know them any more.
 //!
 //! No foreign code runs under a lock but `Eq` of keys: they are hashed and cloned before it, and dropped after it.
 
 use crate::sync::{Mutex, hasher, parallelism, sized};
+use crate::time::nanos;
 use ahash::RandomState;
 use crossbeam_utils::CachePadded;
 use hashbrown::HashTable;
@@ -42,12 +46,12 @@ pub(super) struct Keyed<K> {
     bounds: Bounds,
 }
 
-/// When something is forgotten that nobody forgets.
+/// When a part turns.
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
     /// How many keys make `recent` full.
     keys: usize,
-    /// What age of `recent` is too old, in nanoseconds.
+    /// How long an age is, in nanoseconds.
     age: u64,
     /// Keys whose delay is over need not be remembered.
     drop_served: bool,
@@ -56,8 +60,10 @@ struct Bounds {
 struct Part<K> {
     recent: HashTable<Entry<K>>,
     before: HashTable<Entry<K>>,
-    /// When `recent` was begun.
+    /// When the age of `recent` began.
     since: u64,
+    /// When the last delay in `before` is over, if that matters.
+    served: u64,
 }
 
 struct Entry<K> {
@@ -74,7 +80,7 @@ struct Dropped<K> {
 /// A table with fewer places is not worth shrinking.
 const SMALL: usize = 64;
 
-/// In one with fewer places, keys that are served stay: they may come again soon.
+/// Among fewer keys, those that are served stay: they may come again soon.
 const ROOMY: usize = sized(256, 2);
 
 /// With a bound, a part has room for at least so many keys: else chance would fill one part long before the others.
@@ -88,7 +94,7 @@ impl<K> Keyed<K> {
     }
 
     fn with_bounds(bounds: Bounds, parts: usize) -> Self {
-        let part = || Part { recent: HashTable::new(), before: HashTable::new(), since: 0 };
+        let part = || Part { recent: HashTable::new(), before: HashTable::new(), since: 0, served: 0 };
         let parts = (0..parts).map(|_| CachePadded::new(Mutex::new(part()))).collect();
         Self { hasher: hasher(), parts, bounds }
     }
@@ -103,23 +109,24 @@ impl<K> Keyed<K> {
 
     /// Remembers a key for this long after its last failure, and for twice as long at most.
     pub(super) fn retain_recent(mut self, age: Duration) -> Self {
-        self.bounds.age = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX).max(1);
+        self.bounds.age = nanos(age).max(1);
         self
     }
 
-    /// Rather than grow, forgets keys whose delay is over.
+    /// Forgets keys whose delay is over, when there are many.
     pub(super) fn drop_served(mut self) -> Self {
         self.bounds.drop_served = true;
         self
     }
 
-    /// Whether [`update`](Self::update) must be told the time.
+    /// Whether [`update`](Self::update) and [`look`](Self::look) must be told the time.
     #[inline]
     pub(super) fn needs_time(&self) -> bool {
         self.bounds.age != u64::MAX || self.bounds.drop_served
     }
 
     /// Whether anything is ever forgotten that nobody forgets.
+    #[inline]
     pub(super) fn is_bounded(&self) -> bool {
         self.bounds.keys != usize::MAX || self.needs_time()
     }
@@ -134,9 +141,11 @@ impl<K> Keyed<K> {
         for part in &self.parts {
             let mut dropped = Dropped::none();
             let part = &mut *part.lock_soon();
-            part.age(&self.bounds, now, &mut dropped);
+            part.turn_if_due(&self.bounds, now, &mut dropped);
             if self.bounds.drop_served {
-                part.drop_served(now, &mut dropped);
+                for table in [&mut part.recent, &mut part.before] {
+                    dropped.entries.extend(table.extract_if(|entry| entry.memory.until <= now));
+                }
             }
             part.recent.shrink_to_fit(Entry::hash);
             part.before.shrink_to_fit(Entry::hash);
@@ -152,10 +161,12 @@ impl<K> Keyed<K> {
 impl<K: Hash + Eq> Keyed<K> {
     /// What is remembered of a key.
     #[inline]
-    pub(super) fn look(&self, key: &K) -> Memory {
+    pub(super) fn look(&self, key: &K, now: u64) -> Memory {
         let hash = self.hasher.hash_one(key);
         let part = &*self.part(hash).lock_soon();
-        part.find(key, hash as u32).map(|entry| entry.memory).unwrap_or_default()
+        // As if it had turned: who looks changes nothing.
+        let ages = part.ages(&self.bounds, now);
+        part.find(key, hash as u32, ages).map(|entry| entry.memory).unwrap_or_default()
     }
 
     /// Forgets a key. **Linearization point of a `forget`.**
@@ -186,26 +197,24 @@ impl<K: Hash + Eq + Clone> Keyed<K> {
                 return change(&mut entry.memory);
             }
         }
-        let memory = Memory { hash, ..Memory::default() };
-        // Both are dropped after the guard.
-        let (mut new, mut dropped) = (None, Dropped::none());
-        if !self.is_bounded() {
-            // Not there, and in no other table.
-            new = Some(Entry { memory, key: key.clone() });
-        }
-        loop {
-            {
-                let part = &mut *part.lock_soon();
-                part.age(&self.bounds, now, &mut dropped);
-                if let Some(entry) = part.recent.find_mut(widen(hash), |entry| entry.is(key, hash)) {
-                    return change(&mut entry.memory);
-                }
-                if let Some(entry) = take(&mut part.before, key, hash).or_else(|| new.take()) {
-                    return change(part.insert(entry, &self.bounds, now, &mut dropped));
-                }
+        // All of these are dropped after the guards.
+        let (mut dropped, mut new);
+        dropped = Dropped::none();
+        if self.is_bounded() {
+            let part = &mut *part.lock_soon();
+            part.turn_if_due(&self.bounds, now, &mut dropped);
+            if part.recall(key, hash, &self.bounds, now, &mut dropped) {
+                return change(part.recent_memory(key, hash));
             }
-            new = Some(Entry { memory, key: key.clone() });
         }
+        new = Some(Entry { memory: Memory { hash, ..Memory::default() }, key: key.clone() });
+        let part = &mut *part.lock_soon();
+        // Another thread may have put it in while there was no lock.
+        if part.recall(key, hash, &self.bounds, now, &mut dropped) {
+            return change(part.recent_memory(key, hash));
+        }
+        let new = new.take().expect("not used yet");
+        change(part.insert(new, &self.bounds, now, &mut dropped))
     }
 }
 
@@ -214,48 +223,72 @@ impl<K> Part<K> {
         self.recent.len() + self.before.len()
     }
 
-    /// Begins a new `recent`.
-    fn turn(&mut self, now: u64, dropped: &mut Dropped<K>) {
-        self.since = now;
+    /// How many ages have ended since that of `recent` began: 0, 1, or more.
+    #[inline]
+    fn ages(&self, bounds: &Bounds, now: u64) -> u64 {
+        if bounds.age == u64::MAX { 0 } else { now.saturating_sub(self.since) / bounds.age }
+    }
+
+    fn turn(&mut self, dropped: &mut Dropped<K>) {
         let full = mem::take(&mut self.recent);
         dropped.tables.push(mem::replace(&mut self.before, full));
     }
 
-    /// Forgets what is too old.
-    #[inline]
-    fn age(&mut self, bounds: &Bounds, now: u64, dropped: &mut Dropped<K>) {
-        let age = now.saturating_sub(self.since);
-        if age >= bounds.age && bounds.age != u64::MAX {
-            self.turn(now, dropped);
-            if age / 2 >= bounds.age {
-                self.turn(now, dropped);
+    fn turn_if_due(&mut self, bounds: &Bounds, now: u64, dropped: &mut Dropped<K>) {
+        match self.ages(bounds, now) {
+            0 => {}
+            1 => {
+                self.turn(dropped);
+                self.since += bounds.age;
+            }
+            _ => {
+                self.turn(dropped);
+                self.turn(dropped);
+                self.since = now;
             }
         }
-    }
-
-    /// Forgets keys whose delay is over.
-    fn drop_served(&mut self, now: u64, dropped: &mut Dropped<K>) {
-        dropped.entries.extend(self.recent.extract_if(|entry| entry.memory.until <= now));
+        if bounds.drop_served && self.len() >= ROOMY && self.served <= now {
+            self.turn(dropped);
+            self.served = self.before.iter().map(|entry| entry.memory.until).max().unwrap_or(0);
+        }
     }
 
     /// Puts in a key that is in neither table.
     fn insert(&mut self, entry: Entry<K>, bounds: &Bounds, now: u64, dropped: &mut Dropped<K>) -> &mut Memory {
         if self.recent.len() >= bounds.keys {
-            self.turn(now, dropped);
-        } else if bounds.drop_served && self.recent.len() == self.recent.capacity() && self.recent.len() >= ROOMY {
-            self.drop_served(now, dropped);
-            // At least half of the places are free now, or this would come again too soon.
-            self.recent.reserve(self.recent.len(), Entry::hash);
+            self.turn(dropped);
+            self.since = now;
         }
         &mut self.recent.insert_unique(widen(entry.memory.hash), entry, Entry::hash).into_mut().memory
     }
 }
 
 impl<K: Eq> Part<K> {
+    /// `ages`: how many have ended.
     #[inline]
-    fn find(&self, key: &K, hash: u32) -> Option<&Entry<K>> {
+    fn find(&self, key: &K, hash: u32, ages: u64) -> Option<&Entry<K>> {
         let is = |entry: &Entry<K>| entry.is(key, hash);
-        self.recent.find(widen(hash), is).or_else(|| self.before.find(widen(hash), is))
+        match ages {
+            0 => self.recent.find(widen(hash), is).or_else(|| self.before.find(widen(hash), is)),
+            1 => self.recent.find(widen(hash), is),
+            _ => None,
+        }
+    }
+
+    /// Sees to it that a key that is remembered is in `recent`. Whether there is one.
+    fn recall(&mut self, key: &K, hash: u32, bounds: &Bounds, now: u64, dropped: &mut Dropped<K>) -> bool {
+        if self.recent.find(widen(hash), |entry| entry.is(key, hash)).is_some() {
+            return true;
+        }
+        let Some(entry) = take(&mut self.before, key, hash) else { return false };
+        self.insert(entry, bounds, now, dropped);
+        true
+    }
+
+    /// What is remembered of a key that is in `recent`.
+    fn recent_memory(&mut self, key: &K, hash: u32) -> &mut Memory {
+        let entry = self.recent.find_mut(widen(hash), |entry| entry.is(key, hash));
+        &mut entry.expect("it is there").memory
     }
 
     #[inline]

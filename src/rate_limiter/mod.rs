@@ -105,6 +105,11 @@ pub trait RateLimiter<K: ?Sized>: Send + Sync {
     #[doc(alias = "NumRequeues")]
     fn num_requeues(&self, key: &K) -> usize;
 
+    /// Gives back memory that is not needed now. Does nothing by default.
+    ///
+    /// Called by [`WorkQueue::shrink_to_fit`](crate::WorkQueue::shrink_to_fit).
+    fn shrink_to_fit(&self) {}
+
     /// For the queue that is given this limiter for itself: if all it does is to count failures and to look up the delay, the
     /// queue counts them where it has the key anyway.
     #[doc(hidden)]
@@ -127,6 +132,10 @@ macro_rules! forward {
             fn num_requeues(&self, key: &K) -> usize {
                 (**self).num_requeues(key)
             }
+
+            fn shrink_to_fit(&self) {
+                (**self).shrink_to_fit();
+            }
         }
     };
 }
@@ -138,10 +147,4 @@ forward!(Box);
 #[inline]
 fn rest(until: u64, now: u64) -> Duration {
     if until == u64::MAX { Duration::MAX } else { Duration::from_nanos(until - now) }
-}
-
-/// A delay in nanoseconds: 584 years at most, which is for ever.
-#[inline]
-fn nanos(delay: Duration) -> u64 {
-    u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX)
 }

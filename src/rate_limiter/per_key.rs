@@ -2,7 +2,7 @@
 
 use super::keyed::Keyed;
 use super::schedule::{Exponential, FastSlow, Schedule, Table};
-use super::{RateLimiter, nanos, rest};
+use super::{RateLimiter, rest};
 use crate::Clock;
 use crate::error::InvalidArgument;
 #[cfg(feature = "jitter")]
@@ -22,7 +22,7 @@ use std::time::Duration;
 /// on by default.
 ///
 /// A queue that is [given](crate::WorkQueueBuilder::rate_limiter) such a limiter, without any of the other settings, counts the
-/// failures itself, in the place that it has for the key, and keeps the key as long.
+/// failures itself, in the place that it has for the key, and keeps the key as long ([`Stats::failing`](crate::Stats::failing)).
 ///
 /// # Blocking
 /// Keys are spread over a number of locks, by hash, each taken for some ten nanoseconds. `K`'s `Eq` is called under such a lock,
@@ -33,7 +33,7 @@ pub struct PerKey<K, S> {
     clock: Clock,
     served_only: bool,
     #[cfg(feature = "jitter")]
-    jitter: Option<Jitter>,
+    jitter: Jitter,
 }
 
 /// Waits `base * 2^failures`, up to `max`: the usual backoff of one key.
@@ -139,12 +139,15 @@ impl<K, S: Schedule> PerKey<K, S> {
             clock: Clock::default(),
             served_only: false,
             #[cfg(feature = "jitter")]
-            jitter: None,
+            jitter: Jitter::default(),
         }
     }
 
-    /// Makes each delay longer by a random part of it, up to this factor: evenly spread in `[d, d + factor * d)`, and not past
-    /// the longest delay of the schedule. So that what failed at one moment is not tried again at one moment.
+    /// Makes each delay longer by a random part of it, up to this factor: evenly spread in `[d, d + factor * d)`. So that what
+    /// failed at one moment is not tried again at one moment.
+    ///
+    /// With [`ItemExponentialFailure`], what would be longer than the longest delay is the longest delay: what has come so far
+    /// is no longer spread, but what was spread before stays so.
     ///
     /// # Panics
     /// If the factor is negative, infinite or not a number. See [`try_jitter`](Self::try_jitter).
@@ -161,8 +164,7 @@ impl<K, S: Schedule> PerKey<K, S> {
     /// If the factor is negative, infinite or not a number.
     #[cfg(feature = "jitter")]
     pub fn try_jitter(mut self, factor: f64) -> Result<Self, InvalidArgument> {
-        let factor = InvalidArgument::check_finite("factor", factor)?;
-        self.jitter = Some(Jitter::new(factor));
+        self.jitter.factor = InvalidArgument::check_finite("factor", factor)?.abs(); // -0 is 0
         Ok(self)
     }
 
@@ -171,7 +173,7 @@ impl<K, S: Schedule> PerKey<K, S> {
     #[cfg(feature = "jitter")]
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
-        self.jitter = self.jitter.map(|jitter| jitter.seed(seed));
+        self.jitter.seed = Some(seed);
         self
     }
 
@@ -183,6 +185,7 @@ impl<K, S: Schedule> PerKey<K, S> {
     #[must_use]
     pub fn served_only(mut self) -> Self {
         self.served_only = true;
+        self.clock.prepare();
         self
     }
 
@@ -202,10 +205,11 @@ impl<K, S: Schedule> PerKey<K, S> {
     /// longest delay of the schedule counts as that: what waits for its turn is not forgotten.
     ///
     /// The work is done by [`when`](RateLimiter::when) as it goes, each time for the part of the keys that its key is in. A limiter
-    /// that is not asked any more keeps what it has until [`shrink_to_fit`](Self::shrink_to_fit).
+    /// that is not asked any more keeps what it has until [`shrink_to_fit`](RateLimiter::shrink_to_fit).
     #[must_use]
     pub fn retain_recent(mut self, age: Duration) -> Self {
         self.failures = self.failures.retain_recent(age.max(self.schedule.longest()));
+        self.clock.prepare();
         self
     }
 
@@ -215,11 +219,6 @@ impl<K, S: Schedule> PerKey<K, S> {
     pub fn with_clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
-    }
-
-    /// Forgets what is too old ([`retain_recent`](Self::retain_recent)), and gives back memory.
-    pub fn shrink_to_fit(&self) {
-        self.failures.shrink(self.now());
     }
 
     #[inline]
@@ -246,18 +245,17 @@ where
     fn when(&self, key: &K) -> Duration {
         let now = self.now();
         #[cfg(feature = "jitter")]
-        let part = self.jitter.as_ref().map_or(0.0, Jitter::part);
+        let part = self.jitter.part();
         self.failures.update(key, now, |memory| {
             if self.served_only && now < memory.until {
                 return rest(memory.until, now);
             }
             let delay = self.schedule.delay(memory.failures);
             #[cfg(feature = "jitter")]
-            let delay =
-                if part > 0.0 { crate::random::longer(delay, part).min(self.schedule.longest()) } else { delay };
+            let delay = if part > 0.0 { crate::random::longer(delay, part).min(self.schedule.cap()) } else { delay };
             memory.failures = memory.failures.saturating_add(1);
             if self.served_only {
-                memory.until = now.saturating_add(nanos(delay));
+                memory.until = now.saturating_add(crate::time::nanos(delay));
             }
             delay
         })
@@ -271,12 +269,17 @@ where
     /// How many failures were counted since the key was last forgotten.
     #[inline]
     fn num_requeues(&self, key: &K) -> usize {
-        self.failures.look(key).failures as usize
+        self.failures.look(key, self.now()).failures as usize
+    }
+
+    /// Forgets what is too old ([`retain_recent`](Self::retain_recent)), and gives back memory.
+    fn shrink_to_fit(&self) {
+        self.failures.shrink(self.now());
     }
 
     fn schedule(&self) -> Option<Box<dyn Schedule>> {
         #[cfg(feature = "jitter")]
-        let plain = self.jitter.is_none();
+        let plain = self.jitter.factor == 0.0;
         #[cfg(not(feature = "jitter"))]
         let plain = true;
         (plain && !self.served_only && !self.failures.is_bounded() && self.failures.len() == 0)

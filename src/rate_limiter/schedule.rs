@@ -3,7 +3,7 @@
 use crate::error::InvalidArgument;
 use std::time::Duration;
 
-/// A pure function from the number of failures so far to a delay, which does not fall.
+/// A pure function from the number of failures so far to a delay.
 ///
 /// Sealed: it runs under a lock. A limiter of your own is an implementation of [`RateLimiter`](super::RateLimiter).
 pub trait Schedule: sealed::Sealed + Send + Sync {
@@ -14,6 +14,12 @@ pub trait Schedule: sealed::Sealed + Send + Sync {
     /// The longest of all delays.
     #[doc(hidden)]
     fn longest(&self) -> Duration;
+
+    /// What also jitter does not exceed.
+    #[doc(hidden)]
+    fn cap(&self) -> Duration {
+        Duration::MAX
+    }
 
     #[doc(hidden)]
     fn boxed(&self) -> Box<dyn Schedule>;
@@ -63,6 +69,10 @@ impl Schedule for Exponential {
 
     fn longest(&self) -> Duration {
         self.delays[self.delays.len() - 1]
+    }
+
+    fn cap(&self) -> Duration {
+        self.longest()
     }
 
     fn boxed(&self) -> Box<dyn Schedule> {

@@ -15,6 +15,7 @@ use crate::key::slab::SlotRef;
 use crate::key::table;
 use crate::sync::{Arc, Ordering, Parker, sized};
 use crate::time::driver::{Rouse, Sleep, State};
+use crate::time::nanos;
 use crate::time::wheel::{Next, Tickets, Wheel};
 use crate::wait::{Wake, Wakes};
 use crate::{AddOptions, Added, DelayConflict};
@@ -226,8 +227,7 @@ impl<K> Shared<K> {
     /// Sets or moves a delay (P9). **Linearization point of a delayed add.**
     fn delay(&self, core: &mut Core<K>, slot: SlotRef<K>, now: u64, options: AddOptions) -> (Added, Rouse) {
         core.time = core.time.max(now);
-        let delay = u64::try_from(options.delay.as_nanos()).unwrap_or(u64::MAX);
-        let deadline = core.time.saturating_add(delay);
+        let deadline = core.time.saturating_add(nanos(options.delay));
         let wheel = core.wheel.get_or_insert_with(|| new_wheel(core.time));
         // SAFETY: in the table, so taken (S2), and we hold the lock.
         let state = &unsafe { slot.get() }.state;
@@ -333,6 +333,7 @@ impl<K> Shared<K> {
                 }
             };
             due += count;
+            // None of them is delayed any more when it is added, so nobody asks for the wheel.
             pushed += some[..count].iter().filter(|&&number| self.deliver(core, core.table.slot(number))).count();
             match next {
                 Next::More if budget > 0 => {}

@@ -76,7 +76,10 @@ impl<K> Shared<K> {
         let before = ticket.failures;
         ticket.failures = before.saturating_add(1);
         // SAFETY: in the table, so taken (S2), and we hold the lock.
-        unsafe { slot.get() }.state.fail();
+        let state = &unsafe { slot.get() }.state;
+        debug_assert_eq!(state.has_failed(), before > 0, "I10");
+        core.failing += usize::from(before == 0);
+        state.fail();
         schedule.delay(before)
     }
 
@@ -138,6 +141,7 @@ impl<K> Core<K> {
         if state.has_failed() {
             let number = self.table.number(slot);
             self.table.ticket(number).failures = 0;
+            self.failing -= 1;
             state.forgive();
         }
     }

@@ -5,7 +5,7 @@
 //! busy just then the result was off by up to 0.09 % (580 processes), so that a key came early by a millisecond for every
 //! second of its delay. Where a tenth of a microsecond does not matter, [`rough`](Clock::rough) reads the counter all the same.
 
-use super::rough;
+use super::{nanos, rough};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Unparker, now};
 use crate::wait::{Ticket, WaitList, Waiter};
 use std::fmt;
@@ -87,6 +87,13 @@ impl Clock {
         }
     }
 
+    /// Has [`rough`](Self::rough) ready: its first call of all would take half a millisecond.
+    pub(crate) fn prepare(&self) {
+        if matches!(self.0, Kind::Real) && !cfg!(loom) {
+            rough::counter();
+        }
+    }
+
     /// When the system's clock will show what this one calls `time`. `None`: never by itself, or too far for the system.
     pub(crate) fn instant(&self, time: u64) -> Option<Instant> {
         match &self.0 {
@@ -127,7 +134,7 @@ impl MockClock {
     /// Queues with [`Driver::Manual`](crate::Driver::Manual) see it at their next [`turn`](crate::WorkQueue::turn); the
     /// driver threads of others are woken, and deliver what is due soon after.
     pub fn advance(&self, by: Duration) {
-        let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
+        let by = nanos(by);
         let later = |now: u64| Some(now.saturating_add(by));
         // AcqRel: as for `now`. The update is never refused.
         let _was = self.0.now.fetch_update(Ordering::AcqRel, Ordering::Acquire, later);

@@ -93,7 +93,8 @@ pub(crate) struct Ticket {
 
 /// Where the owner of the numbers keeps their tickets.
 pub(crate) trait Tickets {
-    /// The ticket of this number. Only the wheel writes it, and it means something while the number is in the wheel.
+    /// The ticket of this number. What is the wheel's in it, only the wheel writes, and it means something while the number is in
+    /// the wheel.
     fn ticket(&mut self, number: u32) -> &mut Ticket;
 }
 
