@@ -288,13 +288,10 @@ const NANOS: u128 = 1_000_000_000;
 impl Rate {
     /// `speed`: parts a nanosecond, times 2^63; 2^`coarser` of these parts make one.
     fn new(token: u64, burst: u32, speed: u64, coarser: u32) -> Self {
-        Self {
-            token,
-            burst: u64::from(burst) * token,
-            speed: speed >> coarser,
-            slowness: if speed == 0 { 0 } else { (1_u128 << 125).div_ceil(u128::from(speed)) as u64 },
-            shift: 62 - coarser,
-        }
+        let speed = speed >> coarser;
+        // Of the speed as it is now: who waits as long as we say finds a token.
+        let slowness = if speed == 0 { 0 } else { (1_u128 << 125).div_ceil(u128::from(speed << coarser)) as u64 };
+        Self { token, burst: u64::from(burst) * token, speed, slowness, shift: 62 - coarser }
     }
 
     /// Where an instant is on the line: rounded down.
