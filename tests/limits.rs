@@ -1119,3 +1119,14 @@ fn stats_tell_of_keys_that_fail() {
     queue.forget(&7);
     assert_eq!(queue.stats().failing, 0);
 }
+
+#[test]
+fn a_bucket_closes_when_its_line_is_at_the_end() {
+    let (bucket, time) = mock_bucket(1.0, u32::MAX);
+    time.advance(Duration::from_nanos(u64::MAX - 5_000_000_000));
+    // 584 years from now: there is room for five seconds, so for five tokens, whatever the burst.
+    let admitted = (0..100).take_while(|_| bucket.try_acquire().is_ok()).count();
+    assert!((4..=5).contains(&admitted), "{admitted}");
+    assert_eq!(bucket.try_acquire().unwrap_err().wait(), Duration::MAX);
+    assert_eq!(bucket.reserve().delay(), Duration::MAX);
+}
