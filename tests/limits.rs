@@ -1081,7 +1081,7 @@ fn retain_recent_forgets_after_two_ages_at_the_latest() {
 fn num_requeues_ages_too() {
     let (clock, time) = Clock::mock();
     let limiter = ItemExponentialFailure::new(ms(1), ms(50)).retain_recent(Duration::from_secs(1)).with_clock(clock);
-    [(); 15].map(|()| limiter.when(&1));
+    (0..15).for_each(|_| _ = limiter.when(&1));
     time.advance(Duration::from_nanos(999_999_999));
     assert_eq!(limiter.num_requeues(&1), 15);
     time.advance(Duration::from_nanos(1_000_000_001));

@@ -92,8 +92,13 @@ struct Rate {
     burst: u64,
     /// Parts a nanosecond, times 2^63, rounded down: one part at most. 0: no token ever comes.
     speed: u64,
-    /// Nanoseconds a part, times 2^`shift`, rounded up.
-    slowness: u64,
+    slowness: Slowness,
+}
+
+/// How long a part takes: `factor / 2^shift` nanoseconds, rounded up. A factor of 0: for ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Slowness {
+    factor: u64,
     shift: u32,
 }
 
@@ -110,8 +115,9 @@ pub struct Reservation<'a> {
 /// Why [`Bucket::try_acquire`] has no token, and when there will be one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TryAcquireError {
-    /// In nanoseconds; the last is never.
-    wait: u64,
+    /// Not computed unless somebody asks: many refusals are just dropped.
+    debt: u64,
+    slowness: Slowness,
 }
 
 impl Bucket {
@@ -183,10 +189,12 @@ impl Bucket {
         let rate = match &self.limit {
             Limit::Rate(rate) => rate,
             Limit::Unlimited => return Ok(()),
-            Limit::Closed => return Err(TryAcquireError { wait: NEVER }),
+            Limit::Closed => return Err(TryAcquireError { debt: NEVER, slowness: Slowness::EVER }),
         };
         let now = rate.parts(self.clock.rough());
-        self.spend(rate, now, |debt| debt == 0).map_err(|debt| TryAcquireError { wait: rate.nanos(debt) }).map(drop)
+        self.spend(rate, now, |debt| debt == 0)
+            .map_err(|debt| TryAcquireError { debt, slowness: rate.slowness })
+            .map(drop)
     }
 
     /// How long to wait for a token, and up to where everything is spent with it.
@@ -198,10 +206,10 @@ impl Bucket {
             Limit::Closed => return (self.ahead, None),
         };
         let now = rate.parts(now);
-        let near = |debt| debt == 0 || self.ahead == Duration::MAX || duration(rate.nanos(debt)) <= self.ahead;
+        let near = |debt| debt == 0 || self.ahead == Duration::MAX || duration(rate.slowness.nanos(debt)) <= self.ahead;
         match self.spend(rate, now, near) {
             Ok(NEVER) => (Duration::MAX, None),
-            Ok(spent) => (duration(rate.nanos(rate.debt(spent, now))), Some(spent)),
+            Ok(spent) => (duration(rate.slowness.nanos(rate.debt(spent, now))), Some(spent)),
             Err(_) => (self.ahead, None),
         }
     }
@@ -290,8 +298,9 @@ impl Rate {
     fn new(token: u64, burst: u32, speed: u64, coarser: u32) -> Self {
         let speed = speed >> coarser;
         // Of the speed as it is now: who waits as long as we say finds a token.
-        let slowness = if speed == 0 { 0 } else { (1_u128 << 125).div_ceil(u128::from(speed << coarser)) as u64 };
-        Self { token, burst: u64::from(burst) * token, speed, slowness, shift: 62 - coarser }
+        let factor = if speed == 0 { 0 } else { (1_u128 << 125).div_ceil(u128::from(speed << coarser)) as u64 };
+        let slowness = Slowness { factor, shift: 62 - coarser };
+        Self { token, burst: u64::from(burst) * token, speed, slowness }
     }
 
     /// Where an instant is on the line: rounded down.
@@ -300,22 +309,26 @@ impl Rate {
         ((u128::from(nanos) * u128::from(self.speed)) >> 63) as u64
     }
 
-    /// How many nanoseconds so many parts take: rounded up.
-    #[inline]
-    fn nanos(&self, parts: u64) -> u64 {
-        let round_up = (1_u128 << self.shift) - 1;
-        let nanos = (u128::from(parts) * u128::from(self.slowness) + round_up) >> self.shift;
-        match u64::try_from(nanos) {
-            Ok(nanos) if self.speed != 0 => nanos,
-            _ if parts == 0 => 0,
-            _ => NEVER,
-        }
-    }
-
     /// How far spending is ahead of the time by more than the burst.
     #[inline]
     fn debt(&self, spent: u64, now: u64) -> u64 {
         if spent == NEVER { NEVER } else { (spent - now).saturating_sub(self.burst) }
+    }
+}
+
+impl Slowness {
+    const EVER: Self = Self { factor: 0, shift: 0 };
+
+    /// How many nanoseconds so many parts take: rounded up.
+    #[inline]
+    fn nanos(self, parts: u64) -> u64 {
+        let round_up = (1_u128 << self.shift) - 1;
+        let nanos = (u128::from(parts) * u128::from(self.factor) + round_up) >> self.shift;
+        match u64::try_from(nanos) {
+            Ok(nanos) if self.factor != 0 => nanos,
+            _ if parts == 0 => 0,
+            _ => NEVER,
+        }
     }
 }
 
@@ -342,7 +355,7 @@ impl TryAcquireError {
     /// How long until there is a token, if nobody else takes it. `Duration::MAX`: never.
     #[must_use]
     pub fn wait(self) -> Duration {
-        duration(self.wait)
+        duration(self.slowness.nanos(self.debt))
     }
 }
 

@@ -22,37 +22,35 @@ const SPAN: u64 = 50_000;
 /// How long it is watched before it is trusted at all: two readings of the clock are some 50 ns apart from those of the counter.
 const WATCHED: u64 = 10_000_000;
 
-/// Both at one moment.
+/// When both were looked at.
 #[derive(Clone, Copy)]
 struct Look {
     counter: u64,
     clock: u64,
-}
-
-#[derive(Clone, Copy)]
-struct State {
-    /// Where measuring began. `None`: nowhere so far.
-    first: Option<Look>,
-    last: Look,
     /// Nanoseconds a tick, times 2^32. 0: not known yet.
     pace: u64,
+    /// For how many ticks the counter is trusted: [`SPAN`].
+    span: u64,
 }
 
-const NEVER: Look = Look { counter: 0, clock: 0 };
-
-thread_local!(static STATE: Cell<State> = const { Cell::new(State { first: None, last: NEVER, pace: 0 }) });
+thread_local! {
+    static LAST: Cell<Look> = const { Cell::new(Look { counter: 0, clock: 0, pace: 0, span: 0 }) };
+    /// Where measuring began. `None`: nowhere so far.
+    static FIRST: Cell<Option<Look>> = const { Cell::new(None) };
+}
 
 /// What `clock` would say.
 #[inline]
 pub(super) fn now(clock: impl Fn() -> u64) -> u64 {
-    let state = STATE.get();
-    if state.pace != 0 {
-        let since = state.since(counter());
-        if since < u128::from(SPAN) {
-            return state.last.clock + since as u64;
+    let last = LAST.get();
+    if last.span != 0 {
+        let ticks = counter().wrapping_sub(last.counter);
+        if ticks < last.span {
+            // Less than SPAN * 2^32.
+            return last.clock + ((ticks * last.pace) >> 32);
         }
     }
-    look(state, clock)
+    look(clock)
 }
 
 /// The first call of all takes half a millisecond: `quanta` measures the counter too, for itself.
@@ -63,8 +61,9 @@ pub(super) fn counter() -> u64 {
 }
 
 #[cold]
-fn look(mut state: State, clock: impl Fn() -> u64) -> u64 {
-    if let (0, Some(first)) = (state.pace, state.first) {
+fn look(clock: impl Fn() -> u64) -> u64 {
+    let (last, first) = (LAST.get(), FIRST.get());
+    if let (0, Some(first)) = (last.span, first) {
         let clock = clock();
         if clock.saturating_sub(first.clock) < WATCHED {
             return clock;
@@ -77,36 +76,31 @@ fn look(mut state: State, clock: impl Fn() -> u64) -> u64 {
         (self::counter().wrapping_sub(counter), counter, clock)
     };
     let (_, counter, clock) = [pair(), pair(), pair()].into_iter().min().expect("three");
-    let look = Look { counter, clock };
-    match state.first {
-        Some(first) if state.agrees(look) => {
+    let mut look = Look { counter, clock, pace: 0, span: 0 };
+    match first {
+        Some(first) if last.agrees(look) => {
             let ticks = u128::from(counter.wrapping_sub(first.counter)).max(1);
             let pace = (u128::from(clock.saturating_sub(first.clock)) << 32) / ticks;
-            // Slower than a tick a second: not a counter.
-            state.pace = u64::try_from(pace).unwrap_or(0);
+            // Slower than a tick in SPAN is not a counter, and faster than 2^32 a nanosecond neither.
+            if let Some(span) = (u128::from(SPAN) << 32).checked_div(pace) {
+                look.pace = pace as u64;
+                look.span = span as u64;
+            }
         }
-        _ => {
-            state.first = Some(look);
-            state.pace = 0;
-        }
+        _ => FIRST.set(Some(look)),
     }
-    state.last = look;
-    STATE.set(state);
+    LAST.set(look);
     clock
 }
 
-impl State {
-    /// How much time has passed since the last look, by the counter.
-    #[inline]
-    fn since(&self, counter: u64) -> u128 {
-        (u128::from(counter.wrapping_sub(self.last.counter)) * u128::from(self.pace)) >> 32
-    }
-
-    /// Whether the counter, if its pace is known, says of this time what the clock says, to within a hundredth and a microsecond.
-    fn agrees(&self, look: Look) -> bool {
-        let by_clock = u128::from(look.clock.saturating_sub(self.last.clock));
-        let by_counter = self.since(look.counter);
-        self.pace == 0 || by_clock.abs_diff(by_counter) <= by_clock / 100 + 1000
+impl Look {
+    /// Whether the counter, if its pace is known, says of the time since what the clock says, to within a hundredth and a
+    /// microsecond.
+    fn agrees(&self, now: Look) -> bool {
+        let by_clock = u128::from(now.clock.saturating_sub(self.clock));
+        let ticks = u128::from(now.counter.wrapping_sub(self.counter));
+        let by_counter = (ticks * u128::from(self.pace)) >> 32;
+        self.span == 0 || by_clock.abs_diff(by_counter) <= by_clock / 100 + 1000
     }
 }
 
@@ -137,7 +131,7 @@ mod tests {
         let clock = Clock::new();
         let (reads, off) = compare(|| clock.now(), Duration::from_millis(300));
         assert!(reads > 1000 && off * 1000 < reads, "{off} of {reads}");
-        assert_ne!(STATE.get().pace, 0, "the counter was used");
+        assert_ne!(LAST.get().span, 0, "the counter was used");
     }
 
     #[test]
