@@ -92,6 +92,7 @@ impl WaitList {
     }
 
     /// Puts another waiter in the place of one that is listed, which it returns.
+    #[cfg(feature = "jitter")] // the module `backoff`
     pub(crate) fn replace(&mut self, ticket: Ticket, waiter: Waiter) -> Option<Waiter> {
         let at = self.waiting.binary_search_by_key(&ticket, |(ticket, _)| *ticket).ok()?;
         Some(std::mem::replace(&mut self.waiting[at].1, waiter))

@@ -46,7 +46,7 @@ enum Subject {
 impl Subject {
     fn new(config: &Value) -> Self {
         let (clock, time) = Clock::mock();
-        let manager = || BackoffManager::new(backoff(config), nanos(&config["reset"])).with_clock(clock.clone());
+        let manager = || BackoffManager::new(backoff(config), nanos(&config["reset"])).clock(clock.clone());
         let draws = || config["draws"].as_u64().expect("a number") as usize;
         match config["kind"].as_str().expect("a name") {
             "step" => Self::Steps(backoff(config)),
@@ -165,7 +165,7 @@ fn an_iterator_ends_with_the_steps() {
 fn a_manager_starts_over_after_more_than_the_quiet_time() {
     let (clock, time) = Clock::mock();
     let backoff = Backoff { duration: SECOND, factor: 2.0, steps: usize::MAX, ..Backoff::default() };
-    let mut manager = BackoffManager::new(backoff, SECOND * 10).with_clock(clock);
+    let mut manager = BackoffManager::new(backoff, SECOND * 10).clock(clock);
     assert_eq!(manager.by_ref().take(3).collect::<Vec<_>>(), [SECOND, SECOND * 2, SECOND * 4]);
     time.advance(SECOND * 10);
     assert_eq!(manager.step(), SECOND * 8, "exactly the quiet time is not more");
@@ -177,7 +177,7 @@ fn a_manager_starts_over_after_more_than_the_quiet_time() {
 fn doubling() -> (BackoffManager, MockClock) {
     let (clock, time) = Clock::mock();
     let backoff = Backoff { duration: SECOND, factor: 2.0, steps: usize::MAX, ..Backoff::default() };
-    (BackoffManager::new(backoff, SECOND * 3600).with_clock(clock), time)
+    (BackoffManager::new(backoff, SECOND * 3600).clock(clock), time)
 }
 
 /// Runs `backoff_until` on a thread. It sends a message at each call, and goes on when it gets one.
@@ -274,7 +274,7 @@ fn non_sliding_delays_count_from_the_begin_of_a_call() {
 fn no_time_is_lost_between_a_call_and_the_wait() {
     let (clock, time) = Clock::mock();
     let every = Backoff { duration: SECOND, ..Backoff::default() };
-    let manager = BackoffManager::new(every, SECOND).with_clock(clock);
+    let manager = BackoffManager::new(every, SECOND).clock(clock);
     let (calls, called) = mpsc::channel();
     let stop = Stop::new();
     thread::scope(|scope| {

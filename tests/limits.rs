@@ -273,7 +273,7 @@ fn the_default_for_controllers_is_a_backoff_and_a_bucket() {
 #[test]
 fn served_only_counts_a_failure_when_the_delay_before_it_is_over() {
     let (clock, time) = Clock::mock();
-    let limiter = ItemExponentialFailure::new(ms(10), ms(1_000)).served_only().with_clock(clock);
+    let limiter = ItemExponentialFailure::new(ms(10), ms(1_000)).served_only().clock(clock);
     assert_eq!(limiter.when(&1), ms(10));
     time.advance(ms(4));
     assert_eq!([(); 3].map(|()| limiter.when(&1)), [ms(6); 3], "the rest of the delay");
@@ -287,7 +287,7 @@ fn served_only_counts_a_failure_when_the_delay_before_it_is_over() {
 #[test]
 fn retain_recent_forgets_what_is_old_and_not_what_waits() {
     let (clock, time) = Clock::mock();
-    let limiter = ItemExponentialFailure::new(ms(1), ms(50)).retain_recent(ms(10)).max_tracked(500).with_clock(clock);
+    let limiter = ItemExponentialFailure::new(ms(1), ms(50)).retain_recent(ms(10)).max_tracked(500).clock(clock);
     limiter.when(&1);
     time.advance(ms(49));
     limiter.when(&2);
@@ -573,8 +573,7 @@ fn forgetting_threads_lose_no_count() {
 fn bounds_hold_from_threads() {
     for bound in [2, 100, 5_000] {
         let (clock, time) = Clock::mock();
-        let limiter =
-            ItemExponentialFailure::new(ms(1), ms(2)).max_tracked(bound).retain_recent(ms(5)).with_clock(clock);
+        let limiter = ItemExponentialFailure::new(ms(1), ms(2)).max_tracked(bound).retain_recent(ms(5)).clock(clock);
         in_threads(4, |n| {
             for key in 0..10_000 {
                 limiter.when(&(n, key));
@@ -999,7 +998,7 @@ fn a_limiter_with_settings_keeps_them_in_a_queue() {
     let plain = || ItemExponentialFailure::<u64>::new(ms(5), ms(1000));
 
     let clock = Clock::mock();
-    let (queue, time) = limited(plain().served_only().with_clock(clock.0.clone()), clock);
+    let (queue, time) = limited(plain().served_only().clock(clock.0.clone()), clock);
     queue.add_rate_limited(1);
     queue.add_rate_limited(1);
     assert_eq!(queue.num_requeues(&1), 1, "the first delay was not served");
@@ -1012,7 +1011,7 @@ fn a_limiter_with_settings_keeps_them_in_a_queue() {
     assert_eq!([1, 2, 4].map(|key| queue.num_requeues(&key)), [0, 0, 1]);
 
     let clock = Clock::mock();
-    let (queue, time) = limited(plain().retain_recent(ms(2000)).with_clock(clock.0.clone()), clock);
+    let (queue, time) = limited(plain().retain_recent(ms(2000)).clock(clock.0.clone()), clock);
     queue.add_rate_limited(1);
     time.advance(ms(4000));
     queue.add_rate_limited(1);
@@ -1066,7 +1065,7 @@ fn at_the_end_of_time_nothing_is_forgotten_that_has_no_bound() {
 fn retain_recent_forgets_after_two_ages_at_the_latest() {
     let (clock, time) = Clock::mock();
     // With a bound, the two keys share a table.
-    let limiter = ItemExponentialFailure::new(ms(1), ms(50)).max_tracked(100).with_clock(clock);
+    let limiter = ItemExponentialFailure::new(ms(1), ms(50)).max_tracked(100).clock(clock);
     let limiter = limiter.retain_recent(Duration::from_secs(100));
     assert_eq!([(); 5].map(|()| limiter.when(&1)).last(), Some(&ms(16)));
     time.advance(Duration::from_secs(199));
@@ -1080,7 +1079,7 @@ fn retain_recent_forgets_after_two_ages_at_the_latest() {
 #[test]
 fn num_requeues_ages_too() {
     let (clock, time) = Clock::mock();
-    let limiter = ItemExponentialFailure::new(ms(1), ms(50)).retain_recent(Duration::from_secs(1)).with_clock(clock);
+    let limiter = ItemExponentialFailure::new(ms(1), ms(50)).retain_recent(Duration::from_secs(1)).clock(clock);
     (0..15).for_each(|_| _ = limiter.when(&1));
     time.advance(Duration::from_nanos(999_999_999));
     assert_eq!(limiter.num_requeues(&1), 15);

@@ -479,7 +479,7 @@ fn a_limiter_with_a_bound_costs_no_more_than_that() {
         assert!(peak <= 120 * bound as isize + 8192, "{peak} bytes with a bound of {bound}");
     }
     let (clock, time) = Clock::mock();
-    let limiter = backoff().retain_recent(Duration::from_secs(1000)).with_clock(clock);
+    let limiter = backoff().retain_recent(Duration::from_secs(1000)).clock(clock);
     let empty = live();
     for key in 0..MILLION {
         limiter.when(&key);

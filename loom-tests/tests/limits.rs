@@ -271,7 +271,7 @@ fn when_of_a_key_that_is_pushed_out() {
 fn old_keys_turn_as_one_is_forgotten() {
     check(|| {
         let (clock, time) = Clock::mock();
-        let limiter = Arc::new(exponential().with_clock(clock).retain_recent(8 * BASE));
+        let limiter = Arc::new(exponential().clock(clock).retain_recent(8 * BASE));
         assert_eq!(limiter.when(&1_u64), BASE);
         time.advance(8 * BASE);
         let other = with(&limiter, |limiter| limiter.when(&2));
@@ -290,7 +290,7 @@ fn old_keys_turn_as_one_is_forgotten() {
 fn late_reader_of_the_time_forgets_nothing() {
     check(|| {
         let (clock, time) = Clock::mock();
-        let limiter = Arc::new(exponential().with_clock(clock).retain_recent(8 * BASE));
+        let limiter = Arc::new(exponential().clock(clock).retain_recent(8 * BASE));
         assert_eq!(limiter.when(&1_u64), BASE);
         let other = with(&limiter, |limiter| limiter.when(&1));
         time.advance(8 * BASE);
@@ -304,7 +304,7 @@ fn late_reader_of_the_time_forgets_nothing() {
 fn served_only_counts_one_of_two() {
     check(|| {
         let (clock, time) = Clock::mock();
-        let limiter = Arc::new(exponential().with_clock(clock).served_only());
+        let limiter = Arc::new(exponential().clock(clock).served_only());
         let other = with(&limiter, |limiter| limiter.when(&1_u64));
         let third = with(&limiter, |limiter| limiter.when(&1_u64));
         assert_eq!([other, third].map(|other| other.join().unwrap()), [BASE; 2]);
@@ -386,7 +386,7 @@ fn limiter_clones_and_drops_without_a_lock() {
     ) {
         check(move || {
             let (clock, time) = Clock::mock();
-            let limiter = std::sync::Arc::new(bounds(exponential().with_clock(clock)));
+            let limiter = std::sync::Arc::new(bounds(exponential().clock(clock)));
             let key = {
                 let limiter = std::sync::Arc::clone(&limiter);
                 move |n| Curious(n, limiter.clone())

@@ -104,7 +104,7 @@ fn a_move_of_the_clock_ends_the_delay() {
         let (clock, time) = Clock::mock();
         let stop = Stop::new();
         let every = Backoff { duration: Duration::from_nanos(10), ..Backoff::default() };
-        let manager = BackoffManager::new(every, Duration::from_secs(1)).with_clock(clock);
+        let manager = BackoffManager::new(every, Duration::from_secs(1)).clock(clock);
         let (mut calls, mut mover) = (0, None);
         let f = || {
             calls += 1;

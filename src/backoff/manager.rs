@@ -21,7 +21,7 @@ use std::time::Duration;
 /// let (clock, time) = Clock::mock();
 /// let second = Duration::from_secs(1);
 /// let backoff = Backoff { duration: second, factor: 2.0, steps: usize::MAX, ..Backoff::default() };
-/// let mut manager = BackoffManager::new(backoff, 60 * second).with_clock(clock);
+/// let mut manager = BackoffManager::new(backoff, 60 * second).clock(clock);
 /// assert_eq!([(); 3].map(|()| manager.step().as_secs()), [1, 2, 4]);
 /// time.advance(61 * second);
 /// assert_eq!(manager.step(), second);
@@ -59,7 +59,7 @@ impl BackoffManager {
 
     /// The clock by which it is quiet: the real one by default. The time counts from now.
     #[must_use]
-    pub fn with_clock(mut self, clock: Clock) -> Self {
+    pub fn clock(mut self, clock: Clock) -> Self {
         self.since = clock.now();
         self.clock = clock;
         self

@@ -35,7 +35,7 @@ use std::time::Duration;
 /// * [`max_ahead`](Self::max_ahead) limits how long a wait can get.
 ///
 /// Over any span of time, it admits no more than `burst + rate * span`, exactly if a token takes a whole number of nanoseconds,
-/// and else to within three nanoseconds of the span. Answers are those of Go's `x/time/rate`, to within a few nanoseconds;
+/// and else to within four nanoseconds of the span. Answers are those of Go's `x/time/rate`, to within a few nanoseconds;
 /// those of more than 584 years, or 292 for some rates, are [`Duration::MAX`], never.
 ///
 /// # Traps
@@ -124,7 +124,8 @@ impl Bucket {
     /// `rate_per_second` tokens a second, and room for `burst`.
     ///
     /// An infinite rate is no limit. So is one above 10^9, a token for each step of the clock. A rate of 0 lets `burst`
-    /// through, ever; a burst of 0 nothing, unless the rate is infinite.
+    /// through, ever; a burst of 0 nothing, unless the rate is infinite. ("Never" is [`Duration::MAX`], or what
+    /// [`max_ahead`](Self::max_ahead) says.)
     ///
     /// # Panics
     /// If the rate is negative or not a number. See [`try_new`](Self::try_new).

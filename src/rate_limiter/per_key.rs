@@ -216,7 +216,7 @@ impl<K, S: Schedule> PerKey<K, S> {
     /// The clock for [`served_only`](Self::served_only) and [`retain_recent`](Self::retain_recent): the queue's, if that
     /// has one of its own. The real one by default. Without those two, no clock is read.
     #[must_use]
-    pub fn with_clock(mut self, clock: Clock) -> Self {
+    pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }

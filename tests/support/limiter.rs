@@ -298,7 +298,7 @@ fn run_schedule<K: Key, S: RealSchedule>(
         (None, None) => None,
     };
     let make = || {
-        let mut limiter = make().with_clock(clock.clone());
+        let mut limiter = make().clock(clock.clone());
         if settings.served_only {
             limiter = limiter.served_only();
         }
