@@ -1052,16 +1052,6 @@ fn a_key_that_failed_leaves_the_queue_when_it_is_forgotten() {
 }
 
 #[test]
-fn at_the_end_of_time_nothing_is_forgotten_that_has_no_bound() {
-    let (clock, time) = Clock::mock();
-    let limiter = DedupingBucket::new(Bucket::with_clock(1.0, 10, clock));
-    (0..3).for_each(|key| _ = limiter.when(&key));
-    time.advance(Duration::MAX);
-    limiter.when(&3);
-    assert_eq!(limiter.tracked_len(), 4);
-}
-
-#[test]
 fn retain_recent_forgets_after_two_ages_at_the_latest() {
     let (clock, time) = Clock::mock();
     // With a bound, the two keys share a table.
