@@ -24,8 +24,8 @@ mod support {
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use support::delay_ops::{self, Conflict, Long, Op as DelayOp, Side, Span, Unit};
-use support::ops::{self, Op};
+use support::delay_ops::{self, Conflict, Long, Op as DelayOp, Span, Unit};
+use support::ops::{self, Op, Side};
 use support::wheel;
 
 fn op() -> impl Strategy<Value = Op> {

@@ -21,6 +21,7 @@ use super::RateLimiter;
 use crate::Clock;
 use crate::error::InvalidArgument;
 use crate::sync::{AtomicU64, Ordering};
+use crate::time::rest;
 use std::error::Error;
 use std::fmt;
 use std::time::Duration;
@@ -207,10 +208,10 @@ impl Bucket {
             Limit::Closed => return (self.ahead, None),
         };
         let now = rate.parts(now);
-        let near = |debt| debt == 0 || self.ahead == Duration::MAX || duration(rate.slowness.nanos(debt)) <= self.ahead;
+        let near = |debt| debt == 0 || self.ahead == Duration::MAX || rest(rate.slowness.nanos(debt), 0) <= self.ahead;
         match self.spend(rate, now, near) {
             Ok(NEVER) => (Duration::MAX, None),
-            Ok(spent) => (duration(rate.slowness.nanos(rate.debt(spent, now))), Some(spent)),
+            Ok(spent) => (rest(rate.slowness.nanos(rate.debt(spent, now)), 0), Some(spent)),
             Err(_) => (self.ahead, None),
         }
     }
@@ -242,12 +243,6 @@ impl Bucket {
 
 /// The line's end, and the time's.
 const NEVER: u64 = u64::MAX;
-
-/// So many nanoseconds, or for ever.
-#[inline]
-fn duration(nanos: u64) -> Duration {
-    if nanos == NEVER { Duration::MAX } else { Duration::from_nanos(nanos) }
-}
 
 impl Limit {
     /// `rate` is not negative, and a number.
@@ -356,7 +351,7 @@ impl TryAcquireError {
     /// How long until there is a token, if nobody else takes it. `Duration::MAX`: never.
     #[must_use]
     pub fn wait(self) -> Duration {
-        duration(self.slowness.nanos(self.debt))
+        rest(self.slowness.nanos(self.debt), 0)
     }
 }
 

@@ -1,8 +1,8 @@
 //! A token bucket that reserves one token for a key at a time.
 
 use super::keyed::Keyed;
-use super::{Bucket, RateLimiter, rest};
-use crate::time::nanos;
+use super::{Bucket, RateLimiter};
+use crate::time::{nanos, rest};
 use std::fmt;
 use std::hash::Hash;
 use std::panic::{RefUnwindSafe, UnwindSafe};

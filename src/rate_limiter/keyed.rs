@@ -197,9 +197,8 @@ impl<K: Hash + Eq + Clone> Keyed<K> {
                 return change(&mut entry.memory);
             }
         }
-        // All of these are dropped after the guards.
-        let (mut dropped, mut new);
-        dropped = Dropped::none();
+        // As `new` below, dropped after the guards.
+        let mut dropped = Dropped::none();
         if self.is_bounded() {
             let part = &mut *part.lock_soon();
             part.turn_if_due(&self.bounds, now, &mut dropped);
@@ -207,13 +206,12 @@ impl<K: Hash + Eq + Clone> Keyed<K> {
                 return change(part.recent_memory(key, hash));
             }
         }
-        new = Some(Entry { memory: Memory { hash, ..Memory::default() }, key: key.clone() });
+        let new = Entry { memory: Memory { hash, ..Memory::default() }, key: key.clone() };
         let part = &mut *part.lock_soon();
         // Another thread may have put it in while there was no lock.
         if part.recall(key, hash, &self.bounds, now, &mut dropped) {
             return change(part.recent_memory(key, hash));
         }
-        let new = new.take().expect("not used yet");
         change(part.insert(new, &self.bounds, now, &mut dropped))
     }
 }

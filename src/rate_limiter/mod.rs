@@ -142,9 +142,3 @@ macro_rules! forward {
 
 forward!(Arc);
 forward!(Box);
-
-/// How long until then: for ever, if that is the end of time.
-#[inline]
-fn rest(until: u64, now: u64) -> Duration {
-    if until == u64::MAX { Duration::MAX } else { Duration::from_nanos(until - now) }
-}

@@ -1,12 +1,13 @@
 //! Limiters that count the failures of each key, and look up the delay by the count.
 
+use super::RateLimiter;
 use super::keyed::Keyed;
 use super::schedule::{Exponential, FastSlow, Schedule, Table};
-use super::{RateLimiter, rest};
 use crate::Clock;
 use crate::error::InvalidArgument;
 #[cfg(feature = "jitter")]
 use crate::random::Jitter;
+use crate::time::{nanos, rest};
 use std::fmt;
 use std::hash::Hash;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -255,7 +256,7 @@ where
             let delay = if part > 0.0 { crate::random::longer(delay, part).min(self.schedule.cap()) } else { delay };
             memory.failures = memory.failures.saturating_add(1);
             if self.served_only {
-                memory.until = now.saturating_add(crate::time::nanos(delay));
+                memory.until = now.saturating_add(nanos(delay));
             }
             delay
         })

@@ -15,8 +15,8 @@ use crate::key::slab::SlotRef;
 use crate::key::table;
 use crate::sync::{Arc, Ordering, Parker, sized};
 use crate::time::driver::{Rouse, Sleep, State};
-use crate::time::nanos;
 use crate::time::wheel::{Next, Tickets, Wheel};
+use crate::time::{nanos, rest};
 use crate::wait::{Wake, Wakes};
 use crate::{AddOptions, Added, DelayConflict};
 use std::borrow::Borrow;
@@ -385,11 +385,7 @@ impl<K: Clone> Shared<K> {
             }
         }
         taken.sort_by_key(|&(deadline, _)| deadline); // stable: equal deadlines stay in order
-        let left = |deadline| match deadline {
-            NEVER => Duration::MAX,
-            _ => Duration::from_nanos(deadline.saturating_sub(now)),
-        };
-        taken.into_iter().map(|(deadline, key)| (key, left(deadline))).collect()
+        taken.into_iter().map(|(deadline, key)| (key, rest(deadline, now))).collect()
     }
 }
 

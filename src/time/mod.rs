@@ -7,6 +7,12 @@ pub(crate) mod wheel;
 
 use std::time::Duration;
 
+/// How long from now until then. The end of time never comes: `Duration::MAX`.
+#[inline]
+pub(crate) fn rest(until: u64, now: u64) -> Duration {
+    if until == u64::MAX { Duration::MAX } else { Duration::from_nanos(until.saturating_sub(now)) }
+}
+
 /// A delay in nanoseconds: at most 584 years, which is for ever.
 #[inline]
 pub(crate) fn nanos(delay: Duration) -> u64 {

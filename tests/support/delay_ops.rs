@@ -11,7 +11,7 @@
 
 use super::delays::Delays;
 use super::limits::{Limits, Schedule};
-use super::ops::{Colliding, Held, KEYS, Key, Waiting, index};
+use super::ops::{Colliding, Held, KEYS, Key, Side, Waiting, index};
 use super::reference::Counts;
 use arbitrary::{Arbitrary, Unstructured};
 use keyqueue::rate_limiter::{ItemExponentialFailure, ItemFastSlow, MaxOf, Step, WithMaxWait};
@@ -91,14 +91,6 @@ pub(crate) enum Span {
     Nanoseconds(u64),
 }
 
-/// The instant itself, or a nanosecond off.
-#[derive(Arbitrary, Debug, Clone, Copy)]
-pub(crate) enum Side {
-    Before,
-    At,
-    After,
-}
-
 #[derive(Arbitrary, Debug, Clone, Copy)]
 pub(crate) enum Unit {
     Nanosecond,
@@ -133,16 +125,6 @@ pub(crate) enum Conflict {
     EarliestWins,
     Replace,
     KeepExisting,
-}
-
-impl Side {
-    fn of(self, nanoseconds: u64) -> u64 {
-        match self {
-            Self::Before => nanoseconds.saturating_sub(1),
-            Self::At => nanoseconds,
-            Self::After => nanoseconds.saturating_add(1),
-        }
-    }
 }
 
 impl Unit {

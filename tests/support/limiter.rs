@@ -14,7 +14,7 @@
 #![allow(dead_code, reason = "every test binary uses its part of it")]
 
 use super::limits::{Schedule, duration};
-use super::ops::{Colliding, Key, index};
+use super::ops::{Colliding, Key, Side, index};
 use arbitrary::{Arbitrary, Unstructured};
 use keyqueue::rate_limiter::{
     Bucket, DedupingBucket, ItemExponentialFailure, ItemFastSlow, PerKey, RateLimiter, Reservation,
@@ -125,13 +125,6 @@ pub(crate) enum Span {
     Max,
 }
 
-#[derive(Arbitrary, Debug, Clone, Copy)]
-pub(crate) enum Side {
-    Before,
-    At,
-    After,
-}
-
 const GIGA: u64 = 1_000_000_000;
 
 /// What the fuzz target does with its input. The first byte says which keys.
@@ -146,16 +139,6 @@ pub(crate) fn run<K: Key>(life: &Life) {
         Life::PerKey(settings, ops) => run_per_key::<K>(settings, ops),
         Life::Bucket(settings, ops) => run_bucket(settings, ops),
         Life::Deduping(settings, ops) => run_deduping::<K>(settings, ops),
-    }
-}
-
-impl Side {
-    fn of(self, nanoseconds: u64) -> u64 {
-        match self {
-            Self::Before => nanoseconds.saturating_sub(1),
-            Self::At => nanoseconds,
-            Self::After => nanoseconds.saturating_add(1),
-        }
     }
 }
 

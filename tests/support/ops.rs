@@ -387,6 +387,24 @@ impl<'q, K: Key> Pair<'q, K> {
     }
 }
 
+/// An instant itself, or a nanosecond off.
+#[derive(Arbitrary, Debug, Clone, Copy)]
+pub(crate) enum Side {
+    Before,
+    At,
+    After,
+}
+
+impl Side {
+    pub(crate) fn of(self, nanoseconds: u64) -> u64 {
+        match self {
+            Self::Before => nanoseconds.saturating_sub(1),
+            Self::At => nanoseconds,
+            Self::After => nanoseconds.saturating_add(1),
+        }
+    }
+}
+
 pub(crate) fn index(n: u8, len: usize) -> Option<usize> {
     usize::from(n).checked_rem(len)
 }
