@@ -4,7 +4,7 @@ use crate::rate_limiter::{RateLimiter, default_backoff};
 use crate::shared::{Limiter, Settings, Shared};
 use crate::sync::Arc;
 use crate::time::driver;
-use crate::{Clock, DelayedAdd, Driver, WorkQueue};
+use crate::{Clock, DelayedAdd, Driver, Observer, OnPanic, WorkQueue};
 use std::fmt;
 use std::hash::Hash;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -30,11 +30,14 @@ impl<K> WorkQueueBuilder<K> {
             clock: Clock::default(),
             driver: Driver::default(),
             delayed_add: DelayedAdd::default(),
+            on_panic: None,
+            measure: false,
+            observer: None,
         };
         Self { settings, limiter: Limiter::Counted(Box::new(default_backoff())) }
     }
 
-    /// What the queue is called in `Debug` output (and, once there are, in metrics). Empty by default.
+    /// What the queue is called in `Debug` output, in metrics and spans, and its workers' threads with it. Empty by default.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.settings.name = name.into().into_boxed_str();
         self
@@ -74,6 +77,30 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
+    /// What becomes of a key whose holder panics.
+    ///
+    /// If this is not called: an [`Item`](crate::Item) that unwinds is done, as one that is dropped, since a key whose work panics
+    /// each time would take down one thread after the other; [`Workers`](crate::Workers), which catch panics, retry it.
+    pub fn on_panic(mut self, policy: OnPanic) -> Self {
+        self.settings.on_panic = Some(policy);
+        self
+    }
+
+    /// Keeps times: how long keys wait and are worked on ([`metrics`](WorkQueue::metrics), [`Item::waited`](crate::Item::waited), and
+    /// the ages in [`Stats`](crate::Stats)). Off by default, unless there is an [observer](Self::observer).
+    ///
+    /// Costs a reading of the clock for each add, get and done, and 32 bytes a key.
+    pub fn measure(mut self, measure: bool) -> Self {
+        self.settings.measure = measure;
+        self
+    }
+
+    /// Who is told what happens. There is none by default. One at most: a later call takes the place of an earlier.
+    pub fn observer(mut self, observer: impl Observer + 'static) -> Self {
+        self.settings.observer = Some(Box::new(observer));
+        self
+    }
+
     /// What an [`add`](WorkQueue::add) does for a key that is delayed. [`DelayedAdd::Independent`] by default.
     pub fn delayed_add(mut self, policy: DelayedAdd) -> Self {
         self.settings.delayed_add = policy;
@@ -89,19 +116,21 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
     }
 }
 
-// A builder does not call its limiter.
+// A builder calls neither its limiter nor its observer.
 impl<K> UnwindSafe for WorkQueueBuilder<K> {}
 impl<K> RefUnwindSafe for WorkQueueBuilder<K> {}
 
 impl<K> fmt::Debug for WorkQueueBuilder<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Settings { name, capacity, clock, driver, delayed_add } = &self.settings;
+        let Settings { name, capacity, clock, driver, delayed_add, on_panic, measure, observer: _ } = &self.settings;
         f.debug_struct("WorkQueueBuilder")
             .field("name", name)
             .field("capacity", capacity)
             .field("clock", clock)
             .field("driver", driver)
             .field("delayed_add", delayed_add)
+            .field("on_panic", on_panic)
+            .field("measure", measure)
             .finish_non_exhaustive()
     }
 }

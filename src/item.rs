@@ -2,12 +2,12 @@
 
 use crate::key::slab::SlotRef;
 use crate::shared::{Held, Shared};
-use crate::sync::Arc;
-use crate::{AddOptions, Added};
+use crate::sync::{Arc, panicking};
+use crate::{AddOptions, Added, OnPanic, UntilDirty};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
-use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::time::Duration;
 
 /// A key that is yours alone until you drop this: dropping it is `done`.
@@ -75,6 +75,13 @@ impl<'q, K> Item<'q, K> {
     /// `held` is of this queue.
     #[inline]
     pub(crate) fn new(queue: &'q Arc<Shared<K>>, held: Held<'q, K>) -> Self {
+        held.tell(); // if that panics, the key is done
+        Self::untold(queue, held)
+    }
+
+    /// As [`new`](Self::new), under the lock: the observer is still to be told.
+    #[inline]
+    pub(crate) fn untold(queue: &'q Arc<Shared<K>>, held: Held<'q, K>) -> Self {
         Self { queue, slot: held.into_slot() }
     }
 
@@ -99,6 +106,32 @@ impl<K> OwnedItem<K> {
         // SAFETY: `this` is not dropped, so this is a move.
         (unsafe { std::ptr::read(&this.queue) }, this.slot)
     }
+}
+
+/// What becomes of a key whose holder panics: as the queue was told. Does not panic itself, as that would end the process.
+///
+/// # Safety
+/// The caller holds the key in this slot, and forgets the slot.
+#[cold]
+unsafe fn unwound<K>(queue: &Arc<Shared<K>>, slot: SlotRef<K>) {
+    // A limiter and an observer are user code.
+    let options = catch_unwind(AssertUnwindSafe(|| {
+        queue.note_panic();
+        // SAFETY: the caller holds the key.
+        let inside = unsafe { slot.get() };
+        // SAFETY: as above.
+        let key = unsafe { inside.key() };
+        (queue.on_panic == Some(OnPanic::Retry)).then(|| queue.limited(key, AddOptions::new().rate_limited()))
+    }));
+    // And so are wakers and the key's drop: the key is done by then.
+    let finished = catch_unwind(AssertUnwindSafe(|| match options {
+        // SAFETY: the caller held the key, and `slot` is not used after this.
+        Ok(Some(options)) => drop(unsafe { Shared::requeue(queue, slot, options, false) }),
+        // SAFETY: as above.
+        _ => unsafe { queue.done(slot) },
+    }));
+    // The payload of a panic has a drop, too.
+    std::mem::forget(finished);
 }
 
 macro_rules! holder {
@@ -140,7 +173,19 @@ macro_rules! holder {
                 self.queue.tell_forget(&self);
                 let (queue, slot) = self.into_parts();
                 // SAFETY: we held the key, and `slot` is not used after this.
-                unsafe { queue.succeed(slot) }
+                unsafe { queue.succeed(slot, false) }
+            }
+
+            /// The work failed, and will not be tried again: has the limiter forget the key, says that the work is finished, and
+            /// counts a key that was [dropped](crate::Stats::dropped).
+            ///
+            /// A later add of the key, also one that came meanwhile, begins anew.
+            pub fn give_up(self) {
+                self.queue.tell_forget(&self);
+                let (queue, slot) = self.into_parts();
+                // SAFETY: we held the key, and `slot` is not used after this.
+                unsafe { queue.succeed(slot, true) };
+                queue.tell(|observer| observer.dropped());
             }
 
             /// The work failed: puts the key in line again when the limiter says, and says that the work is finished.
@@ -224,8 +269,39 @@ macro_rules! holder {
                 unsafe { Shared::requeue(&queue, slot, options, false) }
             }
 
+            /// How long the key had waited when it was handed out, since the add that made it dirty. `None`: the queue does not
+            /// [measure](crate::WorkQueueBuilder::measure).
+            #[must_use]
+            pub fn waited(&self) -> Option<Duration> {
+                self.queue.waited(self.slot)
+            }
+
+            /// Resolves when the key is added again while I hold it, at once if it was already: what I have read is stale, and
+            /// work that takes long may be abandoned. See [`is_dirty`](Self::is_dirty).
+            ///
+            /// Works on any executor; any number of these may wait at a time. Dropping one is all it takes to stop waiting.
+            ///
+            /// # Examples
+            /// ```
+            /// # use keyqueue::WorkQueue;
+            /// # use std::future::Future;
+            /// # use std::task::{Context, Waker};
+            /// let queue = WorkQueue::new();
+            /// queue.add("pod-1");
+            /// let item = queue.get().unwrap();
+            /// let mut stale = std::pin::pin!(item.until_dirty()); // for `select!`, beside the work
+            /// # let mut cx = Context::from_waker(Waker::noop());
+            /// assert!(stale.as_mut().poll(&mut cx).is_pending());
+            /// queue.add("pod-1");
+            /// assert!(stale.as_mut().poll(&mut cx).is_ready());
+            /// ```
+            pub fn until_dirty(&self) -> UntilDirty<'_, K> {
+                // SAFETY: we hold the key as long as `self` is borrowed.
+                unsafe { UntilDirty::new(&self.queue, self.slot) }
+            }
+
             /// Whether the key was added again since I hold it: what I have read may be stale, and the key will be handed
-            /// out once more.
+            /// out once more. [`until_dirty`](Self::until_dirty) waits for that.
             ///
             /// An add that waits for a delay ([`DelayedAdd::Strict`](crate::DelayedAdd::Strict)) counts when that is over.
             #[must_use]
@@ -247,7 +323,11 @@ macro_rules! holder {
         impl<K> Drop for $item<$($lifetime,)? K> {
             #[inline]
             fn drop(&mut self) {
-                // SAFETY: we hold the key, and `slot` is not used after this.
+                if panicking() {
+                    // SAFETY: we hold the key, and `slot` is not used after this.
+                    return unsafe { unwound(&self.queue, self.slot) };
+                }
+                // SAFETY: as above.
                 unsafe { self.queue.done(self.slot) }
             }
         }

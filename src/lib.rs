@@ -171,29 +171,45 @@ pub mod backoff;
 mod builder;
 mod error;
 mod get_async;
+mod histogram;
 mod item;
 mod key;
 mod line;
+#[cfg(feature = "metrics")]
+mod metrics;
+mod observer;
 mod options;
 mod queue;
+mod quiet;
 #[cfg(feature = "jitter")]
 mod random;
 pub mod rate_limiter;
+mod report;
 mod shared;
 mod stats;
 mod sync;
 mod time;
+mod until_dirty;
 mod wait;
+mod workers;
 
 pub use builder::WorkQueueBuilder;
 pub use error::{DrainTimeoutError, GetTimeoutError, InvalidArgument, TryGetError};
 pub use get_async::GetAsync;
+pub use histogram::Histogram;
 pub use item::{Item, OwnedItem};
-pub use options::{AddOptions, DelayConflict, DelayedAdd};
+#[cfg(feature = "metrics")]
+pub use metrics::MetricsObserver;
+pub use observer::Observer;
+pub use options::{AddOptions, DelayConflict, DelayedAdd, OnPanic};
 pub use queue::{Added, WorkQueue};
-pub use stats::Stats;
+pub use quiet::Quiet;
+pub use report::Reporter;
+pub use stats::{Metrics, Stats};
 pub use time::clock::{Clock, MockClock};
 pub use time::driver::Driver;
+pub use until_dirty::UntilDirty;
+pub use workers::{Leftover, Outcome, Tally, Workers, WorkersBuilder};
 
 /// The README's examples are tests.
 #[cfg(doctest)]

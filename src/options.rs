@@ -21,7 +21,8 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[must_use = "options do nothing until `add_with`"]
 pub struct AddOptions {
-    pub(crate) delay: Duration,
+    /// `None`: none was asked for, which is one of zero, but not a retry.
+    pub(crate) delay: Option<Duration>,
     pub(crate) conflict: DelayConflict,
     pub(crate) rate_limited: bool,
 }
@@ -54,16 +55,28 @@ pub enum DelayedAdd {
     Strict,
 }
 
+/// What becomes of a key whose holder panics; set by [`WorkQueueBuilder::on_panic`](crate::WorkQueueBuilder::on_panic).
+///
+/// Either way nobody holds the key any more, and the panic is [counted](crate::Stats::panics).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OnPanic {
+    /// The work is finished, as if the item had been dropped: the key comes back if it was added meanwhile, and not otherwise.
+    Done,
+    /// The work failed: the key comes back when the queue's limiter says, as by [`retry`](crate::Item::retry).
+    Retry,
+}
+
 impl AddOptions {
     /// At once.
     pub const fn new() -> Self {
-        Self { delay: Duration::ZERO, conflict: DelayConflict::EarliestWins, rate_limited: false }
+        Self { delay: None, conflict: DelayConflict::EarliestWins, rate_limited: false }
     }
 
     /// Not before this has passed.
     #[doc(alias = "After")]
     pub const fn after(mut self, delay: Duration) -> Self {
-        self.delay = delay;
+        self.delay = Some(delay);
         self
     }
 
@@ -73,6 +86,18 @@ impl AddOptions {
     pub const fn rate_limited(mut self) -> Self {
         self.rate_limited = true;
         self
+    }
+
+    /// At least this delay.
+    pub(crate) fn not_before(mut self, delay: Duration) -> Self {
+        self.delay = self.delay.max(Some(delay));
+        self
+    }
+
+    /// No delay is asked for, or one of zero.
+    #[inline]
+    pub(crate) fn is_now(&self) -> bool {
+        self.delay.unwrap_or_default().is_zero()
     }
 
     /// What becomes of a delay that the key already has.

@@ -5,9 +5,12 @@ use crate::error::{DrainTimeoutError, GetTimeoutError, TryGetError};
 use crate::get_async::GetAsync;
 use crate::item::Item;
 use crate::options::AddOptions;
-use crate::shared::{Drained, Pop, Shared, Wait};
-use crate::stats::Stats;
+use crate::quiet::Quiet;
+use crate::report::Reporter;
+use crate::shared::{End, Goal, Pop, Shared, Wait};
+use crate::stats::{Metrics, Stats};
 use crate::sync::Arc;
+use crate::workers::WorkersBuilder;
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
@@ -307,6 +310,32 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     pub fn take_delayed(&self) -> Vec<(K, Duration)> {
         self.shared.take_delayed()
     }
+
+    /// The keys in work, and for how long they have been: which one is it that hangs?
+    ///
+    /// Longest first, if the queue [measures](WorkQueueBuilder::measure). If not, it does not know how long, and all its keys are
+    /// looked at under the lock, which takes a millisecond or so per 100 000.
+    ///
+    /// # Panics
+    /// If `K`'s `Clone` does, which is called under the lock, so it must not use this queue.
+    #[must_use]
+    pub fn in_work(&self) -> Vec<(K, Option<Duration>)> {
+        self.shared.in_work()
+    }
+
+    /// Calls [`report`](Self::report) every so often, from a thread of its own, until the [`Reporter`] is dropped. At least a
+    /// millisecond lies between two.
+    ///
+    /// # Errors
+    /// If the thread cannot be started.
+    pub fn report_every(&self, interval: Duration) -> std::io::Result<Reporter> {
+        Reporter::start(self.clone(), interval)
+    }
+
+    /// Sets up [workers](crate::Workers): the loop around `get`, `succeed` and `retry`, written once.
+    pub fn workers(&self) -> WorkersBuilder<K> {
+        WorkersBuilder::new(self.clone())
+    }
 }
 
 impl<K> WorkQueue<K> {
@@ -408,7 +437,10 @@ impl<K> WorkQueue<K> {
         let room = max.min(self.len().saturating_add(1));
         let mut items = Vec::with_capacity(room);
         items.push(first);
-        self.shared.pop_many(room - 1, |held| items.push(Item::new(&self.shared, held)));
+        self.shared.pop_many(room - 1, |held| items.push(Item::untold(&self.shared, held)));
+        self.shared.tell(|observer| {
+            items[1..].iter().filter_map(Item::waited).for_each(|waited| observer.handed_out(waited));
+        });
         items
     }
 
@@ -495,9 +527,64 @@ impl<K> WorkQueue<K> {
     /// [`DrainTimeoutError`] if something was left when the time was up. `Ok` also if a plain `shut_down` released the drain.
     pub fn shut_down_with_drain_timeout(&self, timeout: Duration) -> Result<(), DrainTimeoutError> {
         match self.shared.drain(Instant::now().checked_add(timeout)) {
-            Drained::Empty | Drained::Released => Ok(()),
-            Drained::TimedOut { queued, processing } => Err(DrainTimeoutError { queued, processing }),
+            End::Reached | End::Released => Ok(()),
+            End::TimedOut { queued, processing } => Err(DrainTimeoutError { queued, processing }),
         }
+    }
+
+    /// As [`shut_down_with_drain`](Self::shut_down_with_drain), for a task: shuts down when first polled, and resolves when nothing
+    /// is in line and nothing is in work, or when a plain [`shut_down`](Self::shut_down) comes later.
+    ///
+    /// With a deadline: `timeout` of your runtime around it.
+    ///
+    /// # Cancel safety
+    /// Dropping it takes back nothing but the waiting.
+    pub fn shut_down_with_drain_async(&self) -> Quiet<'_, K> {
+        Quiet::new(self, Goal::Drained)
+    }
+
+    /// Waits until nothing is left to do: nothing in line, in work or delayed. (After a shut-down delays do not count, as they
+    /// never end.)
+    ///
+    /// For work that makes more work, which a drain would refuse: add the first keys, wait here, and drain then. Of use only if
+    /// nobody adds keys but who works on them: else it means no more than that the queue was idle once.
+    ///
+    /// # Blocking
+    /// Waits for the workers, and for delays. A thread that holds an item of this queue waits for itself: for ever.
+    ///
+    /// # Examples
+    /// ```
+    /// # use keyqueue::WorkQueue;
+    /// # use std::thread;
+    /// let queue = WorkQueue::new();
+    /// queue.add(5_u32);
+    /// thread::scope(|scope| {
+    ///     scope.spawn(|| {
+    ///         while let Some(item) = queue.get() {
+    ///             item.checked_sub(1).map(|next| queue.add(next));
+    ///         }
+    ///     });
+    ///     queue.wait_idle();
+    ///     assert_eq!(queue.stats().handed_out, 6);
+    ///     queue.shut_down();
+    /// });
+    /// ```
+    pub fn wait_idle(&self) {
+        let _reached = self.shared.wait_for(Goal::Idle, 0, None);
+    }
+
+    /// As [`wait_idle`](Self::wait_idle), but waits at most this long. Whether the queue was idle.
+    pub fn wait_idle_timeout(&self, timeout: Duration) -> bool {
+        let deadline = Instant::now().checked_add(timeout);
+        matches!(self.shared.wait_for(Goal::Idle, 0, deadline), End::Reached)
+    }
+
+    /// As [`wait_idle`](Self::wait_idle), for a task.
+    ///
+    /// # Cancel safety
+    /// Dropping it takes back nothing but the waiting.
+    pub fn idle(&self) -> Quiet<'_, K> {
+        Quiet::new(self, Goal::Idle)
     }
 
     /// Whether adds are refused.
@@ -517,6 +604,20 @@ impl<K> WorkQueue<K> {
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.shared.stats()
+    }
+
+    /// How the queue stands, with how long keys waited and were worked on: for metrics. All of one moment.
+    ///
+    /// Takes the lock for less than a microsecond, whatever the number of keys.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        self.shared.metrics()
+    }
+
+    /// Has the [observer](WorkQueueBuilder::observer) told how the queue stands. To be called before metrics are read, or now and
+    /// then: [`report_every`](Self::report_every).
+    pub fn report(&self) {
+        self.shared.tell(|observer| observer.report(self.name(), &self.metrics()));
     }
 
     /// Gives back memory that the keys in line and in work do not need.

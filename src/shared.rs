@@ -43,24 +43,30 @@
 
 mod delays;
 mod failures;
+mod measure;
+mod quiet;
+mod watch;
 
 pub(crate) use failures::Limiter;
+pub(crate) use quiet::{End, Goal};
+pub(crate) use watch::Watch;
 
 use crate::key::slab::SlotRef;
 use crate::key::state::{OnAdd, OnDone};
 use crate::key::table::{self, Table};
 use crate::line::{Fifo, Line};
-use crate::stats::Stats;
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, hasher, sized, spin_while, with_parker, yield_while};
 use crate::time::clock::Clock;
 use crate::time::driver::{Driver, State};
 use crate::time::wheel::Wheel;
 use crate::wait::{Ticket, WaitList, Waiter, Wake, Wakes};
-use crate::{Added, DelayedAdd};
+use crate::{Added, DelayedAdd, Observer, OnPanic};
 use ahash::RandomState;
 use crossbeam_utils::CachePadded;
+use measure::Measures;
 use std::hash::Hash;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use watch::Watchers;
 
 /// What all handles of one queue share.
 pub(crate) struct Shared<K> {
@@ -68,7 +74,11 @@ pub(crate) struct Shared<K> {
     pub(crate) clock: Clock,
     driver: Driver,
     delayed_add: DelayedAdd,
+    pub(crate) on_panic: Option<OnPanic>,
     limiter: Limiter<K>,
+    /// Times are kept.
+    measured: bool,
+    observer: Option<Box<dyn Observer>>,
     /// Starts the driver thread. Here, where it knows that `K` may go to other threads.
     start: fn(&Arc<Self>) -> std::io::Result<()>,
     hasher: RandomState,
@@ -102,10 +112,14 @@ struct Core<K> {
     handed_out_at_sleep: u64,
     /// Adds are refused.
     shutting_down: bool,
-    /// Threads that wait until nothing is in line and nothing held.
+    /// Who waits until nothing is in line and nothing held, or nothing delayed either.
     drainers: WaitList,
     /// How often a plain shut-down has released drainers.
     released: u64,
+    /// Who waits for a key to be added that is held.
+    watchers: Watchers,
+    /// Times that are kept, if they are.
+    measures: Option<Box<Measures>>,
     counts: Counts,
 }
 
@@ -119,6 +133,9 @@ struct Counts {
     handed_out: u64,
     delays: u64,
     expired: u64,
+    retries: u64,
+    dropped: u64,
+    panics: u64,
 }
 
 /// How a queue is made.
@@ -128,6 +145,9 @@ pub(crate) struct Settings {
     pub(crate) clock: Clock,
     pub(crate) driver: Driver,
     pub(crate) delayed_add: DelayedAdd,
+    pub(crate) on_panic: Option<OnPanic>,
+    pub(crate) measure: bool,
+    pub(crate) observer: Option<Box<dyn Observer>>,
 }
 
 /// One more thread is woken for so many keys that those on their way have left in line: a thread that the system does not
@@ -145,9 +165,17 @@ const AHEAD: usize = 6;
 pub(crate) struct Held<'q, K> {
     shared: &'q Shared<K>,
     slot: SlotRef<K>,
+    /// How long it waited, in nanoseconds, if that is known.
+    waited: u64,
 }
 
 impl<K> Held<'_, K> {
+    /// Tells the observer of the hand-out.
+    #[inline]
+    pub(crate) fn tell(&self) {
+        self.shared.tell(|observer| observer.handed_out(Duration::from_nanos(self.waited)));
+    }
+
     /// For who will say `done` in its place.
     #[inline]
     pub(crate) fn into_slot(self) -> SlotRef<K> {
@@ -168,19 +196,22 @@ struct Done<K> {
     drainers: Wakes,
     wake: Wake,
     key: Option<K>,
+    /// How long the key was worked on, in nanoseconds, if that is known.
+    worked: u64,
 }
 
 impl<K> Done<K> {
     #[inline]
     fn nothing() -> Self {
-        Self { drainers: Wakes::default(), wake: Wake::default(), key: None }
+        Self { drainers: Wakes::default(), wake: Wake::default(), key: None, worked: 0 }
     }
 
-    /// Threads before a waker, and that before the key's drop: a panic must not lose a wake-up.
+    /// Threads before a waker, and that before the observer and the key's drop: a panic must not lose a wake-up.
     #[inline]
-    fn settle(self) {
+    fn settle(self, shared: &Shared<K>) {
         self.drainers.wake();
         self.wake.wake();
+        shared.tell(|observer| observer.done(Duration::from_nanos(self.worked)));
         drop(self.key);
     }
 }
@@ -203,14 +234,14 @@ pub(crate) enum Wait<'q, K> {
     GaveUp,
 }
 
-/// How a drain ended.
-pub(crate) enum Drained {
-    Empty,
-    Released,
-    TimedOut { queued: usize, processing: usize },
-}
-
 impl<K> Core<K> {
+    /// Refuses an add.
+    #[inline]
+    fn reject(&mut self) -> Added {
+        self.counts.rejected += 1;
+        Added::Rejected
+    }
+
     /// Whom to wake now (W2).
     #[inline]
     fn next_wake(&mut self) -> Wake {
@@ -242,24 +273,41 @@ impl<K> Core<K> {
         self.counts.handed_out - self.handed_out_at_sleep >= 8
     }
 
+    fn queued(&self) -> usize {
+        self.line.len()
+    }
+
     fn is_drained(&self) -> bool {
         self.line.len() == 0 && self.processing == 0
+    }
+
+    /// What is owed to who waits for the end, if this is it.
+    #[inline]
+    fn next_drainers(&mut self) -> Wakes {
+        if !self.drainers.is_empty() && self.is_drained() { self.drainers.take_all() } else { Wakes::default() }
     }
 }
 
 impl<K: Hash + Eq> Shared<K> {
     pub(crate) fn new(settings: Settings, limiter: Limiter<K>, start: fn(&Arc<Self>) -> std::io::Result<()>) -> Self {
-        let Settings { name, capacity, clock, driver, delayed_add } = settings;
+        let Settings { name, capacity, clock, driver, delayed_add, on_panic, measure, observer } = settings;
+        let measured = measure || observer.is_some();
+        if measured {
+            clock.prepare();
+        }
         Self {
             name,
             clock,
             driver,
             delayed_add,
+            on_panic,
             limiter,
+            measured,
+            observer,
             start,
             hasher: hasher(),
             core: CachePadded::new(Mutex::new(Core {
-                table: Table::new(capacity),
+                table: Table::new(capacity, measured),
                 line: Fifo::with_capacity(capacity),
                 wheel: None,
                 delayed: 0,
@@ -273,6 +321,8 @@ impl<K: Hash + Eq> Shared<K> {
                 shutting_down: false,
                 drainers: WaitList::default(),
                 released: 0,
+                watchers: Watchers::default(),
+                measures: measured.then(|| Box::new(Measures::new())),
                 counts: Counts::default(),
             })),
             len: CachePadded::new(AtomicUsize::new(0)),
@@ -284,18 +334,20 @@ impl<K: Hash + Eq> Shared<K> {
     #[inline]
     pub(crate) fn add(&self, key: K, quietly: bool) -> Added {
         let hash = self.hash(&key);
+        let now = self.stamp();
         let (added, wake) = {
             let core = &mut *self.core.lock();
             if core.shutting_down {
-                core.counts.rejected += 1;
-                return Added::Rejected;
-            }
-            match core.table.find(&key, hash) {
-                Some(slot) => self.add_slot(core, slot, quietly),
-                None => (Added::Queued, self.add_new(core, key, hash, quietly)),
+                (core.reject(), Wake::default())
+            } else {
+                match core.table.find(&key, hash) {
+                    Some(slot) => self.add_slot(core, slot, now, quietly),
+                    None => (Added::Queued, self.add_new(core, key, hash, now, quietly)),
+                }
             }
         };
         wake.wake();
+        self.tell(|observer| observer.added(added));
         added
     }
 
@@ -306,19 +358,35 @@ impl<K: Hash + Eq> Shared<K> {
 }
 
 impl<K> Shared<K> {
+    /// Calls the observer, if there is one. Not under the lock (P17).
+    #[inline]
+    pub(crate) fn tell(&self, of: impl FnOnce(&dyn Observer)) {
+        if let Some(observer) = &self.observer {
+            of(&**observer);
+        }
+    }
+
+    /// Somebody who held a key has panicked.
+    #[cold]
+    pub(crate) fn note_panic(&self) {
+        self.core.lock().counts.panics += 1;
+        self.tell(|observer| observer.panicked());
+    }
+
     /// `add` of a key that is not in the table. **Linearization point of such an add**, as the next of others.
     #[inline]
-    fn add_new(&self, core: &mut Core<K>, key: K, hash: table::Hash, quietly: bool) -> Wake {
+    fn add_new(&self, core: &mut Core<K>, key: K, hash: table::Hash, now: u64, quietly: bool) -> Wake {
         let slot = core.table.insert(key, hash);
         core.counts.queued += 1;
+        core.note_added(slot, now);
         // SAFETY: taken (S2), and we hold the lock.
         unsafe { slot.get() }.state.add_new();
         self.push(core, slot, quietly)
     }
 
-    /// `add` of a key that is in the table.
+    /// `add` of a key that is in the table. Also quietly, wakes who watches it.
     #[inline]
-    fn add_slot(&self, core: &mut Core<K>, slot: SlotRef<K>, quietly: bool) -> (Added, Wake) {
+    fn add_slot(&self, core: &mut Core<K>, slot: SlotRef<K>, now: u64, quietly: bool) -> (Added, Wake) {
         // SAFETY: in the table, so taken (S2), and we hold the lock.
         let state = &unsafe { slot.get() }.state;
         if state.is_delayed() {
@@ -335,6 +403,7 @@ impl<K> Shared<K> {
         match state.add() {
             OnAdd::Push => {
                 core.counts.queued += 1;
+                core.note_added(slot, now);
                 (Added::Queued, self.push(core, slot, quietly))
             }
             OnAdd::Coalesce => {
@@ -343,7 +412,8 @@ impl<K> Shared<K> {
             }
             OnAdd::Defer => {
                 core.counts.deferred += 1;
-                (Added::Deferred, Wake::default())
+                core.note_added(slot, now);
+                (Added::Deferred, core.next_watchers(slot))
             }
         }
     }
@@ -357,7 +427,7 @@ impl<K> Shared<K> {
 
     /// Takes the first key out of the line. **Linearization point of a get.**
     #[inline]
-    fn take<'q>(&'q self, core: &mut Core<K>) -> Pop<'q, K> {
+    fn take<'q>(&'q self, core: &mut Core<K>, now: u64) -> Pop<'q, K> {
         match core.line.pop() {
             Some(slot) => {
                 self.len.store(core.line.len(), Ordering::Relaxed); // Relaxed: see `len`
@@ -368,7 +438,8 @@ impl<K> Shared<K> {
                 }
                 // SAFETY: it was in line (S2), and we hold the lock.
                 unsafe { slot.get() }.state.get();
-                Pop::Item(Held { shared: self, slot })
+                let waited = core.note_taken(slot, now);
+                Pop::Item(Held { shared: self, slot, waited })
             }
             None if core.shutting_down => Pop::ShutDown,
             None => Pop::Empty,
@@ -384,14 +455,16 @@ impl<K> Shared<K> {
     /// Takes a key if there is one.
     #[inline]
     pub(crate) fn pop(&self) -> Pop<'_, K> {
-        self.take(&mut self.core.lock())
+        let now = self.stamp();
+        self.take(&mut self.core.lock(), now)
     }
 
     /// Takes up to `max` keys, if there are so many.
     pub(crate) fn pop_many<'q>(&'q self, max: usize, mut each: impl FnMut(Held<'q, K>)) {
+        let now = self.stamp();
         let core = &mut *self.core.lock();
         for _ in 0..max {
-            let Pop::Item(held) = self.take(core) else { break };
+            let Pop::Item(held) = self.take(core, now) else { break };
             each(held);
         }
     }
@@ -428,9 +501,10 @@ impl<K> Shared<K> {
     /// Takes a key, or goes on the list (W1).
     pub(crate) fn pop_or_wait(&self, waiter: Waiter) -> Wait<'_, K> {
         let mut waiter = Some(waiter);
+        let now = self.stamp();
         let wait = {
             let core = &mut *self.core.lock();
-            match self.take(core) {
+            match self.take(core, now) {
                 Pop::Item(held) => Wait::Item(held),
                 Pop::ShutDown => Wait::ShutDown,
                 Pop::Empty => {
@@ -448,13 +522,14 @@ impl<K> Shared<K> {
     /// is owed then.
     pub(crate) fn resume(&self, ticket: Ticket, waiter: Waiter, give_up: bool) -> Wait<'_, K> {
         let mut waiter = Some(waiter);
+        let now = self.stamp();
         let (wait, wake, listed) = {
             let core = &mut *self.core.lock();
             let listed = core.waiters.remove(ticket);
             if listed.is_none() && waiter.as_ref().is_some_and(Waiter::is_thread) {
                 core.waking -= 1; // arrived
             }
-            let wait = match self.take(core) {
+            let wait = match self.take(core, now) {
                 Pop::Item(held) => Wait::Item(held),
                 Pop::ShutDown => Wait::ShutDown,
                 Pop::Empty if give_up => Wait::GaveUp,
@@ -489,9 +564,10 @@ impl<K> Shared<K> {
     #[inline]
     pub(crate) unsafe fn done(&self, slot: SlotRef<K>) {
         let mut done = Done::nothing();
+        let now = self.stamp();
         // SAFETY: as the caller's.
-        unsafe { self.done_slot(&mut self.core.lock(), slot, &mut done) };
-        done.settle();
+        unsafe { self.done_slot(&mut self.core.lock(), slot, now, &mut done) };
+        done.settle(self);
     }
 
     /// The step of `done`. **Linearization point.** What it leaves to do is put into `done`: returned, it would be copied from one
@@ -500,8 +576,12 @@ impl<K> Shared<K> {
     /// # Safety
     /// As for [`done`](Self::done).
     #[inline]
-    unsafe fn done_slot(&self, core: &mut Core<K>, slot: SlotRef<K>, done: &mut Done<K>) {
+    unsafe fn done_slot(&self, core: &mut Core<K>, slot: SlotRef<K>, now: u64, done: &mut Done<K>) {
         core.processing -= 1;
+        done.worked = core.note_done(slot, now);
+        if core.is_watched() {
+            done.drainers.add(core.next_watchers(slot)); // of futures that were leaked
+        }
         // SAFETY: the caller holds the key (S2), and we hold the lock.
         match unsafe { slot.get() }.state.done() {
             OnDone::Push => done.wake = self.push(core, slot, false),
@@ -509,8 +589,8 @@ impl<K> Shared<K> {
             // SAFETY: the caller was its last holder.
             OnDone::Remove => done.key = Some(unsafe { core.table.remove(slot) }),
         }
-        if !core.drainers.is_empty() && core.is_drained() {
-            done.drainers = core.drainers.take_all();
+        if !core.drainers.is_empty() {
+            done.drainers.append(core.next_drainers());
         }
     }
 
@@ -521,43 +601,14 @@ impl<K> Shared<K> {
             core.shutting_down = true;
             core.waking += core.waiters.threads();
             let waiters = core.waiters.take_all();
-            let mut drainers = Wakes::default();
-            if release {
-                core.released += 1;
-                drainers = core.drainers.take_all();
-            }
+            core.released += u64::from(release);
+            // Also who waits for the queue to be idle: need not wait for delays any more.
+            let drainers = if release { core.drainers.take_all() } else { core.next_drainers() };
             (waiters, drainers, core.driver.wake())
         };
         driver.wake();
         drainers.wake();
         waiters.wake();
-    }
-
-    /// Shuts down, and sleeps until nothing is in line and nothing held, until the deadline, or until a plain shut-down (P7).
-    pub(crate) fn drain(&self, deadline: Option<Instant>) -> Drained {
-        let released = self.core.lock().released;
-        self.shut_down(false);
-        with_parker(|parker| {
-            loop {
-                let unparker = parker.unparker();
-                let ticket = {
-                    let core = &mut *self.core.lock();
-                    if core.is_drained() {
-                        return Drained::Empty;
-                    }
-                    if core.released != released {
-                        return Drained::Released;
-                    }
-                    if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-                        return Drained::TimedOut { queued: core.line.len(), processing: core.processing };
-                    }
-                    core.drainers.push(Waiter::Thread(unparker))
-                };
-                parker.park(deadline);
-                // Still there if something else ended the sleep. All drainers are woken at once: nobody waits for ours.
-                let _listed = self.core.lock().drainers.remove(ticket);
-            }
-        })
     }
 
     pub(crate) fn is_shutting_down(&self) -> bool {
@@ -569,26 +620,6 @@ impl<K> Shared<K> {
     pub(crate) fn len(&self) -> usize {
         // Relaxed: nothing is concluded from it. Who spins takes the lock next.
         self.len.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn stats(&self) -> Stats {
-        let core = &*self.core.lock();
-        Stats {
-            len: core.line.len(),
-            processing: core.processing,
-            delayed: core.delayed,
-            failing: core.failing,
-            waiters: core.waiters.len(),
-            drainers: core.drainers.len(),
-            queued: core.counts.queued,
-            coalesced: core.counts.coalesced,
-            deferred: core.counts.deferred,
-            rejected: core.counts.rejected,
-            handed_out: core.counts.handed_out,
-            delays: core.counts.delays,
-            expired: core.counts.expired,
-            shutting_down: core.shutting_down,
-        }
     }
 
     pub(crate) fn shrink(&self) {

@@ -1,9 +1,16 @@
 //! Numbers for who looks at a queue from outside.
 
+use crate::Histogram;
+use std::time::Duration;
+
 /// A snapshot of a queue, from [`WorkQueue::stats`](crate::WorkQueue::stats).
 ///
 /// All numbers are of one moment, and they add up: `queued + deferred == handed_out + len +` the keys in work that will come
 /// back. A delay that comes due counts as an add then.
+///
+/// With a stuck process before you: `longest_running` says that a worker hangs (which key it has, says
+/// [`in_work`](crate::WorkQueue::in_work)), `oldest_in_line` with `waiters` at 0 that there are too few, `delayed` and `failing`
+/// that keys wait for their backoff, `next_deadline` at zero that nobody delivers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -18,7 +25,7 @@ pub struct Stats {
     pub failing: usize,
     /// Threads and tasks that wait for a key.
     pub waiters: usize,
-    /// Threads that wait for a drain to end.
+    /// Threads and tasks that wait for a drain to end, or for the queue to be idle.
     pub drainers: usize,
     /// Adds that put their key in line.
     pub queued: u64,
@@ -34,6 +41,52 @@ pub struct Stats {
     pub delays: u64,
     /// Delays that came due, and whose keys were delivered.
     pub expired: u64,
+    /// Calls that asked for a delay or for the limiter's, before the shut-down, whatever came of them: client-go's
+    /// `workqueue_retries_total`, which counts plain `add_after` too.
+    pub retries: u64,
+    /// Keys that were [given up](crate::Item::give_up).
+    pub dropped: u64,
+    /// Panics of who held a key.
+    pub panics: u64,
+    /// How long the first in line has waited; zero if none is. `None`, as the next two, unless the queue
+    /// [measures](crate::WorkQueueBuilder::measure).
+    pub oldest_in_line: Option<Duration>,
+    /// How long the key has been in work that has been there longest; zero if none is. Client-go's
+    /// `workqueue_longest_running_processor_seconds`.
+    pub longest_running: Option<Duration>,
+    /// How long all keys in work have been there, together. Client-go's `workqueue_unfinished_work_seconds`.
+    pub unfinished_work: Option<Duration>,
+    /// In what time the earliest delay is over: zero if it is already, and not delivered yet. `Duration::MAX`: never. `None`: there
+    /// is no delay. After one was moved or cancelled, this may be that one's for a while, so too early.
+    pub next_deadline: Option<Duration>,
     /// Adds are refused.
     pub shutting_down: bool,
+}
+
+impl Stats {
+    /// How many hand-outs are to come of the adds so far: keys in line, and those in work that will come back. Client-go's
+    /// `workqueue_depth`.
+    #[must_use]
+    pub fn depth(&self) -> u64 {
+        self.adds() - self.handed_out
+    }
+
+    /// Adds that led to a hand-out of their own, or will: client-go's `workqueue_adds_total`.
+    #[must_use]
+    pub fn adds(&self) -> u64 {
+        self.queued + self.deferred
+    }
+}
+
+/// How a queue stands, from [`WorkQueue::metrics`](crate::WorkQueue::metrics): all of one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Metrics {
+    /// Counts, and how old what is.
+    pub stats: Stats,
+    /// How long keys waited that were handed out, from the add that made them dirty: for one that was added while in work, this
+    /// has some of that work in it. Client-go's `workqueue_queue_duration_seconds`.
+    pub queue_duration: Histogram,
+    /// How long keys were in work that are done. Client-go's `workqueue_work_duration_seconds`.
+    pub work_duration: Histogram,
 }

@@ -12,6 +12,8 @@ use std::task::Waker;
 pub(crate) enum Waiter {
     Thread(Unparker),
     Task(Waker),
+    /// Where there is room for one only. Not in any list.
+    Several(Box<Wakes>),
 }
 
 impl Waiter {
@@ -52,6 +54,7 @@ fn wake(waiter: Waiter) {
     match waiter {
         Waiter::Thread(unparker) => unparker.unpark(),
         Waiter::Task(waker) => waker.wake(),
+        Waiter::Several(waiters) => waiters.wake(),
     }
 }
 
@@ -137,6 +140,25 @@ pub(crate) struct Wakes {
 }
 
 impl Wakes {
+    /// One more.
+    pub(crate) fn add(&mut self, wake: Wake) {
+        if self.first.is_none() {
+            self.first = wake.0;
+        } else {
+            self.rest.extend(wake.0);
+        }
+    }
+
+    /// More of them.
+    pub(crate) fn append(&mut self, more: Self) {
+        if self.first.is_none() && self.rest.is_empty() {
+            *self = more;
+        } else {
+            self.rest.extend(more.first);
+            self.rest.extend(more.rest);
+        }
+    }
+
     /// Wakes all of them, also if one waker panics (a second panic aborts, as ever). Call without any lock held.
     pub(crate) fn wake(self) {
         struct Rest(std::vec::IntoIter<Waiter>);
@@ -148,6 +170,14 @@ impl Wakes {
         let mut rest = Rest(self.rest.into_iter());
         self.first.into_iter().for_each(wake);
         rest.0.by_ref().for_each(wake);
+    }
+}
+
+/// Made one, to be carried where that is what there is room for.
+impl From<Wakes> for Wake {
+    fn from(mut wakes: Wakes) -> Self {
+        let several = !wakes.rest.is_empty();
+        Self(if several { Some(Waiter::Several(Box::new(wakes))) } else { wakes.first.take() })
     }
 }
 

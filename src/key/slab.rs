@@ -20,6 +20,8 @@
 //! A chunk in which a key is delayed or fails has an array beside its slots, made for the first such key: each slot's ticket for
 //! the timing wheel, with the number of its failures. A queue without either pays nothing.
 //!
+//! If the queue measures, each chunk has an array of [`Stamp`]s likewise.
+//!
 //! So a [`SlotRef`] that stands in the table, in the line or in an item points to a live slot with a key in it. The crate's
 //! unsafe code is here, in the table and in the item, and leans on these three. It is paid for by the benchmarks: an `Arc`
 //! per key costs twice the memory and an allocation a key, an index instead of a pointer 20 % of a duplicate add.
@@ -142,9 +144,24 @@ struct Chunk<K> {
     vacant: u64,
     /// Its slots' tickets for the wheel, or empty: none was needed so far.
     tickets: Box<[Ticket]>,
+    /// Its slots' times, or empty: nothing is measured.
+    stamps: Box<[Stamp]>,
     /// Neighbours among the open chunks (those with room), or [`NIL`].
     next_open: u32,
     prev_open: u32,
+}
+
+/// When things happened to the key of a slot, and its neighbours among the keys in work: see `shared/measure.rs`.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Stamp {
+    /// When it was made dirty. While it is.
+    pub(crate) added: u64,
+    /// When it was handed out, and how long after it was made dirty. While it is in work, as the next two.
+    pub(crate) taken: u64,
+    pub(crate) waited: u64,
+    /// The numbers of those that were handed out before it and after it.
+    pub(crate) older: u32,
+    pub(crate) newer: u32,
 }
 
 /// The slots of a queue. All methods: under its lock.
@@ -158,6 +175,8 @@ pub(crate) struct Slab<K> {
     taken: usize,
     /// Chunks without a taken slot, kept for the next burst.
     spare: usize,
+    /// Slots have stamps.
+    stamped: bool,
 }
 
 // SAFETY: the slab owns its slots; see `SlotRef` for why keys must be `Send + Sync`.
@@ -184,8 +203,9 @@ impl<K> Slab<K> {
         sized(if fit > 1 { fit } else { 1 }, 1)
     };
 
-    pub(crate) fn new() -> Self {
-        Self { chunks: Vec::new(), freed: Vec::new(), open: NIL, taken: 0, spare: 0 }
+    /// `stamped`: slots have stamps.
+    pub(crate) fn new(stamped: bool) -> Self {
+        Self { chunks: Vec::new(), freed: Vec::new(), open: NIL, taken: 0, spare: 0, stamped }
     }
 
     /// How many slots are taken.
@@ -314,6 +334,12 @@ impl<K> Slab<K> {
         }
     }
 
+    /// The stamp of the slot of this number. Only if there are stamps.
+    #[inline]
+    pub(crate) fn stamp(&mut self, number: u32) -> &mut Stamp {
+        &mut self.chunks[(number >> INDEX_BITS) as usize].stamps[number as usize & (INDICES - 1)]
+    }
+
     /// Frees every chunk without a taken slot.
     pub(crate) fn shrink(&mut self) {
         let mut number = 0;
@@ -333,6 +359,7 @@ impl<K> Slab<K> {
         let chunk = &mut self.chunks[number as usize];
         chunk.first = NonNull::new(Box::into_raw(slots).cast());
         chunk.vacant = Self::ALL;
+        chunk.stamps = vec![Stamp::default(); if self.stamped { Self::CHUNK } else { 0 }].into_boxed_slice();
         self.spare += 1;
         self.open(number);
     }
@@ -346,7 +373,8 @@ impl<K> Slab<K> {
         }
         let number = self.chunks.len() as u32;
         assert!(number < 1 << 24, "a queue holds at most 2^24 chunks of {} keys", Self::CHUNK);
-        self.chunks.push(Chunk { first: None, vacant: 0, tickets: Box::default(), next_open: NIL, prev_open: NIL });
+        let (tickets, stamps) = (Box::default(), Box::default());
+        self.chunks.push(Chunk { first: None, vacant: 0, tickets, stamps, next_open: NIL, prev_open: NIL });
         number
     }
 
@@ -357,6 +385,7 @@ impl<K> Slab<K> {
         let chunk = &mut self.chunks[number as usize];
         chunk.vacant = 0;
         chunk.tickets = Box::default();
+        chunk.stamps = Box::default();
         let first = chunk.first.take().expect("freed once");
         // SAFETY: all its slots are vacant (S3), and it is no longer in `chunks`.
         drop(unsafe { Self::boxed(first) });
@@ -448,7 +477,7 @@ mod tests {
 
     #[test]
     fn slots_are_recycled_and_chunks_given_back() {
-        let mut slab = Slab::new();
+        let mut slab = Slab::new(false);
         let n = 10_000_u32;
         let slots: Vec<_> = (0..n).map(|i| slab.insert(i.to_string(), i)).collect();
         assert_eq!(slab.taken(), n as usize);
@@ -465,7 +494,7 @@ mod tests {
 
     #[test]
     fn a_steady_number_of_keys_reuses_its_slots() {
-        let mut slab = Slab::new();
+        let mut slab = Slab::new(false);
         let first = slab.insert(1, 1);
         for i in 0..1000 {
             let slot = slab.insert(i, 0);
@@ -478,7 +507,7 @@ mod tests {
     #[test]
     fn dropping_drops_taken_keys_only() {
         let key = std::sync::Arc::new(());
-        let mut slab = Slab::new();
+        let mut slab = Slab::new(false);
         let slots: Vec<_> = (0..100).map(|i| slab.insert(key.clone(), i)).collect();
         for &slot in slots.iter().step_by(3) {
             drop(take(&mut slab, slot));

@@ -162,6 +162,11 @@ impl State {
         self.0.load(Ordering::Relaxed) & DELAYED != 0
     }
 
+    #[inline]
+    pub(crate) fn is_processing(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & PROCESSING != 0
+    }
+
     /// Added since it was last handed out.
     pub(crate) fn is_dirty(&self) -> bool {
         // Acquire: pairs with the releases in all that may happen while the key is held.

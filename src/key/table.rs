@@ -24,7 +24,7 @@
 //! Everything happens under the queue's lock. The only foreign code that runs is `K::eq` (or that of what `K` is borrowed
 //! as), before anything is changed.
 
-use crate::key::slab::{Slab, Slot, SlotRef};
+use crate::key::slab::{Slab, Slot, SlotRef, Stamp};
 use crate::sync::sized;
 use crate::time::wheel::{Ticket, Tickets};
 use std::borrow::Borrow;
@@ -147,10 +147,11 @@ impl<K> Table<K> {
         None
     }
 
-    pub(crate) fn new(capacity: usize) -> Self {
+    /// `stamped`: slots have stamps.
+    pub(crate) fn new(capacity: usize, stamped: bool) -> Self {
         let count = if capacity == 0 { 0 } else { (2 * capacity + 1).next_power_of_two() };
         let keep = count.max(MIN_BUCKETS);
-        Self { buckets: Buckets::new(count), old: Buckets::new(0), moved: 0, keep, slab: Slab::new() }
+        Self { buckets: Buckets::new(count), old: Buckets::new(0), moved: 0, keep, slab: Slab::new(stamped) }
     }
 
     /// Puts a key in that is not there.
@@ -236,10 +237,21 @@ impl<K> Table<K> {
         unsafe { self.slab.number(slot) }
     }
 
+    /// The stamp of this number, which is that of a slot in the table. Only if the table is stamped.
+    #[inline]
+    pub(crate) fn stamp(&mut self, number: u32) -> &mut Stamp {
+        self.slab.stamp(number)
+    }
+
     /// The slot of a number that is in the wheel, and so in the table.
     #[inline]
     pub(crate) fn slot(&self, number: u32) -> SlotRef<K> {
         self.slab.slot(number)
+    }
+
+    /// The slots of all keys.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = SlotRef<K>> {
+        self.slab.iter()
     }
 
     /// Gives back all memory that is not needed for the keys that are there.
@@ -368,7 +380,7 @@ mod tests {
         };
         // Half the bits of a good hash, and few of a bad one: long chains.
         let hash = |key: u64| Hash(if key % 2 == 0 { (key as u32).wrapping_mul(0x9e37_79b9) } else { key as u32 % 64 });
-        let mut table = Table::new(0);
+        let mut table = Table::new(0, false);
         let mut known = HashMap::new();
         for (keys, adds) in [(100, 9), (50_000, 9), (50_000, 1), (2_000, 5), (60_000, 9), (60_000, 0)] {
             for _ in 0..150_000 {
@@ -400,7 +412,7 @@ mod tests {
     /// No call moves more than a few chains, and a change is over before the next one begins.
     #[test]
     fn growing_and_shrinking_are_many_small_steps() {
-        let mut table = Table::new(0);
+        let mut table = Table::new(0, false);
         let mut slots = Vec::new();
         let (mut most, mut before) = (0, 0);
         for n in 0..200_000_u32 {

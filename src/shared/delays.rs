@@ -37,11 +37,22 @@ pub(crate) const NEVER: u64 = u64::MAX;
 
 /// What one critical section of a driver has done.
 struct Turn {
-    /// Delays that came due.
-    due: usize,
+    /// Delays that came due, by what came of them: queued, deferred, coalesced.
+    due: [usize; 3],
     next: Next,
-    /// Getters to wake.
+    /// Getters and watchers to wake.
     wake: Wakes,
+}
+
+impl Turn {
+    /// Pays what is owed. How many delays came due.
+    fn settle<K>(self, shared: &Shared<K>) -> usize {
+        self.wake.wake();
+        for (added, count) in [Added::Queued, Added::Deferred, Added::Coalesced].into_iter().zip(self.due) {
+            (0..count).for_each(|_| shared.tell(|observer| observer.added(added)));
+        }
+        self.due.iter().sum()
+    }
 }
 
 /// Whether there is a driver, if one had to be started.
@@ -68,25 +79,27 @@ impl<K: Hash + Eq> Shared<K> {
         let now = this.now_for(options);
         let (added, wake, rouse) = {
             let core = &mut *this.core.lock();
-            if core.shutting_down && !options.rate_limited {
-                core.counts.rejected += 1;
-                return Added::Rejected;
-            }
             this.hint(core);
-            match core.table.find(&key, hash) {
-                Some(slot) => this.add_slot_with(core, slot, now, options),
-                None if options.rate_limited => {
-                    let slot = core.table.insert(key, hash);
-                    this.add_slot_with(core, slot, now, options)
-                }
-                None if options.delay.is_zero() => {
-                    let wake = this.add_new(core, key, hash, false);
-                    (Added::Queued, wake, Rouse::Nothing)
-                }
-                None => {
-                    let slot = core.table.insert(key, hash);
-                    let (added, rouse) = this.delay(core, slot, now, options);
-                    (added, Wake::default(), rouse)
+            if core.shutting_down && !options.rate_limited {
+                (core.reject(), Wake::default(), Rouse::Nothing)
+            } else {
+                match core.table.find(&key, hash) {
+                    Some(slot) => this.add_slot_with(core, slot, now, options),
+                    None if options.rate_limited => {
+                        let slot = core.table.insert(key, hash);
+                        this.add_slot_with(core, slot, now, options)
+                    }
+                    None => {
+                        core.counts.retries += u64::from(options.delay.is_some());
+                        if options.is_now() {
+                            let wake = this.add_new(core, key, hash, now, false);
+                            (Added::Queued, wake, Rouse::Nothing)
+                        } else {
+                            let slot = core.table.insert(key, hash);
+                            let (added, rouse) = this.delay(core, slot, now, options);
+                            (added, Wake::default(), rouse)
+                        }
+                    }
                 }
             }
         };
@@ -94,6 +107,7 @@ impl<K: Hash + Eq> Shared<K> {
         let started = Self::rouse_driver(this, rouse);
         wake.wake();
         started.check();
+        this.tell(|observer| observer.added(added));
         added
     }
 
@@ -103,18 +117,23 @@ impl<K: Hash + Eq> Shared<K> {
         K: Borrow<Q>,
     {
         let hash = self.hash(key);
-        let (wake, key) = {
+        let now = self.stamp();
+        let mut added = None;
+        let (wake, drainers, key) = {
             let core = &mut *self.core.lock();
             // SAFETY: in the table, so taken (S2), and we hold the lock.
             let delayed = |slot: &SlotRef<K>| unsafe { slot.get() }.state.is_delayed();
             let Some(slot) = core.table.find(key, hash).filter(delayed) else { return false };
             let mut wake = Wake::default();
             if core.undelay(slot) && !core.shutting_down {
-                wake = self.add_slot(core, slot, false).1;
+                let (how, whom) = self.add_slot(core, slot, now, false);
+                (added, wake) = (Some(how), whom);
             }
-            (wake, core.forget_if_vacant(slot))
+            (wake, core.next_drainers(), core.forget_if_vacant(slot))
         };
+        drainers.wake();
         wake.wake();
+        added.into_iter().for_each(|added| self.tell(|observer| observer.added(added)));
         drop(key);
         true
     }
@@ -135,13 +154,14 @@ impl<K> Shared<K> {
             }
             let all = this.add_slot_with(core, slot, now, options);
             // SAFETY: as the caller's.
-            unsafe { this.done_slot(core, slot, &mut done) };
+            unsafe { this.done_slot(core, slot, now, &mut done) };
             all
         };
         let started = Self::rouse_driver(this, rouse);
         wake.wake();
-        done.settle();
+        done.settle(this);
         started.check();
+        this.tell(|observer| observer.added(added));
         added
     }
 
@@ -187,7 +207,7 @@ impl<K> Shared<K> {
     /// The time, if it is needed.
     #[inline]
     fn now_for(&self, options: AddOptions) -> u64 {
-        if options.delay.is_zero() && !options.rate_limited { 0 } else { self.clock.now() }
+        if options.is_now() && !options.rate_limited { self.stamp() } else { self.clock.now() }
     }
 
     /// `add_with` of a key that is in the table. A failure is counted also after a shut-down, as the limiter is asked then.
@@ -199,13 +219,13 @@ impl<K> Shared<K> {
         mut options: AddOptions,
     ) -> (Added, Wake, Rouse) {
         if options.rate_limited {
-            options.delay = options.delay.max(self.count_failure(core, slot));
+            options = options.not_before(self.count_failure(core, slot));
         }
         if core.shutting_down {
-            core.counts.rejected += 1;
-            return (Added::Rejected, Wake::default(), Rouse::Nothing);
+            return (core.reject(), Wake::default(), Rouse::Nothing);
         }
-        if !options.delay.is_zero() {
+        core.counts.retries += u64::from(options.delay.is_some());
+        if !options.is_now() {
             let (added, rouse) = self.delay(core, slot, now, options);
             return (added, Wake::default(), rouse);
         }
@@ -220,14 +240,14 @@ impl<K> Shared<K> {
                 }
             }
         }
-        let (added, wake) = self.add_slot(core, slot, false);
+        let (added, wake) = self.add_slot(core, slot, now, false);
         (added, wake, Rouse::Nothing)
     }
 
     /// Sets or moves a delay (P9). **Linearization point of a delayed add.**
     fn delay(&self, core: &mut Core<K>, slot: SlotRef<K>, now: u64, options: AddOptions) -> (Added, Rouse) {
         core.time = core.time.max(now);
-        let deadline = core.time.saturating_add(nanos(options.delay));
+        let deadline = core.time.saturating_add(nanos(options.delay.unwrap_or_default()));
         let wheel = core.wheel.get_or_insert_with(|| new_wheel(core.time));
         // SAFETY: in the table, so taken (S2), and we hold the lock.
         let state = &unsafe { slot.get() }.state;
@@ -268,9 +288,9 @@ impl<K> Shared<K> {
                 }
                 self.turn_batch(core, now)
             };
-            due += turn.due;
-            turn.wake.wake();
-            match turn.next {
+            let next = turn.next;
+            due += turn.settle(self);
+            match next {
                 Next::More => {}
                 Next::Sort if sorts < SORTS => sorts += 1,
                 _ => return due,
@@ -301,7 +321,7 @@ impl<K> Shared<K> {
                 };
                 (turn, sleep)
             };
-            turn.wake.wake();
+            turn.settle(self);
             if let Some(until) = sleep {
                 return Sleep::Until(until);
             }
@@ -313,9 +333,9 @@ impl<K> Shared<K> {
         core.time = core.time.max(now);
         let now = now.min(NEVER - 1);
         let Some(mut wheel) = core.wheel.take() else {
-            return Turn { due: 0, next: Next::Never, wake: Wakes::default() };
+            return Turn { due: [0; 3], next: Next::Never, wake: Wakes::default() };
         };
-        let (mut due, mut pushed, mut budget) = (0, 0, BATCH);
+        let (mut due, mut watchers, mut budget) = ([0; 3], Wakes::default(), BATCH);
         let next = loop {
             // First some that are due, then each in turn: their slots are on their way to the cache meanwhile.
             let (mut some, mut count) = ([0; SOME], 0);
@@ -332,9 +352,16 @@ impl<K> Shared<K> {
                     next => break next,
                 }
             };
-            due += count;
             // None of them is delayed any more when it is added, so nobody asks for the wheel.
-            pushed += some[..count].iter().filter(|&&number| self.deliver(core, core.table.slot(number))).count();
+            for &number in &some[..count] {
+                let (added, wake) = self.deliver(core, core.table.slot(number), now);
+                match added {
+                    Added::Queued => due[0] += 1,
+                    Added::Deferred => due[1] += 1,
+                    _ => due[2] += 1,
+                }
+                watchers.add(wake);
+            }
             match next {
                 Next::More if budget > 0 => {}
                 Next::Sort => {
@@ -345,16 +372,17 @@ impl<K> Shared<K> {
             }
         };
         core.wheel = Some(wheel);
-        Turn { due, next, wake: core.next_waiters(pushed) }
+        let mut wake = core.next_waiters(due[0]);
+        wake.append(watchers);
+        Turn { due, next, wake }
     }
 
-    /// An ordinary add of a key whose delay is over. **Linearization point of an expiry.** Whether it was pushed.
+    /// An ordinary add of a key whose delay is over. **Linearization point of an expiry.**
     #[inline]
-    fn deliver(&self, core: &mut Core<K>, slot: SlotRef<K>) -> bool {
+    fn deliver(&self, core: &mut Core<K>, slot: SlotRef<K>, now: u64) -> (Added, Wake) {
         let _waited = core.undelayed(slot);
         core.counts.expired += 1;
-        let (added, _quiet) = self.add_slot(core, slot, true);
-        added == Added::Queued
+        self.add_slot(core, slot, now, true)
     }
 }
 
@@ -366,7 +394,8 @@ impl<K: Clone> Shared<K> {
         // Room beforehand, so that little is allocated under the lock.
         let mut taken = Vec::with_capacity(left);
         while left > 0 {
-            let core = &mut *self.core.lock();
+            let mut guard = self.core.lock();
+            let core = &mut *guard;
             for _ in 0..BATCH.min(left) {
                 let Some((number, deadline)) = core.wheel.as_mut().and_then(|wheel| wheel.pop_any()) else {
                     left = 0;
@@ -383,6 +412,9 @@ impl<K: Clone> Shared<K> {
                 });
                 taken.push((deadline, key));
             }
+            let drainers = core.next_drainers();
+            drop(guard);
+            drainers.wake();
         }
         taken.sort_by_key(|&(deadline, _)| deadline); // stable: equal deadlines stay in order
         taken.into_iter().map(|(deadline, key)| (key, rest(deadline, now))).collect()

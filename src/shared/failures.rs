@@ -61,7 +61,7 @@ impl<K> Shared<K> {
     #[inline]
     pub(crate) fn limited(&self, key: &K, mut options: AddOptions) -> AddOptions {
         if let (true, Limiter::Asked(limiter)) = (options.rate_limited, &self.limiter) {
-            options.delay = options.delay.max(limiter.when(key));
+            options = options.not_before(limiter.when(key));
             options.rate_limited = false;
         }
         options
@@ -105,20 +105,22 @@ impl<K> Shared<K> {
         }
     }
 
-    /// `forget` and `done` of a key that is held, in one step if the queue counts.
+    /// `forget` and `done` of a key that is held, in one step if the queue counts. `given_up`: and `dropped` is counted.
     ///
     /// # Safety
     /// The caller holds the key in this slot, has told the limiter, and forgets the slot.
     #[inline]
-    pub(crate) unsafe fn succeed(&self, slot: SlotRef<K>) {
+    pub(crate) unsafe fn succeed(&self, slot: SlotRef<K>, given_up: bool) {
         let mut done = Done::nothing();
+        let now = self.stamp();
         {
             let core = &mut *self.core.lock();
             core.forgive(slot);
+            core.counts.dropped += u64::from(given_up);
             // SAFETY: as the caller's.
-            unsafe { self.done_slot(core, slot, &mut done) };
+            unsafe { self.done_slot(core, slot, now, &mut done) };
         }
-        done.settle();
+        done.settle(self);
     }
 }
 

@@ -5,9 +5,11 @@
 
 pub(crate) use loom::cell::UnsafeCell;
 pub(crate) use loom::sync::Arc;
-pub(crate) use loom::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
-use loom::sync::{Condvar, MutexGuard};
+use loom::sync::Condvar;
+pub(crate) use loom::sync::MutexGuard;
+pub(crate) use loom::thread::JoinHandle;
 use std::cell::Cell;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -87,8 +89,13 @@ pub(crate) fn downgrade<T>(arc: &Arc<T>) -> Weak<T> {
     Weak(Arc::clone(arc))
 }
 
-pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-    loom::thread::Builder::new().name(name.to_owned()).spawn(run).map(drop)
+pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+    loom::thread::Builder::new().name(name.to_owned()).spawn(run)
+}
+
+/// Never: a model's threads are coroutines of one thread, and all of them would seem to unwind.
+pub(crate) fn panicking() -> bool {
+    false
 }
 
 pub(crate) fn spin_while(_idle: impl Fn() -> bool) {}

@@ -1,10 +1,11 @@
 //! The real thing.
 
 pub(crate) use crossbeam_utils::sync::Unparker;
-pub(crate) use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 pub(crate) use std::sync::{Arc, Weak};
+pub(crate) use std::thread::JoinHandle;
 
-use parking_lot::MutexGuard;
+pub(crate) use parking_lot::MutexGuard;
 use std::time::Instant;
 
 /// The queue's lock: `parking_lot`'s, and before it parks, a contender backs off for long.
@@ -109,9 +110,15 @@ pub(crate) fn downgrade<T>(arc: &Arc<T>) -> Weak<T> {
     Arc::downgrade(arc)
 }
 
-/// A thread of this name, which nobody joins.
-pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-    std::thread::Builder::new().name(name.to_owned()).spawn(run).map(drop)
+/// A thread of this name.
+pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(run)
+}
+
+/// The thread unwinds.
+#[inline]
+pub(crate) fn panicking() -> bool {
+    std::thread::panicking()
 }
 
 /// Waits a moment while `idle` holds, before its caller parks: busily, for a microsecond or two, and not at all where there

@@ -264,6 +264,14 @@ impl Wheel {
             .or_else(|| pop(self, REST))
     }
 
+    /// Nothing is due before this, and something then, as a rule (T3). `None`: the wheel is empty.
+    pub(crate) fn earliest(&self) -> Option<u64> {
+        let slot = self.first().map(|(level, slot)| self.heads[level * SLOTS + slot].earliest);
+        // What is being opened is not looked through: its lists are in no order.
+        let lists = [(DUE, 0), (SCAN, self.elapsed), (KEPT, self.horizon), (REST, self.horizon)];
+        lists.into_iter().filter(|&(list, _)| !self.is_empty(list)).map(|(_, at)| at).chain(slot).min()
+    }
+
     /// The slot of the earliest entries (T2).
     #[inline]
     fn first(&self) -> Option<(usize, usize)> {

@@ -1,0 +1,223 @@
+//! One loop: takes a key, has it worked on, and does what the outcome says.
+
+use super::scope::Scope;
+use super::team::Counts;
+use super::{Inner, Outcome};
+use crate::sync::Arc;
+use crate::{Added, Item, OnPanic};
+use std::any::Any;
+use std::error::Error;
+use std::future::poll_fn;
+use std::hash::Hash;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::Poll;
+
+/// What the user wants done, and called.
+pub(super) struct Hooks<K> {
+    pub(super) max_retries: Option<usize>,
+    #[expect(clippy::type_complexity, reason = "a name for each would say the same twice")]
+    pub(super) on_error: Option<Box<dyn Fn(&K, &(dyn Error + Send + Sync)) + Send + Sync>>,
+    pub(super) on_panic: Option<Box<dyn Fn(&K, &str) + Send + Sync>>,
+    pub(super) on_drop: Option<Box<dyn Fn(&K, usize) + Send + Sync>>,
+    /// Makes the span of a run.
+    #[cfg(feature = "tracing")]
+    pub(super) span: Option<fn(&str, &Item<'_, K>) -> tracing::Span>,
+}
+
+impl<K> Default for Hooks<K> {
+    fn default() -> Self {
+        Self {
+            max_retries: None,
+            on_error: None,
+            on_panic: None,
+            on_drop: None,
+            #[cfg(feature = "tracing")]
+            span: None,
+        }
+    }
+}
+
+/// A loop, from its start to its end.
+pub(super) struct Loop<K> {
+    workers: Arc<Inner<K>>,
+    counts: Arc<Counts>,
+}
+
+impl<K> Loop<K> {
+    pub(super) fn new(workers: Arc<Inner<K>>) -> Self {
+        let counts = workers.team.enter();
+        Self { workers, counts }
+    }
+
+    /// All threads are there.
+    pub(super) fn may_begin(&self) -> bool {
+        self.workers.team.is_open()
+    }
+}
+
+impl<K> Drop for Loop<K> {
+    fn drop(&mut self) {
+        self.workers.team.leave(&self.counts);
+    }
+}
+
+// A panic is caught around the loop, not around each key, so that keys whose handlers do not panic pay nothing. The item is
+// kept outside: if it is there afterwards, its handler has panicked, and else what came after it, which has said `done` by then.
+impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
+    pub(super) fn run<R: Into<Outcome>>(&self, handler: &impl Fn(&Item<'_, K>) -> R) {
+        let mut current = None;
+        while let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.run_until_panic(handler, &mut current))) {
+            self.panicked(current.take(), payload);
+        }
+    }
+
+    fn run_until_panic<'q, R: Into<Outcome>>(
+        &'q self,
+        handler: &impl Fn(&Item<'_, K>) -> R,
+        current: &mut Option<(Item<'q, K>, Scope)>,
+    ) {
+        while !self.workers.team.is_stopped() {
+            let Some(item) = self.workers.queue.get() else { return };
+            let (item, scope) = current.insert(self.scoped(item));
+            let outcome = scope.run(|| handler(item).into());
+            let (item, _scope) = current.take().expect("it is just there");
+            self.finish(item, outcome);
+        }
+    }
+
+    pub(super) async fn run_async<R: Into<Outcome>>(&self, handler: &impl AsyncFn(&Item<'_, K>) -> R) {
+        let mut current = None;
+        loop {
+            let ended = {
+                let mut work = pin!(self.run_async_until_panic(handler, &mut current));
+                poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
+                    Ok(poll) => poll.map(Ok),
+                    Err(payload) => Poll::Ready(Err(payload)),
+                })
+                .await
+            };
+            match ended {
+                Ok(()) => return,
+                Err(payload) => self.panicked(current.take(), payload),
+            }
+        }
+    }
+
+    async fn run_async_until_panic<'q, R: Into<Outcome>>(
+        &'q self,
+        handler: &impl AsyncFn(&Item<'_, K>) -> R,
+        current: &mut Option<(Item<'q, K>, Scope)>,
+    ) {
+        while !self.workers.team.is_stopped() {
+            let Some(item) = self.workers.queue.get_async().await else { return };
+            let (item, scope) = &*current.insert(self.scoped(item));
+            let outcome = scope.run_async(async { handler(item).await.into() }).await;
+            let (item, _scope) = current.take().expect("it is just there");
+            self.finish(item, outcome);
+        }
+    }
+
+    #[inline]
+    fn scoped<'q>(&self, item: Item<'q, K>) -> (Item<'q, K>, Scope) {
+        #[cfg(feature = "tracing")]
+        let scope = Scope::new(self.workers.hooks.span.map(|span| span(self.workers.queue.name(), &item)));
+        #[cfg(not(feature = "tracing"))]
+        let scope = Scope;
+        (item, scope)
+    }
+
+    /// Does with a key what its handler wants. The key is done then, also if this panics.
+    #[inline]
+    fn finish(&self, item: Item<'_, K>, outcome: Outcome) {
+        match outcome {
+            Outcome::Done => {
+                self.counts.succeeded.add();
+                item.succeed();
+            }
+            other => self.finish_otherwise(item, other),
+        }
+    }
+
+    #[cold]
+    fn finish_otherwise(&self, item: Item<'_, K>, outcome: Outcome) {
+        match outcome {
+            Outcome::Done => item.succeed(),
+            Outcome::RequeueAfter(delay) => {
+                self.counts.requeued.add();
+                self.check(item.requeue_after(delay));
+            }
+            Outcome::Retry => self.retry(item),
+            Outcome::Failed(error) => {
+                if let Some(hook) = &self.workers.hooks.on_error {
+                    hook(&item, &*error);
+                }
+                self.retry(item);
+            }
+            Outcome::GiveUp => {
+                let retries = item.num_requeues();
+                self.give_up(item, retries);
+            }
+        }
+    }
+
+    fn retry(&self, item: Item<'_, K>) {
+        if let Some(max) = self.workers.hooks.max_retries {
+            let retries = item.num_requeues();
+            if retries >= max {
+                return self.give_up(item, retries);
+            }
+        }
+        self.counts.retried.add();
+        self.check(item.retry());
+    }
+
+    fn check(&self, added: Added) {
+        if added == Added::Rejected {
+            self.counts.refused.add();
+        }
+    }
+
+    fn give_up(&self, item: Item<'_, K>, retries: usize) {
+        self.counts.dropped.add();
+        if let Some(hook) = &self.workers.hooks.on_drop {
+            hook(&item, retries);
+        }
+        item.give_up();
+    }
+
+    /// A handler has panicked, which has its key still, or something else that is user code.
+    #[cold]
+    fn panicked(&self, current: Option<(Item<'_, K>, Scope)>, payload: Box<dyn Any + Send>) {
+        self.counts.panicked.add();
+        // Observers, hooks and limiters may panic, too; that is caught, the key is done, and the loop goes on.
+        self.caught(|| self.workers.queue.shared.note_panic());
+        if let Some((item, scope)) = current {
+            self.caught(|| {
+                let message = message(&*payload);
+                scope.panicked(message);
+                if let Some(hook) = &self.workers.hooks.on_panic {
+                    hook(&item, message);
+                }
+            });
+            self.caught(|| match self.workers.queue.shared.on_panic {
+                Some(OnPanic::Done) => item.done(),
+                _ => self.retry(item),
+            });
+        }
+        self.caught(|| drop(payload));
+    }
+
+    fn caught(&self, run: impl FnOnce()) {
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
+            self.counts.panicked.add();
+            std::mem::forget(payload); // its drop is user code as well: there must be an end
+        }
+    }
+}
+
+/// What a panic said.
+fn message(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("(not a text)")
+}

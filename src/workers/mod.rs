@@ -1,0 +1,364 @@
+//! The loop around `get` and `done`, written once: for threads and for tasks, with panics caught, retries counted and limited,
+//! and an end that says what was left.
+//!
+//! ```text
+//!          ┌──────────────────────────────────────────────────────┐
+//!          ▼                                                      │
+//!   get ──▶ handler ──▶ Done ──────────────────▶ succeed ─────────┤
+//!    │         │        RequeueAfter(d) ───────▶ requeue_after ───┤
+//!    │         │        Retry, Failed ──┬──────▶ retry ───────────┤
+//!    │         └ panic ─────────────────┘└ too often ─▶ give_up ──┘
+//!    └▶ shut down and empty: the end
+//! ```
+//!
+//! A loop is run by a thread of its own ([`spawn`](WorkersBuilder::spawn)), by the caller ([`run`](Workers::run)) or as a future
+//! ([`run_async`](Workers::run_async)); how many of them there are is how many keys are worked on at a time. All of them do the
+//! same steps, which are in `each.rs`.
+
+mod each;
+mod outcome;
+mod scope;
+mod team;
+
+pub use outcome::Outcome;
+
+use crate::Item;
+use crate::queue::WorkQueue;
+use crate::shared::End;
+use crate::sync::{Arc, spawn};
+use each::{Hooks, Loop};
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::hash::Hash;
+use std::time::{Duration, Instant};
+use team::Team;
+
+/// Loops that work on the keys of one queue, and the handle of them: clones are the same workers. From
+/// [`WorkQueue::workers`].
+///
+/// A loop ends when the queue is shut down and nothing is in line. Dropping the handle ends nothing.
+///
+/// # Examples
+/// Threads:
+/// ```
+/// use keyqueue::{Item, Outcome, WorkQueue};
+/// use std::time::Duration;
+///
+/// # fn write(_: &str) -> Result<bool, std::io::Error> { Ok(true) }
+/// let queue = WorkQueue::new();
+/// let workers = queue
+///     .workers()
+///     .max_retries(15)
+///     .on_error(|key, error| eprintln!("{key}: {error}"))
+///     .on_drop(|key, retries| eprintln!("{key}: given up after {retries} retries"))
+///     .spawn(4, |item: &Item<'_, &str>| -> Result<Outcome, std::io::Error> {
+///         let settled = write(item)?; // fails: retried, after 5 ms, 10, 20, …
+///         Ok(if settled { Outcome::Done } else { Outcome::RequeueAfter(Duration::from_secs(10)) })
+///     })?;
+/// queue.add("pod-1");
+///
+/// let leftover = workers.drain_timeout(Duration::from_secs(5));
+/// assert!(leftover.is_empty());
+/// assert_eq!(workers.tally().succeeded, 1);
+/// # std::io::Result::Ok(())
+/// ```
+/// Tasks, on any runtime. How many are spawned is how many keys are worked on at a time:
+/// ```
+/// # use keyqueue::{Item, WorkQueue};
+/// # async fn fetch(_: &str) -> Result<(), std::io::Error> { Ok(()) }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let queue = WorkQueue::new();
+/// let workers = queue.workers().build();
+/// for _ in 0..8 {
+///     tokio::spawn(workers.run_async(async |item: &Item<'_, String>| fetch(item).await));
+/// }
+/// queue.add("https://example.org".to_owned());
+///
+/// queue.idle().await;
+/// workers.drain_async().await;
+/// assert_eq!(workers.tally().succeeded, 1);
+/// # }
+/// ```
+pub struct Workers<K> {
+    inner: Arc<Inner<K>>,
+}
+
+struct Inner<K> {
+    queue: WorkQueue<K>,
+    hooks: Hooks<K>,
+    team: Team,
+}
+
+/// Settings of [`Workers`]. From [`WorkQueue::workers`].
+#[must_use = "a builder does nothing until `spawn` or `build`"]
+pub struct WorkersBuilder<K> {
+    queue: WorkQueue<K>,
+    name: Option<String>,
+    hooks: Hooks<K>,
+}
+
+/// What workers have done so far; from [`Workers::tally`]. Of keys that are worked on just now, nothing is in it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Tally {
+    /// Loops that have not ended.
+    pub running: usize,
+    /// Runs that ended with [`Outcome::Done`].
+    pub succeeded: u64,
+    /// Runs that ended with [`Outcome::RequeueAfter`].
+    pub requeued: u64,
+    /// Runs that failed, and whose keys are to be tried again.
+    pub retried: u64,
+    /// Keys that were given up: failed too often, or [`Outcome::GiveUp`].
+    pub dropped: u64,
+    /// Runs that panicked, hooks that did, and what else is user code.
+    pub panicked: u64,
+    /// Of those retried and requeued: keys that the queue refused, since it was shut down. They will not come back.
+    pub refused: u64,
+}
+
+/// What was left when the workers were told to end; from [`Workers::stop`] and the drains. It is gone from the queue, but for what
+/// was in work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+#[must_use = "these keys were not worked on"]
+pub struct Leftover<K> {
+    /// Keys that were in line.
+    pub queued: Vec<K>,
+    /// Keys that were in work, and still are unless their handlers have returned by now.
+    pub processing: Vec<K>,
+    /// Keys that were delayed, with the time that was left, earliest first.
+    pub delayed: Vec<(K, Duration)>,
+}
+
+impl<K> Leftover<K> {
+    /// Nothing was left.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.queued.is_empty() && self.processing.is_empty() && self.delayed.is_empty()
+    }
+}
+
+impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
+    pub(crate) fn new(queue: WorkQueue<K>) -> Self {
+        Self { queue, name: None, hooks: Hooks::default() }
+    }
+
+    /// What the threads of [`spawn`](Self::spawn) are called, with a number behind: `pods-0`. By default as the queue, or
+    /// `worker`.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// How often a key that fails is retried before it is given up. Without limit by default; 0: never.
+    ///
+    /// Counted by the queue's limiter, so since the key last succeeded, [`num_requeues`](crate::Item::num_requeues). One that does
+    /// not count, such as a [`Bucket`](crate::rate_limiter::Bucket) alone, never reaches this.
+    pub fn max_retries(mut self, retries: usize) -> Self {
+        self.hooks.max_retries = Some(retries);
+        self
+    }
+
+    /// Is called with each error of a handler ([`Outcome::Failed`]), before the key is retried or given up.
+    pub fn on_error(mut self, hook: impl Fn(&K, &(dyn Error + Send + Sync)) + Send + Sync + 'static) -> Self {
+        self.hooks.on_error = Some(Box::new(hook));
+        self
+    }
+
+    /// Is called when a handler has panicked, with what it said, before the key is treated as
+    /// [the queue was told](crate::WorkQueueBuilder::on_panic): retried by default. By who thinks that a panic must not go unseen
+    /// this may end the process.
+    pub fn on_panic(mut self, hook: impl Fn(&K, &str) + Send + Sync + 'static) -> Self {
+        self.hooks.on_panic = Some(Box::new(hook));
+        self
+    }
+
+    /// Is called with each key that is given up, before it is done, and with how often it was retried.
+    pub fn on_drop(mut self, hook: impl Fn(&K, usize) + Send + Sync + 'static) -> Self {
+        self.hooks.on_drop = Some(Box::new(hook));
+        self
+    }
+
+    /// Each run of a handler is in a span `workqueue` of the `tracing` crate, at level `INFO`: the `queue`, the `key`, how long it
+    /// `waited` (if the queue [measures](crate::WorkQueueBuilder::measure)) and the number of the `attempt`, from 1. Errors and
+    /// panics are events in it.
+    #[cfg(feature = "tracing")]
+    pub fn traced(mut self) -> Self
+    where
+        K: fmt::Debug,
+    {
+        self.hooks.span = Some(scope::span);
+        self
+    }
+
+    /// Workers without a loop, to [`run`](Workers::run) some.
+    pub fn build(self) -> Workers<K> {
+        Workers { inner: Arc::new(Inner { queue: self.queue, hooks: self.hooks, team: Team::default() }) }
+    }
+
+    /// Starts so many threads, each of which runs the loop.
+    ///
+    /// # Errors
+    /// If a thread cannot be started. None is left running then, and no key was touched.
+    ///
+    /// # Panics
+    /// If `threads` is 0.
+    pub fn spawn<R: Into<Outcome>>(
+        self,
+        threads: usize,
+        handler: impl Fn(&Item<'_, K>) -> R + Send + Sync + 'static,
+    ) -> std::io::Result<Workers<K>> {
+        assert!(threads > 0, "threads is 0: nobody would work");
+        let name = match (&self.name, self.queue.name()) {
+            (Some(name), _) => name.clone(),
+            (None, "") => "worker".to_owned(),
+            (None, name) => name.to_owned(),
+        };
+        let workers = self.build();
+        let handler = std::sync::Arc::new(handler);
+        // They wait until all are there.
+        let gate = workers.inner.team.gate();
+        for number in 0..threads {
+            let (own, handler) = (workers.enter(), std::sync::Arc::clone(&handler));
+            let run = move || {
+                if own.may_begin() {
+                    own.run(&*handler);
+                }
+            };
+            workers.inner.team.join_later(spawn(&format!("{name}-{number}"), run)?);
+        }
+        gate.open();
+        Ok(workers)
+    }
+}
+
+impl<K> Workers<K> {
+    /// One more loop.
+    fn enter(&self) -> Loop<K> {
+        Loop::new(Arc::clone(&self.inner))
+    }
+
+    /// What was done so far.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        self.inner.team.tally()
+    }
+
+    /// The queue.
+    #[must_use]
+    pub fn queue(&self) -> &WorkQueue<K> {
+        &self.inner.queue
+    }
+
+    /// Waits until all loops have ended, as they do when the queue is shut down and nothing is in line.
+    ///
+    /// # Blocking
+    /// Until then. A handler that calls this waits for itself: for ever.
+    pub fn join(&self) {
+        self.inner.team.join(None);
+    }
+
+    /// As [`join`](Self::join), for a task.
+    ///
+    /// # Cancel safety
+    /// Dropping it takes back nothing but the waiting.
+    pub fn join_async(&self) -> impl Future<Output = ()> + '_ {
+        self.inner.team.ended()
+    }
+}
+
+impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
+    /// Runs a loop here, until the queue is shut down and nothing is in line.
+    ///
+    /// # Blocking
+    /// As [`get`](WorkQueue::get).
+    pub fn run<R: Into<Outcome>>(&self, handler: impl Fn(&Item<'_, K>) -> R) {
+        self.enter().run(&handler);
+    }
+
+    /// A loop, as a future: works on one key at a time, until the queue is shut down and nothing is in line. For more, spawn
+    /// several. It is `Send` if the handler's futures are.
+    ///
+    /// # Cancel safety
+    /// Dropping it drops the handler's future at the point where it waits; its key is done then, as by
+    /// [`done`](Item::done).
+    pub fn run_async<F, R>(&self, handler: F) -> impl Future<Output = ()> + use<K, F, R>
+    where
+        F: AsyncFn(&Item<'_, K>) -> R,
+        R: Into<Outcome>,
+    {
+        let own = self.enter();
+        async move { own.run_async(&handler).await }
+    }
+
+    /// Shuts the queue down and has all loops end after the key that they are working on; takes out what is in line and what is
+    /// delayed. Returns at once.
+    ///
+    /// A key that was added while in work goes in line again when its handler returns, and stays there: it is among
+    /// [`processing`](Leftover::processing).
+    pub fn stop(&self) -> Leftover<K> {
+        let Inner { queue, team, .. } = &*self.inner;
+        team.stop();
+        queue.shut_down();
+        let mut queued = Vec::new();
+        while let Ok(item) = queue.try_get() {
+            queued.push(item.key().clone());
+        }
+        let processing = queue.in_work().into_iter().map(|(key, _)| key).collect();
+        Leftover { queued, processing, delayed: queue.take_delayed() }
+    }
+
+    /// Shuts the queue down, waits until nothing is in line and in work, and all loops have ended. Returns what was delayed.
+    ///
+    /// # Blocking
+    /// As [`shut_down_with_drain`](WorkQueue::shut_down_with_drain).
+    pub fn drain(&self) -> Leftover<K> {
+        self.inner.queue.shut_down_with_drain();
+        self.join();
+        self.stop()
+    }
+
+    /// As [`drain`](Self::drain), but waits at most this long; then has the loops [`stop`](Self::stop).
+    pub fn drain_timeout(&self, timeout: Duration) -> Leftover<K> {
+        let deadline = Instant::now().checked_add(timeout);
+        if let End::Reached | End::Released = self.inner.queue.shared.drain(deadline) {
+            self.inner.team.join(deadline);
+        }
+        self.stop()
+    }
+
+    /// As [`drain`](Self::drain), for a task. With a deadline: `timeout` of your runtime around it, and [`stop`](Self::stop).
+    ///
+    /// # Cancel safety
+    /// Dropping it takes back nothing but the waiting: the queue is shut down from the first poll on.
+    pub async fn drain_async(&self) -> Leftover<K> {
+        self.inner.queue.shut_down_with_drain_async().await;
+        self.join_async().await;
+        self.stop()
+    }
+}
+
+impl<K> Clone for Workers<K> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<K> fmt::Debug for Workers<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Workers").field("queue", &self.inner.queue).field("tally", &self.tally()).finish()
+    }
+}
+
+impl<K> fmt::Debug for WorkersBuilder<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkersBuilder")
+            .field("queue", &self.queue)
+            .field("name", &self.name)
+            .field("max_retries", &self.hooks.max_retries)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,67 @@
+//! The span of a run, if runs are traced: nothing at all without the feature `tracing`.
+
+use super::Outcome;
+use std::future::Future;
+
+/// What a run happens in.
+#[cfg(feature = "tracing")]
+pub(super) struct Scope(Option<tracing::Span>);
+
+/// The span of a run.
+#[cfg(feature = "tracing")]
+pub(super) fn span<K: std::fmt::Debug>(queue: &str, item: &crate::Item<'_, K>) -> tracing::Span {
+    let waited = item.waited().map(tracing::field::debug);
+    tracing::info_span!("workqueue", queue, key = ?item.key(), waited, attempt = item.num_requeues() + 1)
+}
+
+#[cfg(feature = "tracing")]
+impl Scope {
+    pub(super) fn new(span: Option<tracing::Span>) -> Self {
+        Self(span)
+    }
+
+    #[inline]
+    pub(super) fn run(&self, run: impl FnOnce() -> Outcome) -> Outcome {
+        let Some(span) = &self.0 else { return run() };
+        let outcome = span.in_scope(run);
+        self.note(&outcome);
+        outcome
+    }
+
+    pub(super) async fn run_async(&self, run: impl Future<Output = Outcome>) -> Outcome {
+        let Some(span) = &self.0 else { return run.await };
+        let outcome = tracing::Instrument::instrument(run, span.clone()).await;
+        self.note(&outcome);
+        outcome
+    }
+
+    fn note(&self, outcome: &Outcome) {
+        if let (Some(span), Outcome::Failed(error)) = (&self.0, outcome) {
+            span.in_scope(|| tracing::warn!(%error, "failed"));
+        }
+    }
+
+    pub(super) fn panicked(&self, message: &str) {
+        if let Some(span) = &self.0 {
+            span.in_scope(|| tracing::error!(message, "panicked"));
+        }
+    }
+}
+
+/// What a run happens in: nothing.
+#[cfg(not(feature = "tracing"))]
+pub(super) struct Scope;
+
+#[cfg(not(feature = "tracing"))]
+impl Scope {
+    #[inline]
+    pub(super) fn run(&self, run: impl FnOnce() -> Outcome) -> Outcome {
+        run()
+    }
+
+    pub(super) async fn run_async(&self, run: impl Future<Output = Outcome>) -> Outcome {
+        run.await
+    }
+
+    pub(super) fn panicked(&self, _message: &str) {}
+}

@@ -1,0 +1,197 @@
+//! Who is at work: how many loops there are, what they have done, and how to tell them to end and wait for it.
+
+use super::Tally;
+use crate::sync::{Arc, AtomicBool, AtomicU64, JoinHandle, Mutex, Ordering, with_parker};
+use crate::wait::{Ticket, WaitList, Waiter};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+/// The loops of one [`Workers`](super::Workers).
+pub(super) struct Team {
+    /// Loops end when they have finished what they are working on.
+    stopped: AtomicBool,
+    core: Mutex<Core>,
+    /// Held while threads are started: whether they may begin.
+    gate: Mutex<bool>,
+}
+
+#[derive(Default)]
+struct Core {
+    /// What those count that have not ended.
+    running: Vec<Arc<Counts>>,
+    /// What those have counted that have.
+    ended: Tally,
+    threads: Vec<JoinHandle<()>>,
+    /// Who waits for the end.
+    waiting: WaitList,
+}
+
+/// What one loop counts: written by it alone, so that a step costs no more than a store.
+#[derive(Default)]
+pub(super) struct Counts {
+    pub(super) succeeded: Count,
+    pub(super) requeued: Count,
+    pub(super) retried: Count,
+    pub(super) dropped: Count,
+    pub(super) panicked: Count,
+    pub(super) refused: Count,
+}
+
+#[derive(Default)]
+pub(super) struct Count(AtomicU64);
+
+impl Count {
+    /// By the one loop whose it is.
+    #[inline]
+    pub(super) fn add(&self) {
+        // Relaxed: numbers for the eye. Nobody else writes.
+        self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Counts {
+    fn add_to(&self, tally: &mut Tally) {
+        tally.succeeded += self.succeeded.get();
+        tally.requeued += self.requeued.get();
+        tally.retried += self.retried.get();
+        tally.dropped += self.dropped.get();
+        tally.panicked += self.panicked.get();
+        tally.refused += self.refused.get();
+    }
+}
+
+/// Threads that were started wait while this lives, and end at once if it is dropped before it was opened.
+pub(super) struct Gate<'t>(crate::sync::MutexGuard<'t, bool>);
+
+impl Gate<'_> {
+    pub(super) fn open(mut self) {
+        *self.0 = true;
+    }
+}
+
+impl Default for Team {
+    fn default() -> Self {
+        Self { stopped: AtomicBool::new(false), core: Mutex::new(Core::default()), gate: Mutex::new(false) }
+    }
+}
+
+impl Team {
+    pub(super) fn gate(&self) -> Gate<'_> {
+        Gate(self.gate.lock())
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        *self.gate.lock()
+    }
+
+    pub(super) fn join_later(&self, thread: JoinHandle<()>) {
+        self.core.lock().threads.push(thread);
+    }
+
+    /// One more loop, which counts here.
+    pub(super) fn enter(&self) -> Arc<Counts> {
+        let counts = Arc::new(Counts::default());
+        self.core.lock().running.push(Arc::clone(&counts));
+        counts
+    }
+
+    /// A loop has ended.
+    pub(super) fn leave(&self, counts: &Arc<Counts>) {
+        let waiting = {
+            let core = &mut *self.core.lock();
+            core.running.retain(|other| !Arc::ptr_eq(other, counts));
+            counts.add_to(&mut core.ended);
+            if core.running.is_empty() { core.waiting.take_all() } else { Default::default() }
+        };
+        waiting.wake();
+    }
+
+    pub(super) fn tally(&self) -> Tally {
+        let core = &*self.core.lock();
+        let mut tally = Tally { running: core.running.len(), ..core.ended };
+        core.running.iter().for_each(|counts| counts.add_to(&mut tally));
+        tally
+    }
+
+    pub(super) fn stop(&self) {
+        // Release, and Acquire below: who ends because of it sees what came before.
+        self.stopped.store(true, Ordering::Release);
+    }
+
+    #[inline]
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// Sleeps until no loop is left, or until the deadline.
+    pub(super) fn join(&self, deadline: Option<Instant>) {
+        let ended = with_parker(|parker| {
+            loop {
+                let unparker = parker.unparker();
+                let ticket = {
+                    let core = &mut *self.core.lock();
+                    if core.running.is_empty() {
+                        return true;
+                    }
+                    if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                        return false;
+                    }
+                    core.waiting.push(Waiter::Thread(unparker))
+                };
+                parker.park(deadline);
+                let _listed = self.core.lock().waiting.remove(ticket);
+            }
+        });
+        if ended {
+            // They have nothing left to do but to end.
+            let threads = std::mem::take(&mut self.core.lock().threads);
+            for thread in threads {
+                let _panicked = thread.join();
+            }
+        }
+    }
+
+    /// As [`join`](Self::join), for a task; threads may be about to end when it resolves.
+    pub(super) fn ended(&self) -> Ended<'_> {
+        Ended { team: self, ticket: None }
+    }
+}
+
+/// Resolves when no loop is left.
+pub(super) struct Ended<'t> {
+    team: &'t Team,
+    ticket: Option<Ticket>,
+}
+
+impl Future for Ended<'_> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        let mut waiter = Some(Waiter::Task(cx.waker().clone()));
+        let (ended, _listed) = {
+            let core = &mut *this.team.core.lock();
+            let listed = this.ticket.take().and_then(|ticket| core.waiting.remove(ticket));
+            let ended = core.running.is_empty();
+            if !ended {
+                this.ticket = Some(core.waiting.push(waiter.take().expect("not used yet")));
+            }
+            (ended, listed)
+        };
+        if ended { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket {
+            let _dropped_after_the_lock = self.team.core.lock().waiting.remove(ticket);
+        }
+    }
+}
