@@ -89,7 +89,8 @@ impl<K> WorkQueueBuilder<K> {
     /// Keeps times: how long keys wait and are worked on ([`metrics`](WorkQueue::metrics), [`Item::waited`](crate::Item::waited), and
     /// the ages in [`Stats`](crate::Stats)). Off by default, unless there is an [observer](Self::observer).
     ///
-    /// Costs a reading of the clock for each add, get and done, and 32 bytes a key.
+    /// Costs 32 bytes a key, and three readings of the clock: 30 ns. If keys become dirty faster than a million a second, one in eight
+    /// is measured, and counts for the others.
     pub fn measure(mut self, measure: bool) -> Self {
         self.settings.measure = measure;
         self

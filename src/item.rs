@@ -270,7 +270,7 @@ macro_rules! holder {
             }
 
             /// How long the key had waited when it was handed out, since the add that made it dirty. `None`: the queue does not
-            /// [measure](crate::WorkQueueBuilder::measure).
+            /// [measure](crate::WorkQueueBuilder::measure), or not each key, as there are more than a million a second.
             #[must_use]
             pub fn waited(&self) -> Option<Duration> {
                 self.queue.waited(self.slot)

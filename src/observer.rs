@@ -49,13 +49,14 @@ pub trait Observer: Send + Sync {
         let _ = added;
     }
 
-    /// A key was handed out, so long after it became dirty.
-    fn handed_out(&self, waited: Duration) {
+    /// A key was handed out, so long after it became dirty. `None`: not measured, as keys become dirty faster than a million a
+    /// second (one in eight is then).
+    fn handed_out(&self, waited: Option<Duration>) {
         let _ = waited;
     }
 
-    /// The work on a key is finished, and took so long.
-    fn done(&self, worked: Duration) {
+    /// The work on a key is finished, and took so long. `None`: as for `handed_out`.
+    fn done(&self, worked: Option<Duration>) {
         let _ = worked;
     }
 

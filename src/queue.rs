@@ -439,7 +439,7 @@ impl<K> WorkQueue<K> {
         items.push(first);
         self.shared.pop_many(room - 1, |held| items.push(Item::untold(&self.shared, held)));
         self.shared.tell(|observer| {
-            items[1..].iter().filter_map(Item::waited).for_each(|waited| observer.handed_out(waited));
+            items[1..].iter().for_each(|item| observer.handed_out(item.waited()));
         });
         items
     }

@@ -63,9 +63,9 @@ use crate::wait::{Ticket, WaitList, Waiter, Wake, Wakes};
 use crate::{Added, DelayedAdd, Observer, OnPanic};
 use ahash::RandomState;
 use crossbeam_utils::CachePadded;
-use measure::Measures;
+use measure::{Measures, UNREAD, known};
 use std::hash::Hash;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use watch::Watchers;
 
 /// What all handles of one queue share.
@@ -165,7 +165,7 @@ const AHEAD: usize = 6;
 pub(crate) struct Held<'q, K> {
     shared: &'q Shared<K>,
     slot: SlotRef<K>,
-    /// How long it waited, in nanoseconds, if that is known.
+    /// How long it waited, in nanoseconds, or `UNKNOWN`.
     waited: u64,
 }
 
@@ -173,7 +173,7 @@ impl<K> Held<'_, K> {
     /// Tells the observer of the hand-out.
     #[inline]
     pub(crate) fn tell(&self) {
-        self.shared.tell(|observer| observer.handed_out(Duration::from_nanos(self.waited)));
+        self.shared.tell(|observer| observer.handed_out(known(self.waited)));
     }
 
     /// For who will say `done` in its place.
@@ -193,17 +193,17 @@ impl<K> Drop for Held<'_, K> {
 /// What `done` leaves to do without the lock.
 #[must_use = "wake-ups are owed"]
 struct Done<K> {
-    drainers: Wakes,
+    drainers: Wake,
     wake: Wake,
     key: Option<K>,
-    /// How long the key was worked on, in nanoseconds, if that is known.
+    /// How long the key was worked on, in nanoseconds, or `UNKNOWN`.
     worked: u64,
 }
 
 impl<K> Done<K> {
     #[inline]
     fn nothing() -> Self {
-        Self { drainers: Wakes::default(), wake: Wake::default(), key: None, worked: 0 }
+        Self { drainers: Wake::default(), wake: Wake::default(), key: None, worked: 0 }
     }
 
     /// Threads before a waker, and that before the observer and the key's drop: a panic must not lose a wake-up.
@@ -211,7 +211,7 @@ impl<K> Done<K> {
     fn settle(self, shared: &Shared<K>) {
         self.drainers.wake();
         self.wake.wake();
-        shared.tell(|observer| observer.done(Duration::from_nanos(self.worked)));
+        shared.tell(|observer| observer.done(known(self.worked)));
         drop(self.key);
     }
 }
@@ -295,6 +295,7 @@ impl<K: Hash + Eq> Shared<K> {
         if measured {
             clock.prepare();
         }
+        let measures = measured.then(|| Box::new(Measures::new(clock.clone())));
         Self {
             name,
             clock,
@@ -322,7 +323,7 @@ impl<K: Hash + Eq> Shared<K> {
                 drainers: WaitList::default(),
                 released: 0,
                 watchers: Watchers::default(),
-                measures: measured.then(|| Box::new(Measures::new())),
+                measures,
                 counts: Counts::default(),
             })),
             len: CachePadded::new(AtomicUsize::new(0)),
@@ -334,15 +335,14 @@ impl<K: Hash + Eq> Shared<K> {
     #[inline]
     pub(crate) fn add(&self, key: K, quietly: bool) -> Added {
         let hash = self.hash(&key);
-        let now = self.stamp();
         let (added, wake) = {
             let core = &mut *self.core.lock();
             if core.shutting_down {
                 (core.reject(), Wake::default())
             } else {
                 match core.table.find(&key, hash) {
-                    Some(slot) => self.add_slot(core, slot, now, quietly),
-                    None => (Added::Queued, self.add_new(core, key, hash, now, quietly)),
+                    Some(slot) => self.add_slot(core, slot, UNREAD, quietly),
+                    None => (Added::Queued, self.add_new(core, key, hash, UNREAD, quietly)),
                 }
             }
         };
@@ -427,7 +427,7 @@ impl<K> Shared<K> {
 
     /// Takes the first key out of the line. **Linearization point of a get.**
     #[inline]
-    fn take<'q>(&'q self, core: &mut Core<K>, now: u64) -> Pop<'q, K> {
+    fn take<'q>(&'q self, core: &mut Core<K>) -> Pop<'q, K> {
         match core.line.pop() {
             Some(slot) => {
                 self.len.store(core.line.len(), Ordering::Relaxed); // Relaxed: see `len`
@@ -438,7 +438,7 @@ impl<K> Shared<K> {
                 }
                 // SAFETY: it was in line (S2), and we hold the lock.
                 unsafe { slot.get() }.state.get();
-                let waited = core.note_taken(slot, now);
+                let waited = core.note_taken(slot);
                 Pop::Item(Held { shared: self, slot, waited })
             }
             None if core.shutting_down => Pop::ShutDown,
@@ -455,16 +455,14 @@ impl<K> Shared<K> {
     /// Takes a key if there is one.
     #[inline]
     pub(crate) fn pop(&self) -> Pop<'_, K> {
-        let now = self.stamp();
-        self.take(&mut self.core.lock(), now)
+        self.take(&mut self.core.lock())
     }
 
     /// Takes up to `max` keys, if there are so many.
     pub(crate) fn pop_many<'q>(&'q self, max: usize, mut each: impl FnMut(Held<'q, K>)) {
-        let now = self.stamp();
         let core = &mut *self.core.lock();
         for _ in 0..max {
-            let Pop::Item(held) = self.take(core, now) else { break };
+            let Pop::Item(held) = self.take(core) else { break };
             each(held);
         }
     }
@@ -501,10 +499,9 @@ impl<K> Shared<K> {
     /// Takes a key, or goes on the list (W1).
     pub(crate) fn pop_or_wait(&self, waiter: Waiter) -> Wait<'_, K> {
         let mut waiter = Some(waiter);
-        let now = self.stamp();
         let wait = {
             let core = &mut *self.core.lock();
-            match self.take(core, now) {
+            match self.take(core) {
                 Pop::Item(held) => Wait::Item(held),
                 Pop::ShutDown => Wait::ShutDown,
                 Pop::Empty => {
@@ -522,14 +519,13 @@ impl<K> Shared<K> {
     /// is owed then.
     pub(crate) fn resume(&self, ticket: Ticket, waiter: Waiter, give_up: bool) -> Wait<'_, K> {
         let mut waiter = Some(waiter);
-        let now = self.stamp();
         let (wait, wake, listed) = {
             let core = &mut *self.core.lock();
             let listed = core.waiters.remove(ticket);
             if listed.is_none() && waiter.as_ref().is_some_and(Waiter::is_thread) {
                 core.waking -= 1; // arrived
             }
-            let wait = match self.take(core, now) {
+            let wait = match self.take(core) {
                 Pop::Item(held) => Wait::Item(held),
                 Pop::ShutDown => Wait::ShutDown,
                 Pop::Empty if give_up => Wait::GaveUp,
@@ -564,9 +560,8 @@ impl<K> Shared<K> {
     #[inline]
     pub(crate) unsafe fn done(&self, slot: SlotRef<K>) {
         let mut done = Done::nothing();
-        let now = self.stamp();
         // SAFETY: as the caller's.
-        unsafe { self.done_slot(&mut self.core.lock(), slot, now, &mut done) };
+        unsafe { self.done_slot(&mut self.core.lock(), slot, UNREAD, &mut done) };
         done.settle(self);
     }
 
@@ -579,9 +574,6 @@ impl<K> Shared<K> {
     unsafe fn done_slot(&self, core: &mut Core<K>, slot: SlotRef<K>, now: u64, done: &mut Done<K>) {
         core.processing -= 1;
         done.worked = core.note_done(slot, now);
-        if core.is_watched() {
-            done.drainers.add(core.next_watchers(slot)); // of futures that were leaked
-        }
         // SAFETY: the caller holds the key (S2), and we hold the lock.
         match unsafe { slot.get() }.state.done() {
             OnDone::Push => done.wake = self.push(core, slot, false),
@@ -590,7 +582,7 @@ impl<K> Shared<K> {
             OnDone::Remove => done.key = Some(unsafe { core.table.remove(slot) }),
         }
         if !core.drainers.is_empty() {
-            done.drainers.append(core.next_drainers());
+            done.drainers = core.next_drainers().into();
         }
     }
 

@@ -10,6 +10,7 @@
 //! that the driver never keeps producers waiting and they not the driver (P11), comes from batches: the driver makes
 //! [`BATCH`] small steps when it has the lock, some microseconds, and a producer one.
 
+use super::measure::UNREAD;
 use super::{Core, Done, Shared};
 use crate::key::slab::SlotRef;
 use crate::key::table;
@@ -117,7 +118,6 @@ impl<K: Hash + Eq> Shared<K> {
         K: Borrow<Q>,
     {
         let hash = self.hash(key);
-        let now = self.stamp();
         let mut added = None;
         let (wake, drainers, key) = {
             let core = &mut *self.core.lock();
@@ -126,7 +126,7 @@ impl<K: Hash + Eq> Shared<K> {
             let Some(slot) = core.table.find(key, hash).filter(delayed) else { return false };
             let mut wake = Wake::default();
             if core.undelay(slot) && !core.shutting_down {
-                let (how, whom) = self.add_slot(core, slot, now, false);
+                let (how, whom) = self.add_slot(core, slot, UNREAD, false);
                 (added, wake) = (Some(how), whom);
             }
             (wake, core.next_drainers(), core.forget_if_vacant(slot))
@@ -207,7 +207,7 @@ impl<K> Shared<K> {
     /// The time, if it is needed.
     #[inline]
     fn now_for(&self, options: AddOptions) -> u64 {
-        if options.is_now() && !options.rate_limited { self.stamp() } else { self.clock.now() }
+        if options.is_now() && !options.rate_limited { UNREAD } else { self.clock.now() }
     }
 
     /// `add_with` of a key that is in the table. A failure is counted also after a shut-down, as the limiter is asked then.

@@ -5,6 +5,7 @@
 //! limiter that a queue has for itself, and that answers by the number of failures alone
 //! ([`RateLimiter::schedule`]), is replaced by its [`Schedule`], and its [`forget`](RateLimiter::forget) is to clear a bit.
 
+use super::measure::UNREAD;
 use super::{Core, Done, Shared};
 use crate::AddOptions;
 use crate::key::slab::SlotRef;
@@ -112,13 +113,12 @@ impl<K> Shared<K> {
     #[inline]
     pub(crate) unsafe fn succeed(&self, slot: SlotRef<K>, given_up: bool) {
         let mut done = Done::nothing();
-        let now = self.stamp();
         {
             let core = &mut *self.core.lock();
             core.forgive(slot);
             core.counts.dropped += u64::from(given_up);
             // SAFETY: as the caller's.
-            unsafe { self.done_slot(core, slot, now, &mut done) };
+            unsafe { self.done_slot(core, slot, UNREAD, &mut done) };
         }
         done.settle(self);
     }

@@ -1,6 +1,6 @@
 //! Tasks that wait for a key to be added that somebody holds, to know that the work on it is stale.
 //!
-//! They are few, and most queues have none: then an add of a held key, and a `done`, look at one number that is zero. Whoever
+//! They are few, and most queues have none: then an add of a held key looks at one number that is zero. Whoever
 //! makes a held key dirty takes all that watch it off the list, in the same critical section, and wakes them after it. So there
 //! is no moment in which a watcher could find the key clean and go to sleep unseen.
 
@@ -52,15 +52,11 @@ impl<K> Shared<K> {
 }
 
 impl<K> Core<K> {
-    #[inline]
-    pub(super) fn is_watched(&self) -> bool {
-        !self.watchers.waiting.is_empty()
-    }
-
-    /// Who is to be woken because this key was added that is held, or, if its watchers were leaked, because it is done.
+    /// Who is to be woken because this key was added that is held. (A future that was leaked may leave a watcher behind; it is
+    /// woken in vain when another key in this slot is added.)
     #[inline]
     pub(super) fn next_watchers(&mut self, slot: SlotRef<K>) -> Wake {
-        if self.is_watched() { self.watchers_of(slot) } else { Wake::default() }
+        if self.watchers.waiting.is_empty() { Wake::default() } else { self.watchers_of(slot) }
     }
 
     #[cold]

@@ -87,6 +87,12 @@ impl Clock {
         }
     }
 
+    /// It stands still until it is told to move.
+    #[inline]
+    pub(crate) fn is_mock(&self) -> bool {
+        matches!(self.0, Kind::Mock(_))
+    }
+
     /// Has [`rough`](Self::rough) ready: its first call of all would take half a millisecond.
     pub(crate) fn prepare(&self) {
         if matches!(self.0, Kind::Real) && !cfg!(loom) {
