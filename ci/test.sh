@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The README's test command, the tests once more in release, where threads meet more often and debug assertions are gone, and
-# what there is without the one feature.
+# The README's test command, with all features, the tests once more in release, where threads meet more often and debug assertions
+# are gone, and what there is without any feature.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # With a limit: a lost wake-up is a test that never ends.

@@ -105,6 +105,39 @@
 //! # assert!(queue.try_get().is_err() && queue.num_requeues(&"pod-1") == 0);
 //! ```
 //!
+//! # Workers
+//!
+//! The loop above is written once: [`Workers`] run it in threads or in tasks of any runtime, catch panics, count and limit
+//! retries, and say at the end what was left. A handler returns `()`, an [`Outcome`], or a `Result`, so that `?` means "try again
+//! later". A handler that runs for long can ask, or be told, whether its key was added again and its work is stale:
+//! [`is_dirty`](Item::is_dirty), [`until_dirty`](Item::until_dirty).
+//!
+//! ```
+//! use keyqueue::{Item, WorkQueue};
+//! use std::time::Duration;
+//!
+//! # fn reconcile(_: &str) -> Result<(), std::io::Error> { Ok(()) }
+//! let queue = WorkQueue::new();
+//! let workers = queue
+//!     .workers()
+//!     .max_retries(15)
+//!     .on_drop(|pod, retries| eprintln!("{pod}: given up after {retries} retries"))
+//!     .spawn(2, |pod: &Item<'_, &str>| reconcile(pod))?;
+//! queue.add("pod-1");
+//!
+//! let leftover = workers.drain_timeout(Duration::from_secs(10));
+//! assert!(leftover.is_empty());
+//! # std::io::Result::Ok(())
+//! ```
+//!
+//! # When you look at it from outside
+//!
+//! [`stats`](WorkQueue::stats), which the queue's `Debug` shows, has counts of one moment: how long the line is, how many keys are in
+//! work, how many wait. A queue that [measures](WorkQueueBuilder::measure) also knows how old the oldest of them are, and has
+//! histograms of how long keys waited and were worked on: [`metrics`](WorkQueue::metrics). The feature `metrics` passes these on
+//! under client-go's names, the feature `tracing` gives each run a [span](WorkersBuilder#method.traced), and an [`Observer`] of your
+//! own is told of each event.
+//!
 //! # What it guarantees
 //!
 //! * **One holder.** Never are two [`Item`]s of one key alive at a time.
@@ -121,15 +154,18 @@
 //!   after any number of failures.
 //! * **Threads and tasks mixed.** [`get`](WorkQueue::get) and [`get_async`](WorkQueue::get_async) wait in one list; futures are
 //!   cancel-safe and run on any executor.
-//! * **A worker's panic loses nothing.** An [`Item`] that unwinds is done; no key is stuck, no lock is poisoned.
+//! * **A worker's panic leaves nothing stuck.** An [`Item`] that unwinds is done, or retried if you [wish](OnPanic), which is what
+//!   [`Workers`] do; it is counted, and no lock is poisoned.
 //! * **Shut-down drains.** [`shut_down`](WorkQueue::shut_down) refuses adds, and says so, while what is in line is still handed
 //!   out; [`shut_down_with_drain`](WorkQueue::shut_down_with_drain) returns when nothing is in line *and* nothing in work.
 //! * **Nothing due, nothing runs.** The thread that delivers is started by the first delay, sleeps until the next deadline,
 //!   and ends with the queue; what a shut-down cuts off can be [taken](WorkQueue::take_delayed).
 //! * **Memory comes back.** A key is dropped when nothing needs it any more, and its failures are forgotten; after a burst the
 //!   storage shrinks. A cycle on a steady set of keys (up to a thousand or so) allocates nothing, and none clones a key.
-//! * **No foreign code under a lock**, be it a waker, a limiter or a key's drop, with two exceptions: the `Eq` of keys, and in
-//!   [`take_delayed`](WorkQueue::take_delayed) its `Clone`.
+//! * **No foreign code under a lock**, be it a waker, a limiter, an observer or a key's drop, with two exceptions: the `Eq` of keys,
+//!   and in [`take_delayed`](WorkQueue::take_delayed) and [`in_work`](WorkQueue::in_work) their `Clone`.
+//! * **What is counted adds up.** At every moment, accepted adds are those that were coalesced, and those whose key was handed out
+//!   since, is in line, or will be when it is done; see [`Stats`].
 //!
 //! # When not to use it
 //!
@@ -145,8 +181,8 @@
 //!   itself.
 //! * `None` from `get` means "nothing in line", not "nothing left": a key that is in work and dirty comes back. A dispatcher that
 //!   hands items to others and leaves at `None` may leave such a key behind, and a drain waits for it.
-//! * During a drain adds are refused, those of workers included. If work fans out into more work, wait until the queue is idle
-//!   before you drain.
+//! * During a drain adds are refused, those of workers included, and so are retries. If work fans out into more work, wait until
+//!   the queue [is idle](WorkQueue::wait_idle) before you drain.
 //! * Delayed keys are sorted as their time comes near, in ever finer steps. With a million of them, the largest steps take some
 //!   milliseconds, every minute or hour, by which keys that are due just then are late. The table of a quarter of a million keys
 //!   takes as long to double, once; a larger one doubles a little with each call.
@@ -161,7 +197,7 @@
 //!
 //! One short critical section per call; the reasons, with the figures of what lost, are in `BENCHMARKS.md` and at the head of
 //! `src/shared.rs`. The real code runs under loom (`loom-tests/`), against a plain reference under a fuzzer (`fuzz/`), against
-//! 848 recorded traces of the original (`tests/`), and under a linearizability checker, AddressSanitizer and
+//! 928 recorded traces of the original (`tests/`), and under a linearizability checker, AddressSanitizer and
 //! ThreadSanitizer (`ci/`).
 //!
 //! The crate needs `std`.

@@ -150,7 +150,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
             Outcome::Retry => self.retry(item),
             Outcome::Failed(error) => {
                 if let Some(hook) = &self.workers.hooks.on_error {
-                    hook(&item, &*error);
+                    self.caught(|| hook(&item, &*error));
                 }
                 self.retry(item);
             }
@@ -181,25 +181,22 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     fn give_up(&self, item: Item<'_, K>, retries: usize) {
         self.counts.dropped.add();
         if let Some(hook) = &self.workers.hooks.on_drop {
-            hook(&item, retries);
+            self.caught(|| hook(&item, retries));
         }
         item.give_up();
     }
 
-    /// A handler has panicked, which has its key still, or something else that is user code.
+    /// A handler has panicked, and its key is still in work; or something else that is user code has, after that.
     #[cold]
     fn panicked(&self, current: Option<(Item<'_, K>, Scope)>, payload: Box<dyn Any + Send>) {
         self.counts.panicked.add();
-        // Observers, hooks and limiters may panic, too; that is caught, the key is done, and the loop goes on.
-        self.caught(|| self.workers.queue.shared.note_panic());
         if let Some((item, scope)) = current {
-            self.caught(|| {
-                let message = message(&*payload);
-                scope.panicked(message);
-                if let Some(hook) = &self.workers.hooks.on_panic {
-                    hook(&item, message);
-                }
-            });
+            self.caught(|| self.workers.queue.shared.note_panic());
+            let message = message(&*payload);
+            self.caught(|| scope.panicked(message));
+            if let Some(hook) = &self.workers.hooks.on_panic {
+                self.caught(|| hook(&item, message));
+            }
             self.caught(|| match self.workers.queue.shared.on_panic {
                 Some(OnPanic::Done) => item.done(),
                 _ => self.retry(item),
@@ -208,6 +205,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
         self.caught(|| drop(payload));
     }
 
+    /// Calls what is user code: if it panics, that is counted, and the loop goes on.
     fn caught(&self, run: impl FnOnce()) {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
             self.counts.panicked.add();
