@@ -506,6 +506,7 @@ impl<K> Shared<K> {
                 Pop::ShutDown => Wait::ShutDown,
                 Pop::Empty => {
                     core.handed_out_at_sleep = core.counts.handed_out;
+                    core.note_calm();
                     Wait::Sleep(core.waiters.push(waiter.take().expect("not used yet")))
                 }
             }

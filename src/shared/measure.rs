@@ -58,15 +58,15 @@ pub(super) struct Measures {
     /// How many of them have a time, and the sum of these.
     timed: u64,
     beginnings: u128,
-    /// When somebody last asked for ages: those that were in work then have a time.
-    asked: u64,
+    /// The newest of them when somebody last asked for ages: it has a time, and so have all that are older.
+    seen: u32,
 }
 
 /// Durations, of which some are known.
 #[derive(Default)]
 struct Sampled {
     known: Histogram,
-    /// Those since the last that was known, which stands for them too.
+    /// How many there were since the last that was known: the next stands for them too.
     unknown: u64,
     last: u64,
 }
@@ -82,11 +82,12 @@ impl Sampled {
         }
     }
 
-    fn copy_to(&self, histogram: &mut Histogram) {
-        histogram.copy_from(&self.known);
-        if histogram.count() > 0 && self.unknown > 0 {
-            histogram.record(self.last, self.unknown);
+    /// Those since the last that was known are taken to be as long as that: what was counted once stays counted.
+    fn copy_to(&mut self, histogram: &mut Histogram) {
+        if self.known.count() > 0 && self.unknown > 0 {
+            self.known.record(self.last, std::mem::take(&mut self.unknown));
         }
+        histogram.copy_from(&self.known);
     }
 }
 
@@ -103,7 +104,7 @@ impl Measures {
             newest: NIL,
             timed: 0,
             beginnings: 0,
-            asked: 0,
+            seen: NIL,
         }
     }
 
@@ -139,7 +140,7 @@ impl<K> Shared<K> {
         let mut metrics = Metrics::default();
         let core = &mut *self.core.lock();
         metrics.stats = core.stats(now);
-        if let Some(measures) = &core.measures {
+        if let Some(measures) = &mut core.measures {
             measures.waited.copy_to(&mut metrics.queue_duration);
             measures.worked.copy_to(&mut metrics.work_duration);
         }
@@ -258,6 +259,9 @@ impl<K> Core<K> {
             NIL => measures.newest = older,
             newer => self.table.stamp(newer).older = older,
         }
+        if measures.seen == number {
+            measures.seen = older;
+        }
         if taken != UNKNOWN {
             measures.timed -= 1;
             measures.beginnings -= u128::from(taken);
@@ -268,22 +272,27 @@ impl<K> Core<K> {
         worked
     }
 
-    /// Gives a time to all keys in work that have none. They are among those handed out since this was last called: the newest.
+    /// A getter goes to sleep, so keys do not come fast: the next one is measured.
+    pub(super) fn note_calm(&mut self) {
+        if let Some(measures) = &mut self.measures {
+            (measures.stride, measures.skip) = (1, 0);
+        }
+    }
+
+    /// Gives a time to all keys in work that have none: they are among those handed out since this was last called.
     fn time_all(&mut self, now: u64) {
         let Some(measures) = &mut self.measures else { return };
         let mut next = measures.newest;
-        while next != NIL {
+        while next != measures.seen {
             let stamp = self.table.stamp(next);
             if stamp.taken == UNKNOWN {
                 stamp.taken = now;
                 measures.timed += 1;
                 measures.beginnings += u128::from(now);
-            } else if stamp.taken < measures.asked {
-                break;
             }
             next = stamp.older;
         }
-        measures.asked = now;
+        measures.seen = measures.newest;
     }
 
     fn stats(&mut self, now: u64) -> Stats {
