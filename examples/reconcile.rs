@@ -5,9 +5,11 @@
 //! cargo run --release --example reconcile -- /usr/share --once # one pass over another one
 //! cargo run --release --example reconcile -- --workers 4 --skip .git notes.txt
 //! cargo run --release --example reconcile -- --no-watch --verify-every 5 # where the file system tells of no changes
+//! cargo run --release --example reconcile --features metrics -- --metrics 127.0.0.1:9464 # its numbers for Prometheus
 //! ```
 //!
 //! Leave it running and edit a file. Ctrl-C works off what is in line and prints a summary; a second one leaves at once.
+//! `examples/grafana/keyqueue.json` is a dashboard for what `--metrics` serves.
 //!
 //! How it uses the queue:
 //!
@@ -19,21 +21,23 @@
 //!   is being read, it is read once more afterwards.
 //! * A file is looked at when it is quiet: each event puts the check off anew (`add_with`, `Replace`). A listing adds without
 //!   a delay, and that takes the place of one (`Promote`).
-//! * Events get lost, so a worker has its file come back later (`requeue_after`), unless that is gone. A key has one delay at
+//! * Events get lost, so a worker has its file come back later (`RequeueAfter`), unless that is gone. A key has one delay at
 //!   most: an event takes the place of this one too, and the run that it leads to sets the next.
-//! * A file that cannot be read is tried again: `retry` says that the work failed, and the queue's limiter says how long to wait,
-//!   5 ms and twice as long each time. After so many retries (`num_requeues`) a worker gives up. `succeed` and `requeue_after`
+//! * `Workers` are the loops: they get a key, have `reconcile` work on it, and do with the key what that returns (`Outcome`).
+//! * A file that cannot be read is tried again: `Retry` says that the work failed, and the queue's limiter says how long to wait,
+//!   5 ms and twice as long each time. After so many retries (`max_retries`) the worker gives up. This, `Done` and `RequeueAfter`
 //!   have the limiter forget the file: the next event or verification starts from the beginning. A file that is gone has not
 //!   failed.
 //! * A retry is a delay like any other: an event moves it (`Replace`), a listing takes its place. And if an event came during
 //!   the run that failed, the earlier of the two counts: one look before it is quiet, and no change is missed.
 //! * A drain does not wait for delays, so `--once` waits for the retries before it drains. Delays that are left after Ctrl-C are
 //!   taken out when the drain is over.
+//! * The queue measures how long keys wait in line and are worked on (`measure`). Once a second it tells an observer how it
+//!   stands (`report_every`), and that tells the exporter of Prometheus, if there is one.
 
 use clap::Parser;
-use hdrhistogram::Histogram;
 use indicatif::{ProgressBar, ProgressStyle};
-use keyqueue::{AddOptions, Added, DelayConflict, DelayedAdd, Item, WorkQueue};
+use keyqueue::{AddOptions, Added, DelayConflict, DelayedAdd, Item, Outcome, Reporter, Tally, WorkQueue};
 use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind};
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 use std::collections::{BTreeMap, HashMap};
@@ -41,6 +45,7 @@ use std::error::Error;
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Write};
+use std::net::SocketAddr;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -85,6 +90,9 @@ struct Args {
     /// How many threads read files
     #[arg(long, default_value_t = default_workers(), value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: u16,
+    /// Serve the queue's numbers to Prometheus here, such as at 127.0.0.1:9464; port 0: at any. Needs `--features metrics`
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<SocketAddr>,
     /// Names of files and directories to leave out
     #[arg(long, value_name = "NAME", default_values = [".git", "target"])]
     skip: Vec<OsString>,
@@ -117,62 +125,60 @@ fn main() -> ExitCode {
 /// Returns how many files were unreadable at the end.
 fn run(args: &Args, root: Key) -> Result<usize, Box<dyn Error>> {
     let tree = Arc::new(Tree::new(root, args));
+    let reporter = args.metrics.map(|addr| serve_metrics(addr, &tree.queue)).transpose()?;
     let stopped = on_ctrl_c(&tree)?;
     // Watch first, list second: what changes in between is seen twice, which costs nothing, and not missed.
     let watcher = if args.once || args.no_watch { None } else { Some(watch(&tree)?) };
 
     let start = Instant::now();
-    let (first_pass, timings) = thread::scope(|scope| {
-        let workers: Vec<_> = (0..args.workers).map(|_| scope.spawn(|| work(&tree))).collect();
-        tree.add_all(tree.list(&tree.root));
-        let first_pass = finish_first_pass(&tree, args.once, start, &stopped);
-        if first_pass.is_some() && !args.once {
-            follow(&tree, &stopped);
-        }
+    let (gives_up, works) = (Arc::clone(&tree), Arc::clone(&tree));
+    let workers = tree
+        .queue
+        .workers()
+        .max_retries(args.max_retries)
+        .on_drop(move |path, retries| gives_up.give_up(path, retries))
+        .spawn(args.workers.into(), move |path: &Item<'_, Key>| works.reconcile(path))?;
+    tree.add_all(tree.list(&tree.root));
+    let first_pass = finish_first_pass(&tree, args.once, start, &stopped);
+    if first_pass.is_some() && !args.once {
+        follow(&tree, &stopped);
+    }
 
-        drop(watcher);
-        // From here adds are refused. This returns when the last key is done; then every `get` returns `None`.
-        tree.queue.shut_down_with_drain();
-        let first_pass = first_pass.unwrap_or_else(|| tree.pace(start));
-        let timings = workers.into_iter().map(|worker| worker.join().expect("a worker panicked"));
-        (first_pass, timings.fold(Timings::new(), Timings::merge))
-    });
-
-    // What was to be looked at later will not be.
-    let dropped = tree.queue.take_delayed().len();
+    drop(watcher);
+    // From here adds are refused. This returns when the last key is done, and no worker is left.
+    let leftover = workers.drain();
+    drop(reporter); // It reports a last time.
+    let first_pass = first_pass.unwrap_or_else(|| tree.pace(start));
+    let tally = workers.tally();
     tree.bar.finish_and_clear();
-    match summary(&tree, &first_pass, &timings, dropped) {
+    // What was to be looked at later will not be.
+    match summary(&tree, &first_pass, &tally, leftover.delayed.len()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ if tally.panicked > 0 => Err(format!("{} runs panicked", tally.panicked).into()),
         _ => Ok(tree.totals().1),
     }
 }
 
-/// What a worker does: take a key, work on it, and say how that went: `retry`, `requeue_after` or `succeed`. Each of them also
-/// says that it is done with the key.
-fn work(tree: &Tree) -> Timings {
-    let mut timings = Timings::new();
-    let mut buffer = vec![0; 64 * 1024];
-    while let Some(path) = tree.queue.get() {
-        let start = Instant::now();
-        let why = tree.handed_out(&path);
-        if let Why::Asked(since) = why {
-            record(&mut timings.wait, start - since);
-        }
-        let next = tree.reconcile(&path, why, &mut buffer);
-        record(&mut timings.work, start.elapsed());
-        tree.bar.inc(1);
-        // Not before the first pass is over, or that of a large tree would have no end.
-        let every = tree.verify_every.filter(|_| tree.live.load(Relaxed));
-        match (next, every) {
-            (Next::Retry, _) => {
-                tree.note_retry(&path); // Before the retry: right after it, another worker may have the key.
-                path.retry();
-            }
-            (Next::Verify, Some(every)) => _ = path.requeue_after(every), // If an event came meanwhile, the earlier delay counts.
-            (Next::Verify, None) | (Next::Nothing, _) => path.succeed(),
-        }
+/// Once a second, until the reporter is dropped, tells Prometheus' exporter how the queue stands. The exporter serves that.
+#[cfg(feature = "metrics")]
+fn serve_metrics(mut addr: SocketAddr, queue: &WorkQueue<Key>) -> Result<Reporter, Box<dyn Error>> {
+    if addr.port() == 0 {
+        // The exporter would not tell which port it got. If somebody else takes this one before it does, it says so.
+        addr = std::net::TcpListener::bind(addr)?.local_addr()?;
     }
-    timings
+    // Without buckets, it would serve quantiles, which cannot be added up. These are of 10 us, 40 us, 160 us, ... eleven minutes.
+    let buckets: Vec<f64> = (0..14).map(|i| 1e-5 * 4_f64.powi(i)).collect();
+    let exporter = metrics_exporter_prometheus::PrometheusBuilder::new().with_http_listener(addr);
+    exporter.set_buckets(&buckets)?.install().map_err(|error| format!("--metrics {addr}: {error}"))?;
+    eprintln!("metrics at http://{addr}/metrics");
+    Ok(queue.report_every(Duration::from_secs(1))?)
+}
+
+/// The crate's feature is off unless asked for, and the rest of the example is to work all the same.
+#[cfg(not(feature = "metrics"))]
+fn serve_metrics(addr: SocketAddr, _: &WorkQueue<Key>) -> Result<Reporter, Box<dyn Error>> {
+    let how = "cargo run --example reconcile --features metrics --";
+    Err(format!("--metrics needs the feature of that name: {how} --metrics {addr}").into())
 }
 
 /// Stays until the first pass is over, and returns its pace. `None`: Ctrl-C came first.
@@ -210,8 +216,8 @@ fn on_ctrl_c(tree: &Arc<Tree>) -> Result<Receiver<()>, ctrlc::Error> {
         if tree.stopping.swap(true, Relaxed) {
             std::process::exit(130);
         }
-        let _ = sender.send(()); // Nobody listens before the listing ends; that looks at `stopping`.
         let _ = writeln!(io::stderr(), "\nstopping when what is in line is done; Ctrl-C again stops at once");
+        let _ = sender.send(()); // Nobody listens before the listing ends; that looks at `stopping`.
     })?;
     Ok(stopped)
 }
@@ -257,19 +263,12 @@ fn is_change(kind: EventKind, path: &Path) -> bool {
 /// Why a key was handed out.
 #[derive(Clone, Copy)]
 enum Why {
-    /// It may have changed: since when somebody has asked for it.
-    Asked(Instant),
+    /// Somebody has asked for it: it may have changed.
+    Asked,
     /// It could not be read.
     Retry,
     /// To see whether what is known is still true.
     Verify,
-}
-
-/// What is to become of a key.
-enum Next {
-    Retry,
-    Verify,
-    Nothing,
 }
 
 /// What is known of a file that cannot be read.
@@ -287,12 +286,13 @@ struct Digest {
 }
 
 impl Digest {
-    fn of(path: &Path, metadata: &Metadata, buffer: &mut [u8]) -> io::Result<Self> {
+    fn of(path: &Path, metadata: &Metadata) -> io::Result<Self> {
         let mut file = File::open(path)?;
+        let mut buffer = [0; 32 * 1024];
         let mut hasher = crc32fast::Hasher::new();
         let mut len = 0;
         loop {
-            match file.read(buffer) {
+            match file.read(&mut buffer) {
                 Ok(0) => return Ok(Self { len, crc: hasher.finalize(), modified: metadata.modified().ok() }),
                 Ok(n) => {
                     hasher.update(&buffer[..n]);
@@ -313,16 +313,14 @@ struct Tree {
     /// How events add.
     quiet: AddOptions,
     verify_every: Option<Duration>,
-    max_retries: usize,
     /// The result: every regular file that there is, or why it cannot be read. Directories only if they cannot be read.
     files: Mutex<BTreeMap<Key, Result<Digest, Unreadable>>>,
-    /// Every key ever added and, if it is in line or delayed, why, unless that is only to verify it. For the summary and the
-    /// progress bar, and to tell such runs from verifications; the queue itself forgets keys.
-    seen: Mutex<HashMap<Key, Option<Why>>>,
+    /// Every key ever added, and whether somebody has asked for it since it was handed out last. For the summary and the progress
+    /// bar, and to tell such runs from verifications; the queue itself forgets keys.
+    seen: Mutex<HashMap<Key, bool>>,
     hashed: AtomicU64,
     bytes: AtomicU64,
     debounced: AtomicU64,
-    retried: AtomicU64,
     verified: AtomicU64,
     bar: ProgressBar,
     /// The first pass is over: changes are printed.
@@ -335,19 +333,20 @@ impl Tree {
         let quiet = Duration::from_millis(args.debounce.into());
         let style =
             ProgressStyle::with_template("{bar:30} {pos}/{len} runs, {per_sec}").expect("the template is right");
+        let queue = WorkQueue::builder().name("reconcile").delayed_add(DelayedAdd::Promote).measure(true);
+        #[cfg(feature = "metrics")]
+        let queue = queue.observer(keyqueue::MetricsObserver::new());
         Self {
-            queue: WorkQueue::builder().name("files").delayed_add(DelayedAdd::Promote).build(),
+            queue: queue.build(),
             root,
             skip: args.skip.clone(),
             quiet: AddOptions::new().after(quiet).conflict(DelayConflict::Replace),
             verify_every: (args.verify_every > 0).then(|| Duration::from_secs(args.verify_every.into())),
-            max_retries: args.max_retries,
             files: Mutex::default(),
             seen: Mutex::default(),
             hashed: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             debounced: AtomicU64::new(0),
-            retried: AtomicU64::new(0),
             verified: AtomicU64::new(0),
             // Draws to stderr, and only if that is a terminal.
             bar: ProgressBar::new(0).with_style(style),
@@ -410,69 +409,82 @@ impl Tree {
     }
 
     fn note_add(&self, path: &Key) {
-        let mut seen = self.seen.lock().unwrap();
-        let why = seen.entry(Arc::clone(path)).or_default();
-        if !matches!(why, Some(Why::Asked(_))) {
-            self.bar.inc_length(u64::from(why.is_none()));
-            *why = Some(Why::Asked(Instant::now()));
-        }
-    }
-
-    /// If an event came meanwhile, the next run is for both.
-    fn note_retry(&self, path: &Key) {
-        let mut seen = self.seen.lock().unwrap();
-        let why = seen.entry(Arc::clone(path)).or_default();
-        if why.is_none() {
+        if !self.seen.lock().unwrap().insert(Arc::clone(path), true).unwrap_or(false) {
             self.bar.inc_length(1);
-            *why = Some(Why::Retry);
         }
     }
 
-    /// What this hand-out is for. If it was asked for more than once, the first time counts.
-    fn handed_out(&self, path: &Key) -> Why {
-        let why = self.seen.lock().unwrap().entry(Arc::clone(path)).or_default().take().unwrap_or(Why::Verify);
-        match why {
-            Why::Asked(_) => {}
-            Why::Retry => _ = self.retried.fetch_add(1, Relaxed),
-            Why::Verify => {
-                self.verified.fetch_add(1, Relaxed);
-                self.bar.inc_length(1);
-            }
+    /// What this hand-out is for.
+    fn handed_out(&self, path: &Item<'_, Key>) -> Why {
+        if self.seen.lock().unwrap().insert(Arc::clone(path), false).unwrap_or(false) {
+            return Why::Asked;
         }
-        why
+        self.bar.inc_length(1);
+        if path.num_requeues() > 0 {
+            return Why::Retry;
+        }
+        self.verified.fetch_add(1, Relaxed);
+        Why::Verify
     }
 
     /// Whether an add came, and the run that it leads to has not begun.
     fn is_asked(&self, path: &Path) -> bool {
-        matches!(self.seen.lock().unwrap().get(path), Some(Some(Why::Asked(_))))
+        self.seen.lock().unwrap().get(path).is_some_and(|&asked| asked)
     }
 
-    /// Makes the result for one path agree with the disk.
-    fn reconcile(&self, path: &Item<'_, Key>, why: Why, buffer: &mut [u8]) -> Next {
+    /// Makes the result for one path agree with the disk, and says what is to become of the key.
+    fn reconcile(&self, path: &Item<'_, Key>) -> Outcome {
+        let why = self.handed_out(path);
         let digest = fs::symlink_metadata(&**path).and_then(|metadata| match metadata.file_type() {
-            kind if kind.is_file() => Digest::of(path, &metadata, buffer).map(Some),
+            kind if kind.is_file() => Digest::of(path, &metadata).map(Some),
             kind if kind.is_dir() => fs::read_dir(&**path).map(|_| None),
             _ => Ok(None),
         });
+        self.bar.inc(1);
         match digest {
             Ok(Some(digest)) => {
                 self.hashed.fetch_add(1, Relaxed);
                 self.bytes.fetch_add(digest.len, Relaxed);
                 self.set(path, Some(Ok(digest)), why);
-                Next::Verify
             }
             Err(error) if !is_gone(&error) => {
-                let tries = path.num_requeues() + 1;
-                let gave_up = (tries > self.max_retries).then_some(tries);
-                self.set(path, Some(Err(Unreadable { error, gave_up })), why);
-                if gave_up.is_some() { Next::Verify } else { Next::Retry }
+                self.set(path, Some(Err(Unreadable { error, gave_up: None })), why);
+                return Outcome::Retry;
             }
             _ => {
                 self.set(path, None, why);
                 self.look_below(path, why);
-                if **path == self.root { Next::Verify } else { Next::Nothing }
+                if **path != self.root {
+                    return Outcome::Done;
+                }
             }
         }
+        // If an event came meanwhile, the earlier delay counts.
+        self.period().map_or(Outcome::Done, Outcome::RequeueAfter)
+    }
+
+    /// After the last retry. The worker still has the key.
+    fn give_up(&self, path: &Key, retries: usize) {
+        let tries = retries + 1;
+        let news = match self.files.lock().unwrap().get_mut(path) {
+            // Verifying tries what was given up anew. It is no news if that fails again.
+            Some(Err(unreadable)) if unreadable.gave_up.is_none() => {
+                unreadable.gave_up = Some(tries);
+                Some(format!("unreadable: {}, {}", unreadable.error, tried(tries)))
+            }
+            _ => None,
+        };
+        if let Some(news) = news {
+            self.say(format_args!("gave up  {}: {news}", path.display()));
+        }
+        if let Some(every) = self.period() {
+            self.verify_after(Arc::clone(path), every);
+        }
+    }
+
+    /// In what time a file is verified. Not before the first pass is over, or that of a large tree would have no end.
+    fn period(&self) -> Option<Duration> {
+        self.verify_every.filter(|_| self.live.load(Relaxed))
     }
 
     /// For a path that is gone, or a directory: what was or is below it had no events of its own if the directory was moved, and
@@ -481,7 +493,7 @@ impl Tree {
         let candidates = self.known_below(path).into_iter().chain(self.list(path));
         let candidates = candidates.filter(|path| !self.is_current(path));
         match why {
-            Why::Asked(_) | Why::Retry => self.add_all(candidates),
+            Why::Asked | Why::Retry => self.add_all(candidates),
             // Only what is new: the others have a delay.
             Why::Verify => candidates.for_each(|path| self.verify_after(path, Duration::ZERO)),
         }
@@ -503,22 +515,13 @@ impl Tree {
         fs::symlink_metadata(path).is_ok_and(|now| now.is_file() && (now.len(), now.modified().ok()) == known)
     }
 
-    /// Stores the result for a path (`None`: there is no such file), and prints what is new: that a worker has given up, and
-    /// after the first pass all else.
+    /// Stores the result for a path (`None`: there is no such file), and prints what is new after the first pass.
     fn set(&self, path: &Key, mut result: Option<Result<Digest, Unreadable>>, why: Why) {
         let mut files = self.files.lock().unwrap();
         let before = files.remove(path);
-        // Verifying a file that was given up on tries it anew. It is no news if that fails again.
-        let given_up_before = match &before {
-            Some(Err(before)) if !matches!(why, Why::Asked(_)) => before.gave_up,
-            _ => None,
-        };
-        let mut gave_up = None;
-        if let Some(Err(unreadable)) = &mut result {
-            match given_up_before {
-                Some(_) => unreadable.gave_up = unreadable.gave_up.or(given_up_before),
-                None => gave_up = unreadable.gave_up,
-            }
+        // What was given up remains so until somebody asks for it.
+        if let (Some(Err(before)), Some(Err(now)), Why::Retry | Why::Verify) = (&before, &mut result, why) {
+            now.gave_up = before.gave_up;
         }
         let now = result.as_ref().map(describe);
         if let Some(result) = result {
@@ -526,18 +529,19 @@ impl Tree {
         }
         drop(files);
 
+        if !self.live.load(Relaxed) {
+            return;
+        }
         let name = path.display();
-        match (gave_up, &before, now) {
-            (Some(tries), _, Some(now)) => self.say(format_args!("gave up  {name}: {now}, {}", tried(tries))),
-            _ if !self.live.load(Relaxed) => {}
-            (_, None, Some(now)) => self.say(format_args!("new      {name}: {now}")),
-            (_, Some(before), Some(now)) if describe(before) != now => {
+        match (&before, now) {
+            (None, Some(now)) => self.say(format_args!("new      {name}: {now}")),
+            (Some(before), Some(now)) if describe(before) != now => {
                 // It is no drift if the event came while we were reading, or if we knew that we had not read it.
                 let drifted = matches!(why, Why::Verify) && !self.is_asked(path) && before.is_ok();
                 self.say(format_args!("{}  {name}: {now}", if drifted { "drifted" } else { "changed" }));
             }
-            (_, Some(Err(_)), None) if path.is_dir() => self.say(format_args!("readable {name}")),
-            (_, Some(_), None) => self.say(format_args!("gone     {name}")),
+            (Some(Err(_)), None) if path.is_dir() => self.say(format_args!("readable {name}")),
+            (Some(_), None) => self.say(format_args!("gone     {name}")),
             _ => {}
         }
     }
@@ -589,33 +593,9 @@ fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Every worker has its own, so that measuring takes no lock.
-struct Timings {
-    /// From the first add to the hand-out, the debounce included, in nanoseconds up to an hour.
-    wait: Histogram<u64>,
-    /// From the hand-out to done.
-    work: Histogram<u64>,
-}
-
-impl Timings {
-    fn new() -> Self {
-        let histogram = || Histogram::new_with_bounds(1, 3600 * 1_000_000_000, 3).expect("the bounds are right");
-        Self { wait: histogram(), work: histogram() }
-    }
-
-    fn merge(mut self, other: Self) -> Self {
-        self.wait += other.wait;
-        self.work += other.work;
-        self
-    }
-}
-
-fn record(histogram: &mut Histogram<u64>, time: Duration) {
-    histogram.saturating_record(time.as_nanos().try_into().unwrap_or(u64::MAX));
-}
-
-fn summary(tree: &Tree, first_pass: &str, timings: &Timings, dropped: usize) -> io::Result<()> {
-    let stats = tree.queue.stats();
+fn summary(tree: &Tree, first_pass: &str, tally: &Tally, dropped: usize) -> io::Result<()> {
+    let metrics = tree.queue.metrics();
+    let stats = metrics.stats;
     let (files, unreadable) = tree.totals();
     let (given_up, to_retry) = tree.unreadable();
     let mut out = io::stdout().lock();
@@ -625,7 +605,7 @@ fn summary(tree: &Tree, first_pass: &str, timings: &Timings, dropped: usize) -> 
     writeln!(out, "deferred    {}", stats.deferred)?;
     writeln!(out, "debounced   {} events", tree.debounced.load(Relaxed))?;
     writeln!(out, "runs        {}", stats.handed_out)?;
-    writeln!(out, "retried     {}", tree.retried.load(Relaxed))?;
+    writeln!(out, "retried     {}", tally.retried)?;
     writeln!(out, "verified    {}", tree.verified.load(Relaxed))?;
     writeln!(out, "dropped     {dropped} delayed checks")?;
     writeln!(out, "files       {files}")?;
@@ -633,8 +613,8 @@ fn summary(tree: &Tree, first_pass: &str, timings: &Timings, dropped: usize) -> 
     writeln!(out, "given up    {}", given_up.len())?;
     writeln!(out, "bytes       {}", tree.bytes.load(Relaxed))?;
     writeln!(out, "first pass  {first_pass}")?;
-    for (name, histogram) in [("wait", &timings.wait), ("work", &timings.work)] {
-        let [p50, p99] = [0.5, 0.99].map(|p| Duration::from_nanos(histogram.value_at_quantile(p)));
+    for (name, histogram) in [("wait", &metrics.queue_duration), ("work", &metrics.work_duration)] {
+        let [p50, p99] = [0.5, 0.99].map(|share| histogram.quantile(share));
         writeln!(out, "{name:<11} p50 {p50:.1?}, p99 {p99:.1?}")?;
     }
     list(&mut out, "gave up", &given_up)?;

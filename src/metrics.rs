@@ -17,22 +17,25 @@ use std::time::Duration;
 /// | `workqueue_work_duration_seconds` | histogram | how long keys were worked on |
 /// | `workqueue_unfinished_work_seconds` | gauge | how long all keys in work have been there, together |
 /// | `workqueue_longest_running_processor_seconds` | gauge | how long the oldest of them has |
-/// | `workqueue_retries_total` | counter | adds with a delay, or with the limiter's |
+/// | `workqueue_retries_total` | counter | adds with a delay, or with the limiter's: also those that are no sign of trouble |
+/// | `workqueue_failures_total` | counter | adds with the limiter's delay alone: what has failed |
 /// | `workqueue_delayed` | gauge | keys with a delay that is not over |
 /// | `workqueue_in_work` | gauge | keys in work |
 /// | `workqueue_failing` | gauge | keys whose failures are counted |
 /// | `workqueue_oldest_in_line_seconds` | gauge | how long the first in line has waited |
-/// | `workqueue_next_deadline_seconds` | gauge | in what time the earliest delay is over; 0: overdue, infinite: none |
+/// | `workqueue_next_deadline_seconds` | gauge | in what time the earliest delay is over; 0: overdue, `+Inf`: none (graphs want `< Inf`) |
 /// | `workqueue_coalesced_total` | counter | adds that changed nothing |
 /// | `workqueue_rejected_total` | counter | adds after the shut-down |
 /// | `workqueue_dropped_total` | counter | keys that were given up |
 /// | `workqueue_panics_total` | counter | panics of who held a key |
 ///
-/// The first seven are client-go's. Each has one label, `name`: the [queue's](crate::WorkQueueBuilder::name). There is no series
-/// per key.
+/// The first seven are client-go's. Each has one label, `name`: the [queue's](crate::WorkQueueBuilder::name); of two queues with one
+/// name, counters and histograms are added up, and of gauges the last that was reported counts. There is no series per key, and none
+/// at all before the first report.
 ///
 /// Nothing is passed on but by reports, so a queue works as fast as one that only [measures](crate::WorkQueueBuilder::measure).
-/// Durations are passed on as many times the middle of their [bucket](Histogram), so an exporter sees them to 6 %.
+/// Durations are passed on as many times the middle of their [bucket](Histogram), so an exporter sees them, and their sum, to 6 %.
+/// Some exporters keep each of these in memory until they are read: report every few seconds, not every hour.
 ///
 /// # Examples
 /// ```
@@ -54,10 +57,14 @@ pub struct MetricsObserver {
 /// What is passed on to, and what it was told last.
 struct Series {
     told: Metrics,
-    gauges: [(Gauge, fn(&Metrics) -> f64); 8],
-    counters: [(Counter, fn(&Metrics) -> u64); 6],
-    histograms: [(metrics::Histogram, fn(&Metrics) -> &Histogram); 2],
+    gauges: [(Gauge, Of<f64>); 8],
+    counters: [(Counter, Of<u64>); 7],
+    histograms: [(metrics::Histogram, OfHistogram); 2],
 }
+
+/// Where a series has its values from.
+type Of<V> = fn(&Metrics) -> V;
+type OfHistogram = fn(&Metrics) -> &Histogram;
 
 impl MetricsObserver {
     /// Passes on to the exporter that is installed when the first report is made.
@@ -81,15 +88,15 @@ fn seconds(duration: Option<Duration>) -> f64 {
 
 impl Series {
     fn new(queue: &str) -> Self {
-        let gauge = |name: &'static str, unit, help: &'static str, of: fn(&Metrics) -> f64| {
+        let gauge = |name: &'static str, unit, help: &'static str, of: Of<f64>| {
             metrics::describe_gauge!(name, unit, help);
             (metrics::gauge!(name, "name" => queue.to_owned()), of)
         };
-        let counter = |name: &'static str, help: &'static str, of: fn(&Metrics) -> u64| {
+        let counter = |name: &'static str, help: &'static str, of: Of<u64>| {
             metrics::describe_counter!(name, Unit::Count, help);
             (metrics::counter!(name, "name" => queue.to_owned()), of)
         };
-        let histogram = |name: &'static str, help: &'static str, of: fn(&Metrics) -> &Histogram| {
+        let histogram = |name: &'static str, help: &'static str, of: OfHistogram| {
             metrics::describe_histogram!(name, Unit::Seconds, help);
             (metrics::histogram!(name, "name" => queue.to_owned()), of)
         };
@@ -132,6 +139,7 @@ impl Series {
                     m.stats.adds()
                 }),
                 counter("workqueue_retries_total", "Adds with a delay, or with the limiter's", |m| m.stats.retries),
+                counter("workqueue_failures_total", "Adds with the limiter's delay", |m| m.stats.failures),
                 counter("workqueue_coalesced_total", "Adds that changed nothing", |m| m.stats.coalesced),
                 counter("workqueue_rejected_total", "Adds after the shut-down", |m| m.stats.rejected),
                 counter("workqueue_dropped_total", "Keys that were given up", |m| m.stats.dropped),

@@ -134,6 +134,7 @@ struct Counts {
     delays: u64,
     expired: u64,
     retries: u64,
+    failures: u64,
     dropped: u64,
     panics: u64,
 }

@@ -44,6 +44,8 @@ pub struct Stats {
     /// Calls that asked for a delay or for the limiter's, before the shut-down, whatever came of them: client-go's
     /// `workqueue_retries_total`, which counts plain `add_after` too.
     pub retries: u64,
+    /// Calls that asked for the limiter's delay, after the shut-down too: what has failed.
+    pub failures: u64,
     /// Keys that were [given up](crate::Item::give_up).
     pub dropped: u64,
     /// Panics of who held a key.

@@ -81,12 +81,13 @@ impl<K: Hash + Eq> Shared<K> {
         let (added, wake, rouse) = {
             let core = &mut *this.core.lock();
             this.hint(core);
-            if core.shutting_down && !options.rate_limited {
+            core.counts.failures += u64::from(options.rate_limited);
+            if core.shutting_down && !this.counts(options) {
                 (core.reject(), Wake::default(), Rouse::Nothing)
             } else {
                 match core.table.find(&key, hash) {
                     Some(slot) => this.add_slot_with(core, slot, now, options),
-                    None if options.rate_limited => {
+                    None if this.counts(options) => {
                         let slot = core.table.insert(key, hash);
                         this.add_slot_with(core, slot, now, options)
                     }
@@ -149,6 +150,7 @@ impl<K> Shared<K> {
         let mut done = Done::nothing();
         let (added, wake, rouse) = {
             let core = &mut *this.core.lock();
+            core.counts.failures += u64::from(options.rate_limited);
             if forgive {
                 core.forgive(slot);
             }
@@ -218,7 +220,7 @@ impl<K> Shared<K> {
         now: u64,
         mut options: AddOptions,
     ) -> (Added, Wake, Rouse) {
-        if options.rate_limited {
+        if self.counts(options) {
             options = options.not_before(self.count_failure(core, slot));
         }
         if core.shutting_down {

@@ -63,9 +63,14 @@ impl<K> Shared<K> {
     pub(crate) fn limited(&self, key: &K, mut options: AddOptions) -> AddOptions {
         if let (true, Limiter::Asked(limiter)) = (options.rate_limited, &self.limiter) {
             options = options.not_before(limiter.when(key));
-            options.rate_limited = false;
         }
         options
+    }
+
+    /// A failure is to be counted in the key's ticket.
+    #[inline]
+    pub(super) fn counts(&self, options: AddOptions) -> bool {
+        options.rate_limited && matches!(self.limiter, Limiter::Counted(_))
     }
 
     /// One more failure of a key that is in the table: how long it is to wait.

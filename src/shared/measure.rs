@@ -328,6 +328,7 @@ impl<K> Core<K> {
             delays: self.counts.delays,
             expired: self.counts.expired,
             retries: self.counts.retries,
+            failures: self.counts.failures,
             dropped: self.counts.dropped,
             panics: self.counts.panics,
             oldest_in_line,

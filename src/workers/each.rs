@@ -16,14 +16,17 @@ use std::task::Poll;
 /// What the user wants done, and called.
 pub(super) struct Hooks<K> {
     pub(super) max_retries: Option<usize>,
-    #[expect(clippy::type_complexity, reason = "a name for each would say the same twice")]
-    pub(super) on_error: Option<Box<dyn Fn(&K, &(dyn Error + Send + Sync)) + Send + Sync>>,
-    pub(super) on_panic: Option<Box<dyn Fn(&K, &str) + Send + Sync>>,
-    pub(super) on_drop: Option<Box<dyn Fn(&K, usize) + Send + Sync>>,
+    pub(super) on_error: Option<Box<OnError<K>>>,
+    pub(super) on_panic: Option<Box<OnPanicked<K>>>,
+    pub(super) on_drop: Option<Box<OnDrop<K>>>,
     /// Makes the span of a run.
     #[cfg(feature = "tracing")]
     pub(super) span: Option<fn(&str, &Item<'_, K>) -> tracing::Span>,
 }
+
+type OnError<K> = dyn Fn(&K, &(dyn Error + Send + Sync)) + Send + Sync;
+type OnPanicked<K> = dyn Fn(&K, &str) + Send + Sync;
+type OnDrop<K> = dyn Fn(&K, usize) + Send + Sync;
 
 impl<K> Default for Hooks<K> {
     fn default() -> Self {
@@ -65,16 +68,16 @@ impl<K> Drop for Loop<K> {
 // A panic is caught around the loop, not around each key, so that keys whose handlers do not panic pay nothing. The item is
 // kept outside: if it is there afterwards, its handler has panicked, and else what came after it, which has said `done` by then.
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
-    pub(super) fn run<R: Into<Outcome>>(&self, handler: &impl Fn(&Item<'_, K>) -> R) {
+    pub(super) fn run<R: Into<Outcome>>(&self, handler: &mut impl FnMut(&Item<'_, K>) -> R) {
         let mut current = None;
-        while let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.run_until_panic(handler, &mut current))) {
+        while let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.run_until_panic(&mut *handler, &mut current))) {
             self.panicked(current.take(), payload);
         }
     }
 
     fn run_until_panic<'q, R: Into<Outcome>>(
         &'q self,
-        handler: &impl Fn(&Item<'_, K>) -> R,
+        handler: &mut impl FnMut(&Item<'_, K>) -> R,
         current: &mut Option<(Item<'q, K>, Scope)>,
     ) {
         while !self.workers.team.is_stopped() {
@@ -86,11 +89,11 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
         }
     }
 
-    pub(super) async fn run_async<R: Into<Outcome>>(&self, handler: &impl AsyncFn(&Item<'_, K>) -> R) {
+    pub(super) async fn run_async<R: Into<Outcome>>(&self, handler: &mut impl AsyncFnMut(&Item<'_, K>) -> R) {
         let mut current = None;
         loop {
             let ended = {
-                let mut work = pin!(self.run_async_until_panic(handler, &mut current));
+                let mut work = pin!(self.run_async_until_panic(&mut *handler, &mut current));
                 poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
                     Ok(poll) => poll.map(Ok),
                     Err(payload) => Poll::Ready(Err(payload)),
@@ -106,7 +109,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
 
     async fn run_async_until_panic<'q, R: Into<Outcome>>(
         &'q self,
-        handler: &impl AsyncFn(&Item<'_, K>) -> R,
+        handler: &mut impl AsyncFnMut(&Item<'_, K>) -> R,
         current: &mut Option<(Item<'q, K>, Scope)>,
     ) {
         while !self.workers.team.is_stopped() {

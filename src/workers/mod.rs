@@ -31,6 +31,7 @@ use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::hash::Hash;
+use std::io;
 use std::time::{Duration, Instant};
 use team::Team;
 
@@ -176,7 +177,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
         self
     }
 
-    /// Is called with each key that is given up, before it is done, and with how often it was retried.
+    /// Is called with each key that is given up, and with how often it was retried. The key is done after that, so to have it looked
+    /// at again in an hour, say, the hook may add it with a delay.
     pub fn on_drop(mut self, hook: impl Fn(&K, usize) + Send + Sync + 'static) -> Self {
         self.hooks.on_drop = Some(Box::new(hook));
         self
@@ -202,16 +204,15 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     /// Starts so many threads, each of which runs the loop.
     ///
     /// # Errors
-    /// If a thread cannot be started. None is left running then, and no key was touched.
-    ///
-    /// # Panics
-    /// If `threads` is 0.
+    /// If a thread cannot be started: none is left running then, and no key was touched. If `threads` is 0.
     pub fn spawn<R: Into<Outcome>>(
         self,
         threads: usize,
         handler: impl Fn(&Item<'_, K>) -> R + Send + Sync + 'static,
-    ) -> std::io::Result<Workers<K>> {
-        assert!(threads > 0, "threads is 0: nobody would work");
+    ) -> io::Result<Workers<K>> {
+        if threads == 0 {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "threads is 0: nobody would work"));
+        }
         let name = match (&self.name, self.queue.name()) {
             (Some(name), _) => name.clone(),
             (None, "") => "worker".to_owned(),
@@ -225,7 +226,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
             let (own, handler) = (workers.enter(), std::sync::Arc::clone(&handler));
             let run = move || {
                 if own.may_begin() {
-                    own.run(&*handler);
+                    own.run(&mut |item: &Item<'_, K>| handler(item));
                 }
             };
             workers.inner.team.join_later(spawn(&format!("{name}-{number}"), run)?);
@@ -275,8 +276,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     ///
     /// # Blocking
     /// As [`get`](WorkQueue::get).
-    pub fn run<R: Into<Outcome>>(&self, handler: impl Fn(&Item<'_, K>) -> R) {
-        self.enter().run(&handler);
+    pub fn run<R: Into<Outcome>>(&self, mut handler: impl FnMut(&Item<'_, K>) -> R) {
+        self.enter().run(&mut handler);
     }
 
     /// A loop, as a future: works on one key at a time, until the queue is shut down and nothing is in line. For more, spawn
@@ -285,13 +286,13 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// # Cancel safety
     /// Dropping it drops the handler's future at the point where it waits; its key is done then, as by
     /// [`done`](Item::done).
-    pub fn run_async<F, R>(&self, handler: F) -> impl Future<Output = ()> + use<K, F, R>
+    pub fn run_async<F, R>(&self, mut handler: F) -> impl Future<Output = ()> + use<K, F, R>
     where
-        F: AsyncFn(&Item<'_, K>) -> R,
+        F: AsyncFnMut(&Item<'_, K>) -> R,
         R: Into<Outcome>,
     {
         let own = self.enter();
-        async move { own.run_async(&handler).await }
+        async move { own.run_async(&mut handler).await }
     }
 
     /// Shuts the queue down and has all loops end after the key that they are working on; takes out what is in line and what is

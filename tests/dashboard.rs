@@ -1,0 +1,326 @@
+//! The dashboard of `examples/grafana/` and what `examples/reconcile.rs` serves with `--metrics` are of one mind. What is served
+//! needs the example: `cargo test --features metrics` builds it; with `--test dashboard` alone, `cargo build --features metrics
+//! --example reconcile` before.
+
+#![cfg(not(miri))] // no processes there
+
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// The text of the first field of this name in `value`.
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_else(|| panic!("no {field:?} in {value:#}"))
+}
+
+fn list<'a>(value: &'a Value, field: &str) -> &'a [Value] {
+    value[field].as_array().unwrap_or_else(|| panic!("no {field:?} in {value:#}"))
+}
+
+fn dashboard() -> Value {
+    serde_json::from_str(include_str!("../examples/grafana/keyqueue.json")).expect("it is JSON")
+}
+
+/// The panels, rows aside.
+fn panels(dashboard: &Value) -> Vec<&Value> {
+    list(dashboard, "panels").iter().filter(|panel| panel["type"] != "row").collect()
+}
+
+fn expressions<'a>(panels: &[&'a Value]) -> Vec<&'a str> {
+    panels.iter().flat_map(|panel| list(panel, "targets")).map(|target| text(target, "expr")).collect()
+}
+
+/// The metrics in an expression: the word before each selector. The other words must be some of PromQL's, so that no metric is
+/// overlooked because it has no selector, or another one: each panel shows the chosen queues only.
+fn metrics_in(expression: &str) -> Vec<&str> {
+    const SELECTOR: &str = r#"{name=~"$name"}"#;
+    const PROMQL: [&str; 7] = ["by", "histogram_quantile", "max", "max_over_time", "min", "rate", "sum"];
+    const OTHERS: [&str; 4] = ["Inf", "__rate_interval", "le", "name"];
+    let mut metrics = Vec::new();
+    let mut parts = expression.split(SELECTOR).peekable();
+    while let Some(part) = parts.next() {
+        let words = part.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty());
+        let mut words: Vec<&str> = words.collect();
+        if parts.peek().is_some() {
+            metrics.extend(words.pop());
+        }
+        let is_known = |word: &&str| PROMQL.contains(word) || OTHERS.contains(word) || word.parse::<u32>().is_ok();
+        assert!(words.iter().all(is_known), "{expression}: add what is new in {words:?} here, or its selector there");
+    }
+    metrics
+}
+
+#[test]
+fn the_dashboard_can_be_imported_and_each_panel_says_what_to_do() {
+    let dashboard = dashboard();
+    assert!(dashboard["schemaVersion"].as_u64().is_some_and(|version| version >= 39), "Grafana 11 or later");
+    assert_eq!(dashboard["id"], Value::Null, "else it would take the place of another one");
+    let variables: Vec<_> =
+        list(&dashboard["templating"], "list").iter().map(|variable| text(variable, "name")).collect();
+    assert_eq!(variables, ["datasource", "name"]);
+
+    let mut ids = BTreeSet::new();
+    let mut cells = BTreeSet::new();
+    for panel in list(&dashboard, "panels") {
+        let title = text(panel, "title");
+        assert!(ids.insert(panel["id"].as_u64()), "another panel has the id of {title}");
+        let [x, y, w, h] = ["x", "y", "w", "h"].map(|side| panel["gridPos"][side].as_u64().expect("a place"));
+        assert!(x + w <= 24, "{title} is too wide");
+        for cell in (x..x + w).flat_map(|x| (y..y + h).map(move |y| (x, y))) {
+            assert!(cells.insert(cell), "{title} covers another panel");
+        }
+    }
+    let panels = panels(&dashboard);
+    assert!(!panels.is_empty());
+    for panel in &panels {
+        let title = text(panel, "title");
+        assert!(text(panel, "description").len() > 100, "{title} does not say what to do");
+        assert!(!list(panel, "targets").is_empty(), "{title} shows nothing");
+        for shown in std::iter::once(*panel).chain(list(panel, "targets")) {
+            assert_eq!(text(&shown["datasource"], "uid"), "${datasource}", "{title}");
+        }
+        // Else a panel that the text names cannot be found.
+        let quoted = text(panel, "description").split('"').skip(1).step_by(2);
+        for name in quoted {
+            assert!(
+                panels.iter().any(|panel| text(panel, "title") == name),
+                "{title} names {name:?}, which is no panel"
+            );
+        }
+    }
+    for expression in expressions(&panels) {
+        assert!(!metrics_in(expression).is_empty(), "{expression}");
+    }
+}
+
+#[cfg(feature = "metrics")]
+mod served {
+    use super::{dashboard, expressions, list, metrics_in, panels, text};
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::path::{Path, PathBuf};
+    use std::process::{Child, ChildStderr, Command, Stdio};
+    use std::time::{Duration, Instant};
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// The example lies beside the test: `<profile>/examples/reconcile` and `<profile>/deps/dashboard-<hash>`.
+    fn example() -> Command {
+        let test = std::env::current_exe().expect("a test has a path");
+        let profile = test.ancestors().nth(2).expect("it is <profile>/deps/<test>");
+        let example: PathBuf = profile.join("examples").join(format!("reconcile{}", std::env::consts::EXE_SUFFIX));
+        let how = "cargo build --features metrics --example reconcile";
+        assert!(example.exists(), "{} is missing: run `{how}`", example.display());
+        let mut command = Command::new(example);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// The example at work, killed when dropped.
+    struct Running {
+        child: Child,
+        address: String,
+        /// Open, or writing to it would be an error there.
+        _stderr: BufReader<ChildStderr>,
+    }
+
+    impl Running {
+        /// Starts the example on this path. It looks at each file once, retries aside, and stays.
+        fn start(path: &Path, options: &[&str]) -> Self {
+            let mut example = example();
+            example.arg(path).args(["--metrics", "127.0.0.1:0", "--no-watch", "--verify-every", "0"]).args(options);
+            let mut child = example.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+            let mut stderr = BufReader::new(child.stderr.take().expect("it is piped"));
+            let mut line = String::new();
+            stderr.read_line(&mut line).expect("a line of text");
+            let address = line.trim().strip_prefix("metrics at http://").and_then(|url| url.strip_suffix("/metrics"));
+            let address =
+                address.unwrap_or_else(|| panic!("not built with --features metrics? It says {line:?}")).into();
+            Self { child, address, _stderr: stderr }
+        }
+
+        /// What Prometheus would get.
+        fn scrape(&self) -> Scrape {
+            let mut stream = TcpStream::connect(&self.address).expect("it listens");
+            stream.set_read_timeout(Some(LONG)).unwrap();
+            let request = format!("GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address);
+            stream.write_all(request.as_bytes()).unwrap();
+            let mut response = String::new();
+            stream.read_to_string(&mut response).unwrap();
+            let (head, body) = response.split_once("\r\n\r\n").expect("a head and a body");
+            assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+            Scrape::parse(body)
+        }
+
+        /// Scrapes until it is so.
+        fn scrape_until(&self, is_so: impl Fn(&Scrape) -> bool) -> Scrape {
+            let deadline = Instant::now() + LONG;
+            loop {
+                let scrape = self.scrape();
+                if is_so(&scrape) {
+                    return scrape;
+                }
+                assert!(Instant::now() < deadline, "it never comes to that; the last: {scrape:#?}");
+                std::thread::sleep(Duration::from_millis(50)); // It reports once a second.
+            }
+        }
+    }
+
+    impl Drop for Running {
+        fn drop(&mut self) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+
+    /// The text format of Prometheus.
+    #[derive(Debug)]
+    struct Scrape {
+        /// Metrics, and whether each is a counter, a gauge or a histogram.
+        types: BTreeMap<String, String>,
+        /// A histogram has several samples, by other names than its own.
+        samples: Vec<Sample>,
+    }
+
+    #[derive(Debug)]
+    struct Sample {
+        name: String,
+        labels: BTreeMap<String, String>,
+        value: f64,
+    }
+
+    impl Scrape {
+        fn parse(body: &str) -> Self {
+            let mut scrape = Self { types: BTreeMap::new(), samples: Vec::new() };
+            for line in body.lines().filter(|line| !line.is_empty()) {
+                if let Some(of) = line.strip_prefix("# TYPE ") {
+                    let (name, kind) = of.split_once(' ').expect("a name and a type");
+                    scrape.types.insert(name.into(), kind.into());
+                } else if !line.starts_with('#') {
+                    scrape.samples.push(Sample::parse(line).unwrap_or_else(|| panic!("no sample: {line:?}")));
+                }
+            }
+            scrape
+        }
+
+        fn ours(&self) -> impl Iterator<Item = &Sample> {
+            self.samples.iter().filter(|sample| sample.name.starts_with("workqueue_"))
+        }
+
+        /// The one sample of this name; NaN if there is none.
+        fn value(&self, name: &str) -> f64 {
+            self.ours().find(|sample| sample.name == name).map_or(f64::NAN, |sample| sample.value)
+        }
+    }
+
+    impl Sample {
+        /// Of labels whose values have neither commas nor quotes in them.
+        fn parse(line: &str) -> Option<Self> {
+            let (series, value) = line.rsplit_once(' ')?;
+            let (name, labels) =
+                series.strip_suffix('}').map_or(Some((series, "")), |series| series.split_once('{'))?;
+            let labels = labels.split(',').filter(|label| !label.is_empty()).map(|label| {
+                let (name, value) = label.split_once('=')?;
+                Some((name.into(), value.strip_prefix('"')?.strip_suffix('"')?.into()))
+            });
+            Some(Self { name: name.into(), labels: labels.collect::<Option<_>>()?, value: value.parse().ok()? })
+        }
+    }
+
+    /// A directory with so many files, and the example when all are looked at, and what it serves then.
+    fn after_one_pass(files: usize) -> (tempfile::TempDir, Running, Scrape) {
+        let dir = tempfile::tempdir().unwrap();
+        for i in 0..files {
+            std::fs::write(dir.path().join(i.to_string()), "hello").unwrap();
+        }
+        let running = Running::start(dir.path(), &["--workers", "2"]);
+        let scrape =
+            running.scrape_until(|scrape| scrape.value("workqueue_work_duration_seconds_count") >= files as f64);
+        (dir, running, scrape)
+    }
+
+    #[test]
+    fn the_dashboard_shows_what_is_served_and_nothing_else() {
+        let (_dir, _running, scrape) = after_one_pass(3);
+        let samples: BTreeSet<&str> = scrape.samples.iter().map(|sample| &*sample.name).collect();
+        let dashboard = dashboard();
+        let expressions = expressions(&panels(&dashboard));
+        let shown: BTreeSet<&str> = expressions.iter().flat_map(|expression| metrics_in(expression)).collect();
+        let unknown: Vec<_> = shown.difference(&samples).collect();
+        assert!(unknown.is_empty(), "shown, but not served: {unknown:?}\nserved: {samples:#?}");
+
+        let is_shown = |name: &str, kind: &str| {
+            let as_histogram = |name: &str| shown.contains(&*format!("{name}_bucket"));
+            shown.contains(name) || (kind == "histogram" && as_histogram(name))
+        };
+        let ours = scrape.types.iter().filter(|(name, _)| name.starts_with("workqueue_"));
+        let hidden: Vec<_> = ours.filter(|(name, kind)| !is_shown(name, kind)).collect();
+        assert!(hidden.is_empty(), "served, but on no panel: {hidden:?}");
+        assert!(scrape.types.keys().any(|name| name == "workqueue_depth"), "{:?}", scrape.types);
+
+        // The queues that one can choose from are those of a metric that is served.
+        let variable =
+            list(&dashboard["templating"], "list").iter().find(|variable| variable["name"] == "name").unwrap();
+        assert_eq!(text(&variable["query"], "query"), "label_values(workqueue_depth, name)");
+        assert_eq!(variable["definition"], variable["query"]["query"]);
+    }
+
+    #[test]
+    fn what_is_served_makes_sense() {
+        const FILES: usize = 500;
+        let (_dir, _running, scrape) = after_one_pass(FILES);
+        for sample in scrape.ours() {
+            assert_eq!(sample.labels.get("name").map(|name| &**name), Some("reconcile"), "{sample:?}");
+            assert!(sample.value >= 0.0, "{sample:?}");
+        }
+        let is = |name: &str, value: usize| {
+            let name = format!("workqueue_{name}");
+            assert_eq!(scrape.value(&name), value as f64, "{name}: {scrape:#?}");
+        };
+        // Each file once, and none of them is in line or in work any more.
+        for name in ["adds_total", "queue_duration_seconds_count", "work_duration_seconds_count"] {
+            is(name, FILES);
+        }
+        for name in ["depth", "in_work", "delayed", "failing", "oldest_in_line_seconds", "unfinished_work_seconds"] {
+            is(name, 0);
+        }
+        for name in ["coalesced", "retries", "dropped", "panics", "rejected"] {
+            is(&format!("{name}_total"), 0);
+        }
+        for histogram in ["workqueue_queue_duration_seconds", "workqueue_work_duration_seconds"] {
+            assert_eq!(scrape.types.get(histogram).map(|kind| &**kind), Some("histogram"));
+            let [sum, count] = ["sum", "count"].map(|what| scrape.value(&format!("{histogram}_{what}")));
+            // To look at a file takes some microseconds, and less than the test.
+            assert!(sum > 1e-6 * count && sum < LONG.as_secs_f64() * count, "{histogram}: {sum} s");
+            let buckets: Vec<(f64, f64)> = scrape
+                .ours()
+                .filter(|sample| sample.name == format!("{histogram}_bucket"))
+                .map(|sample| (sample.labels["le"].parse().expect("a number"), sample.value))
+                .collect();
+            assert!(buckets.is_sorted(), "{buckets:?}");
+            assert_eq!((buckets[0].0, buckets.last()), (1e-5, Some(&(f64::INFINITY, count))), "{buckets:?}");
+            assert!(buckets.windows(2).all(|pair| pair[1].0 / pair[0].0 >= 4.0 - 1e-9), "{buckets:?}");
+        }
+    }
+
+    #[test]
+    fn an_address_that_is_taken_is_an_error() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = taken.local_addr().unwrap().to_string();
+        let output = example().args(["--once", "--metrics", &address]).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(&address), "{output:?}");
+    }
+
+    /// The memory of a process is a regular file that nobody can read at offset 0.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_fails_is_served_too() {
+        let running = Running::start(Path::new("/proc/self/mem"), &["--max-retries", "2"]);
+        let scrape = running.scrape_until(|scrape| scrape.value("workqueue_dropped_total") >= 1.0);
+        let of =
+            ["retries_total", "dropped_total", "adds_total", "queue_duration_seconds_count", "failing", "panics_total"];
+        let values = of.map(|name| scrape.value(&format!("workqueue_{name}")));
+        assert_eq!(values, [2.0, 1.0, 3.0, 3.0, 0.0, 0.0], "{of:?}: {scrape:#?}");
+    }
+}
