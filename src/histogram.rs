@@ -23,7 +23,7 @@ const BUCKETS: usize = EIGHTHS * (1 + 64 - BITS as usize);
 /// [`WorkQueue::metrics`](crate::WorkQueue::metrics).
 ///
 /// The sum is exact; which durations they were is known to an eighth of a power of two: 6 % to either side of the middle. But if
-/// keys become dirty faster than a million a second, only one in eight is measured, which then stands for those since the last.
+/// keys become dirty faster than a million a second, only one in eight is measured, and stands for its neighbours.
 ///
 /// # Examples
 /// ```

@@ -1,13 +1,13 @@
 //! The guard that a get returns: who has it has the key, and when it is dropped, the key is done.
 
 use crate::key::slab::SlotRef;
-use crate::shared::{Held, Shared};
+use crate::shared::{Held, Shared, contained};
 use crate::sync::{Arc, panicking};
 use crate::{AddOptions, Added, OnPanic, UntilDirty};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
-use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
 /// A key that is yours alone until you drop this: dropping it is `done`.
@@ -114,24 +114,20 @@ impl<K> OwnedItem<K> {
 /// The caller holds the key in this slot, and forgets the slot.
 #[cold]
 unsafe fn unwound<K>(queue: &Arc<Shared<K>>, slot: SlotRef<K>) {
-    // A limiter and an observer are user code.
-    let options = catch_unwind(AssertUnwindSafe(|| {
-        queue.note_panic();
+    contained(|| queue.note_panic());
+    let options = contained(|| {
         // SAFETY: the caller holds the key.
         let inside = unsafe { slot.get() };
         // SAFETY: as above.
         let key = unsafe { inside.key() };
         (queue.on_panic == Some(OnPanic::Retry)).then(|| queue.limited(key, AddOptions::new().rate_limited()))
-    }));
-    // And so are wakers and the key's drop: the key is done by then.
-    let finished = catch_unwind(AssertUnwindSafe(|| match options {
+    });
+    match options.flatten() {
         // SAFETY: the caller held the key, and `slot` is not used after this.
-        Ok(Some(options)) => drop(unsafe { Shared::requeue(queue, slot, options, false) }),
+        Some(options) => _ = contained(|| unsafe { Shared::requeue(queue, slot, options, false) }),
         // SAFETY: as above.
-        _ => unsafe { queue.done(slot) },
-    }));
-    // The payload of a panic has a drop, too.
-    std::mem::forget(finished);
+        None => unsafe { queue.done_in_panic(slot) },
+    }
 }
 
 macro_rules! holder {
@@ -270,7 +266,8 @@ macro_rules! holder {
             }
 
             /// How long the key had waited when it was handed out, since the add that made it dirty. `None`: the queue does not
-            /// [measure](crate::WorkQueueBuilder::measure), or not each key, as there are more than a million a second.
+            /// [measure](crate::WorkQueueBuilder::measure), or not each key, as there are more than a million a second, or were just
+            /// now.
             #[must_use]
             pub fn waited(&self) -> Option<Duration> {
                 self.queue.waited(self.slot)

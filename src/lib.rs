@@ -183,6 +183,8 @@
 //!   hands items to others and leaves at `None` may leave such a key behind, and a drain waits for it.
 //! * During a drain adds are refused, those of workers included, and so are retries. If work fans out into more work, wait until
 //!   the queue [is idle](WorkQueue::wait_idle) before you drain.
+//! * An add that meets its key in work has it handed out once more at once, also if its holder says `retry` or `requeue_after`: the
+//!   delay stands besides. [`DelayedAdd::Strict`] is for adds that come later. Who must not be hurried adds no key that is in work.
 //! * Delayed keys are sorted as their time comes near, in ever finer steps. With a million of them, the largest steps take some
 //!   milliseconds, every minute or hour, by which keys that are due just then are late. The table of a quarter of a million keys
 //!   takes as long to double, once; a larger one doubles a little with each call.

@@ -17,7 +17,7 @@ use std::time::Duration;
 ///
 /// # Panics
 /// An observer that panics does so in its caller's call, which has taken effect. In `handed_out` it means that the key is done
-/// without having been worked on.
+/// without having been worked on (from [`get_many`](crate::WorkQueue::get_many), that its holder has panicked, with all keys).
 ///
 /// # Examples
 /// ```
@@ -50,7 +50,7 @@ pub trait Observer: Send + Sync {
     }
 
     /// A key was handed out, so long after it became dirty. `None`: not measured, as keys become dirty faster than a million a
-    /// second (one in eight is then).
+    /// second, or did just now (one in eight is measured then).
     fn handed_out(&self, waited: Option<Duration>) {
         let _ = waited;
     }

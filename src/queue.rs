@@ -144,6 +144,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
         let quietly = |key| {
             let added = self.shared.add(key, true);
             rouse.pushed += usize::from(added == Added::Queued);
+            self.shared.tell(|observer| observer.added(added));
             added
         };
         keys.into_iter().map(quietly).filter(|added| matches!(added, Added::Queued | Added::Deferred)).count()
@@ -313,8 +314,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
 
     /// The keys in work, and for how long they have been: which one is it that hangs?
     ///
-    /// Longest first, if the queue [measures](WorkQueueBuilder::measure). If not, it does not know how long, and all its keys are
-    /// looked at under the lock, which takes a millisecond or so per 100 000.
+    /// Longest first, if the queue [measures](WorkQueueBuilder::measure); one that was not measured, as there were so many, counts as
+    /// long as the next that was. If it does not measure, it does not know how long, and all its keys are looked at under the lock,
+    /// which takes a millisecond or so per 100 000. Those in work are cloned there.
     ///
     /// # Panics
     /// If `K`'s `Clone` does, which is called under the lock, so it must not use this queue.
@@ -323,8 +325,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
         self.shared.in_work()
     }
 
-    /// Calls [`report`](Self::report) every so often, from a thread of its own, until the [`Reporter`] is dropped. At least a
-    /// millisecond lies between two.
+    /// Calls [`report`](Self::report) every so often, from a thread of its own, until the [`Reporter`] is dropped, which keeps the
+    /// queue alive. At least a millisecond lies between two.
     ///
     /// # Errors
     /// If the thread cannot be started.
@@ -437,10 +439,14 @@ impl<K> WorkQueue<K> {
         let room = max.min(self.len().saturating_add(1));
         let mut items = Vec::with_capacity(room);
         items.push(first);
-        self.shared.pop_many(room - 1, |held| items.push(Item::untold(&self.shared, held)));
-        self.shared.tell(|observer| {
-            items[1..].iter().for_each(|item| observer.handed_out(item.waited()));
+        let mut waited = Vec::with_capacity(if self.shared.is_observed() { room } else { 0 });
+        self.shared.pop_many(room - 1, |held| {
+            if waited.capacity() > 0 {
+                waited.push(held.waited());
+            }
+            items.push(Item::untold(&self.shared, held));
         });
+        self.shared.tell(|observer| waited.into_iter().for_each(|waited| observer.handed_out(waited)));
         items
     }
 

@@ -43,9 +43,7 @@ impl<K> Future for Quiet<'_, K> {
 
 impl<K> Drop for Quiet<'_, K> {
     fn drop(&mut self) {
-        if let Some(ticket) = self.ticket {
-            self.queue.shared.leave_drainers(ticket);
-        }
+        self.queue.shared.leave_drainers(self.ticket);
     }
 }
 

@@ -65,7 +65,8 @@ use ahash::RandomState;
 use crossbeam_utils::CachePadded;
 use measure::{Measures, UNREAD, known};
 use std::hash::Hash;
-use std::time::Instant;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
 use watch::Watchers;
 
 /// What all handles of one queue share.
@@ -174,7 +175,12 @@ impl<K> Held<'_, K> {
     /// Tells the observer of the hand-out.
     #[inline]
     pub(crate) fn tell(&self) {
-        self.shared.tell(|observer| observer.handed_out(known(self.waited)));
+        self.shared.tell(|observer| observer.handed_out(self.waited()));
+    }
+
+    /// How long it waited, if that is known.
+    pub(crate) fn waited(&self) -> Option<Duration> {
+        known(self.waited)
     }
 
     /// For who will say `done` in its place.
@@ -187,7 +193,7 @@ impl<K> Held<'_, K> {
 impl<K> Drop for Held<'_, K> {
     fn drop(&mut self) {
         // SAFETY: `take` made this for who took the key out of the line, and `slot` is not used after this.
-        unsafe { self.shared.done(self.slot) }
+        unsafe { self.shared.done_in_panic(self.slot) }
     }
 }
 
@@ -207,11 +213,10 @@ impl<K> Done<K> {
         Self { drainers: Wake::default(), wake: Wake::default(), key: None, worked: 0 }
     }
 
-    /// Threads before a waker, and that before the observer and the key's drop: a panic must not lose a wake-up.
+    /// Wakers before the observer and the key's drop: a panic must not lose a wake-up.
     #[inline]
     fn settle(self, shared: &Shared<K>) {
-        self.drainers.wake();
-        self.wake.wake();
+        self.wake.and(self.drainers).wake();
         shared.tell(|observer| observer.done(known(self.worked)));
         drop(self.key);
     }
@@ -233,6 +238,12 @@ pub(crate) enum Wait<'q, K> {
     Sleep(Ticket),
     /// It was told to give up, and is off the list.
     GaveUp,
+}
+
+/// Calls what may panic, as a thread unwinds. `None`: it did.
+pub(crate) fn contained<R>(run: impl FnOnce() -> R) -> Option<R> {
+    // The payload of a panic has a drop, too.
+    catch_unwind(AssertUnwindSafe(run)).map_err(std::mem::forget).ok()
 }
 
 impl<K> Core<K> {
@@ -332,7 +343,7 @@ impl<K: Hash + Eq> Shared<K> {
         }
     }
 
-    /// `add`. `quietly`: whoever calls will [`rouse`](Self::rouse) later.
+    /// `add`. `quietly`: whoever calls will tell the observer, and [`rouse`](Self::rouse) later.
     #[inline]
     pub(crate) fn add(&self, key: K, quietly: bool) -> Added {
         let hash = self.hash(&key);
@@ -348,7 +359,9 @@ impl<K: Hash + Eq> Shared<K> {
             }
         };
         wake.wake();
-        self.tell(|observer| observer.added(added));
+        if !quietly {
+            self.tell(|observer| observer.added(added));
+        }
         added
     }
 
@@ -365,6 +378,11 @@ impl<K> Shared<K> {
         if let Some(observer) = &self.observer {
             of(&**observer);
         }
+    }
+
+    /// There is an observer.
+    pub(crate) fn is_observed(&self) -> bool {
+        self.observer.is_some()
     }
 
     /// Somebody who held a key has panicked.
@@ -567,6 +585,17 @@ impl<K> Shared<K> {
         done.settle(self);
     }
 
+    /// `done` as a thread unwinds: a second panic, of a waker, of the observer or of the key's drop, would end the process. The key
+    /// is done by then.
+    ///
+    /// # Safety
+    /// As for [`done`](Self::done).
+    #[cold]
+    pub(crate) unsafe fn done_in_panic(&self, slot: SlotRef<K>) {
+        // SAFETY: as the caller's.
+        contained(|| unsafe { self.done(slot) });
+    }
+
     /// The step of `done`. **Linearization point.** What it leaves to do is put into `done`: returned, it would be copied from one
     /// place on the stack to another, which costs as much as all the rest.
     ///
@@ -590,18 +619,17 @@ impl<K> Shared<K> {
 
     /// Refuses adds from here on, and lets getters go when the line is empty (P6, I7). `release`: lets drainers go too.
     pub(crate) fn shut_down(&self, release: bool) {
-        let (waiters, drainers, driver) = {
+        let (waiters, driver) = {
             let core = &mut *self.core.lock();
             core.shutting_down = true;
             core.waking += core.waiters.threads();
-            let waiters = core.waiters.take_all();
+            let mut waiters = core.waiters.take_all();
             core.released += u64::from(release);
             // Also who waits for the queue to be idle: need not wait for delays any more.
-            let drainers = if release { core.drainers.take_all() } else { core.next_drainers() };
-            (waiters, drainers, core.driver.wake())
+            waiters.append(if release { core.drainers.take_all() } else { core.next_drainers() });
+            (waiters, core.driver.wake())
         };
         driver.wake();
-        drainers.wake();
         waiters.wake();
     }
 

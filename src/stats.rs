@@ -50,11 +50,12 @@ pub struct Stats {
     pub dropped: u64,
     /// Panics of who held a key.
     pub panics: u64,
-    /// How long the first in line has waited; zero if none is. `None`, as the next two, unless the queue
-    /// [measures](crate::WorkQueueBuilder::measure).
+    /// How long the first in line has waited; zero if none is. If keys become dirty faster than a million a second, it may be one of
+    /// the first 16. `None`, as the next two, unless the queue [measures](crate::WorkQueueBuilder::measure).
     pub oldest_in_line: Option<Duration>,
     /// How long the key has been in work that has been there longest; zero if none is. Client-go's
-    /// `workqueue_longest_running_processor_seconds`.
+    /// `workqueue_longest_running_processor_seconds`. Never too high; too low, if the key was not measured, by the time until the next
+    /// that was, or until somebody asked.
     pub longest_running: Option<Duration>,
     /// How long all keys in work have been there, together. Client-go's `workqueue_unfinished_work_seconds`.
     pub unfinished_work: Option<Duration>,

@@ -3,9 +3,10 @@
 //! The list is plain data under its owner's lock. Nobody is woken under a lock: taking a waiter out yields a [`Wake`], and
 //! its owner wakes after unlocking. Dropping one without waking would lose it, hence `must_use`.
 
-use crate::sync::Unparker;
+use crate::sync::{Mutex, Unparker, with_parker};
 use std::collections::VecDeque;
 use std::task::Waker;
+use std::time::Instant;
 
 /// A thread or a task that sleeps.
 #[derive(Debug)]
@@ -38,6 +39,20 @@ impl Wake {
     #[inline]
     pub(crate) fn one(waiter: Option<Waiter>) -> Self {
         Self(waiter)
+    }
+
+    /// Both of them. One at a time, a waker that panics would cost the other its wake-up.
+    #[inline]
+    pub(crate) fn and(self, other: Self) -> Self {
+        if other.0.is_none() { self } else { self.and_some(other) }
+    }
+
+    #[cold]
+    fn and_some(self, other: Self) -> Self {
+        let mut both = Wakes::default();
+        both.add(self);
+        both.add(other);
+        both.into()
     }
 
     /// Call without any lock held: a waker is user code.
@@ -128,6 +143,63 @@ impl WaitList {
 
     pub(crate) fn threads(&self) -> usize {
         self.iter().filter(|waiter| waiter.is_thread()).count()
+    }
+}
+
+/// Where in a [`Mutex`]'s data a list is.
+type At<T> = fn(&mut T) -> &mut WaitList;
+
+/// Sleeps on a list until `over` says how it ended, which it is asked under the lock: at first, and whenever the thread was woken;
+/// also, then with `true`, when the deadline has passed. Whoever makes a change wakes all, so nobody waits for our wake-up.
+pub(crate) fn sleep_on<T, R>(
+    data: &Mutex<T>,
+    list: At<T>,
+    deadline: Option<Instant>,
+    over: impl Fn(&mut T, bool) -> Option<R>,
+) -> R {
+    with_parker(|parker| {
+        loop {
+            let unparker = parker.unparker();
+            let late = deadline.is_some_and(|deadline| deadline <= Instant::now());
+            let ticket = {
+                let data = &mut *data.lock();
+                if let Some(end) = over(data, late) {
+                    return end;
+                }
+                list(data).push(Waiter::Thread(unparker))
+            };
+            parker.park(deadline);
+            let _still_listed = list(&mut data.lock()).remove(ticket);
+        }
+    })
+}
+
+/// As [`sleep_on`], for a task: `true` if it is over, else the task will be woken, by the place that is kept in `ticket`.
+pub(crate) fn poll_on<T>(
+    data: &Mutex<T>,
+    list: At<T>,
+    ticket: &mut Option<Ticket>,
+    waker: &Waker,
+    over: impl FnOnce(&mut T) -> bool,
+) -> bool {
+    let mut waiter = Some(Waiter::Task(waker.clone()));
+    // Dropped after the lock: wakers are user code.
+    let (over, _listed) = {
+        let data = &mut *data.lock();
+        let listed = ticket.take().and_then(|ticket| list(data).remove(ticket));
+        let over = over(data);
+        if !over {
+            *ticket = waiter.take().map(|waiter| list(data).push(waiter));
+        }
+        (over, listed)
+    };
+    over
+}
+
+/// A task does not wait any more.
+pub(crate) fn leave<T>(data: &Mutex<T>, list: At<T>, ticket: Option<Ticket>) {
+    if let Some(ticket) = ticket {
+        let _dropped_after_the_lock = list(&mut data.lock()).remove(ticket);
     }
 }
 

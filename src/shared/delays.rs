@@ -49,9 +49,11 @@ impl Turn {
     /// Pays what is owed. How many delays came due.
     fn settle<K>(self, shared: &Shared<K>) -> usize {
         self.wake.wake();
-        for (added, count) in [Added::Queued, Added::Deferred, Added::Coalesced].into_iter().zip(self.due) {
-            (0..count).for_each(|_| shared.tell(|observer| observer.added(added)));
-        }
+        shared.tell(|observer| {
+            for (added, count) in [Added::Queued, Added::Deferred, Added::Coalesced].into_iter().zip(self.due) {
+                (0..count).for_each(|_| observer.added(added));
+            }
+        });
         self.due.iter().sum()
     }
 }
@@ -120,7 +122,7 @@ impl<K: Hash + Eq> Shared<K> {
     {
         let hash = self.hash(key);
         let mut added = None;
-        let (wake, drainers, key) = {
+        let (wake, key) = {
             let core = &mut *self.core.lock();
             // SAFETY: in the table, so taken (S2), and we hold the lock.
             let delayed = |slot: &SlotRef<K>| unsafe { slot.get() }.state.is_delayed();
@@ -130,9 +132,8 @@ impl<K: Hash + Eq> Shared<K> {
                 let (how, whom) = self.add_slot(core, slot, UNREAD, false);
                 (added, wake) = (Some(how), whom);
             }
-            (wake, core.next_drainers(), core.forget_if_vacant(slot))
+            (wake.and(core.next_drainers().into()), core.forget_if_vacant(slot))
         };
-        drainers.wake();
         wake.wake();
         added.into_iter().for_each(|added| self.tell(|observer| observer.added(added)));
         drop(key);
@@ -160,7 +161,7 @@ impl<K> Shared<K> {
             all
         };
         let started = Self::rouse_driver(this, rouse);
-        wake.wake();
+        done.wake = done.wake.and(wake);
         done.settle(this);
         started.check();
         this.tell(|observer| observer.added(added));

@@ -12,9 +12,9 @@
 //! of them together have been worked on: that is their number times now, less the sum of their beginnings.
 //!
 //! **What costs most is the clock**: three readings for a key, of which even the processor's counter takes 10 ns each, where all
-//! the rest takes 55. So if more than a million adds a second need one, one in eight is measured, for itself and for the seven
-//! after it. What is counted stays exact, and no age is ever too high: a key in work that was not measured has its time from when
-//! somebody first asks.
+//! the rest takes 55. So if keys become dirty faster than a million a second, one in eight is measured, until a getter finds nothing
+//! and sleeps; its wait and its work stand for those since the last that was. What is counted stays exact. A key in work that was
+//! not measured has the time of the next that was, or of when somebody asks, if that is sooner; so its age is too low, not too high.
 //!
 //! The times of two threads may be a tenth of a microsecond apart, so differences stop at zero.
 
@@ -30,7 +30,7 @@ use std::time::Duration;
 /// No key.
 const NIL: u32 = u32::MAX;
 
-/// Not measured.
+/// Not measured. The clock gets there in 584 years, and stops a nanosecond before.
 pub(crate) const UNKNOWN: u64 = u64::MAX;
 
 /// The time is to be read, if it is needed.
@@ -55,11 +55,9 @@ pub(super) struct Measures {
     /// The ends of the list of keys in work.
     oldest: u32,
     newest: u32,
-    /// How many of them have a time, and the sum of these.
+    /// How many of them have a time (all but the newest few), and the sum of these.
     timed: u64,
     beginnings: u128,
-    /// The newest of them when somebody last asked for ages: it has a time, and so have all that are older.
-    seen: u32,
 }
 
 /// Durations, of which some are known.
@@ -104,14 +102,14 @@ impl Measures {
             newest: NIL,
             timed: 0,
             beginnings: 0,
-            seen: NIL,
         }
     }
 
     /// The time, if the caller has not read it.
     #[inline]
     fn time(&self, now: u64) -> u64 {
-        if now == UNREAD { self.clock.rough() } else { now }
+        let now = if now == UNREAD { self.clock.rough() } else { now };
+        now.min(UNKNOWN - 1)
     }
 
     /// The time of an add, if it is one that is measured.
@@ -135,11 +133,10 @@ impl Measures {
 impl<K> Shared<K> {
     /// `metrics`.
     pub(crate) fn metrics(&self) -> Metrics {
-        let now = self.clock.now();
         // Room beforehand, so that nothing is allocated under the lock.
         let mut metrics = Metrics::default();
         let core = &mut *self.core.lock();
-        metrics.stats = core.stats(now);
+        metrics.stats = core.stats(&self.clock);
         if let Some(measures) = &mut core.measures {
             measures.waited.copy_to(&mut metrics.queue_duration);
             measures.worked.copy_to(&mut metrics.work_duration);
@@ -148,8 +145,7 @@ impl<K> Shared<K> {
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        let now = self.clock.now();
-        self.core.lock().stats(now)
+        self.core.lock().stats(&self.clock)
     }
 
     /// How long a key waited that is held.
@@ -165,10 +161,9 @@ impl<K> Shared<K> {
 impl<K: Clone> Shared<K> {
     /// `in_work`.
     pub(crate) fn in_work(&self) -> Vec<(K, Option<Duration>)> {
-        let now = self.clock.now();
         let mut keys = Vec::with_capacity(self.core.lock().processing);
         let core = &mut *self.core.lock();
-        core.time_all(now);
+        let now = core.ask(&self.clock);
         let copy = |slot: SlotRef<K>| {
             // SAFETY: in work, so taken (S2), and we hold the lock.
             let inside = unsafe { slot.get() };
@@ -183,7 +178,7 @@ impl<K: Clone> Shared<K> {
         };
         while next != NIL {
             let Stamp { taken, newer, .. } = *core.table.stamp(next);
-            keys.push((copy(core.table.slot(next)), Some(rest(now, taken))));
+            keys.push((copy(core.table.slot(next)), Some(since(taken, now))));
             next = newer;
         }
         keys
@@ -236,14 +231,16 @@ impl<K> Core<K> {
         }
         let stamp = self.table.stamp(number);
         (stamp.older, stamp.newer, stamp.taken, stamp.waited) = (older, NIL, UNKNOWN, UNKNOWN);
-        if stamp.added != UNKNOWN {
-            let now = measures.time(UNREAD);
-            (stamp.taken, stamp.waited) = (now, now.saturating_sub(stamp.added));
-            measures.timed += 1;
-            measures.beginnings += u128::from(now);
+        if stamp.added == UNKNOWN {
+            measures.waited.record(UNKNOWN);
+            return UNKNOWN;
         }
-        measures.waited.record(stamp.waited);
-        stamp.waited
+        let now = measures.time(UNREAD);
+        stamp.waited = now.saturating_sub(stamp.added);
+        let waited = stamp.waited;
+        measures.waited.record(waited);
+        self.time_newest(now);
+        waited
     }
 
     #[inline(never)]
@@ -258,9 +255,6 @@ impl<K> Core<K> {
         match newer {
             NIL => measures.newest = older,
             newer => self.table.stamp(newer).older = older,
-        }
-        if measures.seen == number {
-            measures.seen = older;
         }
         if taken != UNKNOWN {
             measures.timed -= 1;
@@ -279,38 +273,45 @@ impl<K> Core<K> {
         }
     }
 
-    /// Gives a time to all keys in work that have none: they are among those handed out since this was last called.
-    fn time_all(&mut self, now: u64) {
+    /// Gives this time to the keys in work that have none: the newest few, and so the list is in the order of times.
+    #[inline]
+    fn time_newest(&mut self, now: u64) {
         let Some(measures) = &mut self.measures else { return };
         let mut next = measures.newest;
-        while next != measures.seen {
+        while next != NIL {
             let stamp = self.table.stamp(next);
-            if stamp.taken == UNKNOWN {
-                stamp.taken = now;
-                measures.timed += 1;
-                measures.beginnings += u128::from(now);
+            if stamp.taken != UNKNOWN {
+                break;
             }
+            stamp.taken = now;
+            measures.timed += 1;
+            measures.beginnings += u128::from(now);
             next = stamp.older;
         }
-        measures.seen = measures.newest;
     }
 
-    fn stats(&mut self, now: u64) -> Stats {
-        self.time_all(now);
-        let since = |time: u64| Duration::from_nanos(now.saturating_sub(time));
+    /// Somebody asks for ages: what time it is. Read under the lock, so that nothing has happened later.
+    fn ask(&mut self, clock: &Clock) -> u64 {
+        let now = clock.now().min(UNKNOWN - 1);
+        self.time_newest(now);
+        now
+    }
+
+    fn stats(&mut self, clock: &Clock) -> Stats {
+        let now = self.ask(clock);
         let (mut oldest_in_line, mut longest_running, mut unfinished_work) = (None, None, None);
         if let Some(measures) = &self.measures {
             let ages = (u128::from(now) * u128::from(measures.timed)).saturating_sub(measures.beginnings);
             unfinished_work = Some(Duration::from_nanos(u64::try_from(ages).unwrap_or(u64::MAX)));
             longest_running = Some(match measures.oldest {
                 NIL => Duration::ZERO,
-                oldest => since(self.table.stamp(oldest).taken),
+                oldest => since(self.table.stamp(oldest).taken, now),
             });
             // Of the first few, one is measured as a rule.
             let mut first = (0..2 * STRIDE as usize).map_while(|at| self.line.peek(at).copied());
             let added = first
                 .find_map(|slot| Some(self.table.stamp(self.table.number(slot)).added).filter(|&at| at != UNKNOWN));
-            oldest_in_line = Some(added.map_or(Duration::ZERO, since));
+            oldest_in_line = Some(added.map_or(Duration::ZERO, |added| since(added, now)));
         }
         let next_deadline = self.wheel.as_ref().and_then(|wheel| wheel.earliest()).map(|at| rest(at, now));
         Stats {
@@ -338,6 +339,10 @@ impl<K> Core<K> {
             shutting_down: self.shutting_down,
         }
     }
+}
+
+fn since(time: u64, now: u64) -> Duration {
+    Duration::from_nanos(now.saturating_sub(time))
 }
 
 /// A number of nanoseconds that was measured.

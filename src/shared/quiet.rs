@@ -4,8 +4,7 @@
 //! `done`, or if the last delay is taken away by then), and look for themselves whether that is what they wait for.
 
 use super::{Core, Shared};
-use crate::sync::with_parker;
-use crate::wait::{Ticket, Waiter};
+use crate::wait::{Ticket, WaitList, leave, poll_on, sleep_on};
 use std::task::Waker;
 use std::time::Instant;
 
@@ -46,46 +45,25 @@ impl<K> Shared<K> {
     /// Sleeps until the goal is reached, until the deadline, or, if it is a drain, until a plain shut-down after the first
     /// `released` ones.
     pub(crate) fn wait_for(&self, goal: Goal, released: u64, deadline: Option<Instant>) -> End {
-        with_parker(|parker| {
-            loop {
-                let unparker = parker.unparker();
-                let ticket = {
-                    let core = &mut *self.core.lock();
-                    if let Some(end) = core.end(goal, released) {
-                        return end;
-                    }
-                    if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-                        return End::TimedOut { queued: core.queued(), processing: core.processing };
-                    }
-                    core.drainers.push(Waiter::Thread(unparker))
-                };
-                parker.park(deadline);
-                // Still there if something else ended the sleep. All are woken at once: nobody waits for ours.
-                let _listed = self.core.lock().drainers.remove(ticket);
-            }
+        sleep_on(&self.core, drainers, deadline, |core, late| {
+            let timed_out = || late.then(|| End::TimedOut { queued: core.queued(), processing: core.processing });
+            core.end(goal, released).or_else(timed_out)
         })
     }
 
-    /// As [`wait_for`](Self::wait_for), for a task: `true` if it is over, else the task will be woken, by the place that is kept
-    /// in `ticket`.
+    /// As [`wait_for`](Self::wait_for), for a task.
     pub(crate) fn poll_for(&self, goal: Goal, released: u64, ticket: &mut Option<Ticket>, waker: &Waker) -> bool {
-        let mut waiter = Some(Waiter::Task(waker.clone()));
-        let (over, _listed) = {
-            let core = &mut *self.core.lock();
-            let listed = ticket.take().and_then(|ticket| core.drainers.remove(ticket));
-            let over = core.end(goal, released).is_some();
-            if !over {
-                *ticket = Some(core.drainers.push(waiter.take().expect("not used yet")));
-            }
-            (over, listed)
-        };
-        over
+        poll_on(&self.core, drainers, ticket, waker, |core| core.end(goal, released).is_some())
     }
 
     /// A task does not wait any more.
-    pub(crate) fn leave_drainers(&self, ticket: Ticket) {
-        let _dropped_after_the_lock = self.core.lock().drainers.remove(ticket);
+    pub(crate) fn leave_drainers(&self, ticket: Option<Ticket>) {
+        leave(&self.core, drainers, ticket);
     }
+}
+
+fn drainers<K>(core: &mut Core<K>) -> &mut WaitList {
+    &mut core.drainers
 }
 
 impl<K> Core<K> {

@@ -82,7 +82,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     ) {
         while !self.workers.team.is_stopped() {
             let Some(item) = self.workers.queue.get() else { return };
-            let (item, scope) = current.insert(self.scoped(item));
+            let (item, scope) = current.insert((item, Scope::none()));
+            self.enter(scope, item);
             let outcome = scope.run(|| handler(item).into());
             let (item, _scope) = current.take().expect("it is just there");
             self.finish(item, outcome);
@@ -114,21 +115,26 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     ) {
         while !self.workers.team.is_stopped() {
             let Some(item) = self.workers.queue.get_async().await else { return };
-            let (item, scope) = &*current.insert(self.scoped(item));
+            let (item, scope) = current.insert((item, Scope::none()));
+            self.enter(scope, item);
             let outcome = scope.run_async(async { handler(item).await.into() }).await;
             let (item, _scope) = current.take().expect("it is just there");
             self.finish(item, outcome);
         }
     }
 
+    /// Begins the span of a run, which is user code: the item is in its place already.
+    #[cfg(feature = "tracing")]
     #[inline]
-    fn scoped<'q>(&self, item: Item<'q, K>) -> (Item<'q, K>, Scope) {
-        #[cfg(feature = "tracing")]
-        let scope = Scope::new(self.workers.hooks.span.map(|span| span(self.workers.queue.name(), &item)));
-        #[cfg(not(feature = "tracing"))]
-        let scope = Scope;
-        (item, scope)
+    fn enter(&self, scope: &mut Scope, item: &Item<'_, K>) {
+        if let Some(span) = self.workers.hooks.span {
+            scope.begin(span(self.workers.queue.name(), item));
+        }
     }
+
+    #[cfg(not(feature = "tracing"))]
+    #[inline]
+    fn enter(&self, _: &mut Scope, _: &Item<'_, K>) {}
 
     /// Does with a key what its handler wants. The key is done then, also if this panics.
     #[inline]
@@ -138,17 +144,13 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
                 self.counts.succeeded.add();
                 item.succeed();
             }
-            other => self.finish_otherwise(item, other),
-        }
-    }
-
-    #[cold]
-    fn finish_otherwise(&self, item: Item<'_, K>, outcome: Outcome) {
-        match outcome {
-            Outcome::Done => item.succeed(),
             Outcome::RequeueAfter(delay) => {
                 self.counts.requeued.add();
                 self.check(item.requeue_after(delay));
+            }
+            Outcome::RequeueWith(options) => {
+                self.counts.requeued.add();
+                self.check(item.requeue_with(options));
             }
             Outcome::Retry => self.retry(item),
             Outcome::Failed(error) => {
@@ -204,6 +206,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
                 Some(OnPanic::Done) => item.done(),
                 _ => self.retry(item),
             });
+            self.caught(|| scope.end());
         }
         self.caught(|| drop(payload));
     }

@@ -6,6 +6,7 @@
 //!          ▼                                                      │
 //!   get ──▶ handler ──▶ Done ──────────────────▶ succeed ─────────┤
 //!    │         │        RequeueAfter(d) ───────▶ requeue_after ───┤
+//!    │         │        RequeueWith(options) ──▶ requeue_with ────┤
 //!    │         │        Retry, Failed ──┬──────▶ retry ───────────┤
 //!    │         └ panic ─────────────────┘└ too often ─▶ give_up ──┘
 //!    └▶ shut down and empty: the end
@@ -108,7 +109,7 @@ pub struct Tally {
     pub running: usize,
     /// Runs that ended with [`Outcome::Done`].
     pub succeeded: u64,
-    /// Runs that ended with [`Outcome::RequeueAfter`].
+    /// Runs that ended with [`Outcome::RequeueAfter`] or [`Outcome::RequeueWith`].
     pub requeued: u64,
     /// Runs that failed, and whose keys are to be tried again.
     pub retried: u64,
@@ -204,20 +205,24 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     /// Starts so many threads, each of which runs the loop.
     ///
     /// # Errors
-    /// If a thread cannot be started: none is left running then, and no key was touched. If `threads` is 0.
+    /// If a thread cannot be started: none is left running then, and no key was touched. If `threads` is 0, or the name has a NUL
+    /// byte.
     pub fn spawn<R: Into<Outcome>>(
         self,
         threads: usize,
         handler: impl Fn(&Item<'_, K>) -> R + Send + Sync + 'static,
     ) -> io::Result<Workers<K>> {
-        if threads == 0 {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "threads is 0: nobody would work"));
-        }
         let name = match (&self.name, self.queue.name()) {
             (Some(name), _) => name.clone(),
             (None, "") => "worker".to_owned(),
             (None, name) => name.to_owned(),
         };
+        if threads == 0 {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "threads is 0: nobody would work"));
+        }
+        if name.contains('\0') {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "name has a NUL byte: no thread can be called so"));
+        }
         let workers = self.build();
         let handler = std::sync::Arc::new(handler);
         // They wait until all are there.
@@ -281,7 +286,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     }
 
     /// A loop, as a future: works on one key at a time, until the queue is shut down and nothing is in line. For more, spawn
-    /// several. It is `Send` if the handler's futures are.
+    /// several. It is `Send` if the handler and its futures are. It is counted as running from this call until it has ended or is
+    /// dropped.
     ///
     /// # Cancel safety
     /// Dropping it drops the handler's future at the point where it waits; its key is done then, as by
@@ -295,8 +301,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
         async move { own.run_async(&mut handler).await }
     }
 
-    /// Shuts the queue down and has all loops end after the key that they are working on; takes out what is in line and what is
-    /// delayed. Returns at once.
+    /// Shuts the queue down and has all loops end after the key that they are working on, or are just being handed; takes out what
+    /// is in line and what is delayed. Returns at once. Drains that wait for the queue are released.
     ///
     /// A key that was added while in work goes in line again when its handler returns, and stays there: it is among
     /// [`processing`](Leftover::processing).
@@ -305,19 +311,28 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
         team.stop();
         queue.shut_down();
         let mut queued = Vec::new();
-        while let Ok(item) = queue.try_get() {
-            queued.push(item.key().clone());
-        }
-        let processing = queue.in_work().into_iter().map(|(key, _)| key).collect();
+        let processing = loop {
+            while let Ok(item) = queue.try_get() {
+                queued.push(item.key().clone());
+            }
+            let processing = queue.in_work();
+            // Else one of them was done meanwhile, and is in line again: it is in neither list, maybe.
+            if queue.is_empty() {
+                break processing.into_iter().map(|(key, _)| key).collect();
+            }
+        };
         Leftover { queued, processing, delayed: queue.take_delayed() }
     }
 
-    /// Shuts the queue down, waits until nothing is in line and in work, and all loops have ended. Returns what was delayed.
+    /// Shuts the queue down, waits until nothing is in line and in work, and all loops have ended. Returns what was delayed. After a
+    /// [`stop`](Self::stop), waits for the loops alone.
     ///
     /// # Blocking
-    /// As [`shut_down_with_drain`](WorkQueue::shut_down_with_drain).
+    /// As [`shut_down_with_drain`](WorkQueue::shut_down_with_drain): somebody must work. If no loop is left, this waits for ever.
     pub fn drain(&self) -> Leftover<K> {
-        self.inner.queue.shut_down_with_drain();
+        if !self.inner.team.is_stopped() {
+            self.inner.queue.shut_down_with_drain();
+        }
         self.join();
         self.stop()
     }
@@ -336,7 +351,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// # Cancel safety
     /// Dropping it takes back nothing but the waiting: the queue is shut down from the first poll on.
     pub async fn drain_async(&self) -> Leftover<K> {
-        self.inner.queue.shut_down_with_drain_async().await;
+        if !self.inner.team.is_stopped() {
+            self.inner.queue.shut_down_with_drain_async().await;
+        }
         self.join_async().await;
         self.stop()
     }

@@ -1,5 +1,6 @@
 //! What a handler says of its work.
 
+use crate::AddOptions;
 use std::error::Error;
 use std::time::Duration;
 
@@ -19,8 +20,10 @@ pub enum Outcome {
     Retry,
     /// As `Retry`, because of this, which [`on_error`](super::WorkersBuilder::on_error) is shown.
     Failed(Box<dyn Error + Send + Sync>),
-    /// It succeeded, and there is more to do later: [`requeue_after`](crate::Item::requeue_after).
+    /// It succeeded, and there is more to do later: [`requeue_after`](crate::Item::requeue_after). Its failures are forgotten.
     RequeueAfter(Duration),
+    /// Neither, but for instance put off, to be polite: [`requeue_with`](crate::Item::requeue_with). Failures stay as they are.
+    RequeueWith(AddOptions),
     /// It failed, and will not be tried again: [`give_up`](crate::Item::give_up).
     #[doc(alias = "TerminalError")]
     GiveUp,

@@ -16,8 +16,12 @@ pub(super) fn span<K: std::fmt::Debug>(queue: &str, item: &crate::Item<'_, K>) -
 
 #[cfg(feature = "tracing")]
 impl Scope {
-    pub(super) fn new(span: Option<tracing::Span>) -> Self {
-        Self(span)
+    pub(super) fn none() -> Self {
+        Self(None)
+    }
+
+    pub(super) fn begin(&mut self, span: tracing::Span) {
+        self.0 = Some(span);
     }
 
     #[inline]
@@ -46,6 +50,10 @@ impl Scope {
             span.in_scope(|| tracing::error!(message, "panicked"));
         }
     }
+
+    pub(super) fn end(self) {
+        drop(self.0);
+    }
 }
 
 /// What a run happens in: nothing.
@@ -54,6 +62,10 @@ pub(super) struct Scope;
 
 #[cfg(not(feature = "tracing"))]
 impl Scope {
+    pub(super) fn none() -> Self {
+        Self
+    }
+
     #[inline]
     pub(super) fn run(&self, run: impl FnOnce() -> Outcome) -> Outcome {
         run()
@@ -64,4 +76,6 @@ impl Scope {
     }
 
     pub(super) fn panicked(&self, _message: &str) {}
+
+    pub(super) fn end(self) {}
 }

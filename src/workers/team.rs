@@ -1,8 +1,8 @@
 //! Who is at work: how many loops there are, what they have done, and how to tell them to end and wait for it.
 
 use super::Tally;
-use crate::sync::{Arc, AtomicBool, AtomicU64, JoinHandle, Mutex, Ordering, with_parker};
-use crate::wait::{Ticket, WaitList, Waiter};
+use crate::sync::{Arc, AtomicBool, AtomicU64, JoinHandle, Mutex, Ordering};
+use crate::wait::{Ticket, WaitList, leave, poll_on, sleep_on};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -131,29 +131,14 @@ impl Team {
 
     /// Sleeps until no loop is left, or until the deadline.
     pub(super) fn join(&self, deadline: Option<Instant>) {
-        let ended = with_parker(|parker| {
-            loop {
-                let unparker = parker.unparker();
-                let ticket = {
-                    let core = &mut *self.core.lock();
-                    if core.running.is_empty() {
-                        return true;
-                    }
-                    if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-                        return false;
-                    }
-                    core.waiting.push(Waiter::Thread(unparker))
-                };
-                parker.park(deadline);
-                let _listed = self.core.lock().waiting.remove(ticket);
-            }
+        let ended = sleep_on(&self.core, waiting, deadline, |core, late| {
+            let ended = core.running.is_empty();
+            (ended || late).then_some(ended)
         });
         if ended {
             // They have nothing left to do but to end.
             let threads = std::mem::take(&mut self.core.lock().threads);
-            for thread in threads {
-                let _panicked = thread.join();
-            }
+            threads.into_iter().for_each(|thread| std::mem::forget(thread.join())); // a payload's drop is user code
         }
     }
 
@@ -174,24 +159,17 @@ impl Future for Ended<'_> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
-        let mut waiter = Some(Waiter::Task(cx.waker().clone()));
-        let (ended, _listed) = {
-            let core = &mut *this.team.core.lock();
-            let listed = this.ticket.take().and_then(|ticket| core.waiting.remove(ticket));
-            let ended = core.running.is_empty();
-            if !ended {
-                this.ticket = Some(core.waiting.push(waiter.take().expect("not used yet")));
-            }
-            (ended, listed)
-        };
+        let ended = poll_on(&this.team.core, waiting, &mut this.ticket, cx.waker(), |core| core.running.is_empty());
         if ended { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 
 impl Drop for Ended<'_> {
     fn drop(&mut self) {
-        if let Some(ticket) = self.ticket {
-            let _dropped_after_the_lock = self.team.core.lock().waiting.remove(ticket);
-        }
+        leave(&self.team.core, waiting, self.ticket);
     }
+}
+
+fn waiting(core: &mut Core) -> &mut WaitList {
+    &mut core.waiting
 }
