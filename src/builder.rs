@@ -89,8 +89,8 @@ impl<K> WorkQueueBuilder<K> {
     /// Keeps times: how long keys wait and are worked on ([`metrics`](WorkQueue::metrics), [`Item::waited`](crate::Item::waited), and
     /// the ages in [`Stats`](crate::Stats)). Off by default, unless there is an [observer](Self::observer).
     ///
-    /// Costs 32 bytes a key, and three readings of the clock: 30 ns. If keys become dirty faster than a million a second, one in eight
-    /// is measured, and counts for the others.
+    /// Costs 32 bytes a key, and 70 ns from its add to its done, most of them for three readings of the clock. If keys become dirty
+    /// faster than a million a second, one in eight is measured, and counts for the others: 15 ns.
     pub fn measure(mut self, measure: bool) -> Self {
         self.settings.measure = measure;
         self

@@ -33,7 +33,8 @@ use std::time::Duration;
 /// name, counters and histograms are added up, and of gauges the last that was reported counts. There is no series per key, and none
 /// at all before the first report.
 ///
-/// Nothing is passed on but by reports, so a queue works as fast as one that only [measures](crate::WorkQueueBuilder::measure).
+/// Nothing is passed on but by reports, so those who use the queue wait no longer than for one that only
+/// [measures](crate::WorkQueueBuilder::measure).
 /// Durations are passed on as many times the middle of their [bucket](Histogram), so an exporter sees them, and their sum, to 6 %.
 /// An exporter takes some 100 ns for each of these, and may keep them in memory until they are read: report every few seconds, not
 /// every hour. Reports of several threads at a time are one.

@@ -12,8 +12,7 @@ use std::time::Duration;
 /// What is told here says nothing of keys: a time series per key is what makes a metrics server fall over. For keys there are the
 /// hooks of [`Workers`](crate::Workers), and spans.
 ///
-/// For metrics, [`report`](Self::report) is enough, and costs much less than to count each event once more: the queue has counted
-/// it already.
+/// For metrics, [`report`](Self::report) is enough, and costs those who use the queue nothing: it has counted each event already.
 ///
 /// # Panics
 /// An observer that panics does so in its caller's call, which has taken effect. In `handed_out` it means that the key is done

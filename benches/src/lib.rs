@@ -2,6 +2,7 @@
 //!
 //! A workload runs a fixed amount of work on any [`Subject`] and says how long it took; who measures decides how often.
 
+pub mod costs;
 pub mod delays;
 pub mod limits;
 pub mod memory;

@@ -68,13 +68,17 @@ use team::Team;
 /// Tasks, on any runtime. How many are spawned is how many keys are worked on at a time:
 /// ```
 /// # use keyqueue::{Item, WorkQueue};
-/// # async fn fetch(_: &str) -> Result<(), std::io::Error> { Ok(()) }
+/// # use std::sync::Arc;
+/// # struct Client;
+/// # impl Client { async fn fetch(&self, _: &str) -> Result<(), std::io::Error> { Ok(()) } }
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
+/// let client = Arc::new(Client);
 /// let queue = WorkQueue::new();
 /// let workers = queue.workers().build();
 /// for _ in 0..8 {
-///     tokio::spawn(workers.run_async(async |item: &Item<'_, String>| fetch(item).await));
+///     let client = Arc::clone(&client);
+///     tokio::spawn(workers.run_async(async move |url: &Item<'_, String>| client.fetch(url).await));
 /// }
 /// queue.add("https://example.org".to_owned());
 ///

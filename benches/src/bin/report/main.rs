@@ -3,6 +3,7 @@
 //! Round by round, every subject does the same work once, in an order that rotates, so that drift of the machine hits all
 //! alike. What counts is the ratio of medians within this one run.
 
+mod costs;
 mod delays;
 mod limits;
 
@@ -35,7 +36,8 @@ struct Options {
     /// Keys per run of the workloads with delays, which have a quarter of the rounds.
     #[arg(long, default_value_t = 1_000_000)]
     delays: u64,
-    /// Only workloads whose group and name contain this ("delays" for all with delays, "limiters" for all with limiters).
+    /// Only workloads whose group and name contain this ("delays" for all with delays, and so "limiters",
+    /// "metrics" and "workers").
     #[arg(long, default_value = "")]
     only: String,
     /// Write the report here; without it, it goes to standard output.
@@ -64,6 +66,7 @@ fn main() {
     }
     delays::write(&options, &mut report, &bar);
     limits::write(&options, &mut report, &bar);
+    costs::write(&options, &mut report, &bar);
     if options.only.is_empty() {
         report.push_str(DESIGNS);
     }

@@ -1,0 +1,396 @@
+//! Queues that are observed, each a bit more than the last, and beside them the way in which metrics are usually kept.
+
+use super::{Group, Workload};
+use crate::Subject;
+use crate::suite::Run;
+use crate::workloads::{cycle, fill_and_drain};
+use keyqueue::{Added, MetricsObserver, Observer, WorkQueue, WorkQueueBuilder};
+use metrics::{Counter, Gauge, Histogram};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use std::hint::black_box;
+use std::marker::PhantomData;
+use std::sync::OnceLock;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// How often a queue is scraped while it runs. Servers do so every ten seconds or so; but then most runs would see none.
+const SCRAPES: Duration = Duration::from_millis(20);
+
+/// With metrics it may take at most so many times as long as without.
+const TARGET: Option<f64> = Some(1.5);
+
+/// Between two adds, so that less than a million a second come.
+const PAUSE: Duration = Duration::from_nanos(1500);
+
+/// The recorder that is installed, with client-go's buckets: ten nanoseconds, and eleven times ten times more.
+pub fn exporter() -> &'static PrometheusHandle {
+    static EXPORTER: OnceLock<PrometheusHandle> = OnceLock::new();
+    EXPORTER.get_or_init(|| {
+        let bounds: Vec<f64> = (-8..=3).map(|power| 10_f64.powi(power)).collect();
+        let builder = PrometheusBuilder::new().set_buckets(&bounds).expect("there are bounds");
+        let recorder = builder.build_recorder();
+        let handle = recorder.handle();
+        metrics::set_global_recorder(recorder).expect("nobody else installs one");
+        handle
+    })
+}
+
+/// How a queue is observed.
+pub trait Setting: Send + Sync + 'static {
+    const NAME: &'static str;
+
+    /// Whether there is something to scrape.
+    const SCRAPED: bool = false;
+
+    fn observe(builder: WorkQueueBuilder<u64>) -> WorkQueueBuilder<u64>;
+}
+
+/// Not at all.
+pub struct Plain;
+
+/// It keeps times.
+pub struct Measured;
+
+/// It has an observer that does nothing.
+pub struct Idle;
+
+/// The crate's metrics.
+pub struct Reported;
+
+/// Each event is passed on as it happens.
+pub struct Pushed;
+
+impl Setting for Plain {
+    const NAME: &'static str = "plain";
+
+    fn observe(builder: WorkQueueBuilder<u64>) -> WorkQueueBuilder<u64> {
+        builder
+    }
+}
+
+impl Setting for Measured {
+    const NAME: &'static str = "measure";
+
+    fn observe(builder: WorkQueueBuilder<u64>) -> WorkQueueBuilder<u64> {
+        builder.measure(true)
+    }
+}
+
+impl Setting for Idle {
+    const NAME: &'static str = "idle observer";
+
+    fn observe(builder: WorkQueueBuilder<u64>) -> WorkQueueBuilder<u64> {
+        struct Nothing;
+        impl Observer for Nothing {}
+        builder.observer(Nothing)
+    }
+}
+
+impl Setting for Reported {
+    const NAME: &'static str = "MetricsObserver";
+    const SCRAPED: bool = true;
+
+    fn observe(builder: WorkQueueBuilder<u64>) -> WorkQueueBuilder<u64> {
+        builder.observer(MetricsObserver::new())
+    }
+}
+
+impl Setting for Pushed {
+    const NAME: &'static str = "each event";
+    const SCRAPED: bool = true;
+
+    fn observe(builder: WorkQueueBuilder<u64>) -> WorkQueueBuilder<u64> {
+        builder.observer(Pushing::new(Self::NAME))
+    }
+}
+
+/// Client-go's way: what happens is counted where it happens. The four series that change with each key, looked up once.
+struct Pushing {
+    adds: Counter,
+    depth: Gauge,
+    waited: Histogram,
+    worked: Histogram,
+}
+
+impl Pushing {
+    fn new(queue: &'static str) -> Self {
+        Self {
+            adds: metrics::counter!("workqueue_adds_total", "name" => queue),
+            depth: metrics::gauge!("workqueue_depth", "name" => queue),
+            waited: metrics::histogram!("workqueue_queue_duration_seconds", "name" => queue),
+            worked: metrics::histogram!("workqueue_work_duration_seconds", "name" => queue),
+        }
+    }
+}
+
+impl Observer for Pushing {
+    fn added(&self, added: Added) {
+        if let Added::Queued | Added::Deferred = added {
+            self.adds.increment(1);
+            self.depth.increment(1);
+        }
+    }
+
+    fn handed_out(&self, waited: Option<Duration>) {
+        self.depth.decrement(1);
+        if let Some(waited) = waited {
+            self.waited.record(waited);
+        }
+    }
+
+    fn done(&self, worked: Option<Duration>) {
+        if let Some(worked) = worked {
+            self.worked.record(worked);
+        }
+    }
+}
+
+/// The queue with such a setting, and who scrapes it.
+pub struct Observed<S> {
+    queue: WorkQueue<u64>,
+    _scraper: Option<Scraper>,
+    _setting: PhantomData<S>,
+}
+
+impl<S: Setting> Subject<u64> for Observed<S> {
+    const NAME: &'static str = S::NAME;
+
+    fn make() -> Self {
+        let exporter = S::SCRAPED.then(exporter);
+        let queue = S::observe(WorkQueue::builder().name(S::NAME)).build();
+        let scraper = exporter.map(|exporter| Scraper::start(queue.clone(), exporter));
+        Self { queue, _scraper: scraper, _setting: PhantomData }
+    }
+
+    #[inline]
+    fn add(&self, key: u64) {
+        self.queue.add(key);
+    }
+
+    #[inline]
+    fn process(&self, work: impl FnOnce(&Self, &u64)) -> bool {
+        match self.queue.get() {
+            Some(item) => {
+                work(self, &item);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn shut_down(&self) {
+        self.queue.shut_down();
+    }
+}
+
+/// A thread that scrapes a queue every so often, and once more when this is dropped, so that no run leaves work for the next.
+struct Scraper {
+    alive: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Scraper {
+    fn start(queue: WorkQueue<u64>, exporter: &'static PrometheusHandle) -> Self {
+        let (alive, ended) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            let mut last = false;
+            while !last {
+                last = ended.recv_timeout(SCRAPES) == Err(RecvTimeoutError::Disconnected);
+                queue.report();
+                black_box(exporter.render());
+            }
+        });
+        Self { alive: Some(alive), thread: Some(thread) }
+    }
+}
+
+impl Drop for Scraper {
+    fn drop(&mut self) {
+        self.alive = None;
+        let ended = self.thread.take().map(JoinHandle::join);
+        assert!(matches!(ended, Some(Ok(()))) || thread::panicking(), "the scraper panicked");
+    }
+}
+
+/// By the clock: shorter ones would have keys come too fast to be measured each.
+fn pause() {
+    let start = Instant::now();
+    while start.elapsed() < PAUSE {}
+}
+
+/// As [`cycle`], with a pause before each add. The pauses are not counted.
+pub fn paced<Q: Subject<u64>>(keys: u64, cycles: u64) -> Duration {
+    /// So many cycles, and then so many pauses alone, which are subtracted: a machine that changes its speed does so for both.
+    const PART: u64 = 500;
+    let queue = Q::make();
+    let mut next = (0..keys).cycle();
+    let mut round = |cycles: u64| {
+        for key in next.by_ref().take(cycles as usize) {
+            pause();
+            queue.add(key);
+            queue.process(|_, key| _ = black_box(key));
+        }
+    };
+    round(keys.min(cycles));
+    let timed = |work: &mut dyn FnMut()| {
+        let start = Instant::now();
+        work();
+        start.elapsed().as_nanos() as i64
+    };
+    let mut part = || timed(&mut || round(PART)) - timed(&mut || (0..PART).for_each(|_| pause()));
+    let mut parts: Vec<i64> = (0..(cycles / PART).max(1)).map(|_| part()).collect();
+    parts.sort_unstable();
+    // The median, since a thread that loses its core for a while would outweigh all the rest.
+    let median = parts[parts.len() / 2].max(0);
+    Duration::from_nanos(median as u64 * cycles / PART)
+}
+
+/// What the crate's metrics cost where they are reported: the time of a report of so many keys, and of the scrape that follows.
+pub fn scrape(keys: u64) -> (Duration, Duration) {
+    let exporter = exporter();
+    let queue = Reported::observe(WorkQueue::builder().name("scrape")).build();
+    queue.report();
+    black_box(exporter.render());
+    for key in 0..keys {
+        queue.add(key % 1024);
+        queue.get().expect("just added").done();
+    }
+    let start = Instant::now();
+    queue.report();
+    let reported = Instant::now();
+    black_box(exporter.render());
+    (reported - start, reported.elapsed())
+}
+
+macro_rules! runs {
+    ($work:ident $arguments:tt) => {
+        vec![
+            runs!(@ Plain, $work $arguments),
+            runs!(@ Measured, $work $arguments),
+            runs!(@ Idle, $work $arguments),
+            runs!(@ Reported, $work $arguments),
+            runs!(@ Pushed, $work $arguments),
+        ]
+    };
+    (@ $setting:ty, cycle($keys:expr, $ops:expr)) => {
+        Box::new(move || cycle::<u64, Observed<$setting>>($keys, $ops)) as Run
+    };
+    (@ $setting:ty, fill_and_drain($keys:expr)) => {
+        Box::new(move || fill_and_drain::<u64, Observed<$setting>>($keys)) as Run
+    };
+    (@ $setting:ty, paced($keys:expr, $ops:expr)) => {
+        Box::new(move || paced::<Observed<$setting>>($keys, $ops)) as Run
+    };
+}
+
+/// All workloads; `ops` is a fifth of the size of a run, or it would end before the first scrape, and four times that
+/// of a slow one.
+pub fn all(ops: u64) -> Vec<Group> {
+    const WITH_TARGET: &[(&str, Option<f64>)] = &[
+        (Plain::NAME, None),
+        (Measured::NAME, TARGET),
+        (Idle::NAME, TARGET),
+        (Reported::NAME, TARGET),
+        (Pushed::NAME, None),
+    ];
+    const WITHOUT: &[(&str, Option<f64>)] = &[
+        (Plain::NAME, None),
+        (Measured::NAME, None),
+        (Idle::NAME, None),
+        (Reported::NAME, None),
+        (Pushed::NAME, None),
+    ];
+    let (fast, slow) = (5 * ops, ops / 4);
+    let mut dense = Vec::new();
+    for keys in [1, 1024, 100_000] {
+        dense.push(Workload { name: format!("{keys} keys"), ops: fast, runs: runs!(cycle(keys, fast)) });
+    }
+    let filled = (3 * ops).min(300_000);
+    dense.push(Workload {
+        name: format!("fill, drain, {filled} keys"),
+        ops: filled,
+        runs: runs!(fill_and_drain(filled)),
+    });
+    let sparse = Workload { name: "1024 keys".into(), ops: slow, runs: runs!(paced(1024, slow)) };
+    vec![
+        Group { name: "add, get, done", subjects: WITH_TARGET, workloads: dense },
+        Group { name: "the same, slowly", subjects: WITHOUT, workloads: vec![sparse] },
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// What a scrape says of a queue.
+    fn scraped(series: &str, queue: &str) -> f64 {
+        let text = exporter().render();
+        let start = format!("{series}{{name=\"{queue}\"}} ");
+        let value =
+            text.lines().find_map(|line| line.strip_prefix(&start)).unwrap_or_else(|| panic!("no {start}: {text}"));
+        value.parse().expect("a number")
+    }
+
+    #[test]
+    fn both_ways_tell_the_exporter_of_each_key() {
+        fn check<S: Setting>(durations: std::ops::RangeInclusive<f64>) {
+            exporter();
+            let queue = S::observe(WorkQueue::builder().name(S::NAME)).build();
+            for key in 0..1000 {
+                queue.add(key);
+            }
+            for _ in 0..999 {
+                queue.get().expect("there").done();
+            }
+            queue.report();
+            assert_eq!(scraped("workqueue_adds_total", S::NAME), 1000.0);
+            assert_eq!(scraped("workqueue_depth", S::NAME), 1.0);
+            for series in ["workqueue_queue_duration_seconds_count", "workqueue_work_duration_seconds_count"] {
+                assert!(durations.contains(&scraped(series, S::NAME)), "{series}");
+            }
+        }
+
+        // Other tests use the names of those that are measured.
+        struct Other<S>(PhantomData<S>);
+        impl Setting for Other<Reported> {
+            const NAME: &'static str = "other, reported";
+
+            fn observe(builder: WorkQueueBuilder<u64>) -> WorkQueueBuilder<u64> {
+                Reported::observe(builder)
+            }
+        }
+        impl Setting for Other<Pushed> {
+            const NAME: &'static str = "other, pushed";
+
+            fn observe(builder: WorkQueueBuilder<u64>) -> WorkQueueBuilder<u64> {
+                builder.observer(Pushing::new(Self::NAME))
+            }
+        }
+        check::<Other<Reported>>(999.0..=999.0);
+        check::<Other<Pushed>>(100.0..=999.0); // those that were measured
+    }
+
+    #[test]
+    fn slow_keys_are_measured_each() {
+        static MEASURED: AtomicU64 = AtomicU64::new(0);
+        static OTHERS: AtomicU64 = AtomicU64::new(0);
+        struct Counting;
+        impl Observer for Counting {
+            fn handed_out(&self, waited: Option<Duration>) {
+                let count = if waited.is_some() { &MEASURED } else { &OTHERS };
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        impl Setting for Counting {
+            const NAME: &'static str = "counting";
+
+            fn observe(builder: WorkQueueBuilder<u64>) -> WorkQueueBuilder<u64> {
+                builder.observer(Self)
+            }
+        }
+        paced::<Observed<Counting>>(16, 1000);
+        assert_eq!((MEASURED.load(Ordering::Relaxed), OTHERS.load(Ordering::Relaxed)), (1016, 0));
+    }
+}

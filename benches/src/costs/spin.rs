@@ -1,0 +1,31 @@
+//! Work of a known length.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+/// Keeps a core busy for a while, without the clock and without memory: a number of steps of which each needs the last.
+#[derive(Debug, Clone, Copy)]
+pub struct Spin(u64);
+
+impl Spin {
+    /// That long, at the speed that the machine has now.
+    pub fn lasting(time: Duration) -> Self {
+        const STEPS: u64 = 2000;
+        // Of several, the one that nobody disturbed.
+        let times = (0..20).map(|_| {
+            let start = Instant::now();
+            Self(STEPS).run();
+            start.elapsed()
+        });
+        let step = times.min().expect("there are some").as_secs_f64() / STEPS as f64;
+        Self((time.as_secs_f64() / step).round() as u64)
+    }
+
+    #[inline]
+    pub fn run(self) {
+        let mut step = 0;
+        while step < self.0 {
+            step = black_box(step + 1);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The loop of workers beside the one that one writes by hand, which has no panics to catch, nothing to count, and nobody who
+//! may stop it.
+
+use super::{Group, Spin, Workload};
+use crate::suite::Run;
+use keyqueue::{Item, WorkQueue};
+use std::hint::black_box;
+use std::thread;
+use std::time::{Duration, Instant};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::yield_now;
+
+/// At most so many times as long as by hand.
+const TARGET: Option<f64> = Some(1.05);
+
+const THREADS: &[(&str, Option<f64>)] = &[("by hand", None), ("`spawn`", TARGET)];
+const HERE: &[(&str, Option<f64>)] = &[("by hand", None), ("`run`", TARGET)];
+const TASKS: &[(&str, Option<f64>)] = &[("by hand", None), ("`run_async`", TARGET)];
+
+/// What is done with a key.
+#[derive(Debug, Clone, Copy)]
+pub struct Work {
+    spin: Spin,
+    /// Lets other tasks run.
+    yields: bool,
+}
+
+impl Work {
+    #[inline]
+    fn on(self, key: &u64) {
+        black_box(key);
+        self.spin.run();
+    }
+
+    #[inline]
+    async fn on_async(self, key: &u64) {
+        self.on(key);
+        if self.yields {
+            yield_now().await;
+        }
+    }
+}
+
+/// How long it takes to empty a queue of so many keys.
+fn emptied(keys: u64, work: impl FnOnce(&WorkQueue<u64>)) -> Duration {
+    let queue = WorkQueue::new();
+    for key in 0..keys {
+        queue.add(key);
+    }
+    queue.shut_down();
+    let start = Instant::now();
+    work(&queue);
+    let time = start.elapsed();
+    let stats = queue.stats();
+    assert_eq!((stats.handed_out, stats.len, stats.processing), (keys, 0, 0), "a key was left");
+    time
+}
+
+fn by_hand(queue: &WorkQueue<u64>, handler: impl Fn(&Item<'_, u64>)) {
+    while let Some(item) = queue.get() {
+        handler(&item);
+        item.succeed();
+    }
+}
+
+async fn by_hand_async(queue: WorkQueue<u64>, handler: impl AsyncFn(&Item<'_, u64>)) {
+    while let Some(item) = queue.get_async().await {
+        handler(&item).await;
+        item.succeed();
+    }
+}
+
+/// Threads that run the loop by hand; their start is timed, too.
+pub fn threads_by_hand(keys: u64, threads: usize, work: Work) -> Duration {
+    emptied(keys, |queue| {
+        let start = |_| {
+            let queue = queue.clone();
+            thread::spawn(move || by_hand(&queue, |item| work.on(item)))
+        };
+        let threads: Vec<_> = (0..threads).map(start).collect();
+        threads.into_iter().for_each(|thread| thread.join().expect("a loop panicked"));
+    })
+}
+
+/// The same by `spawn`.
+pub fn threads_spawned(keys: u64, threads: usize, work: Work) -> Duration {
+    emptied(keys, |queue| {
+        let workers =
+            queue.workers().spawn(threads, move |item: &Item<'_, u64>| work.on(item)).expect("can start threads");
+        workers.join();
+    })
+}
+
+/// The loop by hand, on this thread.
+pub fn here_by_hand(keys: u64, work: Work) -> Duration {
+    emptied(keys, |queue| by_hand(queue, |item| work.on(item)))
+}
+
+/// The same by `run`.
+pub fn here_run(keys: u64, work: Work) -> Duration {
+    emptied(keys, |queue| queue.workers().build().run(|item| work.on(item)))
+}
+
+fn runtime(many_threads: bool) -> Runtime {
+    let mut builder = if many_threads { Builder::new_multi_thread() } else { Builder::new_current_thread() };
+    builder.build().expect("can start a runtime")
+}
+
+/// Tasks that run the loop by hand, on a runtime that is there already.
+pub fn tasks_by_hand(keys: u64, many_threads: bool, tasks: usize, work: Work) -> Duration {
+    let runtime = runtime(many_threads);
+    emptied(keys, |queue| {
+        runtime.block_on(async {
+            let start = |_| {
+                let own = queue.clone();
+                tokio::spawn(by_hand_async(own, async move |item: &Item<'_, u64>| work.on_async(item).await))
+            };
+            let tasks: Vec<_> = (0..tasks).map(start).collect();
+            for task in tasks {
+                task.await.expect("a loop panicked");
+            }
+        });
+    })
+}
+
+/// The same by `run_async`.
+pub fn tasks_run(keys: u64, many_threads: bool, tasks: usize, work: Work) -> Duration {
+    let runtime = runtime(many_threads);
+    emptied(keys, |queue| {
+        runtime.block_on(async {
+            let workers = queue.workers().build();
+            let start =
+                |_| tokio::spawn(workers.run_async(async move |item: &Item<'_, u64>| work.on_async(item).await));
+            let tasks: Vec<_> = (0..tasks).map(start).collect();
+            for task in tasks {
+                task.await.expect("a loop panicked");
+            }
+        });
+    })
+}
+
+/// All workloads; `ops` is four times the number of keys.
+pub fn all(ops: u64) -> Vec<Group> {
+    let keys = ops / 4;
+    // The same for all, so that by hand and by workers is the same work.
+    let spinning = |nanos| Work { spin: Spin::lasting(Duration::from_nanos(nanos)), yields: false };
+    let handlers = [0, 100, 1000].map(|nanos| (format!("{nanos} ns"), spinning(nanos)));
+    let workload = |name, runs| Workload { name, ops: keys, runs };
+    let (mut threaded, mut here) = (Vec::new(), Vec::new());
+    for (handler, work) in &handlers {
+        let work = *work;
+        for threads in [1, 2] {
+            let runs = vec![
+                Box::new(move || threads_by_hand(keys, threads, work)) as Run,
+                Box::new(move || threads_spawned(keys, threads, work)),
+            ];
+            threaded.push(workload(format!("{threads} threads, {handler}"), runs));
+        }
+        let runs = vec![Box::new(move || here_by_hand(keys, work)) as Run, Box::new(move || here_run(keys, work))];
+        here.push(workload(handler.clone(), runs));
+    }
+    let mut groups = vec![
+        Group { name: "threads", subjects: THREADS, workloads: threaded },
+        Group { name: "this thread", subjects: HERE, workloads: here },
+    ];
+    let [nothing, ..] = &handlers;
+    let yielding = ("0 ns, yields".to_owned(), Work { yields: true, ..nothing.1 });
+    for (name, many_threads) in [("tasks, current_thread", false), ("tasks, multi_thread", true)] {
+        let mut workloads = Vec::new();
+        for (handler, work) in handlers.iter().chain([&yielding]) {
+            let work = *work;
+            for tasks in [1, 8] {
+                let runs = vec![
+                    Box::new(move || tasks_by_hand(keys, many_threads, tasks, work)) as Run,
+                    Box::new(move || tasks_run(keys, many_threads, tasks, work)),
+                ];
+                workloads.push(workload(format!("{tasks} tasks, {handler}"), runs));
+            }
+        }
+        groups.push(Group { name, subjects: TASKS, workloads });
+    }
+    groups
+}
