@@ -392,13 +392,21 @@ impl<K> Shared<K> {
 impl<K: Clone> Shared<K> {
     /// `take_delayed`.
     pub(crate) fn take_delayed(&self) -> Vec<(K, Duration)> {
+        /// Wakes who waits for the last delay to go, also if a clone panics.
+        struct Rouse<'s, K>(&'s Shared<K>);
+        impl<K> Drop for Rouse<'_, K> {
+            fn drop(&mut self) {
+                let drainers = self.0.core.lock().next_drainers();
+                drainers.wake();
+            }
+        }
+        let _rouse = Rouse(self);
         let mut left = self.delayed_len();
         let now = self.clock.now();
         // Room beforehand, so that little is allocated under the lock.
         let mut taken = Vec::with_capacity(left);
         while left > 0 {
-            let mut guard = self.core.lock();
-            let core = &mut *guard;
+            let core = &mut *self.core.lock();
             for _ in 0..BATCH.min(left) {
                 let Some((number, deadline)) = core.wheel.as_mut().and_then(|wheel| wheel.pop_any()) else {
                     left = 0;
@@ -415,9 +423,6 @@ impl<K: Clone> Shared<K> {
                 });
                 taken.push((deadline, key));
             }
-            let drainers = core.next_drainers();
-            drop(guard);
-            drainers.wake();
         }
         taken.sort_by_key(|&(deadline, _)| deadline); // stable: equal deadlines stay in order
         taken.into_iter().map(|(deadline, key)| (key, rest(deadline, now))).collect()

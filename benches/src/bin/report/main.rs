@@ -219,8 +219,16 @@ const DESIGNS: &str = "
 * **Bucket by key**: all keys of a `DedupingBucket` share one bucket, so several threads write one line; governor's keys have one each.
 * **Retries one by one**: meant to be 3 times as fast as the heap. With 5000 keys delayed at a time, that heap is small and in the cache.
   Nine locks a key, at ten nanoseconds, are a quarter of keyqueue's time.
+* **Metrics, keys that come slowly**: below a million a second every key is measured, which costs some 70 ns: more than add, get and done
+  together, half of it three readings of the processor's counter. At a million a second that is 7 % of a core.
+* **Metrics, the thread that reports**: the `metrics` facade takes durations one by one, also if it is given a number of equal ones, so that
+  a report costs it some 100 ns for each key that was handed out since the last.
 
 ## Designs
+
+**Measuring.** Every key measured, as it was first: add + get + done of 1000 keys 119 ns, 2.1 times as long as without (the three
+readings of the counter 33 of them, hence never below 1.6). One in eight if more than a million a second come: 69 to 73 ns, 1.3 times. An
+observer that passes each event on to the facade: 2.1 times, even if it is told of one duration in eight.
 
 Before this design there was another, and it is in the history (commit 250dcab): the table in eight shards, each
 with its lock; the key's state in an atomic word, every step one read-modify-write; the ready line and its waiters under a lock of
