@@ -7,7 +7,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 host="$(rustc -vV | sed -n 's/^host: //p')"
-tests=(--lib --test stress --test queue --test client_go --test delays_driver --test delays_large --test delays_stress)
+tests=(--lib --test stress --test queue --test client_go --test workers --test worker_panics --test wait_idle --test observers
+    --test delays_driver --test delays_large --test delays_stress)
 
 echo "--- AddressSanitizer"
 RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address" CARGO_TARGET_DIR=target/asan \

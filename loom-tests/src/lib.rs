@@ -7,7 +7,7 @@ compile_error!(
 );
 
 #[cfg(loom)]
-pub use self::model::{Nosy, Tally, check, check_with, ns, rest, with};
+pub use self::model::{Nosy, Tally, check, check_full, check_panics, check_with, fail, ns, rest, with};
 
 #[cfg(loom)]
 mod model {
@@ -15,12 +15,26 @@ mod model {
     use loom::thread::{self, JoinHandle};
     use std::cell::Cell;
     use std::hash::{Hash, Hasher};
+    use std::ops::RangeInclusive;
+    use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{Arc, Once};
     use std::task::{Wake, Waker};
     use std::time::Duration;
 
-    thread_local!(static PANICS: Cell<usize> = const { Cell::new(0) });
+    thread_local! {
+        static PANICS: Cell<usize> = const { Cell::new(0) };
+        /// Those that the model itself has made, in this order.
+        static FAILS: Cell<usize> = const { Cell::new(0) };
+        /// One of these is loom's refusal of one more thread.
+        static FULL: Cell<bool> = const { Cell::new(false) };
+    }
+
+    /// Panics as a handler may, in a model that [expects](check_panics) it: nothing is printed.
+    pub fn fail() -> ! {
+        FAILS.set(FAILS.get() + 1);
+        resume_unwind(Box::new("as planned"))
+    }
 
     /// Sees every panic, also one that the driver of delays catches, to go on: a model in which anything panics has failed.
     fn count_panics() {
@@ -28,6 +42,9 @@ mod model {
         ONCE.call_once(|| {
             let print = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |info| {
+                if FULL.get() && info.to_string().contains("self.threads.len() < self.max()") {
+                    return FAILS.set(FAILS.get() + 1);
+                }
                 print(info);
                 PANICS.set(PANICS.get() + 1);
                 if PANICS.get() == 10 {
@@ -55,6 +72,15 @@ mod model {
         check_with(|_| {}, model);
     }
 
+    /// As [`check`], of a model that is to [`fail`] so often in each order.
+    pub fn check_panics(times: RangeInclusive<usize>, model: impl Fn() + Send + Sync + 'static) {
+        check(move || {
+            model();
+            let failed = FAILS.replace(0);
+            assert!(times.contains(&failed), "failed {failed} times, not {times:?}");
+        });
+    }
+
     /// As [`check`], with other limits.
     pub fn check_with(limit: impl FnOnce(&mut loom::model::Builder), model: impl Fn() + Send + Sync + 'static) {
         let mut builder = loom::model::Builder::new();
@@ -66,6 +92,7 @@ mod model {
         let orders = Arc::new(AtomicUsize::new(0));
         let start = std::time::Instant::now();
         count_panics();
+        FAILS.set(0);
         start_clock();
         builder.check({
             let orders = Arc::clone(&orders);
@@ -76,9 +103,35 @@ mod model {
                 model();
             }
         });
-        assert_eq!(PANICS.get(), 0, "something panicked, and was caught");
+        assert_eq!((PANICS.get(), FAILS.get()), (0, 0), "something panicked, and was caught");
         let name = std::thread::current().name().unwrap_or("model").to_owned();
         println!("{name}: {} orders, {:.1?}", orders.load(Ordering::Relaxed), start.elapsed());
+    }
+
+    /// As [`check`], of a model that has room for so many threads, and tries to start one more.
+    ///
+    /// To loom that is a panic, and one that unlocks a mutex poisons it. But not if it was locked in a panic, too: hence all of
+    /// the model is in one.
+    pub fn check_full(threads: usize, model: impl Fn() + Send + Sync + 'static) {
+        struct Unwinding<'m>(&'m dyn Fn());
+        impl Drop for Unwinding<'_> {
+            fn drop(&mut self) {
+                (self.0)();
+            }
+        }
+        FULL.set(true);
+        check_with(
+            |limits| limits.max_threads = threads,
+            move || {
+                let unwind = catch_unwind(AssertUnwindSafe(|| {
+                    let _model = Unwinding(&model);
+                    resume_unwind(Box::new(()));
+                }));
+                assert!(unwind.is_err());
+                assert_eq!(FAILS.replace(0), 1, "there was room");
+            },
+        );
+        FULL.set(false);
     }
 
     pub const fn ns(n: u64) -> Duration {

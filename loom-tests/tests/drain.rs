@@ -1,12 +1,16 @@
-//! Waiting for the end of all work: P7.
+//! Waiting for the end of all work: P7, and until nothing is left to do.
 #![cfg(loom)]
 
-use keyqueue::{DrainTimeoutError, WorkQueue};
+use keyqueue::{Clock, DrainTimeoutError, Driver, Quiet, WorkQueue};
+use loom::future::block_on;
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicUsize;
 use loom::sync::atomic::Ordering::Relaxed;
 use loom::thread;
-use loom_tests::check;
+use loom_tests::{Nosy, Tally, check, ns, with};
+use std::hash::Hash;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// How much work was finished. Relaxed: who drains must see it because of the drain.
@@ -22,6 +26,25 @@ fn work_off_one(queue: &WorkQueue<u64>, finished: &Arc<AtomicUsize>) -> thread::
         finished.fetch_add(1, Relaxed);
         item.done();
     })
+}
+
+/// Ways to wait until a queue is idle.
+const IDLE: [fn(&WorkQueue<u64>); 2] = [WorkQueue::wait_idle, |queue| block_on(queue.idle())];
+/// Ways to drain one.
+const DRAIN: [fn(&WorkQueue<u64>); 2] =
+    [WorkQueue::shut_down_with_drain, |queue| block_on(queue.shut_down_with_drain_async())];
+
+/// A queue that delivers when somebody turns. Its time is at the key's deadline.
+fn with_delayed<K: Hash + Eq + Clone + Send + Sync + 'static>(key: K) -> WorkQueue<K> {
+    let (clock, time) = Clock::mock();
+    let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
+    queue.add_after(key, ns(10));
+    time.advance(ns(10));
+    queue
+}
+
+fn poll<F: Future<Output = ()>>(future: &mut Pin<&mut F>, waker: &Waker) -> Poll<()> {
+    future.as_mut().poll(&mut Context::from_waker(waker))
 }
 
 /// One key in work and one in line: the drain ends after both, and not before.
@@ -179,4 +202,275 @@ fn timed_out_drain_counts_once() {
         worker.join().unwrap();
         assert_eq!(queue.stats().drainers, 0);
     });
+}
+
+/// A task that drains, and the `done` of the only key.
+#[test]
+fn async_drain_meets_the_last_done() {
+    check(|| {
+        let queue = WorkQueue::new();
+        queue.add(1_u64);
+        let item = queue.get().unwrap();
+        let drainer = with(&queue, |queue| block_on(queue.shut_down_with_drain_async()));
+        item.done();
+        drainer.join().unwrap();
+    });
+}
+
+/// A task and a thread, and one `done`.
+#[test]
+fn drain_and_async_drain_both_return() {
+    check(|| {
+        let queue = WorkQueue::new();
+        queue.add(1_u64);
+        let item = queue.get().unwrap();
+        let drainers = DRAIN.map(|drain| with(&queue, drain));
+        item.done();
+        _ = drainers.map(|drainer| drainer.join().unwrap());
+    });
+}
+
+/// A later plain shut-down releases a task that drains.
+#[test]
+fn plain_shutdown_releases_async_drain() {
+    check(|| {
+        let queue = WorkQueue::new();
+        queue.add(1_u64);
+        let item = queue.get().unwrap();
+        let mut drain = pin!(queue.shut_down_with_drain_async());
+        assert!(poll(&mut drain, Waker::noop()).is_pending());
+        let other = with(&queue, WorkQueue::shut_down);
+        block_on(drain);
+        other.join().unwrap();
+        assert_eq!(queue.stats().processing, 1);
+        item.done();
+    });
+}
+
+/// An earlier one does not; nor does one that comes before the first poll.
+#[test]
+fn earlier_shutdown_does_not_release_async_drain() {
+    check(|| {
+        let queue = WorkQueue::new();
+        let finished = counter();
+        queue.add(1_u64);
+        let drain = queue.shut_down_with_drain_async();
+        queue.shut_down();
+        let worker = work_off_one(&queue, &finished);
+        block_on(drain);
+        assert_eq!(finished.load(Relaxed), 1);
+        worker.join().unwrap();
+    });
+}
+
+/// Futures that are dropped as they are woken, or not polled again, are on no list afterwards.
+#[test]
+fn dropped_drain_leaves_the_list() {
+    check(|| {
+        let queue = WorkQueue::new();
+        queue.add(1_u64);
+        let item = queue.get().unwrap().into_owned();
+        let other = {
+            let (mut idle, mut drain) = (pin!(queue.idle()), pin!(queue.shut_down_with_drain_async()));
+            assert!(poll(&mut idle, Waker::noop()).is_pending());
+            assert!(poll(&mut drain, Waker::noop()).is_pending());
+            assert_eq!(queue.stats().drainers, 2);
+            let other = thread::spawn(move || item.done());
+            _ = poll(&mut drain, Waker::noop());
+            other
+        };
+        assert_eq!(queue.stats().drainers, 0);
+        other.join().unwrap();
+    });
+}
+
+/// A future that is polled again waits with the waker it was polled with last, in one place.
+#[test]
+fn repolled_drain_wakes_its_last_waker() {
+    check(|| {
+        let queue = WorkQueue::new();
+        queue.add(1_u64);
+        let item = queue.get().unwrap().into_owned();
+        let [(first, first_waker), (last, last_waker)] = [(); 2].map(|()| Tally::new());
+        let mut drain = pin!(queue.shut_down_with_drain_async());
+        assert!(poll(&mut drain, &first_waker).is_pending());
+        let other = thread::spawn(move || item.done());
+        let polled = poll(&mut drain, &last_waker);
+        other.join().unwrap();
+        if polled.is_pending() {
+            assert_eq!((first.count(), last.count()), (0, 1), "the end came after the second poll");
+            assert!(poll(&mut drain, &last_waker).is_ready());
+        }
+    });
+}
+
+/// Who waits until nothing is left to do, and the `done` of the only key: it is seen, or it wakes.
+#[test]
+fn idle_meets_the_last_done() {
+    for idle in IDLE {
+        check(move || {
+            let queue = WorkQueue::new();
+            let finished = counter();
+            queue.add(1_u64);
+            let worker = work_off_one(&queue, &finished);
+            idle(&queue);
+            assert_eq!(finished.load(Relaxed), 1);
+            assert!(!queue.shutting_down());
+            worker.join().unwrap();
+        });
+    }
+}
+
+/// Ways in which the last delay ends.
+fn idle_meets_the_end_of_the_delay(end: fn(&WorkQueue<u64>)) {
+    for idle in IDLE {
+        check(move || {
+            let queue = with_delayed(1);
+            let other = with(&queue, end);
+            idle(&queue);
+            other.join().unwrap();
+            assert_eq!(queue.stats().drainers, 0);
+        });
+    }
+}
+
+#[test]
+fn idle_meets_cancel() {
+    idle_meets_the_end_of_the_delay(|queue| assert!(queue.cancel(&1)));
+}
+
+#[test]
+fn idle_meets_take_delayed() {
+    idle_meets_the_end_of_the_delay(|queue| assert_eq!(queue.take_delayed().len(), 1));
+}
+
+/// The shut-down cuts off delays, so nobody waits for them any more. A drain does so, too.
+#[test]
+fn idle_meets_shutdown() {
+    idle_meets_the_end_of_the_delay(WorkQueue::shut_down);
+    idle_meets_the_end_of_the_delay(WorkQueue::shut_down_with_drain);
+}
+
+/// A delay that comes due is waited for, and the work after it.
+#[test]
+fn idle_waits_for_delays() {
+    for idle in IDLE {
+        check(move || {
+            let queue = with_delayed(1);
+            let finished = counter();
+            let worker = thread::spawn({
+                let (queue, finished) = (queue.clone(), Arc::clone(&finished));
+                move || {
+                    assert_eq!(queue.turn(), 1);
+                    let item = queue.get().unwrap();
+                    finished.fetch_add(1, Relaxed);
+                    item.done();
+                }
+            });
+            idle(&queue);
+            assert_eq!(finished.load(Relaxed), 1);
+            worker.join().unwrap();
+        });
+    }
+}
+
+/// Nothing in work any more, but something delayed: who is woken then waits on, and is woken again.
+#[test]
+fn idle_woken_in_vain_waits_on() {
+    for idle in IDLE {
+        check(move || {
+            let queue = with_delayed(2);
+            queue.add(1);
+            let item = queue.get().unwrap();
+            let waits = with(&queue, idle);
+            item.done();
+            assert!(queue.cancel(&2));
+            waits.join().unwrap();
+        });
+    }
+}
+
+/// A plain shut-down lets drains go, not who waits for the work to end.
+#[test]
+fn shutdown_does_not_end_idle() {
+    for idle in IDLE {
+        check(move || {
+            let queue = WorkQueue::new();
+            let finished = counter();
+            queue.add(1_u64);
+            let worker = thread::spawn({
+                let (queue, finished) = (queue.clone(), Arc::clone(&finished));
+                move || {
+                    let item = queue.get().unwrap();
+                    queue.shut_down();
+                    finished.fetch_add(1, Relaxed);
+                    item.done();
+                }
+            });
+            idle(&queue);
+            assert_eq!(finished.load(Relaxed), 1);
+            worker.join().unwrap();
+        });
+    }
+}
+
+/// All of one moment: a queue whose one key moves from delay to line to work is not idle.
+#[test]
+fn timed_out_idle_is_no_end() {
+    check(|| {
+        let queue = with_delayed(1);
+        let finished = counter();
+        let other = thread::spawn({
+            let (queue, finished) = (queue.clone(), Arc::clone(&finished));
+            move || {
+                assert_eq!(queue.turn(), 1);
+                let item = queue.get().unwrap();
+                finished.fetch_add(1, Relaxed);
+                item.done();
+            }
+        });
+        if queue.wait_idle_timeout(Duration::ZERO) {
+            assert_eq!(finished.load(Relaxed), 1);
+        }
+        other.join().unwrap();
+        assert_eq!(queue.stats().drainers, 0);
+    });
+}
+
+/// W4: who waits for the end is woken, and its wakers are dropped, without the lock: by `done`, `cancel`, `take_delayed`, a
+/// shut-down, a second poll, a future that is dropped.
+#[test]
+fn drains_wake_and_drop_without_the_lock() {
+    let ends: [fn(&WorkQueue<Nosy>); 4] = [
+        |queue| queue.get().unwrap().done(),
+        |queue| assert!(queue.cancel(&Nosy(1, queue.clone()))),
+        |queue| assert_eq!(queue.take_delayed().len(), 1),
+        WorkQueue::shut_down,
+    ];
+    for (way, end) in ends.into_iter().enumerate() {
+        check(move || {
+            let (clock, _time) = Clock::mock();
+            let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
+            let key = |key| Nosy(key, queue.clone());
+            match way {
+                0 => queue.add(key(1)),
+                _ => queue.add_after(key(1), ns(10)),
+            };
+            let other = {
+                let [mut first, mut second] = [(); 2].map(|()| Box::pin(queue.idle()));
+                let poll = |future: &mut Pin<Box<Quiet<'_, Nosy>>>| {
+                    let waker = Waker::from(std::sync::Arc::new(key(0)));
+                    // The list's own is the last one afterwards.
+                    _ = self::poll(&mut future.as_mut(), &waker);
+                };
+                poll(&mut first);
+                poll(&mut second);
+                let other = with(&queue, end);
+                poll(&mut first);
+                other
+            };
+            other.join().unwrap();
+            _ = queue.take_delayed();
+        });
+    }
 }

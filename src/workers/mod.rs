@@ -23,10 +23,10 @@ mod team;
 
 pub use outcome::Outcome;
 
-use crate::Item;
 use crate::queue::WorkQueue;
 use crate::shared::End;
 use crate::sync::{Arc, spawn};
+use crate::{Item, Stats};
 use each::{Hooks, Loop};
 use std::error::Error;
 use std::fmt;
@@ -319,9 +319,11 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
             while let Ok(item) = queue.try_get() {
                 queued.push(item.key().clone());
             }
+            let before = queue.stats().handed_out;
             let processing = queue.in_work();
-            // Else one of them was done meanwhile, and is in line again: it is in neither list, maybe.
-            if queue.is_empty() {
+            // Else a key that was in work is in line again, or handed out once more: it is in neither list, maybe.
+            let Stats { len: 0, handed_out, .. } = queue.stats() else { continue };
+            if handed_out == before {
                 break processing.into_iter().map(|(key, _)| key).collect();
             }
         };

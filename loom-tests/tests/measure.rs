@@ -1,0 +1,254 @@
+//! Times that are kept, and observers: of one moment, and without the lock.
+#![cfg(loom)]
+
+use keyqueue::{Added, Clock, Driver, Metrics, MockClock, Observer, WorkQueue};
+use loom::thread;
+use loom_tests::{check, ns, with};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
+
+/// By a clock that stands still, by which each key is measured.
+fn measuring_by_hand() -> (WorkQueue<u64>, MockClock) {
+    let (clock, time) = Clock::mock();
+    (WorkQueue::builder().clock(clock).driver(Driver::Manual).measure(true).build(), time)
+}
+
+/// What was handed out has waited, what is done was worked on, and the rest is in work.
+fn adds_up(queue: &WorkQueue<u64>) {
+    let Metrics { stats, queue_duration, work_duration, .. } = queue.metrics();
+    assert_eq!(stats.adds(), stats.handed_out + stats.len as u64);
+    assert_eq!(queue_duration.count(), stats.handed_out);
+    assert_eq!(work_duration.count(), stats.handed_out - stats.processing as u64);
+    let nothing = Some(Duration::ZERO);
+    if stats.processing == 0 {
+        assert_eq!((stats.longest_running, stats.unfinished_work), (nothing, nothing));
+    }
+    if stats.len == 0 {
+        assert_eq!(stats.oldest_in_line, nothing);
+    }
+}
+
+/// By a clock that stands still, the ages are exact: all were handed out now, or a while ago.
+fn ages_are(queue: &WorkQueue<u64>, age: Duration) {
+    let stats = queue.stats();
+    let longest = if stats.processing > 0 { age } else { Duration::ZERO };
+    assert_eq!(
+        (stats.longest_running, stats.unfinished_work),
+        (Some(longest), Some(longest * stats.processing as u32))
+    );
+}
+
+/// The time that one look shows: who has run longest has not run longer than all together.
+#[test]
+fn ages_are_of_one_moment() {
+    check(|| {
+        let queue = WorkQueue::builder().measure(true).build();
+        // Each look is a microsecond (the first ones are none): so far apart, both keys are measured.
+        let _looks = [(); 3].map(|()| queue.stats());
+        queue.add_all([1_u64, 2]);
+        let _old = queue.get().unwrap();
+        let other = with(&queue, |queue| queue.get().unwrap().into_owned());
+        let stats = queue.stats();
+        assert!(stats.longest_running <= stats.unfinished_work, "{stats:?}");
+        drop(other.join().unwrap());
+    });
+}
+
+/// A snapshot while others take keys and finish them.
+#[test]
+fn metrics_add_up() {
+    check(|| {
+        let (queue, _time) = measuring_by_hand();
+        queue.add_all([1, 2]);
+        let workers = [(); 2].map(|()| with(&queue, |queue| queue.get().unwrap().done()));
+        adds_up(&queue);
+        _ = workers.map(|worker| worker.join().unwrap());
+        adds_up(&queue);
+        assert_eq!(queue.stats().unfinished_work, Some(Duration::ZERO));
+    });
+}
+
+/// Three keys in work end in any order, two of them at a time: what is left is in the list, in the order in which it was handed
+/// out.
+#[test]
+fn in_work_lists_what_is_left() {
+    for (one, other) in [(0, 1), (1, 2), (0, 2), (2, 0)] {
+        check(move || {
+            let (queue, time) = measuring_by_hand();
+            time.advance(ns(7));
+            queue.add_all([1, 2, 3]);
+            let mut items: Vec<_> = (0..3).map(|_| Some(queue.get().unwrap().into_owned())).collect();
+            time.advance(ns(10));
+            let [one, other] = [one, other].map(|at| items[at].take().unwrap());
+            let gone = [*one, *other];
+            let thread = thread::spawn(move || one.done());
+            other.done();
+            let left = in_work(&queue);
+            assert!(!left.contains(&gone[1]));
+            assert_eq!(left.contains(&gone[0]), left.len() == 2, "{left:?}");
+            thread.join().unwrap();
+            let held: Vec<_> = items.iter().flatten().map(|item| **item).collect();
+            assert_eq!(in_work(&queue), held);
+            ages_are(&queue, ns(10));
+            // And more at the end of what is left.
+            queue.add(4);
+            let _next = queue.get().unwrap();
+            assert_eq!(in_work(&queue), [held[0], 4]);
+            drop(items);
+            assert_eq!(in_work(&queue), [4]);
+            ages_are(&queue, Duration::ZERO);
+            adds_up(&queue);
+        });
+    }
+}
+
+/// Keys in work. The oldest is the first.
+fn in_work(queue: &WorkQueue<u64>) -> Vec<u64> {
+    let (keys, ages): (Vec<_>, Vec<_>) = queue.in_work().into_iter().unzip();
+    assert!(ages.is_sorted_by(|older, newer| older >= newer), "{ages:?}");
+    keys
+}
+
+/// A key is handed out while another is done, and a third one adds to both: taken one by one, and many at once.
+#[test]
+fn handing_out_races_done() {
+    for many in [false, true] {
+        check(move || {
+            let (queue, _time) = measuring_by_hand();
+            queue.add_all([1, 2, 3]);
+            let first = queue.get().unwrap().into_owned();
+            let other = with(&queue, move |queue| {
+                if many { queue.get_many(2).len() } else { queue.try_get().map(|_item| in_work(queue)).unwrap().len() }
+            });
+            queue.add(1);
+            first.done();
+            adds_up(&queue);
+            assert!((1..=2).contains(&other.join().unwrap()));
+            adds_up(&queue);
+            assert_eq!(in_work(&queue), []);
+        });
+    }
+}
+
+/// A key that is added while in work has waited since then, not since it was put in line.
+#[test]
+fn dirty_key_waits_from_its_add() {
+    check(|| {
+        let (queue, time) = measuring_by_hand();
+        queue.add(1);
+        let item = queue.get().unwrap();
+        assert_eq!(item.waited(), Some(Duration::ZERO));
+        time.advance(ns(5));
+        let other = with(&queue, |queue| queue.add(1));
+        time.advance(ns(10));
+        item.done();
+        let added = other.join().unwrap();
+        let waited = queue.get().unwrap().waited().unwrap();
+        assert!(waited.is_zero() || waited == ns(10));
+        assert!(added == Added::Queued || added == Added::Deferred);
+        let metrics = queue.metrics();
+        assert_eq!((metrics.queue_duration.sum(), metrics.work_duration.sum()), (waited, ns(15)));
+    });
+}
+
+/// An observer that looks at its queue whenever it is told something. (A lock of the system's: only read while threads run.)
+#[derive(Default)]
+struct Looking(RwLock<Option<WorkQueue<u64>>>, Told);
+
+/// How often.
+#[derive(Default)]
+struct Told {
+    added: AtomicUsize,
+    handed_out: AtomicUsize,
+    done: AtomicUsize,
+    dropped: AtomicUsize,
+    reported: AtomicUsize,
+}
+
+struct Handle(Arc<Looking>);
+
+impl Handle {
+    fn look(&self, counter: fn(&Told) -> &AtomicUsize) {
+        let _lock_is_free = self.0.0.read().unwrap().as_ref().unwrap().stats();
+        counter(&self.0.1).fetch_add(1, Relaxed);
+    }
+}
+
+impl Observer for Handle {
+    fn added(&self, _: Added) {
+        self.look(|told| &told.added);
+    }
+
+    fn handed_out(&self, _: Option<Duration>) {
+        self.look(|told| &told.handed_out);
+    }
+
+    fn done(&self, _: Option<Duration>) {
+        self.look(|told| &told.done);
+    }
+
+    fn dropped(&self) {
+        self.look(|told| &told.dropped);
+    }
+
+    fn report(&self, _: &str, _: &Metrics) {
+        self.look(|told| &told.reported);
+    }
+}
+
+/// W4 for observers, which are user code. And each event is told, once.
+#[test]
+fn observer_is_called_without_the_lock() {
+    check(|| {
+        let looking = Arc::new(Looking::default());
+        let (clock, time) = Clock::mock();
+        let builder = WorkQueue::builder().clock(clock).driver(Driver::Manual);
+        let queue = builder.observer(Handle(Arc::clone(&looking))).build();
+        *looking.0.write().unwrap() = Some(queue.clone());
+        queue.add_all([1, 2, 3, 4]); // 4 adds
+        queue.add_after(5, ns(10)); // 5
+        time.advance(ns(10));
+        let other = with(&queue, |queue| {
+            queue.get().unwrap().done(); // 1 hand-out, 1 done
+            queue.get().unwrap().give_up(); // 2, 2
+        });
+        assert_eq!(queue.turn(), 1); // 6
+        let [one, two]: [_; 2] = queue.get_many(2).try_into().unwrap(); // 4
+        one.succeed(); // 3
+        assert_eq!(two.requeue_after(ns(10)), Added::Delayed); // 4; 7
+        other.join().unwrap();
+        queue.report();
+        let Told { added, handed_out, done, dropped, reported } = &looking.1;
+        let told = [added, handed_out, done, dropped, reported].map(|told| told.load(Relaxed));
+        assert_eq!(told, [7, 4, 4, 1, 1]);
+        // Or each keeps the other.
+        let _dropped_without_its_lock = looking.0.write().unwrap().take();
+    });
+}
+
+/// An observer that looks at its queue when a delay is over, and lets go of it.
+struct LooksOnce(Arc<Mutex<Option<WorkQueue<u64>>>>);
+
+impl Observer for LooksOnce {
+    fn added(&self, added: Added) {
+        if added == Added::Queued {
+            let queue = self.0.lock().unwrap().take();
+            let _lock_is_free = queue.expect("one delay").stats();
+        }
+    }
+}
+
+/// And of the driver's thread. If it is not called, it keeps its queue: "Arc leaked".
+#[test]
+fn driver_tells_without_the_lock() {
+    check(|| {
+        let looks = Arc::default();
+        let queue = WorkQueue::builder().observer(LooksOnce(Arc::clone(&looks))).build();
+        *looks.lock().unwrap() = Some(queue.clone());
+        queue.add_after(1, ns(1));
+        queue.get().unwrap().done();
+        queue.shut_down();
+    });
+}

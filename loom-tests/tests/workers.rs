@@ -1,0 +1,499 @@
+//! Loops that work on keys, and their end: panics, joins, drains and stops that meet.
+#![cfg(loom)]
+
+use keyqueue::rate_limiter::ItemExponentialFailure;
+use keyqueue::{Added, Clock, Driver, Item, Leftover, OnPanic, WorkQueue, WorkQueueBuilder, Workers, WorkersBuilder};
+use loom::cell::UnsafeCell;
+use loom::future::block_on;
+use loom::sync::Arc;
+use loom::sync::atomic::AtomicUsize;
+use loom::sync::atomic::Ordering::Relaxed;
+use loom::thread;
+use loom_tests::{Tally, check, check_full, check_panics, fail, ns, with};
+use std::future::pending;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
+
+/// How a loop is run.
+#[derive(Clone, Copy)]
+enum Way {
+    Thread,
+    Task,
+}
+
+const WAYS: [Way; 2] = [Way::Thread, Way::Task];
+
+/// Keys that fail wait until somebody turns, and nobody does.
+fn backing_off() -> WorkQueueBuilder<u64> {
+    let (clock, _time) = Clock::mock();
+    let limiter = ItemExponentialFailure::new(ns(10), ns(80));
+    WorkQueue::builder().clock(clock).driver(Driver::Manual).rate_limiter(limiter)
+}
+
+/// One loop.
+fn start(
+    workers: WorkersBuilder<u64>,
+    way: Way,
+    handler: impl Fn(&Item<'_, u64>) + Send + Sync + 'static,
+) -> Workers<u64> {
+    match way {
+        Way::Thread => workers.spawn(1, handler).unwrap(),
+        Way::Task => {
+            let workers = workers.build();
+            let run = workers.run_async(async move |item: &Item<'_, u64>| handler(item));
+            thread::spawn(move || block_on(run));
+            workers
+        }
+    }
+}
+
+/// A handler that panics when it is called first. It is one loop's: whatever a model does, this is no thread's business.
+fn fails_first() -> impl Fn(&Item<'_, u64>) + Send + Sync + 'static {
+    let runs = std::sync::atomic::AtomicUsize::new(0);
+    move |_| {
+        if runs.fetch_add(1, Relaxed) == 0 {
+            fail();
+        }
+    }
+}
+
+/// The one key has left the work, and is counted where it went.
+fn failed_and_is_retried(queue: &WorkQueue<u64>, workers: &Workers<u64>, delayed: usize) {
+    let (stats, tally) = (queue.stats(), workers.tally());
+    assert_eq!((stats.len, stats.processing, stats.delayed, stats.panics), (0, 0, 0, 1));
+    assert_eq!((tally.running, tally.panicked, tally.retried, tally.succeeded), (0, 1, 1, 0));
+    assert_eq!(delayed as u64 + tally.refused, 1);
+}
+
+/// A handler panics while the queue is shut down: its retry is delayed or refused, and the loop ends.
+#[test]
+fn panic_meets_shutdown() {
+    for way in WAYS {
+        check_panics(1..=1, move || {
+            let queue = backing_off().build();
+            queue.add(1);
+            let workers = start(queue.workers(), way, fails_first());
+            queue.shut_down();
+            workers.join();
+            let delayed = queue.take_delayed().len();
+            failed_and_is_retried(&queue, &workers, delayed);
+        });
+    }
+}
+
+/// And while it drains: the drain ends, and says what was delayed.
+#[test]
+fn panic_meets_drain() {
+    for way in WAYS {
+        for asleep in WAYS {
+            check_panics(1..=1, move || {
+                let queue = backing_off().build();
+                queue.add(1);
+                let workers = start(queue.workers(), way, fails_first());
+                let left = match asleep {
+                    Way::Thread => workers.drain(),
+                    Way::Task => block_on(workers.drain_async()),
+                };
+                assert_eq!((left.queued.len(), left.processing.len()), (0, 0));
+                failed_and_is_retried(&queue, &workers, left.delayed.len());
+            });
+        }
+    }
+}
+
+/// And while it is stopped, at once or after a drain whose time is up: nobody works on the key, or it is retried, or refused.
+#[test]
+fn panic_meets_stop() {
+    for way in WAYS {
+        for stop in [Workers::stop, |workers: &Workers<u64>| workers.drain_timeout(Duration::ZERO)] {
+            check_panics(0..=1, move || {
+                let queue = backing_off().build();
+                queue.add(1);
+                let workers = start(queue.workers(), way, fails_first());
+                let left = stop(&workers);
+                workers.join();
+                if left.queued.is_empty() {
+                    failed_and_is_retried(&queue, &workers, left.delayed.len());
+                    assert!(left.processing.len() as u64 <= workers.tally().refused, "{left:?}");
+                } else {
+                    assert_eq!((left.queued, left.processing, left.delayed), (vec![1], vec![], vec![]));
+                    assert_eq!((queue.stats().processing, workers.tally().panicked), (0, 0));
+                }
+            });
+        }
+    }
+}
+
+/// A queue that does not retry keys whose holders panic.
+#[test]
+fn panic_ends_the_work_if_told_so() {
+    for way in WAYS {
+        check_panics(1..=1, move || {
+            let queue = backing_off().on_panic(OnPanic::Done).build();
+            queue.add(1);
+            let workers = start(queue.workers(), way, fails_first());
+            assert!(workers.drain().is_empty());
+            let tally = workers.tally();
+            assert_eq!((tally.running, tally.panicked, tally.retried, tally.refused), (0, 1, 0, 0));
+        });
+    }
+}
+
+/// A hook that panics, too: the key is retried all the same, and the loop goes on.
+#[test]
+fn panicking_hook_strands_no_key() {
+    for way in WAYS {
+        check_panics(2..=2, move || {
+            let queue = backing_off().build();
+            queue.add(1);
+            let workers = queue.workers().on_panic(|_, _| fail());
+            let workers = start(workers, way, fails_first());
+            let left = workers.drain();
+            let tally = workers.tally();
+            assert_eq!((tally.running, tally.panicked, tally.retried), (0, 2, 1));
+            assert_eq!(left.delayed.len() as u64 + tally.refused, 1);
+        });
+    }
+}
+
+/// A key that is retried at once goes on in the same loop, or is refused.
+#[test]
+fn loop_goes_on_after_a_panic() {
+    for way in WAYS {
+        check_panics(1..=1, move || {
+            let limiter = ItemExponentialFailure::new(Duration::ZERO, Duration::ZERO);
+            let queue = WorkQueue::builder().driver(Driver::Manual).rate_limiter(limiter).build();
+            queue.add(1);
+            let workers = start(queue.workers(), way, fails_first());
+            assert!(workers.drain().is_empty());
+            let tally = workers.tally();
+            assert_eq!((tally.running, tally.panicked, tally.retried), (0, 1, 1));
+            assert_eq!(tally.succeeded + tally.refused, 1);
+        });
+    }
+}
+
+/// Two loops end, a thread and a task wait for it, and both learn of it.
+#[test]
+fn joins_meet_the_end_of_two_loops() {
+    check(|| {
+        let queue = WorkQueue::new();
+        let workers = queue.workers().spawn(1, |_: &Item<'_, u64>| ()).unwrap();
+        let own = workers.run_async(async |_: &Item<'_, u64>| ());
+        let joiner = with(&workers, |workers| {
+            workers.join();
+            workers.tally().running
+        });
+        queue.shut_down();
+        block_on(own);
+        block_on(workers.join_async());
+        assert_eq!((workers.tally().running, joiner.join().unwrap()), (0, 0));
+    });
+}
+
+/// The end of one loop, and two that wait for it.
+#[test]
+fn two_joins_both_return() {
+    for way in WAYS {
+        check(move || {
+            let workers = WorkQueue::<u64>::new().workers().build();
+            let only = workers.run_async(async |_: &Item<'_, u64>| ());
+            let joiners = [(); 2].map(|()| {
+                with(&workers, move |workers| match way {
+                    Way::Thread => workers.join(),
+                    Way::Task => block_on(workers.join_async()),
+                })
+            });
+            drop(only);
+            _ = joiners.map(|joiner| joiner.join().unwrap());
+        });
+    }
+}
+
+/// What the loops did is seen by who joined them.
+#[test]
+fn join_publishes() {
+    for way in WAYS {
+        check(move || {
+            let (queue, runs) = (WorkQueue::new(), Arc::new(AtomicUsize::new(0)));
+            queue.add(1);
+            queue.shut_down();
+            let workers = start(queue.workers(), way, {
+                let runs = Arc::clone(&runs);
+                move |_| _ = runs.fetch_add(1, Relaxed)
+            });
+            block_on(workers.join_async());
+            assert_eq!((runs.load(Relaxed), workers.tally().succeeded), (1, 1));
+        });
+    }
+}
+
+/// A join that is polled again waits with the waker it was polled with last; one that was dropped waits no more.
+#[test]
+fn repolled_join_wakes_its_last_waker() {
+    check(|| {
+        let workers = WorkQueue::<u64>::new().workers().build();
+        let only = workers.run_async(async |_: &Item<'_, u64>| ());
+        let [(first, first_waker), (last, last_waker), (dropped, dropped_waker)] = [(); 3].map(|()| Tally::new());
+        let mut join = pin!(workers.join_async());
+        assert!(join.as_mut().poll(&mut Context::from_waker(&first_waker)).is_pending());
+        {
+            let other = pin!(workers.join_async());
+            assert!(other.poll(&mut Context::from_waker(&dropped_waker)).is_pending());
+        }
+        let end = thread::spawn(move || drop(only));
+        let poll = join.as_mut().poll(&mut Context::from_waker(&last_waker));
+        end.join().unwrap();
+        assert_eq!(dropped.count(), 0);
+        if poll.is_pending() {
+            assert_eq!((first.count(), last.count()), (0, 1), "the end came after the second poll");
+            assert!(join.poll(&mut Context::from_waker(&last_waker)).is_ready());
+        }
+    });
+}
+
+/// A waker that looks at the workers when it is woken and when it is dropped.
+struct Nosy(Workers<u64>);
+
+impl Wake for Nosy {
+    fn wake(self: std::sync::Arc<Self>) {
+        let _lock_is_free = self.0.tally();
+    }
+}
+
+impl Drop for Nosy {
+    fn drop(&mut self) {
+        let _lock_is_free = self.0.tally();
+    }
+}
+
+/// Wakers of joins are woken and dropped without the lock: by the end, by a second poll, by a future that is dropped.
+#[test]
+fn join_wakes_and_drops_without_the_lock() {
+    check(|| {
+        let workers = WorkQueue::<u64>::new().workers().build();
+        let only = workers.run_async(async |_: &Item<'_, u64>| ());
+        let end = {
+            let mut joins = [(); 2].map(|()| Box::pin(workers.join_async()));
+            let mut poll = |at: usize| {
+                let waker = Waker::from(std::sync::Arc::new(Nosy(workers.clone())));
+                // The list's own is the last one afterwards.
+                _ = joins[at].as_mut().poll(&mut Context::from_waker(&waker));
+            };
+            poll(0);
+            poll(1);
+            let end = thread::spawn(move || drop(only));
+            poll(0);
+            end
+        };
+        end.join().unwrap();
+    });
+}
+
+/// Who asks in the moment in which a loop ends finds each run counted, and once.
+#[test]
+fn tally_counts_each_run_once() {
+    for way in WAYS {
+        check(move || {
+            let queue = WorkQueue::new();
+            queue.add(1);
+            let workers = start(queue.workers(), way, |_| ());
+            queue.wait_idle();
+            assert_eq!(workers.tally().succeeded, 1);
+            queue.shut_down();
+            assert_eq!(workers.tally().succeeded, 1);
+            workers.join();
+        });
+    }
+}
+
+/// Threads that were started while not all could be end at once, and no key is touched.
+///
+/// Under loom that is a panic, not an error: there is no room for a third thread.
+#[test]
+fn nobody_begins_unless_all_can() {
+    check_full(3, || {
+        let queue = WorkQueue::new();
+        queue.add(1_u64);
+        let handler = |_: &Item<'_, u64>| -> () { unreachable!("not all are there") };
+        let spawn = || queue.workers().spawn(3, handler);
+        assert!(catch_unwind(AssertUnwindSafe(spawn)).is_err());
+        assert_eq!(queue.stats().handed_out, 0);
+    });
+}
+
+/// Threads that were started in time begin when all are there. A drain finds them all.
+#[test]
+fn drain_ends_all_threads() {
+    check(|| {
+        let queue = WorkQueue::new();
+        queue.add(1_u64);
+        let workers = queue.workers().spawn(2, |_: &Item<'_, u64>| ()).unwrap();
+        assert!(workers.drain().is_empty());
+        let tally = workers.tally();
+        assert_eq!((tally.running, tally.succeeded), (0, 1));
+    });
+}
+
+/// A future that is dropped as it works: its key is done, and its loop has ended.
+#[test]
+fn dropped_task_ends_its_work() {
+    check(|| {
+        let queue = WorkQueue::new();
+        queue.add(1_u64);
+        let workers = queue.workers().build();
+        let mut run = Box::pin(workers.run_async(async |_: &Item<'_, u64>| pending::<()>().await));
+        assert!(run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        let drain = with(&workers, Workers::drain);
+        drop(run);
+        assert!(drain.join().unwrap().is_empty());
+        assert_eq!((workers.tally().running, workers.tally().succeeded), (0, 0));
+    });
+}
+
+/// A future that is dropped as it is woken for a key leaves that to another loop.
+#[test]
+fn dropped_task_leaves_its_key_to_another() {
+    check(|| {
+        let queue = WorkQueue::new();
+        let workers = queue.workers().build();
+        let mut run = Box::pin(workers.run_async(async |_: &Item<'_, u64>| ()));
+        assert!(run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        let other = with(&workers, |workers| workers.run(|_| ()));
+        let adder = with(&queue, |queue| queue.add(1));
+        drop(run);
+        queue.wait_idle();
+        adder.join().unwrap();
+        queue.wait_idle();
+        assert_eq!(workers.tally().succeeded, 1);
+        queue.shut_down();
+        other.join().unwrap();
+    });
+}
+
+/// A loop that waits for a key, or is about to, ends when it is stopped.
+#[test]
+fn stop_ends_a_loop_that_waits() {
+    for way in WAYS {
+        check(move || {
+            let queue = WorkQueue::new();
+            let workers = start(queue.workers(), way, |_| ());
+            assert!(workers.stop().is_empty());
+            workers.join();
+            assert_eq!(queue.add(1), Added::Rejected);
+        });
+    }
+}
+
+/// A key that is added as the loop is stopped: refused, worked on, or said to be left.
+#[test]
+fn stop_accounts_for_a_racing_add() {
+    for way in WAYS {
+        check(move || {
+            let queue = WorkQueue::new();
+            let workers = start(queue.workers(), way, |_| ());
+            let adder = with(&queue, |queue| queue.add(1));
+            let left = workers.stop();
+            workers.join();
+            let accepted = adder.join().unwrap().is_accepted();
+            assert_eq!(left.queued.len() as u64 + workers.tally().succeeded, u64::from(accepted));
+            assert!(left.processing.len() as u64 <= workers.tally().succeeded);
+            assert_eq!((queue.stats().len, queue.stats().processing), (0, 0));
+        });
+    }
+}
+
+/// A key that is added while it is worked on, as the loop is stopped: worked on again, or said to be left. And nothing is handed
+/// out any more when all is said.
+fn dirty_key_meets_stop(way: Way, stop: fn(&Workers<u64>) -> Leftover<u64>) {
+    check(move || {
+        let queue = WorkQueue::new();
+        let [accepted, runs]: [Arc<AtomicUsize>; 2] = Default::default();
+        queue.add(1);
+        let workers = start(queue.workers(), way, {
+            let (queue, accepted, runs) = (queue.clone(), Arc::clone(&accepted), Arc::clone(&runs));
+            move |_| {
+                if runs.fetch_add(1, Relaxed) == 0 {
+                    accepted.store(usize::from(queue.add(1).is_accepted()), Relaxed);
+                }
+            }
+        });
+        let left = stop(&workers);
+        let handed_out = queue.stats().handed_out;
+        workers.join();
+        assert_eq!(queue.stats().handed_out, handed_out, "it was told to end");
+        let (accepted, runs) = (accepted.load(Relaxed), runs.load(Relaxed));
+        let named = left.queued.len() + left.processing.len();
+        assert!(runs + named > accepted, "accepted {accepted}, run {runs} times, {left:?}");
+        if !queue.is_empty() {
+            assert_eq!(left.processing, [1], "it is in line, and nobody knows");
+        }
+    });
+}
+
+#[test]
+fn stop_names_a_key_added_in_work() {
+    for way in WAYS {
+        dirty_key_meets_stop(way, Workers::stop);
+    }
+}
+
+#[test]
+fn late_drain_names_a_key_added_in_work() {
+    for way in WAYS {
+        dirty_key_meets_stop(way, |workers| workers.drain_timeout(Duration::ZERO));
+    }
+}
+
+/// The same without a loop, in fewer steps: a key that was added while in work goes in line again as it is stopped.
+#[test]
+fn stop_names_a_key_that_comes_back() {
+    check(|| {
+        let queue = WorkQueue::new();
+        queue.add(1_u64);
+        let item = queue.get().unwrap().into_owned();
+        queue.add(1);
+        let holder = thread::spawn(move || item.done());
+        let left = queue.workers().build().stop();
+        holder.join().unwrap();
+        assert!(left.queued == [1] || left.processing == [1], "{left:?}");
+    });
+}
+
+/// What came before a stop is seen by who ends because of it.
+#[test]
+fn stop_publishes() {
+    check(|| {
+        let queue = WorkQueue::<u64>::new();
+        let shared = Arc::new((UnsafeCell::new(0), queue.workers().build()));
+        let other = with(&shared, |shared| {
+            shared.1.run(|_| ());
+            // SAFETY: written before the stop, and nothing else ends the loop.
+            assert_eq!(shared.0.with(|value| unsafe { *value }), 7);
+        });
+        // SAFETY: read after the stop.
+        shared.0.with_mut(|value| unsafe { *value = 7 });
+        assert!(shared.1.stop().is_empty());
+        other.join().unwrap();
+    });
+}
+
+/// Two stops at a time: what is left is said once.
+#[test]
+fn two_stops_share_what_is_left() {
+    check(|| {
+        let queue = backing_off().build();
+        queue.add_all([1, 2]);
+        queue.add_after(3, ns(10));
+        let workers = queue.workers().build();
+        let other = with(&workers, Workers::stop);
+        let (mine, other) = (workers.stop(), other.join().unwrap());
+        let mut queued = [mine.queued, other.queued].concat();
+        queued.sort_unstable();
+        assert_eq!(queued, [1, 2]);
+        assert_eq!([mine.delayed, other.delayed].concat(), [(3, ns(10))]);
+        assert_eq!((queue.stats().len, queue.stats().processing), (0, 0));
+    });
+}
