@@ -5,6 +5,7 @@ use crate::shared::{Shared, Watch};
 use crate::sync::Arc;
 use std::fmt;
 use std::future::Future;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -45,6 +46,10 @@ impl<K> Drop for UntilDirty<'_, K> {
         }
     }
 }
+
+// As for the item.
+impl<K: RefUnwindSafe> UnwindSafe for UntilDirty<'_, K> {}
+impl<K: RefUnwindSafe> RefUnwindSafe for UntilDirty<'_, K> {}
 
 impl<K> fmt::Debug for UntilDirty<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -8,8 +8,9 @@ use keyqueue::rate_limiter::{
     Reservation, Step, Table, TryAcquireError, WithMaxWait,
 };
 use keyqueue::{
-    Added, DrainTimeoutError, GetAsync, GetTimeoutError, InvalidArgument, Item, OwnedItem, Stats, TryGetError,
-    WorkQueue, WorkQueueBuilder,
+    Added, DrainTimeoutError, GetAsync, GetTimeoutError, Histogram, InvalidArgument, Item, Leftover, Metrics, Observer,
+    OnPanic, Outcome, OwnedItem, Quiet, Reporter, Stats, Tally, TryGetError, UntilDirty, WorkQueue, WorkQueueBuilder,
+    Workers, WorkersBuilder,
 };
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
@@ -26,12 +27,20 @@ fn handles_items_and_futures_cross_threads_and_need_no_pinning() {
     send_sync_unpin::<Item<'_, String>>();
     send_sync_unpin::<OwnedItem<String>>();
     send_sync_unpin::<GetAsync<'_, String>>();
+    send_sync_unpin::<UntilDirty<'_, String>>();
+    send_sync_unpin::<Quiet<'_, String>>();
+    send_sync_unpin::<Workers<String>>();
+    send_sync_unpin::<WorkersBuilder<String>>();
 
     send_sync_unpin::<WorkQueue<Pinned>>();
     send_sync_unpin::<WorkQueueBuilder<Pinned>>();
     send_sync_unpin::<Item<'_, Pinned>>();
     send_sync_unpin::<OwnedItem<Pinned>>();
     send_sync_unpin::<GetAsync<'_, Pinned>>();
+    send_sync_unpin::<UntilDirty<'_, Pinned>>();
+    send_sync_unpin::<Quiet<'_, Pinned>>();
+    send_sync_unpin::<Workers<Pinned>>();
+    send_sync_unpin::<WorkersBuilder<Pinned>>();
 }
 
 #[test]
@@ -41,12 +50,20 @@ fn values_cross_threads_and_panics() {
     send_sync_unpin::<TryGetError>();
     send_sync_unpin::<GetTimeoutError>();
     send_sync_unpin::<DrainTimeoutError>();
+    send_sync_unpin::<(Metrics, Histogram, Tally, OnPanic, Outcome)>();
+    send_sync_unpin::<Leftover<String>>();
+    send_sync_unpin::<Reporter>();
+    send_sync_unpin::<Box<dyn Observer>>();
+    #[cfg(feature = "metrics")]
+    send_sync_unpin::<keyqueue::MetricsObserver>();
 
     unwind_safe::<Added>();
     unwind_safe::<Stats>();
     unwind_safe::<TryGetError>();
     unwind_safe::<GetTimeoutError>();
     unwind_safe::<DrainTimeoutError>();
+    unwind_safe::<(Metrics, Histogram, Tally, OnPanic)>();
+    unwind_safe::<Leftover<String>>();
 }
 
 #[test]
@@ -56,6 +73,28 @@ fn a_worker_may_catch_its_panics() {
     unwind_safe::<Item<'_, String>>();
     unwind_safe::<OwnedItem<String>>();
     unwind_safe::<GetAsync<'_, String>>();
+    unwind_safe::<UntilDirty<'_, String>>();
+    unwind_safe::<Workers<String>>();
+    unwind_safe::<Quiet<'_, String>>();
+}
+
+/// The loop as a future, and what waits for its end, may be spawned on any runtime.
+#[test]
+fn loops_are_sent_if_their_handlers_futures_may_be() {
+    fn spawned<T: Send + 'static>(_: T) {}
+    fn send<T: Send>(_: T) {}
+    let workers = WorkQueue::<String>::new().workers().build();
+    spawned(workers.run_async(async |item: &Item<'_, String>| {
+        std::future::ready(()).await;
+        let _length = item.len();
+        item.until_dirty().await;
+    }));
+    spawned(workers.run_async(async |_: &Item<'_, String>| -> Result<Outcome, std::io::Error> {
+        std::future::ready(()).await;
+        Ok(Outcome::Done)
+    }));
+    send(workers.join_async());
+    send(workers.drain_async());
 }
 
 #[test]
@@ -96,7 +135,9 @@ fn limiters_and_their_values_may_be_used_after_a_panic() {
 
 /// `Send + Sync` exactly if keys are both: a key is read by whoever holds it and dropped by whoever is done.
 mod keys_that_must_stay {
-    use super::{DedupingBucket, GetAsync, Item, ItemExponentialFailure, OwnedItem, WorkQueue};
+    use super::{
+        DedupingBucket, GetAsync, Item, ItemExponentialFailure, OwnedItem, Quiet, UntilDirty, WorkQueue, Workers,
+    };
     use std::cell::Cell;
     use std::marker::PhantomData;
 
@@ -122,8 +163,37 @@ mod keys_that_must_stay {
         let _ = <OwnedItem<NotSend> as Neither<_>>::no;
         let _ = <GetAsync<'_, NotSync> as Neither<_>>::no;
         let _ = <GetAsync<'_, NotSend> as Neither<_>>::no;
+        let _ = <UntilDirty<'_, NotSync> as Neither<_>>::no;
+        let _ = <UntilDirty<'_, NotSend> as Neither<_>>::no;
+        let _ = <Quiet<'_, NotSync> as Neither<_>>::no;
+        let _ = <Quiet<'_, NotSend> as Neither<_>>::no;
+        let _ = <Workers<NotSync> as Neither<_>>::no;
+        let _ = <Workers<NotSend> as Neither<_>>::no;
         // Their keys are in locks, so they may be shared if keys may be sent.
         let _ = <ItemExponentialFailure<NotSend> as Neither<_>>::no;
         let _ = <DedupingBucket<NotSend> as Neither<_>>::no;
+    }
+
+    fn stays_here() -> impl Future<Output = ()> {
+        WorkQueue::<u8>::new().workers().build().run_async(async |_: &Item<'_, u8>| {
+            let stays = std::rc::Rc::new(());
+            std::future::ready(()).await;
+            drop(stays);
+        })
+    }
+
+    /// A loop whose handler keeps something over an await that must stay may run here, but not be sent.
+    #[test]
+    fn and_so_are_loops() {
+        /// `no` is there twice, as above, if this is of something that is `Send`.
+        fn of<T>(_: &T) -> PhantomData<T> {
+            PhantomData
+        }
+        trait NotSend<A> {
+            fn no(&self) {}
+        }
+        impl<T> NotSend<()> for PhantomData<T> {}
+        impl<T: Send> NotSend<IsSend> for PhantomData<T> {}
+        of(&stays_here()).no();
     }
 }

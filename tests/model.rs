@@ -11,6 +11,8 @@
 //!   conflict rules and the three policies hold, and nothing is lost or comes twice;
 //! * with a limiter, of four kinds: each rate-limited add and each retry asks it once, and its answer is the delay; `forget`,
 //!   `succeed` and `requeue_after` reset the count and change nothing else;
+//! * what is counted adds up: adds, retries, drops and panics, those of hand-outs that are to come, and what an observer was told
+//!   after each call; how long keys wait and are worked on, and how old what is, agrees with a plain account of it;
 //! * the timing wheel alone agrees with a sorted map, as `support/wheel.rs` says.
 
 mod support {
@@ -124,8 +126,10 @@ fn delay_op() -> impl Strategy<Value = DelayOp> {
             .prop_map(|(n, span, how, limited)| DelayOp::RequeueWith(n, span, how, limited)),
         1 => n.clone().prop_map(DelayOp::ItemNumRequeues),
         1 => n.clone().prop_map(DelayOp::Forget),
-        1 => n.prop_map(DelayOp::NumRequeues),
+        1 => n.clone().prop_map(DelayOp::NumRequeues),
         1 => Just(DelayOp::RetryAll),
+        2 => n.clone().prop_map(DelayOp::GiveUp),
+        2 => n.prop_map(DelayOp::Panic),
         1 => Just(DelayOp::ShrinkToFit),
         1 => Just(DelayOp::CloneHandle),
         1 => (any::<u8>(), span(true), 0..64_u8).prop_map(|(n, from, bits)| DelayOp::DelayMany(n, from, bits)),

@@ -33,6 +33,7 @@ use std::fmt;
 use std::future::Future;
 use std::hash::Hash;
 use std::io;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::{Duration, Instant};
 use team::Team;
 
@@ -364,6 +365,10 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
         self.stop()
     }
 }
+
+// As for the queue; and what hooks do that panic, is caught.
+impl<K: RefUnwindSafe> UnwindSafe for Workers<K> {}
+impl<K: RefUnwindSafe> RefUnwindSafe for Workers<K> {}
 
 impl<K> Clone for Workers<K> {
     fn clone(&self) -> Self {

@@ -5,6 +5,9 @@
 //! [`keyqueue::Stats`] are compared too, and *while a key is in line and a future waits, some waiting future has been woken*,
 //! whoever brought the key: an add, a delay that came due, or a cancelled delay that had held an add back.
 //!
+//! The queue measures and has an observer. So after every call, all ages and sums are compared as well, and what the observer was
+//! told adds up to what the queue has counted.
+//!
 //! Used by `model.rs` (proptest), by the fuzz target `delay_vs_btree`, and by `replay_corpus.rs`.
 
 #![allow(dead_code, reason = "every test binary uses its part of it")]
@@ -16,11 +19,15 @@ use super::reference::Counts;
 use arbitrary::{Arbitrary, Unstructured};
 use keyqueue::rate_limiter::{ItemExponentialFailure, ItemFastSlow, MaxOf, Step, WithMaxWait};
 use keyqueue::{
-    AddOptions, Added, Clock, DelayConflict, DelayedAdd, Driver, Item, MockClock, OwnedItem, TryGetError, WorkQueue,
-    WorkQueueBuilder,
+    AddOptions, Added, Clock, DelayConflict, DelayedAdd, Driver, Item, MockClock, Observer, OnPanic, OwnedItem,
+    TryGetError, WorkQueue, WorkQueueBuilder,
 };
+use std::cell::Cell;
 use std::fmt::Debug;
 use std::hash::Hash;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -73,6 +80,12 @@ pub(crate) enum Op {
     NumRequeues(u8),
     /// Gets what is in line, and retries it.
     RetryAll,
+    // The next two are not the fuzzer's, whose corpus would mean something else with them.
+    #[arbitrary(skip)]
+    GiveUp(u8),
+    /// Drops a held item in a panic.
+    #[arbitrary(skip)]
+    Panic(u8),
 }
 
 /// A length of time, for delays as for jumps of the clock.
@@ -183,11 +196,59 @@ impl Conflict {
     }
 }
 
+/// Counts what it is told: adds of five kinds, hand-outs, dones, drops, panics.
+#[derive(Clone, Default)]
+struct Told(Arc<[AtomicU64; 9]>);
+
+impl Told {
+    fn count(&self, at: usize) {
+        self.0[at].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn all(&self) -> [u64; 9] {
+        std::array::from_fn(|at| self.0[at].load(Ordering::Relaxed))
+    }
+}
+
+impl Observer for Told {
+    fn added(&self, added: Added) {
+        self.count(match added {
+            Added::Queued => 0,
+            Added::Coalesced => 1,
+            Added::Deferred => 2,
+            Added::Rejected => 3,
+            _ => 4,
+        });
+    }
+
+    fn handed_out(&self, _: Option<Duration>) {
+        self.count(5);
+    }
+
+    fn done(&self, _: Option<Duration>) {
+        self.count(6);
+    }
+
+    fn dropped(&self) {
+        self.count(7);
+    }
+
+    fn panicked(&self) {
+        self.count(8);
+    }
+}
+
 /// The crate and the reference, in the same state.
 struct Pair<'q, K: Key> {
     handles: &'q [WorkQueue<K>; 2],
     /// Which of the handles is used.
     handle: usize,
+    told: Told,
+    /// What becomes of keys whose holders panic.
+    on_panic: OnPanic,
+    panics: u64,
+    /// How many checks there were.
+    checks: Cell<u32>,
     clock: MockClock,
     reference: Delays<K>,
     held: Vec<Held<'q, K>>,
@@ -254,11 +315,16 @@ pub(crate) fn run_with<K: Key>(policy: DelayedAdd, limiter: u8, ops: &[Op]) {
     let (clock, mock) = Clock::mock();
     let builder = WorkQueue::<K>::builder().clock(clock).driver(Driver::Manual).delayed_add(policy);
     let (builder, limits) = limited(builder, limiter);
-    let queue = builder.build();
+    let (told, on_panic) = (Told::default(), if limiter % 2 == 0 { OnPanic::Done } else { OnPanic::Retry });
+    let queue = builder.observer(told.clone()).on_panic(on_panic).build();
     let handles = [queue.clone(), queue];
     let mut pair = Pair {
         handles: &handles,
         handle: 0,
+        told,
+        on_panic,
+        panics: 0,
+        checks: Cell::new(0),
         clock: mock,
         reference: Delays::with_limits(policy, limits),
         held: Vec::new(),
@@ -297,7 +363,7 @@ impl<'q, K: Key> Pair<'q, K> {
             Op::AddWithout(n, conflict) => {
                 let conflict = conflict.of_the_crate();
                 let added = queue.add_with(K::nth(*n), AddOptions::new().conflict(conflict));
-                assert_eq!(added, self.reference.add_with(K::nth(*n), Duration::ZERO, conflict));
+                assert_eq!(added, self.reference.add_without(K::nth(*n), conflict));
             }
             Op::Cancel(n) => assert_eq!(queue.cancel(&K::nth(*n)), self.reference.cancel(&K::nth(*n))),
             Op::TakeDelayed => assert_eq!(queue.take_delayed(), self.reference.take_delayed()),
@@ -463,6 +529,32 @@ impl<'q, K: Key> Pair<'q, K> {
                     self.retry(Held::Borrowed(item));
                 }
             }
+            Op::GiveUp(n) => {
+                if let Some(at) = index(*n, self.held.len()) {
+                    let held = self.held.swap_remove(at);
+                    self.reference.give_up(held.key());
+                    match held {
+                        Held::Borrowed(item) => item.give_up(),
+                        Held::Owned(item) => item.give_up(),
+                    }
+                }
+            }
+            Op::Panic(n) => {
+                if let Some(at) = index(*n, self.held.len()) {
+                    let held = self.held.swap_remove(at);
+                    let key = held.key().clone();
+                    let unwinds = || -> () {
+                        let _held = held;
+                        resume_unwind(Box::new(()))
+                    };
+                    assert!(catch_unwind(AssertUnwindSafe(unwinds)).is_err());
+                    self.panics += 1;
+                    match self.on_panic {
+                        OnPanic::Retry => _ = self.reference.retry(key),
+                        _ => self.reference.queue.done(&key),
+                    }
+                }
+            }
         }
     }
 
@@ -527,6 +619,66 @@ impl<'q, K: Key> Pair<'q, K> {
         assert_eq!(stats.waiters, self.waiting.len() - woken, "on the list is who waits and was not woken");
         assert!(woken > 0 || self.waiting.is_empty() || queue.is_empty(), "a key in line, and all asleep");
         assert!(!shut_down || stats.waiters == 0, "shut down, and somebody sleeps");
+        self.check_counts();
+        self.check_times();
+    }
+
+    fn check_counts(&self) {
+        let (stats, reference) = (self.queue().stats(), &self.reference);
+        let Counts { queued, coalesced, deferred, rejected, handed_out } = reference.queue.counts;
+        let done = handed_out - self.held.len() as u64;
+        let (dropped, panics) = (reference.dropped, self.panics);
+        let all = [queued, coalesced, deferred, rejected, reference.set, handed_out, done, dropped, panics];
+        assert_eq!(self.told.all(), all, "what the observer was told");
+        assert_eq!((stats.retries, stats.failures), (reference.retries, reference.failures));
+        assert_eq!((stats.dropped, stats.panics), (dropped, panics));
+        assert_eq!(stats.adds(), queued + deferred);
+        let coming_back = self.held.iter().filter(|held| held.is_dirty()).count();
+        assert_eq!(stats.depth(), (stats.len + coming_back) as u64);
+    }
+
+    fn check_times(&self) {
+        let (stats, reference) = (self.queue().stats(), &self.reference);
+        let plain = &reference.queue;
+        match (stats.next_deadline, reference.next_deadline()) {
+            (Some(next), Some(expected)) if reference.rearranged => assert!(next <= expected, "{next:?}, {expected:?}"),
+            (next, expected) => assert_eq!(next, expected),
+        }
+        if plain.now == u64::MAX {
+            return; // at the end of time nothing is measured any more
+        }
+        let duration = |nanos: u128| Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        let ages = || plain.in_work.iter().map(|&(_, taken, _)| plain.now - taken);
+        assert_eq!(stats.oldest_in_line, Some(duration(plain.oldest_in_line().into())));
+        assert_eq!(stats.longest_running, Some(duration(ages().max().unwrap_or(0).into())));
+        assert_eq!(stats.unfinished_work, Some(duration(ages().map(u128::from).sum())));
+        let in_work = plain.in_work.iter().zip(ages());
+        let in_work: Vec<_> = in_work.map(|((key, ..), age)| (key.clone(), Some(duration(age.into())))).collect();
+        assert_eq!(self.queue().in_work(), in_work, "longest first");
+        for held in &self.held {
+            let waited = match held {
+                Held::Borrowed(item) => item.waited(),
+                Held::Owned(item) => item.waited(),
+            };
+            let expected = plain.in_work.iter().find(|(key, ..)| key == held.key()).map(|&(.., waited)| waited);
+            assert_eq!(waited, expected.map(Duration::from_nanos));
+        }
+        // What is recorded now is seen at the next look.
+        self.checks.set(self.checks.get() + 1);
+        if self.checks.get() % 8 == 0 {
+            self.check_histograms();
+        }
+    }
+
+    fn check_histograms(&self) {
+        let (metrics, plain) = (self.queue().metrics(), &self.reference.queue);
+        assert_eq!(metrics.stats, self.queue().stats());
+        let (waited, worked) = (&metrics.queue_duration, &metrics.work_duration);
+        for (histogram, (count, sum)) in [(waited, plain.waited), (worked, plain.worked)] {
+            let sum = Duration::from_nanos(u64::try_from(sum).unwrap_or(u64::MAX));
+            assert_eq!((histogram.count(), histogram.sum()), (count, sum));
+            assert_eq!(histogram.buckets().map(|(_, count)| count).sum::<u64>(), count);
+        }
     }
 
     /// Works everything off, deadline by deadline: nothing is lost, nothing comes twice, and what never comes can be taken. Some
@@ -564,6 +716,9 @@ impl<'q, K: Key> Pair<'q, K> {
         self.step(&Op::TakeDelayed);
         self.check();
         assert_eq!((self.queue().len(), self.queue().delayed_len()), (0, 0));
+        if self.reference.queue.now < u64::MAX {
+            self.check_histograms();
+        }
         assert!(self.queue().shut_down_with_drain_timeout(Duration::ZERO).is_ok());
         self.reference.shut_down();
         self.check();

@@ -25,7 +25,6 @@ pub(crate) struct Delays<K> {
     pub(crate) queue: Reference<K>,
     pub(crate) limits: Limits<K>,
     policy: DelayedAdd,
-    now: u64,
     delays: BTreeMap<Place, K>,
     /// Where a key is in `delays`. Both have the same keys.
     places: HashMap<K, Place>,
@@ -35,6 +34,13 @@ pub(crate) struct Delays<K> {
     pub(crate) set: u64,
     /// How many came due.
     pub(crate) expired: u64,
+    /// How many calls asked for a delay, before the shut-down.
+    pub(crate) retries: u64,
+    /// How many calls asked the limiter.
+    pub(crate) failures: u64,
+    pub(crate) dropped: u64,
+    /// A delay was dropped before it came due.
+    pub(crate) rearranged: bool,
 }
 
 impl<K: Hash + Eq + Clone> Delays<K> {
@@ -49,12 +55,15 @@ impl<K: Hash + Eq + Clone> Delays<K> {
             queue: Reference::new(),
             limits,
             policy,
-            now: 0,
             delays: BTreeMap::new(),
             places: HashMap::new(),
             waiting_adds: HashSet::new(),
             set: 0,
             expired: 0,
+            retries: 0,
+            failures: 0,
+            dropped: 0,
+            rearranged: false,
         }
     }
 
@@ -78,6 +87,16 @@ impl<K: Hash + Eq + Clone> Delays<K> {
     }
 
     pub(crate) fn add_with(&mut self, key: K, delay: Duration, conflict: DelayConflict) -> Added {
+        self.retries += u64::from(!self.queue.shutting_down());
+        self.add_as(key, delay, conflict)
+    }
+
+    /// Without a delay, which is as a delay of zero, but no retry.
+    pub(crate) fn add_without(&mut self, key: K, conflict: DelayConflict) -> Added {
+        self.add_as(key, Duration::ZERO, conflict)
+    }
+
+    fn add_as(&mut self, key: K, delay: Duration, conflict: DelayConflict) -> Added {
         if self.queue.shutting_down() {
             return self.queue.add(key); // which rejects it
         }
@@ -112,6 +131,7 @@ impl<K: Hash + Eq + Clone> Delays<K> {
 
     /// The limiter is asked once, also if the add is refused.
     pub(crate) fn add_rate_limited_with(&mut self, key: K, delay: Duration, conflict: DelayConflict) -> Added {
+        self.failures += 1;
         let delay = delay.max(duration(self.limits.when(&key)));
         self.add_with(key, delay, conflict)
     }
@@ -137,6 +157,12 @@ impl<K: Hash + Eq + Clone> Delays<K> {
         self.queue.done(key);
     }
 
+    /// Only for a key in work.
+    pub(crate) fn give_up(&mut self, key: &K) {
+        self.succeed(key);
+        self.dropped += 1;
+    }
+
     pub(crate) fn cancel(&mut self, key: &K) -> bool {
         let Some((_, waiting_add)) = self.remove(key) else {
             return false;
@@ -152,24 +178,25 @@ impl<K: Hash + Eq + Clone> Delays<K> {
         while let Some((&(deadline, _), key)) = self.delays.first_key_value() {
             let key = key.clone();
             self.remove(&key);
-            let left = Duration::from_nanos(deadline.saturating_sub(self.now));
+            let left = Duration::from_nanos(deadline.saturating_sub(self.queue.now));
             taken.push((key, if deadline == NEVER { Duration::MAX } else { left }));
         }
         taken
     }
 
     pub(crate) fn advance(&mut self, by: Duration) {
-        self.now = self.deadline(by);
+        self.queue.now = self.deadline(by);
     }
 
     pub(crate) fn turn(&mut self) -> usize {
         let mut due = 0;
         while let Some((&(deadline, _), key)) = self.delays.first_key_value() {
-            if self.queue.shutting_down() || deadline == NEVER || self.now < deadline {
+            if self.queue.shutting_down() || deadline == NEVER || self.queue.now < deadline {
                 break;
             }
-            let key = key.clone();
+            let (key, rearranged) = (key.clone(), self.rearranged);
             self.remove(&key);
+            self.rearranged = rearranged;
             self.queue.add(key);
             self.expired += 1;
             due += 1;
@@ -187,8 +214,15 @@ impl<K: Hash + Eq + Clone> Delays<K> {
 
     /// How far it is to each deadline that is still to come and will, in their order.
     pub(crate) fn deadlines(&self) -> impl Iterator<Item = u64> {
-        let coming = self.delays.keys().filter(|&&(deadline, _)| self.now < deadline && deadline != NEVER);
-        coming.map(|&(deadline, _)| deadline - self.now)
+        let coming = self.delays.keys().filter(|&&(deadline, _)| self.queue.now < deadline && deadline != NEVER);
+        coming.map(|&(deadline, _)| deadline - self.queue.now)
+    }
+
+    /// In what time the earliest delay is over, if there is one.
+    pub(crate) fn next_deadline(&self) -> Option<Duration> {
+        let (&(deadline, _), _) = self.delays.first_key_value()?;
+        let left = Duration::from_nanos(deadline.saturating_sub(self.queue.now));
+        Some(if deadline == NEVER { Duration::MAX } else { left })
     }
 
     /// How many delays never come due.
@@ -198,17 +232,18 @@ impl<K: Hash + Eq + Clone> Delays<K> {
 
     /// How long the clock can go on, in nanoseconds.
     pub(crate) fn left(&self) -> u64 {
-        u64::MAX - self.now
+        u64::MAX - self.queue.now
     }
 
     /// The clock's value in `delay`.
     fn deadline(&self, delay: Duration) -> u64 {
-        self.now.saturating_add(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX))
+        self.queue.now.saturating_add(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX))
     }
 
     /// Drops the delay of `key`, and tells its deadline and whether an add waited for it.
     fn remove(&mut self, key: &K) -> Option<(u64, bool)> {
         let place = self.places.remove(key)?;
+        self.rearranged = true;
         assert!(self.delays.remove(&place).is_some(), "both maps have the same keys");
         Some((place.0, self.waiting_adds.remove(key)))
     }

@@ -173,6 +173,8 @@ struct Pair<'q, K: Key> {
     reference: Reference<K>,
     held: Vec<Held<'q, K>>,
     waiting: Vec<Waiting<'q, K>>,
+    /// How many items were dropped in a panic.
+    panics: u64,
 }
 
 /// Runs the calls with plain keys, with keys that own something, and with keys that collide.
@@ -193,7 +195,7 @@ pub(crate) fn run_with<K: Key>(ops: &[Op]) {
     let queue = WorkQueue::<K>::new();
     let handles = [queue.clone(), queue];
     let mut pair =
-        Pair { handles: &handles, handle: 0, reference: Reference::new(), held: Vec::new(), waiting: Vec::new() };
+        Pair { handles: &handles, handle: 0, reference: Reference::new(), held: vec![], waiting: vec![], panics: 0 };
     for op in ops {
         pair.step(op);
         pair.check();
@@ -253,6 +255,7 @@ impl<'q, K: Key> Pair<'q, K> {
                         resume_unwind(Box::new(()));
                     });
                     assert!(catch_unwind(worker).is_err());
+                    self.panics += 1;
                 }
             }
             Op::IsDirty(n) => {
@@ -368,6 +371,17 @@ impl<'q, K: Key> Pair<'q, K> {
         assert_eq!(stats.waiters, self.waiting.len() - woken, "on the list is who waits and was not woken");
         assert!(woken > 0 || self.waiting.is_empty() || reference.is_empty(), "a key in line, and all asleep");
         assert!(!reference.shutting_down() || stats.waiters == 0, "shut down, and somebody sleeps");
+
+        // It does not measure, but knows which keys are in work.
+        let ages = [stats.oldest_in_line, stats.longest_running, stats.unfinished_work, stats.next_deadline];
+        assert_eq!(ages, [None; 4]);
+        let in_work = queue.in_work();
+        assert_eq!(in_work.len(), self.held.len());
+        for held in &self.held {
+            assert!(in_work.contains(&(held.key().clone(), None)), "{:?} is in work", held.key());
+        }
+        assert_eq!((stats.retries, stats.dropped, stats.panics), (0, 0, self.panics));
+        assert_eq!((stats.adds(), stats.depth()), (stats.queued + stats.deferred, (stats.len + coming_back) as u64));
     }
 
     /// Works everything off: nothing is lost, and nothing comes twice.

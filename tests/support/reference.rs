@@ -6,7 +6,7 @@
 #![allow(dead_code, reason = "every test binary uses its part of it")]
 
 use keyqueue::Added;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::Hash;
 
 /// See the file's head.
@@ -17,6 +17,15 @@ pub(crate) struct Reference<K> {
     processing: HashSet<K>,
     shutting_down: bool,
     pub(crate) counts: Counts,
+    /// In nanoseconds.
+    pub(crate) now: u64,
+    /// When a key became dirty.
+    dirty_since: HashMap<K, u64>,
+    /// The keys in work as they were handed out: with the time, and how long they had waited.
+    pub(crate) in_work: Vec<(K, u64, u64)>,
+    /// How many waited, and how long, together; and likewise of those that were worked on and are done.
+    pub(crate) waited: (u64, u128),
+    pub(crate) worked: (u64, u128),
 }
 
 /// What [`keyqueue::Stats`] counts.
@@ -37,6 +46,11 @@ impl<K: Hash + Eq + Clone> Reference<K> {
             processing: HashSet::new(),
             shutting_down: false,
             counts: Counts::default(),
+            now: 0,
+            dirty_since: HashMap::new(),
+            in_work: Vec::new(),
+            waited: (0, 0),
+            worked: (0, 0),
         }
     }
 
@@ -49,6 +63,7 @@ impl<K: Hash + Eq + Clone> Reference<K> {
             self.counts.coalesced += 1;
             return Added::Coalesced;
         }
+        self.dirty_since.insert(key.clone(), self.now);
         if self.processing.contains(&key) {
             self.counts.deferred += 1;
             return Added::Deferred;
@@ -64,11 +79,17 @@ impl<K: Hash + Eq + Clone> Reference<K> {
         self.processing.insert(key.clone());
         self.dirty.remove(&key);
         self.counts.handed_out += 1;
+        let waited = self.now - self.dirty_since.remove(&key).expect("it was dirty");
+        self.waited = (self.waited.0 + 1, self.waited.1 + u128::from(waited));
+        self.in_work.push((key.clone(), self.now, waited));
         Some(key)
     }
 
     pub(crate) fn done(&mut self, key: &K) {
         assert!(self.processing.remove(key), "only a key in work can be done");
+        let at = self.in_work.iter().position(|(held, ..)| held == key).expect("both have the same keys");
+        let (_, taken, _) = self.in_work.remove(at);
+        self.worked = (self.worked.0 + 1, self.worked.1 + u128::from(self.now - taken));
         if self.dirty.contains(key) {
             self.queue.push_back(key.clone());
         }
@@ -96,5 +117,10 @@ impl<K: Hash + Eq + Clone> Reference<K> {
 
     pub(crate) fn is_dirty(&self, key: &K) -> bool {
         self.dirty.contains(key)
+    }
+
+    /// How long the first in line has waited.
+    pub(crate) fn oldest_in_line(&self) -> u64 {
+        self.queue.front().map_or(0, |key| self.now - self.dirty_since[key])
     }
 }

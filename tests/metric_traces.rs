@@ -1,0 +1,217 @@
+//! Replays what the metrics of the real client-go showed (`data/metrics.jsonl`: 80 traces, each with all nine metrics after every
+//! call), on a queue that measures, with a clock that is moved by hand.
+//!
+//! Checks that [`Stats::depth`], [`Stats::adds`] and `retries` count what client-go counts, that both histograms have as many
+//! durations and the same sum, and that `unfinished_work` and `longest_running` are what client-go shows when it looks. It
+//! looks at each step of the clock, until the shut-down; the crate always does, so the replay keeps what it said then.
+//!
+//! In three traces of four all times are multiples of 1/512 s: there the numbers are equal, else to 1e-9.
+//!
+//! And with the system's clock, where not each key is measured if they come fast: what is counted stays exact all the same, and
+//! no age is too high.
+
+use keyqueue::{Clock, Driver, Item, Metrics, MockClock, OwnedItem, Stats, TryGetError, WorkQueue};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+const TRACES: &str = include_str!("data/metrics.jsonl");
+
+/// The metrics' names, as client-go has them, in the order of the traces.
+const NAMES: [&str; 9] = [
+    "depth",
+    "adds_total",
+    "retries_total",
+    "queue_duration_count",
+    "queue_duration_sum",
+    "work_duration_count",
+    "work_duration_sum",
+    "unfinished_work_seconds",
+    "longest_running_processor_seconds",
+];
+
+struct Replay {
+    queue: WorkQueue<u64>,
+    clock: MockClock,
+    held: HashMap<u64, OwnedItem<u64>>,
+    /// What was shown at the last step: unfinished work, and the longest.
+    shown: [f64; 2],
+}
+
+fn seconds(duration: Option<Duration>) -> f64 {
+    duration.expect("this queue measures").as_secs_f64()
+}
+
+impl Replay {
+    fn new() -> Self {
+        let (clock, mock) = Clock::mock();
+        let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).measure(true).build();
+        Self { queue, clock: mock, held: HashMap::new(), shown: [0.0; 2] }
+    }
+
+    /// Runs one call and returns its result in the form in which the trace has it.
+    fn call(&mut self, name: &str, arguments: &[Value]) -> Value {
+        let number = |at: usize| arguments[at].as_i64().expect("keys and durations are numbers");
+        let key = || number(0) as u64;
+        // A delay that is negative is none: a `Duration` cannot be.
+        let duration = |at| Duration::from_nanos(number(at).try_into().unwrap_or(0));
+        match name {
+            "add" => _ = self.queue.add(key()),
+            "add_after" => _ = self.queue.add_after(key(), duration(1)),
+            "get" => match self.queue.try_get().map(Item::into_owned) {
+                Ok(item) => {
+                    let key = *item;
+                    assert!(self.held.insert(key, item).is_none(), "key {key} has two holders");
+                    return key.into();
+                }
+                Err(error) => {
+                    assert_eq!(error, TryGetError::ShutDown, "a recorded get never waits");
+                    return Value::Null;
+                }
+            },
+            "done" => self.held.remove(&key()).expect("the trace holds this key").done(),
+            "len" => {}
+            "shutting_down" => return self.queue.shutting_down().into(),
+            "shut_down" => self.queue.shut_down(),
+            "step" => {
+                self.clock.advance(duration(0));
+                self.queue.turn();
+                let Stats { unfinished_work, longest_running, shutting_down, .. } = self.queue.stats();
+                if !shutting_down {
+                    self.shown = [seconds(unfinished_work), seconds(longest_running)];
+                }
+            }
+            other => panic!("no such call in these traces: {other}"),
+        }
+        self.queue.len().into()
+    }
+
+    fn metrics(&self) -> [f64; 9] {
+        let metrics = self.queue.metrics();
+        assert_eq!(metrics.stats, self.queue.stats());
+        let Metrics { stats, queue_duration, work_duration, .. } = metrics;
+        let [unfinished, longest] = self.shown;
+        [
+            stats.depth() as f64,
+            stats.adds() as f64,
+            stats.retries as f64,
+            queue_duration.count() as f64,
+            queue_duration.sum().as_secs_f64(),
+            work_duration.count() as f64,
+            work_duration.sum().as_secs_f64(),
+            unfinished,
+            longest,
+        ]
+    }
+}
+
+fn agrees(exact: bool, expected: f64, found: f64) -> bool {
+    expected == found || !exact && (found / expected - 1.0).abs() <= 1e-9
+}
+
+#[test]
+fn the_metrics_are_those_of_client_go() {
+    let (mut traces, mut exact_traces, mut calls) = (0, 0, 0);
+    // How often each metric was seen to change, and the depth to differ from the length.
+    let (mut changes, mut dirty) = ([0; 9], 0);
+    for line in TRACES.lines() {
+        let trace: Value = serde_json::from_str(line).expect("one JSON object per line");
+        let exact = trace["config"]["exact"].as_bool().expect("it says whether its times are");
+        let mut replay = Replay::new();
+        let mut last = [0.0; 9];
+        for (at, op) in trace["ops"].as_array().expect("a list of calls").iter().enumerate() {
+            let [name, arguments @ .., result, metrics] = op.as_array().expect("a call is a list").as_slice() else {
+                panic!("a call has a name, a result and its metrics: {op:?}");
+            };
+            let name = name.as_str().expect("its name comes first");
+            assert_eq!(&replay.call(name, arguments), result, "{}, call {at}: {op:?}", trace["id"]);
+            let expected = metrics.as_array().expect("a list of metrics");
+            assert_eq!(expected.len(), NAMES.len());
+            let found = replay.metrics();
+            for ((metric, expected), found) in NAMES.iter().zip(expected).zip(found) {
+                let expected = expected.as_f64().expect("a number");
+                let place = format_args!("{}, call {at}: {metric} is {found}: {op:?}", trace["id"]);
+                assert!(agrees(exact, expected, found), "{place}");
+            }
+            (0..9).for_each(|n| changes[n] += usize::from(last[n] != found[n]));
+            dirty += usize::from(found[0] as usize != replay.queue.len());
+            last = found;
+            calls += 1;
+        }
+        traces += 1;
+        exact_traces += usize::from(exact);
+    }
+    assert_eq!((traces, exact_traces, calls), (80, 60, 9_201));
+    assert!(changes.iter().all(|&changes| changes > 500) && dirty > 1_000, "{changes:?}, {dirty}");
+}
+
+// ---- the system's clock ----
+
+#[test]
+fn what_is_counted_stays_exact_if_not_each_key_is_measured() {
+    let queue = WorkQueue::builder().measure(true).build();
+    let begin = Instant::now();
+    let mut unmeasured = 0;
+    let mut last = queue.metrics();
+    for round in 0..200_u64 {
+        queue.add_all(round * 100..(round + 1) * 100);
+        let items = queue.get_many(100);
+        unmeasured += items.iter().filter(|item| item.waited().is_none()).count();
+        if round % 3 == 0 {
+            items.into_iter().for_each(Item::done);
+        } else {
+            items.into_iter().rev().for_each(Item::succeed);
+        }
+        let metrics = queue.metrics();
+        let so_far = begin.elapsed();
+        for (now, before) in
+            [(&metrics.queue_duration, &last.queue_duration), (&metrics.work_duration, &last.work_duration)]
+        {
+            assert_eq!(now.count(), (round + 1) * 100, "at rest all are counted");
+            assert!(before.buckets().all(|(at, count)| now.buckets().any(|(also, more)| at == also && count <= more)));
+            assert!(now.sum() >= before.sum() && now.quantile(1.0) <= so_far.mul_f64(1.1) + Duration::from_micros(10));
+        }
+        assert_eq!((metrics.stats.depth(), metrics.stats.unfinished_work), (0, Some(Duration::ZERO)));
+        last = metrics;
+    }
+    println!("{unmeasured} of 20000 keys were not measured");
+}
+
+#[test]
+fn no_age_is_too_high() {
+    let queue = WorkQueue::builder().measure(true).build();
+    let slack = Duration::from_micros(100); // the rough clock is less than that off
+    for round in 0..50 {
+        let before_add = Instant::now();
+        queue.add_all((0..100_u64).map(|key| round * 100 + key));
+        assert!(queue.stats().oldest_in_line.unwrap() <= before_add.elapsed() + slack);
+        let before_get = Instant::now();
+        let mut items = queue.get_many(100);
+        for _ in 0..20 {
+            let stats = queue.stats();
+            let longest = stats.longest_running.unwrap();
+            assert!(longest <= before_get.elapsed() + slack);
+            assert!(stats.unfinished_work.unwrap() <= (before_get.elapsed() + slack) * items.len() as u32);
+            let ages: Vec<_> = queue.in_work().into_iter().map(|(_, age)| age.unwrap()).collect();
+            assert_eq!(ages.len(), items.len());
+            assert!(ages.iter().all(|&age| age <= before_get.elapsed() + slack));
+            drop(items.pop());
+            drop(items.swap_remove(0));
+        }
+    }
+}
+
+/// Also those that were not measured have their place in the order.
+#[test]
+fn the_longest_running_is_the_oldest_and_the_first() {
+    let queue = WorkQueue::builder().measure(true).build();
+    for round in 0..50 {
+        queue.add_all((0..100_u64).map(|key| round * 100 + key));
+        let mut items = queue.get_many(100);
+        items.remove(0).done(); // which was measured
+        let ages: Vec<_> = queue.in_work().into_iter().map(|(_, age)| age.unwrap()).collect();
+        let longest = queue.stats().longest_running.unwrap();
+        assert!(ages.is_sorted_by(|older, newer| older >= newer), "longest first, says its page: {ages:?}");
+        assert!(longest >= ages[0], "{longest:?}: {ages:?}");
+    }
+}

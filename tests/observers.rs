@@ -1,0 +1,1091 @@
+//! Who looks on: observers, reporters, and the metrics that go to the `metrics` facade.
+//!
+//! Checks: each call tells the observer what it did, and nothing else, with the times that a clock moved by hand gives; never is
+//! the observer called under a lock, so it may use the queue in whatever it is told (P17); what it was told adds up to
+//! [`keyqueue::Stats`], with threads too; one that panics costs nobody a wake-up. A reporter reports until it is dropped, and
+//! once more. `MetricsObserver` has client-go's names, one label, and counters that never go back.
+
+use keyqueue::rate_limiter::{ItemFastSlow, RateLimiter};
+use keyqueue::{
+    AddOptions, Added, Clock, DelayConflict, DelayedAdd, Driver, Item, Metrics, MockClock, Observer, OnPanic, Outcome,
+    WorkQueue, WorkQueueBuilder,
+};
+use std::cell::Cell;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::Duration;
+
+const MS: Duration = Duration::from_millis(1);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Event {
+    Added(Added),
+    HandedOut(Option<Duration>),
+    Done(Option<Duration>),
+    Dropped,
+    Panicked,
+    Report,
+}
+
+/// An observer that is a function.
+struct Each<F>(F);
+
+impl<F: Fn(Event) + Send + Sync> Observer for Each<F> {
+    fn added(&self, added: Added) {
+        self.0(Event::Added(added));
+    }
+
+    fn handed_out(&self, waited: Option<Duration>) {
+        self.0(Event::HandedOut(waited));
+    }
+
+    fn done(&self, worked: Option<Duration>) {
+        self.0(Event::Done(worked));
+    }
+
+    fn dropped(&self) {
+        self.0(Event::Dropped);
+    }
+
+    fn panicked(&self) {
+        self.0(Event::Panicked);
+    }
+
+    fn report(&self, _: &str, _: &Metrics) {
+        self.0(Event::Report);
+    }
+}
+
+#[derive(Default)]
+struct Calls(AtomicUsize);
+
+impl Wake for Calls {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Calls {
+    fn count(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+fn poll<F: Future>(future: Pin<&mut F>, calls: &Arc<Calls>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(&Waker::from(Arc::clone(calls))))
+}
+
+/// Runs `f`, and fails if it has not come to its end in a minute: it waits for itself.
+fn ends(f: impl FnOnce() + Send + 'static) {
+    let (send, receive) = mpsc::channel();
+    let thread = thread::spawn(move || {
+        f();
+        _ = send.send(());
+    });
+    match receive.recv_timeout(Duration::from_secs(60)) {
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("it hangs"),
+        _ => thread.join().unwrap_or_else(|payload| resume_unwind(payload)),
+    }
+}
+
+// ---- every call ----
+
+type Queue = WorkQueue<u32>;
+type Act = fn(&Queue, &MockClock);
+
+struct Case {
+    name: &'static str,
+    policy: DelayedAdd,
+    on_panic: OnPanic,
+    /// Not observed.
+    before: Act,
+    act: Act,
+    told: &'static [Event],
+}
+
+const fn case(name: &'static str, before: Act, act: Act, told: &'static [Event]) -> Case {
+    Case { name, policy: DelayedAdd::Independent, on_panic: OnPanic::Done, before, act, told }
+}
+
+const QUEUED: Event = Event::Added(Added::Queued);
+const COALESCED: Event = Event::Added(Added::Coalesced);
+const DEFERRED: Event = Event::Added(Added::Deferred);
+const DELAYED: Event = Event::Added(Added::Delayed);
+const REJECTED: Event = Event::Added(Added::Rejected);
+const OUT: Event = Event::HandedOut(Some(Duration::from_millis(3)));
+const DONE: Event = Event::Done(Some(Duration::from_millis(5)));
+
+/// A key, in line for 3 ms.
+fn one_in_line(queue: &Queue, clock: &MockClock) {
+    queue.add(1);
+    clock.advance(3 * MS);
+}
+
+fn nothing(_: &Queue, _: &MockClock) {}
+
+/// Gets a key, works on it for 5 ms, and does this.
+fn work(queue: &Queue, clock: &MockClock, act: impl FnOnce(Item<'_, u32>)) {
+    let item = queue.try_get().unwrap();
+    clock.advance(5 * MS);
+    act(item);
+}
+
+fn unwind(item: Item<'_, u32>) {
+    let unwinds = || -> () {
+        let _item = item;
+        resume_unwind(Box::new(()))
+    };
+    _ = catch_unwind(AssertUnwindSafe(unwinds)).unwrap_err();
+}
+
+const CASES: &[Case] = &[
+    case("add", nothing, |q, _| _ = q.add(1), &[QUEUED]),
+    case("add again", one_in_line, |q, _| _ = q.add(1), &[COALESCED]),
+    case("add, shut down", |q, _| q.shut_down(), |q, _| _ = q.add(1), &[REJECTED]),
+    case("add_all", one_in_line, |q, _| _ = q.add_all([1, 2, 2, 3]), &[COALESCED, QUEUED, COALESCED, QUEUED]),
+    case("add_after", nothing, |q, _| _ = q.add_after(1, MS), &[DELAYED]),
+    case("add_after zero", nothing, |q, _| _ = q.add_after(1, Duration::ZERO), &[QUEUED]),
+    case("add_with", |q, _| _ = q.add_after(1, MS), |q, _| _ = q.add_after(1, 2 * MS), &[COALESCED]),
+    case(
+        "add_with replace",
+        |q, _| _ = q.add_after(1, MS),
+        |q, _| _ = q.add_with(1, AddOptions::new().conflict(DelayConflict::Replace)),
+        &[QUEUED],
+    ),
+    case("add_rate_limited", nothing, |q, _| _ = q.add_rate_limited(1), &[DELAYED]),
+    case("add_rate_limited, shut down", |q, _| q.shut_down(), |q, _| _ = q.add_rate_limited(1), &[REJECTED]),
+    case(
+        "turn",
+        |q, clock| {
+            q.add(3);
+            (1..=4).for_each(|key| _ = q.add_after(key, MS));
+            clock.advance(MS);
+        },
+        |q, _| assert_eq!(q.turn(), 4),
+        &[QUEUED, QUEUED, QUEUED, COALESCED],
+    ),
+    case("turn, nothing due", |q, _| _ = q.add_after(1, MS), |q, _| assert_eq!(q.turn(), 0), &[]),
+    case("cancel", |q, _| _ = q.add_after(1, MS), |q, _| assert!(q.cancel(&1)), &[]),
+    Case {
+        policy: DelayedAdd::Strict,
+        ..case(
+            "cancel strict",
+            |q, _| {
+                q.add_after(1, MS);
+                q.add(1);
+            },
+            |q, _| assert!(q.cancel(&1)),
+            &[QUEUED],
+        )
+    },
+    Case {
+        policy: DelayedAdd::Promote,
+        ..case("promote", |q, _| _ = q.add_after(1, MS), |q, _| _ = q.add(1), &[QUEUED])
+    },
+    case("take_delayed", |q, _| _ = q.add_after(1, MS), |q, _| assert_eq!(q.take_delayed().len(), 1), &[]),
+    case("try_get, done", one_in_line, |q, clock| work(q, clock, |item| item.done()), &[OUT, DONE]),
+    case("try_get, nothing", nothing, |q, _| assert!(q.try_get().is_err()), &[]),
+    case("get, drop", one_in_line, |q, _| drop(q.get()), &[OUT, Event::Done(Some(Duration::ZERO))]),
+    case(
+        "get_timeout, into_owned",
+        one_in_line,
+        |q, _| drop(q.get_timeout(MS).unwrap().into_owned()),
+        &[OUT, Event::Done(Some(Duration::ZERO))],
+    ),
+    case(
+        "get_async",
+        one_in_line,
+        |q, _| drop(futures_executor::block_on(q.get_async())),
+        &[OUT, Event::Done(Some(Duration::ZERO))],
+    ),
+    case(
+        "get_many",
+        |q, clock| {
+            q.add_all([1, 2]);
+            clock.advance(3 * MS);
+        },
+        |q, _| assert_eq!(q.get_many(9).len(), 2),
+        &[OUT, OUT, Event::Done(Some(Duration::ZERO)), Event::Done(Some(Duration::ZERO))],
+    ),
+    case(
+        "done, dirty",
+        one_in_line,
+        |q, clock| {
+            work(q, clock, |item| {
+                q.add(1);
+                item.done();
+            });
+        },
+        &[OUT, DEFERRED, DONE],
+    ),
+    case("succeed", one_in_line, |q, clock| work(q, clock, |item| item.succeed()), &[OUT, DONE]),
+    case("give_up", one_in_line, |q, clock| work(q, clock, |item| item.give_up()), &[OUT, DONE, Event::Dropped]),
+    case("retry", one_in_line, |q, clock| work(q, clock, |item| _ = item.retry()), &[OUT, DONE, DELAYED]),
+    case(
+        "requeue_after zero",
+        one_in_line,
+        |q, clock| work(q, clock, |item| _ = item.requeue_after(Duration::ZERO)),
+        &[OUT, DONE, DEFERRED],
+    ),
+    case(
+        "requeue_with",
+        one_in_line,
+        |q, clock| work(q, clock, |item| _ = item.requeue_with(AddOptions::new().after(MS))),
+        &[OUT, DONE, DELAYED],
+    ),
+    case(
+        "retry, shut down",
+        |q, clock| {
+            one_in_line(q, clock);
+            q.shut_down();
+        },
+        |q, clock| work(q, clock, |item| _ = item.retry()),
+        &[OUT, DONE, REJECTED],
+    ),
+    case("unwind", one_in_line, |q, clock| work(q, clock, unwind), &[OUT, Event::Panicked, DONE]),
+    Case {
+        on_panic: OnPanic::Retry,
+        ..case("unwind, retry", one_in_line, |q, clock| work(q, clock, unwind), &[OUT, Event::Panicked, DONE, DELAYED])
+    },
+    case("report", one_in_line, |q, _| q.report(), &[Event::Report]),
+    case(
+        "looking",
+        one_in_line,
+        |q, _| {
+            let _seen = (q.stats(), q.metrics(), q.in_work(), q.len(), q.delayed_len(), q.processing_len());
+            q.forget(&1);
+            q.shrink_to_fit();
+            assert!(!q.wait_idle_timeout(Duration::ZERO));
+            q.shut_down();
+        },
+        &[],
+    ),
+    case(
+        "workers",
+        |q, clock| {
+            q.add_all([1, 2, 3, 4]);
+            clock.advance(3 * MS);
+            q.shut_down();
+        },
+        |q, clock| {
+            q.workers().build().run(|item: &Item<'_, u32>| {
+                if **item == 1 {
+                    clock.advance(5 * MS);
+                }
+                match **item {
+                    1 => Outcome::Done,
+                    2 => Outcome::GiveUp,
+                    3 => Outcome::Retry,
+                    _ => resume_unwind(Box::new(())),
+                }
+            });
+        },
+        &[
+            OUT,
+            DONE,
+            Event::HandedOut(Some(Duration::from_millis(8))),
+            Event::Done(Some(Duration::ZERO)),
+            Event::Dropped,
+            Event::HandedOut(Some(Duration::from_millis(8))),
+            Event::Done(Some(Duration::ZERO)),
+            REJECTED,
+            Event::HandedOut(Some(Duration::from_millis(8))),
+            Event::Panicked,
+            Event::Done(Some(Duration::ZERO)),
+        ],
+    ),
+];
+
+/// Asks for nothing, and so is a limiter that the queue asks.
+struct Asked;
+
+impl RateLimiter<u32> for Asked {
+    fn when(&self, _: &u32) -> Duration {
+        7 * MS
+    }
+
+    fn forget(&self, _: &u32) {}
+
+    fn num_requeues(&self, _: &u32) -> usize {
+        0
+    }
+}
+
+fn builder(case: &Case, asked: bool) -> (WorkQueueBuilder<u32>, MockClock) {
+    let (clock, mock) = Clock::mock();
+    let builder = WorkQueue::builder().clock(clock).driver(Driver::Manual).delayed_add(case.policy);
+    let builder = builder.on_panic(case.on_panic);
+    (if asked { builder.rate_limiter(Asked) } else { builder }, mock)
+}
+
+#[test]
+fn each_call_tells_what_it_did() {
+    for case in CASES {
+        for asked in [false, true] {
+            let events = Arc::new(Mutex::new(Vec::new()));
+            let (builder, clock) = builder(case, asked);
+            let own = Arc::clone(&events);
+            let queue = builder.observer(Each(move |event| own.lock().unwrap().push(event))).build();
+            (case.before)(&queue, &clock);
+            events.lock().unwrap().clear();
+            (case.act)(&queue, &clock);
+            let mut told = std::mem::take(&mut *events.lock().unwrap());
+            let mut expected = case.told.to_vec();
+            if case.name == "workers" {
+                // The panicking key is retried or done, as the queue was told, and that is `Done` here.
+                assert_eq!(case.on_panic, OnPanic::Done);
+            }
+            if case.name.starts_with("unwind") || case.name == "workers" {
+                // In which order two things of one step are told is not said.
+                told.sort_by_key(|event| format!("{event:?}"));
+                expected.sort_by_key(|event| format!("{event:?}"));
+            }
+            assert_eq!(told, expected, "{}, {asked}", case.name);
+        }
+    }
+}
+
+#[test]
+fn an_observer_may_use_the_queue_in_whatever_it_is_told() {
+    thread_local! {
+        /// It is at it, and what it does leads to further calls.
+        static MEDDLES: Cell<bool> = const { Cell::new(false) };
+    }
+    ends(|| {
+        for case in CASES {
+            for asked in [false, true] {
+                let (builder, clock) = builder(case, asked);
+                let own: Arc<OnceLock<Queue>> = Arc::default();
+                let active = Arc::new(AtomicBool::new(false));
+                let meddled = Arc::new(AtomicUsize::new(0));
+                let meddle = {
+                    let (own, active, meddled) = (Arc::clone(&own), Arc::clone(&active), Arc::clone(&meddled));
+                    move |_| {
+                        if !active.load(Ordering::SeqCst) || MEDDLES.replace(true) {
+                            return;
+                        }
+                        let queue = own.get().unwrap();
+                        meddled.fetch_add(1, Ordering::SeqCst);
+                        let _seen = (queue.stats(), queue.metrics(), queue.in_work(), format!("{queue:?}"));
+                        queue.report();
+                        queue.add(99);
+                        queue.add_all([98, 99]);
+                        queue.add_after(97, MS);
+                        queue.add_rate_limited(97);
+                        queue.cancel(&97);
+                        queue.turn();
+                        // What it takes here, the caller does not miss: it is added for that.
+                        for _ in 0..queue.len() {
+                            let Ok(item) = queue.try_get() else { break };
+                            if *item < 90 {
+                                queue.add(*item);
+                                break;
+                            }
+                            item.retry();
+                        }
+                        queue.forget(&97);
+                        assert_eq!(queue.name(), "");
+                        MEDDLES.set(false);
+                    }
+                };
+                let queue = builder.observer(Each(meddle)).build();
+                assert!(own.set(queue.clone()).is_ok());
+                (case.before)(&queue, &clock);
+                active.store(true, Ordering::SeqCst);
+                // Its own calls may change what these find, and then they panic: they must not hang.
+                let done = catch_unwind(AssertUnwindSafe(|| (case.act)(&queue, &clock)));
+                active.store(false, Ordering::SeqCst);
+                MEDDLES.set(false);
+                assert!(done.is_ok() || case.told.len() > 1, "{}", case.name);
+                assert!(meddled.load(Ordering::SeqCst) >= case.told.len().min(1), "{}", case.name);
+            }
+        }
+    });
+}
+
+#[test]
+fn the_driver_thread_tells_and_the_observer_may_use_the_queue() {
+    ends(|| {
+        let (clock, mock) = Clock::mock();
+        let own: Arc<OnceLock<Queue>> = Arc::default();
+        let (send, told) = mpsc::channel();
+        let observer = {
+            let own = Arc::clone(&own);
+            Each(move |event| {
+                let queue = own.get().unwrap();
+                if event == QUEUED {
+                    queue.add_after(2, MS);
+                }
+                let name = thread::current().name().unwrap_or_default().to_owned();
+                send.send((event, name, queue.stats().expired, queue.metrics().stats.len)).unwrap();
+            })
+        };
+        let queue = WorkQueue::builder().clock(clock).observer(observer).build();
+        assert!(own.set(queue.clone()).is_ok());
+        queue.add_after(1, MS);
+        mock.advance(MS);
+        let events: Vec<_> = told.iter().take(3).collect();
+        let driver = || "keyqueue-delay".to_owned();
+        assert_eq!((events[0].0, events[0].2), (DELAYED, 0));
+        assert_eq!(events[1..], [(DELAYED, driver(), 1, 1), (QUEUED, driver(), 1, 1)]);
+        queue.shut_down();
+    });
+}
+
+// ---- it adds up ----
+
+/// Counts what it is told, as `Stats` does.
+#[derive(Default)]
+struct Counts([AtomicUsize; 10]);
+
+impl Counts {
+    fn count(&self, event: Event) {
+        let at = match event {
+            Event::Added(Added::Queued) => 0,
+            Event::Added(Added::Coalesced) => 1,
+            Event::Added(Added::Deferred) => 2,
+            Event::Added(Added::Rejected) => 3,
+            Event::Added(Added::Delayed) => 4,
+            Event::HandedOut(_) => 5,
+            Event::Done(_) => 6,
+            Event::Dropped => 7,
+            Event::Panicked => 8,
+            _ => 9,
+        };
+        self.0[at].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn all(&self) -> [u64; 9] {
+        std::array::from_fn(|at| self.0[at].load(Ordering::Relaxed) as u64)
+    }
+}
+
+/// The same of a queue that is at rest.
+fn counted(queue: &Queue) -> [u64; 9] {
+    let Metrics { stats, work_duration, queue_duration, .. } = queue.metrics();
+    assert_eq!((stats.processing, stats.len), (0, 0), "at rest");
+    assert_eq!(queue_duration.count(), stats.handed_out);
+    assert_eq!((stats.adds(), stats.depth()), (stats.handed_out, 0));
+    [
+        stats.queued,
+        stats.coalesced,
+        stats.deferred,
+        stats.rejected,
+        stats.delays,
+        stats.handed_out,
+        work_duration.count(),
+        stats.dropped,
+        stats.panics,
+    ]
+}
+
+#[test]
+fn what_an_observer_was_told_adds_up_with_threads_too() {
+    let seed = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
+    for round in 0..12 {
+        let policy = [DelayedAdd::Independent, DelayedAdd::Promote, DelayedAdd::Strict][round % 3];
+        let counts = Arc::new(Counts::default());
+        let own = Arc::clone(&counts);
+        let limiter = ItemFastSlow::new(50_000 * Duration::from_nanos(1), MS / 5, 2);
+        let builder = WorkQueue::builder().rate_limiter(limiter).delayed_add(policy);
+        let queue: Queue = builder.observer(Each(move |event| own.count(event))).build();
+        // Of the calls, by the callers themselves.
+        let [accepted, refused] = [(); 2].map(|()| AtomicUsize::new(0));
+        let builder = queue.workers().max_retries(1);
+        let workers = builder
+            .spawn(2, |item: &Item<'_, u32>| match **item % 7 {
+                0 => Outcome::Retry,
+                1 => resume_unwind(Box::new(())),
+                2 => Outcome::GiveUp,
+                3 => Outcome::RequeueAfter(MS / 10),
+                _ => Outcome::Done,
+            })
+            .unwrap();
+        thread::scope(|scope| {
+            for n in 0..2 {
+                let (queue, accepted, refused) = (&queue, &accepted, &refused);
+                let mut random = seed.wrapping_add(round as u64 * 2 + n) | 1;
+                scope.spawn(move || {
+                    for _ in 0..1_500 {
+                        random ^= random << 13;
+                        random ^= random >> 7;
+                        random ^= random << 17;
+                        let key = (random >> 20) as u32 % 24;
+                        let added = match random % 16 {
+                            0 => queue.add_after(key, MS / 4),
+                            1 => queue.add_rate_limited(key),
+                            2 => {
+                                queue.cancel(&key);
+                                continue;
+                            }
+                            3 => queue.add_with(key, AddOptions::new().after(MS / 8).conflict(DelayConflict::Replace)),
+                            4 if random % 512 == 4 => {
+                                queue.shut_down();
+                                continue;
+                            }
+                            _ => queue.add(key),
+                        };
+                        let which = if added.is_accepted() { accepted } else { refused };
+                        which.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        _ = workers.drain();
+        let (told, stats, tally) = (counts.all(), queue.stats(), workers.tally());
+        assert_eq!(told, counted(&queue), "{policy:?}");
+        assert_eq!(tally.panicked, stats.panics);
+        // Every call is counted once: those of the callers, the workers', deliveries, and what a cancelled delay had held back.
+        let calls = accepted.into_inner() as u64 + refused.into_inner() as u64 + tally.requeued + tally.retried;
+        let all = stats.queued + stats.coalesced + stats.deferred + stats.rejected + stats.delays - stats.expired;
+        if policy == DelayedAdd::Strict {
+            assert!(all >= calls, "{all} of {calls}");
+        } else {
+            assert_eq!(all, calls);
+        }
+    }
+}
+
+// ---- observers that panic ----
+
+/// Panics once, at the `nth` event that `at` says.
+fn fragile(at: fn(Event) -> bool, nth: usize) -> impl Observer + 'static {
+    let seen = AtomicUsize::new(0);
+    Each(move |event| {
+        if at(event) && seen.fetch_add(1, Ordering::SeqCst) == nth {
+            resume_unwind(Box::new("an observer"));
+        }
+    })
+}
+
+#[test]
+fn an_observer_that_panics_costs_nobody_a_wake_up() {
+    let calls: [(&str, Act); 6] = [
+        ("add", |q, _| _ = q.add(1)),
+        ("add_with", |q, _| _ = q.add_after(1, Duration::ZERO)),
+        ("turn", |q, clock| {
+            q.take_delayed().into_iter().for_each(|(key, _)| _ = q.add_after(key, MS));
+            clock.advance(MS);
+            q.turn();
+        }),
+        ("cancel", |q, _| _ = q.cancel(&7)),
+        ("done", |q, _| _ = q.add(1)),
+        ("promoted", |q, _| _ = q.add(7)),
+    ];
+    for (name, call) in calls {
+        let (clock, mock) = Clock::mock();
+        let policy = if name == "cancel" { DelayedAdd::Strict } else { DelayedAdd::Promote };
+        let builder = WorkQueue::builder().clock(clock).driver(Driver::Manual).delayed_add(policy);
+        let queue = builder.observer(fragile(|event| event == QUEUED, 0)).build();
+        queue.add_after(7, MS);
+        if name == "cancel" {
+            queue.add(7);
+        }
+        let woken = Arc::new(Calls::default());
+        let mut get = pin!(queue.get_async());
+        assert!(poll(get.as_mut(), &woken).is_pending());
+        assert!(catch_unwind(AssertUnwindSafe(|| call(&queue, &mock))).is_err(), "{name}");
+        assert_eq!((queue.len(), woken.count()), (1, 1), "{name}");
+        assert!(poll(get, &woken).is_ready(), "{name}");
+    }
+}
+
+#[test]
+fn an_observer_that_panics_at_a_done_has_seen_a_done() {
+    type End = fn(Item<'_, u32>);
+    let ends: [End; 5] = [
+        |item| item.done(),
+        |item| item.succeed(),
+        |item| item.give_up(),
+        |item| _ = item.retry(),
+        |item| _ = item.requeue_after(Duration::ZERO),
+    ];
+    for (n, end) in ends.into_iter().enumerate() {
+        let (clock, _) = Clock::mock();
+        let builder = WorkQueue::builder().clock(clock).driver(Driver::Manual);
+        let queue = builder.observer(fragile(|event| matches!(event, Event::Done(_)), 0)).build();
+        queue.add(1);
+        let item = queue.get().unwrap();
+        let (woken, idle) = (Arc::new(Calls::default()), Arc::new(Calls::default()));
+        let (mut get, mut quiet) = (pin!(queue.get_async()), pin!(queue.idle()));
+        assert!(poll(get.as_mut(), &woken).is_pending() && poll(quiet.as_mut(), &idle).is_pending());
+        assert!(catch_unwind(AssertUnwindSafe(|| end(item))).is_err());
+        let stats = queue.stats();
+        assert_eq!((stats.processing, woken.count()), (0, stats.len), "way {n}");
+        assert_eq!(stats.panics, 0, "the key was done before");
+        assert_eq!(idle.count(), usize::from(stats.len == 0), "way {n}");
+    }
+}
+
+#[test]
+fn a_key_is_done_if_its_hand_out_panics() {
+    type Get = fn(&Queue);
+    let gets: [Get; 4] = [
+        |queue| drop(queue.get()),
+        |queue| drop(queue.try_get()),
+        |queue| drop(queue.get_timeout(MS)),
+        |queue| drop(futures_executor::block_on(queue.get_async())),
+    ];
+    for get in gets {
+        let builder = WorkQueue::builder().on_panic(OnPanic::Retry);
+        let queue = builder.observer(fragile(|event| matches!(event, Event::HandedOut(_)), 0)).build();
+        queue.add_all([1, 2]);
+        assert!(catch_unwind(AssertUnwindSafe(|| get(&queue))).is_err());
+        let stats = queue.stats();
+        assert_eq!((stats.len, stats.processing, stats.delayed, stats.panics), (1, 0, 0, 0));
+        get(&queue);
+        assert_eq!(queue.stats().handed_out, 2);
+    }
+}
+
+#[test]
+fn the_driver_thread_outlives_an_observer_that_panics() {
+    let (clock, mock) = Clock::mock();
+    let queue: Queue = WorkQueue::builder().clock(clock).observer(fragile(|event| event == QUEUED, 0)).build();
+    for key in 0..3 {
+        queue.add_after(key, MS);
+        mock.advance(MS);
+        assert_eq!(*queue.get().unwrap(), key, "the second time nobody panics, but somebody must deliver");
+    }
+}
+
+#[test]
+fn an_observer_that_panics_in_add_all_costs_nobody_a_wake_up() {
+    for nth in 0..2 {
+        let queue = WorkQueue::builder().observer(fragile(|event| event == QUEUED, nth)).build();
+        let woken: [Arc<Calls>; 2] = Default::default();
+        let mut gets = [Box::pin(queue.get_async()), Box::pin(queue.get_async())];
+        for (get, woken) in gets.iter_mut().zip(&woken) {
+            assert!(poll(get.as_mut(), woken).is_pending());
+        }
+        assert!(catch_unwind(AssertUnwindSafe(|| queue.add_all([1, 2, 3]))).is_err());
+        assert_eq!(queue.len(), nth + 1, "those that were yielded are in line");
+        assert_eq!(woken.iter().map(|woken| woken.count()).sum::<usize>(), nth + 1);
+    }
+}
+
+/// As its page says: to be told of the first is part of a `get`, and after that the caller has panicked, with all keys.
+#[test]
+fn an_observer_that_panics_in_get_many_leaves_no_key_stuck() {
+    for nth in 0..3 {
+        let builder = WorkQueue::builder().on_panic(OnPanic::Retry);
+        let queue = builder.observer(fragile(|event| matches!(event, Event::HandedOut(_)), nth)).build();
+        queue.add_all(0..3);
+        assert!(catch_unwind(AssertUnwindSafe(|| queue.get_many(3))).is_err());
+        let stats = queue.stats();
+        let expected = if nth == 0 { (0, 2, 0, 0) } else { (0, 0, 3, 3) };
+        assert_eq!((stats.processing, stats.len, stats.panics, stats.failing), expected, "{nth}");
+    }
+}
+
+// ---- reports ----
+
+/// What was reported: names, and how many were queued.
+fn reported(queue: WorkQueueBuilder<u32>) -> (Queue, mpsc::Receiver<(String, u64)>) {
+    struct Reports(mpsc::Sender<(String, u64)>);
+    impl Observer for Reports {
+        fn report(&self, queue: &str, metrics: &Metrics) {
+            assert_eq!(metrics.stats.queued, metrics.queue_duration.count() + metrics.stats.len as u64);
+            _ = self.0.send((queue.to_owned(), metrics.stats.queued));
+        }
+    }
+    let (send, receive) = mpsc::channel();
+    (queue.observer(Reports(send)).build(), receive)
+}
+
+#[test]
+fn a_report_is_of_the_moment() {
+    let (queue, reports) = reported(WorkQueue::builder().name("pods"));
+    queue.report();
+    queue.add(1);
+    queue.report();
+    assert_eq!(reports.try_iter().collect::<Vec<_>>(), [("pods".to_owned(), 0), ("pods".to_owned(), 1)]);
+    // Nobody is there to be told.
+    WorkQueue::<u32>::new().report();
+    drop(WorkQueue::<u32>::new().report_every(Duration::ZERO).unwrap());
+}
+
+#[test]
+fn a_reporter_reports_until_it_is_dropped_and_once_more() {
+    let (queue, reports) = reported(WorkQueue::builder().name("pods"));
+    let reporter = queue.report_every(MS).unwrap();
+    assert!(format!("{reporter:?}").starts_with("Reporter"));
+    for _ in 0..5 {
+        assert_eq!(reports.recv().unwrap(), ("pods".to_owned(), 0));
+    }
+    queue.add(1);
+    drop(reporter);
+    let last = reports.try_iter().last();
+    assert_eq!(last, Some(("pods".to_owned(), 1)), "what came last is in the last report");
+    thread::sleep(5 * MS);
+    assert_eq!(reports.try_iter().count(), 0);
+    assert!(!queue.shutting_down());
+}
+
+#[test]
+fn a_reporter_with_all_the_time_in_the_world_reports_at_both_ends() {
+    for interval in [Duration::MAX, Duration::from_secs(3_600)] {
+        let (queue, reports) = reported(WorkQueue::builder());
+        let reporter = queue.report_every(interval).unwrap();
+        assert_eq!(reports.recv().unwrap().1, 0);
+        queue.add(1);
+        // The reporter has its own handle.
+        drop(queue);
+        drop(reporter);
+        assert_eq!(reports.iter().collect::<Vec<_>>(), [(String::new(), 1)]);
+    }
+}
+
+#[test]
+fn a_reporter_outlives_an_observer_that_panics() {
+    struct Nasty;
+    impl Drop for Nasty {
+        fn drop(&mut self) {
+            resume_unwind(Box::new("a payload"));
+        }
+    }
+    let (send, reports) = mpsc::channel();
+    let queue: Queue = WorkQueue::builder()
+        .observer(Each(move |event| {
+            assert_eq!(event, Event::Report);
+            send.send(()).unwrap();
+            resume_unwind(Box::new(Nasty));
+        }))
+        .build();
+    let reporter = queue.report_every(Duration::ZERO).unwrap();
+    (0..5).for_each(|_| reports.recv().unwrap());
+    drop(reporter);
+    assert!(reports.try_iter().count() > 0);
+}
+
+#[test]
+fn an_observer_may_drop_its_reporter() {
+    ends(|| {
+        let reporter: Arc<Mutex<Option<keyqueue::Reporter>>> = Arc::default();
+        let (send, reports) = mpsc::channel();
+        let own = Arc::clone(&reporter);
+        let queue: Queue = WorkQueue::builder()
+            .observer(Each(move |_| {
+                send.send(own.lock().unwrap().take().is_some()).unwrap();
+            }))
+            .build();
+        let mut guard = reporter.lock().unwrap();
+        *guard = Some(queue.report_every(Duration::ZERO).unwrap());
+        drop(guard);
+        while !reports.recv().unwrap() {}
+        // The last one. After it the thread ends, and lets the queue go.
+        assert!(!reports.recv().unwrap());
+        drop(queue);
+        assert!(reports.recv().is_err());
+    });
+}
+
+// ---- the `metrics` facade ----
+
+#[cfg(feature = "metrics")]
+mod facade {
+    use super::*;
+    use keyqueue::{MetricsObserver, Stats};
+    use metrics::{
+        Counter, CounterFn, Gauge, GaugeFn, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+        with_local_recorder,
+    };
+    use std::collections::BTreeMap;
+
+    /// What an exporter would have: by name and labels.
+    #[derive(Default, Clone)]
+    struct Exporter(Arc<Mutex<Exported>>);
+
+    #[derive(Default)]
+    struct Exported {
+        counters: BTreeMap<String, u64>,
+        gauges: BTreeMap<String, f64>,
+        histograms: BTreeMap<String, Vec<(f64, usize)>>,
+        described: BTreeMap<String, (&'static str, Option<Unit>)>,
+    }
+
+    /// One series.
+    struct One(Exporter, String);
+
+    fn name(key: &Key) -> String {
+        let labels: Vec<_> = key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
+        format!("{}{{{}}}", key.name(), labels.join(","))
+    }
+
+    impl CounterFn for One {
+        fn increment(&self, value: u64) {
+            *self.0.0.lock().unwrap().counters.entry(self.1.clone()).or_default() += value;
+        }
+
+        fn absolute(&self, _: u64) {
+            panic!("two queues of one name would overwrite each other");
+        }
+    }
+
+    impl GaugeFn for One {
+        fn increment(&self, _: f64) {
+            unreachable!()
+        }
+
+        fn decrement(&self, _: f64) {
+            unreachable!()
+        }
+
+        fn set(&self, value: f64) {
+            self.0.0.lock().unwrap().gauges.insert(self.1.clone(), value);
+        }
+    }
+
+    impl HistogramFn for One {
+        fn record(&self, value: f64) {
+            self.record_many(value, 1);
+        }
+
+        fn record_many(&self, value: f64, count: usize) {
+            self.0.0.lock().unwrap().histograms.entry(self.1.clone()).or_default().push((value, count));
+        }
+    }
+
+    impl Exporter {
+        fn one(&self, key: &Key) -> Arc<One> {
+            Arc::new(One(self.clone(), name(key)))
+        }
+
+        fn describe(&self, kind: &'static str, name: KeyName, unit: Option<Unit>, help: SharedString) {
+            assert!(!help.is_empty());
+            self.0.lock().unwrap().described.insert(name.as_str().to_owned(), (kind, unit));
+        }
+
+        fn counter(&self, name: &str) -> u64 {
+            self.0.lock().unwrap().counters[name]
+        }
+
+        fn gauge(&self, name: &str) -> f64 {
+            self.0.lock().unwrap().gauges[name]
+        }
+
+        /// How many, and their sum.
+        fn histogram(&self, name: &str) -> (usize, f64) {
+            let exported = self.0.lock().unwrap();
+            let all = exported.histograms.get(name).map_or(&[][..], Vec::as_slice);
+            all.iter().fold((0, 0.0), |(n, sum), &(value, count)| (n + count, sum + value * count as f64))
+        }
+    }
+
+    impl Recorder for Exporter {
+        fn describe_counter(&self, key: KeyName, unit: Option<Unit>, help: SharedString) {
+            self.describe("counter", key, unit, help);
+        }
+
+        fn describe_gauge(&self, key: KeyName, unit: Option<Unit>, help: SharedString) {
+            self.describe("gauge", key, unit, help);
+        }
+
+        fn describe_histogram(&self, key: KeyName, unit: Option<Unit>, help: SharedString) {
+            self.describe("histogram", key, unit, help);
+        }
+
+        fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+            Counter::from_arc(self.one(key))
+        }
+
+        fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+            Gauge::from_arc(self.one(key))
+        }
+
+        fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> metrics::Histogram {
+            metrics::Histogram::from_arc(self.one(key))
+        }
+    }
+
+    fn observed(name: &str) -> (Queue, MockClock) {
+        let (clock, mock) = Clock::mock();
+        let builder = WorkQueue::builder().name(name).clock(clock).driver(Driver::Manual);
+        (builder.observer(MetricsObserver::new()).build(), mock)
+    }
+
+    const GAUGES: [&str; 8] = [
+        "workqueue_delayed",
+        "workqueue_depth",
+        "workqueue_failing",
+        "workqueue_in_work",
+        "workqueue_longest_running_processor_seconds",
+        "workqueue_next_deadline_seconds",
+        "workqueue_oldest_in_line_seconds",
+        "workqueue_unfinished_work_seconds",
+    ];
+    const COUNTERS: [&str; 7] = [
+        "workqueue_adds_total",
+        "workqueue_coalesced_total",
+        "workqueue_dropped_total",
+        "workqueue_failures_total",
+        "workqueue_panics_total",
+        "workqueue_rejected_total",
+        "workqueue_retries_total",
+    ];
+    const HISTOGRAMS: [&str; 2] = ["workqueue_queue_duration_seconds", "workqueue_work_duration_seconds"];
+
+    /// A queue with something of everything.
+    fn live(queue: &Queue, clock: &MockClock) {
+        queue.add_all([1, 1, 2, 3, 4, 5, 6]); // one coalesced
+        clock.advance(2_000 * MS);
+        let _first = queue.get().unwrap().into_owned();
+        queue.get().unwrap().retry(); // 2
+        unwind(queue.get().unwrap()); // 3
+        queue.get().unwrap().give_up(); // 4
+        queue.add(1); // deferred
+        queue.add_after(2, 90_000 * MS); // a retry that changes nothing
+        clock.advance(1_000 * MS);
+        queue.report();
+        queue.shut_down();
+        queue.add(9); // rejected
+        queue.report();
+    }
+
+    #[test]
+    fn the_series_have_client_gos_names_one_label_and_the_right_values() {
+        let exporter = Exporter::default();
+        let (queue, clock) = observed("pods");
+        with_local_recorder(&exporter, || {
+            queue.report();
+            assert_eq!(exporter.gauge("workqueue_next_deadline_seconds{name=pods}"), f64::INFINITY, "no delay");
+            live(&queue, &clock);
+        });
+        let series = |names: &[&str]| names.iter().map(|name| format!("{name}{{name=pods}}")).collect::<Vec<_>>();
+        {
+            let exported = exporter.0.lock().unwrap();
+            assert_eq!(exported.gauges.keys().cloned().collect::<Vec<_>>(), series(&GAUGES));
+            assert_eq!(exported.counters.keys().cloned().collect::<Vec<_>>(), series(&COUNTERS));
+            assert_eq!(exported.histograms.keys().cloned().collect::<Vec<_>>(), series(&HISTOGRAMS));
+            let described = |kind| {
+                let all = exported.described.iter().filter(move |(_, (is, _))| *is == kind);
+                all.map(|(name, _)| name.as_str()).collect::<Vec<_>>()
+            };
+            assert_eq!((described("gauge"), described("counter")), (GAUGES.to_vec(), COUNTERS.to_vec()));
+            assert_eq!(described("histogram"), HISTOGRAMS);
+            for (name, (_, unit)) in &exported.described {
+                let expected = if name.ends_with("_seconds") { Unit::Seconds } else { Unit::Count };
+                assert_eq!(*unit, Some(expected), "{name}");
+            }
+        }
+        // The item is dropped at the end of `live`, after the last report but one; so the last two of the gauges are of then.
+        let stats = queue.stats();
+        let value = |name: &str| exporter.counter(&format!("workqueue_{name}_total{{name=pods}}"));
+        let counters = ["adds", "coalesced", "dropped", "failures", "panics", "rejected", "retries"].map(value);
+        assert_eq!(counters, [7, 2, 1, 1, 1, 1, 2]);
+        let Stats { coalesced, dropped, failures, panics, rejected, retries, .. } = stats;
+        assert_eq!(counters, [stats.adds(), coalesced, dropped, failures, panics, rejected, retries]);
+        let value = |name: &str| exporter.gauge(&format!("workqueue_{name}{{name=pods}}"));
+        assert_eq!(["delayed", "depth", "failing", "in_work"].map(value), [1.0, 3.0, 1.0, 1.0]);
+        let ages = ["longest_running_processor_seconds", "oldest_in_line_seconds", "unfinished_work_seconds"];
+        assert_eq!(ages.map(value), [1.0, 3.0, 1.0]);
+        assert_eq!(value("next_deadline_seconds"), 0.0, "5 ms, which are over");
+        let (count, sum) = exporter.histogram("workqueue_queue_duration_seconds{name=pods}");
+        assert!(count == 4 && (sum / 8.0 - 1.0).abs() < 0.0625, "{sum}");
+        assert_eq!(exporter.histogram("workqueue_work_duration_seconds{name=pods}"), (3, 0.0));
+    }
+
+    #[test]
+    fn each_duration_is_passed_on_once() {
+        let exporter = Exporter::default();
+        let (queue, clock) = observed("pods");
+        with_local_recorder(&exporter, || {
+            let mut expected = 0.0;
+            for n in 1..200_u32 {
+                queue.add(n);
+                clock.advance(n * MS);
+                expected += f64::from(n) / 1e3;
+                queue.get().unwrap().done();
+                if n % 7 == 0 {
+                    queue.report();
+                    queue.report(); // nothing new
+                }
+            }
+            queue.report();
+            let (count, sum) = exporter.histogram("workqueue_queue_duration_seconds{name=pods}");
+            assert!(count == 199 && (sum / expected - 1.0).abs() < 0.0625, "{count}: {sum}, not {expected}");
+            assert_eq!(exporter.histogram("workqueue_work_duration_seconds{name=pods}").0, 199);
+        });
+    }
+
+    #[test]
+    fn reports_that_come_out_of_order_change_nothing() {
+        let exporter = Exporter::default();
+        let (queue, clock) = observed("pods");
+        let observer = MetricsObserver::new();
+        with_local_recorder(&exporter, || {
+            let mut reports = vec![queue.metrics()];
+            for n in 0..5 {
+                queue.add_all([n, n]);
+                clock.advance(MS);
+                drop(queue.get());
+                reports.push(queue.metrics());
+            }
+            let mut last = 0;
+            for at in [1, 0, 3, 2, 1, 3, 5, 4, 0, 5] {
+                observer.report("pods", &reports[at]);
+                let adds = exporter.counter("workqueue_adds_total{name=pods}");
+                assert!(adds >= last, "a counter that goes back is a restart to who reads it");
+                last = adds;
+                assert_eq!(exporter.histogram("workqueue_queue_duration_seconds{name=pods}").0 as u64, adds);
+                assert_eq!(exporter.counter("workqueue_coalesced_total{name=pods}"), adds);
+            }
+            assert_eq!(last, 5);
+        });
+    }
+
+    #[test]
+    fn two_queues_of_one_name_are_counted_together() {
+        let exporter = Exporter::default();
+        let [(one, _), (two, _), (other, _)] = ["pods", "pods", "nodes"].map(observed);
+        with_local_recorder(&exporter, || {
+            for n in 0..3 {
+                one.add(n);
+                two.add_all([n, n + 100]);
+                other.add(n);
+                [&one, &two, &other].into_iter().for_each(WorkQueue::report);
+            }
+        });
+        assert_eq!(exporter.counter("workqueue_adds_total{name=pods}"), 9);
+        assert_eq!(exporter.counter("workqueue_adds_total{name=nodes}"), 3);
+    }
+
+    #[test]
+    fn without_an_exporter_nothing_happens_and_one_that_panics_is_tried_again() {
+        let (queue, _) = observed("pods");
+        queue.add(1);
+        queue.report();
+
+        struct Broken(Exporter, AtomicBool);
+        impl Recorder for Broken {
+            fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+            fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+            fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+            fn register_counter(&self, key: &Key, metadata: &Metadata<'_>) -> Counter {
+                self.0.register_counter(key, metadata)
+            }
+            fn register_gauge(&self, key: &Key, metadata: &Metadata<'_>) -> Gauge {
+                if !self.1.swap(true, Ordering::SeqCst) {
+                    resume_unwind(Box::new("an exporter"));
+                }
+                self.0.register_gauge(key, metadata)
+            }
+            fn register_histogram(&self, key: &Key, metadata: &Metadata<'_>) -> metrics::Histogram {
+                self.0.register_histogram(key, metadata)
+            }
+        }
+        let (queue, _) = observed("pods");
+        let broken = Broken(Exporter::default(), AtomicBool::new(false));
+        with_local_recorder(&broken, || {
+            queue.add(1);
+            assert!(catch_unwind(AssertUnwindSafe(|| queue.report())).is_err());
+            queue.report();
+            assert_eq!(broken.0.counter("workqueue_adds_total{name=pods}"), 1);
+        });
+    }
+}

@@ -1,0 +1,431 @@
+//! Waiting until nothing is left to do: `wait_idle`, its kin, and the drain for tasks.
+//!
+//! Checks: a queue is idle when nothing is in line, in work or delayed, and not before; whatever ends the last of these wakes
+//! whoever waits (a `done`, a `cancel`, `take_delayed`, a shut-down); a drain waits for line and work, and is released by a
+//! plain shut-down that comes later (P7); futures wait from their first poll to their drop, and threads and tasks in one list.
+
+use futures_executor::block_on;
+use keyqueue::{AddOptions, Clock, DelayConflict, DelayedAdd, Driver, Item, MockClock, WorkQueue};
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::Duration;
+
+const MS: Duration = Duration::from_millis(1);
+
+#[derive(Default)]
+struct Calls(AtomicUsize);
+
+impl Wake for Calls {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Calls {
+    fn count(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+fn poll<F: Future>(future: Pin<&mut F>, calls: &Arc<Calls>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(&Waker::from(Arc::clone(calls))))
+}
+
+fn still(policy: DelayedAdd) -> (WorkQueue<u32>, MockClock) {
+    let (clock, mock) = Clock::mock();
+    (WorkQueue::builder().clock(clock).driver(Driver::Manual).delayed_add(policy).build(), mock)
+}
+
+// ---- idle ----
+
+#[test]
+fn an_empty_queue_is_idle_at_once_and_again() {
+    let queue = WorkQueue::<u32>::new();
+    for _ in 0..2 {
+        queue.wait_idle();
+        assert!(queue.wait_idle_timeout(Duration::ZERO) && queue.wait_idle_timeout(Duration::MAX));
+        block_on(queue.idle());
+        queue.add(1);
+        drop(queue.get());
+    }
+    queue.shut_down();
+    queue.wait_idle();
+    block_on(queue.idle());
+}
+
+#[test]
+fn in_line_in_work_or_delayed_is_not_idle() {
+    type Busy = for<'q> fn(&'q WorkQueue<u32>) -> Option<Item<'q, u32>>;
+    let ways: [Busy; 5] = [
+        |queue| {
+            queue.add(1);
+            None
+        },
+        |queue| {
+            queue.add(1);
+            queue.get()
+        },
+        |queue| {
+            queue.add_after(1, MS);
+            None
+        },
+        |queue| {
+            queue.add_after(1, Duration::MAX);
+            None
+        },
+        |queue| {
+            queue.add(1);
+            queue.get().unwrap().retry();
+            None
+        },
+    ];
+    for (n, busy) in ways.into_iter().enumerate() {
+        let (queue, _clock) = still(DelayedAdd::Independent);
+        let _item = busy(&queue);
+        assert!(!queue.wait_idle_timeout(Duration::ZERO) && !queue.wait_idle_timeout(MS), "way {n}");
+        assert!(poll(pin!(queue.idle()), &Arc::default()).is_pending(), "way {n}");
+        assert_eq!(queue.stats().drainers, 0, "who has given up is off the list");
+    }
+    // What is only known to fail is not work.
+    let (queue, _clock) = still(DelayedAdd::Independent);
+    queue.add_rate_limited(1);
+    assert!(queue.cancel(&1) && queue.stats().failing == 1);
+    assert!(queue.wait_idle_timeout(Duration::ZERO));
+}
+
+/// A thread and two tasks wait until the queue is idle; then `last` makes it so.
+fn ends_the_wait(queue: &WorkQueue<u32>, last: impl FnOnce()) {
+    let calls: [Arc<Calls>; 2] = Default::default();
+    let mut futures = [Box::pin(queue.idle()), Box::pin(queue.idle())];
+    for (future, calls) in futures.iter_mut().zip(&calls) {
+        assert!(poll(future.as_mut(), calls).is_pending());
+    }
+    thread::scope(|scope| {
+        let thread = scope.spawn(|| queue.wait_idle());
+        while queue.stats().drainers < 3 {
+            thread::yield_now();
+        }
+        assert!(calls.iter().all(|calls| calls.count() == 0) && !thread.is_finished());
+        last();
+        assert!(calls.iter().all(|calls| calls.count() == 1), "both were woken");
+        thread.join().unwrap();
+    });
+    assert!(futures.iter_mut().zip(&calls).all(|(future, calls)| poll(future.as_mut(), calls).is_ready()));
+    assert_eq!(queue.stats().drainers, 0);
+}
+
+#[test]
+fn the_last_done_ends_the_wait() {
+    type End = for<'q> fn(Item<'q, u32>);
+    let ends: [End; 5] = [
+        |item| item.done(),
+        |item| drop(item.into_owned()),
+        |item| item.succeed(),
+        |item| item.give_up(),
+        |item| {
+            _ = catch_unwind(AssertUnwindSafe(|| -> () {
+                let _item = item;
+                resume_unwind(Box::new(()))
+            }));
+        },
+    ];
+    for end in ends {
+        let (queue, _clock) = still(DelayedAdd::Independent);
+        queue.add(1);
+        let item = queue.get().unwrap();
+        ends_the_wait(&queue, || end(item));
+    }
+}
+
+#[test]
+fn a_done_that_leaves_something_does_not() {
+    let (queue, clock) = still(DelayedAdd::Independent);
+    let calls = Arc::new(Calls::default());
+    let mut idle = pin!(queue.idle());
+    queue.add_all([1, 2]);
+    assert!(poll(idle.as_mut(), &calls).is_pending());
+    let item = queue.get().unwrap();
+    queue.add(1);
+    item.done(); // dirty
+    assert!(calls.count() == 0 && poll(idle.as_mut(), &calls).is_pending());
+    queue.get().unwrap().requeue_after(MS);
+    assert!(poll(idle.as_mut(), &calls).is_pending());
+    queue.get().unwrap().done();
+    assert!(poll(idle.as_mut(), &calls).is_pending(), "one is delayed");
+    clock.advance(MS);
+    assert!(queue.turn() == 1 && poll(idle.as_mut(), &calls).is_pending(), "and in line now");
+    let before = calls.count();
+    queue.get().unwrap().done();
+    assert!(calls.count() > before && poll(idle.as_mut(), &calls).is_ready());
+}
+
+#[test]
+fn the_last_delay_that_goes_ends_the_wait() {
+    let two_delays = || {
+        let (queue, clock) = still(DelayedAdd::Independent);
+        queue.add_after(1, MS);
+        queue.add_after(2, Duration::MAX);
+        (queue, clock)
+    };
+    let (queue, _clock) = two_delays();
+    assert!(queue.cancel(&1));
+    ends_the_wait(&queue, || assert!(queue.cancel(&2)));
+
+    let (queue, _clock) = two_delays();
+    ends_the_wait(&queue, || assert_eq!(queue.take_delayed().len(), 2));
+
+    let (queue, clock) = two_delays();
+    assert!(queue.cancel(&2));
+    ends_the_wait(&queue, || {
+        clock.advance(MS);
+        assert_eq!(queue.turn(), 1);
+        queue.get().unwrap().done();
+    });
+
+    // More than are taken at a time.
+    let (queue, _clock) = two_delays();
+    for key in 0..2_000 {
+        queue.add_after(key, MS);
+    }
+    ends_the_wait(&queue, || assert_eq!(queue.take_delayed().len(), 2_000));
+}
+
+#[test]
+fn a_delay_that_goes_while_others_stay_does_not() {
+    let (queue, _clock) = still(DelayedAdd::Strict);
+    queue.add_after(1, MS);
+    queue.add_after(2, MS);
+    let calls = Arc::new(Calls::default());
+    let mut idle = pin!(queue.idle());
+    assert!(poll(idle.as_mut(), &calls).is_pending());
+    queue.cancel(&1);
+    assert!(poll(idle.as_mut(), &calls).is_pending());
+    // An add had waited for this one: it is in line now.
+    queue.add(2);
+    queue.cancel(&2);
+    assert!(queue.len() == 1 && poll(idle.as_mut(), &calls).is_pending());
+    drop(queue.get());
+    assert!(poll(idle.as_mut(), &calls).is_ready());
+    // Moved to now.
+    queue.add_after(3, MS);
+    queue.add_with(3, AddOptions::new().conflict(DelayConflict::Replace));
+    assert!(!queue.wait_idle_timeout(Duration::ZERO));
+    drop(queue.get());
+    assert!(queue.wait_idle_timeout(Duration::ZERO));
+}
+
+#[test]
+fn a_shutdown_makes_delays_moot() {
+    type ShutDown = fn(&WorkQueue<u32>);
+    let ways: [ShutDown; 4] = [
+        |queue| queue.shut_down(),
+        |queue| queue.shut_down_with_drain(),
+        |queue| queue.shut_down_with_drain_timeout(Duration::ZERO).unwrap(),
+        |queue| block_on(queue.shut_down_with_drain_async()),
+    ];
+    for shut_down in ways {
+        let (queue, _clock) = still(DelayedAdd::Independent);
+        queue.add_after(1, MS);
+        ends_the_wait(&queue, || shut_down(&queue));
+        assert_eq!(queue.delayed_len(), 1);
+        assert!(queue.wait_idle_timeout(Duration::ZERO), "and after it");
+    }
+}
+
+#[test]
+fn a_shutdown_does_not_end_the_wait_for_what_is_in_line_or_in_work() {
+    let (queue, _clock) = still(DelayedAdd::Independent);
+    queue.add_all([1, 2]);
+    queue.add_after(3, MS);
+    let item = queue.get().unwrap();
+    let calls = Arc::new(Calls::default());
+    let mut idle = pin!(queue.idle());
+    assert!(poll(idle.as_mut(), &calls).is_pending());
+    queue.shut_down();
+    queue.shut_down();
+    assert!(poll(idle.as_mut(), &calls).is_pending(), "it is no drain, that could be released");
+    drop(queue.get());
+    assert!(poll(idle.as_mut(), &calls).is_pending());
+    let before = calls.count();
+    drop(item);
+    assert!(calls.count() > before && poll(idle.as_mut(), &calls).is_ready());
+}
+
+#[test]
+fn work_that_makes_more_work_is_waited_for() {
+    for tasks in [false, true] {
+        let queue = WorkQueue::<u32>::new();
+        let own = queue.clone();
+        let handler = move |item: &Item<'_, u32>| {
+            if **item > 1 {
+                own.add_after(**item / 2, Duration::from_micros(100));
+                own.add(**item - 1);
+            }
+        };
+        let workers = if tasks { queue.workers().build() } else { queue.workers().spawn(2, handler.clone()).unwrap() };
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
+        if tasks {
+            for _ in 0..2 {
+                let handler = handler.clone();
+                runtime.spawn(workers.run_async(async move |item: &Item<'_, u32>| handler(item)));
+            }
+        }
+        queue.add(50);
+        if tasks {
+            runtime.block_on(queue.idle());
+        } else {
+            queue.wait_idle();
+        }
+        let stats = queue.stats();
+        assert_eq!((stats.len, stats.processing, stats.delayed), (0, 0, 0));
+        assert!(stats.handed_out >= 50 && stats.rejected == 0, "every key from 50 to 1");
+        assert!(workers.drain().is_empty());
+        assert_eq!(queue.stats().rejected, 0);
+    }
+}
+
+// ---- the drain for tasks ----
+
+#[test]
+fn a_drain_begins_with_its_first_poll() {
+    let (queue, _clock) = still(DelayedAdd::Independent);
+    queue.add(1);
+    drop(queue.shut_down_with_drain_async());
+    let mut drain = pin!(queue.shut_down_with_drain_async());
+    assert!(!queue.shutting_down());
+    let calls = Arc::new(Calls::default());
+    assert!(poll(drain.as_mut(), &calls).is_pending() && queue.shutting_down());
+    assert!(poll(drain.as_mut(), &calls).is_pending());
+    assert_eq!(queue.stats().drainers, 1, "once, however often it is polled");
+    let item = queue.get().unwrap();
+    assert_eq!(calls.count(), 0);
+    drop(item);
+    assert_eq!(calls.count(), 1);
+    assert!(poll(drain, &calls).is_ready());
+}
+
+#[test]
+fn a_drain_does_not_wait_for_delays() {
+    let (queue, _clock) = still(DelayedAdd::Independent);
+    queue.add_after(1, MS);
+    block_on(queue.shut_down_with_drain_async());
+    assert_eq!(queue.delayed_len(), 1);
+}
+
+#[test]
+fn a_plain_shutdown_releases_drains_that_have_begun() {
+    let (queue, _clock) = still(DelayedAdd::Independent);
+    queue.add(1);
+    let _item = queue.get().unwrap();
+    queue.shut_down(); // before them: releases none
+    let calls: [Arc<Calls>; 3] = Default::default();
+    let mut first = pin!(queue.shut_down_with_drain_async());
+    let mut second = pin!(queue.shut_down_with_drain_async());
+    assert!(poll(first.as_mut(), &calls[0]).is_pending() && poll(second.as_mut(), &calls[1]).is_pending());
+    let mut late = pin!(queue.shut_down_with_drain_async()); // not polled yet
+    thread::scope(|scope| {
+        let thread = scope.spawn(|| queue.shut_down_with_drain());
+        while queue.stats().drainers < 3 {
+            thread::yield_now();
+        }
+        queue.shut_down();
+        thread.join().unwrap();
+    });
+    assert_eq!(calls.each_ref().map(|calls| calls.count()), [1, 1, 0]);
+    assert!(poll(first, &calls[0]).is_ready() && poll(second, &calls[1]).is_ready());
+    assert!(poll(late.as_mut(), &calls[2]).is_pending(), "it began after that");
+    // One that was released and is polled only now, and one that was never woken for it, differ in nothing.
+    queue.shut_down();
+    assert!(poll(late, &calls[2]).is_ready());
+    assert_eq!(queue.stats().drainers, 0);
+}
+
+#[test]
+fn another_drain_releases_nobody() {
+    let (queue, _clock) = still(DelayedAdd::Independent);
+    queue.add(1);
+    let item = queue.get().unwrap();
+    let calls = Arc::new(Calls::default());
+    let mut drain = pin!(queue.shut_down_with_drain_async());
+    assert!(poll(drain.as_mut(), &calls).is_pending());
+    assert!(queue.shut_down_with_drain_timeout(Duration::ZERO).is_err());
+    assert!(poll(pin!(queue.shut_down_with_drain_async()), &calls).is_pending());
+    assert!(calls.count() == 0 && poll(drain.as_mut(), &calls).is_pending());
+    drop(item);
+    assert!(calls.count() == 1 && poll(drain, &calls).is_ready());
+}
+
+#[test]
+fn a_future_that_is_dropped_waits_no_more_and_the_last_waker_counts() {
+    let (queue, _clock) = still(DelayedAdd::Independent);
+    queue.add(1);
+    let item = queue.get().unwrap();
+    let (old, new) = (Arc::new(Calls::default()), Arc::new(Calls::default()));
+    let mut idle = Box::pin(queue.idle());
+    let mut gone = Box::pin(queue.idle());
+    let mut drain = Box::pin(queue.shut_down_with_drain_async());
+    assert!(poll(idle.as_mut(), &old).is_pending() && poll(gone.as_mut(), &old).is_pending());
+    assert!(poll(drain.as_mut(), &old).is_pending() && poll(idle.as_mut(), &new).is_pending());
+    assert_eq!(queue.stats().drainers, 3);
+    drop((gone, drain));
+    assert_eq!((queue.stats().drainers, Arc::strong_count(&old)), (1, 1));
+    drop(item);
+    assert_eq!((old.count(), new.count()), (0, 1));
+    // Woken, and dropped all the same.
+    drop(idle);
+    assert!(queue.shutting_down());
+}
+
+// ---- users' code that panics ----
+
+/// Panics when it is called.
+struct Fire;
+
+impl Wake for Fire {
+    fn wake(self: Arc<Self>) {
+        resume_unwind(Box::new("a waker"));
+    }
+}
+
+#[test]
+fn a_waker_that_panics_does_not_keep_getters_from_hearing_of_a_shutdown() {
+    type ShutDown = fn(&WorkQueue<u32>);
+    let ways: [ShutDown; 2] = [|queue| queue.shut_down(), |queue| queue.shut_down_with_drain()];
+    for shut_down in ways {
+        let (queue, _clock) = still(DelayedAdd::Independent);
+        queue.add_after(1, MS);
+        let calls = Arc::new(Calls::default());
+        let mut get = pin!(queue.get_async());
+        assert!(poll(get.as_mut(), &calls).is_pending());
+        let mut idle = pin!(queue.idle());
+        assert!(idle.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::new(Fire)))).is_pending());
+        assert!(catch_unwind(AssertUnwindSafe(|| shut_down(&queue))).is_err());
+        assert_eq!(calls.count(), 1, "the getter was woken");
+        assert!(matches!(poll(get, &calls), Poll::Ready(None)));
+    }
+}
+
+/// In `take_delayed`, after which the last delay may be gone.
+#[test]
+fn a_clone_that_panics_does_not_keep_who_waits_from_hearing_of_it() {
+    #[derive(PartialEq, Eq, Hash)]
+    struct Key;
+    impl Clone for Key {
+        fn clone(&self) -> Self {
+            resume_unwind(Box::new("a clone"));
+        }
+    }
+    let (clock, _) = Clock::mock();
+    let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
+    queue.add_rate_limited(Key); // stays known when its delay is gone, so it is cloned
+    let calls = Arc::new(Calls::default());
+    let mut idle = pin!(queue.idle());
+    assert!(poll(idle.as_mut(), &calls).is_pending());
+    _ = catch_unwind(AssertUnwindSafe(|| queue.take_delayed()));
+    assert!(queue.delayed_len() > 0 || calls.count() == 1);
+}

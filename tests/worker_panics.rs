@@ -1,0 +1,788 @@
+//! Panics, wherever users' code is run: in handlers and what they return, in hooks, limiters, observers, wakers, the drops of
+//! keys and of payloads. In threads and in tasks.
+//!
+//! Checks P13 for workers: after a panic no key is stuck in work, the loop goes on, the panic is counted, and the key comes back
+//! as the queue was told. And for items that are dropped by a panicking thread: they are done or retried, also if the limiter
+//! panics on top of it, and the process does not abort. What could abort is run in a child process.
+//!
+//! All panics here are quiet: they unwind without the message of the panic hook.
+
+use futures_executor::block_on;
+use keyqueue::rate_limiter::{ItemFastSlow, RateLimiter};
+use keyqueue::{Added, Clock, Driver, Item, Observer, OnPanic, Outcome, WorkQueue, WorkQueueBuilder, Workers};
+use std::error::Error;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::{Pin, pin};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+// ---- where it panics ----
+
+/// Where users' code is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Point {
+    /// Of a handler: before its work, ...
+    Begin,
+    /// ... when the key was added again meanwhile, ...
+    Dirty,
+    /// ... (tasks only) after it has waited, ...
+    Awaited,
+    /// ... and when what it has is dropped.
+    Guard,
+    IntoOutcome,
+    IntoError,
+    OnError,
+    OnPanic,
+    OnDrop,
+    When,
+    Forget,
+    NumRequeues,
+    Added,
+    HandedOut,
+    Done,
+    Dropped,
+    Panicked,
+    KeyDrop,
+}
+
+const HANDLERS: [Point; 5] = [Point::Begin, Point::Dirty, Point::Guard, Point::IntoOutcome, Point::IntoError];
+const OTHERS: [Point; 12] = [
+    Point::OnError,
+    Point::OnPanic,
+    Point::OnDrop,
+    Point::When,
+    Point::Forget,
+    Point::NumRequeues,
+    Point::Added,
+    Point::HandedOut,
+    Point::Done,
+    Point::Dropped,
+    Point::Panicked,
+    Point::KeyDrop,
+];
+
+/// A payload that panics when it is dropped, once.
+struct Nasty(bool);
+
+impl Drop for Nasty {
+    fn drop(&mut self) {
+        if std::mem::take(&mut self.0) {
+            resume_unwind(Box::new("a payload's drop"));
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Payload {
+    Text,
+    Owned,
+    Number,
+    Nasty,
+}
+
+impl Payload {
+    fn panic(self) -> ! {
+        match self {
+            Self::Text => resume_unwind(Box::new("a text")),
+            Self::Owned => resume_unwind(Box::new("an owned text".to_owned())),
+            Self::Number => resume_unwind(Box::new(7_u8)),
+            Self::Nasty => resume_unwind(Box::new(Nasty(true))),
+        }
+    }
+
+    fn message(self) -> &'static str {
+        match self {
+            Self::Text => "a text",
+            Self::Owned => "an owned text",
+            Self::Number | Self::Nasty => "(not a text)",
+        }
+    }
+}
+
+/// Panics at one point, so many times.
+struct Bomb {
+    point: Point,
+    payload: Payload,
+    left: AtomicUsize,
+    struck: AtomicUsize,
+}
+
+impl Bomb {
+    fn new(point: Point, payload: Payload, times: usize) -> Arc<Self> {
+        Arc::new(Self { point, payload, left: AtomicUsize::new(times), struck: AtomicUsize::new(0) })
+    }
+
+    fn at(&self, point: Point) {
+        let less = |left: usize| left.checked_sub(1);
+        if point == self.point && self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok() {
+            self.struck.fetch_add(1, Ordering::SeqCst);
+            self.payload.panic();
+        }
+    }
+
+    fn struck(&self) -> usize {
+        self.struck.load(Ordering::SeqCst)
+    }
+}
+
+// ---- the users' code ----
+
+#[derive(Clone)]
+struct Key(u32, Arc<Bomb>);
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Key {}
+
+impl std::hash::Hash for Key {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Drop for Key {
+    fn drop(&mut self) {
+        // A second panic at a time would be the user's abort, not the queue's.
+        if !std::thread::panicking() {
+            self.1.at(Point::KeyDrop);
+        }
+    }
+}
+
+/// Retries at once.
+struct Limiter(ItemFastSlow<Key>, Arc<Bomb>);
+
+impl Limiter {
+    fn new(bomb: &Arc<Bomb>) -> Self {
+        Self(ItemFastSlow::new(Duration::ZERO, Duration::ZERO, 0), Arc::clone(bomb))
+    }
+}
+
+impl RateLimiter<Key> for Limiter {
+    fn when(&self, key: &Key) -> Duration {
+        self.1.at(Point::When);
+        self.0.when(key)
+    }
+
+    fn forget(&self, key: &Key) {
+        self.1.at(Point::Forget);
+        self.0.forget(key);
+    }
+
+    fn num_requeues(&self, key: &Key) -> usize {
+        self.1.at(Point::NumRequeues);
+        self.0.num_requeues(key)
+    }
+}
+
+struct Watcher(Arc<Bomb>);
+
+impl Observer for Watcher {
+    fn added(&self, _: Added) {
+        self.0.at(Point::Added);
+    }
+
+    fn handed_out(&self, _: Option<Duration>) {
+        self.0.at(Point::HandedOut);
+    }
+
+    fn done(&self, _: Option<Duration>) {
+        self.0.at(Point::Done);
+    }
+
+    fn dropped(&self) {
+        self.0.at(Point::Dropped);
+    }
+
+    fn panicked(&self) {
+        self.0.at(Point::Panicked);
+    }
+}
+
+/// What a handler returns.
+struct Answer(Outcome, Arc<Bomb>);
+
+struct Unlucky(Arc<Bomb>);
+
+impl From<Unlucky> for Box<dyn Error + Send + Sync> {
+    fn from(Unlucky(bomb): Unlucky) -> Self {
+        bomb.at(Point::IntoError);
+        "no luck".into()
+    }
+}
+
+impl From<Answer> for Outcome {
+    fn from(Answer(outcome, bomb): Answer) -> Self {
+        bomb.at(Point::IntoOutcome);
+        match outcome {
+            Self::Failed(_) => Err::<(), _>(Unlucky(bomb)).into(),
+            outcome => outcome,
+        }
+    }
+}
+
+struct Guard(Arc<Bomb>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.at(Point::Guard);
+    }
+}
+
+// ---- a run ----
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Spawned,
+    Here,
+    Task,
+    Tokio,
+}
+
+const WAYS: [Way; 4] = [Way::Spawned, Way::Here, Way::Task, Way::Tokio];
+
+fn yield_once() -> impl Future<Output = ()> {
+    let mut yielded = false;
+    poll_fn(move |cx| {
+        cx.waker().wake_by_ref();
+        if std::mem::replace(&mut yielded, true) { Poll::Ready(()) } else { Poll::Pending }
+    })
+}
+
+/// What the handler does: writes down its key, and answers what the first run of key 7 is to be. Key 8 adds 9, and 9 shuts down.
+struct Script {
+    queue: WorkQueue<Key>,
+    bomb: Arc<Bomb>,
+    first: fn() -> Outcome,
+    runs: Mutex<Vec<u32>>,
+    panics: Mutex<Vec<(u32, String)>>,
+}
+
+impl Script {
+    fn run(&self, item: &Item<'_, Key>) -> Answer {
+        let key = item.0;
+        let first = {
+            let mut runs = self.runs.lock().unwrap();
+            runs.push(key);
+            runs.iter().filter(|&&run| run == 7).count() == 1
+        };
+        let mut outcome = Outcome::Done;
+        match key {
+            7 if first => {
+                self.bomb.at(Point::Begin);
+                if self.bomb.point == Point::Dirty {
+                    self.queue.add(Key(7, Arc::clone(&self.bomb)));
+                    self.bomb.at(Point::Dirty);
+                }
+                let _guard = Guard(Arc::clone(&self.bomb));
+                outcome = (self.first)();
+            }
+            8 => _ = self.queue.add(Key(9, Arc::clone(&self.bomb))),
+            9 => self.queue.shut_down(),
+            _ => {}
+        }
+        Answer(outcome, Arc::clone(&self.bomb))
+    }
+
+    fn runs(&self) -> Vec<u32> {
+        self.runs.lock().unwrap().clone()
+    }
+}
+
+fn queue(bomb: &Arc<Bomb>, policy: Option<OnPanic>) -> WorkQueueBuilder<Key> {
+    let (clock, _) = Clock::mock();
+    let builder = WorkQueue::builder().clock(clock).driver(Driver::Manual);
+    let builder = builder.rate_limiter(Limiter::new(bomb)).observer(Watcher(Arc::clone(bomb)));
+    policy.into_iter().fold(builder, WorkQueueBuilder::on_panic)
+}
+
+/// Has 7 and 8 worked on, in this way, until the loop ends. `cut_off`: the queue is shut down before it begins.
+fn go(
+    way: Way,
+    policy: Option<OnPanic>,
+    bomb: &Arc<Bomb>,
+    first: fn() -> Outcome,
+    cut_off: bool,
+) -> (Arc<Script>, Workers<Key>) {
+    let queue = queue(bomb, policy).build();
+    for key in [7, 8] {
+        // The observer's `added` may panic here, outside of the workers; the key is in line all the same.
+        let added = catch_unwind(AssertUnwindSafe(|| queue.add(Key(key, Arc::clone(bomb)))));
+        std::mem::forget(added); // its payload's drop may panic
+    }
+    assert_eq!(queue.len(), 2);
+    if bomb.point == Point::Added && bomb.struck() == 2 {
+        bomb.left.store(1, Ordering::SeqCst); // once more, at work
+    }
+    if cut_off {
+        queue.shut_down();
+    }
+    let script = Arc::new(Script {
+        queue: queue.clone(),
+        bomb: Arc::clone(bomb),
+        first,
+        runs: Mutex::default(),
+        panics: Mutex::default(),
+    });
+    let hook = |point| {
+        let bomb = Arc::clone(bomb);
+        move || bomb.at(point)
+    };
+    let (on_error, on_panic, on_drop) = (hook(Point::OnError), hook(Point::OnPanic), hook(Point::OnDrop));
+    let builder = queue.workers().max_retries(5).on_error(move |_, _| on_error()).on_drop(move |_, _| on_drop());
+    let builder = builder.on_panic({
+        let script = Arc::downgrade(&script);
+        move |key, message| {
+            script.upgrade().unwrap().panics.lock().unwrap().push((key.0, message.to_owned()));
+            on_panic();
+        }
+    });
+    let own = Arc::clone(&script);
+    let handler = move |item: &Item<'_, Key>| own.run(item);
+    let workers = if way == Way::Spawned { builder.spawn(1, handler).unwrap() } else { builder.build() };
+    let own = Arc::clone(&script);
+    let work = async move |item: &Item<'_, Key>| {
+        let _guard = (item.0 == 7).then(|| Guard(Arc::clone(&own.bomb)));
+        yield_once().await;
+        if item.0 == 7 {
+            own.bomb.at(Point::Awaited);
+        }
+        own.run(item)
+    };
+    match way {
+        Way::Spawned => workers.join(),
+        Way::Here => workers.run(|item: &Item<'_, Key>| script.run(item)),
+        Way::Task => block_on(workers.run_async(work)),
+        Way::Tokio => {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+            runtime
+                .block_on(async { tokio::spawn(workers.run_async(work)).await.expect("the task itself never panics") });
+        }
+    }
+    assert_eq!(workers.tally().running, 0);
+    let stats = queue.stats();
+    assert_eq!((stats.processing, stats.len, stats.delayed), (0, 0, 0), "{way:?}, {:?}: nothing is stuck", bomb.point);
+    (script, workers)
+}
+
+// ---- handlers ----
+
+#[test]
+fn a_handler_that_panics_is_retried_or_done_and_the_loop_goes_on() {
+    for way in WAYS {
+        let asynchronous = matches!(way, Way::Task | Way::Tokio);
+        for point in HANDLERS.into_iter().chain(asynchronous.then_some(Point::Awaited)) {
+            for payload in [Payload::Text, Payload::Owned, Payload::Number, Payload::Nasty] {
+                for policy in [None, Some(OnPanic::Retry), Some(OnPanic::Done)] {
+                    let case = format!("{way:?}, {point:?}, {payload:?}, {policy:?}");
+                    let bomb = Bomb::new(point, payload, 1);
+                    let first: fn() -> Outcome = match point {
+                        Point::IntoError => || Outcome::Failed("".into()),
+                        _ => || Outcome::Done,
+                    };
+                    let (script, workers) = go(way, policy, &bomb, first, false);
+                    // An add during the run that panicked brings it back, whatever the policy; with both it comes once.
+                    let again = policy != Some(OnPanic::Done) || point == Point::Dirty;
+                    // Before it was written down, if it waits first.
+                    let seen: &[u32] = if point == Point::Awaited { &[] } else { &[7] };
+                    let expected = [seen, &[8], if again { &[7] } else { &[] }, &[9]].concat();
+                    assert_eq!((script.runs(), bomb.struck()), (expected.clone(), 1), "{case}");
+                    assert_eq!(*script.panics.lock().unwrap(), [(7, payload.message().to_owned())], "{case}");
+                    let (stats, tally) = (workers.queue().stats(), workers.tally());
+                    assert_eq!(stats.panics, 1, "{case}");
+                    // The drop of its payload is one more.
+                    assert_eq!(tally.panicked, 1 + u64::from(payload == Payload::Nasty), "{case}");
+                    assert_eq!(tally.retried, u64::from(policy != Some(OnPanic::Done)), "{case}");
+                    assert_eq!(tally.succeeded, 2 + u64::from(again), "{case}");
+                    assert_eq!((tally.dropped, tally.refused, stats.dropped), (0, 0, 0), "{case}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_call_that_makes_no_future_is_a_panic_too() {
+    for way in [Way::Task, Way::Tokio] {
+        let queue = WorkQueue::<u32>::new();
+        queue.add_all([1, 2]);
+        queue.shut_down();
+        let workers = queue.workers().build();
+        let make = |item: &Item<'_, u32>| {
+            if **item == 1 {
+                resume_unwind(Box::new("no future"));
+            }
+            async {}
+        };
+        match way {
+            Way::Task => block_on(workers.run_async(make)),
+            _ => {
+                let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                runtime.block_on(async { tokio::spawn(workers.run_async(make)).await.unwrap() });
+            }
+        }
+        let (stats, tally) = (queue.stats(), workers.tally());
+        assert_eq!((tally.panicked, tally.retried, tally.refused, tally.succeeded), (1, 1, 1, 1));
+        assert_eq!((stats.panics, stats.processing, stats.len), (1, 0, 0));
+    }
+}
+
+#[test]
+fn a_key_that_always_panics_holds_up_nobody_and_is_given_up() {
+    for way in WAYS {
+        let bomb = Bomb::new(Point::OnPanic, Payload::Text, 0);
+        let queue = queue(&bomb, None).build();
+        queue.add_all([7, 8].map(|key| Key(key, Arc::clone(&bomb))));
+        let builder = queue.workers().max_retries(20).on_drop({
+            let queue = queue.clone();
+            move |key, retries| {
+                assert_eq!((key.0, retries), (7, 20));
+                queue.shut_down();
+            }
+        });
+        let handler = |item: &Item<'_, Key>| {
+            if item.0 == 7 {
+                resume_unwind(Box::new("always"))
+            }
+        };
+        let workers = if way == Way::Spawned { builder.spawn(1, handler).unwrap() } else { builder.build() };
+        match way {
+            Way::Spawned => workers.join(),
+            Way::Here => workers.run(handler),
+            Way::Task | Way::Tokio => block_on(workers.run_async(async |item: &Item<'_, Key>| {
+                yield_once().await;
+                handler(item);
+            })),
+        }
+        let (stats, tally) = (queue.stats(), workers.tally());
+        assert_eq!((tally.panicked, tally.retried, tally.dropped, tally.succeeded), (21, 20, 1, 1), "{way:?}");
+        assert_eq!((stats.panics, stats.dropped, stats.processing), (21, 1, 0));
+    }
+}
+
+// ---- what is not a handler ----
+
+/// The outcome that leads to this point.
+fn to(point: Point) -> fn() -> Outcome {
+    match point {
+        Point::OnError | Point::When | Point::NumRequeues => || Outcome::Failed("".into()),
+        Point::Added => || Outcome::RequeueAfter(Duration::ZERO),
+        Point::OnPanic | Point::Panicked => || resume_unwind(Box::new("it must panic first")),
+        Point::OnDrop | Point::Dropped => || Outcome::GiveUp,
+        _ => || Outcome::Done,
+    }
+}
+
+fn panics_once(payload: Payload) {
+    for way in WAYS {
+        for point in OTHERS {
+            for policy in [None, Some(OnPanic::Retry), Some(OnPanic::Done)] {
+                // The observer's first two additions are made by the test itself.
+                let bomb = Bomb::new(point, payload, if point == Point::Added { 2 } else { 1 });
+                let (script, workers) = go(way, policy, &bomb, to(point), false);
+                let case = format!("{way:?}, {point:?}, {payload:?}, {policy:?}: {:?}", script.runs());
+                assert_eq!(bomb.struck(), if point == Point::Added { 3 } else { 1 }, "{case}");
+                let others: Vec<_> = script.runs().into_iter().filter(|&key| key != 7).collect();
+                assert_eq!(others, [8, 9], "{case}");
+                let sevens = script.runs().len() - 2;
+                match point {
+                    // In the first hand-out, which was 7's.
+                    Point::HandedOut => assert_eq!(sevens, 0, "{case}"),
+                    // It is added before that.
+                    Point::Added => assert_eq!(sevens, 2, "{case}"),
+                    // The policy holds when the hook has panicked as well.
+                    Point::OnPanic => assert_eq!(sevens, 1 + usize::from(policy != Some(OnPanic::Done)), "{case}"),
+                    // Keys that were done are not retried.
+                    Point::Done | Point::Dropped | Point::KeyDrop => assert_eq!(sevens, 1, "{case}"),
+                    _ => assert!(sevens <= 2, "{case}"),
+                }
+                assert!(workers.tally().panicked > 0, "{case}");
+            }
+        }
+    }
+}
+
+fn panics_always(payload: Payload) {
+    for way in WAYS {
+        for point in OTHERS {
+            for policy in [None, Some(OnPanic::Retry), Some(OnPanic::Done)] {
+                let bomb = Bomb::new(point, payload, usize::MAX);
+                let (script, workers) = go(way, policy, &bomb, to(point), true);
+                let case = format!("{way:?}, {point:?}, {payload:?}, {policy:?}: {:?}", script.runs());
+                assert!(bomb.struck() > 0, "{case}");
+                assert_eq!(workers.queue().stats().handed_out, 2, "{case}");
+                let expected: &[u32] = if point == Point::HandedOut { &[] } else { &[7, 8] };
+                assert_eq!(script.runs(), expected, "{case}");
+                bomb.left.store(0, Ordering::SeqCst); // before the keys are dropped
+            }
+        }
+    }
+}
+
+#[test]
+fn hooks_limiters_observers_and_keys_that_panic_once_stop_nobody() {
+    panics_once(Payload::Text);
+}
+
+#[test]
+fn hooks_limiters_observers_and_keys_that_always_panic_stop_nobody() {
+    panics_always(Payload::Owned);
+}
+
+// ---- items that are dropped by a panicking thread ----
+
+/// Gets the first key, and drops its item in a panic.
+fn unwind(queue: &WorkQueue<Key>, owned: bool) {
+    let item = queue.get().unwrap();
+    let panics = || {
+        if owned {
+            let _item = item.into_owned();
+            resume_unwind(Box::new("its holder"));
+        }
+        let _item = item;
+        resume_unwind(Box::new("its holder"))
+    };
+    let payload: Box<dyn std::any::Any + Send> = catch_unwind(AssertUnwindSafe(panics)).unwrap_err();
+    assert_eq!(*payload.downcast_ref::<&str>().unwrap(), "its holder");
+}
+
+#[test]
+fn an_item_that_unwinds_is_done_or_retried() {
+    for owned in [false, true] {
+        for policy in [None, Some(OnPanic::Done), Some(OnPanic::Retry)] {
+            for dirty in [false, true] {
+                let bomb = Bomb::new(Point::Begin, Payload::Text, 0);
+                let (clock, _) = Clock::mock();
+                let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual);
+                let queue = policy.into_iter().fold(queue, WorkQueueBuilder::on_panic).build();
+                let key = || Key(1, Arc::clone(&bomb));
+                queue.add(key());
+                let item = queue.get().unwrap();
+                if dirty {
+                    queue.add(key());
+                }
+                let panics = || {
+                    if owned {
+                        let _item = item.into_owned();
+                        resume_unwind(Box::new(()))
+                    } else {
+                        let _item = item;
+                        resume_unwind(Box::new(()))
+                    }
+                };
+                assert!(catch_unwind(AssertUnwindSafe(|| -> () { panics() })).is_err());
+                let stats = queue.stats();
+                let retried = policy == Some(OnPanic::Retry);
+                assert_eq!((stats.processing, stats.panics, stats.len), (0, 1, usize::from(dirty)));
+                assert_eq!((stats.retries, stats.failing), (u64::from(retried), usize::from(retried)));
+                let delayed = queue.take_delayed();
+                assert_eq!(delayed, if retried { vec![(key(), Duration::from_millis(5))] } else { vec![] });
+            }
+        }
+    }
+}
+
+#[test]
+fn an_item_that_is_dropped_otherwise_is_not_a_panic() {
+    let queue = WorkQueue::<u32>::builder().on_panic(OnPanic::Retry).build();
+    queue.add_all(0..5);
+    drop(queue.get());
+    queue.get().unwrap().done();
+    queue.get().unwrap().succeed();
+    queue.get().unwrap().give_up();
+    // Caught before the item is dropped.
+    let item = queue.get();
+    assert!(catch_unwind(|| resume_unwind(Box::new(()))).is_err());
+    drop(item);
+    let stats = queue.stats();
+    assert_eq!((stats.panics, stats.retries, stats.processing, stats.dropped), (0, 0, 0, 1));
+}
+
+/// Runs the test of this name again, in a process of its own that may abort, and there `run`.
+fn in_a_child(name: &str, run: impl Fn()) {
+    const CHILD: &str = "KEYQUEUE_PANICS_CHILD";
+    if std::env::var_os(CHILD).is_some() {
+        return run();
+    }
+    let test = std::env::current_exe().expect("a test has a path");
+    let output = Command::new(test).args(["--exact", name, "--nocapture"]).env(CHILD, "1").output().unwrap();
+    let [text, errors] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    assert!(output.status.success(), "{}: {text}{errors}", output.status);
+    assert!(text.contains("1 passed"), "it ran nothing");
+}
+
+#[test]
+fn an_item_that_unwinds_does_not_abort_whatever_else_panics() {
+    in_a_child("an_item_that_unwinds_does_not_abort_whatever_else_panics", || {
+        for owned in [false, true] {
+            for policy in [None, Some(OnPanic::Retry), Some(OnPanic::Done)] {
+                for point in [Point::When, Point::Added, Point::Done, Point::Panicked, Point::KeyDrop] {
+                    for payload in [Payload::Text, Payload::Number] {
+                        let bomb = Bomb::new(point, payload, 0);
+                        let queue = queue(&bomb, policy).build();
+                        queue.add_all([1, 2].map(|key| Key(key, Arc::clone(&bomb))));
+                        bomb.left.store(usize::MAX, Ordering::SeqCst);
+                        unwind(&queue, owned);
+                        unwind(&queue, owned);
+                        bomb.left.store(0, Ordering::SeqCst);
+                        let stats = queue.stats();
+                        assert_eq!((stats.processing, stats.panics), (0, 2), "{policy:?}, {point:?}");
+                        if point == Point::When {
+                            assert_eq!((stats.len, stats.retries), (0, 0), "done, if the limiter panics");
+                        }
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// Panics when it is called.
+struct Fire;
+
+impl Wake for Fire {
+    fn wake(self: Arc<Self>) {
+        resume_unwind(Box::new("a waker"));
+    }
+}
+
+#[test]
+fn an_item_that_unwinds_does_not_abort_when_a_waker_panics() {
+    in_a_child("an_item_that_unwinds_does_not_abort_when_a_waker_panics", || {
+        for policy in [OnPanic::Retry, OnPanic::Done] {
+            let bomb = Bomb::new(Point::Begin, Payload::Text, 0);
+            let queue = queue(&bomb, Some(policy)).build();
+            let key = || Key(1, Arc::clone(&bomb));
+            queue.add(key());
+            let fire = Waker::from(Arc::new(Fire));
+            let mut get = pin!(queue.get_async());
+            let mut idle = pin!(queue.idle());
+            let item = queue.get().unwrap();
+            assert!(get.as_mut().poll(&mut Context::from_waker(&fire)).is_pending());
+            assert!(idle.as_mut().poll(&mut Context::from_waker(&fire)).is_pending());
+            queue.add(key());
+            assert!(
+                catch_unwind(AssertUnwindSafe(|| -> () {
+                    let _item = item;
+                    resume_unwind(Box::new(()))
+                }))
+                .is_err()
+            );
+            assert_eq!((queue.processing_len(), queue.len(), queue.stats().panics), (0, 1, 1));
+        }
+    });
+}
+
+// ---- what is easily got wrong ----
+
+#[derive(Default)]
+struct Calls(AtomicUsize);
+
+impl Wake for Calls {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn poll<F: Future>(future: Pin<&mut F>, calls: &Arc<Calls>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(&Waker::from(Arc::clone(calls))))
+}
+
+/// Nor if what the limiter or the observer panics with panics when it is dropped.
+#[test]
+fn an_item_that_unwinds_does_not_abort_when_a_payload_panics() {
+    in_a_child("an_item_that_unwinds_does_not_abort_when_a_payload_panics", || {
+        for policy in [None, Some(OnPanic::Retry), Some(OnPanic::Done)] {
+            for point in [Point::When, Point::Added, Point::Done, Point::Panicked] {
+                let bomb = Bomb::new(point, Payload::Nasty, 0);
+                let queue = queue(&bomb, policy).build();
+                queue.add(Key(1, Arc::clone(&bomb)));
+                bomb.left.store(usize::MAX, Ordering::SeqCst);
+                unwind(&queue, false);
+                bomb.left.store(0, Ordering::SeqCst);
+                assert_eq!((queue.processing_len(), queue.stats().panics), (0, 1), "{policy:?}, {point:?}");
+            }
+        }
+    });
+}
+
+/// As the one before, in the loop of workers.
+#[test]
+fn payloads_that_panic_stop_nobody() {
+    in_a_child("payloads_that_panic_stop_nobody", || {
+        panics_once(Payload::Nasty);
+        panics_always(Payload::Nasty);
+    });
+}
+
+/// What panics after the handler (the limiter, say) drops the item while it unwinds, which counts it; the loop counts for itself.
+#[test]
+fn one_panic_is_counted_once() {
+    for way in WAYS {
+        for point in OTHERS {
+            for policy in [None, Some(OnPanic::Retry), Some(OnPanic::Done)] {
+                let bomb = Bomb::new(point, Payload::Text, if point == Point::Added { 2 } else { 1 });
+                let (_, workers) = go(way, policy, &bomb, to(point), false);
+                // The observer's first two are outside of the workers. Two points are reached by a panic only.
+                let outside = if point == Point::Added { 2 } else { 0 };
+                let before = u64::from(matches!(point, Point::OnPanic | Point::Panicked));
+                let panics = bomb.struck() as u64 - outside + before;
+                let (stats, tally) = (workers.queue().stats(), workers.tally());
+                assert_eq!(tally.panicked, panics, "{way:?}, {point:?}, {policy:?}");
+                assert!(stats.panics <= panics, "{way:?}, {point:?}, {policy:?}: {}", stats.panics);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_key_is_given_up_also_if_the_hook_panics() {
+    for policy in [None, Some(OnPanic::Retry), Some(OnPanic::Done)] {
+        let (clock, _) = Clock::mock();
+        let queue = WorkQueue::<u32>::builder().clock(clock).driver(Driver::Manual);
+        let queue = policy.into_iter().fold(queue, WorkQueueBuilder::on_panic).build();
+        queue.add_rate_limited(1);
+        assert!(queue.cancel(&1));
+        queue.add_all([1, 2]);
+        let workers = queue.workers().max_retries(1).on_drop(|_, _| resume_unwind(Box::new("a hook"))).build();
+        workers.run(|item: &Item<'_, u32>| {
+            if **item == 2 {
+                queue.shut_down();
+                return Outcome::Done;
+            }
+            Outcome::Retry
+        });
+        let stats = queue.stats();
+        assert_eq!((workers.tally().dropped, stats.dropped), (1, 1), "{policy:?}");
+        assert_eq!((stats.failing, stats.delayed, stats.retries), (0, 0, 1), "{policy:?}");
+    }
+}
+
+#[test]
+fn a_watcher_that_panics_loses_no_wake_up() {
+    let queue = WorkQueue::<u32>::new();
+    queue.add(1);
+    let item = queue.get().unwrap();
+    let calls = Arc::new(Calls::default());
+    let mut get = pin!(queue.get_async());
+    assert!(poll(get.as_mut(), &calls).is_pending());
+    let mut stale = Box::pin(item.until_dirty());
+    assert!(stale.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::new(Fire)))).is_pending());
+    std::mem::forget(stale);
+    _ = catch_unwind(AssertUnwindSafe(|| item.requeue_after(Duration::ZERO)));
+    assert_eq!((queue.len(), queue.processing_len(), calls.0.load(Ordering::SeqCst)), (1, 0, 1));
+}

@@ -1,0 +1,1214 @@
+//! Workers that behave: every outcome, retries and their limit, the handle, shut-downs, spans, and handlers that give up work
+//! that has become stale. What panics do is in `worker_panics.rs`.
+//!
+//! Whatever does not need threads is run in each of the four [`Way`]s, so threads, futures and runtimes do not differ.
+//!
+//! Checks: each outcome has the effect on the key that its name says, and is counted; a key that fails is given up after so many
+//! retries, never earlier; hooks see what happened before the queue acts on it; workers end when the queue is shut down and
+//! empty, whatever their handlers answer, and who does not want to wait is told what is left (P6, P7); a key is never held
+//! by two (P1).
+
+use futures_executor::block_on;
+use keyqueue::rate_limiter::{Bucket, ItemFastSlow};
+use keyqueue::{
+    AddOptions, Clock, Driver, Item, Leftover, MockClock, Outcome, Tally, WorkQueue, WorkQueueBuilder, Workers,
+    WorkersBuilder,
+};
+use std::error::Error;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::panic::resume_unwind;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::Duration;
+
+// ---- what the tests are made of ----
+
+/// How a loop is run.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    Spawned,
+    Here,
+    /// On `futures-executor`.
+    Task,
+    /// On tokio, with several threads.
+    Tokio,
+}
+
+const WAYS: [Way; 4] = [Way::Spawned, Way::Here, Way::Task, Way::Tokio];
+
+/// Pending once, so that a handler is polled twice.
+fn yield_once() -> impl Future<Output = ()> {
+    let mut yielded = false;
+    poll_fn(move |cx| {
+        cx.waker().wake_by_ref();
+        if std::mem::replace(&mut yielded, true) { Poll::Ready(()) } else { Poll::Pending }
+    })
+}
+
+fn tokio(threads: usize) -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(threads).build().unwrap()
+}
+
+/// Runs one loop to its end.
+fn run<R: Into<Outcome> + Send + 'static>(
+    way: Way,
+    builder: WorkersBuilder<u32>,
+    handler: impl Fn(&Item<'_, u32>) -> R + Send + Sync + 'static,
+) -> Workers<u32> {
+    let workers = match way {
+        Way::Spawned => {
+            let workers = builder.spawn(1, handler).unwrap();
+            workers.join();
+            workers
+        }
+        Way::Here => {
+            let workers = builder.build();
+            workers.run(handler);
+            workers
+        }
+        Way::Task | Way::Tokio => {
+            let workers = builder.build();
+            let work = workers.run_async(async move |item: &Item<'_, u32>| {
+                yield_once().await;
+                handler(item)
+            });
+            match way {
+                Way::Task => block_on(work),
+                _ => tokio(2).block_on(async { tokio::spawn(work).await.unwrap() }),
+            }
+            workers
+        }
+    };
+    assert_eq!(workers.tally().running, 0);
+    workers
+}
+
+/// A queue without threads, whose clock stands still.
+fn still() -> (WorkQueueBuilder<u32>, MockClock) {
+    let (clock, mock) = Clock::mock();
+    (WorkQueue::builder().clock(clock).driver(Driver::Manual), mock)
+}
+
+/// A queue that retries at once.
+fn at_once() -> WorkQueueBuilder<u32> {
+    still().0.rate_limiter(ItemFastSlow::new(Duration::ZERO, Duration::ZERO, 0))
+}
+
+/// What somebody noted, from any thread.
+struct Notes<T>(Arc<Mutex<Vec<T>>>);
+
+impl<T> Notes<T> {
+    fn new() -> Self {
+        Self(Arc::default())
+    }
+
+    fn add(&self, note: T) {
+        self.0.lock().unwrap().push(note);
+    }
+
+    fn take(&self) -> Vec<T> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+impl<T> Clone for Notes<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+fn tally(workers: &Workers<u32>) -> [u64; 6] {
+    let Tally { running, succeeded, requeued, retried, dropped, panicked, refused, .. } = workers.tally();
+    assert_eq!(running, 0);
+    [succeeded, requeued, retried, dropped, panicked, refused]
+}
+
+#[derive(Default)]
+struct Calls(AtomicUsize);
+
+impl Wake for Calls {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Calls {
+    fn count(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+fn poll<F: Future>(future: Pin<&mut F>, calls: &Arc<Calls>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(&Waker::from(Arc::clone(calls))))
+}
+
+const MS: Duration = Duration::from_millis(1);
+
+// ---- outcomes ----
+
+#[test]
+fn every_outcome_does_what_it_says() {
+    type Make = fn() -> Outcome;
+    // With how many failures the key is left, its delay, and what is counted.
+    let cases: [(Make, usize, Option<Duration>, [u64; 6]); 7] = [
+        (|| Outcome::Done, 0, None, [2, 0, 0, 0, 0, 0]),
+        (|| Outcome::Retry, 3, Some(20 * MS), [1, 0, 1, 0, 0, 0]),
+        (|| Outcome::Failed("no luck".into()), 3, Some(20 * MS), [1, 0, 1, 0, 0, 0]),
+        (|| Outcome::RequeueAfter(7 * MS), 0, Some(7 * MS), [1, 1, 0, 0, 0, 0]),
+        (|| Outcome::RequeueWith(AddOptions::new().after(9 * MS)), 2, Some(9 * MS), [1, 1, 0, 0, 0, 0]),
+        (|| Outcome::RequeueWith(AddOptions::new().rate_limited()), 3, Some(20 * MS), [1, 1, 0, 0, 0, 0]),
+        (|| Outcome::GiveUp, 0, None, [1, 0, 0, 1, 0, 0]),
+    ];
+    for way in WAYS {
+        for (outcome, failures, delay, counted) in cases {
+            let (queue, _clock) = still();
+            let queue = queue.build();
+            // It has failed twice before, and is in line.
+            queue.add_rate_limited(0);
+            queue.add_rate_limited(0);
+            assert!(queue.cancel(&0));
+            queue.add_all([0, 1]);
+            let (errors, drops) = (Notes::new(), Notes::new());
+            let builder = queue.workers().on_error({
+                let (queue, errors) = (queue.clone(), errors.clone());
+                move |&key, error| {
+                    assert_eq!((queue.processing_len(), queue.delayed_len(), queue.num_requeues(&key)), (1, 0, 2));
+                    errors.add((key, error.to_string()));
+                }
+            });
+            let builder = builder.on_drop({
+                let (queue, drops) = (queue.clone(), drops.clone());
+                move |&key, retries| {
+                    assert_eq!((queue.processing_len(), queue.stats().dropped, queue.num_requeues(&key)), (1, 0, 2));
+                    drops.add((key, retries));
+                }
+            });
+            let workers = run(way, builder, {
+                let queue = queue.clone();
+                move |item: &Item<'_, u32>| {
+                    if **item == 0 {
+                        return outcome();
+                    }
+                    queue.shut_down();
+                    Outcome::Done
+                }
+            });
+            let case = format!("{way:?}, {:?}", outcome());
+            assert_eq!(tally(&workers), counted, "{case}");
+            assert_eq!(queue.num_requeues(&0), failures, "{case}");
+            assert_eq!(queue.take_delayed(), delay.map_or(vec![], |delay| vec![(0, delay)]), "{case}");
+            let (failed, dropped) = (matches!(outcome(), Outcome::Failed(_)), counted[3] > 0);
+            assert_eq!(errors.take(), if failed { vec![(0, "no luck".to_owned())] } else { vec![] }, "{case}");
+            assert_eq!(drops.take(), if dropped { vec![(0, 2)] } else { vec![] }, "{case}");
+            let stats = queue.stats();
+            assert_eq!((stats.len, stats.processing, stats.dropped), (0, 0, counted[3]), "{case}");
+        }
+    }
+}
+
+#[test]
+fn what_handlers_return_becomes_an_outcome() {
+    fn failed(outcome: impl Into<Outcome>) -> String {
+        match outcome.into() {
+            Outcome::Failed(error) => error.to_string(),
+            other => panic!("{other:?} is not a failure"),
+        }
+    }
+    type Dyn = Box<dyn Error + Send + Sync>;
+    let io = || io::Error::other("disk");
+    assert!(matches!(().into(), Outcome::Done));
+    assert!(matches!(Ok::<(), io::Error>(()).into(), Outcome::Done));
+    assert!(matches!(Ok::<_, String>(Outcome::RequeueAfter(MS)).into(), Outcome::RequeueAfter(MS)));
+    assert!(matches!(Ok::<_, Dyn>(Outcome::Retry).into(), Outcome::Retry));
+    assert!(matches!(Ok::<_, String>(Ok::<_, io::Error>(Outcome::GiveUp)).into(), Outcome::GiveUp));
+    assert_eq!(failed(Err::<(), _>(io())), "disk");
+    assert_eq!(failed(Err::<(), _>("text")), "text");
+    assert_eq!(failed(Err::<Outcome, _>("owned".to_owned())), "owned");
+    assert_eq!(failed(Err::<(), Dyn>(io().into())), "disk");
+    assert_eq!(failed(Ok::<_, String>(Err::<Outcome, _>(io()))), "disk", "the inner one");
+    assert_eq!(failed(Err::<Result<(), io::Error>, _>("outer")), "outer");
+
+    // The error itself arrives, not a copy of its text.
+    let Outcome::Failed(error) = Outcome::from(Err::<(), _>(io::Error::from(io::ErrorKind::NotFound))) else {
+        panic!()
+    };
+    assert_eq!(error.downcast_ref::<io::Error>().unwrap().kind(), io::ErrorKind::NotFound);
+}
+
+#[test]
+fn the_question_mark_does_what_one_expects() {
+    #[derive(Debug)]
+    struct Own;
+    impl std::fmt::Display for Own {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("own")
+        }
+    }
+    impl Error for Own {}
+
+    let queue = at_once().build();
+    let errors = Notes::new();
+    let builder = || {
+        let errors = errors.clone();
+        queue.workers().max_retries(0).on_error(move |_, error| errors.add(error.to_string()))
+    };
+    queue.add_all(0..5);
+    queue.shut_down();
+    let fails = |key: &u32, at| if *key == at { Err(io::Error::other(format!("io {key}"))) } else { Ok(()) };
+    // A type of error for each loop; the first takes one key, and so on.
+    let taken = AtomicUsize::new(0);
+    builder().build().run(|item: &Item<'_, u32>| -> Result<Outcome, Box<dyn Error + Send + Sync>> {
+        match taken.fetch_add(1, Ordering::Relaxed) {
+            0 => fails(item, 0)?,
+            1 => Err("text")?,
+            2 => Err("owned".to_owned())?,
+            3 => Err(Own)?,
+            _ => "x".parse::<u32>().map(drop)?,
+        }
+        Ok(Outcome::GiveUp)
+    });
+    assert_eq!(errors.take(), ["io 0", "text", "owned", "own", "invalid digit found in string"]);
+
+    let queue = at_once().build();
+    queue.add(7);
+    queue.shut_down();
+    let workers = queue.workers().build();
+    block_on(workers.run_async(async |item: &Item<'_, u32>| -> Result<(), io::Error> {
+        yield_once().await;
+        fails(item, 7)?;
+        Ok(())
+    }));
+    assert_eq!(tally(&workers), [0, 0, 1, 0, 0, 1]);
+}
+
+// ---- failing ----
+
+#[test]
+fn a_key_is_given_up_after_so_many_retries() {
+    type Fail = fn() -> Outcome;
+    let ways_to_fail: [Fail; 3] =
+        [|| Outcome::Retry, || Outcome::Failed("no".into()), || resume_unwind(Box::new("a panic"))];
+    for way in WAYS {
+        for max in [0, 1, 2, 7] {
+            for (how, fail) in ways_to_fail.into_iter().enumerate() {
+                let queue = at_once().build();
+                queue.add(3);
+                let (runs, drops) = (Arc::new(AtomicUsize::new(0)), Notes::new());
+                let builder = queue.workers().max_retries(max).on_drop({
+                    let (queue, drops) = (queue.clone(), drops.clone());
+                    move |&key, retries| {
+                        drops.add((key, retries));
+                        queue.shut_down();
+                    }
+                });
+                let workers = run(way, builder, {
+                    let runs = Arc::clone(&runs);
+                    move |_: &Item<'_, u32>| {
+                        runs.fetch_add(1, Ordering::SeqCst);
+                        fail()
+                    }
+                });
+                assert_eq!(runs.load(Ordering::SeqCst), max + 1, "{way:?}, {how}");
+                assert_eq!(drops.take(), [(3, max)]);
+                let panicked = if how == 2 { max as u64 + 1 } else { 0 };
+                assert_eq!(tally(&workers), [0, 0, max as u64, 1, panicked, 0], "{way:?}, {how}");
+                let stats = queue.stats();
+                assert_eq!((stats.dropped, stats.panics, stats.retries, stats.failing), (1, panicked, max as u64, 0));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_success_begins_the_count_anew_and_so_does_a_drop() {
+    for way in WAYS {
+        let queue = at_once().build();
+        queue.add(0);
+        // Twice a failure and a success, then four failures, of which two are retried, and one is the first of a new life.
+        let answers = Mutex::new([1, 1, 0, 1, 1, 0, 1, 1, 1, 1, 2].into_iter());
+        let drops = Notes::new();
+        let builder = queue.workers().max_retries(2).on_drop({
+            let (queue, drops) = (queue.clone(), drops.clone());
+            move |&key, retries| {
+                drops.add(retries);
+                assert_eq!(queue.add(key).is_accepted(), drops.0.lock().unwrap().len() == 1);
+            }
+        });
+        let workers = run(way, builder, {
+            let queue = queue.clone();
+            move |item: &Item<'_, u32>| match answers.lock().unwrap().next().unwrap() {
+                0 => {
+                    queue.add(**item);
+                    Outcome::Done
+                }
+                1 => Outcome::Retry,
+                _ => {
+                    queue.shut_down();
+                    Outcome::GiveUp
+                }
+            }
+        });
+        assert_eq!(drops.take(), [2, 1], "{way:?}");
+        assert_eq!(tally(&workers), [2, 0, 7, 2, 0, 0], "{way:?}");
+        assert_eq!(queue.stats().dropped, 2);
+    }
+}
+
+#[test]
+fn a_limiter_that_does_not_count_never_gives_up() {
+    let queue = still().0.rate_limiter(Bucket::new(1.0, u32::MAX)).build();
+    queue.add(0);
+    let runs = AtomicUsize::new(0);
+    let workers = queue.workers().max_retries(1).build();
+    workers.run(|_: &Item<'_, u32>| {
+        if runs.fetch_add(1, Ordering::Relaxed) == 99 {
+            queue.shut_down();
+        }
+        Outcome::Retry
+    });
+    assert_eq!(tally(&workers), [0, 0, 100, 0, 0, 1]);
+}
+
+#[test]
+fn what_the_queue_refuses_is_counted() {
+    for way in WAYS {
+        let (queue, _clock) = still();
+        let queue = queue.build();
+        queue.add_all(0..6);
+        queue.shut_down();
+        let workers = run(way, queue.workers(), |item: &Item<'_, u32>| match **item {
+            0 => Outcome::Retry,
+            1 => Outcome::Failed("no".into()),
+            2 => Outcome::RequeueAfter(MS),
+            3 => Outcome::RequeueAfter(Duration::ZERO),
+            4 => Outcome::GiveUp,
+            _ => Outcome::Done,
+        });
+        assert_eq!(tally(&workers), [1, 2, 2, 1, 0, 4], "{way:?}");
+        assert_eq!((queue.stats().rejected, queue.delayed_len(), queue.len()), (4, 0, 0));
+    }
+}
+
+// ---- the handle ----
+
+#[test]
+fn threads_have_names_and_no_threads_are_a_mistake() {
+    let names = |queue: WorkQueue<u32>, name: Option<&str>| {
+        let names = Notes::new();
+        queue.add_all(0..20);
+        queue.shut_down();
+        let builder = name.into_iter().fold(queue.workers(), WorkersBuilder::name);
+        let workers = builder.spawn(2, {
+            let names = names.clone();
+            move |_: &Item<'_, u32>| names.add(thread::current().name().unwrap().to_owned())
+        });
+        workers.unwrap().join();
+        let mut names = names.take();
+        assert_eq!(names.len(), 20);
+        names.sort();
+        names.dedup();
+        names
+    };
+    let among =
+        |names: Vec<String>, all: [&str; 2]| assert!(names.iter().all(|name| all.contains(&&**name)), "{names:?}");
+    among(names(WorkQueue::new(), None), ["worker-0", "worker-1"]);
+    among(names(WorkQueue::builder().name("pods").build(), None), ["pods-0", "pods-1"]);
+    among(names(WorkQueue::builder().name("pods").build(), Some("own")), ["own-0", "own-1"]);
+
+    let queue = WorkQueue::<u32>::new();
+    let error = queue.workers().spawn(0, |_: &Item<'_, u32>| ()).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    assert_eq!(error.to_string(), "threads is 0: nobody would work");
+}
+
+#[test]
+fn a_loop_may_have_state_of_its_own() {
+    let queue = at_once().build();
+    queue.add_all(0..3);
+    queue.shut_down();
+    let workers = queue.workers().build();
+    let mut seen = Vec::new();
+    workers.run(|item: &Item<'_, u32>| {
+        seen.push(**item);
+        if seen.len() == 2 {
+            resume_unwind(Box::new(())); // and it is there afterwards
+        }
+    });
+    assert_eq!(seen, [0, 1, 2]);
+    let queue = at_once().build();
+    queue.add_all(0..3);
+    queue.shut_down();
+    let mut runs = 0;
+    block_on(queue.workers().build().run_async(async |_: &Item<'_, u32>| {
+        yield_once().await;
+        runs += 1;
+    }));
+    assert_eq!(runs, 3);
+}
+
+#[test]
+fn handles_are_the_same_workers_and_joins_wait_for_all_loops() {
+    let queue = WorkQueue::<u32>::new();
+    let workers = queue.workers().spawn(2, |_: &Item<'_, u32>| ()).unwrap();
+    let other = workers.clone();
+    let task = other.run_async(async |_: &Item<'_, u32>| ());
+    assert_eq!((workers.tally().running, other.tally().running), (3, 3), "a future counts from the beginning");
+    queue.add_all(0..100);
+    queue.wait_idle();
+    assert_eq!((workers.tally().succeeded, other.tally().succeeded), (100, 100));
+    queue.shut_down();
+
+    // Threads and tasks that join: nobody is told before the last loop, which is the future, has ended.
+    let calls = Arc::new(Calls::default());
+    let mut joined = pin!(workers.join_async());
+    assert!(poll(joined.as_mut(), &calls).is_pending());
+    let mut dropped = Box::pin(workers.join_async());
+    assert!(poll(dropped.as_mut(), &calls).is_pending());
+    drop(dropped);
+    let (send, receive) = mpsc::channel();
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                workers.join();
+                send.send(()).unwrap();
+            });
+        }
+        while workers.tally().running > 1 {
+            thread::yield_now();
+        }
+        assert!(receive.try_recv().is_err() && calls.count() == 0 && poll(joined.as_mut(), &calls).is_pending());
+        drop(task);
+        receive.recv().unwrap();
+        receive.recv().unwrap();
+    });
+    assert!(calls.count() == 1 && poll(joined, &calls).is_ready());
+    assert_eq!((workers.tally().running, workers.tally().succeeded), (0, 100));
+    assert!(format!("{workers:?}").contains("succeeded: 100"));
+    assert!(workers.queue().shutting_down());
+    other.join(); // again: at once
+}
+
+#[test]
+fn dropping_the_handle_ends_nothing() {
+    let queue = WorkQueue::<u32>::new();
+    drop(queue.workers().spawn(1, |_: &Item<'_, u32>| ()).unwrap());
+    queue.add(1);
+    queue.wait_idle();
+    assert_eq!(queue.stats().handed_out, 1);
+    queue.shut_down();
+}
+
+#[test]
+fn a_drain_works_everything_off_and_returns_what_is_delayed() {
+    for asynchronous in [false, true] {
+        let (queue, _clock) = still();
+        let queue = queue.build();
+        queue.add_all(0..50);
+        queue.add_after(7, 2 * MS);
+        queue.add_after(99, MS);
+        let workers = queue.workers().spawn(2, |_: &Item<'_, u32>| thread::yield_now()).unwrap();
+        let leftover = if asynchronous { block_on(workers.drain_async()) } else { workers.drain() };
+        assert_eq!(
+            (leftover.delayed.clone(), leftover.queued.len(), leftover.processing.len()),
+            (vec![(99, MS), (7, 2 * MS)], 0, 0)
+        );
+        assert!(!leftover.is_empty());
+        assert_eq!(tally(&workers), [50, 0, 0, 0, 0, 0]);
+        assert!(workers.drain().is_empty(), "again: nothing is left");
+        assert!(workers.drain_timeout(Duration::MAX).is_empty() && block_on(workers.drain_async()).is_empty());
+    }
+}
+
+/// Workers whose handlers are stuck until they are let go.
+struct Stuck {
+    queue: WorkQueue<u32>,
+    workers: Workers<u32>,
+    go: Vec<mpsc::Sender<()>>,
+}
+
+impl Stuck {
+    /// Two are stuck with 0 and 1; 0 is dirty; 2 and 3 are in line, 4 and, once more, 0 are delayed.
+    fn new() -> Self {
+        let (queue, _clock) = still();
+        let queue = queue.build();
+        let (go, stop): (Vec<_>, Vec<_>) = (0..2).map(|_| mpsc::channel::<()>()).unzip();
+        let stop: Vec<_> = stop.into_iter().map(Mutex::new).collect();
+        let handler = move |item: &Item<'_, u32>| {
+            if let Some(stop) = stop.get(**item as usize) {
+                _ = stop.lock().unwrap().recv();
+            }
+        };
+        let workers = queue.workers().spawn(2, handler).unwrap();
+        queue.add_all(0..4);
+        while queue.processing_len() < 2 {
+            thread::yield_now();
+        }
+        queue.add(0);
+        queue.add_after(4, 3 * MS);
+        queue.add_after(0, 9 * MS);
+        Self { queue, workers, go }
+    }
+}
+
+#[test]
+fn a_drain_that_takes_too_long_says_what_is_left() {
+    type Stop = fn(&Workers<u32>) -> Leftover<u32>;
+    let stops: [Stop; 3] =
+        [Workers::stop, |workers| workers.drain_timeout(Duration::ZERO), |workers| workers.drain_timeout(5 * MS)];
+    for stop in stops {
+        let Stuck { queue, workers, go } = Stuck::new();
+        let mut leftover = stop(&workers);
+        assert!(!leftover.is_empty());
+        leftover.processing.sort();
+        assert_eq!((leftover.queued, leftover.processing), (vec![2, 3], vec![0, 1]));
+        assert_eq!(leftover.delayed, [(4, 3 * MS), (0, 9 * MS)]);
+        assert_eq!((queue.len(), queue.delayed_len(), queue.processing_len()), (0, 0, 2));
+        assert!(queue.shutting_down());
+        assert_eq!((workers.tally().running, workers.tally().succeeded), (2, 0));
+        // They end after their present keys: the dirty one is back in line, and stays there.
+        drop(go);
+        workers.join();
+        assert_eq!((workers.tally().running, workers.tally().succeeded), (0, 2));
+        assert_eq!((queue.len(), queue.processing_len()), (1, 0));
+        let last = workers.drain_timeout(Duration::ZERO);
+        assert_eq!((last.queued, last.processing, last.delayed), (vec![0], vec![], vec![]));
+    }
+}
+
+#[test]
+fn a_handler_that_comes_to_its_end_in_time_leaves_nothing() {
+    let Stuck { queue, workers, go } = Stuck::new();
+    assert_eq!(queue.take_delayed().len(), 2);
+    thread::scope(|scope| {
+        let drain = scope.spawn(|| workers.drain_timeout(Duration::MAX));
+        while queue.stats().drainers == 0 {
+            thread::yield_now();
+        }
+        drop(go);
+        assert!(drain.join().unwrap().is_empty());
+    });
+    assert_eq!(tally(&workers), [5, 0, 0, 0, 0, 0]);
+}
+
+#[test]
+fn tasks_stop_too() {
+    let queue = WorkQueue::new();
+    queue.add_all(0..3);
+    let workers = queue.workers().build();
+    let go = Arc::new(AtomicBool::new(false));
+    let handler = {
+        let go = Arc::clone(&go);
+        async move |_: &Item<'_, u32>| {
+            poll_fn(|_| if go.load(Ordering::SeqCst) { Poll::Ready(()) } else { Poll::Pending }).await
+        }
+    };
+    let calls = Arc::new(Calls::default());
+    let mut work = pin!(workers.run_async(handler));
+    assert!(poll(work.as_mut(), &calls).is_pending());
+    let leftover = workers.stop();
+    assert_eq!((leftover.queued, leftover.processing, leftover.delayed), (vec![1, 2], vec![0], vec![]));
+    go.store(true, Ordering::SeqCst);
+    assert!(poll(work, &calls).is_ready());
+    assert_eq!(tally(&workers), [1, 0, 0, 0, 0, 0]);
+}
+
+#[test]
+fn a_future_that_is_dropped_leaves_its_key_done() {
+    let queue = WorkQueue::new();
+    let workers = queue.workers().build();
+    let handler = async |item: &Item<'_, u32>| {
+        if **item == 1 {
+            std::future::pending::<()>().await;
+        }
+    };
+    drop(workers.run_async(handler));
+    assert_eq!(workers.tally().running, 0, "it was not even polled");
+    for dirty in [false, true] {
+        let mut work = Box::pin(workers.run_async(handler));
+        let calls = Arc::new(Calls::default());
+        assert!(poll(work.as_mut(), &calls).is_pending());
+        assert_eq!((workers.tally().running, queue.stats().waiters), (1, 1));
+        queue.add_all([0, 1, 2]);
+        assert!(calls.count() > 0 && poll(work.as_mut(), &calls).is_pending());
+        assert_eq!((queue.processing_len(), queue.len(), workers.tally().succeeded), (1, 1, 1 + 3 * u64::from(dirty)));
+        if dirty {
+            queue.add(1);
+        }
+        drop(work);
+        assert_eq!((queue.processing_len(), queue.len()), (0, 1 + usize::from(dirty)));
+        assert_eq!(workers.tally().running, 0);
+        if !dirty {
+            // While nobody works it stays; the next future finds it.
+            let mut work = pin!(workers.run_async(async |_: &Item<'_, u32>| ()));
+            queue.add(3);
+            assert!(poll(work.as_mut(), &calls).is_pending());
+            assert_eq!((queue.len(), workers.tally().succeeded), (0, 3));
+        }
+    }
+    assert_eq!((queue.stats().waiters, queue.stats().panics), (0, 0));
+}
+
+// ---- all together ----
+
+/// splitmix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (x ^ (x >> 31)) % n
+    }
+}
+
+/// What each key's handler does, at random, and whether two ever had it at a time.
+struct Load {
+    seed: u64,
+    runs: AtomicU64,
+    unwound: AtomicU64,
+    busy: Vec<AtomicBool>,
+    queue: WorkQueue<u32>,
+}
+
+/// Lets a key go also if its handler panics.
+struct Busy<'b>(&'b AtomicBool);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
+impl Load {
+    fn begin(&self, item: &Item<'_, u32>) -> (Random, Busy<'_>) {
+        let busy = &self.busy[**item as usize];
+        assert!(!busy.swap(true, Ordering::SeqCst), "P1: two hold {}", **item);
+        let run = self.runs.fetch_add(1, Ordering::SeqCst);
+        (Random(self.seed ^ run << 20), Busy(busy))
+    }
+
+    fn end(&self, mut random: Random) -> Outcome {
+        let keys = self.busy.len() as u64;
+        for _ in 0..random.below(3) {
+            let key = random.below(keys) as u32;
+            match random.below(4) {
+                0 => _ = self.queue.add_after(key, Duration::from_micros(random.below(300))),
+                1 => _ = self.queue.add_rate_limited(key),
+                _ => _ = self.queue.add(key),
+            }
+        }
+        match random.below(8) {
+            0 => Outcome::Retry,
+            1 => Outcome::Failed("no luck".into()),
+            2 => Outcome::RequeueAfter(Duration::from_micros(random.below(200))),
+            3 => Outcome::GiveUp,
+            4 => {
+                self.unwound.fetch_add(1, Ordering::SeqCst);
+                resume_unwind(Box::new(String::from("a panic")))
+            }
+            _ => Outcome::Done,
+        }
+    }
+}
+
+#[test]
+fn a_shutdown_under_load_ends_with_nothing_left() {
+    let seed = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
+    for round in 0..30 {
+        let seed = seed.wrapping_add(round);
+        println!("seed {seed}"); // shown if the round fails
+        let mut random = Random(seed);
+        let limiter = ItemFastSlow::new(Duration::from_micros(50), Duration::from_micros(400), 3);
+        let queue = WorkQueue::builder().rate_limiter(limiter).measure(round % 2 == 0).build();
+        let keys = 1 + random.below(40);
+        let busy = (0..keys).map(|_| AtomicBool::new(false)).collect();
+        let load =
+            Arc::new(Load { seed, runs: AtomicU64::new(0), unwound: AtomicU64::new(0), busy, queue: queue.clone() });
+        let hooks = Arc::new([const { AtomicU64::new(0) }; 3]);
+        let hook = |n: usize| {
+            let hooks = Arc::clone(&hooks);
+            move || _ = hooks[n].fetch_add(1, Ordering::SeqCst)
+        };
+        let (errors, panics, drops) = (hook(0), hook(1), hook(2));
+        let builder = queue.workers().max_retries(2).on_error(move |_, _| errors());
+        let builder = builder.on_panic(move |_, message| {
+            assert_eq!(message, "a panic");
+            panics();
+        });
+        let builder = builder.on_drop(move |_, _| drops());
+        let workers = builder
+            .spawn(2, {
+                let load = Arc::clone(&load);
+                move |item: &Item<'_, u32>| {
+                    let (random, _busy) = load.begin(item);
+                    load.end(random)
+                }
+            })
+            .unwrap();
+        let task = || {
+            let load = Arc::clone(&load);
+            workers.run_async(async move |item: &Item<'_, u32>| {
+                let (mut random, _busy) = load.begin(item);
+                for _ in 0..random.below(3) {
+                    yield_once().await;
+                }
+                load.end(random)
+            })
+        };
+        let runtime = tokio(2);
+        let tasks = [task(), task()].map(|task| runtime.spawn(task));
+        let single = task();
+        let single = thread::spawn(move || block_on(single));
+        thread::scope(|scope| {
+            for n in 0..2 {
+                let (queue, mut random) = (&queue, Random(seed + 1_000 + n));
+                scope.spawn(move || {
+                    while queue.add(random.below(keys) as u32).is_accepted() {
+                        if random.below(4) == 0 {
+                            thread::yield_now();
+                        }
+                    }
+                });
+            }
+            while load.runs.load(Ordering::SeqCst) < 20 + random.below(200) {
+                thread::yield_now();
+            }
+            match round % 3 {
+                0 => _ = workers.drain(),
+                1 => _ = workers.drain_timeout(Duration::from_secs(60)),
+                _ => _ = block_on(workers.drain_async()),
+            }
+        });
+        single.join().unwrap();
+        tasks.into_iter().for_each(|task| runtime.block_on(task).unwrap());
+        workers.join();
+
+        let (stats, tally) = (queue.stats(), workers.tally());
+        assert_eq!((stats.len, stats.processing, stats.delayed, stats.waiters, tally.running), (0, 0, 0, 0, 0));
+        let [errors, panics, drops] = [0, 1, 2].map(|n| hooks[n].load(Ordering::SeqCst));
+        let (runs, unwound) = (load.runs.load(Ordering::SeqCst), load.unwound.load(Ordering::SeqCst));
+        assert_eq!((stats.handed_out, stats.panics, tally.panicked, panics), (runs, unwound, unwound, unwound));
+        assert_eq!(tally.succeeded + tally.requeued + tally.retried + tally.dropped, runs, "each run ends in one way");
+        assert_eq!((stats.dropped, tally.dropped), (drops, drops));
+        assert!(errors <= tally.retried + tally.dropped && tally.refused <= tally.retried + tally.requeued);
+        if round % 2 == 0 {
+            let metrics = queue.metrics();
+            assert_eq!((metrics.queue_duration.count(), metrics.work_duration.count()), (runs, runs));
+            assert_eq!(stats.unfinished_work, Some(Duration::ZERO));
+        }
+    }
+}
+
+// ---- work that has become stale ----
+
+#[test]
+fn a_handler_abandons_work_that_is_stale() {
+    let queue = WorkQueue::<u32>::new();
+    queue.add(5);
+    let workers = queue.workers().build();
+    let (runs, abandoned) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let work = {
+        let (runs, abandoned) = (&runs, &abandoned);
+        workers.run_async(async move |item: &Item<'_, u32>| {
+            runs.fetch_add(1, Ordering::SeqCst);
+            assert!(!item.is_dirty());
+            item.until_dirty().await;
+            assert!(item.is_dirty());
+            abandoned.fetch_add(1, Ordering::SeqCst);
+        })
+    };
+    let calls = Arc::new(Calls::default());
+    let mut work = pin!(work);
+    for run in 1..=3 {
+        assert!(poll(work.as_mut(), &calls).is_pending());
+        assert_eq!((runs.load(Ordering::SeqCst), abandoned.load(Ordering::SeqCst)), (run, run - 1));
+        let before = calls.count();
+        queue.add(5);
+        queue.add(5);
+        assert_eq!(calls.count(), before + 1, "woken by the first add, once");
+    }
+}
+
+#[test]
+fn a_thread_sees_that_its_work_is_stale() {
+    let queue = at_once().build();
+    queue.add(5);
+    let workers = queue.workers().build();
+    let runs = AtomicUsize::new(0);
+    workers.run(|item: &Item<'_, u32>| {
+        if runs.fetch_add(1, Ordering::Relaxed) < 3 {
+            assert!(!item.is_dirty());
+            queue.add(**item);
+            assert!(item.is_dirty());
+        } else {
+            queue.shut_down();
+        }
+    });
+    assert_eq!(runs.into_inner(), 4);
+}
+
+#[test]
+fn all_who_watch_are_woken_and_who_was_dropped_is_not() {
+    let queue = WorkQueue::<u32>::new();
+    queue.add_all([1, 2]);
+    let (one, two) = (queue.get().unwrap(), queue.get().unwrap().into_owned());
+    let calls: [Arc<Calls>; 5] = std::array::from_fn(|_| Arc::default());
+    let [first, second, gone, other, again] = &calls;
+    let mut futures = [Box::pin(one.until_dirty()), Box::pin(one.until_dirty())];
+    assert!(poll(futures[0].as_mut(), again).is_pending());
+    assert!(poll(futures[0].as_mut(), first).is_pending(), "the last waker counts");
+    assert!(poll(futures[1].as_mut(), second).is_pending());
+    let mut dropped = Box::pin(one.until_dirty());
+    assert!(poll(dropped.as_mut(), gone).is_pending());
+    drop(dropped);
+    let mut others = Box::pin(two.until_dirty());
+    assert!(poll(others.as_mut(), other).is_pending());
+
+    queue.add(3);
+    assert_eq!(calls.each_ref().map(|calls| calls.count()), [0; 5], "not theirs");
+    queue.add_all([1, 1]);
+    assert_eq!(calls.each_ref().map(|calls| calls.count()), [1, 1, 0, 0, 0]);
+    assert!(futures.iter_mut().all(|future| poll(future.as_mut(), again).is_ready()));
+    assert!(poll(pin!(one.until_dirty()), again).is_ready(), "at once");
+    assert!(poll(others.as_mut(), other).is_pending());
+    assert_eq!(again.count(), 0);
+    drop((futures, others));
+    one.done();
+    assert_eq!((other.count(), queue.len()), (0, 2));
+}
+
+#[test]
+fn every_way_to_make_a_key_dirty_wakes_who_watches_it() {
+    use keyqueue::DelayedAdd;
+    type Dirty = fn(&WorkQueue<u32>, &MockClock);
+    let ways: [(DelayedAdd, Dirty); 6] = [
+        (DelayedAdd::Independent, |queue, _| _ = queue.add(1)),
+        (DelayedAdd::Independent, |queue, _| _ = queue.add_all([1])),
+        (DelayedAdd::Independent, |queue, _| _ = queue.add_with(1, AddOptions::new())),
+        (DelayedAdd::Independent, |queue, clock| {
+            queue.add_after(1, MS);
+            clock.advance(MS);
+            assert_eq!(queue.turn(), 1);
+        }),
+        (DelayedAdd::Promote, |queue, _| {
+            queue.add_after(1, MS);
+            queue.add(1);
+        }),
+        (DelayedAdd::Strict, |queue, _| {
+            queue.add_after(1, MS);
+            queue.add(1);
+            assert!(queue.cancel(&1));
+        }),
+    ];
+    for (n, (policy, dirty)) in ways.into_iter().enumerate() {
+        let (builder, clock) = still();
+        let queue = builder.delayed_add(policy).build();
+        queue.add(1);
+        let item = queue.get().unwrap();
+        let calls = Arc::new(Calls::default());
+        let mut stale = Box::pin(item.until_dirty());
+        assert!(poll(stale.as_mut(), &calls).is_pending());
+        dirty(&queue, &clock);
+        assert_eq!((calls.count(), item.is_dirty()), (1, true), "way {n}");
+        assert!(poll(stale.as_mut(), &calls).is_ready());
+    }
+    // A delay that is not over does not make it dirty, nor does an add that waits for one, nor one that is refused.
+    let queue = still().0.delayed_add(DelayedAdd::Strict).build();
+    queue.add(1);
+    let item = queue.get().unwrap();
+    let calls = Arc::new(Calls::default());
+    let mut stale = pin!(item.until_dirty());
+    assert!(poll(stale.as_mut(), &calls).is_pending());
+    queue.add_after(1, MS);
+    queue.add(1);
+    queue.shut_down();
+    queue.add(1);
+    assert!(calls.count() == 0 && poll(stale, &calls).is_pending());
+}
+
+#[test]
+fn a_watch_that_is_leaked_harms_no_other_key() {
+    let queue = WorkQueue::<u32>::new();
+    for round in 0..20 {
+        queue.add(round);
+        let item = queue.get().unwrap();
+        let leaked = Arc::new(Calls::default());
+        let mut future = Box::pin(item.until_dirty());
+        assert!(poll(future.as_mut(), &leaked).is_pending());
+        std::mem::forget(future);
+        if round % 3 == 0 {
+            queue.add(round);
+            assert_eq!((leaked.count(), Arc::strong_count(&leaked)), (1, 1));
+        }
+        item.done();
+        while let Ok(item) = queue.try_get() {
+            item.done();
+        }
+        // Another key, in the same place: its own watchers are woken, whoever else is.
+        for late in [false, true] {
+            queue.add(1_000 + round);
+            let item = queue.get().unwrap();
+            let calls = Arc::new(Calls::default());
+            let mut stale = Box::pin(item.until_dirty());
+            if !late {
+                assert!(poll(stale.as_mut(), &calls).is_pending());
+            }
+            queue.add(1_000 + round);
+            assert_eq!(calls.count(), usize::from(!late));
+            assert!(poll(stale.as_mut(), &calls).is_ready());
+            drop(stale);
+            item.done();
+            queue.get().unwrap().done();
+        }
+        assert!(leaked.count() <= 1 && Arc::strong_count(&leaked) == 1, "its waker is gone by now");
+    }
+}
+
+#[test]
+fn a_task_is_woken_by_a_thread_that_makes_its_key_dirty() {
+    let queue = WorkQueue::<u32>::new();
+    let workers = queue.workers().build();
+    let runs = Arc::new(AtomicUsize::new(0));
+    let runtime = tokio(2);
+    let tasks: Vec<_> = (0..2)
+        .map(|_| {
+            let (queue, runs) = (queue.clone(), Arc::clone(&runs));
+            runtime.spawn(workers.run_async(async move |item: &Item<'_, u32>| {
+                runs.fetch_add(1, Ordering::SeqCst);
+                if !queue.shutting_down() {
+                    item.until_dirty().await;
+                }
+            }))
+        })
+        .collect();
+    // Both keys' holders are woken, again and again; the last run of each sees the shut-down.
+    let mut seen = 0;
+    for _ in 0..200 {
+        queue.add_all([0, 1]);
+        while runs.load(Ordering::SeqCst) <= seen {
+            thread::yield_now();
+        }
+        seen = runs.load(Ordering::SeqCst);
+    }
+    while queue.processing_len() < 2 {
+        thread::yield_now();
+    }
+    queue.add_all([0, 1]);
+    queue.shut_down();
+    // Those that were handed out before the shut-down, and were not dirty then, wait for ever; they are dropped.
+    runtime.shutdown_background();
+    drop(tasks);
+    workers.join();
+    assert_eq!(queue.processing_len(), 0);
+}
+
+// ---- spans ----
+
+#[cfg(feature = "tracing")]
+mod spans {
+    use super::*;
+    use std::cell::RefCell;
+    use std::fmt::{Debug, Write};
+    use tracing::field::{Field, Visit};
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Level, Metadata, Subscriber};
+
+    /// Writes down every span and event, and in which spans an event was.
+    #[derive(Clone)]
+    struct Log {
+        lines: Notes<String>,
+        spans: Arc<Mutex<Vec<String>>>,
+    }
+
+    thread_local! {
+        static ENTERED: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+    }
+
+    struct Fields(String);
+
+    impl Visit for Fields {
+        fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+            write!(self.0, " {}={value:?}", field.name()).unwrap();
+        }
+    }
+
+    impl Subscriber for Log {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, span: &Attributes<'_>) -> Id {
+            let mut fields = Fields(format!("{} {}", span.metadata().level(), span.metadata().name()));
+            span.record(&mut fields);
+            let mut spans = self.spans.lock().unwrap();
+            spans.push(fields.0);
+            Id::from_u64(spans.len() as u64)
+        }
+
+        fn record(&self, _: &Id, _: &Record<'_>) {
+            panic!("all fields are known from the beginning");
+        }
+
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+        fn event(&self, event: &Event<'_>) {
+            let mut fields = Fields(event.metadata().level().to_string());
+            event.record(&mut fields);
+            let spans = self.spans.lock().unwrap();
+            let within = ENTERED.with_borrow(|entered| {
+                entered.iter().map(|&id| spans[id as usize - 1].clone()).collect::<Vec<_>>().join(" > ")
+            });
+            self.lines.add(format!("[{within}] {}", fields.0));
+        }
+
+        fn enter(&self, id: &Id) {
+            ENTERED.with_borrow_mut(|entered| entered.push(id.into_u64()));
+        }
+
+        fn exit(&self, id: &Id) {
+            ENTERED.with_borrow_mut(|entered| assert_eq!(entered.pop(), Some(id.into_u64())));
+        }
+    }
+
+    fn logged(run: impl FnOnce()) -> (Vec<String>, Vec<String>) {
+        let log = Log { lines: Notes::new(), spans: Arc::default() };
+        tracing::subscriber::with_default(log.clone(), run);
+        ENTERED.with_borrow(|entered| assert!(entered.is_empty(), "all spans were left"));
+        let spans = log.spans.lock().unwrap().clone();
+        (spans, log.lines.take())
+    }
+
+    /// Fails, panics, and succeeds.
+    fn lives(measure: bool, traced: bool, asynchronous: bool) -> (Vec<String>, Vec<String>) {
+        let (clock, mock) = Clock::mock();
+        let queue = WorkQueue::builder().name("pods").clock(clock).driver(Driver::Manual).measure(measure);
+        let queue = queue.rate_limiter(ItemFastSlow::new(Duration::ZERO, Duration::ZERO, 0)).build();
+        queue.add("a");
+        mock.advance(MS);
+        let builder = queue.workers().on_panic(|_, message| assert_eq!(message, "on fire"));
+        let workers = if traced { builder.traced() } else { builder }.build();
+        let runs = AtomicUsize::new(0);
+        let handler = |item: &Item<'_, &'static str>| {
+            tracing::event!(Level::DEBUG, key = **item, "at work");
+            match runs.fetch_add(1, Ordering::Relaxed) {
+                0 => Outcome::Failed("no luck".into()),
+                1 => resume_unwind(Box::new("on fire")),
+                _ => {
+                    queue.shut_down();
+                    Outcome::Done
+                }
+            }
+        };
+        logged(|| {
+            if asynchronous {
+                block_on(workers.run_async(async |item: &Item<'_, &'static str>| {
+                    yield_once().await;
+                    handler(item)
+                }));
+            } else {
+                workers.run(handler);
+            }
+        })
+    }
+
+    #[test]
+    fn each_run_is_in_a_span_with_its_errors_and_panics() {
+        for asynchronous in [false, true] {
+            let (spans, lines) = lives(true, true, asynchronous);
+            let expected = [(1, "1ms"), (2, "0ns"), (3, "0ns")].map(|(attempt, waited)| {
+                format!(r#"INFO workqueue queue="pods" key="a" waited={waited} attempt={attempt}"#)
+            });
+            assert_eq!(spans, expected);
+            let [first, second, third] = expected;
+            let work = r#"DEBUG message=at work key="a""#;
+            let expected = [
+                format!("[{first}] {work}"),
+                format!("[{first}] WARN message=failed error=no luck"),
+                format!("[{second}] {work}"),
+                format!("[{second}] ERROR message=panicked message=\"on fire\""),
+                format!("[{third}] {work}"),
+            ];
+            assert_eq!(lines.len(), expected.len(), "{lines:#?}");
+            // The order of an event's fields is tracing's.
+            for (line, expected) in lines.iter().zip(&expected) {
+                let sorted = |line: &str| {
+                    let (span, fields) = line.rsplit_once(']').unwrap();
+                    let mut letters: Vec<_> = fields.chars().collect();
+                    letters.sort();
+                    (span.to_owned(), letters)
+                };
+                assert_eq!(sorted(line), sorted(expected), "{line} instead of {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn without_measuring_the_span_does_not_say_how_long_it_waited() {
+        let (spans, _) = lives(false, true, false);
+        assert_eq!(spans[0], r#"INFO workqueue queue="pods" key="a" attempt=1"#);
+    }
+
+    /// A subscriber is user code, too.
+    #[test]
+    fn a_subscriber_that_panics_leaves_no_key_stuck() {
+        struct Broken(Log, &'static str);
+        impl Broken {
+            fn at(&self, place: &str) {
+                if place == self.1 && !std::thread::panicking() {
+                    resume_unwind(Box::new("a subscriber"));
+                }
+            }
+        }
+        impl Subscriber for Broken {
+            fn enabled(&self, _: &Metadata<'_>) -> bool {
+                true
+            }
+            fn new_span(&self, span: &Attributes<'_>) -> Id {
+                self.at("new_span");
+                self.0.new_span(span)
+            }
+            fn record(&self, _: &Id, _: &Record<'_>) {}
+            fn record_follows_from(&self, _: &Id, _: &Id) {}
+            fn event(&self, _: &Event<'_>) {
+                self.at("event");
+            }
+            fn enter(&self, _: &Id) {
+                self.at("enter");
+            }
+            fn exit(&self, _: &Id) {
+                self.at("exit");
+            }
+        }
+        for place in ["new_span", "enter", "exit", "event"] {
+            for asynchronous in [false, true] {
+                let queue = at_once().build();
+                queue.add_all([1, 2]);
+                queue.shut_down();
+                let workers = queue.workers().traced().build();
+                let broken = Broken(Log { lines: Notes::new(), spans: Arc::default() }, place);
+                tracing::subscriber::with_default(broken, || {
+                    if asynchronous {
+                        block_on(workers.run_async(async |_: &Item<'_, u32>| Err::<(), _>("no luck")));
+                    } else {
+                        workers.run(|_: &Item<'_, u32>| Err::<(), _>("no luck"));
+                    }
+                });
+                let (stats, tally) = (queue.stats(), workers.tally());
+                assert_eq!((stats.processing, stats.len, stats.handed_out), (0, 0, 2), "{place}");
+                assert!(tally.panicked >= 2 && tally.retried + tally.refused > 0, "{place}: {tally:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn without_being_told_there_are_no_spans() {
+        let (spans, lines) = lives(true, false, true);
+        assert_eq!((spans, lines.len()), (vec![], 3), "the handler's own");
+        assert!(lines.iter().all(|line| line.starts_with("[] DEBUG")));
+    }
+}
