@@ -152,9 +152,9 @@ struct Chunk<K> {
 }
 
 /// When things happened to the key of a slot, and its neighbours among the keys in work: see `shared/measure.rs`.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Stamp {
-    /// When it was made dirty. While it is.
+    /// When it was made dirty, if that was measured; else, and while it is not dirty, `u64::MAX`.
     pub(crate) added: u64,
     /// When it was handed out, and how long after it was made dirty. While it is in work, as the next two.
     pub(crate) taken: u64,
@@ -162,6 +162,10 @@ pub(crate) struct Stamp {
     /// The numbers of those that were handed out before it and after it.
     pub(crate) older: u32,
     pub(crate) newer: u32,
+}
+
+impl Stamp {
+    const CLEAN: Self = Self { added: u64::MAX, taken: 0, waited: 0, older: 0, newer: 0 };
 }
 
 /// The slots of a queue. All methods: under its lock.
@@ -359,7 +363,7 @@ impl<K> Slab<K> {
         let chunk = &mut self.chunks[number as usize];
         chunk.first = NonNull::new(Box::into_raw(slots).cast());
         chunk.vacant = Self::ALL;
-        chunk.stamps = vec![Stamp::default(); if self.stamped { Self::CHUNK } else { 0 }].into_boxed_slice();
+        chunk.stamps = vec![Stamp::CLEAN; if self.stamped { Self::CHUNK } else { 0 }].into_boxed_slice();
         self.spare += 1;
         self.open(number);
     }

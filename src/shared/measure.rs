@@ -217,7 +217,10 @@ impl<K> Core<K> {
     fn measure_added(&mut self, slot: SlotRef<K>, now: u64) {
         let Some(measures) = &mut self.measures else { return };
         let added = measures.sample(now);
-        self.stamp(slot).added = added;
+        // Else it says so already, and its line of the cache is left alone.
+        if added != UNKNOWN {
+            self.stamp(slot).added = added;
+        }
     }
 
     #[inline(never)]
@@ -230,13 +233,14 @@ impl<K> Core<K> {
             older => self.table.stamp(older).newer = number,
         }
         let stamp = self.table.stamp(number);
-        (stamp.older, stamp.newer, stamp.taken, stamp.waited) = (older, NIL, UNKNOWN, UNKNOWN);
-        if stamp.added == UNKNOWN {
+        let added = stamp.added;
+        *stamp = Stamp { added: UNKNOWN, taken: UNKNOWN, waited: UNKNOWN, older, newer: NIL };
+        if added == UNKNOWN {
             measures.waited.record(UNKNOWN);
             return UNKNOWN;
         }
         let now = measures.time(UNREAD);
-        stamp.waited = now.saturating_sub(stamp.added);
+        stamp.waited = now.saturating_sub(added);
         let waited = stamp.waited;
         measures.waited.record(waited);
         self.time_newest(now);
