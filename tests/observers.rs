@@ -5,20 +5,23 @@
 //! [`keyqueue::Stats`], with threads too; one that panics costs nobody a wake-up. A reporter reports until it is dropped, and
 //! once more. `MetricsObserver` has client-go's names, one label, and counters that never go back.
 
+mod support {
+    pub(crate) mod tasks;
+}
+
 use keyqueue::rate_limiter::{ItemFastSlow, RateLimiter};
 use keyqueue::{
     AddOptions, Added, Clock, DelayConflict, DelayedAdd, Driver, Item, Metrics, MockClock, Observer, OnPanic, Outcome,
     WorkQueue, WorkQueueBuilder,
 };
 use std::cell::Cell;
-use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
-use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
+use support::tasks::{Calls, poll};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -59,25 +62,6 @@ impl<F: Fn(Event) + Send + Sync> Observer for Each<F> {
     fn report(&self, _: &str, _: &Metrics) {
         self.0(Event::Report);
     }
-}
-
-#[derive(Default)]
-struct Calls(AtomicUsize);
-
-impl Wake for Calls {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-impl Calls {
-    fn count(&self) -> usize {
-        self.0.load(Ordering::SeqCst)
-    }
-}
-
-fn poll<F: Future>(future: Pin<&mut F>, calls: &Arc<Calls>) -> Poll<F::Output> {
-    future.poll(&mut Context::from_waker(&Waker::from(Arc::clone(calls))))
 }
 
 /// Runs `f`, and fails if it has not come to its end in a minute: it waits for itself.

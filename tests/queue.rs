@@ -4,6 +4,10 @@
 //! Checks P1, P2, P4 to P7 and P13 from outside, the cancel safety that `get_async` promises, and that no foreign code that
 //! runs under the lock (`K::eq`) or after it (`K::drop`) can break the queue.
 
+mod support {
+    pub(crate) mod tasks;
+}
+
 use futures_executor::block_on;
 use keyqueue::{Added, DrainTimeoutError, GetTimeoutError, TryGetError, WorkQueue};
 use std::collections::HashSet;
@@ -16,6 +20,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
+use support::tasks::{Calls, poll};
 
 /// Returns when `condition` holds. A condition that never does is a hang, which the test's runner reports.
 fn wait_until(condition: impl Fn() -> bool) {
@@ -32,27 +37,6 @@ fn panics<R>(f: impl FnOnce() -> R) {
 /// A panic that does not print.
 fn quiet_panic() -> ! {
     resume_unwind(Box::new(()))
-}
-
-/// A waker that counts its calls.
-#[derive(Default)]
-struct Calls(AtomicUsize);
-
-impl Wake for Calls {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-impl Calls {
-    fn count(&self) -> usize {
-        self.0.load(Ordering::SeqCst)
-    }
-}
-
-/// Polls a future with this waker.
-fn poll<F: Future>(future: std::pin::Pin<&mut F>, calls: &Arc<Calls>) -> Poll<F::Output> {
-    future.poll(&mut Context::from_waker(&Waker::from(Arc::clone(calls))))
 }
 
 // ---- getting ----

@@ -4,37 +4,22 @@
 //! whoever waits (a `done`, a `cancel`, `take_delayed`, a shut-down); a drain waits for line and work, and is released by a
 //! plain shut-down that comes later (P7); futures wait from their first poll to their drop, and threads and tasks in one list.
 
+mod support {
+    pub(crate) mod tasks;
+}
+
 use futures_executor::block_on;
 use keyqueue::{AddOptions, Clock, DelayConflict, DelayedAdd, Driver, Item, MockClock, WorkQueue};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
+use support::tasks::{Calls, poll};
 
 const MS: Duration = Duration::from_millis(1);
-
-#[derive(Default)]
-struct Calls(AtomicUsize);
-
-impl Wake for Calls {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-impl Calls {
-    fn count(&self) -> usize {
-        self.0.load(Ordering::SeqCst)
-    }
-}
-
-fn poll<F: Future>(future: Pin<&mut F>, calls: &Arc<Calls>) -> Poll<F::Output> {
-    future.poll(&mut Context::from_waker(&Waker::from(Arc::clone(calls))))
-}
 
 fn still(policy: DelayedAdd) -> (WorkQueue<u32>, MockClock) {
     let (clock, mock) = Clock::mock();

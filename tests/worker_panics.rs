@@ -7,11 +7,15 @@
 //!
 //! All panics here are quiet: they unwind without the message of the panic hook.
 
+mod support {
+    pub(crate) mod ways;
+}
+
 use futures_executor::block_on;
 use keyqueue::rate_limiter::{ItemFastSlow, RateLimiter};
 use keyqueue::{Added, Clock, Driver, Item, Observer, OnPanic, Outcome, WorkQueue, WorkQueueBuilder, Workers};
 use std::error::Error;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
 use std::process::Command;
@@ -19,6 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
+use support::ways::{WAYS, Way, yield_once};
 
 // ---- where it panics ----
 
@@ -244,24 +249,6 @@ impl Drop for Guard {
 }
 
 // ---- a run ----
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    Spawned,
-    Here,
-    Task,
-    Tokio,
-}
-
-const WAYS: [Way; 4] = [Way::Spawned, Way::Here, Way::Task, Way::Tokio];
-
-fn yield_once() -> impl Future<Output = ()> {
-    let mut yielded = false;
-    poll_fn(move |cx| {
-        cx.waker().wake_by_ref();
-        if std::mem::replace(&mut yielded, true) { Poll::Ready(()) } else { Poll::Pending }
-    })
-}
 
 /// What the handler does: writes down its key, and answers what the first run of key 7 is to be. Key 8 adds 9, and 9 shuts down.
 struct Script {

@@ -8,6 +8,11 @@
 //! empty, whatever their handlers answer, and who does not want to wait is told what is left (P6, P7); a key is never held
 //! by two (P1).
 
+mod support {
+    pub(crate) mod tasks;
+    pub(crate) mod ways;
+}
+
 use futures_executor::block_on;
 use keyqueue::rate_limiter::{Bucket, ItemFastSlow};
 use keyqueue::{
@@ -15,39 +20,19 @@ use keyqueue::{
     WorkersBuilder,
 };
 use std::error::Error;
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::io;
 use std::panic::resume_unwind;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::Poll;
 use std::thread;
 use std::time::Duration;
+use support::tasks::{Calls, poll};
+use support::ways::{WAYS, Way, yield_once};
 
 // ---- what the tests are made of ----
-
-/// How a loop is run.
-#[derive(Debug, Clone, Copy)]
-enum Way {
-    Spawned,
-    Here,
-    /// On `futures-executor`.
-    Task,
-    /// On tokio, with several threads.
-    Tokio,
-}
-
-const WAYS: [Way; 4] = [Way::Spawned, Way::Here, Way::Task, Way::Tokio];
-
-/// Pending once, so that a handler is polled twice.
-fn yield_once() -> impl Future<Output = ()> {
-    let mut yielded = false;
-    poll_fn(move |cx| {
-        cx.waker().wake_by_ref();
-        if std::mem::replace(&mut yielded, true) { Poll::Ready(()) } else { Poll::Pending }
-    })
-}
 
 fn tokio(threads: usize) -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(threads).build().unwrap()
@@ -125,25 +110,6 @@ fn tally(workers: &Workers<u32>) -> [u64; 6] {
     let Tally { running, succeeded, requeued, retried, dropped, panicked, refused, .. } = workers.tally();
     assert_eq!(running, 0);
     [succeeded, requeued, retried, dropped, panicked, refused]
-}
-
-#[derive(Default)]
-struct Calls(AtomicUsize);
-
-impl Wake for Calls {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-impl Calls {
-    fn count(&self) -> usize {
-        self.0.load(Ordering::SeqCst)
-    }
-}
-
-fn poll<F: Future>(future: Pin<&mut F>, calls: &Arc<Calls>) -> Poll<F::Output> {
-    future.poll(&mut Context::from_waker(&Waker::from(Arc::clone(calls))))
 }
 
 const MS: Duration = Duration::from_millis(1);

@@ -176,8 +176,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     }
 
     /// Is called when a handler has panicked, with what it said, before the key is treated as
-    /// [the queue was told](crate::WorkQueueBuilder::on_panic): retried by default. By who thinks that a panic must not go unseen
-    /// this may end the process.
+    /// [the queue was told](crate::WorkQueueBuilder::on_panic): retried by default. Where a panic must not go unseen, the hook may end
+    /// the process.
     pub fn on_panic(mut self, hook: impl Fn(&K, &str) + Send + Sync + 'static) -> Self {
         self.hooks.on_panic = Some(Box::new(hook));
         self

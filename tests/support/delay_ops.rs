@@ -315,7 +315,7 @@ pub(crate) fn run_with<K: Key>(policy: DelayedAdd, limiter: u8, ops: &[Op]) {
     let (clock, mock) = Clock::mock();
     let builder = WorkQueue::<K>::builder().clock(clock).driver(Driver::Manual).delayed_add(policy);
     let (builder, limits) = limited(builder, limiter);
-    let (told, on_panic) = (Told::default(), if limiter % 2 == 0 { OnPanic::Done } else { OnPanic::Retry });
+    let (told, on_panic) = (Told::default(), if limiter & 1 == 0 { OnPanic::Done } else { OnPanic::Retry });
     let queue = builder.observer(told.clone()).on_panic(on_panic).build();
     let handles = [queue.clone(), queue];
     let mut pair = Pair {
@@ -665,7 +665,7 @@ impl<'q, K: Key> Pair<'q, K> {
         }
         // What is recorded now is seen at the next look.
         self.checks.set(self.checks.get() + 1);
-        if self.checks.get() % 8 == 0 {
+        if self.checks.get() & 7 == 0 {
             self.check_histograms();
         }
     }
