@@ -273,6 +273,36 @@ macro_rules! holder {
                 self.queue.waited(self.slot)
             }
 
+            /// A span of the `tracing` crate for this hand-out: `workqueue`, at level `INFO`, with the `queue`, the `key`, how long it
+            /// `waited` (if that was [measured](Self::waited)) and the number of the `attempt`, from 1.
+            ///
+            /// Each call makes another one. [`Workers`](crate::Workers) enter it by themselves, if they are
+            /// [told to](crate::WorkersBuilder::traced).
+            ///
+            /// # Examples
+            /// ```
+            /// # let queue = keyqueue::WorkQueue::new();
+            /// # queue.add("pod-1");
+            /// let item = queue.get().unwrap();
+            /// let _in_it = item.span().entered();
+            /// // … the work, and what it logs
+            /// ```
+            #[cfg(feature = "tracing")]
+            #[must_use]
+            pub fn span(&self) -> tracing::Span
+            where
+                K: fmt::Debug,
+            {
+                // What is asked here is asked only if somebody wants the span.
+                tracing::info_span!(
+                    "workqueue",
+                    queue = &*self.queue.name,
+                    key = ?self.key(),
+                    waited = self.waited().map(tracing::field::debug),
+                    attempt = self.num_requeues() + 1
+                )
+            }
+
             /// Resolves when the key is added again while I hold it, at once if it was already: what I have read is stale, and
             /// work that takes long may be abandoned. See [`is_dirty`](Self::is_dirty).
             ///

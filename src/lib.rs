@@ -135,7 +135,7 @@
 //! [`stats`](WorkQueue::stats), which the queue's `Debug` shows, has counts of one moment: how long the line is, how many keys are in
 //! work, how many wait. A queue that [measures](WorkQueueBuilder::measure) also knows how old the oldest of them are, and has
 //! histograms of how long keys waited and were worked on: [`metrics`](WorkQueue::metrics). The feature `metrics` passes these on
-//! under client-go's names, the feature `tracing` gives each run a [span](WorkersBuilder#method.traced), and an [`Observer`] of your
+//! under client-go's names, the feature `tracing` gives each hand-out a [span](Item#method.span), and an [`Observer`] of your
 //! own is told of each event.
 //!
 //! # What it guarantees

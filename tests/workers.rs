@@ -1119,6 +1119,19 @@ mod spans {
         assert_eq!(spans[0], r#"INFO workqueue queue="pods" key="a" attempt=1"#);
     }
 
+    #[test]
+    fn a_hand_out_has_a_span_without_workers() {
+        let queue = WorkQueue::builder().name("pods").measure(true).clock(Clock::mock().0).build();
+        let (spans, lines) = logged(|| {
+            queue.add(7);
+            let item = queue.get().unwrap().into_owned();
+            item.span().in_scope(|| tracing::event!(Level::DEBUG, "at work"));
+        });
+        let expected = r#"INFO workqueue queue="pods" key=7 waited=0ns attempt=1"#;
+        assert_eq!(spans, [expected]);
+        assert_eq!(lines, [format!("[{expected}] DEBUG message=at work")]);
+    }
+
     /// A subscriber is user code, too.
     #[test]
     fn a_subscriber_that_panics_leaves_no_key_stuck() {

@@ -21,7 +21,7 @@ pub(super) struct Hooks<K> {
     pub(super) on_drop: Option<Box<OnDrop<K>>>,
     /// Makes the span of a run.
     #[cfg(feature = "tracing")]
-    pub(super) span: Option<fn(&str, &Item<'_, K>) -> tracing::Span>,
+    pub(super) span: Option<fn(&Item<'_, K>) -> tracing::Span>,
 }
 
 type OnError<K> = dyn Fn(&K, &(dyn Error + Send + Sync)) + Send + Sync;
@@ -128,7 +128,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     #[inline]
     fn enter(&self, scope: &mut Scope, item: &Item<'_, K>) {
         if let Some(span) = self.workers.hooks.span {
-            scope.begin(span(self.workers.queue.name(), item));
+            scope.begin(span(item));
         }
     }
 

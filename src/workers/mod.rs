@@ -190,15 +190,13 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
         self
     }
 
-    /// Each run of a handler is in a span `workqueue` of the `tracing` crate, at level `INFO`: the `queue`, the `key`, how long it
-    /// `waited` (if the queue [measures](crate::WorkQueueBuilder::measure)) and the number of the `attempt`, from 1. Errors and
-    /// panics are events in it.
+    /// Each run of a handler is in its hand-out's [span](Item::span). Errors and panics are events in it.
     #[cfg(feature = "tracing")]
     pub fn traced(mut self) -> Self
     where
         K: fmt::Debug,
     {
-        self.hooks.span = Some(scope::span);
+        self.hooks.span = Some(|item| item.span());
         self
     }
 

@@ -7,13 +7,6 @@ use std::future::Future;
 #[cfg(feature = "tracing")]
 pub(super) struct Scope(Option<tracing::Span>);
 
-/// The span of a run.
-#[cfg(feature = "tracing")]
-pub(super) fn span<K: std::fmt::Debug>(queue: &str, item: &crate::Item<'_, K>) -> tracing::Span {
-    let waited = item.waited().map(tracing::field::debug);
-    tracing::info_span!("workqueue", queue, key = ?item.key(), waited, attempt = item.num_requeues() + 1)
-}
-
 #[cfg(feature = "tracing")]
 impl Scope {
     pub(super) fn none() -> Self {
