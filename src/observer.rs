@@ -9,6 +9,8 @@ use std::time::Duration;
 /// own, for delays that are over), when its step is complete and no lock is held, so they may use the queue. Events of several
 /// threads may therefore be told in another order than that in which they took effect.
 ///
+/// An observer lives as long as its queue. One that holds a handle of the queue keeps both alive for ever.
+///
 /// What is told here says nothing of keys: a time series per key is what makes a metrics server fall over. For keys there are the
 /// hooks of [`Workers`](crate::Workers), and spans.
 ///
