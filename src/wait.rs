@@ -109,13 +109,6 @@ impl WaitList {
         }
     }
 
-    /// Puts another waiter in the place of one that is listed, which it returns.
-    #[cfg(feature = "jitter")] // the module `backoff`
-    pub(crate) fn replace(&mut self, ticket: Ticket, waiter: Waiter) -> Option<Waiter> {
-        let at = self.waiting.binary_search_by_key(&ticket, |(ticket, _)| *ticket).ok()?;
-        Some(std::mem::replace(&mut self.waiting[at].1, waiter))
-    }
-
     /// Takes a waiter out, or `None` if it has been woken.
     pub(crate) fn remove(&mut self, ticket: Ticket) -> Option<Waiter> {
         let at = self.waiting.binary_search_by_key(&ticket, |(ticket, _)| *ticket).ok()?;

@@ -13,6 +13,7 @@ mod support {
     pub(crate) mod ways;
 }
 
+use fastrand::Rng;
 use futures_executor::block_on;
 use keyqueue::rate_limiter::{Bucket, ItemFastSlow};
 use keyqueue::{
@@ -620,18 +621,6 @@ fn a_future_that_is_dropped_leaves_its_key_done() {
 
 // ---- all together ----
 
-/// splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (x ^ (x >> 31)) % n
-    }
-}
-
 /// What each key's handler does, at random, and whether two ever had it at a time.
 struct Load {
     seed: u64,
@@ -651,27 +640,27 @@ impl Drop for Busy<'_> {
 }
 
 impl Load {
-    fn begin(&self, item: &Item<'_, u32>) -> (Random, Busy<'_>) {
+    fn begin(&self, item: &Item<'_, u32>) -> (Rng, Busy<'_>) {
         let busy = &self.busy[**item as usize];
         assert!(!busy.swap(true, Ordering::SeqCst), "P1: two hold {}", **item);
         let run = self.runs.fetch_add(1, Ordering::SeqCst);
-        (Random(self.seed ^ run << 20), Busy(busy))
+        (Rng::with_seed(self.seed ^ run << 20), Busy(busy))
     }
 
-    fn end(&self, mut random: Random) -> Outcome {
+    fn end(&self, mut random: Rng) -> Outcome {
         let keys = self.busy.len() as u64;
-        for _ in 0..random.below(3) {
-            let key = random.below(keys) as u32;
-            match random.below(4) {
-                0 => _ = self.queue.add_after(key, Duration::from_micros(random.below(300))),
+        for _ in 0..random.u64(..3) {
+            let key = random.u64(..keys) as u32;
+            match random.u64(..4) {
+                0 => _ = self.queue.add_after(key, Duration::from_micros(random.u64(..300))),
                 1 => _ = self.queue.add_rate_limited(key),
                 _ => _ = self.queue.add(key),
             }
         }
-        match random.below(8) {
+        match random.u64(..8) {
             0 => Outcome::Retry,
             1 => Outcome::Failed("no luck".into()),
-            2 => Outcome::RequeueAfter(Duration::from_micros(random.below(200))),
+            2 => Outcome::RequeueAfter(Duration::from_micros(random.u64(..200))),
             3 => Outcome::GiveUp,
             4 => {
                 self.unwound.fetch_add(1, Ordering::SeqCst);
@@ -688,10 +677,10 @@ fn a_shutdown_under_load_ends_with_nothing_left() {
     for round in 0..30 {
         let seed = seed.wrapping_add(round);
         println!("seed {seed}"); // shown if the round fails
-        let mut random = Random(seed);
+        let mut random = Rng::with_seed(seed);
         let limiter = ItemFastSlow::new(Duration::from_micros(50), Duration::from_micros(400), 3);
         let queue = WorkQueue::builder().rate_limiter(limiter).measure(round % 2 == 0).build();
-        let keys = 1 + random.below(40);
+        let keys = 1 + random.u64(..40);
         let busy = (0..keys).map(|_| AtomicBool::new(false)).collect();
         let load =
             Arc::new(Load { seed, runs: AtomicU64::new(0), unwound: AtomicU64::new(0), busy, queue: queue.clone() });
@@ -720,7 +709,7 @@ fn a_shutdown_under_load_ends_with_nothing_left() {
             let load = Arc::clone(&load);
             workers.run_async(async move |item: &Item<'_, u32>| {
                 let (mut random, _busy) = load.begin(item);
-                for _ in 0..random.below(3) {
+                for _ in 0..random.u64(..3) {
                     yield_once().await;
                 }
                 load.end(random)
@@ -732,16 +721,16 @@ fn a_shutdown_under_load_ends_with_nothing_left() {
         let single = thread::spawn(move || block_on(single));
         thread::scope(|scope| {
             for n in 0..2 {
-                let (queue, mut random) = (&queue, Random(seed + 1_000 + n));
+                let (queue, mut random) = (&queue, Rng::with_seed(seed + 1_000 + n));
                 scope.spawn(move || {
-                    while queue.add(random.below(keys) as u32).is_accepted() {
-                        if random.below(4) == 0 {
+                    while queue.add(random.u64(..keys) as u32).is_accepted() {
+                        if random.u64(..4) == 0 {
                             thread::yield_now();
                         }
                     }
                 });
             }
-            while load.runs.load(Ordering::SeqCst) < 20 + random.below(200) {
+            while load.runs.load(Ordering::SeqCst) < 20 + random.u64(..200) {
                 thread::yield_now();
             }
             match round % 3 {

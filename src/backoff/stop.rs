@@ -6,7 +6,7 @@
 use crate::Clock;
 use crate::sync::{Arc, Mutex, with_parker};
 use crate::time::nanos;
-use crate::wait::{Ticket, WaitList, Waiter};
+use crate::wait::{Ticket, WaitList, Waiter, leave, poll_on};
 use std::fmt;
 use std::future::Future;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -124,30 +124,21 @@ impl Stop {
 impl Future for Stopped<'_> {
     type Output = ();
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let waiter = Waiter::Task(context.waker().clone());
-        let (ticket, _unused);
-        {
-            let core = &mut *self.stop.0.lock();
-            (ticket, _unused) = match self.ticket {
-                _ if core.stopped => (None, Some(waiter)),
-                Some(ticket) => (Some(ticket), core.waiters.replace(ticket, waiter)),
-                None => (Some(core.waiters.push(waiter)), None),
-            };
-        }
-        self.ticket = ticket;
-        if ticket.is_some() { Poll::Pending } else { Poll::Ready(()) }
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let Self { stop, ticket } = self.get_mut();
+        let stopped = poll_on(&stop.0, waiters, ticket, context.waker(), |core| core.stopped);
+        if stopped { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 
 impl Drop for Stopped<'_> {
     fn drop(&mut self) {
-        if let Some(ticket) = self.ticket {
-            // The waker is dropped after the lock.
-            let listed = self.stop.0.lock().waiters.remove(ticket);
-            drop(listed);
-        }
+        leave(&self.stop.0, waiters, self.ticket);
     }
+}
+
+fn waiters(core: &mut Core) -> &mut WaitList {
+    &mut core.waiters
 }
 
 impl Default for Stop {
