@@ -260,3 +260,23 @@ struct Readme;
 pub fn restart_clock() {
     sync::restart_clock();
 }
+
+/// For `loom-tests/`: the queue's lock, in whose place the other models have loom's.
+#[cfg(loom)]
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Lock<T>(sync::lock::Mutex<T>);
+
+#[cfg(loom)]
+#[doc(hidden)]
+impl<T> Lock<T> {
+    /// Whether time passes; see `src/sync/loom.rs`.
+    pub fn new(value: T, time_passes: bool) -> Self {
+        sync::let_time_pass(time_passes);
+        Self(sync::lock::Mutex::new(value))
+    }
+
+    pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        f(&mut self.0.lock())
+    }
+}

@@ -7,13 +7,15 @@ pub(crate) use loom::cell::UnsafeCell;
 pub(crate) use loom::sync::Arc;
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
-use loom::sync::Condvar;
 pub(crate) use loom::sync::MutexGuard;
+pub(super) use loom::sync::atomic::fence;
+pub(super) use loom::sync::{Condvar, Mutex as Bed, MutexGuard as BedGuard};
 pub(crate) use loom::thread::JoinHandle;
 use std::cell::Cell;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+/// Loom's own: the models would explore [`super::lock`]'s steps at every lock. That one has models of its own.
 #[derive(Debug)]
 pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 
@@ -121,3 +123,35 @@ pub(crate) fn restart_clock() {
 pub(crate) fn parallelism() -> usize {
     1
 }
+
+std::thread_local!(static TIME_PASSES: Cell<bool> = const { Cell::new(false) });
+
+/// From now on watches end, and a release may be seen late; or neither.
+pub(crate) fn let_time_pass(passes: bool) {
+    TIME_PASSES.set(passes);
+}
+
+/// Between a store and a load.
+pub(super) fn race() {
+    if !TIME_PASSES.get() {
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// Ends before anything is notified, or never.
+pub(super) fn watch<'m, T>(
+    morning: &Condvar,
+    beds: &'m Bed<T>,
+    guard: BedGuard<'m, T>,
+    _patience: Duration,
+) -> BedGuard<'m, T> {
+    if TIME_PASSES.get() {
+        drop(guard);
+        loom::thread::yield_now();
+        beds.lock().unwrap()
+    } else {
+        morning.wait(guard).unwrap()
+    }
+}
+
+pub(super) fn pause(_times: usize) {}

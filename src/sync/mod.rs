@@ -5,6 +5,7 @@
 
 use ahash::RandomState;
 
+pub(crate) mod lock;
 #[cfg(loom)]
 mod loom;
 #[cfg(not(loom))]

@@ -5,54 +5,32 @@ pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize,
 pub(crate) use std::sync::{Arc, Weak};
 pub(crate) use std::thread::JoinHandle;
 
-pub(crate) use parking_lot::MutexGuard;
-use std::time::Instant;
+pub(crate) use super::lock::Mutex;
+pub(crate) use super::lock::MutexGuard;
+use std::sync::PoisonError;
+pub(super) use std::sync::atomic::fence;
+pub(super) use std::sync::{Condvar, Mutex as Bed, MutexGuard as BedGuard};
+use std::time::{Duration, Instant};
 
-/// The queue's lock: `parking_lot`'s, and before it parks, a contender backs off for long.
-///
-/// A critical section here takes some ten nanoseconds, a line of the cache that moves from core to core a hundred. So it pays if
-/// the thread that has the lock gets it many times in a row: a contender stays away for some five microseconds before it looks
-/// again, and parks after thirty (measured on two cores: keys passed from one thread to another 95 -> 70 ns, a ring of two
-/// threads 44 -> 29).
-///
-/// It is not poisoned by a panic: the foreign code that runs under it, `Eq` and `Clone` of keys, finds nothing half done.
-#[derive(Debug)]
-pub(crate) struct Mutex<T>(parking_lot::Mutex<T>);
+/// Between a store and a load: the processor may load first, the compiler must not.
+#[inline]
+pub(super) fn race() {
+    std::sync::atomic::compiler_fence(Ordering::SeqCst);
+}
 
-impl<T> Mutex<T> {
-    pub(crate) fn new(value: T) -> Self {
-        Self(parking_lot::Mutex::new(value))
-    }
+/// Sleeps until notified, or for so long.
+pub(super) fn watch<'m, T>(
+    morning: &Condvar,
+    _beds: &'m Bed<T>,
+    guard: BedGuard<'m, T>,
+    patience: Duration,
+) -> BedGuard<'m, T> {
+    morning.wait_timeout(guard, patience).unwrap_or_else(PoisonError::into_inner).0
+}
 
-    #[inline]
-    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-        self.0.try_lock().unwrap_or_else(|| self.lock_contended())
-    }
-
-    /// For a lock of which there are many, so that it is hardly ever contended: `parking_lot`'s own way, which looks again soon.
-    #[inline]
-    pub(crate) fn lock_soon(&self) -> MutexGuard<'_, T> {
-        self.0.lock()
-    }
-
-    pub(crate) fn get_mut(&mut self) -> &mut T {
-        self.0.get_mut()
-    }
-
-    #[cold]
-    fn lock_contended(&self) -> MutexGuard<'_, T> {
-        const LOOKS: usize = 6;
-        const PAUSES: usize = 200;
-        if parallelism() > 1 {
-            for _ in 0..LOOKS {
-                (0..PAUSES).for_each(|_| std::hint::spin_loop());
-                if let Some(guard) = self.0.try_lock() {
-                    return guard;
-                }
-            }
-        }
-        self.0.lock()
-    }
+/// Leaves the line of the cache alone for so long: some 25 ns each.
+pub(super) fn pause(times: usize) {
+    (0..times).for_each(|_| std::hint::spin_loop());
 }
 
 /// A cell whose accesses loom checks.
