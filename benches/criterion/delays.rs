@@ -2,7 +2,7 @@
 //! one thing, the first.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use keyqueue_benches::delays::{NAMES, all};
+use keyqueue_benches::delays::all;
 use std::time::Duration;
 
 fn delays(criterion: &mut Criterion) {
@@ -10,7 +10,7 @@ fn delays(criterion: &mut Criterion) {
     group.sample_size(10).warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
     for workload in all(20_000) {
         group.throughput(Throughput::Elements(workload.ops));
-        for (subject, run) in NAMES.iter().zip(&workload.subjects) {
+        for (subject, run) in &workload.subjects {
             group.bench_function(BenchmarkId::new(*subject, &workload.name), |bencher| {
                 bencher.iter_custom(|runs| (0..runs).map(|_| run()[0]).sum());
             });

@@ -11,7 +11,7 @@ fn limits(criterion: &mut Criterion) {
         group.sample_size(10).warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
         for workload in &list.workloads {
             group.throughput(Throughput::Elements(workload.ops));
-            for (subject, run) in list.subjects.iter().zip(&workload.subjects) {
+            for (subject, run) in &workload.subjects {
                 group.bench_function(BenchmarkId::new(*subject, &workload.name), |bencher| {
                     bencher.iter_custom(|runs| (0..runs).map(|_| run()[0]).sum());
                 });

@@ -4,16 +4,21 @@
 
 pub mod costs;
 pub mod delays;
+pub mod floors;
+#[cfg(feature = "kube")]
+pub mod kube;
+pub mod latency;
 pub mod limits;
 pub mod memory;
 pub mod rivals;
 pub mod suite;
 pub mod workloads;
 
+use std::fmt::Debug;
 use std::hash::Hash;
 
 /// What a key must be able to do, for every subject.
-pub trait Key: Hash + Eq + Clone + Send + Sync + 'static {
+pub trait Key: Hash + Eq + Clone + Debug + Send + Sync + 'static {
     /// The `n`th key: all differ.
     fn nth(n: u64) -> Self;
 }
@@ -39,6 +44,9 @@ pub trait Subject<K: Key>: Send + Sync + 'static {
     fn make() -> Self;
 
     fn add(&self, key: K);
+
+    /// Returns when all calls so far have taken effect.
+    fn catch_up(&self) {}
 
     /// Takes a key, waiting for one; lends it to `work`; is done with it. `false`: shut down and empty.
     fn process(&self, work: impl FnOnce(&Self, &K)) -> bool;

@@ -9,7 +9,9 @@ pub use self::bucket::{Acquire, Governor, GovernorStd, KeyedGovernor, KeyedGover
 pub use self::exponential::{DashLimiter, ParkingLotLimiter, StdLimiter};
 pub use self::retry::{RetryOurs, RetryRival};
 
-use crate::delays::{ManualHeap, ManualTask, Workload};
+#[cfg(feature = "kube")]
+use crate::delays::ManualKube;
+use crate::delays::{ManualHeap, ManualTask, ManualWheel, NAMES, Run, Workload};
 use keyqueue::rate_limiter::{DedupingBucket, ItemExponentialFailure};
 use std::time::Duration;
 
@@ -82,9 +84,11 @@ pub struct Group {
 }
 
 macro_rules! subjects {
-    ($($subject:ty),*; $work:ident $arguments:tt) => { vec![$(subjects!(@ $subject, $work $arguments)),*] };
+    ($($(#[$when:meta])* $subject:ty),*; $work:ident $arguments:tt) => {
+        vec![$($(#[$when])* subjects!(@ $subject, $work $arguments)),*]
+    };
     (@ $subject:ty, $work:ident($($argument:expr),*)) => {
-        Box::new(move || workloads::$work::<$subject>($($argument),*)) as crate::delays::Run
+        Box::new(move || workloads::$work::<$subject>($($argument),*)) as Run
     };
 }
 
@@ -98,7 +102,7 @@ macro_rules! exponential {
         ]
     };
     (@ $subject:ty, $key:ty, $work:ident($($argument:expr),*)) => {
-        Box::new(move || workloads::$work::<$key, $subject>($($argument),*)) as crate::delays::Run
+        Box::new(move || workloads::$work::<$key, $subject>($($argument),*)) as Run
     };
 }
 
@@ -108,9 +112,18 @@ pub fn all(ops: u64) -> Vec<Group> {
     vec![exponential(5 * ops, ops / 4), bucket(5 * ops), keyed(5 * ops), retry(ops / 4)]
 }
 
+/// Runs with the names of those who run.
+fn named(names: &[&'static str], runs: Vec<Run>) -> Vec<(&'static str, Run)> {
+    assert_eq!(names.len(), runs.len());
+    names.iter().copied().zip(runs).collect()
+}
+
 fn exponential(ops: u64, keys: u64) -> Group {
+    const NAMES: &[&str] = &["keyqueue", "parking_lot mutex", "std mutex, SipHash", "DashMap"];
     let mut workloads = Vec::new();
-    let mut push = |name: String, figures, ops, subjects| workloads.push(Workload { name, figures, ops, subjects });
+    let mut push = |name: String, figures, ops, runs| {
+        workloads.push(Workload { name, figures, ops, subjects: named(NAMES, runs) });
+    };
     for (threads, target) in [(1, 1.0), (2, 2.0), (4, 2.0)] {
         let figures = vec![("", Some(target))];
         push(format!("when, u64, {threads} threads"), figures, ops, exponential!(u64; when(1024, threads, ops)));
@@ -118,56 +131,58 @@ fn exponential(ops: u64, keys: u64) -> Group {
     push("when, String, 1 threads".into(), vec![("", Some(1.0))], ops, exponential!(String; when(1024, 1, ops)));
     let figures = vec![("when", None), ("forget", None)];
     push(format!("{keys} new keys, u64"), figures, keys, exponential!(u64; when_forget(keys)));
-    let subjects = &["keyqueue", "parking_lot mutex", "std mutex, SipHash", "DashMap"];
-    Group { name: "exponential", subjects, rivals: 2, workloads }
+    Group { name: "exponential", subjects: NAMES, rivals: 2, workloads }
 }
 
 fn bucket(ops: u64) -> Group {
+    const NAMES: &[&str] = &["keyqueue", "governor", "governor, std clock"];
     let mut workloads = Vec::new();
-    let mut push = |name, subjects| workloads.push(Workload { name, figures: vec![("", Some(1.0))], ops, subjects });
+    let mut push = |name, runs| {
+        workloads.push(Workload { name, figures: vec![("", Some(1.0))], ops, subjects: named(NAMES, runs) });
+    };
     for threads in [1, 2, 4] {
-        let subjects = subjects!(Acquire, Governor, GovernorStd; tokens(PLENTY, threads, ops));
-        push(format!("try_acquire, admitted, {threads} threads"), subjects);
+        let runs = subjects!(Acquire, Governor, GovernorStd; tokens(PLENTY, threads, ops));
+        push(format!("try_acquire, admitted, {threads} threads"), runs);
     }
     for threads in [1, 2, 4] {
-        let subjects = subjects!(Reserve, Governor, GovernorStd; tokens(PLENTY, threads, ops));
-        push(format!("when, admitted, {threads} threads"), subjects);
+        let runs = subjects!(Reserve, Governor, GovernorStd; tokens(PLENTY, threads, ops));
+        push(format!("when, admitted, {threads} threads"), runs);
     }
     for threads in [1, 2, 4] {
-        let subjects = subjects!(Acquire, Governor, GovernorStd; tokens(SCARCE, threads, ops));
-        push(format!("try_acquire, refused, {threads} threads"), subjects);
+        let runs = subjects!(Acquire, Governor, GovernorStd; tokens(SCARCE, threads, ops));
+        push(format!("try_acquire, refused, {threads} threads"), runs);
     }
-    Group { name: "bucket", subjects: &["keyqueue", "governor", "governor, std clock"], rivals: 2, workloads }
+    Group { name: "bucket", subjects: NAMES, rivals: 2, workloads }
 }
 
 fn keyed(ops: u64) -> Group {
+    const NAMES: &[&str] = &["keyqueue", "governor", "governor, std clock"];
     let mut workloads = Vec::new();
     for (limit, outcome) in [(PLENTY, "admitted"), (SCARCE, "put off")] {
         for threads in [1, 2, 4] {
-            workloads.push(Workload {
-                name: format!("{outcome}, {threads} threads"),
-                figures: vec![("", None)],
-                ops,
-                subjects: subjects!(
-                    DedupingBucket<u64>, KeyedGovernor, KeyedGovernorStd; keyed_tokens(1024, limit, threads, ops)
-                ),
-            });
+            let runs = subjects!(
+                DedupingBucket<u64>, KeyedGovernor, KeyedGovernorStd; keyed_tokens(1024, limit, threads, ops)
+            );
+            let name = format!("{outcome}, {threads} threads");
+            workloads.push(Workload { name, figures: vec![("", None)], ops, subjects: named(NAMES, runs) });
         }
     }
-    Group { name: "bucket by key", subjects: &["keyqueue", "governor", "governor, std clock"], rivals: 2, workloads }
+    Group { name: "bucket by key", subjects: NAMES, rivals: 2, workloads }
 }
 
+/// By the subjects with delays. A key that waits is not delayed again, so that those can do it, too, that know no earlier delay.
 fn retry(keys: u64) -> Group {
-    let workload = |name: &str, wave| Workload {
-        name: format!("{keys} keys, {name}"),
-        figures: vec![("", Some(3.0))],
-        ops: keys,
-        subjects: subjects!(
-            RetryOurs, RetryRival<ManualHeap<u64>>, RetryRival<ManualTask<u64>>; retry(keys, wave)
-        ),
+    let workload = |name: &str, wave| {
+        let runs = subjects!(
+            RetryOurs, RetryRival<ManualHeap<u64>>, RetryRival<ManualTask<u64>>, RetryRival<ManualWheel<u64>>,
+            #[cfg(feature = "kube")] RetryRival<ManualKube<u64>>;
+            retry(keys, wave)
+        );
+        let figures = vec![("", Some(3.0))];
+        Workload { name: format!("{keys} keys, {name}"), figures, ops: keys, subjects: named(NAMES, runs) }
     };
     let workloads = vec![workload("one by one", false), workload("in waves", true)];
-    Group { name: "retry", subjects: &["keyqueue", "heap under a mutex", "DelayQueue"], rivals: 1, workloads }
+    Group { name: "retry", subjects: NAMES, rivals: 1, workloads }
 }
 
 #[cfg(test)]
@@ -180,8 +195,8 @@ mod tests {
         for group in all(20_000) {
             for workload in group.workloads {
                 assert_eq!(workload.subjects.len(), group.subjects.len(), "{}", workload.name);
-                for run in workload.subjects {
-                    assert_eq!(run().len(), workload.figures.len(), "{}", workload.name);
+                for (subject, run) in workload.subjects {
+                    assert_eq!(run().len(), workload.figures.len(), "{}, {subject}", workload.name);
                 }
             }
         }
@@ -257,5 +272,8 @@ mod tests {
         check::<RetryOurs>();
         check::<RetryRival<ManualHeap<u64>>>();
         check::<RetryRival<ManualTask<u64>>>();
+        check::<RetryRival<ManualWheel<u64>>>();
+        #[cfg(feature = "kube")]
+        check::<RetryRival<ManualKube<u64>>>();
     }
 }

@@ -1,5 +1,9 @@
 //! Bytes that are allocated, for the report.
 
+mod per_key;
+
+pub use self::per_key::{MemoryRow, per_key, per_key_of};
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering::Relaxed};
 

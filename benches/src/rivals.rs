@@ -4,13 +4,12 @@
 //! * [`DashSeg`]: the shape one thinks of first for "fast": a concurrent map of states and a lock-free queue. Each key is
 //!   stored twice and hashed four times a cycle; it is here to show what those two crates cost in the hot path.
 
+use crate::floors::Line;
 use crate::{Key, Subject};
 use ahash::RandomState;
-use crossbeam_queue::SegQueue;
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
 use std::collections::{HashSet, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
 macro_rules! mutex_queue {
     ($module:ident, $name:literal, $mutex:ty, $condvar:ty, |$lock:ident| $guard:expr, |$cv:ident, $held:ident| $wait:expr) => {
@@ -141,11 +140,7 @@ mutex_queue!(
 /// See the module's head.
 pub struct DashSeg<K> {
     states: DashMap<K, State, RandomState>,
-    line: SegQueue<K>,
-    sleepers: AtomicUsize,
-    shutting_down: AtomicBool,
-    lock: parking_lot::Mutex<()>,
-    wakeup: parking_lot::Condvar,
+    line: Line<K>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -155,36 +150,16 @@ enum State {
     Again,
 }
 
-impl<K: Key> DashSeg<K> {
-    #[inline]
-    fn push(&self, key: K) {
-        self.line.push(key);
-        // Pairs with the fence of who goes to sleep: either it sees the key, or we see it.
-        fence(Ordering::SeqCst);
-        if self.sleepers.load(Ordering::Relaxed) > 0 {
-            drop(self.lock.lock());
-            self.wakeup.notify_one();
-        }
-    }
-}
-
 impl<K: Key> Subject<K> for DashSeg<K> {
     const NAME: &'static str = "DashMap + SegQueue";
 
     fn make() -> Self {
-        Self {
-            states: DashMap::default(),
-            line: SegQueue::new(),
-            sleepers: AtomicUsize::new(0),
-            shutting_down: AtomicBool::new(false),
-            lock: Default::default(),
-            wakeup: Default::default(),
-        }
+        Self { states: DashMap::default(), line: Line::default() }
     }
 
     #[inline]
     fn add(&self, key: K) {
-        if self.shutting_down.load(Ordering::Relaxed) {
+        if self.line.is_shutting_down() {
             return;
         }
         let push = match self.states.entry(key) {
@@ -201,31 +176,13 @@ impl<K: Key> Subject<K> for DashSeg<K> {
             }
         };
         if let Some(key) = push {
-            self.push(key);
+            self.line.push(key);
         }
     }
 
     #[inline]
     fn process(&self, work: impl FnOnce(&Self, &K)) -> bool {
-        let key = 'got: {
-            if let Some(key) = self.line.pop() {
-                break 'got key;
-            }
-            let mut guard = self.lock.lock();
-            self.sleepers.fetch_add(1, Ordering::Relaxed);
-            fence(Ordering::SeqCst);
-            loop {
-                if let Some(key) = self.line.pop() {
-                    self.sleepers.fetch_sub(1, Ordering::Relaxed);
-                    break 'got key;
-                }
-                if self.shutting_down.load(Ordering::Relaxed) {
-                    self.sleepers.fetch_sub(1, Ordering::Relaxed);
-                    return false;
-                }
-                self.wakeup.wait(&mut guard);
-            }
-        };
+        let Some(key) = self.line.pop() else { return false };
         *self.states.get_mut(&key).expect("queued") = State::Processing;
         work(self, &key);
         if let Entry::Occupied(mut state) = self.states.entry(key) {
@@ -233,7 +190,7 @@ impl<K: Key> Subject<K> for DashSeg<K> {
                 state.insert(State::Queued);
                 let key = state.key().clone();
                 drop(state);
-                self.push(key);
+                self.line.push(key);
             } else {
                 state.remove();
             }
@@ -242,8 +199,6 @@ impl<K: Key> Subject<K> for DashSeg<K> {
     }
 
     fn shut_down(&self) {
-        self.shutting_down.store(true, Ordering::SeqCst);
-        let _guard = self.lock.lock();
-        self.wakeup.notify_all();
+        self.line.shut_down();
     }
 }

@@ -1,17 +1,19 @@
 //! The list of workloads, for the report and for criterion alike.
 
+use crate::delays::{Manual, ManualHeap, ManualOurs, ManualTask, ManualWheel};
+use crate::floors::{Channel, Line};
 use crate::rivals::{DashSeg, parking_lot_mutex, std_mutex};
-use crate::workloads::{cycle, duplicates, fill_and_drain, ring, unique};
+use crate::workloads::{cycle, duplicates, fill_and_drain, moved, own_keys, refill, ring, touch, unique};
 use crate::{Ours, Subject};
 use std::time::Duration;
 
-/// One workload with everything that can run it. The first subject is keyqueue, the next two are the rivals to be measured
-/// against, and the last shows another design.
+/// One workload with everything that can run it. The first subject is keyqueue, and of those that are lines of keys the next
+/// two are the rivals to be measured against. Look the others up by name: not every one can run every workload.
 pub struct Workload {
     pub group: &'static str,
     pub name: String,
     /// How much faster than the faster mutex queue it is meant to be.
-    pub target: f64,
+    pub target: Option<f64>,
     /// Operations a run.
     pub ops: u64,
     pub subjects: Vec<(&'static str, Run)>,
@@ -23,44 +25,236 @@ pub type Run = Box<dyn Fn() -> Duration>;
 /// How many subjects of a workload count as rivals, after keyqueue itself.
 pub const RIVALS: std::ops::Range<usize> = 1..3;
 
-macro_rules! subjects {
-    ($key:ty, $work:ident($($argument:expr),*)) => {
+/// Threads of each of [`threads`].
+const THREADS: [usize; 7] = [1, 2, 4, 8, 16, 64, 512];
+/// Producers, and as many consumers, of each of [`pairs`].
+const PAIRS: [usize; 7] = [1, 2, 4, 8, 16, 64, 256];
+/// Keys of [`sizes`].
+const SIZES: [u64; 7] = [10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000];
+/// Operations of a run of [`sizes`], or more where there are more keys.
+const SIZES_OPS: u64 = 200_000;
+
+/// Those that deduplicate, for any number of threads.
+macro_rules! dedup {
+    ($key:ty, $($run:tt)*) => {
         vec![
-            subjects!(@ Ours<$key>, $key, $work($($argument),*)),
-            subjects!(@ parking_lot_mutex::Queue<$key>, $key, $work($($argument),*)),
-            subjects!(@ std_mutex::Queue<$key>, $key, $work($($argument),*)),
-            subjects!(@ DashSeg<$key>, $key, $work($($argument),*)),
+            one!(Ours<$key>, $key, $($run)*),
+            one!(parking_lot_mutex::Queue<$key>, $key, $($run)*),
+            one!(std_mutex::Queue<$key>, $key, $($run)*),
+            one!(DashSeg<$key>, $key, $($run)*),
         ]
     };
-    (@ $queue:ty, $key:ty, $work:ident($($argument:expr),*)) => {
+}
+
+/// Those, and those that do not deduplicate, which is nothing that the workload asks for.
+macro_rules! threaded {
+    ($key:ty, $($run:tt)*) => {{
+        let mut subjects = dedup!($key, $($run)*);
+        subjects.extend([one!(Channel<$key>, $key, $($run)*), one!(Line<$key>, $key, $($run)*)]);
+        subjects
+    }};
+}
+
+/// Those, and the one that only one thread can take from.
+macro_rules! everyone {
+    ($key:ty, $($run:tt)*) => {{
+        let mut subjects = threaded!($key, $($run)*);
+        subjects.extend(kube!($key, $($run)*));
+        subjects
+    }};
+}
+
+#[cfg(feature = "kube")]
+macro_rules! kube {
+    ($key:ty, $($run:tt)*) => { Some(one!(crate::kube::KubeQueue<$key>, $key, $($run)*)) };
+}
+
+#[cfg(not(feature = "kube"))]
+macro_rules! kube {
+    ($($run:tt)*) => {
+        None::<(&'static str, Run)>
+    };
+}
+
+macro_rules! one {
+    ($queue:ty, $key:ty, $work:ident($($argument:expr),*)) => {
         (<$queue as Subject<$key>>::NAME, Box::new(move || $work::<$key, $queue>($($argument),*)) as Run)
+    };
+}
+
+macro_rules! delayed {
+    ($queue:ty, $keys:expr, $moves:expr) => {
+        (<$queue as Manual<u64>>::NAME, Box::new(move || moved::<$queue>($keys, $moves)) as Run)
     };
 }
 
 /// All workloads; `ops` is the size of one run, as long as the workload does not say itself.
 pub fn all(ops: u64) -> Vec<Workload> {
     let mut list = Vec::new();
-    let mut push =
-        |group, name: String, target, ops, subjects| list.push(Workload { group, name, target, ops, subjects });
+    let mut push = |group, name: String, target, ops, subjects| {
+        list.push(Workload { group, name, target: Some(target), ops, subjects });
+    };
     for keys in [1, 1024, 100_000] {
-        push("cycle u64", format!("{keys} keys"), 1.0, ops, subjects!(u64, cycle(keys, ops)));
+        push("cycle u64", format!("{keys} keys"), 1.0, ops, everyone!(u64, cycle(keys, ops)));
     }
     for keys in [1, 1024, 100_000] {
-        push("cycle String", format!("{keys} keys"), 1.5, ops, subjects!(String, cycle(keys, ops)));
+        push("cycle String", format!("{keys} keys"), 1.5, ops, everyone!(String, cycle(keys, ops)));
     }
     for (threads, keys) in [(1, 1), (1, 1024), (2, 1), (2, 1024)] {
-        let name = format!("{threads} threads, {keys} keys");
-        push("duplicate add", name, 1.0, ops, subjects!(u64, duplicates(keys, threads, ops)));
+        let mut subjects = dedup!(u64, duplicates(keys, threads, ops));
+        if threads == 1 {
+            subjects.extend(kube!(u64, duplicates(keys, threads, ops)));
+        }
+        push("duplicate add", format!("{threads} threads, {keys} keys"), 1.0, ops, subjects);
     }
     for threads in [1, 2, 4, 16] {
-        push("ring", format!("{threads} threads"), 1.0, ops, subjects!(u64, ring(1024, threads, ops)));
+        let mut subjects = threaded!(u64, ring(1024, threads, ops));
+        if threads == 1 {
+            subjects.extend(kube!(u64, ring(1024, threads, ops)));
+        }
+        push("ring", format!("{threads} threads"), 1.0, ops, subjects);
     }
     for (backlog, target) in [(1000, 3.0), (100_000, 1.0)] {
         for pairs in [1, 2, 8] {
             let name = format!("{pairs}x{pairs}, backlog {backlog}");
-            push("unique", name, target, ops, subjects!(u64, unique(pairs, backlog, ops)));
+            push("unique", name, target, ops, unique_keys(pairs, backlog, ops));
         }
     }
-    push("fill, drain", "300000 keys".into(), 1.0, 300_000, subjects!(u64, fill_and_drain(300_000)));
+    push("fill, drain", "300000 keys".into(), 1.0, 300_000, everyone!(u64, fill_and_drain(300_000)));
     list
+}
+
+fn unique_keys(pairs: u64, backlog: u64, ops: u64) -> Vec<(&'static str, Run)> {
+    let mut subjects = threaded!(u64, unique(pairs, backlog, ops));
+    if pairs == 1 {
+        subjects.extend(kube!(u64, unique(pairs, backlog, ops)));
+    }
+    subjects
+}
+
+/// The same work by more and more threads, that each add a key of their own and take one; with the number of threads.
+pub fn threads(ops: u64) -> Vec<(usize, Workload)> {
+    let workload = |count: usize| {
+        let threads = count as u64;
+        let ops = ops / threads * threads;
+        let mut subjects = threaded!(u64, own_keys(threads, ops));
+        if threads == 1 {
+            subjects.extend(kube!(u64, own_keys(threads, ops)));
+        }
+        (count, Workload { group: "threads", name: format!("{count} threads"), target: None, ops, subjects })
+    };
+    THREADS.map(workload).into()
+}
+
+/// The same work by more and more producers and consumers; with the number of each.
+pub fn pairs(ops: u64) -> Vec<(usize, Workload)> {
+    let workload = |count: usize| {
+        let pairs = count as u64;
+        let ops = ops / pairs * pairs;
+        let subjects = unique_keys(pairs, 1000, ops);
+        (count, Workload { group: "pairs", name: format!("{count}x{count}"), target: None, ops, subjects })
+    };
+    PAIRS.map(workload).into()
+}
+
+/// What an operation costs with more and more keys, `max` at most; with the number of keys.
+///
+/// * "fill": all are added, then taken, again and again where there are few. A key counts as one operation.
+/// * "touch": all are in line, and one of them is added again. Without those that do not deduplicate.
+/// * "delays": all are delayed, and one is moved to an earlier moment; by the subjects of [`crate::delays`], without their
+///   threads.
+pub fn sizes(max: u64) -> Vec<(u64, Workload)> {
+    let mut list = Vec::new();
+    let sizes = SIZES.into_iter().filter(|keys| *keys <= max);
+    let name = |keys| format!("{keys} keys");
+    for keys in sizes.clone() {
+        let rounds = SIZES_OPS.div_ceil(keys);
+        let subjects = everyone!(u64, refill(keys, rounds));
+        let ops = keys * rounds;
+        list.push((keys, Workload { group: "fill", name: name(keys), target: None, ops, subjects }));
+    }
+    for keys in sizes.clone() {
+        let ops = SIZES_OPS.max(keys / 10);
+        let mut subjects = dedup!(u64, touch(keys, ops));
+        subjects.extend(kube!(u64, touch(keys, ops)));
+        list.push((keys, Workload { group: "touch", name: name(keys), target: None, ops, subjects }));
+    }
+    for keys in sizes {
+        let ops = SIZES_OPS.max(keys / 10);
+        let subjects = vec![
+            delayed!(ManualOurs<u64>, keys, ops),
+            delayed!(ManualHeap<u64>, keys, ops),
+            delayed!(ManualTask<u64>, keys, ops),
+            delayed!(ManualWheel<u64>, keys, ops),
+            #[cfg(feature = "kube")]
+            delayed!(crate::delays::ManualKube<u64>, keys, ops),
+        ];
+        list.push((keys, Workload { group: "delays", name: name(keys), target: None, ops, subjects }));
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Key;
+
+    /// The workloads check themselves: how many keys were handed out, and how many are left.
+    #[test]
+    fn each_workload_runs_on_each_subject() {
+        let scaled = threads(2000).into_iter().chain(pairs(2000)).map(|(_, workload)| workload);
+        let sized = sizes(1000).into_iter().map(|(_, workload)| workload);
+        for workload in all(2000).into_iter().chain(scaled).chain(sized) {
+            for (_, run) in &workload.subjects {
+                run();
+            }
+        }
+    }
+
+    #[test]
+    fn the_biggest_size_is_the_last() {
+        let keys: Vec<u64> = sizes(100_000).into_iter().map(|(keys, _)| keys).collect();
+        assert_eq!(keys, [10, 100, 1000, 10_000, 100_000].repeat(3));
+    }
+
+    /// Of three keys, added twice each, and the first once more while it is in work: how often each is handed out.
+    fn handed_out<K: Key, Q: Subject<K>>() -> [usize; 3] {
+        let queue = Q::make();
+        let keys = [0, 1, 2].map(K::nth);
+        for _ in 0..2 {
+            keys.iter().for_each(|key| queue.add(key.clone()));
+        }
+        queue.catch_up();
+        let (mut times, mut again) = ([0; 3], true);
+        let mut count = |queue: &Q, key: &K| {
+            let n = keys.iter().position(|known| known == key).expect("was added");
+            times[n] += 1;
+            if n == 0 && std::mem::take(&mut again) {
+                queue.add(key.clone());
+            }
+        };
+        for _ in 0..3 {
+            assert!(queue.process(&mut count));
+        }
+        queue.catch_up();
+        queue.shut_down();
+        while queue.process(&mut count) {}
+        times
+    }
+
+    #[test]
+    fn those_that_should_deduplicate_do() {
+        fn check<K: Key>() {
+            assert_eq!(handed_out::<K, Ours<K>>(), [2, 1, 1]);
+            assert_eq!(handed_out::<K, parking_lot_mutex::Queue<K>>(), [2, 1, 1]);
+            assert_eq!(handed_out::<K, std_mutex::Queue<K>>(), [2, 1, 1]);
+            assert_eq!(handed_out::<K, DashSeg<K>>(), [2, 1, 1]);
+            assert_eq!(handed_out::<K, Channel<K>>(), [3, 2, 2]);
+            assert_eq!(handed_out::<K, Line<K>>(), [3, 2, 2]);
+            #[cfg(feature = "kube")]
+            assert_eq!(handed_out::<K, crate::kube::KubeQueue<K>>(), [2, 1, 1]);
+        }
+        check::<u64>();
+        check::<String>();
+    }
 }

@@ -3,7 +3,7 @@
 //!
 //! A key that is moved or cancelled leaves its entry in the heap, which is dropped as stale at its old deadline.
 
-use super::{DelaySubject, Manual};
+use super::{Cancel, DelaySubject, Manual};
 use crate::rivals::Inner as Ready;
 use crate::{Key, Subject};
 use ahash::RandomState;
@@ -217,8 +217,8 @@ impl<K: Key> DelaySubject<K> for HeapQueue<K> {
         self.shared.add_at(key, Instant::now() + delay);
     }
 
-    fn settle(&self) -> usize {
-        self.shared.inner.lock().pending.len()
+    fn settle(&self) -> Option<usize> {
+        Some(self.shared.inner.lock().pending.len())
     }
 }
 
@@ -231,6 +231,8 @@ impl<K> Drop for HeapQueue<K> {
 }
 
 impl<K: Key> Manual<K> for ManualHeap<K> {
+    const NAME: &'static str = <HeapQueue<K> as Subject<K>>::NAME;
+
     fn make() -> Self {
         Self { shared: Shared::new(), now: Instant::now() }
     }
@@ -245,11 +247,6 @@ impl<K: Key> Manual<K> for ManualHeap<K> {
         self.shared.add_at(key, self.now + delay);
     }
 
-    #[inline]
-    fn cancel(&mut self, key: &K) -> bool {
-        self.shared.cancel(key)
-    }
-
     fn advance(&mut self, by: Duration) -> usize {
         self.now += by;
         self.shared.inner.lock().expire(self.now)
@@ -258,5 +255,12 @@ impl<K: Key> Manual<K> for ManualHeap<K> {
     #[inline]
     fn process(&mut self, work: impl FnOnce(&K)) -> bool {
         self.shared.process(work)
+    }
+}
+
+impl<K: Key> Cancel<K> for ManualHeap<K> {
+    #[inline]
+    fn cancel(&mut self, key: &K) -> bool {
+        self.shared.cancel(key)
     }
 }

@@ -1,7 +1,7 @@
 //! The crate itself.
 
-use super::{DelaySubject, Manual};
-use crate::{Key, Ours};
+use super::{Cancel, DelaySubject, Manual};
+use crate::{Key, Ours, Subject};
 use keyqueue::{Clock, Driver, MockClock, WorkQueue};
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ impl<K: Key> DelaySubject<K> for Ours<K> {
         self.0.add_after(key, delay);
     }
 
-    fn settle(&self) -> usize {
-        self.0.delayed_len()
+    fn settle(&self) -> Option<usize> {
+        Some(self.0.delayed_len())
     }
 }
 
@@ -23,6 +23,8 @@ pub struct ManualOurs<K> {
 }
 
 impl<K: Key> Manual<K> for ManualOurs<K> {
+    const NAME: &'static str = <Ours<K> as Subject<K>>::NAME;
+
     fn make() -> Self {
         let (clock, mock) = Clock::mock();
         Self { queue: WorkQueue::builder().driver(Driver::Manual).clock(clock).build(), clock: mock }
@@ -38,11 +40,6 @@ impl<K: Key> Manual<K> for ManualOurs<K> {
         self.queue.add_after(key, delay);
     }
 
-    #[inline]
-    fn cancel(&mut self, key: &K) -> bool {
-        self.queue.cancel(key)
-    }
-
     fn advance(&mut self, by: Duration) -> usize {
         self.clock.advance(by);
         self.queue.turn()
@@ -51,5 +48,12 @@ impl<K: Key> Manual<K> for ManualOurs<K> {
     #[inline]
     fn process(&mut self, work: impl FnOnce(&K)) -> bool {
         self.queue.get().map(|item| work(&item)).is_some()
+    }
+}
+
+impl<K: Key> Cancel<K> for ManualOurs<K> {
+    #[inline]
+    fn cancel(&mut self, key: &K) -> bool {
+        self.queue.cancel(key)
     }
 }

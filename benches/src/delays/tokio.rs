@@ -1,7 +1,7 @@
 //! `tokio_util`'s `DelayQueue`, the timer wheel that one would take from the shelf. It belongs to one task, so a task has it, is
 //! told what to do through a channel, and hands what is due to the mutex queue.
 
-use super::{DelaySubject, Manual};
+use super::{Cancel, DelaySubject, Manual};
 use crate::rivals::parking_lot_mutex;
 use crate::{Key, Subject};
 use ahash::RandomState;
@@ -146,10 +146,10 @@ impl<K: Key> DelaySubject<K> for TaskQueue<K> {
         _ = self.messages.send(Message::Add(key, Instant::now() + delay));
     }
 
-    fn settle(&self) -> usize {
+    fn settle(&self) -> Option<usize> {
         let (sender, answer) = mpsc::channel();
         _ = self.messages.send(Message::Settle(sender));
-        answer.recv().expect("the task lives")
+        Some(answer.recv().expect("the task lives"))
     }
 }
 
@@ -161,6 +161,8 @@ impl<K> Drop for TaskQueue<K> {
 }
 
 impl<K: Key> Manual<K> for ManualTask<K> {
+    const NAME: &'static str = <TaskQueue<K> as Subject<K>>::NAME;
+
     fn make() -> Self {
         let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
         let runtime: &'static Runtime = Box::leak(Box::new(runtime));
@@ -179,11 +181,6 @@ impl<K: Key> Manual<K> for ManualTask<K> {
         self.delays.set(key, self.now + delay);
     }
 
-    #[inline]
-    fn cancel(&mut self, key: &K) -> bool {
-        self.delays.cancel(key)
-    }
-
     fn advance(&mut self, by: Duration) -> usize {
         self.now += by;
         let Self { delays, ready, .. } = self;
@@ -197,5 +194,12 @@ impl<K: Key> Manual<K> for ManualTask<K> {
     #[inline]
     fn process(&mut self, work: impl FnOnce(&K)) -> bool {
         self.ready.process(|_, key| work(key))
+    }
+}
+
+impl<K: Key> Cancel<K> for ManualTask<K> {
+    #[inline]
+    fn cancel(&mut self, key: &K) -> bool {
+        self.delays.cancel(key)
     }
 }

@@ -1,0 +1,62 @@
+//! Markdown tables.
+
+use std::fmt::Write as _;
+
+/// A table whose first columns are words, and the others, but for those without a number in any row, numbers.
+pub struct Table {
+    head: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub fn new<S: Into<String>>(head: impl IntoIterator<Item = S>) -> Self {
+        Self { head: head.into_iter().map(Into::into).collect(), rows: Vec::new() }
+    }
+
+    /// # Panics
+    /// If the row has more or fewer cells than the head.
+    pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
+        let row: Vec<String> = cells.into_iter().map(Into::into).collect();
+        assert_eq!(row.len(), self.head.len(), "{row:?}");
+        self.rows.push(row);
+    }
+}
+
+/// Nothing, if it has no rows.
+impl std::fmt::Display for Table {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        let numeric = |column: usize| {
+            let mut cells = self.rows.iter().map(|row| row[column].trim_matches('*')).filter(|cell| !cell.is_empty());
+            let number = |cell: &str| cell == "–" || cell.starts_with(|first: char| first.is_ascii_digit());
+            let words = |cell: &str| cell.contains(|c: char| c.is_alphabetic());
+            cells.clone().next().is_some() && cells.all(|cell| number(cell) && !words(cell))
+        };
+        let mut text = String::new();
+        writeln!(text, "| {} |", self.head.join(" | "))?;
+        let rules = (0..self.head.len()).map(|column| if numeric(column) { "---:" } else { "---" });
+        writeln!(text, "|{}|", rules.collect::<Vec<_>>().join("|"))?;
+        for row in &self.rows {
+            writeln!(text, "| {} |", row.join(" | "))?;
+        }
+        out.write_str(text.trim_end())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_to_the_right() {
+        let mut table = Table::new(["what", "", "ns", "ratio", ""]);
+        assert_eq!(table.to_string(), "");
+        table.row(["a", "1 keys", "51.7", "**1.03**", ""]);
+        table.row(["b", "2 keys", "–", "**0.90**", "missed"]);
+        let text = "| what |  | ns | ratio |  |\n|---|---|---:|---:|---|\n| a | 1 keys | 51.7 | **1.03** |  |\n\
+                    | b | 2 keys | – | **0.90** | missed |";
+        assert_eq!(table.to_string(), text);
+    }
+}

@@ -1,0 +1,80 @@
+//! What the command line says.
+
+use clap::Parser;
+use std::path::PathBuf;
+
+/// Where the crate is, if nothing else is said.
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+/// Measures keyqueue beside its rivals, and writes BENCHMARKS.md and its charts.
+#[derive(Parser, Clone, Debug, PartialEq)]
+pub struct Options {
+    /// In minutes: few rounds of little work.
+    #[arg(long)]
+    pub quick: bool,
+    /// Rounds per workload; the median counts. Workloads that take long have a third as many.
+    #[arg(long, default_value_t = 9, default_value_if("quick", "true", "3"))]
+    pub rounds: usize,
+    /// Operations per run.
+    #[arg(long, default_value_t = 400_000, default_value_if("quick", "true", "50000"))]
+    pub ops: u64,
+    /// Wake-ups per subject, in all rounds together.
+    #[arg(long, default_value_t = 5_000, default_value_if("quick", "true", "1000"))]
+    pub wakes: u64,
+    /// Keys per run of the workloads with delays.
+    #[arg(long, default_value_t = 1_000_000, default_value_if("quick", "true", "100000"))]
+    pub delays: u64,
+    /// Most keys in a queue, where the cost by their number is measured.
+    #[arg(long, default_value_t = 10_000_000, default_value_if("quick", "true", "100000"))]
+    pub keys: u64,
+    /// Only workloads whose section, group and name contain this: "queue ring", "threads", "pairs", "keys", "latency",
+    /// "memory", "delays", "limiters", "metrics", "workers".
+    #[arg(long, default_value = "")]
+    pub only: String,
+    /// Writes BENCHMARKS.md, benches/charts/*.svg and the data they are drawn from, in this directory or else the
+    /// repository. Without it the tables go to standard output.
+    #[arg(long, value_name = "DIRECTORY", num_args = 0..=1, default_missing_value = ROOT)]
+    pub write: Option<PathBuf>,
+    /// Measures nothing, and draws from the data of an earlier run.
+    #[arg(long, value_name = "DATA")]
+    pub draw: Option<PathBuf>,
+}
+
+impl Options {
+    /// Rounds of the workloads that take long.
+    pub fn few_rounds(&self) -> usize {
+        self.rounds.div_ceil(3)
+    }
+
+    /// Whether a workload of this label is wanted.
+    pub fn wants(&self, label: &str) -> bool {
+        label.contains(&self.only)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(arguments: &[&str]) -> Options {
+        Options::parse_from([&["report"], arguments].concat())
+    }
+
+    #[test]
+    fn quick_is_less_of_everything_and_what_is_said_counts_all_the_same() {
+        let (full, quick) = (parse(&[]), parse(&["--quick"]));
+        assert!(quick.quick && !full.quick);
+        let sizes =
+            |options: &Options| [options.rounds as u64, options.ops, options.wakes, options.delays, options.keys];
+        assert!(sizes(&quick).iter().zip(sizes(&full)).all(|(quick, full)| *quick < full));
+        assert_eq!(parse(&["--quick", "--ops", "7"]).ops, 7);
+        assert_eq!(parse(&["--ops", "7"]).rounds, full.rounds);
+    }
+
+    #[test]
+    fn write_needs_no_directory() {
+        assert_eq!(parse(&[]).write, None);
+        assert_eq!(parse(&["--write"]).write, Some(ROOT.into()));
+        assert_eq!(parse(&["--write", "there", "--quick"]).write, Some("there".into()));
+    }
+}

@@ -1,0 +1,124 @@
+//! BENCHMARKS.md: the texts of `benches/text/`, one a section, with what was measured in their places, which are names in
+//! double braces.
+
+use crate::results::Results;
+use crate::{tables, wins};
+
+macro_rules! texts {
+    ($($name:literal),* $(,)?) => { [$(include_str!(concat!("../../../text/", $name, ".md"))),*] };
+}
+
+/// In the order of the page.
+pub const TEXTS: [&str; 14] = texts![
+    "head",
+    "queues",
+    "parts",
+    "threads",
+    "keys",
+    "memory",
+    "latency",
+    "delays",
+    "limiters",
+    "metrics",
+    "workers",
+    "wins",
+    "falls-short",
+    "designs",
+];
+
+/// The page. A section that has places and nothing to put into any of them is left out.
+pub fn page(results: &Results) -> String {
+    let sections = TEXTS.iter().filter_map(|text| fill(text, results));
+    sections.map(|section| section.trim().to_owned() + "\n").collect::<Vec<_>>().join("\n")
+}
+
+fn fill(text: &str, results: &Results) -> Option<String> {
+    let mut filled = String::new();
+    let (mut places, mut values) = (0, 0);
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("{{") {
+        let (name, after) = after.split_once("}}").expect("a place ends");
+        let value = place(name, results);
+        if !matches!(name, "rounds" | "few rounds" | "wakes" | "delays keys") {
+            places += 1;
+            values += usize::from(!value.is_empty());
+        }
+        filled.push_str(before);
+        filled.push_str(&value);
+        rest = after;
+    }
+    filled.push_str(rest);
+    (places == 0 || values > 0).then(|| filled.replace("\n\n\n", "\n\n"))
+}
+
+/// # Panics
+/// If there is no such place.
+fn place(name: &str, results: &Results) -> String {
+    match name {
+        "rounds" => results.run.rounds.to_string(),
+        "few rounds" => results.run.few_rounds.to_string(),
+        "wakes" => results.run.wakes.to_string(),
+        "delays keys" => results.run.delays.to_string(),
+        "run" => tables::run(results),
+        "workloads" => tables::workloads(results),
+        "mean" => tables::mean(results),
+        "parts" => tables::parts(results),
+        "threads" => tables::scaling(results, "threads", "threads"),
+        "pairs" => tables::scaling(results, "pairs", "pairs"),
+        "keys fill" => tables::keys(results, "fill"),
+        "keys touch" => tables::keys(results, "touch"),
+        "keys delays" => tables::keys(results, "delays"),
+        "memory" => tables::memory(results),
+        "wake-up" => tables::latency(results, "wake-up"),
+        "under load" => tables::latency(results, "under load"),
+        "delays" => tables::delays(results),
+        "delay bytes" => tables::delay_bytes(results),
+        "lateness" => tables::lateness(results),
+        "limiters" => tables::limiters(results),
+        "metrics" => tables::costs(results, "metrics"),
+        "scrape" => tables::scrape(results),
+        "workers" => tables::costs(results, "workers"),
+        "wins" => wins::wins(results),
+        _ => panic!("no place is called {name:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::charts;
+    use crate::results::tests::made_up;
+
+    #[test]
+    fn every_place_is_filled_and_every_section_there() {
+        let page = page(&made_up());
+        assert!(!page.contains("{{") && !page.contains("}}"));
+        assert!(!page.contains("\n\n\n"), "two empty lines");
+        let titles = |text: &str| text.lines().filter(|line| line.starts_with('#')).count();
+        assert_eq!(titles(&page), TEXTS.iter().map(|text| titles(text)).sum::<usize>());
+    }
+
+    #[test]
+    fn a_section_that_was_not_measured_is_left_out() {
+        let mut results = made_up();
+        results.times.retain(|times| times.section != "limiters");
+        let page = page(&results);
+        assert!(
+            !page.contains("## Limiters") && page.contains("## Delays") && page.contains("## Where it falls short")
+        );
+    }
+
+    #[test]
+    fn every_chart_is_shown_once_and_every_picture_is_a_chart() {
+        let page = page(&made_up());
+        let mut shown: Vec<_> = page
+            .split("![")
+            .skip(1)
+            .map(|rest| rest.split_once("(benches/charts/").unwrap().1.split(')').next().unwrap())
+            .collect();
+        let mut drawn: Vec<_> = charts::all(&made_up()).into_iter().map(|(name, _)| name).collect();
+        shown.sort_unstable();
+        drawn.sort_unstable();
+        assert_eq!(shown, drawn);
+    }
+}

@@ -1,0 +1,210 @@
+//! What there is to measure, section by section.
+
+use crate::measure::{Notes, Run, Task};
+use crate::options::Options;
+use crate::results::{Bytes, Subject, Times};
+#[cfg(feature = "kube")]
+use keyqueue_benches::delays::KubeTask;
+use keyqueue_benches::delays::lateness::{Lateness, bare, lateness};
+use keyqueue_benches::delays::{HeapQueue, TaskQueue, WheelTimer};
+use keyqueue_benches::workloads::{cycle, parts};
+use keyqueue_benches::{Ours, Subject as _, costs, delays, latency, limits, memory, suite};
+use std::time::Duration;
+
+/// Keys that come due in a run for lateness.
+const LATE_KEYS: u64 = 100_000;
+
+/// A workload that takes several times in one run.
+type Figures = Box<dyn Fn() -> Vec<Duration>>;
+
+pub struct Plan<'a> {
+    options: &'a Options,
+    pub tasks: Vec<Task>,
+    pub notes: Notes,
+}
+
+impl<'a> Plan<'a> {
+    /// All that is wanted.
+    pub fn new(options: &'a Options) -> Self {
+        let mut plan = Self { options, tasks: Vec::new(), notes: Notes::default() };
+        plan.queues();
+        plan.parts();
+        plan.delays();
+        plan.limiters();
+        plan.costs();
+        plan.spreads();
+        plan.bytes();
+        plan
+    }
+
+    /// Adds a task that is timed. `row` says what it is; its subjects, and for each figure its name and target, come beside.
+    fn timed(
+        &mut self,
+        row: Times,
+        figures: &[(&str, Option<f64>)],
+        ops: u64,
+        rounds: usize,
+        subjects: Vec<(String, Figures)>,
+    ) {
+        let label = [&row.section, &row.group, &row.name].map(String::as_str).join(" ");
+        if !self.options.wants(&label) || subjects.is_empty() {
+            return;
+        }
+        let (first, count) = (self.notes.times.len(), figures.len());
+        for (figure, target) in figures {
+            let subjects = subjects.iter().map(|(name, _)| Subject { name: name.clone(), ns: Vec::new() }).collect();
+            self.notes.times.push(Times { figure: (*figure).into(), target: *target, subjects, ..row.clone() });
+        }
+        let run = |(subject, (_, work)): (usize, (String, Figures))| {
+            Box::new(move |notes: &mut Notes| {
+                let times = work();
+                assert_eq!(times.len(), count);
+                for (figure, took) in times.into_iter().enumerate() {
+                    notes.time(first + figure, subject, took, ops);
+                }
+            }) as Run
+        };
+        let runs = subjects.into_iter().enumerate().map(run).collect();
+        self.tasks.push(Task { label, rounds, runs });
+    }
+
+    fn suite(&mut self, section: &str, at: Option<u64>, rounds: usize, workload: suite::Workload) {
+        let rivals = workload.subjects[suite::RIVALS].iter().map(|(name, _)| (*name).into()).collect();
+        // Where the group is the whole section, once is enough.
+        let group = if workload.group == section { String::new() } else { workload.group.into() };
+        let row = Times { section: section.into(), group, name: workload.name, at, rivals, ..Times::default() };
+        let subjects = workload.subjects.into_iter().map(|(name, run)| (name.into(), once(run))).collect();
+        self.timed(row, &[("", workload.target)], workload.ops, rounds, subjects);
+    }
+
+    fn queues(&mut self) {
+        let (rounds, few, ops) = (self.options.rounds, self.options.few_rounds(), self.options.ops);
+        for workload in suite::all(ops) {
+            self.suite("queue", None, rounds, workload);
+        }
+        for (threads, workload) in suite::threads(ops) {
+            self.suite("threads", Some(threads as u64), rounds, workload);
+        }
+        for (pairs, workload) in suite::pairs(ops) {
+            self.suite("pairs", Some(pairs as u64), rounds, workload);
+        }
+        for (keys, workload) in suite::sizes(self.options.keys) {
+            self.suite("keys", Some(keys), few, workload);
+        }
+    }
+
+    fn parts(&mut self) {
+        let ops = self.options.ops;
+        for keys in [1, 1024, 100_000] {
+            let row = Times { section: "parts".into(), name: keys.to_string(), at: Some(keys), ..Times::default() };
+            let subjects: Vec<(String, Figures)> = vec![
+                ("cycle".into(), Box::new(move || vec![cycle::<u64, Ours<u64>>(keys, ops)])),
+                ("parts".into(), Box::new(move || vec![parts(keys, ops)])),
+            ];
+            self.timed(row, &[("", None)], ops, self.options.rounds, subjects);
+        }
+    }
+
+    fn delays(&mut self) {
+        for workload in delays::all(self.options.delays) {
+            let rivals = delays::NAMES[suite::RIVALS].iter().map(|name| (*name).into()).collect();
+            let row = Times { section: "delays".into(), name: workload.name, rivals, ..Times::default() };
+            let subjects = workload.subjects.into_iter().map(|(name, run)| (name.into(), run)).collect();
+            self.timed(row, &workload.figures, workload.ops, self.options.few_rounds(), subjects);
+        }
+    }
+
+    fn limiters(&mut self) {
+        for limits::Group { name: group, subjects: names, rivals, workloads } in limits::all(self.options.ops) {
+            for workload in workloads {
+                let rivals = names[1..][..rivals].iter().map(|name| (*name).into()).collect();
+                let (section, group) = ("limiters".into(), group.into());
+                let row = Times { section, group, name: workload.name, rivals, ..Times::default() };
+                let subjects = workload.subjects.into_iter().map(|(name, run)| (name.into(), run)).collect();
+                self.timed(row, &workload.figures, workload.ops, self.options.rounds, subjects);
+            }
+        }
+    }
+
+    /// Of metrics and of workers. There the target is how many times as long it may take, and those that have one are named.
+    fn costs(&mut self) {
+        let ops = self.options.ops;
+        for (section, groups) in [("metrics", costs::metrics::all(ops)), ("workers", costs::workers::all(ops))] {
+            for costs::Group { name: group, subjects: names, workloads } in groups {
+                let target = names.iter().find_map(|(_, target)| *target);
+                let rivals: Vec<String> =
+                    names.iter().filter(|(_, target)| target.is_some()).map(|(name, _)| (*name).into()).collect();
+                for workload in workloads {
+                    let (section, group, rivals) = (section.into(), group.into(), rivals.clone());
+                    let row = Times { section, group, name: workload.name, rivals, ..Times::default() };
+                    let subjects =
+                        names.iter().zip(workload.runs).map(|((name, _), run)| ((*name).into(), once(run))).collect();
+                    self.timed(row, &[("", target)], workload.ops, self.options.rounds, subjects);
+                }
+            }
+        }
+        let keys = ops / 4;
+        let (section, name) = ("metrics scrape".into(), keys.to_string());
+        let scrape = move || {
+            let (report, scrape) = costs::metrics::scrape(keys);
+            vec![report, scrape]
+        };
+        let subjects: Vec<(String, Figures)> = vec![("MetricsObserver".into(), Box::new(scrape))];
+        let row = Times { section, name, at: Some(keys), ..Times::default() };
+        self.timed(row, &[("report", None), ("scrape", None)], keys, self.options.rounds, subjects);
+    }
+
+    /// What is a distribution rather than a sum.
+    fn spreads(&mut self) {
+        let rounds = self.options.few_rounds();
+        if self.options.wants("latency") {
+            let wakes = self.options.wakes / rounds as u64;
+            let run = move |notes: &mut Notes| {
+                for (what, subject, histogram) in latency::distributions(wakes) {
+                    notes.spread("latency", what, subject, &histogram, None);
+                }
+            };
+            self.tasks.push(Task { label: "latency".into(), rounds, runs: vec![Box::new(run)] });
+        }
+        type Subject = (&'static str, fn(u64, bool) -> Lateness);
+        let subjects: &[Subject] = &[
+            ("a bare thread", bare),
+            (Ours::<u64>::NAME, lateness::<Ours<u64>>),
+            (HeapQueue::<u64>::NAME, lateness::<HeapQueue<u64>>),
+            (TaskQueue::<u64>::NAME, lateness::<TaskQueue<u64>>),
+            (WheelTimer::<u64>::NAME, lateness::<WheelTimer<u64>>),
+            #[cfg(feature = "kube")]
+            (KubeTask::<u64>::NAME, lateness::<KubeTask<u64>>),
+        ];
+        for (what, flood) in [("quiet", false), ("flood", true)] {
+            let label = format!("delays lateness {what}");
+            if !self.options.wants(&label) {
+                continue;
+            }
+            let run = |&(name, run): &Subject| {
+                Box::new(move |notes: &mut Notes| {
+                    let run = run(LATE_KEYS, flood);
+                    notes.spread("lateness", what, name, &run.late, Some(run.flood).filter(|flood| *flood > 0.0));
+                }) as Run
+            };
+            self.tasks.push(Task { label, rounds, runs: subjects.iter().map(run).collect() });
+        }
+    }
+
+    fn bytes(&mut self) {
+        if self.options.wants("memory") {
+            let keys = self.options.delays;
+            let run = move |notes: &mut Notes| {
+                for memory::MemoryRow { subject, what, keys, bytes } in memory::per_key_of(keys) {
+                    let (what, subject, bytes) = (what.into(), subject.into(), crate::numbers::rounded(bytes));
+                    notes.bytes.push(Bytes { what, subject, keys, bytes });
+                }
+            };
+            self.tasks.push(Task { label: "memory".into(), rounds: 1, runs: vec![Box::new(run)] });
+        }
+    }
+}
+
+fn once(run: suite::Run) -> Figures {
+    Box::new(move || vec![run()])
+}

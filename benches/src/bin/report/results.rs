@@ -1,0 +1,295 @@
+//! What a run has measured, as data: all that the tables and the charts are made of.
+//!
+//! In a file it is one JSON value a line, so that two runs can be compared line by line.
+
+use crate::numbers::{median, rounded};
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
+
+/// The crate itself in all tables and charts.
+pub const OURS: &str = "keyqueue";
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Results {
+    pub run: Run,
+    pub times: Vec<Times>,
+    pub spreads: Vec<Spread>,
+    pub bytes: Vec<Bytes>,
+}
+
+/// Where, when and how much.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    pub machine: String,
+    pub commit: String,
+    pub compiler: String,
+    pub command: String,
+    pub quick: bool,
+    /// Of most workloads; of those that take long.
+    pub rounds: usize,
+    pub few_rounds: usize,
+    pub wakes: u64,
+    /// Keys a run with delays.
+    pub delays: u64,
+}
+
+/// One figure of one workload: how long each subject took, keyqueue or what stands for it first.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Times {
+    pub section: String,
+    pub group: String,
+    pub name: String,
+    /// What is timed, where a run gives several times.
+    pub figure: String,
+    /// Threads, pairs or keys: where it is on a chart.
+    pub at: Option<u64>,
+    /// How many times faster than the rivals it is meant to be.
+    pub target: Option<f64>,
+    /// The rivals that the target is about.
+    pub rivals: Vec<String>,
+    pub subjects: Vec<Subject>,
+}
+
+/// Nanoseconds per operation, round by round.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Subject {
+    pub name: String,
+    pub ns: Vec<f64>,
+}
+
+/// How long something takes, of many times.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    pub section: String,
+    pub what: String,
+    pub subject: String,
+    pub count: u64,
+    /// Percentiles and nanoseconds, up to the last percentile that is not decided by a handful, and the most.
+    pub curve: Vec<(f64, f64)>,
+    /// Operations a second that were done beside.
+    pub beside: Option<f64>,
+}
+
+/// Bytes allocated per key.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Bytes {
+    pub what: String,
+    pub subject: String,
+    pub keys: u64,
+    pub bytes: f64,
+}
+
+impl Subject {
+    pub fn median(&self) -> f64 {
+        median(&self.ns)
+    }
+
+    pub fn least(&self) -> f64 {
+        self.ns.iter().copied().fold(f64::INFINITY, f64::min)
+    }
+}
+
+impl Times {
+    pub fn subject(&self, name: &str) -> Option<&Subject> {
+        self.subjects.iter().find(|subject| subject.name == name)
+    }
+
+    pub fn median(&self, name: &str) -> Option<f64> {
+        self.subject(name).map(Subject::median)
+    }
+
+    /// The other's time by that of the first.
+    pub fn ratio(&self, name: &str) -> Option<f64> {
+        Some(self.median(name)? / self.subjects[0].median())
+    }
+
+    /// To the fastest rival that the target is about.
+    pub fn least_ratio(&self) -> Option<f64> {
+        self.rivals.iter().filter_map(|rival| self.ratio(rival)).min_by(f64::total_cmp)
+    }
+
+    pub fn missed(&self) -> bool {
+        matches!((self.target, self.least_ratio()), (Some(target), Some(ratio)) if ratio < target)
+    }
+
+    /// Group, name and figure, as far as there are.
+    pub fn label(&self) -> String {
+        let parts = [&self.group, &self.name, &self.figure].map(String::as_str);
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl Spread {
+    const PERCENTILES: [f64; 14] =
+        [0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 97.5, 99.0, 99.5, 99.75, 99.9, 99.95, 99.99];
+
+    pub fn new(section: &str, what: &str, subject: &str, histogram: &Histogram<u64>, beside: Option<f64>) -> Self {
+        let count = histogram.len();
+        let curve = Self::PERCENTILES
+            .into_iter()
+            .filter(|percentile| *percentile < 99.0 || (100.0 - percentile) / 100.0 * count as f64 >= 4.0)
+            .chain([100.0])
+            .map(|percentile| (percentile, histogram.value_at_percentile(percentile) as f64))
+            .collect();
+        let (section, what, subject) = (section.into(), what.into(), subject.into());
+        Self { section, what, subject, count, curve, beside: beside.map(rounded) }
+    }
+
+    /// In microseconds, if there were enough.
+    pub fn micros(&self, percentile: f64) -> Option<f64> {
+        self.curve.iter().find(|point| point.0 == percentile).map(|point| point.1 / 1000.0)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Line {
+    Run(Run),
+    Times(Times),
+    Spread(Spread),
+    Bytes(Bytes),
+}
+
+impl Results {
+    pub fn to_lines(&self) -> String {
+        let mut text = String::new();
+        let run = [Line::Run(self.run.clone())].into_iter();
+        let times = self.times.iter().cloned().map(Line::Times);
+        let spreads = self.spreads.iter().cloned().map(Line::Spread);
+        let bytes = self.bytes.iter().cloned().map(Line::Bytes);
+        for line in run.chain(times).chain(spreads).chain(bytes) {
+            writeln!(text, "{}", serde_json::to_string(&line).expect("plain data")).unwrap();
+        }
+        text
+    }
+
+    pub fn from_lines(text: &str) -> serde_json::Result<Self> {
+        let mut results = Self::default();
+        for line in text.lines() {
+            match serde_json::from_str(line)? {
+                Line::Run(run) => results.run = run,
+                Line::Times(times) => results.times.push(times),
+                Line::Spread(spread) => results.spreads.push(spread),
+                Line::Bytes(bytes) => results.bytes.push(bytes),
+            }
+        }
+        Ok(results)
+    }
+
+    pub fn times<'a>(&'a self, section: &'a str) -> impl Iterator<Item = &'a Times> {
+        self.times.iter().filter(move |times| times.section == section)
+    }
+
+    pub fn spreads<'a>(&'a self, section: &'a str, what: &'a str) -> impl Iterator<Item = &'a Spread> {
+        self.spreads.iter().filter(move |spread| spread.section == section && spread.what == what)
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    fn times(section: &str, group: &str, name: &str, at: Option<u64>, times: &[(&str, f64)]) -> Times {
+        let subject = |(name, ns): &(&str, f64)| Subject { name: (*name).into(), ns: vec![*ns, ns * 3.0, ns / 2.0] };
+        Times {
+            section: section.into(),
+            group: group.into(),
+            name: name.into(),
+            figure: String::new(),
+            at,
+            target: Some(1.0),
+            rivals: vec![times[1].0.into(), times[2].0.into()],
+            subjects: times.iter().map(subject).collect(),
+        }
+    }
+
+    fn spread(section: &str, what: &str, subject: &str, scale: u64) -> Spread {
+        let mut histogram = Histogram::new(3).unwrap();
+        (1..=10_000_u64).for_each(|n| histogram.record(scale * (100 + 1_000_000 / n)).unwrap());
+        Spread::new(section, what, subject, &histogram, (what == "flood").then_some(2.5e6))
+    }
+
+    /// Something of everything, all made up.
+    pub fn made_up() -> Results {
+        let run = Run { machine: "a <machine> & more".into(), rounds: 3, few_rounds: 1, ..Run::default() };
+        let mut results = Results { run, ..Results::default() };
+        let four = |ours, first, second, third| {
+            [(OURS, ours), ("parking_lot mutex", first), ("std mutex", second), ("DashMap + SegQueue", third)]
+        };
+        results.times = vec![
+            times("queue", "cycle u64", "1 keys", None, &four(50.0, 60.0, 180.0, 80.0)),
+            times("queue", "fill, drain", "300000 keys", None, &four(120.0, 90.0, 250.0, 160.0)),
+            times("parts", "", "1", Some(1), &[("cycle", 50.0), ("parts", 60.0), ("parts", 60.0)]),
+            times("delays", "", "insert, 1 threads", None, &four(200.0, 300.0, 170.0, 190.0)),
+            times("limiters", "bucket", "refused", None, &[(OURS, 25.0), ("governor", 24.0), ("other", 32.0)]),
+            times("limiters", "retry", "in waves", None, &[(OURS, 470.0), ("heap", 1100.0), ("DelayQueue", 1400.0)]),
+        ];
+        for (at, drop) in [(1, 1.0), (2, 1.5), (16, 1.6), (512, 2.0)] {
+            let name = format!("{at} threads");
+            results.times.push(times("threads", "", &name, Some(at), &four(50.0 * drop, 60.0 * drop, 180.0, 81.0)));
+            results.times.push(times("pairs", "", &name, Some(at), &four(90.0 * drop, 60.0 * drop, 180.0, 81.0)));
+        }
+        for group in ["fill", "touch", "delays"] {
+            for at in [10, 1000, 10_000_000] {
+                let ns = 10.0 * (at as f64).log10();
+                results.times.push(times("keys", group, "", Some(at), &four(ns, 2.0 * ns, 3.0 * ns, 4.0 * ns)));
+            }
+        }
+        for group in ["metrics", "workers"] {
+            results.times.push(times(group, "loop", "1 keys", None, &[("plain", 50.0), ("a", 60.0), ("b", 80.0)]));
+        }
+        for (section, what) in
+            [("latency", "wake-up"), ("latency", "under load"), ("lateness", "quiet"), ("lateness", "flood")]
+        {
+            for (subject, scale) in [(OURS, 100), ("parking_lot mutex", 110), ("a bare thread", 90)] {
+                results.spreads.push(spread(section, what, subject, scale));
+            }
+        }
+        for what in ["in line", "delayed"] {
+            for (subject, bytes) in [(OURS, 50.0), ("std mutex", 71.25)] {
+                let (what, subject) = (what.into(), subject.into());
+                results.bytes.push(Bytes { what, subject, keys: 1_000_000, bytes });
+            }
+        }
+        results
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let results = made_up();
+        let text = results.to_lines();
+        assert_eq!(Results::from_lines(&text).unwrap(), results);
+        let lines = 1 + results.times.len() + results.spreads.len() + results.bytes.len();
+        assert_eq!(text.lines().count(), lines);
+    }
+
+    #[test]
+    fn ratios_are_of_medians_and_the_fastest_rival_counts() {
+        let results = made_up();
+        let [cycle, fill] = &results.times[..2] else { panic!() };
+        assert_eq!(cycle.ratio("std mutex"), Some(3.6));
+        assert_eq!(cycle.least_ratio(), Some(1.2));
+        assert!(!cycle.missed());
+        assert_eq!(fill.least_ratio(), Some(0.75));
+        assert!(fill.missed());
+        assert_eq!(fill.ratio("not there"), None);
+        assert_eq!((cycle.subjects[0].median(), cycle.subjects[0].least()), (50.0, 25.0));
+        assert_eq!(cycle.label(), "cycle u64, 1 keys");
+    }
+
+    #[test]
+    fn a_spread_says_no_more_than_its_count_allows() {
+        let spread = |count: u64| {
+            let mut histogram = Histogram::new(3).unwrap();
+            (1..=count).for_each(|n| histogram.record(n * 1000).unwrap());
+            Spread::new("", "", "", &histogram, None)
+        };
+        let few = spread(1000);
+        assert_eq!(few.micros(99.9), None);
+        assert!((few.micros(50.0).unwrap() - 500.0).abs() < 1.0);
+        let many = spread(100_000);
+        assert!((many.micros(99.9).unwrap() - 99_900.0).abs() < 100.0);
+        assert!(many.curve.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1));
+    }
+}

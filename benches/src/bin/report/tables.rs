@@ -1,0 +1,315 @@
+//! The tables of BENCHMARKS.md. Where nothing was measured, there is no table.
+
+use crate::markdown::Table;
+use crate::numbers::{figures, geometric_mean, short};
+use crate::results::{OURS, Results, Spread, Subject, Times};
+
+/// How many times the lateness of a bare parked thread it may be.
+const QUIET_TARGET: f64 = 1.5;
+/// How many times that of its own quiet run, under the flood.
+const FLOOD_TARGET: f64 = 2.0;
+
+pub fn run(results: &Results) -> String {
+    let run = &results.run;
+    let mut table = Table::new(["", ""]);
+    table.row(["machine", &run.machine]);
+    table.row(["commit", &run.commit]);
+    table.row(["compiler", &run.compiler]);
+    table.row(["command", &format!("`{}`", run.command)]);
+    let quick = "\n\n**A quick run**: few rounds of little work. It shows that everything runs, and little more.";
+    format!("{table}{}", if run.quick { quick } else { "" })
+}
+
+/// The queues: one ratio, to the faster of the rivals.
+pub fn workloads(results: &Results) -> String {
+    let rows: Vec<_> = results.times("queue").collect();
+    let names = subjects(&rows);
+    let mut table =
+        Table::new(["workload", ""].into_iter().chain(names.iter().copied()).chain(["ratio", "target", ""]));
+    for times in &rows {
+        let words = [times.group.clone(), times.name.clone()];
+        table.row(words.into_iter().chain(cells(times, &names)).chain([
+            bold(times.least_ratio()),
+            target(times),
+            verdict(times),
+        ]));
+    }
+    table.to_string()
+}
+
+pub fn mean(results: &Results) -> String {
+    let ratios: Vec<_> = results.times("queue").filter_map(Times::least_ratio).collect();
+    match &ratios[..] {
+        [] => String::new(),
+        ratios => format!("Geometric mean of the ratios: **{:.2}** (target 1.5).", geometric_mean(ratios)),
+    }
+}
+
+pub fn parts(results: &Results) -> String {
+    let mut table = Table::new(["keys", "cycle", "parts", "cycle / parts"]);
+    for times in results.times("parts") {
+        let [cycle, parts] = ["cycle", "parts"].map(|name| times.median(name).expect("both"));
+        table.row([times.name.clone(), format!("{cycle:.1}"), format!("{parts:.1}"), format!("{:.2}", cycle / parts)]);
+    }
+    table.to_string()
+}
+
+/// By the number of threads, and last what is left of the throughput of two at the greatest number.
+pub fn scaling(results: &Results, section: &str, unit: &str) -> String {
+    let rows: Vec<_> = results.times(section).collect();
+    let names = subjects(&rows);
+    let mut table = Table::new([unit].into_iter().chain(names.iter().copied()));
+    for times in &rows {
+        let at = times.at.expect("a number of threads");
+        table.row([short(at)].into_iter().chain(cells(times, &names)));
+    }
+    if let (Some(two), Some(most)) = (rows.iter().find(|times| times.at == Some(2)), rows.last()) {
+        let left = |name: &&str| match (two.median(name), most.median(name)) {
+            (Some(two), Some(most)) => format!("**{:.2}**", two / most),
+            _ => "–".into(),
+        };
+        let label = format!("{} / 2", short(most.at.expect("as above")));
+        table.row([label].into_iter().chain(names.iter().map(left)));
+    }
+    table.to_string()
+}
+
+pub fn keys(results: &Results, group: &str) -> String {
+    let rows: Vec<_> = results.times("keys").filter(|times| times.group == group).collect();
+    let names = subjects(&rows);
+    let mut table = Table::new(["keys"].into_iter().chain(names.iter().copied()));
+    for times in &rows {
+        table.row([short(times.at.expect("a number of keys"))].into_iter().chain(cells(times, &names)));
+    }
+    table.to_string()
+}
+
+/// Bytes per key: a row each kind, a column each subject.
+pub fn memory(results: &Results) -> String {
+    let (mut names, mut kinds) = (Vec::new(), Vec::new());
+    for bytes in &results.bytes {
+        push_new(&mut names, bytes.subject.as_str());
+        push_new(&mut kinds, (bytes.what.as_str(), bytes.keys));
+    }
+    let mut table = Table::new(["bytes a key", "keys"].into_iter().chain(names.iter().copied()));
+    for (what, keys) in kinds {
+        let cell = |name: &&str| {
+            let bytes = results.bytes.iter().find(|row| row.what == what && row.keys == keys && row.subject == *name);
+            bytes.map_or("–".into(), |row| format!("{:.0}", row.bytes))
+        };
+        table.row([what.to_owned(), short(keys)].into_iter().chain(names.iter().map(cell)));
+    }
+    table.to_string()
+}
+
+/// In microseconds.
+pub fn latency(results: &Results, what: &str) -> String {
+    let mut table = Table::new(["", "p50", "p99", "p99.9", "max"]);
+    for spread in results.spreads("latency", what) {
+        let cell = |percentile| spread.micros(percentile).map_or("–".into(), figures);
+        let cells = [50.0, 99.0, 99.9, 100.0].map(cell);
+        table.row([spread.subject.clone()].into_iter().chain(cells));
+    }
+    table.to_string()
+}
+
+pub fn lateness(results: &Results) -> String {
+    let mut table = Table::new(["", "", "p50", "p99", "max", "target p99", "", "beside, millions a second"]);
+    let p99 = |what, subject| {
+        results
+            .spreads("lateness", what)
+            .find(|spread| spread.subject == subject)
+            .and_then(|spread| spread.micros(99.0))
+    };
+    for (what, most) in [
+        ("quiet", p99("quiet", "a bare thread").map(|bare| QUIET_TARGET * bare)),
+        ("flood", p99("quiet", OURS).map(|quiet| FLOOD_TARGET * quiet)),
+    ] {
+        for spread in results.spreads("lateness", what) {
+            let [p50, p99, max] = [50.0, 99.0, 100.0].map(|percentile| spread.micros(percentile).unwrap_or(f64::NAN));
+            let (target, verdict) = match most {
+                Some(most) if spread.subject == OURS => (format!("{most:.0}"), if p99 > most { "missed" } else { "" }),
+                _ => (String::new(), ""),
+            };
+            let beside = spread.beside.map_or(String::new(), |beside| format!("{:.2}", beside / 1e6));
+            let Spread { subject, what, .. } = spread;
+            let cells =
+                [subject, what].map(Clone::clone).into_iter().chain([p50, p99, max].map(|us| format!("{us:.0}")));
+            table.row(cells.chain([target, verdict.into(), beside]));
+        }
+    }
+    table.to_string()
+}
+
+/// Delays in one table, limiters in one each group: a ratio to each rival.
+pub fn delays(results: &Results) -> String {
+    against_each("delays", &results.times("delays").collect::<Vec<_>>())
+}
+
+/// What a delayed key takes.
+pub fn delay_bytes(results: &Results) -> String {
+    let rows: Vec<_> = results.bytes.iter().filter(|bytes| bytes.what == "delayed").collect();
+    match rows.first() {
+        None => String::new(),
+        Some(first) => {
+            let cells: Vec<_> = rows.iter().map(|row| format!("{} {:.0}", row.subject, row.bytes)).collect();
+            format!("Bytes allocated per delayed key, {} keys set: {}.", first.keys, cells.join(", "))
+        }
+    }
+}
+
+pub fn limiters(results: &Results) -> String {
+    by_group(results, "limiters", against_each)
+}
+
+pub fn costs(results: &Results, section: &str) -> String {
+    by_group(results, section, against_first)
+}
+
+pub fn scrape(results: &Results) -> String {
+    let rows: Vec<_> = results.times("metrics scrape").collect();
+    let [report, scrape] = &rows[..] else { return String::new() };
+    format!(
+        "Where it is reported: a `MetricsObserver`'s report after {} keys takes **{:.1}** ns for each of them, and\n\
+         the exporter's scrape **{:.1}**. The exporter takes durations one by one, so both grow with the number of keys.",
+        report.name,
+        report.subjects[0].median(),
+        scrape.subjects[0].median(),
+    )
+}
+
+fn by_group(results: &Results, section: &str, table: impl Fn(&str, &[&Times]) -> String) -> String {
+    let rows: Vec<_> = results.times(section).collect();
+    let mut groups = Vec::new();
+    rows.iter().for_each(|times| push_new(&mut groups, times.group.as_str()));
+    let tables = groups.into_iter().map(|group| {
+        let rows: Vec<_> = rows.iter().copied().filter(|times| times.group == group).collect();
+        table(group, &rows)
+    });
+    tables.collect::<Vec<_>>().join("\n\n")
+}
+
+fn against_each(title: &str, rows: &[&Times]) -> String {
+    let names = subjects(rows);
+    let ratios = names.iter().skip(1).map(|name| format!("ratio, {name}"));
+    let head = [title, ""].map(str::to_owned).into_iter().chain(names.iter().map(|name| (*name).into())).chain(ratios);
+    let mut table = Table::new(head.chain(["target", ""].map(Into::into)));
+    for times in rows {
+        let words = [times.name.clone(), times.figure.clone()];
+        let ratios = names.iter().skip(1).map(|name| bold(times.ratio(name)));
+        table.row(words.into_iter().chain(cells(times, &names)).chain(ratios).chain([target(times), verdict(times)]));
+    }
+    table.to_string()
+}
+
+/// How many times as long as the first, of medians, and in brackets of the shortest rounds; the target is an upper bound.
+fn against_first(title: &str, rows: &[&Times]) -> String {
+    let names = subjects(rows);
+    let ratios = names.iter().skip(1).map(|name| format!("ratio, {name}"));
+    let head = [title.to_owned()].into_iter().chain(names.iter().map(|name| (*name).into())).chain(ratios);
+    let mut table = Table::new(head.chain(["target", ""].map(Into::into)));
+    for times in rows {
+        let cell = |subject: &Subject| format!("{:.1} ({:.1})", subject.median(), subject.least());
+        let first = &times.subjects[0];
+        let ratio = |subject: &Subject| (subject.median() / first.median(), subject.least() / first.least());
+        let others = &times.subjects[1..];
+        let too_long = |subject: &&Subject| {
+            times.rivals.contains(&subject.name) && times.target.is_some_and(|target| ratio(subject).0 > target)
+        };
+        let missed: Vec<_> = others.iter().filter(too_long).map(|subject| subject.name.as_str()).collect();
+        let verdict = match missed.len() {
+            0 => String::new(),
+            _ if others.len() == 1 => "missed".into(),
+            _ => format!("missed: {}", missed.join(", ")),
+        };
+        let ratios = others.iter().map(ratio).map(|(median, least)| format!("**{median:.2}** ({least:.2})"));
+        let words = [times.name.clone()].into_iter().chain(times.subjects.iter().map(cell));
+        table.row(words.chain(ratios).chain([target(times), verdict]));
+    }
+    table.to_string()
+}
+
+/// All subjects of these rows, in the order in which they first come.
+fn subjects<'a>(rows: &[&'a Times]) -> Vec<&'a str> {
+    let mut names = Vec::new();
+    rows.iter().flat_map(|times| &times.subjects).for_each(|subject| push_new(&mut names, subject.name.as_str()));
+    names
+}
+
+fn push_new<T: PartialEq>(list: &mut Vec<T>, item: T) {
+    if !list.contains(&item) {
+        list.push(item);
+    }
+}
+
+/// Medians; a dash for who cannot do it.
+fn cells(times: &Times, names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| times.median(name).map_or("–".into(), |ns| format!("{ns:.1}"))).collect()
+}
+
+fn bold(ratio: Option<f64>) -> String {
+    ratio.map_or("–".into(), |ratio| format!("**{ratio:.2}**"))
+}
+
+fn target(times: &Times) -> String {
+    times.target.map_or("–".into(), |target| target.to_string())
+}
+
+fn verdict(times: &Times) -> String {
+    if times.missed() { "missed".into() } else { String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::tests::made_up;
+
+    fn has(text: &str, line: &str) {
+        assert!(text.lines().any(|other| other == line), "no {line} in\n{text}");
+    }
+
+    #[test]
+    fn ratios_targets_and_misses_are_in_the_rows() {
+        let results = made_up();
+        let text = workloads(&results);
+        has(&text, "| cycle u64 | 1 keys | 50.0 | 60.0 | 180.0 | 80.0 | **1.20** | 1 |  |");
+        has(&text, "| fill, drain | 300000 keys | 120.0 | 90.0 | 250.0 | 160.0 | **0.75** | 1 | missed |");
+        assert_eq!(mean(&results), "Geometric mean of the ratios: **0.95** (target 1.5).");
+        has(
+            &delays(&results),
+            "| insert, 1 threads |  | 200.0 | 300.0 | 170.0 | 190.0 | **1.50** | **0.85** | **0.95** | 1 | missed |",
+        );
+        assert_eq!(limiters(&results).matches("| target |").count(), 2);
+        has(
+            &costs(&results, "workers"),
+            "| 1 keys | 50.0 (25.0) | 60.0 (30.0) | 80.0 (40.0) | **1.20** (1.20) | **1.60** (1.60) | 1 | missed: a, b |",
+        );
+    }
+
+    #[test]
+    fn who_cannot_do_it_has_a_dash() {
+        let mut results = made_up();
+        results.times[1].subjects.remove(3);
+        has(&workloads(&results), "| fill, drain | 300000 keys | 120.0 | 90.0 | 250.0 | – | **0.75** | 1 | missed |");
+        assert_eq!(workloads(&Results::default()), "");
+    }
+
+    #[test]
+    fn the_last_row_says_what_is_left_of_two_threads_throughput() {
+        let text = scaling(&made_up(), "threads", "threads");
+        has(&text, "| 512 | 100.0 | 120.0 | 180.0 | 81.0 |");
+        has(&text, "| 512 / 2 | **0.75** | **0.75** | **1.00** | **1.00** |");
+    }
+
+    #[test]
+    fn lateness_is_held_against_the_bare_thread_and_the_quiet_run() {
+        let mut results = made_up();
+        has(&lateness(&results), "| keyqueue | quiet | 30 | 1000 | 100073 | 1350 |  |  |");
+        for spread in &mut results.spreads {
+            if spread.section == "lateness" && spread.what == "flood" {
+                spread.curve.iter_mut().for_each(|point| point.1 *= 3.0);
+            }
+        }
+        assert!(lateness(&results).contains("| missed | 2.50 |"));
+    }
+}

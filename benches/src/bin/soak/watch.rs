@@ -1,0 +1,64 @@
+//! Who looks on: numbers that must add up at every moment, and a limit to how long anything may take.
+
+use crate::fail;
+use crate::world::{World, count};
+use keyqueue::Stats;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+/// What the soak waits for, and how often that has changed.
+static STAGE: Mutex<&str> = Mutex::new("the start");
+static STAGES: AtomicU64 = AtomicU64::new(0);
+
+/// So many seconds in which this process runs; when it is stopped, none pass.
+const PATIENCE: u32 = 60;
+
+pub fn stage(name: &'static str) {
+    *STAGE.lock() = name;
+    count(&STAGES);
+}
+
+/// Looks at the queue until it is shut down.
+pub fn numbers(world: &World) {
+    for round in 0_u64.. {
+        let stats = world.queue.stats();
+        check(&stats);
+        let metrics = world.queue.metrics();
+        check(&metrics.stats);
+        if round % 64 == 0 && world.queue.in_work().len() > 10_000 {
+            fail("more keys are in work than there are workers for");
+        }
+        count(&world.counts.stats);
+        if world.is_stopped() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn check(stats: &Stats) {
+    let Stats { len, processing, handed_out, .. } = *stats;
+    let coming_back = stats.adds().checked_sub(handed_out + len as u64);
+    if coming_back.is_none_or(|keys| keys > processing as u64) {
+        fail(format_args!("adds do not match hand-outs and what is to come: {stats:?}"));
+    }
+}
+
+/// Fails if nothing comes to an end for a minute, and no key is handed out either.
+pub fn patience(world: &World) {
+    let (mut quarters, mut before) = (0, (0, 0));
+    while !world.is_over() {
+        thread::sleep(Duration::from_millis(250));
+        let now = (STAGES.load(Relaxed), world.ledger.hand_outs.load(Relaxed));
+        if now != before {
+            (quarters, before) = (0, now);
+        }
+        quarters += 1;
+        if quarters == 4 * PATIENCE {
+            eprintln!("{:?}", world.queue);
+            fail(format_args!("waited for {PATIENCE} s for {}", STAGE.lock()));
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! `kube-runtime`'s scheduler (see [`crate::kube`]) in a task, as it is used: it is told what to do through a channel, and here
+//! hands what is due to the mutex queue.
+//!
+//! What it does not do: cancel, and tell how much it has. Its moments are milliseconds.
+
+use super::{DelaySubject, Manual};
+use crate::rivals::parking_lot_mutex;
+use crate::{Key, Subject};
+use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use futures_util::Stream;
+use futures_util::stream::{StreamExt, poll_fn};
+use kube_runtime::scheduler::{ScheduleRequest, Scheduler, scheduler};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, mpsc};
+use std::task::{Poll, ready};
+use std::thread;
+use std::time::{Duration, Instant};
+use tokio::runtime::{Builder, EnterGuard, Runtime};
+
+/// How many requests without a look at them.
+const BATCH: usize = 128;
+
+/// See the module's head.
+pub struct KubeTask<K> {
+    ready: Arc<parking_lot_mutex::Queue<K>>,
+    messages: UnboundedSender<Message<K>>,
+    task: Option<thread::JoinHandle<()>>,
+}
+
+enum Message<K> {
+    Request(ScheduleRequest<K>),
+    Settle(mpsc::Sender<()>),
+}
+
+/// The requests. Who asks whether they have taken effect is answered when the scheduler comes back for the next.
+fn requests<K>(mut messages: UnboundedReceiver<Message<K>>) -> impl Stream<Item = ScheduleRequest<K>> {
+    poll_fn(move |context| {
+        loop {
+            match ready!(messages.poll_next_unpin(context)) {
+                Some(Message::Request(request)) => return Poll::Ready(Some(request)),
+                Some(Message::Settle(answer)) => _ = answer.send(()),
+                None => return Poll::Ready(None),
+            }
+        }
+    })
+}
+
+impl<K: Key> Subject<K> for KubeTask<K> {
+    const NAME: &'static str = "kube-runtime scheduler in a task";
+
+    fn make() -> Self {
+        let ready = Arc::new(parking_lot_mutex::Queue::make());
+        let (messages, receiver) = unbounded();
+        let task = thread::spawn({
+            let ready = Arc::clone(&ready);
+            move || {
+                let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
+                runtime.block_on(async {
+                    let mut scheduler = pin!(scheduler(requests(receiver)));
+                    while let Some(key) = scheduler.next().await {
+                        ready.add(key);
+                    }
+                });
+            }
+        });
+        Self { ready, messages, task: Some(task) }
+    }
+
+    #[inline]
+    fn add(&self, key: K) {
+        self.ready.add(key);
+    }
+
+    #[inline]
+    fn process(&self, work: impl FnOnce(&Self, &K)) -> bool {
+        self.ready.process(|_, key| work(self, key))
+    }
+
+    fn shut_down(&self) {
+        self.ready.shut_down();
+        self.messages.close_channel();
+    }
+}
+
+impl<K: Key> DelaySubject<K> for KubeTask<K> {
+    #[inline]
+    fn add_after(&self, message: K, delay: Duration) {
+        let run_at = (Instant::now() + delay).into();
+        _ = self.messages.unbounded_send(Message::Request(ScheduleRequest { message, run_at }));
+    }
+
+    fn settle(&self) -> Option<usize> {
+        let (sender, answer) = mpsc::channel();
+        _ = self.messages.unbounded_send(Message::Settle(sender));
+        answer.recv().expect("the task lives");
+        None
+    }
+}
+
+impl<K> Drop for KubeTask<K> {
+    fn drop(&mut self) {
+        self.messages.close_channel();
+        self.task.take().map(thread::JoinHandle::join);
+    }
+}
+
+/// The scheduler and its channel without the task, under tokio's paused clock.
+pub struct ManualKube<K> {
+    ready: parking_lot_mutex::Queue<K>,
+    requests: UnboundedSender<ScheduleRequest<K>>,
+    /// Requests that are only in the channel.
+    unread: usize,
+    scheduler: Pin<Box<Scheduler<K, UnboundedReceiver<ScheduleRequest<K>>>>>,
+    now: tokio::time::Instant,
+    /// Entered once, not at each call. Leaked, because the guard borrows it: it is small.
+    runtime: &'static Runtime,
+    _entered: EnterGuard<'static>,
+}
+
+impl<K: Key> ManualKube<K> {
+    /// Moves the clock on, and delivers what is due; how many keys came due.
+    fn turn(&mut self, by: Duration) -> usize {
+        let Self { ready, scheduler, .. } = self;
+        self.unread = 0;
+        // Unconstrained: a timer that tokio wants to be polled later looks like one that is not due.
+        self.runtime.block_on(tokio::task::coop::unconstrained(async {
+            if !by.is_zero() {
+                tokio::time::advance(by).await;
+            }
+            std::future::poll_fn(|context| {
+                let mut due = 0;
+                while let Poll::Ready(Some(key)) = scheduler.as_mut().poll_next(context) {
+                    ready.add(key);
+                    due += 1;
+                }
+                Poll::Ready(due)
+            })
+            .await
+        }))
+    }
+}
+
+impl<K: Key> Manual<K> for ManualKube<K> {
+    const NAME: &'static str = <KubeTask<K> as Subject<K>>::NAME;
+
+    fn make() -> Self {
+        let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
+        let runtime: &'static Runtime = Box::leak(Box::new(runtime));
+        let _entered = runtime.enter();
+        let (requests, receiver) = unbounded();
+        Self {
+            ready: parking_lot_mutex::Queue::make(),
+            requests,
+            unread: 0,
+            scheduler: Box::pin(scheduler(receiver)),
+            now: tokio::time::Instant::now(),
+            runtime,
+            _entered,
+        }
+    }
+
+    #[inline]
+    fn add(&mut self, key: K) {
+        self.ready.add(key);
+    }
+
+    #[inline]
+    fn add_after(&mut self, message: K, delay: Duration) {
+        _ = self.requests.unbounded_send(ScheduleRequest { message, run_at: self.now + delay });
+        self.unread += 1;
+        // What is due by then is counted by no one, but nothing is: the clock has not moved.
+        if self.unread == BATCH {
+            self.turn(Duration::ZERO);
+        }
+    }
+
+    /// Requests are seen before the clock moves: moments are counted from there.
+    fn advance(&mut self, by: Duration) -> usize {
+        let due = self.turn(Duration::ZERO);
+        self.now += by;
+        due + self.turn(by)
+    }
+
+    #[inline]
+    fn process(&mut self, work: impl FnOnce(&K)) -> bool {
+        self.ready.process(|_, key| work(key))
+    }
+}

@@ -1,0 +1,144 @@
+//! Queues that know no keys: what is added is taken, however often it is added. Not rivals, but the floor: what the line alone
+//! costs.
+//!
+//! * [`Channel`]: `crossbeam-channel`, without a bound. No deduplication, no end of the work on a key, no delays.
+//! * [`Line`]: `crossbeam-queue`'s `SegQueue`, which cannot wait: who finds it empty sleeps on a condition variable. No
+//!   deduplication, no end of the work on a key, no delays.
+
+use crate::{Key, Subject};
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_queue::SegQueue;
+use parking_lot::{Condvar, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+
+/// See the module's head.
+pub struct Channel<K> {
+    sender: Sender<Option<K>>,
+    /// `None`: shut down. Who takes it puts it back, for the next.
+    receiver: Receiver<Option<K>>,
+}
+
+impl<K: Key> Subject<K> for Channel<K> {
+    const NAME: &'static str = "crossbeam-channel (no dedup)";
+
+    fn make() -> Self {
+        let (sender, receiver) = unbounded();
+        Self { sender, receiver }
+    }
+
+    #[inline]
+    fn add(&self, key: K) {
+        self.sender.send(Some(key)).expect("has a receiver");
+    }
+
+    #[inline]
+    fn process(&self, work: impl FnOnce(&Self, &K)) -> bool {
+        match self.receiver.recv().expect("has a sender") {
+            Some(key) => {
+                work(self, &key);
+                true
+            }
+            None => {
+                self.shut_down();
+                false
+            }
+        }
+    }
+
+    fn shut_down(&self) {
+        self.sender.send(None).expect("has a receiver");
+    }
+}
+
+/// See the module's head.
+pub struct Line<K> {
+    line: SegQueue<K>,
+    sleepers: AtomicUsize,
+    shutting_down: AtomicBool,
+    lock: Mutex<()>,
+    wakeup: Condvar,
+}
+
+impl<K> Line<K> {
+    #[inline]
+    pub(crate) fn push(&self, key: K) {
+        self.line.push(key);
+        // Pairs with the fence of who goes to sleep: either it sees the key, or we see it.
+        fence(Ordering::SeqCst);
+        if self.sleepers.load(Ordering::Relaxed) > 0 {
+            drop(self.lock.lock());
+            self.wakeup.notify_one();
+        }
+    }
+
+    /// Waits for a key. `None`: shut down and empty.
+    #[inline]
+    pub(crate) fn pop(&self) -> Option<K> {
+        if let Some(key) = self.line.pop() {
+            return Some(key);
+        }
+        let mut guard = self.lock.lock();
+        self.sleepers.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let key = loop {
+            if let Some(key) = self.line.pop() {
+                break Some(key);
+            }
+            if self.is_shutting_down() {
+                break None;
+            }
+            self.wakeup.wait(&mut guard);
+        };
+        self.sleepers.fetch_sub(1, Ordering::Relaxed);
+        key
+    }
+
+    #[inline]
+    pub(crate) fn is_shutting_down(&self) -> bool {
+        self.shutting_down.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn shut_down(&self) {
+        self.shutting_down.store(true, Ordering::SeqCst);
+        let _guard = self.lock.lock();
+        self.wakeup.notify_all();
+    }
+}
+
+impl<K> Default for Line<K> {
+    fn default() -> Self {
+        Self {
+            line: SegQueue::new(),
+            sleepers: AtomicUsize::new(0),
+            shutting_down: AtomicBool::new(false),
+            lock: Default::default(),
+            wakeup: Default::default(),
+        }
+    }
+}
+
+impl<K: Key> Subject<K> for Line<K> {
+    const NAME: &'static str = "SegQueue (no dedup)";
+
+    fn make() -> Self {
+        Self::default()
+    }
+
+    #[inline]
+    fn add(&self, key: K) {
+        self.push(key);
+    }
+
+    #[inline]
+    fn process(&self, work: impl FnOnce(&Self, &K)) -> bool {
+        let key = self.pop();
+        if let Some(key) = &key {
+            work(self, key);
+        }
+        key.is_some()
+    }
+
+    fn shut_down(&self) {
+        Self::shut_down(self);
+    }
+}

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# How many instructions the hot paths take: valgrind counts them, and more than 2 % above ci/instructions.txt is an error.
+# `ci/instructions.sh --accept` writes that file anew. Arguments go to the comparison: see `src/main.rs` in benches/instructions.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../benches/instructions"
+
+if ! command -v valgrind >/dev/null && command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
+    { apt-get update -q && apt-get install -qy valgrind; } >/dev/null || true
+fi
+command -v valgrind >/dev/null || { echo "skipped: valgrind is not here, and cannot be installed"; exit 0; }
+
+# The runner must be of the library's version. Not optimized: it has little to do, and takes four times as long to build else.
+version="$(sed -n '/^name = "gungraun"$/{n;s/^version = "\(.*\)"$/\1/p}' Cargo.lock)"
+tools="$(realpath -m "${CARGO_TARGET_DIR:-target}/gungraun-runner-$version")"
+export GUNGRAUN_RUNNER="$tools/bin/gungraun-runner"
+[ -x "$GUNGRAUN_RUNNER" ] ||
+    env -u CARGO_TARGET_DIR -u RUSTFLAGS cargo install --debug --locked --quiet gungraun-runner --version "=$version" --root "$tools"
+
+# By environment, which wins over .cargo/config.toml: a RUSTFLAGS from outside would be counted, too.
+export RUSTFLAGS="--cfg fuzzing"
+cargo test --locked --release --quiet --lib
+counts="$(mktemp)"
+trap 'rm -f "$counts"' EXIT
+cargo bench --locked --bench hot_paths -- --output-format=json >"$counts"
+cargo run --locked --release --quiet -- --file ../../ci/instructions.txt \
+    --with "rustc=$(rustc --version | cut -d ' ' -f 2-)" \
+    --with "target=$(rustc -vV | sed -n 's/^host: //p')" \
+    --with "keyqueue=$(sed -n 's/^version = "\(.*\)"$/\1/p' ../../Cargo.toml | head -1)" \
+    "$@" <"$counts"
