@@ -22,11 +22,13 @@ use tokio::time::Instant;
 /// What is asked for. It never ends: the scheduler would end with it, whatever is due.
 type Requests<K> = Chain<UnboundedReceiver<ScheduleRequest<K>>, Pending<ScheduleRequest<K>>>;
 
+type Source<K> = Pin<Box<Scheduler<K, Requests<K>>>>;
+
 /// For one thread that takes keys, which polls the scheduler itself: there is no task to hand over from.
 pub struct KubeQueue<K> {
     requests: UnboundedSender<ScheduleRequest<K>>,
     /// Locked by the thread that takes keys, and so never waited for.
-    scheduler: Mutex<Pin<Box<Scheduler<K, Requests<K>>>>>,
+    scheduler: Mutex<Source<K>>,
     runtime: Runtime,
     shutting_down: AtomicBool,
     past: Instant,

@@ -51,6 +51,12 @@ fn sleepers_wake_each_other_or_watches() {
     contend(3, 1, true);
 }
 
+/// With three it is the second who watches; and who is late is given the lock.
+#[test]
+fn three_sleepers_wake_each_other() {
+    contend(4, 1, false);
+}
+
 #[test]
 fn sleepers_that_come_back_wake_each_other() {
     contend(3, 2, false);

@@ -1,7 +1,7 @@
 //! The queue's lock.
 //!
 //! ```text
-//! held ── false→true ──► mine ── store(false) ──► free        two words, one line of the cache:
+//! held ── false→true ──► mine ── store(false) ──► free        two words, side by side:
 //!   │ no                            │ call?                    held: somebody has the lock
 //!   └─► spin ─► bed (call := true)  └─► wake one               call: whoever releases it wakes one sleeper
 //! ```
@@ -13,16 +13,18 @@
 //!
 //! **The price is a race.** The releasing processor may read `call` before others can see its store to `held`. A thread that goes to
 //! bed in that very moment sees the lock held, and is not seen. So of those in bed one watches: it sleeps for [`WATCH`] at most,
-//! and looks again. Any later release wakes it sooner. The models of `loom-tests/` have both: the race and a watch that ends at any
-//! time; and, to see that wake-ups alone suffice but for the race, a watch that never ends and a fence in place of the race.
+//! and looks again. Any later release wakes it sooner. (Besides, it finds a lock that is free while who was woken waits for a core.)
+//! The models of `loom-tests/` have both: the race and a watch that ends at any time; and, to see that wake-ups alone suffice
+//! but for the race, a watch that never ends and a fence in place of the race.
 //!
 //! **Who wakes whom.** While somebody sleeps, somebody sees to it that the next is woken: a sleeper that watches, or one that has
 //! been woken and is on its way, or who has the lock and has raised `call` itself. On its way a thread takes the lock and raises
-//! `call` if others sleep, or goes back to bed and watches, if nobody does. So one release wakes one thread, and the others that
-//! sleep cost nothing until it is their turn.
+//! `call` if others sleep, or goes back to bed and watches, if nobody does. So one release wakes one thread, and of the others that
+//! sleep only the one that watches ever runs.
 //!
 //! **Not fair**, on purpose: a line of the cache that moves from core to core costs a hundred nanoseconds, so it pays if the thread
-//! that runs gets the lock many times in a row.
+//! that runs gets the lock many times in a row. But a thread that was woken for nothing [`TRIPS`] times is late, and while one that is
+//! late sleeps, who releases takes the lock again and *gives* it to the next that gets up.
 //!
 //! It is not poisoned by a panic: the foreign code that runs under it, `Eq` and `Clone` of keys, finds nothing half done.
 
@@ -33,8 +35,11 @@ use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
 use std::time::Duration;
 
-/// How long a thread sleeps at most if nobody else would wake it.
+/// How long the one that watches sleeps, if nobody wakes it. (Longer where the system's timer is coarse.)
 const WATCH: Duration = Duration::from_millis(1);
+
+/// How often a thread goes back to bed before it is late.
+const TRIPS: usize = sized(8, 1);
 
 /// Data that one thread at a time may touch.
 pub(crate) struct Mutex<T> {
@@ -51,6 +56,10 @@ struct Beds {
     asleep: usize,
     /// One of them sleeps no longer than [`WATCH`].
     watched: bool,
+    /// So many of them are late.
+    late: usize,
+    /// The lock is taken, and belongs to the first that gets up.
+    given: bool,
 }
 
 /// How a thread waits for a lock before it goes to bed: so many looks, with so many pauses before each.
@@ -60,7 +69,8 @@ struct Patience {
     pauses: usize,
 }
 
-/// A contender stays away for some five microseconds before it looks again, and goes to bed after thirty.
+/// A contender stays away for some microseconds before it looks again (2 to 10, as long as a pause takes), and goes to bed after six
+/// looks.
 const LONG: Patience = Patience { looks: 6, pauses: 200 };
 /// For locks of which there are many.
 #[cfg_attr(loom, allow(dead_code, reason = "as its user"))]
@@ -127,13 +137,16 @@ impl<T> Mutex<T> {
             return;
         }
         let mut beds = self.beds();
-        loop {
+        for trip in 0.. {
             self.call.store(true, Ordering::Relaxed);
             fence(Ordering::SeqCst); // Raised before the lock is looked at: but for the race, one of the two sees the other.
             if self.take() {
                 break;
             }
-            beds = self.sleep(beds);
+            beds = self.sleep(beds, trip >= TRIPS);
+            if std::mem::take(&mut beds.given) {
+                break;
+            }
             drop(beds);
             let mine = self.spin(patience);
             beds = self.beds();
@@ -144,16 +157,18 @@ impl<T> Mutex<T> {
         self.call.store(beds.asleep > 0, Ordering::Relaxed);
     }
 
-    fn sleep<'m>(&'m self, mut beds: BedGuard<'m, Beds>) -> BedGuard<'m, Beds> {
+    fn sleep<'m>(&'m self, mut beds: BedGuard<'m, Beds>, late: bool) -> BedGuard<'m, Beds> {
         let watches = !beds.watched;
         beds.watched = true;
         beds.asleep += 1;
+        beds.late += usize::from(late);
         let mut beds = if watches {
             watch(&self.morning, &self.beds, beds, WATCH)
         } else {
             self.morning.wait(beds).unwrap_or_else(PoisonError::into_inner)
         };
         beds.asleep -= 1;
+        beds.late -= usize::from(late);
         beds.watched &= !watches;
         beds
     }
@@ -169,9 +184,12 @@ impl<T> Mutex<T> {
 
     #[cold]
     fn wake(&self) {
-        let beds = self.beds();
+        let mut beds = self.beds();
         self.call.store(false, Ordering::Relaxed);
         if beds.asleep > 0 {
+            // Whoever sleeps takes `beds` before anything else, and finds it.
+            beds.given = beds.given || beds.late > 0 && self.take();
+            drop(beds);
             self.morning.notify_one();
         }
     }

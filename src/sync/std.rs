@@ -28,7 +28,7 @@ pub(super) fn watch<'m, T>(
     morning.wait_timeout(guard, patience).unwrap_or_else(PoisonError::into_inner).0
 }
 
-/// Leaves the line of the cache alone for so long: some 25 ns each.
+/// Leaves the line of the cache alone for so long: 10 to 50 ns each, as the processor pleases.
 pub(super) fn pause(times: usize) {
     (0..times).for_each(|_| std::hint::spin_loop());
 }
