@@ -61,3 +61,36 @@ impl<T> Line<T> for Fifo<T> {
         self.line.shrink_to_fit();
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Storage shrinks to a quarter when an eighth of it is used, and not below what was asked for.
+    #[test]
+    fn storage_follows_the_length() {
+        let mut line = Fifo::with_capacity(0);
+        (0..1 << 16).for_each(|n| line.push(n));
+        let full = line.line.capacity();
+        while line.len() > full / 8 {
+            assert_eq!(line.line.capacity(), full, "{} left", line.len());
+            line.pop();
+        }
+        assert_eq!(line.line.capacity(), full);
+        line.pop();
+        assert_eq!(line.line.capacity(), full / 4);
+        while line.pop().is_some() {}
+        assert_eq!(line.line.capacity(), KEEP);
+        line.push(1);
+        line.shrink();
+        assert_eq!(line.line.capacity(), 1);
+    }
+
+    #[test]
+    fn room_that_was_asked_for_stays() {
+        let mut line = Fifo::with_capacity(10_000);
+        (0..20_000).for_each(|n| line.push(n));
+        while line.pop().is_some() {}
+        assert!((10_000..20_000).contains(&line.line.capacity()));
+    }
+}

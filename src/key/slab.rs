@@ -525,4 +525,50 @@ mod tests {
     fn a_slot_of_an_integer_is_24_bytes() {
         assert_eq!(size_of::<Slot<u64>>(), 24);
     }
+
+    /// The slots of a chunk, all of them as bits, and how many spare chunks are kept, for keys of so many bytes.
+    fn shape<const N: usize>() -> (usize, u64, usize) {
+        (Slab::<[u8; N]>::CHUNK, Slab::<[u8; N]>::ALL, Slab::<[u8; N]>::SPARE)
+    }
+
+    #[test]
+    fn a_chunk_is_four_kibibytes_and_64_are_kept() {
+        assert_eq!(shape::<8>(), (64, u64::MAX, 42), "no more slots than bits");
+        assert_eq!(shape::<48>(), (64, u64::MAX, 16));
+        assert_eq!(shape::<112>(), (32, u64::from(u32::MAX), 16));
+        assert_eq!(shape::<496>(), (8, 0xFF, 16));
+        assert_eq!(shape::<1008>(), (8, 0xFF, 8), "no fewer than eight");
+        assert_eq!(shape::<70_000>(), (8, 0xFF, 1));
+    }
+
+    /// Chunks of fewer slots than a word has bits: all slots are used, and no other.
+    #[test]
+    fn large_keys_fill_their_chunks() {
+        let mut slab = Slab::new(false);
+        let slots: Vec<_> = (0..100_u8).map(|i| slab.insert([i; 112], 0)).collect();
+        assert_eq!(slab.chunks.iter().map(|chunk| chunk.vacant.count_ones()).collect::<Vec<_>>(), [0, 0, 0, 28]);
+        assert_eq!(slab.iter().count(), 100);
+        for (&slot, i) in slots.iter().zip(0..) {
+            assert_eq!(take(&mut slab, slot), [i; 112]);
+        }
+        assert_eq!(slab.chunks.iter().map(|chunk| chunk.vacant.count_ones()).collect::<Vec<_>>(), [32; 4]);
+    }
+
+    /// A burst leaves numbers behind: those past the end are forgotten, and those before it used again.
+    #[test]
+    fn numbers_of_freed_chunks_are_used_again() {
+        let mut slab = Slab::new(false);
+        let slots: Vec<_> = (0..6400_u32).map(|i| slab.insert(i, i)).collect();
+        let (stay, go): (Vec<_>, Vec<_>) = slots.into_iter().zip(0..).partition(|&(_, i)| i / 64 == 10);
+        go.into_iter().for_each(|(slot, i)| assert_eq!(take(&mut slab, slot), i));
+        slab.shrink();
+        assert_eq!((slab.chunks.len(), slab.freed.len(), slab.taken()), (11, 10, 64));
+        assert!(slab.chunks.capacity() < 100);
+        let again: Vec<_> = (0..640).map(|i| slab.insert(i, i)).collect();
+        assert_eq!((slab.chunks.len(), slab.freed.len()), (11, 0));
+        let all = stay.into_iter().map(|(slot, _)| slot).chain(again);
+        let mut keys: Vec<_> = all.map(|slot| take(&mut slab, slot)).collect();
+        keys.sort_unstable();
+        assert_eq!(keys, (0..704).collect::<Vec<_>>());
+    }
 }

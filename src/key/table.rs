@@ -409,23 +409,56 @@ mod tests {
         assert_eq!(table.buckets.len(), 0);
     }
 
-    /// No call moves more than a few chains, and a change is over before the next one begins.
+    /// No call moves more than a few chains, and a change is over before the next one begins. With few keys, it is one step.
     #[test]
     fn growing_and_shrinking_are_many_small_steps() {
         let mut table = Table::new(0, false);
         let mut slots = Vec::new();
-        let (mut most, mut before) = (0, 0);
+        let (mut growing, mut shrinking, mut before) = (0, 0, 0);
         for n in 0..200_000_u32 {
-            slots.push(table.insert(n, Hash(n.wrapping_mul(0x9e37_79b9))));
-            most = most.max(table.moved.saturating_sub(before));
+            slots.push(table.insert(n, spread(n)));
+            growing = growing.max(table.moved.saturating_sub(before));
             before = table.moved;
+            assert!(table.buckets.len() >= 2 * slots.len(), "two buckets to a key");
+            assert!(slots.len() > AT_ONCE || table.old.len() == 0, "at once");
         }
         while let Some(slot) = slots.pop() {
             // SAFETY: in the table, without a bit set, and nobody else has it.
             unsafe { table.remove(slot) };
-            most = most.max(table.moved.saturating_sub(before));
+            shrinking = shrinking.max(table.moved.saturating_sub(before));
             before = table.moved;
         }
-        assert!(most <= 64, "{most} chains in one step");
+        assert_eq!((growing, shrinking), (32, 64), "chains in one step");
+    }
+
+    /// Shrunk to what its keys need, also in the middle of another change.
+    #[test]
+    fn shrinking_loses_no_key() {
+        let mut table = Table::new(0, false);
+        let mut slots: Vec<_> = (0..2049).map(|n| table.insert(n, spread(n))).collect();
+        assert!(table.moved < table.old.len(), "it is growing");
+        for slot in slots.drain(2000..) {
+            // SAFETY: in the table, without a bit set, and nobody else has it.
+            unsafe { table.remove(slot) };
+        }
+        assert!(table.moved < table.old.len(), "it still is");
+        table.shrink();
+        assert_eq!((table.buckets.len(), table.old.len()), (4096, 0));
+        assert_eq!(table.buckets(), (table.buckets.0.as_ptr() as usize, 4096));
+        for (n, slot) in (0..).zip(slots) {
+            assert!(table.find(&n, spread(n)) == Some(slot));
+        }
+    }
+
+    /// Every tag is as likely as any other, or keys that are new would be looked for in slots.
+    #[test]
+    fn tags_are_spread() {
+        let mut counts = [0; 9];
+        (0..7000_u32).for_each(|n| counts[Buckets::<u64>::tag(spread(n).0)] += 1);
+        assert!(counts[1..=7].iter().all(|count| (900..1100).contains(count)), "{counts:?}");
+    }
+
+    fn spread(n: u32) -> Hash {
+        Hash(n.wrapping_mul(0x9e37_79b9))
     }
 }

@@ -330,3 +330,36 @@ impl<K> Dropped<K> {
 fn widen(hash: u32) -> u64 {
     u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Threads that use different keys seldom meet at a lock.
+    #[test]
+    fn keys_are_spread_over_all_parts() {
+        let keyed = Keyed::new();
+        let keys = 100 * keyed.parts.len();
+        (0..keys).for_each(|key| keyed.update(&key, 0, |_| ()));
+        assert_eq!(keyed.len(), keys);
+        assert!(keyed.parts.len() > 1);
+        assert!(keyed.parts.iter().all(|part| (50..200).contains(&part.lock_soon().len())));
+    }
+
+    /// A part's storage shrinks when an eighth of it is used, to twice that; a small one does not.
+    #[test]
+    fn storage_follows_the_number_of_keys() {
+        let mut table = HashTable::new();
+        let entry = |n: u32| Entry { memory: Memory { hash: n, ..Memory::default() }, key: n };
+        (0..10_000).for_each(|n| _ = table.insert_unique(widen(n), entry(n), Entry::hash));
+        let mut before = table.capacity();
+        for n in 0..10_000 {
+            assert!(take(&mut table, &n, n).is_some_and(|entry| entry.key == n));
+            let (left, now) = (table.len(), table.capacity());
+            assert!(now == before || left < before / 8 && now >= 2 * left, "{before} -> {now} for {left}");
+            assert!(now <= SMALL || left >= now / 8, "{now} for {left}");
+            before = now;
+        }
+        assert!(before > 0 && before <= SMALL);
+    }
+}

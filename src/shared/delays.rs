@@ -467,3 +467,48 @@ impl<K> Drop for Shared<K> {
         self.core.get_mut().driver.wake().wake();
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{Clock, Driver, WorkQueue};
+
+    /// With tens of thousands of keys to sort, a `turn` sorts some of them, and says that it is over; the next ones go on.
+    #[test]
+    fn a_turn_sorts_so_much_and_no_more() {
+        const KEYS: u64 = 40_000;
+        let (clock, time) = Clock::mock();
+        let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
+        queue.add_after(0, Duration::from_secs(3600));
+        for key in 1..KEYS {
+            queue.add_after(key, Duration::from_millis(3_600_000 + key));
+        }
+        time.advance(Duration::from_secs(3600));
+        let is_sorting = || {
+            let core = &mut *queue.shared.core.lock();
+            let now = core.time;
+            let wheel = core.wheel.as_mut().unwrap();
+            wheel.pop(&mut core.table, now, &mut 1) == Next::Sort
+        };
+        assert_eq!(queue.turn(), 1);
+        let mut turns = 0;
+        while is_sorting() {
+            assert_eq!(queue.turn(), 0, "nothing else is due");
+            turns += 1;
+        }
+        let all = KEYS as usize / (SORTS * BATCH);
+        assert!((all / 2..=all).contains(&turns), "{turns} more turns");
+    }
+
+    /// One critical section looks at fifty keys, and delivers them all.
+    #[test]
+    fn a_batch_is_more_than_a_few_keys() {
+        let (clock, time) = Clock::mock();
+        let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
+        (0..50).for_each(|key| _ = queue.add_after(key, Duration::from_secs(1)));
+        time.advance(Duration::from_secs(1));
+        let now = queue.shared.clock.now();
+        let turn = queue.shared.turn_batch(&mut queue.shared.core.lock(), now);
+        assert_eq!(turn.settle(&queue.shared), 50);
+    }
+}

@@ -125,3 +125,36 @@ impl Drop for Joined<'_> {
         self.clock.leave(self.ticket);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    /// Nobody is woken or started for a delay that is not the earliest, or that never ends.
+    #[test]
+    fn a_driver_is_disturbed_by_an_earlier_delay_only() {
+        let asleep = || State::Asleep { until: 10, driver: Parker::new().unparker() };
+        for (deadline, wakes) in [(9, true), (10, false), (11, false)] {
+            assert_eq!(matches!(asleep().expect(deadline, Driver::Thread), Rouse::Unpark(_)), wakes, "{deadline}");
+        }
+        for (deadline, driver, starts) in
+            [(9, Driver::Thread, true), (u64::MAX, Driver::Thread, false), (9, Driver::Manual, false)]
+        {
+            assert_eq!(matches!(State::Absent.expect(deadline, driver), Rouse::Start), starts, "{deadline} {driver:?}");
+        }
+        assert!(matches!(State::Awake.expect(9, Driver::Thread), Rouse::Nothing), "it will look by itself");
+    }
+
+    /// A clock that goes on does not wake a driver that has ended.
+    #[test]
+    fn a_driver_that_ends_leaves_its_clock() {
+        let (clock, time) = Clock::mock();
+        let parker = Parker::new();
+        drop(Joined { clock: &clock, ticket: clock.join(parker.unparker()) });
+        time.advance(Duration::from_secs(1));
+        let (begin, rest) = (Instant::now(), Duration::from_millis(20));
+        parker.park(Some(begin + rest));
+        assert!(begin.elapsed() >= rest, "woken");
+    }
+}

@@ -532,3 +532,34 @@ impl Wheel {
 fn split(place: u32) -> (u32, usize) {
     (place >> PLACE_BITS, (place & ((1 << PLACE_BITS) - 1)) as usize)
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    struct Numbers(Vec<Ticket>);
+
+    impl Tickets for Numbers {
+        fn ticket(&mut self, number: u32) -> &mut Ticket {
+            &mut self.0[number as usize]
+        }
+    }
+
+    /// Of the blocks that a burst took some are kept, and the others freed; their indices are used again, or forgotten.
+    #[test]
+    fn blocks_are_kept_or_given_back() {
+        const IN_BLOCK: u32 = BLOCK as u32;
+        let mut numbers = Numbers(vec![Ticket::default(); 1000 * BLOCK]);
+        let mut wheel = Wheel::new(0);
+        (0..1000 * IN_BLOCK).for_each(|number| wheel.insert(&mut numbers, number, 100));
+        assert_eq!(wheel.blocks.len(), 1000);
+        for number in (0..1000 * IN_BLOCK).filter(|number| ![256, 300].contains(&(number / IN_BLOCK))) {
+            wheel.remove(&mut numbers, number);
+        }
+        assert_eq!((wheel.spare.len(), wheel.blocks.len(), wheel.freed.len()), (SPARE, 301, 43));
+        assert!(wheel.blocks.capacity() < 1000);
+        (0..256 * IN_BLOCK).for_each(|number| wheel.insert(&mut numbers, number, 200));
+        (257 * IN_BLOCK..300 * IN_BLOCK).for_each(|number| wheel.insert(&mut numbers, number, 200));
+        assert_eq!((wheel.spare.len(), wheel.blocks.len(), wheel.freed.len()), (0, 301, 0));
+    }
+}

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Which lines of src/ the tests run: a table by file, and in all. (Unit tests lie in src/ too, and count as lines that run. What
+# only loom compiles is not there.) COVERAGE_HTML=<directory>: pages that show the lines, too.
+#
+# It takes the LLVM tools of rustc's own version: rustup's component llvm-tools, or else Debian's package.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cargo llvm-cov --version >/dev/null 2>&1 || {
+    echo "installing cargo-llvm-cov: a minute or two"
+    cargo install --locked cargo-llvm-cov
+}
+host="$(rustc -vV | sed -n 's/^host: //p')"
+llvm="llvm-$(rustc -vV | sed -n 's/^LLVM version: \([0-9]*\).*/\1/p')"
+if [ ! -x "$(rustc --print sysroot)/lib/rustlib/$host/bin/llvm-cov" ]; then
+    if [ ! -x "/usr/lib/$llvm/bin/llvm-cov" ] && command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
+        apt-get update -q >/dev/null && apt-get install -qy "$llvm" >/dev/null
+    fi
+    export LLVM_COV="/usr/lib/$llvm/bin/llvm-cov" LLVM_PROFDATA="/usr/lib/$llvm/bin/llvm-profdata"
+fi
+export CARGO_LLVM_COV_SETUP=no CARGO_PROFILE_DEV_OPT_LEVEL=1
+
+# All but those of the examples, which run other programs.
+tests=(--lib)
+for file in tests/*.rs; do
+    name="$(basename "$file" .rs)"
+    [[ "$name" == *_example || "$name" == dashboard ]] || tests+=(--test "$name")
+done
+timeout 1800 cargo llvm-cov --locked --all-features --no-report "${tests[@]}"
+
+only_src=(--ignore-filename-regex '/(tests|examples|fuzz|benches)/')
+[ -z "${COVERAGE_HTML:-}" ] || cargo llvm-cov report "${only_src[@]}" --html --output-dir "$COVERAGE_HTML"
+# Columns 8 to 10 of LLVM's table are those of lines.
+cargo llvm-cov report "${only_src[@]}" --summary-only |
+    awk '$1 ~ /\.rs$|^TOTAL$/ { printf "%-28s %5d lines %4d not run %7s\n", $1, $8, $9, $10; seen = 1 } END { exit !seen }'

@@ -1,0 +1,116 @@
+//! The timing wheel alone, in situations that random calls seldom make. (Those are in `support/wheel.rs`.)
+
+#[allow(dead_code, reason = "the crate uses all of it")]
+#[path = "../src/time/wheel.rs"]
+mod real;
+
+use real::{Next, Ticket, Tickets, Wheel};
+
+/// As many tickets as the test has numbers.
+struct Numbers(Vec<Ticket>);
+
+impl Tickets for Numbers {
+    fn ticket(&mut self, number: u32) -> &mut Ticket {
+        &mut self.0[number as usize]
+    }
+}
+
+fn wheel(numbers: usize) -> (Wheel, Numbers) {
+    (Wheel::new(0), Numbers(vec![Ticket::default(); numbers]))
+}
+
+const PLENTY: usize = 1_000_000;
+
+/// What is due by now, in order; sorts nothing.
+fn due(wheel: &mut Wheel, numbers: &mut Numbers, now: u64) -> Vec<u32> {
+    let mut budget = PLENTY;
+    std::iter::from_fn(|| match wheel.pop(numbers, now, &mut budget) {
+        Next::Due(number) => Some(number),
+        _ => None,
+    })
+    .collect()
+}
+
+#[test]
+fn each_number_costs_one_of_the_budget() {
+    let (mut wheel, mut numbers) = wheel(3);
+    (0..3).for_each(|number| wheel.insert(&mut numbers, number, 0));
+    let mut budget = 3;
+    // To look at them is one, too.
+    let pops: Vec<_> = (0..4).map(|_| wheel.pop(&mut numbers, 0, &mut budget)).collect();
+    assert_eq!(pops, [Next::Due(0), Next::Due(1), Next::Due(2), Next::More]);
+    assert_eq!(wheel.pop(&mut numbers, 0, &mut 1), Next::Never);
+}
+
+/// T5: time that stands at the begin of a slot has not entered it.
+#[test]
+fn what_is_put_in_at_the_edge_of_a_slot_does_not_hide_what_is_there() {
+    let (mut wheel, mut numbers) = wheel(2);
+    wheel.insert(&mut numbers, 0, 70);
+    assert_eq!(wheel.pop(&mut numbers, 64, &mut 9), Next::At(70));
+    wheel.insert(&mut numbers, 1, 80);
+    assert_eq!(due(&mut wheel, &mut numbers, 70), [0]);
+    assert_eq!(due(&mut wheel, &mut numbers, 80), [1]);
+}
+
+/// T7: what is due at the horizon is not put off when a slot is opened, if it is the earliest of its block.
+#[test]
+fn what_is_due_a_moment_later_is_ready() {
+    const NEAR: u64 = (1 << 36) + 1000;
+    const MOMENT: u64 = 100_000_000;
+    let (mut wheel, mut numbers) = wheel(600);
+    (0..19).for_each(|number| wheel.insert(&mut numbers, number, NEAR + MOMENT));
+    (19..599).for_each(|number| wheel.insert(&mut numbers, number, NEAR + 9 * MOMENT));
+    wheel.insert(&mut numbers, 599, NEAR);
+    assert_eq!(due(&mut wheel, &mut numbers, NEAR), [599]);
+    assert_eq!(due(&mut wheel, &mut numbers, NEAR + MOMENT), (0..19).collect::<Vec<_>>());
+}
+
+/// T4: a thousand equal deadlines are in a slot that is being opened, and more come, at each point of it.
+#[test]
+fn equal_deadlines_stay_in_order_while_a_slot_is_opened() {
+    const SLOT: u64 = 1 << 36;
+    const NEAR: u64 = SLOT + 1000;
+    const FAR: u64 = SLOT + 10_000_000_000;
+    const MANY: u32 = 1000;
+    for looks in 0..200 {
+        let (mut wheel, mut numbers) = wheel(4 * MANY as usize);
+        let mut order = Vec::new();
+        let mut number = 0..;
+        let mut insert = |wheel: &mut Wheel, numbers: &mut Numbers, deadline, count: u32| {
+            for number in number.by_ref().take(count as usize) {
+                wheel.insert(numbers, number, deadline);
+                order.push((deadline, number));
+            }
+        };
+        insert(&mut wheel, &mut numbers, FAR, MANY);
+        insert(&mut wheel, &mut numbers, NEAR, 1);
+        insert(&mut wheel, &mut numbers, FAR + 1, 9);
+        let mut out = Vec::new();
+        // Small steps: one number is due, and a thousand are looked at and kept.
+        for look in 0.. {
+            if look % 7 == looks % 7 {
+                insert(&mut wheel, &mut numbers, FAR, 1);
+                insert(&mut wheel, &mut numbers, FAR + 1, 1);
+            }
+            if look == looks {
+                insert(&mut wheel, &mut numbers, NEAR + 1, 3);
+            }
+            match wheel.pop(&mut numbers, NEAR + 1, &mut 20) {
+                Next::Due(number) => out.push(number),
+                Next::More => {}
+                Next::Sort => wheel.sort(&mut numbers, &mut 20),
+                Next::At(at) => {
+                    assert!(at <= FAR);
+                    if look > looks {
+                        break;
+                    }
+                }
+                Next::Never => unreachable!("the far ones are there"),
+            }
+        }
+        out.extend(due(&mut wheel, &mut numbers, FAR + 1));
+        order.sort_by_key(|&(deadline, _)| deadline); // stable
+        assert!(out.into_iter().eq(order.into_iter().map(|(_, number)| number)), "{looks} looks");
+    }
+}
