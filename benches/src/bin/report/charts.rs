@@ -84,7 +84,7 @@ fn percentiles(results: &Results, section: &str, what: &str, title: &str) -> Opt
     let rarity = |percentile: f64| 100.0 / (100.0 - percentile);
     let line = |spread: &&Spread| {
         let below = spread.curve.iter().filter(|point| point.0 < 100.0);
-        let points = below.map(|(percentile, ns)| (rarity(*percentile), ns.max(1.0) / 1000.0)).collect();
+        let points = below.map(|(percentile, ns)| (rarity(*percentile), ns.max(1000.0) / 1000.0)).collect();
         Line { name: spread.subject.clone(), points }
     };
     let lines: Vec<_> = spreads.iter().map(line).collect();

@@ -32,7 +32,7 @@ fn output(program: &str, arguments: &[&str]) -> String {
 /// What measures the same again, wherever it was written.
 fn command(options: &Options) -> String {
     let Options { quick, rounds, ops, wakes, delays, keys, only, .. } = options;
-    let features = if cfg!(feature = "kube") { "--features kube " } else { "" };
+    let features = if cfg!(feature = "kube") { "" } else { "--no-default-features " };
     let mut command = format!("cargo run --release --manifest-path benches/Cargo.toml {features}--bin report --");
     if *quick {
         command += " --quick";
