@@ -13,8 +13,10 @@ host="$(rustc -vV | sed -n 's/^host: //p')"
 llvm="llvm-$(rustc -vV | sed -n 's/^LLVM version: \([0-9]*\).*/\1/p')"
 if [ ! -x "$(rustc --print sysroot)/lib/rustlib/$host/bin/llvm-cov" ]; then
     if [ ! -x "/usr/lib/$llvm/bin/llvm-cov" ] && command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
-        apt-get update -q >/dev/null && apt-get install -qy "$llvm" >/dev/null
+        apt-get update -q >/dev/null
+        apt-get install -qy "$llvm" >/dev/null
     fi
+    [ -x "/usr/lib/$llvm/bin/llvm-cov" ] || { echo "needs rustup's component llvm-tools, or $llvm of Debian"; exit 1; }
     export LLVM_COV="/usr/lib/$llvm/bin/llvm-cov" LLVM_PROFDATA="/usr/lib/$llvm/bin/llvm-profdata"
 fi
 export CARGO_LLVM_COV_SETUP=no CARGO_PROFILE_DEV_OPT_LEVEL=1

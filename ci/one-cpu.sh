@@ -3,6 +3,6 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 command -v taskset >/dev/null || { echo "skipped: no taskset on this machine"; exit 0; }
-tests=(--test stress --test queue --test client_go --test workers --test wait_idle --test delays_driver --test delays_stress)
+tests=(--lib --test stress --test queue --test client_go --test workers --test wait_idle --test delays_driver --test delays_stress)
 cargo test --locked --release --no-run "${tests[@]}"
 timeout 600 taskset -c 0 cargo test --locked --release "${tests[@]}"

@@ -2,7 +2,7 @@
 
 mod per_key;
 
-pub use self::per_key::{MemoryRow, per_key, per_key_of};
+pub use self::per_key::{MemoryRow, per_key_of};
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering::Relaxed};

@@ -116,7 +116,7 @@ impl<T> Mutex<T> {
         self.data.with_mut(|data| unsafe { &mut *data })
     }
 
-    /// **L1**: who changes `held` from false to true has the lock until it stores false.
+    /// **L1**: who changes `held` from false to true has the lock until it stores false, or gives it away.
     #[inline]
     fn take(&self) -> bool {
         self.held.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()

@@ -1,5 +1,5 @@
 //! The hot paths, each called [`CALLS`] times in a row by one thread. What comes in is made before counting begins, and what goes
-//! out is dropped after it has ended.
+//! out is dropped after it has ended. (Of a retry the first add is counted, of workers the shut-down.)
 //!
 //! Nothing here may wait, or read the real clock: how often is chance. So delays, limiters and measuring have a mock clock, and
 //! what threads cost each other is for the benchmarks that measure time.

@@ -19,13 +19,8 @@ pub struct MemoryRow {
     pub bytes: f64,
 }
 
-/// For a million keys, with what the keys themselves have allocated. Tables double, so that it may be half as much again for
+/// For so many keys, with what the keys themselves have allocated. Tables double, so that it may be half as much again for
 /// another number.
-pub fn per_key() -> Vec<MemoryRow> {
-    per_key_of(1_000_000)
-}
-
-/// The same for another number of keys.
 pub fn per_key_of(keys: u64) -> Vec<MemoryRow> {
     let row = |subject, what, bytes| MemoryRow { subject, what, keys, bytes: bytes as f64 / keys as f64 };
     let in_line = queued::<u64>(keys).into_iter().map(|(subject, bytes)| row(subject, "in line", bytes));

@@ -30,6 +30,7 @@ static ALLOCATOR: Counting = Counting;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let options = Options::parse();
+    options.check()?;
     let results = match &options.draw {
         Some(data) => Results::from_lines(&std::fs::read_to_string(data)?)?,
         None => {

@@ -1,7 +1,7 @@
 //! What the command line says.
 
 use clap::Parser;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Where the crate is, if nothing else is said.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
@@ -9,7 +9,7 @@ const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 /// Measures keyqueue beside its rivals, and writes BENCHMARKS.md and its charts.
 #[derive(Parser, Clone, Debug, PartialEq)]
 pub struct Options {
-    /// In minutes: few rounds of little work.
+    /// In a minute: few rounds of little work.
     #[arg(long)]
     pub quick: bool,
     /// Rounds per workload; the median counts. Workloads that take long have a third as many.
@@ -41,6 +41,15 @@ pub struct Options {
 }
 
 impl Options {
+    /// What is wrong with them, together.
+    pub fn check(&self) -> Result<(), &'static str> {
+        let partial = self.quick || !self.only.is_empty();
+        if partial && self.draw.is_none() && self.write.as_deref() == Some(Path::new(ROOT)) {
+            return Err("a quick or partial run does not replace the published page: name a directory for --write");
+        }
+        Ok(())
+    }
+
     /// Rounds of the workloads that take long.
     pub fn few_rounds(&self) -> usize {
         self.rounds.div_ceil(3)
@@ -76,5 +85,15 @@ mod tests {
         assert_eq!(parse(&[]).write, None);
         assert_eq!(parse(&["--write"]).write, Some(ROOT.into()));
         assert_eq!(parse(&["--write", "there", "--quick"]).write, Some("there".into()));
+    }
+
+    #[test]
+    fn the_published_page_is_of_a_full_run() {
+        for partial in [&["--quick", "--write"][..], &["--only", "ring", "--write"]] {
+            assert!(parse(partial).check().is_err(), "{partial:?}");
+        }
+        for fine in [&["--write"][..], &["--quick"], &["--quick", "--write", "there"], &["--draw", "data", "--write"]] {
+            assert!(parse(fine).check().is_ok(), "{fine:?}");
+        }
     }
 }
