@@ -8,6 +8,7 @@ mod heap;
 mod kube;
 pub mod lateness;
 mod ours;
+mod paused;
 mod tokio;
 mod wheel;
 pub mod workloads;

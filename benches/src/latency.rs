@@ -1,5 +1,6 @@
 //! How long a key waits.
 
+use crate::delays::lateness::histogram;
 use crate::floors::{Channel, Line};
 use crate::rivals::{DashSeg, parking_lot_mutex, std_mutex};
 use crate::workloads::{under_load, wake_latency};
@@ -43,7 +44,7 @@ pub fn distributions(wakes: u64) -> Vec<(&'static str, &'static str, Histogram<u
         [("wake-up", 1, everyone!(wake_latency)), ("under load", 10, everyone!(under_load))];
     let mut list = Vec::new();
     for (what, times, subjects) in distributions {
-        let mut all: Vec<_> = subjects.iter().map(|_| Histogram::new(3).expect("3 digits")).collect();
+        let mut all: Vec<_> = subjects.iter().map(|_| histogram()).collect();
         for turn in 0..TURNS {
             for subject in (0..subjects.len()).map(|n| (n + turn as usize) % subjects.len()) {
                 let latencies = subjects[subject].1((wakes * times).div_ceil(TURNS));

@@ -2,6 +2,7 @@
 //! set up and torn down is not timed.
 
 use crate::delays::Manual;
+use crate::delays::lateness::histogram;
 use crate::delays::workloads::random;
 use crate::{Key, Subject};
 use crossbeam_utils::CachePadded;
@@ -209,7 +210,7 @@ pub fn wake_latency<Q: Subject<u64>>(wakes: u64) -> Histogram<u64> {
     let woken = AtomicU64::new(0);
     let epoch = Instant::now();
     let nanos = || epoch.elapsed().as_nanos() as u64;
-    let mut latencies = Histogram::new(3).expect("3 digits");
+    let mut latencies = histogram();
     thread::scope(|scope| {
         scope.spawn(|| while queue.process(|_, _| woken.store(nanos(), Ordering::Release)) {});
         for n in 0..wakes {
@@ -251,7 +252,7 @@ pub fn under_load<Q: Subject<u64>>(keys: u64) -> Histogram<u64> {
             std::hint::spin_loop();
         }
     };
-    let mut latencies = Histogram::new(3).expect("3 digits");
+    let mut latencies = histogram();
     thread::scope(|scope| {
         scope.spawn(|| {
             while queue.process(|_, key| {

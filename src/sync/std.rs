@@ -5,8 +5,7 @@ pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize,
 pub(crate) use std::sync::{Arc, Weak};
 pub(crate) use std::thread::JoinHandle;
 
-pub(crate) use super::lock::Mutex;
-pub(crate) use super::lock::MutexGuard;
+pub(crate) use super::lock::{Mutex, MutexGuard};
 use std::sync::PoisonError;
 pub(super) use std::sync::atomic::fence;
 pub(super) use std::sync::{Condvar, Mutex as Bed, MutexGuard as BedGuard};

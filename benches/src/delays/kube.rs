@@ -3,6 +3,7 @@
 //!
 //! What it does not do: cancel, and tell how much it has. Its moments are milliseconds.
 
+use super::paused::Paused;
 use super::{DelaySubject, Manual};
 use crate::rivals::parking_lot_mutex;
 use crate::{Key, Subject};
@@ -15,7 +16,7 @@ use std::sync::{Arc, mpsc};
 use std::task::{Poll, ready};
 use std::thread;
 use std::time::{Duration, Instant};
-use tokio::runtime::{Builder, EnterGuard, Runtime};
+use tokio::runtime::Builder;
 
 /// How many requests without a look at them.
 const BATCH: usize = 128;
@@ -111,32 +112,22 @@ pub struct ManualKube<K> {
     /// Requests that are only in the channel.
     unread: usize,
     scheduler: Pin<Box<Scheduler<K, UnboundedReceiver<ScheduleRequest<K>>>>>,
-    now: tokio::time::Instant,
-    /// Entered once, not at each call. Leaked, because the guard borrows it: it is small.
-    runtime: &'static Runtime,
-    _entered: EnterGuard<'static>,
+    clock: Paused,
 }
 
 impl<K: Key> ManualKube<K> {
     /// Moves the clock on, and delivers what is due; how many keys came due.
     fn turn(&mut self, by: Duration) -> usize {
-        let Self { ready, scheduler, .. } = self;
-        self.unread = 0;
-        // Unconstrained: a timer that tokio wants to be polled later looks like one that is not due.
-        self.runtime.block_on(tokio::task::coop::unconstrained(async {
-            if !by.is_zero() {
-                tokio::time::advance(by).await;
+        let Self { ready, scheduler, clock, unread, .. } = self;
+        *unread = 0;
+        clock.advance(by, |context| {
+            let mut due = 0;
+            while let Poll::Ready(Some(key)) = scheduler.as_mut().poll_next(context) {
+                ready.add(key);
+                due += 1;
             }
-            std::future::poll_fn(|context| {
-                let mut due = 0;
-                while let Poll::Ready(Some(key)) = scheduler.as_mut().poll_next(context) {
-                    ready.add(key);
-                    due += 1;
-                }
-                Poll::Ready(due)
-            })
-            .await
-        }))
+            due
+        })
     }
 }
 
@@ -144,18 +135,15 @@ impl<K: Key> Manual<K> for ManualKube<K> {
     const NAME: &'static str = <KubeTask<K> as Subject<K>>::NAME;
 
     fn make() -> Self {
-        let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
-        let runtime: &'static Runtime = Box::leak(Box::new(runtime));
-        let _entered = runtime.enter();
+        // The clock first: the scheduler is on it.
+        let clock = Paused::new();
         let (requests, receiver) = unbounded();
         Self {
             ready: parking_lot_mutex::Queue::make(),
             requests,
             unread: 0,
             scheduler: Box::pin(scheduler(receiver)),
-            now: tokio::time::Instant::now(),
-            runtime,
-            _entered,
+            clock,
         }
     }
 
@@ -166,7 +154,7 @@ impl<K: Key> Manual<K> for ManualKube<K> {
 
     #[inline]
     fn add_after(&mut self, message: K, delay: Duration) {
-        _ = self.requests.unbounded_send(ScheduleRequest { message, run_at: self.now + delay });
+        _ = self.requests.unbounded_send(ScheduleRequest { message, run_at: self.clock.now() + delay });
         self.unread += 1;
         // What is due by then is counted by no one, but nothing is: the clock has not moved.
         if self.unread == BATCH {
@@ -176,9 +164,7 @@ impl<K: Key> Manual<K> for ManualKube<K> {
 
     /// Requests are seen before the clock moves: moments are counted from there.
     fn advance(&mut self, by: Duration) -> usize {
-        let due = self.turn(Duration::ZERO);
-        self.now += by;
-        due + self.turn(by)
+        self.turn(Duration::ZERO) + self.turn(by)
     }
 
     #[inline]

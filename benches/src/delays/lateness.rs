@@ -96,7 +96,8 @@ pub fn bare(keys: u64, flood: bool) -> Lateness {
     Lateness { late, flood: 0.0 }
 }
 
-pub fn histogram() -> Histogram<u64> {
+/// Of nanoseconds; resizes by itself.
+pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new(3).expect("3 digits")
 }
 

@@ -1,6 +1,7 @@
 //! `tokio_util`'s `DelayQueue`, the timer wheel that one would take from the shelf. It belongs to one task, so a task has it, is
 //! told what to do through a channel, and hands what is due to the mutex queue.
 
+use super::paused::Paused;
 use super::{Cancel, DelaySubject, Manual};
 use crate::rivals::parking_lot_mutex;
 use crate::{Key, Subject};
@@ -12,7 +13,7 @@ use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll};
 use std::thread;
 use std::time::{Duration, Instant};
-use tokio::runtime::{Builder, EnterGuard, Runtime};
+use tokio::runtime::Builder;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::time::{DelayQueue, delay_queue};
 
@@ -30,10 +31,7 @@ pub struct TaskQueue<K> {
 pub struct ManualTask<K> {
     ready: parking_lot_mutex::Queue<K>,
     delays: Delays<K>,
-    now: tokio::time::Instant,
-    /// Entered once, not at each call. Leaked, because the guard borrows it: it is small.
-    runtime: &'static Runtime,
-    _entered: EnterGuard<'static>,
+    clock: Paused,
 }
 
 enum Message<K> {
@@ -164,11 +162,9 @@ impl<K: Key> Manual<K> for ManualTask<K> {
     const NAME: &'static str = <TaskQueue<K> as Subject<K>>::NAME;
 
     fn make() -> Self {
-        let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
-        let runtime: &'static Runtime = Box::leak(Box::new(runtime));
-        let _entered = runtime.enter();
-        let now = tokio::time::Instant::now();
-        Self { ready: parking_lot_mutex::Queue::make(), delays: Delays::new(), now, runtime, _entered }
+        // The clock first: the delays are on it.
+        let clock = Paused::new();
+        Self { ready: parking_lot_mutex::Queue::make(), delays: Delays::new(), clock }
     }
 
     #[inline]
@@ -178,17 +174,12 @@ impl<K: Key> Manual<K> for ManualTask<K> {
 
     #[inline]
     fn add_after(&mut self, key: K, delay: Duration) {
-        self.delays.set(key, self.now + delay);
+        self.delays.set(key, self.clock.now() + delay);
     }
 
     fn advance(&mut self, by: Duration) -> usize {
-        self.now += by;
-        let Self { delays, ready, .. } = self;
-        // Unconstrained: a timer that tokio wants to be polled later looks like one that is not due.
-        self.runtime.block_on(tokio::task::coop::unconstrained(async {
-            tokio::time::advance(by).await;
-            poll_fn(|context| Poll::Ready(delays.expire(context, usize::MAX, ready))).await
-        }))
+        let Self { delays, ready, clock } = self;
+        clock.advance(by, |context| delays.expire(context, usize::MAX, ready))
     }
 
     #[inline]
