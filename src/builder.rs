@@ -113,7 +113,12 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
     /// Makes the queue.
     #[must_use]
     pub fn build(self) -> WorkQueue<K> {
-        WorkQueue { shared: Arc::new(Shared::new(self.settings, self.limiter, driver::start)) }
+        self.build_with(driver::start)
+    }
+
+    /// As [`build`](Self::build). `start` starts the driver thread; a test's may refuse to.
+    pub(crate) fn build_with(self, start: fn(&Arc<Shared<K>>) -> std::io::Result<()>) -> WorkQueue<K> {
+        WorkQueue { shared: Arc::new(Shared::new(self.settings, self.limiter, start)) }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::WorkQueue;
 use crate::item::Item;
-use crate::shared::{Pop, Wait};
+use crate::shared::{Pop, Shared, Wait};
 use crate::wait::{Ticket, Waiter};
 use std::fmt;
 use std::future::Future;
@@ -37,6 +37,7 @@ impl<'q, K> Future for GetAsync<'q, K> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         let shared = &this.queue.shared;
+        Shared::ensure_driver(shared);
         let wait = match this.state {
             State::New => match shared.pop() {
                 Pop::Item(held) => Wait::Item(held),

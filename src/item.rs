@@ -1,7 +1,8 @@
 //! The guard that a get returns: who has it has the key, and when it is dropped, the key is done.
 
 use crate::key::slab::SlotRef;
-use crate::shared::{Held, Shared, contained};
+use crate::panics::contained;
+use crate::shared::{Held, Shared};
 use crate::sync::{Arc, panicking};
 use crate::{AddOptions, Added, OnPanic, UntilDirty};
 use std::fmt;
@@ -75,7 +76,7 @@ impl<'q, K> Item<'q, K> {
     /// `held` is of this queue.
     #[inline]
     pub(crate) fn new(queue: &'q Arc<Shared<K>>, held: Held<'q, K>) -> Self {
-        held.tell(); // if that panics, the key is done
+        held.tell();
         Self::untold(queue, held)
     }
 
@@ -228,9 +229,6 @@ macro_rules! holder {
             ///
             /// As [`forget`](crate::WorkQueue::forget), then [`add_after`](crate::WorkQueue::add_after) of the key and
             /// [`done`](Self::done) in one step. The key is not cloned.
-            ///
-            /// # Panics
-            /// If this is the queue's first delay, and its thread cannot be started. The key is done all the same.
             ///
             /// # Examples
             /// ```

@@ -217,6 +217,7 @@ mod line;
 mod metrics;
 mod observer;
 mod options;
+mod panics;
 mod queue;
 mod quiet;
 #[cfg(feature = "jitter")]

@@ -17,8 +17,8 @@ use std::time::Duration;
 /// For metrics, [`report`](Self::report) is enough, and costs those who use the queue nothing: it has counted each event already.
 ///
 /// # Panics
-/// An observer that panics does so in its caller's call, which has taken effect. In `handed_out` it means that the key is done
-/// without having been worked on (from [`get_many`](crate::WorkQueue::get_many), that its holder has panicked, with all keys).
+/// An observer that panics does so in its caller's call, which has taken effect. But in `handed_out` and `driver_failed` the panic is
+/// caught and [counted](crate::Stats::caught_panics): the key goes to its holder all the same.
 ///
 /// # Examples
 /// ```
@@ -66,6 +66,12 @@ pub trait Observer: Send + Sync {
 
     /// A holder of a key has panicked.
     fn panicked(&self) {}
+
+    /// The thread that delivers delayed keys could not be started. Delays are set all the same, and a later call tries again: see
+    /// [`Driver::Thread`](crate::Driver::Thread).
+    fn driver_failed(&self, error: &std::io::Error) {
+        let _ = error;
+    }
 
     /// How the queue of this name stands, because [`WorkQueue::report`](crate::WorkQueue::report) was called, or
     /// [`report_every`](crate::WorkQueue::report_every).

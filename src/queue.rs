@@ -115,6 +115,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     #[doc(alias = "Add")]
     #[inline]
     pub fn add(&self, key: K) -> Added {
+        Shared::ensure_driver(&self.shared);
         self.shared.add(key, false)
     }
 
@@ -140,6 +141,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
                 self.shared.rouse(self.pushed);
             }
         }
+        Shared::ensure_driver(&self.shared);
         let mut rouse = Rouse { shared: &self.shared, pushed: 0 };
         let quietly = |key| {
             let added = self.shared.add(key, true);
@@ -166,8 +168,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// [`take_delayed`](Self::take_delayed).
     ///
     /// # Panics
-    /// As [`add`](Self::add). And if this is the queue's first delay that ends, and the thread that will deliver it cannot be
-    /// started; the delay is set then, as are those of other threads meanwhile, and the next call tries again.
+    /// As [`add`](Self::add). Not if the thread that delivers delayed keys cannot be started: see
+    /// [`Driver::Thread`](crate::Driver::Thread).
     ///
     /// # Blocking
     /// As [`add`](Self::add): one lock, for some tens of nanoseconds; the thread that delivers takes it for a few
@@ -197,6 +199,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// As [`add_after`](Self::add_after).
     #[doc(alias = "AddWithOpts")]
     pub fn add_with(&self, key: K, options: AddOptions) -> Added {
+        Shared::ensure_driver(&self.shared);
         Shared::add_with(&self.shared, key, options)
     }
 
@@ -362,6 +365,7 @@ impl<K> WorkQueue<K> {
     #[inline]
     #[must_use = "an item that is dropped is done"]
     pub fn get(&self) -> Option<Item<'_, K>> {
+        Shared::ensure_driver(&self.shared);
         match self.shared.get(None) {
             Wait::Item(held) => Some(Item::new(&self.shared, held)),
             _ => None,
@@ -375,6 +379,7 @@ impl<K> WorkQueue<K> {
     /// down.
     #[inline]
     pub fn try_get(&self) -> Result<Item<'_, K>, TryGetError> {
+        Shared::ensure_driver(&self.shared);
         match self.shared.pop() {
             Pop::Item(held) => Ok(Item::new(&self.shared, held)),
             Pop::Empty => Err(TryGetError::Empty),
@@ -391,6 +396,7 @@ impl<K> WorkQueue<K> {
     /// [`Timeout`](GetTimeoutError::Timeout) if nothing came in line in time, [`ShutDown`](GetTimeoutError::ShutDown) if the
     /// queue is shut down and nothing is in line.
     pub fn get_timeout(&self, timeout: Duration) -> Result<Item<'_, K>, GetTimeoutError> {
+        Shared::ensure_driver(&self.shared);
         match self.shared.get(Instant::now().checked_add(timeout)) {
             Wait::Item(held) => Ok(Item::new(&self.shared, held)),
             Wait::ShutDown => Err(GetTimeoutError::ShutDown),
@@ -446,7 +452,7 @@ impl<K> WorkQueue<K> {
             }
             items.push(Item::untold(&self.shared, held));
         });
-        self.shared.tell(|observer| waited.into_iter().for_each(|waited| observer.handed_out(waited)));
+        waited.into_iter().for_each(|waited| self.shared.tell_handed_out(waited));
         items
     }
 
@@ -576,13 +582,12 @@ impl<K> WorkQueue<K> {
     /// });
     /// ```
     pub fn wait_idle(&self) {
-        let _reached = self.shared.wait_for(Goal::Idle, 0, None);
+        let _reached = Shared::wait_idle(&self.shared, None);
     }
 
     /// As [`wait_idle`](Self::wait_idle), but waits at most this long. Whether the queue was idle.
     pub fn wait_idle_timeout(&self, timeout: Duration) -> bool {
-        let deadline = Instant::now().checked_add(timeout);
-        matches!(self.shared.wait_for(Goal::Idle, 0, deadline), End::Reached)
+        Shared::wait_idle(&self.shared, Instant::now().checked_add(timeout))
     }
 
     /// As [`wait_idle`](Self::wait_idle), for a task.

@@ -1,7 +1,7 @@
 //! The future of a drain, or of a wait until nothing is left to do.
 
 use crate::WorkQueue;
-use crate::shared::Goal;
+use crate::shared::{Goal, Shared};
 use crate::wait::Ticket;
 use std::fmt;
 use std::future::Future;
@@ -33,6 +33,7 @@ impl<K> Future for Quiet<'_, K> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
         let shared = &this.queue.shared;
+        Shared::ensure_driver(shared);
         let released = *this.released.get_or_insert_with(|| match this.goal {
             Goal::Drained => shared.begin_drain(),
             Goal::Idle => 0,

@@ -36,10 +36,11 @@
 //! * **W4** No wake-up is paid, no waker cloned or dropped, no key dropped, no observer told under the lock (P17). `Eq` of keys
 //!   and, in `take_delayed` and `in_work`, `K::clone` are the foreign code that runs there.
 //!
-//! Threads that were woken are counted until they arrive (`waking`), and while one is on its way a push wakes nobody unless
-//! the line grows long: a burst of adds costs one wake-up, not one each, and workers that are not needed stay asleep. A woken
-//! thread always arrives, it is inside our `get`. A *task* may be polled late, so it is not counted, and the next push wakes
-//! the next waiter.
+//! Threads that were woken are counted until they arrive (`waking`). While one is on its way, a push wakes no other thread, unless
+//! the line grows long or the woken thread is overdue: a burst of adds costs one wake-up, not one each, and workers that are not
+//! needed stay asleep. A woken thread always arrives, as it is inside our `get`; but the system may let it wait for a core, or it
+//! runs a signal handler. So a push that comes [`OVERDUE`](crate::sync::OVERDUE) after the last wake-up wakes the next getter.
+//! A *task* may be polled late, so it is not counted, and the next push wakes the next waiter.
 
 mod delays;
 mod failures;
@@ -55,17 +56,20 @@ use crate::key::slab::SlotRef;
 use crate::key::state::{OnAdd, OnDone};
 use crate::key::table::{self, Table};
 use crate::line::{Fifo, Line};
-use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, hasher, sized, spin_while, with_parker, yield_while};
+use crate::panics::contained;
+use crate::sync::{
+    Arc, AtomicBool, AtomicUsize, Mutex, Ordering, Parker, hasher, now, overdue, sized, spin_while, with_parker,
+    yield_while,
+};
 use crate::time::clock::Clock;
-use crate::time::driver::{Driver, State};
+use crate::time::driver::{Driver, Joined, State};
 use crate::time::wheel::Wheel;
-use crate::wait::{Ticket, WaitList, Waiter, Wake, Wakes};
+use crate::wait::{Ticket, WaitList, Waiter, Wake, Wakes, discard};
 use crate::{Added, DelayedAdd, Observer, OnPanic};
 use ahash::RandomState;
 use crossbeam_utils::CachePadded;
 use measure::{Measures, UNREAD, known};
 use std::hash::Hash;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 use watch::Watchers;
 
@@ -83,6 +87,8 @@ pub(crate) struct Shared<K> {
     /// Starts the driver thread. Here, where it knows that `K` may go to other threads.
     start: fn(&Arc<Self>) -> std::io::Result<()>,
     hasher: RandomState,
+    /// The driver thread could not be started: a hint for calls that pass by. Written under the lock, with the driver's state.
+    driver_failed: AtomicBool,
     core: CachePadded<Mutex<Core<K>>>,
     /// The line's length, written under the lock, read without: for `len`, and for who spins.
     len: CachePadded<AtomicUsize>,
@@ -107,6 +113,8 @@ struct Core<K> {
     waiters: WaitList,
     /// Threads that were taken from the list and have not come to the lock since.
     waking: usize,
+    /// When the last of them was.
+    woken_at: Instant,
     /// Keys that are held.
     processing: usize,
     /// What `counts.handed_out` was when a getter last gave up looking and went to sleep.
@@ -138,6 +146,8 @@ struct Counts {
     failures: u64,
     dropped: u64,
     panics: u64,
+    caught_panics: u64,
+    driver_failures: u64,
 }
 
 /// How a queue is made.
@@ -175,7 +185,7 @@ impl<K> Held<'_, K> {
     /// Tells the observer of the hand-out.
     #[inline]
     pub(crate) fn tell(&self) {
-        self.shared.tell(|observer| observer.handed_out(self.waited()));
+        self.shared.tell_handed_out(self.waited());
     }
 
     /// How long it waited, if that is known.
@@ -216,7 +226,7 @@ impl<K> Done<K> {
     /// Wakers before the observer and the key's drop: a panic must not lose a wake-up.
     #[inline]
     fn settle(self, shared: &Shared<K>) {
-        self.wake.and(self.drainers).wake();
+        shared.wake(self.wake.and(self.drainers));
         shared.tell(|observer| observer.done(known(self.worked)));
         drop(self.key);
     }
@@ -240,12 +250,6 @@ pub(crate) enum Wait<'q, K> {
     GaveUp,
 }
 
-/// Calls what may panic, as a thread unwinds. `None`: it did.
-pub(crate) fn contained<R>(run: impl FnOnce() -> R) -> Option<R> {
-    // The payload of a panic has a drop, too.
-    catch_unwind(AssertUnwindSafe(run)).map_err(std::mem::forget).ok()
-}
-
 impl<K> Core<K> {
     /// Refuses an add.
     #[inline]
@@ -262,14 +266,27 @@ impl<K> Core<K> {
 
     #[inline]
     fn next_waiter(&mut self) -> Option<Waiter> {
-        if self.waiters.is_empty() || self.line.len() <= self.waking * PER_WAKE {
+        if self.waiters.is_empty() { None } else { self.wake_next() }
+    }
+
+    #[cold]
+    fn wake_next(&mut self) -> Option<Waiter> {
+        let queued = self.line.len();
+        if queued == 0 || queued <= self.waking * PER_WAKE && !overdue(self.woken_at) {
             return None;
         }
         let waiter = self.waiters.pop();
         if waiter.as_ref().is_some_and(Waiter::is_thread) {
             self.waking += 1;
+            self.woken_at = now();
         }
         waiter
+    }
+
+    /// All getters, to be woken.
+    fn take_waiters(&mut self) -> Wakes {
+        self.waking += self.waiters.threads();
+        self.waiters.take_all()
     }
 
     /// Whom to wake for so many keys that were pushed quietly: as many tasks as they would have woken one by one, and as many
@@ -319,6 +336,7 @@ impl<K: Hash + Eq> Shared<K> {
             observer,
             start,
             hasher: hasher(),
+            driver_failed: AtomicBool::new(false),
             core: CachePadded::new(Mutex::new(Core {
                 table: Table::new(capacity, measured),
                 line: Fifo::with_capacity(capacity),
@@ -329,6 +347,7 @@ impl<K: Hash + Eq> Shared<K> {
                 driver: State::Absent,
                 waiters: WaitList::default(),
                 waking: 0,
+                woken_at: now(),
                 processing: 0,
                 handed_out_at_sleep: 0,
                 shutting_down: false,
@@ -358,7 +377,7 @@ impl<K: Hash + Eq> Shared<K> {
                 }
             }
         };
-        wake.wake();
+        self.wake(wake);
         if !quietly {
             self.tell(|observer| observer.added(added));
         }
@@ -377,6 +396,50 @@ impl<K> Shared<K> {
     pub(crate) fn tell(&self, of: impl FnOnce(&dyn Observer)) {
         if let Some(observer) = &self.observer {
             of(&**observer);
+        }
+    }
+
+    /// Tells the observer of a hand-out. If the observer panics, the panic is caught and counted: the key must reach its holder
+    /// (P2).
+    #[inline]
+    pub(crate) fn tell_handed_out(&self, waited: Option<Duration>) {
+        if self.observer.is_some() {
+            self.observe_hand_out(waited);
+        }
+    }
+
+    #[inline(never)]
+    fn observe_hand_out(&self, waited: Option<Duration>) {
+        if contained(|| self.tell(|observer| observer.handed_out(waited))).is_none() {
+            self.note_caught(1);
+        }
+    }
+
+    /// Wakes, after the lock.
+    #[inline]
+    pub(crate) fn wake(&self, wake: Wake) {
+        if !wake.is_none() {
+            self.wake_now(wake);
+        }
+    }
+
+    #[cold]
+    fn wake_now(&self, wake: Wake) {
+        self.note_caught(wake.wake());
+    }
+
+    /// Drops a waiter that need not be woken, after the lock.
+    #[inline]
+    fn discard(&self, waiter: Option<Waiter>) {
+        if let Some(waiter @ Waiter::Task(_)) = waiter {
+            self.note_caught(discard([waiter]));
+        }
+    }
+
+    /// Counts panics of foreign code that were caught.
+    pub(crate) fn note_caught(&self, panics: usize) {
+        if panics > 0 {
+            self.core.lock().counts.caught_panics += panics as u64;
         }
     }
 
@@ -468,7 +531,7 @@ impl<K> Shared<K> {
     /// Pays the wake-ups that so many quiet pushes owe.
     pub(crate) fn rouse(&self, pushed: usize) {
         let waiters = self.core.lock().next_waiters(pushed);
-        waiters.wake();
+        self.wake(waiters.into());
     }
 
     /// Takes a key if there is one.
@@ -507,12 +570,23 @@ impl<K> Shared<K> {
         with_parker(|parker| {
             let mut wait = self.pop_or_wait(Waiter::Thread(parker.unparker()));
             while let Wait::Sleep(ticket) = wait {
-                parker.park(deadline);
+                self.park(parker, deadline);
                 let late = deadline.is_some_and(|deadline| deadline <= Instant::now());
                 wait = self.resume(ticket, Waiter::Thread(parker.unparker()), late);
             }
             wait
         })
+    }
+
+    /// Parks a getter that is on the list. If there is no driver thread, the getter delivers what is due, and parks until the
+    /// earliest deadline at most.
+    fn park(&self, parker: &Parker, deadline: Option<Instant>) {
+        if !self.is_driver_failed() {
+            return parker.park(deadline);
+        }
+        let _joined = Joined::new(&self.clock, parker);
+        let due = self.deliver_due();
+        parker.park(deadline.into_iter().chain(due).min());
     }
 
     /// Takes a key, or goes on the list (W1).
@@ -530,8 +604,7 @@ impl<K> Shared<K> {
                 }
             }
         };
-        // After the guard (W4), and while `wait` is ours: if a waker's drop panics, a key that was handed out is done.
-        drop(waiter);
+        self.discard(waiter); // after the lock (W4)
         wait
     }
 
@@ -557,20 +630,22 @@ impl<K> Shared<K> {
             // W2 if keys are left. (W3 is met by looking at the line once more before giving up.)
             (wait, core.next_wake(), listed)
         };
-        wake.wake();
-        // After the guard (W4), and while `wait` is ours, as above.
-        drop((listed, waiter));
+        // After the lock (W4).
+        self.wake(wake);
+        self.discard(listed);
+        self.discard(waiter);
         wait
     }
 
     /// Leaves for good without taking a key: a future that was dropped (W3).
     pub(crate) fn leave(&self, ticket: Ticket) {
-        let (wake, _listed) = {
+        let (wake, listed) = {
             let core = &mut *self.core.lock();
             let listed = core.waiters.remove(ticket);
             (if listed.is_none() { core.next_wake() } else { Wake::default() }, listed)
         };
-        wake.wake();
+        self.wake(wake);
+        self.discard(listed);
     }
 
     /// `done`.
@@ -622,15 +697,14 @@ impl<K> Shared<K> {
         let (waiters, driver) = {
             let core = &mut *self.core.lock();
             core.shutting_down = true;
-            core.waking += core.waiters.threads();
-            let mut waiters = core.waiters.take_all();
+            let mut waiters = core.take_waiters();
             core.released += u64::from(release);
             // Also who waits for the queue to be idle: need not wait for delays any more.
             waiters.append(if release { core.drainers.take_all() } else { core.next_drainers() });
             (waiters, core.driver.wake())
         };
-        driver.wake();
-        waiters.wake();
+        self.wake(driver);
+        self.wake(waiters.into());
     }
 
     pub(crate) fn is_shutting_down(&self) -> bool {

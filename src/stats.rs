@@ -50,6 +50,12 @@ pub struct Stats {
     pub dropped: u64,
     /// Panics of who held a key.
     pub panics: u64,
+    /// Panics of wakers, and of observers in [`handed_out`](crate::Observer::handed_out), that the queue has caught: the call in which
+    /// they happened went on.
+    pub caught_panics: u64,
+    /// Failed tries to start the thread that delivers delayed keys, as the process was out of threads or memory. Delays are set all
+    /// the same: see [`Driver::Thread`](crate::Driver::Thread).
+    pub driver_failures: u64,
     /// How long the first in line has waited; zero if none is. If keys become dirty faster than a million a second, it may be one of
     /// the first 16. `None`, as the next two, unless the queue [measures](crate::WorkQueueBuilder::measure).
     pub oldest_in_line: Option<Duration>,

@@ -3,6 +3,7 @@
 //! The list is plain data under its owner's lock. Nobody is woken under a lock: taking a waiter out yields a [`Wake`], and
 //! its owner wakes after unlocking. Dropping one without waking would lose it, hence `must_use`.
 
+use crate::panics::contained;
 use crate::sync::{Mutex, Unparker, with_parker};
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -41,7 +42,7 @@ impl Wake {
         Self(waiter)
     }
 
-    /// Both of them. One at a time, a waker that panics would cost the other its wake-up.
+    /// Both of them.
     #[inline]
     pub(crate) fn and(self, other: Self) -> Self {
         if other.0.is_none() { self } else { self.and_some(other) }
@@ -55,22 +56,37 @@ impl Wake {
         both.into()
     }
 
-    /// Call without any lock held: a waker is user code.
+    /// `true`: there is nothing to wake.
     #[inline]
-    pub(crate) fn wake(self) {
-        if let Some(waiter) = self.0 {
-            wake(waiter);
-        }
+    pub(crate) fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Wakes, and returns how many wakers panicked. Call it without any lock held: a waker is foreign code.
+    #[inline]
+    pub(crate) fn wake(self) -> usize {
+        self.0.map_or(0, wake)
     }
 }
 
+/// Wakes a thread or a task. A waker that panics is the fault of a task that has nothing to do with the caller, so the panic
+/// does not reach the caller: it is caught, and counted.
 #[cold]
-fn wake(waiter: Waiter) {
+fn wake(waiter: Waiter) -> usize {
     match waiter {
-        Waiter::Thread(unparker) => unparker.unpark(),
-        Waiter::Task(waker) => waker.wake(),
+        Waiter::Thread(unparker) => {
+            unparker.unpark();
+            0
+        }
+        Waiter::Task(waker) => usize::from(contained(|| waker.wake()).is_none()),
         Waiter::Several(waiters) => waiters.wake(),
     }
+}
+
+/// Drops waiters that need not be woken any more, and returns how many of the drops panicked: a waker's drop is foreign code,
+/// too.
+pub(crate) fn discard(waiters: impl IntoIterator<Item = Waiter>) -> usize {
+    waiters.into_iter().filter_map(|waiter| contained(|| drop(waiter)).is_none().then_some(())).count()
 }
 
 /// A waiter's place in the list; it is the waiter's until it is done waiting, also while it is not in the list.
@@ -224,17 +240,9 @@ impl Wakes {
         }
     }
 
-    /// Wakes all of them, also if one waker panics (a second panic aborts, as ever). Call without any lock held.
-    pub(crate) fn wake(self) {
-        struct Rest(std::vec::IntoIter<Waiter>);
-        impl Drop for Rest {
-            fn drop(&mut self) {
-                self.0.by_ref().for_each(wake);
-            }
-        }
-        let mut rest = Rest(self.rest.into_iter());
-        self.first.into_iter().for_each(wake);
-        rest.0.by_ref().for_each(wake);
+    /// Wakes all of them, and returns how many wakers panicked. Call it without any lock held.
+    pub(crate) fn wake(self) -> usize {
+        self.first.into_iter().chain(self.rest).map(wake).sum()
     }
 }
 

@@ -1,9 +1,10 @@
 //! Where no thread can be started: in a process of its own, in which each stack that a thread is given is larger than memory.
 
-use keyqueue::{Item, WorkQueue};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use keyqueue::{Added, Item, Observer, WorkQueue};
 use std::process::Command;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -25,26 +26,65 @@ fn elsewhere(test: &str) -> bool {
     true
 }
 
-/// What a call panics with.
-fn panic_of<R>(call: impl FnOnce() -> R) -> String {
-    let payload = catch_unwind(AssertUnwindSafe(call)).err().expect("it panics");
-    *payload.downcast::<String>().expect("a message")
+/// Counts the failures that it is told of.
+#[derive(Clone, Default)]
+struct Failures(Arc<AtomicU64>);
+
+impl Observer for Failures {
+    fn driver_failed(&self, error: &std::io::Error) {
+        assert!(!error.to_string().is_empty());
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 #[test]
-fn a_delay_is_set_all_the_same_and_the_next_one_tries_again() {
-    if elsewhere("a_delay_is_set_all_the_same_and_the_next_one_tries_again") {
+fn a_delay_is_set_and_the_failure_is_told() {
+    if elsewhere("a_delay_is_set_and_the_failure_is_told") {
         return;
     }
-    let queue = WorkQueue::new();
+    let told = Failures::default();
+    let queue = WorkQueue::builder().observer(told.clone()).build();
     for n in 1..=3 {
-        assert!(panic_of(|| queue.add_after(n, HOUR)).contains("cannot start the thread"));
+        assert_eq!(queue.add_after(n, HOUR), Added::Delayed);
         assert_eq!(queue.delayed_len(), n);
     }
     queue.add(0);
-    let item = queue.get().unwrap();
-    assert!(panic_of(|| item.requeue_after(HOUR)).contains("cannot start the thread"));
+    assert_eq!(queue.get().unwrap().requeue_after(HOUR), Added::Delayed);
     assert_eq!((queue.delayed_len(), queue.processing_len()), (4, 0), "done, and delayed");
+    let failures = queue.stats().driver_failures;
+    assert!(failures >= 1 && failures == told.0.load(Ordering::Relaxed));
+}
+
+#[test]
+fn a_getter_that_parks_delivers_in_place_of_the_thread() {
+    if elsewhere("a_getter_that_parks_delivers_in_place_of_the_thread") {
+        return;
+    }
+    let queue = WorkQueue::new();
+    let (begin, delay) = (Instant::now(), Duration::from_millis(20));
+    queue.add_after(2, 2 * delay);
+    queue.add_after(1, delay);
+    for n in 1..=2 {
+        assert_eq!(*queue.get().unwrap(), n);
+        assert!(begin.elapsed() >= n * delay, "never early");
+    }
+    assert!(queue.get_timeout(Duration::from_millis(1)).is_err(), "a getter's own deadline counts, too");
+    queue.add_after(3, delay);
+    assert_eq!(queue.get_timeout(HOUR).map(|item| *item), Ok(3));
+}
+
+/// The thread that waits for the queue to be idle delivers a key, finds that it must be worked on, and goes on waiting.
+#[test]
+fn a_thread_that_waits_for_idleness_delivers_in_place_of_the_thread() {
+    if elsewhere("a_thread_that_waits_for_idleness_delivers_in_place_of_the_thread") {
+        return;
+    }
+    let queue = WorkQueue::new();
+    queue.add_after(1, Duration::from_millis(20));
+    assert!(!queue.wait_idle_timeout(Duration::from_millis(60)), "delivered, and not worked on");
+    assert_eq!((queue.len(), queue.delayed_len()), (1, 0));
+    queue.try_get().unwrap().done();
+    assert!(queue.wait_idle_timeout(HOUR));
 }
 
 #[test]

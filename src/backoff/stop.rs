@@ -63,7 +63,7 @@ impl Stop {
             core.stopped = true;
             core.waiters.take_all()
         };
-        waiters.wake();
+        let _caught = waiters.wake();
     }
 
     /// Whether there was a stop.

@@ -14,15 +14,16 @@ use super::measure::UNREAD;
 use super::{Core, Done, Shared};
 use crate::key::slab::SlotRef;
 use crate::key::table;
-use crate::sync::{Arc, Ordering, Parker, sized};
-use crate::time::driver::{Rouse, Sleep, State};
+use crate::panics::contained;
+use crate::sync::{Arc, Ordering, Parker, now, sized};
+use crate::time::driver::{RETRY, Rouse, Sleep, State};
 use crate::time::wheel::{Next, Tickets, Wheel};
 use crate::time::{nanos, rest};
 use crate::wait::{Wake, Wakes};
 use crate::{AddOptions, Added, DelayConflict};
 use std::borrow::Borrow;
 use std::hash::Hash;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How many steps the driver makes before it lets go of the lock.
 const BATCH: usize = sized(128, 2);
@@ -48,28 +49,13 @@ struct Turn {
 impl Turn {
     /// Pays what is owed. How many delays came due.
     fn settle<K>(self, shared: &Shared<K>) -> usize {
-        self.wake.wake();
+        shared.wake(self.wake.into());
         shared.tell(|observer| {
             for (added, count) in [Added::Queued, Added::Deferred, Added::Coalesced].into_iter().zip(self.due) {
                 (0..count).for_each(|_| observer.added(added));
             }
         });
         self.due.iter().sum()
-    }
-}
-
-/// Whether there is a driver, if one had to be started.
-#[must_use]
-struct Started(std::io::Result<()>);
-
-impl Started {
-    /// # Panics
-    /// If the driver thread cannot be started. The delay is set, and the next one tries again.
-    #[inline]
-    fn check(self) {
-        if let Err(error) = self.0 {
-            panic!("keyqueue: cannot start the thread that delivers delayed keys: {error}");
-        }
     }
 }
 
@@ -108,9 +94,8 @@ impl<K: Hash + Eq> Shared<K> {
             }
         };
         // Before the key is dropped, if the table has it already: a panic there must not lose the driver.
-        let started = Self::rouse_driver(this, rouse);
-        wake.wake();
-        started.check();
+        Self::rouse_driver(this, rouse);
+        this.wake(wake);
         this.tell(|observer| observer.added(added));
         added
     }
@@ -134,7 +119,7 @@ impl<K: Hash + Eq> Shared<K> {
             }
             (wake.and(core.next_drainers().into()), core.forget_if_vacant(slot))
         };
-        wake.wake();
+        self.wake(wake);
         added.into_iter().for_each(|added| self.tell(|observer| observer.added(added)));
         drop(key);
         true
@@ -147,6 +132,7 @@ impl<K> Shared<K> {
     /// # Safety
     /// The caller holds the key in this slot, and forgets the slot.
     pub(crate) unsafe fn requeue(this: &Arc<Self>, slot: SlotRef<K>, options: AddOptions, forgive: bool) -> Added {
+        Self::ensure_driver(this);
         let now = this.now_for(options);
         let mut done = Done::nothing();
         let (added, wake, rouse) = {
@@ -160,28 +146,78 @@ impl<K> Shared<K> {
             unsafe { this.done_slot(core, slot, now, &mut done) };
             all
         };
-        let started = Self::rouse_driver(this, rouse);
+        Self::rouse_driver(this, rouse);
         done.wake = done.wake.and(wake);
         done.settle(this);
-        started.check();
         this.tell(|observer| observer.added(added));
         added
     }
 
-    /// Pays what a delay owes to the driver. Does not panic: what else is owed comes after.
+    /// Pays what a delay owes to the driver. Does not panic: the caller owes other wake-ups, too.
     #[inline]
-    fn rouse_driver(this: &Arc<Self>, rouse: Rouse) -> Started {
+    fn rouse_driver(this: &Arc<Self>, rouse: Rouse) {
         match rouse {
             Rouse::Nothing => {}
-            Rouse::Unpark(wake) => wake.wake(),
-            Rouse::Start => return Self::start_driver(this),
+            Rouse::Unpark(wake) => this.wake(wake),
+            Rouse::Start => Self::start_driver(this),
+            Rouse::Getters => this.wake_getters(),
         }
-        Started(Ok(()))
+    }
+
+    /// Starts the driver thread. If that fails, getters deliver what is due, and a later call tries again.
+    #[cold]
+    fn start_driver(this: &Arc<Self>) {
+        let Err(error) = (this.start)(this) else {
+            return this.driver_failed.store(false, Ordering::Relaxed); // Relaxed: a hint
+        };
+        {
+            let core = &mut *this.core.lock();
+            core.counts.driver_failures += 1;
+            core.driver = State::Failed { retry_at: now() + RETRY, until: NEVER };
+            // Relaxed: a getter that goes on the list later holds the lock later, and sees it; one that is on the list is woken.
+            this.driver_failed.store(true, Ordering::Relaxed);
+        }
+        this.wake_getters();
+        if contained(|| this.tell(|observer| observer.driver_failed(&error))).is_none() {
+            this.note_caught(1);
+        }
+    }
+
+    /// Wakes all getters, and all that wait for the queue to be idle: there is no driver thread, and a new earliest deadline.
+    #[cold]
+    fn wake_getters(&self) {
+        let waiters = {
+            let core = &mut *self.core.lock();
+            let mut waiters = core.take_waiters();
+            waiters.append(core.drainers.take_all());
+            waiters
+        };
+        self.wake(waiters.into());
+    }
+
+    /// If the driver thread could not be started, tries again: every call that adds, gets or waits does this first.
+    #[inline]
+    pub(crate) fn ensure_driver(this: &Arc<Self>) {
+        if this.is_driver_failed() {
+            Self::retry_driver(this);
+        }
     }
 
     #[cold]
-    fn start_driver(this: &Arc<Self>) -> Started {
-        Started((this.start)(this).inspect_err(|_| this.core.lock().driver = State::Absent))
+    fn retry_driver(this: &Arc<Self>) {
+        let retry = {
+            let core = &mut *this.core.lock();
+            core.delayed > 0 && !core.shutting_down && core.driver.retry()
+        };
+        if retry {
+            Self::start_driver(this);
+        }
+    }
+
+    /// There is no driver thread, as it could not be started.
+    #[inline]
+    pub(crate) fn is_driver_failed(&self) -> bool {
+        self.driver_failed.load(Ordering::Relaxed) // Relaxed: see `start_driver`
     }
 
     /// Has the cache fetch what the table's look-up of this hash will need, while the caller reads the clock and waits for
@@ -303,30 +339,57 @@ impl<K> Shared<K> {
 
     /// The driver thread's work: delivers what is due, and says how long to sleep.
     pub(crate) fn drive(&self, parker: &Parker) -> Sleep {
+        // I8
+        self.deliver_all(|driver, sleep| {
+            *driver = match sleep {
+                Sleep::End => State::Absent,
+                Sleep::Until(until) => State::Asleep { until, driver: parker.unparker() },
+                Sleep::Not => State::Awake,
+            };
+        })
+    }
+
+    /// The same work, done by a getter that is about to park, as there is no driver thread: delivers what is due, and says until
+    /// when the getter may park. I8 holds as for the driver: an earlier deadline wakes the getter.
+    pub(crate) fn deliver_due(&self) -> Option<Instant> {
+        let note = |driver: &mut State, sleep| {
+            if let (State::Failed { until, .. }, Sleep::Until(time)) = (driver, sleep) {
+                *until = time;
+            }
+        };
+        loop {
+            // The getter is on the list: an observer that panics must not make it leave without its wake-up.
+            match contained(|| self.deliver_all(note)) {
+                Some(Sleep::Until(time)) => return self.clock.instant(time),
+                Some(_) => return None,
+                None => self.note_caught(1),
+            }
+        }
+    }
+
+    /// Delivers what is due, in steps, until nothing is. `note` is told under the lock, at the end of each step, how the caller
+    /// goes on.
+    fn deliver_all(&self, note: impl Fn(&mut State, Sleep)) -> Sleep {
         loop {
             let now = self.clock.now();
             let (turn, sleep) = {
                 let core = &mut *self.core.lock();
                 if core.shutting_down {
-                    core.driver = State::Absent;
+                    note(&mut core.driver, Sleep::End);
                     return Sleep::End;
                 }
                 let turn = self.turn_batch(core, now);
                 let sleep = match turn.next {
-                    Next::At(until) => Some(until),
-                    Next::Never => Some(NEVER),
-                    Next::Due(_) | Next::More | Next::Sort => None,
+                    Next::At(until) => Sleep::Until(until),
+                    Next::Never => Sleep::Until(NEVER),
+                    Next::Due(_) | Next::More | Next::Sort => Sleep::Not,
                 };
-                // I8
-                core.driver = match sleep {
-                    Some(until) => State::Asleep { until, driver: parker.unparker() },
-                    None => State::Awake,
-                };
+                note(&mut core.driver, sleep);
                 (turn, sleep)
             };
             turn.settle(self);
-            if let Some(until) = sleep {
-                return Sleep::Until(until);
+            if let Sleep::Until(_) = sleep {
+                return sleep;
             }
         }
     }
@@ -397,7 +460,7 @@ impl<K: Clone> Shared<K> {
         impl<K> Drop for Rouse<'_, K> {
             fn drop(&mut self) {
                 let drainers = self.0.core.lock().next_drainers();
-                drainers.wake();
+                self.0.wake(drainers.into());
             }
         }
         let _rouse = Rouse(self);
@@ -464,7 +527,7 @@ impl<K> Core<K> {
 impl<K> Drop for Shared<K> {
     /// A driver that sleeps is woken, to find that the queue is gone.
     fn drop(&mut self) {
-        self.core.get_mut().driver.wake().wake();
+        let _no_waker = self.core.get_mut().driver.wake().wake();
     }
 }
 

@@ -336,6 +336,8 @@ impl<K> Core<K> {
             failures: self.counts.failures,
             dropped: self.counts.dropped,
             panics: self.counts.panics,
+            caught_panics: self.counts.caught_panics,
+            driver_failures: self.counts.driver_failures,
             oldest_in_line,
             longest_running,
             unfinished_work,

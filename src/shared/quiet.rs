@@ -4,6 +4,8 @@
 //! `done`, or if the last delay is taken away by then), and look for themselves whether that is what they wait for.
 
 use super::{Core, Shared};
+use crate::sync::{Arc, now};
+use crate::time::driver::RETRY;
 use crate::wait::{Ticket, WaitList, leave, poll_on, sleep_on};
 use std::task::Waker;
 use std::time::Instant;
@@ -40,6 +42,26 @@ impl<K> Shared<K> {
         let released = self.core.lock().released;
         self.shut_down(false);
         released
+    }
+
+    /// Sleeps until nothing is queued, processing or delayed, or until the deadline. If there is no driver thread, delivers what is
+    /// due in its place, as getters do, and tries to start it now and then.
+    pub(crate) fn wait_idle(this: &Arc<Self>, deadline: Option<Instant>) -> bool {
+        loop {
+            Self::ensure_driver(this);
+            let driverless = this.is_driver_failed();
+            let due = driverless.then(|| this.deliver_due().into_iter().chain([now() + RETRY]).min()).flatten();
+            let until = deadline.into_iter().chain(due).min();
+            let end = sleep_on(&this.core, drainers, until, |core, late| {
+                let look_again = late || core.driver.is_failed() != driverless;
+                core.end(Goal::Idle, 0).map(Some).or(look_again.then_some(None))
+            });
+            match end {
+                Some(_) => return true,
+                None if deadline.is_some_and(|deadline| deadline <= now()) => return false,
+                None => {}
+            }
+        }
     }
 
     /// Sleeps until the goal is reached, until the deadline, or, if it is a drain, until a plain shut-down after the first

@@ -131,6 +131,15 @@ pub(crate) fn let_time_pass(passes: bool) {
     TIME_PASSES.set(passes);
 }
 
+/// If time passes, every thread that was woken is overdue, as a thread may be in reality at any time; otherwise none is.
+pub(crate) fn overdue(_woken_at: Instant) -> bool {
+    TIME_PASSES.get()
+}
+
+/// For links in the docs.
+#[allow(dead_code)]
+pub(crate) const OVERDUE: Duration = Duration::ZERO;
+
 /// Between a store and a load.
 pub(super) fn race() {
     if !TIME_PASSES.get() {

@@ -130,6 +130,16 @@ pub(crate) fn parallelism() -> usize {
     *CPUS.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
+/// How long after a wake-up a thread that has not come to the lock is overdue: then an add wakes the next. A thread whose core
+/// sleeps takes up to some 50 microseconds. Shorter, a burst of adds would cost more wake-ups than it needs.
+pub(crate) const OVERDUE: Duration = Duration::from_micros(50);
+
+/// Whether a thread that was woken then is overdue.
+#[inline]
+pub(crate) fn overdue(woken_at: Instant) -> bool {
+    woken_at.elapsed() >= OVERDUE
+}
+
 /// The time, for delays.
 #[inline]
 pub(crate) fn now() -> Instant {

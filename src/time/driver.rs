@@ -3,10 +3,17 @@
 //! ```text
 //!              first delay              nothing due: sleeps until the next deadline, or without limit
 //!   Absent ──────────────────▶ Awake ─────────────────────────────────────────────▶ Asleep { until }
-//!     ▲                         │  ▲                                                   │
-//!     └──── shut down ──────────┘  └── a delay that is due before `until`; shut down; ─┘
-//!                                      the time has come; no reason at all
+//!     ▲                        │ │ ▲                                                   │
+//!     └──── shut down ─────────┘ │ └── a delay that is due before `until`; shut down; ─┘
+//!                                │     the time has come; no reason at all
+//!   the thread cannot be started │
+//!                                ▼
+//!                              Failed { retry_at } ── a call at or after `retry_at` ──▶ Awake
 //! ```
+//!
+//! A thread cannot be started when the process is out of threads or memory. The delay is set all the same. Until a later call
+//! starts the thread, each getter that parks is a driver, too: it delivers what is due, and parks no longer than until the
+//! earliest deadline that it knows. An earlier delay wakes all parked getters.
 //!
 //! The state is under the queue's lock, so the hand-over needs no protocol of its own:
 //!
@@ -18,10 +25,11 @@
 //! wakes it, to end.
 
 use crate::shared::Shared;
-use crate::sync::{Arc, Parker, Unparker, Weak, downgrade, spawn};
+use crate::sync::{Arc, Parker, Unparker, Weak, downgrade, now, spawn};
 use crate::time::clock::Clock;
 use crate::wait::{Ticket, Waiter, Wake};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
 
 /// Who delivers keys that are due.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -29,6 +37,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub enum Driver {
     /// A thread, named `keyqueue-delay`: starts with the first delay, sleeps while nothing is due, and ends when the queue is
     /// shut down or its last handle is dropped.
+    ///
+    /// If the thread cannot be started, because the process is out of threads or memory, delays are set all the same. Then threads
+    /// that wait in [`get`](crate::WorkQueue::get) or [`wait_idle`](crate::WorkQueue::wait_idle) deliver the keys, on time as long
+    /// as one of them waits; and calls that add, get or wait try again to start the thread, every ten milliseconds at most. A task
+    /// cannot deliver: if only tasks wait, the next such call does. [`Stats::driver_failures`](crate::Stats::driver_failures)
+    /// counts the failures, and [`Observer::driver_failed`](crate::Observer::driver_failed) is told of each.
     #[default]
     Thread,
     /// Nobody but callers of [`turn`](crate::WorkQueue::turn): for tests, and for programs with a loop of their own.
@@ -44,7 +58,13 @@ pub(crate) enum State {
     Awake,
     /// It sleeps until then.
     Asleep { until: u64, driver: Unparker },
+    /// The thread could not be started, and no call before `retry_at` tries again. Parked getters wake at `until`.
+    Failed { retry_at: Instant, until: u64 },
 }
+
+/// How long a queue whose driver thread could not be started waits before a call tries again. A failed try costs some ten
+/// microseconds.
+pub(crate) const RETRY: Duration = Duration::from_millis(10);
 
 /// What is owed to the driver, to be paid after unlocking.
 #[must_use = "an earlier delay that nobody looks at comes late"]
@@ -53,6 +73,8 @@ pub(crate) enum Rouse {
     Nothing,
     Unpark(Wake),
     Start,
+    /// There is no driver thread: the getters that are parked have to know of the deadline.
+    Getters,
 }
 
 impl State {
@@ -65,8 +87,29 @@ impl State {
                 *self = Self::Awake;
                 Rouse::Start
             }
+            Self::Failed { retry_at, .. } if deadline < u64::MAX && *retry_at <= now() => {
+                *self = Self::Awake;
+                Rouse::Start
+            }
+            Self::Failed { until, .. } if deadline < *until => {
+                *until = deadline;
+                Rouse::Getters
+            }
             _ => Rouse::Nothing,
         }
+    }
+
+    pub(crate) fn is_failed(&self) -> bool {
+        matches!(self, Self::Failed { .. })
+    }
+
+    /// Whether the caller is to try again to start the thread.
+    pub(crate) fn retry(&mut self) -> bool {
+        let retry = matches!(self, Self::Failed { retry_at, .. } if *retry_at <= now());
+        if retry {
+            *self = Self::Awake;
+        }
+        retry
     }
 
     /// Wakes it if it sleeps.
@@ -82,7 +125,10 @@ impl State {
 }
 
 /// How the driver goes on.
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Sleep {
+    /// There is more to deliver.
+    Not,
     Until(u64),
     /// The queue is shut down.
     End,
@@ -100,13 +146,14 @@ fn run<K>(weak: &Weak<Shared<K>>) {
     let Some(shared) = weak.upgrade() else { return };
     let clock = shared.clock.clone();
     drop(shared);
-    let _joined = Joined { clock: &clock, ticket: clock.join(parker.unparker()) };
+    let _joined = Joined::new(&clock, &parker);
     while let Some(shared) = weak.upgrade() {
         // A waker that panics has had its message printed; the keys that are still to come must not suffer.
         let sleep = catch_unwind(AssertUnwindSafe(|| shared.drive(&parker)));
         drop(shared);
         match sleep {
             Ok(Sleep::Until(time)) => parker.park(clock.instant(time)),
+            Ok(Sleep::Not) => {}
             Ok(Sleep::End) => return,
             // Its drop is user code too.
             Err(payload) => std::mem::forget(payload),
@@ -114,10 +161,16 @@ fn run<K>(weak: &Weak<Shared<K>>) {
     }
 }
 
-/// Leaves the clock when the thread ends.
-struct Joined<'c> {
+/// A thread that a [mock clock](Clock::mock) unparks whenever its time is moved, until this is dropped.
+pub(crate) struct Joined<'c> {
     clock: &'c Clock,
     ticket: Option<Ticket>,
+}
+
+impl<'c> Joined<'c> {
+    pub(crate) fn new(clock: &'c Clock, parker: &Parker) -> Self {
+        Self { clock, ticket: clock.join(parker.unparker()) }
+    }
 }
 
 impl Drop for Joined<'_> {
@@ -129,7 +182,10 @@ impl Drop for Joined<'_> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use std::time::{Duration, Instant};
+    use crate::WorkQueue;
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::{Context, Waker};
 
     /// Nobody is woken or started for a delay that is not the earliest, or that never ends.
     #[test]
@@ -146,12 +202,76 @@ mod tests {
         assert!(matches!(State::Awake.expect(9, Driver::Thread), Rouse::Nothing), "it will look by itself");
     }
 
+    /// The thread cannot be started at first. Each call that adds, gets or waits tries again once it can be, whether or not it sets
+    /// a delay.
+    #[test]
+    fn any_call_starts_the_thread_when_that_is_possible_again() {
+        static POSSIBLE: AtomicBool = AtomicBool::new(false);
+        let start: fn(&Arc<Shared<&'static str>>) -> std::io::Result<()> = |shared| {
+            if POSSIBLE.load(Ordering::SeqCst) { start(shared) } else { Err(std::io::ErrorKind::WouldBlock.into()) }
+        };
+        type Call = fn(&WorkQueue<&'static str>);
+        let calls: [(&str, Call); 9] = [
+            ("add", |queue| _ = queue.add("other")),
+            ("add_all", |queue| _ = queue.add_all(["other"])),
+            ("add_after, not earlier", |queue| _ = queue.add_after("key", Duration::from_secs(60))),
+            ("add_rate_limited", |queue| _ = queue.add_rate_limited("other")),
+            ("try_get", |queue| assert!(queue.try_get().is_err())),
+            ("get_timeout", |queue| _ = queue.get_timeout(Duration::from_millis(1))),
+            ("get_async", |queue| _ = pin!(queue.get_async()).poll(&mut Context::from_waker(Waker::noop()))),
+            ("wait_idle_timeout", |queue| _ = queue.wait_idle_timeout(Duration::from_millis(1))),
+            ("idle", |queue| _ = pin!(queue.idle()).poll(&mut Context::from_waker(Waker::noop()))),
+        ];
+        for (name, call) in calls {
+            POSSIBLE.store(false, Ordering::SeqCst);
+            let queue = WorkQueue::builder().build_with(start);
+            queue.add_after("key", Duration::from_millis(30));
+            assert!(queue.shared.is_driver_failed() && queue.stats().driver_failures == 1, "{name}");
+            POSSIBLE.store(true, Ordering::SeqCst);
+            let begin = Instant::now();
+            while queue.shared.is_driver_failed() {
+                call(&queue);
+                assert!(begin.elapsed() < Duration::from_secs(60), "{name} starts no thread");
+            }
+            while queue.delayed_len() > 0 {
+                std::thread::yield_now();
+            }
+            assert_eq!(queue.stats().driver_failures, 1, "{name}");
+        }
+    }
+
+    /// While no thread can be started, an earlier delay reaches the getter that is parked, and so does the time of a mock clock.
+    #[test]
+    fn a_parked_getter_hears_of_an_earlier_delay() {
+        let start: fn(&Arc<Shared<u8>>) -> std::io::Result<()> = |_| Err(std::io::ErrorKind::WouldBlock.into());
+        let queue = WorkQueue::builder().build_with(start);
+        let (clock, time) = Clock::mock();
+        let mocked = WorkQueue::builder().clock(clock).build_with(start);
+        std::thread::scope(|scope| {
+            queue.add_after(1, Duration::from_secs(3600));
+            let getter = scope.spawn(|| *queue.get().unwrap());
+            let parked = |queue: &WorkQueue<u8>| while queue.stats().waiters == 0 {};
+            parked(&queue);
+            queue.add_after(2, Duration::from_millis(5));
+            assert_eq!(getter.join().unwrap(), 2);
+
+            mocked.add_after(1, Duration::from_secs(3600));
+            let getter = scope.spawn(|| *mocked.get().unwrap());
+            parked(&mocked);
+            while !getter.is_finished() {
+                time.advance(Duration::from_secs(3600));
+                std::thread::yield_now();
+            }
+            assert_eq!(getter.join().unwrap(), 1);
+        });
+    }
+
     /// A clock that goes on does not wake a driver that has ended.
     #[test]
     fn a_driver_that_ends_leaves_its_clock() {
         let (clock, time) = Clock::mock();
         let parker = Parker::new();
-        drop(Joined { clock: &clock, ticket: clock.join(parker.unparker()) });
+        drop(Joined::new(&clock, &parker));
         time.advance(Duration::from_secs(1));
         let (begin, rest) = (Instant::now(), Duration::from_millis(20));
         parker.park(Some(begin + rest));

@@ -109,7 +109,7 @@ impl Team {
             counts.add_to(&mut core.ended);
             if core.running.is_empty() { core.waiting.take_all() } else { Default::default() }
         };
-        waiting.wake();
+        let _caught = waiting.wake();
     }
 
     pub(super) fn tally(&self) -> Tally {
