@@ -215,6 +215,7 @@ mod key;
 mod line;
 #[cfg(feature = "metrics")]
 mod metrics;
+mod numbers;
 mod observer;
 mod options;
 mod panics;

@@ -1,64 +1,210 @@
-//! The order in which ready keys are handed out.
+//! The order in which queued keys are handed out.
 
 use crate::sync::sized;
 use std::collections::VecDeque;
 
-/// An order among ready keys: plain data under the queue's lock. Priorities, or fairness between groups of keys, would be
-/// other implementations of these few methods.
-pub(crate) trait Line<T> {
-    fn with_capacity(capacity: usize) -> Self;
-    fn push(&mut self, item: T);
-    fn pop(&mut self) -> Option<T>;
-    fn len(&self) -> usize;
-    /// What will be popped after so many others, if that is known. A hint.
-    fn peek(&self, ahead: usize) -> Option<&T>;
-    /// Gives back all memory that is not needed now.
-    fn shrink(&mut self);
-}
-
-/// First in, first out (P4).
+/// First in, first out (P4), in blocks:
+///
+/// ```text
+///   position   base        head                                      tail
+///               ▼           ▼                                         ▼
+///             ┌─────────────────────┐ ┌─────────────────────┐ ┌────────────────────┐
+///             │ popped      ●  ●  ● │ │ ●  ●  removed  ●  ● │ │ ●  ●  ●  free      │
+///             └─────────────────────┘ └─────────────────────┘ └────────────────────┘
+/// ```
+///
+/// Each push has a position, higher than that of any push before it. An entry stays at its position until it is popped or removed, so
+/// a position names one push, and a caller may come back to it in a later critical section.
+///
+/// A line of ten million keys grows by a block at a time: no push copies the line, as the doubling of one array would. A block that
+/// is empty is kept for later pushes, or put aside for the caller to free after the lock.
 pub(crate) struct Fifo<T> {
-    line: VecDeque<T>,
-    /// Not worth shrinking below this capacity.
+    /// `None`: all entries of this block were removed.
+    blocks: VecDeque<Option<Box<Block<T>>>>,
+    /// The position of the first entry of the first block.
+    base: u64,
+    /// The position of the next pop, and of the next push.
+    head: u64,
+    tail: u64,
+    /// Entries that were pushed, and neither popped nor removed.
+    len: usize,
+    /// Blocks without entries, at most `keep`.
+    spare: Vec<Box<Block<T>>>,
     keep: usize,
+    retired: Vec<Box<Block<T>>>,
 }
 
-/// A line of this capacity is not worth shrinking, whatever was asked for.
-const KEEP: usize = sized(2048, 2);
+/// Entries in a block: 2 KiB of pointers.
+const BLOCK: u64 = sized(256, 2) as u64;
 
-impl<T> Line<T> for Fifo<T> {
-    fn with_capacity(capacity: usize) -> Self {
-        Self { line: VecDeque::with_capacity(capacity), keep: capacity.max(KEEP) }
-    }
+/// How many blocks without entries are kept, whatever was asked for.
+const KEEP: usize = sized(8, 1);
 
-    #[inline]
-    fn push(&mut self, item: T) {
-        self.line.push_back(item);
-    }
+/// A part of the line. All entries are `None` before they are pushed and after they are popped or removed.
+pub(crate) struct Block<T> {
+    entries: [Option<T>; BLOCK as usize],
+    /// How many of them were removed. All: the block is not needed any more.
+    removed: u64,
+}
 
-    #[inline]
-    fn pop(&mut self) -> Option<T> {
-        let item = self.line.pop_front();
-        let capacity = self.line.capacity();
-        if capacity > self.keep && self.line.len() < capacity / 8 {
-            self.line.shrink_to(self.keep.max(capacity / 4));
+impl<T: Copy> Fifo<T> {
+    /// A line that has room for `capacity` entries.
+    pub(crate) fn with_capacity(capacity: usize) -> Self {
+        let blocks = if capacity == 0 { 0 } else { capacity.div_ceil(BLOCK as usize) + 1 };
+        let spare = (0..blocks).map(|_| Block::new()).collect();
+        Self {
+            blocks: VecDeque::with_capacity(blocks),
+            base: 0,
+            head: 0,
+            tail: 0,
+            len: 0,
+            spare,
+            keep: KEEP.max(blocks),
+            retired: Vec::new(),
         }
-        item
     }
 
     #[inline]
-    fn len(&self) -> usize {
-        self.line.len()
+    pub(crate) fn push(&mut self, item: T) {
+        if self.tail % BLOCK == 0 && self.tail - self.base == self.blocks.len() as u64 * BLOCK {
+            self.add_block();
+        }
+        if let Some(Some(block)) = self.blocks.back_mut() {
+            block.entries[(self.tail % BLOCK) as usize] = Some(item);
+        }
+        self.tail += 1;
+        self.len += 1;
     }
 
     #[inline]
-    fn peek(&self, ahead: usize) -> Option<&T> {
-        self.line.get(ahead)
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        if self.len == 0 {
+            return None;
+        }
+        loop {
+            let item =
+                self.blocks.front_mut()?.as_mut().and_then(|block| block.entries[(self.head % BLOCK) as usize].take());
+            self.head += 1;
+            if self.head % BLOCK == 0 {
+                self.drop_first();
+            }
+            if item.is_some() {
+                self.len -= 1;
+                if self.len == 0 {
+                    self.rewind();
+                }
+                return item;
+            }
+        }
     }
 
-    fn shrink(&mut self) {
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// What will be popped after `ahead` others, unless some of them were removed.
+    #[inline]
+    pub(crate) fn peek(&self, ahead: usize) -> Option<T> {
+        self.get(self.head + ahead as u64)
+    }
+
+    /// The position of the next pop, and of the next push.
+    pub(crate) fn positions(&self) -> std::ops::Range<u64> {
+        self.head..self.tail
+    }
+
+    /// The entry at a position. `None`: it was popped or removed, or is not pushed yet.
+    #[inline]
+    pub(crate) fn get(&self, position: u64) -> Option<T> {
+        let block = self.blocks.get((position.checked_sub(self.base)? / BLOCK) as usize)?;
+        block.as_ref()?.entries[(position % BLOCK) as usize]
+    }
+
+    /// Removes the entry at a position, if it is there.
+    pub(crate) fn remove(&mut self, position: u64) -> Option<T> {
+        let block = self.blocks.get_mut((position.checked_sub(self.base)? / BLOCK) as usize)?;
+        let inside = block.as_mut()?;
+        let item = inside.entries[(position % BLOCK) as usize].take()?;
+        self.len -= 1;
+        inside.removed += 1;
+        if inside.removed == BLOCK {
+            let empty = block.take();
+            self.recycle(empty);
+            while let Some(None) = self.blocks.front() {
+                self.blocks.pop_front();
+                self.base += BLOCK;
+                self.head = self.head.max(self.base);
+            }
+        }
+        if self.len == 0 {
+            self.rewind();
+        }
+        Some(item)
+    }
+
+    /// Gives back all memory that is not needed now.
+    pub(crate) fn shrink(&mut self) {
+        if self.len == 0 {
+            let blocks = self.blocks.drain(..).flatten();
+            self.retired.extend(blocks);
+            self.tail = self.base;
+            self.head = self.base;
+        }
         self.keep = KEEP;
-        self.line.shrink_to_fit();
+        self.retired.append(&mut self.spare);
+        self.spare = Vec::new();
+        self.blocks.shrink_to_fit();
+    }
+
+    /// Blocks that nobody needs, to be freed after the lock.
+    #[inline]
+    pub(crate) fn retired(&mut self) -> &mut Vec<Box<Block<T>>> {
+        &mut self.retired
+    }
+
+    /// The line is empty: the next push goes to the beginning of a block that is in the cache.
+    #[inline]
+    fn rewind(&mut self) {
+        while self.blocks.len() > 1 {
+            self.drop_first();
+        }
+        if let Some(Some(block)) = self.blocks.front_mut() {
+            block.removed = 0;
+            self.base += BLOCK;
+        }
+        (self.head, self.tail) = (self.base, self.base);
+    }
+
+    #[cold]
+    fn add_block(&mut self) {
+        let block = self.spare.pop().unwrap_or_else(Block::new);
+        self.blocks.push_back(Some(block));
+    }
+
+    /// All entries of the first block were popped or removed.
+    #[cold]
+    fn drop_first(&mut self) {
+        self.base += BLOCK;
+        let block = self.blocks.pop_front().flatten();
+        self.recycle(block);
+        if self.blocks.capacity() > 64 && self.blocks.len() < self.blocks.capacity() / 8 {
+            self.blocks.shrink_to(self.blocks.capacity() / 4);
+        }
+    }
+
+    /// Keeps an empty block for later, or puts it aside.
+    fn recycle(&mut self, block: Option<Box<Block<T>>>) {
+        let Some(mut block) = block else { return };
+        block.removed = 0;
+        let list = if self.spare.len() < self.keep { &mut self.spare } else { &mut self.retired };
+        list.push(block);
+    }
+}
+
+impl<T: Copy> Block<T> {
+    fn new() -> Box<Self> {
+        Box::new(Self { entries: [None; BLOCK as usize], removed: 0 })
     }
 }
 
@@ -66,31 +212,67 @@ impl<T> Line<T> for Fifo<T> {
 mod tests {
     use super::*;
 
-    /// Storage shrinks to a quarter when an eighth of it is used, and not below what was asked for.
+    /// Pushes, pops and removals at random, beside a plain list of positions and entries.
+    #[test]
+    fn it_does_what_a_plain_list_does() {
+        let mut random = fastrand::Rng::with_seed(7);
+        let (mut line, mut plain) = (Fifo::with_capacity(0), VecDeque::<(u64, u32)>::new());
+        for n in 0..400_000_u32 {
+            // Phases: the line gets long, is removed from the middle, and is worked off.
+            let (push, remove) = [(8, 1), (5, 4), (1, 8), (2, 0), (5, 5)][n as usize / 10_000 % 5];
+            match random.u32(0..10) {
+                choice if choice < push => {
+                    let position = line.positions().end;
+                    line.push(n);
+                    assert!(plain.back().is_none_or(|&(last, _)| last < position), "positions ascend");
+                    plain.push_back((position, n));
+                }
+                choice if choice < push + remove => {
+                    let at = random.usize(..=plain.len());
+                    let Some(&(position, item)) = plain.get(at) else { continue };
+                    assert_eq!(line.get(position), Some(item));
+                    assert_eq!(line.remove(position), Some(item));
+                    assert_eq!((line.get(position), line.remove(position)), (None, None), "once");
+                    plain.remove(at);
+                }
+                _ => {
+                    let first = plain.pop_front();
+                    assert_eq!(line.pop(), first.map(|(_, item)| item));
+                    assert_eq!(first.and_then(|(position, _)| line.get(position)), None, "popped");
+                }
+            }
+            assert_eq!(line.len(), plain.len());
+            // T6 of the wheel, here too: a block takes room only beside an entry that is there.
+            let blocks = line.blocks.iter().flatten().count();
+            assert!(blocks <= plain.len() + 2, "{blocks} blocks for {} entries", plain.len());
+        }
+        assert!(line.retired.len() > 10);
+    }
+
     #[test]
     fn storage_follows_the_length() {
+        const BLOCKS: usize = 1000;
         let mut line = Fifo::with_capacity(0);
-        (0..1 << 16).for_each(|n| line.push(n));
-        let full = line.line.capacity();
-        while line.len() > full / 8 {
-            assert_eq!(line.line.capacity(), full, "{} left", line.len());
-            line.pop();
-        }
-        assert_eq!(line.line.capacity(), full);
-        line.pop();
-        assert_eq!(line.line.capacity(), full / 4);
+        (0..BLOCKS * BLOCK as usize).for_each(|n| line.push(n));
         while line.pop().is_some() {}
-        assert_eq!(line.line.capacity(), KEEP);
+        assert_eq!((line.spare.len(), line.retired.len(), line.blocks.len()), (KEEP, BLOCKS - KEEP, 0));
+        assert!(line.blocks.capacity() <= 64);
         line.push(1);
         line.shrink();
-        assert_eq!(line.line.capacity(), 1);
+        assert_eq!((line.spare.len(), line.blocks.len(), line.pop()), (0, 1, Some(1)));
     }
 
     #[test]
     fn room_that_was_asked_for_stays() {
         let mut line = Fifo::with_capacity(10_000);
+        let room = line.spare.len();
         (0..20_000).for_each(|n| line.push(n));
         while line.pop().is_some() {}
-        assert!((10_000..20_000).contains(&line.line.capacity()));
+        assert_eq!(line.spare.len(), room);
+        assert!(room * BLOCK as usize >= 10_000);
+        line.shrink();
+        (0..20_000).for_each(|n| line.push(n));
+        while line.pop().is_some() {}
+        assert_eq!(line.spare.len(), KEEP);
     }
 }

@@ -23,8 +23,9 @@
 //! before a call is visible to every thread whose call comes later. Calls that are several steps say so: `add_all`, `get_many`,
 //! `turn`, `take_delayed` and the drains. `len` alone takes no lock, and publishes nothing.
 //!
-//! No critical section is long: the wheel turns a hundred steps at a time, and a large table grows a few chains at a time (a
-//! smaller one at once, which takes three milliseconds at most).
+//! No critical section is long, whatever the number of keys: the wheel turns a hundred steps at a time, calls that go through many keys
+//! do so some hundred at a time, the line grows by a block at a time, a large table by a few chains (a smaller one at once, in half a
+//! millisecond), and memory is freed after the lock.
 //!
 //! **Waiting**, by number:
 //!
@@ -52,10 +53,10 @@ pub(crate) use failures::Limiter;
 pub(crate) use quiet::{End, Goal};
 pub(crate) use watch::Watch;
 
-use crate::key::slab::SlotRef;
+use crate::key::slab::{Retired, SlotRef};
 use crate::key::state::{OnAdd, OnDone};
 use crate::key::table::{self, Table};
-use crate::line::{Fifo, Line};
+use crate::line::{Block, Fifo};
 use crate::panics::contained;
 use crate::sync::{
     Arc, AtomicBool, AtomicUsize, Mutex, Ordering, Parker, hasher, now, overdue, sized, spin_while, with_parker,
@@ -63,7 +64,7 @@ use crate::sync::{
 };
 use crate::time::clock::Clock;
 use crate::time::driver::{Driver, Joined, State};
-use crate::time::wheel::Wheel;
+use crate::time::wheel::{self, Wheel};
 use crate::wait::{Ticket, WaitList, Waiter, Wake, Wakes, discard};
 use crate::{Added, DelayedAdd, Observer, OnPanic};
 use ahash::RandomState;
@@ -166,6 +167,12 @@ pub(crate) struct Settings {
 /// let run must not hold up the others.
 const PER_WAKE: usize = sized(64, 2);
 
+/// How many keys one critical section goes through, of calls that go through many: some ten microseconds.
+const STEP: usize = sized(256, 2);
+
+/// As many empty blocks of the line may wait for a `done` that frees chunks as well.
+const GARBAGE: usize = 16;
+
 /// With more than so many keys in line, the table is larger than the nearest cache, ...
 const FAR: usize = 1024;
 /// ... and the bucket that the `done` of a key will need is fetched when the key is this far from the front: it makes filling
@@ -215,12 +222,23 @@ struct Done<K> {
     key: Option<K>,
     /// How long the key was worked on, in nanoseconds, or `UNKNOWN`.
     worked: u64,
+    garbage: Garbage<K>,
+}
+
+/// Memory that a critical section has let go of. It is freed after the lock, as that may take long: freeing the last block before a
+/// gap gives all of the gap back to the system, which takes a millisecond for some twenty megabytes.
+type Garbage<K> = Option<Box<Memory<K>>>;
+
+struct Memory<K> {
+    _chunks: Vec<Retired<K>>,
+    _line: Vec<Box<Block<SlotRef<K>>>>,
+    _wheel: Vec<Box<wheel::Block>>,
 }
 
 impl<K> Done<K> {
     #[inline]
     fn nothing() -> Self {
-        Self { drainers: Wake::default(), wake: Wake::default(), key: None, worked: 0 }
+        Self { drainers: Wake::default(), wake: Wake::default(), key: None, worked: 0, garbage: None }
     }
 
     /// Wakers before the observer and the key's drop: a panic must not lose a wake-up.
@@ -228,7 +246,7 @@ impl<K> Done<K> {
     fn settle(self, shared: &Shared<K>) {
         shared.wake(self.wake.and(self.drainers));
         shared.tell(|observer| observer.done(known(self.worked)));
-        drop(self.key);
+        drop((self.key, self.garbage));
     }
 }
 
@@ -300,6 +318,24 @@ impl<K> Core<K> {
     /// the scheduler lets a thread that has yielded wait longer at its next wake-up (35 µs instead of 4).
     fn is_busy(&self) -> bool {
         self.counts.handed_out - self.handed_out_at_sleep >= 8
+    }
+
+    /// What is to be freed after the lock. What stays is freed by a later call.
+    #[inline]
+    fn take_garbage(&mut self) -> Garbage<K> {
+        if self.table.retired().is_empty() && self.line.retired().len() < GARBAGE {
+            None
+        } else {
+            self.take_all_garbage()
+        }
+    }
+
+    #[cold]
+    fn take_all_garbage(&mut self) -> Garbage<K> {
+        let (chunks, line) = (std::mem::take(self.table.retired()), std::mem::take(self.line.retired()));
+        let wheel = self.wheel.as_mut().map(|wheel| wheel.retired()).unwrap_or_default();
+        let none = chunks.is_empty() && line.is_empty() && wheel.is_empty();
+        (!none).then(|| Box::new(Memory { _chunks: chunks, _line: line, _wheel: wheel }))
     }
 
     fn queued(&self) -> usize {
@@ -516,7 +552,7 @@ impl<K> Shared<K> {
                 core.counts.handed_out += 1;
                 core.processing += 1;
                 if core.line.len() > FAR {
-                    core.line.peek(AHEAD).inspect(|&&slot| core.table.prefetch(slot));
+                    core.line.peek(AHEAD).into_iter().for_each(|slot| core.table.prefetch(slot));
                 }
                 // SAFETY: it was in line (S2), and we hold the lock.
                 unsafe { slot.get() }.state.get();
@@ -540,12 +576,16 @@ impl<K> Shared<K> {
         self.take(&mut self.core.lock())
     }
 
-    /// Takes up to `max` keys, if there are so many.
+    /// Takes up to `max` keys, as many as are queued, some hundred at a time.
     pub(crate) fn pop_many<'q>(&'q self, max: usize, mut each: impl FnMut(Held<'q, K>)) {
-        let core = &mut *self.core.lock();
-        for _ in 0..max {
-            let Pop::Item(held) = self.take(core) else { break };
-            each(held);
+        let mut left = max;
+        while left > 0 {
+            let core = &mut *self.core.lock();
+            for _ in 0..left.min(STEP) {
+                let Pop::Item(held) = self.take(core) else { return };
+                each(held);
+            }
+            left -= left.min(STEP);
         }
     }
 
@@ -684,8 +724,11 @@ impl<K> Shared<K> {
         match unsafe { slot.get() }.state.done() {
             OnDone::Push => done.wake = self.push(core, slot, false),
             OnDone::Keep => {}
-            // SAFETY: the caller was its last holder.
-            OnDone::Remove => done.key = Some(unsafe { core.table.remove(slot) }),
+            OnDone::Remove => {
+                // SAFETY: the caller was its last holder.
+                done.key = Some(unsafe { core.table.remove(slot) });
+                done.garbage = core.take_garbage();
+            }
         }
         if !core.drainers.is_empty() {
             done.drainers = core.next_drainers().into();
@@ -718,16 +761,31 @@ impl<K> Shared<K> {
         self.len.load(Ordering::Relaxed)
     }
 
+    /// `shrink_to_fit`, in many short critical sections.
     pub(crate) fn shrink(&self) {
         if let Limiter::Asked(limiter) = &self.limiter {
             limiter.shrink_to_fit();
         }
-        let core = &mut *self.core.lock();
-        core.table.shrink();
-        core.line.shrink();
-        core.waiters.shrink();
-        if core.delayed == 0 {
-            core.wheel = None;
+        let _wheel = {
+            let core = &mut *self.core.lock();
+            core.line.shrink();
+            core.waiters.shrink();
+            if core.delayed == 0 { core.wheel.take() } else { None }
+        };
+        let (mut chunk, mut more) = (0, true);
+        while more {
+            let _garbage = {
+                let core = &mut *self.core.lock();
+                // The array of chunks gets shorter meanwhile, if its last chunk is freed.
+                more = chunk < core.table.chunks();
+                if more {
+                    core.table.shrink_chunks(chunk..chunk + STEP);
+                    chunk += STEP;
+                } else {
+                    more = core.table.shrink_buckets(16 * STEP);
+                }
+                core.take_all_garbage()
+            };
         }
     }
 }

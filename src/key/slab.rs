@@ -27,6 +27,7 @@
 //! per key costs twice the memory and an allocation a key, an index instead of a pointer 20 % of a duplicate add.
 
 use crate::key::state::State;
+use crate::numbers::{Numbers, fit};
 use crate::sync::{UnsafeCell, sized};
 use crate::time::wheel::{Ticket, Tickets};
 use std::cell::Cell;
@@ -136,19 +137,22 @@ impl<K> SlotRef<K> {
     }
 }
 
-#[derive(Debug)]
-struct Chunk<K> {
-    /// Its first slot; `None`: freed, and its number can be used again.
-    first: Option<NonNull<Slot<K>>>,
-    /// One bit per slot: vacant. 0 if freed.
+/// Which slots of a chunk are vacant, and its neighbours.
+#[derive(Debug, Clone, Copy)]
+struct Room {
+    /// One bit per slot: vacant. 0 if the chunk was freed.
     vacant: u64,
-    /// Its slots' tickets for the wheel, or empty: none was needed so far.
-    tickets: Box<[Ticket]>,
-    /// Its slots' times, or empty: nothing is measured.
-    stamps: Box<[Stamp]>,
     /// Neighbours among the open chunks (those with room), or [`NIL`].
     next_open: u32,
     prev_open: u32,
+}
+
+/// The memory of a chunk without keys, to be freed after the lock: it may be the last thing before a gap of hundreds of megabytes,
+/// which the allocator then gives back to the system at once.
+pub(crate) struct Retired<K> {
+    _slots: Box<[Slot<K>]>,
+    _tickets: Box<[Ticket]>,
+    _stamps: Box<[Stamp]>,
 }
 
 /// When things happened to the key of a slot, and its neighbours among the keys in work: see `shared/measure.rs`.
@@ -169,10 +173,18 @@ impl Stamp {
 }
 
 /// The slots of a queue. All methods: under its lock.
+///
+/// The arrays are indexed by chunk, and end behind the last chunk that has slots. So the last `remove` of a burst cuts them off with
+/// one step each.
 pub(crate) struct Slab<K> {
-    chunks: Vec<Chunk<K>>,
-    /// Numbers that can be used again. Some may be stale, or here twice: who takes one looks.
-    freed: Vec<u32>,
+    numbers: Numbers,
+    /// The first slot of each chunk; `None`: freed, and its number can be used again.
+    firsts: Vec<Option<NonNull<Slot<K>>>>,
+    rooms: Vec<Room>,
+    /// The tickets of each chunk's slots for the wheel. Not all chunks have some, nor has the array to be as long as the others.
+    tickets: Vec<Box<[Ticket]>>,
+    /// The times of each chunk's slots, likewise: empty if nothing is measured.
+    stamps: Vec<Box<[Stamp]>>,
     /// The first of the open chunks, or [`NIL`].
     open: u32,
     /// Taken slots.
@@ -181,6 +193,7 @@ pub(crate) struct Slab<K> {
     spare: usize,
     /// Slots have stamps.
     stamped: bool,
+    retired: Vec<Retired<K>>,
 }
 
 // SAFETY: the slab owns its slots; see `SlotRef` for why keys must be `Send + Sync`.
@@ -209,7 +222,18 @@ impl<K> Slab<K> {
 
     /// `stamped`: slots have stamps.
     pub(crate) fn new(stamped: bool) -> Self {
-        Self { chunks: Vec::new(), freed: Vec::new(), open: NIL, taken: 0, spare: 0, stamped }
+        Self {
+            numbers: Numbers::default(),
+            firsts: Vec::new(),
+            rooms: Vec::new(),
+            tickets: Vec::new(),
+            stamps: Vec::new(),
+            open: NIL,
+            taken: 0,
+            spare: 0,
+            stamped,
+            retired: Vec::new(),
+        }
     }
 
     /// How many slots are taken.
@@ -220,11 +244,24 @@ impl<K> Slab<K> {
 
     /// All taken slots, in the order of memory.
     pub(crate) fn iter(&self) -> impl Iterator<Item = SlotRef<K>> {
-        self.chunks.iter().filter_map(|chunk| Some((chunk.first?, chunk.vacant))).flat_map(|(first, vacant)| {
+        self.iter_chunks(0..self.firsts.len())
+    }
+
+    /// The taken slots of these chunks. Chunk numbers beyond the last are passed over: slots do not move, so a caller that goes
+    /// through the chunks in several critical sections sees each slot that is taken all the time, once.
+    pub(crate) fn iter_chunks(&self, chunks: std::ops::Range<usize>) -> impl Iterator<Item = SlotRef<K>> {
+        let chunks = chunks.start.min(self.firsts.len())..chunks.end.min(self.firsts.len());
+        let with_slots = self.firsts[chunks.clone()].iter().zip(&self.rooms[chunks]);
+        with_slots.filter_map(|(first, room)| Some(((*first)?, room.vacant))).flat_map(|(first, vacant)| {
             let taken = (0..Self::CHUNK).filter(move |index| vacant & (1 << index) == 0);
             // SAFETY: `index` is below CHUNK, the length of the allocation.
             taken.map(move |index| SlotRef(unsafe { first.add(index) }))
         })
+    }
+
+    /// How many chunk numbers are in use: the end of [`iter_chunks`](Self::iter_chunks).
+    pub(crate) fn chunks(&self) -> usize {
+        self.firsts.len()
     }
 
     /// Puts a key into a vacant slot. Its word has no bit set yet.
@@ -234,14 +271,14 @@ impl<K> Slab<K> {
             self.grow();
         }
         let number = self.open;
-        let chunk = &mut self.chunks[number as usize];
-        let first = chunk.first.expect("an open chunk is not freed");
-        let index = chunk.vacant.trailing_zeros();
-        if chunk.vacant == Self::ALL {
+        let room = &mut self.rooms[number as usize];
+        let first = self.firsts[number as usize].expect("an open chunk is not freed");
+        let index = room.vacant.trailing_zeros();
+        if room.vacant == Self::ALL {
             self.spare -= 1;
         }
-        chunk.vacant &= chunk.vacant - 1;
-        if chunk.vacant == 0 {
+        room.vacant &= room.vacant - 1;
+        if room.vacant == 0 {
             self.close(number);
         }
         self.taken += 1;
@@ -276,11 +313,11 @@ impl<K> Slab<K> {
         let number = inside.chunk();
         // SAFETY: taken.
         let index = unsafe { self.index(slot) };
-        let chunk = &mut self.chunks[number as usize];
-        debug_assert_eq!(chunk.vacant & (1 << index), 0, "S1: vacated once");
-        let was_full = chunk.vacant == 0;
-        chunk.vacant |= 1 << index;
-        let now_empty = chunk.vacant == Self::ALL;
+        let room = &mut self.rooms[number as usize];
+        debug_assert_eq!(room.vacant & (1 << index), 0, "S1: vacated once");
+        let was_full = room.vacant == 0;
+        room.vacant |= 1 << index;
+        let now_empty = room.vacant == Self::ALL;
         self.taken -= 1;
         if was_full {
             self.open(number);
@@ -302,7 +339,7 @@ impl<K> Slab<K> {
     unsafe fn index(&self, slot: SlotRef<K>) -> usize {
         // SAFETY: taken, says the caller.
         let number = unsafe { slot.get() }.chunk();
-        let first = self.chunks[number as usize].first.expect("a taken slot is in a chunk");
+        let first = self.firsts[number as usize].expect("a taken slot is in a chunk");
         // SAFETY: both point into this chunk's allocation.
         unsafe { slot.0.offset_from(first) as usize }
     }
@@ -322,7 +359,7 @@ impl<K> Slab<K> {
     /// The slot of this number, which is a taken slot's.
     #[inline]
     pub(crate) fn slot(&self, number: u32) -> SlotRef<K> {
-        let first = self.chunks[(number >> INDEX_BITS) as usize].first.expect("a taken slot is in a chunk");
+        let first = self.firsts[(number >> INDEX_BITS) as usize].expect("a taken slot is in a chunk");
         let index = number as usize & (INDICES - 1);
         assert!(index < Self::CHUNK);
         // SAFETY: `index` is below CHUNK, the length of the allocation.
@@ -332,79 +369,105 @@ impl<K> Slab<K> {
     /// Makes room for the ticket of the slot of this number.
     #[inline]
     pub(crate) fn make_ticket(&mut self, number: u32) {
-        let chunk = &mut self.chunks[(number >> INDEX_BITS) as usize];
-        if chunk.tickets.is_empty() {
-            chunk.tickets = vec![Ticket::default(); Self::CHUNK].into_boxed_slice();
+        let chunk = (number >> INDEX_BITS) as usize;
+        if self.tickets.get(chunk).is_none_or(|tickets| tickets.is_empty()) {
+            self.make_tickets(chunk);
         }
+    }
+
+    #[cold]
+    fn make_tickets(&mut self, chunk: usize) {
+        if self.tickets.len() <= chunk {
+            self.tickets.resize_with(chunk + 1, Box::default);
+        }
+        self.tickets[chunk] = vec![Ticket::default(); Self::CHUNK].into_boxed_slice();
     }
 
     /// The stamp of the slot of this number. Only if there are stamps.
     #[inline]
     pub(crate) fn stamp(&mut self, number: u32) -> &mut Stamp {
-        &mut self.chunks[(number >> INDEX_BITS) as usize].stamps[number as usize & (INDICES - 1)]
+        &mut self.stamps[(number >> INDEX_BITS) as usize][number as usize & (INDICES - 1)]
     }
 
-    /// Frees every chunk without a taken slot.
-    pub(crate) fn shrink(&mut self) {
-        let mut number = 0;
-        // The end moves: freeing the last chunk forgets its number.
-        while let Some(chunk) = self.chunks.get(number) {
-            if chunk.vacant == Self::ALL {
+    /// As [`stamp`](Self::stamp), to read.
+    pub(crate) fn stamp_of(&self, number: u32) -> &Stamp {
+        &self.stamps[(number >> INDEX_BITS) as usize][number as usize & (INDICES - 1)]
+    }
+
+    /// Frees those of these chunks that have no taken slot.
+    pub(crate) fn shrink(&mut self, chunks: std::ops::Range<usize>) {
+        for number in chunks {
+            // The end moves: freeing the last chunk forgets its number.
+            if self.rooms.get(number).is_some_and(|room| room.vacant == Self::ALL) {
                 self.free_chunk(number as u32);
             }
-            number += 1;
         }
+    }
+
+    /// Gives back what the arrays take beyond their lengths.
+    pub(crate) fn shrink_arrays(&mut self) {
+        self.numbers.shrink();
+        self.firsts.shrink_to_fit();
+        self.rooms.shrink_to_fit();
+        self.tickets.shrink_to_fit();
+        self.stamps.shrink_to_fit();
+    }
+
+    /// Memory of chunks without keys, to be freed after the lock.
+    #[inline]
+    pub(crate) fn retired(&mut self) -> &mut Vec<Retired<K>> {
+        &mut self.retired
     }
 
     #[cold]
     fn grow(&mut self) {
-        let number = self.free_number();
+        let number = self.numbers.lend();
+        if number >= 1 << 24 {
+            self.numbers.give_back(number);
+            panic!("a queue holds at most 2^24 chunks of {} keys", Self::CHUNK);
+        }
+        let at = number as usize;
+        if at == self.firsts.len() {
+            self.firsts.push(None);
+            self.rooms.push(Room { vacant: 0, next_open: NIL, prev_open: NIL });
+        }
         let slots: Box<[Slot<K>]> = (0..Self::CHUNK).map(|_| Slot::vacant(number)).collect();
-        let chunk = &mut self.chunks[number as usize];
-        chunk.first = NonNull::new(Box::into_raw(slots).cast());
-        chunk.vacant = Self::ALL;
-        chunk.stamps = vec![Stamp::CLEAN; if self.stamped { Self::CHUNK } else { 0 }].into_boxed_slice();
+        self.firsts[at] = NonNull::new(Box::into_raw(slots).cast());
+        self.rooms[at].vacant = Self::ALL;
+        if self.stamped {
+            if at == self.stamps.len() {
+                self.stamps.push(Box::default());
+            }
+            self.stamps[at] = vec![Stamp::CLEAN; Self::CHUNK].into_boxed_slice();
+        }
         self.spare += 1;
         self.open(number);
-    }
-
-    /// The number of a chunk that has no slots.
-    fn free_number(&mut self) -> u32 {
-        while let Some(number) = self.freed.pop() {
-            if self.chunks.get(number as usize).is_some_and(|chunk| chunk.first.is_none()) {
-                return number;
-            }
-        }
-        let number = self.chunks.len() as u32;
-        assert!(number < 1 << 24, "a queue holds at most 2^24 chunks of {} keys", Self::CHUNK);
-        let (tickets, stamps) = (Box::default(), Box::default());
-        self.chunks.push(Chunk { first: None, vacant: 0, tickets, stamps, next_open: NIL, prev_open: NIL });
-        number
     }
 
     #[cold]
     fn free_chunk(&mut self, number: u32) {
         self.close(number);
         self.spare -= 1;
-        let chunk = &mut self.chunks[number as usize];
-        chunk.vacant = 0;
-        chunk.tickets = Box::default();
-        chunk.stamps = Box::default();
-        let first = chunk.first.take().expect("freed once");
-        // SAFETY: all its slots are vacant (S3), and it is no longer in `chunks`.
-        drop(unsafe { Self::boxed(first) });
-        self.freed.push(number);
-        while self.chunks.last().is_some_and(|chunk| chunk.first.is_none()) {
-            self.chunks.pop();
-        }
-        if self.freed.len() > 2 * self.chunks.len() {
-            // Mostly stale after a burst: forget those, and what they took.
-            let end = self.chunks.len() as u32;
-            self.freed.retain(|&number| number < end);
-            self.freed.sort_unstable();
-            self.freed.dedup();
-            self.freed.shrink_to_fit();
-            self.chunks.shrink_to_fit();
+        let at = number as usize;
+        self.rooms[at].vacant = 0;
+        let first = self.firsts[at].take().expect("freed once");
+        self.retired.push(Retired {
+            // SAFETY: all its slots are vacant (S3), and it is no longer in `firsts`.
+            _slots: unsafe { Self::boxed(first) },
+            _tickets: self.tickets.get_mut(at).map(std::mem::take).unwrap_or_default(),
+            _stamps: self.stamps.get_mut(at).map(std::mem::take).unwrap_or_default(),
+        });
+        self.numbers.give_back(number);
+        let end = self.numbers.end();
+        if end < self.firsts.len() {
+            self.firsts.truncate(end);
+            self.rooms.truncate(end);
+            self.tickets.truncate(end);
+            self.stamps.truncate(end);
+            fit(&mut self.firsts);
+            fit(&mut self.rooms);
+            fit(&mut self.tickets);
+            fit(&mut self.stamps);
         }
     }
 
@@ -421,22 +484,22 @@ impl<K> Slab<K> {
     /// Puts a chunk that has room before the other open ones: its room is the newest, and still in the cache.
     fn open(&mut self, number: u32) {
         let next = std::mem::replace(&mut self.open, number);
-        self.chunks[number as usize].next_open = next;
-        self.chunks[number as usize].prev_open = NIL;
+        self.rooms[number as usize].next_open = next;
+        self.rooms[number as usize].prev_open = NIL;
         if next != NIL {
-            self.chunks[next as usize].prev_open = number;
+            self.rooms[next as usize].prev_open = number;
         }
     }
 
     fn close(&mut self, number: u32) {
-        let Chunk { next_open, prev_open, .. } = self.chunks[number as usize];
+        let Room { next_open, prev_open, .. } = self.rooms[number as usize];
         if prev_open == NIL {
             self.open = next_open;
         } else {
-            self.chunks[prev_open as usize].next_open = next_open;
+            self.rooms[prev_open as usize].next_open = next_open;
         }
         if next_open != NIL {
-            self.chunks[next_open as usize].prev_open = prev_open;
+            self.rooms[next_open as usize].prev_open = prev_open;
         }
     }
 }
@@ -444,7 +507,7 @@ impl<K> Slab<K> {
 impl<K> Tickets for Slab<K> {
     #[inline]
     fn ticket(&mut self, number: u32) -> &mut Ticket {
-        &mut self.chunks[(number >> INDEX_BITS) as usize].tickets[number as usize & (INDICES - 1)]
+        &mut self.tickets[(number >> INDEX_BITS) as usize][number as usize & (INDICES - 1)]
     }
 }
 
@@ -452,7 +515,7 @@ impl<K> Drop for Slab<K> {
     fn drop(&mut self) {
         // The queue is gone, and with it every item. Chunk by chunk, so that a panic in a key's drop leaks what it leaves
         // behind and frees nothing twice.
-        while let Some(Chunk { first, vacant, .. }) = self.chunks.pop() {
+        while let (Some(first), Some(Room { vacant, .. })) = (self.firsts.pop(), self.rooms.pop()) {
             let Some(first) = first else { continue };
             // SAFETY: no item is left, and table and line do not use their slots any more (`&mut self`).
             let slots = unsafe { Self::boxed(first) };
@@ -488,10 +551,10 @@ mod tests {
         for (&slot, i) in slots.iter().zip(0..n).rev() {
             assert_eq!(take(&mut slab, slot), i.to_string());
         }
-        assert_eq!(slab.chunks.iter().filter(|chunk| chunk.first.is_some()).count(), Slab::<String>::SPARE);
+        assert_eq!(slab.firsts.iter().flatten().count(), Slab::<String>::SPARE);
         assert_eq!(slab.spare, Slab::<String>::SPARE);
-        slab.shrink();
-        assert_eq!(slab.chunks.capacity(), 0);
+        slab.shrink(0..slab.chunks());
+        assert!(slab.firsts.capacity() <= 64 && slab.rooms.capacity() <= 64);
         let again = slab.insert(String::new(), 0);
         assert_eq!(take(&mut slab, again), "");
     }
@@ -504,7 +567,7 @@ mod tests {
             let slot = slab.insert(i, 0);
             assert_eq!(take(&mut slab, slot), i);
         }
-        assert_eq!(slab.chunks.len(), 1);
+        assert_eq!(slab.chunks(), 1);
         assert_eq!(take(&mut slab, first), 1);
     }
 
@@ -546,12 +609,12 @@ mod tests {
     fn large_keys_fill_their_chunks() {
         let mut slab = Slab::new(false);
         let slots: Vec<_> = (0..100_u8).map(|i| slab.insert([i; 112], 0)).collect();
-        assert_eq!(slab.chunks.iter().map(|chunk| chunk.vacant.count_ones()).collect::<Vec<_>>(), [0, 0, 0, 28]);
+        assert_eq!(slab.rooms.iter().map(|room| room.vacant.count_ones()).collect::<Vec<_>>(), [0, 0, 0, 28]);
         assert_eq!(slab.iter().count(), 100);
         for (&slot, i) in slots.iter().zip(0..) {
             assert_eq!(take(&mut slab, slot), [i; 112]);
         }
-        assert_eq!(slab.chunks.iter().map(|chunk| chunk.vacant.count_ones()).collect::<Vec<_>>(), [32; 4]);
+        assert_eq!(slab.rooms.iter().map(|room| room.vacant.count_ones()).collect::<Vec<_>>(), [32; 4]);
     }
 
     /// A burst leaves numbers behind: those past the end are forgotten, and those before it used again.
@@ -561,11 +624,11 @@ mod tests {
         let slots: Vec<_> = (0..6400_u32).map(|i| slab.insert(i, i)).collect();
         let (stay, go): (Vec<_>, Vec<_>) = slots.into_iter().zip(0..).partition(|&(_, i)| i / 64 == 10);
         go.into_iter().for_each(|(slot, i)| assert_eq!(take(&mut slab, slot), i));
-        slab.shrink();
-        assert_eq!((slab.chunks.len(), slab.freed.len(), slab.taken()), (11, 10, 64));
-        assert!(slab.chunks.capacity() < 100);
+        slab.shrink(0..slab.chunks());
+        assert_eq!((slab.chunks(), slab.firsts.iter().flatten().count(), slab.taken()), (11, 1, 64));
+        assert!(slab.firsts.capacity() < 100 && slab.rooms.capacity() < 100);
         let again: Vec<_> = (0..640).map(|i| slab.insert(i, i)).collect();
-        assert_eq!((slab.chunks.len(), slab.freed.len()), (11, 0));
+        assert_eq!(slab.chunks(), 11);
         let all = stay.into_iter().map(|(slot, _)| slot).chain(again);
         let mut keys: Vec<_> = all.map(|slot| take(&mut slab, slot)).collect();
         keys.sort_unstable();

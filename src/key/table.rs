@@ -18,16 +18,21 @@
 //! longer.
 //!
 //! Growing and shrinking, with many keys, is a matter of many small steps: there are two arrays then, and with every key that
-//! comes or goes some chains move from the old one to the new one, in order. So no call takes long, whatever the number of
-//! keys.
+//! comes or goes some chains move from the old array to the new one, the last chain first. The old array gets shorter meanwhile, so
+//! that its memory goes back in small pieces, too. So no call takes long, whatever the number of keys.
+//!
+//! * **H1** A bucket of the new array is written before it is read: the chains of the new array that come from one chain of the old
+//!   one are set to empty when that chain moves, and until then the old array is used for their keys.
 //!
 //! Everything happens under the queue's lock. The only foreign code that runs is `K::eq` (or that of what `K` is borrowed
 //! as), before anything is changed.
 
-use crate::key::slab::{Slab, Slot, SlotRef, Stamp};
+use crate::key::slab::{Retired, Slab, Slot, SlotRef, Stamp};
 use crate::sync::sized;
 use crate::time::wheel::{Ticket, Tickets};
 use std::borrow::Borrow;
+use std::mem::MaybeUninit;
+use std::ops::Range;
 
 /// A key's hash, as much of it as is kept.
 #[derive(Debug, Clone, Copy)]
@@ -36,9 +41,9 @@ pub(crate) struct Hash(pub(crate) u32);
 /// See the module's head.
 pub(crate) struct Table<K> {
     buckets: Buckets<K>,
-    /// While the number of buckets changes: those from before. Chains from `moved` on are still here.
+    /// While the number of buckets changes: those from before. The first `left` chains are still here.
     old: Buckets<K>,
-    moved: usize,
+    left: usize,
     /// Not worth shrinking below so many.
     keep: usize,
     slab: Slab<K>,
@@ -47,37 +52,63 @@ pub(crate) struct Table<K> {
 /// Not worth shrinking below: a small steady set of keys must not make the buckets come and go.
 const MIN_BUCKETS: usize = sized(4096, 4);
 
-/// With up to so many keys, the number of buckets changes at once: in three milliseconds or so.
-const AT_ONCE: usize = sized(if cfg!(test) { 1000 } else { 1 << 18 }, 2);
+/// With up to this number of keys, the number of buckets changes at once: in half a millisecond or less.
+const AT_ONCE: usize = sized(if cfg!(test) { 1000 } else { 1 << 15 }, 2);
+
+/// How many buckets the old array loses before it gives their memory back: a mebibyte of them.
+const GIVE_BACK: usize = 1 << 17;
 
 /// The first slot of each chain, or null. A power of two of them, or none.
 ///
 /// The low bits of a pointer, which its alignment leaves free, say what to expect: 0, the chain must be walked; else it is one
 /// slot, whose hash has this [`tag`](Self::tag). So a key that is new is mostly known to be so without a look at a slot, which
 /// would be one more line of the cache to wait for.
-struct Buckets<K>(Box<[*mut Slot<K>]>);
+///
+/// While chains move, the new array is not all written yet (H1).
+struct Buckets<K> {
+    chains: Vec<MaybeUninit<*mut Slot<K>>>,
+    /// Their number less one; a `Vec` that gets shorter keeps it.
+    mask: usize,
+}
 
 // SAFETY: what is in it are `SlotRef`s.
 unsafe impl<K: Send + Sync> Send for Buckets<K> {}
 
 impl<K> Buckets<K> {
-    /// All empty. Large ones are pages that the system makes as they are touched, so this is quick: numbers, unlike pointers, are
-    /// asked for as zeroed memory.
-    fn new(count: usize) -> Self {
+    /// Not one of them is written.
+    fn unwritten(count: usize) -> Self {
         debug_assert!(count == 0 || count.is_power_of_two());
-        let zeros = Box::into_raw(vec![0_usize; count].into_boxed_slice());
-        // SAFETY: a pointer is as large and as aligned as a `usize`, and a null pointer is zero.
-        Self(unsafe { Box::from_raw(zeros as *mut [*mut Slot<K>]) })
+        Self { chains: Box::new_uninit_slice(count).into_vec(), mask: count.wrapping_sub(1) }
+    }
+
+    /// All empty.
+    fn empty(count: usize) -> Self {
+        let mut buckets = Self::unwritten(count);
+        (0..count).for_each(|at| buckets.clear(at));
+        buckets
     }
 
     #[inline]
     fn len(&self) -> usize {
-        self.0.len()
+        self.chains.len()
+    }
+
+    /// What is written there.
+    #[inline]
+    fn pointer(&self, at: usize) -> *mut Slot<K> {
+        // SAFETY: the table asks for buckets that were written only (H1).
+        unsafe { self.chains[at].assume_init() }
+    }
+
+    /// Writes that a chain is empty.
+    #[inline]
+    fn clear(&mut self, at: usize) {
+        self.chains[at].write(std::ptr::null_mut());
     }
 
     #[inline]
     fn at(&self, hash: u32) -> usize {
-        hash as usize & self.len().wrapping_sub(1)
+        hash as usize & self.mask
     }
 
     /// The bits that are free: 7, or 3 where pointers are short.
@@ -92,7 +123,7 @@ impl<K> Buckets<K> {
     /// The first slot of the chain that a key of this hash may be in.
     #[inline]
     fn find(&self, hash: u32) -> Option<SlotRef<K>> {
-        let pointer = self.0[self.at(hash)];
+        let pointer = self.pointer(self.at(hash));
         let tag = pointer.addr() & Self::TAG;
         if tag != 0 && tag != Self::tag(hash) {
             None
@@ -103,12 +134,12 @@ impl<K> Buckets<K> {
 
     #[inline]
     fn first(&self, at: usize) -> Option<SlotRef<K>> {
-        SlotRef::from_pointer(self.0[at].map_addr(|addr| addr & !Self::TAG))
+        SlotRef::from_pointer(self.pointer(at).map_addr(|addr| addr & !Self::TAG))
     }
 
     #[inline]
     fn set(&mut self, at: usize, slot: Option<SlotRef<K>>) {
-        self.0[at] = slot.map_or(std::ptr::null_mut(), SlotRef::into_pointer);
+        self.chains[at].write(slot.map_or(std::ptr::null_mut(), SlotRef::into_pointer));
     }
 
     /// Puts a slot, which is taken, first in the chain of its hash.
@@ -120,7 +151,7 @@ impl<K> Buckets<K> {
         let first = self.first(at);
         inside.next.set(first);
         let tag = if first.is_none() { Self::tag(inside.hash()) } else { 0 };
-        self.0[at] = slot.into_pointer().map_addr(|addr| addr | tag);
+        self.chains[at].write(slot.into_pointer().map_addr(|addr| addr | tag));
     }
 }
 
@@ -151,13 +182,13 @@ impl<K> Table<K> {
     pub(crate) fn new(capacity: usize, stamped: bool) -> Self {
         let count = if capacity == 0 { 0 } else { (2 * capacity + 1).next_power_of_two() };
         let keep = count.max(MIN_BUCKETS);
-        Self { buckets: Buckets::new(count), old: Buckets::new(0), moved: 0, keep, slab: Slab::new(stamped) }
+        Self { buckets: Buckets::empty(count), old: Buckets::unwritten(0), left: 0, keep, slab: Slab::new(stamped) }
     }
 
     /// Puts a key in that is not there.
     #[inline]
     pub(crate) fn insert(&mut self, key: K, hash: Hash) -> SlotRef<K> {
-        if 2 * self.slab.taken() >= self.buckets.len() {
+        if 2 * self.slab.taken() >= self.buckets.len() && self.left == 0 {
             self.resize((self.buckets.len() * 2).max(sized(8, 2)));
         }
         self.step();
@@ -172,7 +203,7 @@ impl<K> Table<K> {
         // SAFETY: in line, so taken (S2), and we hold the lock.
         let hash = unsafe { slot.get() }.hash();
         let buckets = self.of(hash);
-        prefetch(&buckets.0[buckets.at(hash)]);
+        prefetch(&buckets.chains[buckets.at(hash)]);
     }
 
     /// Fetches the slot of this number into the cache.
@@ -185,7 +216,7 @@ impl<K> Table<K> {
     /// Where the buckets are, and how many: for [`prefetch_bucket`].
     #[inline]
     pub(crate) fn buckets(&self) -> (usize, usize) {
-        (self.buckets.0.as_ptr() as usize, self.buckets.len())
+        (self.buckets.chains.as_ptr() as usize, self.buckets.len())
     }
 
     /// Takes a key out. The caller drops it after the lock.
@@ -215,7 +246,7 @@ impl<K> Table<K> {
         // SAFETY: taken, out of its chain, and nobody else has it.
         let key = unsafe { self.slab.remove(slot) };
         let n = self.buckets.len();
-        if n > self.keep && self.slab.taken() < n / 16 {
+        if n > self.keep && self.slab.taken() < n / 16 && self.left == 0 {
             self.resize(self.keep.max(n / 4));
         }
         self.step();
@@ -243,55 +274,80 @@ impl<K> Table<K> {
         self.slab.stamp(number)
     }
 
+    /// The stamp of a slot that is in the table. Only if the table is stamped.
+    pub(crate) fn stamp_of(&self, slot: SlotRef<K>) -> &Stamp {
+        self.slab.stamp_of(self.number(slot))
+    }
+
     /// The slot of a number that is in the wheel, and so in the table.
     #[inline]
     pub(crate) fn slot(&self, number: u32) -> SlotRef<K> {
         self.slab.slot(number)
     }
 
-    /// The slots of all keys.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = SlotRef<K>> {
-        self.slab.iter()
+    /// The slots of the keys in these chunks: see [`Slab::iter_chunks`].
+    pub(crate) fn iter_chunks(&self, chunks: Range<usize>) -> impl Iterator<Item = SlotRef<K>> {
+        self.slab.iter_chunks(chunks)
     }
 
-    /// Gives back all memory that is not needed for the keys that are there.
-    pub(crate) fn shrink(&mut self) {
+    /// The end of the chunk numbers.
+    pub(crate) fn chunks(&self) -> usize {
+        self.slab.chunks()
+    }
+
+    /// Memory that is to be freed after the lock.
+    #[inline]
+    pub(crate) fn retired(&mut self) -> &mut Vec<Retired<K>> {
+        self.slab.retired()
+    }
+
+    /// Frees those of these chunks that hold no key.
+    pub(crate) fn shrink_chunks(&mut self, chunks: Range<usize>) {
+        self.slab.shrink(chunks);
+    }
+
+    /// One step of giving back the buckets that are not needed for the keys that are there. `true`: there is more to do.
+    pub(crate) fn shrink_buckets(&mut self, chains: usize) -> bool {
         self.keep = MIN_BUCKETS;
-        self.slab.shrink();
-        self.finish();
-        let fit = if self.slab.taken() == 0 { 0 } else { (2 * self.slab.taken()).next_power_of_two() };
-        if fit < self.buckets.len() {
+        if self.left == 0 {
+            let fit = if self.slab.taken() == 0 { 0 } else { (2 * self.slab.taken() + 1).next_power_of_two() };
+            if fit >= self.buckets.len() {
+                self.slab.shrink_arrays();
+                return false;
+            }
             self.resize(fit);
-            self.finish();
         }
+        self.move_chains(chains);
+        true
     }
 
     /// The buckets that a key of this hash is in.
     #[inline]
     fn of(&self, hash: u32) -> &Buckets<K> {
         // False as long as there are no old ones.
-        if self.moved < self.old.len() && self.old.at(hash) >= self.moved { &self.old } else { &self.buckets }
+        if self.left > 0 && self.old.at(hash) < self.left { &self.old } else { &self.buckets }
     }
 
     #[inline]
     fn of_mut(&mut self, hash: u32) -> &mut Buckets<K> {
-        if self.moved < self.old.len() && self.old.at(hash) >= self.moved { &mut self.old } else { &mut self.buckets }
+        if self.left > 0 && self.old.at(hash) < self.left { &mut self.old } else { &mut self.buckets }
     }
 
-    /// Changes the number of buckets: at once if there are not many keys, and else a few chains at a time: [`step`](Self::step).
+    /// Changes the number of buckets: at once if there are not many keys, and otherwise a few chains at a time:
+    /// [`step`](Self::step). Not while it changes already.
     ///
-    /// At once costs a third as much: the slots are gone through in the order of memory, and only the buckets in none.
+    /// At once costs a third as much: the slots are visited in the order of memory, and only the buckets at random.
     #[cold]
     fn resize(&mut self, count: usize) {
-        self.finish();
+        debug_assert_eq!(self.left, 0);
         if self.slab.taken() <= AT_ONCE {
             // Gone before the new ones come: memory's peak counts too.
-            self.buckets = Buckets::new(0);
-            self.buckets = Buckets::new(count);
+            self.buckets = Buckets::unwritten(0);
+            self.buckets = Buckets::empty(count);
             self.slab.iter().for_each(|slot| self.buckets.link(slot));
         } else {
-            self.old = std::mem::replace(&mut self.buckets, Buckets::new(count));
-            self.moved = 0;
+            self.old = std::mem::replace(&mut self.buckets, Buckets::unwritten(count));
+            self.left = self.old.len();
         }
     }
 
@@ -299,36 +355,44 @@ impl<K> Table<K> {
     /// long before the number changes again.
     #[inline]
     fn step(&mut self) {
-        if self.old.len() > 0 {
+        if self.left > 0 {
             // Shrinking, there are 32 buckets to a key.
-            self.move_chains(sized(if self.old.len() < self.buckets.len() { 32 } else { 64 }, 1));
+            self.move_chains(sized(if self.old.mask < self.buckets.mask { 32 } else { 64 }, 1));
         }
     }
 
     #[cold]
-    fn finish(&mut self) {
-        self.move_chains(usize::MAX);
-    }
-
     fn move_chains(&mut self, count: usize) {
-        let end = self.old.len().min(self.moved.saturating_add(count));
-        for bucket in self.moved..end {
-            let mut next = self.old.first(bucket);
-            while let Some(slot) = next {
-                // SAFETY: in a chain, so taken (S2), and we hold the lock.
-                next = unsafe { slot.get() }.next.get();
-                self.buckets.link(slot);
-            }
+        let start = self.left.saturating_sub(count);
+        for bucket in (start..self.left).rev() {
+            self.move_chain(bucket);
         }
-        self.moved = end;
-        if end == self.old.len() {
-            (self.old, self.moved) = (Buckets::new(0), 0);
-            return;
+        self.left = start;
+        self.old.chains.truncate(start);
+        if start == 0 {
+            self.old = Buckets::unwritten(0);
+        } else if self.old.chains.capacity() - start >= GIVE_BACK {
+            self.old.chains.shrink_to(start);
         }
         // What the next step will touch.
-        for slot in (end..self.old.len().min(end.saturating_add(count))).filter_map(|bucket| self.old.first(bucket)) {
-            // SAFETY: as above.
+        for slot in (start.saturating_sub(count)..start).take(64).filter_map(|bucket| self.old.first(bucket)) {
+            // SAFETY: in a chain, so taken (S2), and we hold the lock.
             prefetch(unsafe { slot.get() });
+        }
+    }
+
+    /// Moves one chain of the old buckets, and writes those of the new ones that no chain before has written (H1).
+    #[inline]
+    fn move_chain(&mut self, bucket: usize) {
+        let (old, new) = (self.old.mask + 1, self.buckets.len());
+        if bucket + new >= old {
+            (bucket % new..new).step_by(old).for_each(|at| self.buckets.clear(at));
+        }
+        let mut next = self.old.first(bucket);
+        while let Some(slot) = next {
+            // SAFETY: in a chain, so taken (S2), and we hold the lock.
+            next = unsafe { slot.get() }.next.get();
+            self.buckets.link(slot);
         }
     }
 }
@@ -405,7 +469,7 @@ mod tests {
             assert_eq!(unsafe { table.remove(slot) }, key);
         }
         assert_eq!((table.buckets.len(), table.old.len()), (MIN_BUCKETS, 0), "what a burst took is given back");
-        table.shrink();
+        while table.shrink_buckets(100) {}
         assert_eq!(table.buckets.len(), 0);
     }
 
@@ -414,19 +478,20 @@ mod tests {
     fn growing_and_shrinking_are_many_small_steps() {
         let mut table = Table::new(0, false);
         let mut slots = Vec::new();
-        let (mut growing, mut shrinking, mut before) = (0, 0, 0);
+        let (mut growing, mut shrinking, mut before) = (0, 0, 0_usize);
         for n in 0..200_000_u32 {
             slots.push(table.insert(n, spread(n)));
-            growing = growing.max(table.moved.saturating_sub(before));
-            before = table.moved;
+            growing = growing.max(before.saturating_sub(table.left));
+            before = table.left;
+            assert!(table.old.chains.capacity() - table.left <= GIVE_BACK, "moved buckets take memory");
             assert!(table.buckets.len() >= 2 * slots.len(), "two buckets to a key");
             assert!(slots.len() > AT_ONCE || table.old.len() == 0, "at once");
         }
         while let Some(slot) = slots.pop() {
             // SAFETY: in the table, without a bit set, and nobody else has it.
             unsafe { table.remove(slot) };
-            shrinking = shrinking.max(table.moved.saturating_sub(before));
-            before = table.moved;
+            shrinking = shrinking.max(before.saturating_sub(table.left));
+            before = table.left;
         }
         assert_eq!((growing, shrinking), (32, 64), "chains in one step");
     }
@@ -436,15 +501,15 @@ mod tests {
     fn shrinking_loses_no_key() {
         let mut table = Table::new(0, false);
         let mut slots: Vec<_> = (0..2049).map(|n| table.insert(n, spread(n))).collect();
-        assert!(table.moved < table.old.len(), "it is growing");
+        assert!(table.left > 0, "it is growing");
         for slot in slots.drain(2000..) {
             // SAFETY: in the table, without a bit set, and nobody else has it.
             unsafe { table.remove(slot) };
         }
-        assert!(table.moved < table.old.len(), "it still is");
-        table.shrink();
+        assert!(table.left > 0, "it still is");
+        while table.shrink_buckets(100) {}
         assert_eq!((table.buckets.len(), table.old.len()), (4096, 0));
-        assert_eq!(table.buckets(), (table.buckets.0.as_ptr() as usize, 4096));
+        assert_eq!(table.buckets(), (table.buckets.chains.as_ptr() as usize, 4096));
         for (n, slot) in (0..).zip(slots) {
             assert!(table.find(&n, spread(n)) == Some(slot));
         }

@@ -11,13 +11,13 @@
 //! [`BATCH`] small steps when it has the lock, some microseconds, and a producer one.
 
 use super::measure::UNREAD;
-use super::{Core, Done, Shared};
+use super::{Core, Done, Garbage, Shared};
 use crate::key::slab::SlotRef;
 use crate::key::table;
 use crate::panics::contained;
 use crate::sync::{Arc, Ordering, Parker, now, sized};
 use crate::time::driver::{RETRY, Rouse, Sleep, State};
-use crate::time::wheel::{Next, Tickets, Wheel};
+use crate::time::wheel::{Block, Next, Tickets, Wheel};
 use crate::time::{nanos, rest};
 use crate::wait::{Wake, Wakes};
 use crate::{AddOptions, Added, DelayConflict};
@@ -44,6 +44,8 @@ struct Turn {
     next: Next,
     /// Getters and watchers to wake.
     wake: Wakes,
+    /// To be freed after the lock.
+    _blocks: Vec<Box<Block>>,
 }
 
 impl Turn {
@@ -107,7 +109,7 @@ impl<K: Hash + Eq> Shared<K> {
     {
         let hash = self.hash(key);
         let mut added = None;
-        let (wake, key) = {
+        let (wake, vacated) = {
             let core = &mut *self.core.lock();
             // SAFETY: in the table, so taken (S2), and we hold the lock.
             let delayed = |slot: &SlotRef<K>| unsafe { slot.get() }.state.is_delayed();
@@ -121,7 +123,7 @@ impl<K: Hash + Eq> Shared<K> {
         };
         self.wake(wake);
         added.into_iter().for_each(|added| self.tell(|observer| observer.added(added)));
-        drop(key);
+        drop(vacated);
         true
     }
 }
@@ -399,7 +401,7 @@ impl<K> Shared<K> {
         core.time = core.time.max(now);
         let now = now.min(NEVER - 1);
         let Some(mut wheel) = core.wheel.take() else {
-            return Turn { due: [0; 3], next: Next::Never, wake: Wakes::default() };
+            return Turn { due: [0; 3], next: Next::Never, wake: Wakes::default(), _blocks: Vec::new() };
         };
         let (mut due, mut watchers, mut budget) = ([0; 3], Wakes::default(), BATCH);
         let next = loop {
@@ -437,10 +439,11 @@ impl<K> Shared<K> {
                 next => break next,
             }
         };
+        let _blocks = wheel.retired();
         core.wheel = Some(wheel);
         let mut wake = core.next_waiters(due[0]);
         wake.append(watchers);
-        Turn { due, next, wake }
+        Turn { due, next, wake, _blocks }
     }
 
     /// An ordinary add of a key whose delay is over. **Linearization point of an expiry.**
@@ -469,6 +472,7 @@ impl<K: Clone> Shared<K> {
         // Room beforehand, so that little is allocated under the lock.
         let mut taken = Vec::with_capacity(left);
         while left > 0 {
+            let mut garbage = Vec::with_capacity(BATCH);
             let core = &mut *self.core.lock();
             for _ in 0..BATCH.min(left) {
                 let Some((number, deadline)) = core.wheel.as_mut().and_then(|wheel| wheel.pop_any()) else {
@@ -478,14 +482,21 @@ impl<K: Clone> Shared<K> {
                 left -= 1;
                 let slot = core.table.slot(number);
                 let _waited = core.undelayed(slot);
-                let key = core.forget_if_vacant(slot).unwrap_or_else(|| {
-                    // SAFETY: a bit of its word is set, so taken (S2), and we hold the lock.
-                    let inside = unsafe { slot.get() };
-                    // SAFETY: as above.
-                    unsafe { inside.key() }.clone()
-                });
+                let key = match core.forget_if_vacant(slot) {
+                    Some((key, memory)) => {
+                        garbage.push(memory);
+                        key
+                    }
+                    None => {
+                        // SAFETY: a bit of its word is set, so taken (S2), and we hold the lock.
+                        let inside = unsafe { slot.get() };
+                        // SAFETY: as above.
+                        unsafe { inside.key() }.clone()
+                    }
+                };
                 taken.push((deadline, key));
             }
+            garbage.push(core.take_all_garbage());
         }
         taken.sort_by_key(|&(deadline, _)| deadline); // stable: equal deadlines stay in order
         taken.into_iter().map(|(deadline, key)| (key, rest(deadline, now))).collect()
@@ -515,12 +526,17 @@ impl<K> Core<K> {
         unsafe { slot.get() }.state.undelay()
     }
 
-    /// Takes a key out of the table if nothing keeps it there (I4), for the caller to drop after the lock.
-    pub(super) fn forget_if_vacant(&mut self, slot: SlotRef<K>) -> Option<K> {
+    /// Takes a key out of the table if nothing keeps it there (I4), for the caller to drop after the lock, with the memory that nobody
+    /// needs then.
+    pub(super) fn forget_if_vacant(&mut self, slot: SlotRef<K>) -> Option<(K, Garbage<K>)> {
         // SAFETY: in the table, so taken (S2), and we hold the lock.
         let vacant = unsafe { slot.get() }.state.is_vacant();
+        if !vacant {
+            return None;
+        }
         // SAFETY: no bit is set, so it is not in line and nobody holds it; we have just cleared the last one.
-        vacant.then(|| unsafe { self.table.remove(slot) })
+        let key = unsafe { self.table.remove(slot) };
+        Some((key, self.take_all_garbage()))
     }
 }
 

@@ -21,8 +21,8 @@
 use super::{Core, Shared};
 use crate::histogram::Histogram;
 use crate::key::slab::{SlotRef, Stamp};
-use crate::line::Line;
 use crate::stats::{Metrics, Stats};
+use crate::sync::sized;
 use crate::time::clock::Clock;
 use crate::time::rest;
 use std::time::Duration;
@@ -159,28 +159,30 @@ impl<K> Shared<K> {
 }
 
 impl<K: Clone> Shared<K> {
-    /// `in_work`.
+    /// `in_work`: goes through the slots, some hundred at a time.
     pub(crate) fn in_work(&self) -> Vec<(K, Option<Duration>)> {
+        const CHUNKS: usize = sized(8, 1);
         let mut keys = Vec::with_capacity(self.core.lock().processing);
-        let core = &mut *self.core.lock();
-        let now = core.ask(&self.clock);
-        let copy = |slot: SlotRef<K>| {
-            // SAFETY: in work, so taken (S2), and we hold the lock.
-            let inside = unsafe { slot.get() };
-            // SAFETY: as above.
-            unsafe { inside.key() }.clone()
-        };
-        let Some(mut next) = core.measures.as_ref().map(|measures| measures.oldest) else {
-            // SAFETY: `iter` has taken slots only, and we hold the lock.
-            let in_work = core.table.iter().filter(|slot| unsafe { slot.get() }.state.is_processing());
-            keys.extend(in_work.map(|slot| (copy(slot), None)));
-            return keys;
-        };
-        while next != NIL {
-            let Stamp { taken, newer, .. } = *core.table.stamp(next);
-            keys.push((copy(core.table.slot(next)), Some(since(taken, now))));
-            next = newer;
+        let (mut chunk, now) = (0, self.core.lock().ask(&self.clock));
+        loop {
+            // Room beforehand, so that little is allocated under the lock.
+            keys.reserve(64 * CHUNKS);
+            let core = &mut *self.core.lock();
+            if chunk >= core.table.chunks() {
+                break;
+            }
+            for slot in core.table.iter_chunks(chunk..chunk + CHUNKS) {
+                // SAFETY: `iter_chunks` has taken slots only (S2), and we hold the lock.
+                let inside = unsafe { slot.get() };
+                if inside.state.is_processing() {
+                    let taken = core.measures.as_ref().map(|_| core.table.stamp_of(slot).taken.min(now));
+                    // SAFETY: as above.
+                    keys.push((unsafe { inside.key() }.clone(), taken.map(|taken| since(taken, now))));
+                }
+            }
+            chunk += CHUNKS;
         }
+        keys.sort_by_key(|&(_, age)| std::cmp::Reverse(age)); // stable
         keys
     }
 }
@@ -312,7 +314,7 @@ impl<K> Core<K> {
                 oldest => since(self.table.stamp(oldest).taken, now),
             });
             // Of the first few, one is measured as a rule.
-            let mut first = (0..2 * STRIDE as usize).map_while(|at| self.line.peek(at).copied());
+            let mut first = (0..2 * STRIDE as usize).filter_map(|at| self.line.peek(at));
             let added = first
                 .find_map(|slot| Some(self.table.stamp(self.table.number(slot)).added).filter(|&at| at != UNKNOWN));
             oldest_in_line = Some(added.map_or(Duration::ZERO, |added| since(added, now)));

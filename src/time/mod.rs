@@ -5,6 +5,7 @@ pub(crate) mod driver;
 mod rough;
 pub(crate) mod wheel;
 
+use crate::numbers;
 use std::time::Duration;
 
 /// How long from now until then. The end of time never comes: `Duration::MAX`.

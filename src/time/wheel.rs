@@ -47,6 +47,8 @@
 //! Work is bounded: [`pop`](Wheel::pop) takes a budget, and opening a slot of a million entries is a million small steps that
 //! can be interrupted after each (a slot of a few is opened in one).
 
+use super::numbers::{Numbers, fit}; // the tests that have the wheel alone have it beside the wheel
+
 /// No wheel needs more: 11 digits of 6 bits are 66.
 const LEVELS: usize = 11;
 const DIGIT: u32 = 6;
@@ -98,9 +100,10 @@ pub(crate) trait Tickets {
     fn ticket(&mut self, number: u32) -> &mut Ticket;
 }
 
+/// Entries of one list.
 #[derive(Debug)]
 #[repr(C)] // what a removal touches is close together
-struct Block {
+pub(crate) struct Block {
     /// Neighbours in a circular list: blocks, or its head.
     next: u32,
     prev: u32,
@@ -152,10 +155,12 @@ pub(crate) struct Wheel {
     horizon: u64,
     heads: [Head; LEVELS * SLOTS + 4],
     blocks: Vec<Option<Box<Block>>>,
+    /// The indices of blocks.
+    numbers: Numbers,
     /// Blocks without entries.
     spare: Vec<u32>,
-    /// Indices without a block.
-    freed: Vec<u32>,
+    /// Blocks that nobody needs, for the owner to free after its lock. Further ones are freed at once.
+    retired: Vec<Box<Block>>,
     /// For `open`.
     few: Vec<(u64, u32)>,
 }
@@ -171,8 +176,9 @@ impl Wheel {
             horizon: 0,
             heads: std::array::from_fn(head),
             blocks: Vec::new(),
+            numbers: Numbers::default(),
             spare: Vec::new(),
-            freed: Vec::new(),
+            retired: Vec::new(),
             few: Vec::with_capacity(FEW),
         }
     }
@@ -429,8 +435,14 @@ impl Wheel {
     #[cold]
     fn add_block(&mut self, head: u32) -> u32 {
         let index = self.spare.pop().unwrap_or_else(|| {
-            let index = self.free_index();
-            assert!(index < HEAD >> PLACE_BITS, "a wheel holds at most 2^26 blocks of {BLOCK} entries");
+            let index = self.numbers.lend();
+            if index >= HEAD >> PLACE_BITS {
+                self.numbers.give_back(index);
+                panic!("a wheel holds at most 2^26 blocks of {BLOCK} entries");
+            }
+            if self.blocks.len() == index as usize {
+                self.blocks.push(None);
+            }
             let (deadlines, numbers) = ([0; BLOCK], [DEAD; BLOCK]);
             let block = Block { deadlines, numbers, next: 0, prev: 0, first: 0, end: 0, live: 0, earliest: u64::MAX };
             self.blocks[index as usize] = Some(Box::new(block));
@@ -440,17 +452,6 @@ impl Wheel {
         self.join(last, index);
         self.join(index, head);
         index
-    }
-
-    /// An index without a block. Those in `freed` may be stale, or there twice.
-    fn free_index(&mut self) -> u32 {
-        while let Some(index) = self.freed.pop() {
-            if self.blocks.get(index as usize).is_some_and(Option::is_none) {
-                return index;
-            }
-        }
-        self.blocks.push(None);
-        (self.blocks.len() - 1) as u32
     }
 
     /// Takes a block out of its list that has no live entry left (T6).
@@ -467,20 +468,18 @@ impl Wheel {
             self.spare.push(index);
             return;
         }
+        if self.retired.len() < SPARE {
+            self.retired.extend(self.blocks[index as usize].take());
+        }
         self.blocks[index as usize] = None;
-        self.freed.push(index);
-        while self.blocks.last().is_some_and(Option::is_none) {
-            self.blocks.pop();
-        }
-        if self.freed.len() > 2 * self.blocks.len() {
-            // Mostly past the end after a burst: forget those, and what they took.
-            let end = self.blocks.len() as u32;
-            self.freed.retain(|&index| index < end);
-            self.freed.sort_unstable();
-            self.freed.dedup();
-            self.freed.shrink_to_fit();
-            self.blocks.shrink_to_fit();
-        }
+        self.numbers.give_back(index);
+        self.blocks.truncate(self.numbers.end());
+        fit(&mut self.blocks);
+    }
+
+    /// Blocks that nobody needs, to be freed after the owner's lock.
+    pub(crate) fn retired(&mut self) -> Vec<Box<Block>> {
+        std::mem::take(&mut self.retired)
     }
 
     /// Moves all blocks of a slot to the end of another list.
@@ -556,10 +555,9 @@ mod tests {
         for number in (0..1000 * IN_BLOCK).filter(|number| ![256, 300].contains(&(number / IN_BLOCK))) {
             wheel.remove(&mut numbers, number);
         }
-        assert_eq!((wheel.spare.len(), wheel.blocks.len(), wheel.freed.len()), (SPARE, 301, 43));
-        assert!(wheel.blocks.capacity() < 1000);
+        assert_eq!((wheel.spare.len(), wheel.blocks.len(), wheel.retired().len()), (SPARE, 301, SPARE));
         (0..256 * IN_BLOCK).for_each(|number| wheel.insert(&mut numbers, number, 200));
         (257 * IN_BLOCK..300 * IN_BLOCK).for_each(|number| wheel.insert(&mut numbers, number, 200));
-        assert_eq!((wheel.spare.len(), wheel.blocks.len(), wheel.freed.len()), (0, 301, 0));
+        assert_eq!((wheel.spare.len(), wheel.blocks.len(), wheel.retired().len()), (0, 301, 0));
     }
 }

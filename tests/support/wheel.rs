@@ -11,6 +11,8 @@
 
 #![allow(dead_code, reason = "every test binary uses its part of it")]
 
+#[path = "../../src/numbers.rs"]
+mod numbers;
 #[path = "../../src/time/wheel.rs"]
 mod real;
 

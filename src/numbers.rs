@@ -1,0 +1,90 @@
+//! Small numbers that are lent and given back. The lowest free number is lent first, so an array that is indexed by them can be
+//! cut off behind the highest.
+
+/// One bit a number: lent. No word of zeros is last.
+#[derive(Debug, Default)]
+pub(crate) struct Numbers {
+    lent: Vec<u64>,
+    /// All words before this are full.
+    hint: usize,
+}
+
+impl Numbers {
+    /// Lends the lowest free number.
+    pub(crate) fn lend(&mut self) -> u32 {
+        while self.lent.get(self.hint) == Some(&u64::MAX) {
+            self.hint += 1;
+        }
+        if self.hint == self.lent.len() {
+            self.lent.push(0);
+        }
+        let word = &mut self.lent[self.hint];
+        let bit = word.trailing_ones();
+        *word |= 1 << bit;
+        self.hint as u32 * 64 + bit
+    }
+
+    /// Takes back a number that was lent.
+    pub(crate) fn give_back(&mut self, number: u32) {
+        let at = number as usize / 64;
+        debug_assert_ne!(self.lent[at] & 1 << (number % 64), 0, "it was not lent");
+        self.lent[at] &= !(1 << (number % 64));
+        self.hint = self.hint.min(at);
+        while self.lent.last() == Some(&0) {
+            self.lent.pop();
+        }
+        self.hint = self.hint.min(self.lent.len());
+    }
+
+    /// Gives back memory that is not needed now.
+    pub(crate) fn shrink(&mut self) {
+        self.lent.shrink_to_fit();
+    }
+
+    /// One more than the highest number that is lent.
+    pub(crate) fn end(&self) -> usize {
+        self.lent.last().map_or(0, |word| self.lent.len() * 64 - word.leading_zeros() as usize)
+    }
+}
+
+/// Gives back what an array takes beyond twice its length.
+pub(crate) fn fit<T>(array: &mut Vec<T>) {
+    if array.capacity() > 4 * array.len() + 64 {
+        array.shrink_to(2 * array.len());
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_lowest_free_number_is_lent() {
+        let (mut numbers, mut lent) = (Numbers::default(), BTreeSet::new());
+        let mut random = fastrand::Rng::with_seed(1);
+        for round in 0..20_000 {
+            // Phases in which the numbers grow, and in which they shrink.
+            if random.u32(0..10) < if round / 2500 % 2 == 0 { 7 } else { 2 } {
+                let number = numbers.lend();
+                assert_eq!(Some(number), (0..).find(|number| !lent.contains(number)));
+                lent.insert(number);
+            } else if let Some(&number) = random.choice(lent.iter()) {
+                lent.remove(&number);
+                numbers.give_back(number);
+            }
+            assert_eq!(numbers.end(), lent.last().map_or(0, |&last| last as usize + 1));
+        }
+    }
+
+    #[test]
+    fn an_array_that_got_short_gives_memory_back() {
+        let mut array = Vec::with_capacity(1000);
+        array.extend(0..300);
+        fit(&mut array);
+        assert!(array.capacity() >= 1000, "a steady array is left alone");
+        array.truncate(200);
+        fit(&mut array);
+        assert!((400..500).contains(&array.capacity()));
+    }
+}
