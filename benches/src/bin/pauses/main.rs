@@ -1,14 +1,15 @@
 //! How long one operation keeps `add` of another thread waiting: the longest call of `add` while the operation runs.
 //!
 //! On Linux the time in which a thread was runnable and not running is subtracted. Where other programs run too, that is too
-//! much at times and too little at others: `chrt -f 1 target/release/pauses` gives both threads a core whenever they need one.
+//! much at times and too little at others: `chrt -f 1 target/release/pauses` gives both threads a core whenever they need one, and
+//! lets the other programs stand still.
 
 mod operations;
 mod probe;
 mod stopwatch;
 
 use clap::Parser;
-use keyqueue_benches::machine::processor;
+use keyqueue_benches::machine::{load, processor};
 use operations::{OPERATIONS, Operation};
 use probe::{Adds, Measured, Probe};
 use std::time::Duration;
@@ -37,7 +38,8 @@ fn main() {
     let options = Options::parse();
     assert!(options.keys >= 10_000 && options.rounds > 0, "at least 10000 keys, and one round");
     let Options { keys, batch, rounds, .. } = options;
-    println!("{}; {keys} keys, {batch} at a time, {rounds} rounds\n", processor());
+    let batch = batch.min(keys);
+    println!("{}, load {}; {keys} keys, {batch} at a time, {rounds} rounds\n", processor(), load());
     println!(
         "The longest `add` in microseconds. Gross: with the time in which a thread was runnable and not running.\n"
     );
