@@ -9,6 +9,7 @@ pub mod floors;
 pub mod kube;
 pub mod latency;
 pub mod limits;
+pub mod machine;
 pub mod memory;
 pub mod rivals;
 pub mod suite;

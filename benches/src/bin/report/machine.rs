@@ -2,17 +2,13 @@
 
 use crate::options::Options;
 use crate::results::Run;
+use keyqueue_benches::machine::processor;
 use std::process::Command;
 
 pub fn run(options: &Options) -> Run {
-    let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let cpu = cpu
-        .lines()
-        .find_map(|line| line.strip_prefix("model name"))
-        .map_or("unknown", |line| line.trim_start_matches([' ', '\t', ':']));
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     Run {
-        machine: format!("{cpu}, {cores} cores, {}", std::env::consts::OS),
+        machine: format!("{}, {cores} cores, {}", processor(), std::env::consts::OS),
         commit: output("git", &["describe", "--always", "--dirty"]),
         compiler: output("rustc", &["--version"]),
         command: command(options),

@@ -1,0 +1,76 @@
+//! What the system does with one thread: holds it up, lets it run last, says how often it slept. Linux only.
+
+use std::mem::zeroed;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// The thread in the signal handler stays there.
+static HOLD: AtomicBool = AtomicBool::new(false);
+/// It is there.
+static HELD: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn stay(_signal: libc::c_int) {
+    HELD.store(true, Ordering::SeqCst);
+    while HOLD.load(Ordering::SeqCst) {
+        let time = libc::timespec { tv_sec: 0, tv_nsec: 100_000 };
+        // SAFETY: `time` lives during the call, and a handler may call this.
+        unsafe { libc::nanosleep(&time, std::ptr::null_mut()) };
+    }
+}
+
+pub fn this_thread() -> libc::pthread_t {
+    // SAFETY: takes nothing.
+    unsafe { libc::pthread_self() }
+}
+
+/// Keeps the thread in a signal handler until [`release`]. One at a time. The thread must not have ended.
+pub fn hold(thread: libc::pthread_t) {
+    HELD.store(false, Ordering::SeqCst);
+    HOLD.store(true, Ordering::SeqCst);
+    // SAFETY: all zero is a `sigaction` without flags; the handler calls what a handler may call, and lives as long as the
+    // program. The thread has not ended, as the caller promises.
+    let results = unsafe {
+        let mut action: libc::sigaction = zeroed();
+        action.sa_sigaction = stay as *const () as usize;
+        [libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut()), libc::pthread_kill(thread, libc::SIGUSR1)]
+    };
+    assert_eq!(results, [0, 0]);
+    while !HELD.load(Ordering::SeqCst) {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+pub fn release() {
+    HOLD.store(false, Ordering::SeqCst);
+}
+
+/// The core that this thread runs on now.
+pub fn core() -> usize {
+    // SAFETY: takes nothing.
+    let core = unsafe { libc::sched_getcpu() };
+    core.try_into().expect("Linux knows")
+}
+
+/// This thread runs on that core alone, as others do (`SCHED_OTHER`) or when no other thread wants to (`SCHED_IDLE`).
+pub fn stay_on(core: usize, policy: libc::c_int) {
+    // SAFETY: all zero is a set of no cores, and priority 0, which these policies want. Both live during the calls.
+    let results = unsafe {
+        let mut cores: libc::cpu_set_t = zeroed();
+        libc::CPU_SET(core, &mut cores);
+        let priority: libc::sched_param = zeroed();
+        [libc::sched_setaffinity(0, size_of_val(&cores), &cores), libc::sched_setscheduler(0, policy, &priority)]
+    };
+    assert_eq!(results, [0, 0]);
+}
+
+/// How often this thread went to sleep so far. Yielding does not count.
+pub fn sleeps() -> u64 {
+    // SAFETY: all zero is a valid `rusage`, which the call overwrites.
+    let usage = unsafe {
+        let mut usage: libc::rusage = zeroed();
+        assert_eq!(libc::getrusage(libc::RUSAGE_THREAD, &mut usage), 0);
+        usage
+    };
+    usage.ru_nvcsw as u64
+}

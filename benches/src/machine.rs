@@ -1,0 +1,14 @@
+//! What a measurement is made on, as Linux tells it.
+
+/// The processor's name.
+pub fn processor() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = text.lines().find_map(|line| line.strip_prefix("model name"));
+    name.map_or("unknown", |name| name.trim_start_matches([' ', '\t', ':'])).to_owned()
+}
+
+/// How many threads wanted to run, on average over the last minute, those of other programs too.
+pub fn load() -> String {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().unwrap_or_default().to_owned()
+}
