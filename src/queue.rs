@@ -10,7 +10,7 @@ use crate::report::Reporter;
 use crate::shared::{End, Goal, Pop, Shared, Wait};
 use crate::stats::{Metrics, Stats};
 use crate::sync::Arc;
-use crate::workers::WorkersBuilder;
+use crate::workers::{Leftover, WorkersBuilder};
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
@@ -315,11 +315,51 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
         self.shared.take_delayed()
     }
 
+    /// Takes all queued and delayed keys that match out of the queue, and returns them: for a replica that no longer owns part of the
+    /// keys, or to drop the work of a tenant that is gone.
+    ///
+    /// Queued keys are returned in the order of the queue, delayed ones with the time that was left, earliest first. A key that is
+    /// processing stays with its holder, and is returned in [`processing`](Leftover::processing) if it matches; if it is dirty it is
+    /// queued when its holder is done, so a caller that wants it gone calls again then. Failures that are counted for a key stay
+    /// counted, see [`forget`](Self::forget). With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waited for a delay is
+    /// taken with the delay.
+    ///
+    /// This is not one step: every key that is queued or delayed during the whole call is taken if it matches; one that is added, handed
+    /// out or moved meanwhile may be or not. Each taken key is taken once, and is not handed out for the adds before that.
+    ///
+    /// The predicate is called under no lock, once for each key that is queued, delayed or processing (twice for one that is
+    /// queued and delayed), with a clone: it may use the queue. Keys are cloned under the lock.
+    ///
+    /// # Panics
+    /// If the predicate or `K`'s `Clone` does: nothing has been taken then.
+    ///
+    /// # Blocking
+    /// Takes the lock for some ten microseconds at a time, to go through all keys; other calls get in between.
+    ///
+    /// # Examples
+    /// ```
+    /// # use keyqueue::WorkQueue;
+    /// # use std::time::Duration;
+    /// let queue = WorkQueue::new();
+    /// queue.add_all(["a/1", "b/1", "a/2"]);
+    /// queue.add_after("a/3", Duration::from_secs(60));
+    /// let taken = queue.take_where(|key| key.starts_with("a/"));
+    /// assert_eq!(taken.queued, ["a/1", "a/2"]);
+    /// assert_eq!(taken.delayed[0].0, "a/3");
+    /// assert_eq!((queue.len(), queue.delayed_len()), (1, 0));
+    /// ```
+    #[must_use = "these keys are gone from the queue"]
+    pub fn take_where(&self, matches: impl FnMut(&K) -> bool) -> Leftover<K> {
+        self.shared.take_where(matches)
+    }
+
     /// The keys in work, and for how long they have been: which one is it that hangs?
     ///
     /// Longest first, if the queue [measures](WorkQueueBuilder::measure); one that was not measured, as there were so many, counts as
-    /// long as the next that was. If it does not measure, it does not know how long, and all its keys are looked at under the lock,
-    /// which takes a millisecond or so per 100 000. Those in work are cloned there.
+    /// long as the next that was. If it does not measure, it does not know how long.
+    ///
+    /// All keys of the queue are looked at, some hundred at a time under the lock, where those in work are cloned. So this is not of one
+    /// moment: a key that is done and handed out again meanwhile may be in the list twice.
     ///
     /// # Panics
     /// If `K`'s `Clone` does, which is called under the lock, so it must not use this queue.

@@ -47,6 +47,7 @@ mod delays;
 mod failures;
 mod measure;
 mod quiet;
+mod take_where;
 mod watch;
 
 pub(crate) use failures::Limiter;
@@ -59,8 +60,8 @@ use crate::key::table::{self, Table};
 use crate::line::{Block, Fifo};
 use crate::panics::contained;
 use crate::sync::{
-    Arc, AtomicBool, AtomicUsize, Mutex, Ordering, Parker, hasher, now, overdue, sized, spin_while, with_parker,
-    yield_while,
+    Arc, AtomicBool, AtomicUsize, Mutex, Ordering, Parker, give_way, hasher, now, overdue, sized, spin_while,
+    with_parker, yield_while,
 };
 use crate::time::clock::Clock;
 use crate::time::driver::{Driver, Joined, State};
@@ -149,6 +150,7 @@ struct Counts {
     panics: u64,
     caught_panics: u64,
     driver_failures: u64,
+    taken: u64,
 }
 
 /// How a queue is made.
@@ -579,13 +581,20 @@ impl<K> Shared<K> {
     /// Takes up to `max` keys, as many as are queued, some hundred at a time.
     pub(crate) fn pop_many<'q>(&'q self, max: usize, mut each: impl FnMut(Held<'q, K>)) {
         let mut left = max;
-        while left > 0 {
-            let core = &mut *self.core.lock();
-            for _ in 0..left.min(STEP) {
-                let Pop::Item(held) = self.take(core) else { return };
-                each(held);
+        loop {
+            let step = left.min(STEP);
+            left -= step;
+            {
+                let core = &mut *self.core.lock();
+                for _ in 0..step {
+                    let Pop::Item(held) = self.take(core) else { return };
+                    each(held);
+                }
             }
-            left -= left.min(STEP);
+            if left == 0 {
+                return;
+            }
+            give_way();
         }
     }
 
@@ -786,6 +795,7 @@ impl<K> Shared<K> {
                 }
                 core.take_all_garbage()
             };
+            give_way();
         }
     }
 }

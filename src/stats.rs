@@ -5,8 +5,8 @@ use std::time::Duration;
 
 /// A snapshot of a queue, from [`WorkQueue::stats`](crate::WorkQueue::stats).
 ///
-/// All numbers are of one moment, and they add up: `queued + deferred == handed_out + len +` the keys in work that will come
-/// back. A delay that comes due counts as an add then.
+/// All numbers are of one moment, and they add up: `queued + deferred == handed_out + taken + len +` the keys in work that will
+/// come back. A delay that comes due counts as an add then.
 ///
 /// With a stuck process before you: `longest_running` says that a worker hangs (which key it has, says
 /// [`in_work`](crate::WorkQueue::in_work)), `oldest_in_line` with `waiters` at 0 that there are too few, `delayed` and `failing`
@@ -50,12 +50,14 @@ pub struct Stats {
     pub dropped: u64,
     /// Panics of who held a key.
     pub panics: u64,
-    /// Panics of wakers, and of observers in [`handed_out`](crate::Observer::handed_out), that the queue has caught: the call in which
-    /// they happened went on.
+    /// Panics of foreign code that the queue has caught, so that the call in which they happened went on: of wakers, of observers in
+    /// [`handed_out`](crate::Observer::handed_out) and `driver_failed`, of dropped keys in [`take_where`](crate::WorkQueue::take_where).
     pub caught_panics: u64,
     /// Failed tries to start the thread that delivers delayed keys, as the process was out of threads or memory. Delays are set all
     /// the same: see [`Driver::Thread`](crate::Driver::Thread).
     pub driver_failures: u64,
+    /// Queued keys that were taken out by [`take_where`](crate::WorkQueue::take_where), so that no hand-out follows their adds.
+    pub taken: u64,
     /// How long the first in line has waited; zero if none is. If keys become dirty faster than a million a second, it may be one of
     /// the first 16. `None`, as the next two, unless the queue [measures](crate::WorkQueueBuilder::measure).
     pub oldest_in_line: Option<Duration>,
@@ -77,7 +79,7 @@ impl Stats {
     /// `workqueue_depth`.
     #[must_use]
     pub fn depth(&self) -> u64 {
-        self.adds() - self.handed_out
+        self.adds() - self.handed_out - self.taken
     }
 
     /// Adds that led to a hand-out of their own, or will: client-go's `workqueue_adds_total`.

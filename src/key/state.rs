@@ -102,6 +102,13 @@ impl State {
         self.0.store(before ^ (DIRTY | PROCESSING), Ordering::Relaxed);
     }
 
+    /// The key was taken out of the line, and is not handed out.
+    pub(crate) fn take_back(&self) {
+        let before = self.0.load(Ordering::Relaxed);
+        debug_assert_eq!(before & (DIRTY | PROCESSING), DIRTY, "I1: only a key that is queued can be taken");
+        self.0.store(before & !DIRTY, Ordering::Relaxed);
+    }
+
     /// `done`, by the holder.
     #[inline]
     pub(crate) fn done(&self) -> OnDone {

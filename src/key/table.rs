@@ -53,10 +53,10 @@ pub(crate) struct Table<K> {
 const MIN_BUCKETS: usize = sized(4096, 4);
 
 /// With up to this number of keys, the number of buckets changes at once: in half a millisecond or less.
-const AT_ONCE: usize = sized(if cfg!(test) { 1000 } else { 1 << 15 }, 2);
+const AT_ONCE: usize = sized(if cfg!(test) { 1000 } else { 1 << 14 }, 2);
 
-/// How many buckets the old array loses before it gives their memory back: a mebibyte of them.
-const GIVE_BACK: usize = 1 << 17;
+/// How many buckets the old array loses before it gives their memory back: half a mebibyte of them.
+const GIVE_BACK: usize = 1 << 16;
 
 /// The first slot of each chain, or null. A power of two of them, or none.
 ///

@@ -15,7 +15,7 @@ use super::{Core, Done, Garbage, Shared};
 use crate::key::slab::SlotRef;
 use crate::key::table;
 use crate::panics::contained;
-use crate::sync::{Arc, Ordering, Parker, now, sized};
+use crate::sync::{Arc, Ordering, Parker, give_way, now, sized};
 use crate::time::driver::{RETRY, Rouse, Sleep, State};
 use crate::time::wheel::{Block, Next, Tickets, Wheel};
 use crate::time::{nanos, rest};
@@ -473,30 +473,11 @@ impl<K: Clone> Shared<K> {
         let mut taken = Vec::with_capacity(left);
         while left > 0 {
             let mut garbage = Vec::with_capacity(BATCH);
-            let core = &mut *self.core.lock();
-            for _ in 0..BATCH.min(left) {
-                let Some((number, deadline)) = core.wheel.as_mut().and_then(|wheel| wheel.pop_any()) else {
-                    left = 0;
-                    break;
-                };
-                left -= 1;
-                let slot = core.table.slot(number);
-                let _waited = core.undelayed(slot);
-                let key = match core.forget_if_vacant(slot) {
-                    Some((key, memory)) => {
-                        garbage.push(memory);
-                        key
-                    }
-                    None => {
-                        // SAFETY: a bit of its word is set, so taken (S2), and we hold the lock.
-                        let inside = unsafe { slot.get() };
-                        // SAFETY: as above.
-                        unsafe { inside.key() }.clone()
-                    }
-                };
-                taken.push((deadline, key));
+            left = self.core.lock().take_some_delayed(left, &mut taken, &mut garbage);
+            drop(garbage);
+            if left > 0 {
+                give_way();
             }
-            garbage.push(core.take_all_garbage());
         }
         taken.sort_by_key(|&(deadline, _)| deadline); // stable: equal deadlines stay in order
         taken.into_iter().map(|(deadline, key)| (key, rest(deadline, now))).collect()
@@ -508,6 +489,35 @@ impl<K: Clone> Shared<K> {
 #[inline(never)]
 fn new_wheel(now: u64) -> Box<Wheel> {
     Box::new(Wheel::new(now))
+}
+
+impl<K: Clone> Core<K> {
+    /// Takes some of the `left` delayed keys that are to be taken. Returns how many are left, 0 if there is none.
+    fn take_some_delayed(&mut self, left: usize, taken: &mut Vec<(u64, K)>, garbage: &mut Vec<Garbage<K>>) -> usize {
+        let step = BATCH.min(left);
+        for _ in 0..step {
+            let Some((number, deadline)) = self.wheel.as_mut().and_then(|wheel| wheel.pop_any()) else {
+                return 0;
+            };
+            let slot = self.table.slot(number);
+            let _waited = self.undelayed(slot);
+            let key = match self.forget_if_vacant(slot) {
+                Some((key, memory)) => {
+                    garbage.push(memory);
+                    key
+                }
+                None => {
+                    // SAFETY: a bit of its word is set, so taken (S2), and we hold the lock.
+                    let inside = unsafe { slot.get() };
+                    // SAFETY: as above.
+                    unsafe { inside.key() }.clone()
+                }
+            };
+            taken.push((deadline, key));
+        }
+        garbage.push(self.take_all_garbage());
+        left - step
+    }
 }
 
 impl<K> Core<K> {

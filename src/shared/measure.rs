@@ -22,9 +22,10 @@ use super::{Core, Shared};
 use crate::histogram::Histogram;
 use crate::key::slab::{SlotRef, Stamp};
 use crate::stats::{Metrics, Stats};
-use crate::sync::sized;
+use crate::sync::{give_way, sized};
 use crate::time::clock::Clock;
 use crate::time::rest;
+use std::ops::Range;
 use std::time::Duration;
 
 /// No key.
@@ -167,23 +168,33 @@ impl<K: Clone> Shared<K> {
         loop {
             // Room beforehand, so that little is allocated under the lock.
             keys.reserve(64 * CHUNKS);
-            let core = &mut *self.core.lock();
-            if chunk >= core.table.chunks() {
+            if !self.core.lock().copy_in_work(chunk..chunk + CHUNKS, now, &mut keys) {
                 break;
             }
-            for slot in core.table.iter_chunks(chunk..chunk + CHUNKS) {
-                // SAFETY: `iter_chunks` has taken slots only (S2), and we hold the lock.
-                let inside = unsafe { slot.get() };
-                if inside.state.is_processing() {
-                    let taken = core.measures.as_ref().map(|_| core.table.stamp_of(slot).taken.min(now));
-                    // SAFETY: as above.
-                    keys.push((unsafe { inside.key() }.clone(), taken.map(|taken| since(taken, now))));
-                }
-            }
             chunk += CHUNKS;
+            give_way();
         }
         keys.sort_by_key(|&(_, age)| std::cmp::Reverse(age)); // stable
         keys
+    }
+}
+
+impl<K: Clone> Core<K> {
+    /// Copies the keys in these chunks that are processing, and for how long they have been. `false`: there are no such chunks.
+    fn copy_in_work(&self, chunks: Range<usize>, now: u64, keys: &mut Vec<(K, Option<Duration>)>) -> bool {
+        if chunks.start >= self.table.chunks() {
+            return false;
+        }
+        for slot in self.table.iter_chunks(chunks) {
+            // SAFETY: `iter_chunks` has taken slots only (S2), and we hold the lock.
+            let inside = unsafe { slot.get() };
+            if inside.state.is_processing() {
+                let taken = self.measures.as_ref().map(|_| self.table.stamp_of(slot).taken.min(now));
+                // SAFETY: as above.
+                keys.push((unsafe { inside.key() }.clone(), taken.map(|taken| since(taken, now))));
+            }
+        }
+        true
     }
 }
 
@@ -199,6 +210,13 @@ impl<K> Core<K> {
     pub(super) fn note_added(&mut self, slot: SlotRef<K>, now: u64) {
         if self.measures.is_some() {
             self.measure_added(slot, now);
+        }
+    }
+
+    /// A key was taken out of the line: what was measured of its wait is forgotten.
+    pub(super) fn note_taken_back(&mut self, slot: SlotRef<K>) {
+        if self.measures.is_some() {
+            self.stamp(slot).added = UNKNOWN;
         }
     }
 
@@ -340,6 +358,7 @@ impl<K> Core<K> {
             panics: self.counts.panics,
             caught_panics: self.counts.caught_panics,
             driver_failures: self.counts.driver_failures,
+            taken: self.counts.taken,
             oldest_in_line,
             longest_running,
             unfinished_work,

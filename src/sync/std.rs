@@ -130,6 +130,12 @@ pub(crate) fn parallelism() -> usize {
     *CPUS.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
+/// Between two critical sections of a call that makes many of them, one after the other: a thread that waits for the lock looks at it
+/// every few microseconds, and must find it free at one of these looks.
+pub(crate) fn give_way() {
+    if parallelism() > 1 { pause(300) } else { std::thread::yield_now() }
+}
+
 /// How long after a wake-up a thread that has not come to the lock is overdue: then an add wakes the next. A thread whose core
 /// sleeps takes up to some 50 microseconds. Shorter, a burst of adds would cost more wake-ups than it needs.
 pub(crate) const OVERDUE: Duration = Duration::from_micros(50);

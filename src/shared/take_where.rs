@@ -1,0 +1,179 @@
+//! Takes keys out of the queue by a predicate.
+//!
+//! The predicate is foreign code, so it runs under no lock (P17), and it may panic, so nothing is taken before it has judged every key:
+//!
+//! ```text
+//!   for each step of the line, and of the slots:   lock ─ clone some keys ─ unlock ─ ask the predicate, keep those that match
+//!   for each step of those that match:             lock ─ take the key, if it is still there ─ unlock ─ drop the queue's copy
+//! ```
+//!
+//! A queued key is found again by its position in the line, which names one push: a key that was handed out meanwhile, and is queued
+//! again, is not taken. A delayed key is found again by its hash.
+
+use super::{Core, Garbage, STEP, Shared};
+use crate::Leftover;
+use crate::key::slab::SlotRef;
+use crate::panics::contained;
+use crate::sync::{Ordering, give_way, sized};
+use crate::time::rest;
+use crate::time::wheel::Tickets;
+use std::hash::Hash;
+
+/// Chunks of slots that one critical section goes through.
+const CHUNKS: usize = sized(4, 1);
+
+impl<K: Hash + Eq + Clone> Shared<K> {
+    /// `take_where`.
+    pub(crate) fn take_where(&self, mut matches: impl FnMut(&K) -> bool) -> Leftover<K> {
+        let queued = self.matching_queued(&mut matches);
+        let (delayed, processing) = self.matching_slots(&mut matches);
+
+        // From here on the clones are moved, and no panic of foreign code gets through: what is taken must reach the caller.
+        let mut taken = Vec::with_capacity(queued.len());
+        for step in queued.chunks(STEP) {
+            taken.extend(self.take_queued(step.iter().map(|&(position, _)| position)));
+            give_way();
+        }
+        let queued = queued.into_iter().zip(taken).filter_map(|((_, key), taken)| taken.then_some(key)).collect();
+        let mut deadlines = Vec::with_capacity(delayed.len());
+        for step in delayed.chunks(STEP) {
+            deadlines.extend(self.take_delayed_of(step));
+            give_way();
+        }
+        let now = self.clock.now();
+        let mut delayed: Vec<_> = delayed.into_iter().zip(deadlines).filter_map(|(key, at)| Some((at?, key))).collect();
+        delayed.sort_by_key(|&(deadline, _)| deadline);
+        let delayed = delayed.into_iter().map(|(deadline, key)| (key, rest(deadline, now))).collect();
+        Leftover { queued, processing, delayed }
+    }
+
+    /// The queued keys that match, with their positions in the line. Keys that are queued during the call may be missing.
+    fn matching_queued(&self, matches: &mut impl FnMut(&K) -> bool) -> Vec<(u64, K)> {
+        let mut found = Vec::new();
+        let mut range = self.core.lock().line.positions();
+        while range.start < range.end {
+            let mut some = Vec::with_capacity(STEP);
+            range.start = self.core.lock().copy_queued(range.clone(), &mut some);
+            found.extend(some.into_iter().filter(|(_, key)| matches(key)));
+            give_way();
+        }
+        found
+    }
+
+    /// The delayed keys that match, and the processing ones.
+    fn matching_slots(&self, matches: &mut impl FnMut(&K) -> bool) -> (Vec<K>, Vec<K>) {
+        let (mut delayed, mut processing, mut chunk) = (Vec::new(), Vec::new(), 0);
+        loop {
+            let mut some = Vec::with_capacity(64 * CHUNKS);
+            if !self.core.lock().copy_delayed_and_processing(chunk, &mut some) {
+                return (delayed, processing);
+            }
+            chunk += CHUNKS;
+            for (key, is_delayed, is_processing) in some {
+                if matches(&key) {
+                    if is_delayed && is_processing {
+                        delayed.push(key.clone());
+                        processing.push(key);
+                    } else if is_delayed {
+                        delayed.push(key);
+                    } else {
+                        processing.push(key);
+                    }
+                }
+            }
+            give_way();
+        }
+    }
+
+    /// Takes the keys at these positions out of the line. Which of them were still there?
+    fn take_queued(&self, positions: impl ExactSizeIterator<Item = u64>) -> Vec<bool> {
+        let mut vacated = Vec::with_capacity(positions.len());
+        let mut taken = Vec::with_capacity(positions.len());
+        let wake = {
+            let core = &mut *self.core.lock();
+            for position in positions {
+                let slot = core.line.remove(position);
+                taken.push(slot.is_some());
+                vacated.extend(slot.and_then(|slot| core.take_back(slot)));
+            }
+            self.len.store(core.line.len(), Ordering::Relaxed); // Relaxed: see `len`
+            core.next_drainers().into()
+        };
+        self.wake(wake);
+        self.drop_vacated(vacated);
+        taken
+    }
+
+    /// Takes the delays of these keys. The deadlines of those that were still delayed.
+    fn take_delayed_of(&self, keys: &[K]) -> Vec<Option<u64>> {
+        let hashes: Vec<_> = keys.iter().map(|key| self.hash(key)).collect();
+        let mut vacated = Vec::with_capacity(keys.len());
+        let mut deadlines = Vec::with_capacity(keys.len());
+        let wake = {
+            let core = &mut *self.core.lock();
+            for (key, hash) in keys.iter().zip(hashes) {
+                // SAFETY: in the table, so taken (S2), and we hold the lock.
+                let delayed = |slot: &SlotRef<K>| unsafe { slot.get() }.state.is_delayed();
+                let found = contained(|| core.table.find(key, hash)).flatten().filter(delayed);
+                deadlines.push(found.map(|slot| {
+                    let number = core.table.number(slot);
+                    let deadline = core.table.ticket(number).deadline;
+                    let _waited = core.undelay(slot);
+                    vacated.extend(core.forget_if_vacant(slot));
+                    deadline
+                }));
+            }
+            core.next_drainers().into()
+        };
+        self.wake(wake);
+        self.drop_vacated(vacated);
+        deadlines
+    }
+
+    /// Drops keys, which is foreign code, and memory, after the lock.
+    fn drop_vacated(&self, vacated: Vec<(K, Garbage<K>)>) {
+        self.note_caught(vacated.into_iter().filter_map(|key| contained(|| drop(key)).is_none().then_some(())).count());
+    }
+}
+
+impl<K: Clone> Core<K> {
+    /// Copies the queued keys of a step of the line. Returns where the next step begins.
+    fn copy_queued(&self, range: std::ops::Range<u64>, some: &mut Vec<(u64, K)>) -> u64 {
+        let start = range.start.max(self.line.positions().start);
+        let end = range.end.min(start + STEP as u64);
+        for position in start..end {
+            if let Some(slot) = self.line.get(position) {
+                // SAFETY: queued, so taken (S2), and we hold the lock.
+                let inside = unsafe { slot.get() };
+                // SAFETY: as above.
+                some.push((position, unsafe { inside.key() }.clone()));
+            }
+        }
+        end
+    }
+
+    /// Copies the keys of some chunks that are delayed, or processing, or both. `false`: there are no such chunks.
+    fn copy_delayed_and_processing(&self, chunk: usize, some: &mut Vec<(K, bool, bool)>) -> bool {
+        for slot in self.table.iter_chunks(chunk..chunk + CHUNKS) {
+            // SAFETY: `iter_chunks` has taken slots only (S2), and we hold the lock.
+            let inside = unsafe { slot.get() };
+            let (delayed, processing) = (inside.state.is_delayed(), inside.state.is_processing());
+            if delayed || processing {
+                // SAFETY: as above.
+                some.push((unsafe { inside.key() }.clone(), delayed, processing));
+            }
+        }
+        chunk < self.table.chunks()
+    }
+}
+
+impl<K> Core<K> {
+    /// A key has left the line, and is not handed out. **Linearization point of taking a queued key.**
+    fn take_back(&mut self, slot: SlotRef<K>) -> Option<(K, Garbage<K>)> {
+        self.counts.taken += 1;
+        self.note_taken_back(slot);
+        // SAFETY: it was queued (S2), and we hold the lock.
+        unsafe { slot.get() }.state.take_back();
+        self.forget_if_vacant(slot)
+    }
+}
