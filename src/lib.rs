@@ -263,6 +263,20 @@ pub fn restart_clock() {
     sync::restart_clock();
 }
 
+/// For `loom-tests/`: from now on no thread can be started by the crate, or they can be again.
+#[cfg(loom)]
+#[doc(hidden)]
+pub fn refuse_threads(refuse: bool) {
+    sync::refuse_threads(refuse);
+}
+
+/// For `loom-tests/`: from now on each thread that was woken is overdue, or none is; see `src/sync/loom.rs`.
+#[cfg(loom)]
+#[doc(hidden)]
+pub fn let_time_pass(passes: bool) {
+    sync::let_time_pass(passes);
+}
+
 /// For `loom-tests/`: the queue's lock, in whose place the other models have loom's.
 #[cfg(loom)]
 #[doc(hidden)]

@@ -799,3 +799,27 @@ impl<K> Shared<K> {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::WorkQueue;
+    use crate::sync::OVERDUE;
+
+    /// Two getters are parked. The first is woken and does not run, so the next add, some time later, wakes the second.
+    #[test]
+    fn an_overdue_getter_keeps_no_key_from_another() {
+        let queue = WorkQueue::new();
+        let parkers = [Parker::new(), Parker::new()];
+        for parker in &parkers {
+            let wait = queue.shared.pop_or_wait(Waiter::Thread(parker.unparker()));
+            assert!(matches!(wait, Wait::Sleep(_)));
+        }
+        let parked = || queue.shared.core.lock().waiters.len();
+        queue.add(1);
+        assert_eq!(parked(), 1);
+        while queue.shared.core.lock().woken_at.elapsed() < OVERDUE {}
+        queue.add(2);
+        assert_eq!(parked(), 0);
+    }
+}

@@ -813,3 +813,58 @@ fn is_dirty_publishes_past_a_delay() {
     model(DelayedAdd::Independent, false, |queue| assert_eq!(queue.add_after(1, ns(5)), Added::Delayed));
     model(DelayedAdd::Independent, true, |queue| assert!(queue.cancel(&1)));
 }
+
+/// I8 without a driver thread: a getter that parks is the driver, whether it parks before or after the delay is set, and before or
+/// after the time comes.
+#[test]
+fn a_parked_getter_delivers_in_place_of_the_thread() {
+    check(|| {
+        keyqueue::refuse_threads(true);
+        let (clock, time) = Clock::mock();
+        let queue = WorkQueue::builder().clock(clock).build();
+        let getter = with(&queue, |queue| *queue.get().unwrap());
+        queue.add_after(1_u64, ns(5));
+        time.advance(ns(5));
+        assert_eq!(getter.join().unwrap(), 1);
+        keyqueue::refuse_threads(false);
+    });
+}
+
+/// The same, with an earlier delay that is set while the getter may be parked for a later one.
+#[test]
+fn a_parked_getter_hears_of_an_earlier_delay() {
+    check(|| {
+        keyqueue::refuse_threads(true);
+        let (clock, time) = Clock::mock();
+        let queue = WorkQueue::builder().clock(clock).build();
+        queue.add_after(2_u64, ns(50));
+        let getter = with(&queue, |queue| *queue.get().unwrap());
+        queue.add_after(1, ns(5));
+        time.advance(ns(5));
+        assert_eq!(getter.join().unwrap(), 1);
+        keyqueue::refuse_threads(false);
+    });
+}
+
+/// A key is handed out for its add, or taken, and never both.
+#[test]
+fn a_key_is_taken_or_handed_out() {
+    check(|| {
+        let (clock, time) = Clock::mock();
+        let queue = WorkQueue::builder().clock(clock).driver(keyqueue::Driver::Manual).build();
+        queue.add_all([1_u64, 2]);
+        queue.add_after(3, ns(5));
+        let taker = with(&queue, |queue| {
+            let taken = queue.take_where(|key| *key != 2);
+            taken.queued.into_iter().chain(taken.delayed.into_iter().map(|(key, _)| key)).collect::<Vec<_>>()
+        });
+        time.advance(ns(5));
+        queue.turn();
+        let got: Vec<_> = std::iter::from_fn(|| queue.try_get().ok().map(|item| *item)).collect();
+        let mut all = taker.join().unwrap();
+        all.extend(got);
+        all.extend(rest(&queue));
+        all.sort_unstable();
+        assert_eq!(all, [1, 2, 3]);
+    });
+}

@@ -29,6 +29,22 @@ fn n_adds_wake_n_getters() {
     });
 }
 
+/// W2: a thread that was woken may be overdue at any time; then the next add wakes another, and nobody is woken too seldom.
+#[test]
+fn an_overdue_getter_is_passed_over() {
+    check(|| {
+        keyqueue::let_time_pass(true);
+        let queue = WorkQueue::new();
+        let getters = [getter(&queue), getter(&queue)];
+        queue.add(1);
+        queue.add(2);
+        let mut keys = getters.map(|getter| getter.join().unwrap());
+        keyqueue::let_time_pass(false);
+        keys.sort_unstable();
+        assert_eq!(keys, [1, 2]);
+    });
+}
+
 /// W2: a burst wakes one, and that one the next.
 #[test]
 fn a_burst_wakes_all_who_are_needed() {

@@ -4,7 +4,7 @@
 //! `done`, or if the last delay is taken away by then), and look for themselves whether that is what they wait for.
 
 use super::{Core, Shared};
-use crate::sync::{Arc, now};
+use crate::sync::Arc;
 use crate::time::driver::RETRY;
 use crate::wait::{Ticket, WaitList, leave, poll_on, sleep_on};
 use std::task::Waker;
@@ -50,7 +50,8 @@ impl<K> Shared<K> {
         loop {
             Self::ensure_driver(this);
             let driverless = this.is_driver_failed();
-            let due = driverless.then(|| this.deliver_due().into_iter().chain([now() + RETRY]).min()).flatten();
+            let due =
+                driverless.then(|| this.deliver_due().into_iter().chain([Instant::now() + RETRY]).min()).flatten();
             let until = deadline.into_iter().chain(due).min();
             let end = sleep_on(&this.core, drainers, until, |core, late| {
                 let look_again = late || core.driver.is_failed() != driverless;
@@ -58,7 +59,7 @@ impl<K> Shared<K> {
             });
             match end {
                 Some(_) => return true,
-                None if deadline.is_some_and(|deadline| deadline <= now()) => return false,
+                None if deadline.is_some_and(|deadline| deadline <= Instant::now()) => return false,
                 None => {}
             }
         }

@@ -91,7 +91,16 @@ pub(crate) fn downgrade<T>(arc: &Arc<T>) -> Weak<T> {
     Weak(Arc::clone(arc))
 }
 
+std::thread_local!(static REFUSES_THREADS: Cell<bool> = const { Cell::new(false) });
+
+pub(crate) fn refuse_threads(refuse: bool) {
+    REFUSES_THREADS.set(refuse);
+}
+
 pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+    if REFUSES_THREADS.get() {
+        return Err(std::io::ErrorKind::WouldBlock.into());
+    }
     loom::thread::Builder::new().name(name.to_owned()).spawn(run)
 }
 
