@@ -28,6 +28,8 @@ pub(crate) struct Fifo<T> {
     tail: u64,
     /// Entries that were pushed, and neither popped nor removed.
     len: usize,
+    /// Entries between head and tail that were removed. The entry at the head is not one of them.
+    holes: u64,
     /// Blocks without entries, at most `keep`.
     spare: Vec<Box<Block<T>>>,
     keep: usize,
@@ -58,6 +60,7 @@ impl<T: Copy> Fifo<T> {
             head: 0,
             tail: 0,
             len: 0,
+            holes: 0,
             spare,
             keep: KEEP.max(blocks),
             retired: Vec::new(),
@@ -78,24 +81,20 @@ impl<T: Copy> Fifo<T> {
 
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<T> {
+        let item = self.blocks.front_mut()?.as_mut()?.entries[(self.head % BLOCK) as usize].take()?;
+        self.len -= 1;
+        self.head += 1;
         if self.len == 0 {
-            return None;
-        }
-        loop {
-            let item =
-                self.blocks.front_mut()?.as_mut().and_then(|block| block.entries[(self.head % BLOCK) as usize].take());
-            self.head += 1;
+            self.rewind();
+        } else {
             if self.head % BLOCK == 0 {
                 self.drop_first();
             }
-            if item.is_some() {
-                self.len -= 1;
-                if self.len == 0 {
-                    self.rewind();
-                }
-                return item;
+            if self.holes > 0 {
+                self.skip_holes();
             }
         }
+        Some(item)
     }
 
     #[inline]
@@ -127,20 +126,39 @@ impl<T: Copy> Fifo<T> {
         let inside = block.as_mut()?;
         let item = inside.entries[(position % BLOCK) as usize].take()?;
         self.len -= 1;
+        self.holes += 1;
         inside.removed += 1;
         if inside.removed == BLOCK {
             let empty = block.take();
             self.recycle(empty);
-            while let Some(None) = self.blocks.front() {
-                self.blocks.pop_front();
-                self.base += BLOCK;
-                self.head = self.head.max(self.base);
-            }
         }
         if self.len == 0 {
             self.rewind();
+        } else if position == self.head {
+            self.skip_holes();
         }
         Some(item)
+    }
+
+    /// Moves the head to the next entry, past those that were removed.
+    #[cold]
+    fn skip_holes(&mut self) {
+        while let Some(first) = self.blocks.front() {
+            let Some(block) = first else {
+                self.holes -= self.base + BLOCK - self.head;
+                self.drop_first();
+                self.head = self.base;
+                continue;
+            };
+            if block.entries[(self.head % BLOCK) as usize].is_some() {
+                return;
+            }
+            self.holes -= 1;
+            self.head += 1;
+            if self.head % BLOCK == 0 {
+                self.drop_first();
+            }
+        }
     }
 
     /// Gives back all memory that is not needed now.
@@ -148,8 +166,6 @@ impl<T: Copy> Fifo<T> {
         if self.len == 0 {
             let blocks = self.blocks.drain(..).flatten();
             self.retired.extend(blocks);
-            self.tail = self.base;
-            self.head = self.base;
         }
         self.keep = KEEP;
         self.retired.append(&mut self.spare);
@@ -173,7 +189,7 @@ impl<T: Copy> Fifo<T> {
             block.removed = 0;
             self.base += BLOCK;
         }
-        (self.head, self.tail) = (self.base, self.base);
+        (self.head, self.tail, self.holes) = (self.base, self.base, 0);
     }
 
     #[cold]
@@ -242,6 +258,7 @@ mod tests {
                 }
             }
             assert_eq!(line.len(), plain.len());
+            assert_eq!(line.peek(0), plain.front().map(|&(_, item)| item), "the first is at the head");
             // T6 of the wheel, here too: a block takes room only beside an entry that is there.
             let blocks = line.blocks.iter().flatten().count();
             assert!(blocks <= plain.len() + 2, "{blocks} blocks for {} entries", plain.len());
@@ -255,11 +272,13 @@ mod tests {
         let mut line = Fifo::with_capacity(0);
         (0..BLOCKS * BLOCK as usize).for_each(|n| line.push(n));
         while line.pop().is_some() {}
-        assert_eq!((line.spare.len(), line.retired.len(), line.blocks.len()), (KEEP, BLOCKS - KEEP, 0));
+        assert_eq!((line.spare.len(), line.retired.len(), line.blocks.len()), (KEEP, BLOCKS - KEEP - 1, 1));
         assert!(line.blocks.capacity() <= 64);
         line.push(1);
         line.shrink();
         assert_eq!((line.spare.len(), line.blocks.len(), line.pop()), (0, 1, Some(1)));
+        line.shrink();
+        assert_eq!((line.spare.len(), line.blocks.len()), (0, 0));
     }
 
     #[test]

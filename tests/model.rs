@@ -108,6 +108,7 @@ fn delay_op() -> impl Strategy<Value = DelayOp> {
         1 => (n.clone(), conflict.clone()).prop_map(|(n, how)| DelayOp::AddWithout(n, how)),
         2 => n.clone().prop_map(DelayOp::Cancel),
         1 => Just(DelayOp::TakeDelayed),
+        2 => any::<u8>().prop_map(DelayOp::TakeWhere),
         8 => Just(DelayOp::Turn),
         8 => by.prop_map(DelayOp::Advance),
         6 => Just(DelayOp::TryGet),

@@ -80,6 +80,8 @@ pub(crate) enum Op {
     NumRequeues(u8),
     /// Gets what is in line, and retries it.
     RetryAll,
+    /// Those of the few keys whose bits are set; with the highest bit, all others too.
+    TakeWhere(u8),
     // The next two are not the fuzzer's, whose corpus would mean something else with them.
     #[arbitrary(skip)]
     GiveUp(u8),
@@ -367,6 +369,7 @@ impl<'q, K: Key> Pair<'q, K> {
             }
             Op::Cancel(n) => assert_eq!(queue.cancel(&K::nth(*n)), self.reference.cancel(&K::nth(*n))),
             Op::TakeDelayed => assert_eq!(queue.take_delayed(), self.reference.take_delayed()),
+            Op::TakeWhere(bits) => self.take_where(*bits),
             Op::Turn => assert_eq!(queue.turn(), self.reference.turn()),
             Op::Advance(span) => {
                 let by = span.duration(&self.reference);
@@ -610,10 +613,15 @@ impl<'q, K: Key> Pair<'q, K> {
             deferred: stats.deferred,
             rejected: stats.rejected,
             handed_out: stats.handed_out,
+            taken: stats.taken,
         };
         assert_eq!(counts, reference.queue.counts);
         let coming_back = self.held.iter().filter(|held| held.is_dirty()).count();
-        assert_eq!(stats.queued + stats.deferred, stats.handed_out + (stats.len + coming_back) as u64, "as promised");
+        assert_eq!(
+            stats.queued + stats.deferred,
+            stats.handed_out + stats.taken + (stats.len + coming_back) as u64,
+            "as promised"
+        );
 
         let woken = self.waiting.iter().filter(|waiting| waiting.is_woken()).count();
         assert_eq!(stats.waiters, self.waiting.len() - woken, "on the list is who waits and was not woken");
@@ -623,9 +631,29 @@ impl<'q, K: Key> Pair<'q, K> {
         self.check_times();
     }
 
+    fn take_where(&mut self, bits: u8) {
+        let matches = |key: &K| match (0..KEYS).find(|&n| K::nth(n) == *key) {
+            Some(n) => bits & 1 << n != 0,
+            None => bits & 1 << 7 != 0,
+        };
+        let mut taken = self.queue().take_where(matches);
+        let (queued, mut processing) = self.reference.queue.take_where(matches);
+        assert_eq!(taken.queued, queued);
+        let order = |key: &K| format!("{key:?}");
+        assert!(taken.delayed.is_sorted_by_key(|&(_, left)| left));
+        let mut delayed = self.reference.take_delays_where(matches);
+        for list in [&mut taken.delayed, &mut delayed] {
+            list.sort_by_key(|(key, left)| (*left, order(key))); // equal deadlines are in any order
+        }
+        assert_eq!(taken.delayed, delayed);
+        taken.processing.sort_by_key(order);
+        processing.sort_by_key(order);
+        assert_eq!(taken.processing, processing);
+    }
+
     fn check_counts(&self) {
         let (stats, reference) = (self.queue().stats(), &self.reference);
-        let Counts { queued, coalesced, deferred, rejected, handed_out } = reference.queue.counts;
+        let Counts { queued, coalesced, deferred, rejected, handed_out, taken: _ } = reference.queue.counts;
         let done = handed_out - self.held.len() as u64;
         let (dropped, panics) = (reference.dropped, self.panics);
         let all = [queued, coalesced, deferred, rejected, reference.set, handed_out, done, dropped, panics];
@@ -653,8 +681,13 @@ impl<'q, K: Key> Pair<'q, K> {
         assert_eq!(stats.longest_running, Some(duration(ages().max().unwrap_or(0).into())));
         assert_eq!(stats.unfinished_work, Some(duration(ages().map(u128::from).sum())));
         let in_work = plain.in_work.iter().zip(ages());
-        let in_work: Vec<_> = in_work.map(|((key, ..), age)| (key.clone(), Some(duration(age.into())))).collect();
-        assert_eq!(self.queue().in_work(), in_work, "longest first");
+        let mut in_work: Vec<_> = in_work.map(|((key, ..), age)| (key.clone(), Some(duration(age.into())))).collect();
+        let mut listed = self.queue().in_work();
+        assert!(listed.is_sorted_by(|(_, age), (_, next)| age >= next), "longest first");
+        for list in [&mut listed, &mut in_work] {
+            list.sort_by_key(|(key, age)| (*age, format!("{key:?}"))); // equal ages are in any order
+        }
+        assert_eq!(listed, in_work);
         for held in &self.held {
             let waited = match held {
                 Held::Borrowed(item) => item.waited(),

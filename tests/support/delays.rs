@@ -184,6 +184,18 @@ impl<K: Hash + Eq + Clone> Delays<K> {
         taken
     }
 
+    /// The delays of the keys that match, with the time that was left.
+    pub(crate) fn take_delays_where(&mut self, matches: impl Fn(&K) -> bool) -> Vec<(K, Duration)> {
+        let keys: Vec<_> = self.delays.iter().map(|(&(deadline, _), key)| (deadline, key.clone())).collect();
+        let mut taken = Vec::new();
+        for (deadline, key) in keys.into_iter().filter(|(_, key)| matches(key)) {
+            self.remove(&key);
+            let left = Duration::from_nanos(deadline.saturating_sub(self.queue.now));
+            taken.push((key, if deadline == NEVER { Duration::MAX } else { left }));
+        }
+        taken
+    }
+
     pub(crate) fn advance(&mut self, by: Duration) {
         self.queue.now = self.deadline(by);
     }

@@ -362,6 +362,7 @@ impl<'q, K: Key> Pair<'q, K> {
             deferred: stats.deferred,
             rejected: stats.rejected,
             handed_out: stats.handed_out,
+            taken: stats.taken,
         };
         assert_eq!(counts, reference.counts);
         let coming_back = self.held.iter().filter(|held| held.is_dirty()).count();

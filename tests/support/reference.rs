@@ -36,6 +36,7 @@ pub(crate) struct Counts {
     pub(crate) deferred: u64,
     pub(crate) rejected: u64,
     pub(crate) handed_out: u64,
+    pub(crate) taken: u64,
 }
 
 impl<K: Hash + Eq + Clone> Reference<K> {
@@ -93,6 +94,18 @@ impl<K: Hash + Eq + Clone> Reference<K> {
         if self.dirty.contains(key) {
             self.queue.push_back(key.clone());
         }
+    }
+
+    /// The queued keys that match, and those that match and are processing, which stay.
+    pub(crate) fn take_where(&mut self, matches: impl Fn(&K) -> bool) -> (Vec<K>, Vec<K>) {
+        let (taken, rest): (Vec<_>, Vec<_>) = self.queue.drain(..).partition(|key| matches(key));
+        self.queue = rest.into();
+        for key in &taken {
+            self.dirty.remove(key);
+            self.dirty_since.remove(key);
+        }
+        self.counts.taken += taken.len() as u64;
+        (taken, self.processing.iter().filter(|key| matches(key)).cloned().collect())
     }
 
     pub(crate) fn shut_down(&mut self) {
