@@ -675,6 +675,46 @@ fn a_panic_in_eq_counts_no_failure() {
     assert_eq!(queue.stats().failures, 2, "a failure counts even when the add is refused");
 }
 
+thread_local!(static BUSY_QUEUE: std::cell::RefCell<Option<WorkQueue<Reentrant>>> = const { std::cell::RefCell::new(None) });
+
+/// Uses the queue in `==`, which its docs forbid.
+#[derive(Debug, Clone)]
+struct Reentrant(u8);
+
+impl PartialEq for Reentrant {
+    fn eq(&self, other: &Self) -> bool {
+        BUSY_QUEUE.with_borrow(|queue| queue.as_ref().map(WorkQueue::stats));
+        self.0 == other.0
+    }
+}
+
+impl Eq for Reentrant {}
+
+impl Hash for Reentrant {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+/// In a release build the thread would wait for itself.
+#[test]
+#[cfg(debug_assertions)]
+fn eq_that_uses_its_queue_panics_in_a_debug_build() {
+    let queue = WorkQueue::new();
+    queue.add(Reentrant(1));
+    BUSY_QUEUE.set(Some(queue.clone()));
+    let calls: [&dyn Fn(); 3] =
+        [&|| _ = queue.add(Reentrant(1)), &|| _ = queue.cancel(&Reentrant(1)), &|| queue.forget(&Reentrant(1))];
+    for call in calls {
+        let panic = catch_unwind(AssertUnwindSafe(call)).unwrap_err();
+        let message = panic.downcast_ref::<&str>().expect("a message");
+        assert!(message.contains("must not use its queue"), "{message}");
+    }
+    BUSY_QUEUE.take();
+    assert_eq!(queue.add(Reentrant(1)), Added::Coalesced, "the lock is free, and nothing has changed");
+    assert_eq!(queue.len(), 1);
+}
+
 /// Panics when dropped, if armed.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct BadDrop {
