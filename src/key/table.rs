@@ -21,8 +21,8 @@
 //! comes or goes some chains move from the old one to the new one, in order. So no call takes long, whatever the number of
 //! keys.
 //!
-//! Everything happens under the queue's lock. The only foreign code that runs is `K::eq` (or that of what `K` is borrowed
-//! as), before anything is changed.
+//! Everything happens under the queue's lock. The only foreign code that runs is `K::borrow`, and `eq` of `K` or of what it is
+//! borrowed as, before anything is changed.
 
 use crate::key::slab::{Slab, Slot, SlotRef, Stamp};
 use crate::sync::sized;
