@@ -68,8 +68,8 @@ impl InvalidArgument {
     /// A number that is to be zero or more.
     pub(crate) fn check(argument: &'static str, value: f64) -> Result<f64, Self> {
         match value {
-            _ if value.is_nan() => Err(Self::new(argument, value, "it must be a number")),
-            _ if value < 0.0 => Err(Self::new(argument, value, "it must not be negative")),
+            _ if value.is_nan() => Err(Self::new(argument, short(value), "it must be a number")),
+            _ if value < 0.0 => Err(Self::new(argument, short(value), "it must not be negative")),
             _ => Ok(value),
         }
     }
@@ -78,10 +78,16 @@ impl InvalidArgument {
     #[cfg(feature = "jitter")]
     pub(crate) fn check_finite(argument: &'static str, value: f64) -> Result<f64, Self> {
         match Self::check(argument, value)? {
-            f64::INFINITY => Err(Self::new(argument, value, "it must be finite")),
+            f64::INFINITY => Err(Self::new(argument, short(value), "it must be finite")),
             value => Ok(value),
         }
     }
+}
+
+/// A number in at most 25 characters: very large and very small ones with an exponent, which `{}` writes out in up to 300 digits.
+fn short(value: f64) -> String {
+    let text = format!("{value:?}");
+    text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
 }
 
 impl fmt::Display for InvalidArgument {

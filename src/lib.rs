@@ -162,8 +162,10 @@
 //!   and ends with the queue; what a shut-down cuts off can be [taken](WorkQueue::take_delayed).
 //! * **Memory comes back.** A key is dropped when nothing needs it any more, and its failures are forgotten; after a burst the
 //!   storage shrinks. A cycle on a steady set of keys (up to a thousand or so) allocates nothing, and none clones a key.
-//! * **No foreign code under a lock**, be it a waker, a limiter, an observer or a key's drop, with two exceptions: the `Eq` of keys,
-//!   and in [`take_delayed`](WorkQueue::take_delayed) and [`in_work`](WorkQueue::in_work) their `Clone`.
+//! * **No foreign code under a lock**, be it a waker, a limiter, an observer or a key's drop, with two exceptions: the `Eq` of keys
+//!   (and their `Borrow`, in [`cancel`](WorkQueue::cancel), [`forget`](WorkQueue::forget) and
+//!   [`num_requeues`](WorkQueue::num_requeues)), and in [`take_delayed`](WorkQueue::take_delayed) and
+//!   [`in_work`](WorkQueue::in_work) their `Clone`. These must not use the queue; a debug build panics if they do.
 //! * **What is counted adds up.** At every moment, accepted adds are those that were coalesced, and those whose key was handed out
 //!   since, is in line, or will be when it is done; see [`Stats`].
 //!
@@ -191,6 +193,12 @@
 //! * [`add_all`](WorkQueue::add_all) wakes workers when its iterator has ended. Feed a slow iterator in batches.
 //! * `add` drops a key that is equal to one the queue has already, and keeps the old one: what `Eq` does not compare, such as
 //!   the time of the event, does not travel. The queue also has a key whose failures it counts, until that is forgotten.
+//! * Keys with equal hashes are compared one by one, as in a `HashSet`: n of them take a time that grows with n², and to drain
+//!   them takes two to four times as long as to add them. Hashing is seeded, so this happens only if `Hash` leaves out what tells
+//!   keys apart.
+//! * The child of a `fork` has a copy of the queue, but only the thread that forked: no thread delivers its delayed keys or runs
+//!   its workers, and a lock that another thread held stays locked. Make the queue after the fork, or `exec` in the child; see
+//!   [`Driver`].
 //! * Who retries keys and drops items without [`succeed`](Item::succeed) or [`forget`](WorkQueue::forget) fills the memory with keys
 //!   that are known to fail: see [`Stats::failing`]. A limiter with [bounds](rate_limiter::PerKey#memory) keeps them itself, and
 //!   forgets them in time.

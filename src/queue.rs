@@ -89,7 +89,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// A key in work goes back in line, once, when its holder is done. The key is dropped here if the queue knows it already;
     /// an add that finds its key in line or in work allocates nothing.
     ///
-    /// `K`'s `Hash` and `Eq` are called; `Eq` under a lock, so it must not use this queue.
+    /// `K`'s `Hash` and `Eq` are called; `Eq` under a lock, so it must not use this queue: that is a panic in a debug build, and a
+    /// deadlock in a release build.
     ///
     /// # Panics
     /// If `Hash` or `Eq` do; nothing has changed then. And if the queue held more than 2^24 chunks of 8 to 64 keys.
@@ -214,7 +215,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// [`len`](Self::len).
     ///
     /// # Panics
-    /// As [`add_after`](Self::add_after), or if the limiter does.
+    /// As [`add_after`](Self::add_after), or if the limiter does. If `Eq` panics, a limiter of your own has counted the failure
+    /// already.
     ///
     /// # Blocking
     /// As [`add_after`](Self::add_after), and what the limiter takes.
@@ -239,7 +241,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// that was set stands, see [`cancel`](Self::cancel).
     ///
     /// A worker that holds the key says [`succeed`](Item::succeed) instead. A limiter of your own is asked with a key of the
-    /// queue's type, which is made for it: a `&str` costs a `String`, say, if that is `K`.
+    /// queue's type, which is made for it: a `&str` costs a `String`, say, if that is `K`. If the queue counts by itself, `K`'s
+    /// `Borrow` and `Q`'s `Eq` are called under a lock, so they must not use this queue.
     #[doc(alias = "Forget")]
     pub fn forget<Q>(&self, key: &Q)
     where
@@ -252,7 +255,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// How often a key was added rate-limited since it was last forgotten, says the queue's limiter.
     ///
     /// A worker that holds the key says [`num_requeues`](Item::num_requeues) of the item instead. As for
-    /// [`forget`](Self::forget), a key of the queue's own type is made.
+    /// [`forget`](Self::forget), a key of the queue's own type is made, or `Borrow` and `Eq` are called under a lock.
     #[doc(alias = "NumRequeues")]
     #[must_use]
     pub fn num_requeues<Q>(&self, key: &Q) -> usize
@@ -265,7 +268,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
 
     /// Drops the delay that a key has. Whether there was one.
     ///
-    /// `Q`'s `Eq` is called under a lock, so it must not use this queue. What is in line or in work stays there. `false` may
+    /// `K`'s `Borrow` and `Q`'s `Eq` are called under a lock, so they must not use this queue: that is a panic in a debug build,
+    /// and a deadlock in a release build. What is in line or in work stays there. `false` may
     /// also mean that the delay has just ended, and the key is in line. With
     /// [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waited for the delay takes effect now.
     ///

@@ -34,8 +34,8 @@
 //! * **W2** Whenever the lock is free, the line is not empty and somebody is on the list, then somebody else has been woken
 //!   and has not arrived yet. So: a push wakes one, and who arrives wakes the next while keys are left.
 //! * **W3** Who was woken and leaves without a key (time-out, dropped future) wakes the next in its place.
-//! * **W4** No wake-up is paid, no waker cloned or dropped, no key dropped, no observer told under the lock (P17). `Eq` of keys
-//!   and, in `take_delayed` and `in_work`, `K::clone` are the foreign code that runs there.
+//! * **W4** No wake-up is paid, no waker cloned or dropped, no key dropped, no observer told under the lock (P17). `Eq` and `Borrow`
+//!   of keys and, in `take_delayed` and `in_work`, `K::clone` are the foreign code that runs there.
 //!
 //! Threads that were woken are counted until they arrive (`waking`). While one is on its way, a push wakes no other thread, unless
 //! the line grows long or the woken thread is overdue: a burst of adds costs one wake-up, not one each, and workers that are not

@@ -1,11 +1,11 @@
-//! Who waits: threads and tasks in one list, in the order in which they came.
+//! FIFO wait list of threads and tasks.
 //!
 //! The list is plain data under its owner's lock. Nobody is woken under a lock: taking a waiter out yields a [`Wake`], and
 //! its owner wakes after unlocking. Dropping one without waking would lose it, hence `must_use`.
 
 use crate::panics::contained;
-use crate::sync::{Mutex, Unparker, with_parker};
-use std::collections::VecDeque;
+use crate::sync::{Mutex, Unparker, sized, with_parker};
+use std::collections::{BTreeMap, VecDeque};
 use std::task::Waker;
 use std::time::Instant;
 
@@ -16,6 +16,9 @@ pub(crate) enum Waiter {
     Task(Waker),
     /// Where there is room for one only. Not in any list.
     Several(Box<Wakes>),
+    /// What [`WaitList::take_all`] has taken, as it was. Not in any list.
+    #[expect(clippy::box_collection, reason = "one word, so that all waiters stay small")]
+    All(Box<BTreeMap<Ticket, Waiter>>),
 }
 
 impl Waiter {
@@ -80,6 +83,7 @@ fn wake(waiter: Waiter) -> usize {
         }
         Waiter::Task(waker) => usize::from(contained(|| waker.wake()).is_none()),
         Waiter::Several(waiters) => waiters.wake(),
+        Waiter::All(waiters) => waiters.into_values().map(wake).sum(),
     }
 }
 
@@ -94,64 +98,103 @@ pub(crate) fn discard(waiters: impl IntoIterator<Item = Waiter>) -> usize {
 pub(crate) struct Ticket(u64);
 
 /// The waiters, oldest first: tickets ascend.
+///
+/// The oldest are in `front`, the others in a tree. So the usual few waiters are pushed, taken out and put back in an array that
+/// has room for them, and with very many waiters a step takes the time of a step in the tree, at whichever place.
 #[derive(Debug, Default)]
 pub(crate) struct WaitList {
-    waiting: VecDeque<(Ticket, Waiter)>,
+    /// At most [`FRONT`] of them.
+    front: VecDeque<(Ticket, Waiter)>,
+    /// Empty unless `front` is full; younger than all there.
+    rest: BTreeMap<Ticket, Waiter>,
+    /// The number of threads in both.
+    threads: usize,
     next: u64,
 }
+
+/// The number of waiters for which the list allocates once and then no more: 2 KiB. One in the middle moves up to half of them.
+const FRONT: usize = sized(64, 2);
 
 impl WaitList {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.front.is_empty()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.waiting.len()
+        self.front.len() + self.rest.len()
     }
 
     /// To the end of the list.
     pub(crate) fn push(&mut self, waiter: Waiter) -> Ticket {
         let ticket = Ticket(self.next);
         self.next += 1;
-        self.waiting.push_back((ticket, waiter));
+        self.threads += usize::from(waiter.is_thread());
+        if self.front.len() < FRONT {
+            self.front.push_back((ticket, waiter));
+        } else {
+            self.rest.insert(ticket, waiter);
+        }
         ticket
     }
 
-    /// Back to where this ticket belongs, from where it was removed: who was woken in vain keeps its turn.
+    /// Back to where this ticket belongs, after it was taken out: a waiter that was woken in vain keeps its position.
     pub(crate) fn put_back(&mut self, ticket: Ticket, waiter: Waiter) {
-        if let Err(at) = self.waiting.binary_search_by_key(&ticket, |(ticket, _)| *ticket) {
-            self.waiting.insert(at, (ticket, waiter));
+        self.threads += usize::from(waiter.is_thread());
+        let at = self.front.partition_point(|&(other, _)| other < ticket);
+        if at == FRONT {
+            self.rest.insert(ticket, waiter);
+            return;
         }
+        if self.front.len() == FRONT {
+            self.rest.extend(self.front.pop_back());
+        }
+        self.front.insert(at, (ticket, waiter));
     }
 
     /// Takes a waiter out, or `None` if it has been woken.
     pub(crate) fn remove(&mut self, ticket: Ticket) -> Option<Waiter> {
-        let at = self.waiting.binary_search_by_key(&ticket, |(ticket, _)| *ticket).ok()?;
-        self.waiting.remove(at).map(|(_, waiter)| waiter)
+        let waiter = match self.front.binary_search_by_key(&ticket, |&(ticket, _)| ticket) {
+            Ok(at) => self.front.remove(at).map(|(_, waiter)| waiter),
+            Err(_) => self.rest.remove(&ticket),
+        };
+        self.taken_out(waiter)
     }
 
     /// Takes the oldest out.
     pub(crate) fn pop(&mut self) -> Option<Waiter> {
-        self.waiting.pop_front().map(|(_, waiter)| waiter)
+        let oldest = self.front.pop_front().map(|(_, waiter)| waiter);
+        self.taken_out(oldest)
+    }
+
+    #[inline]
+    fn taken_out(&mut self, waiter: Option<Waiter>) -> Option<Waiter> {
+        self.threads -= usize::from(waiter.as_ref().is_some_and(Waiter::is_thread));
+        if !self.rest.is_empty() && self.front.len() < FRONT {
+            self.front.extend(self.rest.pop_first());
+        }
+        waiter
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Waiter> {
-        self.waiting.iter().map(|(_, waiter)| waiter)
+        self.front.iter().map(|(_, waiter)| waiter).chain(self.rest.values())
     }
 
     /// Gives back memory that more waiters needed.
     pub(crate) fn shrink(&mut self) {
-        self.waiting.shrink_to_fit();
+        self.front.shrink_to_fit();
     }
 
-    /// Takes all out, oldest first.
+    /// Takes all out, oldest first. The tree stays as it is: however many there are, this is quick.
     pub(crate) fn take_all(&mut self) -> Wakes {
-        self.waiting.drain(..).map(|(_, waiter)| waiter).collect()
+        self.threads = 0;
+        let rest = std::mem::take(&mut self.rest);
+        let rest = (!rest.is_empty()).then(|| Waiter::All(Box::new(rest)));
+        self.front.drain(..).map(|(_, waiter)| waiter).chain(rest).collect()
     }
 
     pub(crate) fn threads(&self) -> usize {
-        self.iter().filter(|waiter| waiter.is_thread()).count()
+        self.threads
     }
 }
 
@@ -258,5 +301,135 @@ impl FromIterator<Waiter> for Wakes {
     fn from_iter<T: IntoIterator<Item = Waiter>>(waiters: T) -> Self {
         let mut waiters = waiters.into_iter();
         Self { first: waiters.next(), rest: waiters.collect() }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::sync::Parker;
+    #[cfg(target_os = "linux")]
+    use crate::sync::cpu_time;
+    use std::cell::RefCell;
+    use std::sync::Arc;
+    #[cfg(target_os = "linux")]
+    use std::time::Duration;
+
+    std::thread_local!(static WOKEN: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) });
+
+    /// A task that can be told from others, and says when it is woken.
+    struct Task;
+
+    impl std::task::Wake for Task {
+        fn wake(self: Arc<Self>) {
+            WOKEN.with_borrow_mut(|woken| woken.push(Arc::as_ptr(&self).addr()));
+        }
+    }
+
+    impl Waiter {
+        /// A task's address, or 0 for a thread.
+        fn id(&self) -> usize {
+            let Self::Task(waker) = self else { return 0 };
+            waker.data().addr()
+        }
+    }
+
+    fn task() -> Waiter {
+        Waiter::Task(Arc::new(Task).into())
+    }
+
+    /// The list and a plain vector do the same, in random steps; and the list never moves more than `FRONT` waiters at a time.
+    #[test]
+    fn it_does_what_a_sorted_vector_does() {
+        for (seed, most) in [(1, 5), (2, FRONT), (3, FRONT + 3), (4, 10 * FRONT)] {
+            let parker = Parker::new();
+            let (mut list, mut inside, mut outside) = (WaitList::default(), Vec::new(), Vec::<(Ticket, Waiter)>::new());
+            let mut random = Random(seed);
+            for step in 0..20_000 {
+                match random.below(8) {
+                    0 | 1 if inside.len() < most => {
+                        let waiter = if random.below(3) == 0 { Waiter::Thread(parker.unparker()) } else { task() };
+                        let id = waiter.id();
+                        let ticket = list.push(waiter);
+                        assert!(
+                            inside.iter().all(|&(older, _)| older < ticket)
+                                && outside.iter().all(|(older, _)| *older < ticket)
+                        );
+                        inside.push((ticket, id));
+                    }
+                    0..=3 if !inside.is_empty() => {
+                        let (ticket, id) = inside.remove(0);
+                        let waiter = list.pop().expect("it is the oldest");
+                        assert_eq!(waiter.id(), id, "step {step}");
+                        assert!(list.remove(ticket).is_none());
+                        outside.push((ticket, waiter));
+                    }
+                    4 if !inside.is_empty() => {
+                        let (ticket, id) = inside.remove(random.below(inside.len()));
+                        let waiter = list.remove(ticket).expect("it is in the list");
+                        assert_eq!(waiter.id(), id, "step {step}");
+                        assert!(list.remove(ticket).is_none());
+                        outside.push((ticket, waiter));
+                    }
+                    5 | 6 if !outside.is_empty() => {
+                        let (ticket, waiter) = outside.swap_remove(random.below(outside.len()));
+                        inside.insert(inside.partition_point(|&(other, _)| other < ticket), (ticket, waiter.id()));
+                        list.put_back(ticket, waiter);
+                    }
+                    _ if step % 100 == 0 => list.shrink(),
+                    _ => {
+                        outside.pop(); // does not come back
+                    }
+                }
+                let ids = inside.iter().map(|&(_, id)| id);
+                assert!(list.iter().map(Waiter::id).eq(ids.clone()), "step {step}");
+                assert_eq!((list.len(), list.is_empty()), (inside.len(), inside.is_empty()));
+                assert_eq!(list.threads(), ids.filter(|&id| id == 0).count());
+                assert!(list.front.len() == FRONT.min(list.len()) && list.front.capacity() <= 2 * FRONT);
+            }
+            list.take_all().wake();
+            assert_eq!((list.len(), list.threads(), list.is_empty()), (0, 0, true));
+            assert!(
+                WOKEN.take().into_iter().eq(inside.iter().map(|&(_, id)| id).filter(|&id| id > 0)),
+                "all, oldest first"
+            );
+        }
+    }
+
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, end: usize) -> usize {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) as usize % end
+        }
+    }
+
+    /// Waiters are taken out of the middle, put back and taken out again: in one long list, the processor's cache has a share
+    /// in that, but what is moved for each of them does not grow with the list.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_waiter_leaves_the_middle_of_a_long_list_as_cheaply() {
+        const WAITERS: usize = 200_000;
+        let cost = |lists: usize| {
+            let mut ran = Duration::ZERO;
+            for _ in 0..lists {
+                let mut list = WaitList::default();
+                let tickets: Vec<_> = (0..WAITERS / lists).map(|_| list.push(task())).collect();
+                let before = cpu_time();
+                // Every second one, so that those that are left stay spread.
+                for &ticket in tickets.iter().step_by(2) {
+                    let waiter = list.remove(ticket).expect("it is in the list");
+                    list.put_back(ticket, waiter);
+                    drop(list.remove(ticket));
+                }
+                ran += cpu_time() - before;
+                assert_eq!(list.len(), WAITERS / lists / 2);
+            }
+            ran
+        };
+        let (short, long) = (cost(100), cost(1));
+        println!("100 lists: {short:?}, one list: {long:?}");
+        assert!(long < 10 * short, "100 lists: {short:?}, one list: {long:?}");
     }
 }

@@ -658,6 +658,63 @@ fn a_panic_in_eq_changes_nothing() {
     assert_eq!(queue.shut_down_with_drain_timeout(Duration::ZERO), Ok(()));
 }
 
+/// A failure is counted when the look-up has come back: one that panics counts nothing.
+#[test]
+fn a_panic_in_eq_counts_no_failure() {
+    let queue = WorkQueue::new();
+    queue.add(BadEq(1));
+    let before = queue.stats();
+    EQ_PANICS.set(true);
+    panics(|| queue.add_rate_limited(BadEq(1)));
+    EQ_PANICS.set(false);
+    assert_eq!(queue.stats().failures, 0);
+    assert_eq!(queue.stats(), before);
+    assert_eq!(queue.add_rate_limited(BadEq(1)), Added::Delayed);
+    queue.shut_down();
+    assert_eq!(queue.add_rate_limited(BadEq(1)), Added::Rejected);
+    assert_eq!(queue.stats().failures, 2, "a failure counts even when the add is refused");
+}
+
+thread_local!(static BUSY_QUEUE: std::cell::RefCell<Option<WorkQueue<Reentrant>>> = const { std::cell::RefCell::new(None) });
+
+/// Uses the queue in `==`, which its docs forbid.
+#[derive(Debug, Clone)]
+struct Reentrant(u8);
+
+impl PartialEq for Reentrant {
+    fn eq(&self, other: &Self) -> bool {
+        BUSY_QUEUE.with_borrow(|queue| queue.as_ref().map(WorkQueue::stats));
+        self.0 == other.0
+    }
+}
+
+impl Eq for Reentrant {}
+
+impl Hash for Reentrant {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+/// In a release build the thread would wait for itself.
+#[test]
+#[cfg(debug_assertions)]
+fn eq_that_uses_its_queue_panics_in_a_debug_build() {
+    let queue = WorkQueue::new();
+    queue.add(Reentrant(1));
+    BUSY_QUEUE.set(Some(queue.clone()));
+    let calls: [&dyn Fn(); 3] =
+        [&|| _ = queue.add(Reentrant(1)), &|| _ = queue.cancel(&Reentrant(1)), &|| queue.forget(&Reentrant(1))];
+    for call in calls {
+        let panic = catch_unwind(AssertUnwindSafe(call)).unwrap_err();
+        let message = panic.downcast_ref::<&str>().expect("a message");
+        assert!(message.contains("must not use its queue"), "{message}");
+    }
+    BUSY_QUEUE.take();
+    assert_eq!(queue.add(Reentrant(1)), Added::Coalesced, "the lock is free, and nothing has changed");
+    assert_eq!(queue.len(), 1);
+}
+
 /// Panics when dropped, if armed.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct BadDrop {
@@ -707,6 +764,68 @@ fn a_panic_in_the_drop_of_a_key_in_line_frees_nothing_twice() {
         queue.add(BadDrop { number, armed: number == 50 });
     }
     panics(|| drop(queue));
+}
+
+/// A key that counts its drops, and panics in some of them.
+#[derive(Clone)]
+struct CountedDrop {
+    number: u32,
+    panics: bool,
+    drops: Arc<AtomicUsize>,
+}
+
+impl PartialEq for CountedDrop {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+
+impl Eq for CountedDrop {}
+
+impl Hash for CountedDrop {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.number.hash(state);
+    }
+}
+
+impl Drop for CountedDrop {
+    fn drop(&mut self) {
+        self.drops.fetch_add(1, Ordering::Relaxed);
+        if self.panics {
+            resume_unwind(Box::new(self.number));
+        }
+    }
+}
+
+/// A queue of 300 keys, of which each that `panics` says panics when it is dropped, and the number of drops.
+fn queue_of_counted_drops(panics: fn(u32) -> bool) -> (WorkQueue<CountedDrop>, Arc<AtomicUsize>) {
+    let (queue, drops) = (WorkQueue::new(), Arc::new(AtomicUsize::new(0)));
+    for number in 0..300 {
+        queue.add(CountedDrop { number, panics: panics(number), drops: Arc::clone(&drops) });
+    }
+    (queue, drops)
+}
+
+#[test]
+fn a_queue_drops_all_keys_even_if_some_drops_panic() {
+    for panics in [(|number| number == 100) as fn(u32) -> bool, |number| number % 7 == 3] {
+        let (queue, drops) = queue_of_counted_drops(panics);
+        let panic = catch_unwind(AssertUnwindSafe(|| drop(queue))).unwrap_err();
+        assert_eq!(drops.load(Ordering::Relaxed), 300);
+        assert!(panic.downcast_ref().is_some_and(|&number| panics(number)), "the panic of a key goes on");
+        assert_eq!(Arc::strong_count(&drops), 1, "and every key is gone");
+    }
+}
+
+/// While the thread unwinds already, a second panic that left the queue's drop would end the process.
+#[test]
+fn a_queue_that_is_dropped_in_a_panic_drops_all_keys() {
+    let (queue, drops) = queue_of_counted_drops(|number| number % 7 == 3);
+    panics(move || {
+        let _queue = queue;
+        quiet_panic();
+    });
+    assert_eq!(drops.load(Ordering::Relaxed), 300);
 }
 
 /// A key that uses the queue when it is dropped, as one that owns a registration may.

@@ -1,5 +1,6 @@
 //! The timing wheel alone, in situations that random calls seldom make. (Those are in `support/wheel.rs`.)
 
+#[allow(dead_code, reason = "the crate uses all of it")]
 #[path = "../src/numbers.rs"]
 mod numbers;
 #[allow(dead_code, reason = "the crate uses all of it")]

@@ -1,12 +1,12 @@
-//! The queue's lock: one thread at a time (L1), and nobody sleeps for ever beside a free lock. Each model twice: without time, where
-//! wake-ups have to do, and with time, where a release may be overlooked and one sleeper watches.
+//! The queue's lock: one thread at a time (L1), and no thread stays parked beside a free lock. Each model twice: without time,
+//! where wake-ups suffice; and with time, where a release may miss a parked thread, and one timed park expires.
 #![cfg(loom)]
 
 use keyqueue::Lock;
 use loom_tests::{check, with};
 use std::sync::Arc;
 
-/// So many threads, this one among them, take the lock so many times each.
+/// `threads` threads, this one among them, take the lock `times` times each.
 fn contend(threads: usize, times: usize, time_passes: bool) {
     check(move || {
         let lock = Arc::new(Lock::new(0, time_passes));
@@ -18,51 +18,51 @@ fn contend(threads: usize, times: usize, time_passes: bool) {
     });
 }
 
-/// One goes to bed while the other releases.
+/// One thread parks while the other releases.
 #[test]
-fn a_sleeper_is_woken() {
+fn a_parked_thread_is_woken() {
     contend(2, 1, false);
 }
 
 #[test]
-fn a_sleeper_is_woken_or_watches() {
+fn a_parked_thread_is_woken_or_its_park_expires() {
     contend(2, 1, true);
 }
 
-/// Who was woken finds the lock taken again, and goes back to bed.
+/// A thread that is woken finds the lock taken again, and parks again.
 #[test]
-fn a_sleeper_that_came_too_late_is_woken_again() {
+fn a_thread_that_is_woken_too_late_is_woken_again() {
     contend(2, 2, false);
 }
 
 #[test]
-fn a_sleeper_that_came_too_late_is_woken_again_or_watches() {
+fn a_thread_that_is_woken_too_late_is_woken_again_or_its_park_expires() {
     contend(2, 2, true);
 }
 
-/// One release wakes one; who was woken wakes the next.
+/// One release wakes one thread; the woken thread wakes the next.
 #[test]
-fn sleepers_wake_each_other() {
+fn parked_threads_wake_each_other() {
     contend(3, 1, false);
 }
 
 #[test]
-fn sleepers_wake_each_other_or_watches() {
+fn parked_threads_wake_each_other_or_a_park_expires() {
     contend(3, 1, true);
 }
 
-/// With three it is the second who watches; and who is late is given the lock.
+/// Three are parked, of which the second or third may park with a timeout; and a starved thread is handed the lock.
 #[test]
-fn three_sleepers_wake_each_other() {
+fn three_parked_threads_wake_each_other() {
     contend(4, 1, false);
 }
 
 #[test]
-fn sleepers_that_come_back_wake_each_other() {
+fn threads_that_park_again_wake_each_other() {
     contend(3, 2, false);
 }
 
-/// What was written under the lock is seen under it; a release of the lock in a panic is one, too.
+/// What was written under the lock is seen under it, even if a panic released it.
 #[test]
 fn a_panic_releases() {
     check(|| {

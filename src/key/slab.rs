@@ -28,10 +28,11 @@
 
 use crate::key::state::State;
 use crate::numbers::{Numbers, fit};
-use crate::sync::{UnsafeCell, sized};
+use crate::sync::{UnsafeCell, panicking, sized};
 use crate::time::wheel::{Ticket, Tickets};
 use std::cell::Cell;
 use std::mem::MaybeUninit;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 
 /// No chunk.
@@ -511,24 +512,51 @@ impl<K> Tickets for Slab<K> {
     }
 }
 
-impl<K> Drop for Slab<K> {
-    fn drop(&mut self) {
-        // The queue is gone, and with it every item. Chunk by chunk, so that a panic in a key's drop leaks what it leaves
-        // behind and frees nothing twice.
-        while let (Some(first), Some(Room { vacant, .. })) = (self.firsts.pop(), self.rooms.pop()) {
-            let Some(first) = first else { continue };
-            // SAFETY: no item is left, and table and line do not use their slots any more (`&mut self`).
-            let slots = unsafe { Self::boxed(first) };
-            for (index, slot) in slots.into_iter().enumerate() {
-                if vacant & (1 << index) == 0 {
-                    slot.key.with_mut(|cell| {
-                        // SAFETY: `slot` is ours.
-                        let cell = unsafe { &mut *cell };
-                        // SAFETY: a taken slot has a key (S1), and the slot is forgotten right after.
-                        unsafe { cell.assume_init_drop() }
-                    });
-                }
+impl<K> Slab<K> {
+    /// Drops all keys and frees all chunks. After a panic in a key's drop, the next call goes on with the next key.
+    fn clear(&mut self) {
+        while let (Some(first), Some(room)) = (self.firsts.last(), self.rooms.last_mut()) {
+            let Some(first) = *first else {
+                self.firsts.pop();
+                self.rooms.pop();
+                continue;
+            };
+            while room.vacant != Self::ALL {
+                let index = room.vacant.trailing_ones();
+                room.vacant |= 1 << index; // First: a key whose drop panics is not dropped again.
+                // SAFETY: a taken slot's index, so below CHUNK, the length of the allocation.
+                let slot = unsafe { first.add(index as usize) };
+                // SAFETY: the chunk is alive (S3), and nobody else refers to its slots: the queue is gone.
+                let slot = unsafe { slot.as_ref() };
+                slot.key.with_mut(|cell| {
+                    // SAFETY: nobody else refers to the slot (`&mut self`).
+                    let cell = unsafe { &mut *cell };
+                    // SAFETY: the slot was taken, so its key is initialised; it is vacant from here on (S1).
+                    unsafe { cell.assume_init_drop() }
+                });
             }
+            self.firsts.pop();
+            self.rooms.pop();
+            // SAFETY: all its slots are vacant (S3), and it is no longer in `firsts`.
+            drop(unsafe { Self::boxed(first) });
+        }
+    }
+}
+
+impl<K> Drop for Slab<K> {
+    /// Drops every key, even if the drops of some panic: the first panic goes on afterwards, unless the thread unwinds already.
+    fn drop(&mut self) {
+        let mut first = None;
+        while let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.clear())) {
+            match first {
+                None => first = Some(panic),
+                Some(_) => std::mem::forget(panic), // Its drop is foreign code, and may panic too.
+            }
+        }
+        match first {
+            Some(panic) if panicking() => std::mem::forget(panic), // A second panic would end the process.
+            Some(panic) => resume_unwind(panic),
+            None => {}
         }
     }
 }

@@ -24,8 +24,8 @@
 //! * **H1** A bucket of the new array is written before it is read: the chains of the new array that come from one chain of the old
 //!   one are set to empty when that chain moves, and until then the old array is used for their keys.
 //!
-//! Everything happens under the queue's lock. The only foreign code that runs is `K::eq` (or that of what `K` is borrowed
-//! as), before anything is changed.
+//! Everything happens under the queue's lock. The only foreign code that runs is `K::borrow`, and `eq` of `K` or of what it is
+//! borrowed as, before anything is changed.
 
 use crate::key::slab::{Retired, Slab, Slot, SlotRef, Stamp};
 use crate::sync::sized;

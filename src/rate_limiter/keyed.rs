@@ -133,14 +133,14 @@ impl<K> Keyed<K> {
 
     /// How many keys are remembered.
     pub(super) fn len(&self) -> usize {
-        self.parts.iter().map(|part| part.lock_soon().len()).sum()
+        self.parts.iter().map(|part| part.lock_low_contention().len()).sum()
     }
 
     /// Forgets what need not be remembered by now, and gives back memory.
     pub(super) fn shrink(&self, now: u64) {
         for part in &self.parts {
             let mut dropped = Dropped::none();
-            let part = &mut *part.lock_soon();
+            let part = &mut *part.lock_low_contention();
             part.turn_if_due(&self.bounds, now, &mut dropped);
             if self.bounds.drop_served {
                 for table in [&mut part.recent, &mut part.before] {
@@ -163,7 +163,7 @@ impl<K: Hash + Eq> Keyed<K> {
     #[inline]
     pub(super) fn look(&self, key: &K, now: u64) -> Memory {
         let hash = self.hasher.hash_one(key);
-        let part = &*self.part(hash).lock_soon();
+        let part = &*self.part(hash).lock_low_contention();
         // As if it had turned: who looks changes nothing.
         let ages = part.ages(&self.bounds, now);
         part.find(key, hash as u32, ages).map(|entry| entry.memory).unwrap_or_default()
@@ -174,7 +174,7 @@ impl<K: Hash + Eq> Keyed<K> {
     pub(super) fn forget(&self, key: &K) {
         let hash = self.hasher.hash_one(key);
         // A temporary's guard would live to the end of the statement, and so would what it drops.
-        let mut part = self.part(hash).lock_soon();
+        let mut part = self.part(hash).lock_low_contention();
         let entry = part.remove(key, hash as u32);
         drop(part);
         drop(entry);
@@ -192,7 +192,7 @@ impl<K: Hash + Eq + Clone> Keyed<K> {
         let hash = hash as u32;
         if self.bounds.age == u64::MAX {
             // It has failed before, as a rule.
-            let part = &mut *part.lock_soon();
+            let part = &mut *part.lock_low_contention();
             if let Some(entry) = part.recent.find_mut(widen(hash), |entry| entry.is(key, hash)) {
                 return change(&mut entry.memory);
             }
@@ -200,14 +200,14 @@ impl<K: Hash + Eq + Clone> Keyed<K> {
         // As `new` below, dropped after the guards.
         let mut dropped = Dropped::none();
         if self.is_bounded() {
-            let part = &mut *part.lock_soon();
+            let part = &mut *part.lock_low_contention();
             part.turn_if_due(&self.bounds, now, &mut dropped);
             if part.recall(key, hash, &self.bounds, now, &mut dropped) {
                 return change(part.recent_memory(key, hash));
             }
         }
         let new = Entry { memory: Memory { hash, ..Memory::default() }, key: key.clone() };
-        let part = &mut *part.lock_soon();
+        let part = &mut *part.lock_low_contention();
         // Another thread may have put it in while there was no lock.
         if part.recall(key, hash, &self.bounds, now, &mut dropped) {
             return change(part.recent_memory(key, hash));
@@ -343,7 +343,7 @@ mod tests {
         (0..keys).for_each(|key| keyed.update(&key, 0, |_| ()));
         assert_eq!(keyed.len(), keys);
         assert!(keyed.parts.len() > 1);
-        assert!(keyed.parts.iter().all(|part| (50..200).contains(&part.lock_soon().len())));
+        assert!(keyed.parts.iter().all(|part| (50..200).contains(&part.lock_low_contention().len())));
     }
 
     /// A part's storage shrinks when an eighth of it is used, to twice that; a small one does not.

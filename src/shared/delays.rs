@@ -71,11 +71,14 @@ impl<K: Hash + Eq> Shared<K> {
         let (added, wake, rouse) = {
             let core = &mut *this.core.lock();
             this.hint(core);
-            core.counts.failures += u64::from(options.rate_limited);
             if core.shutting_down && !this.counts(options) {
+                core.counts.failures += u64::from(options.rate_limited);
                 (core.reject(), Wake::default(), Rouse::Nothing)
             } else {
-                match core.table.find(&key, hash) {
+                let found = core.table.find(&key, hash);
+                // After the look-up: if `K::eq` panics there, nothing has changed.
+                core.counts.failures += u64::from(options.rate_limited);
+                match found {
                     Some(slot) => this.add_slot_with(core, slot, now, options),
                     None if this.counts(options) => {
                         let slot = core.table.insert(key, hash);

@@ -1,7 +1,7 @@
 //! The same names under loom.
 //!
-//! What loom cannot do is left out rather than faked: there is no time, so a deadline has passed when one parks or is never
-//! reached, and there is no spinning, which would only repeat what parking already explores.
+//! What loom cannot do is left out rather than faked: there is no time, so a deadline has passed when a thread parks, or is never
+//! reached; and there is no spinning, which would only repeat what parking already explores.
 
 pub(crate) use loom::cell::UnsafeCell;
 pub(crate) use loom::sync::Arc;
@@ -9,13 +9,13 @@ pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize
 
 pub(crate) use loom::sync::MutexGuard;
 pub(super) use loom::sync::atomic::fence;
-pub(super) use loom::sync::{Condvar, Mutex as Bed, MutexGuard as BedGuard};
+pub(super) use loom::sync::{Condvar, Mutex as ParkMutex, MutexGuard as ParkGuard};
 pub(crate) use loom::thread::JoinHandle;
 use std::cell::Cell;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Loom's own: the models would explore [`super::lock`]'s steps at every lock. That one has models of its own.
+/// Loom's own: with [`super::lock`] the models would explore its steps at every lock. That one has models of its own.
 #[derive(Debug)]
 pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 
@@ -28,7 +28,7 @@ impl<T> Mutex<T> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    pub(crate) fn lock_soon(&self) -> MutexGuard<'_, T> {
+    pub(crate) fn lock_low_contention(&self) -> MutexGuard<'_, T> {
         self.lock()
     }
 
@@ -115,8 +115,8 @@ pub(crate) fn yield_while(_idle: impl Fn() -> bool) {}
 
 std::thread_local!(static LOOKS: Cell<u64> = const { Cell::new(0) });
 
-/// Passes by being looked at, a microsecond a look: a model has to do the same whenever its threads take the same steps. Always
-/// in the past, so a deadline that this shows has passed when one parks.
+/// Advances by one microsecond per call: a model has to do the same whenever its threads take the same steps. Always in the past,
+/// so a deadline that this shows has passed when a thread parks.
 pub(crate) fn now() -> Instant {
     static BASE: OnceLock<Instant> = OnceLock::new();
     let base = *BASE.get_or_init(|| Instant::now().checked_sub(Duration::from_secs(1)).expect("up for a second"));
@@ -135,7 +135,7 @@ pub(crate) fn parallelism() -> usize {
 
 std::thread_local!(static TIME_PASSES: Cell<bool> = const { Cell::new(false) });
 
-/// From now on watches end, and a release may be seen late; or neither.
+/// From now on timed parks expire at once and a release may be seen late; or neither.
 pub(crate) fn let_time_pass(passes: bool) {
     TIME_PASSES.set(passes);
 }
@@ -151,27 +151,40 @@ pub(crate) fn overdue(_woken_at: Instant) -> bool {
 #[allow(dead_code)]
 pub(crate) const OVERDUE: Duration = Duration::ZERO;
 
-/// Between a store and a load.
-pub(super) fn race() {
+/// Between the store that releases the lock and the load of `has_parked`: lets the load come first, or, in the models without
+/// time, a full fence.
+pub(super) fn unlock_check_fence() {
     if !TIME_PASSES.get() {
         fence(Ordering::SeqCst);
     }
 }
 
-/// Ends before anything is notified, or never.
-pub(super) fn watch<'m, T>(
-    morning: &Condvar,
-    beds: &'m Bed<T>,
-    guard: BedGuard<'m, T>,
-    _patience: Duration,
-) -> BedGuard<'m, T> {
+/// Expires before anything is notified, or never. Whether it has.
+pub(super) fn wait_timed<'m, T>(
+    condvar: &Condvar,
+    mutex: &'m ParkMutex<T>,
+    guard: ParkGuard<'m, T>,
+    _timeout: Duration,
+) -> (ParkGuard<'m, T>, bool) {
     if TIME_PASSES.get() {
         drop(guard);
         loom::thread::yield_now();
-        beds.lock().unwrap()
+        (mutex.lock().unwrap(), true)
     } else {
-        morning.wait(guard).unwrap()
+        (condvar.wait(guard).unwrap(), false)
     }
 }
 
-pub(super) fn pause(_times: usize) {}
+pub(super) fn spin_hint(_times: usize) {}
+
+/// A model's threads are coroutines of one thread, which the debug builds' check could not tell apart.
+#[derive(Default)]
+pub(super) struct Holder;
+
+impl Holder {
+    pub(super) fn set(&self) {}
+
+    pub(super) fn clear(&self) {}
+
+    pub(super) fn assert_another_thread(&self) {}
+}

@@ -1,7 +1,8 @@
-//! The only place that names `std::sync` or `loom`.
+//! The only place that names `std::sync` for what loom must see, and the only one that names `loom`.
 //!
-//! Everything that two threads touch is imported from here, so that `loom-tests/` runs the very code that ships, under
-//! another scheduler. The two halves offer the same names; where the libraries differ, the smaller contract wins.
+//! What two threads touch is imported from here, so that `loom-tests/` runs the code that ships, under another scheduler. The two
+//! halves offer the same names; where the libraries differ, the smaller contract wins. (What no model covers, a reporter's
+//! channel or a cached constant, uses `std::sync` directly.)
 
 use ahash::RandomState;
 

@@ -1,4 +1,4 @@
-//! The real thing.
+//! The shim's real half: `std` and `crossbeam-utils`.
 
 pub(crate) use crossbeam_utils::sync::Unparker;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -8,28 +8,72 @@ pub(crate) use std::thread::JoinHandle;
 pub(crate) use super::lock::{Mutex, MutexGuard};
 use std::sync::PoisonError;
 pub(super) use std::sync::atomic::fence;
-pub(super) use std::sync::{Condvar, Mutex as Bed, MutexGuard as BedGuard};
+pub(super) use std::sync::{Condvar, Mutex as ParkMutex, MutexGuard as ParkGuard};
 use std::time::{Duration, Instant};
 
-/// Between a store and a load: the processor may load first, the compiler must not.
+/// Between the store that releases the lock and the load of `has_parked`: the processor may load first, the compiler must not.
 #[inline]
-pub(super) fn race() {
+pub(super) fn unlock_check_fence() {
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
 }
 
-/// Sleeps until notified, or for so long.
-pub(super) fn watch<'m, T>(
-    morning: &Condvar,
-    _beds: &'m Bed<T>,
-    guard: BedGuard<'m, T>,
-    patience: Duration,
-) -> BedGuard<'m, T> {
-    morning.wait_timeout(guard, patience).unwrap_or_else(PoisonError::into_inner).0
+/// Waits until notified, but no longer than `timeout`. Whether the time is up.
+pub(super) fn wait_timed<'m, T>(
+    condvar: &Condvar,
+    _mutex: &'m ParkMutex<T>,
+    guard: ParkGuard<'m, T>,
+    timeout: Duration,
+) -> (ParkGuard<'m, T>, bool) {
+    let (guard, result) = condvar.wait_timeout(guard, timeout).unwrap_or_else(PoisonError::into_inner);
+    (guard, result.timed_out())
 }
 
-/// Leaves the line of the cache alone for so long: 10 to 50 ns each, as the processor pleases.
-pub(super) fn pause(times: usize) {
+/// Spins without touching the lock's cache line: 10 to 50 ns a time, depending on the processor.
+pub(super) fn spin_hint(times: usize) {
     (0..times).for_each(|_| std::hint::spin_loop());
+}
+
+/// In debug builds, the thread that holds a lock, so that one that takes it twice panics instead of waiting for itself. Nothing in
+/// release builds.
+#[derive(Default)]
+pub(super) struct Holder(#[cfg(debug_assertions)] AtomicUsize);
+
+#[cfg(debug_assertions)]
+impl Holder {
+    /// The address of a thread-local, which no two living threads share.
+    fn this_thread() -> usize {
+        std::thread_local!(static PLACE: u8 = const { 0 });
+        PLACE.with(|place| std::ptr::from_ref(place).addr())
+    }
+
+    pub(super) fn set(&self) {
+        self.0.store(Self::this_thread(), Ordering::Relaxed); // Relaxed: only the thread that has stored it concludes from it.
+    }
+
+    pub(super) fn clear(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
+    /// # Panics
+    /// If the calling thread holds the lock.
+    pub(super) fn assert_another_thread(&self) {
+        assert!(
+            self.0.load(Ordering::Relaxed) != Self::this_thread(),
+            "keyqueue: a thread took a lock that it holds: `Eq`, `Borrow` and `Clone` of a key must not use its queue"
+        );
+    }
+}
+
+#[cfg(not(debug_assertions))]
+impl Holder {
+    #[inline(always)]
+    pub(super) fn set(&self) {}
+
+    #[inline(always)]
+    pub(super) fn clear(&self) {}
+
+    #[inline(always)]
+    pub(super) fn assert_another_thread(&self) {}
 }
 
 /// A cell whose accesses loom checks.
@@ -133,7 +177,7 @@ pub(crate) fn parallelism() -> usize {
 /// Between two critical sections of a call that makes many of them, one after the other: a thread that waits for the lock looks at it
 /// every few microseconds, and must find it free at one of these looks.
 pub(crate) fn give_way() {
-    if parallelism() > 1 { pause(300) } else { std::thread::yield_now() }
+    if parallelism() > 1 { spin_hint(300) } else { std::thread::yield_now() }
 }
 
 /// How long after a wake-up a thread that has not come to the lock is overdue: then an add wakes the next. A thread whose core
@@ -150,4 +194,11 @@ pub(crate) fn overdue(woken_at: Instant) -> bool {
 #[inline]
 pub(crate) fn now() -> Instant {
     Instant::now()
+}
+
+/// For how long the calling thread has run, to within a tick of the scheduler.
+#[cfg(all(test, target_os = "linux"))]
+pub(crate) fn cpu_time() -> Duration {
+    let times = std::fs::read_to_string("/proc/thread-self/schedstat").expect("a kernel with scheduler statistics");
+    Duration::from_nanos(times.split_whitespace().next().and_then(|ran| ran.parse().ok()).expect("a number"))
 }

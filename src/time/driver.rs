@@ -32,6 +32,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 /// Who delivers keys that are due.
+///
+/// # After a fork
+/// Threads do not survive a `fork`. In the child, the driver thread of a queue that was made before is gone, the queue does not
+/// notice, and its delayed keys are never delivered; and if another thread was using the queue at the fork, each call may wait
+/// forever for a lock. Make queues after the fork, or call `exec` in the child. Only a queue with [`Driver::Manual`] that no other
+/// thread was using goes on in the child.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Driver {
