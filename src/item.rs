@@ -77,10 +77,22 @@ impl<'q, K> Item<'q, K> {
     #[inline]
     pub(crate) fn new(queue: &'q Arc<Shared<K>>, held: Held<'q, K>) -> Self {
         held.tell();
-        Self::untold(queue, held)
+        let item = Self::untold(queue, held);
+        if panicking() {
+            item.note_unwinding();
+        }
+        item
     }
 
-    /// As [`new`](Self::new), under the lock: the observer is still to be told.
+    /// The thread that this item is for was already unwinding when it got the item.
+    #[cold]
+    pub(crate) fn note_unwinding(&self) {
+        // SAFETY: we hold the key.
+        unsafe { self.queue.note_unwinding(self.slot) }
+    }
+
+    /// As [`new`](Self::new), under the lock: the observer is still to be told, and [`note_unwinding`](Self::note_unwinding) to be
+    /// called.
     #[inline]
     pub(crate) fn untold(queue: &'q Arc<Shared<K>>, held: Held<'q, K>) -> Self {
         Self { queue, slot: held.into_slot() }
@@ -109,12 +121,18 @@ impl<K> OwnedItem<K> {
     }
 }
 
-/// What becomes of a key whose holder panics: as the queue was told. Does not panic itself, as that would end the process.
+/// What becomes of a key whose holder panics: as the queue was told. A thread that was already unwinding when it got the key has not
+/// panicked in the work on it: the key is done. Does not panic itself, as that would end the process.
 ///
 /// # Safety
 /// The caller holds the key in this slot, and forgets the slot.
 #[cold]
 unsafe fn unwound<K>(queue: &Arc<Shared<K>>, slot: SlotRef<K>) {
+    // SAFETY: the caller holds the key (S2).
+    if unsafe { slot.get() }.state.was_unwinding() {
+        // SAFETY: the caller held the key, and `slot` is not used after this.
+        return unsafe { queue.done_in_panic(slot) };
+    }
     contained(|| queue.note_panic());
     let options = contained(|| {
         // SAFETY: the caller holds the key.
@@ -146,10 +164,19 @@ macro_rules! holder {
 
             /// Says that the work on this key is finished, as dropping the item does.
             ///
-            /// If the key was added meanwhile, it goes to the end of the line now.
+            /// If the key was added meanwhile, it goes to the end of the line now. A thread that unwinds may call this as well, in a
+            /// `Drop`: then the key is done, where dropping the item would count as a [panic](crate::OnPanic) of the work on it.
             #[doc(alias = "Done")]
             #[inline]
-            pub fn done(self) {}
+            pub fn done(self) {
+                let (queue, slot) = self.into_parts();
+                if panicking() {
+                    // SAFETY: we held the key, and `slot` is not used after this.
+                    return unsafe { queue.done_in_panic(slot) };
+                }
+                // SAFETY: as above.
+                unsafe { queue.done(slot) }
+            }
 
             /// The work succeeded: drops what the limiter remembers of the key, and says that the work is finished.
             ///

@@ -58,6 +58,10 @@ pub enum DelayedAdd {
 /// What becomes of a key whose holder panics; set by [`WorkQueueBuilder::on_panic`](crate::WorkQueueBuilder::on_panic).
 ///
 /// Either way nobody holds the key any more, and the panic is [counted](crate::Stats::panics).
+///
+/// A holder panics when its item is dropped while the thread unwinds. A call such as [`done`](crate::Item::done) says what becomes of
+/// the key, and this policy does not apply, also if the thread unwinds. Nor does it apply to an item that was handed out while the
+/// thread was already unwinding, in a `Drop` that calls [`get`](crate::WorkQueue::get): dropping that item is `done`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnPanic {

@@ -9,7 +9,7 @@ use crate::quiet::Quiet;
 use crate::report::Reporter;
 use crate::shared::{End, Goal, Pop, Shared, Wait};
 use crate::stats::{Metrics, Stats};
-use crate::sync::Arc;
+use crate::sync::{Arc, panicking};
 use crate::workers::WorkersBuilder;
 use std::borrow::Borrow;
 use std::fmt;
@@ -452,6 +452,9 @@ impl<K> WorkQueue<K> {
             }
             items.push(Item::untold(&self.shared, held));
         });
+        if panicking() {
+            items.iter().for_each(Item::note_unwinding);
+        }
         waited.into_iter().for_each(|waited| self.shared.tell_handed_out(waited));
         items
     }

@@ -455,6 +455,17 @@ impl<K> Shared<K> {
         self.tell(|observer| observer.panicked());
     }
 
+    /// The thread that was handed this key was already unwinding.
+    ///
+    /// # Safety
+    /// The caller holds the key in this slot.
+    #[cold]
+    pub(crate) unsafe fn note_unwinding(&self, slot: SlotRef<K>) {
+        let _lock = self.core.lock();
+        // SAFETY: held, says the caller (S2), and we hold the lock.
+        unsafe { slot.get() }.state.unwind();
+    }
+
     /// `add` of a key that is not in the table. **Linearization point of such an add**, as the next of others.
     #[inline]
     fn add_new(&self, core: &mut Core<K>, key: K, hash: table::Hash, now: u64, quietly: bool) -> Wake {
