@@ -1,7 +1,7 @@
 //! The guard that a get returns: who has it has the key, and when it is dropped, the key is done.
 
 use crate::key::slab::SlotRef;
-use crate::panics::contained;
+use crate::panics::{Caught, contained};
 use crate::shared::{Held, Shared};
 use crate::sync::{Arc, panicking};
 use crate::{AddOptions, Added, OnPanic, UntilDirty};
@@ -104,6 +104,12 @@ impl<'q, K> Item<'q, K> {
         OwnedItem { queue: Arc::clone(queue), slot }
     }
 
+    /// The part of [`num_requeues`](Self::num_requeues) that the queue itself has counted. Asks no limiter.
+    pub(crate) fn retries_without_limiter(&self) -> usize {
+        // SAFETY: we hold the key.
+        unsafe { self.queue.failures_held(self.slot) }
+    }
+
     /// The caller says `done` in our place.
     #[inline]
     fn into_parts(self) -> (&'q Arc<Shared<K>>, SlotRef<K>) {
@@ -134,19 +140,24 @@ unsafe fn unwound<K>(queue: &Arc<Shared<K>>, slot: SlotRef<K>) {
         return unsafe { queue.done_in_panic(slot) };
     }
     contained(|| queue.note_panic());
-    let options = contained(|| {
-        // SAFETY: the caller holds the key.
-        let inside = unsafe { slot.get() };
+    if queue.on_panic != Some(OnPanic::Retry) {
+        // SAFETY: as above.
+        return unsafe { queue.done_in_panic(slot) };
+    }
+    let retry = AddOptions::new().rate_limited();
+    // SAFETY: the caller holds the key.
+    let inside = unsafe { slot.get() };
+    let limited = contained(|| {
         // SAFETY: as above.
         let key = unsafe { inside.key() };
-        (queue.on_panic == Some(OnPanic::Retry)).then(|| queue.limited(key, AddOptions::new().rate_limited()))
+        queue.limited(key, retry)
     });
-    match options.flatten() {
-        // SAFETY: the caller held the key, and `slot` is not used after this.
-        Some(options) => _ = contained(|| unsafe { Shared::requeue(queue, slot, options, false) }),
-        // SAFETY: as above.
-        None => unsafe { queue.done_in_panic(slot) },
-    }
+    let options = limited.unwrap_or_else(|| {
+        queue.note_caught(1);
+        retry.without_limiter()
+    });
+    // SAFETY: as above.
+    contained(|| unsafe { Shared::requeue(queue, slot, options, false) });
 }
 
 macro_rules! holder {
@@ -182,6 +193,9 @@ macro_rules! holder {
             ///
             /// As [`forget`](crate::WorkQueue::forget), then [`done`](Self::done); with the default limiter in one step.
             ///
+            /// # Panics
+            /// If the limiter does. The key is done all the same.
+            ///
             /// # Examples
             /// ```
             /// # let queue = keyqueue::WorkQueue::new();
@@ -194,22 +208,27 @@ macro_rules! holder {
             /// ```
             #[doc(alias = "Forget")]
             pub fn succeed(self) {
-                self.queue.tell_forget(&self);
+                let forgot = self.queue.tell_forget(&self);
                 let (queue, slot) = self.into_parts();
                 // SAFETY: we held the key, and `slot` is not used after this.
-                unsafe { queue.succeed(slot, false) }
+                unsafe { queue.succeed(slot, false) };
+                forgot.pass_on();
             }
 
             /// The work failed, and will not be tried again: has the limiter forget the key, says that the work is finished, and
             /// counts a key that was [dropped](crate::Stats::dropped).
             ///
             /// A later add of the key, also one that came meanwhile, begins anew.
+            ///
+            /// # Panics
+            /// As [`succeed`](Self::succeed).
             pub fn give_up(self) {
-                self.queue.tell_forget(&self);
+                let forgot = self.queue.tell_forget(&self);
                 let (queue, slot) = self.into_parts();
                 // SAFETY: we held the key, and `slot` is not used after this.
                 unsafe { queue.succeed(slot, true) };
                 queue.tell(|observer| observer.dropped());
+                forgot.pass_on();
             }
 
             /// The work failed: puts the key in line again when the limiter says, and says that the work is finished.
@@ -219,7 +238,8 @@ macro_rules! holder {
             /// it is new to the limiter.
             ///
             /// # Panics
-            /// As [`requeue_after`](Self::requeue_after). If the limiter panics, the key is done.
+            /// If the limiter does. The key comes back all the same, 50 ms later, and the queue counts the retry in the limiter's
+            /// place, for [`num_requeues`](Self::num_requeues).
             ///
             /// # Examples
             /// ```
@@ -243,7 +263,11 @@ macro_rules! holder {
                 self.requeue_with(AddOptions::new().rate_limited())
             }
 
-            /// How often the key was retried since it was last forgotten, says the limiter.
+            /// How often the key was retried since it was last forgotten: what the limiter says, and those retries for which the
+            /// limiter panicked.
+            ///
+            /// # Panics
+            /// If the limiter does.
             #[doc(alias = "NumRequeues")]
             #[must_use]
             pub fn num_requeues(&self) -> usize {
@@ -256,6 +280,9 @@ macro_rules! holder {
             ///
             /// As [`forget`](crate::WorkQueue::forget), then [`add_after`](crate::WorkQueue::add_after) of the key and
             /// [`done`](Self::done) in one step. The key is not cloned.
+            ///
+            /// # Panics
+            /// If the limiter does. The key comes back all the same, when the delay is over.
             ///
             /// # Examples
             /// ```
@@ -270,10 +297,9 @@ macro_rules! holder {
             /// ```
             #[doc(alias = "RequeueAfter")]
             pub fn requeue_after(self, delay: Duration) -> Added {
-                self.queue.tell_forget(&self);
-                let (queue, slot) = self.into_parts();
-                // SAFETY: we held the key, and `slot` is not used after this.
-                unsafe { Shared::requeue(&queue, slot, AddOptions::new().after(delay), true) }
+                let (added, forgot) = self.requeue(AddOptions::new().after(delay), true);
+                forgot.pass_on();
+                added
             }
 
             /// Adds the key as the options say, and says that the work on it is finished.
@@ -284,10 +310,22 @@ macro_rules! holder {
             /// # Panics
             /// As [`retry`](Self::retry).
             pub fn requeue_with(self, options: AddOptions) -> Added {
-                let options = self.queue.limited(&self, options);
+                let (added, limited) = self.requeue(options, false);
+                limited.pass_on();
+                added
+            }
+
+            /// [`requeue_with`](Self::requeue_with), or [`requeue_after`](Self::requeue_after) if it is to `forgive`. The limiter's
+            /// panic is the second value.
+            #[inline]
+            pub(crate) fn requeue(self, options: AddOptions, forgive: bool) -> (Added, Caught) {
+                let (options, caught) = match forgive {
+                    true => (options, self.queue.tell_forget(&self)),
+                    false => self.queue.limited_held(&self, options),
+                };
                 let (queue, slot) = self.into_parts();
                 // SAFETY: we held the key, and `slot` is not used after this.
-                unsafe { Shared::requeue(&queue, slot, options, false) }
+                (unsafe { Shared::requeue(&queue, slot, options, forgive) }, caught)
             }
 
             /// How long the key had waited when it was handed out, since the add that made it dirty. `None`: the queue does not

@@ -25,7 +25,12 @@ pub struct AddOptions {
     pub(crate) delay: Option<Duration>,
     pub(crate) conflict: DelayConflict,
     pub(crate) rate_limited: bool,
+    /// The limiter has panicked: it is not asked, and the queue counts the failure itself.
+    pub(crate) limiter_panicked: bool,
 }
+
+/// How long a key waits that is to be retried when the queue's limiter panics instead of saying how long.
+pub(crate) const WITHOUT_LIMITER: Duration = Duration::from_millis(50);
 
 /// What becomes of a delay if the key already has one: there is at most one for a key.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -74,7 +79,7 @@ pub enum OnPanic {
 impl AddOptions {
     /// At once.
     pub const fn new() -> Self {
-        Self { delay: None, conflict: DelayConflict::EarliestWins, rate_limited: false }
+        Self { delay: None, conflict: DelayConflict::EarliestWins, rate_limited: false, limiter_panicked: false }
     }
 
     /// Not before this has passed.
@@ -96,6 +101,11 @@ impl AddOptions {
     pub(crate) fn not_before(mut self, delay: Duration) -> Self {
         self.delay = self.delay.max(Some(delay));
         self
+    }
+
+    /// The limiter has panicked: a delay of the queue's own takes the place of the limiter's answer.
+    pub(crate) fn without_limiter(self) -> Self {
+        Self { limiter_panicked: true, ..self.not_before(WITHOUT_LIMITER) }
     }
 
     /// No delay is asked for, or one of zero.

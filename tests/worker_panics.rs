@@ -5,6 +5,8 @@
 //! as the queue was told. And for items that are dropped by a panicking thread: they are done or retried, also if the limiter
 //! panics on top of it, and the process does not abort. What could abort is run in a child process.
 //!
+//! And P2 for keys whose limiter panics: they come back after 50 ms, until they are given up.
+//!
 //! All panics here are quiet: they unwind without the message of the panic hook.
 
 mod support {
@@ -13,13 +15,16 @@ mod support {
 
 use futures_executor::block_on;
 use keyqueue::rate_limiter::{ItemFastSlow, RateLimiter};
-use keyqueue::{Added, Clock, Driver, Item, Observer, OnPanic, Outcome, WorkQueue, WorkQueueBuilder, Workers};
+use keyqueue::{
+    AddOptions, Added, Clock, Driver, Item, MockClock, Observer, OnPanic, Outcome, OwnedItem, WorkQueue,
+    WorkQueueBuilder, Workers,
+};
 use std::error::Error;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
@@ -250,9 +255,14 @@ impl Drop for Guard {
 
 // ---- a run ----
 
-/// What the handler does: writes down its key, and answers what the first run of key 7 is to be. Key 8 adds 9, and 9 shuts down.
+/// How long a key waits whose limiter has panicked.
+const WITHOUT_LIMITER: Duration = Duration::from_millis(50);
+
+/// What the handler does: writes down its key, and answers what the first run of key 7 is to be. Key 8 lets 50 ms pass and adds 9, and
+/// 9 shuts down.
 struct Script {
     queue: WorkQueue<Key>,
+    time: MockClock,
     bomb: Arc<Bomb>,
     first: fn() -> Outcome,
     runs: Mutex<Vec<u32>>,
@@ -278,7 +288,11 @@ impl Script {
                 let _guard = Guard(Arc::clone(&self.bomb));
                 outcome = (self.first)();
             }
-            8 => _ = self.queue.add(Key(9, Arc::clone(&self.bomb))),
+            8 => {
+                self.time.advance(WITHOUT_LIMITER);
+                self.queue.turn();
+                self.queue.add(Key(9, Arc::clone(&self.bomb)));
+            }
             9 => self.queue.shut_down(),
             _ => {}
         }
@@ -305,7 +319,8 @@ fn go(
     first: fn() -> Outcome,
     cut_off: bool,
 ) -> (Arc<Script>, Workers<Key>) {
-    let queue = queue(bomb, policy).build();
+    let (clock, time) = Clock::mock();
+    let queue = queue(bomb, policy).clock(clock).build();
     for key in [7, 8] {
         // The observer's `added` may panic here, outside of the workers; the key is in line all the same.
         let added = catch_unwind(AssertUnwindSafe(|| queue.add(Key(key, Arc::clone(bomb)))));
@@ -320,6 +335,7 @@ fn go(
     }
     let script = Arc::new(Script {
         queue: queue.clone(),
+        time,
         bomb: Arc::clone(bomb),
         first,
         runs: Mutex::default(),
@@ -487,12 +503,14 @@ fn panics_once(payload: Payload) {
                 assert_eq!(others, [8, 9], "{case}");
                 let sevens = script.runs().len() - 2;
                 match point {
-                    // It is added before that.
-                    Point::Added => assert_eq!(sevens, 2, "{case}"),
+                    // It is added before that. And without the limiter's answer it comes back as well.
+                    Point::Added | Point::When | Point::NumRequeues => assert_eq!(sevens, 2, "{case}"),
                     // The policy holds when the hook has panicked as well.
                     Point::OnPanic => assert_eq!(sevens, 1 + usize::from(policy != Some(OnPanic::Done)), "{case}"),
                     // Keys that were done are not retried.
-                    Point::HandedOut | Point::Done | Point::Dropped | Point::KeyDrop => assert_eq!(sevens, 1, "{case}"),
+                    Point::HandedOut | Point::Done | Point::Dropped | Point::KeyDrop | Point::Forget => {
+                        assert_eq!(sevens, 1, "{case}");
+                    }
                     _ => assert!(sevens <= 2, "{case}"),
                 }
                 // The queue catches what the observer does at the hand-out, and counts it.
@@ -528,6 +546,266 @@ fn hooks_limiters_observers_and_keys_that_panic_once_stop_nobody() {
 #[test]
 fn hooks_limiters_observers_and_keys_that_always_panic_stop_nobody() {
     panics_always(Payload::Owned);
+}
+
+// ---- limiters ----
+
+/// A limiter that panics in these of its methods. In the others, it retries after a millisecond, and counts.
+struct Broken {
+    when: bool,
+    forget: bool,
+    num_requeues: bool,
+    inner: ItemFastSlow<u32>,
+}
+
+impl Broken {
+    fn new(when: bool, forget: bool, num_requeues: bool) -> Self {
+        let inner = ItemFastSlow::new(Duration::from_millis(1), Duration::from_millis(1), 0);
+        Self { when, forget, num_requeues, inner }
+    }
+
+    /// A queue with this limiter, whose time is moved by hand.
+    fn queue(self) -> (WorkQueueBuilder<u32>, MockClock) {
+        let (clock, time) = Clock::mock();
+        (WorkQueue::builder().clock(clock).driver(Driver::Manual).rate_limiter(self), time)
+    }
+}
+
+fn panic_if(broken: bool) {
+    if broken {
+        resume_unwind(Box::new("a limiter"));
+    }
+}
+
+impl RateLimiter<u32> for Broken {
+    fn when(&self, key: &u32) -> Duration {
+        panic_if(self.when);
+        self.inner.when(key)
+    }
+
+    fn forget(&self, key: &u32) {
+        panic_if(self.forget);
+        self.inner.forget(key);
+    }
+
+    fn num_requeues(&self, key: &u32) -> usize {
+        panic_if(self.num_requeues);
+        self.inner.num_requeues(key)
+    }
+}
+
+/// Key 7 fails each time. Key 8 lets time pass until 7 is due, and adds itself again. Returns how often 7 ran.
+fn fails_until_given_up(way: Way, limiter: Broken, max: usize, delay: Duration) -> (usize, Workers<u32>) {
+    let (queue, time) = limiter.queue();
+    let queue = queue.build();
+    queue.add_all([7, 8]);
+    let builder = queue.workers().max_retries(max).on_drop({
+        let queue = queue.clone();
+        move |&key, retries| {
+            assert_eq!((key, retries), (7, max));
+            queue.shut_down();
+        }
+    });
+    let runs = Arc::new(AtomicUsize::new(0));
+    let handler = {
+        let (queue, runs) = (queue.clone(), Arc::clone(&runs));
+        move |item: &Item<'_, u32>| {
+            if **item == 7 {
+                runs.fetch_add(1, Ordering::SeqCst);
+                return Outcome::Failed("no luck".into());
+            }
+            let due = [delay - Duration::from_nanos(1), Duration::from_nanos(1)].map(|rest| {
+                time.advance(rest);
+                queue.turn()
+            });
+            if due == [0, 1] {
+                queue.add(8);
+            } else {
+                queue.shut_down(); // 7 is given up, or it is lost, or too early
+            }
+            Outcome::Done
+        }
+    };
+    let workers = if way == Way::Spawned { builder.spawn(1, handler.clone()).unwrap() } else { builder.build() };
+    match way {
+        Way::Spawned => workers.join(),
+        Way::Here => workers.run(handler),
+        Way::Task | Way::Tokio => block_on(workers.run_async(async |item: &Item<'_, u32>| {
+            yield_once().await;
+            handler(item)
+        })),
+    }
+    (runs.load(Ordering::SeqCst), workers)
+}
+
+#[test]
+fn a_key_whose_limiter_panics_is_retried_after_50_ms_until_it_is_given_up() {
+    for way in WAYS {
+        for max in [0, 1, 3] {
+            // The last case is a limiter that forgets nothing, which concerns nobody but the next life of the key.
+            for (when, forget, num_requeues) in
+                [(true, false, false), (false, false, true), (true, true, true), (false, true, false)]
+            {
+                let limiter = Broken::new(when, forget, num_requeues);
+                let delay = if when || num_requeues { WITHOUT_LIMITER } else { Duration::from_millis(1) };
+                let (runs, workers) = fails_until_given_up(way, limiter, max, delay);
+                let case = format!("{way:?}, {max}, {when}, {forget}, {num_requeues}");
+                assert_eq!(runs, max + 1, "{case}");
+                let (stats, tally) = (workers.queue().stats(), workers.tally());
+                assert_eq!((tally.retried, tally.dropped, stats.dropped), (max as u64, 1, 1), "{case}");
+                assert_eq!((stats.processing, stats.delayed, stats.failing), (0, 0, 0), "{case}");
+                // 8 succeeds each time, and is forgotten.
+                let forgets = if forget { tally.succeeded as usize + 1 } else { 0 };
+                let asked = if num_requeues { max + 1 } else { 0 };
+                let waits = if when && !num_requeues { max } else { 0 };
+                let panics = (forgets + asked + waits) as u64;
+                assert_eq!((tally.panicked, stats.panics), (panics, panics), "{case}");
+            }
+        }
+    }
+}
+
+/// A limiter that is well again counts on from there.
+#[test]
+fn a_limiter_that_panics_for_a_while_does_not_lose_count() {
+    let broken = Arc::new(AtomicBool::new(true));
+    struct Moody(Arc<AtomicBool>, Broken);
+    impl RateLimiter<u32> for Moody {
+        fn when(&self, key: &u32) -> Duration {
+            panic_if(self.0.load(Ordering::SeqCst));
+            self.1.when(key)
+        }
+        fn forget(&self, key: &u32) {
+            panic_if(self.0.load(Ordering::SeqCst));
+            self.1.forget(key);
+        }
+        fn num_requeues(&self, key: &u32) -> usize {
+            self.1.num_requeues(key)
+        }
+    }
+    let (clock, time) = Clock::mock();
+    let limiter = Moody(Arc::clone(&broken), Broken::new(false, false, false));
+    let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).rate_limiter(limiter).build();
+    let come_back = |after| {
+        time.advance(after);
+        assert_eq!(queue.turn(), 1);
+        queue.get().unwrap()
+    };
+    queue.add(1);
+    let mut item = queue.get().unwrap();
+    for retries in 1..=2 {
+        assert!(catch_unwind(AssertUnwindSafe(|| item.retry())).is_err());
+        item = come_back(WITHOUT_LIMITER);
+        assert_eq!((item.num_requeues(), queue.num_requeues(&1), queue.stats().failing), (retries, retries, 1));
+    }
+    broken.store(false, Ordering::SeqCst);
+    assert_eq!(item.retry(), Added::Delayed);
+    item = come_back(Duration::from_millis(1));
+    assert_eq!((item.num_requeues(), queue.num_requeues(&1)), (3, 3));
+
+    broken.store(true, Ordering::SeqCst);
+    assert!(catch_unwind(AssertUnwindSafe(|| queue.forget(&1))).is_err());
+    assert_eq!((item.num_requeues(), queue.stats().failing), (1, 0), "the limiter's own is left");
+    broken.store(false, Ordering::SeqCst);
+    item.succeed();
+    assert_eq!((queue.num_requeues(&1), queue.stats().failing), (0, 0));
+}
+
+/// What a holder says without workers takes effect, and the limiter's panic comes after that.
+#[test]
+fn what_a_holder_says_holds_also_if_the_limiter_panics() {
+    type Say = fn(Item<'_, u32>) -> Option<Added>;
+    type SayOwned = fn(OwnedItem<u32>) -> Option<Added>;
+    const MS: Duration = Duration::from_millis(1);
+    // The delay with which the key comes back, and how many failures are counted.
+    let cases: [(&str, Say, SayOwned, Option<Duration>, usize); 5] = [
+        ("retry", |item| Some(item.retry()), |item| Some(item.retry()), Some(WITHOUT_LIMITER), 1),
+        (
+            "requeue_with",
+            |item| Some(item.requeue_with(AddOptions::new().after(80 * MS).rate_limited())),
+            |item| Some(item.requeue_with(AddOptions::new().after(80 * MS).rate_limited())),
+            Some(80 * MS),
+            1,
+        ),
+        (
+            "requeue_after",
+            |item| Some(item.requeue_after(7 * MS)),
+            |item| Some(item.requeue_after(7 * MS)),
+            Some(7 * MS),
+            0,
+        ),
+        (
+            "succeed",
+            |item| {
+                item.succeed();
+                None
+            },
+            |item| {
+                item.succeed();
+                None
+            },
+            None,
+            0,
+        ),
+        (
+            "give_up",
+            |item| {
+                item.give_up();
+                None
+            },
+            |item| {
+                item.give_up();
+                None
+            },
+            None,
+            0,
+        ),
+    ];
+    for (name, say, say_owned, delay, failures) in cases {
+        for owned in [false, true] {
+            for policy in [None, Some(OnPanic::Done), Some(OnPanic::Retry)] {
+                let (queue, _time) = Broken::new(true, true, false).queue();
+                let queue = policy.into_iter().fold(queue, WorkQueueBuilder::on_panic).build();
+                queue.add(1);
+                let item = queue.get().unwrap();
+                let payload =
+                    catch_unwind(AssertUnwindSafe(|| if owned { say_owned(item.into_owned()) } else { say(item) }))
+                        .unwrap_err();
+                assert_eq!(*payload.downcast_ref::<&str>().unwrap(), "a limiter");
+                let stats = queue.stats();
+                assert_eq!((stats.processing, stats.len, stats.panics), (0, 0, 1), "{name}, {policy:?}");
+                assert_eq!(stats.dropped, u64::from(name == "give_up"));
+                assert_eq!((stats.failing, queue.num_requeues(&1)), (failures, failures), "{name}, {policy:?}");
+                assert_eq!(queue.take_delayed(), delay.map_or(vec![], |delay| vec![(1, delay)]), "{name}, {policy:?}");
+            }
+        }
+    }
+}
+
+/// A success that the limiter answers with a panic is a success, and a requeue a requeue.
+#[test]
+fn workers_do_what_the_handler_says_also_if_forget_panics() {
+    for way in WAYS {
+        let (queue, _time) = Broken::new(false, true, false).queue();
+        let queue = queue.build();
+        queue.add_all([1, 2, 3]);
+        queue.shut_down();
+        let handler = |item: &Item<'_, u32>| match **item {
+            1 => Outcome::Done,
+            2 => Outcome::RequeueAfter(Duration::from_secs(1)),
+            _ => Outcome::GiveUp,
+        };
+        let builder = queue.workers();
+        let workers = if way == Way::Spawned { builder.spawn(1, handler).unwrap() } else { builder.build() };
+        match way {
+            Way::Spawned => workers.join(),
+            Way::Here => workers.run(handler),
+            Way::Task | Way::Tokio => block_on(workers.run_async(async |item: &Item<'_, u32>| handler(item))),
+        }
+        let (stats, tally) = (queue.stats(), workers.tally());
+        assert_eq!((tally.succeeded, tally.requeued, tally.refused, tally.dropped), (1, 1, 1, 1), "{way:?}");
+        assert_eq!((tally.retried, tally.panicked, stats.dropped), (0, 3, 1), "{way:?}");
+    }
 }
 
 // ---- items that are dropped by a panicking thread ----
@@ -711,7 +989,9 @@ fn an_item_that_unwinds_does_not_abort_whatever_else_panics() {
                         let stats = queue.stats();
                         assert_eq!((stats.processing, stats.panics), (0, 2), "{policy:?}, {point:?}");
                         if point == Point::When {
-                            assert_eq!((stats.len, stats.retries), (0, 0), "done, if the limiter panics");
+                            let retried = u64::from(policy == Some(OnPanic::Retry)) * 2;
+                            assert_eq!((stats.delayed as u64, stats.retries), (retried, retried), "{policy:?}");
+                            assert_eq!(stats.caught_panics, retried, "{policy:?}");
                         }
                     }
                 }

@@ -3,8 +3,9 @@
 use super::scope::Scope;
 use super::team::Counts;
 use super::{Inner, Outcome};
+use crate::panics::contained;
 use crate::sync::Arc;
-use crate::{Added, Item, OnPanic};
+use crate::{AddOptions, Added, Item, OnPanic};
 use std::any::Any;
 use std::error::Error;
 use std::future::poll_fn;
@@ -146,11 +147,11 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
             }
             Outcome::RequeueAfter(delay) => {
                 self.counts.requeued.add();
-                self.check(item.requeue_after(delay));
+                self.requeue(item, AddOptions::new().after(delay), true);
             }
             Outcome::RequeueWith(options) => {
                 self.counts.requeued.add();
-                self.check(item.requeue_with(options));
+                self.requeue(item, options, false);
             }
             Outcome::Retry => self.retry(item),
             Outcome::Failed(error) => {
@@ -160,26 +161,47 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
                 self.retry(item);
             }
             Outcome::GiveUp => {
-                let retries = item.num_requeues();
+                let (retries, _) = self.retries(&item);
                 self.give_up(item, retries);
             }
         }
     }
 
     fn retry(&self, item: Item<'_, K>) {
+        let mut options = AddOptions::new().rate_limited();
         if let Some(max) = self.workers.hooks.max_retries {
-            let retries = item.num_requeues();
+            let (retries, panicked) = self.retries(&item);
             if retries >= max {
                 return self.give_up(item, retries);
             }
+            if panicked {
+                options = options.without_limiter();
+            }
         }
         self.counts.retried.add();
-        self.check(item.retry());
+        self.requeue(item, options, false);
     }
 
-    fn check(&self, added: Added) {
+    /// How often a key was retried, and whether the limiter panicked when it was asked: then only the retries that the queue itself
+    /// has counted are in the number.
+    fn retries(&self, item: &Item<'_, K>) -> (usize, bool) {
+        if let Some(retries) = contained(|| item.num_requeues()) {
+            return (retries, false);
+        }
+        self.counts.panicked.add();
+        self.caught(|| self.workers.queue.shared.note_panic());
+        (item.retries_without_limiter(), true)
+    }
+
+    /// Has a key come back, also if the limiter panics.
+    #[inline]
+    fn requeue(&self, item: Item<'_, K>, options: AddOptions, forgive: bool) {
+        let (added, caught) = item.requeue(options, forgive);
         if added == Added::Rejected {
             self.counts.refused.add();
+        }
+        if caught.is_some() {
+            self.counts.panicked.add();
         }
     }
 
@@ -213,9 +235,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
 
     /// Calls what is user code: if it panics, that is counted, and the loop goes on.
     fn caught(&self, run: impl FnOnce()) {
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
+        if contained(run).is_none() {
             self.counts.panicked.add();
-            std::mem::forget(payload); // its drop is user code as well: there must be an end
         }
     }
 }

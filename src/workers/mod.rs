@@ -164,6 +164,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     ///
     /// Counted by the queue's limiter, so since the key last succeeded, [`num_requeues`](crate::Item::num_requeues). One that does
     /// not count, such as a [`Bucket`](crate::rate_limiter::Bucket) alone, never reaches this.
+    ///
+    /// If the limiter panics, the key is retried after 50 ms. The queue counts such retries in the limiter's place, so a key is given
+    /// up after this number of retries also if the limiter panics each time.
     pub fn max_retries(mut self, retries: usize) -> Self {
         self.hooks.max_retries = Some(retries);
         self
