@@ -47,7 +47,7 @@ enum Point {
     IntoError,
     OnError,
     OnPanic,
-    OnDrop,
+    OnGiveUp,
     When,
     Forget,
     NumRequeues,
@@ -63,7 +63,7 @@ const HANDLERS: [Point; 5] = [Point::Begin, Point::Dirty, Point::Guard, Point::I
 const OTHERS: [Point; 12] = [
     Point::OnError,
     Point::OnPanic,
-    Point::OnDrop,
+    Point::OnGiveUp,
     Point::When,
     Point::Forget,
     Point::NumRequeues,
@@ -345,8 +345,8 @@ fn go(
         let bomb = Arc::clone(bomb);
         move || bomb.at(point)
     };
-    let (on_error, on_panic, on_drop) = (hook(Point::OnError), hook(Point::OnPanic), hook(Point::OnDrop));
-    let builder = queue.workers().max_retries(5).on_error(move |_, _| on_error()).on_drop(move |_, _| on_drop());
+    let (on_error, on_panic, on_give_up) = (hook(Point::OnError), hook(Point::OnPanic), hook(Point::OnGiveUp));
+    let builder = queue.workers().max_retries(5).on_error(move |_, _| on_error()).on_give_up(move |_, _| on_give_up());
     let builder = builder.on_panic({
         let script = Arc::downgrade(&script);
         move |key, message| {
@@ -450,10 +450,11 @@ fn a_key_that_always_panics_holds_up_nobody_and_is_given_up() {
         let bomb = Bomb::new(Point::OnPanic, Payload::Text, 0);
         let queue = queue(&bomb, None).build();
         queue.add_all([7, 8].map(|key| Key(key, Arc::clone(&bomb))));
-        let builder = queue.workers().max_retries(20).on_drop({
+        let builder = queue.workers().max_retries(20).on_give_up({
             let queue = queue.clone();
-            move |key, retries| {
-                assert_eq!((key.0, retries), (7, 20));
+            move |key, why| {
+                assert_eq!((key.0, why.retries, why.panic), (7, 20, Some("always")));
+                assert_eq!(why.to_string(), "given up after 20 retries: the handler panicked: always");
                 queue.shut_down();
             }
         });
@@ -485,7 +486,7 @@ fn to(point: Point) -> fn() -> Outcome {
         Point::OnError | Point::When | Point::NumRequeues => || Outcome::Failed("".into()),
         Point::Added => || Outcome::RequeueAfter(Duration::ZERO),
         Point::OnPanic | Point::Panicked => || resume_unwind(Box::new("it must panic first")),
-        Point::OnDrop | Point::Dropped => || Outcome::GiveUp,
+        Point::OnGiveUp | Point::Dropped => || Outcome::GiveUp("".into()),
         _ => || Outcome::Done,
     }
 }
@@ -599,10 +600,11 @@ fn fails_until_given_up(way: Way, limiter: Broken, max: usize, delay: Duration) 
     let (queue, time) = limiter.queue();
     let queue = queue.build();
     queue.add_all([7, 8]);
-    let builder = queue.workers().max_retries(max).on_drop({
+    let builder = queue.workers().max_retries(max).on_give_up({
         let queue = queue.clone();
-        move |&key, retries| {
-            assert_eq!((key, retries), (7, max));
+        move |&key, why| {
+            assert_eq!((key, why.retries), (7, max));
+            assert_eq!(why.reason.unwrap().to_string(), "no luck");
             queue.shut_down();
         }
     });
@@ -793,7 +795,7 @@ fn workers_do_what_the_handler_says_also_if_forget_panics() {
         let handler = |item: &Item<'_, u32>| match **item {
             1 => Outcome::Done,
             2 => Outcome::RequeueAfter(Duration::from_secs(1)),
-            _ => Outcome::GiveUp,
+            _ => Outcome::GiveUp("".into()),
         };
         let builder = queue.workers();
         let workers = if way == Way::Spawned { builder.spawn(1, handler).unwrap() } else { builder.build() };
@@ -1107,7 +1109,7 @@ fn a_key_is_given_up_also_if_the_hook_panics() {
         queue.add_rate_limited(1);
         assert!(queue.cancel(&1));
         queue.add_all([1, 2]);
-        let workers = queue.workers().max_retries(1).on_drop(|_, _| resume_unwind(Box::new("a hook"))).build();
+        let workers = queue.workers().max_retries(1).on_give_up(|_, _| resume_unwind(Box::new("a hook"))).build();
         workers.run(|item: &Item<'_, u32>| {
             if **item == 2 {
                 queue.shut_down();

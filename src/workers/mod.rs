@@ -2,13 +2,15 @@
 //! and an end that says what was left.
 //!
 //! ```text
-//!          ┌──────────────────────────────────────────────────────┐
-//!          ▼                                                      │
-//!   get ──▶ handler ──▶ Done ──────────────────▶ succeed ─────────┤
-//!    │         │        RequeueAfter(d) ───────▶ requeue_after ───┤
-//!    │         │        RequeueWith(options) ──▶ requeue_with ────┤
-//!    │         │        Retry, Failed ──┬──────▶ retry ───────────┤
-//!    │         └ panic ─────────────────┘└ too often ─▶ give_up ──┘
+//!          ┌───────────────────────────────────────────────────────┐
+//!          ▼                                                       │
+//!   get ──▶ handler ──▶ Done ──────────────────▶ succeed ──────────┤
+//!    │         │        RequeueAfter(d) ───────▶ requeue_after ────┤
+//!    │         │        RequeueWith(options) ──▶ requeue_with ─────┤
+//!    │         │        Retry, Failed,                             │
+//!    │         │        RetryAfter ─────┬──────▶ retry ────────────┤
+//!    │         └ panic ─────────────────┘└ too often ─┐            │
+//!    │                  GiveUp(reason) ───────────────┴▶ give_up ──┘
 //!    └▶ shut down and empty: the end
 //! ```
 //!
@@ -17,10 +19,12 @@
 //! same steps, which are in `each.rs`.
 
 mod each;
+mod given_up;
 mod outcome;
 mod scope;
 mod team;
 
+pub use given_up::GivenUp;
 pub use outcome::Outcome;
 
 use crate::queue::WorkQueue;
@@ -54,7 +58,7 @@ use team::Team;
 ///     .workers()
 ///     .max_retries(15)
 ///     .on_error(|key, error| eprintln!("{key}: {error}"))
-///     .on_drop(|key, retries| eprintln!("{key}: given up after {retries} retries"))
+///     .on_give_up(|key, why| eprintln!("{key}: {why}")) // "given up after 15 retries: …"
 ///     .spawn(4, |item: &Item<'_, &str>| -> Result<Outcome, std::io::Error> {
 ///         let settled = write(item)?; // fails: retried, after 5 ms, 10, 20, …
 ///         Ok(if settled { Outcome::Done } else { Outcome::RequeueAfter(Duration::from_secs(10)) })
@@ -118,7 +122,7 @@ pub struct Tally {
     pub requeued: u64,
     /// Runs that failed, and whose keys are to be tried again.
     pub retried: u64,
-    /// Keys that were given up: failed too often, or [`Outcome::GiveUp`].
+    /// Keys that were given up: they failed too often, or [`Outcome::GiveUp`].
     pub dropped: u64,
     /// Runs that panicked, hooks that did, and what else is user code.
     pub panicked: u64,
@@ -172,7 +176,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
         self
     }
 
-    /// Is called with each error of a handler ([`Outcome::Failed`]), before the key is retried or given up.
+    /// Is called with each error of a handler ([`Outcome::Failed`] and [`Outcome::RetryAfter`]), before the key is retried or given up.
+    /// (The reason of an [`Outcome::GiveUp`] is for [`on_give_up`](Self::on_give_up).)
     pub fn on_error(mut self, hook: impl Fn(&K, &(dyn Error + Send + Sync)) + Send + Sync + 'static) -> Self {
         self.hooks.on_error = Some(Box::new(hook));
         self
@@ -186,10 +191,11 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
         self
     }
 
-    /// Is called with each key that is given up, and with how often it was retried. The key is done after that, so to have it looked
-    /// at again in an hour, say, the hook may add it with a delay.
-    pub fn on_drop(mut self, hook: impl Fn(&K, usize) + Send + Sync + 'static) -> Self {
-        self.hooks.on_drop = Some(Box::new(hook));
+    /// Is called with each key that is given up, and with [why](GivenUp): how often it was retried, and the error or the panic of the
+    /// last try. The key is done after that, so to have it looked at again in an hour, say, the hook may add it with a delay.
+    #[doc(alias = "on_drop")]
+    pub fn on_give_up(mut self, hook: impl Fn(&K, &GivenUp<'_>) + Send + Sync + 'static) -> Self {
+        self.hooks.on_give_up = Some(Box::new(hook));
         self
     }
 
