@@ -597,6 +597,135 @@ fn a_handler_that_comes_to_its_end_in_time_leaves_nothing() {
     assert_eq!(tally(&workers), [5, 0, 0, 0, 0, 0]);
 }
 
+/// A value that takes as long to be dropped as the test likes.
+struct SlowDrop {
+    begun: mpsc::Sender<()>,
+    end: Mutex<mpsc::Receiver<()>>,
+    dropped: Arc<AtomicBool>,
+}
+
+impl Drop for SlowDrop {
+    fn drop(&mut self) {
+        _ = self.begun.send(());
+        _ = self.end.lock().unwrap().recv();
+        self.dropped.store(true, Ordering::SeqCst);
+    }
+}
+
+/// The test's side of it.
+struct Hold {
+    begun: mpsc::Receiver<()>,
+    end: mpsc::Sender<()>,
+    dropped: Arc<AtomicBool>,
+}
+
+fn slow_drop() -> (SlowDrop, Hold) {
+    let ((begin, begun), (end, ending)) = (mpsc::channel(), mpsc::channel());
+    let dropped = Arc::new(AtomicBool::new(false));
+    let value = SlowDrop { begun: begin, end: Mutex::new(ending), dropped: Arc::clone(&dropped) };
+    (value, Hold { begun, end, dropped })
+}
+
+/// Calls this in a thread, and fails if it takes much longer than it should.
+fn soon<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
+    let (send, receive) = mpsc::channel();
+    thread::spawn(move || send.send(call()));
+    receive.recv_timeout(Duration::from_secs(30)).expect("it does not return")
+}
+
+#[test]
+fn a_drain_with_a_timeout_does_not_wait_for_a_captured_value_to_be_dropped() {
+    let (value, hold) = slow_drop();
+    let queue = WorkQueue::new();
+    let workers = queue
+        .workers()
+        .spawn(2, move |_: &Item<'_, u32>| {
+            let _captured = &value;
+        })
+        .unwrap();
+    queue.add(1);
+    let own = workers.clone();
+    assert!(soon(move || own.drain_timeout(5 * MS)).is_empty());
+    hold.begun.recv().unwrap();
+    let own = workers.clone();
+    assert!(soon(move || own.drain_timeout(5 * MS)).is_empty(), "again");
+    assert_eq!((workers.tally().running, hold.dropped.load(Ordering::SeqCst)), (1, false));
+    hold.end.send(()).unwrap();
+    workers.join();
+    assert_eq!((workers.tally().running, hold.dropped.load(Ordering::SeqCst)), (0, true));
+}
+
+#[test]
+fn a_drain_with_a_timeout_does_not_wait_for_the_thread_locals_of_a_handler() {
+    use std::cell::RefCell;
+    thread_local!(static LOCAL: RefCell<Option<SlowDrop>> = const { RefCell::new(None) });
+    let (value, hold) = slow_drop();
+    let value = Mutex::new(Some(value));
+    let queue = WorkQueue::new();
+    let workers = queue.workers().spawn(1, move |_: &Item<'_, u32>| LOCAL.set(value.lock().unwrap().take())).unwrap();
+    queue.add(1);
+    let own = workers.clone();
+    assert!(soon(move || own.drain_timeout(Duration::from_secs(3600))).is_empty());
+    hold.begun.recv().unwrap();
+    assert_eq!((workers.tally().running, hold.dropped.load(Ordering::SeqCst)), (0, false));
+    hold.end.send(()).unwrap();
+    workers.join();
+    assert!(hold.dropped.load(Ordering::SeqCst), "a join waits for the thread");
+}
+
+/// However a loop is run, it has not ended before its handler is dropped.
+#[test]
+fn a_loop_ends_when_its_handler_is_dropped() {
+    for way in WAYS {
+        let (value, hold) = slow_drop();
+        let queue = WorkQueue::new();
+        queue.add(1);
+        queue.shut_down();
+        let builder = queue.workers();
+        let handler = move |_: &Item<'_, u32>| {
+            let _captured = &value;
+        };
+        let workers = if way == Way::Spawned {
+            builder.spawn(1, handler).unwrap()
+        } else {
+            let workers = builder.build();
+            let own = workers.clone();
+            let run = workers.run_async(async |_: &Item<'_, u32>| ());
+            thread::spawn(move || match way {
+                Way::Here => own.run(handler),
+                Way::Task => block_on(own.run_async(async move |item: &Item<'_, u32>| handler(item))),
+                // One that was never polled.
+                _ => drop(own.run_async(async move |item: &Item<'_, u32>| handler(item))),
+            });
+            drop(run);
+            workers
+        };
+        hold.begun.recv().unwrap();
+        let calls = Arc::new(Calls::default());
+        let mut join = pin!(workers.join_async());
+        assert!(poll(join.as_mut(), &calls).is_pending(), "{way:?}");
+        assert_eq!(workers.tally().running, 1, "{way:?}");
+        hold.end.send(()).unwrap();
+        workers.join();
+        assert!(hold.dropped.load(Ordering::SeqCst), "{way:?}");
+        assert!(poll(join, &calls).is_ready());
+    }
+}
+
+/// What is left after a stop is nothing to wait for.
+#[test]
+fn a_drain_after_a_stop_waits_for_the_loops_alone() {
+    let Stuck { queue, workers, go } = Stuck::new();
+    let first = workers.stop();
+    assert_eq!(first.processing.len(), 2);
+    let own = workers.clone();
+    let drain = thread::spawn(move || own.drain_timeout(Duration::from_secs(3600)));
+    drop(go);
+    workers.join();
+    assert_eq!(queue.len(), 1, "dirty, and stopped");
+    assert_eq!(soon(move || drain.join().unwrap()).queued, [0]);
+}
+
 #[test]
 fn tasks_stop_too() {
     let queue = WorkQueue::new();

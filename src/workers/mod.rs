@@ -240,8 +240,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
         // They wait until all are there.
         let gate = workers.inner.team.gate();
         for number in 0..threads {
-            let (own, handler) = (workers.enter(), std::sync::Arc::clone(&handler));
+            let work = workers.enter(std::sync::Arc::clone(&handler));
             let run = move || {
+                let (handler, own) = &work;
                 if own.may_begin() {
                     own.run(&mut |item: &Item<'_, K>| handler(item));
                 }
@@ -254,9 +255,10 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
 }
 
 impl<K> Workers<K> {
-    /// One more loop.
-    fn enter(&self) -> Loop<K> {
-        Loop::new(Arc::clone(&self.inner))
+    /// One more loop. It is dropped after its handler, and has not ended before: what the handler has captured is gone when a join
+    /// returns.
+    fn enter<F>(&self, handler: F) -> (F, Loop<K>) {
+        (handler, Loop::new(Arc::clone(&self.inner)))
     }
 
     /// What was done so far.
@@ -271,15 +273,17 @@ impl<K> Workers<K> {
         &self.inner.queue
     }
 
-    /// Waits until all loops have ended, as they do when the queue is shut down and nothing is in line.
+    /// Waits until all loops have ended, as they do when the queue is shut down and nothing is in line; and until the threads of
+    /// [`spawn`](WorkersBuilder::spawn) have ended. A loop drops its handler, and so what the handler has captured, before it ends.
     ///
     /// # Blocking
-    /// Until then. A handler that calls this waits for itself: for ever.
+    /// Until then, however long a handler, a captured value or a thread-local takes to be dropped. A handler that calls this waits
+    /// for itself: forever.
     pub fn join(&self) {
-        self.inner.team.join(None);
+        self.inner.team.join();
     }
 
-    /// As [`join`](Self::join), for a task.
+    /// As [`join`](Self::join), for a task. When it resolves, all loops have ended, and their threads are about to.
     ///
     /// # Cancel safety
     /// Dropping it takes back nothing but the waiting.
@@ -293,8 +297,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     ///
     /// # Blocking
     /// As [`get`](WorkQueue::get).
-    pub fn run<R: Into<Outcome>>(&self, mut handler: impl FnMut(&Item<'_, K>) -> R) {
-        self.enter().run(&mut handler);
+    pub fn run<R: Into<Outcome>>(&self, handler: impl FnMut(&Item<'_, K>) -> R) {
+        let (handler, own) = &mut self.enter(handler);
+        own.run(handler);
     }
 
     /// A loop, as a future: works on one key at a time, until the queue is shut down and nothing is in line. For more, spawn
@@ -304,13 +309,16 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// # Cancel safety
     /// Dropping it drops the handler's future at the point where it waits; its key is done then, as by
     /// [`done`](Item::done).
-    pub fn run_async<F, R>(&self, mut handler: F) -> impl Future<Output = ()> + use<K, F, R>
+    pub fn run_async<F, R>(&self, handler: F) -> impl Future<Output = ()> + use<K, F, R>
     where
         F: AsyncFnMut(&Item<'_, K>) -> R,
         R: Into<Outcome>,
     {
-        let own = self.enter();
-        async move { own.run_async(&mut handler).await }
+        let mut work = self.enter(handler);
+        async move {
+            let (handler, own) = &mut work;
+            own.run_async(handler).await;
+        }
     }
 
     /// Shuts the queue down and has all loops end after the key that they are working on, or are just being handed; takes out what
@@ -338,11 +346,12 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
         Leftover { queued, processing, delayed: queue.take_delayed() }
     }
 
-    /// Shuts the queue down, waits until nothing is in line and in work, and all loops have ended. Returns what was delayed. After a
-    /// [`stop`](Self::stop), waits for the loops alone.
+    /// Shuts the queue down, waits until nothing is in line and in work, and [joins](Self::join) the loops. Returns what was delayed.
+    /// After a [`stop`](Self::stop), waits for the loops alone.
     ///
     /// # Blocking
-    /// As [`shut_down_with_drain`](WorkQueue::shut_down_with_drain): somebody must work. If no loop is left, this waits for ever.
+    /// As [`shut_down_with_drain`](WorkQueue::shut_down_with_drain), which waits forever if no loop is left, and as
+    /// [`join`](Self::join).
     pub fn drain(&self) -> Leftover<K> {
         if !self.inner.team.is_stopped() {
             self.inner.queue.shut_down_with_drain();
@@ -351,11 +360,18 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
         self.stop()
     }
 
-    /// As [`drain`](Self::drain), but waits at most this long; then has the loops [`stop`](Self::stop).
+    /// As [`drain`](Self::drain), but waits at most this long; then has the loops [`stop`](Self::stop). A timeout too long for the
+    /// clock, such as `Duration::MAX`, is none.
+    ///
+    /// # Blocking
+    /// No longer than this: also if a handler, or the drop of a value that a handler has captured, takes longer. Such a loop counts as
+    /// [running](Tally::running) until then, and [`join`](Self::join) waits for it. Threads whose loops have ended may be about to
+    /// end.
     pub fn drain_timeout(&self, timeout: Duration) -> Leftover<K> {
+        let Inner { queue, team, .. } = &*self.inner;
         let deadline = Instant::now().checked_add(timeout);
-        if let End::Reached | End::Released = self.inner.queue.shared.drain(deadline) {
-            self.inner.team.join(deadline);
+        if team.is_stopped() || matches!(queue.shared.drain(deadline), End::Reached | End::Released) {
+            team.wait(deadline);
         }
         self.stop()
     }
