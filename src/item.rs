@@ -104,6 +104,13 @@ impl<'q, K> Item<'q, K> {
         OwnedItem { queue: Arc::clone(queue), slot }
     }
 
+    /// Instead of `done`: the key goes back to the end of the line, also after the shut-down. Does not panic.
+    pub(crate) fn put_back(self) {
+        let (queue, slot) = self.into_parts();
+        // SAFETY: we held the key, and `slot` is not used after this.
+        contained(|| unsafe { queue.put_back_held(slot) });
+    }
+
     /// The part of [`num_requeues`](Self::num_requeues) that the queue itself has counted. Asks no limiter.
     pub(crate) fn retries_without_limiter(&self) -> usize {
         // SAFETY: we hold the key.

@@ -296,7 +296,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     ///
     /// # Panics
     /// If `K`'s `Clone` does, which is called for keys that are also in line or in work, or have failed; under the lock, so it
-    /// must not use this queue. The delays that were taken until then are lost.
+    /// must not use this queue. All delays are set again then: nothing is taken.
     ///
     /// # Examples
     /// ```
@@ -312,7 +312,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// ```
     #[must_use = "these delays are gone from the queue"]
     pub fn take_delayed(&self) -> Vec<(K, Duration)> {
-        self.shared.take_delayed()
+        Shared::take_delayed(&self.shared)
     }
 
     /// The keys in work, and for how long they have been: which one is it that hangs?

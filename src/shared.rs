@@ -45,6 +45,7 @@
 mod delays;
 mod failures;
 mod measure;
+mod put_back;
 mod quiet;
 mod watch;
 

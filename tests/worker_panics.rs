@@ -16,8 +16,8 @@ mod support {
 use futures_executor::block_on;
 use keyqueue::rate_limiter::{ItemFastSlow, RateLimiter};
 use keyqueue::{
-    AddOptions, Added, Clock, Driver, Item, MockClock, Observer, OnPanic, Outcome, OwnedItem, WorkQueue,
-    WorkQueueBuilder, Workers,
+    AddOptions, Added, Clock, Driver, Item, Leftover, MockClock, Observer, OnPanic, Outcome, OwnedItem, Stats,
+    WorkQueue, WorkQueueBuilder, Workers,
 };
 use std::error::Error;
 use std::future::Future;
@@ -1036,6 +1036,169 @@ fn an_item_that_unwinds_does_not_abort_when_a_waker_panics() {
             assert_eq!((queue.processing_len(), queue.len(), queue.stats().panics), (0, 1, 1));
         }
     });
+}
+
+// ---- stops ----
+
+/// A key whose clone of this number panics, counted over all keys.
+struct Clones(u32, Arc<AtomicUsize>);
+
+impl Clones {
+    const NEVER: usize = usize::MAX;
+}
+
+impl Clone for Clones {
+    fn clone(&self) -> Self {
+        let left = self.1.load(Ordering::SeqCst);
+        if left != Self::NEVER {
+            panic_if(left == 0);
+            self.1.store(left - 1, Ordering::SeqCst);
+        }
+        Self(self.0, Arc::clone(&self.1))
+    }
+}
+
+impl PartialEq for Clones {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Clones {}
+
+impl std::hash::Hash for Clones {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+type Left = (Vec<u32>, Vec<u32>, Vec<(u32, Duration)>);
+
+fn numbers(left: Leftover<Clones>) -> Left {
+    let sorted = |keys: Vec<Clones>| {
+        let mut keys: Vec<_> = keys.into_iter().map(|key| key.0).collect();
+        keys.sort_unstable();
+        keys
+    };
+    (sorted(left.queued), sorted(left.processing), left.delayed.into_iter().map(|(key, rest)| (key.0, rest)).collect())
+}
+
+/// Whatever a queue can have: 1 to 4 queued, 2 of them delayed as well and 3 known to fail; 5 processing; 6 and 7 delayed, 7 known to
+/// fail.
+fn all_there_is(clones: &Arc<AtomicUsize>) -> (WorkQueue<Clones>, Left) {
+    const MS: Duration = Duration::from_millis(1);
+    let queue = WorkQueue::<Clones>::builder().clock(Clock::mock().0).driver(Driver::Manual);
+    let queue = queue.rate_limiter(ItemFastSlow::new(9 * MS, 9 * MS, 0)).build();
+    let key = |number| Clones(number, Arc::clone(clones));
+    queue.add(key(5));
+    std::mem::forget(queue.get());
+    queue.add_rate_limited(key(3));
+    assert!(queue.cancel(&key(3)));
+    queue.add_all((1..=4).map(key));
+    queue.add_after(key(2), 2 * MS);
+    queue.add_after(key(6), MS);
+    queue.add_rate_limited(key(7));
+    let left = (vec![1, 2, 3, 4], vec![5], vec![(6, MS), (2, 2 * MS), (7, 9 * MS)]);
+    (queue, left)
+}
+
+/// Each way to stop takes all that is left or, if a clone panics, nothing: the next stop finds it all.
+#[test]
+fn a_stop_whose_clones_panic_takes_nothing() {
+    type Stop = fn(&Workers<Clones>) -> Leftover<Clones>;
+    let stops: [(&str, Stop); 3] = [
+        ("stop", Workers::stop),
+        ("drain_timeout", |workers| workers.drain_timeout(Duration::ZERO)),
+        ("drain_async", |workers| {
+            workers.queue().shut_down(); // it is released at once
+            let mut drain = pin!(workers.drain_async());
+            let calls = Arc::new(Calls::default());
+            assert!(poll(drain.as_mut(), &calls).is_pending());
+            workers.queue().shut_down();
+            let Poll::Ready(left) = poll(drain, &calls) else { panic!("nobody is running") };
+            left
+        }),
+    ];
+    for (name, stop) in stops {
+        let mut panics = 0;
+        for number in 0.. {
+            let clones = Arc::new(AtomicUsize::new(Clones::NEVER));
+            let (queue, expected) = all_there_is(&clones);
+            let before = queue.stats();
+            let workers = queue.workers().build();
+            clones.store(number, Ordering::SeqCst);
+            let stopped = catch_unwind(AssertUnwindSafe(|| stop(&workers)));
+            clones.store(Clones::NEVER, Ordering::SeqCst);
+            let case = format!("{name}, clone {number}");
+            assert!(queue.shutting_down(), "{case}");
+            let stats = queue.stats();
+            if let Ok(left) = stopped {
+                assert_eq!(numbers(left), expected, "{case}");
+                assert_eq!((stats.len, stats.delayed, stats.processing), (0, 0, 1), "{case}");
+                break;
+            }
+            panics += 1;
+            let lens = |stats: Stats| (stats.len, stats.delayed, stats.processing, stats.failing);
+            assert_eq!(lens(stats), lens(before), "{case}");
+            assert_eq!(stats.queued + stats.deferred, stats.handed_out + stats.len as u64, "{case}: it adds up");
+            assert_eq!(numbers(workers.stop()), expected, "{case}");
+        }
+        // Those of the line, the one in work, and delays of keys that stay known: of 2 until the line was taken, and of 7.
+        assert!(panics >= 6, "{name}: {panics}");
+    }
+}
+
+/// Nor is anything lost if the observer panics, or the drop of a key that was cloned.
+#[test]
+fn a_stop_loses_nothing_to_observers_and_drops_that_panic() {
+    for point in [Point::Done, Point::KeyDrop] {
+        let bomb = Bomb::new(point, Payload::Text, 0);
+        let queue = queue(&bomb, None).build();
+        queue.add_all((1..=3).map(|key| Key(key, Arc::clone(&bomb))));
+        let workers = queue.workers().build();
+        bomb.left.store(1, Ordering::SeqCst);
+        assert!(catch_unwind(AssertUnwindSafe(|| workers.stop())).is_err(), "{point:?}");
+        assert_eq!((queue.len(), queue.processing_len()), (3, 0), "{point:?}");
+        let mut keys: Vec<_> = workers.stop().queued.iter().map(|key| key.0).collect();
+        keys.sort_unstable();
+        assert_eq!(keys, [1, 2, 3], "{point:?}");
+    }
+}
+
+/// The delays of a queue that goes on are set again, with what waits for them.
+#[test]
+fn delays_are_set_again_if_a_clone_panics_when_they_are_taken() {
+    use keyqueue::DelayedAdd;
+    const MS: Duration = Duration::from_millis(1);
+    for number in 0..3 {
+        let clones = Arc::new(AtomicUsize::new(Clones::NEVER));
+        let (clock, time) = Clock::mock();
+        let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).delayed_add(DelayedAdd::Strict).build();
+        let key = |number| Clones(number, Arc::clone(&clones));
+        // 1 and 4 are moved out, the others are known to fail, and have to be cloned. An add waits for 1, and one for 3.
+        queue.add_after(key(1), MS);
+        for number in [2, 3, 5] {
+            queue.add_with(key(number), AddOptions::new().after(number * MS).rate_limited());
+        }
+        queue.add_after(key(4), Duration::MAX);
+        for number in [1, 3] {
+            assert_eq!(queue.add(key(number)), Added::Coalesced);
+        }
+        clones.store(number, Ordering::SeqCst);
+        assert!(catch_unwind(AssertUnwindSafe(|| queue.take_delayed())).is_err(), "clone {number}");
+        clones.store(Clones::NEVER, Ordering::SeqCst);
+        assert_eq!((queue.delayed_len(), queue.len(), queue.stats().failing), (5, 0, 3), "clone {number}");
+
+        assert!(queue.cancel(&key(3)) && queue.cancel(&key(5)));
+        assert_eq!(queue.get().unwrap().0, 3, "clone {number}: the add that waited");
+        for number in [1, 2] {
+            time.advance(MS * if number == 1 { 1 } else { 4 });
+            assert_eq!(queue.turn(), 1);
+            assert_eq!(queue.get().unwrap().0, number);
+        }
+        let delayed: Vec<_> = queue.take_delayed().into_iter().map(|(key, rest)| (key.0, rest)).collect();
+        assert_eq!((delayed, queue.len()), (vec![(4, Duration::MAX)], 0), "clone {number}");
+    }
 }
 
 // ---- what is easily got wrong ----

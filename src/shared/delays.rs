@@ -11,6 +11,7 @@
 //! [`BATCH`] small steps when it has the lock, some microseconds, and a producer one.
 
 use super::measure::UNREAD;
+use super::put_back::Delay;
 use super::{Core, Done, Shared};
 use crate::key::slab::SlotRef;
 use crate::key::table;
@@ -23,6 +24,7 @@ use crate::wait::{Wake, Wakes};
 use crate::{AddOptions, Added, DelayConflict};
 use std::borrow::Borrow;
 use std::hash::Hash;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
 /// How many steps the driver makes before it lets go of the lock.
@@ -155,7 +157,7 @@ impl<K> Shared<K> {
 
     /// Pays what a delay owes to the driver. Does not panic: the caller owes other wake-ups, too.
     #[inline]
-    fn rouse_driver(this: &Arc<Self>, rouse: Rouse) {
+    pub(super) fn rouse_driver(this: &Arc<Self>, rouse: Rouse) {
         match rouse {
             Rouse::Nothing => {}
             Rouse::Unpark(wake) => this.wake(wake),
@@ -284,7 +286,7 @@ impl<K> Shared<K> {
     }
 
     /// Sets or moves a delay (P9). **Linearization point of a delayed add.**
-    fn delay(&self, core: &mut Core<K>, slot: SlotRef<K>, now: u64, options: AddOptions) -> (Added, Rouse) {
+    pub(super) fn delay(&self, core: &mut Core<K>, slot: SlotRef<K>, now: u64, options: AddOptions) -> (Added, Rouse) {
         core.time = core.time.max(now);
         let deadline = core.time.saturating_add(nanos(options.delay.unwrap_or_default()));
         let wheel = core.wheel.get_or_insert_with(|| new_wheel(core.time));
@@ -452,43 +454,66 @@ impl<K> Shared<K> {
     }
 }
 
-impl<K: Clone> Shared<K> {
+impl<K: Hash + Eq + Clone> Shared<K> {
     /// `take_delayed`.
-    pub(crate) fn take_delayed(&self) -> Vec<(K, Duration)> {
-        /// Wakes who waits for the last delay to go, also if a clone panics.
-        struct Rouse<'s, K>(&'s Shared<K>);
-        impl<K> Drop for Rouse<'_, K> {
-            fn drop(&mut self) {
-                let drainers = self.0.core.lock().next_drainers();
-                self.0.wake(drainers.into());
-            }
-        }
-        let _rouse = Rouse(self);
-        let mut left = self.delayed_len();
-        let now = self.clock.now();
+    pub(crate) fn take_delayed(this: &Arc<Self>) -> Vec<(K, Duration)> {
+        let mut left = this.delayed_len();
+        let now = this.clock.now();
         // Room beforehand, so that little is allocated under the lock.
-        let mut taken = Vec::with_capacity(left);
+        let mut taken = Taken { shared: this, delays: Vec::with_capacity(left) };
         while left > 0 {
-            let core = &mut *self.core.lock();
+            let core = &mut *this.core.lock();
             for _ in 0..BATCH.min(left) {
-                let Some((number, deadline)) = core.wheel.as_mut().and_then(|wheel| wheel.pop_any()) else {
+                let Some(delay) = core.take_delay() else {
                     left = 0;
                     break;
                 };
                 left -= 1;
-                let slot = core.table.slot(number);
-                let _waited = core.undelayed(slot);
-                let key = core.forget_if_vacant(slot).unwrap_or_else(|| {
-                    // SAFETY: a bit of its word is set, so taken (S2), and we hold the lock.
-                    let inside = unsafe { slot.get() };
-                    // SAFETY: as above.
-                    unsafe { inside.key() }.clone()
-                });
-                taken.push((deadline, key));
+                taken.delays.push(delay);
             }
         }
-        taken.sort_by_key(|&(deadline, _)| deadline); // stable: equal deadlines stay in order
-        taken.into_iter().map(|(deadline, key)| (key, rest(deadline, now))).collect()
+        let mut delays = std::mem::take(&mut taken.delays);
+        delays.sort_by_key(|delay| delay.deadline); // stable: equal deadlines stay in order
+        delays.into_iter().map(|delay| (delay.key, rest(delay.deadline, now))).collect()
+    }
+}
+
+/// Delays that were taken out. If a clone panics, they are set again. Either way, wakes who waits for the last delay to go.
+struct Taken<'s, K: Hash + Eq> {
+    shared: &'s Arc<Shared<K>>,
+    delays: Vec<Delay<K>>,
+}
+
+impl<K: Hash + Eq> Drop for Taken<'_, K> {
+    fn drop(&mut self) {
+        for delay in self.delays.drain(..) {
+            contained(|| Shared::put_back_delay(self.shared, delay));
+        }
+        let drainers = self.shared.core.lock().next_drainers();
+        self.shared.wake(drainers.into());
+    }
+}
+
+impl<K: Clone> Core<K> {
+    /// Takes the first delay out. If the key has to be cloned, and the clone panics, the delay stays.
+    fn take_delay(&mut self) -> Option<Delay<K>> {
+        let (number, deadline) = self.wheel.as_mut().and_then(|wheel| wheel.pop_any())?;
+        let slot = self.table.slot(number);
+        let waited = self.undelayed(slot);
+        let key = self.forget_if_vacant(slot).unwrap_or_else(|| {
+            // SAFETY: a bit of its word is set, so taken (S2), and we hold the lock.
+            let inside = unsafe { slot.get() };
+            // SAFETY: as above.
+            let key = unsafe { inside.key() };
+            catch_unwind(AssertUnwindSafe(|| key.clone())).unwrap_or_else(|payload| {
+                inside.state.delay();
+                let _waits = waited && inside.state.wait();
+                self.delayed += 1;
+                self.wheel.as_mut().expect("it is there").insert(&mut self.table, number, deadline);
+                resume_unwind(payload)
+            })
+        });
+        Some(Delay { deadline, waited, key })
     }
 }
 

@@ -20,17 +20,19 @@
 
 mod each;
 mod given_up;
+mod leftover;
 mod outcome;
 mod scope;
 mod team;
 
 pub use given_up::GivenUp;
+pub use leftover::Leftover;
 pub use outcome::Outcome;
 
+use crate::Item;
 use crate::queue::WorkQueue;
 use crate::shared::End;
 use crate::sync::{Arc, spawn};
-use crate::{Item, Stats};
 use each::{Hooks, Loop};
 use std::error::Error;
 use std::fmt;
@@ -128,28 +130,6 @@ pub struct Tally {
     pub panicked: u64,
     /// Of those retried and requeued: keys that the queue refused, since it was shut down. They will not come back.
     pub refused: u64,
-}
-
-/// What was left when the workers were told to end; from [`Workers::stop`] and the drains. It is gone from the queue, but for what
-/// was in work.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-#[must_use = "these keys were not worked on"]
-pub struct Leftover<K> {
-    /// Keys that were in line.
-    pub queued: Vec<K>,
-    /// Keys that were in work, and still are unless their handlers have returned by now.
-    pub processing: Vec<K>,
-    /// Keys that were delayed, with the time that was left, earliest first.
-    pub delayed: Vec<(K, Duration)>,
-}
-
-impl<K> Leftover<K> {
-    /// Nothing was left.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.queued.is_empty() && self.processing.is_empty() && self.delayed.is_empty()
-    }
 }
 
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
@@ -326,24 +306,16 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     ///
     /// A key that was added while in work goes in line again when its handler returns, and stays there: it is among
     /// [`processing`](Leftover::processing).
+    ///
+    /// # Panics
+    /// If a key's `Clone` does, or other foreign code: a key's drop, the observer. The queue is shut down then, and what was taken
+    /// goes back: keys to the end of the line, delays to their deadlines. So another `stop` finds all of it, and
+    /// [`get`](WorkQueue::get), which clones nothing, hands out what is in line.
     pub fn stop(&self) -> Leftover<K> {
         let Inner { queue, team, .. } = &*self.inner;
         team.stop();
         queue.shut_down();
-        let mut queued = Vec::new();
-        let processing = loop {
-            while let Ok(item) = queue.try_get() {
-                queued.push(item.key().clone());
-            }
-            let before = queue.stats().handed_out;
-            let processing = queue.in_work();
-            // Else a key that was in work is in line again, or handed out once more: it is in neither list, maybe.
-            let Stats { len: 0, handed_out, .. } = queue.stats() else { continue };
-            if handed_out == before {
-                break processing.into_iter().map(|(key, _)| key).collect();
-            }
-        };
-        Leftover { queued, processing, delayed: queue.take_delayed() }
+        Leftover::take(queue)
     }
 
     /// Shuts the queue down, waits until nothing is in line and in work, and [joins](Self::join) the loops. Returns what was delayed.
