@@ -136,7 +136,7 @@ fn run(args: &Args, root: Key) -> Result<usize, Box<dyn Error>> {
         .queue
         .workers()
         .max_retries(args.max_retries)
-        .on_drop(move |path, retries| gives_up.give_up(path, retries))
+        .on_give_up(move |path, why| gives_up.give_up(path, why.retries))
         .spawn(args.workers.into(), move |path: &Item<'_, Key>| works.reconcile(path))?;
     tree.add_all(tree.list(&tree.root));
     let first_pass = finish_first_pass(&tree, args.once, start, &stopped);

@@ -1,7 +1,7 @@
 //! The guard that a get returns: who has it has the key, and when it is dropped, the key is done.
 
 use crate::key::slab::SlotRef;
-use crate::panics::contained;
+use crate::panics::{Caught, contained};
 use crate::shared::{Held, Shared};
 use crate::sync::{Arc, panicking};
 use crate::{AddOptions, Added, OnPanic, UntilDirty};
@@ -77,10 +77,22 @@ impl<'q, K> Item<'q, K> {
     #[inline]
     pub(crate) fn new(queue: &'q Arc<Shared<K>>, held: Held<'q, K>) -> Self {
         held.tell();
-        Self::untold(queue, held)
+        let item = Self::untold(queue, held);
+        if panicking() {
+            item.note_unwinding();
+        }
+        item
     }
 
-    /// As [`new`](Self::new), under the lock: the observer is still to be told.
+    /// The thread that this item is for was already unwinding when it got the item.
+    #[cold]
+    pub(crate) fn note_unwinding(&self) {
+        // SAFETY: we hold the key.
+        unsafe { self.queue.note_unwinding(self.slot) }
+    }
+
+    /// As [`new`](Self::new), under the lock: the observer is still to be told, and [`note_unwinding`](Self::note_unwinding) to be
+    /// called.
     #[inline]
     pub(crate) fn untold(queue: &'q Arc<Shared<K>>, held: Held<'q, K>) -> Self {
         Self { queue, slot: held.into_slot() }
@@ -90,6 +102,19 @@ impl<'q, K> Item<'q, K> {
     pub fn into_owned(self) -> OwnedItem<K> {
         let (queue, slot) = self.into_parts();
         OwnedItem { queue: Arc::clone(queue), slot }
+    }
+
+    /// Instead of `done`: the key goes back to the end of the line, also after the shut-down. Does not panic.
+    pub(crate) fn put_back(self) {
+        let (queue, slot) = self.into_parts();
+        // SAFETY: we held the key, and `slot` is not used after this.
+        contained(|| unsafe { queue.put_back_held(slot) });
+    }
+
+    /// The part of [`num_requeues`](Self::num_requeues) that the queue itself has counted. Asks no limiter.
+    pub(crate) fn retries_without_limiter(&self) -> usize {
+        // SAFETY: we hold the key.
+        unsafe { self.queue.failures_held(self.slot) }
     }
 
     /// The caller says `done` in our place.
@@ -109,26 +134,37 @@ impl<K> OwnedItem<K> {
     }
 }
 
-/// What becomes of a key whose holder panics: as the queue was told. Does not panic itself, as that would end the process.
+/// What becomes of a key whose holder panics: as the queue was told. A thread that was already unwinding when it got the key has not
+/// panicked in the work on it: the key is done. Does not panic itself, as that would end the process.
 ///
 /// # Safety
 /// The caller holds the key in this slot, and forgets the slot.
 #[cold]
 unsafe fn unwound<K>(queue: &Arc<Shared<K>>, slot: SlotRef<K>) {
+    // SAFETY: the caller holds the key (S2).
+    if unsafe { slot.get() }.state.was_unwinding() {
+        // SAFETY: the caller held the key, and `slot` is not used after this.
+        return unsafe { queue.done_in_panic(slot) };
+    }
     contained(|| queue.note_panic());
-    let options = contained(|| {
-        // SAFETY: the caller holds the key.
-        let inside = unsafe { slot.get() };
+    if queue.on_panic != Some(OnPanic::Retry) {
+        // SAFETY: as above.
+        return unsafe { queue.done_in_panic(slot) };
+    }
+    let retry = AddOptions::new().rate_limited();
+    // SAFETY: the caller holds the key.
+    let inside = unsafe { slot.get() };
+    let limited = contained(|| {
         // SAFETY: as above.
         let key = unsafe { inside.key() };
-        (queue.on_panic == Some(OnPanic::Retry)).then(|| queue.limited(key, AddOptions::new().rate_limited()))
+        queue.limited(key, retry)
     });
-    match options.flatten() {
-        // SAFETY: the caller held the key, and `slot` is not used after this.
-        Some(options) => _ = contained(|| unsafe { Shared::requeue(queue, slot, options, false) }),
-        // SAFETY: as above.
-        None => unsafe { queue.done_in_panic(slot) },
-    }
+    let options = limited.unwrap_or_else(|| {
+        queue.note_caught(1);
+        retry.without_limiter()
+    });
+    // SAFETY: as above.
+    contained(|| unsafe { Shared::requeue(queue, slot, options, false) });
 }
 
 macro_rules! holder {
@@ -146,14 +182,26 @@ macro_rules! holder {
 
             /// Says that the work on this key is finished, as dropping the item does.
             ///
-            /// If the key was added meanwhile, it goes to the end of the line now.
+            /// If the key was added meanwhile, it goes to the end of the line now. A thread that unwinds may call this as well, in a
+            /// `Drop`: then the key is done, where dropping the item would count as a [panic](crate::OnPanic) of the work on it.
             #[doc(alias = "Done")]
             #[inline]
-            pub fn done(self) {}
+            pub fn done(self) {
+                let (queue, slot) = self.into_parts();
+                if panicking() {
+                    // SAFETY: we held the key, and `slot` is not used after this.
+                    return unsafe { queue.done_in_panic(slot) };
+                }
+                // SAFETY: as above.
+                unsafe { queue.done(slot) }
+            }
 
             /// The work succeeded: drops what the limiter remembers of the key, and says that the work is finished.
             ///
             /// As [`forget`](crate::WorkQueue::forget), then [`done`](Self::done); with the default limiter in one step.
+            ///
+            /// # Panics
+            /// If the limiter does. The key is done all the same.
             ///
             /// # Examples
             /// ```
@@ -167,22 +215,27 @@ macro_rules! holder {
             /// ```
             #[doc(alias = "Forget")]
             pub fn succeed(self) {
-                self.queue.tell_forget(&self);
+                let forgot = self.queue.tell_forget(&self);
                 let (queue, slot) = self.into_parts();
                 // SAFETY: we held the key, and `slot` is not used after this.
-                unsafe { queue.succeed(slot, false) }
+                unsafe { queue.succeed(slot, false) };
+                forgot.pass_on();
             }
 
             /// The work failed, and will not be tried again: has the limiter forget the key, says that the work is finished, and
             /// counts a key that was [dropped](crate::Stats::dropped).
             ///
             /// A later add of the key, also one that came meanwhile, begins anew.
+            ///
+            /// # Panics
+            /// As [`succeed`](Self::succeed).
             pub fn give_up(self) {
-                self.queue.tell_forget(&self);
+                let forgot = self.queue.tell_forget(&self);
                 let (queue, slot) = self.into_parts();
                 // SAFETY: we held the key, and `slot` is not used after this.
                 unsafe { queue.succeed(slot, true) };
                 queue.tell(|observer| observer.dropped());
+                forgot.pass_on();
             }
 
             /// The work failed: puts the key in line again when the limiter says, and says that the work is finished.
@@ -192,7 +245,8 @@ macro_rules! holder {
             /// it is new to the limiter.
             ///
             /// # Panics
-            /// As [`requeue_after`](Self::requeue_after). If the limiter panics, the key is done.
+            /// If the limiter does. The key comes back all the same, 50 ms later, and the queue counts the retry in the limiter's
+            /// place, for [`num_requeues`](Self::num_requeues).
             ///
             /// # Examples
             /// ```
@@ -216,7 +270,11 @@ macro_rules! holder {
                 self.requeue_with(AddOptions::new().rate_limited())
             }
 
-            /// How often the key was retried since it was last forgotten, says the limiter.
+            /// How often the key was retried since it was last forgotten: what the limiter says, and those retries for which the
+            /// limiter panicked.
+            ///
+            /// # Panics
+            /// If the limiter does.
             #[doc(alias = "NumRequeues")]
             #[must_use]
             pub fn num_requeues(&self) -> usize {
@@ -229,6 +287,9 @@ macro_rules! holder {
             ///
             /// As [`forget`](crate::WorkQueue::forget), then [`add_after`](crate::WorkQueue::add_after) of the key and
             /// [`done`](Self::done) in one step. The key is not cloned.
+            ///
+            /// # Panics
+            /// If the limiter does. The key comes back all the same, when the delay is over.
             ///
             /// # Examples
             /// ```
@@ -243,10 +304,9 @@ macro_rules! holder {
             /// ```
             #[doc(alias = "RequeueAfter")]
             pub fn requeue_after(self, delay: Duration) -> Added {
-                self.queue.tell_forget(&self);
-                let (queue, slot) = self.into_parts();
-                // SAFETY: we held the key, and `slot` is not used after this.
-                unsafe { Shared::requeue(&queue, slot, AddOptions::new().after(delay), true) }
+                let (added, forgot) = self.requeue(AddOptions::new().after(delay), true);
+                forgot.pass_on();
+                added
             }
 
             /// Adds the key as the options say, and says that the work on it is finished.
@@ -257,10 +317,22 @@ macro_rules! holder {
             /// # Panics
             /// As [`retry`](Self::retry).
             pub fn requeue_with(self, options: AddOptions) -> Added {
-                let options = self.queue.limited(&self, options);
+                let (added, limited) = self.requeue(options, false);
+                limited.pass_on();
+                added
+            }
+
+            /// [`requeue_with`](Self::requeue_with), or [`requeue_after`](Self::requeue_after) if it is to `forgive`. The limiter's
+            /// panic is the second value.
+            #[inline]
+            pub(crate) fn requeue(self, options: AddOptions, forgive: bool) -> (Added, Caught) {
+                let (options, caught) = match forgive {
+                    true => (options, self.queue.tell_forget(&self)),
+                    false => self.queue.limited_held(&self, options),
+                };
                 let (queue, slot) = self.into_parts();
                 // SAFETY: we held the key, and `slot` is not used after this.
-                unsafe { Shared::requeue(&queue, slot, options, false) }
+                (unsafe { Shared::requeue(&queue, slot, options, forgive) }, caught)
             }
 
             /// How long the key had waited when it was handed out, since the add that made it dirty. `None`: the queue does not

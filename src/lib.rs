@@ -121,7 +121,7 @@
 //! let workers = queue
 //!     .workers()
 //!     .max_retries(15)
-//!     .on_drop(|pod, retries| eprintln!("{pod}: given up after {retries} retries"))
+//!     .on_give_up(|pod, why| eprintln!("{pod}: {why}")) // "given up after 15 retries: …"
 //!     .spawn(2, |pod: &Item<'_, &str>| reconcile(pod))?;
 //! queue.add("pod-1");
 //!
@@ -257,7 +257,7 @@ pub use stats::{Metrics, Stats};
 pub use time::clock::{Clock, MockClock};
 pub use time::driver::Driver;
 pub use until_dirty::UntilDirty;
-pub use workers::{Leftover, Outcome, Tally, Workers, WorkersBuilder};
+pub use workers::{GivenUp, Leftover, Outcome, Tally, Workers, WorkersBuilder};
 
 /// The README's examples are tests.
 #[cfg(doctest)]

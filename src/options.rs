@@ -25,7 +25,12 @@ pub struct AddOptions {
     pub(crate) delay: Option<Duration>,
     pub(crate) conflict: DelayConflict,
     pub(crate) rate_limited: bool,
+    /// The limiter has panicked: it is not asked, and the queue counts the failure itself.
+    pub(crate) limiter_panicked: bool,
 }
+
+/// How long a key waits that is to be retried when the queue's limiter panics instead of saying how long.
+pub(crate) const WITHOUT_LIMITER: Duration = Duration::from_millis(50);
 
 /// What becomes of a delay if the key already has one: there is at most one for a key.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -58,6 +63,10 @@ pub enum DelayedAdd {
 /// What becomes of a key whose holder panics; set by [`WorkQueueBuilder::on_panic`](crate::WorkQueueBuilder::on_panic).
 ///
 /// Either way nobody holds the key any more, and the panic is [counted](crate::Stats::panics).
+///
+/// A holder panics when its item is dropped while the thread unwinds. A call such as [`done`](crate::Item::done) says what becomes of
+/// the key, and this policy does not apply, also if the thread unwinds. Nor does it apply to an item that was handed out while the
+/// thread was already unwinding, in a `Drop` that calls [`get`](crate::WorkQueue::get): dropping that item is `done`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnPanic {
@@ -70,7 +79,7 @@ pub enum OnPanic {
 impl AddOptions {
     /// At once.
     pub const fn new() -> Self {
-        Self { delay: None, conflict: DelayConflict::EarliestWins, rate_limited: false }
+        Self { delay: None, conflict: DelayConflict::EarliestWins, rate_limited: false, limiter_panicked: false }
     }
 
     /// Not before this has passed.
@@ -92,6 +101,11 @@ impl AddOptions {
     pub(crate) fn not_before(mut self, delay: Duration) -> Self {
         self.delay = self.delay.max(Some(delay));
         self
+    }
+
+    /// The limiter has panicked: a delay of the queue's own takes the place of the limiter's answer.
+    pub(crate) fn without_limiter(self) -> Self {
+        Self { limiter_panicked: true, ..self.not_before(WITHOUT_LIMITER) }
     }
 
     /// No delay is asked for, or one of zero.

@@ -1,9 +1,42 @@
-//! Panics of foreign code: of wakers, observers, and the drops of keys.
+//! Panics of foreign code: of wakers, observers, limiters, and the drops of keys.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::any::Any;
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Calls foreign code, and catches its panic. `None`: it panicked.
 pub(crate) fn contained<R>(call: impl FnOnce() -> R) -> Option<R> {
     // The payload is not dropped: its drop is foreign code as well, and could panic again.
     catch_unwind(AssertUnwindSafe(call)).map_err(std::mem::forget).ok()
+}
+
+/// The panic of foreign code, if it panicked: to be passed on when the caller's step is made.
+///
+/// Dropped, it is leaked: the payload's drop is foreign code as well.
+#[must_use = "the panic goes unseen"]
+pub(crate) struct Caught(Option<ManuallyDrop<Box<dyn Any + Send>>>);
+
+impl Caught {
+    pub(crate) const NOTHING: Self = Self(None);
+
+    /// Calls foreign code. Its panic is the second value; the first is then `otherwise`.
+    pub(crate) fn call<R>(call: impl FnOnce() -> R, otherwise: impl FnOnce() -> R) -> (R, Self) {
+        match catch_unwind(AssertUnwindSafe(call)) {
+            Ok(value) => (value, Self::NOTHING),
+            Err(payload) => (otherwise(), Self(Some(ManuallyDrop::new(payload)))),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_some(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Panics as the foreign code did.
+    #[inline]
+    pub(crate) fn pass_on(self) {
+        if let Some(payload) = self.0 {
+            resume_unwind(ManuallyDrop::into_inner(payload));
+        }
+    }
 }

@@ -9,7 +9,7 @@ use crate::quiet::Quiet;
 use crate::report::Reporter;
 use crate::shared::{End, Goal, Pop, Shared, Wait};
 use crate::stats::{Metrics, Stats};
-use crate::sync::Arc;
+use crate::sync::{Arc, panicking};
 use crate::workers::{Leftover, WorkersBuilder};
 use std::borrow::Borrow;
 use std::fmt;
@@ -300,7 +300,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     ///
     /// # Panics
     /// If `K`'s `Clone` does, which is called for keys that are also in line or in work, or have failed; under the lock, so it
-    /// must not use this queue. The delays that were taken until then are lost.
+    /// must not use this queue. All delays are set again then: nothing is taken.
     ///
     /// # Examples
     /// ```
@@ -316,7 +316,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// ```
     #[must_use = "these delays are gone from the queue"]
     pub fn take_delayed(&self) -> Vec<(K, Duration)> {
-        self.shared.take_delayed()
+        Shared::take_delayed(&self.shared)
     }
 
     /// Takes all queued and delayed keys that match out of the queue, and returns them: for a replica that no longer owns part of the
@@ -496,6 +496,9 @@ impl<K> WorkQueue<K> {
             }
             items.push(Item::untold(&self.shared, held));
         });
+        if panicking() {
+            items.iter().for_each(Item::note_unwinding);
+        }
         waited.into_iter().for_each(|waited| self.shared.tell_handed_out(waited));
         items
     }

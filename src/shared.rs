@@ -46,6 +46,7 @@
 mod delays;
 mod failures;
 mod measure;
+mod put_back;
 mod quiet;
 mod take_where;
 mod watch;
@@ -491,6 +492,17 @@ impl<K> Shared<K> {
     pub(crate) fn note_panic(&self) {
         self.core.lock().counts.panics += 1;
         self.tell(|observer| observer.panicked());
+    }
+
+    /// The thread that was handed this key was already unwinding.
+    ///
+    /// # Safety
+    /// The caller holds the key in this slot.
+    #[cold]
+    pub(crate) unsafe fn note_unwinding(&self, slot: SlotRef<K>) {
+        let _lock = self.core.lock();
+        // SAFETY: held, says the caller (S2), and we hold the lock.
+        unsafe { slot.get() }.state.unwind();
     }
 
     /// `add` of a key that is not in the table. **Linearization point of such an add**, as the next of others.

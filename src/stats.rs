@@ -21,7 +21,7 @@ pub struct Stats {
     /// Keys with a delay that is not over. They may be in line or in work besides.
     pub delayed: usize,
     /// Keys whose failures the queue counts, and that were not forgotten since. They may be in line, in work or delayed, or none of
-    /// these. Always 0 with a limiter that counts itself, as one of your own does.
+    /// these. With a limiter that counts itself, as one of your own does: only keys for which the limiter panicked.
     pub failing: usize,
     /// Threads and tasks that wait for a key.
     pub waiters: usize,

@@ -775,10 +775,11 @@ fn a_limiter_that_panics_leaves_no_key_stuck() {
         queue.add("a");
         limiter.panics.store(true, Ordering::Relaxed);
         assert!(catch_unwind(AssertUnwindSafe(|| end(&queue))).is_err(), "{what}");
-        assert_eq!((queue.processing_len(), queue.len(), queue.delayed_len()), (0, 0, 0), "{what}");
+        let comes_back = usize::from(!what.contains("succeed"));
+        assert_eq!((queue.processing_len(), queue.len(), queue.delayed_len()), (0, 0, comes_back), "{what}");
         assert!(catch_unwind(AssertUnwindSafe(|| queue.add_rate_limited("a"))).is_err());
         assert!(catch_unwind(AssertUnwindSafe(|| queue.forget(&"a"))).is_err());
-        assert_eq!((queue.processing_len(), queue.len(), queue.delayed_len()), (0, 0, 0), "{what}");
+        assert_eq!((queue.processing_len(), queue.len(), queue.delayed_len()), (0, 0, comes_back), "{what}");
         assert_eq!(queue.add("a"), Added::Queued);
         let item = queue.get().unwrap();
         assert!(catch_unwind(AssertUnwindSafe(|| item.num_requeues())).is_err());

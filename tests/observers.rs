@@ -263,7 +263,7 @@ const CASES: &[Case] = &[
                 }
                 match **item {
                     1 => Outcome::Done,
-                    2 => Outcome::GiveUp,
+                    2 => Outcome::GiveUp("no use".into()),
                     3 => Outcome::Retry,
                     _ => resume_unwind(Box::new(())),
                 }
@@ -485,7 +485,7 @@ fn what_an_observer_was_told_adds_up_with_threads_too() {
             .spawn(2, |item: &Item<'_, u32>| match **item % 7 {
                 0 => Outcome::Retry,
                 1 => resume_unwind(Box::new(())),
-                2 => Outcome::GiveUp,
+                2 => Outcome::GiveUp("no use".into()),
                 3 => Outcome::RequeueAfter(MS / 10),
                 _ => Outcome::Done,
             })

@@ -5,6 +5,8 @@
 //! as the queue was told. And for items that are dropped by a panicking thread: they are done or retried, also if the limiter
 //! panics on top of it, and the process does not abort. What could abort is run in a child process.
 //!
+//! And P2 for keys whose limiter panics: they come back after 50 ms, until they are given up.
+//!
 //! All panics here are quiet: they unwind without the message of the panic hook.
 
 mod support {
@@ -13,13 +15,16 @@ mod support {
 
 use futures_executor::block_on;
 use keyqueue::rate_limiter::{ItemFastSlow, RateLimiter};
-use keyqueue::{Added, Clock, Driver, Item, Observer, OnPanic, Outcome, WorkQueue, WorkQueueBuilder, Workers};
+use keyqueue::{
+    AddOptions, Added, Clock, Driver, Item, Leftover, MockClock, Observer, OnPanic, Outcome, OwnedItem, Stats,
+    WorkQueue, WorkQueueBuilder, Workers,
+};
 use std::error::Error;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
@@ -42,7 +47,7 @@ enum Point {
     IntoError,
     OnError,
     OnPanic,
-    OnDrop,
+    OnGiveUp,
     When,
     Forget,
     NumRequeues,
@@ -58,7 +63,7 @@ const HANDLERS: [Point; 5] = [Point::Begin, Point::Dirty, Point::Guard, Point::I
 const OTHERS: [Point; 12] = [
     Point::OnError,
     Point::OnPanic,
-    Point::OnDrop,
+    Point::OnGiveUp,
     Point::When,
     Point::Forget,
     Point::NumRequeues,
@@ -250,9 +255,14 @@ impl Drop for Guard {
 
 // ---- a run ----
 
-/// What the handler does: writes down its key, and answers what the first run of key 7 is to be. Key 8 adds 9, and 9 shuts down.
+/// How long a key waits whose limiter has panicked.
+const WITHOUT_LIMITER: Duration = Duration::from_millis(50);
+
+/// What the handler does: writes down its key, and answers what the first run of key 7 is to be. Key 8 lets 50 ms pass and adds 9, and
+/// 9 shuts down.
 struct Script {
     queue: WorkQueue<Key>,
+    time: MockClock,
     bomb: Arc<Bomb>,
     first: fn() -> Outcome,
     runs: Mutex<Vec<u32>>,
@@ -278,7 +288,11 @@ impl Script {
                 let _guard = Guard(Arc::clone(&self.bomb));
                 outcome = (self.first)();
             }
-            8 => _ = self.queue.add(Key(9, Arc::clone(&self.bomb))),
+            8 => {
+                self.time.advance(WITHOUT_LIMITER);
+                self.queue.turn();
+                self.queue.add(Key(9, Arc::clone(&self.bomb)));
+            }
             9 => self.queue.shut_down(),
             _ => {}
         }
@@ -305,7 +319,8 @@ fn go(
     first: fn() -> Outcome,
     cut_off: bool,
 ) -> (Arc<Script>, Workers<Key>) {
-    let queue = queue(bomb, policy).build();
+    let (clock, time) = Clock::mock();
+    let queue = queue(bomb, policy).clock(clock).build();
     for key in [7, 8] {
         // The observer's `added` may panic here, outside of the workers; the key is in line all the same.
         let added = catch_unwind(AssertUnwindSafe(|| queue.add(Key(key, Arc::clone(bomb)))));
@@ -320,6 +335,7 @@ fn go(
     }
     let script = Arc::new(Script {
         queue: queue.clone(),
+        time,
         bomb: Arc::clone(bomb),
         first,
         runs: Mutex::default(),
@@ -329,8 +345,8 @@ fn go(
         let bomb = Arc::clone(bomb);
         move || bomb.at(point)
     };
-    let (on_error, on_panic, on_drop) = (hook(Point::OnError), hook(Point::OnPanic), hook(Point::OnDrop));
-    let builder = queue.workers().max_retries(5).on_error(move |_, _| on_error()).on_drop(move |_, _| on_drop());
+    let (on_error, on_panic, on_give_up) = (hook(Point::OnError), hook(Point::OnPanic), hook(Point::OnGiveUp));
+    let builder = queue.workers().max_retries(5).on_error(move |_, _| on_error()).on_give_up(move |_, _| on_give_up());
     let builder = builder.on_panic({
         let script = Arc::downgrade(&script);
         move |key, message| {
@@ -434,10 +450,11 @@ fn a_key_that_always_panics_holds_up_nobody_and_is_given_up() {
         let bomb = Bomb::new(Point::OnPanic, Payload::Text, 0);
         let queue = queue(&bomb, None).build();
         queue.add_all([7, 8].map(|key| Key(key, Arc::clone(&bomb))));
-        let builder = queue.workers().max_retries(20).on_drop({
+        let builder = queue.workers().max_retries(20).on_give_up({
             let queue = queue.clone();
-            move |key, retries| {
-                assert_eq!((key.0, retries), (7, 20));
+            move |key, why| {
+                assert_eq!((key.0, why.retries, why.panic), (7, 20, Some("always")));
+                assert_eq!(why.to_string(), "given up after 20 retries: the handler panicked: always");
                 queue.shut_down();
             }
         });
@@ -469,7 +486,7 @@ fn to(point: Point) -> fn() -> Outcome {
         Point::OnError | Point::When | Point::NumRequeues => || Outcome::Failed("".into()),
         Point::Added => || Outcome::RequeueAfter(Duration::ZERO),
         Point::OnPanic | Point::Panicked => || resume_unwind(Box::new("it must panic first")),
-        Point::OnDrop | Point::Dropped => || Outcome::GiveUp,
+        Point::OnGiveUp | Point::Dropped => || Outcome::GiveUp("".into()),
         _ => || Outcome::Done,
     }
 }
@@ -487,17 +504,20 @@ fn panics_once(payload: Payload) {
                 assert_eq!(others, [8, 9], "{case}");
                 let sevens = script.runs().len() - 2;
                 match point {
-                    // In the first hand-out, which was 7's.
-                    Point::HandedOut => assert_eq!(sevens, 0, "{case}"),
-                    // It is added before that.
-                    Point::Added => assert_eq!(sevens, 2, "{case}"),
+                    // It is added before that. And without the limiter's answer it comes back as well.
+                    Point::Added | Point::When | Point::NumRequeues => assert_eq!(sevens, 2, "{case}"),
                     // The policy holds when the hook has panicked as well.
                     Point::OnPanic => assert_eq!(sevens, 1 + usize::from(policy != Some(OnPanic::Done)), "{case}"),
                     // Keys that were done are not retried.
-                    Point::Done | Point::Dropped | Point::KeyDrop => assert_eq!(sevens, 1, "{case}"),
+                    Point::HandedOut | Point::Done | Point::Dropped | Point::KeyDrop | Point::Forget => {
+                        assert_eq!(sevens, 1, "{case}");
+                    }
                     _ => assert!(sevens <= 2, "{case}"),
                 }
-                assert!(workers.tally().panicked > 0, "{case}");
+                // The queue catches what the observer does at the hand-out, and counts it.
+                let caught = u64::from(point == Point::HandedOut);
+                assert_eq!(workers.queue().stats().caught_panics, caught, "{case}");
+                assert_eq!(workers.tally().panicked == 0, point == Point::HandedOut, "{case}");
             }
         }
     }
@@ -512,8 +532,7 @@ fn panics_always(payload: Payload) {
                 let case = format!("{way:?}, {point:?}, {payload:?}, {policy:?}: {:?}", script.runs());
                 assert!(bomb.struck() > 0, "{case}");
                 assert_eq!(workers.queue().stats().handed_out, 2, "{case}");
-                let expected: &[u32] = if point == Point::HandedOut { &[] } else { &[7, 8] };
-                assert_eq!(script.runs(), expected, "{case}");
+                assert_eq!(script.runs(), [7, 8], "{case}");
                 bomb.left.store(0, Ordering::SeqCst); // before the keys are dropped
             }
         }
@@ -528,6 +547,267 @@ fn hooks_limiters_observers_and_keys_that_panic_once_stop_nobody() {
 #[test]
 fn hooks_limiters_observers_and_keys_that_always_panic_stop_nobody() {
     panics_always(Payload::Owned);
+}
+
+// ---- limiters ----
+
+/// A limiter that panics in these of its methods. In the others, it retries after a millisecond, and counts.
+struct Broken {
+    when: bool,
+    forget: bool,
+    num_requeues: bool,
+    inner: ItemFastSlow<u32>,
+}
+
+impl Broken {
+    fn new(when: bool, forget: bool, num_requeues: bool) -> Self {
+        let inner = ItemFastSlow::new(Duration::from_millis(1), Duration::from_millis(1), 0);
+        Self { when, forget, num_requeues, inner }
+    }
+
+    /// A queue with this limiter, whose time is moved by hand.
+    fn queue(self) -> (WorkQueueBuilder<u32>, MockClock) {
+        let (clock, time) = Clock::mock();
+        (WorkQueue::builder().clock(clock).driver(Driver::Manual).rate_limiter(self), time)
+    }
+}
+
+fn panic_if(broken: bool) {
+    if broken {
+        resume_unwind(Box::new("a limiter"));
+    }
+}
+
+impl RateLimiter<u32> for Broken {
+    fn when(&self, key: &u32) -> Duration {
+        panic_if(self.when);
+        self.inner.when(key)
+    }
+
+    fn forget(&self, key: &u32) {
+        panic_if(self.forget);
+        self.inner.forget(key);
+    }
+
+    fn num_requeues(&self, key: &u32) -> usize {
+        panic_if(self.num_requeues);
+        self.inner.num_requeues(key)
+    }
+}
+
+/// Key 7 fails each time. Key 8 lets time pass until 7 is due, and adds itself again. Returns how often 7 ran.
+fn fails_until_given_up(way: Way, limiter: Broken, max: usize, delay: Duration) -> (usize, Workers<u32>) {
+    let (queue, time) = limiter.queue();
+    let queue = queue.build();
+    queue.add_all([7, 8]);
+    let builder = queue.workers().max_retries(max).on_give_up({
+        let queue = queue.clone();
+        move |&key, why| {
+            assert_eq!((key, why.retries), (7, max));
+            assert_eq!(why.reason.unwrap().to_string(), "no luck");
+            queue.shut_down();
+        }
+    });
+    let runs = Arc::new(AtomicUsize::new(0));
+    let handler = {
+        let (queue, runs) = (queue.clone(), Arc::clone(&runs));
+        move |item: &Item<'_, u32>| {
+            if **item == 7 {
+                runs.fetch_add(1, Ordering::SeqCst);
+                return Outcome::Failed("no luck".into());
+            }
+            let due = [delay - Duration::from_nanos(1), Duration::from_nanos(1)].map(|rest| {
+                time.advance(rest);
+                queue.turn()
+            });
+            if due == [0, 1] {
+                queue.add(8);
+            } else {
+                queue.shut_down(); // 7 is given up, or it is lost, or too early
+            }
+            Outcome::Done
+        }
+    };
+    let workers = if way == Way::Spawned { builder.spawn(1, handler.clone()).unwrap() } else { builder.build() };
+    match way {
+        Way::Spawned => workers.join(),
+        Way::Here => workers.run(handler),
+        Way::Task | Way::Tokio => block_on(workers.run_async(async |item: &Item<'_, u32>| {
+            yield_once().await;
+            handler(item)
+        })),
+    }
+    (runs.load(Ordering::SeqCst), workers)
+}
+
+#[test]
+fn a_key_whose_limiter_panics_is_retried_after_50_ms_until_it_is_given_up() {
+    for way in WAYS {
+        for max in [0, 1, 3] {
+            // The last case is a limiter that forgets nothing, which concerns nobody but the next life of the key.
+            for (when, forget, num_requeues) in
+                [(true, false, false), (false, false, true), (true, true, true), (false, true, false)]
+            {
+                let limiter = Broken::new(when, forget, num_requeues);
+                let delay = if when || num_requeues { WITHOUT_LIMITER } else { Duration::from_millis(1) };
+                let (runs, workers) = fails_until_given_up(way, limiter, max, delay);
+                let case = format!("{way:?}, {max}, {when}, {forget}, {num_requeues}");
+                assert_eq!(runs, max + 1, "{case}");
+                let (stats, tally) = (workers.queue().stats(), workers.tally());
+                assert_eq!((tally.retried, tally.dropped, stats.dropped), (max as u64, 1, 1), "{case}");
+                assert_eq!((stats.processing, stats.delayed, stats.failing), (0, 0, 0), "{case}");
+                // 8 succeeds each time, and is forgotten.
+                let forgets = if forget { tally.succeeded as usize + 1 } else { 0 };
+                let asked = if num_requeues { max + 1 } else { 0 };
+                let waits = if when && !num_requeues { max } else { 0 };
+                let panics = (forgets + asked + waits) as u64;
+                assert_eq!((tally.panicked, stats.panics), (panics, panics), "{case}");
+            }
+        }
+    }
+}
+
+/// A limiter that is well again counts on from there.
+#[test]
+fn a_limiter_that_panics_for_a_while_does_not_lose_count() {
+    let broken = Arc::new(AtomicBool::new(true));
+    struct Moody(Arc<AtomicBool>, Broken);
+    impl RateLimiter<u32> for Moody {
+        fn when(&self, key: &u32) -> Duration {
+            panic_if(self.0.load(Ordering::SeqCst));
+            self.1.when(key)
+        }
+        fn forget(&self, key: &u32) {
+            panic_if(self.0.load(Ordering::SeqCst));
+            self.1.forget(key);
+        }
+        fn num_requeues(&self, key: &u32) -> usize {
+            self.1.num_requeues(key)
+        }
+    }
+    let (clock, time) = Clock::mock();
+    let limiter = Moody(Arc::clone(&broken), Broken::new(false, false, false));
+    let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).rate_limiter(limiter).build();
+    let come_back = |after| {
+        time.advance(after);
+        assert_eq!(queue.turn(), 1);
+        queue.get().unwrap()
+    };
+    queue.add(1);
+    let mut item = queue.get().unwrap();
+    for retries in 1..=2 {
+        assert!(catch_unwind(AssertUnwindSafe(|| item.retry())).is_err());
+        item = come_back(WITHOUT_LIMITER);
+        assert_eq!((item.num_requeues(), queue.num_requeues(&1), queue.stats().failing), (retries, retries, 1));
+    }
+    broken.store(false, Ordering::SeqCst);
+    assert_eq!(item.retry(), Added::Delayed);
+    item = come_back(Duration::from_millis(1));
+    assert_eq!((item.num_requeues(), queue.num_requeues(&1)), (3, 3));
+
+    broken.store(true, Ordering::SeqCst);
+    assert!(catch_unwind(AssertUnwindSafe(|| queue.forget(&1))).is_err());
+    assert_eq!((item.num_requeues(), queue.stats().failing), (1, 0), "the limiter's own is left");
+    broken.store(false, Ordering::SeqCst);
+    item.succeed();
+    assert_eq!((queue.num_requeues(&1), queue.stats().failing), (0, 0));
+}
+
+/// What a holder says without workers takes effect, and the limiter's panic comes after that.
+#[test]
+fn what_a_holder_says_holds_also_if_the_limiter_panics() {
+    type Say = fn(Item<'_, u32>) -> Option<Added>;
+    type SayOwned = fn(OwnedItem<u32>) -> Option<Added>;
+    const MS: Duration = Duration::from_millis(1);
+    // The delay with which the key comes back, and how many failures are counted.
+    let cases: [(&str, Say, SayOwned, Option<Duration>, usize); 5] = [
+        ("retry", |item| Some(item.retry()), |item| Some(item.retry()), Some(WITHOUT_LIMITER), 1),
+        (
+            "requeue_with",
+            |item| Some(item.requeue_with(AddOptions::new().after(80 * MS).rate_limited())),
+            |item| Some(item.requeue_with(AddOptions::new().after(80 * MS).rate_limited())),
+            Some(80 * MS),
+            1,
+        ),
+        (
+            "requeue_after",
+            |item| Some(item.requeue_after(7 * MS)),
+            |item| Some(item.requeue_after(7 * MS)),
+            Some(7 * MS),
+            0,
+        ),
+        (
+            "succeed",
+            |item| {
+                item.succeed();
+                None
+            },
+            |item| {
+                item.succeed();
+                None
+            },
+            None,
+            0,
+        ),
+        (
+            "give_up",
+            |item| {
+                item.give_up();
+                None
+            },
+            |item| {
+                item.give_up();
+                None
+            },
+            None,
+            0,
+        ),
+    ];
+    for (name, say, say_owned, delay, failures) in cases {
+        for owned in [false, true] {
+            for policy in [None, Some(OnPanic::Done), Some(OnPanic::Retry)] {
+                let (queue, _time) = Broken::new(true, true, false).queue();
+                let queue = policy.into_iter().fold(queue, WorkQueueBuilder::on_panic).build();
+                queue.add(1);
+                let item = queue.get().unwrap();
+                let payload =
+                    catch_unwind(AssertUnwindSafe(|| if owned { say_owned(item.into_owned()) } else { say(item) }))
+                        .unwrap_err();
+                assert_eq!(*payload.downcast_ref::<&str>().unwrap(), "a limiter");
+                let stats = queue.stats();
+                assert_eq!((stats.processing, stats.len, stats.panics), (0, 0, 1), "{name}, {policy:?}");
+                assert_eq!(stats.dropped, u64::from(name == "give_up"));
+                assert_eq!((stats.failing, queue.num_requeues(&1)), (failures, failures), "{name}, {policy:?}");
+                assert_eq!(queue.take_delayed(), delay.map_or(vec![], |delay| vec![(1, delay)]), "{name}, {policy:?}");
+            }
+        }
+    }
+}
+
+/// A success that the limiter answers with a panic is a success, and a requeue a requeue.
+#[test]
+fn workers_do_what_the_handler_says_also_if_forget_panics() {
+    for way in WAYS {
+        let (queue, _time) = Broken::new(false, true, false).queue();
+        let queue = queue.build();
+        queue.add_all([1, 2, 3]);
+        queue.shut_down();
+        let handler = |item: &Item<'_, u32>| match **item {
+            1 => Outcome::Done,
+            2 => Outcome::RequeueAfter(Duration::from_secs(1)),
+            _ => Outcome::GiveUp("".into()),
+        };
+        let builder = queue.workers();
+        let workers = if way == Way::Spawned { builder.spawn(1, handler).unwrap() } else { builder.build() };
+        match way {
+            Way::Spawned => workers.join(),
+            Way::Here => workers.run(handler),
+            Way::Task | Way::Tokio => block_on(workers.run_async(async |item: &Item<'_, u32>| handler(item))),
+        }
+        let (stats, tally) = (queue.stats(), workers.tally());
+        assert_eq!((tally.succeeded, tally.requeued, tally.refused, tally.dropped), (1, 1, 1, 1), "{way:?}");
+        assert_eq!((tally.retried, tally.panicked, stats.dropped), (0, 3, 1), "{way:?}");
+    }
 }
 
 // ---- items that are dropped by a panicking thread ----
@@ -599,6 +879,88 @@ fn an_item_that_is_dropped_otherwise_is_not_a_panic() {
     assert_eq!((stats.panics, stats.retries, stats.processing, stats.dropped), (0, 0, 0, 1));
 }
 
+/// Runs a closure when it is dropped.
+struct AtDrop<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for AtDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// Calls this in the `Drop` of another value, while the thread unwinds.
+fn while_unwinding(run: impl FnMut()) {
+    let unwound = catch_unwind(AssertUnwindSafe(|| {
+        let _at_drop = AtDrop(run);
+        resume_unwind(Box::new("something else"));
+    }));
+    assert!(unwound.is_err());
+}
+
+/// An unwinding thread that says what becomes of its key: that is what becomes of it, and no panic of the holder is counted.
+#[test]
+fn an_explicit_done_is_done_also_while_the_thread_unwinds() {
+    for policy in [None, Some(OnPanic::Done), Some(OnPanic::Retry)] {
+        for owned in [false, true] {
+            let queue = WorkQueue::<u32>::builder().clock(Clock::mock().0).driver(Driver::Manual);
+            let queue = policy.into_iter().fold(queue, WorkQueueBuilder::on_panic).build();
+            queue.add(1);
+            if owned {
+                let mut item = Some(queue.get().unwrap().into_owned());
+                while_unwinding(|| item.take().unwrap().done());
+            } else {
+                let mut item = queue.get();
+                while_unwinding(|| item.take().unwrap().done());
+            }
+            let stats = queue.stats();
+            assert_eq!((stats.processing, stats.panics, stats.retries), (0, 0, 0), "{policy:?}, owned: {owned}");
+        }
+    }
+}
+
+/// A thread that gets a key while it unwinds already has not panicked in the work on that key.
+#[test]
+fn an_item_that_is_handed_out_while_the_thread_unwinds_is_done_when_it_is_dropped() {
+    type Get = fn(&WorkQueue<u32>);
+    let gets: [(&str, Get); 6] = [
+        ("get", |queue| drop(queue.get().unwrap())),
+        ("try_get", |queue| drop(queue.try_get().unwrap())),
+        ("get_timeout", |queue| drop(queue.get_timeout(Duration::MAX).unwrap())),
+        ("get_many", |queue| assert_eq!(queue.get_many(9).len(), 2)),
+        ("get_async", |queue| drop(block_on(queue.get_async()).unwrap())),
+        ("into_owned", |queue| drop(queue.get().unwrap().into_owned())),
+    ];
+    for (name, get) in gets {
+        let queue = WorkQueue::<u32>::builder().clock(Clock::mock().0).driver(Driver::Manual);
+        let queue = queue.on_panic(OnPanic::Retry).build();
+        queue.add_all([1, 2]);
+        while_unwinding(|| {
+            while !queue.is_empty() {
+                get(&queue)
+            }
+        });
+        let stats = queue.stats();
+        assert_eq!((stats.handed_out, stats.processing), (2, 0), "{name}");
+        assert_eq!((stats.panics, stats.retries), (0, 0), "{name}");
+    }
+}
+
+/// The next hand-out of the key is an ordinary one: a panic of its holder counts.
+#[test]
+fn a_key_that_was_handed_out_while_a_thread_unwound_can_panic_later() {
+    let bomb = Bomb::new(Point::Begin, Payload::Text, 0);
+    let queue = queue(&bomb, Some(OnPanic::Retry)).build();
+    let add = || queue.add(Key(1, Arc::clone(&bomb)));
+    add();
+    while_unwinding(|| {
+        let _item = queue.get().unwrap();
+        assert_eq!(add(), Added::Deferred);
+    });
+    assert_eq!((queue.len(), queue.stats().panics), (1, 0));
+    unwind(&queue, false);
+    assert_eq!((queue.stats().panics, queue.stats().retries), (1, 1));
+}
+
 /// Runs the test of this name again, in a process of its own that may abort, and there `run`.
 fn in_a_child(name: &str, run: impl Fn()) {
     const CHILD: &str = "KEYQUEUE_PANICS_CHILD";
@@ -629,7 +991,9 @@ fn an_item_that_unwinds_does_not_abort_whatever_else_panics() {
                         let stats = queue.stats();
                         assert_eq!((stats.processing, stats.panics), (0, 2), "{policy:?}, {point:?}");
                         if point == Point::When {
-                            assert_eq!((stats.len, stats.retries), (0, 0), "done, if the limiter panics");
+                            let retried = u64::from(policy == Some(OnPanic::Retry)) * 2;
+                            assert_eq!((stats.delayed as u64, stats.retries), (retried, retried), "{policy:?}");
+                            assert_eq!(stats.caught_panics, retried, "{policy:?}");
                         }
                     }
                 }
@@ -672,6 +1036,169 @@ fn an_item_that_unwinds_does_not_abort_when_a_waker_panics() {
             assert_eq!((queue.processing_len(), queue.len(), queue.stats().panics), (0, 1, 1));
         }
     });
+}
+
+// ---- stops ----
+
+/// A key whose clone of this number panics, counted over all keys.
+struct Clones(u32, Arc<AtomicUsize>);
+
+impl Clones {
+    const NEVER: usize = usize::MAX;
+}
+
+impl Clone for Clones {
+    fn clone(&self) -> Self {
+        let left = self.1.load(Ordering::SeqCst);
+        if left != Self::NEVER {
+            panic_if(left == 0);
+            self.1.store(left - 1, Ordering::SeqCst);
+        }
+        Self(self.0, Arc::clone(&self.1))
+    }
+}
+
+impl PartialEq for Clones {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Clones {}
+
+impl std::hash::Hash for Clones {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+type Left = (Vec<u32>, Vec<u32>, Vec<(u32, Duration)>);
+
+fn numbers(left: Leftover<Clones>) -> Left {
+    let sorted = |keys: Vec<Clones>| {
+        let mut keys: Vec<_> = keys.into_iter().map(|key| key.0).collect();
+        keys.sort_unstable();
+        keys
+    };
+    (sorted(left.queued), sorted(left.processing), left.delayed.into_iter().map(|(key, rest)| (key.0, rest)).collect())
+}
+
+/// Whatever a queue can have: 1 to 4 queued, 2 of them delayed as well and 3 known to fail; 5 processing; 6 and 7 delayed, 7 known to
+/// fail.
+fn all_there_is(clones: &Arc<AtomicUsize>) -> (WorkQueue<Clones>, Left) {
+    const MS: Duration = Duration::from_millis(1);
+    let queue = WorkQueue::<Clones>::builder().clock(Clock::mock().0).driver(Driver::Manual);
+    let queue = queue.rate_limiter(ItemFastSlow::new(9 * MS, 9 * MS, 0)).build();
+    let key = |number| Clones(number, Arc::clone(clones));
+    queue.add(key(5));
+    std::mem::forget(queue.get());
+    queue.add_rate_limited(key(3));
+    assert!(queue.cancel(&key(3)));
+    queue.add_all((1..=4).map(key));
+    queue.add_after(key(2), 2 * MS);
+    queue.add_after(key(6), MS);
+    queue.add_rate_limited(key(7));
+    let left = (vec![1, 2, 3, 4], vec![5], vec![(6, MS), (2, 2 * MS), (7, 9 * MS)]);
+    (queue, left)
+}
+
+/// Each way to stop takes all that is left or, if a clone panics, nothing: the next stop finds it all.
+#[test]
+fn a_stop_whose_clones_panic_takes_nothing() {
+    type Stop = fn(&Workers<Clones>) -> Leftover<Clones>;
+    let stops: [(&str, Stop); 3] = [
+        ("stop", Workers::stop),
+        ("drain_timeout", |workers| workers.drain_timeout(Duration::ZERO)),
+        ("drain_async", |workers| {
+            workers.queue().shut_down(); // it is released at once
+            let mut drain = pin!(workers.drain_async());
+            let calls = Arc::new(Calls::default());
+            assert!(poll(drain.as_mut(), &calls).is_pending());
+            workers.queue().shut_down();
+            let Poll::Ready(left) = poll(drain, &calls) else { panic!("nobody is running") };
+            left
+        }),
+    ];
+    for (name, stop) in stops {
+        let mut panics = 0;
+        for number in 0.. {
+            let clones = Arc::new(AtomicUsize::new(Clones::NEVER));
+            let (queue, expected) = all_there_is(&clones);
+            let before = queue.stats();
+            let workers = queue.workers().build();
+            clones.store(number, Ordering::SeqCst);
+            let stopped = catch_unwind(AssertUnwindSafe(|| stop(&workers)));
+            clones.store(Clones::NEVER, Ordering::SeqCst);
+            let case = format!("{name}, clone {number}");
+            assert!(queue.shutting_down(), "{case}");
+            let stats = queue.stats();
+            if let Ok(left) = stopped {
+                assert_eq!(numbers(left), expected, "{case}");
+                assert_eq!((stats.len, stats.delayed, stats.processing), (0, 0, 1), "{case}");
+                break;
+            }
+            panics += 1;
+            let lens = |stats: Stats| (stats.len, stats.delayed, stats.processing, stats.failing);
+            assert_eq!(lens(stats), lens(before), "{case}");
+            assert_eq!(stats.queued + stats.deferred, stats.handed_out + stats.len as u64, "{case}: it adds up");
+            assert_eq!(numbers(workers.stop()), expected, "{case}");
+        }
+        // Those of the line, the one in work, and delays of keys that stay known: of 2 until the line was taken, and of 7.
+        assert!(panics >= 6, "{name}: {panics}");
+    }
+}
+
+/// Nor is anything lost if the observer panics, or the drop of a key that was cloned.
+#[test]
+fn a_stop_loses_nothing_to_observers_and_drops_that_panic() {
+    for point in [Point::Done, Point::KeyDrop] {
+        let bomb = Bomb::new(point, Payload::Text, 0);
+        let queue = queue(&bomb, None).build();
+        queue.add_all((1..=3).map(|key| Key(key, Arc::clone(&bomb))));
+        let workers = queue.workers().build();
+        bomb.left.store(1, Ordering::SeqCst);
+        assert!(catch_unwind(AssertUnwindSafe(|| workers.stop())).is_err(), "{point:?}");
+        assert_eq!((queue.len(), queue.processing_len()), (3, 0), "{point:?}");
+        let mut keys: Vec<_> = workers.stop().queued.iter().map(|key| key.0).collect();
+        keys.sort_unstable();
+        assert_eq!(keys, [1, 2, 3], "{point:?}");
+    }
+}
+
+/// The delays of a queue that goes on are set again, with what waits for them.
+#[test]
+fn delays_are_set_again_if_a_clone_panics_when_they_are_taken() {
+    use keyqueue::DelayedAdd;
+    const MS: Duration = Duration::from_millis(1);
+    for number in 0..3 {
+        let clones = Arc::new(AtomicUsize::new(Clones::NEVER));
+        let (clock, time) = Clock::mock();
+        let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).delayed_add(DelayedAdd::Strict).build();
+        let key = |number| Clones(number, Arc::clone(&clones));
+        // 1 and 4 are moved out, the others are known to fail, and have to be cloned. An add waits for 1, and one for 3.
+        queue.add_after(key(1), MS);
+        for number in [2, 3, 5] {
+            queue.add_with(key(number), AddOptions::new().after(number * MS).rate_limited());
+        }
+        queue.add_after(key(4), Duration::MAX);
+        for number in [1, 3] {
+            assert_eq!(queue.add(key(number)), Added::Coalesced);
+        }
+        clones.store(number, Ordering::SeqCst);
+        assert!(catch_unwind(AssertUnwindSafe(|| queue.take_delayed())).is_err(), "clone {number}");
+        clones.store(Clones::NEVER, Ordering::SeqCst);
+        assert_eq!((queue.delayed_len(), queue.len(), queue.stats().failing), (5, 0, 3), "clone {number}");
+
+        assert!(queue.cancel(&key(3)) && queue.cancel(&key(5)));
+        assert_eq!(queue.get().unwrap().0, 3, "clone {number}: the add that waited");
+        for number in [1, 2] {
+            time.advance(MS * if number == 1 { 1 } else { 4 });
+            assert_eq!(queue.turn(), 1);
+            assert_eq!(queue.get().unwrap().0, number);
+        }
+        let delayed: Vec<_> = queue.take_delayed().into_iter().map(|(key, rest)| (key.0, rest)).collect();
+        assert_eq!((delayed, queue.len()), (vec![(4, Duration::MAX)], 0), "clone {number}");
+    }
 }
 
 // ---- what is easily got wrong ----
@@ -729,7 +1256,7 @@ fn one_panic_is_counted_once() {
                 let before = u64::from(matches!(point, Point::OnPanic | Point::Panicked));
                 let panics = bomb.struck() as u64 - outside + before;
                 let (stats, tally) = (workers.queue().stats(), workers.tally());
-                assert_eq!(tally.panicked, panics, "{way:?}, {point:?}, {policy:?}");
+                assert_eq!(tally.panicked + stats.caught_panics, panics, "{way:?}, {point:?}, {policy:?}");
                 assert!(stats.panics <= panics, "{way:?}, {point:?}, {policy:?}: {}", stats.panics);
             }
         }
@@ -745,7 +1272,7 @@ fn a_key_is_given_up_also_if_the_hook_panics() {
         queue.add_rate_limited(1);
         assert!(queue.cancel(&1));
         queue.add_all([1, 2]);
-        let workers = queue.workers().max_retries(1).on_drop(|_, _| resume_unwind(Box::new("a hook"))).build();
+        let workers = queue.workers().max_retries(1).on_give_up(|_, _| resume_unwind(Box::new("a hook"))).build();
         workers.run(|item: &Item<'_, u32>| {
             if **item == 2 {
                 queue.shut_down();

@@ -121,14 +121,17 @@ const MS: Duration = Duration::from_millis(1);
 fn every_outcome_does_what_it_says() {
     type Make = fn() -> Outcome;
     // With how many failures the key is left, its delay, and what is counted.
-    let cases: [(Make, usize, Option<Duration>, [u64; 6]); 7] = [
+    let cases: [(Make, usize, Option<Duration>, [u64; 6]); 9] = [
         (|| Outcome::Done, 0, None, [2, 0, 0, 0, 0, 0]),
         (|| Outcome::Retry, 3, Some(20 * MS), [1, 0, 1, 0, 0, 0]),
         (|| Outcome::Failed("no luck".into()), 3, Some(20 * MS), [1, 0, 1, 0, 0, 0]),
+        // The later of the two moments counts: the error's, or the limiter's.
+        (|| Outcome::RetryAfter { delay: 90 * MS, error: "no luck".into() }, 3, Some(90 * MS), [1, 0, 1, 0, 0, 0]),
+        (|| Outcome::RetryAfter { delay: 19 * MS, error: "no luck".into() }, 3, Some(20 * MS), [1, 0, 1, 0, 0, 0]),
         (|| Outcome::RequeueAfter(7 * MS), 0, Some(7 * MS), [1, 1, 0, 0, 0, 0]),
         (|| Outcome::RequeueWith(AddOptions::new().after(9 * MS)), 2, Some(9 * MS), [1, 1, 0, 0, 0, 0]),
         (|| Outcome::RequeueWith(AddOptions::new().rate_limited()), 3, Some(20 * MS), [1, 1, 0, 0, 0, 0]),
-        (|| Outcome::GiveUp, 0, None, [1, 0, 0, 1, 0, 0]),
+        (|| Outcome::GiveUp("gone".into()), 0, None, [1, 0, 0, 1, 0, 0]),
     ];
     for way in WAYS {
         for (outcome, failures, delay, counted) in cases {
@@ -147,11 +150,11 @@ fn every_outcome_does_what_it_says() {
                     errors.add((key, error.to_string()));
                 }
             });
-            let builder = builder.on_drop({
+            let builder = builder.on_give_up({
                 let (queue, drops) = (queue.clone(), drops.clone());
-                move |&key, retries| {
+                move |&key, why| {
                     assert_eq!((queue.processing_len(), queue.stats().dropped, queue.num_requeues(&key)), (1, 0, 2));
-                    drops.add((key, retries));
+                    drops.add((key, why.retries, why.to_string()));
                 }
             });
             let workers = run(way, builder, {
@@ -168,9 +171,10 @@ fn every_outcome_does_what_it_says() {
             assert_eq!(tally(&workers), counted, "{case}");
             assert_eq!(queue.num_requeues(&0), failures, "{case}");
             assert_eq!(queue.take_delayed(), delay.map_or(vec![], |delay| vec![(0, delay)]), "{case}");
-            let (failed, dropped) = (matches!(outcome(), Outcome::Failed(_)), counted[3] > 0);
+            let failed = matches!(outcome(), Outcome::Failed(_) | Outcome::RetryAfter { .. });
+            let why = (0, 2, "given up after 2 retries: gone".to_owned());
             assert_eq!(errors.take(), if failed { vec![(0, "no luck".to_owned())] } else { vec![] }, "{case}");
-            assert_eq!(drops.take(), if dropped { vec![(0, 2)] } else { vec![] }, "{case}");
+            assert_eq!(drops.take(), if counted[3] > 0 { vec![why] } else { vec![] }, "{case}");
             let stats = queue.stats();
             assert_eq!((stats.len, stats.processing, stats.dropped), (0, 0, counted[3]), "{case}");
         }
@@ -191,7 +195,7 @@ fn what_handlers_return_becomes_an_outcome() {
     assert!(matches!(Ok::<(), io::Error>(()).into(), Outcome::Done));
     assert!(matches!(Ok::<_, String>(Outcome::RequeueAfter(MS)).into(), Outcome::RequeueAfter(MS)));
     assert!(matches!(Ok::<_, Dyn>(Outcome::Retry).into(), Outcome::Retry));
-    assert!(matches!(Ok::<_, String>(Ok::<_, io::Error>(Outcome::GiveUp)).into(), Outcome::GiveUp));
+    assert!(matches!(Ok::<_, String>(Ok::<_, io::Error>(Outcome::Retry)).into(), Outcome::Retry));
     assert_eq!(failed(Err::<(), _>(io())), "disk");
     assert_eq!(failed(Err::<(), _>("text")), "text");
     assert_eq!(failed(Err::<Outcome, _>("owned".to_owned())), "owned");
@@ -199,11 +203,37 @@ fn what_handlers_return_becomes_an_outcome() {
     assert_eq!(failed(Ok::<_, String>(Err::<Outcome, _>(io()))), "disk", "the inner one");
     assert_eq!(failed(Err::<Result<(), io::Error>, _>("outer")), "outer");
 
+    // An error that is an outcome is that outcome.
+    assert!(matches!(Err::<(), _>(Outcome::Retry).into(), Outcome::Retry));
+    assert!(matches!(Ok::<_, Outcome>(Outcome::RequeueAfter(MS)).into(), Outcome::RequeueAfter(MS)));
+    assert_eq!(failed(Err::<(), _>(Outcome::Failed("no luck".into()))), "no luck");
+
     // The error itself arrives, not a copy of its text.
     let Outcome::Failed(error) = Outcome::from(Err::<(), _>(io::Error::from(io::ErrorKind::NotFound))) else {
         panic!()
     };
     assert_eq!(error.downcast_ref::<io::Error>().unwrap().kind(), io::ErrorKind::NotFound);
+}
+
+/// Also where a key is given up: by its handler, and after the last retry.
+#[test]
+fn the_hook_of_given_up_keys_is_shown_the_error_itself() {
+    let queue = at_once().build();
+    queue.add_all([0, 1]);
+    queue.shut_down();
+    let kinds = Notes::new();
+    let builder = queue.workers().max_retries(0).on_give_up({
+        let kinds = kinds.clone();
+        move |&key, why| {
+            let error: &io::Error = why.reason.unwrap().downcast_ref().unwrap();
+            kinds.add((key, error.kind(), why.panic.is_some()));
+        }
+    });
+    builder.build().run(|item: &Item<'_, u32>| {
+        let error = io::Error::from(io::ErrorKind::NotFound);
+        if **item == 0 { Outcome::GiveUp(error.into()) } else { Outcome::Failed(error.into()) }
+    });
+    assert_eq!(kinds.take(), [0, 1].map(|key| (key, io::ErrorKind::NotFound, false)));
 }
 
 #[test]
@@ -236,7 +266,7 @@ fn the_question_mark_does_what_one_expects() {
             3 => Err(Own)?,
             _ => "x".parse::<u32>().map(drop)?,
         }
-        Ok(Outcome::GiveUp)
+        Ok(Outcome::Done)
     });
     assert_eq!(errors.take(), ["io 0", "text", "owned", "own", "invalid digit found in string"]);
 
@@ -257,18 +287,22 @@ fn the_question_mark_does_what_one_expects() {
 #[test]
 fn a_key_is_given_up_after_so_many_retries() {
     type Fail = fn() -> Outcome;
-    let ways_to_fail: [Fail; 3] =
-        [|| Outcome::Retry, || Outcome::Failed("no".into()), || resume_unwind(Box::new("a panic"))];
+    let ways_to_fail: [Fail; 4] = [
+        || Outcome::Retry,
+        || Outcome::Failed("no".into()),
+        || resume_unwind(Box::new("a panic")),
+        || Outcome::RetryAfter { delay: Duration::ZERO, error: "later".into() },
+    ];
     for way in WAYS {
         for max in [0, 1, 2, 7] {
             for (how, fail) in ways_to_fail.into_iter().enumerate() {
                 let queue = at_once().build();
                 queue.add(3);
                 let (runs, drops) = (Arc::new(AtomicUsize::new(0)), Notes::new());
-                let builder = queue.workers().max_retries(max).on_drop({
+                let builder = queue.workers().max_retries(max).on_give_up({
                     let (queue, drops) = (queue.clone(), drops.clone());
-                    move |&key, retries| {
-                        drops.add((key, retries));
+                    move |&key, why| {
+                        drops.add((key, why.retries, why.to_string()));
                         queue.shut_down();
                     }
                 });
@@ -280,7 +314,9 @@ fn a_key_is_given_up_after_so_many_retries() {
                     }
                 });
                 assert_eq!(runs.load(Ordering::SeqCst), max + 1, "{way:?}, {how}");
-                assert_eq!(drops.take(), [(3, max)]);
+                let after = ["without a retry", "after 1 retry", "after 2 retries", "after 7 retries"][max.min(3)];
+                let because = ["", ": no", ": the handler panicked: a panic", ": later"][how];
+                assert_eq!(drops.take(), [(3, max, format!("given up {after}{because}"))]);
                 let panicked = if how == 2 { max as u64 + 1 } else { 0 };
                 assert_eq!(tally(&workers), [0, 0, max as u64, 1, panicked, 0], "{way:?}, {how}");
                 let stats = queue.stats();
@@ -298,10 +334,10 @@ fn a_success_begins_the_count_anew_and_so_does_a_drop() {
         // Twice a failure and a success, then four failures, of which two are retried, and one is the first of a new life.
         let answers = Mutex::new([1, 1, 0, 1, 1, 0, 1, 1, 1, 1, 2].into_iter());
         let drops = Notes::new();
-        let builder = queue.workers().max_retries(2).on_drop({
+        let builder = queue.workers().max_retries(2).on_give_up({
             let (queue, drops) = (queue.clone(), drops.clone());
-            move |&key, retries| {
-                drops.add(retries);
+            move |&key, why| {
+                drops.add(why.retries);
                 assert_eq!(queue.add(key).is_accepted(), drops.0.lock().unwrap().len() == 1);
             }
         });
@@ -315,7 +351,7 @@ fn a_success_begins_the_count_anew_and_so_does_a_drop() {
                 1 => Outcome::Retry,
                 _ => {
                     queue.shut_down();
-                    Outcome::GiveUp
+                    Outcome::GiveUp("gone".into())
                 }
             }
         });
@@ -352,7 +388,7 @@ fn what_the_queue_refuses_is_counted() {
             1 => Outcome::Failed("no".into()),
             2 => Outcome::RequeueAfter(MS),
             3 => Outcome::RequeueAfter(Duration::ZERO),
-            4 => Outcome::GiveUp,
+            4 => Outcome::GiveUp("gone".into()),
             _ => Outcome::Done,
         });
         assert_eq!(tally(&workers), [1, 2, 2, 1, 0, 4], "{way:?}");
@@ -561,6 +597,134 @@ fn a_handler_that_comes_to_its_end_in_time_leaves_nothing() {
     assert_eq!(tally(&workers), [5, 0, 0, 0, 0, 0]);
 }
 
+/// A value that takes as long to be dropped as the test likes.
+struct SlowDrop {
+    begun: mpsc::Sender<()>,
+    end: Mutex<mpsc::Receiver<()>>,
+    dropped: Arc<AtomicBool>,
+}
+
+impl Drop for SlowDrop {
+    fn drop(&mut self) {
+        _ = self.begun.send(());
+        _ = self.end.lock().unwrap().recv();
+        self.dropped.store(true, Ordering::SeqCst);
+    }
+}
+
+/// The test's side of it.
+struct Hold {
+    begun: mpsc::Receiver<()>,
+    end: mpsc::Sender<()>,
+    dropped: Arc<AtomicBool>,
+}
+
+fn slow_drop() -> (SlowDrop, Hold) {
+    let ((begin, begun), (end, ending)) = (mpsc::channel(), mpsc::channel());
+    let dropped = Arc::new(AtomicBool::new(false));
+    let value = SlowDrop { begun: begin, end: Mutex::new(ending), dropped: Arc::clone(&dropped) };
+    (value, Hold { begun, end, dropped })
+}
+
+/// Calls this in a thread, and fails if it takes much longer than it should.
+fn soon<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
+    let (send, receive) = mpsc::channel();
+    thread::spawn(move || send.send(call()));
+    receive.recv_timeout(Duration::from_secs(30)).expect("it does not return")
+}
+
+#[test]
+fn a_drain_with_a_timeout_does_not_wait_for_a_captured_value_to_be_dropped() {
+    let (value, hold) = slow_drop();
+    let queue = WorkQueue::new();
+    let workers = queue
+        .workers()
+        .spawn(2, move |_: &Item<'_, u32>| {
+            let _captured = &value;
+        })
+        .unwrap();
+    queue.add(1);
+    let own = workers.clone();
+    assert!(soon(move || own.drain_timeout(5 * MS)).is_empty());
+    hold.begun.recv().unwrap();
+    let own = workers.clone();
+    assert!(soon(move || own.drain_timeout(5 * MS)).is_empty(), "again");
+    assert_eq!((workers.tally().running, hold.dropped.load(Ordering::SeqCst)), (1, false));
+    hold.end.send(()).unwrap();
+    workers.join();
+    assert_eq!((workers.tally().running, hold.dropped.load(Ordering::SeqCst)), (0, true));
+}
+
+#[test]
+fn a_drain_with_a_timeout_does_not_wait_for_the_thread_locals_of_a_handler() {
+    use std::cell::RefCell;
+    thread_local!(static LOCAL: RefCell<Option<SlowDrop>> = const { RefCell::new(None) });
+    let (value, hold) = slow_drop();
+    let value = Mutex::new(Some(value));
+    let queue = WorkQueue::new();
+    let workers = queue.workers().spawn(1, move |_: &Item<'_, u32>| LOCAL.set(value.lock().unwrap().take())).unwrap();
+    queue.add(1);
+    let own = workers.clone();
+    assert!(soon(move || own.drain_timeout(Duration::from_secs(3600))).is_empty());
+    hold.begun.recv().unwrap();
+    assert_eq!((workers.tally().running, hold.dropped.load(Ordering::SeqCst)), (0, false));
+    hold.end.send(()).unwrap();
+    workers.join();
+    assert!(hold.dropped.load(Ordering::SeqCst), "a join waits for the thread");
+}
+
+/// However a loop is run, it has not ended before its handler is dropped.
+#[test]
+fn a_loop_ends_when_its_handler_is_dropped() {
+    for way in WAYS {
+        let (value, hold) = slow_drop();
+        let queue = WorkQueue::new();
+        queue.add(1);
+        queue.shut_down();
+        let builder = queue.workers();
+        let handler = move |_: &Item<'_, u32>| {
+            let _captured = &value;
+        };
+        let workers = if way == Way::Spawned {
+            builder.spawn(1, handler).unwrap()
+        } else {
+            let workers = builder.build();
+            let own = workers.clone();
+            let run = workers.run_async(async |_: &Item<'_, u32>| ());
+            thread::spawn(move || match way {
+                Way::Here => own.run(handler),
+                Way::Task => block_on(own.run_async(async move |item: &Item<'_, u32>| handler(item))),
+                // One that was never polled.
+                _ => drop(own.run_async(async move |item: &Item<'_, u32>| handler(item))),
+            });
+            drop(run);
+            workers
+        };
+        hold.begun.recv().unwrap();
+        let calls = Arc::new(Calls::default());
+        let mut join = pin!(workers.join_async());
+        assert!(poll(join.as_mut(), &calls).is_pending(), "{way:?}");
+        assert_eq!(workers.tally().running, 1, "{way:?}");
+        hold.end.send(()).unwrap();
+        workers.join();
+        assert!(hold.dropped.load(Ordering::SeqCst), "{way:?}");
+        assert!(poll(join, &calls).is_ready());
+    }
+}
+
+/// What is left after a stop is nothing to wait for.
+#[test]
+fn a_drain_after_a_stop_waits_for_the_loops_alone() {
+    let Stuck { workers, go, .. } = Stuck::new();
+    let first = workers.stop();
+    assert_eq!(first.processing.len(), 2);
+    let own = workers.clone();
+    let drain = thread::spawn(move || own.drain_timeout(Duration::from_secs(3600)));
+    drop(go);
+    workers.join();
+    assert_eq!(soon(move || drain.join().unwrap()).queued, [0]);
+}
+
 #[test]
 fn tasks_stop_too() {
     let queue = WorkQueue::new();
@@ -661,7 +825,7 @@ impl Load {
             0 => Outcome::Retry,
             1 => Outcome::Failed("no luck".into()),
             2 => Outcome::RequeueAfter(Duration::from_micros(random.u64(..200))),
-            3 => Outcome::GiveUp,
+            3 => Outcome::GiveUp("gone".into()),
             4 => {
                 self.unwound.fetch_add(1, Ordering::SeqCst);
                 resume_unwind(Box::new(String::from("a panic")))
@@ -695,7 +859,7 @@ fn a_shutdown_under_load_ends_with_nothing_left() {
             assert_eq!(message, "a panic");
             panics();
         });
-        let builder = builder.on_drop(move |_, _| drops());
+        let builder = builder.on_give_up(move |_, _| drops());
         let workers = builder
             .spawn(2, {
                 let load = Arc::clone(&load);
@@ -1100,6 +1264,23 @@ mod spans {
                 assert_eq!(sorted(line), sorted(expected), "{line} instead of {expected}");
             }
         }
+    }
+
+    /// All errors of handlers are events.
+    #[test]
+    fn errors_that_know_what_to_do_are_in_the_span_too() {
+        let queue = at_once().build();
+        queue.add_all([1, 2]);
+        queue.shut_down();
+        let (_, lines) = logged(|| {
+            queue.workers().traced().build().run(|item: &Item<'_, u32>| match **item {
+                1 => Outcome::RetryAfter { delay: MS, error: "busy".into() },
+                _ => Outcome::GiveUp("gone".into()),
+            });
+        });
+        let [busy, gone] = &lines[..] else { panic!("{lines:#?}") };
+        assert!(busy.contains("WARN") && busy.contains("message=failed") && busy.contains("error=busy"), "{busy}");
+        assert!(gone.contains("WARN") && gone.contains("message=given up") && gone.contains("error=gone"), "{gone}");
     }
 
     #[test]

@@ -28,7 +28,7 @@
 //!   than that between two pages, so that there is a token when it is over, and no `RequeueAfter` is needed: that has the
 //!   limiter forget the failures, as `Done` has.
 //! * The page that fails stays the first of its host, so the host's failures in a row are those of that page, and `max_retries`
-//!   of the workers is that of a page. `on_drop` strikes the page out, and delays the host for the next one.
+//!   of the workers is that of a page. `on_give_up` strikes the page out, and delays the host for the next one.
 //! * A 404 is an answer like any other, and not tried again.
 //! * Work makes more work, and during a drain adds are refused. So `idle` says when the crawl is over: nothing in line,
 //!   in work or delayed. Then comes the drain.
@@ -47,11 +47,10 @@ use fetch::{FetchError, Fetched, Fetcher};
 use frontier::{Found, Frontier, Host, Next};
 use indicatif::{ProgressBar, ProgressStyle};
 use keyqueue::rate_limiter::ItemExponentialFailure;
-use keyqueue::{Item, Metrics, Observer, Outcome, WorkQueue, Workers};
+use keyqueue::{GivenUp, Item, Metrics, Observer, Outcome, WorkQueue, Workers};
 use reqwest::Url;
 use server::{Chaos, Server};
 use site::{Page, Site};
-use std::collections::HashMap;
 use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -188,14 +187,8 @@ fn on_ctrl_c() -> Result<UnboundedReceiver<()>, ctrlc::Error> {
 
 /// What the workers do when a request fails: they try again, and give the page up after so many times.
 fn workers(crawler: &Arc<Crawler>, max_retries: usize) -> Workers<Host> {
-    let [noting, giving_up] = [Arc::clone(crawler), Arc::clone(crawler)];
-    crawler
-        .queue
-        .workers()
-        .max_retries(max_retries)
-        .on_error(move |host, error| noting.failed(host, error))
-        .on_drop(move |host, retries| giving_up.give_up(host, retries))
-        .build()
+    let giving_up = Arc::clone(crawler);
+    crawler.queue.workers().max_retries(max_retries).on_give_up(move |host, why| giving_up.give_up(host, why)).build()
 }
 
 /// The queue, and what all workers share besides.
@@ -207,8 +200,6 @@ struct Crawler {
     start: Instant,
     requests: AtomicU64,
     crawl: Mutex<Crawl>,
-    /// By host: how its last request failed.
-    failures: Mutex<HashMap<Host, String>>,
     bar: ProgressBar,
 }
 
@@ -229,7 +220,6 @@ impl Crawler {
             start,
             requests: AtomicU64::new(0),
             crawl: Mutex::default(),
-            failures: Mutex::default(),
             bar,
         }
     }
@@ -272,17 +262,12 @@ impl Crawler {
         result
     }
 
-    /// A request to this host has failed.
-    fn failed(&self, host: &Host, error: &(dyn Error + Send + Sync)) {
-        self.failures.lock().unwrap().insert(Arc::clone(host), error.to_string());
-    }
-
-    /// So did all retries: on with the next page. The host is in work still, so nobody else takes its first page meanwhile.
-    fn give_up(&self, host: &Host, retries: usize) {
+    /// All tries have failed: on with the next page. The host is still held, so nobody else takes its first page meanwhile.
+    fn give_up(&self, host: &Host, why: &GivenUp<'_>) {
         let Some(url) = self.frontier.first(host) else { return };
-        let why = self.failures.lock().unwrap().remove(host).unwrap_or_default();
-        let tried = if retries == 0 { "once".into() } else { format!("{} times", retries + 1) };
-        self.say(format_args!("gave up  {url}: {why}, tried {tried}"));
+        let error = why.reason.map_or_else(|| why.panic.unwrap_or_default().to_owned(), ToString::to_string);
+        let tried = if why.retries == 0 { "once".into() } else { format!("{} times", why.retries + 1) };
+        self.say(format_args!("gave up  {url}: {error}, tried {tried}"));
         self.crawl.lock().unwrap().given_up.insert(url.into());
         self.bar.inc(1);
         if let Some(time) = self.frontier.finish(host) {

@@ -230,6 +230,39 @@ fn join_publishes() {
     }
 }
 
+/// A value that a handler has captured, and that writes when it is dropped.
+struct Last(Arc<UnsafeCell<u64>>);
+
+// SAFETY: loom's cell finds accesses that nothing orders. That is what it is here for.
+unsafe impl Send for Last {}
+// SAFETY: as above.
+unsafe impl Sync for Last {}
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        // SAFETY: read after the join.
+        self.0.with_mut(|value| unsafe { *value = 7 });
+    }
+}
+
+/// What the handlers have captured is dropped when a join returns.
+#[test]
+fn join_comes_after_the_drop_of_the_handler() {
+    for way in WAYS {
+        check(move || {
+            let (queue, cell) = (WorkQueue::new(), Arc::new(UnsafeCell::new(0)));
+            let last = Last(Arc::clone(&cell));
+            queue.shut_down();
+            let workers = start(queue.workers(), way, move |_| {
+                let _captured = &last;
+            });
+            block_on(workers.join_async());
+            // SAFETY: written before the end of the loop.
+            assert_eq!(cell.with(|value| unsafe { *value }), 7);
+        });
+    }
+}
+
 /// A join that is polled again waits with the waker it was polled with last; one that was dropped waits no more.
 #[test]
 fn repolled_join_wakes_its_last_waker() {

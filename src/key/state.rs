@@ -21,6 +21,9 @@
 //!
 //! * **I10** FAILED means that the number of failures in the key's ticket is not 0. Without it, it is.
 //!
+//! UNWINDING goes with PROCESSING: the holder's thread was already unwinding when it got the key, so a drop of the item while it
+//! unwinds says nothing about the work on this key.
+//!
 //! "Absent" is then: neither DIRTY nor PROCESSING; the key is in the table all the same while it is DELAYED. WAITING goes
 //! with DELAYED: an add waits for this delay ([`DelayedAdd::Strict`](crate::DelayedAdd::Strict)). FAILED (I10) has nothing to do
 //! with the others, but that it keeps the key in the table: the queue counts the failures of this key.
@@ -40,6 +43,8 @@ const DELAYED: u8 = 1 << 2;
 const WAITING: u8 = 1 << 3;
 /// The key has failed, and was not forgotten since: its ticket says how often.
 const FAILED: u8 = 1 << 4;
+/// The key was handed out to a thread that was already unwinding.
+const UNWINDING: u8 = 1 << 5;
 
 /// The state word of one key.
 #[derive(Debug)]
@@ -114,12 +119,26 @@ impl State {
     pub(crate) fn done(&self) -> OnDone {
         let before = self.0.load(Ordering::Relaxed);
         debug_assert_ne!(before & PROCESSING, 0, "I2: done belongs to the holder");
-        self.0.store(before & !PROCESSING, Ordering::Relaxed);
-        match before & !PROCESSING {
+        let left = before & !(PROCESSING | UNWINDING);
+        self.0.store(left, Ordering::Relaxed);
+        match left {
             0 => OnDone::Remove,
-            left if left & DIRTY != 0 => OnDone::Push,
+            _ if left & DIRTY != 0 => OnDone::Push,
             _ => OnDone::Keep,
         }
+    }
+
+    /// The thread that holds the key unwinds, and did so before it got the key.
+    pub(crate) fn unwind(&self) {
+        let before = self.0.load(Ordering::Relaxed);
+        debug_assert_ne!(before & PROCESSING, 0, "only a holder unwinds");
+        self.0.store(before | UNWINDING, Ordering::Release);
+    }
+
+    /// For the holder: whether its thread was already unwinding when it got the key.
+    pub(crate) fn was_unwinding(&self) -> bool {
+        // Relaxed: only the holder sets the bit, and others keep it.
+        self.0.load(Ordering::Relaxed) & UNWINDING != 0
     }
 
     /// The key goes into the wheel.
@@ -222,6 +241,23 @@ mod tests {
         s.get();
         assert_eq!(s.done(), OnDone::Keep);
         s.forgive();
+        assert!(s.is_vacant());
+    }
+
+    #[test]
+    fn unwinding_ends_with_the_hand_out() {
+        let s = State::vacant();
+        s.add_new();
+        for dirty in [true, false] {
+            s.get();
+            assert!(!s.was_unwinding());
+            s.unwind();
+            if dirty {
+                assert_eq!(s.add(), OnAdd::Defer);
+            }
+            assert!(s.was_unwinding());
+            assert_eq!(s.done(), if dirty { OnDone::Push } else { OnDone::Remove });
+        }
         assert!(s.is_vacant());
     }
 }

@@ -70,6 +70,13 @@ use std::time::Duration;
 /// Shared by threads. The queue calls it without a lock, so an implementation may do what it likes; what it takes, the caller
 /// waits for.
 ///
+/// # Panics
+/// A limiter need not panic, and those of this module do not. If one of your own does, no key is lost. For a key that is held, the
+/// call is made all the same, and panics after that: [`succeed`](crate::Item::succeed) says done, and the key of a
+/// [`retry`](crate::Item::retry) comes back after 50 ms. The queue counts that retry in the limiter's place. [`Workers`](crate::Workers)
+/// catch the panic and [count](crate::Tally::panicked) it. [`add_rate_limited`](crate::WorkQueue::add_rate_limited) panics and adds
+/// nothing.
+///
 /// # Examples
 /// One of your own:
 /// ```

@@ -11,7 +11,8 @@
 //! [`BATCH`] small steps when it has the lock, some microseconds, and a producer one.
 
 use super::measure::UNREAD;
-use super::{Core, Done, Garbage, Shared};
+use super::put_back::Delay;
+use super::{Core, Done, Shared};
 use crate::key::slab::SlotRef;
 use crate::key::table;
 use crate::panics::contained;
@@ -23,6 +24,7 @@ use crate::wait::{Wake, Wakes};
 use crate::{AddOptions, Added, DelayConflict};
 use std::borrow::Borrow;
 use std::hash::Hash;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
 /// How many steps the driver makes before it lets go of the lock.
@@ -122,7 +124,7 @@ impl<K: Hash + Eq> Shared<K> {
                 let (how, whom) = self.add_slot(core, slot, UNREAD, false);
                 (added, wake) = (Some(how), whom);
             }
-            (wake.and(core.next_drainers().into()), core.forget_if_vacant(slot))
+            (wake.and(core.next_drainers().into()), (core.forget_if_vacant(slot), core.take_garbage()))
         };
         self.wake(wake);
         added.into_iter().for_each(|added| self.tell(|observer| observer.added(added)));
@@ -160,7 +162,7 @@ impl<K> Shared<K> {
 
     /// Pays what a delay owes to the driver. Does not panic: the caller owes other wake-ups, too.
     #[inline]
-    fn rouse_driver(this: &Arc<Self>, rouse: Rouse) {
+    pub(super) fn rouse_driver(this: &Arc<Self>, rouse: Rouse) {
         match rouse {
             Rouse::Nothing => {}
             Rouse::Unpark(wake) => this.wake(wake),
@@ -289,7 +291,7 @@ impl<K> Shared<K> {
     }
 
     /// Sets or moves a delay (P9). **Linearization point of a delayed add.**
-    fn delay(&self, core: &mut Core<K>, slot: SlotRef<K>, now: u64, options: AddOptions) -> (Added, Rouse) {
+    pub(super) fn delay(&self, core: &mut Core<K>, slot: SlotRef<K>, now: u64, options: AddOptions) -> (Added, Rouse) {
         core.time = core.time.max(now);
         let deadline = core.time.saturating_add(nanos(options.delay.unwrap_or_default()));
         let wheel = core.wheel.get_or_insert_with(|| new_wheel(core.time));
@@ -458,32 +460,72 @@ impl<K> Shared<K> {
     }
 }
 
-impl<K: Clone> Shared<K> {
+impl<K: Hash + Eq + Clone> Shared<K> {
     /// `take_delayed`.
-    pub(crate) fn take_delayed(&self) -> Vec<(K, Duration)> {
-        /// Wakes who waits for the last delay to go, also if a clone panics.
-        struct Rouse<'s, K>(&'s Shared<K>);
-        impl<K> Drop for Rouse<'_, K> {
-            fn drop(&mut self) {
-                let drainers = self.0.core.lock().next_drainers();
-                self.0.wake(drainers.into());
-            }
-        }
-        let _rouse = Rouse(self);
-        let mut left = self.delayed_len();
-        let now = self.clock.now();
+    pub(crate) fn take_delayed(this: &Arc<Self>) -> Vec<(K, Duration)> {
+        let mut left = this.delayed_len();
+        let now = this.clock.now();
         // Room beforehand, so that little is allocated under the lock.
-        let mut taken = Vec::with_capacity(left);
+        let mut taken = Taken { shared: this, delays: Vec::with_capacity(left) };
         while left > 0 {
-            let mut garbage = Vec::with_capacity(BATCH);
-            left = self.core.lock().take_some_delayed(left, &mut taken, &mut garbage);
-            drop(garbage);
+            let _garbage = {
+                let core = &mut *this.core.lock();
+                for _ in 0..BATCH.min(left) {
+                    let Some(delay) = core.take_delay() else {
+                        left = 0;
+                        break;
+                    };
+                    left -= 1;
+                    taken.delays.push(delay);
+                }
+                core.take_all_garbage()
+            };
             if left > 0 {
                 give_way();
             }
         }
-        taken.sort_by_key(|&(deadline, _)| deadline); // stable: equal deadlines stay in order
-        taken.into_iter().map(|(deadline, key)| (key, rest(deadline, now))).collect()
+        let mut delays = std::mem::take(&mut taken.delays);
+        delays.sort_by_key(|delay| delay.deadline); // stable: equal deadlines stay in order
+        delays.into_iter().map(|delay| (delay.key, rest(delay.deadline, now))).collect()
+    }
+}
+
+/// Delays that were taken out. If a clone panics, they are set again. Either way, wakes who waits for the last delay to go.
+struct Taken<'s, K: Hash + Eq> {
+    shared: &'s Arc<Shared<K>>,
+    delays: Vec<Delay<K>>,
+}
+
+impl<K: Hash + Eq> Drop for Taken<'_, K> {
+    fn drop(&mut self) {
+        for delay in self.delays.drain(..) {
+            contained(|| Shared::put_back_delay(self.shared, delay));
+        }
+        let drainers = self.shared.core.lock().next_drainers();
+        self.shared.wake(drainers.into());
+    }
+}
+
+impl<K: Clone> Core<K> {
+    /// Takes the first delay out. If the key has to be cloned, and the clone panics, the delay stays.
+    fn take_delay(&mut self) -> Option<Delay<K>> {
+        let (number, deadline) = self.wheel.as_mut().and_then(|wheel| wheel.pop_any())?;
+        let slot = self.table.slot(number);
+        let waited = self.undelayed(slot);
+        let key = self.forget_if_vacant(slot).unwrap_or_else(|| {
+            // SAFETY: a bit of its word is set, so taken (S2), and we hold the lock.
+            let inside = unsafe { slot.get() };
+            // SAFETY: as above.
+            let key = unsafe { inside.key() };
+            catch_unwind(AssertUnwindSafe(|| key.clone())).unwrap_or_else(|payload| {
+                inside.state.delay();
+                let _waits = waited && inside.state.wait();
+                self.delayed += 1;
+                self.wheel.as_mut().expect("it is there").insert(&mut self.table, number, deadline);
+                resume_unwind(payload)
+            })
+        });
+        Some(Delay { deadline, waited, key })
     }
 }
 
@@ -492,35 +534,6 @@ impl<K: Clone> Shared<K> {
 #[inline(never)]
 fn new_wheel(now: u64) -> Box<Wheel> {
     Box::new(Wheel::new(now))
-}
-
-impl<K: Clone> Core<K> {
-    /// Takes some of the `left` delayed keys that are to be taken. Returns how many are left, 0 if there is none.
-    fn take_some_delayed(&mut self, left: usize, taken: &mut Vec<(u64, K)>, garbage: &mut Vec<Garbage<K>>) -> usize {
-        let step = BATCH.min(left);
-        for _ in 0..step {
-            let Some((number, deadline)) = self.wheel.as_mut().and_then(|wheel| wheel.pop_any()) else {
-                return 0;
-            };
-            let slot = self.table.slot(number);
-            let _waited = self.undelayed(slot);
-            let key = match self.forget_if_vacant(slot) {
-                Some((key, memory)) => {
-                    garbage.push(memory);
-                    key
-                }
-                None => {
-                    // SAFETY: a bit of its word is set, so taken (S2), and we hold the lock.
-                    let inside = unsafe { slot.get() };
-                    // SAFETY: as above.
-                    unsafe { inside.key() }.clone()
-                }
-            };
-            taken.push((deadline, key));
-        }
-        garbage.push(self.take_all_garbage());
-        left - step
-    }
 }
 
 impl<K> Core<K> {
@@ -539,17 +552,12 @@ impl<K> Core<K> {
         unsafe { slot.get() }.state.undelay()
     }
 
-    /// Takes a key out of the table if nothing keeps it there (I4), for the caller to drop after the lock, with the memory that nobody
-    /// needs then.
-    pub(super) fn forget_if_vacant(&mut self, slot: SlotRef<K>) -> Option<(K, Garbage<K>)> {
+    /// Takes a key out of the table if nothing keeps it there (I4), for the caller to drop after the lock.
+    pub(super) fn forget_if_vacant(&mut self, slot: SlotRef<K>) -> Option<K> {
         // SAFETY: in the table, so taken (S2), and we hold the lock.
         let vacant = unsafe { slot.get() }.state.is_vacant();
-        if !vacant {
-            return None;
-        }
         // SAFETY: no bit is set, so it is not in line and nobody holds it; we have just cleared the last one.
-        let key = unsafe { self.table.remove(slot) };
-        Some((key, self.take_all_garbage()))
+        vacant.then(|| unsafe { self.table.remove(slot) })
     }
 }
 

@@ -4,11 +4,17 @@
 //! another look-up, in other lines of the cache, at every retry and every success: half of the time of a key that fails. So a
 //! limiter that a queue has for itself, and that answers by the number of failures alone
 //! ([`RateLimiter::schedule`]), is replaced by its [`Schedule`], and its [`forget`](RateLimiter::forget) is to clear a bit.
+//!
+//! Any other limiter is foreign code, and may panic. A panic must not cost a key its retry (P2): the key that is held waits for
+//! [`WITHOUT_LIMITER`](crate::options::WITHOUT_LIMITER) instead, and the queue counts the failure as it does for a `Schedule`. So
+//! the number of retries is the limiter's number and the queue's, together.
 
 use super::measure::UNREAD;
 use super::{Core, Done, Shared};
 use crate::AddOptions;
 use crate::key::slab::SlotRef;
+use crate::key::table;
+use crate::panics::{Caught, contained};
 use crate::rate_limiter::{RateLimiter, Schedule};
 use crate::time::wheel::Tickets;
 use std::borrow::Borrow;
@@ -30,15 +36,24 @@ impl<K: Hash + Eq> Shared<K> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned: Into<K>> + ?Sized,
     {
+        self.forgive(key);
         if let Limiter::Asked(limiter) = &self.limiter {
-            return limiter.forget(&key.to_owned().into());
+            limiter.forget(&key.to_owned().into());
         }
+    }
+
+    /// Forgets the failures that the queue has counted.
+    fn forgive<Q>(&self, key: &Q)
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
         let hash = self.hash(key);
         let _vacant = {
             let core = &mut *self.core.lock();
-            let Some(slot) = core.table.find(key, hash) else { return };
+            let Some(slot) = core.find_failing(key, hash) else { return };
             core.forgive(slot);
-            core.forget_if_vacant(slot)
+            (core.forget_if_vacant(slot), core.take_garbage())
         };
     }
 
@@ -48,12 +63,13 @@ impl<K: Hash + Eq> Shared<K> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned: Into<K>> + ?Sized,
     {
-        if let Limiter::Asked(limiter) = &self.limiter {
-            return limiter.num_requeues(&key.to_owned().into());
-        }
+        let asked = match &self.limiter {
+            Limiter::Counted(_) => 0,
+            Limiter::Asked(limiter) => limiter.num_requeues(&key.to_owned().into()),
+        };
         let hash = self.hash(key);
         let core = &mut *self.core.lock();
-        core.table.find(key, hash).map_or(0, |slot| core.failures(slot))
+        asked.saturating_add(core.find_failing(key, hash).map_or(0, |slot| core.failures(slot)))
     }
 }
 
@@ -61,22 +77,41 @@ impl<K> Shared<K> {
     /// The options, with what the limiter says of this key, unless that is counted under the lock.
     #[inline]
     pub(crate) fn limited(&self, key: &K, mut options: AddOptions) -> AddOptions {
-        if let (true, Limiter::Asked(limiter)) = (options.rate_limited, &self.limiter) {
+        if let (true, Limiter::Asked(limiter)) = (options.rate_limited && !options.limiter_panicked, &self.limiter) {
             options = options.not_before(limiter.when(key));
         }
         options
     }
 
+    /// As [`limited`](Self::limited), for the holder of the key, who says `done` and passes the limiter's panic on after that.
+    #[inline]
+    pub(crate) fn limited_held(&self, key: &K, options: AddOptions) -> (AddOptions, Caught) {
+        match &self.limiter {
+            Limiter::Asked(_) if options.rate_limited => {
+                self.ask(|| self.limited(key, options), || options.without_limiter())
+            }
+            _ => (options, Caught::NOTHING),
+        }
+    }
+
+    /// Calls the limiter for the holder of a key. A panic is counted.
+    fn ask<R>(&self, call: impl FnOnce() -> R, otherwise: impl FnOnce() -> R) -> (R, Caught) {
+        let (answer, caught) = Caught::call(call, otherwise);
+        if caught.is_some() {
+            contained(|| self.note_panic());
+        }
+        (answer, caught)
+    }
+
     /// A failure is to be counted in the key's ticket.
     #[inline]
     pub(super) fn counts(&self, options: AddOptions) -> bool {
-        options.rate_limited && matches!(self.limiter, Limiter::Counted(_))
+        options.rate_limited && (options.limiter_panicked || matches!(self.limiter, Limiter::Counted(_)))
     }
 
     /// One more failure of a key that is in the table: how long it is to wait.
     #[inline]
     pub(super) fn count_failure(&self, core: &mut Core<K>, slot: SlotRef<K>) -> Duration {
-        let Limiter::Counted(schedule) = &self.limiter else { return Duration::ZERO };
         let number = core.table.make_ticket(slot);
         let ticket = core.table.ticket(number);
         let before = ticket.failures;
@@ -86,7 +121,10 @@ impl<K> Shared<K> {
         debug_assert_eq!(state.has_failed(), before > 0, "I10");
         core.failing += usize::from(before == 0);
         state.fail();
-        schedule.delay(before)
+        match &self.limiter {
+            Limiter::Counted(schedule) => schedule.delay(before),
+            Limiter::Asked(_) => Duration::ZERO, // it has panicked: the options have the delay
+        }
     }
 
     /// `num_requeues` of a key that is held.
@@ -98,20 +136,37 @@ impl<K> Shared<K> {
             // SAFETY: as the caller's.
             let inside = unsafe { slot.get() };
             // SAFETY: as above.
-            return limiter.num_requeues(unsafe { inside.key() });
+            let asked = limiter.num_requeues(unsafe { inside.key() });
+            // Read without the lock: with such a limiter, holders count failures, and each before the next has the key.
+            if !inside.state.has_failed() {
+                return asked;
+            }
+            // SAFETY: as the caller's.
+            return asked.saturating_add(unsafe { self.failures_held(slot) });
         }
+        // SAFETY: as the caller's.
+        unsafe { self.failures_held(slot) }
+    }
+
+    /// How many failures the queue itself has counted, of a key that is held.
+    ///
+    /// # Safety
+    /// The caller holds the key in this slot.
+    pub(crate) unsafe fn failures_held(&self, slot: SlotRef<K>) -> usize {
         self.core.lock().failures(slot)
     }
 
-    /// Has the limiter forget a key, unless the queue counts.
+    /// Has the limiter forget a key, unless the queue counts. For the holder of the key, who says `done` and passes the limiter's
+    /// panic on after that.
     #[inline]
-    pub(crate) fn tell_forget(&self, key: &K) {
-        if let Limiter::Asked(limiter) = &self.limiter {
-            limiter.forget(key);
+    pub(crate) fn tell_forget(&self, key: &K) -> Caught {
+        match &self.limiter {
+            Limiter::Counted(_) => Caught::NOTHING,
+            Limiter::Asked(limiter) => self.ask(|| limiter.forget(key), || ()).1,
         }
     }
 
-    /// `forget` and `done` of a key that is held, in one step if the queue counts. `given_up`: and `dropped` is counted.
+    /// `forget` and `done` of a key that is held, in one step as far as the queue counts. `given_up`: and `dropped` is counted.
     ///
     /// # Safety
     /// The caller holds the key in this slot, has told the limiter, and forgets the slot.
@@ -126,6 +181,16 @@ impl<K> Shared<K> {
             unsafe { self.done_slot(core, slot, UNREAD, &mut done) };
         }
         done.settle(self);
+    }
+}
+
+impl<K: Hash + Eq> Core<K> {
+    /// The slot of a key whose failures the queue may have counted.
+    fn find_failing<Q: Eq + ?Sized>(&self, key: &Q, hash: table::Hash) -> Option<SlotRef<K>>
+    where
+        K: Borrow<Q>,
+    {
+        if self.failing == 0 { None } else { self.table.find(key, hash) }
     }
 }
 

@@ -10,7 +10,7 @@
 //! A queued key is found again by its position in the line, which names one push: a key that was handed out meanwhile, and is queued
 //! again, is not taken. A delayed key is found again by its hash.
 
-use super::{Core, Garbage, STEP, Shared};
+use super::{Core, STEP, Shared};
 use crate::Leftover;
 use crate::key::slab::SlotRef;
 use crate::panics::contained;
@@ -89,7 +89,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
     fn take_queued(&self, positions: impl ExactSizeIterator<Item = u64>) -> Vec<bool> {
         let mut vacated = Vec::with_capacity(positions.len());
         let mut taken = Vec::with_capacity(positions.len());
-        let wake = {
+        let (wake, _garbage) = {
             let core = &mut *self.core.lock();
             for position in positions {
                 let slot = core.line.remove(position);
@@ -97,7 +97,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
                 vacated.extend(slot.and_then(|slot| core.take_back(slot)));
             }
             self.len.store(core.line.len(), Ordering::Relaxed); // Relaxed: see `len`
-            core.next_drainers().into()
+            (core.next_drainers().into(), core.take_all_garbage())
         };
         self.wake(wake);
         self.drop_vacated(vacated);
@@ -109,7 +109,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         let hashes: Vec<_> = keys.iter().map(|key| self.hash(key)).collect();
         let mut vacated = Vec::with_capacity(keys.len());
         let mut deadlines = Vec::with_capacity(keys.len());
-        let wake = {
+        let (wake, _garbage) = {
             let core = &mut *self.core.lock();
             for (key, hash) in keys.iter().zip(hashes) {
                 // SAFETY: in the table, so taken (S2), and we hold the lock.
@@ -123,15 +123,15 @@ impl<K: Hash + Eq + Clone> Shared<K> {
                     deadline
                 }));
             }
-            core.next_drainers().into()
+            (core.next_drainers().into(), core.take_all_garbage())
         };
         self.wake(wake);
         self.drop_vacated(vacated);
         deadlines
     }
 
-    /// Drops keys, which is foreign code, and memory, after the lock.
-    fn drop_vacated(&self, vacated: Vec<(K, Garbage<K>)>) {
+    /// Drops keys, which is foreign code.
+    fn drop_vacated(&self, vacated: Vec<K>) {
         self.note_caught(vacated.into_iter().filter_map(|key| contained(|| drop(key)).is_none().then_some(())).count());
     }
 }
@@ -169,7 +169,7 @@ impl<K: Clone> Core<K> {
 
 impl<K> Core<K> {
     /// A key has left the line, and is not handed out. **Linearization point of taking a queued key.**
-    fn take_back(&mut self, slot: SlotRef<K>) -> Option<(K, Garbage<K>)> {
+    fn take_back(&mut self, slot: SlotRef<K>) -> Option<K> {
         self.counts.taken += 1;
         self.note_taken_back(slot);
         // SAFETY: it was queued (S2), and we hold the lock.

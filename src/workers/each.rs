@@ -2,9 +2,10 @@
 
 use super::scope::Scope;
 use super::team::Counts;
-use super::{Inner, Outcome};
+use super::{GivenUp, Inner, Outcome};
+use crate::panics::contained;
 use crate::sync::Arc;
-use crate::{Added, Item, OnPanic};
+use crate::{AddOptions, Added, Item, OnPanic};
 use std::any::Any;
 use std::error::Error;
 use std::future::poll_fn;
@@ -12,13 +13,14 @@ use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::Poll;
+use std::time::Duration;
 
 /// What the user wants done, and called.
 pub(super) struct Hooks<K> {
     pub(super) max_retries: Option<usize>,
     pub(super) on_error: Option<Box<OnError<K>>>,
     pub(super) on_panic: Option<Box<OnPanicked<K>>>,
-    pub(super) on_drop: Option<Box<OnDrop<K>>>,
+    pub(super) on_give_up: Option<Box<OnGiveUp<K>>>,
     /// Makes the span of a run.
     #[cfg(feature = "tracing")]
     pub(super) span: Option<fn(&Item<'_, K>) -> tracing::Span>,
@@ -26,7 +28,7 @@ pub(super) struct Hooks<K> {
 
 type OnError<K> = dyn Fn(&K, &(dyn Error + Send + Sync)) + Send + Sync;
 type OnPanicked<K> = dyn Fn(&K, &str) + Send + Sync;
-type OnDrop<K> = dyn Fn(&K, usize) + Send + Sync;
+type OnGiveUp<K> = dyn Fn(&K, &GivenUp<'_>) + Send + Sync;
 
 impl<K> Default for Hooks<K> {
     fn default() -> Self {
@@ -34,7 +36,7 @@ impl<K> Default for Hooks<K> {
             max_retries: None,
             on_error: None,
             on_panic: None,
-            on_drop: None,
+            on_give_up: None,
             #[cfg(feature = "tracing")]
             span: None,
         }
@@ -146,47 +148,72 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
             }
             Outcome::RequeueAfter(delay) => {
                 self.counts.requeued.add();
-                self.check(item.requeue_after(delay));
+                self.requeue(item, AddOptions::new().after(delay), true);
             }
             Outcome::RequeueWith(options) => {
                 self.counts.requeued.add();
-                self.check(item.requeue_with(options));
+                self.requeue(item, options, false);
             }
-            Outcome::Retry => self.retry(item),
-            Outcome::Failed(error) => {
-                if let Some(hook) = &self.workers.hooks.on_error {
-                    self.caught(|| hook(&item, &*error));
-                }
-                self.retry(item);
-            }
-            Outcome::GiveUp => {
-                let retries = item.num_requeues();
-                self.give_up(item, retries);
+            Outcome::Retry => self.retry(item, Duration::ZERO, GivenUp::default()),
+            Outcome::Failed(error) => self.failed(item, Duration::ZERO, &*error),
+            Outcome::RetryAfter { delay, error } => self.failed(item, delay, &*error),
+            Outcome::GiveUp(reason) => {
+                let (retries, _) = self.retries(&item);
+                self.give_up(item, GivenUp { retries, reason: Some(&*reason), panic: None });
             }
         }
     }
 
-    fn retry(&self, item: Item<'_, K>) {
+    fn failed(&self, item: Item<'_, K>, delay: Duration, error: &(dyn Error + Send + Sync + 'static)) {
+        if let Some(hook) = &self.workers.hooks.on_error {
+            self.caught(|| hook(&item, error));
+        }
+        self.retry(item, delay, GivenUp { reason: Some(error), ..GivenUp::default() });
+    }
+
+    /// Has a key come back after this delay and that of the limiter, or gives it up, for the reason in `why`.
+    fn retry(&self, item: Item<'_, K>, delay: Duration, why: GivenUp<'_>) {
+        let mut options = AddOptions::new().after(delay).rate_limited();
         if let Some(max) = self.workers.hooks.max_retries {
-            let retries = item.num_requeues();
+            let (retries, panicked) = self.retries(&item);
             if retries >= max {
-                return self.give_up(item, retries);
+                return self.give_up(item, GivenUp { retries, ..why });
+            }
+            if panicked {
+                options = options.without_limiter();
             }
         }
         self.counts.retried.add();
-        self.check(item.retry());
+        self.requeue(item, options, false);
     }
 
-    fn check(&self, added: Added) {
+    /// How often a key was retried, and whether the limiter panicked when it was asked: then only the retries that the queue itself
+    /// has counted are in the number.
+    fn retries(&self, item: &Item<'_, K>) -> (usize, bool) {
+        if let Some(retries) = contained(|| item.num_requeues()) {
+            return (retries, false);
+        }
+        self.counts.panicked.add();
+        self.caught(|| self.workers.queue.shared.note_panic());
+        (item.retries_without_limiter(), true)
+    }
+
+    /// Has a key come back, also if the limiter panics.
+    #[inline]
+    fn requeue(&self, item: Item<'_, K>, options: AddOptions, forgive: bool) {
+        let (added, caught) = item.requeue(options, forgive);
         if added == Added::Rejected {
             self.counts.refused.add();
         }
+        if caught.is_some() {
+            self.counts.panicked.add();
+        }
     }
 
-    fn give_up(&self, item: Item<'_, K>, retries: usize) {
+    fn give_up(&self, item: Item<'_, K>, why: GivenUp<'_>) {
         self.counts.dropped.add();
-        if let Some(hook) = &self.workers.hooks.on_drop {
-            self.caught(|| hook(&item, retries));
+        if let Some(hook) = &self.workers.hooks.on_give_up {
+            self.caught(|| hook(&item, &why));
         }
         item.give_up();
     }
@@ -204,7 +231,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
             }
             self.caught(|| match self.workers.queue.shared.on_panic {
                 Some(OnPanic::Done) => item.done(),
-                _ => self.retry(item),
+                _ => self.retry(item, Duration::ZERO, GivenUp { panic: Some(message), ..GivenUp::default() }),
             });
             self.caught(|| scope.end());
         }
@@ -213,9 +240,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
 
     /// Calls what is user code: if it panics, that is counted, and the loop goes on.
     fn caught(&self, run: impl FnOnce()) {
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
+        if contained(run).is_none() {
             self.counts.panicked.add();
-            std::mem::forget(payload); // its drop is user code as well: there must be an end
         }
     }
 }

@@ -2,13 +2,15 @@
 //! and an end that says what was left.
 //!
 //! ```text
-//!          ┌──────────────────────────────────────────────────────┐
-//!          ▼                                                      │
-//!   get ──▶ handler ──▶ Done ──────────────────▶ succeed ─────────┤
-//!    │         │        RequeueAfter(d) ───────▶ requeue_after ───┤
-//!    │         │        RequeueWith(options) ──▶ requeue_with ────┤
-//!    │         │        Retry, Failed ──┬──────▶ retry ───────────┤
-//!    │         └ panic ─────────────────┘└ too often ─▶ give_up ──┘
+//!          ┌───────────────────────────────────────────────────────┐
+//!          ▼                                                       │
+//!   get ──▶ handler ──▶ Done ──────────────────▶ succeed ──────────┤
+//!    │         │        RequeueAfter(d) ───────▶ requeue_after ────┤
+//!    │         │        RequeueWith(options) ──▶ requeue_with ─────┤
+//!    │         │        Retry, Failed,                             │
+//!    │         │        RetryAfter ─────┬──────▶ retry ────────────┤
+//!    │         └ panic ─────────────────┘└ too often ─┐            │
+//!    │                  GiveUp(reason) ───────────────┴▶ give_up ──┘
 //!    └▶ shut down and empty: the end
 //! ```
 //!
@@ -17,16 +19,20 @@
 //! same steps, which are in `each.rs`.
 
 mod each;
+mod given_up;
+mod leftover;
 mod outcome;
 mod scope;
 mod team;
 
+pub use given_up::GivenUp;
+pub use leftover::Leftover;
 pub use outcome::Outcome;
 
+use crate::Item;
 use crate::queue::WorkQueue;
 use crate::shared::End;
 use crate::sync::{Arc, spawn};
-use crate::{Item, Stats};
 use each::{Hooks, Loop};
 use std::error::Error;
 use std::fmt;
@@ -54,7 +60,7 @@ use team::Team;
 ///     .workers()
 ///     .max_retries(15)
 ///     .on_error(|key, error| eprintln!("{key}: {error}"))
-///     .on_drop(|key, retries| eprintln!("{key}: given up after {retries} retries"))
+///     .on_give_up(|key, why| eprintln!("{key}: {why}")) // "given up after 15 retries: …"
 ///     .spawn(4, |item: &Item<'_, &str>| -> Result<Outcome, std::io::Error> {
 ///         let settled = write(item)?; // fails: retried, after 5 ms, 10, 20, …
 ///         Ok(if settled { Outcome::Done } else { Outcome::RequeueAfter(Duration::from_secs(10)) })
@@ -118,34 +124,12 @@ pub struct Tally {
     pub requeued: u64,
     /// Runs that failed, and whose keys are to be tried again.
     pub retried: u64,
-    /// Keys that were given up: failed too often, or [`Outcome::GiveUp`].
+    /// Keys that were given up: they failed too often, or [`Outcome::GiveUp`].
     pub dropped: u64,
     /// Runs that panicked, hooks that did, and what else is user code.
     pub panicked: u64,
     /// Of those retried and requeued: keys that the queue refused, since it was shut down. They will not come back.
     pub refused: u64,
-}
-
-/// What was left when the workers were told to end; from [`Workers::stop`] and the drains. It is gone from the queue, but for what
-/// was in work.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-#[must_use = "these keys were not worked on"]
-pub struct Leftover<K> {
-    /// Keys that were in line.
-    pub queued: Vec<K>,
-    /// Keys that were in work, and still are unless their handlers have returned by now.
-    pub processing: Vec<K>,
-    /// Keys that were delayed, with the time that was left, earliest first.
-    pub delayed: Vec<(K, Duration)>,
-}
-
-impl<K> Leftover<K> {
-    /// Nothing was left.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.queued.is_empty() && self.processing.is_empty() && self.delayed.is_empty()
-    }
 }
 
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
@@ -164,12 +148,16 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     ///
     /// Counted by the queue's limiter, so since the key last succeeded, [`num_requeues`](crate::Item::num_requeues). One that does
     /// not count, such as a [`Bucket`](crate::rate_limiter::Bucket) alone, never reaches this.
+    ///
+    /// If the limiter panics, the key is retried after 50 ms. The queue counts such retries in the limiter's place, so a key is given
+    /// up after this number of retries also if the limiter panics each time.
     pub fn max_retries(mut self, retries: usize) -> Self {
         self.hooks.max_retries = Some(retries);
         self
     }
 
-    /// Is called with each error of a handler ([`Outcome::Failed`]), before the key is retried or given up.
+    /// Is called with each error of a handler ([`Outcome::Failed`] and [`Outcome::RetryAfter`]), before the key is retried or given up.
+    /// (The reason of an [`Outcome::GiveUp`] is for [`on_give_up`](Self::on_give_up).)
     pub fn on_error(mut self, hook: impl Fn(&K, &(dyn Error + Send + Sync)) + Send + Sync + 'static) -> Self {
         self.hooks.on_error = Some(Box::new(hook));
         self
@@ -183,10 +171,11 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
         self
     }
 
-    /// Is called with each key that is given up, and with how often it was retried. The key is done after that, so to have it looked
-    /// at again in an hour, say, the hook may add it with a delay.
-    pub fn on_drop(mut self, hook: impl Fn(&K, usize) + Send + Sync + 'static) -> Self {
-        self.hooks.on_drop = Some(Box::new(hook));
+    /// Is called with each key that is given up, and with [why](GivenUp): how often it was retried, and the error or the panic of the
+    /// last try. The key is done after that, so to have it looked at again in an hour, say, the hook may add it with a delay.
+    #[doc(alias = "on_drop")]
+    pub fn on_give_up(mut self, hook: impl Fn(&K, &GivenUp<'_>) + Send + Sync + 'static) -> Self {
+        self.hooks.on_give_up = Some(Box::new(hook));
         self
     }
 
@@ -231,8 +220,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
         // They wait until all are there.
         let gate = workers.inner.team.gate();
         for number in 0..threads {
-            let (own, handler) = (workers.enter(), std::sync::Arc::clone(&handler));
+            let work = workers.enter(std::sync::Arc::clone(&handler));
             let run = move || {
+                let (handler, own) = &work;
                 if own.may_begin() {
                     own.run(&mut |item: &Item<'_, K>| handler(item));
                 }
@@ -245,9 +235,10 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
 }
 
 impl<K> Workers<K> {
-    /// One more loop.
-    fn enter(&self) -> Loop<K> {
-        Loop::new(Arc::clone(&self.inner))
+    /// One more loop. It is dropped after its handler, and has not ended before: what the handler has captured is gone when a join
+    /// returns.
+    fn enter<F>(&self, handler: F) -> (F, Loop<K>) {
+        (handler, Loop::new(Arc::clone(&self.inner)))
     }
 
     /// What was done so far.
@@ -262,15 +253,17 @@ impl<K> Workers<K> {
         &self.inner.queue
     }
 
-    /// Waits until all loops have ended, as they do when the queue is shut down and nothing is in line.
+    /// Waits until all loops have ended, as they do when the queue is shut down and nothing is in line; and until the threads of
+    /// [`spawn`](WorkersBuilder::spawn) have ended. A loop drops its handler, and so what the handler has captured, before it ends.
     ///
     /// # Blocking
-    /// Until then. A handler that calls this waits for itself: for ever.
+    /// Until then, however long a handler, a captured value or a thread-local takes to be dropped. A handler that calls this waits
+    /// for itself: forever.
     pub fn join(&self) {
-        self.inner.team.join(None);
+        self.inner.team.join();
     }
 
-    /// As [`join`](Self::join), for a task.
+    /// As [`join`](Self::join), for a task. When it resolves, all loops have ended, and their threads are about to.
     ///
     /// # Cancel safety
     /// Dropping it takes back nothing but the waiting.
@@ -284,8 +277,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     ///
     /// # Blocking
     /// As [`get`](WorkQueue::get).
-    pub fn run<R: Into<Outcome>>(&self, mut handler: impl FnMut(&Item<'_, K>) -> R) {
-        self.enter().run(&mut handler);
+    pub fn run<R: Into<Outcome>>(&self, handler: impl FnMut(&Item<'_, K>) -> R) {
+        let (handler, own) = &mut self.enter(handler);
+        own.run(handler);
     }
 
     /// A loop, as a future: works on one key at a time, until the queue is shut down and nothing is in line. For more, spawn
@@ -295,13 +289,16 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// # Cancel safety
     /// Dropping it drops the handler's future at the point where it waits; its key is done then, as by
     /// [`done`](Item::done).
-    pub fn run_async<F, R>(&self, mut handler: F) -> impl Future<Output = ()> + use<K, F, R>
+    pub fn run_async<F, R>(&self, handler: F) -> impl Future<Output = ()> + use<K, F, R>
     where
         F: AsyncFnMut(&Item<'_, K>) -> R,
         R: Into<Outcome>,
     {
-        let own = self.enter();
-        async move { own.run_async(&mut handler).await }
+        let mut work = self.enter(handler);
+        async move {
+            let (handler, own) = &mut work;
+            own.run_async(handler).await;
+        }
     }
 
     /// Shuts the queue down and has all loops end after the key that they are working on, or are just being handed; takes out what
@@ -309,31 +306,24 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     ///
     /// A key that was added while in work goes in line again when its handler returns, and stays there: it is among
     /// [`processing`](Leftover::processing).
+    ///
+    /// # Panics
+    /// If a key's `Clone` does, or other foreign code: a key's drop, the observer. The queue is shut down then, and what was taken
+    /// goes back: keys to the end of the line, delays to their deadlines. So another `stop` finds all of it, and
+    /// [`get`](WorkQueue::get), which clones nothing, hands out what is in line.
     pub fn stop(&self) -> Leftover<K> {
         let Inner { queue, team, .. } = &*self.inner;
         team.stop();
         queue.shut_down();
-        let mut queued = Vec::new();
-        let processing = loop {
-            while let Ok(item) = queue.try_get() {
-                queued.push(item.key().clone());
-            }
-            let before = queue.stats().handed_out;
-            let processing = queue.in_work();
-            // Else a key that was in work is in line again, or handed out once more: it is in neither list, maybe.
-            let Stats { len: 0, handed_out, .. } = queue.stats() else { continue };
-            if handed_out == before {
-                break processing.into_iter().map(|(key, _)| key).collect();
-            }
-        };
-        Leftover { queued, processing, delayed: queue.take_delayed() }
+        Leftover::take(queue)
     }
 
-    /// Shuts the queue down, waits until nothing is in line and in work, and all loops have ended. Returns what was delayed. After a
-    /// [`stop`](Self::stop), waits for the loops alone.
+    /// Shuts the queue down, waits until nothing is in line and in work, and [joins](Self::join) the loops. Returns what was delayed.
+    /// After a [`stop`](Self::stop), waits for the loops alone.
     ///
     /// # Blocking
-    /// As [`shut_down_with_drain`](WorkQueue::shut_down_with_drain): somebody must work. If no loop is left, this waits for ever.
+    /// As [`shut_down_with_drain`](WorkQueue::shut_down_with_drain), which waits forever if no loop is left, and as
+    /// [`join`](Self::join).
     pub fn drain(&self) -> Leftover<K> {
         if !self.inner.team.is_stopped() {
             self.inner.queue.shut_down_with_drain();
@@ -342,11 +332,18 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
         self.stop()
     }
 
-    /// As [`drain`](Self::drain), but waits at most this long; then has the loops [`stop`](Self::stop).
+    /// As [`drain`](Self::drain), but waits at most this long; then has the loops [`stop`](Self::stop). A timeout too long for the
+    /// clock, such as `Duration::MAX`, is none.
+    ///
+    /// # Blocking
+    /// No longer than this: also if a handler, or the drop of a value that a handler has captured, takes longer. Such a loop counts as
+    /// [running](Tally::running) until then, and [`join`](Self::join) waits for it. Threads whose loops have ended may be about to
+    /// end.
     pub fn drain_timeout(&self, timeout: Duration) -> Leftover<K> {
+        let Inner { queue, team, .. } = &*self.inner;
         let deadline = Instant::now().checked_add(timeout);
-        if let End::Reached | End::Released = self.inner.queue.shared.drain(deadline) {
-            self.inner.team.join(deadline);
+        if team.is_stopped() || matches!(queue.shared.drain(deadline), End::Reached | End::Released) {
+            team.wait(deadline);
         }
         self.stop()
     }

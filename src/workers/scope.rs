@@ -33,8 +33,13 @@ impl Scope {
     }
 
     fn note(&self, outcome: &Outcome) {
-        if let (Some(span), Outcome::Failed(error)) = (&self.0, outcome) {
-            span.in_scope(|| tracing::warn!(%error, "failed"));
+        let Some(span) = &self.0 else { return };
+        match outcome {
+            Outcome::Failed(error) | Outcome::RetryAfter { error, .. } => {
+                span.in_scope(|| tracing::warn!(%error, "failed"));
+            }
+            Outcome::GiveUp(error) => span.in_scope(|| tracing::warn!(%error, "given up")),
+            _ => {}
         }
     }
 

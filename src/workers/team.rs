@@ -129,20 +129,20 @@ impl Team {
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// Sleeps until no loop is left, or until the deadline.
-    pub(super) fn join(&self, deadline: Option<Instant>) {
-        let ended = sleep_on(&self.core, waiting, deadline, |core, late| {
-            let ended = core.running.is_empty();
-            (ended || late).then_some(ended)
-        });
-        if ended {
-            // They have nothing left to do but to end.
-            let threads = std::mem::take(&mut self.core.lock().threads);
-            threads.into_iter().for_each(|thread| std::mem::forget(thread.join())); // a payload's drop is user code
-        }
+    /// Sleeps until no loop is left, or until the deadline. Joins no thread: a join has no deadline, and a thread whose loop has ended
+    /// may take as long as it likes to drop its thread-locals. (`JoinHandle::is_finished` does not look at these.)
+    pub(super) fn wait(&self, deadline: Option<Instant>) {
+        sleep_on(&self.core, waiting, deadline, |core, late| (core.running.is_empty() || late).then_some(()));
     }
 
-    /// As [`join`](Self::join), for a task; threads may be about to end when it resolves.
+    /// Sleeps until no loop is left, and no thread.
+    pub(super) fn join(&self) {
+        self.wait(None);
+        let threads = std::mem::take(&mut self.core.lock().threads);
+        threads.into_iter().for_each(|thread| std::mem::forget(thread.join())); // a payload's drop is user code
+    }
+
+    /// As [`wait`](Self::wait), for a task.
     pub(super) fn ended(&self) -> Ended<'_> {
         Ended { team: self, ticket: None }
     }

@@ -86,7 +86,7 @@ impl<'w> Run<'w> {
                 count(panics);
                 resume_unwind(Box::new(Planned))
             }
-            _ => Outcome::GiveUp,
+            _ => Outcome::GiveUp("no use".into()),
         }
     }
 }

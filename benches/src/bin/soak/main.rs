@@ -388,7 +388,7 @@ impl Soak {
 fn hooked(world: &Arc<World>) -> WorkersBuilder<Key> {
     let its_world = Arc::clone(world);
     // What it was promised does not come.
-    world.queue.workers().max_retries(RETRIES).on_drop(move |key, _| its_world.ledger.excuse(key.id))
+    world.queue.workers().max_retries(RETRIES).on_give_up(move |key, _| its_world.ledger.excuse(key.id))
 }
 
 fn join(threads: Vec<thread::JoinHandle<()>>) {
