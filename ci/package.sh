@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 cargo package --locked --allow-dirty
 files="$(cargo package --locked --allow-dirty --list)"
-if grep -vE '^(src/.*\.rs|README\.md|CHANGELOG\.md|LICENSE-(MIT|APACHE)|Cargo\.(toml|toml\.orig|lock)|\.cargo_vcs_info\.json)$' <<<"$files"; then
+if grep -vE '^(src/.*\.rs|README\.md|CHANGELOG\.md|SECURITY\.md|LICENSE-(MIT|APACHE)|Cargo\.(toml|toml\.orig|lock)|\.cargo_vcs_info\.json)$' <<<"$files"; then
     echo "the files above do not belong in the package"
     exit 1
 fi

@@ -208,9 +208,12 @@
 //! One short critical section per call; the reasons, with the figures of what lost, are in `BENCHMARKS.md` and at the head of
 //! `src/shared.rs`. The real code runs under loom (`loom-tests/`), against a plain reference under a fuzzer (`fuzz/`), against
 //! 928 recorded traces of the original (`tests/`), and under a linearizability checker, AddressSanitizer and
-//! ThreadSanitizer (`ci/`).
+//! ThreadSanitizer (`ci/`). These files are in the repository; the package has `src/` alone.
 //!
 //! The crate needs `std`.
+
+// Marks on docs.rs what needs a feature. Unstable, so nowhere else; `ci/docs.sh` checks the marks.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "jitter")]
 pub mod backoff;

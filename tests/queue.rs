@@ -97,6 +97,7 @@ fn get_timeout_without_end_waits_for_a_key() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes too long")]
 fn a_getter_that_times_out_loses_no_key() {
     // The time-out and the add race: whichever wins, the key is handed out, to this getter or to the next.
     let queue = WorkQueue::new();
@@ -1037,6 +1038,7 @@ impl Hash for OneHash {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes too long")]
 fn ten_thousand_keys_with_one_hash_are_told_apart() {
     const KEYS: u32 = 10_000;
     let queue = WorkQueue::new();

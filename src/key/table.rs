@@ -436,6 +436,7 @@ mod tests {
 
     /// Grows and shrinks several times over, with every chain looked at while it moves.
     #[test]
+    #[cfg_attr(miri, ignore = "takes too long")]
     fn keys_are_found_while_the_buckets_change() {
         let mut random = 1_u64;
         let mut next = |below: u64| {
@@ -475,6 +476,7 @@ mod tests {
 
     /// No call moves more than a few chains, and a change is over before the next one begins. With few keys, it is one step.
     #[test]
+    #[cfg_attr(miri, ignore = "takes too long")]
     fn growing_and_shrinking_are_many_small_steps() {
         let mut table = Table::new(0, false);
         let mut slots = Vec::new();

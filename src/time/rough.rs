@@ -130,6 +130,7 @@ mod tests {
     const LET_PASS: u64 = 20;
 
     #[test]
+    #[cfg_attr(miri, ignore = "the time there is not real")]
     fn it_is_what_the_clock_says() {
         let clock = Clock::new();
         let (reads, off) = compare(|| clock.now(), Duration::from_millis(300));
@@ -138,6 +139,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "the time there is not real")]
     fn a_clock_that_stood_still_is_followed_all_the_same() {
         let (clock, slept) = (Clock::new(), Cell::new(0));
         let awake = || clock.now() - slept.get();

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# The crate compiles for systems that .ci/run does not run it on: `cargo check` for each target.
+#
+#   ci/cross.sh [<target>...]      all of them by default
+#
+# The standard library is the toolchain's (`rustup target add <target>`), or else it is compiled from source with Debian's compiler 1.96,
+# which is unpacked, not installed. A target that neither has is skipped, and said so.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# Tests and examples too, where the system or the size of a pointer differs and what they depend on exists.
+declare -A what=(
+    [x86_64-pc-windows-gnu]=--all-targets
+    [aarch64-apple-darwin]=--all-targets
+    [i686-unknown-linux-gnu]=--all-targets
+    [aarch64-unknown-linux-gnu]=--lib
+    [wasm32-wasip1]=--lib
+)
+[ $# -gt 0 ] || set -- x86_64-pc-windows-gnu aarch64-apple-darwin i686-unknown-linux-gnu aarch64-unknown-linux-gnu wasm32-wasip1
+work="$PWD/target/cross"
+root="$work/root"
+
+unpacked() {
+    bash ci/unpack.sh "$root" 'rustc-web=1.96*' 'rust-web-src=1.96*' 'libstd-rust-web-dev=1.96*' libstd-rust-web-1.96 libllvm22 binutils-mingw-w64-x86-64
+}
+
+# By Debian's compiler, which alone fits Debian's sources of the standard library. (Windows needs a dlltool for them.)
+from_source() {
+    LD_LIBRARY_PATH="$root/usr/lib/$(uname -m)-linux-gnu" PATH="$root/usr/bin:$PATH" RUSTC="$root/usr/bin/rustc" RUSTC_BOOTSTRAP=1 \
+        cargo check -Zbuild-std=std,panic_abort,test "$@"
+}
+
+checked=0
+failed=()
+for target; do
+    if [ -d "$(rustc --print target-libdir --target "$target")" ]; then
+        how=(cargo check)
+    elif unpacked; then
+        how=(from_source)
+    else
+        echo "--- $target: skipped: no standard library; try \`rustup target add $target\`"
+        continue
+    fi
+    echo "--- $target"
+    if "${how[@]}" --locked "${what[$target]:---lib}" --all-features --target "$target" --target-dir "$work/build"; then
+        checked=$((checked + 1))
+    else
+        failed+=("$target")
+    fi
+done
+echo "checked: $checked of $# targets"
+[ ${#failed[@]} -eq 0 ] || { echo "do not compile: ${failed[*]}"; exit 1; }
