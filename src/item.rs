@@ -76,7 +76,9 @@ impl<'q, K> Item<'q, K> {
     /// `held` is of this queue.
     #[inline]
     pub(crate) fn new(queue: &'q Arc<Shared<K>>, held: Held<'q, K>) -> Self {
-        held.tell();
+        if queue.has_extras() {
+            Shared::after_hand_out(queue, held.waited());
+        }
         let item = Self::untold(queue, held);
         if panicking() {
             item.note_unwinding();

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 ///             ┌─────────────────────┐ ┌─────────────────────┐ ┌────────────────────┐
 ///             │ popped      ●  ●  ● │ │ ●  ●  removed  ●  ● │ │ ●  ●  ●  free      │
 ///             └─────────────────────┘ └─────────────────────┘ └────────────────────┘
+///               front                   middle, of any number   back, unless it is the front, too
 /// ```
 ///
 /// Each push has a position, higher than that of any push before it. An entry stays at its position until it is popped or removed, so
@@ -19,17 +20,21 @@ use std::collections::VecDeque;
 /// A line of ten million keys grows by a block at a time: no push copies the line, as the doubling of one array would. A block that
 /// is empty is kept for later pushes, or put aside for the caller to free after the lock.
 pub(crate) struct Fifo<T> {
-    /// `None`: all entries of this block were removed.
-    blocks: VecDeque<Option<Box<Block<T>>>>,
-    /// The position of the first entry of the first block.
+    front: Box<Block<T>>,
+    /// Full blocks. `None`: all entries of this block were removed.
+    middle: VecDeque<Option<Box<Block<T>>>>,
+    /// `None`: pushes go to the front.
+    back: Option<Box<Block<T>>>,
+    /// The position of the first entry of the front.
     base: u64,
-    /// The position of the next pop, and of the next push.
-    head: u64,
-    tail: u64,
+    /// Where in the front the next pop is. The entry there was not removed, unless the line is empty.
+    head: usize,
+    /// Where in the last block the next push goes. There is always room.
+    tail: usize,
     /// Entries that were pushed, and neither popped nor removed.
     len: usize,
-    /// Entries between head and tail that were removed. The entry at the head is not one of them.
-    holes: u64,
+    /// Entries after the head that were removed.
+    holes: usize,
     /// Blocks without entries, at most `keep`.
     spare: Vec<Box<Block<T>>>,
     keep: usize,
@@ -37,31 +42,32 @@ pub(crate) struct Fifo<T> {
 }
 
 /// Entries in a block: 2 KiB of pointers.
-const BLOCK: u64 = sized(256, 2) as u64;
+const BLOCK: usize = sized(256, 2);
 
 /// How many blocks without entries are kept, whatever was asked for.
 const KEEP: usize = sized(8, 1);
 
 /// A part of the line. All entries are `None` before they are pushed and after they are popped or removed.
 pub(crate) struct Block<T> {
-    entries: [Option<T>; BLOCK as usize],
+    entries: [Option<T>; BLOCK],
     /// How many of them were removed. All: the block is not needed any more.
-    removed: u64,
+    removed: usize,
 }
 
 impl<T: Copy> Fifo<T> {
     /// A line that has room for `capacity` entries.
     pub(crate) fn with_capacity(capacity: usize) -> Self {
-        let blocks = if capacity == 0 { 0 } else { capacity.div_ceil(BLOCK as usize) + 1 };
-        let spare = (0..blocks).map(|_| Block::new()).collect();
+        let blocks = capacity.div_ceil(BLOCK);
         Self {
-            blocks: VecDeque::with_capacity(blocks),
+            front: Block::new(),
+            middle: VecDeque::with_capacity(blocks),
+            back: None,
             base: 0,
             head: 0,
             tail: 0,
             len: 0,
             holes: 0,
-            spare,
+            spare: (0..blocks).map(|_| Block::new()).collect(),
             keep: KEEP.max(blocks),
             retired: Vec::new(),
         }
@@ -69,32 +75,29 @@ impl<T: Copy> Fifo<T> {
 
     #[inline]
     pub(crate) fn push(&mut self, item: T) {
-        if self.tail % BLOCK == 0 && self.tail - self.base == self.blocks.len() as u64 * BLOCK {
-            self.add_block();
-        }
-        if let Some(Some(block)) = self.blocks.back_mut() {
-            block.entries[(self.tail % BLOCK) as usize] = Some(item);
-        }
+        let last = self.back.as_mut().unwrap_or(&mut self.front);
+        last.entries[self.tail % BLOCK] = Some(item);
         self.tail += 1;
         self.len += 1;
+        if self.tail == BLOCK {
+            self.add_block();
+        }
     }
 
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<T> {
-        let item = self.blocks.front_mut()?.as_mut()?.entries[(self.head % BLOCK) as usize].take()?;
-        self.len -= 1;
+        if self.len == 0 {
+            return None;
+        }
+        let item = self.front.entries[self.head % BLOCK].take();
         self.head += 1;
+        self.len -= 1;
         if self.len == 0 {
             self.rewind();
-        } else {
-            if self.head % BLOCK == 0 {
-                self.drop_first();
-            }
-            if self.holes > 0 {
-                self.skip_holes();
-            }
+        } else if self.holes > 0 || self.head == BLOCK {
+            self.skip();
         }
-        Some(item)
+        item
     }
 
     #[inline]
@@ -102,75 +105,68 @@ impl<T: Copy> Fifo<T> {
         self.len
     }
 
-    /// What will be popped after `ahead` others, unless some of them were removed.
+    /// What will be popped after `ahead` others, if it is in the same block, or the first of all.
     #[inline]
     pub(crate) fn peek(&self, ahead: usize) -> Option<T> {
-        self.get(self.head + ahead as u64)
+        self.front.entries.get(self.head + ahead).copied().flatten()
     }
 
     /// The position of the next pop, and of the next push.
     pub(crate) fn positions(&self) -> std::ops::Range<u64> {
-        self.head..self.tail
+        let blocks = if self.back.is_some() { self.middle.len() + 1 } else { 0 };
+        self.base + self.head as u64..self.base + (blocks * BLOCK + self.tail) as u64
     }
 
     /// The entry at a position. `None`: it was popped or removed, or is not pushed yet.
-    #[inline]
     pub(crate) fn get(&self, position: u64) -> Option<T> {
-        let block = self.blocks.get((position.checked_sub(self.base)? / BLOCK) as usize)?;
-        block.as_ref()?.entries[(position % BLOCK) as usize]
+        let (block, at) = self.place(position)?;
+        let block = match block {
+            0 => Some(&self.front),
+            n if n <= self.middle.len() => self.middle[n - 1].as_ref(),
+            n if n == self.middle.len() + 1 => self.back.as_ref(),
+            _ => None,
+        };
+        block?.entries[at]
     }
 
     /// Removes the entry at a position, if it is there.
     pub(crate) fn remove(&mut self, position: u64) -> Option<T> {
-        let block = self.blocks.get_mut((position.checked_sub(self.base)? / BLOCK) as usize)?;
-        let inside = block.as_mut()?;
-        let item = inside.entries[(position % BLOCK) as usize].take()?;
+        let (block, at) = self.place(position)?;
+        let count = self.middle.len();
+        let inside = match block {
+            0 => Some(&mut self.front),
+            n if n <= count => self.middle[n - 1].as_mut(),
+            n if n == count + 1 => self.back.as_mut(),
+            _ => None,
+        }?;
+        let item = inside.entries[at].take()?;
+        inside.removed += 1;
         self.len -= 1;
         self.holes += 1;
-        inside.removed += 1;
-        if inside.removed == BLOCK {
-            let empty = block.take();
-            self.recycle(empty);
+        if inside.removed == BLOCK && (1..=count).contains(&block) {
+            let empty = self.middle[block - 1].take();
+            empty.into_iter().for_each(|block| self.recycle(block));
         }
         if self.len == 0 {
             self.rewind();
-        } else if position == self.head {
-            self.skip_holes();
+        } else if (block, at) == (0, self.head) {
+            self.skip();
         }
         Some(item)
     }
 
-    /// Moves the head to the next entry, past those that were removed.
-    #[cold]
-    fn skip_holes(&mut self) {
-        while let Some(first) = self.blocks.front() {
-            let Some(block) = first else {
-                self.holes -= self.base + BLOCK - self.head;
-                self.drop_first();
-                self.head = self.base;
-                continue;
-            };
-            if block.entries[(self.head % BLOCK) as usize].is_some() {
-                return;
-            }
-            self.holes -= 1;
-            self.head += 1;
-            if self.head % BLOCK == 0 {
-                self.drop_first();
-            }
-        }
+    /// Which block a position is in, counted from the front, and where in the block.
+    fn place(&self, position: u64) -> Option<(usize, usize)> {
+        let offset = usize::try_from(position.checked_sub(self.base)?).ok()?;
+        Some((offset / BLOCK, offset % BLOCK))
     }
 
     /// Gives back all memory that is not needed now.
     pub(crate) fn shrink(&mut self) {
-        if self.len == 0 {
-            let blocks = self.blocks.drain(..).flatten();
-            self.retired.extend(blocks);
-        }
         self.keep = KEEP;
         self.retired.append(&mut self.spare);
         self.spare = Vec::new();
-        self.blocks.shrink_to_fit();
+        self.middle.shrink_to_fit();
     }
 
     /// Blocks that nobody needs, to be freed after the lock.
@@ -179,39 +175,68 @@ impl<T: Copy> Fifo<T> {
         &mut self.retired
     }
 
-    /// The line is empty: the next push goes to the beginning of a block that is in the cache.
-    #[inline]
-    fn rewind(&mut self) {
-        while self.blocks.len() > 1 {
-            self.drop_first();
-        }
-        if let Some(Some(block)) = self.blocks.front_mut() {
-            block.removed = 0;
-            self.base += BLOCK;
-        }
-        (self.head, self.tail, self.holes) = (self.base, self.base, 0);
-    }
-
+    /// The last block is full.
     #[cold]
     fn add_block(&mut self) {
         let block = self.spare.pop().unwrap_or_else(Block::new);
-        self.blocks.push_back(Some(block));
+        self.tail = 0;
+        if let Some(full) = self.back.replace(block) {
+            if full.removed == BLOCK {
+                self.recycle(full);
+                self.middle.push_back(None);
+            } else {
+                self.middle.push_back(Some(full));
+            }
+        }
     }
 
-    /// All entries of the first block were popped or removed.
+    /// The line is empty. The next push goes to the beginning of a block that is in the cache.
+    #[inline]
+    fn rewind(&mut self) {
+        while self.back.is_some() {
+            self.drop_front();
+        }
+        self.base += BLOCK as u64;
+        (self.head, self.tail, self.holes, self.front.removed) = (0, 0, 0, 0);
+    }
+
+    /// Moves the head to the next entry that was not removed: there is one.
     #[cold]
-    fn drop_first(&mut self) {
-        self.base += BLOCK;
-        let block = self.blocks.pop_front().flatten();
-        self.recycle(block);
-        if self.blocks.capacity() > 64 && self.blocks.len() < self.blocks.capacity() / 8 {
-            self.blocks.shrink_to(self.blocks.capacity() / 4);
+    fn skip(&mut self) {
+        loop {
+            if self.head == BLOCK {
+                self.drop_front();
+            } else if self.front.entries[self.head].is_none() {
+                self.head += 1;
+                self.holes -= 1;
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// Goes on to the next block that has entries.
+    #[cold]
+    fn drop_front(&mut self) {
+        self.base += BLOCK as u64;
+        self.head = 0;
+        while let Some(None) = self.middle.front() {
+            self.middle.pop_front();
+            self.base += BLOCK as u64;
+            self.holes -= BLOCK;
+        }
+        let next = self.middle.pop_front().flatten().or_else(|| self.back.take());
+        if let Some(next) = next {
+            let empty = std::mem::replace(&mut self.front, next);
+            self.recycle(empty);
+        }
+        if self.middle.capacity() > 64 && self.middle.len() < self.middle.capacity() / 8 {
+            self.middle.shrink_to(self.middle.capacity() / 4);
         }
     }
 
     /// Keeps an empty block for later, or puts it aside.
-    fn recycle(&mut self, block: Option<Box<Block<T>>>) {
-        let Some(mut block) = block else { return };
+    fn recycle(&mut self, mut block: Box<Block<T>>) {
         block.removed = 0;
         let list = if self.spare.len() < self.keep { &mut self.spare } else { &mut self.retired };
         list.push(block);
@@ -220,7 +245,7 @@ impl<T: Copy> Fifo<T> {
 
 impl<T: Copy> Block<T> {
     fn new() -> Box<Self> {
-        Box::new(Self { entries: [None; BLOCK as usize], removed: 0 })
+        Box::new(Self { entries: [None; BLOCK], removed: 0 })
     }
 }
 
@@ -260,8 +285,8 @@ mod tests {
             assert_eq!(line.len(), plain.len());
             assert_eq!(line.peek(0), plain.front().map(|&(_, item)| item), "the first is at the head");
             // T6 of the wheel, here too: a block takes room only beside an entry that is there.
-            let blocks = line.blocks.iter().flatten().count();
-            assert!(blocks <= plain.len() + 2, "{blocks} blocks for {} entries", plain.len());
+            let blocks = line.middle.iter().flatten().count();
+            assert!(blocks <= plain.len(), "{blocks} blocks for {} entries", plain.len());
         }
         assert!(line.retired.len() > 10);
     }
@@ -270,15 +295,14 @@ mod tests {
     fn storage_follows_the_length() {
         const BLOCKS: usize = 1000;
         let mut line = Fifo::with_capacity(0);
-        (0..BLOCKS * BLOCK as usize).for_each(|n| line.push(n));
+        (0..BLOCKS * BLOCK).for_each(|n| line.push(n));
         while line.pop().is_some() {}
-        assert_eq!((line.spare.len(), line.retired.len(), line.blocks.len()), (KEEP, BLOCKS - KEEP - 1, 1));
-        assert!(line.blocks.capacity() <= 64);
+        // All but the front.
+        assert_eq!((line.spare.len(), line.retired.len()), (KEEP, BLOCKS - KEEP));
+        assert!(line.middle.capacity() <= 64 && line.back.is_none());
         line.push(1);
         line.shrink();
-        assert_eq!((line.spare.len(), line.blocks.len(), line.pop()), (0, 1, Some(1)));
-        line.shrink();
-        assert_eq!((line.spare.len(), line.blocks.len()), (0, 0));
+        assert_eq!((line.spare.len(), line.middle.capacity(), line.pop()), (0, 0, Some(1)));
     }
 
     #[test]
@@ -288,7 +312,7 @@ mod tests {
         (0..20_000).for_each(|n| line.push(n));
         while line.pop().is_some() {}
         assert_eq!(line.spare.len(), room);
-        assert!(room * BLOCK as usize >= 10_000);
+        assert!(room * BLOCK >= 10_000);
         line.shrink();
         (0..20_000).for_each(|n| line.push(n));
         while line.pop().is_some() {}

@@ -116,8 +116,11 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     #[doc(alias = "Add")]
     #[inline]
     pub fn add(&self, key: K) -> Added {
-        Shared::ensure_driver(&self.shared);
-        self.shared.add(key, false)
+        let added = self.shared.add(key, false);
+        if self.shared.has_extras() {
+            Shared::after_add(&self.shared, added);
+        }
+        added
     }
 
     /// Adds many keys and wakes workers when all are in line, not at each. Returns how many became dirty, that is, were
@@ -142,12 +145,13 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
                 self.shared.rouse(self.pushed);
             }
         }
-        Shared::ensure_driver(&self.shared);
         let mut rouse = Rouse { shared: &self.shared, pushed: 0 };
         let quietly = |key| {
             let added = self.shared.add(key, true);
             rouse.pushed += usize::from(added == Added::Queued);
-            self.shared.tell(|observer| observer.added(added));
+            if self.shared.has_extras() {
+                Shared::after_add(&self.shared, added);
+            }
             added
         };
         keys.into_iter().map(quietly).filter(|added| matches!(added, Added::Queued | Added::Deferred)).count()
@@ -200,7 +204,6 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// As [`add_after`](Self::add_after).
     #[doc(alias = "AddWithOpts")]
     pub fn add_with(&self, key: K, options: AddOptions) -> Added {
-        Shared::ensure_driver(&self.shared);
         Shared::add_with(&self.shared, key, options)
     }
 
@@ -409,8 +412,7 @@ impl<K> WorkQueue<K> {
     #[inline]
     #[must_use = "an item that is dropped is done"]
     pub fn get(&self) -> Option<Item<'_, K>> {
-        Shared::ensure_driver(&self.shared);
-        match self.shared.get(None) {
+        match Shared::get(&self.shared, None) {
             Wait::Item(held) => Some(Item::new(&self.shared, held)),
             _ => None,
         }
@@ -423,10 +425,12 @@ impl<K> WorkQueue<K> {
     /// down.
     #[inline]
     pub fn try_get(&self) -> Result<Item<'_, K>, TryGetError> {
-        Shared::ensure_driver(&self.shared);
         match self.shared.pop() {
             Pop::Item(held) => Ok(Item::new(&self.shared, held)),
-            Pop::Empty => Err(TryGetError::Empty),
+            Pop::Empty => {
+                Shared::ensure_driver(&self.shared);
+                Err(TryGetError::Empty)
+            }
             Pop::ShutDown => Err(TryGetError::ShutDown),
         }
     }
@@ -440,8 +444,7 @@ impl<K> WorkQueue<K> {
     /// [`Timeout`](GetTimeoutError::Timeout) if nothing came in line in time, [`ShutDown`](GetTimeoutError::ShutDown) if the
     /// queue is shut down and nothing is in line.
     pub fn get_timeout(&self, timeout: Duration) -> Result<Item<'_, K>, GetTimeoutError> {
-        Shared::ensure_driver(&self.shared);
-        match self.shared.get(Instant::now().checked_add(timeout)) {
+        match Shared::get(&self.shared, Instant::now().checked_add(timeout)) {
             Wait::Item(held) => Ok(Item::new(&self.shared, held)),
             Wait::ShutDown => Err(GetTimeoutError::ShutDown),
             Wait::GaveUp | Wait::Sleep(_) => Err(GetTimeoutError::Timeout),

@@ -61,7 +61,7 @@ use crate::key::table::{self, Table};
 use crate::line::{Block, Fifo};
 use crate::panics::contained;
 use crate::sync::{
-    Arc, AtomicBool, AtomicUsize, Mutex, Ordering, Parker, give_way, hasher, now, overdue, sized, spin_while,
+    Arc, AtomicU8, AtomicUsize, Mutex, Ordering, Parker, give_way, hasher, now, overdue, sized, spin_while,
     with_parker, yield_while,
 };
 use crate::time::clock::Clock;
@@ -90,14 +90,19 @@ pub(crate) struct Shared<K> {
     /// Starts the driver thread. Here, where it knows that `K` may go to other threads.
     start: fn(&Arc<Self>) -> std::io::Result<()>,
     hasher: RandomState,
-    /// The driver thread could not be started: a hint for calls that pass by. Written under the lock, with the driver's state.
-    driver_failed: AtomicBool,
+    /// [`OBSERVED`] and [`NO_DRIVER`]: what few queues have, so that all others look at one byte after each call.
+    extras: AtomicU8,
     core: CachePadded<Mutex<Core<K>>>,
     /// The line's length, written under the lock, read without: for `len`, and for who spins.
     len: CachePadded<AtomicUsize>,
     /// Where the table's buckets are and how many, likewise: a hint for `add_with`, that may be out of date.
     buckets: CachePadded<(AtomicUsize, AtomicUsize)>,
 }
+
+/// The queue has an observer.
+const OBSERVED: u8 = 1;
+/// The driver thread could not be started: a hint for calls that pass by. Written under the lock, with the driver's state.
+const NO_DRIVER: u8 = 1 << 1;
 
 /// What the lock guards.
 struct Core<K> {
@@ -173,9 +178,6 @@ const PER_WAKE: usize = sized(64, 2);
 /// How many keys one critical section goes through, of calls that go through many: some ten microseconds.
 const STEP: usize = sized(256, 2);
 
-/// As many empty blocks of the line may wait for a `done` that frees chunks as well.
-const GARBAGE: usize = 16;
-
 /// With more than so many keys in line, the table is larger than the nearest cache, ...
 const FAR: usize = 1024;
 /// ... and the bucket that the `done` of a key will need is fetched when the key is this far from the front: it makes filling
@@ -192,12 +194,6 @@ pub(crate) struct Held<'q, K> {
 }
 
 impl<K> Held<'_, K> {
-    /// Tells the observer of the hand-out.
-    #[inline]
-    pub(crate) fn tell(&self) {
-        self.shared.tell_handed_out(self.waited());
-    }
-
     /// How long it waited, if that is known.
     pub(crate) fn waited(&self) -> Option<Duration> {
         known(self.waited)
@@ -220,12 +216,12 @@ impl<K> Drop for Held<'_, K> {
 /// What `done` leaves to do without the lock.
 #[must_use = "wake-ups are owed"]
 struct Done<K> {
-    drainers: Wake,
     wake: Wake,
     key: Option<K>,
     /// How long the key was worked on, in nanoseconds, or `UNKNOWN`.
     worked: u64,
-    garbage: Garbage<K>,
+    /// There is memory to be freed.
+    has_garbage: bool,
 }
 
 /// Memory that a critical section has let go of. It is freed after the lock, as that may take long: freeing the last block before a
@@ -241,15 +237,19 @@ struct Memory<K> {
 impl<K> Done<K> {
     #[inline]
     fn nothing() -> Self {
-        Self { drainers: Wake::default(), wake: Wake::default(), key: None, worked: 0, garbage: None }
+        Self { wake: Wake::default(), key: None, worked: 0, has_garbage: false }
     }
 
     /// Wakers before the observer and the key's drop: a panic must not lose a wake-up.
     #[inline]
     fn settle(self, shared: &Shared<K>) {
-        shared.wake(self.wake.and(self.drainers));
-        shared.tell(|observer| observer.done(known(self.worked)));
-        drop((self.key, self.garbage));
+        let Self { wake, key, worked, has_garbage } = self;
+        shared.wake(wake);
+        shared.tell(|observer| observer.done(known(worked)));
+        if has_garbage {
+            shared.free_garbage();
+        }
+        drop(key);
     }
 }
 
@@ -323,18 +323,15 @@ impl<K> Core<K> {
         self.counts.handed_out - self.handed_out_at_sleep >= 8
     }
 
-    /// What is to be freed after the lock. What stays is freed by a later call.
+    /// A chunk of keys is to be freed after the lock.
     #[inline]
-    fn take_garbage(&mut self) -> Garbage<K> {
-        if self.table.retired().is_empty() && self.line.retired().len() < GARBAGE {
-            None
-        } else {
-            self.take_all_garbage()
-        }
+    fn has_garbage(&mut self) -> bool {
+        !self.table.retired().is_empty()
     }
 
+    /// All that is to be freed after the lock. What stays is freed by a later call.
     #[cold]
-    fn take_all_garbage(&mut self) -> Garbage<K> {
+    fn take_garbage(&mut self) -> Garbage<K> {
         let (chunks, line) = (std::mem::take(self.table.retired()), std::mem::take(self.line.retired()));
         let wheel = self.wheel.as_mut().map(|wheel| wheel.retired()).unwrap_or_default();
         let none = chunks.is_empty() && line.is_empty() && wheel.is_empty();
@@ -349,6 +346,12 @@ impl<K> Core<K> {
         self.line.len() == 0 && self.processing == 0
     }
 
+    /// As [`next_drainers`](Self::next_drainers), beside a wake-up that is owed already.
+    #[cold]
+    fn add_drainers(&mut self, wake: &mut Wake) {
+        *wake = std::mem::take(wake).and(self.next_drainers().into());
+    }
+
     /// What is owed to who waits for the end, if this is it.
     #[inline]
     fn next_drainers(&mut self) -> Wakes {
@@ -359,7 +362,8 @@ impl<K> Core<K> {
 impl<K: Hash + Eq> Shared<K> {
     pub(crate) fn new(settings: Settings, limiter: Limiter<K>, start: fn(&Arc<Self>) -> std::io::Result<()>) -> Self {
         let Settings { name, capacity, clock, driver, delayed_add, on_panic, measure, observer } = settings;
-        let measured = measure || observer.is_some();
+        let measured_for_observer = observer.is_some();
+        let measured = measure || measured_for_observer;
         if measured {
             clock.prepare();
         }
@@ -375,7 +379,7 @@ impl<K: Hash + Eq> Shared<K> {
             observer,
             start,
             hasher: hasher(),
-            driver_failed: AtomicBool::new(false),
+            extras: AtomicU8::new(if measured_for_observer { OBSERVED } else { 0 }),
             core: CachePadded::new(Mutex::new(Core {
                 table: Table::new(capacity, measured),
                 line: Fifo::with_capacity(capacity),
@@ -417,9 +421,6 @@ impl<K: Hash + Eq> Shared<K> {
             }
         };
         self.wake(wake);
-        if !quietly {
-            self.tell(|observer| observer.added(added));
-        }
         added
     }
 
@@ -430,6 +431,27 @@ impl<K: Hash + Eq> Shared<K> {
 }
 
 impl<K> Shared<K> {
+    /// There is an observer, or no driver thread could be started: [`after_add`](Self::after_add) and
+    /// [`after_hand_out`](Self::after_hand_out) have something to do.
+    #[inline]
+    pub(crate) fn has_extras(&self) -> bool {
+        self.extras.load(Ordering::Relaxed) != 0 // Relaxed: see `start_driver`
+    }
+
+    /// What follows an add.
+    #[cold]
+    pub(crate) fn after_add(this: &Arc<Self>, added: Added) {
+        Self::ensure_driver(this);
+        this.tell(|observer| observer.added(added));
+    }
+
+    /// What follows a hand-out. If the observer panics, the panic is caught and counted: the key must reach its holder (P2).
+    #[cold]
+    pub(crate) fn after_hand_out(this: &Arc<Self>, waited: Option<Duration>) {
+        Self::ensure_driver(this);
+        this.tell_handed_out(waited);
+    }
+
     /// Calls the observer, if there is one. Not under the lock (P17).
     #[inline]
     pub(crate) fn tell(&self, of: impl FnOnce(&dyn Observer)) {
@@ -438,17 +460,8 @@ impl<K> Shared<K> {
         }
     }
 
-    /// Tells the observer of a hand-out. If the observer panics, the panic is caught and counted: the key must reach its holder
-    /// (P2).
-    #[inline]
+    /// Tells the observer of a hand-out, and catches its panic.
     pub(crate) fn tell_handed_out(&self, waited: Option<Duration>) {
-        if self.observer.is_some() {
-            self.observe_hand_out(waited);
-        }
-    }
-
-    #[inline(never)]
-    fn observe_hand_out(&self, waited: Option<Duration>) {
         if contained(|| self.tell(|observer| observer.handed_out(waited))).is_none() {
             self.note_caught(1);
         }
@@ -457,7 +470,9 @@ impl<K> Shared<K> {
     /// Wakes, after the lock.
     #[inline]
     pub(crate) fn wake(&self, wake: Wake) {
-        if !wake.is_none() {
+        if wake.is_none() {
+            std::mem::forget(wake); // no call of its drop, which is not inlined
+        } else {
             self.wake_now(wake);
         }
     }
@@ -473,6 +488,12 @@ impl<K> Shared<K> {
         if let Some(waiter @ Waiter::Task(_)) = waiter {
             self.note_caught(discard([waiter]));
         }
+    }
+
+    /// Frees what critical sections have let go of.
+    #[cold]
+    fn free_garbage(&self) {
+        let _garbage = self.core.lock().take_garbage();
     }
 
     /// Counts panics of foreign code that were caught.
@@ -612,11 +633,14 @@ impl<K> Shared<K> {
 
     /// Takes a key, sleeping for it until the deadline.
     #[inline]
-    pub(crate) fn get(&self, deadline: Option<Instant>) -> Wait<'_, K> {
-        match self.pop() {
+    pub(crate) fn get(this: &Arc<Self>, deadline: Option<Instant>) -> Wait<'_, K> {
+        match this.pop() {
             Pop::Item(held) => Wait::Item(held),
             Pop::ShutDown => Wait::ShutDown,
-            Pop::Empty => self.get_parked(deadline),
+            Pop::Empty => {
+                Self::ensure_driver(this);
+                this.get_parked(deadline)
+            }
         }
     }
 
@@ -748,11 +772,11 @@ impl<K> Shared<K> {
             OnDone::Remove => {
                 // SAFETY: the caller was its last holder.
                 done.key = Some(unsafe { core.table.remove(slot) });
-                done.garbage = core.take_garbage();
+                done.has_garbage = core.has_garbage();
             }
         }
         if !core.drainers.is_empty() {
-            done.drainers = core.next_drainers().into();
+            core.add_drainers(&mut done.wake);
         }
     }
 
@@ -805,7 +829,7 @@ impl<K> Shared<K> {
                 } else {
                     more = core.table.shrink_buckets(16 * STEP);
                 }
-                core.take_all_garbage()
+                core.take_garbage()
             };
             give_way();
         }

@@ -12,7 +12,7 @@
 
 use super::measure::UNREAD;
 use super::put_back::Delay;
-use super::{Core, Done, Shared};
+use super::{Core, Done, NO_DRIVER, Shared};
 use crate::key::slab::SlotRef;
 use crate::key::table;
 use crate::panics::contained;
@@ -103,7 +103,9 @@ impl<K: Hash + Eq> Shared<K> {
         // Before the key is dropped, if the table has it already: a panic there must not lose the driver.
         Self::rouse_driver(this, rouse);
         this.wake(wake);
-        this.tell(|observer| observer.added(added));
+        if this.has_extras() {
+            Self::after_add(this, added);
+        }
         added
     }
 
@@ -139,7 +141,6 @@ impl<K> Shared<K> {
     /// # Safety
     /// The caller holds the key in this slot, and forgets the slot.
     pub(crate) unsafe fn requeue(this: &Arc<Self>, slot: SlotRef<K>, options: AddOptions, forgive: bool) -> Added {
-        Self::ensure_driver(this);
         let now = this.now_for(options);
         let mut done = Done::nothing();
         let (added, wake, rouse) = {
@@ -156,7 +157,9 @@ impl<K> Shared<K> {
         Self::rouse_driver(this, rouse);
         done.wake = done.wake.and(wake);
         done.settle(this);
-        this.tell(|observer| observer.added(added));
+        if this.has_extras() {
+            Self::after_add(this, added);
+        }
         added
     }
 
@@ -175,14 +178,15 @@ impl<K> Shared<K> {
     #[cold]
     fn start_driver(this: &Arc<Self>) {
         let Err(error) = (this.start)(this) else {
-            return this.driver_failed.store(false, Ordering::Relaxed); // Relaxed: a hint
+            _ = this.extras.fetch_and(!NO_DRIVER, Ordering::Relaxed); // Relaxed: a hint
+            return;
         };
         {
             let core = &mut *this.core.lock();
             core.counts.driver_failures += 1;
             core.driver = State::Failed { retry_at: now() + RETRY, until: NEVER };
             // Relaxed: a getter that goes on the list later holds the lock later, and sees it; one that is on the list is woken.
-            this.driver_failed.store(true, Ordering::Relaxed);
+            this.extras.fetch_or(NO_DRIVER, Ordering::Relaxed);
         }
         this.wake_getters();
         if contained(|| this.tell(|observer| observer.driver_failed(&error))).is_none() {
@@ -224,7 +228,7 @@ impl<K> Shared<K> {
     /// There is no driver thread, as it could not be started.
     #[inline]
     pub(crate) fn is_driver_failed(&self) -> bool {
-        self.driver_failed.load(Ordering::Relaxed) // Relaxed: see `start_driver`
+        self.extras.load(Ordering::Relaxed) & NO_DRIVER != 0 // Relaxed: see `start_driver`
     }
 
     /// Has the cache fetch what the table's look-up of this hash will need, while the caller reads the clock and waits for
@@ -478,7 +482,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
                     left -= 1;
                     taken.delays.push(delay);
                 }
-                core.take_all_garbage()
+                core.take_garbage()
             };
             if left > 0 {
                 give_way();

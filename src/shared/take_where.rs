@@ -97,7 +97,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
                 vacated.extend(slot.and_then(|slot| core.take_back(slot)));
             }
             self.len.store(core.line.len(), Ordering::Relaxed); // Relaxed: see `len`
-            (core.next_drainers().into(), core.take_all_garbage())
+            (core.next_drainers().into(), core.take_garbage())
         };
         self.wake(wake);
         self.drop_vacated(vacated);
@@ -123,7 +123,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
                     deadline
                 }));
             }
-            (core.next_drainers().into(), core.take_all_garbage())
+            (core.next_drainers().into(), core.take_garbage())
         };
         self.wake(wake);
         self.drop_vacated(vacated);
