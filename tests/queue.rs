@@ -703,6 +703,7 @@ impl Hash for Reentrant {
 fn eq_that_uses_its_queue_panics_in_a_debug_build() {
     let queue = WorkQueue::new();
     queue.add(Reentrant(1));
+    queue.add_rate_limited(Reentrant(1)); // so that there are failures to forget
     BUSY_QUEUE.set(Some(queue.clone()));
     let calls: [&dyn Fn(); 3] =
         [&|| _ = queue.add(Reentrant(1)), &|| _ = queue.cancel(&Reentrant(1)), &|| queue.forget(&Reentrant(1))];
