@@ -4,7 +4,7 @@ use crate::key::slab::SlotRef;
 use crate::panics::{Caught, contained};
 use crate::shared::{Held, Shared};
 use crate::sync::{Arc, panicking};
-use crate::{AddOptions, Added, OnPanic, UntilDirty};
+use crate::{AddOptions, Added, OnPanic, UntilDirty, UntilShuttingDown};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
@@ -397,6 +397,45 @@ macro_rules! holder {
             pub fn until_dirty(&self) -> UntilDirty<'_, K> {
                 // SAFETY: we hold the key as long as `self` is borrowed.
                 unsafe { UntilDirty::new(&self.queue, self.slot) }
+            }
+
+            /// Resolves when the queue is shutting down, at once if it is already: work that takes long may be cut short, so that a
+            /// drain does not wait for it. See [`shutting_down`](Self::shutting_down).
+            ///
+            /// Works on any executor; any number of these may wait at a time. Dropping one is all it takes to stop waiting.
+            ///
+            /// # Examples
+            /// A handler that gives its work up when the service ends:
+            /// ```
+            /// use keyqueue::{Item, Outcome, WorkQueue};
+            /// # async fn convert(_: &str) { std::future::pending().await }
+            ///
+            /// # #[tokio::main(flavor = "current_thread")]
+            /// # async fn main() {
+            /// let queue = WorkQueue::new();
+            /// let workers = queue.workers().build();
+            /// tokio::spawn(workers.run_async(async |item: &Item<'_, String>| {
+            ///     tokio::select! {
+            ///         () = convert(item) => Outcome::Done,
+            ///         () = item.until_shutting_down() => Outcome::Failed("shut down before it was done".into()),
+            ///     }
+            /// }));
+            /// queue.add("film-1".to_owned());
+            /// # while queue.processing_len() == 0 {
+            /// #     tokio::task::yield_now().await;
+            /// # }
+            /// let leftover = workers.drain_async().await;
+            /// assert_eq!((workers.tally().refused, leftover.is_empty()), (1, true));
+            /// # }
+            /// ```
+            pub fn until_shutting_down(&self) -> UntilShuttingDown<'_, K> {
+                UntilShuttingDown::new(&self.queue)
+            }
+
+            /// Whether the queue is shutting down. [`until_shutting_down`](Self::until_shutting_down) waits for that.
+            #[must_use]
+            pub fn shutting_down(&self) -> bool {
+                self.queue.is_shutting_down()
             }
 
             /// Whether the key was added again since I hold it: what I have read may be stale, and the key will be handed

@@ -110,7 +110,8 @@
 //! The loop above is written once: [`Workers`] run it in threads or in tasks of any runtime, catch panics, count and limit
 //! retries, and say at the end what was left. A handler returns `()`, an [`Outcome`], or a `Result`, so that `?` means "try again
 //! later". A handler that runs for long can ask, or be told, whether its key was added again and its work is stale:
-//! [`is_dirty`](Item::is_dirty), [`until_dirty`](Item::until_dirty).
+//! [`is_dirty`](Item::is_dirty), [`until_dirty`](Item::until_dirty); and whether the queue is shutting down:
+//! [`shutting_down`](Item::shutting_down), [`until_shutting_down`](Item::until_shutting_down).
 //!
 //! ```
 //! use keyqueue::{Item, WorkQueue};
@@ -241,6 +242,7 @@ mod stats;
 mod sync;
 mod time;
 mod until_dirty;
+mod until_shutting_down;
 mod wait;
 mod workers;
 
@@ -260,6 +262,7 @@ pub use stats::{Metrics, Stats};
 pub use time::clock::{Clock, MockClock};
 pub use time::driver::Driver;
 pub use until_dirty::UntilDirty;
+pub use until_shutting_down::UntilShuttingDown;
 pub use workers::{GivenUp, Leftover, Outcome, Tally, Workers, WorkersBuilder};
 
 /// The README's examples are tests.

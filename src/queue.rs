@@ -10,6 +10,7 @@ use crate::report::Reporter;
 use crate::shared::{End, Goal, Pop, Shared, Wait};
 use crate::stats::{Metrics, Stats};
 use crate::sync::{Arc, panicking};
+use crate::until_shutting_down::UntilShuttingDown;
 use crate::workers::{Leftover, WorkersBuilder};
 use std::borrow::Borrow;
 use std::fmt;
@@ -648,7 +649,31 @@ impl<K> WorkQueue<K> {
         Quiet::new(self, Goal::Idle)
     }
 
-    /// Whether adds are refused.
+    /// Resolves when the queue is shutting down, at once if it is already: long work may be cut short. The handler of a worker, which
+    /// has an item, calls that of the [item](Item::until_shutting_down).
+    ///
+    /// Works on any executor; any number of these may wait at a time.
+    ///
+    /// # Cancel safety
+    /// Dropping it takes back nothing but the waiting.
+    ///
+    /// # Examples
+    /// ```
+    /// # use keyqueue::WorkQueue;
+    /// # use std::future::Future;
+    /// # use std::task::{Context, Waker};
+    /// let queue = WorkQueue::<u32>::new();
+    /// let mut end = std::pin::pin!(queue.until_shutting_down());
+    /// # let mut cx = Context::from_waker(Waker::noop());
+    /// assert!(end.as_mut().poll(&mut cx).is_pending());
+    /// queue.shut_down();
+    /// assert!(end.as_mut().poll(&mut cx).is_ready());
+    /// ```
+    pub fn until_shutting_down(&self) -> UntilShuttingDown<'_, K> {
+        UntilShuttingDown::new(&self.shared)
+    }
+
+    /// Whether adds are refused. [`until_shutting_down`](Self::until_shutting_down) waits for that.
     #[doc(alias = "ShuttingDown")]
     #[must_use]
     pub fn shutting_down(&self) -> bool {

@@ -44,6 +44,7 @@
 //! A *task* may be polled late, so it is not counted, and the next push wakes the next waiter.
 
 mod delays;
+mod ending;
 mod failures;
 mod measure;
 mod put_back;
@@ -133,6 +134,8 @@ struct Core<K> {
     drainers: WaitList,
     /// How often a plain shut-down has released drainers.
     released: u64,
+    /// Tasks that wait for the shut-down to begin.
+    enders: WaitList,
     /// Who waits for a key to be added that is held.
     watchers: Watchers,
     /// Times that are kept, if they are.
@@ -396,6 +399,7 @@ impl<K: Hash + Eq> Shared<K> {
                 shutting_down: false,
                 drainers: WaitList::default(),
                 released: 0,
+                enders: WaitList::default(),
                 watchers: Watchers::default(),
                 measures,
                 counts: Counts::default(),
@@ -786,6 +790,7 @@ impl<K> Shared<K> {
             let core = &mut *self.core.lock();
             core.shutting_down = true;
             let mut waiters = core.take_waiters();
+            waiters.append(core.enders.take_all());
             core.released += u64::from(release);
             // Also who waits for the queue to be idle: need not wait for delays any more.
             waiters.append(if release { core.drainers.take_all() } else { core.next_drainers() });

@@ -8,9 +8,9 @@ use keyqueue::rate_limiter::{
     Reservation, Step, Table, TryAcquireError, WithMaxWait,
 };
 use keyqueue::{
-    Added, DrainTimeoutError, GetAsync, GetTimeoutError, Histogram, InvalidArgument, Item, Leftover, Metrics, Observer,
-    OnPanic, Outcome, OwnedItem, Quiet, Reporter, Stats, Tally, TryGetError, UntilDirty, WorkQueue, WorkQueueBuilder,
-    Workers, WorkersBuilder,
+    Added, DrainTimeoutError, GetAsync, GetTimeoutError, GivenUp, Histogram, InvalidArgument, Item, Leftover, Metrics,
+    Observer, OnPanic, Outcome, OwnedItem, Quiet, Reporter, Stats, Tally, TryGetError, UntilDirty, UntilShuttingDown,
+    WorkQueue, WorkQueueBuilder, Workers, WorkersBuilder,
 };
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
@@ -28,6 +28,7 @@ fn handles_items_and_futures_cross_threads_and_need_no_pinning() {
     send_sync_unpin::<OwnedItem<String>>();
     send_sync_unpin::<GetAsync<'_, String>>();
     send_sync_unpin::<UntilDirty<'_, String>>();
+    send_sync_unpin::<UntilShuttingDown<'_, String>>();
     send_sync_unpin::<Quiet<'_, String>>();
     send_sync_unpin::<Workers<String>>();
     send_sync_unpin::<WorkersBuilder<String>>();
@@ -38,6 +39,7 @@ fn handles_items_and_futures_cross_threads_and_need_no_pinning() {
     send_sync_unpin::<OwnedItem<Pinned>>();
     send_sync_unpin::<GetAsync<'_, Pinned>>();
     send_sync_unpin::<UntilDirty<'_, Pinned>>();
+    send_sync_unpin::<UntilShuttingDown<'_, Pinned>>();
     send_sync_unpin::<Quiet<'_, Pinned>>();
     send_sync_unpin::<Workers<Pinned>>();
     send_sync_unpin::<WorkersBuilder<Pinned>>();
@@ -52,6 +54,7 @@ fn values_cross_threads_and_panics() {
     send_sync_unpin::<DrainTimeoutError>();
     send_sync_unpin::<(Metrics, Histogram, Tally, OnPanic, Outcome)>();
     send_sync_unpin::<Leftover<String>>();
+    send_sync_unpin::<GivenUp<'_>>();
     send_sync_unpin::<Reporter>();
     send_sync_unpin::<Box<dyn Observer>>();
     #[cfg(feature = "metrics")]
@@ -74,6 +77,7 @@ fn a_worker_may_catch_its_panics() {
     unwind_safe::<OwnedItem<String>>();
     unwind_safe::<GetAsync<'_, String>>();
     unwind_safe::<UntilDirty<'_, String>>();
+    unwind_safe::<UntilShuttingDown<'_, String>>();
     unwind_safe::<Workers<String>>();
     unwind_safe::<Quiet<'_, String>>();
 }

@@ -1126,6 +1126,68 @@ fn a_task_is_woken_by_a_thread_that_makes_its_key_dirty() {
     assert_eq!(queue.processing_len(), 0);
 }
 
+// ---- work that is cut short by the end ----
+
+#[test]
+fn a_handler_is_told_that_the_shut_down_has_begun() {
+    type Begin = fn(&WorkQueue<u32>, &Arc<Calls>);
+    let begins: [Begin; 2] = [
+        |queue, _| queue.shut_down(),
+        // It waits for the handlers, and they do not wait for its end.
+        |queue, calls| assert!(poll(pin!(queue.shut_down_with_drain_async()), calls).is_pending()),
+    ];
+    for begin in begins {
+        let queue = WorkQueue::<u32>::new();
+        queue.add(5);
+        let workers = queue.workers().build();
+        let notes = Notes::new();
+        let mut work = pin!(workers.run_async(async |item: &Item<'_, u32>| {
+            let before = item.shutting_down();
+            item.until_shutting_down().await;
+            notes.add((before, item.shutting_down()));
+        }));
+        let calls = Arc::new(Calls::default());
+        assert!(poll(work.as_mut(), &calls).is_pending());
+        queue.add(5); // its second run comes after the shut-down
+        assert!(notes.take().is_empty() && calls.count() == 0);
+        begin(&queue, &Arc::default());
+        assert_eq!(calls.count(), 1);
+        assert!(poll(work, &calls).is_ready());
+        assert_eq!(notes.take(), [(false, true), (true, true)]);
+    }
+}
+
+#[test]
+fn all_who_wait_for_the_shut_down_are_woken_and_who_was_dropped_is_not() {
+    let queue = WorkQueue::<u32>::new();
+    queue.add_all([1, 2]);
+    let (one, two) = (queue.get().unwrap(), queue.get().unwrap().into_owned());
+    let calls: [Arc<Calls>; 6] = std::array::from_fn(|_| Arc::default());
+    let [of_queue, of_item, of_owned, gone, getter, again] = &calls;
+    let mut futures = [queue.until_shutting_down(), one.until_shutting_down(), two.until_shutting_down()].map(Box::pin);
+    assert!(poll(futures[0].as_mut(), again).is_pending());
+    for (future, calls) in futures.iter_mut().zip([of_queue, of_item, of_owned]) {
+        assert!(poll(future.as_mut(), calls).is_pending(), "the last waker counts");
+    }
+    let mut dropped = Box::pin(queue.until_shutting_down());
+    assert!(poll(dropped.as_mut(), gone).is_pending());
+    drop(dropped);
+    assert_eq!(Arc::strong_count(gone), 1, "and its waker with it");
+    let mut get = pin!(queue.get_async());
+    assert!(poll(get.as_mut(), getter).is_pending());
+
+    queue.add_all([1, 2]);
+    queue.wait_idle_timeout(Duration::ZERO);
+    assert_eq!(calls.each_ref().map(|calls| calls.count()), [0; 6]);
+    assert_eq!(queue.stats().drainers, 0);
+    queue.shut_down();
+    queue.shut_down();
+    assert_eq!(calls.each_ref().map(|calls| calls.count()), [1, 1, 1, 0, 1, 0]);
+    assert!(futures.iter_mut().all(|future| poll(future.as_mut(), again).is_ready()));
+    assert!(poll(pin!(queue.until_shutting_down()), again).is_ready(), "at once");
+    assert_eq!(again.count(), 0);
+}
+
 // ---- spans ----
 
 #[cfg(feature = "tracing")]
