@@ -613,6 +613,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(not(target_pointer_width = "64"), ignore = "the sizes are those of 64-bit targets")]
     fn a_slot_of_an_integer_is_24_bytes() {
         assert_eq!(size_of::<Slot<u64>>(), 24);
     }
@@ -623,6 +624,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(not(target_pointer_width = "64"), ignore = "the sizes are those of 64-bit targets")]
     fn a_chunk_is_four_kibibytes_and_64_are_kept() {
         assert_eq!(shape::<8>(), (64, u64::MAX, 42), "no more slots than bits");
         assert_eq!(shape::<48>(), (64, u64::MAX, 16));
@@ -634,6 +636,7 @@ mod tests {
 
     /// Chunks of fewer slots than a word has bits: all slots are used, and no other.
     #[test]
+    #[cfg_attr(not(target_pointer_width = "64"), ignore = "the sizes are those of 64-bit targets")]
     fn large_keys_fill_their_chunks() {
         let mut slab = Slab::new(false);
         let slots: Vec<_> = (0..100_u8).map(|i| slab.insert([i; 112], 0)).collect();

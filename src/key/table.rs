@@ -520,9 +520,10 @@ mod tests {
     /// Every tag is as likely as any other, or keys that are new would be looked for in slots.
     #[test]
     fn tags_are_spread() {
+        let tags = Buckets::<u64>::TAG;
         let mut counts = [0; 9];
-        (0..7000_u32).for_each(|n| counts[Buckets::<u64>::tag(spread(n).0)] += 1);
-        assert!(counts[1..=7].iter().all(|count| (900..1100).contains(count)), "{counts:?}");
+        (0..1000 * tags as u32).for_each(|n| counts[Buckets::<u64>::tag(spread(n).0)] += 1);
+        assert!(counts[1..=tags].iter().all(|count| (900..1100).contains(count)), "{counts:?}");
     }
 
     fn spread(n: u32) -> Hash {
