@@ -99,7 +99,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// # Blocking
     /// Does not wait for keys or workers. Takes one lock for some ten nanoseconds; a thread that finds it taken backs off for
     /// some five microseconds at a time, at most six times, before it parks. The add that makes the table grow takes longer,
-    /// up to some milliseconds (beyond a quarter of a million keys, each add moves some dozen keys instead);
+    /// up to half a millisecond (beyond 16 000 keys, each add moves some dozen chains of keys instead);
     /// [`capacity`](WorkQueueBuilder::capacity) avoids it.
     ///
     /// # Memory ordering
@@ -479,7 +479,8 @@ impl<K> WorkQueue<K> {
         GetAsync::new(self)
     }
 
-    /// Takes up to `max` keys that are in line, waiting for the first; others may take keys between the first and the rest.
+    /// Takes up to `max` keys that are queued, waiting for the first; others may take keys in between, as the lock is released after
+    /// every 256 keys.
     /// Empty: the queue is shut down and nothing is in line, or `max` is 0.
     ///
     /// # Blocking

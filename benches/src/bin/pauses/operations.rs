@@ -60,6 +60,11 @@ pub const OPERATIONS: &[Operation] = &[
         let items = probe.during(&queue, || queue.get_many(batch));
         drop(items);
     }),
+    both("take_where: every second key", |probe| {
+        let queue = filled(probe.keys);
+        let taken = probe.during(&queue, || queue.take_where(|key| key % 2 == 0));
+        drop(taken);
+    }),
     both("done of all keys", |probe| {
         let queue = filled(probe.keys);
         let items = queue.get_many(probe.keys as usize);
