@@ -1,5 +1,7 @@
 //! The order in which queued keys are handed out.
 
+#![allow(clippy::vec_box, reason = "a block goes from list to list without being copied")]
+
 use crate::sync::sized;
 use std::collections::VecDeque;
 

@@ -231,6 +231,7 @@ struct Done<K> {
 /// gap gives all of the gap back to the system, which takes a millisecond for some twenty megabytes.
 type Garbage<K> = Option<Box<Memory<K>>>;
 
+#[allow(clippy::vec_box, reason = "blocks were boxes before")]
 struct Memory<K> {
     _chunks: Vec<Retired<K>>,
     _line: Vec<Box<Block<SlotRef<K>>>>,

@@ -12,13 +12,13 @@
 
 use super::measure::UNREAD;
 use super::put_back::Delay;
-use super::{Core, Done, NO_DRIVER, Shared};
+use super::{Core, Done, Garbage, NO_DRIVER, Shared};
 use crate::key::slab::SlotRef;
 use crate::key::table;
 use crate::panics::contained;
 use crate::sync::{Arc, Ordering, Parker, give_way, now, sized};
 use crate::time::driver::{RETRY, Rouse, Sleep, State};
-use crate::time::wheel::{Block, Next, Tickets, Wheel};
+use crate::time::wheel::{Next, Tickets, Wheel};
 use crate::time::{nanos, rest};
 use crate::wait::{Wake, Wakes};
 use crate::{AddOptions, Added, DelayConflict};
@@ -40,19 +40,19 @@ const SORTS: usize = sized(32, 1);
 pub(crate) const NEVER: u64 = u64::MAX;
 
 /// What one critical section of a driver has done.
-struct Turn {
+struct Turn<K> {
     /// Delays that came due, by what came of them: queued, deferred, coalesced.
     due: [usize; 3],
     next: Next,
     /// Getters and watchers to wake.
     wake: Wakes,
     /// To be freed after the lock.
-    _blocks: Vec<Box<Block>>,
+    _garbage: Garbage<K>,
 }
 
-impl Turn {
+impl<K> Turn<K> {
     /// Pays what is owed. How many delays came due.
-    fn settle<K>(self, shared: &Shared<K>) -> usize {
+    fn settle(self, shared: &Shared<K>) -> usize {
         shared.wake(self.wake.into());
         shared.tell(|observer| {
             for (added, count) in [Added::Queued, Added::Deferred, Added::Coalesced].into_iter().zip(self.due) {
@@ -406,11 +406,11 @@ impl<K> Shared<K> {
     }
 
     /// Delivers some of what is due.
-    fn turn_batch(&self, core: &mut Core<K>, now: u64) -> Turn {
+    fn turn_batch(&self, core: &mut Core<K>, now: u64) -> Turn<K> {
         core.time = core.time.max(now);
         let now = now.min(NEVER - 1);
         let Some(mut wheel) = core.wheel.take() else {
-            return Turn { due: [0; 3], next: Next::Never, wake: Wakes::default(), _blocks: Vec::new() };
+            return Turn { due: [0; 3], next: Next::Never, wake: Wakes::default(), _garbage: None };
         };
         let (mut due, mut watchers, mut budget) = ([0; 3], Wakes::default(), BATCH);
         let next = loop {
@@ -448,11 +448,11 @@ impl<K> Shared<K> {
                 next => break next,
             }
         };
-        let _blocks = wheel.retired();
         core.wheel = Some(wheel);
+        let _garbage = core.take_garbage();
         let mut wake = core.next_waiters(due[0]);
         wake.append(watchers);
-        Turn { due, next, wake, _blocks }
+        Turn { due, next, wake, _garbage }
     }
 
     /// An ordinary add of a key whose delay is over. **Linearization point of an expiry.**

@@ -47,6 +47,8 @@
 //! Work is bounded: [`pop`](Wheel::pop) takes a budget, and opening a slot of a million entries is a million small steps that
 //! can be interrupted after each (a slot of a few is opened in one).
 
+#![allow(clippy::vec_box, reason = "a block goes from list to list without being copied")]
+
 use super::numbers::{Numbers, fit}; // the tests that have the wheel alone have it beside the wheel
 
 /// No wheel needs more: 11 digits of 6 bits are 66.
