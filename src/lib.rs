@@ -126,7 +126,7 @@
 //!     .spawn(2, |pod: &Item<'_, &str>| reconcile(pod))?;
 //! queue.add("pod-1");
 //!
-//! let leftover = workers.drain_timeout(Duration::from_secs(10));
+//! let leftover = workers.drain_timeout(Duration::from_secs(10)); // tasks: drain_until(a future).await
 //! assert!(leftover.is_empty());
 //! # std::io::Result::Ok(())
 //! ```
@@ -156,7 +156,8 @@
 //! * **Threads and tasks mixed.** [`get`](WorkQueue::get) and [`get_async`](WorkQueue::get_async) wait in one list; futures are
 //!   cancel-safe and run on any executor.
 //! * **A worker's panic leaves nothing stuck.** An [`Item`] that unwinds is done, or retried if you [wish](OnPanic), which is what
-//!   [`Workers`] do; it is counted, and no lock is poisoned.
+//!   [`Workers`] do; it is counted, and no lock is poisoned. A [limiter](rate_limiter::RateLimiter#panics) that panics costs no key
+//!   its retry.
 //! * **Shut-down drains.** [`shut_down`](WorkQueue::shut_down) refuses adds, and says so, while what is in line is still handed
 //!   out; [`shut_down_with_drain`](WorkQueue::shut_down_with_drain) returns when nothing is in line *and* nothing in work.
 //! * **Nothing due, nothing runs.** The thread that delivers is started by the first delay, sleeps until the next deadline,

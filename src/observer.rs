@@ -64,7 +64,7 @@ pub trait Observer: Send + Sync {
     /// A key was given up.
     fn dropped(&self) {}
 
-    /// A holder of a key has panicked.
+    /// A holder of a key has panicked, or the limiter when a holder asked it.
     fn panicked(&self) {}
 
     /// The thread that delivers delayed keys could not be started. Delays are set all the same, and a later call tries again: see

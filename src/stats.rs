@@ -48,10 +48,11 @@ pub struct Stats {
     pub failures: u64,
     /// Keys that were [given up](crate::Item::give_up).
     pub dropped: u64,
-    /// Panics of who held a key.
+    /// Panics of those who held a key: in the work on it, or of the limiter when they asked it.
     pub panics: u64,
     /// Panics of foreign code that the queue has caught, so that the call in which they happened went on: of wakers, of observers in
-    /// [`handed_out`](crate::Observer::handed_out) and `driver_failed`, of dropped keys in [`take_where`](crate::WorkQueue::take_where).
+    /// [`handed_out`](crate::Observer::handed_out) and `driver_failed`, of dropped keys in [`take_where`](crate::WorkQueue::take_where),
+    /// and of the limiter for an item that unwinds.
     pub caught_panics: u64,
     /// Failed tries to start the thread that delivers delayed keys, as the process was out of threads or memory. Delays are set all
     /// the same: see [`Driver::Thread`](crate::Driver::Thread).

@@ -21,10 +21,10 @@ use keyqueue::{
     WorkersBuilder,
 };
 use std::error::Error;
-use std::future::poll_fn;
+use std::future::{pending, poll_fn, ready};
 use std::io;
-use std::panic::resume_unwind;
-use std::pin::pin;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::Poll;
@@ -723,6 +723,124 @@ fn a_drain_after_a_stop_waits_for_the_loops_alone() {
     drop(go);
     workers.join();
     assert_eq!(soon(move || drain.join().unwrap()).queued, [0]);
+}
+
+/// At whichever poll a drain is dropped, as by a `timeout` around it: the stop that follows finds all that is left.
+#[test]
+fn a_drain_that_is_dropped_has_taken_nothing() {
+    for until in [false, true] {
+        for polls in 0..=3 {
+            let (queue, _clock) = still();
+            let queue = queue.build();
+            queue.add_all([0, 1]);
+            queue.add_after(4, 3 * MS);
+            queue.add_rate_limited(1);
+            let workers = queue.workers().build();
+            let last = workers.run_async(async |_: &Item<'_, u32>| ());
+            let calls = Arc::new(Calls::default());
+            let mut drain: Pin<Box<dyn Future<Output = Leftover<u32>>>> =
+                if until { Box::pin(workers.drain_until(pending::<()>())) } else { Box::pin(workers.drain_async()) };
+            let delayed = vec![(4, 3 * MS), (1, 5 * MS)];
+            for poll_number in 0..polls {
+                assert!(poll(drain.as_mut(), &calls).is_pending());
+                assert_eq!((queue.len(), queue.delayed_len()), (2_usize.saturating_sub(poll_number), 2));
+                // First keys are queued, and then only the loop is left.
+                drop(queue.try_get());
+            }
+            drop(drain);
+            let left = workers.stop();
+            let queued: Vec<_> = (polls.min(2) as u32..2).collect();
+            assert_eq!((left.queued, left.processing, left.delayed), (queued, vec![], delayed), "{until}, {polls}");
+            drop(last);
+        }
+    }
+}
+
+#[test]
+fn a_drain_until_a_future_resolves_says_what_is_left_then() {
+    let Stuck { queue, workers, go } = Stuck::new();
+    let calls = Arc::new(Calls::default());
+    let (send, deadline) = tokio::sync::oneshot::channel::<()>();
+    let mut drain = Box::pin(workers.drain_until(deadline));
+    assert!(!queue.shutting_down(), "not before the first poll");
+    assert!(poll(drain.as_mut(), &calls).is_pending());
+    assert!(queue.shutting_down() && calls.count() == 0);
+    send.send(()).unwrap();
+    assert_eq!(calls.count(), 1);
+    let Poll::Ready(mut left) = poll(drain.as_mut(), &calls) else { panic!("the deadline has come") };
+    left.processing.sort();
+    assert_eq!((left.queued, left.processing), (vec![2, 3], vec![0, 1]));
+    assert_eq!(left.delayed, [(4, 3 * MS), (0, 9 * MS)]);
+    drop(go);
+    workers.join();
+}
+
+#[test]
+fn a_drain_until_ends_before_its_deadline_when_nothing_is_left() {
+    let Stuck { queue, workers, go } = Stuck::new();
+    assert_eq!(queue.take_delayed().len(), 2);
+    let calls = Arc::new(Calls::default());
+    let mut drain = Box::pin(workers.drain_until(pending::<()>()));
+    assert!(poll(drain.as_mut(), &calls).is_pending());
+    drop(go);
+    assert!(block_on(drain).is_empty());
+    assert_eq!(tally(&workers), [5, 0, 0, 0, 0, 0]);
+    // Both at a time: nothing is left, whatever the deadline says.
+    assert!(block_on(workers.drain_until(ready(()))).is_empty());
+}
+
+/// Also a deadline is a user's code.
+#[test]
+fn a_deadline_that_panics_takes_nothing() {
+    let (queue, _clock) = still();
+    let queue = queue.build();
+    queue.add(1);
+    queue.add_after(2, MS);
+    let workers = queue.workers().build();
+    let deadline = poll_fn(|_| -> Poll<()> { resume_unwind(Box::new("a deadline")) });
+    assert!(catch_unwind(AssertUnwindSafe(|| block_on(workers.drain_until(deadline)))).is_err());
+    let left = workers.stop();
+    assert_eq!((left.queued, left.delayed), (vec![1], vec![(2, MS)]));
+}
+
+type Work<'i> = Pin<Box<dyn Future<Output = Outcome> + Send + 'i>>;
+
+/// A wrapper that knows of its handler what its bounds say, and no more.
+fn wrapped<F>(workers: &Workers<u32>, mut handler: F) -> impl Future<Output = ()> + Send + 'static
+where
+    F: for<'i> FnMut(&'i Item<'_, u32>) -> Work<'i> + Send + 'static,
+{
+    let mut runs = 0;
+    workers.run_boxed(move |item| {
+        runs += 1;
+        let work = handler(item);
+        Box::pin(async move { if runs == 2 { Outcome::GiveUp("enough".into()) } else { work.await } })
+    })
+}
+
+#[test]
+fn boxed_handlers_can_be_wrapped_and_spawned() {
+    let queue = at_once().build();
+    queue.add_all([1, 2, 3]);
+    queue.shut_down();
+    let workers = queue.workers().build();
+    let seen = Notes::new();
+    let work = wrapped(&workers, {
+        let seen = seen.clone();
+        move |item| {
+            let seen = seen.clone(); // and the item is borrowed
+            Box::pin(async move {
+                yield_once().await;
+                seen.add(**item);
+                if **item == 3 {
+                    resume_unwind(Box::new("a panic"));
+                }
+                Outcome::Done
+            })
+        }
+    });
+    tokio(1).block_on(async { tokio::spawn(work).await.unwrap() });
+    assert_eq!((seen.take(), tally(&workers)), (vec![1, 3], [1, 0, 1, 1, 1, 1]));
 }
 
 #[test]

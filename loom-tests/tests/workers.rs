@@ -2,7 +2,9 @@
 #![cfg(loom)]
 
 use keyqueue::rate_limiter::ItemExponentialFailure;
-use keyqueue::{Added, Clock, Driver, Item, Leftover, OnPanic, WorkQueue, WorkQueueBuilder, Workers, WorkersBuilder};
+use keyqueue::{
+    Added, Clock, Driver, Item, Leftover, OnPanic, OwnedItem, WorkQueue, WorkQueueBuilder, Workers, WorkersBuilder,
+};
 use loom::cell::UnsafeCell;
 use loom::future::block_on;
 use loom::sync::Arc;
@@ -10,7 +12,7 @@ use loom::sync::atomic::AtomicUsize;
 use loom::sync::atomic::Ordering::Relaxed;
 use loom::thread;
 use loom_tests::{Tally, check, check_full, check_panics, fail, ns, with};
-use std::future::pending;
+use std::future::{pending, ready};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::{Context, Wake, Waker};
@@ -477,6 +479,45 @@ fn stop_names_a_key_added_in_work() {
 fn late_drain_names_a_key_added_in_work() {
     for way in WAYS {
         dirty_key_meets_stop(way, |workers| workers.drain_timeout(Duration::ZERO));
+        dirty_key_meets_stop(way, |workers| block_on(workers.drain_until(ready(()))));
+    }
+}
+
+/// A queue with a key that is held, and something to wait for: the shut-down of another queue.
+fn held_and_timer() -> (WorkQueue<u64>, OwnedItem<u64>, WorkQueue<u64>) {
+    let queue = WorkQueue::new();
+    queue.add(1);
+    let item = queue.get().unwrap().into_owned();
+    (queue, item, WorkQueue::new())
+}
+
+/// A deadline ends a drain whose key is not done.
+#[test]
+fn drain_until_ends_at_its_deadline() {
+    check(|| {
+        let (queue, item, timer) = held_and_timer();
+        let ticking = with(&timer, WorkQueue::shut_down);
+        let left = block_on(queue.workers().build().drain_until(timer.until_shutting_down()));
+        assert_eq!((left.queued, left.processing), (vec![], vec![1]));
+        item.done();
+        ticking.join().unwrap();
+    });
+}
+
+/// The end of the work ends a drain whose deadline does not come; and if both come, the key is named or done.
+#[test]
+fn drain_until_ends_with_the_work() {
+    for deadline_comes in [false, true] {
+        check(move || {
+            let (queue, item, timer) = held_and_timer();
+            let holder = thread::spawn(move || item.done());
+            let ticking = deadline_comes.then(|| with(&timer, WorkQueue::shut_down));
+            let left = block_on(queue.workers().build().drain_until(timer.until_shutting_down()));
+            assert!(left.is_empty() || deadline_comes && left.processing == [1], "{left:?}");
+            holder.join().unwrap();
+            ticking.into_iter().for_each(|thread| thread.join().unwrap());
+            assert_eq!(queue.stats().processing, 0);
+        });
     }
 }
 
@@ -527,6 +568,46 @@ fn two_stops_share_what_is_left() {
         queued.sort_unstable();
         assert_eq!(queued, [1, 2]);
         assert_eq!([mine.delayed, other.delayed].concat(), [(3, ns(10))]);
+        assert_eq!((queue.stats().len, queue.stats().processing), (0, 0));
+    });
+}
+
+/// A key whose second clone panics, counted over all keys. It is one model's: its threads take turns.
+#[derive(PartialEq, Eq, Hash)]
+struct Fussy(u64);
+
+std::thread_local!(static CLONES: std::cell::Cell<u32> = const { std::cell::Cell::new(0) });
+
+impl Clone for Fussy {
+    fn clone(&self) -> Self {
+        CLONES.set(CLONES.get() + 1);
+        if CLONES.get() == 2 {
+            fail();
+        }
+        Self(self.0)
+    }
+}
+
+/// A stop that panics meets another: what it has taken goes back, and the next stop names it.
+#[test]
+fn stop_that_panics_loses_no_key() {
+    check_panics(1..=1, || {
+        CLONES.set(0);
+        let (clock, _time) = Clock::mock();
+        let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
+        queue.add_all([Fussy(1), Fussy(2)]);
+        queue.add_after(Fussy(3), ns(10));
+        let workers = queue.workers().build();
+        let stop = |workers: &Workers<Fussy>| catch_unwind(AssertUnwindSafe(|| workers.stop())).ok();
+        let other = with(&workers, stop);
+        let stops = [stop(&workers), other.join().unwrap(), stop(&workers)];
+        let (mut queued, mut delayed) = (vec![], vec![]);
+        for left in stops.into_iter().flatten() {
+            queued.extend(left.queued.into_iter().map(|key| key.0));
+            delayed.extend(left.delayed.into_iter().map(|(key, rest)| (key.0, rest)));
+        }
+        queued.sort_unstable();
+        assert_eq!((queued, delayed), (vec![1, 2], vec![(3, ns(10))]));
         assert_eq!((queue.stats().len, queue.stats().processing), (0, 0));
     });
 }

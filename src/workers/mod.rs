@@ -36,10 +36,12 @@ use crate::sync::{Arc, spawn};
 use each::{Hooks, Loop};
 use std::error::Error;
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::hash::Hash;
 use std::io;
 use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::pin::{Pin, pin};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 use team::Team;
 
@@ -289,6 +291,84 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// # Cancel safety
     /// Dropping it drops the handler's future at the point where it waits; its key is done then, as by
     /// [`done`](Item::done).
+    ///
+    /// # The handler
+    /// An async closure, which borrows the item. The item's type has to be named. What the closure has captured is there in each
+    /// call, so it is cloned once for each loop:
+    /// ```
+    /// # use keyqueue::{Item, WorkQueue};
+    /// # use std::sync::Arc;
+    /// # struct Client;
+    /// # impl Client { async fn fetch(&self, _: &str) -> Result<(), std::io::Error> { Ok(()) } }
+    /// # let workers = WorkQueue::<String>::new().workers().build();
+    /// # let client = Arc::new(Client);
+    /// # let _ =
+    /// workers.run_async({
+    ///     let client = Arc::clone(&client);
+    ///     async move |url: &Item<'_, String>| client.fetch(url).await
+    /// });
+    /// ```
+    /// A closure that returns an `async` block does not compile if the block uses the item, as such a closure cannot return what
+    /// borrows its argument:
+    /// ```compile_fail
+    /// # use keyqueue::{Item, WorkQueue};
+    /// # use std::sync::Arc;
+    /// # struct Client;
+    /// # impl Client { async fn fetch(&self, _: &str) -> Result<(), std::io::Error> { Ok(()) } }
+    /// # let workers = WorkQueue::<String>::new().workers().build();
+    /// # let client = Arc::new(Client);
+    /// # let _ =
+    /// workers.run_async(|url: &Item<'_, String>| {
+    ///     let client = Arc::clone(&client);
+    ///     async move { client.fetch(url).await } // error: lifetime may not live long enough
+    /// });
+    /// ```
+    /// It compiles with a clone of the key, or boxed, by [`run_boxed`](Self::run_boxed):
+    /// ```
+    /// # use keyqueue::{Item, WorkQueue};
+    /// # use std::sync::Arc;
+    /// # struct Client;
+    /// # impl Client { async fn fetch(&self, _: &str) -> Result<(), std::io::Error> { Ok(()) } }
+    /// # let workers = WorkQueue::<String>::new().workers().build();
+    /// # let client = Arc::new(Client);
+    /// # let _ =
+    /// workers.run_async(|url: &Item<'_, String>| {
+    ///     let (client, url) = (Arc::clone(&client), url.key().clone());
+    ///     async move { client.fetch(&url).await }
+    /// });
+    /// # let _ =
+    /// workers.run_boxed(|url| {
+    ///     let client = Arc::clone(&client);
+    ///     Box::pin(async move { client.fetch(url).await })
+    /// });
+    /// ```
+    ///
+    /// # A task that hangs
+    /// A drain with a deadline names the keys of hanging handlers and ends, and the tasks go on to hang. Your runtime can abort them,
+    /// if you have kept their handles. (Handlers in threads cannot be aborted.)
+    /// ```
+    /// # use keyqueue::{Item, WorkQueue};
+    /// # use std::time::Duration;
+    /// # async fn fetch(_: &str) { std::future::pending().await }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let queue = WorkQueue::new();
+    /// let workers = queue.workers().build();
+    /// let mut tasks = tokio::task::JoinSet::new();
+    /// for _ in 0..8 {
+    ///     tasks.spawn(workers.run_async(async |url: &Item<'_, String>| fetch(url).await));
+    /// }
+    /// queue.add("https://example.org".to_owned());
+    /// # while queue.processing_len() == 0 {
+    /// #     tokio::task::yield_now().await;
+    /// # }
+    ///
+    /// let leftover = workers.drain_until(tokio::time::sleep(Duration::from_millis(25))).await;
+    /// assert_eq!(leftover.processing, ["https://example.org".to_owned()]);
+    /// tasks.shutdown().await; // aborts what hangs: the handler is dropped, and its key done
+    /// assert_eq!((workers.tally().running, queue.processing_len()), (0, 0));
+    /// # }
+    /// ```
     pub fn run_async<F, R>(&self, handler: F) -> impl Future<Output = ()> + use<K, F, R>
     where
         F: AsyncFnMut(&Item<'_, K>) -> R,
@@ -299,6 +379,56 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
             let (handler, own) = &mut work;
             own.run_async(handler).await;
         }
+    }
+
+    /// As [`run_async`](Self::run_async), of a handler that returns boxed futures.
+    ///
+    /// For code that is generic over the handler, such as a wrapper that spawns tasks: the future is `Send` if the handler is, which
+    /// the compiler knows here without knowing the handler's type. And for closures of the form
+    /// `|item| { let context = context.clone(); Box::pin(async move { … }) }`. It costs an allocation for each key.
+    ///
+    /// # Cancel safety
+    /// As [`run_async`](Self::run_async).
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{Item, Outcome, WorkQueue, Workers};
+    /// use std::pin::Pin;
+    ///
+    /// type Work<'i> = Pin<Box<dyn Future<Output = Outcome> + Send + 'i>>;
+    ///
+    /// /// Runs loops as tasks.
+    /// fn spawn<F>(workers: &Workers<String>, tasks: usize, handler: F)
+    /// where
+    ///     F: for<'i> FnMut(&'i Item<'_, String>) -> Work<'i> + Clone + Send + 'static,
+    /// {
+    ///     for _ in 0..tasks {
+    ///         tokio::spawn(workers.run_boxed(handler.clone()));
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let queue = WorkQueue::new();
+    /// let workers = queue.workers().build();
+    /// spawn(&workers, 8, |item| {
+    ///     Box::pin(async move {
+    ///         println!("working on {}", item.key());
+    ///         Outcome::Done
+    ///     })
+    /// });
+    /// queue.add("pod-1".to_owned());
+    ///
+    /// assert!(workers.drain_async().await.is_empty());
+    /// assert_eq!(workers.tally().succeeded, 1);
+    /// # }
+    /// ```
+    pub fn run_boxed<F, R>(&self, mut handler: F) -> impl Future<Output = ()> + use<K, F, R>
+    where
+        F: for<'i> FnMut(&'i Item<'_, K>) -> Pin<Box<dyn Future<Output = R> + Send + 'i>>,
+        R: Into<Outcome>,
+    {
+        self.run_async(async move |item: &Item<'_, K>| handler(item).await)
     }
 
     /// Shuts the queue down and has all loops end after the key that they are working on, or are just being handed; takes out what
@@ -348,16 +478,62 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
         self.stop()
     }
 
-    /// As [`drain`](Self::drain), for a task. With a deadline: `timeout` of your runtime around it, and [`stop`](Self::stop).
+    /// As [`drain`](Self::drain), for a task. With a deadline: [`drain_until`](Self::drain_until).
     ///
     /// # Cancel safety
-    /// Dropping it takes back nothing but the waiting: the queue is shut down from the first poll on.
+    /// Dropping it takes back nothing but the waiting: the queue is shut down from the first poll on. What is left is taken out in
+    /// the poll that returns it, so after a drain that was dropped, [`stop`](Self::stop) finds all of it.
     pub async fn drain_async(&self) -> Leftover<K> {
+        self.drain_until(std::future::pending::<()>()).await
+    }
+
+    /// As [`drain_async`](Self::drain_async), but waits until this future resolves, at most; then has the loops
+    /// [`stop`](Self::stop). The future may be a timer of any runtime, or a second Ctrl-C.
+    ///
+    /// A task that hangs is among [`processing`](Leftover::processing), and goes on to hang: see
+    /// [`run_async`](Self::run_async#a-task-that-hangs).
+    ///
+    /// # Cancel safety
+    /// As [`drain_async`](Self::drain_async).
+    ///
+    /// # Examples
+    /// ```
+    /// # use keyqueue::{Item, WorkQueue};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// # async fn fetch(_: &str) { std::future::pending().await }
+    /// let queue = WorkQueue::new();
+    /// let workers = queue.workers().build();
+    /// tokio::spawn(workers.run_async(async |url: &Item<'_, String>| fetch(url).await));
+    /// queue.add_all(["a".to_owned(), "b".to_owned()]);
+    /// # while queue.processing_len() == 0 {
+    /// #     tokio::task::yield_now().await;
+    /// # }
+    ///
+    /// let leftover = workers.drain_until(tokio::time::sleep(Duration::from_millis(25))).await;
+    /// assert_eq!((leftover.processing, leftover.queued), (vec!["a".to_owned()], vec!["b".to_owned()]));
+    /// # }
+    /// ```
+    pub async fn drain_until(&self, deadline: impl Future) -> Leftover<K> {
+        {
+            let mut drained = pin!(self.drained());
+            let mut deadline = pin!(deadline);
+            poll_fn(|cx| match drained.as_mut().poll(cx) {
+                Poll::Ready(()) => Poll::Ready(()),
+                Poll::Pending => deadline.as_mut().poll(cx).map(drop),
+            })
+            .await;
+        }
+        self.stop()
+    }
+
+    /// Takes nothing out.
+    async fn drained(&self) {
         if !self.inner.team.is_stopped() {
             self.inner.queue.shut_down_with_drain_async().await;
         }
         self.join_async().await;
-        self.stop()
     }
 }
 

@@ -21,6 +21,6 @@ impl Calls {
     }
 }
 
-pub(crate) fn poll<F: Future>(future: Pin<&mut F>, calls: &Arc<Calls>) -> Poll<F::Output> {
+pub(crate) fn poll<F: Future + ?Sized>(future: Pin<&mut F>, calls: &Arc<Calls>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(&Waker::from(Arc::clone(calls))))
 }
