@@ -105,10 +105,6 @@ impl State {
         }
     }
 
-    pub(crate) fn is_failed(&self) -> bool {
-        matches!(self, Self::Failed { .. })
-    }
-
     /// Whether the caller is to try again to start the thread.
     pub(crate) fn retry(&mut self) -> bool {
         let retry = matches!(self, Self::Failed { retry_at, .. } if *retry_at <= now());
