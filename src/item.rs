@@ -306,9 +306,13 @@ macro_rules! holder {
             /// ```
             #[doc(alias = "RequeueAfter")]
             pub fn requeue_after(self, delay: Duration) -> Added {
-                let (added, forgot) = self.requeue(AddOptions::new().after(delay), true);
-                forgot.pass_on();
-                added
+                let options = AddOptions::new().after(delay);
+                if self.queue.asks() {
+                    let (added, caught) = self.requeue_asked(options, true);
+                    caught.pass_on();
+                    return added;
+                }
+                self.requeue(options, true)
             }
 
             /// Adds the key as the options say, and says that the work on it is finished.
@@ -319,22 +323,29 @@ macro_rules! holder {
             /// # Panics
             /// As [`retry`](Self::retry).
             pub fn requeue_with(self, options: AddOptions) -> Added {
-                let (added, limited) = self.requeue(options, false);
-                limited.pass_on();
-                added
+                if self.queue.asks() {
+                    let (added, caught) = self.requeue_asked(options, false);
+                    caught.pass_on();
+                    return added;
+                }
+                self.requeue(options, false)
             }
 
-            /// [`requeue_with`](Self::requeue_with), or [`requeue_after`](Self::requeue_after) if it is to `forgive`. The limiter's
-            /// panic is the second value.
+            /// [`requeue_with`](Self::requeue_with), or [`requeue_after`](Self::requeue_after) if it is to `forgive`. Asks no limiter.
             #[inline]
-            pub(crate) fn requeue(self, options: AddOptions, forgive: bool) -> (Added, Caught) {
-                let (options, caught) = match forgive {
-                    true => (options, self.queue.tell_forget(&self)),
-                    false => self.queue.limited_held(&self, options),
-                };
+            fn requeue(self, options: AddOptions, forgive: bool) -> Added {
                 let (queue, slot) = self.into_parts();
                 // SAFETY: we held the key, and `slot` is not used after this.
-                (unsafe { Shared::requeue(&queue, slot, options, forgive) }, caught)
+                unsafe { Shared::requeue(&queue, slot, options, forgive) }
+            }
+
+            /// As [`requeue`](Self::requeue), but asks the limiter before, and does not pass its panic on.
+            pub(crate) fn requeue_asked(self, mut options: AddOptions, forgive: bool) -> (Added, Caught) {
+                let caught = match forgive {
+                    true => self.queue.tell_forget(&self),
+                    false => self.queue.limited_held(&self, &mut options),
+                };
+                (self.requeue(options, forgive), caught)
             }
 
             /// How long the key had waited when it was handed out, since the add that made it dirty. `None`: the queue does not

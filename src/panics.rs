@@ -19,12 +19,9 @@ pub(crate) struct Caught(Option<ManuallyDrop<Box<dyn Any + Send>>>);
 impl Caught {
     pub(crate) const NOTHING: Self = Self(None);
 
-    /// Calls foreign code. Its panic is the second value; the first is then `otherwise`.
-    pub(crate) fn call<R>(call: impl FnOnce() -> R, otherwise: impl FnOnce() -> R) -> (R, Self) {
-        match catch_unwind(AssertUnwindSafe(call)) {
-            Ok(value) => (value, Self::NOTHING),
-            Err(payload) => (otherwise(), Self(Some(ManuallyDrop::new(payload)))),
-        }
+    /// Calls foreign code.
+    pub(crate) fn call(call: impl FnOnce()) -> Self {
+        Self(catch_unwind(AssertUnwindSafe(call)).err().map(ManuallyDrop::new))
     }
 
     #[inline]

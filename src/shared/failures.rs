@@ -85,22 +85,30 @@ impl<K> Shared<K> {
 
     /// As [`limited`](Self::limited), for the holder of the key, who says `done` and passes the limiter's panic on after that.
     #[inline]
-    pub(crate) fn limited_held(&self, key: &K, options: AddOptions) -> (AddOptions, Caught) {
+    pub(crate) fn limited_held(&self, key: &K, options: &mut AddOptions) -> Caught {
         match &self.limiter {
             Limiter::Asked(_) if options.rate_limited => {
-                self.ask(|| self.limited(key, options), || options.without_limiter())
+                let asked = *options;
+                *options = asked.without_limiter(); // if it panics
+                self.ask(|| *options = self.limited(key, asked))
             }
-            _ => (options, Caught::NOTHING),
+            _ => Caught::NOTHING,
         }
     }
 
+    /// The limiter is foreign code.
+    #[inline]
+    pub(crate) fn asks(&self) -> bool {
+        matches!(self.limiter, Limiter::Asked(_))
+    }
+
     /// Calls the limiter for the holder of a key. A panic is counted.
-    fn ask<R>(&self, call: impl FnOnce() -> R, otherwise: impl FnOnce() -> R) -> (R, Caught) {
-        let (answer, caught) = Caught::call(call, otherwise);
+    fn ask(&self, call: impl FnOnce()) -> Caught {
+        let caught = Caught::call(call);
         if caught.is_some() {
             contained(|| self.note_panic());
         }
-        (answer, caught)
+        caught
     }
 
     /// A failure is to be counted in the key's ticket.
@@ -162,7 +170,7 @@ impl<K> Shared<K> {
     pub(crate) fn tell_forget(&self, key: &K) -> Caught {
         match &self.limiter {
             Limiter::Counted(_) => Caught::NOTHING,
-            Limiter::Asked(limiter) => self.ask(|| limiter.forget(key), || ()).1,
+            Limiter::Asked(limiter) => self.ask(|| limiter.forget(key)),
         }
     }
 

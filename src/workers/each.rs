@@ -201,7 +201,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     /// Has a key come back, also if the limiter panics.
     #[inline]
     fn requeue(&self, item: Item<'_, K>, options: AddOptions, forgive: bool) {
-        let (added, caught) = item.requeue(options, forgive);
+        let (added, caught) = item.requeue_asked(options, forgive);
         if added == Added::Rejected {
             self.counts.refused.add();
         }
