@@ -335,7 +335,13 @@ impl<K> Core<K> {
         !self.table.retired().is_empty() || !self.line.retired().is_empty()
     }
 
-    /// All that is to be freed after the lock. What stays is freed by a later call.
+    /// All that is to be freed after the lock, if there is something. What stays is freed by a later call.
+    #[inline]
+    fn collect(&mut self) -> Garbage<K> {
+        let wheel = self.wheel.as_ref().is_some_and(|wheel| wheel.has_retired());
+        if wheel || self.has_garbage() { self.take_garbage() } else { None }
+    }
+
     #[cold]
     fn take_garbage(&mut self) -> Garbage<K> {
         let (chunks, line) = (std::mem::take(self.table.retired()), std::mem::take(self.line.retired()));

@@ -135,7 +135,7 @@ impl<K: Hash + Eq> Shared<K> {
                 let (how, whom) = self.add_slot(core, slot, UNREAD, false);
                 (added, wake) = (Some(how), whom);
             }
-            (wake.and(core.next_drainers().into()), (core.forget_if_vacant(slot), core.take_garbage()))
+            (wake.and(core.next_drainers().into()), (core.forget_if_vacant(slot), core.collect()))
         };
         self.wake(wake);
         added.into_iter().for_each(|added| self.tell(|observer| observer.added(added)));
@@ -462,7 +462,7 @@ impl<K> Shared<K> {
             }
         };
         core.wheel = Some(wheel);
-        let _garbage = core.take_garbage();
+        let _garbage = core.collect();
         let mut wake = core.next_waiters(due[0]);
         wake.append(watchers);
         Turn { due, next, wake, _garbage }
@@ -495,7 +495,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
                     left -= 1;
                     taken.delays.push(delay);
                 }
-                core.take_garbage()
+                core.collect()
             };
             if left > 0 {
                 give_way();

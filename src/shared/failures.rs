@@ -53,7 +53,7 @@ impl<K: Hash + Eq> Shared<K> {
             let core = &mut *self.core.lock();
             let Some(slot) = core.find_failing(key, hash) else { return };
             core.forgive(slot);
-            (core.forget_if_vacant(slot), core.take_garbage())
+            (core.forget_if_vacant(slot), core.collect())
         };
     }
 

@@ -104,7 +104,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
                 vacated.extend(slot.and_then(|slot| core.take_back(slot)));
             }
             self.len.store(core.line.len(), Ordering::Relaxed); // Relaxed: see `len`
-            (core.next_drainers().into(), core.take_garbage())
+            (core.next_drainers().into(), core.collect())
         };
         self.wake(wake);
         self.drop_contained(vacated);
@@ -129,7 +129,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
                     deadline
                 }));
             }
-            (core.next_drainers().into(), core.take_garbage())
+            (core.next_drainers().into(), core.collect())
         };
         self.wake(wake);
         self.drop_contained(vacated);

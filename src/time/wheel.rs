@@ -479,6 +479,11 @@ impl Wheel {
         fit(&mut self.blocks);
     }
 
+    /// There are blocks that nobody needs.
+    pub(crate) fn has_retired(&self) -> bool {
+        !self.retired.is_empty()
+    }
+
     /// Blocks that nobody needs, to be freed after the owner's lock.
     pub(crate) fn retired(&mut self) -> Vec<Box<Block>> {
         std::mem::take(&mut self.retired)
