@@ -113,6 +113,11 @@ impl<T: Copy> Fifo<T> {
         self.front.entries.get(self.head + ahead).copied().flatten()
     }
 
+    /// The first entries, as many as that, unless thousands were removed between them.
+    pub(crate) fn first(&self, count: usize) -> impl Iterator<Item = T> {
+        self.positions().take(4096).filter_map(|position| self.get(position)).take(count)
+    }
+
     /// The position of the next pop, and of the next push.
     pub(crate) fn positions(&self) -> std::ops::Range<u64> {
         let blocks = if self.back.is_some() { self.middle.len() + 1 } else { 0 };

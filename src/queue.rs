@@ -333,13 +333,14 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// taken with the delay.
     ///
     /// This is not one step: every key that is queued or delayed during the whole call is taken if it matches; one that is added, handed
-    /// out or moved meanwhile may be or not. Each taken key is taken once, and is not handed out for the adds before that.
+    /// out or moved meanwhile may be or not. Each taken key is taken once, and is not handed out for the adds before that. (A key that is
+    /// done and handed out again meanwhile may be in `processing` twice.)
     ///
     /// The predicate is called under no lock, once for each key that is queued, delayed or processing (twice for one that is
     /// queued and delayed), with a clone: it may use the queue. Keys are cloned under the lock.
     ///
     /// # Panics
-    /// If the predicate or `K`'s `Clone` does: nothing has been taken then.
+    /// If the predicate or `K`'s `Clone` or `Hash` does: nothing has been taken then.
     ///
     /// # Blocking
     /// Takes the lock for some ten microseconds at a time, to go through all keys; other calls get in between.

@@ -72,6 +72,7 @@ use crate::wait::{Ticket, WaitList, Waiter, Wake, Wakes, discard};
 use crate::{Added, DelayedAdd, Observer, OnPanic};
 use ahash::RandomState;
 use crossbeam_utils::CachePadded;
+use delays::Delivered;
 use measure::{Measures, UNREAD, known};
 use std::hash::Hash;
 use std::time::{Duration, Instant};
@@ -236,6 +237,7 @@ struct Memory<K> {
     _chunks: Vec<Retired<K>>,
     _line: Vec<Box<Block<SlotRef<K>>>>,
     _wheel: Vec<Box<wheel::Block>>,
+    _buckets: Option<table::Buckets<K>>,
 }
 
 impl<K> Done<K> {
@@ -327,10 +329,10 @@ impl<K> Core<K> {
         self.counts.handed_out - self.handed_out_at_sleep >= 8
     }
 
-    /// A chunk of keys is to be freed after the lock.
+    /// Chunks of keys, or blocks of the line, are to be freed after the lock.
     #[inline]
     fn has_garbage(&mut self) -> bool {
-        !self.table.retired().is_empty()
+        !self.table.retired().is_empty() || !self.line.retired().is_empty()
     }
 
     /// All that is to be freed after the lock. What stays is freed by a later call.
@@ -338,8 +340,9 @@ impl<K> Core<K> {
     fn take_garbage(&mut self) -> Garbage<K> {
         let (chunks, line) = (std::mem::take(self.table.retired()), std::mem::take(self.line.retired()));
         let wheel = self.wheel.as_mut().map(|wheel| wheel.retired()).unwrap_or_default();
-        let none = chunks.is_empty() && line.is_empty() && wheel.is_empty();
-        (!none).then(|| Box::new(Memory { _chunks: chunks, _line: line, _wheel: wheel }))
+        let buckets = self.table.retired_buckets();
+        let none = chunks.is_empty() && line.is_empty() && wheel.is_empty() && buckets.is_none();
+        (!none).then(|| Box::new(Memory { _chunks: chunks, _line: line, _wheel: wheel, _buckets: buckets }))
     }
 
     fn queued(&self) -> usize {
@@ -675,8 +678,11 @@ impl<K> Shared<K> {
             return parker.park(deadline);
         }
         let _joined = Joined::new(&self.clock, parker);
-        let due = self.deliver_due();
-        parker.park(deadline.into_iter().chain(due).min());
+        match self.deliver_due() {
+            Delivered::Nothing { until } => parker.park(deadline.into_iter().chain(until).min()),
+            // Wakers and observers have run on this thread, and may have parked it: then they have used up its wake-up.
+            Delivered::Some => {}
+        }
     }
 
     /// Takes a key, or goes on the list (W1).
@@ -777,9 +783,9 @@ impl<K> Shared<K> {
             OnDone::Remove => {
                 // SAFETY: the caller was its last holder.
                 done.key = Some(unsafe { core.table.remove(slot) });
-                done.has_garbage = core.has_garbage();
             }
         }
+        done.has_garbage = core.has_garbage();
         if !core.drainers.is_empty() {
             core.add_drainers(&mut done.wake);
         }

@@ -131,7 +131,7 @@ fn shut_down_meets_who_waits_for_it() {
     for shut_down in SHUT_DOWNS {
         check(move || {
             let queue = WorkQueue::new();
-            let other = with(&queue, move |queue| shut_down(queue));
+            let other = with(&queue, shut_down);
             block_on(queue.until_shutting_down());
             assert!(queue.shutting_down());
             other.join().unwrap();

@@ -44,6 +44,8 @@ pub(crate) struct Table<K> {
     /// While the number of buckets changes: those from before. The first `left` chains are still here.
     old: Buckets<K>,
     left: usize,
+    /// To be freed after the lock.
+    retired_buckets: Option<Buckets<K>>,
     /// Not worth shrinking below so many.
     keep: usize,
     slab: Slab<K>,
@@ -65,7 +67,7 @@ const GIVE_BACK: usize = 1 << 16;
 /// would be one more line of the cache to wait for.
 ///
 /// While chains move, the new array is not all written yet (H1).
-struct Buckets<K> {
+pub(crate) struct Buckets<K> {
     chains: Vec<MaybeUninit<*mut Slot<K>>>,
     /// Their number less one; a `Vec` that gets shorter keeps it.
     mask: usize,
@@ -182,7 +184,14 @@ impl<K> Table<K> {
     pub(crate) fn new(capacity: usize, stamped: bool) -> Self {
         let count = if capacity == 0 { 0 } else { (2 * capacity + 1).next_power_of_two() };
         let keep = count.max(MIN_BUCKETS);
-        Self { buckets: Buckets::empty(count), old: Buckets::unwritten(0), left: 0, keep, slab: Slab::new(stamped) }
+        Self {
+            buckets: Buckets::empty(count),
+            old: Buckets::unwritten(0),
+            left: 0,
+            retired_buckets: None,
+            keep,
+            slab: Slab::new(stamped),
+        }
     }
 
     /// Puts a key in that is not there.
@@ -301,6 +310,11 @@ impl<K> Table<K> {
         self.slab.retired()
     }
 
+    /// A large array that is to be freed after the lock.
+    pub(crate) fn retired_buckets(&mut self) -> Option<Buckets<K>> {
+        self.retired_buckets.take()
+    }
+
     /// Frees those of these chunks that hold no key.
     pub(crate) fn shrink_chunks(&mut self, chunks: Range<usize>) {
         self.slab.shrink(chunks);
@@ -341,8 +355,13 @@ impl<K> Table<K> {
     fn resize(&mut self, count: usize) {
         debug_assert_eq!(self.left, 0);
         if self.slab.taken() <= AT_ONCE {
-            // Gone before the new ones come: memory's peak counts too.
-            self.buckets = Buckets::unwritten(0);
+            // Gone before the new ones come, as memory's peak counts too; unless they are so large that freeing them takes long.
+            let old = std::mem::replace(&mut self.buckets, Buckets::unwritten(0));
+            if old.len() > GIVE_BACK {
+                self.retired_buckets = Some(old);
+            } else {
+                drop(old);
+            }
             self.buckets = Buckets::empty(count);
             self.slab.iter().for_each(|slot| self.buckets.link(slot));
         } else {

@@ -39,6 +39,15 @@ const SORTS: usize = sized(32, 1);
 /// The end of time: a delay until then never ends.
 pub(crate) const NEVER: u64 = u64::MAX;
 
+/// What a thread that delivers in place of the driver has done.
+pub(super) enum Delivered {
+    Some,
+    /// Nothing was due, and nothing is until then.
+    Nothing {
+        until: Option<Instant>,
+    },
+}
+
 /// What one critical section of a driver has done.
 struct Turn<K> {
     /// Delays that came due, by what came of them: queued, deferred, coalesced.
@@ -358,11 +367,12 @@ impl<K> Shared<K> {
                 Sleep::Not => State::Awake,
             };
         })
+        .0
     }
 
     /// The same work, done by a getter that is about to park, as there is no driver thread: delivers what is due, and says until
     /// when the getter may park. I8 holds as for the driver: an earlier deadline wakes the getter.
-    pub(crate) fn deliver_due(&self) -> Option<Instant> {
+    pub(super) fn deliver_due(&self) -> Delivered {
         let note = |driver: &mut State, sleep| {
             if let (State::Failed { until, .. }, Sleep::Until(time)) = (driver, sleep) {
                 *until = time;
@@ -371,8 +381,9 @@ impl<K> Shared<K> {
         loop {
             // The getter is on the list: an observer that panics must not make it leave without its wake-up.
             match contained(|| self.deliver_all(note)) {
-                Some(Sleep::Until(time)) => return self.clock.instant(time),
-                Some(_) => return None,
+                Some((_, delivered)) if delivered > 0 => return Delivered::Some,
+                Some((Sleep::Until(time), _)) => return Delivered::Nothing { until: self.clock.instant(time) },
+                Some(_) => return Delivered::Nothing { until: None },
                 None => self.note_caught(1),
             }
         }
@@ -380,14 +391,16 @@ impl<K> Shared<K> {
 
     /// Delivers what is due, in steps, until nothing is. `note` is told under the lock, at the end of each step, how the caller
     /// goes on.
-    fn deliver_all(&self, note: impl Fn(&mut State, Sleep)) -> Sleep {
+    /// Also says how many keys it has delivered.
+    fn deliver_all(&self, note: impl Fn(&mut State, Sleep)) -> (Sleep, usize) {
+        let mut delivered = 0;
         loop {
             let now = self.clock.now();
             let (turn, sleep) = {
                 let core = &mut *self.core.lock();
                 if core.shutting_down {
                     note(&mut core.driver, Sleep::End);
-                    return Sleep::End;
+                    return (Sleep::End, delivered);
                 }
                 let turn = self.turn_batch(core, now);
                 let sleep = match turn.next {
@@ -398,9 +411,9 @@ impl<K> Shared<K> {
                 note(&mut core.driver, sleep);
                 (turn, sleep)
             };
-            turn.settle(self);
+            delivered += turn.settle(self);
             if let Sleep::Until(_) = sleep {
-                return sleep;
+                return (sleep, delivered);
             }
         }
     }

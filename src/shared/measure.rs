@@ -332,7 +332,7 @@ impl<K> Core<K> {
                 oldest => since(self.table.stamp(oldest).taken, now),
             });
             // Of the first few, one is measured as a rule.
-            let mut first = (0..2 * STRIDE as usize).filter_map(|at| self.line.peek(at));
+            let mut first = self.line.first(2 * STRIDE as usize);
             let added = first
                 .find_map(|slot| Some(self.table.stamp(self.table.number(slot)).added).filter(|&at| at != UNKNOWN));
             oldest_in_line = Some(added.map_or(Duration::ZERO, |added| since(added, now)));

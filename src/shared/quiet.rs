@@ -3,6 +3,7 @@
 //! Threads and tasks wait in one list. All of them are woken whenever nothing is in line and nothing in work any more (at a
 //! `done`, or if the last delay is taken away by then), and look for themselves whether that is what they wait for.
 
+use super::delays::Delivered;
 use super::{Core, Shared};
 use crate::sync::Arc;
 use crate::time::driver::RETRY;
@@ -50,11 +51,12 @@ impl<K> Shared<K> {
         loop {
             Self::ensure_driver(this);
             let driverless = this.is_driver_failed();
-            let due =
-                driverless.then(|| this.deliver_due().into_iter().chain([Instant::now() + RETRY]).min()).flatten();
-            let until = deadline.into_iter().chain(due).min();
+            let due = if driverless { this.deliver_due() } else { Delivered::Nothing { until: None } };
+            let Delivered::Nothing { until } = due else { continue };
+            let retry = driverless.then(|| Instant::now() + RETRY);
+            let until = deadline.into_iter().chain(until).chain(retry).min();
             let end = sleep_on(&this.core, drainers, until, |core, late| {
-                let look_again = late || core.driver.is_failed() != driverless;
+                let look_again = late || this.is_driver_failed() != driverless;
                 core.end(Goal::Idle, 0).map(Some).or(look_again.then_some(None))
             });
             match end {

@@ -13,6 +13,7 @@
 use super::{Core, STEP, Shared};
 use crate::Leftover;
 use crate::key::slab::SlotRef;
+use crate::key::table;
 use crate::panics::contained;
 use crate::sync::{Ordering, give_way, sized};
 use crate::time::rest;
@@ -29,22 +30,30 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         let (delayed, processing) = self.matching_slots(&mut matches);
 
         // From here on the clones are moved, and no panic of foreign code gets through: what is taken must reach the caller.
-        let mut taken = Vec::with_capacity(queued.len());
+        let (mut taken, mut missed) = (Vec::with_capacity(queued.len()), Vec::new());
         for step in queued.chunks(STEP) {
             taken.extend(self.take_queued(step.iter().map(|&(position, _)| position)));
             give_way();
         }
-        let queued = queued.into_iter().zip(taken).filter_map(|((_, key), taken)| taken.then_some(key)).collect();
         let mut deadlines = Vec::with_capacity(delayed.len());
         for step in delayed.chunks(STEP) {
             deadlines.extend(self.take_delayed_of(step));
             give_way();
         }
+        let mut leftover = Leftover { queued: Vec::with_capacity(taken.len()), processing, delayed: Vec::new() };
+        for ((_, key), taken) in queued.into_iter().zip(taken) {
+            if taken { &mut leftover.queued } else { &mut missed }.push(key);
+        }
         let now = self.clock.now();
-        let mut delayed: Vec<_> = delayed.into_iter().zip(deadlines).filter_map(|(key, at)| Some((at?, key))).collect();
-        delayed.sort_by_key(|&(deadline, _)| deadline);
-        let delayed = delayed.into_iter().map(|(deadline, key)| (key, rest(deadline, now))).collect();
-        Leftover { queued, processing, delayed }
+        for ((_, key), deadline) in delayed.into_iter().zip(deadlines) {
+            match deadline {
+                Some(deadline) => leftover.delayed.push((key, rest(deadline, now))),
+                None => missed.push(key),
+            }
+        }
+        leftover.delayed.sort_by_key(|&(_, left)| left);
+        self.drop_contained(missed);
+        leftover
     }
 
     /// The queued keys that match, with their positions in the line. Keys that are queued during the call may be missing.
@@ -61,7 +70,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
     }
 
     /// The delayed keys that match, and the processing ones.
-    fn matching_slots(&self, matches: &mut impl FnMut(&K) -> bool) -> (Vec<K>, Vec<K>) {
+    fn matching_slots(&self, matches: &mut impl FnMut(&K) -> bool) -> (Vec<(table::Hash, K)>, Vec<K>) {
         let (mut delayed, mut processing, mut chunk) = (Vec::new(), Vec::new(), 0);
         loop {
             let mut some = Vec::with_capacity(64 * CHUNKS);
@@ -71,12 +80,10 @@ impl<K: Hash + Eq + Clone> Shared<K> {
             chunk += CHUNKS;
             for (key, is_delayed, is_processing) in some {
                 if matches(&key) {
-                    if is_delayed && is_processing {
-                        delayed.push(key.clone());
-                        processing.push(key);
-                    } else if is_delayed {
-                        delayed.push(key);
-                    } else {
+                    if is_delayed {
+                        delayed.push((self.hash(&key), key.clone()));
+                    }
+                    if is_processing {
                         processing.push(key);
                     }
                 }
@@ -100,21 +107,20 @@ impl<K: Hash + Eq + Clone> Shared<K> {
             (core.next_drainers().into(), core.take_garbage())
         };
         self.wake(wake);
-        self.drop_vacated(vacated);
+        self.drop_contained(vacated);
         taken
     }
 
     /// Takes the delays of these keys. The deadlines of those that were still delayed.
-    fn take_delayed_of(&self, keys: &[K]) -> Vec<Option<u64>> {
-        let hashes: Vec<_> = keys.iter().map(|key| self.hash(key)).collect();
+    fn take_delayed_of(&self, keys: &[(table::Hash, K)]) -> Vec<Option<u64>> {
         let mut vacated = Vec::with_capacity(keys.len());
         let mut deadlines = Vec::with_capacity(keys.len());
         let (wake, _garbage) = {
             let core = &mut *self.core.lock();
-            for (key, hash) in keys.iter().zip(hashes) {
+            for (hash, key) in keys {
                 // SAFETY: in the table, so taken (S2), and we hold the lock.
                 let delayed = |slot: &SlotRef<K>| unsafe { slot.get() }.state.is_delayed();
-                let found = contained(|| core.table.find(key, hash)).flatten().filter(delayed);
+                let found = contained(|| core.table.find(key, *hash)).flatten().filter(delayed);
                 deadlines.push(found.map(|slot| {
                     let number = core.table.number(slot);
                     let deadline = core.table.ticket(number).deadline;
@@ -126,13 +132,13 @@ impl<K: Hash + Eq + Clone> Shared<K> {
             (core.next_drainers().into(), core.take_garbage())
         };
         self.wake(wake);
-        self.drop_vacated(vacated);
+        self.drop_contained(vacated);
         deadlines
     }
 
-    /// Drops keys, which is foreign code.
-    fn drop_vacated(&self, vacated: Vec<K>) {
-        self.note_caught(vacated.into_iter().filter_map(|key| contained(|| drop(key)).is_none().then_some(())).count());
+    /// Drops keys, which is foreign code: panics are caught, and counted.
+    fn drop_contained(&self, keys: Vec<K>) {
+        self.note_caught(keys.into_iter().filter_map(|key| contained(|| drop(key)).is_none().then_some(())).count());
     }
 }
 

@@ -105,10 +105,6 @@ impl State {
         }
     }
 
-    pub(crate) fn is_failed(&self) -> bool {
-        matches!(self, Self::Failed { .. })
-    }
-
     /// Whether the caller is to try again to start the thread.
     pub(crate) fn retry(&mut self) -> bool {
         let retry = matches!(self, Self::Failed { retry_at, .. } if *retry_at <= now());
@@ -269,6 +265,26 @@ mod tests {
             }
             assert_eq!(getter.join().unwrap(), 1);
         });
+    }
+
+    /// While no thread can be started, a getter delivers a key and wakes itself; then an observer, on the getter's thread, waits for a
+    /// key of another queue. The wait must not consume the wake-up of the getter.
+    #[test]
+    fn an_observer_that_waits_does_not_consume_the_wake_up_of_a_getter() {
+        struct Waits(WorkQueue<u8>);
+        impl crate::Observer for Waits {
+            fn added(&self, added: crate::Added) {
+                if added == crate::Added::Queued {
+                    assert!(self.0.get_timeout(Duration::from_millis(5)).is_err());
+                }
+            }
+        }
+        let start: fn(&Arc<Shared<u8>>) -> std::io::Result<()> = |_| Err(std::io::ErrorKind::WouldBlock.into());
+        let queue = WorkQueue::builder().observer(Waits(WorkQueue::new())).build_with(start);
+        queue.add_after(1, Duration::from_millis(50));
+        let begin = Instant::now();
+        assert_eq!(*queue.get_timeout(Duration::from_secs(5)).unwrap(), 1);
+        assert!(begin.elapsed() < Duration::from_secs(3), "the key came after {:?}", begin.elapsed());
     }
 
     /// A clock that goes on does not wake a driver that has ended.
