@@ -79,11 +79,13 @@ impl<'q, K> Item<'q, K> {
         if queue.has_extras() {
             Shared::after_hand_out(queue, held.waited());
         }
-        let item = Self::untold(queue, held);
+        let slot = held.into_slot();
         if panicking() {
-            item.note_unwinding();
+            // By value, so that the item stays in registers.
+            // SAFETY: `held` held the key.
+            unsafe { queue.note_unwinding(slot) };
         }
-        item
+        Self { queue, slot }
     }
 
     /// The thread that this item is for was already unwinding when it got the item.

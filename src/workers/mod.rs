@@ -440,7 +440,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// # Panics
     /// If a key's `Clone` does, or other foreign code: a key's drop, the observer. The queue is shut down then, and what was taken
     /// goes back: keys to the end of the line, delays to their deadlines. So another `stop` finds all of it, and
-    /// [`get`](WorkQueue::get), which clones nothing, hands out what is in line.
+    /// [`get`](WorkQueue::get), which clones nothing, hands out what is in line. (Only a key whose `Hash` or `Eq` panics on its way
+    /// back is lost.)
     pub fn stop(&self) -> Leftover<K> {
         let Inner { queue, team, .. } = &*self.inner;
         team.stop();
