@@ -492,7 +492,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// [`stop`](Self::stop). The future may be a timer of any runtime, or a second Ctrl-C.
     ///
     /// A task that hangs is among [`processing`](Leftover::processing), and goes on to hang: see
-    /// [`run_async`](Self::run_async#a-task-that-hangs).
+    /// [`run_async`](Self::run_async), "A task that hangs".
     ///
     /// # Cancel safety
     /// As [`drain_async`](Self::drain_async).
