@@ -228,7 +228,9 @@ mod tests {
             POSSIBLE.store(false, Ordering::SeqCst);
             let queue = WorkQueue::builder().build_with(start);
             queue.add_after("key", Duration::from_secs(3600));
-            assert!(queue.shared.is_driver_failed() && queue.stats().driver_failures == 1, "{name}");
+            assert!(queue.shared.is_driver_failed(), "{name}");
+            let failures = queue.stats().driver_failures; // more than one, if this thread was kept from its core for long
+            assert!(failures >= 1, "{name}");
             POSSIBLE.store(true, Ordering::SeqCst);
             let begin = Instant::now();
             while queue.shared.is_driver_failed() {
@@ -237,7 +239,7 @@ mod tests {
             }
             queue.add_after("soon", Duration::from_millis(1));
             while queue.get().is_some_and(|key| *key != "soon") {}
-            assert_eq!(queue.stats().driver_failures, 1, "{name}");
+            assert_eq!(queue.stats().driver_failures, failures, "{name}");
         }
     }
 
