@@ -845,7 +845,7 @@ impl<K> Shared<K> {
                     core.table.shrink_chunks(chunk..chunk + STEP);
                     chunk += STEP;
                 } else {
-                    more = core.table.shrink_buckets(16 * STEP);
+                    more = core.table.shrink_buckets(2 * STEP);
                 }
                 core.take_garbage()
             };
