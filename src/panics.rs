@@ -37,3 +37,8 @@ impl Caught {
         }
     }
 }
+
+/// Drops what foreign code has made, each by itself. Returns how many of the drops panicked.
+pub(crate) fn drop_each<T>(items: impl IntoIterator<Item = T>) -> usize {
+    items.into_iter().filter_map(|item| contained(|| drop(item)).is_none().then_some(())).count()
+}

@@ -35,7 +35,7 @@
 //!   and has not arrived yet. So: a push wakes one, and who arrives wakes the next while keys are left.
 //! * **W3** Who was woken and leaves without a key (time-out, dropped future) wakes the next in its place.
 //! * **W4** No wake-up is paid, no waker cloned or dropped, no key dropped, no observer told under the lock (P17). `Eq` and `Borrow`
-//!   of keys and, in `take_delayed` and `in_work`, `K::clone` are the foreign code that runs there.
+//!   of keys and, in `take_delayed`, `take_where` and `in_work`, `K::clone` are the foreign code that runs there.
 //!
 //! Threads that were woken are counted until they arrive (`waking`). While one is on its way, a push wakes no other thread, unless
 //! the line grows long or the woken thread is overdue: a burst of adds costs one wake-up, not one each, and workers that are not
@@ -60,7 +60,7 @@ use crate::key::slab::{Retired, SlotRef};
 use crate::key::state::{OnAdd, OnDone};
 use crate::key::table::{self, Table};
 use crate::line::{Block, Fifo};
-use crate::panics::contained;
+use crate::panics::{contained, drop_each};
 use crate::sync::{
     Arc, AtomicU8, AtomicUsize, Mutex, Ordering, Parker, give_way, hasher, now, overdue, sized, spin_while,
     with_parker, yield_while,
@@ -68,7 +68,7 @@ use crate::sync::{
 use crate::time::clock::Clock;
 use crate::time::driver::{Driver, Joined, State};
 use crate::time::wheel::{self, Wheel};
-use crate::wait::{Ticket, WaitList, Waiter, Wake, Wakes, discard};
+use crate::wait::{Ticket, WaitList, Waiter, Wake, Wakes};
 use crate::{Added, DelayedAdd, Observer, OnPanic};
 use ahash::RandomState;
 use crossbeam_utils::CachePadded;
@@ -500,7 +500,7 @@ impl<K> Shared<K> {
     #[inline]
     fn discard(&self, waiter: Option<Waiter>) {
         if let Some(waiter @ Waiter::Task(_)) = waiter {
-            self.note_caught(discard([waiter]));
+            self.note_caught(drop_each([waiter]));
         }
     }
 

@@ -87,12 +87,6 @@ fn wake(waiter: Waiter) -> usize {
     }
 }
 
-/// Drops waiters that need not be woken any more, and returns how many of the drops panicked: a waker's drop is foreign code,
-/// too.
-pub(crate) fn discard(waiters: impl IntoIterator<Item = Waiter>) -> usize {
-    waiters.into_iter().filter_map(|waiter| contained(|| drop(waiter)).is_none().then_some(())).count()
-}
-
 /// A waiter's place in the list; it is the waiter's until it is done waiting, also while it is not in the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket(u64);

@@ -14,7 +14,7 @@ use super::{Core, STEP, Shared};
 use crate::Leftover;
 use crate::key::slab::SlotRef;
 use crate::key::table;
-use crate::panics::contained;
+use crate::panics::{contained, drop_each};
 use crate::sync::{Ordering, give_way, sized};
 use crate::time::rest;
 use crate::time::wheel::Tickets;
@@ -52,7 +52,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
             }
         }
         leftover.delayed.sort_by_key(|&(_, left)| left);
-        self.drop_contained(missed);
+        self.note_caught(drop_each(missed));
         leftover
     }
 
@@ -107,7 +107,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
             (core.next_drainers().into(), core.collect())
         };
         self.wake(wake);
-        self.drop_contained(vacated);
+        self.note_caught(drop_each(vacated));
         taken
     }
 
@@ -132,13 +132,8 @@ impl<K: Hash + Eq + Clone> Shared<K> {
             (core.next_drainers().into(), core.collect())
         };
         self.wake(wake);
-        self.drop_contained(vacated);
+        self.note_caught(drop_each(vacated));
         deadlines
-    }
-
-    /// Drops keys, which is foreign code: panics are caught, and counted.
-    fn drop_contained(&self, keys: Vec<K>) {
-        self.note_caught(keys.into_iter().filter_map(|key| contained(|| drop(key)).is_none().then_some(())).count());
     }
 }
 
