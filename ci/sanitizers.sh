@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 host="$(rustc -vV | sed -n 's/^host: //p')"
 tests=(--lib --test stress --test queue --test client_go --test delays_driver --test delays_large --test delays_stress)
-# These leak on purpose: payloads of panics are forgotten, futures are leaked, observers hold the queue that has them.
+# These leak on purpose: futures are leaked, items are forgotten, observers hold the queue that has them.
 leaky=(--test workers --test worker_panics --test wait_idle --test observers)
 
 echo "--- AddressSanitizer"

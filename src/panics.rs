@@ -1,27 +1,39 @@
 //! Panics of foreign code: of wakers, observers, limiters, and the drops of keys.
 
 use std::any::Any;
-use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+/// How many payloads of nested panics are dropped before the next one is leaked.
+const NESTED: usize = 4;
 
 /// Calls foreign code, and catches its panic. `None`: it panicked.
 pub(crate) fn contained<R>(call: impl FnOnce() -> R) -> Option<R> {
-    // The payload is not dropped: its drop is foreign code as well, and could panic again.
-    catch_unwind(AssertUnwindSafe(call)).map_err(std::mem::forget).ok()
+    catch_unwind(AssertUnwindSafe(call)).map_err(discard).ok()
+}
+
+/// Drops the payload of a panic. The drop is foreign code as well: if it panics, the payload of that panic is dropped in its turn.
+pub(crate) fn discard(mut payload: Box<dyn Any + Send>) {
+    for _ in 0..NESTED {
+        match catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+            Ok(()) => return,
+            Err(next) => payload = next,
+        }
+    }
+    std::mem::forget(payload); // each payload panics with the next one: there is no end
 }
 
 /// The panic of foreign code, if it panicked: to be passed on when the caller's step is made.
 ///
-/// Dropped, it is leaked: the payload's drop is foreign code as well.
+/// Dropped, it discards the payload, and no panic leaves the drop.
 #[must_use = "the panic goes unseen"]
-pub(crate) struct Caught(Option<ManuallyDrop<Box<dyn Any + Send>>>);
+pub(crate) struct Caught(Option<Box<dyn Any + Send>>);
 
 impl Caught {
     pub(crate) const NOTHING: Self = Self(None);
 
     /// Calls foreign code.
     pub(crate) fn call(call: impl FnOnce()) -> Self {
-        Self(catch_unwind(AssertUnwindSafe(call)).err().map(ManuallyDrop::new))
+        Self(catch_unwind(AssertUnwindSafe(call)).err())
     }
 
     #[inline]
@@ -31,9 +43,18 @@ impl Caught {
 
     /// Panics as the foreign code did.
     #[inline]
-    pub(crate) fn pass_on(self) {
-        if let Some(payload) = self.0 {
-            resume_unwind(ManuallyDrop::into_inner(payload));
+    pub(crate) fn pass_on(mut self) {
+        if let Some(payload) = self.0.take() {
+            resume_unwind(payload);
+        }
+    }
+}
+
+impl Drop for Caught {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(payload) = self.0.take() {
+            discard(payload);
         }
     }
 }
@@ -41,4 +62,42 @@ impl Caught {
 /// Drops what foreign code has made, each by itself. Returns how many of the drops panicked.
 pub(crate) fn drop_each<T>(items: impl IntoIterator<Item = T>) -> usize {
     items.into_iter().filter_map(|item| contained(|| drop(item)).is_none().then_some(())).count()
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::panic::panic_any;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// A payload whose drop panics with another such payload, `left` times.
+    struct Payload {
+        left: usize,
+        dropped: &'static AtomicUsize,
+    }
+
+    impl Drop for Payload {
+        fn drop(&mut self) {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            if let Some(left) = self.left.checked_sub(1) {
+                panic_any(Payload { left, dropped: self.dropped });
+            }
+        }
+    }
+
+    #[test]
+    fn the_payload_of_a_contained_panic_is_dropped() {
+        static DROPPED: AtomicUsize = AtomicUsize::new(0);
+        assert!(contained(|| panic_any(Payload { left: 0, dropped: &DROPPED })).is_none());
+        assert_eq!(DROPPED.load(Ordering::Relaxed), 1);
+        drop(Caught::call(|| panic_any(Payload { left: 0, dropped: &DROPPED })));
+        assert_eq!(DROPPED.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn payloads_that_panic_when_dropped_are_dropped_up_to_a_limit() {
+        static DROPPED: AtomicUsize = AtomicUsize::new(0);
+        assert!(contained(|| panic_any(Payload { left: 100, dropped: &DROPPED })).is_none());
+        assert_eq!(DROPPED.load(Ordering::Relaxed), NESTED);
+    }
 }

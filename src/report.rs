@@ -1,9 +1,9 @@
 //! A thread that reports how a queue stands.
 
 use crate::WorkQueue;
+use crate::panics::contained;
 use std::fmt;
 use std::hash::Hash;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -29,8 +29,8 @@ impl Reporter {
         let thread = thread::Builder::new().name("keyqueue-report".to_owned()).spawn(move || {
             let mut last = false;
             loop {
-                // An observer that panics has had its message printed, and may do better next time. Its payload has a drop, too.
-                catch_unwind(AssertUnwindSafe(|| queue.report())).unwrap_or_else(std::mem::forget);
+                // An observer that panics has had its message printed, and is told again the next time.
+                let _ = contained(|| queue.report());
                 if last {
                     return;
                 }

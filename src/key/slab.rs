@@ -28,6 +28,7 @@
 
 use crate::key::state::State;
 use crate::numbers::{Numbers, fit};
+use crate::panics::discard;
 use crate::sync::{UnsafeCell, panicking, sized};
 use crate::time::wheel::{Ticket, Tickets};
 use std::cell::Cell;
@@ -550,11 +551,11 @@ impl<K> Drop for Slab<K> {
         while let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.clear())) {
             match first {
                 None => first = Some(panic),
-                Some(_) => std::mem::forget(panic), // Its drop is foreign code, and may panic too.
+                Some(_) => discard(panic),
             }
         }
         match first {
-            Some(panic) if panicking() => std::mem::forget(panic), // A second panic would end the process.
+            Some(panic) if panicking() => discard(panic), // A second panic would end the process.
             Some(panic) => resume_unwind(panic),
             None => {}
         }

@@ -24,6 +24,7 @@
 //! wake-up. The thread has the queue only while it works; asleep it has a weak reference, and the last handle that is dropped
 //! wakes it, to end.
 
+use crate::panics::discard;
 use crate::shared::Shared;
 use crate::sync::{Arc, Parker, Unparker, Weak, downgrade, now, spawn};
 use crate::time::clock::Clock;
@@ -157,8 +158,7 @@ fn run<K>(weak: &Weak<Shared<K>>) {
             Ok(Sleep::Until(time)) => parker.park(clock.instant(time)),
             Ok(Sleep::Not) => {}
             Ok(Sleep::End) => return,
-            // Its drop is user code too.
-            Err(payload) => std::mem::forget(payload),
+            Err(payload) => discard(payload),
         }
     }
 }

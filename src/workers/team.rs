@@ -1,6 +1,7 @@
 //! Who is at work: how many loops there are, what they have done, and how to tell them to end and wait for it.
 
 use super::Tally;
+use crate::panics::discard;
 use crate::sync::{Arc, AtomicBool, AtomicU64, JoinHandle, Mutex, Ordering};
 use crate::wait::{Ticket, WaitList, leave, poll_on, sleep_on};
 use std::future::Future;
@@ -139,7 +140,7 @@ impl Team {
     pub(super) fn join(&self) {
         self.wait(None);
         let threads = std::mem::take(&mut self.core.lock().threads);
-        threads.into_iter().for_each(|thread| std::mem::forget(thread.join())); // a payload's drop is user code
+        threads.into_iter().filter_map(|thread| thread.join().err()).for_each(discard);
     }
 
     /// As [`wait`](Self::wait), for a task.

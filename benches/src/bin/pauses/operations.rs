@@ -32,10 +32,26 @@ const FUTURES: u64 = 30_000;
 /// How many threads wait.
 const THREADS: usize = 200;
 
+/// What a queued `u64` takes, roughly.
+const BYTES_A_KEY: usize = 50;
+
+const PAGE: usize = 4096;
+
 /// How many calls of what is short.
 const CALLS: usize = 1000;
 
 pub const OPERATIONS: &[Operation] = &[
+    // What the machine adds by itself: the first write to each page of fresh memory, as much as a filled queue takes. No queue.
+    known("control: a page of fresh memory", |probe| {
+        let mut memory: Vec<u8> = Vec::with_capacity(probe.keys as usize * BYTES_A_KEY);
+        probe.own(|stopwatch| {
+            for page in memory.spare_capacity_mut().chunks_mut(PAGE) {
+                black_box(page[0].write(1));
+                stopwatch.lap();
+            }
+        });
+        drop(memory);
+    }),
     known("fill: own add", |probe| {
         let (queue, keys) = (Queue::new(), probe.keys);
         probe.own(|stopwatch| {
