@@ -2,7 +2,7 @@
 
 use crate::WorkQueue;
 use crate::item::Item;
-use crate::shared::{Pop, Shared, Wait};
+use crate::shared::{Shared, Wait};
 use crate::wait::{Ticket, Waiter};
 use std::fmt;
 use std::future::Future;
@@ -39,17 +39,19 @@ impl<'q, K> Future for GetAsync<'q, K> {
         let shared = &this.queue.shared;
         Shared::ensure_driver(shared);
         let wait = match this.state {
-            State::New => match shared.pop() {
-                Pop::Item(held) => Wait::Item(held),
-                Pop::ShutDown => Wait::ShutDown,
-                Pop::Empty => shared.pop_or_wait(Waiter::Task(cx.waker().clone())),
+            State::New => match Shared::try_take(shared) {
+                Some(slot) => {
+                    this.state = State::Finished;
+                    return Poll::Ready(Some(Item::new(shared, slot)));
+                }
+                None => Shared::take_or_wait(shared, Waiter::Task(cx.waker().clone())),
             },
-            State::Waiting(ticket) => shared.resume(ticket, Waiter::Task(cx.waker().clone()), false),
+            State::Waiting(ticket) => Shared::resume(shared, ticket, Waiter::Task(cx.waker().clone()), false),
             State::Finished => panic!("GetAsync polled after it was ready"),
         };
         this.state = State::Finished;
         match wait {
-            Wait::Item(held) => Poll::Ready(Some(Item::new(shared, held))),
+            Wait::Item(taken) => Poll::Ready(Some(Item::new(shared, Shared::hand_out(shared, taken)))),
             Wait::ShutDown | Wait::GaveUp => Poll::Ready(None),
             Wait::Sleep(ticket) => {
                 this.state = State::Waiting(ticket);

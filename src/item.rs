@@ -2,7 +2,7 @@
 
 use crate::key::slab::SlotRef;
 use crate::panics::{Caught, contained};
-use crate::shared::{Held, Shared};
+use crate::shared::Shared;
 use crate::sync::{Arc, panicking};
 use crate::{AddOptions, Added, OnPanic, UntilDirty, UntilShuttingDown};
 use std::fmt;
@@ -73,16 +73,12 @@ pub struct OwnedItem<K> {
 }
 
 impl<'q, K> Item<'q, K> {
-    /// `held` is of this queue.
+    /// The caller has just taken the key in this slot out of the line.
     #[inline]
-    pub(crate) fn new(queue: &'q Arc<Shared<K>>, held: Held<'q, K>) -> Self {
-        if queue.has_extras() {
-            Shared::after_hand_out(queue, held.waited());
-        }
-        let slot = held.into_slot();
+    pub(crate) fn new(queue: &'q Arc<Shared<K>>, slot: SlotRef<K>) -> Self {
         if panicking() {
             // By value, so that the item stays in registers.
-            // SAFETY: `held` held the key.
+            // SAFETY: the caller holds the key.
             unsafe { queue.note_unwinding(slot) };
         }
         Self { queue, slot }
@@ -95,11 +91,10 @@ impl<'q, K> Item<'q, K> {
         unsafe { self.queue.note_unwinding(self.slot) }
     }
 
-    /// As [`new`](Self::new), under the lock: the observer is still to be told, and [`note_unwinding`](Self::note_unwinding) to be
-    /// called.
+    /// As [`new`](Self::new), under the lock: [`note_unwinding`](Self::note_unwinding) is still to be called.
     #[inline]
-    pub(crate) fn untold(queue: &'q Arc<Shared<K>>, held: Held<'q, K>) -> Self {
-        Self { queue, slot: held.into_slot() }
+    pub(crate) fn new_under_lock(queue: &'q Arc<Shared<K>>, slot: SlotRef<K>) -> Self {
+        Self { queue, slot }
     }
 
     /// Turns the item into one that owns its share of the queue.

@@ -176,6 +176,11 @@ impl<T: Copy> Fifo<T> {
         self.middle.shrink_to_fit();
     }
 
+    #[inline]
+    pub(crate) fn has_retired(&self) -> bool {
+        !self.retired.is_empty()
+    }
+
     /// Blocks that nobody needs, to be freed after the lock.
     #[inline]
     pub(crate) fn retired(&mut self) -> &mut Vec<Box<Block<T>>> {
@@ -197,14 +202,23 @@ impl<T: Copy> Fifo<T> {
         }
     }
 
-    /// The line is empty. The next push goes to the beginning of a block that is in the cache.
+    /// The line is empty: the next push goes to the beginning of a block that is in the cache.
     #[inline]
     fn rewind(&mut self) {
+        if self.holes > 0 || self.back.is_some() {
+            self.drop_blocks();
+        }
+        self.base += BLOCK as u64;
+        (self.head, self.tail) = (0, 0);
+    }
+
+    /// The line is empty: keeps the block at the front.
+    #[cold]
+    fn drop_blocks(&mut self) {
         while self.back.is_some() {
             self.drop_front();
         }
-        self.base += BLOCK as u64;
-        (self.head, self.tail, self.holes, self.front.removed) = (0, 0, 0, 0);
+        (self.holes, self.front.removed) = (0, 0);
     }
 
     /// Moves the head to the next entry that was not removed: there is one.

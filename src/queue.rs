@@ -7,7 +7,7 @@ use crate::item::Item;
 use crate::options::AddOptions;
 use crate::quiet::Quiet;
 use crate::report::Reporter;
-use crate::shared::{End, Goal, Pop, Shared, Wait};
+use crate::shared::{End, Goal, Shared, Wait, Wakeups};
 use crate::stats::{Metrics, Stats};
 use crate::sync::{Arc, panicking};
 use crate::until_shutting_down::UntilShuttingDown;
@@ -117,11 +117,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     #[doc(alias = "Add")]
     #[inline]
     pub fn add(&self, key: K) -> Added {
-        let added = self.shared.add(key, false);
-        if self.shared.has_extras() {
-            Shared::after_add(&self.shared, added);
-        }
-        added
+        Shared::add(&self.shared, key, Wakeups::Now)
     }
 
     /// Adds many keys and wakes workers when all are in line, not at each. Returns how many became dirty, that is, were
@@ -136,26 +132,16 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// assert_eq!(queue.add_all([1, 2, 2, 3]), 3);
     /// ```
     pub fn add_all(&self, keys: impl IntoIterator<Item = K>) -> usize {
-        /// Wakes in the end, also if the iterator panics.
-        struct Rouse<'q, K> {
-            shared: &'q Shared<K>,
-            pushed: usize,
-        }
-        impl<K> Drop for Rouse<'_, K> {
+        /// Wakes in the end, even if the iterator panics.
+        struct WakeOnDrop<'q, K>(&'q Shared<K>);
+        impl<K> Drop for WakeOnDrop<'_, K> {
             fn drop(&mut self) {
-                self.shared.rouse(self.pushed);
+                self.0.wake_for_all();
             }
         }
-        let mut rouse = Rouse { shared: &self.shared, pushed: 0 };
-        let quietly = |key| {
-            let added = self.shared.add(key, true);
-            rouse.pushed += usize::from(added == Added::Queued);
-            if self.shared.has_extras() {
-                Shared::after_add(&self.shared, added);
-            }
-            added
-        };
-        keys.into_iter().map(quietly).filter(|added| matches!(added, Added::Queued | Added::Deferred)).count()
+        let _wake = WakeOnDrop(&self.shared);
+        let added = keys.into_iter().map(|key| Shared::add(&self.shared, key, Wakeups::Later));
+        added.filter(|added| matches!(added, Added::Queued | Added::Deferred)).count()
     }
 
     /// Adds a key when this delay is over; a delay of zero is [`add`](Self::add).
@@ -414,9 +400,9 @@ impl<K> WorkQueue<K> {
     #[inline]
     #[must_use = "an item that is dropped is done"]
     pub fn get(&self) -> Option<Item<'_, K>> {
-        match Shared::get(&self.shared, None) {
-            Wait::Item(held) => Some(Item::new(&self.shared, held)),
-            _ => None,
+        match Shared::try_take(&self.shared) {
+            Some(slot) => Some(Item::new(&self.shared, slot)),
+            None => self.get_parked(None).ok(),
         }
     }
 
@@ -427,13 +413,9 @@ impl<K> WorkQueue<K> {
     /// down.
     #[inline]
     pub fn try_get(&self) -> Result<Item<'_, K>, TryGetError> {
-        match self.shared.pop() {
-            Pop::Item(held) => Ok(Item::new(&self.shared, held)),
-            Pop::Empty => {
-                Shared::ensure_driver(&self.shared);
-                Err(TryGetError::Empty)
-            }
-            Pop::ShutDown => Err(TryGetError::ShutDown),
+        match Shared::try_take(&self.shared) {
+            Some(slot) => Ok(Item::new(&self.shared, slot)),
+            None => Shared::try_get_slow(&self.shared).map(|slot| Item::new(&self.shared, slot)),
         }
     }
 
@@ -446,8 +428,17 @@ impl<K> WorkQueue<K> {
     /// [`Timeout`](GetTimeoutError::Timeout) if nothing came in line in time, [`ShutDown`](GetTimeoutError::ShutDown) if the
     /// queue is shut down and nothing is in line.
     pub fn get_timeout(&self, timeout: Duration) -> Result<Item<'_, K>, GetTimeoutError> {
-        match Shared::get(&self.shared, Instant::now().checked_add(timeout)) {
-            Wait::Item(held) => Ok(Item::new(&self.shared, held)),
+        match Shared::try_take(&self.shared) {
+            Some(slot) => Ok(Item::new(&self.shared, slot)),
+            None => self.get_parked(Instant::now().checked_add(timeout)),
+        }
+    }
+
+    /// `get` of a queue without a key that is queued.
+    #[cold]
+    fn get_parked(&self, deadline: Option<Instant>) -> Result<Item<'_, K>, GetTimeoutError> {
+        match Shared::get_parked(&self.shared, deadline) {
+            Wait::Item(taken) => Ok(Item::new(&self.shared, Shared::hand_out(&self.shared, taken))),
             Wait::ShutDown => Err(GetTimeoutError::ShutDown),
             Wait::GaveUp | Wait::Sleep(_) => Err(GetTimeoutError::Timeout),
         }
@@ -496,11 +487,11 @@ impl<K> WorkQueue<K> {
         let mut items = Vec::with_capacity(room);
         items.push(first);
         let mut waited = Vec::with_capacity(if self.shared.is_observed() { room } else { 0 });
-        self.shared.pop_many(room - 1, |held| {
+        self.shared.take_many(room - 1, |taken| {
             if waited.capacity() > 0 {
-                waited.push(held.waited());
+                waited.push(taken.waited());
             }
-            items.push(Item::untold(&self.shared, held));
+            items.push(Item::new_under_lock(&self.shared, taken.slot));
         });
         if panicking() {
             items.iter().for_each(Item::note_unwinding);
@@ -570,7 +561,7 @@ impl<K> WorkQueue<K> {
     /// [`shut_down_with_drain`](Self::shut_down_with_drain) by then.
     #[doc(alias = "ShutDown")]
     pub fn shut_down(&self) {
-        self.shared.shut_down(true);
+        self.shared.shut_down();
     }
 
     /// As [`shut_down`](Self::shut_down), and returns when nothing is in line and nothing is in work.

@@ -43,39 +43,41 @@
 //! runs a signal handler. So a push that comes [`OVERDUE`](crate::sync::OVERDUE) after the last wake-up wakes the next getter.
 //! A *task* may be polled late, so it is not counted, and the next push wakes the next waiter.
 
+mod add;
 mod delays;
+mod done;
 mod ending;
 mod failures;
+mod get;
 mod measure;
 mod put_back;
 mod quiet;
+mod section;
+mod shrink;
 mod take_where;
 mod watch;
 
+pub(crate) use add::Wakeups;
 pub(crate) use failures::Limiter;
+pub(crate) use get::Wait;
 pub(crate) use quiet::{End, Goal};
 pub(crate) use watch::Watch;
 
-use crate::key::slab::{Retired, SlotRef};
-use crate::key::state::{OnAdd, OnDone};
+use crate::key::slab::SlotRef;
 use crate::key::table::{self, Table};
-use crate::line::{Block, Fifo};
-use crate::panics::{contained, drop_each};
-use crate::sync::{
-    Arc, AtomicU8, AtomicUsize, Mutex, Ordering, Parker, give_way, hasher, now, overdue, sized, spin_while,
-    with_parker, yield_while,
-};
+use crate::line::Fifo;
+use crate::sync::{Arc, AtomicU8, AtomicUsize, Mutex, Ordering, hasher, now, sized};
 use crate::time::clock::Clock;
-use crate::time::driver::{Driver, Joined, State};
-use crate::time::wheel::{self, Wheel};
-use crate::wait::{Ticket, WaitList, Waiter, Wake, Wakes};
-use crate::{Added, DelayedAdd, Observer, OnPanic};
+use crate::time::driver::{Driver, State};
+use crate::time::wheel::Wheel;
+use crate::wait::{WaitList, WakeList};
+use crate::{DelayedAdd, Observer, OnPanic};
 use ahash::RandomState;
 use crossbeam_utils::CachePadded;
-use delays::Delivered;
-use measure::{Measures, UNREAD, known};
+use measure::Measures;
+use section::Special;
 use std::hash::Hash;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use watch::Watchers;
 
 /// What all handles of one queue share.
@@ -92,7 +94,7 @@ pub(crate) struct Shared<K> {
     /// Starts the driver thread. Here, where it knows that `K` may go to other threads.
     start: fn(&Arc<Self>) -> std::io::Result<()>,
     hasher: RandomState,
-    /// [`OBSERVED`] and [`NO_DRIVER`]: what few queues have, so that all others look at one byte after each call.
+    /// [`OBSERVED`] and [`NO_DRIVER`], for calls that do not hold the lock.
     extras: AtomicU8,
     core: CachePadded<Mutex<Core<K>>>,
     /// The line's length, written under the lock, read without: for `len`, and for who spins.
@@ -108,6 +110,12 @@ const NO_DRIVER: u8 = 1 << 1;
 
 /// What the lock guards.
 struct Core<K> {
+    /// What few queues have: a hot call makes one test for all of it.
+    special: Special,
+    /// What is to be woken after the lock.
+    owed: WakeList,
+    /// Memory is to be freed after the lock that [`Core::owes`] does not look at.
+    garbage_owed: bool,
     table: Table<K>,
     line: Fifo<SlotRef<K>>,
     /// Deadlines of delayed keys. `None`: none so far.
@@ -125,12 +133,12 @@ struct Core<K> {
     waking: usize,
     /// When the last of them was.
     woken_at: Instant,
+    /// Keys that were pushed and have woken no getter yet: the call that has pushed them does it in the end.
+    unwoken: usize,
     /// Keys that are held.
     processing: usize,
     /// What `counts.handed_out` was when a getter last gave up looking and went to sleep.
     handed_out_at_sleep: u64,
-    /// Adds are refused.
-    shutting_down: bool,
     /// Who waits until nothing is in line and nothing held, or nothing delayed either.
     drainers: WaitList,
     /// How often a plain shut-down has released drainers.
@@ -175,200 +183,43 @@ pub(crate) struct Settings {
     pub(crate) observer: Option<Box<dyn Observer>>,
 }
 
-/// One more thread is woken for so many keys that those on their way have left in line: a thread that the system does not
-/// let run must not hold up the others.
-const PER_WAKE: usize = sized(64, 2);
-
 /// How many keys one critical section goes through, of calls that go through many: some ten microseconds.
 const STEP: usize = sized(256, 2);
 
-/// With more than so many keys in line, the table is larger than the nearest cache, ...
-const FAR: usize = 1024;
-/// ... and the bucket that the `done` of a key will need is fetched when the key is this far from the front: it makes filling
-/// and draining 300k keys a quarter faster.
-const AHEAD: usize = 6;
-
-/// A key that was handed out. Dropping it is `done`, so that whatever panics from here on (a waker is user code), the key is
-/// not stuck (P13).
-pub(crate) struct Held<'q, K> {
-    shared: &'q Shared<K>,
-    slot: SlotRef<K>,
-    /// How long it waited, in nanoseconds, or `UNKNOWN`.
-    waited: u64,
-}
-
-impl<K> Held<'_, K> {
-    /// How long it waited, if that is known.
-    pub(crate) fn waited(&self) -> Option<Duration> {
-        known(self.waited)
-    }
-
-    /// For who will say `done` in its place.
-    #[inline]
-    pub(crate) fn into_slot(self) -> SlotRef<K> {
-        std::mem::ManuallyDrop::new(self).slot
-    }
-}
-
-impl<K> Drop for Held<'_, K> {
-    fn drop(&mut self) {
-        // SAFETY: `take` made this for who took the key out of the line, and `slot` is not used after this.
-        unsafe { self.shared.done_in_panic(self.slot) }
-    }
-}
-
-/// What `done` leaves to do without the lock.
-#[must_use = "wake-ups are owed"]
-struct Done<K> {
-    wake: Wake,
-    key: Option<K>,
-    /// How long the key was worked on, in nanoseconds, or `UNKNOWN`.
-    worked: u64,
-    /// There is memory to be freed.
-    has_garbage: bool,
-}
-
-/// Memory that a critical section has let go of. It is freed after the lock, as that may take long: freeing the last block before a
-/// gap gives all of the gap back to the system, which takes a millisecond for some twenty megabytes.
-type Garbage<K> = Option<Box<Memory<K>>>;
-
-#[allow(clippy::vec_box, reason = "blocks were boxes before")]
-struct Memory<K> {
-    _chunks: Vec<Retired<K>>,
-    _line: Vec<Box<Block<SlotRef<K>>>>,
-    _wheel: Vec<Box<wheel::Block>>,
-    _buckets: Option<table::Buckets<K>>,
-}
-
-impl<K> Done<K> {
-    #[inline]
-    fn nothing() -> Self {
-        Self { wake: Wake::default(), key: None, worked: 0, has_garbage: false }
-    }
-
-    /// Wakers before the observer and the key's drop: a panic must not lose a wake-up.
-    #[inline]
-    fn settle(self, shared: &Shared<K>) {
-        let Self { wake, key, worked, has_garbage } = self;
-        shared.wake(wake);
-        shared.tell(|observer| observer.done(known(worked)));
-        if has_garbage {
-            shared.free_garbage();
-        }
-        drop(key);
-    }
-}
-
-/// What a getter finds.
-pub(crate) enum Pop<'q, K> {
-    Item(Held<'q, K>),
-    Empty,
-    /// Empty, and adds are refused.
-    ShutDown,
-}
-
-/// What a getter that would wait finds.
-pub(crate) enum Wait<'q, K> {
-    Item(Held<'q, K>),
-    ShutDown,
-    /// It is on the list: let it sleep, and come back with the ticket.
-    Sleep(Ticket),
-    /// It was told to give up, and is off the list.
-    GaveUp,
-}
-
 impl<K> Core<K> {
-    /// Refuses an add.
+    /// Adds are refused.
     #[inline]
-    fn reject(&mut self) -> Added {
-        self.counts.rejected += 1;
-        Added::Rejected
+    fn is_shutting_down(&self) -> bool {
+        self.special.has(Special::SHUT_DOWN)
     }
 
-    /// Whom to wake now (W2).
-    #[inline]
-    fn next_wake(&mut self) -> Wake {
-        Wake::one(self.next_waiter())
-    }
-
-    #[inline]
-    fn next_waiter(&mut self) -> Option<Waiter> {
-        if self.waiters.is_empty() { None } else { self.wake_next() }
-    }
-
-    #[cold]
-    fn wake_next(&mut self) -> Option<Waiter> {
-        let queued = self.line.len();
-        if queued == 0 || queued <= self.waking * PER_WAKE && !overdue(self.woken_at) {
-            return None;
-        }
-        let waiter = self.waiters.pop();
-        if waiter.as_ref().is_some_and(Waiter::is_thread) {
-            self.waking += 1;
-            self.woken_at = now();
-        }
-        waiter
-    }
-
-    /// All getters, to be woken.
-    fn take_waiters(&mut self) -> Wakes {
-        self.waking += self.waiters.threads();
-        self.waiters.take_all()
-    }
-
-    /// Whom to wake for so many keys that were pushed quietly: as many tasks as they would have woken one by one, and as many
-    /// threads as the line is long enough for.
-    fn next_waiters(&mut self, pushed: usize) -> Wakes {
-        std::iter::from_fn(|| self.next_waiter()).take(pushed).collect()
-    }
-
-    /// Keys come faster than getters go to sleep. Then a getter that finds the line empty first yields: if it shares a CPU with
-    /// the producer, sleeping for every few keys costs more than all the rest (335 ns a key, and 33 if it yields). Only then:
-    /// the scheduler lets a thread that has yielded wait longer at its next wake-up (35 µs instead of 4).
-    fn is_busy(&self) -> bool {
-        self.counts.handed_out - self.handed_out_at_sleep >= 8
-    }
-
-    /// Chunks of keys, or blocks of the line, are to be freed after the lock.
-    #[inline]
-    fn has_garbage(&mut self) -> bool {
-        !self.table.retired().is_empty() || !self.line.retired().is_empty()
-    }
-
-    /// All that is to be freed after the lock, if there is something. What stays is freed by a later call.
-    #[inline]
-    fn collect(&mut self) -> Garbage<K> {
-        let wheel = self.wheel.as_ref().is_some_and(|wheel| wheel.has_retired());
-        if wheel || self.has_garbage() { self.take_garbage() } else { None }
-    }
-
-    #[cold]
-    fn take_garbage(&mut self) -> Garbage<K> {
-        let (chunks, line) = (std::mem::take(self.table.retired()), std::mem::take(self.line.retired()));
-        let wheel = self.wheel.as_mut().map(|wheel| wheel.retired()).unwrap_or_default();
-        let buckets = self.table.retired_buckets();
-        let none = chunks.is_empty() && line.is_empty() && wheel.is_empty() && buckets.is_none();
-        (!none).then(|| Box::new(Memory { _chunks: chunks, _line: line, _wheel: wheel, _buckets: buckets }))
-    }
-
-    fn queued(&self) -> usize {
-        self.line.len()
+    /// Refuses adds from here on. All that wait for a key, or for the shut-down, are to be woken.
+    fn begin_shut_down(&mut self) {
+        self.special.set(Special::SHUT_DOWN);
+        self.owe_all_getters();
+        self.owed.append(self.enders.take_all());
+        self.owed.extend(self.driver.wake());
+        // A thread or task that waits for the queue to be idle need not wait for delays any more.
+        self.owe_drainers();
     }
 
     fn is_drained(&self) -> bool {
         self.line.len() == 0 && self.processing == 0
     }
 
-    /// As [`next_drainers`](Self::next_drainers), beside a wake-up that is owed already.
-    #[cold]
-    fn add_drainers(&mut self, wake: &mut Wake) {
-        *wake = std::mem::take(wake).and(self.next_drainers().into());
+    /// Those that wait for the queue to be drained or idle are to be woken, if nothing is queued and nothing processing.
+    #[inline]
+    fn owe_drainers(&mut self) {
+        if !self.drainers.is_empty() {
+            self.owe_drainers_if_drained();
+        }
     }
 
-    /// What is owed to who waits for the end, if this is it.
-    #[inline]
-    fn next_drainers(&mut self) -> Wakes {
-        if !self.drainers.is_empty() && self.is_drained() { self.drainers.take_all() } else { Wakes::default() }
+    #[cold]
+    fn owe_drainers_if_drained(&mut self) {
+        if self.is_drained() {
+            self.owed.append(self.drainers.take_all());
+        }
     }
 }
 
@@ -394,6 +245,9 @@ impl<K: Hash + Eq> Shared<K> {
             hasher: hasher(),
             extras: AtomicU8::new(if measured_for_observer { OBSERVED } else { 0 }),
             core: CachePadded::new(Mutex::new(Core {
+                special: if measured { Special::MEASURED } else { Special::NONE },
+                owed: WakeList::default(),
+                garbage_owed: false,
                 table: Table::new(capacity, measured),
                 line: Fifo::with_capacity(capacity),
                 wheel: None,
@@ -403,10 +257,10 @@ impl<K: Hash + Eq> Shared<K> {
                 driver: State::Absent,
                 waiters: WaitList::default(),
                 waking: 0,
+                unwoken: 0,
                 woken_at: now(),
                 processing: 0,
                 handed_out_at_sleep: 0,
-                shutting_down: false,
                 drainers: WaitList::default(),
                 released: 0,
                 enders: WaitList::default(),
@@ -419,25 +273,6 @@ impl<K: Hash + Eq> Shared<K> {
         }
     }
 
-    /// `add`. `quietly`: whoever calls will tell the observer, and [`rouse`](Self::rouse) later.
-    #[inline]
-    pub(crate) fn add(&self, key: K, quietly: bool) -> Added {
-        let hash = self.hash(&key);
-        let (added, wake) = {
-            let core = &mut *self.core.lock();
-            if core.shutting_down {
-                (core.reject(), Wake::default())
-            } else {
-                match core.table.find(&key, hash) {
-                    Some(slot) => self.add_slot(core, slot, UNREAD, quietly),
-                    None => (Added::Queued, self.add_new(core, key, hash, UNREAD, quietly)),
-                }
-            }
-        };
-        self.wake(wake);
-        added
-    }
-
     #[inline]
     fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> table::Hash {
         table::Hash(self.hasher.hash_one(key) as u32)
@@ -445,25 +280,10 @@ impl<K: Hash + Eq> Shared<K> {
 }
 
 impl<K> Shared<K> {
-    /// There is an observer, or no driver thread could be started: [`after_add`](Self::after_add) and
-    /// [`after_hand_out`](Self::after_hand_out) have something to do.
+    /// There is an observer, or no driver thread could be started: a call has more to do after the lock.
     #[inline]
     pub(crate) fn has_extras(&self) -> bool {
         self.extras.load(Ordering::Relaxed) != 0 // Relaxed: see `start_driver`
-    }
-
-    /// What follows an add.
-    #[cold]
-    pub(crate) fn after_add(this: &Arc<Self>, added: Added) {
-        Self::ensure_driver(this);
-        this.tell(|observer| observer.added(added));
-    }
-
-    /// What follows a hand-out. If the observer panics, the panic is caught and counted: the key must reach its holder (P2).
-    #[cold]
-    pub(crate) fn after_hand_out(this: &Arc<Self>, waited: Option<Duration>) {
-        Self::ensure_driver(this);
-        this.tell_handed_out(waited);
     }
 
     /// Calls the observer, if there is one. Not under the lock (P17).
@@ -472,42 +292,6 @@ impl<K> Shared<K> {
         if let Some(observer) = &self.observer {
             of(&**observer);
         }
-    }
-
-    /// Tells the observer of a hand-out, and catches its panic.
-    pub(crate) fn tell_handed_out(&self, waited: Option<Duration>) {
-        if contained(|| self.tell(|observer| observer.handed_out(waited))).is_none() {
-            self.note_caught(1);
-        }
-    }
-
-    /// Wakes, after the lock.
-    #[inline]
-    pub(crate) fn wake(&self, wake: Wake) {
-        if wake.is_none() {
-            std::mem::forget(wake); // no call of its drop, which is not inlined
-        } else {
-            self.wake_now(wake);
-        }
-    }
-
-    #[cold]
-    fn wake_now(&self, wake: Wake) {
-        self.note_caught(wake.wake());
-    }
-
-    /// Drops a waiter that need not be woken, after the lock.
-    #[inline]
-    fn discard(&self, waiter: Option<Waiter>) {
-        if let Some(waiter @ Waiter::Task(_)) = waiter {
-            self.note_caught(drop_each([waiter]));
-        }
-    }
-
-    /// Frees what critical sections have let go of.
-    #[cold]
-    fn free_garbage(&self) {
-        let _garbage = self.core.lock().take_garbage();
     }
 
     /// Counts panics of foreign code that were caught.
@@ -522,299 +306,18 @@ impl<K> Shared<K> {
         self.observer.is_some()
     }
 
-    /// Somebody who held a key has panicked.
-    #[cold]
-    pub(crate) fn note_panic(&self) {
-        self.core.lock().counts.panics += 1;
-        self.tell(|observer| observer.panicked());
-    }
-
-    /// The thread that was handed this key was already unwinding.
-    ///
-    /// # Safety
-    /// The caller holds the key in this slot.
-    #[cold]
-    pub(crate) unsafe fn note_unwinding(&self, slot: SlotRef<K>) {
-        let _lock = self.core.lock();
-        // SAFETY: held, says the caller (S2), and we hold the lock.
-        unsafe { slot.get() }.state.unwind();
-    }
-
-    /// `add` of a key that is not in the table. **Linearization point of such an add**, as the next of others.
-    #[inline]
-    fn add_new(&self, core: &mut Core<K>, key: K, hash: table::Hash, now: u64, quietly: bool) -> Wake {
-        let slot = core.table.insert(key, hash);
-        core.counts.queued += 1;
-        core.note_added(slot, now);
-        // SAFETY: taken (S2), and we hold the lock.
-        unsafe { slot.get() }.state.add_new();
-        self.push(core, slot, quietly)
-    }
-
-    /// `add` of a key that is in the table. Also quietly, wakes who watches it.
-    #[inline]
-    fn add_slot(&self, core: &mut Core<K>, slot: SlotRef<K>, now: u64, quietly: bool) -> (Added, Wake) {
-        // SAFETY: in the table, so taken (S2), and we hold the lock.
-        let state = &unsafe { slot.get() }.state;
-        if state.is_delayed() {
-            match self.delayed_add {
-                DelayedAdd::Independent => {}
-                DelayedAdd::Promote => _ = core.undelay(slot),
-                DelayedAdd::Strict => {
-                    let _waits = state.wait();
-                    core.counts.coalesced += 1;
-                    return (Added::Coalesced, Wake::default());
-                }
-            }
-        }
-        match state.add() {
-            OnAdd::Push => {
-                core.counts.queued += 1;
-                core.note_added(slot, now);
-                (Added::Queued, self.push(core, slot, quietly))
-            }
-            OnAdd::Coalesce => {
-                core.counts.coalesced += 1;
-                (Added::Coalesced, Wake::default())
-            }
-            OnAdd::Defer => {
-                core.counts.deferred += 1;
-                core.note_added(slot, now);
-                (Added::Deferred, core.next_watchers(slot))
-            }
-        }
-    }
-
-    #[inline]
-    fn push(&self, core: &mut Core<K>, slot: SlotRef<K>, quietly: bool) -> Wake {
-        core.line.push(slot);
-        self.len.store(core.line.len(), Ordering::Relaxed); // Relaxed: see `len`
-        if quietly { Wake::default() } else { core.next_wake() }
-    }
-
-    /// Takes the first key out of the line. **Linearization point of a get.**
-    #[inline]
-    fn take<'q>(&'q self, core: &mut Core<K>) -> Pop<'q, K> {
-        match core.line.pop() {
-            Some(slot) => {
-                self.len.store(core.line.len(), Ordering::Relaxed); // Relaxed: see `len`
-                core.counts.handed_out += 1;
-                core.processing += 1;
-                if core.line.len() > FAR {
-                    core.line.peek(AHEAD).into_iter().for_each(|slot| core.table.prefetch(slot));
-                }
-                // SAFETY: it was in line (S2), and we hold the lock.
-                unsafe { slot.get() }.state.get();
-                let waited = core.note_taken(slot);
-                Pop::Item(Held { shared: self, slot, waited })
-            }
-            None if core.shutting_down => Pop::ShutDown,
-            None => Pop::Empty,
-        }
-    }
-
-    /// Pays the wake-ups that so many quiet pushes owe.
-    pub(crate) fn rouse(&self, pushed: usize) {
-        let waiters = self.core.lock().next_waiters(pushed);
-        self.wake(waiters.into());
-    }
-
-    /// Takes a key if there is one.
-    #[inline]
-    pub(crate) fn pop(&self) -> Pop<'_, K> {
-        self.take(&mut self.core.lock())
-    }
-
-    /// Takes up to `max` keys, as many as are queued, some hundred at a time.
-    pub(crate) fn pop_many<'q>(&'q self, max: usize, mut each: impl FnMut(Held<'q, K>)) {
-        let mut left = max;
-        loop {
-            let step = left.min(STEP);
-            left -= step;
-            {
-                let core = &mut *self.core.lock();
-                for _ in 0..step {
-                    let Pop::Item(held) = self.take(core) else { return };
-                    each(held);
-                }
-            }
-            if left == 0 {
-                return;
-            }
-            give_way();
-        }
-    }
-
-    /// Takes a key, sleeping for it until the deadline.
-    #[inline]
-    pub(crate) fn get(this: &Arc<Self>, deadline: Option<Instant>) -> Wait<'_, K> {
-        match this.pop() {
-            Pop::Item(held) => Wait::Item(held),
-            Pop::ShutDown => Wait::ShutDown,
-            Pop::Empty => {
-                Self::ensure_driver(this);
-                this.get_parked(deadline)
-            }
-        }
-    }
-
-    #[cold]
-    fn get_parked(&self, deadline: Option<Instant>) -> Wait<'_, K> {
-        if deadline.is_none_or(|deadline| deadline > Instant::now()) {
-            spin_while(|| self.len() == 0);
-            if self.core.lock().is_busy() {
-                yield_while(|| self.len() == 0);
-            }
-        }
-        with_parker(|parker| {
-            let mut wait = self.pop_or_wait(Waiter::Thread(parker.unparker()));
-            while let Wait::Sleep(ticket) = wait {
-                self.park(parker, deadline);
-                let late = deadline.is_some_and(|deadline| deadline <= Instant::now());
-                wait = self.resume(ticket, Waiter::Thread(parker.unparker()), late);
-            }
-            wait
-        })
-    }
-
-    /// Parks a getter that is on the list. If there is no driver thread, the getter delivers what is due, and parks until the
-    /// earliest deadline at most.
-    fn park(&self, parker: &Parker, deadline: Option<Instant>) {
-        if !self.is_driver_failed() {
-            return parker.park(deadline);
-        }
-        let _joined = Joined::new(&self.clock, parker);
-        match self.deliver_due() {
-            Delivered::Nothing { until } => parker.park(deadline.into_iter().chain(until).min()),
-            // Wakers and observers have run on this thread, and may have parked it: then they have used up its wake-up.
-            Delivered::Some => {}
-        }
-    }
-
-    /// Takes a key, or goes on the list (W1).
-    pub(crate) fn pop_or_wait(&self, waiter: Waiter) -> Wait<'_, K> {
-        let mut waiter = Some(waiter);
-        let wait = {
-            let core = &mut *self.core.lock();
-            match self.take(core) {
-                Pop::Item(held) => Wait::Item(held),
-                Pop::ShutDown => Wait::ShutDown,
-                Pop::Empty => {
-                    core.handed_out_at_sleep = core.counts.handed_out;
-                    core.note_calm();
-                    Wait::Sleep(core.waiters.push(waiter.take().expect("not used yet")))
-                }
-            }
-        };
-        self.discard(waiter); // after the lock (W4)
-        wait
-    }
-
-    /// Comes back after a sleep, whoever ended it: takes a key, goes back on the list, or gives up. Also pays the wake-up that
-    /// is owed then.
-    pub(crate) fn resume(&self, ticket: Ticket, waiter: Waiter, give_up: bool) -> Wait<'_, K> {
-        let mut waiter = Some(waiter);
-        let (wait, wake, listed) = {
-            let core = &mut *self.core.lock();
-            let listed = core.waiters.remove(ticket);
-            if listed.is_none() && waiter.as_ref().is_some_and(Waiter::is_thread) {
-                core.waking -= 1; // arrived
-            }
-            let wait = match self.take(core) {
-                Pop::Item(held) => Wait::Item(held),
-                Pop::ShutDown => Wait::ShutDown,
-                Pop::Empty if give_up => Wait::GaveUp,
-                Pop::Empty => {
-                    core.waiters.put_back(ticket, waiter.take().expect("not used yet"));
-                    Wait::Sleep(ticket)
-                }
-            };
-            // W2 if keys are left. (W3 is met by looking at the line once more before giving up.)
-            (wait, core.next_wake(), listed)
-        };
-        // After the lock (W4).
-        self.wake(wake);
-        self.discard(listed);
-        self.discard(waiter);
-        wait
-    }
-
-    /// Leaves for good without taking a key: a future that was dropped (W3).
-    pub(crate) fn leave(&self, ticket: Ticket) {
-        let (wake, listed) = {
-            let core = &mut *self.core.lock();
-            let listed = core.waiters.remove(ticket);
-            (if listed.is_none() { core.next_wake() } else { Wake::default() }, listed)
-        };
-        self.wake(wake);
-        self.discard(listed);
-    }
-
-    /// `done`.
-    ///
-    /// # Safety
-    /// The caller holds the key in this slot, and forgets the slot.
-    #[inline]
-    pub(crate) unsafe fn done(&self, slot: SlotRef<K>) {
-        let mut done = Done::nothing();
-        // SAFETY: as the caller's.
-        unsafe { self.done_slot(&mut self.core.lock(), slot, UNREAD, &mut done) };
-        done.settle(self);
-    }
-
-    /// `done` as a thread unwinds: a second panic, of a waker, of the observer or of the key's drop, would end the process. The key
-    /// is done by then.
-    ///
-    /// # Safety
-    /// As for [`done`](Self::done).
-    #[cold]
-    pub(crate) unsafe fn done_in_panic(&self, slot: SlotRef<K>) {
-        // SAFETY: as the caller's.
-        contained(|| unsafe { self.done(slot) });
-    }
-
-    /// The step of `done`. **Linearization point.** What it leaves to do is put into `done`: returned, it would be copied from one
-    /// place on the stack to another, which costs as much as all the rest.
-    ///
-    /// # Safety
-    /// As for [`done`](Self::done).
-    #[inline]
-    unsafe fn done_slot(&self, core: &mut Core<K>, slot: SlotRef<K>, now: u64, done: &mut Done<K>) {
-        core.processing -= 1;
-        done.worked = core.note_done(slot, now);
-        // SAFETY: the caller holds the key (S2), and we hold the lock.
-        match unsafe { slot.get() }.state.done() {
-            OnDone::Push => done.wake = self.push(core, slot, false),
-            OnDone::Keep => {}
-            OnDone::Remove => {
-                // SAFETY: the caller was its last holder.
-                done.key = Some(unsafe { core.table.remove(slot) });
-            }
-        }
-        done.has_garbage = core.has_garbage();
-        if !core.drainers.is_empty() {
-            core.add_drainers(&mut done.wake);
-        }
-    }
-
-    /// Refuses adds from here on, and lets getters go when the line is empty (P6, I7). `release`: lets drainers go too.
-    pub(crate) fn shut_down(&self, release: bool) {
-        let (waiters, driver) = {
-            let core = &mut *self.core.lock();
-            core.shutting_down = true;
-            let mut waiters = core.take_waiters();
-            waiters.append(core.enders.take_all());
-            core.released += u64::from(release);
-            // Also who waits for the queue to be idle: need not wait for delays any more.
-            waiters.append(if release { core.drainers.take_all() } else { core.next_drainers() });
-            (waiters, core.driver.wake())
-        };
-        self.wake(driver);
-        self.wake(waiters.into());
+    /// Refuses adds from here on, and lets getters go when nothing is queued (P6, I7).
+    pub(crate) fn shut_down(&self) {
+        let mut section = self.enter();
+        let core = &mut *section;
+        core.released += 1;
+        let drainers = core.drainers.take_all();
+        core.begin_shut_down();
+        core.owed.append(drainers);
     }
 
     pub(crate) fn is_shutting_down(&self) -> bool {
-        self.core.lock().shutting_down
+        self.core.lock().is_shutting_down()
     }
 
     /// The line's length.
@@ -823,42 +326,14 @@ impl<K> Shared<K> {
         // Relaxed: nothing is concluded from it. Who spins takes the lock next.
         self.len.load(Ordering::Relaxed)
     }
-
-    /// `shrink_to_fit`, in many short critical sections.
-    pub(crate) fn shrink(&self) {
-        if let Limiter::Asked(limiter) = &self.limiter {
-            limiter.shrink_to_fit();
-        }
-        let _wheel = {
-            let core = &mut *self.core.lock();
-            core.line.shrink();
-            core.waiters.shrink();
-            if core.delayed == 0 { core.wheel.take() } else { None }
-        };
-        let (mut chunk, mut more) = (0, true);
-        while more {
-            let _garbage = {
-                let core = &mut *self.core.lock();
-                // The array of chunks gets shorter meanwhile, if its last chunk is freed.
-                more = chunk < core.table.chunks();
-                if more {
-                    core.table.shrink_chunks(chunk..chunk + STEP);
-                    chunk += STEP;
-                } else {
-                    more = core.table.shrink_buckets(2 * STEP);
-                }
-                core.take_garbage()
-            };
-            give_way();
-        }
-    }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::WorkQueue;
-    use crate::sync::OVERDUE;
+    use crate::sync::{OVERDUE, Parker};
+    use crate::wait::Waiter;
 
     /// Two getters are parked. The first is woken and does not run, so the next add, some time later, wakes the second.
     #[test]
@@ -866,7 +341,7 @@ mod tests {
         let queue = WorkQueue::new();
         let parkers = [Parker::new(), Parker::new()];
         for parker in &parkers {
-            let wait = queue.shared.pop_or_wait(Waiter::Thread(parker.unparker()));
+            let wait = Shared::take_or_wait(&queue.shared, Waiter::Thread(parker.unparker()));
             assert!(matches!(wait, Wait::Sleep(_)));
         }
         let parked = || queue.shared.core.lock().waiters.len();

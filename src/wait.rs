@@ -1,7 +1,7 @@
 //! FIFO wait list of threads and tasks.
 //!
-//! The list is plain data under its owner's lock. Nobody is woken under a lock: taking a waiter out yields a [`Wake`], and
-//! its owner wakes after unlocking. Dropping one without waking would lose it, hence `must_use`.
+//! The list is plain data under its owner's lock. No waiter is woken under a lock: those that are taken out go to a [`WakeList`],
+//! which its owner wakes after unlocking.
 
 use crate::panics::contained;
 use crate::sync::{Mutex, Unparker, sized, with_parker};
@@ -14,11 +14,6 @@ use std::time::Instant;
 pub(crate) enum Waiter {
     Thread(Unparker),
     Task(Waker),
-    /// Where there is room for one only. Not in any list.
-    Several(Box<Wakes>),
-    /// What [`WaitList::take_all`] has taken, as it was. Not in any list.
-    #[expect(clippy::box_collection, reason = "one word, so that all waiters stay small")]
-    All(Box<BTreeMap<Ticket, Waiter>>),
 }
 
 impl Waiter {
@@ -34,44 +29,6 @@ impl Waiter {
     }
 }
 
-/// Wake-ups that are owed.
-#[must_use = "taken from the list: unless woken, it sleeps for ever"]
-#[derive(Debug, Default)]
-pub(crate) struct Wake(Option<Waiter>);
-
-impl Wake {
-    #[inline]
-    pub(crate) fn one(waiter: Option<Waiter>) -> Self {
-        Self(waiter)
-    }
-
-    /// Both of them.
-    #[inline]
-    pub(crate) fn and(self, other: Self) -> Self {
-        if other.0.is_none() { self } else { self.and_some(other) }
-    }
-
-    #[cold]
-    fn and_some(self, other: Self) -> Self {
-        let mut both = Wakes::default();
-        both.add(self);
-        both.add(other);
-        both.into()
-    }
-
-    /// `true`: there is nothing to wake.
-    #[inline]
-    pub(crate) fn is_none(&self) -> bool {
-        self.0.is_none()
-    }
-
-    /// Wakes, and returns how many wakers panicked. Call it without any lock held: a waker is foreign code.
-    #[inline]
-    pub(crate) fn wake(self) -> usize {
-        self.0.map_or(0, wake)
-    }
-}
-
 /// Wakes a thread or a task. A waker that panics is the fault of a task that has nothing to do with the caller, so the panic
 /// does not reach the caller: it is caught, and counted.
 #[cold]
@@ -82,8 +39,6 @@ fn wake(waiter: Waiter) -> usize {
             0
         }
         Waiter::Task(waker) => usize::from(contained(|| waker.wake()).is_none()),
-        Waiter::Several(waiters) => waiters.wake(),
-        Waiter::All(waiters) => waiters.into_values().map(wake).sum(),
     }
 }
 
@@ -180,11 +135,14 @@ impl WaitList {
     }
 
     /// Takes all out, oldest first. The tree stays as it is: however many there are, this is quick.
-    pub(crate) fn take_all(&mut self) -> Wakes {
+    pub(crate) fn take_all(&mut self) -> WakeList {
         self.threads = 0;
-        let rest = std::mem::take(&mut self.rest);
-        let rest = (!rest.is_empty()).then(|| Waiter::All(Box::new(rest)));
-        self.front.drain(..).map(|(_, waiter)| waiter).chain(rest).collect()
+        let mut all = WakeList::default();
+        all.extend(self.front.drain(..).map(|(_, waiter)| waiter));
+        if !self.rest.is_empty() {
+            all.trees = Some(Box::new(vec![std::mem::take(&mut self.rest)]));
+        }
+        all
     }
 
     pub(crate) fn threads(&self) -> usize {
@@ -249,52 +207,54 @@ pub(crate) fn leave<T>(data: &Mutex<T>, list: At<T>, ticket: Option<Ticket>) {
     }
 }
 
-/// Many wake-ups that are owed. One, the usual number, needs no allocation.
-#[must_use = "taken from the list: unless woken, they sleep for ever"]
+/// Waiters that were taken out of their lists and are to be woken. The first needs no allocation.
+#[must_use = "a waiter that is taken from its list and not woken sleeps forever"]
 #[derive(Debug, Default)]
-pub(crate) struct Wakes {
+pub(crate) struct WakeList {
+    /// `None`: there are none.
     first: Option<Waiter>,
     rest: Vec<Waiter>,
+    /// Large lists, as they were.
+    #[expect(clippy::box_collection, reason = "one word, as the queue always carries it")]
+    trees: Option<Box<Vec<BTreeMap<Ticket, Waiter>>>>,
 }
 
-impl Wakes {
-    /// One more.
-    pub(crate) fn add(&mut self, wake: Wake) {
+impl WakeList {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    pub(crate) fn push(&mut self, waiter: Waiter) {
         if self.first.is_none() {
-            self.first = wake.0;
+            self.first = Some(waiter);
         } else {
-            self.rest.extend(wake.0);
+            self.rest.push(waiter);
         }
     }
 
-    /// More of them.
     pub(crate) fn append(&mut self, more: Self) {
-        if self.first.is_none() && self.rest.is_empty() {
+        if self.is_empty() {
             *self = more;
         } else {
             self.rest.extend(more.first);
             self.rest.extend(more.rest);
+            if let Some(trees) = more.trees {
+                self.trees.get_or_insert_default().extend(*trees);
+            }
         }
     }
 
-    /// Wakes all of them, and returns how many wakers panicked. Call it without any lock held.
+    /// Wakes all, and returns how many wakers panicked. Not to be called with a lock held: a waker is foreign code.
     pub(crate) fn wake(self) -> usize {
-        self.first.into_iter().chain(self.rest).map(wake).sum()
+        let trees = self.trees.into_iter().flat_map(|trees| *trees).flat_map(BTreeMap::into_values);
+        self.first.into_iter().chain(self.rest).chain(trees).map(wake).sum()
     }
 }
 
-/// Made one, to be carried where that is what there is room for.
-impl From<Wakes> for Wake {
-    fn from(mut wakes: Wakes) -> Self {
-        let several = !wakes.rest.is_empty();
-        Self(if several { Some(Waiter::Several(Box::new(wakes))) } else { wakes.first.take() })
-    }
-}
-
-impl FromIterator<Waiter> for Wakes {
-    fn from_iter<T: IntoIterator<Item = Waiter>>(waiters: T) -> Self {
-        let mut waiters = waiters.into_iter();
-        Self { first: waiters.next(), rest: waiters.collect() }
+impl Extend<Waiter> for WakeList {
+    fn extend<T: IntoIterator<Item = Waiter>>(&mut self, waiters: T) {
+        waiters.into_iter().for_each(|waiter| self.push(waiter));
     }
 }
 

@@ -331,7 +331,7 @@ fn a_million_delayed_keys_cost_what_is_promised_and_are_given_back() {
         assert!(left * 20 <= full, "{left} bytes are left of {full} after {how}");
         queue.shrink_to_fit();
         let shrunk = live() - empty;
-        assert!(shrunk < 4096, "{shrunk} bytes are left after shrink_to_fit");
+        assert!(shrunk < 4096, "{shrunk} bytes are left after shrink_to_fit {how}");
         let each = |bytes| bytes as f64 / MILLION as f64;
         println!(
             "{:.1} bytes a delayed key, {:.1} at the peak; {left} bytes left of {full} after {how}, {shrunk} after shrink_to_fit",

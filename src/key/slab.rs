@@ -415,6 +415,11 @@ impl<K> Slab<K> {
         self.stamps.shrink_to_fit();
     }
 
+    #[inline]
+    pub(crate) fn has_retired(&self) -> bool {
+        !self.retired.is_empty()
+    }
+
     /// Memory of chunks without keys, to be freed after the lock.
     #[inline]
     pub(crate) fn retired(&mut self) -> &mut Vec<Retired<K>> {

@@ -45,7 +45,7 @@ pub(crate) struct Table<K> {
     old: Buckets<K>,
     left: usize,
     /// To be freed after the lock.
-    retired_buckets: Option<Buckets<K>>,
+    retired_buckets: Option<Box<Buckets<K>>>,
     /// Not worth shrinking below so many.
     keep: usize,
     slab: Slab<K>,
@@ -310,8 +310,14 @@ impl<K> Table<K> {
         self.slab.retired()
     }
 
+    /// There are chunks to be freed after the lock.
+    #[inline]
+    pub(crate) fn has_retired(&self) -> bool {
+        self.slab.has_retired()
+    }
+
     /// A large array that is to be freed after the lock.
-    pub(crate) fn retired_buckets(&mut self) -> Option<Buckets<K>> {
+    pub(crate) fn retired_buckets(&mut self) -> Option<Box<Buckets<K>>> {
         self.retired_buckets.take()
     }
 
@@ -358,7 +364,7 @@ impl<K> Table<K> {
             // Gone before the new ones come, as memory's peak counts too; unless they are so large that freeing them takes long.
             let old = std::mem::replace(&mut self.buckets, Buckets::unwritten(0));
             if old.len() > GIVE_BACK {
-                self.retired_buckets = Some(old);
+                self.retired_buckets = Some(Box::new(old));
             } else {
                 drop(old);
             }

@@ -10,17 +10,18 @@
 //! that the driver never keeps producers waiting and they not the driver (P11), comes from batches: the driver makes
 //! [`BATCH`] small steps when it has the lock, some microseconds, and a producer one.
 
-use super::measure::UNREAD;
+use super::add::Wakeups;
+use super::measure::{UNREAD, known};
 use super::put_back::Delay;
-use super::{Core, Done, Garbage, NO_DRIVER, Shared};
+use super::section::Special;
+use super::{Core, NO_DRIVER, Shared};
 use crate::key::slab::SlotRef;
 use crate::key::table;
 use crate::panics::contained;
 use crate::sync::{Arc, Ordering, Parker, give_way, now, sized};
-use crate::time::driver::{RETRY, Rouse, Sleep, State};
+use crate::time::driver::{Notice, RETRY, Sleep, State};
 use crate::time::wheel::{Next, Tickets, Wheel};
 use crate::time::{nanos, rest};
-use crate::wait::{Wake, Wakes};
 use crate::{AddOptions, Added, DelayConflict};
 use std::borrow::Borrow;
 use std::hash::Hash;
@@ -49,20 +50,15 @@ pub(super) enum Delivered {
 }
 
 /// What one critical section of a driver has done.
-struct Turn<K> {
-    /// Delays that came due, by what came of them: queued, deferred, coalesced.
+struct Turn {
+    /// Delays that expired, by what came of them: queued, deferred, coalesced.
     due: [usize; 3],
     next: Next,
-    /// Getters and watchers to wake.
-    wake: Wakes,
-    /// To be freed after the lock.
-    _garbage: Garbage<K>,
 }
 
-impl<K> Turn<K> {
-    /// Pays what is owed. How many delays came due.
-    fn settle(self, shared: &Shared<K>) -> usize {
-        shared.wake(self.wake.into());
+impl Turn {
+    /// Tells the observer. How many delays expired.
+    fn report<K>(self, shared: &Shared<K>) -> usize {
         shared.tell(|observer| {
             for (added, count) in [Added::Queued, Added::Deferred, Added::Coalesced].into_iter().zip(self.due) {
                 (0..count).for_each(|_| observer.added(added));
@@ -79,12 +75,12 @@ impl<K: Hash + Eq> Shared<K> {
         let hash = this.hash(&key);
         this.foresee(hash);
         let now = this.now_for(options);
-        let (added, wake, rouse) = {
-            let core = &mut *this.core.lock();
+        let added = {
+            let core = &mut *this.enter();
             this.hint(core);
-            if core.shutting_down && !this.counts(options) {
+            if core.is_shutting_down() && !this.counts(options) {
                 core.counts.failures += u64::from(options.rate_limited);
-                (core.reject(), Wake::default(), Rouse::Nothing)
+                core.reject()
             } else {
                 let found = core.table.find(&key, hash);
                 // After the look-up: if `K::eq` panics there, nothing has changed.
@@ -98,20 +94,17 @@ impl<K: Hash + Eq> Shared<K> {
                     None => {
                         core.counts.retries += u64::from(options.delay.is_some());
                         if options.is_now() {
-                            let wake = this.add_new(core, key, hash, now, false);
-                            (Added::Queued, wake, Rouse::Nothing)
+                            let slot = this.add_new(core, key, hash, Wakeups::Now);
+                            core.note_add(slot, Added::Queued, now);
+                            Added::Queued
                         } else {
                             let slot = core.table.insert(key, hash);
-                            let (added, rouse) = this.delay(core, slot, now, options);
-                            (added, Wake::default(), rouse)
+                            this.delay(core, slot, now, options)
                         }
                     }
                 }
             }
         };
-        // Before the key is dropped, if the table has it already: a panic there must not lose the driver.
-        Self::rouse_driver(this, rouse);
-        this.wake(wake);
         if this.has_extras() {
             Self::after_add(this, added);
         }
@@ -125,19 +118,20 @@ impl<K: Hash + Eq> Shared<K> {
     {
         let hash = self.hash(key);
         let mut added = None;
-        let (wake, vacated) = {
-            let core = &mut *self.core.lock();
+        let vacated = {
+            let core = &mut *self.enter();
             // SAFETY: in the table, so taken (S2), and we hold the lock.
             let delayed = |slot: &SlotRef<K>| unsafe { slot.get() }.state.is_delayed();
             let Some(slot) = core.table.find(key, hash).filter(delayed) else { return false };
-            let mut wake = Wake::default();
-            if core.undelay(slot) && !core.shutting_down {
-                let (how, whom) = self.add_slot(core, slot, UNREAD, false);
-                (added, wake) = (Some(how), whom);
+            if core.undelay(slot) && !core.is_shutting_down() {
+                let how = self.add_slot(core, slot, Wakeups::Now);
+                core.note_add(slot, how, UNREAD);
+                added = Some(how);
             }
-            (wake.and(core.next_drainers().into()), (core.forget_if_vacant(slot), core.collect()))
+            core.owe_drainers();
+            core.owe_wheel_garbage();
+            core.forget_if_vacant(slot)
         };
-        self.wake(wake);
         added.into_iter().for_each(|added| self.tell(|observer| observer.added(added)));
         drop(vacated);
         true
@@ -151,68 +145,43 @@ impl<K> Shared<K> {
     /// The caller holds the key in this slot, and forgets the slot.
     pub(crate) unsafe fn requeue(this: &Arc<Self>, slot: SlotRef<K>, options: AddOptions, forgive: bool) -> Added {
         let now = this.now_for(options);
-        let mut done = Done::nothing();
-        let (added, wake, rouse) = {
-            let core = &mut *this.core.lock();
+        let (added, worked, vacated) = {
+            let core = &mut *this.enter();
             core.counts.failures += u64::from(options.rate_limited);
             if forgive {
                 core.forgive(slot);
             }
-            let all = this.add_slot_with(core, slot, now, options);
-            // SAFETY: as the caller's.
-            unsafe { this.done_slot(core, slot, now, &mut done) };
-            all
+            let added = this.add_slot_with(core, slot, now, options);
+            let worked = core.note_done(slot, now);
+            // SAFETY: guaranteed by the caller.
+            (added, worked, unsafe { this.finish(core, slot) })
         };
-        Self::rouse_driver(this, rouse);
-        done.wake = done.wake.and(wake);
-        done.settle(this);
+        this.tell(|observer| observer.done(known(worked)));
+        drop(vacated);
         if this.has_extras() {
             Self::after_add(this, added);
         }
         added
     }
 
-    /// Pays what a delay owes to the driver. Does not panic: the caller owes other wake-ups, too.
-    #[inline]
-    pub(super) fn rouse_driver(this: &Arc<Self>, rouse: Rouse) {
-        match rouse {
-            Rouse::Nothing => {}
-            Rouse::Unpark(wake) => this.wake(wake),
-            Rouse::Start => Self::start_driver(this),
-            Rouse::Getters => this.wake_getters(),
-        }
-    }
-
     /// Starts the driver thread. If that fails, getters deliver what is due, and a later call tries again.
     #[cold]
     fn start_driver(this: &Arc<Self>) {
         let Err(error) = (this.start)(this) else {
+            let core = &mut *this.core.lock();
+            core.special.clear(Special::NO_DRIVER);
             _ = this.extras.fetch_and(!NO_DRIVER, Ordering::Relaxed); // Relaxed: a hint
             return;
         };
         {
-            let core = &mut *this.core.lock();
+            let core = &mut *this.enter();
             core.counts.driver_failures += 1;
             core.driver = State::Failed { retry_at: now() + RETRY, until: NEVER };
-            // Relaxed: a getter that goes on the list later holds the lock later, and sees it; one that is on the list is woken.
-            this.extras.fetch_or(NO_DRIVER, Ordering::Relaxed);
+            core.owe_deadline_to_getters();
         }
-        this.wake_getters();
         if contained(|| this.tell(|observer| observer.driver_failed(&error))).is_none() {
             this.note_caught(1);
         }
-    }
-
-    /// Wakes all getters, and all that wait for the queue to be idle: there is no driver thread, and a new earliest deadline.
-    #[cold]
-    fn wake_getters(&self) {
-        let waiters = {
-            let core = &mut *self.core.lock();
-            let mut waiters = core.take_waiters();
-            waiters.append(core.drainers.take_all());
-            waiters
-        };
-        self.wake(waiters.into());
     }
 
     /// If the driver thread could not be started, tries again: every call that adds, gets or waits does this first.
@@ -227,7 +196,7 @@ impl<K> Shared<K> {
     fn retry_driver(this: &Arc<Self>) {
         let retry = {
             let core = &mut *this.core.lock();
-            core.delayed > 0 && !core.shutting_down && core.driver.retry()
+            core.delayed > 0 && !core.is_shutting_down() && core.driver.retry()
         };
         if retry {
             Self::start_driver(this);
@@ -270,23 +239,16 @@ impl<K> Shared<K> {
     }
 
     /// `add_with` of a key that is in the table. A failure is counted also after a shut-down, as the limiter is asked then.
-    fn add_slot_with(
-        &self,
-        core: &mut Core<K>,
-        slot: SlotRef<K>,
-        now: u64,
-        mut options: AddOptions,
-    ) -> (Added, Wake, Rouse) {
+    fn add_slot_with(&self, core: &mut Core<K>, slot: SlotRef<K>, now: u64, mut options: AddOptions) -> Added {
         if self.counts(options) {
             options = options.not_before(self.count_failure(core, slot));
         }
-        if core.shutting_down {
-            return (core.reject(), Wake::default(), Rouse::Nothing);
+        if core.is_shutting_down() {
+            return core.reject();
         }
         core.counts.retries += u64::from(options.delay.is_some());
         if !options.is_now() {
-            let (added, rouse) = self.delay(core, slot, now, options);
-            return (added, Wake::default(), rouse);
+            return self.delay(core, slot, now, options);
         }
         // SAFETY: in the table, so taken (S2), and we hold the lock.
         if unsafe { slot.get() }.state.is_delayed() {
@@ -295,16 +257,17 @@ impl<K> Shared<K> {
                 DelayConflict::Replace => _ = core.undelay(slot),
                 DelayConflict::KeepExisting => {
                     core.counts.coalesced += 1;
-                    return (Added::Coalesced, Wake::default(), Rouse::Nothing);
+                    return Added::Coalesced;
                 }
             }
         }
-        let (added, wake) = self.add_slot(core, slot, now, false);
-        (added, wake, Rouse::Nothing)
+        let added = self.add_slot(core, slot, Wakeups::Now);
+        core.note_add(slot, added, now);
+        added
     }
 
     /// Sets or moves a delay (P9). **Linearization point of a delayed add.**
-    pub(super) fn delay(&self, core: &mut Core<K>, slot: SlotRef<K>, now: u64, options: AddOptions) -> (Added, Rouse) {
+    pub(super) fn delay(&self, core: &mut Core<K>, slot: SlotRef<K>, now: u64, options: AddOptions) -> Added {
         core.time = core.time.max(now);
         let deadline = core.time.saturating_add(nanos(options.delay.unwrap_or_default()));
         let wheel = core.wheel.get_or_insert_with(|| new_wheel(core.time));
@@ -322,13 +285,32 @@ impl<K> Shared<K> {
             };
             if stands {
                 core.counts.coalesced += 1;
-                return (Added::Coalesced, Rouse::Nothing);
+                return Added::Coalesced;
             }
             wheel.remove(&mut core.table, number);
         }
         wheel.insert(&mut core.table, number, deadline);
         core.counts.delays += 1;
-        (Added::Delayed, core.driver.expect(deadline, self.driver))
+        if core.driver.is_waiting_past(deadline, self.driver) {
+            self.on_new_deadline(core, deadline);
+        }
+        Added::Delayed
+    }
+
+    /// The driver sleeps past this deadline, or there is no driver thread.
+    #[cold]
+    fn on_new_deadline(&self, core: &mut Core<K>, deadline: u64) {
+        match core.driver.on_new_deadline(deadline, self.driver) {
+            Notice::Nothing => {}
+            Notice::Driver(driver) => core.owed.push(driver),
+            Notice::Getters => core.owe_deadline_to_getters(),
+            Notice::Start => {
+                core.special.set(Special::NO_DRIVER);
+                // Relaxed: the calling thread reads it after the lock. A getter that goes on the list later holds the lock later, and
+                // sees it.
+                self.extras.fetch_or(NO_DRIVER, Ordering::Relaxed);
+            }
+        }
     }
 
     pub(crate) fn delayed_len(&self) -> usize {
@@ -341,14 +323,14 @@ impl<K> Shared<K> {
         let (mut due, mut sorts) = (0, 0);
         loop {
             let turn = {
-                let core = &mut *self.core.lock();
-                if core.shutting_down {
+                let core = &mut *self.enter();
+                if core.is_shutting_down() {
                     return due;
                 }
                 self.turn_batch(core, now)
             };
             let next = turn.next;
-            due += turn.settle(self);
+            due += turn.report(self);
             match next {
                 Next::More => {}
                 Next::Sort if sorts < SORTS => sorts += 1,
@@ -397,8 +379,8 @@ impl<K> Shared<K> {
         loop {
             let now = self.clock.now();
             let (turn, sleep) = {
-                let core = &mut *self.core.lock();
-                if core.shutting_down {
+                let core = &mut *self.enter();
+                if core.is_shutting_down() {
                     note(&mut core.driver, Sleep::End);
                     return (Sleep::End, delivered);
                 }
@@ -411,7 +393,7 @@ impl<K> Shared<K> {
                 note(&mut core.driver, sleep);
                 (turn, sleep)
             };
-            delivered += turn.settle(self);
+            delivered += turn.report(self);
             if let Sleep::Until(_) = sleep {
                 return (sleep, delivered);
             }
@@ -419,13 +401,13 @@ impl<K> Shared<K> {
     }
 
     /// Delivers some of what is due.
-    fn turn_batch(&self, core: &mut Core<K>, now: u64) -> Turn<K> {
+    fn turn_batch(&self, core: &mut Core<K>, now: u64) -> Turn {
         core.time = core.time.max(now);
         let now = now.min(NEVER - 1);
         let Some(mut wheel) = core.wheel.take() else {
-            return Turn { due: [0; 3], next: Next::Never, wake: Wakes::default(), _garbage: None };
+            return Turn { due: [0; 3], next: Next::Never };
         };
-        let (mut due, mut watchers, mut budget) = ([0; 3], Wakes::default(), BATCH);
+        let (mut due, mut budget) = ([0; 3], BATCH);
         let next = loop {
             // First some that are due, then each in turn: their slots are on their way to the cache meanwhile.
             let (mut some, mut count) = ([0; SOME], 0);
@@ -444,13 +426,11 @@ impl<K> Shared<K> {
             };
             // None of them is delayed any more when it is added, so nobody asks for the wheel.
             for &number in &some[..count] {
-                let (added, wake) = self.deliver(core, core.table.slot(number), now);
-                match added {
+                match self.deliver(core, core.table.slot(number), now) {
                     Added::Queued => due[0] += 1,
                     Added::Deferred => due[1] += 1,
                     _ => due[2] += 1,
                 }
-                watchers.add(wake);
             }
             match next {
                 Next::More if budget > 0 => {}
@@ -462,18 +442,19 @@ impl<K> Shared<K> {
             }
         };
         core.wheel = Some(wheel);
-        let _garbage = core.collect();
-        let mut wake = core.next_waiters(due[0]);
-        wake.append(watchers);
-        Turn { due, next, wake, _garbage }
+        core.owe_wheel_garbage();
+        core.owe_unwoken();
+        Turn { due, next }
     }
 
     /// An ordinary add of a key whose delay is over. **Linearization point of an expiry.**
     #[inline]
-    fn deliver(&self, core: &mut Core<K>, slot: SlotRef<K>, now: u64) -> (Added, Wake) {
+    fn deliver(&self, core: &mut Core<K>, slot: SlotRef<K>, now: u64) -> Added {
         let _waited = core.undelayed(slot);
         core.counts.expired += 1;
-        self.add_slot(core, slot, now, true)
+        let added = self.add_slot(core, slot, Wakeups::Later);
+        core.note_add(slot, added, now);
+        added
     }
 }
 
@@ -485,8 +466,8 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         // Room beforehand, so that little is allocated under the lock.
         let mut taken = Taken { shared: this, delays: Vec::with_capacity(left) };
         while left > 0 {
-            let _garbage = {
-                let core = &mut *this.core.lock();
+            {
+                let core = &mut *this.enter();
                 for _ in 0..BATCH.min(left) {
                     let Some(delay) = core.take_delay() else {
                         left = 0;
@@ -495,8 +476,8 @@ impl<K: Hash + Eq + Clone> Shared<K> {
                     left -= 1;
                     taken.delays.push(delay);
                 }
-                core.collect()
-            };
+                core.owe_wheel_garbage();
+            }
             if left > 0 {
                 give_way();
             }
@@ -518,8 +499,7 @@ impl<K: Hash + Eq> Drop for Taken<'_, K> {
         for delay in self.delays.drain(..) {
             contained(|| Shared::put_back_delay(self.shared, delay));
         }
-        let drainers = self.shared.core.lock().next_drainers();
-        self.shared.wake(drainers.into());
+        self.shared.enter().owe_drainers();
     }
 }
 
@@ -554,6 +534,21 @@ fn new_wheel(now: u64) -> Box<Wheel> {
 }
 
 impl<K> Core<K> {
+    /// There is no driver thread, and a new earliest deadline: all getters, and all that wait for the queue to be idle, are to be
+    /// woken.
+    fn owe_deadline_to_getters(&mut self) {
+        self.owe_all_getters();
+        self.owed.append(self.drainers.take_all());
+    }
+
+    /// Has the end of the section free what the wheel does not need any more.
+    #[inline]
+    pub(super) fn owe_wheel_garbage(&mut self) {
+        if self.wheel.as_ref().is_some_and(|wheel| wheel.has_retired()) {
+            self.owe_garbage();
+        }
+    }
+
     /// Takes a delayed key out of the wheel. Whether an add waited for the delay.
     pub(super) fn undelay(&mut self, slot: SlotRef<K>) -> bool {
         let number = self.table.number(slot);
@@ -581,7 +576,9 @@ impl<K> Core<K> {
 impl<K> Drop for Shared<K> {
     /// A driver that sleeps is woken, to find that the queue is gone.
     fn drop(&mut self) {
-        let _no_waker = self.core.get_mut().driver.wake().wake();
+        if let Some(driver) = self.core.get_mut().driver.wake() {
+            driver.unpark();
+        }
     }
 }
 
@@ -626,6 +623,6 @@ mod tests {
         time.advance(Duration::from_secs(1));
         let now = queue.shared.clock.now();
         let turn = queue.shared.turn_batch(&mut queue.shared.core.lock(), now);
-        assert_eq!(turn.settle(&queue.shared), 50);
+        assert_eq!(turn.report(&queue.shared), 50);
     }
 }

@@ -9,7 +9,7 @@ use std::task::Waker;
 impl<K> Shared<K> {
     /// Whether the queue is shutting down. If not, the shut-down wakes this task, by the place that is kept in `ticket`.
     pub(crate) fn poll_shutting_down(&self, ticket: &mut Option<Ticket>, waker: &Waker) -> bool {
-        poll_on(&self.core, enders, ticket, waker, |core| core.shutting_down)
+        poll_on(&self.core, enders, ticket, waker, |core| core.is_shutting_down())
     }
 
     /// A task does not wait any more.

@@ -9,8 +9,8 @@
 //! [`WITHOUT_LIMITER`](crate::options::WITHOUT_LIMITER) instead, and the queue counts the failure as it does for a `Schedule`. So
 //! the number of retries is the limiter's number and the queue's, together.
 
-use super::measure::UNREAD;
-use super::{Core, Done, Shared};
+use super::measure::{UNREAD, known};
+use super::{Core, Shared};
 use crate::AddOptions;
 use crate::key::slab::SlotRef;
 use crate::key::table;
@@ -49,11 +49,11 @@ impl<K: Hash + Eq> Shared<K> {
         Q: Hash + Eq + ?Sized,
     {
         let hash = self.hash(key);
-        let _vacant = {
-            let core = &mut *self.core.lock();
+        let _vacated = {
+            let core = &mut *self.enter();
             let Some(slot) = core.find_failing(key, hash) else { return };
             core.forgive(slot);
-            (core.forget_if_vacant(slot), core.collect())
+            core.forget_if_vacant(slot)
         };
     }
 
@@ -180,15 +180,15 @@ impl<K> Shared<K> {
     /// The caller holds the key in this slot, has told the limiter, and forgets the slot.
     #[inline]
     pub(crate) unsafe fn succeed(&self, slot: SlotRef<K>, given_up: bool) {
-        let mut done = Done::nothing();
-        {
-            let core = &mut *self.core.lock();
+        let (worked, _vacated) = {
+            let core = &mut *self.enter();
             core.forgive(slot);
             core.counts.dropped += u64::from(given_up);
-            // SAFETY: as the caller's.
-            unsafe { self.done_slot(core, slot, UNREAD, &mut done) };
-        }
-        done.settle(self);
+            let worked = core.note_done(slot, UNREAD);
+            // SAFETY: guaranteed by the caller.
+            (worked, unsafe { self.finish(core, slot) })
+        };
+        self.tell(|observer| observer.done(known(worked)));
     }
 }
 

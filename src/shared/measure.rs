@@ -19,6 +19,7 @@
 //! The times of two threads may be a tenth of a microsecond apart, so differences stop at zero.
 
 use super::{Core, Shared};
+use crate::Added;
 use crate::histogram::Histogram;
 use crate::key::slab::{SlotRef, Stamp};
 use crate::stats::{Metrics, Stats};
@@ -205,10 +206,10 @@ impl<K> Core<K> {
         self.table.stamp(number)
     }
 
-    /// A key was made dirty.
+    /// An add may have made a key dirty.
     #[inline]
-    pub(super) fn note_added(&mut self, slot: SlotRef<K>, now: u64) {
-        if self.measures.is_some() {
+    pub(super) fn note_add(&mut self, slot: SlotRef<K>, added: Added, now: u64) {
+        if self.measures.is_some() && matches!(added, Added::Queued | Added::Deferred) {
             self.measure_added(slot, now);
         }
     }
@@ -363,7 +364,7 @@ impl<K> Core<K> {
             longest_running,
             unfinished_work,
             next_deadline,
-            shutting_down: self.shutting_down,
+            shutting_down: self.is_shutting_down(),
         }
     }
 }

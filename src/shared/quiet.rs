@@ -40,9 +40,9 @@ impl<K> Shared<K> {
 
     /// Shuts down. Says what [`wait_for`](Self::wait_for) is to know.
     pub(crate) fn begin_drain(&self) -> u64 {
-        let released = self.core.lock().released;
-        self.shut_down(false);
-        released
+        let core = &mut *self.enter();
+        core.begin_shut_down();
+        core.released
     }
 
     /// Sleeps until nothing is queued, processing or delayed, or until the deadline. If there is no driver thread, delivers what is
@@ -71,7 +71,7 @@ impl<K> Shared<K> {
     /// `released` ones.
     pub(crate) fn wait_for(&self, goal: Goal, released: u64, deadline: Option<Instant>) -> End {
         sleep_on(&self.core, drainers, deadline, |core, late| {
-            let timed_out = || late.then(|| End::TimedOut { queued: core.queued(), processing: core.processing });
+            let timed_out = || late.then(|| End::TimedOut { queued: core.line.len(), processing: core.processing });
             core.end(goal, released).or_else(timed_out)
         })
     }
@@ -93,7 +93,7 @@ fn drainers<K>(core: &mut Core<K>) -> &mut WaitList {
 
 impl<K> Core<K> {
     fn end(&self, goal: Goal, released: u64) -> Option<End> {
-        let moot = goal == Goal::Drained || self.delayed == 0 || self.shutting_down;
+        let moot = goal == Goal::Drained || self.delayed == 0 || self.is_shutting_down();
         if self.is_drained() && moot {
             Some(End::Reached)
         } else if goal == Goal::Drained && self.released != released {

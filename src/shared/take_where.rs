@@ -96,17 +96,16 @@ impl<K: Hash + Eq + Clone> Shared<K> {
     fn take_queued(&self, positions: impl ExactSizeIterator<Item = u64>) -> Vec<bool> {
         let mut vacated = Vec::with_capacity(positions.len());
         let mut taken = Vec::with_capacity(positions.len());
-        let (wake, _garbage) = {
-            let core = &mut *self.core.lock();
+        {
+            let core = &mut *self.enter();
             for position in positions {
                 let slot = core.line.remove(position);
                 taken.push(slot.is_some());
                 vacated.extend(slot.and_then(|slot| core.take_back(slot)));
             }
             self.len.store(core.line.len(), Ordering::Relaxed); // Relaxed: see `len`
-            (core.next_drainers().into(), core.collect())
-        };
-        self.wake(wake);
+            core.owe_drainers();
+        }
         self.note_caught(drop_each(vacated));
         taken
     }
@@ -115,8 +114,8 @@ impl<K: Hash + Eq + Clone> Shared<K> {
     fn take_delayed_of(&self, keys: &[(table::Hash, K)]) -> Vec<Option<u64>> {
         let mut vacated = Vec::with_capacity(keys.len());
         let mut deadlines = Vec::with_capacity(keys.len());
-        let (wake, _garbage) = {
-            let core = &mut *self.core.lock();
+        {
+            let core = &mut *self.enter();
             for (hash, key) in keys {
                 // SAFETY: in the table, so taken (S2), and we hold the lock.
                 let delayed = |slot: &SlotRef<K>| unsafe { slot.get() }.state.is_delayed();
@@ -129,9 +128,9 @@ impl<K: Hash + Eq + Clone> Shared<K> {
                     deadline
                 }));
             }
-            (core.next_drainers().into(), core.collect())
-        };
-        self.wake(wake);
+            core.owe_drainers();
+            core.owe_wheel_garbage();
+        }
         self.note_caught(drop_each(vacated));
         deadlines
     }

@@ -6,7 +6,7 @@
 
 use super::{Core, Shared};
 use crate::key::slab::SlotRef;
-use crate::wait::{Waiter, Wake, Wakes};
+use crate::wait::Waiter;
 use std::collections::BTreeMap;
 use std::task::Waker;
 
@@ -52,20 +52,20 @@ impl<K> Shared<K> {
 }
 
 impl<K> Core<K> {
-    /// Who is to be woken because this key was added that is held. (A future that was leaked may leave a watcher behind; it is
-    /// woken in vain when another key in this slot is added.)
+    /// A key that is processing became dirty: the futures that wait for that are to be woken. (A future that was leaked may leave an
+    /// entry behind; its task is woken in vain when another key in this slot is added.)
     #[inline]
-    pub(super) fn next_watchers(&mut self, slot: SlotRef<K>) -> Wake {
-        if self.watchers.waiting.is_empty() { Wake::default() } else { self.watchers_of(slot) }
+    pub(super) fn owe_watchers(&mut self, slot: SlotRef<K>) {
+        if !self.watchers.waiting.is_empty() {
+            self.owe_watchers_of(slot);
+        }
     }
 
     #[cold]
-    fn watchers_of(&mut self, slot: SlotRef<K>) -> Wake {
+    fn owe_watchers_of(&mut self, slot: SlotRef<K>) {
         let number = self.table.number(slot);
-        let mut wakes = Wakes::default();
         while let Some((&at, _)) = self.watchers.waiting.range((number, 0)..=(number, u64::MAX)).next() {
-            wakes.add(Wake::one(self.watchers.waiting.remove(&at).map(Waiter::Task)));
+            self.owed.extend(self.watchers.waiting.remove(&at).map(Waiter::Task));
         }
-        wakes.into()
     }
 }

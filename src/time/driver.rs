@@ -28,7 +28,7 @@ use crate::panics::discard;
 use crate::shared::Shared;
 use crate::sync::{Arc, Parker, Unparker, Weak, downgrade, now, spawn};
 use crate::time::clock::Clock;
-use crate::wait::{Ticket, Waiter, Wake};
+use crate::wait::{Ticket, Waiter};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
@@ -65,7 +65,7 @@ pub(crate) enum State {
     Awake,
     /// It sleeps until then.
     Asleep { until: u64, driver: Unparker },
-    /// The thread could not be started, and no call before `retry_at` tries again. Parked getters wake at `until`.
+    /// The thread is still to be started, or could not be: no call before `retry_at` tries again. Parked getters wake at `until`.
     Failed { retry_at: Instant, until: u64 },
 }
 
@@ -73,36 +73,42 @@ pub(crate) enum State {
 /// microseconds.
 pub(crate) const RETRY: Duration = Duration::from_millis(10);
 
-/// What is owed to the driver, to be paid after unlocking.
-#[must_use = "an earlier delay that nobody looks at comes late"]
+/// What a new deadline asks for.
 #[derive(Debug)]
-pub(crate) enum Rouse {
+pub(crate) enum Notice {
     Nothing,
-    Unpark(Wake),
+    /// The driver thread is to be unparked: it sleeps past the deadline.
+    Driver(Waiter),
+    /// There is no driver thread yet: the call that has set the delay starts one after the lock.
     Start,
     /// There is no driver thread: the getters that are parked have to know of the deadline.
     Getters,
 }
 
 impl State {
-    /// There is a delay with this deadline.
+    /// Whether [`on_new_deadline`](Self::on_new_deadline) is to be asked about this deadline.
     #[inline]
-    pub(crate) fn expect(&mut self, deadline: u64, driver: Driver) -> Rouse {
+    pub(crate) fn is_waiting_past(&self, deadline: u64, driver: Driver) -> bool {
         match self {
-            Self::Asleep { until, .. } if deadline < *until => Rouse::Unpark(self.wake()),
+            Self::Asleep { until, .. } | Self::Failed { until, .. } => deadline < *until,
+            Self::Absent => driver == Driver::Thread && deadline < u64::MAX,
+            Self::Awake => false,
+        }
+    }
+
+    /// There is a delay with this deadline.
+    pub(crate) fn on_new_deadline(&mut self, deadline: u64, driver: Driver) -> Notice {
+        match self {
+            Self::Asleep { until, .. } if deadline < *until => self.wake().map_or(Notice::Nothing, Notice::Driver),
             Self::Absent if driver == Driver::Thread && deadline < u64::MAX => {
-                *self = Self::Awake;
-                Rouse::Start
-            }
-            Self::Failed { retry_at, .. } if deadline < u64::MAX && *retry_at <= now() => {
-                *self = Self::Awake;
-                Rouse::Start
+                *self = Self::Failed { retry_at: now(), until: 0 };
+                Notice::Start
             }
             Self::Failed { until, .. } if deadline < *until => {
                 *until = deadline;
-                Rouse::Getters
+                Notice::Getters
             }
-            _ => Rouse::Nothing,
+            _ => Notice::Nothing,
         }
     }
 
@@ -116,12 +122,12 @@ impl State {
     }
 
     /// Wakes it if it sleeps.
-    pub(crate) fn wake(&mut self) -> Wake {
+    pub(crate) fn wake(&mut self) -> Option<Waiter> {
         match std::mem::replace(self, Self::Awake) {
-            Self::Asleep { driver, .. } => Wake::one(Some(Waiter::Thread(driver))),
+            Self::Asleep { driver, .. } => Some(Waiter::Thread(driver)),
             other => {
                 *self = other;
-                Wake::default()
+                None
             }
         }
     }
@@ -194,14 +200,18 @@ mod tests {
     fn a_driver_is_disturbed_by_an_earlier_delay_only() {
         let asleep = || State::Asleep { until: 10, driver: Parker::new().unparker() };
         for (deadline, wakes) in [(9, true), (10, false), (11, false)] {
-            assert_eq!(matches!(asleep().expect(deadline, Driver::Thread), Rouse::Unpark(_)), wakes, "{deadline}");
+            assert_eq!(asleep().is_waiting_past(deadline, Driver::Thread), wakes, "{deadline}");
+            let notice = asleep().on_new_deadline(deadline, Driver::Thread);
+            assert_eq!(matches!(notice, Notice::Driver(_)), wakes, "{deadline}");
         }
         for (deadline, driver, starts) in
             [(9, Driver::Thread, true), (u64::MAX, Driver::Thread, false), (9, Driver::Manual, false)]
         {
-            assert_eq!(matches!(State::Absent.expect(deadline, driver), Rouse::Start), starts, "{deadline} {driver:?}");
+            assert_eq!(State::Absent.is_waiting_past(deadline, driver), starts, "{deadline} {driver:?}");
+            let notice = State::Absent.on_new_deadline(deadline, driver);
+            assert_eq!(matches!(notice, Notice::Start), starts, "{deadline} {driver:?}");
         }
-        assert!(matches!(State::Awake.expect(9, Driver::Thread), Rouse::Nothing), "it will look by itself");
+        assert!(!State::Awake.is_waiting_past(9, Driver::Thread), "it will look by itself");
     }
 
     /// The thread cannot be started at first. Each call that adds, gets or waits tries again once it can be, whether or not it sets

@@ -1,0 +1,155 @@
+//! `add`, and what an add of any kind does with its key.
+
+use super::measure::UNREAD;
+use super::section::Section;
+use super::{Core, Shared};
+use crate::key::slab::SlotRef;
+use crate::key::state::OnAdd;
+use crate::key::table;
+use crate::sync::{Arc, Ordering};
+use crate::{Added, DelayedAdd};
+use std::hash::Hash;
+
+/// When getters are woken for a key that becomes queued.
+#[derive(Clone, Copy)]
+pub(crate) enum Wakeups {
+    Now,
+    /// The caller does it, for many keys at once: [`Core::owe_unwoken`].
+    Later,
+}
+
+impl<K: Hash + Eq> Shared<K> {
+    /// `add`.
+    #[inline]
+    pub(crate) fn add(this: &Arc<Self>, key: K, wakeups: Wakeups) -> Added {
+        let hash = this.hash(&key);
+        let mut section = this.enter();
+        if section.special.is_any() {
+            return Self::add_special(this, section, key, hash, wakeups);
+        }
+        let core = &mut *section;
+        match core.table.find(&key, hash) {
+            Some(slot) => this.add_slot(core, slot, wakeups),
+            None => {
+                this.add_new(core, key, hash, wakeups);
+                Added::Queued
+            }
+        }
+        // A key that the table has already is dropped last, after the lock.
+    }
+
+    /// `add` to a queue that is measured, or shut down, or has no driver thread.
+    #[inline(never)]
+    fn add_special(
+        this: &Arc<Self>,
+        mut section: Section<'_, K>,
+        key: K,
+        hash: table::Hash,
+        wakeups: Wakeups,
+    ) -> Added {
+        let core = &mut *section;
+        let added = if core.is_shutting_down() {
+            core.reject()
+        } else {
+            match core.table.find(&key, hash) {
+                Some(slot) => {
+                    let added = this.add_slot(core, slot, wakeups);
+                    core.note_add(slot, added, UNREAD);
+                    added
+                }
+                None => {
+                    let slot = this.add_new(core, key, hash, wakeups);
+                    core.note_add(slot, Added::Queued, UNREAD);
+                    Added::Queued
+                }
+            }
+        };
+        drop(section);
+        Self::after_add(this, added);
+        added
+    }
+}
+
+impl<K> Shared<K> {
+    /// `add` of a key that is not in the table. **Linearization point of such an add**, as the next of others.
+    #[inline]
+    pub(super) fn add_new(&self, core: &mut Core<K>, key: K, hash: table::Hash, wakeups: Wakeups) -> SlotRef<K> {
+        let slot = core.table.insert(key, hash);
+        core.counts.queued += 1;
+        // SAFETY: taken (S2), and we hold the lock.
+        unsafe { slot.get() }.state.add_new();
+        self.push(core, slot, wakeups);
+        slot
+    }
+
+    /// `add` of a key that is in the table. Futures that wait for the key to become dirty are woken with either kind of `wakeups`.
+    #[inline]
+    pub(super) fn add_slot(&self, core: &mut Core<K>, slot: SlotRef<K>, wakeups: Wakeups) -> Added {
+        // SAFETY: in the table, so taken (S2), and we hold the lock.
+        let state = &unsafe { slot.get() }.state;
+        if state.is_delayed() {
+            if let Some(added) = self.add_delayed(core, slot) {
+                return added;
+            }
+        }
+        match state.add() {
+            OnAdd::Push => {
+                core.counts.queued += 1;
+                self.push(core, slot, wakeups);
+                Added::Queued
+            }
+            OnAdd::Coalesce => {
+                core.counts.coalesced += 1;
+                Added::Coalesced
+            }
+            OnAdd::Defer => {
+                core.counts.deferred += 1;
+                core.owe_watchers(slot);
+                Added::Deferred
+            }
+        }
+    }
+
+    /// What an `add` does about the delay of its key. `Some`: and that is all.
+    #[cold]
+    fn add_delayed(&self, core: &mut Core<K>, slot: SlotRef<K>) -> Option<Added> {
+        match self.delayed_add {
+            DelayedAdd::Independent => {}
+            DelayedAdd::Promote => _ = core.undelay(slot),
+            DelayedAdd::Strict => {
+                // SAFETY: in the table, so taken (S2), and we hold the lock.
+                let _waits = unsafe { slot.get() }.state.wait();
+                core.counts.coalesced += 1;
+                return Some(Added::Coalesced);
+            }
+        }
+        None
+    }
+
+    /// Queues a key (I5).
+    #[inline]
+    pub(super) fn push(&self, core: &mut Core<K>, slot: SlotRef<K>, wakeups: Wakeups) {
+        core.line.push(slot);
+        self.len.store(core.line.len(), Ordering::Relaxed); // Relaxed: see `len`
+        match wakeups {
+            Wakeups::Now => core.owe_getter(),
+            Wakeups::Later => core.unwoken += 1,
+        }
+    }
+
+    /// What follows an add, if [`has_extras`](Self::has_extras).
+    #[cold]
+    pub(crate) fn after_add(this: &Arc<Self>, added: Added) {
+        Self::ensure_driver(this);
+        this.tell(|observer| observer.added(added));
+    }
+}
+
+impl<K> Core<K> {
+    /// Refuses an add.
+    #[inline]
+    pub(super) fn reject(&mut self) -> Added {
+        self.counts.rejected += 1;
+        Added::Rejected
+    }
+}

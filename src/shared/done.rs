@@ -1,0 +1,91 @@
+//! `done`, and what a holder says besides.
+
+use super::measure::{UNREAD, known};
+use super::section::{Section, Special};
+use super::{Core, Shared};
+use crate::key::slab::SlotRef;
+use crate::key::state::OnDone;
+use crate::panics::contained;
+use crate::shared::add::Wakeups;
+
+impl<K> Shared<K> {
+    /// `done`.
+    ///
+    /// # Safety
+    /// The caller holds the key in this slot, and forgets the slot.
+    #[inline]
+    pub(crate) unsafe fn done(&self, slot: SlotRef<K>) {
+        let _vacated = {
+            let mut section = self.enter();
+            if section.special.has(Special::MEASURED) {
+                // SAFETY: guaranteed by the caller.
+                return unsafe { self.done_measured(section, slot, UNREAD) };
+            }
+            // SAFETY: guaranteed by the caller.
+            unsafe { self.finish(&mut section, slot) }
+        };
+    }
+
+    /// [`done`](Self::done) of a queue that measures.
+    ///
+    /// # Safety
+    /// As for [`done`](Self::done).
+    #[inline(never)]
+    pub(super) unsafe fn done_measured(&self, mut section: Section<'_, K>, slot: SlotRef<K>, now: u64) {
+        let worked = section.note_done(slot, now);
+        // SAFETY: guaranteed by the caller.
+        let _vacated = unsafe { self.finish(&mut section, slot) };
+        drop(section);
+        self.tell(|observer| observer.done(known(worked)));
+    }
+
+    /// The step of `done`. **Linearization point.** The key, if nothing keeps it in the table: to be dropped after the lock.
+    ///
+    /// # Safety
+    /// As for [`done`](Self::done).
+    #[inline]
+    pub(super) unsafe fn finish(&self, core: &mut Core<K>, slot: SlotRef<K>) -> Option<K> {
+        core.processing -= 1;
+        // SAFETY: the caller holds the key (S2), and we hold the lock.
+        let vacated = match unsafe { slot.get() }.state.done() {
+            OnDone::Push => {
+                self.push(core, slot, Wakeups::Now);
+                None
+            }
+            OnDone::Keep => None,
+            // SAFETY: the caller was its last holder.
+            OnDone::Remove => Some(unsafe { core.table.remove(slot) }),
+        };
+        core.owe_drainers();
+        vacated
+    }
+
+    /// `done` as a thread unwinds: a second panic, of the observer or of the key's drop, would end the process. The key is done by
+    /// then.
+    ///
+    /// # Safety
+    /// As for [`done`](Self::done).
+    #[cold]
+    pub(crate) unsafe fn done_in_panic(&self, slot: SlotRef<K>) {
+        // SAFETY: guaranteed by the caller.
+        contained(|| unsafe { self.done(slot) });
+    }
+
+    /// The thread that was handed this key was already unwinding.
+    ///
+    /// # Safety
+    /// The caller holds the key in this slot.
+    #[cold]
+    pub(crate) unsafe fn note_unwinding(&self, slot: SlotRef<K>) {
+        let _lock = self.core.lock();
+        // SAFETY: the caller holds the key (S2), and we hold the lock.
+        unsafe { slot.get() }.state.unwind();
+    }
+
+    /// The holder of a key has panicked.
+    #[cold]
+    pub(crate) fn note_panic(&self) {
+        self.core.lock().counts.panics += 1;
+        self.tell(|observer| observer.panicked());
+    }
+}

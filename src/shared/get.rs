@@ -1,0 +1,306 @@
+//! `get` in all its forms, and which getters a queued key wakes.
+
+use super::delays::Delivered;
+use super::measure::UNKNOWN;
+use super::section::Special;
+use super::{Core, STEP, Shared};
+use crate::TryGetError;
+use crate::key::slab::SlotRef;
+use crate::panics::{contained, drop_each};
+use crate::shared::measure::known;
+use crate::sync::{
+    Arc, MutexGuard, Ordering, Parker, give_way, now, overdue, sized, spin_while, with_parker, yield_while,
+};
+use crate::time::driver::Joined;
+use crate::wait::{Ticket, Waiter};
+use std::time::{Duration, Instant};
+
+/// One more thread is woken for each 64 keys that threads that were woken have left queued: a thread that does not run must
+/// not hold up the others.
+const PER_WAKE: usize = sized(64, 2);
+
+/// With more queued keys than this, the table is larger than the nearest cache, and the bucket that the `done` of a key will need is
+/// prefetched when the key is [`AHEAD`] of the front: it makes filling and draining 300k keys a quarter faster.
+const FAR: usize = 1024;
+const AHEAD: usize = 6;
+
+/// A key that was taken out of the line.
+#[derive(Clone, Copy)]
+pub(crate) struct Taken<K> {
+    pub(crate) slot: SlotRef<K>,
+    /// How long it was queued, in nanoseconds, or `UNKNOWN`.
+    waited: u64,
+}
+
+impl<K> Taken<K> {
+    /// How long it was queued, if that is known.
+    pub(crate) fn waited(&self) -> Option<Duration> {
+        known(self.waited)
+    }
+}
+
+/// What a getter that would wait finds.
+pub(crate) enum Wait<K> {
+    Item(Taken<K>),
+    ShutDown,
+    /// The getter is on the list: it is to sleep, and to come back with the ticket.
+    Sleep(Ticket),
+    /// The getter was told to give up, and is off the list.
+    GaveUp,
+}
+
+impl<K> Shared<K> {
+    /// Takes the first key, if there is one.
+    #[inline]
+    pub(crate) fn try_take(this: &Arc<Self>) -> Option<SlotRef<K>> {
+        let mut core = this.core.lock();
+        if core.special.has(Special::HAND_OUT) {
+            return Self::take_special(this, core);
+        }
+        this.take(&mut core)
+    }
+
+    /// [`try_take`](Self::try_take) of a queue that is measured, or has no driver thread.
+    #[inline(never)]
+    fn take_special(this: &Arc<Self>, mut core: MutexGuard<'_, Core<K>>) -> Option<SlotRef<K>> {
+        let taken = this.take_noted(&mut core);
+        drop(core);
+        taken.map(|taken| Self::hand_out(this, taken))
+    }
+
+    /// What [`try_take`](Self::try_take) did not find, once more: a key, or the reason why there is none.
+    #[cold]
+    pub(crate) fn try_get_slow(this: &Arc<Self>) -> Result<SlotRef<K>, TryGetError> {
+        let found = this.find(&mut this.core.lock());
+        match found {
+            Some(Wait::Item(taken)) => Ok(Self::hand_out(this, taken)),
+            Some(_) => Err(TryGetError::ShutDown),
+            None => {
+                Self::ensure_driver(this);
+                Err(TryGetError::Empty)
+            }
+        }
+    }
+
+    /// Takes the first key out of the line. **Linearization point of a get.**
+    #[inline]
+    fn take(&self, core: &mut Core<K>) -> Option<SlotRef<K>> {
+        let slot = core.line.pop()?;
+        self.len.store(core.line.len(), Ordering::Relaxed); // Relaxed: see `len`
+        core.counts.handed_out += 1;
+        core.processing += 1;
+        if core.line.len() > FAR {
+            core.line.peek(AHEAD).into_iter().for_each(|slot| core.table.prefetch(slot));
+        }
+        // SAFETY: it was queued (S2), and we hold the lock.
+        unsafe { slot.get() }.state.get();
+        Some(slot)
+    }
+
+    /// [`take`](Self::take) of a queue that may measure.
+    fn take_noted(&self, core: &mut Core<K>) -> Option<Taken<K>> {
+        let slot = self.take(core)?;
+        let waited = if core.special.has(Special::MEASURED) { core.note_taken(slot) } else { UNKNOWN };
+        Some(Taken { slot, waited })
+    }
+
+    /// A key, or the end. `None`: nothing is queued, and the queue is open.
+    fn find(&self, core: &mut Core<K>) -> Option<Wait<K>> {
+        match self.take_noted(core) {
+            Some(taken) => Some(Wait::Item(taken)),
+            None if core.is_shutting_down() => Some(Wait::ShutDown),
+            None => None,
+        }
+    }
+
+    /// What follows a hand-out, after the lock. Does not panic: the key must reach its holder (P2).
+    pub(crate) fn hand_out(this: &Arc<Self>, taken: Taken<K>) -> SlotRef<K> {
+        if this.has_extras() {
+            Self::ensure_driver(this);
+            this.tell_handed_out(taken.waited());
+        }
+        taken.slot
+    }
+
+    /// Tells the observer of a hand-out, and catches its panic.
+    pub(crate) fn tell_handed_out(&self, waited: Option<Duration>) {
+        if contained(|| self.tell(|observer| observer.handed_out(waited))).is_none() {
+            self.note_caught(1);
+        }
+    }
+
+    /// Takes up to `max` keys, as many as are queued, some hundred at a time.
+    pub(crate) fn take_many(&self, max: usize, mut each: impl FnMut(Taken<K>)) {
+        let mut left = max;
+        loop {
+            let step = left.min(STEP);
+            left -= step;
+            {
+                let core = &mut *self.core.lock();
+                for _ in 0..step {
+                    let Some(taken) = self.take_noted(core) else { return };
+                    each(taken);
+                }
+            }
+            if left == 0 {
+                return;
+            }
+            give_way();
+        }
+    }
+
+    /// Takes a key, sleeping for it until the deadline.
+    #[cold]
+    pub(crate) fn get_parked(this: &Arc<Self>, deadline: Option<Instant>) -> Wait<K> {
+        Self::ensure_driver(this);
+        if deadline.is_none_or(|deadline| deadline > Instant::now()) {
+            spin_while(|| this.len() == 0);
+            if this.core.lock().is_busy() {
+                yield_while(|| this.len() == 0);
+            }
+        }
+        with_parker(|parker| {
+            let mut wait = Self::take_or_wait(this, Waiter::Thread(parker.unparker()));
+            while let Wait::Sleep(ticket) = wait {
+                this.park(parker, deadline);
+                let late = deadline.is_some_and(|deadline| deadline <= Instant::now());
+                wait = Self::resume(this, ticket, Waiter::Thread(parker.unparker()), late);
+            }
+            wait
+        })
+    }
+
+    /// Parks a getter that is on the list. If there is no driver thread, the getter delivers what is due, and parks until the
+    /// earliest deadline at most.
+    fn park(&self, parker: &Parker, deadline: Option<Instant>) {
+        if !self.is_driver_failed() {
+            return parker.park(deadline);
+        }
+        let _joined = Joined::new(&self.clock, parker);
+        match self.deliver_due() {
+            Delivered::Nothing { until } => parker.park(deadline.into_iter().chain(until).min()),
+            // Wakers and observers have run on this thread, and may have parked it: then they have used up its wake-up.
+            Delivered::Some => {}
+        }
+    }
+
+    /// Takes a key, or goes on the list (W1).
+    pub(crate) fn take_or_wait(this: &Arc<Self>, waiter: Waiter) -> Wait<K> {
+        let mut waiter = Some(waiter);
+        let wait = {
+            let core = &mut *this.core.lock();
+            this.find(core).unwrap_or_else(|| {
+                core.handed_out_at_sleep = core.counts.handed_out;
+                core.note_calm();
+                Wait::Sleep(core.waiters.push(waiter.take().expect("not used yet")))
+            })
+        };
+        this.discard(waiter); // after the lock (W4)
+        wait
+    }
+
+    /// Comes back after a sleep, for whatever reason it ended: takes a key, goes back on the list, or gives up. Also makes the wake-up
+    /// that is owed then.
+    pub(crate) fn resume(this: &Arc<Self>, ticket: Ticket, waiter: Waiter, give_up: bool) -> Wait<K> {
+        let mut waiter = Some(waiter);
+        let (wait, listed) = {
+            let mut section = this.enter();
+            let core = &mut *section;
+            let listed = core.waiters.remove(ticket);
+            if listed.is_none() && waiter.as_ref().is_some_and(Waiter::is_thread) {
+                core.waking -= 1; // arrived
+            }
+            let wait = this.find(core).unwrap_or_else(|| {
+                if give_up {
+                    return Wait::GaveUp;
+                }
+                core.waiters.put_back(ticket, waiter.take().expect("not used yet"));
+                Wait::Sleep(ticket)
+            });
+            // W2 if keys are left. (W3 is met by looking at the line once more before giving up.)
+            core.owe_getter();
+            (wait, listed)
+        };
+        // After the lock (W4).
+        this.discard(listed);
+        this.discard(waiter);
+        wait
+    }
+
+    /// Leaves for good without taking a key: a future that was dropped (W3).
+    pub(crate) fn leave(&self, ticket: Ticket) {
+        let listed = {
+            let core = &mut *self.enter();
+            let listed = core.waiters.remove(ticket);
+            if listed.is_none() {
+                core.owe_getter();
+            }
+            listed
+        };
+        self.discard(listed);
+    }
+
+    /// Drops a waiter that need not be woken, after the lock.
+    #[inline]
+    fn discard(&self, waiter: Option<Waiter>) {
+        if let Some(waiter @ Waiter::Task(_)) = waiter {
+            self.note_caught(drop_each([waiter]));
+        }
+    }
+
+    /// Wakes getters for the keys that were pushed with [`Wakeups::Later`](super::add::Wakeups::Later).
+    pub(crate) fn wake_for_all(&self) {
+        self.enter().owe_unwoken();
+    }
+}
+
+impl<K> Core<K> {
+    /// A key became queued: a getter that sleeps is to be woken (W2).
+    #[inline]
+    pub(super) fn owe_getter(&mut self) {
+        if !self.waiters.is_empty() {
+            self.owe_getters(1);
+        }
+    }
+
+    /// Keys were pushed with [`Wakeups::Later`](super::add::Wakeups::Later): their getters are to be woken now.
+    pub(super) fn owe_unwoken(&mut self) {
+        let pushed = std::mem::take(&mut self.unwoken);
+        self.owe_getters(pushed);
+    }
+
+    /// This number of keys became queued: as many getters are to be woken as the line is long enough for.
+    #[cold]
+    fn owe_getters(&mut self, pushed: usize) {
+        for _ in 0..pushed {
+            let Some(waiter) = self.next_getter() else { return };
+            self.owed.push(waiter);
+        }
+    }
+
+    fn next_getter(&mut self) -> Option<Waiter> {
+        let queued = self.line.len();
+        if queued == 0 || queued <= self.waking * PER_WAKE && !overdue(self.woken_at) {
+            return None;
+        }
+        let waiter = self.waiters.pop()?;
+        if waiter.is_thread() {
+            self.waking += 1;
+            self.woken_at = now();
+        }
+        Some(waiter)
+    }
+
+    /// All getters are to be woken.
+    pub(super) fn owe_all_getters(&mut self) {
+        self.waking += self.waiters.threads();
+        self.owed.append(self.waiters.take_all());
+    }
+
+    /// Keys come faster than getters go to sleep. Then a getter that finds the line empty first yields: if it shares a CPU with
+    /// the producer, sleeping for every few keys costs more than all the rest (335 ns a key, and 33 if it yields). Only then:
+    /// the scheduler lets a thread that has yielded wait longer at its next wake-up (35 µs instead of 4).
+    fn is_busy(&self) -> bool {
+        self.counts.handed_out - self.handed_out_at_sleep >= 8
+    }
+}

@@ -1,0 +1,133 @@
+//! A critical section of the queue, and what it leaves to do.
+//!
+//! Wake-ups are not made, and memory is not freed, under the lock (W4). A step that owes a wake-up puts the waiter into
+//! `Core::owed`; memory waits in the lists of the table, the line and the wheel. When the [`Section`] is dropped, it unlocks, and then
+//! pays. So no caller can forget, and a hot call that owes nothing, as nearly all do, makes one test.
+
+use super::{Core, Shared};
+use crate::key::slab::{Retired, SlotRef};
+use crate::key::table;
+use crate::line::Block;
+use crate::sync::MutexGuard;
+use crate::time::wheel;
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
+
+/// The lock, held.
+pub(super) struct Section<'s, K> {
+    shared: &'s Shared<K>,
+    core: ManuallyDrop<MutexGuard<'s, Core<K>>>,
+}
+
+/// What few queues have, or only at times, as bits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Special(u8);
+
+impl Special {
+    pub(super) const NONE: Self = Self(0);
+    /// Times are kept. There may be an observer.
+    pub(super) const MEASURED: Self = Self(1);
+    /// There is no driver thread, and a call that adds, gets or waits is to start one.
+    pub(super) const NO_DRIVER: Self = Self(1 << 1);
+    /// Adds are refused.
+    pub(super) const SHUT_DOWN: Self = Self(1 << 2);
+    /// What a hand-out has to do with.
+    pub(super) const HAND_OUT: Self = Self(Self::MEASURED.0 | Self::NO_DRIVER.0);
+
+    #[inline]
+    pub(super) fn is_any(self) -> bool {
+        self.0 != 0
+    }
+
+    #[inline]
+    pub(super) fn has(self, bit: Self) -> bool {
+        self.0 & bit.0 != 0
+    }
+
+    pub(super) fn set(&mut self, bit: Self) {
+        self.0 |= bit.0;
+    }
+
+    pub(super) fn clear(&mut self, bit: Self) {
+        self.0 &= !bit.0;
+    }
+}
+
+impl<K> Shared<K> {
+    /// Takes the lock.
+    #[inline]
+    pub(super) fn enter(&self) -> Section<'_, K> {
+        Section { shared: self, core: ManuallyDrop::new(self.core.lock()) }
+    }
+
+    /// Unlocks, and pays what is owed.
+    #[cold]
+    fn settle(&self, mut core: MutexGuard<'_, Core<K>>) {
+        let wakes = std::mem::take(&mut core.owed);
+        let _garbage = core.take_garbage();
+        drop(core);
+        let panics = wakes.wake();
+        self.note_caught(panics);
+    }
+}
+
+impl<K> Deref for Section<'_, K> {
+    type Target = Core<K>;
+
+    #[inline]
+    fn deref(&self) -> &Core<K> {
+        &self.core
+    }
+}
+
+impl<K> DerefMut for Section<'_, K> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Core<K> {
+        &mut self.core
+    }
+}
+
+impl<K> Drop for Section<'_, K> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: this is the only place that takes the guard, and a value is dropped once.
+        let core = unsafe { ManuallyDrop::take(&mut self.core) };
+        if core.owes() {
+            self.shared.settle(core);
+        }
+    }
+}
+
+/// Memory that a critical section has let go of. Freeing it may take long: freeing the last block before a gap gives all of the gap
+/// back to the system, which takes a millisecond for some twenty megabytes.
+#[allow(clippy::vec_box, reason = "blocks were boxes before")]
+struct Garbage<K> {
+    _chunks: Vec<Retired<K>>,
+    _line: Vec<Box<Block<SlotRef<K>>>>,
+    _wheel: Vec<Box<wheel::Block>>,
+    _buckets: Option<Box<table::Buckets<K>>>,
+}
+
+impl<K> Core<K> {
+    /// There are waiters to wake, or chunks of keys or blocks of the line to free. (Other memory is freed with these, or by a call
+    /// that asks for it: [`owe_garbage`](Self::owe_garbage).)
+    #[inline]
+    fn owes(&self) -> bool {
+        self.garbage_owed | !self.owed.is_empty() | self.table.has_retired() | self.line.has_retired()
+    }
+
+    /// Has the end of the section free memory of any kind.
+    pub(super) fn owe_garbage(&mut self) {
+        self.garbage_owed = true;
+    }
+
+    fn take_garbage(&mut self) -> Garbage<K> {
+        self.garbage_owed = false;
+        Garbage {
+            _chunks: std::mem::take(self.table.retired()),
+            _line: std::mem::take(self.line.retired()),
+            _wheel: self.wheel.as_mut().map(|wheel| wheel.retired()).unwrap_or_default(),
+            _buckets: self.table.retired_buckets(),
+        }
+    }
+}
