@@ -112,10 +112,9 @@ const NO_DRIVER: u8 = 1 << 1;
 struct Core<K> {
     /// What few queues have: a hot call makes one test for all of it.
     special: Special,
-    /// What is to be woken after the lock.
+    /// The end of the critical section has something to do: to wake what is in `owed`, or to free memory.
+    owes: bool,
     owed: WakeList,
-    /// Memory is to be freed after the lock that [`Core::owes`] does not look at.
-    garbage_owed: bool,
     table: Table<K>,
     line: Fifo<SlotRef<K>>,
     /// Deadlines of delayed keys. `None`: none so far.
@@ -197,8 +196,9 @@ impl<K> Core<K> {
     fn begin_shut_down(&mut self) {
         self.special.set(Special::SHUT_DOWN);
         self.owe_all_getters();
-        self.owed.append(self.enders.take_all());
-        self.owed.extend(self.driver.wake());
+        let enders = self.enders.take_all();
+        self.owe(enders);
+        self.driver.wake().into_iter().for_each(|driver| self.owe_one(driver));
         // A thread or task that waits for the queue to be idle need not wait for delays any more.
         self.owe_drainers();
     }
@@ -218,7 +218,8 @@ impl<K> Core<K> {
     #[cold]
     fn owe_drainers_if_drained(&mut self) {
         if self.is_drained() {
-            self.owed.append(self.drainers.take_all());
+            let drainers = self.drainers.take_all();
+            self.owe(drainers);
         }
     }
 }
@@ -246,8 +247,8 @@ impl<K: Hash + Eq> Shared<K> {
             extras: AtomicU8::new(if measured_for_observer { OBSERVED } else { 0 }),
             core: CachePadded::new(Mutex::new(Core {
                 special: if measured { Special::MEASURED } else { Special::NONE },
+                owes: false,
                 owed: WakeList::default(),
-                garbage_owed: false,
                 table: Table::new(capacity, measured),
                 line: Fifo::with_capacity(capacity),
                 wheel: None,
@@ -313,7 +314,7 @@ impl<K> Shared<K> {
         core.released += 1;
         let drainers = core.drainers.take_all();
         core.begin_shut_down();
-        core.owed.append(drainers);
+        core.owe(drainers);
     }
 
     pub(crate) fn is_shutting_down(&self) -> bool {

@@ -139,9 +139,11 @@ impl<K> SlotRef<K> {
     }
 }
 
-/// Which slots of a chunk are vacant, and its neighbours.
-#[derive(Debug, Clone, Copy)]
-struct Room {
+/// Where the slots of a chunk are, which of them are vacant, and its neighbours.
+#[derive(Debug)]
+struct Chunk<K> {
+    /// The first slot. `None`: the chunk was freed, and its number can be used again.
+    first: Option<NonNull<Slot<K>>>,
     /// One bit per slot: vacant. 0 if the chunk was freed.
     vacant: u64,
     /// Neighbours among the open chunks (those with room), or [`NIL`].
@@ -180,9 +182,7 @@ impl Stamp {
 /// one step each.
 pub(crate) struct Slab<K> {
     numbers: Numbers,
-    /// The first slot of each chunk; `None`: freed, and its number can be used again.
-    firsts: Vec<Option<NonNull<Slot<K>>>>,
-    rooms: Vec<Room>,
+    chunks: Vec<Chunk<K>>,
     /// The tickets of each chunk's slots for the wheel. Not all chunks have some, nor has the array to be as long as the others.
     tickets: Vec<Box<[Ticket]>>,
     /// The times of each chunk's slots, likewise: empty if nothing is measured.
@@ -226,8 +226,7 @@ impl<K> Slab<K> {
     pub(crate) fn new(stamped: bool) -> Self {
         Self {
             numbers: Numbers::default(),
-            firsts: Vec::new(),
-            rooms: Vec::new(),
+            chunks: Vec::new(),
             tickets: Vec::new(),
             stamps: Vec::new(),
             open: NIL,
@@ -246,15 +245,14 @@ impl<K> Slab<K> {
 
     /// All taken slots, in the order of memory.
     pub(crate) fn iter(&self) -> impl Iterator<Item = SlotRef<K>> {
-        self.iter_chunks(0..self.firsts.len())
+        self.iter_chunks(0..self.chunks.len())
     }
 
     /// The taken slots of these chunks. Chunk numbers beyond the last are passed over: slots do not move, so a caller that goes
     /// through the chunks in several critical sections sees each slot that is taken all the time, once.
     pub(crate) fn iter_chunks(&self, chunks: std::ops::Range<usize>) -> impl Iterator<Item = SlotRef<K>> {
-        let chunks = chunks.start.min(self.firsts.len())..chunks.end.min(self.firsts.len());
-        let with_slots = self.firsts[chunks.clone()].iter().zip(&self.rooms[chunks]);
-        with_slots.filter_map(|(first, room)| Some(((*first)?, room.vacant))).flat_map(|(first, vacant)| {
+        let chunks = chunks.start.min(self.chunks.len())..chunks.end.min(self.chunks.len());
+        self.chunks[chunks].iter().filter_map(|chunk| Some((chunk.first?, chunk.vacant))).flat_map(|(first, vacant)| {
             let taken = (0..Self::CHUNK).filter(move |index| vacant & (1 << index) == 0);
             // SAFETY: `index` is below CHUNK, the length of the allocation.
             taken.map(move |index| SlotRef(unsafe { first.add(index) }))
@@ -263,7 +261,7 @@ impl<K> Slab<K> {
 
     /// How many chunk numbers are in use: the end of [`iter_chunks`](Self::iter_chunks).
     pub(crate) fn chunks(&self) -> usize {
-        self.firsts.len()
+        self.chunks.len()
     }
 
     /// Puts a key into a vacant slot. Its word has no bit set yet.
@@ -273,8 +271,8 @@ impl<K> Slab<K> {
             self.grow();
         }
         let number = self.open;
-        let room = &mut self.rooms[number as usize];
-        let first = self.firsts[number as usize].expect("an open chunk is not freed");
+        let room = &mut self.chunks[number as usize];
+        let first = room.first.expect("an open chunk is not freed");
         let index = room.vacant.trailing_zeros();
         if room.vacant == Self::ALL {
             self.spare -= 1;
@@ -313,9 +311,10 @@ impl<K> Slab<K> {
             unsafe { cell.assume_init_read() }
         });
         let number = inside.chunk();
-        // SAFETY: taken.
-        let index = unsafe { self.index(slot) };
-        let room = &mut self.rooms[number as usize];
+        let room = &mut self.chunks[number as usize];
+        let first = room.first.expect("a taken slot is in a chunk");
+        // SAFETY: both point into this chunk's allocation.
+        let index = unsafe { slot.0.offset_from(first) as usize };
         debug_assert_eq!(room.vacant & (1 << index), 0, "S1: vacated once");
         let was_full = room.vacant == 0;
         room.vacant |= 1 << index;
@@ -333,19 +332,6 @@ impl<K> Slab<K> {
         key
     }
 
-    /// Which slot of its chunk this is.
-    ///
-    /// # Safety
-    /// The slot is taken.
-    #[inline]
-    unsafe fn index(&self, slot: SlotRef<K>) -> usize {
-        // SAFETY: taken, says the caller.
-        let number = unsafe { slot.get() }.chunk();
-        let first = self.firsts[number as usize].expect("a taken slot is in a chunk");
-        // SAFETY: both point into this chunk's allocation.
-        unsafe { slot.0.offset_from(first) as usize }
-    }
-
     /// The slot's number, for the wheel.
     ///
     /// # Safety
@@ -353,15 +339,17 @@ impl<K> Slab<K> {
     #[inline]
     pub(crate) unsafe fn number(&self, slot: SlotRef<K>) -> u32 {
         // SAFETY: taken, says the caller.
-        let chunk = unsafe { slot.get() }.chunk();
-        // SAFETY: as above.
-        chunk << INDEX_BITS | unsafe { self.index(slot) } as u32
+        let number = unsafe { slot.get() }.chunk();
+        let first = self.chunks[number as usize].first.expect("a taken slot is in a chunk");
+        // SAFETY: both point into this chunk's allocation.
+        let index = unsafe { slot.0.offset_from(first) as usize };
+        number << INDEX_BITS | index as u32
     }
 
     /// The slot of this number, which is a taken slot's.
     #[inline]
     pub(crate) fn slot(&self, number: u32) -> SlotRef<K> {
-        let first = self.firsts[(number >> INDEX_BITS) as usize].expect("a taken slot is in a chunk");
+        let first = self.chunks[(number >> INDEX_BITS) as usize].first.expect("a taken slot is in a chunk");
         let index = number as usize & (INDICES - 1);
         assert!(index < Self::CHUNK);
         // SAFETY: `index` is below CHUNK, the length of the allocation.
@@ -400,7 +388,7 @@ impl<K> Slab<K> {
     pub(crate) fn shrink(&mut self, chunks: std::ops::Range<usize>) {
         for number in chunks {
             // The end moves: freeing the last chunk forgets its number.
-            if self.rooms.get(number).is_some_and(|room| room.vacant == Self::ALL) {
+            if self.chunks.get(number).is_some_and(|room| room.vacant == Self::ALL) {
                 self.free_chunk(number as u32);
             }
         }
@@ -409,8 +397,7 @@ impl<K> Slab<K> {
     /// Gives back what the arrays take beyond their lengths.
     pub(crate) fn shrink_arrays(&mut self) {
         self.numbers.shrink();
-        self.firsts.shrink_to_fit();
-        self.rooms.shrink_to_fit();
+        self.chunks.shrink_to_fit();
         self.tickets.shrink_to_fit();
         self.stamps.shrink_to_fit();
     }
@@ -434,13 +421,12 @@ impl<K> Slab<K> {
             panic!("a queue holds at most 2^24 chunks of {} keys", Self::CHUNK);
         }
         let at = number as usize;
-        if at == self.firsts.len() {
-            self.firsts.push(None);
-            self.rooms.push(Room { vacant: 0, next_open: NIL, prev_open: NIL });
+        if at == self.chunks.len() {
+            self.chunks.push(Chunk { first: None, vacant: 0, next_open: NIL, prev_open: NIL });
         }
         let slots: Box<[Slot<K>]> = (0..Self::CHUNK).map(|_| Slot::vacant(number)).collect();
-        self.firsts[at] = NonNull::new(Box::into_raw(slots).cast());
-        self.rooms[at].vacant = Self::ALL;
+        self.chunks[at].first = NonNull::new(Box::into_raw(slots).cast());
+        self.chunks[at].vacant = Self::ALL;
         if self.stamped {
             if at == self.stamps.len() {
                 self.stamps.push(Box::default());
@@ -456,23 +442,21 @@ impl<K> Slab<K> {
         self.close(number);
         self.spare -= 1;
         let at = number as usize;
-        self.rooms[at].vacant = 0;
-        let first = self.firsts[at].take().expect("freed once");
+        self.chunks[at].vacant = 0;
+        let first = self.chunks[at].first.take().expect("freed once");
         self.retired.push(Retired {
-            // SAFETY: all its slots are vacant (S3), and it is no longer in `firsts`.
+            // SAFETY: all its slots are vacant (S3), and it is no longer in `chunks`.
             _slots: unsafe { Self::boxed(first) },
             _tickets: self.tickets.get_mut(at).map(std::mem::take).unwrap_or_default(),
             _stamps: self.stamps.get_mut(at).map(std::mem::take).unwrap_or_default(),
         });
         self.numbers.give_back(number);
         let end = self.numbers.end();
-        if end < self.firsts.len() {
-            self.firsts.truncate(end);
-            self.rooms.truncate(end);
+        if end < self.chunks.len() {
+            self.chunks.truncate(end);
             self.tickets.truncate(end);
             self.stamps.truncate(end);
-            fit(&mut self.firsts);
-            fit(&mut self.rooms);
+            fit(&mut self.chunks);
             fit(&mut self.tickets);
             fit(&mut self.stamps);
         }
@@ -491,22 +475,22 @@ impl<K> Slab<K> {
     /// Puts a chunk that has room before the other open ones: its room is the newest, and still in the cache.
     fn open(&mut self, number: u32) {
         let next = std::mem::replace(&mut self.open, number);
-        self.rooms[number as usize].next_open = next;
-        self.rooms[number as usize].prev_open = NIL;
+        self.chunks[number as usize].next_open = next;
+        self.chunks[number as usize].prev_open = NIL;
         if next != NIL {
-            self.rooms[next as usize].prev_open = number;
+            self.chunks[next as usize].prev_open = number;
         }
     }
 
     fn close(&mut self, number: u32) {
-        let Room { next_open, prev_open, .. } = self.rooms[number as usize];
+        let Chunk { next_open, prev_open, .. } = self.chunks[number as usize];
         if prev_open == NIL {
             self.open = next_open;
         } else {
-            self.rooms[prev_open as usize].next_open = next_open;
+            self.chunks[prev_open as usize].next_open = next_open;
         }
         if next_open != NIL {
-            self.rooms[next_open as usize].prev_open = prev_open;
+            self.chunks[next_open as usize].prev_open = prev_open;
         }
     }
 }
@@ -521,10 +505,9 @@ impl<K> Tickets for Slab<K> {
 impl<K> Slab<K> {
     /// Drops all keys and frees all chunks. After a panic in a key's drop, the next call goes on with the next key.
     fn clear(&mut self) {
-        while let (Some(first), Some(room)) = (self.firsts.last(), self.rooms.last_mut()) {
-            let Some(first) = *first else {
-                self.firsts.pop();
-                self.rooms.pop();
+        while let Some(room) = self.chunks.last_mut() {
+            let Some(first) = room.first else {
+                self.chunks.pop();
                 continue;
             };
             while room.vacant != Self::ALL {
@@ -541,9 +524,8 @@ impl<K> Slab<K> {
                     unsafe { cell.assume_init_drop() }
                 });
             }
-            self.firsts.pop();
-            self.rooms.pop();
-            // SAFETY: all its slots are vacant (S3), and it is no longer in `firsts`.
+            self.chunks.pop();
+            // SAFETY: all its slots are vacant (S3), and it is no longer in `chunks`.
             drop(unsafe { Self::boxed(first) });
         }
     }
@@ -585,10 +567,10 @@ mod tests {
         for (&slot, i) in slots.iter().zip(0..n).rev() {
             assert_eq!(take(&mut slab, slot), i.to_string());
         }
-        assert_eq!(slab.firsts.iter().flatten().count(), Slab::<String>::SPARE);
+        assert_eq!(slab.chunks.iter().filter_map(|chunk| chunk.first).count(), Slab::<String>::SPARE);
         assert_eq!(slab.spare, Slab::<String>::SPARE);
         slab.shrink(0..slab.chunks());
-        assert!(slab.firsts.capacity() <= 64 && slab.rooms.capacity() <= 64);
+        assert!(slab.chunks.capacity() <= 64);
         let again = slab.insert(String::new(), 0);
         assert_eq!(take(&mut slab, again), "");
     }
@@ -646,12 +628,12 @@ mod tests {
     fn large_keys_fill_their_chunks() {
         let mut slab = Slab::new(false);
         let slots: Vec<_> = (0..100_u8).map(|i| slab.insert([i; 112], 0)).collect();
-        assert_eq!(slab.rooms.iter().map(|room| room.vacant.count_ones()).collect::<Vec<_>>(), [0, 0, 0, 28]);
+        assert_eq!(slab.chunks.iter().map(|room| room.vacant.count_ones()).collect::<Vec<_>>(), [0, 0, 0, 28]);
         assert_eq!(slab.iter().count(), 100);
         for (&slot, i) in slots.iter().zip(0..) {
             assert_eq!(take(&mut slab, slot), [i; 112]);
         }
-        assert_eq!(slab.rooms.iter().map(|room| room.vacant.count_ones()).collect::<Vec<_>>(), [32; 4]);
+        assert_eq!(slab.chunks.iter().map(|room| room.vacant.count_ones()).collect::<Vec<_>>(), [32; 4]);
     }
 
     /// A burst leaves numbers behind: those past the end are forgotten, and those before it used again.
@@ -662,8 +644,11 @@ mod tests {
         let (stay, go): (Vec<_>, Vec<_>) = slots.into_iter().zip(0..).partition(|&(_, i)| i / 64 == 10);
         go.into_iter().for_each(|(slot, i)| assert_eq!(take(&mut slab, slot), i));
         slab.shrink(0..slab.chunks());
-        assert_eq!((slab.chunks(), slab.firsts.iter().flatten().count(), slab.taken()), (11, 1, 64));
-        assert!(slab.firsts.capacity() < 100 && slab.rooms.capacity() < 100);
+        assert_eq!(
+            (slab.chunks(), slab.chunks.iter().filter_map(|chunk| chunk.first).count(), slab.taken()),
+            (11, 1, 64)
+        );
+        assert!(slab.chunks.capacity() < 100);
         let again: Vec<_> = (0..640).map(|i| slab.insert(i, i)).collect();
         assert_eq!(slab.chunks(), 11);
         let all = stay.into_iter().map(|(slot, _)| slot).chain(again);

@@ -44,6 +44,10 @@ pub(crate) struct Table<K> {
     /// While the number of buckets changes: those from before. The first `left` chains are still here.
     old: Buckets<K>,
     left: usize,
+    /// With this number of keys, or more, an insert has to make room; with fewer than that, a remove has to give some back. While
+    /// chains move, each of them has to move some.
+    room_at: usize,
+    shrink_at: usize,
     /// To be freed after the lock.
     retired_buckets: Option<Box<Buckets<K>>>,
     /// Not worth shrinking below so many.
@@ -155,6 +159,36 @@ impl<K> Buckets<K> {
         let tag = if first.is_none() { Self::tag(inside.hash()) } else { 0 };
         self.chains[at].write(slot.into_pointer().map_addr(|addr| addr | tag));
     }
+
+    /// Takes a slot out of its chain.
+    #[inline]
+    fn unlink(&mut self, slot: SlotRef<K>) {
+        // SAFETY: in the table, so taken (S2), and the caller holds the lock.
+        let inside = unsafe { slot.get() };
+        let bucket = self.at(inside.hash());
+        let first = self.first(bucket).expect("its chain is not empty");
+        if first == slot {
+            self.set(bucket, inside.next.get());
+        } else {
+            Self::unlink_behind(first, slot);
+        }
+    }
+
+    /// Takes a slot out of the chain that begins with `before`, another slot.
+    #[cold]
+    fn unlink_behind(mut before: SlotRef<K>, slot: SlotRef<K>) {
+        loop {
+            // SAFETY: in a chain, so taken (S2), and the caller holds the lock.
+            let inside = unsafe { before.get() };
+            let next = inside.next.get().expect("it is in its chain");
+            if next == slot {
+                // SAFETY: as for `before` (S2).
+                inside.next.set(unsafe { slot.get() }.next.get());
+                return;
+            }
+            before = next;
+        }
+    }
 }
 
 impl<K> Table<K> {
@@ -164,10 +198,26 @@ impl<K> Table<K> {
     where
         K: Borrow<Q>,
     {
-        if self.buckets.len() == 0 {
-            return None;
+        if self.left > 0 {
+            return self.find_while_moving(key, hash);
         }
-        let mut at = self.of(hash.0).find(hash.0);
+        if self.buckets.len() == 0 { None } else { self.find_in(&self.buckets, key, hash) }
+    }
+
+    #[cold]
+    fn find_while_moving<Q: Eq + ?Sized>(&self, key: &Q, hash: Hash) -> Option<SlotRef<K>>
+    where
+        K: Borrow<Q>,
+    {
+        self.find_in(self.of(hash.0), key, hash)
+    }
+
+    #[inline]
+    fn find_in<Q: Eq + ?Sized>(&self, buckets: &Buckets<K>, key: &Q, hash: Hash) -> Option<SlotRef<K>>
+    where
+        K: Borrow<Q>,
+    {
+        let mut at = buckets.find(hash.0);
         while let Some(slot) = at {
             // SAFETY: in a chain, so taken (S2), and we hold the lock.
             let inside = unsafe { slot.get() };
@@ -188,6 +238,8 @@ impl<K> Table<K> {
             buckets: Buckets::empty(count),
             old: Buckets::unwritten(0),
             left: 0,
+            room_at: count / 2,
+            shrink_at: 0,
             retired_buckets: None,
             keep,
             slab: Slab::new(stamped),
@@ -197,13 +249,47 @@ impl<K> Table<K> {
     /// Puts a key in that is not there.
     #[inline]
     pub(crate) fn insert(&mut self, key: K, hash: Hash) -> SlotRef<K> {
-        if 2 * self.slab.taken() >= self.buckets.len() && self.left == 0 {
+        if self.slab.taken() >= self.room_at {
+            self.make_room();
+        }
+        let slot = self.slab.insert(key, hash.0);
+        if self.left == 0 {
+            self.buckets.link(slot);
+        } else {
+            self.link_while_moving(slot, hash);
+        }
+        slot
+    }
+
+    #[cold]
+    fn link_while_moving(&mut self, slot: SlotRef<K>, hash: Hash) {
+        self.of_mut(hash.0).link(slot);
+    }
+
+    /// Before an insert, with [`room_at`](Self::room_at) keys or more.
+    #[cold]
+    fn make_room(&mut self) {
+        if self.left == 0 {
             self.resize((self.buckets.len() * 2).max(sized(8, 2)));
         }
         self.step();
-        let slot = self.slab.insert(key, hash.0);
-        self.of_mut(hash.0).link(slot);
-        slot
+    }
+
+    /// After a remove, with fewer keys than [`shrink_at`](Self::shrink_at).
+    #[cold]
+    fn give_back_room(&mut self) {
+        if self.left == 0 {
+            self.resize(self.keep.max(self.buckets.len() / 4));
+        }
+        self.step();
+    }
+
+    fn set_limits(&mut self) {
+        let buckets = self.buckets.len();
+        (self.room_at, self.shrink_at) = match self.left {
+            0 => (buckets / 2, if buckets > self.keep { buckets / 16 } else { 0 }),
+            _ => (0, usize::MAX),
+        };
     }
 
     /// Fetches into the cache what [`remove`](Self::remove) of this key will touch.
@@ -234,32 +320,24 @@ impl<K> Table<K> {
     /// The slot is in the table, its word has no bit set, and the caller has cleared the last one and forgets it.
     #[inline]
     pub(crate) unsafe fn remove(&mut self, slot: SlotRef<K>) -> K {
-        // SAFETY: in the table, so taken (S2), and we hold the lock.
-        let inside = unsafe { slot.get() };
-        let buckets = self.of_mut(inside.hash());
-        let bucket = buckets.at(inside.hash());
-        let mut at = buckets.first(bucket).expect("its chain is not empty");
-        if at == slot {
-            buckets.set(bucket, inside.next.get());
+        if self.left == 0 {
+            self.buckets.unlink(slot);
         } else {
-            loop {
-                // SAFETY: in a chain, so taken (S2), and we hold the lock.
-                let before = unsafe { at.get() };
-                at = before.next.get().expect("it is in its chain");
-                if at == slot {
-                    before.next.set(inside.next.get());
-                    break;
-                }
-            }
+            self.unlink_while_moving(slot);
         }
         // SAFETY: taken, out of its chain, and nobody else has it.
         let key = unsafe { self.slab.remove(slot) };
-        let n = self.buckets.len();
-        if n > self.keep && self.slab.taken() < n / 16 && self.left == 0 {
-            self.resize(self.keep.max(n / 4));
+        if self.slab.taken() < self.shrink_at {
+            self.give_back_room();
         }
-        self.step();
         key
+    }
+
+    #[cold]
+    fn unlink_while_moving(&mut self, slot: SlotRef<K>) {
+        // SAFETY: in the table, so taken (S2), and we hold the lock.
+        let hash = unsafe { slot.get() }.hash();
+        self.of_mut(hash).unlink(slot);
     }
 
     /// The number of a slot, for the wheel, with room for its ticket.
@@ -329,6 +407,7 @@ impl<K> Table<K> {
     /// One step of giving back the buckets that are not needed for the keys that are there. `true`: there is more to do.
     pub(crate) fn shrink_buckets(&mut self, chains: usize) -> bool {
         self.keep = MIN_BUCKETS;
+        self.set_limits();
         if self.left == 0 {
             let fit = if self.slab.taken() == 0 { 0 } else { (2 * self.slab.taken() + 1).next_power_of_two() };
             if fit >= self.buckets.len() {
@@ -374,6 +453,7 @@ impl<K> Table<K> {
             self.old = std::mem::replace(&mut self.buckets, Buckets::unwritten(count));
             self.left = self.old.len();
         }
+        self.set_limits();
     }
 
     /// Moves some chains to the new buckets. With every key that comes or goes, so that no call takes long, and the last is moved
@@ -396,6 +476,7 @@ impl<K> Table<K> {
         self.old.chains.truncate(start);
         if start == 0 {
             self.old = Buckets::unwritten(0);
+            self.set_limits();
         } else if self.old.chains.capacity() - start >= GIVE_BACK {
             self.old.chains.shrink_to(start);
         }

@@ -302,7 +302,7 @@ impl<K> Shared<K> {
     fn on_new_deadline(&self, core: &mut Core<K>, deadline: u64) {
         match core.driver.on_new_deadline(deadline, self.driver) {
             Notice::Nothing => {}
-            Notice::Driver(driver) => core.owed.push(driver),
+            Notice::Driver(driver) => core.owe_one(driver),
             Notice::Getters => core.owe_deadline_to_getters(),
             Notice::Start => {
                 core.special.set(Special::NO_DRIVER);
@@ -538,7 +538,8 @@ impl<K> Core<K> {
     /// woken.
     fn owe_deadline_to_getters(&mut self) {
         self.owe_all_getters();
-        self.owed.append(self.drainers.take_all());
+        let drainers = self.drainers.take_all();
+        self.owe(drainers);
     }
 
     /// Has the end of the section free what the wheel does not need any more.
@@ -568,8 +569,22 @@ impl<K> Core<K> {
     pub(super) fn forget_if_vacant(&mut self, slot: SlotRef<K>) -> Option<K> {
         // SAFETY: in the table, so taken (S2), and we hold the lock.
         let vacant = unsafe { slot.get() }.state.is_vacant();
-        // SAFETY: no bit is set, so it is not in line and nobody holds it; we have just cleared the last one.
-        vacant.then(|| unsafe { self.table.remove(slot) })
+        // SAFETY: no bit is set, so it is not queued and nobody holds it; we have just cleared the last one.
+        vacant.then(|| unsafe { self.remove(slot) })
+    }
+
+    /// Takes a key out of the table.
+    ///
+    /// # Safety
+    /// As for [`Table::remove`](crate::key::table::Table::remove).
+    #[inline]
+    pub(super) unsafe fn remove(&mut self, slot: SlotRef<K>) -> K {
+        // SAFETY: guaranteed by the caller.
+        let key = unsafe { self.table.remove(slot) };
+        if self.table.has_retired() | self.line.has_retired() {
+            self.owe_garbage();
+        }
+        key
     }
 }
 

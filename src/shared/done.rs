@@ -54,7 +54,7 @@ impl<K> Shared<K> {
             }
             OnDone::Keep => None,
             // SAFETY: the caller was its last holder.
-            OnDone::Remove => Some(unsafe { core.table.remove(slot) }),
+            OnDone::Remove => Some(unsafe { core.remove(slot) }),
         };
         core.owe_drainers();
         vacated

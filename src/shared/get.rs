@@ -274,7 +274,7 @@ impl<K> Core<K> {
     fn owe_getters(&mut self, pushed: usize) {
         for _ in 0..pushed {
             let Some(waiter) = self.next_getter() else { return };
-            self.owed.push(waiter);
+            self.owe_one(waiter);
         }
     }
 
@@ -294,7 +294,8 @@ impl<K> Core<K> {
     /// All getters are to be woken.
     pub(super) fn owe_all_getters(&mut self) {
         self.waking += self.waiters.threads();
-        self.owed.append(self.waiters.take_all());
+        let getters = self.waiters.take_all();
+        self.owe(getters);
     }
 
     /// Keys come faster than getters go to sleep. Then a getter that finds the line empty first yields: if it shares a CPU with

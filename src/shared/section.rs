@@ -10,6 +10,7 @@ use crate::key::table;
 use crate::line::Block;
 use crate::sync::MutexGuard;
 use crate::time::wheel;
+use crate::wait::{Waiter, WakeList};
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
@@ -63,6 +64,7 @@ impl<K> Shared<K> {
     /// Unlocks, and pays what is owed.
     #[cold]
     fn settle(&self, mut core: MutexGuard<'_, Core<K>>) {
+        core.owes = false;
         let wakes = std::mem::take(&mut core.owed);
         let _garbage = core.take_garbage();
         drop(core);
@@ -92,7 +94,7 @@ impl<K> Drop for Section<'_, K> {
     fn drop(&mut self) {
         // SAFETY: this is the only place that takes the guard, and a value is dropped once.
         let core = unsafe { ManuallyDrop::take(&mut self.core) };
-        if core.owes() {
+        if core.owes {
             self.shared.settle(core);
         }
     }
@@ -109,20 +111,24 @@ struct Garbage<K> {
 }
 
 impl<K> Core<K> {
-    /// There are waiters to wake, or chunks of keys or blocks of the line to free. (Other memory is freed with these, or by a call
-    /// that asks for it: [`owe_garbage`](Self::owe_garbage).)
-    #[inline]
-    fn owes(&self) -> bool {
-        self.garbage_owed | !self.owed.is_empty() | self.table.has_retired() | self.line.has_retired()
+    /// Has the end of the section wake these.
+    pub(super) fn owe(&mut self, waiters: WakeList) {
+        self.owes |= !waiters.is_empty();
+        self.owed.append(waiters);
     }
 
-    /// Has the end of the section free memory of any kind.
+    /// Has the end of the section wake this waiter.
+    pub(super) fn owe_one(&mut self, waiter: Waiter) {
+        self.owes = true;
+        self.owed.push(waiter);
+    }
+
+    /// Has the end of the section free what the table, the line and the wheel do not need any more.
     pub(super) fn owe_garbage(&mut self) {
-        self.garbage_owed = true;
+        self.owes = true;
     }
 
     fn take_garbage(&mut self) -> Garbage<K> {
-        self.garbage_owed = false;
         Garbage {
             _chunks: std::mem::take(self.table.retired()),
             _line: std::mem::take(self.line.retired()),

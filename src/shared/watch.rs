@@ -65,7 +65,8 @@ impl<K> Core<K> {
     fn owe_watchers_of(&mut self, slot: SlotRef<K>) {
         let number = self.table.number(slot);
         while let Some((&at, _)) = self.watchers.waiting.range((number, 0)..=(number, u64::MAX)).next() {
-            self.owed.extend(self.watchers.waiting.remove(&at).map(Waiter::Task));
+            let waker = self.watchers.waiting.remove(&at).expect("it was just found");
+            self.owe_one(Waiter::Task(waker));
         }
     }
 }
