@@ -402,7 +402,7 @@ impl<K> WorkQueue<K> {
     pub fn get(&self) -> Option<Item<'_, K>> {
         match Shared::try_take(&self.shared) {
             Some(slot) => Some(Item::new(&self.shared, slot)),
-            None => self.get_parked(None).ok(),
+            None => self.get_slow(),
         }
     }
 
@@ -434,7 +434,12 @@ impl<K> WorkQueue<K> {
         }
     }
 
-    /// `get` of a queue without a key that is queued.
+    #[cold]
+    fn get_slow(&self) -> Option<Item<'_, K>> {
+        self.get_parked(None).ok()
+    }
+
+    /// `get` when no key is queued.
     #[cold]
     fn get_parked(&self, deadline: Option<Instant>) -> Result<Item<'_, K>, GetTimeoutError> {
         match Shared::get_parked(&self.shared, deadline) {

@@ -99,6 +99,12 @@ impl State {
         if before & PROCESSING != 0 { OnAdd::Defer } else { OnAdd::Push }
     }
 
+    /// An `add` has nothing to do: the key is dirty, and not delayed.
+    #[inline]
+    pub(crate) fn is_only_dirty(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & (DIRTY | DELAYED) == DIRTY
+    }
+
     /// `get`, by who popped the key.
     #[inline]
     pub(crate) fn get(&self) {

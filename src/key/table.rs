@@ -44,6 +44,8 @@ pub(crate) struct Table<K> {
     /// While the number of buckets changes: those from before. The first `left` chains are still here.
     old: Buckets<K>,
     left: usize,
+    /// The number of old buckets at first, less one: they get fewer.
+    old_mask: usize,
     /// With this number of keys, or more, an insert has to make room; with fewer than that, a remove has to give some back. While
     /// chains move, each of them has to move some.
     room_at: usize,
@@ -73,8 +75,6 @@ const GIVE_BACK: usize = 1 << 16;
 /// While chains move, the new array is not all written yet (H1).
 pub(crate) struct Buckets<K> {
     chains: Vec<MaybeUninit<*mut Slot<K>>>,
-    /// Their number less one; a `Vec` that gets shorter keeps it.
-    mask: usize,
 }
 
 // SAFETY: what is in it are `SlotRef`s.
@@ -84,7 +84,7 @@ impl<K> Buckets<K> {
     /// Not one of them is written.
     fn unwritten(count: usize) -> Self {
         debug_assert!(count == 0 || count.is_power_of_two());
-        Self { chains: Box::new_uninit_slice(count).into_vec(), mask: count.wrapping_sub(1) }
+        Self { chains: Box::new_uninit_slice(count).into_vec() }
     }
 
     /// All empty.
@@ -112,24 +112,25 @@ impl<K> Buckets<K> {
         self.chains[at].write(std::ptr::null_mut());
     }
 
+    /// The place of a hash, if none of the buckets is gone.
     #[inline]
     fn at(&self, hash: u32) -> usize {
-        hash as usize & self.mask
+        hash as usize & self.len().wrapping_sub(1)
     }
 
     /// The bits that are free: 7, or 3 where pointers are short.
     const TAG: usize = if align_of::<Slot<K>>() < 8 { 3 } else { 7 };
 
-    /// Other bits of the hash than those that choose the bucket, made a number from 1 to `TAG`.
+    /// Other bits of the hash than those that choose the bucket, made an odd number up to `TAG`.
     #[inline]
     fn tag(hash: u32) -> usize {
-        (((hash >> 16) as usize * Self::TAG) >> 16) + 1
+        (hash >> 29) as usize & Self::TAG | 1
     }
 
     /// The first slot of the chain that a key of this hash may be in.
     #[inline]
-    fn find(&self, hash: u32) -> Option<SlotRef<K>> {
-        let pointer = self.pointer(self.at(hash));
+    fn find(&self, at: usize, hash: u32) -> Option<SlotRef<K>> {
+        let pointer = self.pointer(at);
         let tag = pointer.addr() & Self::TAG;
         if tag != 0 && tag != Self::tag(hash) {
             None
@@ -150,25 +151,31 @@ impl<K> Buckets<K> {
 
     /// Puts a slot, which is taken, first in the chain of its hash.
     #[inline]
-    fn link(&mut self, slot: SlotRef<K>) {
+    fn link(&mut self, at: usize, slot: SlotRef<K>) {
         // SAFETY: taken, says the caller, who holds the lock.
         let inside = unsafe { slot.get() };
-        let at = self.at(inside.hash());
         let first = self.first(at);
         inside.next.set(first);
         let tag = if first.is_none() { Self::tag(inside.hash()) } else { 0 };
         self.chains[at].write(slot.into_pointer().map_addr(|addr| addr | tag));
     }
 
+    /// Puts a slot, which is taken, first in the chain of its hash, if none of the buckets is gone.
+    #[inline]
+    fn link_by_hash(&mut self, slot: SlotRef<K>) {
+        // SAFETY: guaranteed by the caller, who holds the lock.
+        let hash = unsafe { slot.get() }.hash();
+        self.link(self.at(hash), slot);
+    }
+
     /// Takes a slot out of its chain.
     #[inline]
-    fn unlink(&mut self, slot: SlotRef<K>) {
+    fn unlink(&mut self, at: usize, slot: SlotRef<K>) {
         // SAFETY: in the table, so taken (S2), and the caller holds the lock.
         let inside = unsafe { slot.get() };
-        let bucket = self.at(inside.hash());
-        let first = self.first(bucket).expect("its chain is not empty");
+        let first = self.first(at).expect("its chain is not empty");
         if first == slot {
-            self.set(bucket, inside.next.get());
+            self.set(at, inside.next.get());
         } else {
             Self::unlink_behind(first, slot);
         }
@@ -201,7 +208,7 @@ impl<K> Table<K> {
         if self.left > 0 {
             return self.find_while_moving(key, hash);
         }
-        if self.buckets.len() == 0 { None } else { self.find_in(&self.buckets, key, hash) }
+        if self.buckets.len() == 0 { None } else { Self::find_in(&self.buckets, self.buckets.at(hash.0), key, hash) }
     }
 
     #[cold]
@@ -209,23 +216,24 @@ impl<K> Table<K> {
     where
         K: Borrow<Q>,
     {
-        self.find_in(self.of(hash.0), key, hash)
+        let (buckets, at) = self.of(hash.0);
+        Self::find_in(buckets, at, key, hash)
     }
 
     #[inline]
-    fn find_in<Q: Eq + ?Sized>(&self, buckets: &Buckets<K>, key: &Q, hash: Hash) -> Option<SlotRef<K>>
+    fn find_in<Q: Eq + ?Sized>(buckets: &Buckets<K>, at: usize, key: &Q, hash: Hash) -> Option<SlotRef<K>>
     where
         K: Borrow<Q>,
     {
-        let mut at = buckets.find(hash.0);
-        while let Some(slot) = at {
+        let mut next = buckets.find(at, hash.0);
+        while let Some(slot) = next {
             // SAFETY: in a chain, so taken (S2), and we hold the lock.
             let inside = unsafe { slot.get() };
             // SAFETY: as above.
             if inside.hash() == hash.0 && unsafe { inside.key() }.borrow() == key {
                 return Some(slot);
             }
-            at = inside.next.get();
+            next = inside.next.get();
         }
         None
     }
@@ -238,6 +246,7 @@ impl<K> Table<K> {
             buckets: Buckets::empty(count),
             old: Buckets::unwritten(0),
             left: 0,
+            old_mask: 0,
             room_at: count / 2,
             shrink_at: 0,
             retired_buckets: None,
@@ -254,7 +263,7 @@ impl<K> Table<K> {
         }
         let slot = self.slab.insert(key, hash.0);
         if self.left == 0 {
-            self.buckets.link(slot);
+            self.buckets.link(self.buckets.at(hash.0), slot);
         } else {
             self.link_while_moving(slot, hash);
         }
@@ -263,7 +272,8 @@ impl<K> Table<K> {
 
     #[cold]
     fn link_while_moving(&mut self, slot: SlotRef<K>, hash: Hash) {
-        self.of_mut(hash.0).link(slot);
+        let (buckets, at) = self.of_mut(hash.0);
+        buckets.link(at, slot);
     }
 
     /// Before an insert, with [`room_at`](Self::room_at) keys or more.
@@ -297,8 +307,8 @@ impl<K> Table<K> {
     pub(crate) fn prefetch(&self, slot: SlotRef<K>) {
         // SAFETY: in line, so taken (S2), and we hold the lock.
         let hash = unsafe { slot.get() }.hash();
-        let buckets = self.of(hash);
-        prefetch(&buckets.chains[buckets.at(hash)]);
+        let (buckets, at) = self.of(hash);
+        prefetch(&buckets.chains[at]);
     }
 
     /// Fetches the slot of this number into the cache.
@@ -321,7 +331,9 @@ impl<K> Table<K> {
     #[inline]
     pub(crate) unsafe fn remove(&mut self, slot: SlotRef<K>) -> K {
         if self.left == 0 {
-            self.buckets.unlink(slot);
+            // SAFETY: in the table, so taken (S2), and we hold the lock.
+            let hash = unsafe { slot.get() }.hash();
+            self.buckets.unlink(self.buckets.at(hash), slot);
         } else {
             self.unlink_while_moving(slot);
         }
@@ -337,7 +349,8 @@ impl<K> Table<K> {
     fn unlink_while_moving(&mut self, slot: SlotRef<K>) {
         // SAFETY: in the table, so taken (S2), and we hold the lock.
         let hash = unsafe { slot.get() }.hash();
-        self.of_mut(hash).unlink(slot);
+        let (buckets, at) = self.of_mut(hash);
+        buckets.unlink(at, slot);
     }
 
     /// The number of a slot, for the wheel, with room for its ticket.
@@ -420,16 +433,19 @@ impl<K> Table<K> {
         true
     }
 
-    /// The buckets that a key of this hash is in.
+    /// The buckets that a key of this hash is in, and where.
     #[inline]
-    fn of(&self, hash: u32) -> &Buckets<K> {
+    fn of(&self, hash: u32) -> (&Buckets<K>, usize) {
+        let old = hash as usize & self.old_mask;
         // False as long as there are no old ones.
-        if self.left > 0 && self.old.at(hash) < self.left { &self.old } else { &self.buckets }
+        if old < self.left { (&self.old, old) } else { (&self.buckets, self.buckets.at(hash)) }
     }
 
     #[inline]
-    fn of_mut(&mut self, hash: u32) -> &mut Buckets<K> {
-        if self.left > 0 && self.old.at(hash) < self.left { &mut self.old } else { &mut self.buckets }
+    fn of_mut(&mut self, hash: u32) -> (&mut Buckets<K>, usize) {
+        let old = hash as usize & self.old_mask;
+        let new = self.buckets.at(hash);
+        if old < self.left { (&mut self.old, old) } else { (&mut self.buckets, new) }
     }
 
     /// Changes the number of buckets: at once if there are not many keys, and otherwise a few chains at a time:
@@ -448,10 +464,11 @@ impl<K> Table<K> {
                 drop(old);
             }
             self.buckets = Buckets::empty(count);
-            self.slab.iter().for_each(|slot| self.buckets.link(slot));
+            self.slab.iter().for_each(|slot| self.buckets.link_by_hash(slot));
         } else {
             self.old = std::mem::replace(&mut self.buckets, Buckets::unwritten(count));
             self.left = self.old.len();
+            self.old_mask = self.left - 1;
         }
         self.set_limits();
     }
@@ -462,7 +479,7 @@ impl<K> Table<K> {
     fn step(&mut self) {
         if self.left > 0 {
             // Shrinking, there are 32 buckets to a key.
-            self.move_chains(sized(if self.old.mask < self.buckets.mask { 32 } else { 64 }, 1));
+            self.move_chains(sized(if self.old_mask < self.buckets.len() { 32 } else { 64 }, 1));
         }
     }
 
@@ -490,7 +507,7 @@ impl<K> Table<K> {
     /// Moves one chain of the old buckets, and writes those of the new ones that no chain before has written (H1).
     #[inline]
     fn move_chain(&mut self, bucket: usize) {
-        let (old, new) = (self.old.mask + 1, self.buckets.len());
+        let (old, new) = (self.old_mask + 1, self.buckets.len());
         if bucket + new >= old {
             (bucket % new..new).step_by(old).for_each(|at| self.buckets.clear(at));
         }
@@ -498,7 +515,7 @@ impl<K> Table<K> {
         while let Some(slot) = next {
             // SAFETY: in a chain, so taken (S2), and we hold the lock.
             next = unsafe { slot.get() }.next.get();
-            self.buckets.link(slot);
+            self.buckets.link_by_hash(slot);
         }
     }
 }

@@ -29,6 +29,11 @@ impl<K: Hash + Eq> Shared<K> {
         }
         let core = &mut *section;
         match core.table.find(&key, hash) {
+            // SAFETY: in the table, so taken (S2), and we hold the lock.
+            Some(slot) if unsafe { slot.get() }.state.is_only_dirty() => {
+                core.counts.coalesced += 1;
+                Added::Coalesced
+            }
             Some(slot) => this.add_slot(core, slot, wakeups),
             None => {
                 this.add_new(core, key, hash, wakeups);

@@ -53,16 +53,27 @@ impl<K> Shared<K> {
     /// Takes the first key, if there is one.
     #[inline]
     pub(crate) fn try_take(this: &Arc<Self>) -> Option<SlotRef<K>> {
-        let mut core = this.core.lock();
+        let Some(mut core) = this.core.try_lock() else {
+            return Self::take_contended(this);
+        };
         if core.special.has(Special::HAND_OUT) {
-            return Self::take_special(this, core);
+            return Self::take_slow(this, core);
         }
-        this.take(&mut core)
+        match core.line.pop_simple() {
+            Some(slot) => Some(this.taken(&mut core, slot)),
+            None => Self::take_slow(this, core),
+        }
     }
 
-    /// [`try_take`](Self::try_take) of a queue that is measured, or has no driver thread.
+    /// [`try_take`](Self::try_take) of a thread that has to wait for the lock.
+    #[cold]
+    fn take_contended(this: &Arc<Self>) -> Option<SlotRef<K>> {
+        Self::take_slow(this, this.core.lock())
+    }
+
+    /// [`try_take`](Self::try_take) of a queue that is measured, or has no driver thread, and where a block of the line ends.
     #[inline(never)]
-    fn take_special(this: &Arc<Self>, mut core: MutexGuard<'_, Core<K>>) -> Option<SlotRef<K>> {
+    fn take_slow(this: &Arc<Self>, mut core: MutexGuard<'_, Core<K>>) -> Option<SlotRef<K>> {
         let taken = this.take_noted(&mut core);
         drop(core);
         taken.map(|taken| Self::hand_out(this, taken))
@@ -82,10 +93,15 @@ impl<K> Shared<K> {
         }
     }
 
-    /// Takes the first key out of the line. **Linearization point of a get.**
-    #[inline]
+    /// Takes the first key out of the line.
     fn take(&self, core: &mut Core<K>) -> Option<SlotRef<K>> {
         let slot = core.line.pop()?;
+        Some(self.taken(core, slot))
+    }
+
+    /// The key in this slot was taken out of the line. **Linearization point of a get.**
+    #[inline]
+    fn taken(&self, core: &mut Core<K>, slot: SlotRef<K>) -> SlotRef<K> {
         self.len.store(core.line.len(), Ordering::Relaxed); // Relaxed: see `len`
         core.counts.handed_out += 1;
         core.processing += 1;
@@ -94,7 +110,7 @@ impl<K> Shared<K> {
         }
         // SAFETY: it was queued (S2), and we hold the lock.
         unsafe { slot.get() }.state.get();
-        Some(slot)
+        slot
     }
 
     /// [`take`](Self::take) of a queue that may measure.

@@ -123,6 +123,13 @@ impl<T> Mutex<T> {
         MutexGuard::new(self)
     }
 
+    /// The lock, if it is free.
+    #[inline]
+    #[cfg_attr(loom, allow(dead_code, reason = "its users have loom's mutex in the models"))]
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        if self.try_acquire() { Some(MutexGuard::new(self)) } else { None }
+    }
+
     /// For a lock of which there are many, so that it is hardly ever contended: looks again sooner.
     #[inline]
     #[cfg_attr(loom, allow(dead_code, reason = "its user has loom's mutex in the models"))]

@@ -28,6 +28,11 @@ impl<T> Mutex<T> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
+    /// Waits as [`lock`](Self::lock) does: what a caller does if the lock is taken is to lock it.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        Some(self.lock())
+    }
+
     pub(crate) fn lock_low_contention(&self) -> MutexGuard<'_, T> {
         self.lock()
     }
