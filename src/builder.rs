@@ -1,10 +1,11 @@
 //! Queues that are not the default one.
 
+use crate::observe::Observer;
 use crate::rate_limiter::{RateLimiter, default_backoff};
 use crate::shared::{Limiter, Settings, Shared};
 use crate::sync::Arc;
 use crate::time::driver;
-use crate::{Clock, DelayedAdd, Driver, Observer, OnPanic, WorkQueue};
+use crate::{Clock, DelayedAdd, Driver, OnPanic, WorkQueue};
 use std::fmt;
 use std::hash::Hash;
 use std::panic::{RefUnwindSafe, UnwindSafe};

@@ -36,6 +36,18 @@ pub struct DrainTimeoutError {
     pub processing: usize,
 }
 
+/// [`WorkQueue::wait_idle_timeout`](crate::WorkQueue::wait_idle_timeout) ended before the queue was idle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct WaitIdleTimeoutError {
+    /// Keys that were queued when the time was up.
+    pub queued: usize,
+    /// Keys that were processing when the time was up.
+    pub processing: usize,
+    /// Keys that were delayed when the time was up.
+    pub delayed: usize,
+}
+
 /// An argument makes no sense: which one, what it was, and why.
 ///
 /// From the constructors that begin with `try_`; their twins without it panic with the same words.
@@ -151,6 +163,14 @@ impl fmt::Display for DrainTimeoutError {
     }
 }
 
+impl fmt::Display for WaitIdleTimeoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { queued, processing, delayed } = self;
+        write!(f, "not idle in time: {queued} queued, {processing} processing, {delayed} delayed")
+    }
+}
+
 impl Error for TryGetError {}
 impl Error for GetTimeoutError {}
 impl Error for DrainTimeoutError {}
+impl Error for WaitIdleTimeoutError {}

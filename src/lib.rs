@@ -136,7 +136,7 @@
 //! [`stats`](WorkQueue::stats), which the queue's `Debug` shows, has counts of one moment: how long the line is, how many keys are in
 //! work, how many wait. A queue that [measures](WorkQueueBuilder::measure) also knows how old the oldest of them are, and has
 //! histograms of how long keys waited and were worked on: [`metrics`](WorkQueue::metrics). The feature `metrics` passes these on
-//! under client-go's names, the feature `tracing` gives each hand-out a [span](Item#method.span), and an [`Observer`] of your
+//! under client-go's names, the feature `tracing` gives each hand-out a [span](Item#method.span), and an [`Observer`](observe::Observer) of your
 //! own is told of each event.
 //!
 //! # What it guarantees
@@ -167,7 +167,7 @@
 //! * **No foreign code under a lock**, be it a waker, a limiter, an observer or a key's drop, with two exceptions: the `Eq` of keys
 //!   (and their `Borrow`, in [`cancel`](WorkQueue::cancel), [`forget`](WorkQueue::forget) and
 //!   [`num_requeues`](WorkQueue::num_requeues)), and in [`take_delayed`](WorkQueue::take_delayed) and
-//!   [`in_work`](WorkQueue::in_work) their `Clone`. These must not use the queue; a debug build panics if they do.
+//!   [`processing_keys`](WorkQueue::processing_keys) their `Clone`. These must not use the queue; a debug build panics if they do.
 //! * **What is counted adds up.** At every moment, accepted adds are those that were coalesced, and those whose key was handed out
 //!   since, is in line, or will be when it is done; see [`Stats`].
 //!
@@ -221,49 +221,34 @@
 pub mod backoff;
 mod builder;
 mod error;
-mod get_async;
-mod histogram;
+mod futures;
 mod item;
 mod key;
 mod line;
-#[cfg(feature = "metrics")]
-mod metrics;
 mod numbers;
-mod observer;
+pub mod observe;
 mod options;
 mod panics;
 mod queue;
-mod quiet;
 #[cfg(feature = "jitter")]
 mod random;
 pub mod rate_limiter;
-mod report;
 mod shared;
 mod stats;
 mod sync;
 mod time;
-mod until_dirty;
-mod until_shutting_down;
 mod wait;
 mod workers;
 
 pub use builder::WorkQueueBuilder;
-pub use error::{DrainTimeoutError, GetTimeoutError, InvalidArgument, TryGetError};
-pub use get_async::GetAsync;
-pub use histogram::Histogram;
+pub use error::{DrainTimeoutError, GetTimeoutError, InvalidArgument, TryGetError, WaitIdleTimeoutError};
+pub use futures::{GetAsync, ShutDownWithDrain, UntilDirty, UntilShuttingDown, WaitIdle};
 pub use item::{Item, OwnedItem};
-#[cfg(feature = "metrics")]
-pub use metrics::MetricsObserver;
-pub use observer::Observer;
 pub use options::{AddOptions, DelayConflict, DelayedAdd, OnPanic};
 pub use queue::{Added, WorkQueue};
-pub use quiet::Quiet;
-pub use report::Reporter;
-pub use stats::{Metrics, Stats};
+pub use stats::{ProcessingKey, Stats};
 pub use time::clock::{Clock, MockClock};
 pub use time::driver::Driver;
-pub use until_dirty::UntilDirty;
-pub use until_shutting_down::UntilShuttingDown;
 pub use workers::{GivenUp, Leftover, Outcome, Tally, Workers, WorkersBuilder};
 
 /// The README's examples are tests.

@@ -1,16 +1,14 @@
 //! The queue as its users see it.
 
 use crate::builder::WorkQueueBuilder;
-use crate::error::{DrainTimeoutError, GetTimeoutError, TryGetError};
-use crate::get_async::GetAsync;
+use crate::error::{DrainTimeoutError, GetTimeoutError, TryGetError, WaitIdleTimeoutError};
+use crate::futures::{GetAsync, ShutDownWithDrain, UntilShuttingDown, WaitIdle};
 use crate::item::Item;
+use crate::observe::{Metrics, Reporter};
 use crate::options::AddOptions;
-use crate::quiet::Quiet;
-use crate::report::Reporter;
-use crate::shared::{End, Goal, Pop, Shared, Wait};
-use crate::stats::{Metrics, Stats};
+use crate::shared::{End, Pop, Shared, Wait};
+use crate::stats::{ProcessingKey, Stats};
 use crate::sync::{Arc, panicking};
-use crate::until_shutting_down::UntilShuttingDown;
 use crate::workers::{Leftover, WorkersBuilder};
 use std::borrow::Borrow;
 use std::fmt;
@@ -373,8 +371,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// # Panics
     /// If `K`'s `Clone` does, which is called under the lock, so it must not use this queue.
     #[must_use]
-    pub fn in_work(&self) -> Vec<(K, Option<Duration>)> {
-        self.shared.in_work()
+    pub fn processing_keys(&self) -> Vec<ProcessingKey<K>> {
+        let keys = self.shared.processing_keys().into_iter();
+        keys.map(|(key, elapsed)| ProcessingKey { key, elapsed }).collect()
     }
 
     /// Calls [`report`](Self::report) every so often, from a thread of its own, until the [`Reporter`] is dropped, which keeps the
@@ -604,8 +603,8 @@ impl<K> WorkQueue<K> {
     ///
     /// # Cancel safety
     /// Dropping it takes back nothing but the waiting.
-    pub fn shut_down_with_drain_async(&self) -> Quiet<'_, K> {
-        Quiet::new(self, Goal::Drained)
+    pub fn shut_down_with_drain_async(&self) -> ShutDownWithDrain<'_, K> {
+        ShutDownWithDrain::new(self)
     }
 
     /// Waits until nothing is left to do: nothing in line, in work or delayed. (After a shut-down delays do not count, as they
@@ -635,11 +634,15 @@ impl<K> WorkQueue<K> {
     /// });
     /// ```
     pub fn wait_idle(&self) {
-        let _reached = Shared::wait_idle(&self.shared, None);
+        let _idle = Shared::wait_idle(&self.shared, None);
     }
 
-    /// As [`wait_idle`](Self::wait_idle), but waits at most this long. Whether the queue was idle.
-    pub fn wait_idle_timeout(&self, timeout: Duration) -> bool {
+    /// Like [`wait_idle`](Self::wait_idle), but waits for at most this time. A timeout too long for the clock, such as
+    /// `Duration::MAX`, is none.
+    ///
+    /// # Errors
+    /// [`WaitIdleTimeoutError`] if the queue was not idle by then.
+    pub fn wait_idle_timeout(&self, timeout: Duration) -> Result<(), WaitIdleTimeoutError> {
         Shared::wait_idle(&self.shared, Instant::now().checked_add(timeout))
     }
 
@@ -647,8 +650,8 @@ impl<K> WorkQueue<K> {
     ///
     /// # Cancel safety
     /// Dropping it takes back nothing but the waiting.
-    pub fn idle(&self) -> Quiet<'_, K> {
-        Quiet::new(self, Goal::Idle)
+    pub fn wait_idle_async(&self) -> WaitIdle<'_, K> {
+        WaitIdle::new(self)
     }
 
     /// Resolves when the queue is shutting down, at once if it is already: long work may be cut short. The handler of a worker, which

@@ -35,7 +35,7 @@
 //!   and has not arrived yet. So: a push wakes one, and who arrives wakes the next while keys are left.
 //! * **W3** Who was woken and leaves without a key (time-out, dropped future) wakes the next in its place.
 //! * **W4** No wake-up is paid, no waker cloned or dropped, no key dropped, no observer told under the lock (P17). `Eq` and `Borrow`
-//!   of keys and, in `take_delayed`, `take_where` and `in_work`, `K::clone` are the foreign code that runs there.
+//!   of keys and, in `take_delayed`, `take_where` and `processing_keys`, `K::clone` are the foreign code that runs there.
 //!
 //! Threads that were woken are counted until they arrive (`waking`). While one is on its way, a push wakes no other thread, unless
 //! the line grows long or the woken thread is overdue: a burst of adds costs one wake-up, not one each, and workers that are not
@@ -60,6 +60,7 @@ use crate::key::slab::{Retired, SlotRef};
 use crate::key::state::{OnAdd, OnDone};
 use crate::key::table::{self, Table};
 use crate::line::{Block, Fifo};
+use crate::observe::Observer;
 use crate::panics::{contained, drop_each};
 use crate::sync::{
     Arc, AtomicU8, AtomicUsize, Mutex, Ordering, Parker, give_way, hasher, now, overdue, sized, spin_while,
@@ -69,7 +70,7 @@ use crate::time::clock::Clock;
 use crate::time::driver::{Driver, Joined, State};
 use crate::time::wheel::{self, Wheel};
 use crate::wait::{Ticket, WaitList, Waiter, Wake, Wakes};
-use crate::{Added, DelayedAdd, Observer, OnPanic};
+use crate::{Added, DelayedAdd, OnPanic};
 use ahash::RandomState;
 use crossbeam_utils::CachePadded;
 use delays::Delivered;
@@ -147,7 +148,7 @@ struct Core<K> {
 /// What happened so far.
 #[derive(Default)]
 struct Counts {
-    queued: u64,
+    pushed: u64,
     coalesced: u64,
     deferred: u64,
     rejected: u64,
@@ -156,7 +157,7 @@ struct Counts {
     expired: u64,
     retries: u64,
     failures: u64,
-    dropped: u64,
+    given_up: u64,
     panics: u64,
     caught_panics: u64,
     driver_failures: u64,
@@ -544,7 +545,7 @@ impl<K> Shared<K> {
     #[inline]
     fn add_new(&self, core: &mut Core<K>, key: K, hash: table::Hash, now: u64, quietly: bool) -> Wake {
         let slot = core.table.insert(key, hash);
-        core.counts.queued += 1;
+        core.counts.pushed += 1;
         core.note_added(slot, now);
         // SAFETY: taken (S2), and we hold the lock.
         unsafe { slot.get() }.state.add_new();
@@ -569,7 +570,7 @@ impl<K> Shared<K> {
         }
         match state.add() {
             OnAdd::Push => {
-                core.counts.queued += 1;
+                core.counts.pushed += 1;
                 core.note_added(slot, now);
                 (Added::Queued, self.push(core, slot, quietly))
             }

@@ -1,15 +1,14 @@
 //! Numbers for who looks at a queue from outside.
 
-use crate::Histogram;
 use std::time::Duration;
 
 /// A snapshot of a queue, from [`WorkQueue::stats`](crate::WorkQueue::stats).
 ///
-/// All numbers are of one moment, and they add up: `queued + deferred == handed_out + taken + len +` the keys in work that will
+/// All numbers are of one moment, and they add up: `pushed + deferred == handed_out + taken + len +` the keys in work that will
 /// come back. A delay that comes due counts as an add then.
 ///
 /// With a stuck process before you: `longest_running` says that a worker hangs (which key it has, says
-/// [`in_work`](crate::WorkQueue::in_work)), `oldest_in_line` with `waiters` at 0 that there are too few, `delayed` and `failing`
+/// [`processing_keys`](crate::WorkQueue::processing_keys)), `oldest_in_line` with `waiters` at 0 that there are too few, `delayed` and `failing`
 /// that keys wait for their backoff, `next_deadline` at zero that nobody delivers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -28,7 +27,7 @@ pub struct Stats {
     /// Threads and tasks that wait for a drain to end, or for the queue to be idle.
     pub drainers: usize,
     /// Adds that put their key in line.
-    pub queued: u64,
+    pub pushed: u64,
     /// Adds that changed nothing: their key was dirty already, or has a delay that stands.
     pub coalesced: u64,
     /// Adds of a key in work, which put it in line when its holder is done.
@@ -47,11 +46,11 @@ pub struct Stats {
     /// Calls that asked for the limiter's delay, after the shut-down too: what has failed.
     pub failures: u64,
     /// Keys that were [given up](crate::Item::give_up).
-    pub dropped: u64,
+    pub given_up: u64,
     /// Panics of those who held a key: in the work on it, or of the limiter when they asked it.
     pub panics: u64,
     /// Panics of foreign code that the queue has caught, so that the call in which they happened went on: of wakers, of observers in
-    /// [`handed_out`](crate::Observer::handed_out) and `driver_failed`, of dropped keys in [`take_where`](crate::WorkQueue::take_where),
+    /// [`handed_out`](crate::observe::Observer::handed_out) and `driver_failed`, of dropped keys in [`take_where`](crate::WorkQueue::take_where),
     /// and of the limiter for an item that unwinds.
     pub caught_panics: u64,
     /// Failed tries to start the thread that delivers delayed keys, as the process was out of threads or memory. Delays are set all
@@ -86,19 +85,16 @@ impl Stats {
     /// Adds that led to a hand-out of their own, or will: client-go's `workqueue_adds_total`.
     #[must_use]
     pub fn adds(&self) -> u64 {
-        self.queued + self.deferred
+        self.pushed + self.deferred
     }
 }
 
-/// How a queue stands, from [`WorkQueue::metrics`](crate::WorkQueue::metrics): all of one moment.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// A key that is processing, from [`WorkQueue::processing_keys`](crate::WorkQueue::processing_keys).
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Metrics {
-    /// Counts, and how old what is.
-    pub stats: Stats,
-    /// How long keys waited that were handed out, from the add that made them dirty: for one that was added while in work, this
-    /// has some of that work in it. Client-go's `workqueue_queue_duration_seconds`.
-    pub queue_duration: Histogram,
-    /// How long keys were in work that are done. Client-go's `workqueue_work_duration_seconds`.
-    pub work_duration: Histogram,
+pub struct ProcessingKey<K> {
+    /// A copy of the key.
+    pub key: K,
+    /// For how long it has been processing. `None` unless the queue [measures](crate::WorkQueueBuilder::measure).
+    pub elapsed: Option<Duration>,
 }

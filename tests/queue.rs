@@ -559,7 +559,7 @@ fn stats_are_the_numbers_of_the_moment() {
     queue.add(1);
     let stats = queue.stats();
     assert_eq!((stats.len, stats.processing, stats.waiters, stats.drainers), (2, 1, 0, 0));
-    assert_eq!((stats.queued, stats.coalesced, stats.deferred, stats.rejected), (3, 1, 1, 0));
+    assert_eq!((stats.pushed, stats.coalesced, stats.deferred, stats.rejected), (3, 1, 1, 0));
     assert_eq!((stats.handed_out, stats.shutting_down), (1, false));
     item.done();
     queue.shut_down();

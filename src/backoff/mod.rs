@@ -33,7 +33,7 @@ mod stop;
 mod until;
 
 pub use manager::BackoffManager;
-pub use stop::{Stop, Stopped};
+pub use stop::{Stop, StopWait};
 pub use until::{Timing, backoff_until, backoff_until_async};
 
 use crate::random::{from_nanos, longer};

@@ -42,9 +42,9 @@ struct Core {
     waiters: WaitList,
 }
 
-/// Resolves when there is a stop: from [`Stop::stopped`].
+/// Resolves when there is a stop: from [`Stop::wait_async`].
 #[must_use = "a future does nothing unless polled"]
-pub struct Stopped<'a> {
+pub struct StopWait<'a> {
     stop: &'a Stop,
     ticket: Option<Ticket>,
 }
@@ -116,12 +116,12 @@ impl Stop {
     ///
     /// # Cancel safety
     /// Nothing is lost by dropping it.
-    pub fn stopped(&self) -> Stopped<'_> {
-        Stopped { stop: self, ticket: None }
+    pub fn wait_async(&self) -> StopWait<'_> {
+        StopWait { stop: self, ticket: None }
     }
 }
 
-impl Future for Stopped<'_> {
+impl Future for StopWait<'_> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -131,7 +131,7 @@ impl Future for Stopped<'_> {
     }
 }
 
-impl Drop for Stopped<'_> {
+impl Drop for StopWait<'_> {
     fn drop(&mut self) {
         leave(&self.stop.0, waiters, self.ticket);
     }
@@ -161,8 +161,8 @@ impl fmt::Debug for Stop {
     }
 }
 
-impl fmt::Debug for Stopped<'_> {
+impl fmt::Debug for StopWait<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stopped").field("stop", self.stop).finish()
+        f.debug_struct("StopWait").field("stop", self.stop).finish()
     }
 }

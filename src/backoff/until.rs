@@ -96,7 +96,7 @@ pub async fn backoff_until_async<F, S>(
             return;
         }
         let rest = if end == u64::MAX { u64::MAX } else { end.saturating_sub(manager.clock.now()) };
-        let mut stopped = pin!(stop.stopped());
+        let mut stopped = pin!(stop.wait_async());
         let mut slept = pin!(sleep(Duration::from_nanos(rest)));
         let either = poll_fn(|context| {
             let over = stopped.as_mut().poll(context).is_ready() || slept.as_mut().poll(context).is_ready();

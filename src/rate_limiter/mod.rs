@@ -60,7 +60,7 @@ pub(crate) use combine::default_backoff;
 pub use combine::{MaxOf, WithMaxWait, default_controller_rate_limiter};
 pub use deduping::DedupingBucket;
 pub use per_key::{ItemExponentialFailure, ItemFastSlow, PerKey, Step};
-pub use schedule::{Exponential, FastSlow, Schedule, Table};
+pub use schedule::{Exponential, FastSlow, Schedule, StepTable};
 
 use crate::sync::Arc;
 use std::time::Duration;

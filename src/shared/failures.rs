@@ -174,7 +174,7 @@ impl<K> Shared<K> {
         }
     }
 
-    /// `forget` and `done` of a key that is held, in one step as far as the queue counts. `given_up`: and `dropped` is counted.
+    /// `forget` and `done` of a key that is held, in one step as far as the queue counts. `given_up`: and that is counted.
     ///
     /// # Safety
     /// The caller holds the key in this slot, has told the limiter, and forgets the slot.
@@ -184,7 +184,7 @@ impl<K> Shared<K> {
         {
             let core = &mut *self.core.lock();
             core.forgive(slot);
-            core.counts.dropped += u64::from(given_up);
+            core.counts.given_up += u64::from(given_up);
             // SAFETY: as the caller's.
             unsafe { self.done_slot(core, slot, UNREAD, &mut done) };
         }

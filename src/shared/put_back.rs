@@ -44,7 +44,7 @@ impl<K> Shared<K> {
         // SAFETY: in the table, so taken (S2), and we hold the lock.
         match unsafe { slot.get() }.state.add() {
             OnAdd::Push => {
-                core.counts.queued += 1;
+                core.counts.pushed += 1;
                 core.note_added(slot, UNREAD);
                 self.push(core, slot, false)
             }

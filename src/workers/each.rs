@@ -211,7 +211,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     }
 
     fn give_up(&self, item: Item<'_, K>, why: GivenUp<'_>) {
-        self.counts.dropped.add();
+        self.counts.given_up.add();
         if let Some(hook) = &self.workers.hooks.on_give_up {
             self.caught(|| hook(&item, &why));
         }

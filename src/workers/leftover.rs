@@ -38,11 +38,11 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Leftover<K> {
                 taken.take(item);
             }
             let before = queue.stats().handed_out;
-            let processing = queue.in_work();
+            let processing = queue.processing_keys();
             // Else a key that was in work is in line again, or handed out once more: it is in neither list, maybe.
             let Stats { len: 0, handed_out, .. } = queue.stats() else { continue };
             if handed_out == before {
-                break processing.into_iter().map(|(key, _)| key).collect();
+                break processing.into_iter().map(|held| held.key).collect();
             }
         };
         let delayed = queue.take_delayed();

@@ -91,7 +91,7 @@ use team::Team;
 /// }
 /// queue.add("https://example.org".to_owned());
 ///
-/// queue.idle().await;
+/// queue.wait_idle_async().await;
 /// workers.drain_async().await;
 /// assert_eq!(workers.tally().succeeded, 1);
 /// # }
@@ -127,7 +127,7 @@ pub struct Tally {
     /// Runs that failed, and whose keys are to be tried again.
     pub retried: u64,
     /// Keys that were given up: they failed too often, or [`Outcome::GiveUp`].
-    pub dropped: u64,
+    pub given_up: u64,
     /// Runs that panicked, hooks that did, and what else is user code.
     pub panicked: u64,
     /// Of those retried and requeued: keys that the queue refused, since it was shut down. They will not come back.

@@ -35,7 +35,7 @@ pub(super) struct Counts {
     pub(super) succeeded: Count,
     pub(super) requeued: Count,
     pub(super) retried: Count,
-    pub(super) dropped: Count,
+    pub(super) given_up: Count,
     pub(super) panicked: Count,
     pub(super) refused: Count,
 }
@@ -61,7 +61,7 @@ impl Counts {
         tally.succeeded += self.succeeded.get();
         tally.requeued += self.requeued.get();
         tally.retried += self.retried.get();
-        tally.dropped += self.dropped.get();
+        tally.given_up += self.given_up.get();
         tally.panicked += self.panicked.get();
         tally.refused += self.refused.get();
     }

@@ -1,6 +1,6 @@
 //! Client-go's metrics, and some that its users miss, through the `metrics` facade.
 
-use crate::{Histogram, Metrics, Observer};
+use super::{Histogram, Metrics, Observer};
 use metrics::{Counter, Gauge, Unit};
 use std::fmt;
 use std::sync::{Mutex, TryLockError};
@@ -26,7 +26,7 @@ use std::time::Duration;
 /// | `workqueue_next_deadline_seconds` | gauge | in what time the earliest delay is over; 0: overdue, `+Inf`: none (graphs want `< Inf`) |
 /// | `workqueue_coalesced_total` | counter | adds that changed nothing |
 /// | `workqueue_rejected_total` | counter | adds after the shut-down |
-/// | `workqueue_dropped_total` | counter | keys that were given up |
+/// | `workqueue_given_up_total` | counter | keys that were given up |
 /// | `workqueue_panics_total` | counter | panics of who held a key |
 ///
 /// The first seven are client-go's. Each has one label, `name`: the [queue's](crate::WorkQueueBuilder::name); of two queues with one
@@ -41,7 +41,8 @@ use std::time::Duration;
 ///
 /// # Examples
 /// ```
-/// use keyqueue::{MetricsObserver, WorkQueue};
+/// use keyqueue::WorkQueue;
+/// use keyqueue::observe::MetricsObserver;
 /// use std::time::Duration;
 ///
 /// // First install an exporter, such as that of `metrics-exporter-prometheus`.
@@ -149,7 +150,7 @@ impl Series {
                 counter("workqueue_failures_total", "Adds with the limiter's delay", |m| m.stats.failures),
                 counter("workqueue_coalesced_total", "Adds that changed nothing", |m| m.stats.coalesced),
                 counter("workqueue_rejected_total", "Adds after the shut-down", |m| m.stats.rejected),
-                counter("workqueue_dropped_total", "Keys that were given up", |m| m.stats.dropped),
+                counter("workqueue_given_up_total", "Keys that were given up", |m| m.stats.given_up),
                 counter("workqueue_panics_total", "Panics of who held a key", |m| m.stats.panics),
             ],
             histograms: [
@@ -173,7 +174,7 @@ impl Series {
                 + s.retries
                 + s.coalesced
                 + s.rejected
-                + s.dropped
+                + s.given_up
                 + s.panics
         };
         if events(now) < events(&self.told) {

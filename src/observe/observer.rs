@@ -1,6 +1,7 @@
 //! Who is told what happens in a queue.
 
-use crate::{Added, Metrics};
+use super::Metrics;
+use crate::Added;
 use std::time::Duration;
 
 /// Is told what happens in a queue, as it happens; set by [`WorkQueueBuilder::observer`](crate::WorkQueueBuilder::observer).
@@ -22,7 +23,8 @@ use std::time::Duration;
 ///
 /// # Examples
 /// ```
-/// use keyqueue::{Added, Observer, WorkQueue};
+/// use keyqueue::observe::Observer;
+/// use keyqueue::{Added, WorkQueue};
 /// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicU64, Ordering};
 ///
@@ -62,7 +64,7 @@ pub trait Observer: Send + Sync {
     }
 
     /// A key was given up.
-    fn dropped(&self) {}
+    fn given_up(&self) {}
 
     /// A holder of a key has panicked, or the limiter when a holder asked it.
     fn panicked(&self) {}
