@@ -107,7 +107,8 @@ fn in_work_lists_what_is_left() {
 
 /// Keys in work. The oldest is the first.
 fn in_work(queue: &WorkQueue<u64>) -> Vec<u64> {
-    let (keys, ages): (Vec<_>, Vec<_>) = queue.processing_keys().into_iter().map(|held| (held.key, held.elapsed)).unzip();
+    let (keys, ages): (Vec<_>, Vec<_>) =
+        queue.processing_keys().into_iter().map(|held| (held.key, held.elapsed)).unzip();
     assert!(ages.is_sorted_by(|older, newer| older >= newer), "{ages:?}");
     keys
 }

@@ -126,7 +126,7 @@ pub trait RateLimiter<K: ?Sized>: Send + Sync {
 }
 
 macro_rules! forward {
-    ($pointer:ident) => {
+    ($pointer:ident { $($own:tt)* }) => {
         impl<K: ?Sized, L: RateLimiter<K> + ?Sized> RateLimiter<K> for $pointer<L> {
             fn when(&self, key: &K) -> Duration {
                 (**self).when(key)
@@ -143,9 +143,17 @@ macro_rules! forward {
             fn shrink_to_fit(&self) {
                 (**self).shrink_to_fit();
             }
+
+            $($own)*
         }
     };
 }
 
-forward!(Arc);
-forward!(Box);
+// Not `schedule`: a limiter behind an `Arc` may have other users, whose calls count for the queue too.
+forward!(Arc {});
+
+forward!(Box {
+    fn schedule(&self) -> Option<Box<dyn Schedule>> {
+        (**self).schedule()
+    }
+});
