@@ -1,4 +1,4 @@
-//! The futures that a queue and its items return. A task waits in the same lists as threads do.
+//! The futures that a queue and its items return.
 
 use crate::WorkQueue;
 use crate::item::Item;
@@ -12,7 +12,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-/// The future that [`WorkQueue::get_async`] returns.
+/// The future that [`WorkQueue::get_async`] returns. It waits in the same list as threads in [`get`](WorkQueue::get).
 #[must_use = "futures do nothing unless polled"]
 pub struct GetAsync<'q, K> {
     queue: &'q WorkQueue<K>,
@@ -167,7 +167,7 @@ impl<K> Future for UntilDirty<'_, K> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
-        // SAFETY: the key is held (`new`).
+        // SAFETY: the key is held, guaranteed by the caller of `new`.
         ready(unsafe { this.queue.watch(this.slot, &mut this.watch, cx.waker()) })
     }
 }

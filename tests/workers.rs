@@ -425,7 +425,7 @@ fn threads_have_names_and_no_threads_are_a_mistake() {
     let queue = WorkQueue::<u32>::new();
     let error = queue.workers().spawn(0, |_: &Item<'_, u32>| ()).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
-    assert_eq!(error.to_string(), "threads is 0: nobody would work");
+    assert_eq!(error.to_string(), "threads is 0: no thread would process keys");
 }
 
 #[test]

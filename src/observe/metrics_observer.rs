@@ -6,38 +6,37 @@ use std::fmt;
 use std::sync::{Mutex, TryLockError};
 use std::time::Duration;
 
-/// An [`Observer`] that passes on what is [reported](crate::WorkQueue::report) to whatever exporter the program has installed for
-/// the `metrics` facade. Install that first.
+/// An [`Observer`] that passes each [report](crate::WorkQueue::report) to the exporter that the program has installed for the
+/// `metrics` facade. Install the exporter first.
 ///
 /// | Name | Kind | Meaning |
 /// |---|---|---|
-/// | `workqueue_depth` | gauge | hand-outs that are to come of the adds so far |
-/// | `workqueue_adds_total` | counter | adds that led to a hand-out of their own, or will |
+/// | `workqueue_depth` | gauge | hand-outs to come for the adds so far |
+/// | `workqueue_adds_total` | counter | adds that have led, or will lead, to a hand-out of their own |
 /// | `workqueue_queue_duration_seconds` | histogram | how long keys waited before they were handed out |
-/// | `workqueue_work_duration_seconds` | histogram | how long keys were worked on |
-/// | `workqueue_unfinished_work_seconds` | gauge | how long all keys in work have been there, together |
-/// | `workqueue_longest_running_processor_seconds` | gauge | how long the oldest of them has |
-/// | `workqueue_retries_total` | counter | adds with a delay, or with the limiter's: also those that are no sign of trouble |
-/// | `workqueue_failures_total` | counter | adds with the limiter's delay alone: what has failed |
-/// | `workqueue_delayed` | gauge | keys with a delay that is not over |
-/// | `workqueue_in_work` | gauge | keys in work |
+/// | `workqueue_work_duration_seconds` | histogram | how long keys were processing |
+/// | `workqueue_unfinished_work_seconds` | gauge | the sum of the times for which keys have been processing |
+/// | `workqueue_longest_running_processor_seconds` | gauge | for how long the oldest processing key has been processing |
+/// | `workqueue_retries_total` | counter | adds with a delay or with the limiter's delay, including those that are no failures |
+/// | `workqueue_failures_total` | counter | adds with the limiter's delay: failures |
+/// | `workqueue_delayed` | gauge | keys with a delay that has not expired |
+/// | `workqueue_in_work` | gauge | keys that are processing |
 /// | `workqueue_failing` | gauge | keys whose failures are counted |
-/// | `workqueue_oldest_in_line_seconds` | gauge | how long the first in line has waited |
-/// | `workqueue_next_deadline_seconds` | gauge | in what time the earliest delay is over; 0: overdue, `+Inf`: none (graphs want `< Inf`) |
+/// | `workqueue_oldest_in_line_seconds` | gauge | how long the first queued key has waited |
+/// | `workqueue_next_deadline_seconds` | gauge | the time until the earliest delay expires; 0: overdue, `+Inf`: none (graphs want `< Inf`) |
 /// | `workqueue_coalesced_total` | counter | adds that changed nothing |
 /// | `workqueue_rejected_total` | counter | adds after the shut-down |
 /// | `workqueue_given_up_total` | counter | keys that were given up |
-/// | `workqueue_panics_total` | counter | panics of who held a key |
+/// | `workqueue_panics_total` | counter | panics of holders of a key |
 ///
-/// The first seven are client-go's. Each has one label, `name`: the [queue's](crate::WorkQueueBuilder::name); of two queues with one
-/// name, counters and histograms are added up, and of gauges the last that was reported counts. There is no series per key, and none
-/// at all before the first report.
+/// The first seven are client-go's. Each has one label, `name`: the [queue's name](crate::WorkQueueBuilder::name). If two queues have
+/// the same name, their counters and histograms are added up, and each gauge shows the queue that reported last. There is no series
+/// per key, and no series at all before the first report.
 ///
-/// Nothing is passed on but by reports, so those who use the queue wait no longer than for one that only
-/// [measures](crate::WorkQueueBuilder::measure).
-/// Durations are passed on as many times the middle of their [bucket](Histogram), so an exporter sees them, and their sum, to 6 %.
-/// An exporter takes some 100 ns for each of these, and may keep them in memory until they are read: report every few seconds, not
-/// every hour. Reports of several threads at a time are one.
+/// Only reports call the exporter, so calls of the queue cost no more than those of a queue that only
+/// [measures](crate::WorkQueueBuilder::measure). Each duration is passed on as the middle of its [bucket](Histogram), so an exporter
+/// sees durations and their sum to 6 %. An exporter takes about 100 ns per duration, and may keep them in memory until they are read:
+/// report every few seconds, not every hour. If several threads report at the same time, only one of the reports is passed on.
 ///
 /// # Examples
 /// ```
@@ -53,24 +52,24 @@ use std::time::Duration;
 /// ```
 #[derive(Default)]
 pub struct MetricsObserver {
-    /// Made by the first report, which knows the queue's name.
+    /// Created by the first report, which has the queue's name.
     series: Mutex<Option<Series>>,
 }
 
-/// What is passed on to, and what it was told last.
+/// The exporter's series, and the metrics that were passed on last.
 struct Series {
-    told: Metrics,
+    last: Metrics,
     gauges: [(Gauge, Of<f64>); 8],
     counters: [(Counter, Of<u64>); 7],
     histograms: [(metrics::Histogram, OfHistogram); 2],
 }
 
-/// Where a series has its values from.
+/// Reads the value of a series.
 type Of<V> = fn(&Metrics) -> V;
 type OfHistogram = fn(&Metrics) -> &Histogram;
 
 impl MetricsObserver {
-    /// Passes on to the exporter that is installed when the first report is made.
+    /// Uses the exporter that is installed at the first report.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -81,12 +80,12 @@ impl Observer for MetricsObserver {
     fn report(&self, queue: &str, metrics: &Metrics) {
         let mut series = match self.series.try_lock() {
             Ok(series) => series,
-            // What an exporter has missed that panicked, it will not be told again.
+            // The exporter panicked in an earlier report. What it missed then is not passed on again.
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // Somebody is just reporting; or this exporter is, which has asked for a report.
+            // Another thread is reporting; or this thread is, and its exporter calls `report`.
             Err(TryLockError::WouldBlock) => return,
         };
-        series.get_or_insert_with(|| Series::new(queue)).tell(metrics);
+        series.get_or_insert_with(|| Series::new(queue)).pass_on(metrics);
     }
 }
 
@@ -110,30 +109,31 @@ impl Series {
         };
         let (count, time) = (Unit::Count, Unit::Seconds);
         Self {
-            told: Metrics::default(),
+            last: Metrics::default(),
             gauges: [
-                gauge("workqueue_depth", count, "Hand-outs that are to come of the adds so far", |m| {
-                    m.stats.depth() as f64
-                }),
-                gauge("workqueue_in_work", count, "Keys in work", |m| m.stats.processing as f64),
-                gauge("workqueue_delayed", count, "Keys with a delay that is not over", |m| m.stats.delayed as f64),
+                gauge("workqueue_depth", count, "Hand-outs to come for the adds so far", |m| m.stats.depth() as f64),
+                gauge("workqueue_in_work", count, "Keys that are processing", |m| m.stats.processing as f64),
+                gauge("workqueue_delayed", count, "Keys with a delay that has not expired", |m| m.stats.delayed as f64),
                 gauge("workqueue_failing", count, "Keys whose failures are counted", |m| m.stats.failing as f64),
-                gauge("workqueue_unfinished_work_seconds", time, "How long all keys in work have been there", |m| {
-                    seconds(m.stats.unfinished_work)
-                }),
+                gauge(
+                    "workqueue_unfinished_work_seconds",
+                    time,
+                    "Sum of the times for which keys have been processing",
+                    |m| seconds(m.stats.unfinished_work),
+                ),
                 gauge(
                     "workqueue_longest_running_processor_seconds",
                     time,
-                    "How long the key has been in work that has been there longest",
+                    "For how long the oldest processing key has been processing",
                     |m| seconds(m.stats.longest_running),
                 ),
-                gauge("workqueue_oldest_in_line_seconds", time, "How long the first in line has waited", |m| {
+                gauge("workqueue_oldest_in_line_seconds", time, "How long the first queued key has waited", |m| {
                     seconds(m.stats.oldest_in_line)
                 }),
                 gauge(
                     "workqueue_next_deadline_seconds",
                     time,
-                    "In what time the earliest delay is over; 0: overdue, infinite: none",
+                    "Time until the earliest delay expires; 0: overdue, infinite: none",
                     |m| {
                         m.stats
                             .next_deadline
@@ -143,15 +143,17 @@ impl Series {
                 ),
             ],
             counters: [
-                counter("workqueue_adds_total", "Adds that led to a hand-out of their own, or will", |m| {
+                counter("workqueue_adds_total", "Adds that have led, or will lead, to a hand-out of their own", |m| {
                     m.stats.adds()
                 }),
-                counter("workqueue_retries_total", "Adds with a delay, or with the limiter's", |m| m.stats.retries),
+                counter("workqueue_retries_total", "Adds with a delay, or with the limiter's delay", |m| {
+                    m.stats.retries
+                }),
                 counter("workqueue_failures_total", "Adds with the limiter's delay", |m| m.stats.failures),
                 counter("workqueue_coalesced_total", "Adds that changed nothing", |m| m.stats.coalesced),
                 counter("workqueue_rejected_total", "Adds after the shut-down", |m| m.stats.rejected),
                 counter("workqueue_given_up_total", "Keys that were given up", |m| m.stats.given_up),
-                counter("workqueue_panics_total", "Panics of who held a key", |m| m.stats.panics),
+                counter("workqueue_panics_total", "Panics of holders of a key", |m| m.stats.panics),
             ],
             histograms: [
                 histogram(
@@ -159,13 +161,13 @@ impl Series {
                     "How long keys waited before they were handed out",
                     |m| &m.queue_duration,
                 ),
-                histogram("workqueue_work_duration_seconds", "How long keys were worked on", |m| &m.work_duration),
+                histogram("workqueue_work_duration_seconds", "How long keys were processing", |m| &m.work_duration),
             ],
         }
     }
 
-    fn tell(&mut self, now: &Metrics) {
-        // Of two threads' reports, the one that was made first may come last.
+    fn pass_on(&mut self, now: &Metrics) {
+        // If two threads report, the older metrics may arrive last: those are ignored.
         let events = |m: &Metrics| {
             let s = m.stats;
             s.adds()
@@ -177,19 +179,19 @@ impl Series {
                 + s.given_up
                 + s.panics
         };
-        if events(now) < events(&self.told) {
+        if events(now) < events(&self.last) {
             return;
         }
-        let told = std::mem::replace(&mut self.told, now.clone());
+        let last = std::mem::replace(&mut self.last, now.clone());
         for (gauge, of) in &self.gauges {
             gauge.set(of(now));
         }
         for (counter, of) in &self.counters {
-            // Not `absolute`: two queues of one name are counted together.
-            counter.increment(of(now).saturating_sub(of(&told)));
+            // Not `absolute`: counters of queues with the same name add up.
+            counter.increment(of(now).saturating_sub(of(&last)));
         }
         for (histogram, of) in &self.histograms {
-            for (duration, count) in of(now).since(of(&told)).buckets() {
+            for (duration, count) in of(now).since(of(&last)).buckets() {
                 histogram.record_many(duration.as_secs_f64(), count as usize);
             }
         }

@@ -1,8 +1,8 @@
-//! What a queue tells the outside: [`Metrics`] and their [`Histogram`]s, an [`Observer`] of its events, and a [`Reporter`] that
-//! reports metrics from time to time.
+//! Metrics and events of a queue: [`Metrics`] with their [`Histogram`]s, the trait [`Observer`] for events, and the [`Reporter`], a
+//! thread that reports metrics from time to time.
 //!
-//! Nothing here says anything of single keys: a time series per key is what makes a metrics server fall over. For keys there are
-//! [`WorkQueue::processing_keys`], the hooks of [`Workers`](crate::Workers), and spans.
+//! None of these names keys, as a time series per key overloads a metrics server. For single keys there are
+//! [`WorkQueue::processing_keys`](crate::WorkQueue::processing_keys), the hooks of [`Workers`](crate::Workers), and spans.
 
 mod histogram;
 #[cfg(feature = "metrics")]
@@ -17,10 +17,8 @@ pub use observer::Observer;
 pub use reporter::Reporter;
 
 use crate::Stats;
-#[cfg(doc)]
-use crate::WorkQueue;
 
-/// How a queue stands, from [`WorkQueue::metrics`](crate::WorkQueue::metrics): all of one moment.
+/// A consistent snapshot of a queue's counters and histograms, from [`WorkQueue::metrics`](crate::WorkQueue::metrics).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metrics {

@@ -1,25 +1,25 @@
-//! Who is told what happens in a queue.
+//! Receives queue events.
 
 use super::Metrics;
 use crate::Added;
 use std::time::Duration;
 
-/// Is told what happens in a queue, as it happens; set by [`WorkQueueBuilder::observer`](crate::WorkQueueBuilder::observer).
+/// Receives the events of a queue as they happen; set by [`WorkQueueBuilder::observer`](crate::WorkQueueBuilder::observer).
 ///
-/// Every method does nothing unless you write it. They are called by the thread that makes the call in question (by the queue's
-/// own, for delays that are over), when its step is complete and no lock is held, so they may use the queue. Events of several
-/// threads may therefore be told in another order than that in which they took effect.
+/// By default every method does nothing. The thread that calls the queue calls the observer (for delays that expire, that is the queue's
+/// own thread), when the step is complete and no lock is held; so an observer may use the queue. Events of several threads may
+/// therefore arrive in another order than the one in which they took effect.
 ///
-/// An observer lives as long as its queue. One that holds a handle of the queue keeps both alive for ever.
+/// An observer lives as long as its queue. If it holds a handle of the queue, neither is ever freed.
 ///
-/// What is told here says nothing of keys: a time series per key is what makes a metrics server fall over. For keys there are the
-/// hooks of [`Workers`](crate::Workers), and spans.
+/// Events do not name keys, as a time series per key overloads a metrics server. For single keys there are the hooks of
+/// [`Workers`](crate::Workers), and spans.
 ///
-/// For metrics, [`report`](Self::report) is enough, and costs those who use the queue nothing: it has counted each event already.
+/// For metrics, [`report`](Self::report) is enough, and adds no cost to calls of the queue, which counts each event anyway.
 ///
 /// # Panics
-/// An observer that panics does so in its caller's call, which has taken effect. But in `handed_out` and `driver_failed` the panic is
-/// caught and [counted](crate::Stats::caught_panics): the key goes to its holder all the same.
+/// A panic of an observer passes through the call that caused the event; that call has taken effect. Only panics in `handed_out` and
+/// `driver_failed` are caught and [counted](crate::Stats::caught_panics), and the key goes to its holder.
 ///
 /// # Examples
 /// ```
@@ -47,18 +47,18 @@ use std::time::Duration;
 /// ```
 #[doc(alias = "MetricsProvider")]
 pub trait Observer: Send + Sync {
-    /// A key was added, or refused, or a delay set; or a delay is over, which adds its key.
+    /// A key was added or refused, or a delay was set; or a delay has expired, which adds its key.
     fn added(&self, added: Added) {
         let _ = added;
     }
 
-    /// A key was handed out, so long after it became dirty. `None`: not measured, as keys become dirty faster than a million a
-    /// second, or did just now (one in eight is measured then).
+    /// A key was handed out, `waited` after it became dirty. `None`: not measured, because keys become dirty faster than a million per
+    /// second, or did a moment ago (one in eight is measured then).
     fn handed_out(&self, waited: Option<Duration>) {
         let _ = waited;
     }
 
-    /// The work on a key is finished, and took so long. `None`: as for `handed_out`.
+    /// A key is done, after it was processing for `worked`. `None`: not measured, as in `handed_out`.
     fn done(&self, worked: Option<Duration>) {
         let _ = worked;
     }
@@ -66,16 +66,16 @@ pub trait Observer: Send + Sync {
     /// A key was given up.
     fn given_up(&self) {}
 
-    /// A holder of a key has panicked, or the limiter when a holder asked it.
+    /// A holder of a key has panicked, or the limiter when a holder called it.
     fn panicked(&self) {}
 
-    /// The thread that delivers delayed keys could not be started. Delays are set all the same, and a later call tries again: see
+    /// The thread that expires delays could not be started. Delays are set all the same, and a later call tries again: see
     /// [`Driver::Thread`](crate::Driver::Thread).
     fn driver_failed(&self, error: &std::io::Error) {
         let _ = error;
     }
 
-    /// How the queue of this name stands, because [`WorkQueue::report`](crate::WorkQueue::report) was called, or
+    /// The metrics of the queue of this name, from [`WorkQueue::report`](crate::WorkQueue::report) or
     /// [`report_every`](crate::WorkQueue::report_every).
     fn report(&self, queue: &str, metrics: &Metrics) {
         let _ = (queue, metrics);
