@@ -37,7 +37,8 @@
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
-use keyqueue::{AddOptions, Added, DelayConflict, DelayedAdd, Item, Outcome, Reporter, Tally, WorkQueue};
+use keyqueue::observe::Reporter;
+use keyqueue::{AddOptions, Added, DelayConflict, DelayedAdd, Item, Outcome, Tally, WorkQueue};
 use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind};
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 use std::collections::{BTreeMap, HashMap};
@@ -335,7 +336,7 @@ impl Tree {
             ProgressStyle::with_template("{bar:30} {pos}/{len} runs, {per_sec}").expect("the template is right");
         let queue = WorkQueue::builder().name("reconcile").delayed_add(DelayedAdd::Promote).measure(true);
         #[cfg(feature = "metrics")]
-        let queue = queue.observer(keyqueue::MetricsObserver::new());
+        let queue = queue.observer(keyqueue::observe::MetricsObserver::new());
         Self {
             queue: queue.build(),
             root,
@@ -600,7 +601,7 @@ fn summary(tree: &Tree, first_pass: &str, tally: &Tally, dropped: usize) -> io::
     let (given_up, to_retry) = tree.unreadable();
     let mut out = io::stdout().lock();
     writeln!(out, "keys seen   {}", tree.seen.lock().unwrap().len())?;
-    writeln!(out, "adds        {}", stats.queued + stats.coalesced + stats.deferred)?;
+    writeln!(out, "adds        {}", stats.pushed + stats.coalesced + stats.deferred)?;
     writeln!(out, "coalesced   {}", stats.coalesced)?;
     writeln!(out, "deferred    {}", stats.deferred)?;
     writeln!(out, "debounced   {} events", tree.debounced.load(Relaxed))?;

@@ -1,15 +1,16 @@
-//! Queues that are not the default one.
+//! Queue configuration.
 
+use crate::observe::Observer;
 use crate::rate_limiter::{RateLimiter, default_backoff};
 use crate::shared::{Limiter, Settings, Shared};
 use crate::sync::Arc;
 use crate::time::driver;
-use crate::{Clock, DelayedAdd, Driver, Observer, OnPanic, WorkQueue};
+use crate::{Clock, DelayedAdd, Driver, OnPanic, WorkQueue};
 use std::fmt;
 use std::hash::Hash;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
-/// Makes a [`WorkQueue`] that differs from [`WorkQueue::new`]'s.
+/// Configures and builds a [`WorkQueue`].
 ///
 /// # Examples
 /// ```
@@ -37,25 +38,25 @@ impl<K> WorkQueueBuilder<K> {
         Self { settings, limiter: Limiter::Counted(Box::new(default_backoff())) }
     }
 
-    /// What the queue is called in `Debug` output, in metrics and spans, and its workers' threads with it. Empty by default.
+    /// The queue's name, in `Debug` output, metrics, spans, and the names of its workers' threads. Empty by default.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.settings.name = name.into().into_boxed_str();
         self
     }
 
-    /// How many keys the table and the line have room for from the beginning, and keep room for until
-    /// [`shrink_to_fit`](WorkQueue::shrink_to_fit): a hint that saves growing, never a limit. At most 2^24 are taken into
-    /// account. 0 by default.
+    /// The number of keys for which the queue allocates room when it is built, and keeps it until
+    /// [`shrink_to_fit`](WorkQueue::shrink_to_fit). A hint that avoids growing, not a limit. Values above 2^24 count as 2^24. 0 by
+    /// default.
     pub fn capacity(mut self, keys: usize) -> Self {
         self.settings.capacity = keys.min(1 << 24);
         self
     }
 
-    /// How long keys wait that are [rate-limited](WorkQueue::add_rate_limited).
+    /// The limiter, which says how long [rate-limited](WorkQueue::add_rate_limited) keys wait.
     ///
-    /// By default an [`ItemExponentialFailure`](crate::rate_limiter::ItemExponentialFailure) of 5 ms to 1000 s, and, other than
-    /// with client-go, no bucket for all keys together. A limiter that reads a clock has its own: give it this queue's, if you
-    /// set [one](Self::clock).
+    /// By default an [`ItemExponentialFailure`](crate::rate_limiter::ItemExponentialFailure) of 5 ms to 1000 s, and, unlike in
+    /// client-go, no bucket for all keys together. A limiter that reads a clock has a clock of its own: if you set the queue's
+    /// [clock](Self::clock), give the limiter the same.
     pub fn rate_limiter(mut self, limiter: impl RateLimiter<K> + 'static) -> Self {
         self.limiter = match limiter.schedule() {
             Some(schedule) => Limiter::Counted(schedule),
@@ -64,45 +65,45 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// The clock by which delays come due. The real one by default; [`Clock::mock`] is for tests.
+    /// The clock by which delays expire. The system's by default; [`Clock::mock`] is for tests.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.settings.clock = clock;
         self
     }
 
-    /// Who delivers keys that are due: a thread of the queue's own, by default, or nobody but callers of
+    /// What adds keys whose delays have expired: by default a thread of the queue, otherwise only callers of
     /// [`turn`](WorkQueue::turn).
     pub fn driver(mut self, driver: Driver) -> Self {
         self.settings.driver = driver;
         self
     }
 
-    /// What becomes of a key whose holder panics.
+    /// What happens to a key whose holder panics.
     ///
-    /// If this is not called: an [`Item`](crate::Item) that unwinds is done, as one that is dropped, since a key whose work panics
-    /// each time would take down one thread after the other; [`Workers`](crate::Workers), which catch panics, retry it.
+    /// If this is not set: the key of an [`Item`](crate::Item) that is dropped by a panic is done, since retrying a key that panics each
+    /// time would end one thread after the other. [`Workers`](crate::Workers), which catch panics, retry it.
     pub fn on_panic(mut self, policy: OnPanic) -> Self {
         self.settings.on_panic = Some(policy);
         self
     }
 
-    /// Keeps times: how long keys wait and are worked on ([`metrics`](WorkQueue::metrics), [`Item::waited`](crate::Item::waited), and
-    /// the ages in [`Stats`](crate::Stats)). Off by default, unless there is an [observer](Self::observer).
+    /// Measures how long keys wait and are processed, for [`metrics`](WorkQueue::metrics), [`Item::waited`](crate::Item::waited) and
+    /// the ages in [`Stats`](crate::Stats). Off by default, unless there is an [observer](Self::observer).
     ///
-    /// Costs 32 bytes a key, and 70 ns from its add to its done, most of them for three readings of the clock. If keys become dirty
-    /// faster than a million a second, one in eight is measured, and counts for the others: 15 ns.
+    /// Costs 32 bytes per key, and 70 ns from the key's add to its done, mostly for reading the clock three times. If keys become dirty
+    /// faster than a million per second, one in eight is measured, and counts for the others: 15 ns.
     pub fn measure(mut self, measure: bool) -> Self {
         self.settings.measure = measure;
         self
     }
 
-    /// Who is told what happens. There is none by default. One at most: a later call takes the place of an earlier.
+    /// Receives the queue's events. None by default. A second call replaces the first observer.
     pub fn observer(mut self, observer: impl Observer + 'static) -> Self {
         self.settings.observer = Some(Box::new(observer));
         self
     }
 
-    /// What an [`add`](WorkQueue::add) does for a key that is delayed. [`DelayedAdd::Independent`] by default.
+    /// What an [`add`](WorkQueue::add) of a delayed key does. [`DelayedAdd::Independent`] by default.
     pub fn delayed_add(mut self, policy: DelayedAdd) -> Self {
         self.settings.delayed_add = policy;
         self
@@ -110,13 +111,13 @@ impl<K> WorkQueueBuilder<K> {
 }
 
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
-    /// Makes the queue.
+    /// Builds the queue.
     #[must_use]
     pub fn build(self) -> WorkQueue<K> {
         self.build_with(driver::start)
     }
 
-    /// As [`build`](Self::build). `start` starts the driver thread; a test's may refuse to.
+    /// Like [`build`](Self::build). `start` starts the driver thread; in a test it may return an error.
     pub(crate) fn build_with(self, start: fn(&Arc<Shared<K>>) -> std::io::Result<()>) -> WorkQueue<K> {
         WorkQueue { shared: Arc::new(Shared::new(self.settings, self.limiter, start)) }
     }

@@ -1,4 +1,4 @@
-//! One small error per method that can fail.
+//! The errors of the queue: one type per method that can fail.
 
 use std::error::Error;
 use std::fmt;
@@ -7,10 +7,10 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TryGetError {
-    /// Nothing is in line now.
+    /// No key is queued now.
     Empty,
-    /// Nothing is in line, and adds are refused. A key that was added again while in work may still come back when its
-    /// holder is done.
+    /// No key is queued, and the queue is shutting down. A key that was added again while it was processing may still come back when
+    /// its holder is done.
     ShutDown,
 }
 
@@ -18,27 +18,39 @@ pub enum TryGetError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GetTimeoutError {
-    /// Nothing was in line until the time was up.
+    /// No key was queued before the time-out.
     Timeout,
-    /// Nothing is in line, and adds are refused. A key that was added again while in work may still come back when its
-    /// holder is done.
+    /// No key is queued, and the queue is shutting down. A key that was added again while it was processing may still come back when
+    /// its holder is done.
     ShutDown,
 }
 
-/// [`WorkQueue::shut_down_with_drain_timeout`](crate::WorkQueue::shut_down_with_drain_timeout) ended before the queue was
-/// empty. The queue is shut down all the same, and another drain may go on waiting.
+/// [`WorkQueue::shut_down_with_drain_timeout`](crate::WorkQueue::shut_down_with_drain_timeout) timed out before the queue was
+/// drained. The queue stays shut down, and the caller may drain it again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct DrainTimeoutError {
-    /// Keys in line when the time was up.
+    /// Keys that were queued at the time-out.
     pub queued: usize,
-    /// Keys in work when the time was up.
+    /// Keys that were processing at the time-out.
     pub processing: usize,
 }
 
-/// An argument makes no sense: which one, what it was, and why.
+/// [`WorkQueue::wait_idle_timeout`](crate::WorkQueue::wait_idle_timeout) timed out before the queue was idle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct WaitIdleTimeoutError {
+    /// Keys that were queued at the time-out.
+    pub queued: usize,
+    /// Keys that were processing at the time-out.
+    pub processing: usize,
+    /// Keys that were delayed at the time-out.
+    pub delayed: usize,
+}
+
+/// A constructor argument was rejected.
 ///
-/// From the constructors that begin with `try_`; their twins without it panic with the same words.
+/// Returned by the constructors whose names begin with `try_`; those without `try_` panic with the same message.
 ///
 /// # Examples
 /// ```
@@ -59,13 +71,13 @@ impl InvalidArgument {
         Self { argument, value: value.to_string(), why }
     }
 
-    /// Which argument it is.
+    /// The name of the argument.
     #[must_use]
     pub fn argument(&self) -> &'static str {
         self.argument
     }
 
-    /// A number that is to be zero or more.
+    /// Accepts a number that is zero or more.
     pub(crate) fn check(argument: &'static str, value: f64) -> Result<f64, Self> {
         match value {
             _ if value.is_nan() => Err(Self::new(argument, short(value), "it must be a number")),
@@ -74,7 +86,7 @@ impl InvalidArgument {
         }
     }
 
-    /// As [`check`](Self::check), and not infinite.
+    /// Like [`check`](Self::check), and rejects infinity.
     #[cfg(feature = "jitter")]
     pub(crate) fn check_finite(argument: &'static str, value: f64) -> Result<f64, Self> {
         match Self::check(argument, value)? {
@@ -84,7 +96,7 @@ impl InvalidArgument {
     }
 }
 
-/// A number in at most 25 characters: very large and very small ones with an exponent, which `{}` writes out in up to 300 digits.
+/// Formats a number in at most 25 characters: with an exponent if it is very large or very small, where `{}` writes up to 300 digits.
 fn short(value: f64) -> String {
     let text = format!("{value:?}");
     text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
@@ -106,7 +118,7 @@ impl TryGetError {
         self == Self::Empty
     }
 
-    /// `true` if adds are refused.
+    /// `true` if the queue is shutting down.
     #[must_use]
     pub fn is_shut_down(self) -> bool {
         self == Self::ShutDown
@@ -120,7 +132,7 @@ impl GetTimeoutError {
         self == Self::Timeout
     }
 
-    /// `true` if adds are refused.
+    /// `true` if the queue is shutting down.
     #[must_use]
     pub fn is_shut_down(self) -> bool {
         self == Self::ShutDown
@@ -130,7 +142,7 @@ impl GetTimeoutError {
 impl fmt::Display for TryGetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Empty => "nothing is in line",
+            Self::Empty => "no key is queued",
             Self::ShutDown => "the queue is shut down and empty",
         })
     }
@@ -139,7 +151,7 @@ impl fmt::Display for TryGetError {
 impl fmt::Display for GetTimeoutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Timeout => "nothing came in line in time",
+            Self::Timeout => "no key was queued in time",
             Self::ShutDown => "the queue is shut down and empty",
         })
     }
@@ -147,10 +159,18 @@ impl fmt::Display for GetTimeoutError {
 
 impl fmt::Display for DrainTimeoutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not drained in time: {} in line, {} in work", self.queued, self.processing)
+        write!(f, "not drained in time: {} queued, {} processing", self.queued, self.processing)
+    }
+}
+
+impl fmt::Display for WaitIdleTimeoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { queued, processing, delayed } = self;
+        write!(f, "not idle in time: {queued} queued, {processing} processing, {delayed} delayed")
     }
 }
 
 impl Error for TryGetError {}
 impl Error for GetTimeoutError {}
 impl Error for DrainTimeoutError {}
+impl Error for WaitIdleTimeoutError {}

@@ -222,7 +222,7 @@ macro_rules! holder {
             }
 
             /// The work failed, and will not be tried again: has the limiter forget the key, says that the work is finished, and
-            /// counts a key that was [dropped](crate::Stats::dropped).
+            /// counts a key that was [given up](crate::Stats::given_up).
             ///
             /// A later add of the key, also one that came meanwhile, begins anew.
             ///
@@ -233,7 +233,7 @@ macro_rules! holder {
                 let (queue, slot) = self.into_parts();
                 // SAFETY: we held the key, and `slot` is not used after this.
                 unsafe { queue.succeed(slot, true) };
-                queue.tell(|observer| observer.dropped());
+                queue.tell(|observer| observer.given_up());
                 forgot.pass_on();
             }
 

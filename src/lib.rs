@@ -1,13 +1,12 @@
 //! A deduplicating work queue for control loops, operators, crawlers, indexers and job runners.
 //!
-//! Producers [`add`](WorkQueue::add) keys. Workers [`get`](WorkQueue::get) a key, do the work, and drop the guard. Between the
-//! two, the queue sees to it that a key is **in line once at most** and **in work once at most**, and that no add is lost:
-//! a key that is added while somebody works on it is handed out once more afterwards.
+//! Producers [`add`](WorkQueue::add) keys. Workers [`get`](WorkQueue::get) a key, do the work, and drop the guard. The queue
+//! ensures that a key is **queued at most once** and **processed by at most one worker at a time**, and that no add is lost: a key
+//! that is added while a worker processes it is handed out once more afterwards.
 //!
-//! These are the semantics of client-go's `util/workqueue`, on which Kubernetes' controllers stand, mended where that is known to
-//! be broken.
+//! These are the semantics of client-go's `util/workqueue`, which Kubernetes' controllers use, with its known faults fixed.
 //!
-//! # In five minutes
+//! # Quick start
 //!
 //! ```
 //! use keyqueue::WorkQueue;
@@ -20,7 +19,7 @@
 //!     move || {
 //!         let mut runs = 0;
 //!         while let Some(item) = queue.get() {
-//!             // This key is mine alone until `item` is dropped.
+//!             // No other worker gets this key until `item` is dropped.
 //!             println!("looking at {}", *item);
 //!             runs += 1;
 //!         }
@@ -31,39 +30,39 @@
 //! for event in ["pod-1", "pod-2", "pod-1", "pod-1", "pod-2"] {
 //!     queue.add(event);
 //! }
-//! queue.shut_down_with_drain(); // refuses adds, returns when all is done
+//! queue.shut_down_with_drain(); // refuses adds, returns when every key is done
 //!
 //! let runs = worker.join().unwrap();
-//! assert!((2..=5).contains(&runs), "adds collapse, and none is lost");
+//! assert!((2..=5).contains(&runs), "adds are merged, and none is lost");
 //! ```
 //!
-//! A key says *what* to look at, never what happened. The worker reads the state of the world when it runs, so an event that
-//! comes twice, late or out of order does no harm, and a thousand events for one key are one run.
+//! A key says *what* to look at, never what happened. The worker reads the current state when it runs, so an event that arrives
+//! twice, late or out of order does no harm, and a thousand events for one key lead to one run.
 //!
 //! # The life of a key
 //!
 //! ```text
-//!            add                  get                     add
-//!  absent ────────▶ in line ──────────────▶ in work ──────────────▶ in work, dirty
+//!            add                 get                      add
+//!  absent ────────▶ queued ──────────────▶ processing ──────────▶ processing, dirty
 //!    ▲                ▲                       │                        │
 //!    │                └───────────────────────┼──────── done ──────────┘
 //!    └──────────────────── done ──────────────┘
 //! ```
 //!
-//! [`Added`] tells which way an add went; [`Item`] is the hand-out, and dropping it is `done`.
+//! [`Added`] says what an add did. [`Item`] is the guard of a hand-out; dropping it is `done`.
 //!
-//! Beside this life, and independent of it, a key can have one *delay*: [`add_after`](WorkQueue::add_after) sets it, and when
-//! it is over the key is added like any other. [`AddOptions`] say what becomes of a delay that is there already (the earlier
-//! deadline counts, or the later call, or the one that was there), [`DelayedAdd`] what an add does that meets one.
+//! Independently of these states, a key can have one *delay*: [`add_after`](WorkQueue::add_after) sets it, and when it expires, the
+//! key is added like any other. [`AddOptions`] choose what happens if the key already has a delay (the earlier deadline counts, or
+//! the new delay, or the old one). [`DelayedAdd`] chooses what an add of a delayed key does.
 //!
 //! ```
 //! use keyqueue::{AddOptions, Clock, DelayConflict, Driver, WorkQueue};
 //! use std::time::Duration;
 //!
-//! let (clock, time) = Clock::mock(); // in a test; else the system's clock, and a thread that delivers
+//! let (clock, time) = Clock::mock(); // for a test; the default is the system's clock, and a thread that expires delays
 //! let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
 //!
-//! // Debounce: not before nothing has happened for 200 ms.
+//! // Debounce: look at the file when there was no event for 200 ms.
 //! let quiet = AddOptions::new().after(Duration::from_millis(200)).conflict(DelayConflict::Replace);
 //! for _event in 0..5 {
 //!     queue.add_with("Cargo.toml", quiet);
@@ -80,9 +79,9 @@
 //!
 //! # When the work fails
 //!
-//! [`Item::retry`] has the queue's limiter say how long the key waits before it is handed out again: 5 ms after its first
-//! failure, twice as long after each further one, at most 1000 s. [`Item::succeed`] has the limiter forget the key, and so the
-//! next failure is the first again. [`rate_limiter`] has other limiters, how to combine them, and the traps.
+//! [`Item::retry`] asks the queue's limiter how long the key waits before it is handed out again: 5 ms after its first failure,
+//! twice as long after each further failure, at most 1000 s. [`Item::succeed`] forgets the key's failures, so that its next failure
+//! counts as the first. The module [`rate_limiter`] has other limiters, and says how to combine them and what to avoid.
 //!
 //! ```
 //! # use keyqueue::{Clock, Driver, WorkQueue};
@@ -107,11 +106,11 @@
 //!
 //! # Workers
 //!
-//! The loop above is written once: [`Workers`] run it in threads or in tasks of any runtime, catch panics, count and limit
-//! retries, and say at the end what was left. A handler returns `()`, an [`Outcome`], or a `Result`, so that `?` means "try again
-//! later". A handler that runs for long can ask, or be told, whether its key was added again and its work is stale:
-//! [`is_dirty`](Item::is_dirty), [`until_dirty`](Item::until_dirty); and whether the queue is shutting down:
-//! [`shutting_down`](Item::shutting_down), [`until_shutting_down`](Item::until_shutting_down).
+//! [`Workers`] run this loop in threads or in tasks of any runtime. They catch panics, count and limit retries, and return at the
+//! end the keys that were left. A handler returns `()`, an [`Outcome`], or a `Result`, so that `?` means "try again later". A handler
+//! that runs for long can check or await that its key was added again, which makes its work stale
+//! ([`is_dirty`](Item::is_dirty), [`until_dirty`](Item::until_dirty)), and that the queue is shutting down
+//! ([`shutting_down`](Item::shutting_down), [`until_shutting_down`](Item::until_shutting_down)).
 //!
 //! ```
 //! use keyqueue::{Item, WorkQueue};
@@ -131,139 +130,132 @@
 //! # std::io::Result::Ok(())
 //! ```
 //!
-//! # When you look at it from outside
+//! # Threads and tasks
 //!
-//! [`stats`](WorkQueue::stats), which the queue's `Debug` shows, has counts of one moment: how long the line is, how many keys are in
-//! work, how many wait. A queue that [measures](WorkQueueBuilder::measure) also knows how old the oldest of them are, and has
-//! histograms of how long keys waited and were worked on: [`metrics`](WorkQueue::metrics). The feature `metrics` passes these on
-//! under client-go's names, the feature `tracing` gives each hand-out a [span](Item#method.span), and an [`Observer`] of your
-//! own is told of each event.
+//! Threads and tasks can use one queue together, and wait in one list. The async form of a blocking call has that call's name with
+//! `_async` appended ([`get_async`](WorkQueue::get_async), [`wait_idle_async`](WorkQueue::wait_idle_async)). A future that has no
+//! blocking form is named `until_` and the event ([`until_dirty`](Item::until_dirty)).
+//!
+//! # Observing a queue
+//!
+//! [`stats`](WorkQueue::stats), which the queue's `Debug` shows, is a consistent snapshot of its counters: how many keys are queued,
+//! processing and delayed, and more. If the queue [measures](WorkQueueBuilder::measure), the snapshot includes the age of the
+//! oldest keys, and [`metrics`](WorkQueue::metrics) has histograms of how long keys waited and were processed. The feature `metrics`
+//! exports these under client-go's names, the feature `tracing` gives each hand-out a [span](Item#method.span), and an
+//! [`Observer`](observe::Observer) of your own receives each event.
 //!
 //! # What it guarantees
 //!
-//! * **One holder.** Never are two [`Item`]s of one key alive at a time.
-//! * **No lost add.** An add that was not [`Rejected`](Added::Rejected) is followed by a hand-out that begins after it, whichever
-//!   way it meets the `get` or the `done` of the same key. What happened before the add is visible to that hand-out, also if
-//!   the add was [`Coalesced`](Added::Coalesced); what happened before `done` is visible to the next hand-out of the key.
-//! * **First in, first out**, by the moment in which a key became ready. Added while in work means: at the back when done.
-//! * **Delays are exact.** A key is due when the clock is at or past its deadline, to the nanosecond: never early, late by what
-//!   waking a thread costs, in the order of the deadlines. Any [`Duration`](std::time::Duration) will do.
-//! * **Linearizable.** Each call takes effect at one moment between its begin and its end; those that are several steps say so
-//!   (`add_all`, `get_many`, `turn`, `take_delayed`, the drains; and what asks the limiter, that before).
-//! * **Limits hold.** Over any span of time a [`Bucket`](rate_limiter::Bucket) admits `burst + rate * span` at most (to within some
-//!   nanoseconds of the span, if a token takes no whole number of them); no delay of a limiter is negative or past its maximum,
-//!   after any number of failures.
+//! * **One holder.** Two [`Item`]s of one key are never alive at the same time.
+//! * **No lost add.** An add that was not [`Rejected`](Added::Rejected) is followed by a hand-out of its key that begins after the
+//!   add, even if the add races with a `get` or the `done` of the same key. What happened before the add is visible to that hand-out,
+//!   even if the add was [`Coalesced`](Added::Coalesced). What happened before `done` is visible to the next hand-out of the key.
+//! * **First in, first out**, by the moment at which a key became queued. A key that is added while it is processing goes to the back
+//!   of the queue when it is done.
+//! * **Delays are exact.** A delay expires when the clock is at or past its deadline, to the nanosecond: never early, late by what
+//!   waking a thread costs, in the order of the deadlines. Any [`Duration`](std::time::Duration) is accepted.
+//! * **Linearizable.** Each call takes effect at one moment between its start and its return. Calls that consist of several steps
+//!   say so (`add_all`, `get_many`, `turn`, `take_delayed`, `take_where`, the drains). A call that asks the limiter does so before its
+//!   step.
+//! * **Limits hold.** Over any span of time a [`Bucket`](rate_limiter::Bucket) admits at most `burst + rate * span` (to within some
+//!   nanoseconds of the span, if the time for a token is no whole number of nanoseconds). After any number of failures, no limiter
+//!   returns a negative delay or one above its maximum.
 //! * **Threads and tasks mixed.** [`get`](WorkQueue::get) and [`get_async`](WorkQueue::get_async) wait in one list; futures are
 //!   cancel-safe and run on any executor.
-//! * **A worker's panic leaves nothing stuck.** An [`Item`] that unwinds is done, or retried if you [wish](OnPanic), which is what
-//!   [`Workers`] do; it is counted, and no lock is poisoned. A [limiter](rate_limiter::RateLimiter#panics) that panics costs no key
-//!   its retry.
-//! * **Shut-down drains.** [`shut_down`](WorkQueue::shut_down) refuses adds, and says so, while what is in line is still handed
-//!   out; [`shut_down_with_drain`](WorkQueue::shut_down_with_drain) returns when nothing is in line *and* nothing in work.
-//! * **Nothing due, nothing runs.** The thread that delivers is started by the first delay, sleeps until the next deadline,
-//!   and ends with the queue; what a shut-down cuts off can be [taken](WorkQueue::take_delayed).
-//! * **Memory comes back.** A key is dropped when nothing needs it any more, and its failures are forgotten; after a burst the
-//!   storage shrinks. A cycle on a steady set of keys (up to a thousand or so) allocates nothing, and none clones a key.
-//! * **No foreign code under a lock**, be it a waker, a limiter, an observer or a key's drop, with two exceptions: the `Eq` of keys
-//!   (and their `Borrow`, in [`cancel`](WorkQueue::cancel), [`forget`](WorkQueue::forget) and
-//!   [`num_requeues`](WorkQueue::num_requeues)), and in [`take_delayed`](WorkQueue::take_delayed) and
-//!   [`in_work`](WorkQueue::in_work) their `Clone`. These must not use the queue; a debug build panics if they do.
-//! * **What is counted adds up.** At every moment, accepted adds are those that were coalesced, and those whose key was handed out
-//!   since, is in line, or will be when it is done; see [`Stats`].
+//! * **A panicking worker leaves no key stuck.** When an [`Item`] is dropped by a panic, its key is done, or retried if you
+//!   [choose so](OnPanic); [`Workers`] retry it. The panic is counted, and no lock is poisoned. A
+//!   [limiter](rate_limiter::RateLimiter#panics) that panics costs no key its retry.
+//! * **Shut-down drains.** [`shut_down`](WorkQueue::shut_down) refuses adds, and tells the caller; queued keys are still handed out.
+//!   [`shut_down_with_drain`](WorkQueue::shut_down_with_drain) returns when no key is queued *and* none is processing.
+//! * **An idle queue runs nothing.** The thread that expires delays is started by the first delay, sleeps until the next deadline,
+//!   and ends with the queue. Delays that a shut-down cuts off can be [taken](WorkQueue::take_delayed).
+//! * **Memory is freed.** A key is dropped when nothing needs it any more and its failures are forgotten; after a burst the storage
+//!   shrinks. A cycle of add, get and done on a steady set of keys (up to about a thousand) allocates nothing, and never clones a key.
+//! * **No foreign code under a lock**: no waker, limiter, observer or drop of a key. Two exceptions: the `Eq` of keys (and their
+//!   `Borrow`, in [`cancel`](WorkQueue::cancel), [`forget`](WorkQueue::forget) and [`num_requeues`](WorkQueue::num_requeues)), and
+//!   their `Clone` in [`take_delayed`](WorkQueue::take_delayed), [`take_where`](WorkQueue::take_where) and
+//!   [`processing_keys`](WorkQueue::processing_keys). These must not use the queue; a debug build panics if they do.
+//! * **The counts add up.** At every moment, each accepted add was coalesced, or its key was handed out or taken out since, is queued,
+//!   or will be queued when it is done; see [`Stats`].
 //!
 //! # When not to use it
 //!
-//! * The *messages* matter, not the keys: two adds of one key become one run. Use a channel.
-//! * Work must survive the process, or be shared by several: this lives in memory.
-//! * You need a bound on the length with back-pressure: `add` never waits. The number of distinct keys is the bound.
-//! * Dozens of cores do nothing but add: calls share one lock, of ten nanoseconds or so. A worker that works for a microsecond
-//!   does not notice; a benchmark that does nothing does.
+//! * Each message matters, not only its key: two adds of one key become one run. Use a channel.
+//! * Work must survive the process, or be shared by several processes: the queue is in memory.
+//! * Producers must be slowed down when the queue is long: `add` never waits. The number of distinct keys is the only bound.
+//! * Dozens of cores only add: all calls share one lock, which each holds for about 10 ns. Workers that process a key for a
+//!   microsecond do not notice; a benchmark that does nothing else does.
 //!
 //! # Traps
 //!
-//! * A worker thread that calls [`shut_down_with_drain`](WorkQueue::shut_down_with_drain) while it holds an item waits for
-//!   itself.
-//! * `None` from `get` means "nothing in line", not "nothing left": a key that is in work and dirty comes back. A dispatcher that
-//!   hands items to others and leaves at `None` may leave such a key behind, and a drain waits for it.
-//! * During a drain adds are refused, those of workers included, and so are retries. If work fans out into more work, wait until
-//!   the queue [is idle](WorkQueue::wait_idle) before you drain.
-//! * An add that meets its key in work has it handed out once more at once, also if its holder says `retry` or `requeue_after`: the
-//!   delay stands besides. [`DelayedAdd::Strict`] is for adds that come later. Who must not be hurried adds no key that is in work.
-//! * Delayed keys are sorted as their time comes near, in ever finer steps. With a million of them, the largest steps take some
-//!   milliseconds, every minute or hour, by which keys that are due just then are late. The table of a quarter of a million keys
-//!   takes as long to double, once; a larger one doubles a little with each call.
+//! * A worker thread that calls [`shut_down_with_drain`](WorkQueue::shut_down_with_drain) while it holds an item waits forever: the
+//!   drain waits for that item.
+//! * `None` from `get` means that no key is queued, not that none will be: a key that is processing and dirty comes back. A dispatcher
+//!   that hands items to other threads and stops at `None` may leave such a key behind, and a drain waits for it.
+//! * During a drain adds are refused, even those of workers and their retries. If processing a key adds more keys, wait until the
+//!   queue [is idle](WorkQueue::wait_idle) before you drain.
+//! * An add of a key that is processing leads to a second hand-out as soon as the key is done, even if its holder calls `retry` or
+//!   `requeue_after`; the delay stays set as well. [`DelayedAdd::Strict`] affects only adds that come after the delay was set. To
+//!   preserve the delay, do not `add` a key that is processing.
+//! * Delayed keys are sorted into finer and finer steps as their deadlines approach. With a million delayed keys, the largest steps
+//!   take some milliseconds, every minute or hour, and delays that expire at that moment are late by this time. The table of a quarter
+//!   of a million keys takes as long to double, once; a larger table doubles a little with each call.
 //! * [`add_all`](WorkQueue::add_all) wakes workers when its iterator has ended. Feed a slow iterator in batches.
-//! * `add` drops a key that is equal to one the queue has already, and keeps the old one: what `Eq` does not compare, such as
-//!   the time of the event, does not travel. The queue also has a key whose failures it counts, until that is forgotten.
+//! * `add` drops a key that is equal to a key that the queue already has, and keeps the old one: data that `Eq` does not compare, such
+//!   as the time of the event, does not reach the worker. The queue also keeps a key whose failures it counts, until they are
+//!   forgotten.
 //! * Keys with equal hashes are compared one by one, as in a `HashSet`: n of them take a time that grows with n², and to drain
 //!   them takes two to four times as long as to add them. Hashing is seeded, so this happens only if `Hash` leaves out what tells
 //!   keys apart.
-//! * The child of a `fork` has a copy of the queue, but only the thread that forked: no thread delivers its delayed keys or runs
-//!   its workers, and a lock that another thread held stays locked. Make the queue after the fork, or `exec` in the child; see
-//!   [`Driver`].
-//! * Who retries keys and drops items without [`succeed`](Item::succeed) or [`forget`](WorkQueue::forget) fills the memory with keys
-//!   that are known to fail: see [`Stats::failing`]. A limiter with [bounds](rate_limiter::PerKey#memory) keeps them itself, and
-//!   forgets them in time.
+//! * The child of a `fork` has a copy of the queue, but only the thread that forked: no thread expires its delays or runs its workers,
+//!   and a lock that another thread held stays locked. Create the queue after the fork, or `exec` in the child; see [`Driver`].
+//! * Retrying keys without ever calling [`succeed`](Item::succeed) or [`forget`](WorkQueue::forget) leaks failure records: see
+//!   [`Stats::failing`]. A limiter with [bounds](rate_limiter::PerKey#memory) keeps the records itself, and drops them in time.
 //!
-//! # How it is made and proved
+//! # How it is built and verified
 //!
-//! One short critical section per call; the reasons, with the figures of what lost, are in `BENCHMARKS.md` and at the head of
-//! `src/shared.rs`. The real code runs under loom (`loom-tests/`), against a plain reference under a fuzzer (`fuzz/`), against
-//! 928 recorded traces of the original (`tests/`), and under a linearizability checker, AddressSanitizer and
-//! ThreadSanitizer (`ci/`). These files are in the repository; the package has `src/` alone.
+//! One short critical section per call; `BENCHMARKS.md` and the head of `src/shared.rs` give the reasons, and the figures of the
+//! designs that were slower. The real code runs under loom (`loom-tests/`), against a plain reference under a fuzzer (`fuzz/`),
+//! against 928 recorded traces of client-go (`tests/`), and under a linearizability checker, AddressSanitizer and ThreadSanitizer
+//! (`ci/`). These files are in the repository; the package has `src/` alone.
 //!
 //! The crate needs `std`.
 
-// Marks on docs.rs what needs a feature. Unstable, so nowhere else; `ci/docs.sh` checks the marks.
+// On docs.rs, marks items that need a feature. Unstable, so it is off elsewhere; `ci/docs.sh` checks the marks.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "jitter")]
 pub mod backoff;
 mod builder;
 mod error;
-mod get_async;
-mod histogram;
+mod futures;
 mod item;
 mod key;
 mod line;
-#[cfg(feature = "metrics")]
-mod metrics;
 mod numbers;
-mod observer;
+pub mod observe;
 mod options;
 mod panics;
 mod queue;
-mod quiet;
 #[cfg(feature = "jitter")]
 mod random;
 pub mod rate_limiter;
-mod report;
 mod shared;
 mod stats;
 mod sync;
 mod time;
-mod until_dirty;
-mod until_shutting_down;
 mod wait;
 mod workers;
 
 pub use builder::WorkQueueBuilder;
-pub use error::{DrainTimeoutError, GetTimeoutError, InvalidArgument, TryGetError};
-pub use get_async::GetAsync;
-pub use histogram::Histogram;
+pub use error::{DrainTimeoutError, GetTimeoutError, InvalidArgument, TryGetError, WaitIdleTimeoutError};
+pub use futures::{GetAsync, ShutDownWithDrain, UntilDirty, UntilShuttingDown, WaitIdle};
 pub use item::{Item, OwnedItem};
-#[cfg(feature = "metrics")]
-pub use metrics::MetricsObserver;
-pub use observer::Observer;
 pub use options::{AddOptions, DelayConflict, DelayedAdd, OnPanic};
 pub use queue::{Added, WorkQueue};
-pub use quiet::Quiet;
-pub use report::Reporter;
-pub use stats::{Metrics, Stats};
+pub use stats::{ProcessingKey, Stats};
 pub use time::clock::{Clock, MockClock};
 pub use time::driver::Driver;
-pub use until_dirty::UntilDirty;
-pub use until_shutting_down::UntilShuttingDown;
 pub use workers::{GivenUp, Leftover, Outcome, Tally, Workers, WorkersBuilder};
 
 /// The README's examples are tests.
@@ -271,28 +263,28 @@ pub use workers::{GivenUp, Leftover, Outcome, Tally, Workers, WorkersBuilder};
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// For `loom-tests/`: a new order of a model begins.
+/// For `loom-tests/`: a new execution of a model begins.
 #[cfg(loom)]
 #[doc(hidden)]
 pub fn restart_clock() {
     sync::restart_clock();
 }
 
-/// For `loom-tests/`: from now on no thread can be started by the crate, or they can be again.
+/// For `loom-tests/`: whether the crate fails to start threads from now on.
 #[cfg(loom)]
 #[doc(hidden)]
 pub fn refuse_threads(refuse: bool) {
     sync::refuse_threads(refuse);
 }
 
-/// For `loom-tests/`: from now on each thread that was woken is overdue, or none is; see `src/sync/loom.rs`.
+/// For `loom-tests/`: whether each woken thread is overdue from now on; see `src/sync/loom.rs`.
 #[cfg(loom)]
 #[doc(hidden)]
 pub fn let_time_pass(passes: bool) {
     sync::let_time_pass(passes);
 }
 
-/// For `loom-tests/`: the queue's lock, in whose place the other models have loom's.
+/// For `loom-tests/`: the queue's lock. The other models use loom's mutex instead.
 #[cfg(loom)]
 #[doc(hidden)]
 #[derive(Debug)]

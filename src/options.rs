@@ -1,12 +1,11 @@
-//! How a key is added: at once or later, and what happens to a delay that it already has.
+//! How a key is added: at once or after a delay, and what happens to a delay that it already has.
 
 use std::time::Duration;
 
-/// How [`WorkQueue::add_with`](crate::WorkQueue::add_with) adds a key. Without further calls: at once, as
-/// [`add`](crate::WorkQueue::add).
+/// How [`WorkQueue::add_with`](crate::WorkQueue::add_with) adds a key. By default at once, like [`add`](crate::WorkQueue::add).
 ///
 /// # Examples
-/// Debounce: look at a file when nothing has happened to it for 200 ms.
+/// Debounce: look at a file when there was no event for it for 200 ms.
 /// ```
 /// use keyqueue::{AddOptions, DelayConflict, WorkQueue};
 /// use std::time::Duration;
@@ -21,27 +20,27 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[must_use = "options do nothing until `add_with`"]
 pub struct AddOptions {
-    /// `None`: none was asked for, which is one of zero, but not a retry.
+    /// `None`: the caller set no delay. It counts as a delay of zero, but not as a retry.
     pub(crate) delay: Option<Duration>,
     pub(crate) conflict: DelayConflict,
     pub(crate) rate_limited: bool,
-    /// The limiter has panicked: it is not asked, and the queue counts the failure itself.
+    /// The limiter has panicked: it is not called, and the queue counts the failure itself.
     pub(crate) limiter_panicked: bool,
 }
 
-/// How long a key waits that is to be retried when the queue's limiter panics instead of saying how long.
+/// The delay of a retry if the queue's limiter panics.
 pub(crate) const WITHOUT_LIMITER: Duration = Duration::from_millis(50);
 
-/// What becomes of a delay if the key already has one: there is at most one for a key.
+/// What happens if a key that gets a delay already has one. A key has at most one delay.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DelayConflict {
     /// The earlier of the two deadlines counts, as in client-go.
     #[default]
     EarliestWins,
-    /// The new one counts, be it earlier or later. With a delay of zero: the delay is dropped, and the key is added at once.
+    /// The new deadline counts, even if it is later. If the new delay is zero, the old one is dropped, and the key is added at once.
     Replace,
-    /// The old one counts, and nothing else happens, whatever the new delay.
+    /// The old deadline counts, and nothing else happens, whatever the new delay is.
     KeepExisting,
 }
 
@@ -50,47 +49,47 @@ pub enum DelayConflict {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DelayedAdd {
-    /// Both happen: the key is handed out now, and again when its delay is over. So a run that was promised for a moment is
+    /// Both happen: the key is queued now, and added again when its delay expires. So a run that was promised for a certain time is
     /// never lost. As in client-go.
     #[default]
     Independent,
-    /// The add takes the delay's place: the key is handed out now. As in controller-runtime.
+    /// The add replaces the delay: the key is queued now. As in controller-runtime.
     Promote,
-    /// The add waits for the delay, so that nobody gets around a backoff. [`cancel`](crate::WorkQueue::cancel) lets it through.
+    /// The add waits for the delay, so that no add bypasses a backoff. [`cancel`](crate::WorkQueue::cancel) makes the add take effect.
     Strict,
 }
 
-/// What becomes of a key whose holder panics; set by [`WorkQueueBuilder::on_panic`](crate::WorkQueueBuilder::on_panic).
+/// What happens to a key whose holder panics; set by [`WorkQueueBuilder::on_panic`](crate::WorkQueueBuilder::on_panic).
 ///
-/// Either way nobody holds the key any more, and the panic is [counted](crate::Stats::panics).
+/// In both cases the key is no longer held, and the panic is [counted](crate::Stats::panics).
 ///
-/// A holder panics when its item is dropped while the thread unwinds. A call such as [`done`](crate::Item::done) says what becomes of
-/// the key, and this policy does not apply, also if the thread unwinds. Nor does it apply to an item that was handed out while the
-/// thread was already unwinding, in a `Drop` that calls [`get`](crate::WorkQueue::get): dropping that item is `done`.
+/// The policy applies to an item that is dropped while its thread unwinds. It does not apply if the holder makes a call such as
+/// [`done`](crate::Item::done), even in a thread that unwinds. It does not apply either to an item that was handed out while the thread
+/// was already unwinding, in a `Drop` that calls [`get`](crate::WorkQueue::get): dropping that item is `done`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnPanic {
-    /// The work is finished, as if the item had been dropped: the key comes back if it was added meanwhile, and not otherwise.
+    /// The key is done, as if the item had been dropped without a panic: it comes back only if it was added meanwhile.
     Done,
-    /// The work failed: the key comes back when the queue's limiter says, as by [`retry`](crate::Item::retry).
+    /// The key has failed: it comes back after the limiter's delay, as by [`retry`](crate::Item::retry).
     Retry,
 }
 
 impl AddOptions {
-    /// At once.
+    /// Adds the key at once.
     pub const fn new() -> Self {
         Self { delay: None, conflict: DelayConflict::EarliestWins, rate_limited: false, limiter_panicked: false }
     }
 
-    /// Not before this has passed.
+    /// Adds the key after this delay.
     #[doc(alias = "After")]
     pub const fn after(mut self, delay: Duration) -> Self {
         self.delay = Some(delay);
         self
     }
 
-    /// Not before the queue's [limiter](crate::WorkQueueBuilder::rate_limiter) says; with [`after`](Self::after), not before
-    /// either.
+    /// Adds the key after the delay of the queue's [limiter](crate::WorkQueueBuilder::rate_limiter); together with
+    /// [`after`](Self::after), after the longer of the two delays.
     #[doc(alias = "RateLimited")]
     pub const fn rate_limited(mut self) -> Self {
         self.rate_limited = true;
@@ -103,18 +102,18 @@ impl AddOptions {
         self
     }
 
-    /// The limiter has panicked: a delay of the queue's own takes the place of the limiter's answer.
+    /// After a panic of the limiter: the delay is at least [`WITHOUT_LIMITER`], and the limiter is not called again.
     pub(crate) fn without_limiter(self) -> Self {
         Self { limiter_panicked: true, ..self.not_before(WITHOUT_LIMITER) }
     }
 
-    /// No delay is asked for, or one of zero.
+    /// The delay is not set, or zero.
     #[inline]
     pub(crate) fn is_now(&self) -> bool {
         self.delay.unwrap_or_default().is_zero()
     }
 
-    /// What becomes of a delay that the key already has.
+    /// What happens if the key already has a delay.
     pub const fn conflict(mut self, conflict: DelayConflict) -> Self {
         self.conflict = conflict;
         self

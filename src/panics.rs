@@ -1,17 +1,17 @@
-//! Panics of foreign code: of wakers, observers, limiters, and the drops of keys.
+//! Catching panics of foreign code: wakers, observers, limiters, and the drops of keys.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// How many payloads of nested panics are dropped before the next one is leaked.
+/// The number of nested panic payloads that are dropped before the next one is leaked.
 const NESTED: usize = 4;
 
-/// Calls foreign code, and catches its panic. `None`: it panicked.
+/// Calls foreign code. `None`: it panicked, and the panic is caught.
 pub(crate) fn contained<R>(call: impl FnOnce() -> R) -> Option<R> {
     catch_unwind(AssertUnwindSafe(call)).map_err(discard).ok()
 }
 
-/// Drops the payload of a panic. The drop is foreign code as well: if it panics, the payload of that panic is dropped in its turn.
+/// Drops the payload of a panic. The drop is foreign code as well: if it panics, the payload of that panic is dropped too.
 pub(crate) fn discard(mut payload: Box<dyn Any + Send>) {
     for _ in 0..NESTED {
         match catch_unwind(AssertUnwindSafe(|| drop(payload))) {
@@ -19,19 +19,19 @@ pub(crate) fn discard(mut payload: Box<dyn Any + Send>) {
             Err(next) => payload = next,
         }
     }
-    std::mem::forget(payload); // each payload panics with the next one: there is no end
+    std::mem::forget(payload); // each drop panics with a new payload, possibly without end
 }
 
-/// The panic of foreign code, if it panicked: to be passed on when the caller's step is made.
+/// The panic of foreign code, if it panicked. The caller passes it on when its own step is complete.
 ///
-/// Dropped, it discards the payload, and no panic leaves the drop.
-#[must_use = "the panic goes unseen"]
+/// Dropping this drops the payload; its drop never panics.
+#[must_use = "the panic is lost if it is not passed on"]
 pub(crate) struct Caught(Option<Box<dyn Any + Send>>);
 
 impl Caught {
     pub(crate) const NOTHING: Self = Self(None);
 
-    /// Calls foreign code.
+    /// Calls foreign code, and keeps its panic.
     pub(crate) fn call(call: impl FnOnce()) -> Self {
         Self(catch_unwind(AssertUnwindSafe(call)).err())
     }
@@ -41,7 +41,7 @@ impl Caught {
         self.0.is_some()
     }
 
-    /// Panics as the foreign code did.
+    /// Resumes the panic.
     #[inline]
     pub(crate) fn pass_on(mut self) {
         if let Some(payload) = self.0.take() {
@@ -59,7 +59,7 @@ impl Drop for Caught {
     }
 }
 
-/// Drops what foreign code has made, each by itself. Returns how many of the drops panicked.
+/// Drops values of foreign types, and catches the panic of each drop. Returns how many of the drops panicked.
 pub(crate) fn drop_each<T>(items: impl IntoIterator<Item = T>) -> usize {
     items.into_iter().filter_map(|item| contained(|| drop(item)).is_none().then_some(())).count()
 }

@@ -1,16 +1,14 @@
-//! The queue as its users see it.
+//! The public handle of a queue.
 
 use crate::builder::WorkQueueBuilder;
-use crate::error::{DrainTimeoutError, GetTimeoutError, TryGetError};
-use crate::get_async::GetAsync;
+use crate::error::{DrainTimeoutError, GetTimeoutError, TryGetError, WaitIdleTimeoutError};
+use crate::futures::{GetAsync, ShutDownWithDrain, UntilShuttingDown, WaitIdle};
 use crate::item::Item;
+use crate::observe::{Metrics, Reporter};
 use crate::options::AddOptions;
-use crate::quiet::Quiet;
-use crate::report::Reporter;
-use crate::shared::{End, Goal, Shared, Wait, Wakeups};
-use crate::stats::{Metrics, Stats};
+use crate::shared::{End, Shared, Wait, Wakeups};
+use crate::stats::{ProcessingKey, Stats};
 use crate::sync::{Arc, panicking};
-use crate::until_shutting_down::UntilShuttingDown;
 use crate::workers::{Leftover, WorkersBuilder};
 use std::borrow::Borrow;
 use std::fmt;
@@ -18,10 +16,10 @@ use std::hash::Hash;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::{Duration, Instant};
 
-/// A deduplicating work queue: a key is in line at most once and in work at most once.
+/// A deduplicating work queue: a key is queued at most once, and processed by at most one holder at a time.
 ///
-/// This is a handle; clones are cheap and refer to the same queue. When the last handle, item and future is gone, everything
-/// is freed, keys in line included.
+/// This is a handle; clones are cheap and refer to the same queue. When the last handle, item and future is dropped, the queue and all
+/// its keys are freed.
 ///
 /// See the [crate's page](crate) for what the queue guarantees.
 ///
@@ -31,10 +29,10 @@ use std::time::{Duration, Instant};
 ///
 /// let queue = WorkQueue::new();
 /// assert_eq!(queue.add("pod-1"), Added::Queued);
-/// assert_eq!(queue.add("pod-1"), Added::Coalesced, "it is in line already");
+/// assert_eq!(queue.add("pod-1"), Added::Coalesced, "it is queued already");
 ///
 /// let item = queue.get().expect("not shut down");
-/// assert_eq!(queue.add("pod-1"), Added::Deferred, "it is in work: once more when that is done");
+/// assert_eq!(queue.add("pod-1"), Added::Deferred, "it is processing: queued again when it is done");
 /// item.done();
 ///
 /// assert_eq!(queue.len(), 1);
@@ -49,23 +47,23 @@ pub struct WorkQueue<K> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Added {
-    /// The key is now in line.
+    /// The key is now queued.
     Queued,
-    /// The key was in line already, or is in work and was added before: nothing changed, and it will be handed out after
-    /// this add all the same. Or it has a delay that stands: it will be handed out when that is over.
+    /// Nothing changed. The key was queued already, or is processing and was added again before: it will be handed out after this
+    /// add. Or it has a delay that stands: it will be handed out when that expires.
     Coalesced,
-    /// The key is in work: it goes back in line when its holder is done.
+    /// The key is processing: it is queued when its holder is done.
     Deferred,
-    /// The key will be added when its delay is over: the delay was set, or moved.
+    /// The key's delay was set or moved: the key will be added when the delay expires.
     Delayed,
-    /// The queue is shutting down: the key was not taken. (If it was [rate-limited](WorkQueue::add_rate_limited), its failure is
+    /// The queue is shutting down, and refused the key. (If the add was [rate-limited](WorkQueue::add_rate_limited), its failure is
     /// counted all the same.)
     Rejected,
 }
 
 impl Added {
-    /// `false` if the key was refused; else it will be handed out, and that hand-out begins after the add. (If it waits for a
-    /// delay: unless that is cancelled, taken, or cut off by a shut-down.)
+    /// `false` if the key was refused. If `true`, the key will be handed out, and that hand-out begins after the add. (A key that waits
+    /// for a delay is not handed out if the delay is cancelled, taken out, or cut off by a shut-down.)
     #[must_use]
     pub fn is_accepted(self) -> bool {
         self != Self::Rejected
@@ -73,38 +71,38 @@ impl Added {
 }
 
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
-    /// A queue with the default settings.
+    /// Creates a queue with the default settings.
     #[doc(alias = "NewTyped")]
     #[must_use]
     pub fn new() -> Self {
         Self::builder().build()
     }
 
-    /// Settings other than the default.
+    /// Configures a queue.
     pub fn builder() -> WorkQueueBuilder<K> {
         WorkQueueBuilder::new()
     }
 
-    /// Marks a key as to be worked on: puts it in line, unless it is there already.
+    /// Queues a key, unless it is queued already.
     ///
-    /// A key in work goes back in line, once, when its holder is done. The key is dropped here if the queue knows it already;
-    /// an add that finds its key in line or in work allocates nothing.
+    /// A key that is processing is queued again, once, when its holder is done. `add` drops `key` if the queue already has an equal key;
+    /// an add that finds its key queued or processing allocates nothing.
     ///
-    /// `K`'s `Hash` and `Eq` are called; `Eq` under a lock, so it must not use this queue: that is a panic in a debug build, and a
-    /// deadlock in a release build.
+    /// Calls `K`'s `Hash` and `Eq`. `Eq` is called under a lock, so it must not use this queue: that panics in a debug build, and
+    /// deadlocks in a release build.
     ///
     /// # Panics
-    /// If `Hash` or `Eq` do; nothing has changed then. And if the queue held more than 2^24 chunks of 8 to 64 keys.
+    /// If `Hash` or `Eq` panics; nothing has changed then. Or if the queue would hold more than 2^24 chunks of 8 to 64 keys.
     ///
     /// # Blocking
-    /// Does not wait for keys or workers. Takes one lock for some ten nanoseconds; a thread that finds it taken backs off for
-    /// some five microseconds at a time, at most six times, before it parks. The add that makes the table grow takes longer,
-    /// up to half a millisecond (beyond 16 000 keys, each add moves some dozen chains of keys instead);
-    /// [`capacity`](WorkQueueBuilder::capacity) avoids it.
+    /// Does not wait for keys or workers. Takes one lock for some ten nanoseconds. A thread that finds it taken backs off for about
+    /// five microseconds at a time, at most six times, before it parks. The add that makes the table grow takes up to half a
+    /// millisecond (beyond 16 000 keys, each add moves some dozen chains of keys instead);
+    /// [`capacity`](WorkQueueBuilder::capacity) avoids this.
     ///
     /// # Memory ordering
-    /// Also an add that changes nothing publishes: what happened before it is visible to the next hand-out of the key.
-    /// Exactly: an accepted `add` *happens-before* the return of the first `get` of the key that follows it.
+    /// An accepted `add` *happens-before* the return of the first `get` of the key that follows it. This holds even if the add changes
+    /// nothing: what happened before it is visible to the next hand-out of the key.
     ///
     /// # Examples
     /// ```
@@ -120,11 +118,12 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
         Shared::add(&self.shared, key, Wakeups::Now)
     }
 
-    /// Adds many keys and wakes workers when all are in line, not at each. Returns how many became dirty, that is, were
-    /// [`Queued`](Added::Queued) or [`Deferred`](Added::Deferred).
+    /// Adds many keys, and wakes workers when all are added. Returns how many became dirty, that is, were [`Queued`](Added::Queued) or
+    /// [`Deferred`](Added::Deferred).
     ///
-    /// The adds are one after the other, not one step (not [linearizable](crate#what-it-guarantees) as a whole): other
-    /// threads may add and take keys in between. If the iterator panics, the keys that it has yielded are in line.
+    /// The keys are added one after the other, not in one step (the call as a whole is not
+    /// [linearizable](crate#what-it-guarantees)): other threads may add and take keys in between. If the iterator panics, the keys that
+    /// it has yielded are added.
     ///
     /// # Examples
     /// ```
@@ -144,27 +143,26 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
         added.filter(|added| matches!(added, Added::Queued | Added::Deferred)).count()
     }
 
-    /// Adds a key when this delay is over; a delay of zero is [`add`](Self::add).
+    /// Adds a key when this delay expires. With a delay of zero, the same as [`add`](Self::add).
     ///
-    /// The key is due exactly when the clock is at or past the time of this call plus the delay, to the nanosecond: never
-    /// early, and late only by what waking a thread costs. (With very many delayed keys also by sorting them: see the crate's
-    /// page, "Traps".) Keys that are due are delivered in the order of their deadlines, equal ones in the order of the calls.
-    /// Any delay will do; one that ends past the end of the clock (some 584 years, `Duration::MAX` for one) never ends.
+    /// The delay expires when the clock is at or past the time of this call plus the delay, to the nanosecond: never early, and late
+    /// only by what waking a thread costs. (With very many delayed keys also by what sorting them costs: see the crate's page,
+    /// "Traps".) Delays expire in the order of their deadlines; those with equal deadlines in the order of the calls. Any delay is
+    /// accepted; one that ends past the end of the clock (about 584 years), such as `Duration::MAX`, never expires.
     ///
-    /// A key has one delay at most: the earlier deadline counts, see [`add_with`](Self::add_with) for other choices. A delay
-    /// and an [`add`](Self::add) of the same key do not know of each other, see [`DelayedAdd`](crate::DelayedAdd) for other
-    /// choices. When the delay is over, the key is added like any other: absorbed if it is in line already, remembered if it
-    /// is in work.
+    /// A key has at most one delay: the earlier deadline counts; [`add_with`](Self::add_with) has other choices. A delay and an
+    /// [`add`](Self::add) of the same key are independent; [`DelayedAdd`](crate::DelayedAdd) has other choices. When the delay expires,
+    /// the key is added as by [`add`](Self::add): this changes nothing if the key is queued already, and queues it again when its holder
+    /// is done if it is processing.
     ///
-    /// Delays are dropped at [`shut_down`](Self::shut_down), like client-go's, but not silently: see
-    /// [`take_delayed`](Self::take_delayed).
+    /// [`shut_down`](Self::shut_down) cuts delays off, as in client-go, but they are not lost: see [`take_delayed`](Self::take_delayed).
     ///
     /// # Panics
-    /// As [`add`](Self::add). Not if the thread that delivers delayed keys cannot be started: see
+    /// Like [`add`](Self::add). It does not panic if the thread that expires delays cannot be started: see
     /// [`Driver::Thread`](crate::Driver::Thread).
     ///
     /// # Blocking
-    /// As [`add`](Self::add): one lock, for some tens of nanoseconds; the thread that delivers takes it for a few
+    /// Like [`add`](Self::add): one lock, for some tens of nanoseconds. The thread that expires delays holds the lock for a few
     /// microseconds at a time.
     ///
     /// # Examples
@@ -182,34 +180,33 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
         self.add_with(key, AddOptions::new().after(delay))
     }
 
-    /// Adds a key as the options say: see [`AddOptions`].
+    /// Adds a key with options: see [`AddOptions`].
     ///
     /// # Panics
-    /// As [`add_after`](Self::add_after).
+    /// Like [`add_after`](Self::add_after).
     ///
     /// # Blocking
-    /// As [`add_after`](Self::add_after).
+    /// Like [`add_after`](Self::add_after).
     #[doc(alias = "AddWithOpts")]
     pub fn add_with(&self, key: K, options: AddOptions) -> Added {
         Shared::add_with(&self.shared, key, options)
     }
 
-    /// Adds a key when the queue's [limiter](WorkQueueBuilder::rate_limiter) says: for keys that failed. For an event, use
+    /// Adds a key after the delay of the queue's [limiter](WorkQueueBuilder::rate_limiter): for keys that failed. For an event, use
     /// [`add`](Self::add).
     ///
-    /// As [`add_after`](Self::add_after) with what [`when`](crate::rate_limiter::RateLimiter::when) answers, which is one more
-    /// failure of the key: also if an earlier delay stands, and after a shut-down. A worker that holds the key says
+    /// Like [`add_after`](Self::add_after) with the delay that [`when`](crate::rate_limiter::RateLimiter::when) returns. The call counts
+    /// as one more failure of the key, even if an earlier delay stands, and even after a shut-down. A worker that holds the key calls
     /// [`retry`](Item::retry) instead.
     ///
-    /// Until the delay is over, the key is not in line: it counts in [`delayed_len`](Self::delayed_len), not in
-    /// [`len`](Self::len).
+    /// Until the delay expires, the key is not queued: it counts in [`delayed_len`](Self::delayed_len), not in [`len`](Self::len).
     ///
     /// # Panics
-    /// As [`add_after`](Self::add_after), or if the limiter does. If `Eq` panics, a limiter of your own has counted the failure
+    /// Like [`add_after`](Self::add_after), and if the limiter panics. If `Eq` panics, a limiter of your own has counted the failure
     /// already.
     ///
     /// # Blocking
-    /// As [`add_after`](Self::add_after), and what the limiter takes.
+    /// Like [`add_after`](Self::add_after), plus the time that the limiter takes.
     ///
     /// # Examples
     /// ```
@@ -220,19 +217,18 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// assert_eq!(queue.num_requeues(&"pod-1"), 2);
     /// queue.forget(&"pod-1");
     /// assert_eq!(queue.num_requeues(&"pod-1"), 0);
-    /// assert_eq!(queue.delayed_len(), 1, "it comes all the same");
+    /// assert_eq!(queue.delayed_len(), 1, "the delay stands");
     /// ```
     #[doc(alias = "AddRateLimited")]
     pub fn add_rate_limited(&self, key: K) -> Added {
         self.add_with(key, AddOptions::new().rate_limited())
     }
 
-    /// Drops what the queue's limiter remembers of a key: the next failure is its first. Changes nothing in the queue; a delay
-    /// that was set stands, see [`cancel`](Self::cancel).
+    /// Forgets the failures of a key: its next failure counts as the first. A delay that was set stands, see [`cancel`](Self::cancel).
     ///
-    /// A worker that holds the key says [`succeed`](Item::succeed) instead. A limiter of your own is asked with a key of the
-    /// queue's type, which is made for it: a `&str` costs a `String`, say, if that is `K`. If the queue counts by itself, `K`'s
-    /// `Borrow` and `Q`'s `Eq` are called under a lock, so they must not use this queue.
+    /// A worker that holds the key calls [`succeed`](Item::succeed) instead. A limiter of your own is called with a key of type `K`, which
+    /// this call creates: if `K` is `String`, a `&str` costs a `String`. If the queue counts failures itself, `K`'s `Borrow` and `Q`'s
+    /// `Eq` are called under a lock, so they must not use this queue.
     #[doc(alias = "Forget")]
     pub fn forget<Q>(&self, key: &Q)
     where
@@ -242,10 +238,10 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
         self.shared.forget(key);
     }
 
-    /// How often a key was added rate-limited since it was last forgotten, says the queue's limiter.
+    /// How often a key was added rate-limited since it was last forgotten, according to the queue's limiter.
     ///
-    /// A worker that holds the key says [`num_requeues`](Item::num_requeues) of the item instead. As for
-    /// [`forget`](Self::forget), a key of the queue's own type is made, or `Borrow` and `Eq` are called under a lock.
+    /// A worker that holds the key calls [`Item::num_requeues`] instead. Like [`forget`](Self::forget), this creates a key of type `K`, or
+    /// calls `Borrow` and `Eq` under a lock.
     #[doc(alias = "NumRequeues")]
     #[must_use]
     pub fn num_requeues<Q>(&self, key: &Q) -> usize
@@ -256,12 +252,12 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
         self.shared.num_requeues(key)
     }
 
-    /// Drops the delay that a key has. Whether there was one.
+    /// Drops a key's delay. Returns whether the key had one.
     ///
-    /// `K`'s `Borrow` and `Q`'s `Eq` are called under a lock, so they must not use this queue: that is a panic in a debug build,
-    /// and a deadlock in a release build. What is in line or in work stays there. `false` may
-    /// also mean that the delay has just ended, and the key is in line. With
-    /// [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waited for the delay takes effect now.
+    /// `K`'s `Borrow` and `Q`'s `Eq` are called under a lock, so they must not use this queue: that panics in a debug build, and
+    /// deadlocks in a release build. If the key is queued or processing, it stays so. `false` may also mean that the delay has just
+    /// expired, and the key is queued. With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waited for the delay takes
+    /// effect now.
     ///
     /// # Examples
     /// ```
@@ -279,18 +275,18 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
         self.shared.cancel(key)
     }
 
-    /// Takes all delays out, and returns the keys with the time that was left, earliest first: zero if the key is due and was
-    /// not delivered yet, `Duration::MAX` if its delay never ends.
+    /// Takes all delays out, and returns their keys with the time that was left, earliest first: zero if the delay has expired and its
+    /// key was not added yet, `Duration::MAX` if it never expires.
     ///
-    /// For who wants to keep what a shut-down cuts off; also works before. A key that is in line or in work stays there too, and
-    /// one that has failed stays known. With
-    /// [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waited for a delay is taken with it.
+    /// Call this after a shut-down to keep the delays that it has cut off; it works before a shut-down too. A key that is queued or
+    /// processing stays so, and failures stay counted. With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waited for a
+    /// delay is taken with it.
     ///
-    /// Takes the lock for a hundred keys at a time: delays that others set meanwhile may be among the result or not.
+    /// Takes the lock for a hundred keys at a time: the result may or may not include delays that other threads set meanwhile.
     ///
     /// # Panics
-    /// If `K`'s `Clone` does, which is called for keys that are also in line or in work, or have failed; under the lock, so it
-    /// must not use this queue. All delays are set again then: nothing is taken.
+    /// If `K`'s `Clone` panics: all delays are set again then, and nothing is taken. It is called for keys that are also queued or
+    /// processing, or have failed; it is called under the lock, so it must not use this queue.
     ///
     /// # Examples
     /// ```
@@ -312,24 +308,24 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// Takes all queued and delayed keys that match out of the queue, and returns them: for a replica that no longer owns part of the
     /// keys, or to drop the work of a tenant that is gone.
     ///
-    /// Queued keys are returned in the order of the queue, delayed ones with the time that was left, earliest first. A key that is
-    /// processing stays with its holder, and is returned in [`processing`](Leftover::processing) if it matches; if it is dirty it is
-    /// queued when its holder is done, so a caller that wants it gone calls again then. Failures that are counted for a key stay
-    /// counted, see [`forget`](Self::forget). With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waited for a delay is
-    /// taken with the delay.
+    /// Queued keys are returned in the order of the queue, delayed keys with the time that was left, earliest first. A key that is
+    /// processing stays with its holder, and is returned in [`processing`](Leftover::processing) if it matches; if it is dirty, it is
+    /// queued when its holder is done, and a caller that wants it out calls again then. Failures stay counted, see
+    /// [`forget`](Self::forget). With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waited for a delay is taken with the
+    /// delay.
     ///
-    /// This is not one step: every key that is queued or delayed during the whole call is taken if it matches; one that is added, handed
-    /// out or moved meanwhile may be or not. Each taken key is taken once, and is not handed out for the adds before that. (A key that is
-    /// done and handed out again meanwhile may be in `processing` twice.)
+    /// This is not one step. Every matching key that is queued or delayed during the whole call is taken; a key that is added, handed
+    /// out or moved meanwhile may or may not be taken. Each taken key is taken once, and is not handed out for the adds before that.
+    /// (A key that is done and handed out again meanwhile may be in `processing` twice.)
     ///
     /// The predicate is called under no lock, once for each key that is queued, delayed or processing (twice for one that is
     /// queued and delayed), with a clone: it may use the queue. Keys are cloned under the lock.
     ///
     /// # Panics
-    /// If the predicate or `K`'s `Clone` or `Hash` does: nothing has been taken then.
+    /// If the predicate or `K`'s `Clone` or `Hash` panics: nothing has been taken then.
     ///
     /// # Blocking
-    /// Takes the lock for some ten microseconds at a time, to go through all keys; other calls get in between.
+    /// Visits all keys, and holds the lock for some ten microseconds at a time; other calls can take it in between.
     ///
     /// # Examples
     /// ```
@@ -348,23 +344,24 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
         self.shared.take_where(matches)
     }
 
-    /// The keys in work, and for how long they have been: which one is it that hangs?
+    /// The keys that are processing, and for how long they have been: to find a key whose handler hangs.
     ///
-    /// Longest first, if the queue [measures](WorkQueueBuilder::measure); one that was not measured, as there were so many, counts as
-    /// long as the next that was. If it does not measure, it does not know how long.
+    /// Longest first, if the queue [measures](WorkQueueBuilder::measure); a key that was not measured, because keys become dirty very
+    /// fast, has the time of the next key that was. If the queue does not measure, `elapsed` is `None`.
     ///
-    /// All keys of the queue are looked at, some hundred at a time under the lock, where those in work are cloned. So this is not of one
-    /// moment: a key that is done and handed out again meanwhile may be in the list twice.
+    /// Visits all keys of the queue, some hundred at a time under the lock, and clones those that are processing. So the list is not of
+    /// one moment: a key that is done and handed out again meanwhile may be in it twice.
     ///
     /// # Panics
-    /// If `K`'s `Clone` does, which is called under the lock, so it must not use this queue.
+    /// If `K`'s `Clone` panics. It is called under the lock, so it must not use this queue.
     #[must_use]
-    pub fn in_work(&self) -> Vec<(K, Option<Duration>)> {
-        self.shared.in_work()
+    pub fn processing_keys(&self) -> Vec<ProcessingKey<K>> {
+        let keys = self.shared.processing_keys().into_iter();
+        keys.map(|(key, elapsed)| ProcessingKey { key, elapsed }).collect()
     }
 
-    /// Calls [`report`](Self::report) every so often, from a thread of its own, until the [`Reporter`] is dropped, which keeps the
-    /// queue alive. At least a millisecond lies between two.
+    /// Starts a thread that calls [`report`](Self::report) once per `interval`, until the [`Reporter`] is dropped. An interval below a
+    /// millisecond counts as one millisecond. The reporter keeps the queue alive.
     ///
     /// # Errors
     /// If the thread cannot be started.
@@ -372,20 +369,20 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
         Reporter::start(self.clone(), interval)
     }
 
-    /// Sets up [workers](crate::Workers): the loop around `get`, `succeed` and `retry`, written once.
+    /// Configures [workers](crate::Workers), which run the loop around `get`, `succeed` and `retry`.
     pub fn workers(&self) -> WorkersBuilder<K> {
         WorkersBuilder::new(self.clone())
     }
 }
 
 impl<K> WorkQueue<K> {
-    /// Takes the first key, waiting until there is one. `None`: the queue is shut down and nothing is in line.
+    /// Waits until a key is queued, and takes the first. `None`: the queue is shut down and no key is queued.
     ///
-    /// After `None`, a key that was added while in work, before the shut-down, can still come back when its holder is done;
-    /// its holder, or who drains, should get once more.
+    /// After `None`, a key that was added while it was processing, before the shut-down, can still come back when its holder is done.
+    /// The holder (or the thread that drains) should call `get` again.
     ///
     /// # Blocking
-    /// Parks the thread, after a microsecond or so of spinning; while keys come fast, it yields a few times first.
+    /// Spins for about a microsecond, then parks the thread; while keys come fast, it yields a few times first.
     ///
     /// # Examples
     /// ```
@@ -406,11 +403,10 @@ impl<K> WorkQueue<K> {
         }
     }
 
-    /// Takes the first key if there is one.
+    /// Takes the first queued key, without waiting.
     ///
     /// # Errors
-    /// [`Empty`](TryGetError::Empty) if nothing is in line, [`ShutDown`](TryGetError::ShutDown) if moreover the queue is shut
-    /// down.
+    /// If no key is queued: [`ShutDown`](TryGetError::ShutDown) if the queue is shut down, [`Empty`](TryGetError::Empty) otherwise.
     #[inline]
     pub fn try_get(&self) -> Result<Item<'_, K>, TryGetError> {
         match Shared::try_take(&self.shared) {
@@ -419,14 +415,14 @@ impl<K> WorkQueue<K> {
         }
     }
 
-    /// Takes the first key, waiting at most this long. A timeout too long for the clock, such as `Duration::MAX`, is none.
+    /// Like [`get`](Self::get), but waits for at most this time. A timeout too long for the clock, such as `Duration::MAX`, is none.
     ///
     /// # Blocking
-    /// As [`get`](Self::get).
+    /// Like [`get`](Self::get).
     ///
     /// # Errors
-    /// [`Timeout`](GetTimeoutError::Timeout) if nothing came in line in time, [`ShutDown`](GetTimeoutError::ShutDown) if the
-    /// queue is shut down and nothing is in line.
+    /// [`Timeout`](GetTimeoutError::Timeout) if no key was queued in time, [`ShutDown`](GetTimeoutError::ShutDown) if the queue is shut
+    /// down and no key is queued.
     pub fn get_timeout(&self, timeout: Duration) -> Result<Item<'_, K>, GetTimeoutError> {
         match Shared::try_take(&self.shared) {
             Some(slot) => Ok(Item::new(&self.shared, slot)),
@@ -449,14 +445,14 @@ impl<K> WorkQueue<K> {
         }
     }
 
-    /// Takes the first key, waiting for it as a task. Resolves to `None` once the queue is shut down and nothing is in line.
+    /// Like [`get`](Self::get), for a task. Resolves to `None` when the queue is shut down and no key is queued.
     ///
-    /// Works on any executor, and side by side with threads in [`get`](Self::get): who waits longest is woken first.
+    /// Works on any executor, together with threads in [`get`](Self::get): the getter that has waited longest is woken first.
     ///
     /// # Cancel safety
-    /// Dropping the future loses nothing: a wake-up that it had received goes to the next waiter. A future that was woken must
-    /// be polled or dropped, however; one that is neither (a task that never runs again) keeps its wake-up, and a key may
-    /// stay in line until the next add wakes somebody else.
+    /// Dropping the future loses nothing: a wake-up that it had received goes to the next getter. A future that was woken must be polled
+    /// or dropped. If it is neither (its task never runs again), it keeps the wake-up, and a key may stay queued until the next add wakes
+    /// another getter.
     ///
     /// # Examples
     /// ```
@@ -476,18 +472,17 @@ impl<K> WorkQueue<K> {
         GetAsync::new(self)
     }
 
-    /// Takes up to `max` keys that are queued, waiting for the first; others may take keys in between, as the lock is released after
-    /// every 256 keys.
-    /// Empty: the queue is shut down and nothing is in line, or `max` is 0.
+    /// Waits until a key is queued, and takes up to `max` keys. The lock is released after every 256 keys, so other getters may take
+    /// keys in between. Empty: the queue is shut down and no key is queued, or `max` is 0.
     ///
     /// # Blocking
-    /// As [`get`](Self::get).
+    /// Like [`get`](Self::get).
     #[must_use = "an item that is dropped is done"]
     pub fn get_many(&self, max: usize) -> Vec<Item<'_, K>> {
         let Some(first) = (max > 0).then(|| self.get()).flatten() else {
             return Vec::new();
         };
-        // Room beforehand, so that nothing is allocated under the lock.
+        // Allocates room here, so that the critical section allocates nothing.
         let room = max.min(self.len().saturating_add(1));
         let mut items = Vec::with_capacity(room);
         items.push(first);
@@ -505,39 +500,39 @@ impl<K> WorkQueue<K> {
         items
     }
 
-    /// How many keys are in line; those in work do not count. A snapshot, read without the lock: it publishes nothing.
+    /// The number of queued keys; processing keys do not count. A snapshot, read without the lock: it orders no memory accesses.
     #[doc(alias = "Len")]
     #[must_use]
     pub fn len(&self) -> usize {
         self.shared.len()
     }
 
-    /// Whether nothing is in line. A snapshot.
+    /// Whether no key is queued. A snapshot.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many keys are in work: handed out and not done. A snapshot.
+    /// The number of keys that are processing: handed out and not done. A snapshot.
     #[must_use]
     pub fn processing_len(&self) -> usize {
         self.shared.stats().processing
     }
 
-    /// How many keys have a delay that is not over; they may be in line or in work besides. Also those that a shut-down has cut
-    /// off, until they are taken. A snapshot.
+    /// The number of keys with a delay that has not expired; they may also be queued or processing. Includes delays that a shut-down
+    /// has cut off, until they are [taken](Self::take_delayed). A snapshot.
     #[must_use]
     pub fn delayed_len(&self) -> usize {
         self.shared.delayed_len()
     }
 
-    /// Delivers the keys that are due by now, and says how many delays that were. Needed only with
+    /// Adds the keys whose delays have expired by now, and returns the number of these delays. Needed only with
     /// [`Driver::Manual`](crate::Driver::Manual).
     ///
-    /// Returns 0 after a shut-down: delays that were not over are cut off.
+    /// Returns 0 after a shut-down, which cuts off all delays.
     ///
     /// # Blocking
-    /// Takes the lock for a few microseconds at a time, until all that was due when it began is delivered.
+    /// Takes the lock for a few microseconds at a time, until all keys are added whose delays had expired when the call began.
     ///
     /// # Examples
     /// ```
@@ -556,36 +551,36 @@ impl<K> WorkQueue<K> {
         self.shared.turn()
     }
 
-    /// Refuses adds from now on. What is in line is still handed out, and getters that find the line empty are told that the
-    /// queue is shut down.
+    /// Refuses adds from now on. Queued keys are still handed out; a getter that finds no key queued learns that the queue is shut
+    /// down.
     ///
-    /// A key that was added while in work, before the shut-down, still comes back when its holder is done, and by then all
-    /// getters may have been told. Workers that get again after each `done` work it off; see also the crate's page, "Traps".
+    /// A key that was added while it was processing, before the shut-down, still comes back when its holder is done. By then all other
+    /// getters may have ended. Workers that call `get` again after each `done` process it; see also the crate's page, "Traps".
     ///
-    /// Again has no effect, except that it releases whoever waits in
-    /// [`shut_down_with_drain`](Self::shut_down_with_drain) by then.
+    /// Calling it again has no effect, except that it releases the callers that wait in
+    /// [`shut_down_with_drain`](Self::shut_down_with_drain).
     #[doc(alias = "ShutDown")]
     pub fn shut_down(&self) {
         self.shared.shut_down();
     }
 
-    /// As [`shut_down`](Self::shut_down), and returns when nothing is in line and nothing is in work.
+    /// Like [`shut_down`](Self::shut_down), and returns when no key is queued or processing.
     ///
-    /// Any number of threads may drain at a time. A plain `shut_down` that comes later releases them all.
+    /// Any number of threads may drain at the same time. A later plain `shut_down` releases them all.
     ///
     /// # Blocking
-    /// Waits for the workers; somebody must go on getting keys. A thread that holds an item of this queue waits for itself:
-    /// for ever.
+    /// Waits until workers have processed all keys; some worker must keep calling `get`. A thread that holds an item of this queue waits
+    /// forever, as the drain waits for that item.
     #[doc(alias = "ShutDownWithDrain")]
     pub fn shut_down_with_drain(&self) {
         let _how = self.shared.drain(None);
     }
 
-    /// As [`shut_down_with_drain`](Self::shut_down_with_drain), but waits at most this long. A timeout too long for the clock,
+    /// Like [`shut_down_with_drain`](Self::shut_down_with_drain), but waits for at most this time. A timeout too long for the clock,
     /// such as `Duration::MAX`, is none.
     ///
     /// # Errors
-    /// [`DrainTimeoutError`] if something was left when the time was up. `Ok` also if a plain `shut_down` released the drain.
+    /// [`DrainTimeoutError`] if a key was queued or processing at the time-out. Returns `Ok` if a plain `shut_down` released the drain.
     pub fn shut_down_with_drain_timeout(&self, timeout: Duration) -> Result<(), DrainTimeoutError> {
         match self.shared.drain(Instant::now().checked_add(timeout)) {
             End::Reached | End::Released => Ok(()),
@@ -593,25 +588,26 @@ impl<K> WorkQueue<K> {
         }
     }
 
-    /// As [`shut_down_with_drain`](Self::shut_down_with_drain), for a task: shuts down when first polled, and resolves when nothing
-    /// is in line and nothing is in work, or when a plain [`shut_down`](Self::shut_down) comes later.
+    /// Like [`shut_down_with_drain`](Self::shut_down_with_drain), for a task. The first poll shuts the queue down; the future resolves
+    /// when no key is queued or processing, or when a later plain [`shut_down`](Self::shut_down) releases it.
     ///
-    /// With a deadline: `timeout` of your runtime around it.
+    /// For a deadline, wrap it in your runtime's `timeout`.
     ///
     /// # Cancel safety
-    /// Dropping it takes back nothing but the waiting.
-    pub fn shut_down_with_drain_async(&self) -> Quiet<'_, K> {
-        Quiet::new(self, Goal::Drained)
+    /// Dropping it ends the wait. If it was polled, the queue stays shut down.
+    pub fn shut_down_with_drain_async(&self) -> ShutDownWithDrain<'_, K> {
+        ShutDownWithDrain::new(self)
     }
 
-    /// Waits until nothing is left to do: nothing in line, in work or delayed. (After a shut-down delays do not count, as they
-    /// never end.)
+    /// Waits until the queue is idle: no key is queued, processing or delayed. (After a shut-down delays do not count, as they never
+    /// expire.)
     ///
-    /// For work that makes more work, which a drain would refuse: add the first keys, wait here, and drain then. Of use only if
-    /// nobody adds keys but who works on them: else it means no more than that the queue was idle once.
+    /// For keys whose processing adds more keys, which a drain would refuse: add the first keys, wait here, then drain. This is useful
+    /// only if no keys are added except by the workers themselves; otherwise it only means that the queue was idle once.
     ///
     /// # Blocking
-    /// Waits for the workers, and for delays. A thread that holds an item of this queue waits for itself: for ever.
+    /// Waits for the workers, and for delays. A thread that holds an item of this queue waits forever, as the queue is not idle while
+    /// the item is held.
     ///
     /// # Examples
     /// ```
@@ -631,29 +627,33 @@ impl<K> WorkQueue<K> {
     /// });
     /// ```
     pub fn wait_idle(&self) {
-        let _reached = Shared::wait_idle(&self.shared, None);
+        let _idle = Shared::wait_idle(&self.shared, None);
     }
 
-    /// As [`wait_idle`](Self::wait_idle), but waits at most this long. Whether the queue was idle.
-    pub fn wait_idle_timeout(&self, timeout: Duration) -> bool {
+    /// Like [`wait_idle`](Self::wait_idle), but waits for at most this time. A timeout too long for the clock, such as
+    /// `Duration::MAX`, is none.
+    ///
+    /// # Errors
+    /// [`WaitIdleTimeoutError`] if the queue was not idle by then.
+    pub fn wait_idle_timeout(&self, timeout: Duration) -> Result<(), WaitIdleTimeoutError> {
         Shared::wait_idle(&self.shared, Instant::now().checked_add(timeout))
     }
 
-    /// As [`wait_idle`](Self::wait_idle), for a task.
+    /// Like [`wait_idle`](Self::wait_idle), for a task.
     ///
     /// # Cancel safety
-    /// Dropping it takes back nothing but the waiting.
-    pub fn idle(&self) -> Quiet<'_, K> {
-        Quiet::new(self, Goal::Idle)
+    /// Dropping it ends the wait, and changes nothing in the queue.
+    pub fn wait_idle_async(&self) -> WaitIdle<'_, K> {
+        WaitIdle::new(self)
     }
 
-    /// Resolves when the queue is shutting down, at once if it is already: long work may be cut short. The handler of a worker, which
-    /// has an item, calls that of the [item](Item::until_shutting_down).
+    /// Resolves when the queue is shutting down, at once if it already is. A long-running task may stop early then. The handler of a
+    /// worker, which has an item, calls [`Item::until_shutting_down`] instead.
     ///
-    /// Works on any executor; any number of these may wait at a time.
+    /// Works on any executor; any number of these futures may wait at the same time.
     ///
     /// # Cancel safety
-    /// Dropping it takes back nothing but the waiting.
+    /// Dropping it ends the wait, and changes nothing in the queue.
     ///
     /// # Examples
     /// ```
@@ -671,26 +671,26 @@ impl<K> WorkQueue<K> {
         UntilShuttingDown::new(&self.shared)
     }
 
-    /// Whether adds are refused. [`until_shutting_down`](Self::until_shutting_down) waits for that.
+    /// Whether the queue is shutting down: it refuses adds. [`until_shutting_down`](Self::until_shutting_down) waits for this.
     #[doc(alias = "ShuttingDown")]
     #[must_use]
     pub fn shutting_down(&self) -> bool {
         self.shared.is_shutting_down()
     }
 
-    /// What the queue is called, see [`WorkQueueBuilder::name`].
+    /// The queue's name, see [`WorkQueueBuilder::name`].
     #[must_use]
     pub fn name(&self) -> &str {
         &self.shared.name
     }
 
-    /// Numbers for who looks from outside, all of one moment.
+    /// A consistent snapshot of the queue's counters.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.shared.stats()
     }
 
-    /// How the queue stands, with how long keys waited and were worked on: for metrics. All of one moment.
+    /// A consistent snapshot of the counters and of the histograms of how long keys waited and were processed.
     ///
     /// Takes the lock for less than a microsecond, whatever the number of keys.
     #[must_use]
@@ -698,25 +698,24 @@ impl<K> WorkQueue<K> {
         self.shared.metrics()
     }
 
-    /// Has the [observer](WorkQueueBuilder::observer) told how the queue stands. To be called before metrics are read, or now and
-    /// then: [`report_every`](Self::report_every).
+    /// Passes the queue's [`metrics`](Self::metrics) to its [observer](WorkQueueBuilder::observer). Call it before metrics are read, or
+    /// from time to time: [`report_every`](Self::report_every).
     pub fn report(&self) {
         self.shared.tell(|observer| observer.report(self.name(), &self.metrics()));
     }
 
-    /// Gives back memory that the keys in line and in work do not need.
+    /// Frees memory that the queue's keys do not need.
     ///
-    /// The queue does this by itself as it is worked off, up to some two hundred kilobytes, which it keeps so that a steady
-    /// set of keys allocates nothing. This gives back the rest too, and the room that
-    /// [`capacity`](WorkQueueBuilder::capacity) asked for. Keys do not move: a chunk of up to 64 keys (4 KiB; one more if
-    /// delays were set, or keys failed) stays while one of them is there. A limiter that counts itself is asked to do
-    /// [the same](crate::rate_limiter::RateLimiter::shrink_to_fit).
+    /// The queue frees memory by itself as keys are processed, except for about two hundred kilobytes, which it keeps so that a steady
+    /// set of keys allocates nothing. This call frees the rest too, and the room for [`capacity`](WorkQueueBuilder::capacity). Keys do
+    /// not move: a chunk of up to 64 keys (4 KiB; one more if delays were set, or keys failed) stays while it contains a key. A limiter
+    /// that counts failures itself is [shrunk](crate::rate_limiter::RateLimiter::shrink_to_fit) as well.
     pub fn shrink_to_fit(&self) {
         self.shared.shrink();
     }
 }
 
-// A panic leaves no step half made: what it passes on its way is a guard, which is done, and the key itself.
+// A panic leaves no step half done: what it drops on its way is a guard, whose key is done then, and the key itself.
 impl<K: RefUnwindSafe> UnwindSafe for WorkQueue<K> {}
 impl<K: RefUnwindSafe> RefUnwindSafe for WorkQueue<K> {}
 
@@ -739,7 +738,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Extend<K> for WorkQueue<K> {
 }
 
 impl<K> fmt::Debug for WorkQueue<K> {
-    /// The name and the [`Stats`], for who has a stuck process before them. Shows no keys.
+    /// Shows the name and the [`Stats`], for debugging a stuck process. Shows no keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WorkQueue").field("name", &self.name()).field("stats", &self.stats()).finish()
     }

@@ -35,7 +35,7 @@
 //!   and has not arrived yet. So: a push wakes one, and who arrives wakes the next while keys are left.
 //! * **W3** Who was woken and leaves without a key (time-out, dropped future) wakes the next in its place.
 //! * **W4** No wake-up is paid, no waker cloned or dropped, no key dropped, no observer told under the lock (P17). `Eq` and `Borrow`
-//!   of keys and, in `take_delayed`, `take_where` and `in_work`, `K::clone` are the foreign code that runs there.
+//!   of keys and, in `take_delayed`, `take_where` and `processing_keys`, `K::clone` are the foreign code that runs there.
 //!
 //! Threads that were woken are counted until they arrive (`waking`). While one is on its way, a push wakes no other thread, unless
 //! the line grows long or the woken thread is overdue: a burst of adds costs one wake-up, not one each, and workers that are not
@@ -66,12 +66,13 @@ pub(crate) use watch::Watch;
 use crate::key::slab::SlotRef;
 use crate::key::table::{self, Table};
 use crate::line::Fifo;
+use crate::observe::Observer;
 use crate::sync::{Arc, AtomicU8, AtomicUsize, Mutex, Ordering, hasher, now, sized};
 use crate::time::clock::Clock;
 use crate::time::driver::{Driver, State};
 use crate::time::wheel::Wheel;
 use crate::wait::{WaitList, WakeList};
-use crate::{DelayedAdd, Observer, OnPanic};
+use crate::{DelayedAdd, OnPanic};
 use ahash::RandomState;
 use crossbeam_utils::CachePadded;
 use measure::Measures;
@@ -154,7 +155,7 @@ struct Core<K> {
 /// What happened so far.
 #[derive(Default)]
 struct Counts {
-    queued: u64,
+    pushed: u64,
     coalesced: u64,
     deferred: u64,
     rejected: u64,
@@ -163,7 +164,7 @@ struct Counts {
     expired: u64,
     retries: u64,
     failures: u64,
-    dropped: u64,
+    given_up: u64,
     panics: u64,
     caught_panics: u64,
     driver_failures: u64,

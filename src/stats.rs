@@ -1,37 +1,36 @@
-//! Numbers for who looks at a queue from outside.
+//! A consistent snapshot of a queue's counters.
 
-use crate::Histogram;
 use std::time::Duration;
 
 /// A snapshot of a queue, from [`WorkQueue::stats`](crate::WorkQueue::stats).
 ///
-/// All numbers are of one moment, and they add up: `queued + deferred == handed_out + taken + len +` the keys in work that will
-/// come back. A delay that comes due counts as an add then.
+/// All counters are of one moment, and they add up: `pushed + deferred == handed_out + taken + len +` the number of keys that are
+/// processing and dirty. A delay counts as an add when it expires.
 ///
-/// With a stuck process before you: `longest_running` says that a worker hangs (which key it has, says
-/// [`in_work`](crate::WorkQueue::in_work)), `oldest_in_line` with `waiters` at 0 that there are too few, `delayed` and `failing`
-/// that keys wait for their backoff, `next_deadline` at zero that nobody delivers.
+/// To debug a stuck process: if `longest_running` grows, a worker hangs ([`processing_keys`](crate::WorkQueue::processing_keys) lists
+/// its key). If `oldest_in_line` grows while `waiters` is 0, there are too few workers. If `delayed` and `failing` are high, keys wait
+/// for their backoff. If `next_deadline` stays zero, delays expire but no thread adds their keys.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Keys in line.
+    /// Keys that are queued.
     pub len: usize,
-    /// Keys in work.
+    /// Keys that are processing.
     pub processing: usize,
-    /// Keys with a delay that is not over. They may be in line or in work besides.
+    /// Keys with a delay that has not expired. They may also be queued or processing.
     pub delayed: usize,
-    /// Keys whose failures the queue counts, and that were not forgotten since. They may be in line, in work or delayed, or none of
-    /// these. With a limiter that counts itself, as one of your own does: only keys for which the limiter panicked.
+    /// Keys whose failures the queue counts, and that were not forgotten since. They may also be queued, processing or delayed. With a
+    /// limiter that counts failures itself, as one of your own does: only keys for which the limiter panicked.
     pub failing: usize,
     /// Threads and tasks that wait for a key.
     pub waiters: usize,
     /// Threads and tasks that wait for a drain to end, or for the queue to be idle.
     pub drainers: usize,
-    /// Adds that put their key in line.
-    pub queued: u64,
+    /// Adds that queued their key.
+    pub pushed: u64,
     /// Adds that changed nothing: their key was dirty already, or has a delay that stands.
     pub coalesced: u64,
-    /// Adds of a key in work, which put it in line when its holder is done.
+    /// Adds of a key that was processing, which is queued when its holder is done.
     pub deferred: u64,
     /// Adds after the shut-down.
     pub rejected: u64,
@@ -39,66 +38,63 @@ pub struct Stats {
     pub handed_out: u64,
     /// Delays that were set or moved.
     pub delays: u64,
-    /// Delays that came due, and whose keys were delivered.
+    /// Delays that expired, and whose keys were added.
     pub expired: u64,
-    /// Calls that asked for a delay or for the limiter's, before the shut-down, whatever came of them: client-go's
-    /// `workqueue_retries_total`, which counts plain `add_after` too.
+    /// Calls before the shut-down that asked for a delay or for the limiter's delay, whatever their effect. Client-go's
+    /// `workqueue_retries_total`, which also counts plain `add_after`.
     pub retries: u64,
-    /// Calls that asked for the limiter's delay, after the shut-down too: what has failed.
+    /// Calls that asked for the limiter's delay, even after the shut-down: the number of failures.
     pub failures: u64,
     /// Keys that were [given up](crate::Item::give_up).
-    pub dropped: u64,
-    /// Panics of those who held a key: in the work on it, or of the limiter when they asked it.
+    pub given_up: u64,
+    /// Panics of holders of a key: while they processed it, or of the limiter when they called it.
     pub panics: u64,
     /// Panics of foreign code that the queue has caught, so that the call in which they happened went on: of wakers, of observers in
-    /// [`handed_out`](crate::Observer::handed_out) and `driver_failed`, of dropped keys in [`take_where`](crate::WorkQueue::take_where),
-    /// and of the limiter for an item that unwinds.
+    /// [`handed_out`](crate::observe::Observer::handed_out) and `driver_failed`, of the drops of keys in
+    /// [`take_where`](crate::WorkQueue::take_where), and of the limiter for an item that is dropped by a panic.
     pub caught_panics: u64,
-    /// Failed tries to start the thread that delivers delayed keys, as the process was out of threads or memory. Delays are set all
+    /// Failed attempts to start the thread that expires delays, because the process was out of threads or memory. Delays are set all
     /// the same: see [`Driver::Thread`](crate::Driver::Thread).
     pub driver_failures: u64,
     /// Queued keys that were taken out by [`take_where`](crate::WorkQueue::take_where), so that no hand-out follows their adds.
     pub taken: u64,
-    /// How long the first in line has waited; zero if none is. If keys become dirty faster than a million a second, it may be one of
-    /// the first 16. `None`, as the next two, unless the queue [measures](crate::WorkQueueBuilder::measure).
+    /// How long the first queued key has waited; zero if no key is queued. If keys become dirty faster than a million per second, it
+    /// may be one of the first 16. Like the next two, `None` unless the queue [measures](crate::WorkQueueBuilder::measure).
     pub oldest_in_line: Option<Duration>,
-    /// How long the key has been in work that has been there longest; zero if none is. Client-go's
-    /// `workqueue_longest_running_processor_seconds`. Never too high; too low, if the key was not measured, by the time until the next
-    /// that was, or until somebody asked.
+    /// For how long the oldest processing key has been processing; zero if there is none. Client-go's
+    /// `workqueue_longest_running_processor_seconds`. Never too high. If the key was not measured, too low by the time until the next
+    /// key was measured, or until the next call that reads ages.
     pub longest_running: Option<Duration>,
-    /// How long all keys in work have been there, together. Client-go's `workqueue_unfinished_work_seconds`.
+    /// The sum of the times for which all processing keys have been processing. Client-go's `workqueue_unfinished_work_seconds`.
     pub unfinished_work: Option<Duration>,
-    /// In what time the earliest delay is over: zero if it is already, and not delivered yet. `Duration::MAX`: never. `None`: there
-    /// is no delay. After one was moved or cancelled, this may be that one's for a while, so too early.
+    /// The time until the earliest delay expires. Zero: it has expired, and its key is not added yet. `Duration::MAX`: never. `None`:
+    /// there is no delay. After a delay was moved or cancelled, this may be its old deadline for a while, and so too early.
     pub next_deadline: Option<Duration>,
-    /// Adds are refused.
+    /// The queue is shutting down: it refuses adds.
     pub shutting_down: bool,
 }
 
 impl Stats {
-    /// How many hand-outs are to come of the adds so far: keys in line, and those in work that will come back. Client-go's
+    /// The number of hand-outs to come for the adds so far: keys that are queued, and keys that are processing and dirty. Client-go's
     /// `workqueue_depth`.
     #[must_use]
     pub fn depth(&self) -> u64 {
         self.adds() - self.handed_out - self.taken
     }
 
-    /// Adds that led to a hand-out of their own, or will: client-go's `workqueue_adds_total`.
+    /// Adds that have led, or will lead, to a hand-out of their own. Client-go's `workqueue_adds_total`.
     #[must_use]
     pub fn adds(&self) -> u64 {
-        self.queued + self.deferred
+        self.pushed + self.deferred
     }
 }
 
-/// How a queue stands, from [`WorkQueue::metrics`](crate::WorkQueue::metrics): all of one moment.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// A key that is processing, from [`WorkQueue::processing_keys`](crate::WorkQueue::processing_keys).
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Metrics {
-    /// Counts, and how old what is.
-    pub stats: Stats,
-    /// How long keys waited that were handed out, from the add that made them dirty: for one that was added while in work, this
-    /// has some of that work in it. Client-go's `workqueue_queue_duration_seconds`.
-    pub queue_duration: Histogram,
-    /// How long keys were in work that are done. Client-go's `workqueue_work_duration_seconds`.
-    pub work_duration: Histogram,
+pub struct ProcessingKey<K> {
+    /// A copy of the key.
+    pub key: K,
+    /// For how long it has been processing. `None` unless the queue [measures](crate::WorkQueueBuilder::measure).
+    pub elapsed: Option<Duration>,
 }

@@ -3,14 +3,15 @@
 //!
 //! Checked by the compiler; the tests have nothing to do when they run.
 
+use keyqueue::observe::{Histogram, Metrics, Observer, Reporter};
 use keyqueue::rate_limiter::{
     Bucket, DedupingBucket, Exponential, FastSlow, ItemExponentialFailure, ItemFastSlow, MaxOf, RateLimiter,
-    Reservation, Step, Table, TryAcquireError, WithMaxWait,
+    Reservation, Step, StepTable, TryAcquireError, WithMaxWait,
 };
 use keyqueue::{
-    Added, DrainTimeoutError, GetAsync, GetTimeoutError, GivenUp, Histogram, InvalidArgument, Item, Leftover, Metrics,
-    Observer, OnPanic, Outcome, OwnedItem, Quiet, Reporter, Stats, Tally, TryGetError, UntilDirty, UntilShuttingDown,
-    WorkQueue, WorkQueueBuilder, Workers, WorkersBuilder,
+    Added, DrainTimeoutError, GetAsync, GetTimeoutError, GivenUp, InvalidArgument, Item, Leftover, OnPanic, Outcome,
+    OwnedItem, ProcessingKey, ShutDownWithDrain, Stats, Tally, TryGetError, UntilDirty, UntilShuttingDown, WaitIdle,
+    WaitIdleTimeoutError, WorkQueue, WorkQueueBuilder, Workers, WorkersBuilder,
 };
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
@@ -29,7 +30,8 @@ fn handles_items_and_futures_cross_threads_and_need_no_pinning() {
     send_sync_unpin::<GetAsync<'_, String>>();
     send_sync_unpin::<UntilDirty<'_, String>>();
     send_sync_unpin::<UntilShuttingDown<'_, String>>();
-    send_sync_unpin::<Quiet<'_, String>>();
+    send_sync_unpin::<WaitIdle<'_, String>>();
+    send_sync_unpin::<ShutDownWithDrain<'_, String>>();
     send_sync_unpin::<Workers<String>>();
     send_sync_unpin::<WorkersBuilder<String>>();
 
@@ -40,7 +42,8 @@ fn handles_items_and_futures_cross_threads_and_need_no_pinning() {
     send_sync_unpin::<GetAsync<'_, Pinned>>();
     send_sync_unpin::<UntilDirty<'_, Pinned>>();
     send_sync_unpin::<UntilShuttingDown<'_, Pinned>>();
-    send_sync_unpin::<Quiet<'_, Pinned>>();
+    send_sync_unpin::<WaitIdle<'_, Pinned>>();
+    send_sync_unpin::<ShutDownWithDrain<'_, Pinned>>();
     send_sync_unpin::<Workers<Pinned>>();
     send_sync_unpin::<WorkersBuilder<Pinned>>();
 }
@@ -52,13 +55,15 @@ fn values_cross_threads_and_panics() {
     send_sync_unpin::<TryGetError>();
     send_sync_unpin::<GetTimeoutError>();
     send_sync_unpin::<DrainTimeoutError>();
+    send_sync_unpin::<WaitIdleTimeoutError>();
+    send_sync_unpin::<ProcessingKey<String>>();
     send_sync_unpin::<(Metrics, Histogram, Tally, OnPanic, Outcome)>();
     send_sync_unpin::<Leftover<String>>();
     send_sync_unpin::<GivenUp<'_>>();
     send_sync_unpin::<Reporter>();
     send_sync_unpin::<Box<dyn Observer>>();
     #[cfg(feature = "metrics")]
-    send_sync_unpin::<keyqueue::MetricsObserver>();
+    send_sync_unpin::<keyqueue::observe::MetricsObserver>();
 
     unwind_safe::<Added>();
     unwind_safe::<Stats>();
@@ -79,7 +84,8 @@ fn a_worker_may_catch_its_panics() {
     unwind_safe::<UntilDirty<'_, String>>();
     unwind_safe::<UntilShuttingDown<'_, String>>();
     unwind_safe::<Workers<String>>();
-    unwind_safe::<Quiet<'_, String>>();
+    unwind_safe::<WaitIdle<'_, String>>();
+    unwind_safe::<ShutDownWithDrain<'_, String>>();
 }
 
 /// The loop as a future, and what waits for its end, may be spawned on any runtime.
@@ -131,16 +137,17 @@ fn limiters_and_their_values_may_be_used_after_a_panic() {
 
     send_sync_unpin::<TryAcquireError>();
     send_sync_unpin::<InvalidArgument>();
-    send_sync_unpin::<(Exponential, FastSlow, Table)>();
+    send_sync_unpin::<(Exponential, FastSlow, StepTable)>();
     unwind_safe::<TryAcquireError>();
     unwind_safe::<InvalidArgument>();
-    unwind_safe::<(Exponential, FastSlow, Table)>();
+    unwind_safe::<(Exponential, FastSlow, StepTable)>();
 }
 
 /// `Send + Sync` exactly if keys are both: a key is read by whoever holds it and dropped by whoever is done.
 mod keys_that_must_stay {
     use super::{
-        DedupingBucket, GetAsync, Item, ItemExponentialFailure, OwnedItem, Quiet, UntilDirty, WorkQueue, Workers,
+        DedupingBucket, GetAsync, Item, ItemExponentialFailure, OwnedItem, ShutDownWithDrain, UntilDirty, WaitIdle,
+        WorkQueue, Workers,
     };
     use std::cell::Cell;
     use std::marker::PhantomData;
@@ -169,8 +176,10 @@ mod keys_that_must_stay {
         let _ = <GetAsync<'_, NotSend> as Neither<_>>::no;
         let _ = <UntilDirty<'_, NotSync> as Neither<_>>::no;
         let _ = <UntilDirty<'_, NotSend> as Neither<_>>::no;
-        let _ = <Quiet<'_, NotSync> as Neither<_>>::no;
-        let _ = <Quiet<'_, NotSend> as Neither<_>>::no;
+        let _ = <WaitIdle<'_, NotSync> as Neither<_>>::no;
+        let _ = <ShutDownWithDrain<'_, NotSync> as Neither<_>>::no;
+        let _ = <WaitIdle<'_, NotSend> as Neither<_>>::no;
+        let _ = <ShutDownWithDrain<'_, NotSend> as Neither<_>>::no;
         let _ = <Workers<NotSync> as Neither<_>>::no;
         let _ = <Workers<NotSend> as Neither<_>>::no;
         // Their keys are in locks, so they may be shared if keys may be sent.

@@ -401,7 +401,7 @@ fn a_stop_wakes_threads_and_tasks() {
                 done.fetch_add(1, SeqCst);
             });
             scope.spawn(|| {
-                block_on(stop.stopped());
+                block_on(stop.wait_async());
                 done.fetch_add(1, SeqCst);
             });
         }
@@ -421,7 +421,7 @@ fn a_future_that_is_dropped_leaves_the_list() {
     let stop = Stop::new();
     {
         let mut context = Context::from_waker(Waker::noop());
-        let mut stopped = pin!(stop.stopped());
+        let mut stopped = pin!(stop.wait_async());
         assert!(stopped.as_mut().poll(&mut context).is_pending());
         assert!(stopped.as_mut().poll(&mut context).is_pending());
         assert!(format!("{stop:?}").contains("waiters: 1"));

@@ -284,7 +284,7 @@ mod served {
         for name in ["depth", "in_work", "delayed", "failing", "oldest_in_line_seconds", "unfinished_work_seconds"] {
             is(name, 0);
         }
-        for name in ["coalesced", "retries", "dropped", "panics", "rejected"] {
+        for name in ["coalesced", "retries", "given_up", "panics", "rejected"] {
             is(&format!("{name}_total"), 0);
         }
         for histogram in ["workqueue_queue_duration_seconds", "workqueue_work_duration_seconds"] {
@@ -317,9 +317,15 @@ mod served {
     #[test]
     fn what_fails_is_served_too() {
         let running = Running::start(Path::new("/proc/self/mem"), &["--max-retries", "2"]);
-        let scrape = running.scrape_until(|scrape| scrape.value("workqueue_dropped_total") >= 1.0);
-        let of =
-            ["retries_total", "dropped_total", "adds_total", "queue_duration_seconds_count", "failing", "panics_total"];
+        let scrape = running.scrape_until(|scrape| scrape.value("workqueue_given_up_total") >= 1.0);
+        let of = [
+            "retries_total",
+            "given_up_total",
+            "adds_total",
+            "queue_duration_seconds_count",
+            "failing",
+            "panics_total",
+        ];
         let values = of.map(|name| scrape.value(&format!("workqueue_{name}")));
         assert_eq!(values, [2.0, 1.0, 3.0, 3.0, 0.0, 0.0], "{of:?}: {scrape:#?}");
     }

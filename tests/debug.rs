@@ -21,7 +21,7 @@ fn limiters_show_their_settings_and_no_key() {
     let fast_slow = format!("{:?}", ItemFastSlow::<u8>::new(SECOND, 2 * SECOND, 3));
     assert!(fast_slow.contains("FastSlow { fast: 1s, slow: 2s, max_fast_attempts: 3 }"), "{fast_slow}");
     let step = format!("{:?}", Step::<u8>::new([(0, SECOND)]).served_only());
-    assert!(step.contains("Table { rows: [(0, 1s)] }, served_only: true"), "{step}");
+    assert!(step.contains("StepTable { rows: [(0, 1s)] }, served_only: true"), "{step}");
 
     let bucket = DedupingBucket::new(Bucket::with_clock(1.0, 1, Clock::mock().0));
     bucket.when(&"secret");
@@ -40,8 +40,8 @@ fn futures_show_what_they_wait_for() {
     let queue = WorkQueue::new();
     queue.add(7);
     let item = queue.get().unwrap();
-    assert_eq!(format!("{:?}", queue.idle()), "Quiet { goal: Idle, .. }");
-    assert_eq!(format!("{:?}", queue.shut_down_with_drain_async()), "Quiet { goal: Drained, .. }");
+    assert_eq!(format!("{:?}", queue.wait_idle_async()), "WaitIdle { .. }");
+    assert_eq!(format!("{:?}", queue.shut_down_with_drain_async()), "ShutDownWithDrain { .. }");
     assert!(format!("{:?}", item.until_dirty()).starts_with("UntilDirty"));
     assert_eq!(format!("{:?}", queue.get_async()), "GetAsync { state: New, .. }");
 }
@@ -50,7 +50,7 @@ fn futures_show_what_they_wait_for() {
 #[test]
 fn a_stop_shows_whether_it_was_given() {
     let stop = keyqueue::backoff::Stop::new();
-    assert_eq!(format!("{:?}", stop.stopped()), "Stopped { stop: Stop { stopped: false, waiters: 0 } }");
+    assert_eq!(format!("{:?}", stop.wait_async()), "StopWait { stop: Stop { stopped: false, waiters: 0 } }");
     stop.stop();
     assert_eq!(format!("{stop:?}"), "Stop { stopped: true, waiters: 0 }");
 }

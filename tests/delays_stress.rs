@@ -109,7 +109,7 @@ fn run(policy: DelayedAdd, seed: u64, keys: u64, calls: u64) {
     });
     let stats = queue.stats();
     assert_eq!((stats.len, stats.processing, stats.delayed), (0, 0, 0));
-    assert_eq!(stats.queued + stats.deferred, stats.handed_out);
+    assert_eq!(stats.pushed + stats.deferred, stats.handed_out);
     assert!(stats.expired <= stats.delays);
     for (number, key) in state.iter().enumerate() {
         if number % 4 != 0 {

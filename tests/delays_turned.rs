@@ -1,6 +1,7 @@
 //! Delays by a clock that stands still, and whoever turns: from when they count, and where time ends.
 
-use keyqueue::{AddOptions, Added, Clock, DelayConflict, Driver, MockClock, Observer, WorkQueue};
+use keyqueue::observe::Observer;
+use keyqueue::{AddOptions, Added, Clock, DelayConflict, Driver, MockClock, WorkQueue};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 

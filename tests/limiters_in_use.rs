@@ -39,15 +39,18 @@ fn all_give_back_memory() {
 /// A plain backoff is the queue's own business: it counts the failures beside its keys, and says of how many keys it knows.
 #[test]
 fn a_queue_counts_for_a_plain_limiter() {
-    let failing = |limiter: ItemExponentialFailure<u8>| {
+    fn failing(limiter: impl RateLimiter<u8> + 'static) -> usize {
         let queue = WorkQueue::builder().rate_limiter(limiter).build();
         queue.add(1);
         queue.get().unwrap().retry();
         assert_eq!(queue.num_requeues(&1), 1);
         queue.stats().failing
-    };
+    }
     let plain = || ItemExponentialFailure::new(SECOND, 60 * SECOND);
     assert_eq!(failing(plain()), 1);
+    let boxed: Box<dyn RateLimiter<u8>> = Box::new(plain());
+    assert_eq!(failing(boxed), 1, "a box has no other user");
+    assert_eq!(failing(Arc::new(plain())), 0, "an `Arc` may have other users");
     assert_eq!(failing(plain().max_tracked(100)), 0, "what has settings counts for itself");
 }
 

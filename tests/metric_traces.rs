@@ -10,7 +10,8 @@
 //! And with the system's clock, where not each key is measured if they come fast: what is counted stays exact all the same, and
 //! no age is too high.
 
-use keyqueue::{Clock, Driver, Item, Metrics, MockClock, OwnedItem, Stats, TryGetError, WorkQueue};
+use keyqueue::observe::Metrics;
+use keyqueue::{Clock, Driver, Item, MockClock, OwnedItem, Stats, TryGetError, WorkQueue};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -192,7 +193,7 @@ fn no_age_is_too_high() {
             let longest = stats.longest_running.unwrap();
             assert!(longest <= before_get.elapsed() + slack);
             assert!(stats.unfinished_work.unwrap() <= (before_get.elapsed() + slack) * items.len() as u32);
-            let ages: Vec<_> = queue.in_work().into_iter().map(|(_, age)| age.unwrap()).collect();
+            let ages: Vec<_> = queue.processing_keys().into_iter().map(|held| held.elapsed.unwrap()).collect();
             assert_eq!(ages.len(), items.len());
             assert!(ages.iter().all(|&age| age <= before_get.elapsed() + slack));
             drop(items.pop());
@@ -209,7 +210,7 @@ fn the_longest_running_is_the_oldest_and_the_first() {
         queue.add_all((0..100_u64).map(|key| round * 100 + key));
         let mut items = queue.get_many(100);
         items.remove(0).done(); // which was measured
-        let ages: Vec<_> = queue.in_work().into_iter().map(|(_, age)| age.unwrap()).collect();
+        let ages: Vec<_> = queue.processing_keys().into_iter().map(|held| held.elapsed.unwrap()).collect();
         let longest = queue.stats().longest_running.unwrap();
         assert!(ages.is_sorted_by(|older, newer| older >= newer), "longest first, says its page: {ages:?}");
         assert!(longest >= ages[0], "{longest:?}: {ages:?}");

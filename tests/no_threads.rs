@@ -1,6 +1,7 @@
 //! Where no thread can be started: in a process of its own, in which each stack that a thread is given is larger than memory.
 
-use keyqueue::{Added, Item, Observer, WorkQueue};
+use keyqueue::observe::Observer;
+use keyqueue::{Added, Item, WorkQueue};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -81,10 +82,10 @@ fn a_thread_that_waits_for_idleness_delivers_in_place_of_the_thread() {
     }
     let queue = WorkQueue::new();
     queue.add_after(1, Duration::from_millis(20));
-    assert!(!queue.wait_idle_timeout(Duration::from_millis(60)), "delivered, and not worked on");
+    assert!(queue.wait_idle_timeout(Duration::from_millis(60)).is_err(), "delivered, and not worked on");
     assert_eq!((queue.len(), queue.delayed_len()), (1, 0));
     queue.try_get().unwrap().done();
-    assert!(queue.wait_idle_timeout(HOUR));
+    assert_eq!(queue.wait_idle_timeout(HOUR), Ok(()));
 }
 
 #[test]

@@ -9,10 +9,11 @@ mod support {
     pub(crate) mod tasks;
 }
 
+use keyqueue::observe::{Metrics, Observer};
 use keyqueue::rate_limiter::{ItemFastSlow, RateLimiter};
 use keyqueue::{
-    AddOptions, Added, Clock, DelayConflict, DelayedAdd, Driver, Item, Metrics, MockClock, Observer, OnPanic, Outcome,
-    WorkQueue, WorkQueueBuilder,
+    AddOptions, Added, Clock, DelayConflict, DelayedAdd, Driver, Item, MockClock, OnPanic, Outcome, WorkQueue,
+    WorkQueueBuilder,
 };
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -30,7 +31,7 @@ enum Event {
     Added(Added),
     HandedOut(Option<Duration>),
     Done(Option<Duration>),
-    Dropped,
+    GivenUp,
     Panicked,
     Report,
 }
@@ -51,8 +52,8 @@ impl<F: Fn(Event) + Send + Sync> Observer for Each<F> {
         self.0(Event::Done(worked));
     }
 
-    fn dropped(&self) {
-        self.0(Event::Dropped);
+    fn given_up(&self) {
+        self.0(Event::GivenUp);
     }
 
     fn panicked(&self) {
@@ -208,7 +209,7 @@ const CASES: &[Case] = &[
         &[OUT, DEFERRED, DONE],
     ),
     case("succeed", one_in_line, |q, clock| work(q, clock, |item| item.succeed()), &[OUT, DONE]),
-    case("give_up", one_in_line, |q, clock| work(q, clock, |item| item.give_up()), &[OUT, DONE, Event::Dropped]),
+    case("give_up", one_in_line, |q, clock| work(q, clock, |item| item.give_up()), &[OUT, DONE, Event::GivenUp]),
     case("retry", one_in_line, |q, clock| work(q, clock, |item| _ = item.retry()), &[OUT, DONE, DELAYED]),
     case(
         "requeue_after zero",
@@ -241,10 +242,10 @@ const CASES: &[Case] = &[
         "looking",
         one_in_line,
         |q, _| {
-            let _seen = (q.stats(), q.metrics(), q.in_work(), q.len(), q.delayed_len(), q.processing_len());
+            let _seen = (q.stats(), q.metrics(), q.processing_keys(), q.len(), q.delayed_len(), q.processing_len());
             q.forget(&1);
             q.shrink_to_fit();
-            assert!(!q.wait_idle_timeout(Duration::ZERO));
+            assert!(q.wait_idle_timeout(Duration::ZERO).is_err());
             q.shut_down();
         },
         &[],
@@ -274,7 +275,7 @@ const CASES: &[Case] = &[
             DONE,
             Event::HandedOut(Some(Duration::from_millis(8))),
             Event::Done(Some(Duration::ZERO)),
-            Event::Dropped,
+            Event::GivenUp,
             Event::HandedOut(Some(Duration::from_millis(8))),
             Event::Done(Some(Duration::ZERO)),
             REJECTED,
@@ -355,7 +356,7 @@ fn an_observer_may_use_the_queue_in_whatever_it_is_told() {
                         }
                         let queue = own.get().unwrap();
                         meddled.fetch_add(1, Ordering::SeqCst);
-                        let _seen = (queue.stats(), queue.metrics(), queue.in_work(), format!("{queue:?}"));
+                        let _seen = (queue.stats(), queue.metrics(), queue.processing_keys(), format!("{queue:?}"));
                         queue.report();
                         queue.add(99);
                         queue.add_all([98, 99]);
@@ -437,7 +438,7 @@ impl Counts {
             Event::Added(Added::Delayed) => 4,
             Event::HandedOut(_) => 5,
             Event::Done(_) => 6,
-            Event::Dropped => 7,
+            Event::GivenUp => 7,
             Event::Panicked => 8,
             _ => 9,
         };
@@ -456,14 +457,14 @@ fn counted(queue: &Queue) -> [u64; 9] {
     assert_eq!(queue_duration.count(), stats.handed_out);
     assert_eq!((stats.adds(), stats.depth()), (stats.handed_out, 0));
     [
-        stats.queued,
+        stats.pushed,
         stats.coalesced,
         stats.deferred,
         stats.rejected,
         stats.delays,
         stats.handed_out,
         work_duration.count(),
-        stats.dropped,
+        stats.given_up,
         stats.panics,
     ]
 }
@@ -526,7 +527,7 @@ fn what_an_observer_was_told_adds_up_with_threads_too() {
         assert_eq!(tally.panicked, stats.panics);
         // Every call is counted once: those of the callers, the workers', deliveries, and what a cancelled delay had held back.
         let calls = accepted.into_inner() as u64 + refused.into_inner() as u64 + tally.requeued + tally.retried;
-        let all = stats.queued + stats.coalesced + stats.deferred + stats.rejected + stats.delays - stats.expired;
+        let all = stats.pushed + stats.coalesced + stats.deferred + stats.rejected + stats.delays - stats.expired;
         if policy == DelayedAdd::Strict {
             assert!(all >= calls, "{all} of {calls}");
         } else {
@@ -596,7 +597,7 @@ fn an_observer_that_panics_at_a_done_has_seen_a_done() {
         queue.add(1);
         let item = queue.get().unwrap();
         let (woken, idle) = (Arc::new(Calls::default()), Arc::new(Calls::default()));
-        let (mut get, mut quiet) = (pin!(queue.get_async()), pin!(queue.idle()));
+        let (mut get, mut quiet) = (pin!(queue.get_async()), pin!(queue.wait_idle_async()));
         assert!(poll(get.as_mut(), &woken).is_pending() && poll(quiet.as_mut(), &idle).is_pending());
         assert!(catch_unwind(AssertUnwindSafe(|| end(item))).is_err());
         let stats = queue.stats();
@@ -671,8 +672,8 @@ fn reported(queue: WorkQueueBuilder<u32>) -> (Queue, mpsc::Receiver<(String, u64
     struct Reports(mpsc::Sender<(String, u64)>);
     impl Observer for Reports {
         fn report(&self, queue: &str, metrics: &Metrics) {
-            assert_eq!(metrics.stats.queued, metrics.queue_duration.count() + metrics.stats.len as u64);
-            _ = self.0.send((queue.to_owned(), metrics.stats.queued));
+            assert_eq!(metrics.stats.pushed, metrics.queue_duration.count() + metrics.stats.len as u64);
+            _ = self.0.send((queue.to_owned(), metrics.stats.pushed));
         }
     }
     let (send, receive) = mpsc::channel();
@@ -747,7 +748,7 @@ fn a_reporter_outlives_an_observer_that_panics() {
 #[test]
 fn an_observer_may_drop_its_reporter() {
     ends(|| {
-        let reporter: Arc<Mutex<Option<keyqueue::Reporter>>> = Arc::default();
+        let reporter: Arc<Mutex<Option<keyqueue::observe::Reporter>>> = Arc::default();
         let (send, reports) = mpsc::channel();
         let own = Arc::clone(&reporter);
         let queue: Queue = WorkQueue::builder()
@@ -771,7 +772,8 @@ fn an_observer_may_drop_its_reporter() {
 #[cfg(feature = "metrics")]
 mod facade {
     use super::*;
-    use keyqueue::{MetricsObserver, Stats};
+    use keyqueue::Stats;
+    use keyqueue::observe::MetricsObserver;
     use metrics::{
         Counter, CounterFn, Gauge, GaugeFn, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
         with_local_recorder,
@@ -903,8 +905,8 @@ mod facade {
     const COUNTERS: [&str; 7] = [
         "workqueue_adds_total",
         "workqueue_coalesced_total",
-        "workqueue_dropped_total",
         "workqueue_failures_total",
+        "workqueue_given_up_total",
         "workqueue_panics_total",
         "workqueue_rejected_total",
         "workqueue_retries_total",
@@ -957,10 +959,10 @@ mod facade {
         // The item is dropped at the end of `live`, after the last report but one; so the last two of the gauges are of then.
         let stats = queue.stats();
         let value = |name: &str| exporter.counter(&format!("workqueue_{name}_total{{name=pods}}"));
-        let counters = ["adds", "coalesced", "dropped", "failures", "panics", "rejected", "retries"].map(value);
+        let counters = ["adds", "coalesced", "failures", "given_up", "panics", "rejected", "retries"].map(value);
         assert_eq!(counters, [7, 2, 1, 1, 1, 1, 2]);
-        let Stats { coalesced, dropped, failures, panics, rejected, retries, .. } = stats;
-        assert_eq!(counters, [stats.adds(), coalesced, dropped, failures, panics, rejected, retries]);
+        let Stats { coalesced, failures, given_up, panics, rejected, retries, .. } = stats;
+        assert_eq!(counters, [stats.adds(), coalesced, failures, given_up, panics, rejected, retries]);
         let value = |name: &str| exporter.gauge(&format!("workqueue_{name}{{name=pods}}"));
         assert_eq!(["delayed", "depth", "failing", "in_work"].map(value), [1.0, 3.0, 1.0, 1.0]);
         let ages = ["longest_running_processor_seconds", "oldest_in_line_seconds", "unfinished_work_seconds"];

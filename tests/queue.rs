@@ -516,7 +516,7 @@ fn a_drain_that_times_out_says_what_is_left() {
     let item = queue.get().unwrap();
     let error = queue.shut_down_with_drain_timeout(Duration::from_millis(1)).unwrap_err();
     assert!(matches!(error, DrainTimeoutError { queued: 2, processing: 1, .. }));
-    assert_eq!(error.to_string(), "not drained in time: 2 in line, 1 in work");
+    assert_eq!(error.to_string(), "not drained in time: 2 queued, 1 processing");
     assert!(queue.shutting_down(), "shut down all the same");
     item.done();
     drop(queue.get_many(2));
@@ -559,7 +559,7 @@ fn stats_are_the_numbers_of_the_moment() {
     queue.add(1);
     let stats = queue.stats();
     assert_eq!((stats.len, stats.processing, stats.waiters, stats.drainers), (2, 1, 0, 0));
-    assert_eq!((stats.queued, stats.coalesced, stats.deferred, stats.rejected), (3, 1, 1, 0));
+    assert_eq!((stats.pushed, stats.coalesced, stats.deferred, stats.rejected), (3, 1, 1, 0));
     assert_eq!((stats.handed_out, stats.shutting_down), (1, false));
     item.done();
     queue.shut_down();
@@ -594,9 +594,9 @@ fn errors_say_what_is_wrong() {
     assert_eq!(
         messages,
         [
-            "nothing is in line",
+            "no key is queued",
             "the queue is shut down and empty",
-            "nothing came in line in time",
+            "no key was queued in time",
             "the queue is shut down and empty"
         ]
     );

@@ -22,7 +22,7 @@ fn still() -> (WorkQueue<u32>, keyqueue::MockClock) {
 
 fn assert_adds_up(queue: &WorkQueue<u32>) {
     let stats = queue.stats();
-    assert_eq!(stats.queued + stats.deferred, stats.handed_out + stats.taken + stats.len as u64);
+    assert_eq!(stats.pushed + stats.deferred, stats.handed_out + stats.taken + stats.len as u64);
     assert_eq!(stats.depth(), stats.len as u64);
 }
 

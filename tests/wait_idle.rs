@@ -33,60 +33,64 @@ fn an_empty_queue_is_idle_at_once_and_again() {
     let queue = WorkQueue::<u32>::new();
     for _ in 0..2 {
         queue.wait_idle();
-        assert!(queue.wait_idle_timeout(Duration::ZERO) && queue.wait_idle_timeout(Duration::MAX));
-        block_on(queue.idle());
+        assert_eq!([Duration::ZERO, Duration::MAX].map(|timeout| queue.wait_idle_timeout(timeout)), [Ok(()); 2]);
+        block_on(queue.wait_idle_async());
         queue.add(1);
         drop(queue.get());
     }
     queue.shut_down();
     queue.wait_idle();
-    block_on(queue.idle());
+    block_on(queue.wait_idle_async());
 }
 
 #[test]
 fn in_line_in_work_or_delayed_is_not_idle() {
     type Busy = for<'q> fn(&'q WorkQueue<u32>) -> Option<Item<'q, u32>>;
-    let ways: [Busy; 5] = [
-        |queue| {
-            queue.add(1);
-            None
-        },
-        |queue| {
-            queue.add(1);
-            queue.get()
-        },
-        |queue| {
-            queue.add_after(1, MS);
-            None
-        },
-        |queue| {
-            queue.add_after(1, Duration::MAX);
-            None
-        },
-        |queue| {
-            queue.add(1);
-            queue.get().unwrap().retry();
-            None
-        },
+    fn add_two(queue: &WorkQueue<u32>) -> Option<Item<'_, u32>> {
+        queue.add_all([1, 2]);
+        None
+    }
+    fn delay(queue: &WorkQueue<u32>, delay: Duration) -> Option<Item<'_, u32>> {
+        queue.add_after(1, delay);
+        None
+    }
+    let ways: [(Busy, [usize; 3]); 5] = [
+        (add_two, [2, 0, 0]),
+        (|queue| add_two(queue).or_else(|| queue.get()), [1, 1, 0]),
+        (|queue| delay(queue, MS), [0, 0, 1]),
+        (|queue| delay(queue, Duration::MAX), [0, 0, 1]),
+        (
+            |queue| {
+                queue.add(1);
+                queue.get().unwrap().retry();
+                None
+            },
+            [0, 0, 1],
+        ),
     ];
-    for (n, busy) in ways.into_iter().enumerate() {
+    for (n, (busy, [queued, processing, delayed])) in ways.into_iter().enumerate() {
         let (queue, _clock) = still(DelayedAdd::Independent);
         let _item = busy(&queue);
-        assert!(!queue.wait_idle_timeout(Duration::ZERO) && !queue.wait_idle_timeout(MS), "way {n}");
-        assert!(poll(pin!(queue.idle()), &Arc::default()).is_pending(), "way {n}");
+        for timeout in [Duration::ZERO, MS] {
+            let error = queue.wait_idle_timeout(timeout).unwrap_err();
+            assert_eq!([error.queued, error.processing, error.delayed], [queued, processing, delayed], "way {n}");
+            let shown = format!("not idle in time: {queued} queued, {processing} processing, {delayed} delayed");
+            assert_eq!(error.to_string(), shown);
+        }
+        assert!(poll(pin!(queue.wait_idle_async()), &Arc::default()).is_pending(), "way {n}");
         assert_eq!(queue.stats().drainers, 0, "who has given up is off the list");
     }
     // What is only known to fail is not work.
     let (queue, _clock) = still(DelayedAdd::Independent);
     queue.add_rate_limited(1);
     assert!(queue.cancel(&1) && queue.stats().failing == 1);
-    assert!(queue.wait_idle_timeout(Duration::ZERO));
+    assert_eq!(queue.wait_idle_timeout(Duration::ZERO), Ok(()));
 }
 
 /// A thread and two tasks wait until the queue is idle; then `last` makes it so.
 fn ends_the_wait(queue: &WorkQueue<u32>, last: impl FnOnce()) {
     let calls: [Arc<Calls>; 2] = Default::default();
-    let mut futures = [Box::pin(queue.idle()), Box::pin(queue.idle())];
+    let mut futures = [Box::pin(queue.wait_idle_async()), Box::pin(queue.wait_idle_async())];
     for (future, calls) in futures.iter_mut().zip(&calls) {
         assert!(poll(future.as_mut(), calls).is_pending());
     }
@@ -131,7 +135,7 @@ fn the_last_done_ends_the_wait() {
 fn a_done_that_leaves_something_does_not() {
     let (queue, clock) = still(DelayedAdd::Independent);
     let calls = Arc::new(Calls::default());
-    let mut idle = pin!(queue.idle());
+    let mut idle = pin!(queue.wait_idle_async());
     queue.add_all([1, 2]);
     assert!(poll(idle.as_mut(), &calls).is_pending());
     let item = queue.get().unwrap();
@@ -186,7 +190,7 @@ fn a_delay_that_goes_while_others_stay_does_not() {
     queue.add_after(1, MS);
     queue.add_after(2, MS);
     let calls = Arc::new(Calls::default());
-    let mut idle = pin!(queue.idle());
+    let mut idle = pin!(queue.wait_idle_async());
     assert!(poll(idle.as_mut(), &calls).is_pending());
     queue.cancel(&1);
     assert!(poll(idle.as_mut(), &calls).is_pending());
@@ -199,9 +203,9 @@ fn a_delay_that_goes_while_others_stay_does_not() {
     // Moved to now.
     queue.add_after(3, MS);
     queue.add_with(3, AddOptions::new().conflict(DelayConflict::Replace));
-    assert!(!queue.wait_idle_timeout(Duration::ZERO));
+    assert!(queue.wait_idle_timeout(Duration::ZERO).is_err());
     drop(queue.get());
-    assert!(queue.wait_idle_timeout(Duration::ZERO));
+    assert_eq!(queue.wait_idle_timeout(Duration::ZERO), Ok(()));
 }
 
 #[test]
@@ -218,7 +222,7 @@ fn a_shutdown_makes_delays_moot() {
         queue.add_after(1, MS);
         ends_the_wait(&queue, || shut_down(&queue));
         assert_eq!(queue.delayed_len(), 1);
-        assert!(queue.wait_idle_timeout(Duration::ZERO), "and after it");
+        assert_eq!(queue.wait_idle_timeout(Duration::ZERO), Ok(()), "and after it");
     }
 }
 
@@ -229,7 +233,7 @@ fn a_shutdown_does_not_end_the_wait_for_what_is_in_line_or_in_work() {
     queue.add_after(3, MS);
     let item = queue.get().unwrap();
     let calls = Arc::new(Calls::default());
-    let mut idle = pin!(queue.idle());
+    let mut idle = pin!(queue.wait_idle_async());
     assert!(poll(idle.as_mut(), &calls).is_pending());
     queue.shut_down();
     queue.shut_down();
@@ -262,7 +266,7 @@ fn work_that_makes_more_work_is_waited_for() {
         }
         queue.add(50);
         if tasks {
-            runtime.block_on(queue.idle());
+            runtime.block_on(queue.wait_idle_async());
         } else {
             queue.wait_idle();
         }
@@ -351,8 +355,8 @@ fn a_future_that_is_dropped_waits_no_more_and_the_last_waker_counts() {
     queue.add(1);
     let item = queue.get().unwrap();
     let (old, new) = (Arc::new(Calls::default()), Arc::new(Calls::default()));
-    let mut idle = Box::pin(queue.idle());
-    let mut gone = Box::pin(queue.idle());
+    let mut idle = Box::pin(queue.wait_idle_async());
+    let mut gone = Box::pin(queue.wait_idle_async());
     let mut drain = Box::pin(queue.shut_down_with_drain_async());
     assert!(poll(idle.as_mut(), &old).is_pending() && poll(gone.as_mut(), &old).is_pending());
     assert!(poll(drain.as_mut(), &old).is_pending() && poll(idle.as_mut(), &new).is_pending());
@@ -387,7 +391,7 @@ fn a_waker_that_panics_does_not_keep_getters_from_hearing_of_a_shutdown() {
         let calls = Arc::new(Calls::default());
         let mut get = pin!(queue.get_async());
         assert!(poll(get.as_mut(), &calls).is_pending());
-        let mut idle = pin!(queue.idle());
+        let mut idle = pin!(queue.wait_idle_async());
         assert!(idle.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::new(Fire)))).is_pending());
         shut_down(&queue);
         assert_eq!(queue.stats().caught_panics, 1);
@@ -410,7 +414,7 @@ fn a_clone_that_panics_does_not_keep_who_waits_from_hearing_of_it() {
     let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
     queue.add_rate_limited(Key); // stays known when its delay is gone, so it is cloned
     let calls = Arc::new(Calls::default());
-    let mut idle = pin!(queue.idle());
+    let mut idle = pin!(queue.wait_idle_async());
     assert!(poll(idle.as_mut(), &calls).is_pending());
     _ = catch_unwind(AssertUnwindSafe(|| queue.take_delayed()));
     assert!(queue.delayed_len() > 0 || calls.count() == 1);

@@ -14,10 +14,11 @@ mod support {
 }
 
 use futures_executor::block_on;
+use keyqueue::observe::Observer;
 use keyqueue::rate_limiter::{ItemFastSlow, RateLimiter};
 use keyqueue::{
-    AddOptions, Added, Clock, Driver, Item, Leftover, MockClock, Observer, OnPanic, Outcome, OwnedItem, Stats,
-    WorkQueue, WorkQueueBuilder, Workers,
+    AddOptions, Added, Clock, Driver, Item, Leftover, MockClock, OnPanic, Outcome, OwnedItem, Stats, WorkQueue,
+    WorkQueueBuilder, Workers,
 };
 use std::error::Error;
 use std::future::Future;
@@ -54,7 +55,7 @@ enum Point {
     Added,
     HandedOut,
     Done,
-    Dropped,
+    GivenUp,
     Panicked,
     KeyDrop,
 }
@@ -70,7 +71,7 @@ const OTHERS: [Point; 12] = [
     Point::Added,
     Point::HandedOut,
     Point::Done,
-    Point::Dropped,
+    Point::GivenUp,
     Point::Panicked,
     Point::KeyDrop,
 ];
@@ -214,8 +215,8 @@ impl Observer for Watcher {
         self.0.at(Point::Done);
     }
 
-    fn dropped(&self) {
-        self.0.at(Point::Dropped);
+    fn given_up(&self) {
+        self.0.at(Point::GivenUp);
     }
 
     fn panicked(&self) {
@@ -411,7 +412,7 @@ fn a_handler_that_panics_is_retried_or_done_and_the_loop_goes_on() {
                     assert_eq!(tally.panicked, 1 + u64::from(payload == Payload::Nasty), "{case}");
                     assert_eq!(tally.retried, u64::from(policy != Some(OnPanic::Done)), "{case}");
                     assert_eq!(tally.succeeded, 2 + u64::from(again), "{case}");
-                    assert_eq!((tally.dropped, tally.refused, stats.dropped), (0, 0, 0), "{case}");
+                    assert_eq!((tally.given_up, tally.refused, stats.given_up), (0, 0, 0), "{case}");
                 }
             }
         }
@@ -473,8 +474,8 @@ fn a_key_that_always_panics_holds_up_nobody_and_is_given_up() {
             })),
         }
         let (stats, tally) = (queue.stats(), workers.tally());
-        assert_eq!((tally.panicked, tally.retried, tally.dropped, tally.succeeded), (21, 20, 1, 1), "{way:?}");
-        assert_eq!((stats.panics, stats.dropped, stats.processing), (21, 1, 0));
+        assert_eq!((tally.panicked, tally.retried, tally.given_up, tally.succeeded), (21, 20, 1, 1), "{way:?}");
+        assert_eq!((stats.panics, stats.given_up, stats.processing), (21, 1, 0));
     }
 }
 
@@ -486,7 +487,7 @@ fn to(point: Point) -> fn() -> Outcome {
         Point::OnError | Point::When | Point::NumRequeues => || Outcome::Failed("".into()),
         Point::Added => || Outcome::RequeueAfter(Duration::ZERO),
         Point::OnPanic | Point::Panicked => || resume_unwind(Box::new("it must panic first")),
-        Point::OnGiveUp | Point::Dropped => || Outcome::GiveUp("".into()),
+        Point::OnGiveUp | Point::GivenUp => || Outcome::GiveUp("".into()),
         _ => || Outcome::Done,
     }
 }
@@ -509,7 +510,7 @@ fn panics_once(payload: Payload) {
                     // The policy holds when the hook has panicked as well.
                     Point::OnPanic => assert_eq!(sevens, 1 + usize::from(policy != Some(OnPanic::Done)), "{case}"),
                     // Keys that were done are not retried.
-                    Point::HandedOut | Point::Done | Point::Dropped | Point::KeyDrop | Point::Forget => {
+                    Point::HandedOut | Point::Done | Point::GivenUp | Point::KeyDrop | Point::Forget => {
                         assert_eq!(sevens, 1, "{case}");
                     }
                     _ => assert!(sevens <= 2, "{case}"),
@@ -654,7 +655,7 @@ fn a_key_whose_limiter_panics_is_retried_after_50_ms_until_it_is_given_up() {
                 let case = format!("{way:?}, {max}, {when}, {forget}, {num_requeues}");
                 assert_eq!(runs, max + 1, "{case}");
                 let (stats, tally) = (workers.queue().stats(), workers.tally());
-                assert_eq!((tally.retried, tally.dropped, stats.dropped), (max as u64, 1, 1), "{case}");
+                assert_eq!((tally.retried, tally.given_up, stats.given_up), (max as u64, 1, 1), "{case}");
                 assert_eq!((stats.processing, stats.delayed, stats.failing), (0, 0, 0), "{case}");
                 // 8 succeeds each time, and is forgotten.
                 let forgets = if forget { tally.succeeded as usize + 1 } else { 0 };
@@ -776,7 +777,7 @@ fn what_a_holder_says_holds_also_if_the_limiter_panics() {
                 assert_eq!(*payload.downcast_ref::<&str>().unwrap(), "a limiter");
                 let stats = queue.stats();
                 assert_eq!((stats.processing, stats.len, stats.panics), (0, 0, 1), "{name}, {policy:?}");
-                assert_eq!(stats.dropped, u64::from(name == "give_up"));
+                assert_eq!(stats.given_up, u64::from(name == "give_up"));
                 assert_eq!((stats.failing, queue.num_requeues(&1)), (failures, failures), "{name}, {policy:?}");
                 assert_eq!(queue.take_delayed(), delay.map_or(vec![], |delay| vec![(1, delay)]), "{name}, {policy:?}");
             }
@@ -805,8 +806,8 @@ fn workers_do_what_the_handler_says_also_if_forget_panics() {
             Way::Task | Way::Tokio => block_on(workers.run_async(async |item: &Item<'_, u32>| handler(item))),
         }
         let (stats, tally) = (queue.stats(), workers.tally());
-        assert_eq!((tally.succeeded, tally.requeued, tally.refused, tally.dropped), (1, 1, 1, 1), "{way:?}");
-        assert_eq!((tally.retried, tally.panicked, stats.dropped), (0, 3, 1), "{way:?}");
+        assert_eq!((tally.succeeded, tally.requeued, tally.refused, tally.given_up), (1, 1, 1, 1), "{way:?}");
+        assert_eq!((tally.retried, tally.panicked, stats.given_up), (0, 3, 1), "{way:?}");
     }
 }
 
@@ -876,7 +877,7 @@ fn an_item_that_is_dropped_otherwise_is_not_a_panic() {
     assert!(catch_unwind(|| resume_unwind(Box::new(()))).is_err());
     drop(item);
     let stats = queue.stats();
-    assert_eq!((stats.panics, stats.retries, stats.processing, stats.dropped), (0, 0, 0, 1));
+    assert_eq!((stats.panics, stats.retries, stats.processing, stats.given_up), (0, 0, 0, 1));
 }
 
 /// Runs a closure when it is dropped.
@@ -1021,7 +1022,7 @@ fn an_item_that_unwinds_does_not_abort_when_a_waker_panics() {
             queue.add(key());
             let fire = Waker::from(Arc::new(Fire));
             let mut get = pin!(queue.get_async());
-            let mut idle = pin!(queue.idle());
+            let mut idle = pin!(queue.wait_idle_async());
             let item = queue.get().unwrap();
             assert!(get.as_mut().poll(&mut Context::from_waker(&fire)).is_pending());
             assert!(idle.as_mut().poll(&mut Context::from_waker(&fire)).is_pending());
@@ -1140,7 +1141,7 @@ fn a_stop_whose_clones_panic_takes_nothing() {
             panics += 1;
             let lens = |stats: Stats| (stats.len, stats.delayed, stats.processing, stats.failing);
             assert_eq!(lens(stats), lens(before), "{case}");
-            assert_eq!(stats.queued + stats.deferred, stats.handed_out + stats.len as u64, "{case}: it adds up");
+            assert_eq!(stats.pushed + stats.deferred, stats.handed_out + stats.len as u64, "{case}: it adds up");
             assert_eq!(numbers(workers.stop()), expected, "{case}");
         }
         // Those of the line, the one in work, and delays of keys that stay known: of 2 until the line was taken, and of 7.
@@ -1281,7 +1282,7 @@ fn a_key_is_given_up_also_if_the_hook_panics() {
             Outcome::Retry
         });
         let stats = queue.stats();
-        assert_eq!((workers.tally().dropped, stats.dropped), (1, 1), "{policy:?}");
+        assert_eq!((workers.tally().given_up, stats.given_up), (1, 1), "{policy:?}");
         assert_eq!((stats.failing, stats.delayed, stats.retries), (0, 0, 1), "{policy:?}");
     }
 }

@@ -30,7 +30,7 @@
 //! * The page that fails stays the first of its host, so the host's failures in a row are those of that page, and `max_retries`
 //!   of the workers is that of a page. `on_give_up` strikes the page out, and delays the host for the next one.
 //! * A 404 is an answer like any other, and not tried again.
-//! * Work makes more work, and during a drain adds are refused. So `idle` says when the crawl is over: nothing in line,
+//! * Work makes more work, and during a drain adds are refused. So `wait_idle_async` says when the crawl is over: nothing in line,
 //!   in work or delayed. Then comes the drain.
 //! * The progress is a report of the queue's (`report_every`), and so are the times in the summary (`metrics`).
 
@@ -46,8 +46,9 @@ use clap::Parser;
 use fetch::{FetchError, Fetched, Fetcher};
 use frontier::{Found, Frontier, Host, Next};
 use indicatif::{ProgressBar, ProgressStyle};
+use keyqueue::observe::{Metrics, Observer};
 use keyqueue::rate_limiter::ItemExponentialFailure;
-use keyqueue::{GivenUp, Item, Metrics, Observer, Outcome, WorkQueue, Workers};
+use keyqueue::{GivenUp, Item, Outcome, WorkQueue, Workers};
 use reqwest::Url;
 use server::{Chaos, Server};
 use site::{Page, Site};
@@ -142,7 +143,7 @@ async fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
     let progress = crawler.queue.report_every(Duration::from_millis(100))?;
     crawler.found(Url::parse(&first)?);
     let complete = tokio::select! {
-        () = crawler.queue.idle() => true,
+        () = crawler.queue.wait_idle_async() => true,
         _ = stopped.recv() => false,
     };
     // If we were interrupted, a host that is in line has one more page fetched, and one that is delayed has not.

@@ -1,7 +1,7 @@
 //! What is printed at the end.
 
 use crate::check::{self, Crawl, Request, Verdict};
-use keyqueue::Metrics;
+use keyqueue::observe::Metrics;
 use std::io::{self, Write};
 use std::time::Duration;
 

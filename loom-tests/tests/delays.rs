@@ -361,7 +361,7 @@ fn expiry_meets_get_and_done() {
         assert_eq!(turner.join().unwrap(), 1);
         let stats = queue.stats();
         assert_eq!((stats.handed_out, stats.len, stats.processing, stats.delayed), (2, 0, 0, 0));
-        assert_eq!((stats.queued + stats.deferred, stats.coalesced), (2, 0));
+        assert_eq!((stats.pushed + stats.deferred, stats.coalesced), (2, 0));
     });
 }
 
@@ -398,8 +398,8 @@ fn add_races_expiry(policy: DelayedAdd) {
         }
         let stats = queue.stats();
         assert_eq!((stats.delayed, stats.expired), (0, fired as u64));
-        assert_eq!(stats.queued + stats.deferred + stats.coalesced, stats.expired + 1);
-        assert_eq!((stats.queued + stats.deferred, queue.turn()), (stats.handed_out, 0));
+        assert_eq!(stats.pushed + stats.deferred + stats.coalesced, stats.expired + 1);
+        assert_eq!((stats.pushed + stats.deferred, queue.turn()), (stats.handed_out, 0));
     });
 }
 

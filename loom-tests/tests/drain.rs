@@ -1,7 +1,7 @@
 //! Waiting for the end of all work: P7, and until nothing is left to do.
 #![cfg(loom)]
 
-use keyqueue::{Clock, DrainTimeoutError, Driver, Quiet, WorkQueue};
+use keyqueue::{Clock, DrainTimeoutError, Driver, WaitIdle, WorkQueue};
 use loom::future::block_on;
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicUsize;
@@ -29,7 +29,7 @@ fn work_off_one(queue: &WorkQueue<u64>, finished: &Arc<AtomicUsize>) -> thread::
 }
 
 /// Ways to wait until a queue is idle.
-const IDLE: [fn(&WorkQueue<u64>); 2] = [WorkQueue::wait_idle, |queue| block_on(queue.idle())];
+const IDLE: [fn(&WorkQueue<u64>); 2] = [WorkQueue::wait_idle, |queue| block_on(queue.wait_idle_async())];
 /// Ways to drain one.
 const DRAIN: [fn(&WorkQueue<u64>); 2] =
     [WorkQueue::shut_down_with_drain, |queue| block_on(queue.shut_down_with_drain_async())];
@@ -271,7 +271,7 @@ fn dropped_drain_leaves_the_list() {
         queue.add(1_u64);
         let item = queue.get().unwrap().into_owned();
         let other = {
-            let (mut idle, mut drain) = (pin!(queue.idle()), pin!(queue.shut_down_with_drain_async()));
+            let (mut idle, mut drain) = (pin!(queue.wait_idle_async()), pin!(queue.shut_down_with_drain_async()));
             assert!(poll(&mut idle, Waker::noop()).is_pending());
             assert!(poll(&mut drain, Waker::noop()).is_pending());
             assert_eq!(queue.stats().drainers, 2);
@@ -429,7 +429,7 @@ fn timed_out_idle_is_no_end() {
                 item.done();
             }
         });
-        if queue.wait_idle_timeout(Duration::ZERO) {
+        if queue.wait_idle_timeout(Duration::ZERO).is_ok() {
             assert_eq!(finished.load(Relaxed), 1);
         }
         other.join().unwrap();
@@ -457,8 +457,8 @@ fn drains_wake_and_drop_without_the_lock() {
                 _ => queue.add_after(key(1), ns(10)),
             };
             let other = {
-                let [mut first, mut second] = [(); 2].map(|()| Box::pin(queue.idle()));
-                let poll = |future: &mut Pin<Box<Quiet<'_, Nosy>>>| {
+                let [mut first, mut second] = [(); 2].map(|()| Box::pin(queue.wait_idle_async()));
+                let poll = |future: &mut Pin<Box<WaitIdle<'_, Nosy>>>| {
                     let waker = Waker::from(std::sync::Arc::new(key(0)));
                     // The list's own is the last one afterwards.
                     _ = self::poll(&mut future.as_mut(), &waker);

@@ -506,7 +506,7 @@ fn retried_key_has_one_holder() {
         adder.join().unwrap();
         // The add, and the retry; or one hand-out for both.
         let stats = queue.stats();
-        assert_eq!((stats.queued + stats.deferred + stats.coalesced, stats.processing, stats.delayed), (3, 0, 0));
+        assert_eq!((stats.pushed + stats.deferred + stats.coalesced, stats.processing, stats.delayed), (3, 0, 0));
         assert_eq!(rest(&queue).len() as u64 + stats.coalesced, 1);
     });
 }

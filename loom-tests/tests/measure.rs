@@ -1,7 +1,8 @@
 //! Times that are kept, and observers: of one moment, and without the lock.
 #![cfg(loom)]
 
-use keyqueue::{Added, Clock, Driver, Metrics, MockClock, Observer, WorkQueue};
+use keyqueue::observe::{Metrics, Observer};
+use keyqueue::{Added, Clock, Driver, MockClock, WorkQueue};
 use loom::thread;
 use loom_tests::{check, ns, with};
 use std::sync::atomic::AtomicUsize;
@@ -106,7 +107,8 @@ fn in_work_lists_what_is_left() {
 
 /// Keys in work. The oldest is the first.
 fn in_work(queue: &WorkQueue<u64>) -> Vec<u64> {
-    let (keys, ages): (Vec<_>, Vec<_>) = queue.in_work().into_iter().unzip();
+    let (keys, ages): (Vec<_>, Vec<_>) =
+        queue.processing_keys().into_iter().map(|held| (held.key, held.elapsed)).unzip();
     assert!(ages.is_sorted_by(|older, newer| older >= newer), "{ages:?}");
     keys
 }
@@ -163,7 +165,7 @@ struct Told {
     added: AtomicUsize,
     handed_out: AtomicUsize,
     done: AtomicUsize,
-    dropped: AtomicUsize,
+    given_up: AtomicUsize,
     reported: AtomicUsize,
 }
 
@@ -189,8 +191,8 @@ impl Observer for Handle {
         self.look(|told| &told.done);
     }
 
-    fn dropped(&self) {
-        self.look(|told| &told.dropped);
+    fn given_up(&self) {
+        self.look(|told| &told.given_up);
     }
 
     fn report(&self, _: &str, _: &Metrics) {
@@ -220,8 +222,8 @@ fn observer_is_called_without_the_lock() {
         assert_eq!(two.requeue_after(ns(10)), Added::Delayed); // 4; 7
         other.join().unwrap();
         queue.report();
-        let Told { added, handed_out, done, dropped, reported } = &looking.1;
-        let told = [added, handed_out, done, dropped, reported].map(|told| told.load(Relaxed));
+        let Told { added, handed_out, done, given_up, reported } = &looking.1;
+        let told = [added, handed_out, done, given_up, reported].map(|told| told.load(Relaxed));
         assert_eq!(told, [7, 4, 4, 1, 1]);
         // Or each keeps the other.
         let _dropped_without_its_lock = looking.0.write().unwrap().take();

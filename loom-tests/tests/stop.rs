@@ -23,7 +23,7 @@ fn stop_wakes_threads_and_tasks() {
         });
         let task = thread::spawn({
             let stop = stop.clone();
-            move || block_on(stop.stopped())
+            move || block_on(stop.wait_async())
         });
         stop.stop();
         thread.join().unwrap();
@@ -44,7 +44,7 @@ fn stop_publishes() {
                     let (value, stop) = &*shared;
                     match way {
                         0 => stop.wait(),
-                        1 => block_on(stop.stopped()),
+                        1 => block_on(stop.wait_async()),
                         _ if !stop.is_stopped() => return,
                         _ => {}
                     }
@@ -70,7 +70,7 @@ fn a_stop_races_poll_and_drop() {
             move || stop.stop()
         });
         {
-            let mut stopped = pin!(stop.stopped());
+            let mut stopped = pin!(stop.wait_async());
             for _ in 0..2 {
                 // The list has the only other one, so the second poll drops that of the first, and the end that of the second.
                 let waker = Waker::from(std::sync::Arc::new(Looks(stop.clone())));
@@ -78,7 +78,7 @@ fn a_stop_races_poll_and_drop() {
             }
         }
         stopper.join().unwrap();
-        block_on(stop.stopped());
+        block_on(stop.wait_async());
     });
 }
 

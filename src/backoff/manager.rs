@@ -1,16 +1,16 @@
-//! A backoff that starts over when there was nothing to wait for.
+//! A backoff that starts over after a quiet period.
 
 use super::Backoff;
 use crate::Clock;
 use std::time::Duration;
 
-/// A series of delays without end, which starts over after a quiet time.
+/// An endless series of delays, which starts over after a quiet period.
 ///
-/// Something that fails now and then should not wait longer each time, as if it had failed all day. So before each
-/// delay: if more than `reset` has passed since the one before (or since the manager was made), the series begins anew.
+/// An operation that fails only now and then should not wait longer each time. So if more than `reset` has passed since the last
+/// delay (or since the manager was created), the series starts over.
 ///
-/// It is also an iterator, which does not end. When the [`steps`](Backoff::steps) of the backoff are used up, the delay stays;
-/// for one that grows on and on, set `usize::MAX`.
+/// It is also an endless iterator. When the [`steps`](Backoff::steps) of the backoff are used up, the delay no longer changes; for
+/// a delay that always grows, set `usize::MAX`.
 ///
 /// # Examples
 /// ```
@@ -34,12 +34,12 @@ pub struct BackoffManager {
     reset: Duration,
     windowed: bool,
     pub(super) clock: Clock,
-    /// Since when `reset` counts.
+    /// The start of the period that is compared with `reset`.
     since: u64,
 }
 
 impl BackoffManager {
-    /// Starts over when more than `reset` has passed since the last delay.
+    /// Creates a manager that starts over when more than `reset` has passed since the last delay.
     #[must_use]
     pub fn new(backoff: Backoff, reset: Duration) -> Self {
         let clock = Clock::default();
@@ -47,9 +47,9 @@ impl BackoffManager {
         Self { initial: backoff.clone(), backoff, reset, windowed: false, clock, since }
     }
 
-    /// Starts over when more than `reset` has passed since it last started over (or was made), however many delays there were
-    /// meanwhile. A `reset` of zero then starts over each time, and with a factor of 0 there is nothing to start over. This is
-    /// client-go's `Backoff.DelayWithReset`.
+    /// Starts over when more than `reset` has passed since it last started over (or was created), however many delays there were
+    /// meanwhile. A `reset` of zero then starts over each time, and with a factor of 0 starting over has no effect. This is client-go's
+    /// `Backoff.DelayWithReset`.
     #[doc(alias = "DelayWithReset")]
     #[must_use]
     pub fn windowed(mut self) -> Self {
@@ -57,7 +57,7 @@ impl BackoffManager {
         self
     }
 
-    /// The clock by which it is quiet: the real one by default. The time counts from now.
+    /// The clock that measures the quiet period: the system's by default. The period starts now.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.since = clock.now();
@@ -65,16 +65,16 @@ impl BackoffManager {
         self
     }
 
-    /// The next delay.
+    /// Returns the next delay.
     #[doc(alias = "Backoff")]
     pub fn step(&mut self) -> Duration {
         let now = self.clock.now();
         let quiet = Duration::from_nanos(now.saturating_sub(self.since));
-        let over = quiet > self.reset || (self.windowed && self.reset.is_zero());
-        if over {
+        let start_over = quiet > self.reset || (self.windowed && self.reset.is_zero());
+        if start_over {
             self.backoff = self.initial.clone();
         }
-        if over || !self.windowed {
+        if start_over || !self.windowed {
             self.since = now;
         }
         self.backoff.step()

@@ -1,12 +1,12 @@
-//! Waiting between attempts, without a queue: client-go's `wait.Backoff` and what goes with it.
+//! Waiting between attempts, without a queue: client-go's `wait.Backoff` and related functions.
 //!
 //! | | |
 //! |---|---|
 //! | [`Backoff`] | a series of delays, each longer than the one before |
-//! | [`jitter`] | a delay, and something random on top |
-//! | [`BackoffManager`] | a series without end, which starts over after a quiet time |
-//! | [`backoff_until`], [`backoff_until_async`] | call something again and again, with such delays, until told to stop |
-//! | [`Stop`] | tells them, and whoever else waits |
+//! | [`jitter`] | a delay, extended by a random part |
+//! | [`BackoffManager`] | an endless series, which starts over after a quiet period |
+//! | [`backoff_until`], [`backoff_until_async`] | call a function repeatedly, with such delays, until a stop |
+//! | [`Stop`] | a signal that stops these functions, and other threads and tasks that wait |
 //!
 //! # Examples
 //! Five attempts, 10, 20, 40 and 80 ms apart:
@@ -33,7 +33,7 @@ mod stop;
 mod until;
 
 pub use manager::BackoffManager;
-pub use stop::{Stop, Stopped};
+pub use stop::{Stop, StopWait};
 pub use until::{Timing, backoff_until, backoff_until_async};
 
 use crate::random::{from_nanos, longer};
@@ -41,10 +41,10 @@ use std::time::Duration;
 
 /// A series of delays that grow by a factor.
 ///
-/// Each [`step`](Self::step) returns the present delay, with jitter, and goes on to the next. With no steps left, the delay stays
-/// as it is. As an iterator it ends there.
+/// Each [`step`](Self::step) returns the current delay, with jitter, and advances to the next. When no steps are left, the delay no
+/// longer changes. As an iterator, the series ends there.
 ///
-/// All is in whole nanoseconds; products are computed in double precision and rounded down, as in client-go, and saturate at
+/// Delays are whole nanoseconds; products are computed in double precision and rounded down, as in client-go, and saturate at
 /// [`Duration::MAX`].
 ///
 /// # Examples
@@ -59,21 +59,22 @@ use std::time::Duration;
 /// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Backoff {
-    /// The next delay. The first is not capped.
+    /// The next delay. The cap does not apply to the first.
     pub duration: Duration,
-    /// What it is multiplied with at each step. 0: it stays, and the cap is not looked at. Negative or not a number counts as 0.
+    /// The delay is multiplied by this factor at each step. 0: the delay stays the same, and the cap is ignored. Negative or NaN counts
+    /// as 0.
     pub factor: f64,
-    /// Up to this part of the delay is added to it at random, see [`jitter`](fn@jitter); the series itself goes on without. 0,
-    /// negative or not a number: none.
+    /// Up to this part of each returned delay is added to it at random, see [`jitter`](fn@jitter); the next delay is computed without
+    /// it. 0, negative or NaN: no jitter.
     pub jitter: f64,
-    /// How many steps are left.
+    /// The number of steps left.
     pub steps: usize,
-    /// A product above this becomes this, and is the end of the steps. Zero: no cap.
+    /// A product above the cap becomes the cap, and no steps are left then. Zero: no cap.
     pub cap: Duration,
 }
 
 impl Backoff {
-    /// The present delay; goes on to the next.
+    /// Returns the current delay, and advances to the next.
     #[doc(alias = "Step")]
     pub fn step(&mut self) -> Duration {
         let delay = self.duration;
@@ -91,10 +92,10 @@ impl Backoff {
     }
 }
 
-/// A delay, made longer at random: evenly spread in `[duration, duration + max_factor * duration)`, in whole nanoseconds, and
-/// `Duration::MAX` at most.
+/// Extends a delay at random: uniformly distributed in `[duration, duration + max_factor * duration)`, in whole nanoseconds, at most
+/// `Duration::MAX`.
 ///
-/// A factor that is 0, negative or not a number counts as 1, as in client-go. Drawn from `fastrand`'s generator of this thread.
+/// A factor that is 0, negative or NaN counts as 1, as in client-go. Uses `fastrand`'s thread-local generator.
 ///
 /// # Examples
 /// ```

@@ -1,7 +1,7 @@
-//! A signal that is given once, and that interrupts waiting.
+//! A signal that is set once, and that interrupts waiting.
 //!
-//! One bit and a list of waiters under a lock. Who waits looks at the bit and goes on the list in one critical section, and
-//! who stops sets it and takes all off the list in another: nobody can miss it.
+//! A flag and a list of waiters under a lock. A waiter checks the flag and joins the list in one critical section; `stop` sets the flag
+//! and takes all waiters off the list in another. So no waiter misses the stop.
 
 use crate::Clock;
 use crate::sync::{Arc, Mutex, with_parker};
@@ -14,10 +14,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Tells threads and tasks to stop, once and for all. Clones are the same signal.
+/// A signal that tells threads and tasks to stop. It cannot be reset. Clones are the same signal.
 ///
 /// # Memory ordering
-/// What happened before [`stop`](Self::stop) is visible to whoever has learned of it.
+/// What happened before [`stop`](Self::stop) is visible to every thread and task that has seen the stop.
 ///
 /// # Examples
 /// ```
@@ -42,21 +42,21 @@ struct Core {
     waiters: WaitList,
 }
 
-/// Resolves when there is a stop: from [`Stop::stopped`].
+/// The future that [`Stop::wait_async`] returns. Resolves when the signal is stopped.
 #[must_use = "a future does nothing unless polled"]
-pub struct Stopped<'a> {
+pub struct StopWait<'a> {
     stop: &'a Stop,
     ticket: Option<Ticket>,
 }
 
 impl Stop {
-    /// Not stopped yet.
+    /// Creates a signal that is not stopped.
     #[must_use]
     pub fn new() -> Self {
         Self(Arc::new(Mutex::new(Core::default())))
     }
 
-    /// Stops: wakes all that wait, and nobody waits from here on. Again has no effect.
+    /// Sets the signal: wakes all waiters, and later waits return at once. Calling it again has no effect.
     pub fn stop(&self) {
         let waiters = {
             let core = &mut *self.0.lock();
@@ -66,13 +66,13 @@ impl Stop {
         let _caught = waiters.wake();
     }
 
-    /// Whether there was a stop.
+    /// Whether the signal is stopped.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.0.lock().stopped
     }
 
-    /// Waits until there is a stop.
+    /// Waits until the signal is stopped.
     ///
     /// # Blocking
     /// Parks the thread.
@@ -80,7 +80,7 @@ impl Stop {
         let _stopped = self.wait_until(&Clock::new(), u64::MAX);
     }
 
-    /// Waits until there is a stop, but at most this long. Whether there was one. `Duration::MAX` is for ever.
+    /// Waits until the signal is stopped, for at most this time. Returns whether it is stopped. `Duration::MAX` waits forever.
     ///
     /// # Blocking
     /// Parks the thread.
@@ -89,10 +89,10 @@ impl Stop {
         self.wait_until(&clock, clock.now().saturating_add(nanos(timeout)))
     }
 
-    /// Waits until there is a stop, but at most until this clock shows so much. Whether there was one.
+    /// Waits until the signal is stopped, or until the clock shows `until`. Returns whether the signal is stopped.
     pub(super) fn wait_until(&self, clock: &Clock, until: u64) -> bool {
         with_parker(|parker| {
-            // A mock clock wakes us when it is moved. Before we look at it, so that no move is missed.
+            // A mock clock unparks us when it is moved. We subscribe before we read it, so that no move is missed.
             let joined = clock.join(parker.unparker());
             let stopped = loop {
                 let late = until != u64::MAX && clock.now() >= until;
@@ -112,16 +112,16 @@ impl Stop {
         })
     }
 
-    /// Waits until there is a stop, as a task.
+    /// Like [`wait`](Self::wait), for a task.
     ///
     /// # Cancel safety
-    /// Nothing is lost by dropping it.
-    pub fn stopped(&self) -> Stopped<'_> {
-        Stopped { stop: self, ticket: None }
+    /// Dropping it loses nothing.
+    pub fn wait_async(&self) -> StopWait<'_> {
+        StopWait { stop: self, ticket: None }
     }
 }
 
-impl Future for Stopped<'_> {
+impl Future for StopWait<'_> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -131,7 +131,7 @@ impl Future for Stopped<'_> {
     }
 }
 
-impl Drop for Stopped<'_> {
+impl Drop for StopWait<'_> {
     fn drop(&mut self) {
         leave(&self.stop.0, waiters, self.ticket);
     }
@@ -147,7 +147,7 @@ impl Default for Stop {
     }
 }
 
-// No user code runs under the lock, so no panic can leave anything half made.
+// No user code runs under the lock, so no panic leaves the data inconsistent.
 impl UnwindSafe for Stop {}
 impl RefUnwindSafe for Stop {}
 
@@ -161,8 +161,8 @@ impl fmt::Debug for Stop {
     }
 }
 
-impl fmt::Debug for Stopped<'_> {
+impl fmt::Debug for StopWait<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stopped").field("stop", self.stop).finish()
+        f.debug_struct("StopWait").field("stop", self.stop).finish()
     }
 }

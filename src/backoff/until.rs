@@ -1,4 +1,4 @@
-//! Again and again, until told to stop.
+//! Calling a function repeatedly, with backoff, until a stop.
 
 use super::{BackoffManager, Stop};
 use crate::time::nanos;
@@ -7,20 +7,19 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-/// From when a delay counts.
+/// When a delay starts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Timing {
-    /// From the end of a call: the pause between two calls is the delay.
+    /// At the end of a call: the pause between two calls is the delay.
     #[default]
     Sliding,
-    /// From the begin of a call: what the call takes is part of the delay, and one that takes longer is followed by the next at
-    /// once.
+    /// At the start of a call: the duration of the call is part of the delay. If the call takes longer, the next call follows at once.
     NonSliding,
 }
 
-/// Calls `f`, waits for the manager's next delay, and so on, until there is a stop. If there was one before, `f` is not called.
+/// Calls `f`, waits for the manager's next delay, and repeats this until a stop. If it is stopped before, `f` is not called.
 ///
-/// A stop interrupts the wait, not `f`. If `f` panics, so does this; to go on, catch it there.
+/// A stop interrupts the wait, not `f`. A panic of `f` passes through; to go on after a panic, catch it in `f`.
 ///
 /// # Blocking
 /// Until the stop. Waits by the manager's clock.
@@ -60,10 +59,10 @@ pub fn backoff_until(mut f: impl FnMut(), mut manager: BackoffManager, timing: T
     }
 }
 
-/// As [`backoff_until`], as a task. `sleep` makes a future that waits: `tokio::time::sleep`, for one.
+/// Like [`backoff_until`], for a task. `sleep` returns a future that waits, such as `tokio::time::sleep`.
 ///
 /// # Cancel safety
-/// Dropping it ends it, also in the middle of a call.
+/// Dropping it ends the loop. If a call of `f` is running, its future is dropped too.
 ///
 /// # Examples
 /// ```
@@ -84,7 +83,7 @@ pub async fn backoff_until_async<F, S>(
     stop: Stop,
     mut sleep: impl FnMut(Duration) -> S,
 ) where
-    // Not `AsyncFnMut`: rustc 1.95 cannot prove that such a task may go to another thread.
+    // Not `AsyncFnMut`: rustc 1.95 cannot prove that such a future is `Send`.
     F: Future<Output = ()>,
     S: Future<Output = ()>,
 {
@@ -96,19 +95,19 @@ pub async fn backoff_until_async<F, S>(
             return;
         }
         let rest = if end == u64::MAX { u64::MAX } else { end.saturating_sub(manager.clock.now()) };
-        let mut stopped = pin!(stop.stopped());
+        let mut stopped = pin!(stop.wait_async());
         let mut slept = pin!(sleep(Duration::from_nanos(rest)));
         let either = poll_fn(|context| {
-            let over = stopped.as_mut().poll(context).is_ready() || slept.as_mut().poll(context).is_ready();
-            if over { Poll::Ready(()) } else { Poll::Pending }
+            let done = stopped.as_mut().poll(context).is_ready() || slept.as_mut().poll(context).is_ready();
+            if done { Poll::Ready(()) } else { Poll::Pending }
         });
         either.await;
     }
 }
 
-/// One call.
+/// One call of the function.
 struct Run {
-    /// Not sliding: when the delay is over.
+    /// With [`Timing::NonSliding`]: when the delay expires.
     end: Option<u64>,
 }
 
@@ -117,13 +116,13 @@ impl Run {
         Self { end: (timing == Timing::NonSliding).then(|| delay_end(manager)) }
     }
 
-    /// When the next call is to begin.
+    /// When the next call is due.
     fn end(self, manager: &mut BackoffManager) -> u64 {
         self.end.unwrap_or_else(|| delay_end(manager))
     }
 }
 
-/// When a delay is over that begins now.
+/// When the manager's next delay expires, if it starts now.
 fn delay_end(manager: &mut BackoffManager) -> u64 {
     let delay = manager.step();
     manager.clock.now().saturating_add(nanos(delay))

@@ -60,7 +60,7 @@ pub(crate) use combine::default_backoff;
 pub use combine::{MaxOf, WithMaxWait, default_controller_rate_limiter};
 pub use deduping::DedupingBucket;
 pub use per_key::{ItemExponentialFailure, ItemFastSlow, PerKey, Step};
-pub use schedule::{Exponential, FastSlow, Schedule, Table};
+pub use schedule::{Exponential, FastSlow, Schedule, StepTable};
 
 use crate::sync::Arc;
 use std::time::Duration;
@@ -126,7 +126,7 @@ pub trait RateLimiter<K: ?Sized>: Send + Sync {
 }
 
 macro_rules! forward {
-    ($pointer:ident) => {
+    ($pointer:ident { $($own:tt)* }) => {
         impl<K: ?Sized, L: RateLimiter<K> + ?Sized> RateLimiter<K> for $pointer<L> {
             fn when(&self, key: &K) -> Duration {
                 (**self).when(key)
@@ -143,9 +143,17 @@ macro_rules! forward {
             fn shrink_to_fit(&self) {
                 (**self).shrink_to_fit();
             }
+
+            $($own)*
         }
     };
 }
 
-forward!(Arc);
-forward!(Box);
+// Not `schedule`: a limiter behind an `Arc` may have other users, whose calls count for the queue too.
+forward!(Arc {});
+
+forward!(Box {
+    fn schedule(&self) -> Option<Box<dyn Schedule>> {
+        (**self).schedule()
+    }
+});

@@ -2,7 +2,7 @@
 
 use super::RateLimiter;
 use super::keyed::Keyed;
-use super::schedule::{Exponential, FastSlow, Schedule, Table};
+use super::schedule::{Exponential, FastSlow, Schedule, StepTable};
 use crate::Clock;
 use crate::error::InvalidArgument;
 #[cfg(feature = "jitter")]
@@ -90,7 +90,7 @@ pub type ItemFastSlow<K> = PerKey<K, FastSlow>;
 /// let limiter = Step::new([(0, a), (2, b), (4, c)]);
 /// assert_eq!([(); 6].map(|()| limiter.when(&7)), [a, a, b, b, c, c]);
 /// ```
-pub type Step<K> = PerKey<K, Table>;
+pub type Step<K> = PerKey<K, StepTable>;
 
 impl<K> ItemExponentialFailure<K> {
     /// `base` after the first failure, twice as long after each further one, at most `max`. All keys are remembered until they
@@ -128,7 +128,7 @@ impl<K> Step<K> {
     /// # Errors
     /// If there is no row, or the numbers do not ascend.
     pub fn try_new(rows: impl IntoIterator<Item = (usize, Duration)>) -> Result<Self, InvalidArgument> {
-        Table::new(rows).map(Self::by)
+        StepTable::new(rows).map(Self::by)
     }
 }
 

@@ -29,7 +29,7 @@ mod sealed {
     pub trait Sealed {}
     impl Sealed for super::Exponential {}
     impl Sealed for super::FastSlow {}
-    impl Sealed for super::Table {}
+    impl Sealed for super::StepTable {}
 }
 
 /// `base * 2^failures`, up to a maximum.
@@ -49,7 +49,7 @@ pub struct FastSlow {
 
 /// A table: from this failure on, this delay.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Table {
+pub struct StepTable {
     /// Not empty; the numbers ascend.
     rows: Box<[(usize, Duration)]>,
 }
@@ -101,7 +101,7 @@ impl Schedule for FastSlow {
     }
 }
 
-impl Table {
+impl StepTable {
     pub(super) fn new(rows: impl IntoIterator<Item = (usize, Duration)>) -> Result<Self, InvalidArgument> {
         let rows: Box<[_]> = rows.into_iter().collect();
         if rows.is_empty() {
@@ -117,7 +117,7 @@ impl Table {
     }
 }
 
-impl Schedule for Table {
+impl Schedule for StepTable {
     #[inline]
     fn delay(&self, failures: u32) -> Duration {
         let rows = self.rows.partition_point(|&(from, _)| from <= failures as usize);

@@ -80,7 +80,7 @@ impl<K> Shared<K> {
     #[inline]
     pub(super) fn add_new(&self, core: &mut Core<K>, key: K, hash: table::Hash, wakeups: Wakeups) -> SlotRef<K> {
         let slot = core.table.insert(key, hash);
-        core.counts.queued += 1;
+        core.counts.pushed += 1;
         // SAFETY: taken (S2), and we hold the lock.
         unsafe { slot.get() }.state.add_new();
         self.push(core, slot, wakeups);
@@ -99,7 +99,7 @@ impl<K> Shared<K> {
         }
         match state.add() {
             OnAdd::Push => {
-                core.counts.queued += 1;
+                core.counts.pushed += 1;
                 self.push(core, slot, wakeups);
                 Added::Queued
             }

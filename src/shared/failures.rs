@@ -174,7 +174,7 @@ impl<K> Shared<K> {
         }
     }
 
-    /// `forget` and `done` of a key that is held, in one step as far as the queue counts. `given_up`: and `dropped` is counted.
+    /// `forget` and `done` of a key that is held, in one step as far as the queue counts. `given_up`: and that is counted.
     ///
     /// # Safety
     /// The caller holds the key in this slot, has told the limiter, and forgets the slot.
@@ -183,7 +183,7 @@ impl<K> Shared<K> {
         let (worked, _vacated) = {
             let core = &mut *self.enter();
             core.forgive(slot);
-            core.counts.dropped += u64::from(given_up);
+            core.counts.given_up += u64::from(given_up);
             let worked = core.note_done(slot, UNREAD);
             // SAFETY: guaranteed by the caller.
             (worked, unsafe { self.finish(core, slot) })

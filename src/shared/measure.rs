@@ -20,9 +20,9 @@
 
 use super::{Core, Shared};
 use crate::Added;
-use crate::histogram::Histogram;
 use crate::key::slab::{SlotRef, Stamp};
-use crate::stats::{Metrics, Stats};
+use crate::observe::{Histogram, Metrics};
+use crate::stats::Stats;
 use crate::sync::{give_way, sized};
 use crate::time::clock::Clock;
 use crate::time::rest;
@@ -161,15 +161,15 @@ impl<K> Shared<K> {
 }
 
 impl<K: Clone> Shared<K> {
-    /// `in_work`: goes through the slots, some hundred at a time.
-    pub(crate) fn in_work(&self) -> Vec<(K, Option<Duration>)> {
+    /// `processing_keys`: goes through the slots, some hundred at a time.
+    pub(crate) fn processing_keys(&self) -> Vec<(K, Option<Duration>)> {
         const CHUNKS: usize = sized(8, 1);
         let mut keys = Vec::with_capacity(self.core.lock().processing);
         let (mut chunk, now) = (0, self.core.lock().ask(&self.clock));
         loop {
             // Room beforehand, so that little is allocated under the lock.
             keys.reserve(64 * CHUNKS);
-            if !self.core.lock().copy_in_work(chunk..chunk + CHUNKS, now, &mut keys) {
+            if !self.core.lock().copy_processing(chunk..chunk + CHUNKS, now, &mut keys) {
                 break;
             }
             chunk += CHUNKS;
@@ -182,7 +182,7 @@ impl<K: Clone> Shared<K> {
 
 impl<K: Clone> Core<K> {
     /// Copies the keys in these chunks that are processing, and for how long they have been. `false`: there are no such chunks.
-    fn copy_in_work(&self, chunks: Range<usize>, now: u64, keys: &mut Vec<(K, Option<Duration>)>) -> bool {
+    fn copy_processing(&self, chunks: Range<usize>, now: u64, keys: &mut Vec<(K, Option<Duration>)>) -> bool {
         if chunks.start >= self.table.chunks() {
             return false;
         }
@@ -346,7 +346,7 @@ impl<K> Core<K> {
             failing: self.failing,
             waiters: self.waiters.len(),
             drainers: self.drainers.len(),
-            queued: self.counts.queued,
+            pushed: self.counts.pushed,
             coalesced: self.counts.coalesced,
             deferred: self.counts.deferred,
             rejected: self.counts.rejected,
@@ -355,7 +355,7 @@ impl<K> Core<K> {
             expired: self.counts.expired,
             retries: self.counts.retries,
             failures: self.counts.failures,
-            dropped: self.counts.dropped,
+            given_up: self.counts.given_up,
             panics: self.counts.panics,
             caught_panics: self.counts.caught_panics,
             driver_failures: self.counts.driver_failures,

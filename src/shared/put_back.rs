@@ -41,7 +41,7 @@ impl<K> Shared<K> {
         // SAFETY: in the table, so taken (S2), and we hold the lock.
         match unsafe { slot.get() }.state.add() {
             OnAdd::Push => {
-                core.counts.queued += 1;
+                core.counts.pushed += 1;
                 core.note_add(slot, Added::Queued, UNREAD);
                 self.push(core, slot, Wakeups::Now);
             }

@@ -5,6 +5,7 @@
 
 use super::delays::Delivered;
 use super::{Core, Shared};
+use crate::WaitIdleTimeoutError;
 use crate::sync::Arc;
 use crate::time::driver::RETRY;
 use crate::wait::{Ticket, WaitList, leave, poll_on, sleep_on};
@@ -47,7 +48,7 @@ impl<K> Shared<K> {
 
     /// Sleeps until nothing is queued, processing or delayed, or until the deadline. If there is no driver thread, delivers what is
     /// due in its place, as getters do, and tries to start it now and then.
-    pub(crate) fn wait_idle(this: &Arc<Self>, deadline: Option<Instant>) -> bool {
+    pub(crate) fn wait_idle(this: &Arc<Self>, deadline: Option<Instant>) -> Result<(), WaitIdleTimeoutError> {
         loop {
             Self::ensure_driver(this);
             let driverless = this.is_driver_failed();
@@ -57,12 +58,11 @@ impl<K> Shared<K> {
             let until = deadline.into_iter().chain(until).chain(retry).min();
             let end = sleep_on(&this.core, drainers, until, |core, late| {
                 let look_again = late || this.is_driver_failed() != driverless;
-                core.end(Goal::Idle, 0).map(Some).or(look_again.then_some(None))
+                core.end(Goal::Idle, 0).map(|_| Ok(())).or_else(|| look_again.then(|| Err(core.not_idle())))
             });
             match end {
-                Some(_) => return true,
-                None if deadline.is_some_and(|deadline| deadline <= Instant::now()) => return false,
-                None => {}
+                Err(_) if deadline.is_none_or(|deadline| deadline > Instant::now()) => {}
+                end => return end,
             }
         }
     }
@@ -92,6 +92,10 @@ fn drainers<K>(core: &mut Core<K>) -> &mut WaitList {
 }
 
 impl<K> Core<K> {
+    fn not_idle(&self) -> WaitIdleTimeoutError {
+        WaitIdleTimeoutError { queued: self.line.len(), processing: self.processing, delayed: self.delayed }
+    }
+
     fn end(&self, goal: Goal, released: u64) -> Option<End> {
         let moot = goal == Goal::Drained || self.delayed == 0 || self.is_shutting_down();
         if self.is_drained() && moot {

@@ -49,7 +49,7 @@ pub enum Driver {
     /// that wait in [`get`](crate::WorkQueue::get) or [`wait_idle`](crate::WorkQueue::wait_idle) deliver the keys, on time as long
     /// as one of them waits; and calls that add, get or wait try again to start the thread, every ten milliseconds at most. A task
     /// cannot deliver: if only tasks wait, the next such call does. [`Stats::driver_failures`](crate::Stats::driver_failures)
-    /// counts the failures, and [`Observer::driver_failed`](crate::Observer::driver_failed) is told of each.
+    /// counts the failures, and [`Observer::driver_failed`](crate::observe::Observer::driver_failed) is told of each.
     #[default]
     Thread,
     /// Nobody but callers of [`turn`](crate::WorkQueue::turn): for tests, and for programs with a loop of their own.
@@ -232,7 +232,9 @@ mod tests {
             ("get_timeout", |queue| _ = queue.get_timeout(Duration::from_millis(1))),
             ("get_async", |queue| _ = pin!(queue.get_async()).poll(&mut Context::from_waker(Waker::noop()))),
             ("wait_idle_timeout", |queue| _ = queue.wait_idle_timeout(Duration::from_millis(1))),
-            ("idle", |queue| _ = pin!(queue.idle()).poll(&mut Context::from_waker(Waker::noop()))),
+            ("wait_idle_async", |queue| {
+                _ = pin!(queue.wait_idle_async()).poll(&mut Context::from_waker(Waker::noop()))
+            }),
         ];
         for (name, call) in calls {
             POSSIBLE.store(false, Ordering::SeqCst);
@@ -284,7 +286,7 @@ mod tests {
     #[test]
     fn an_observer_that_waits_does_not_consume_the_wake_up_of_a_getter() {
         struct Waits(WorkQueue<u8>);
-        impl crate::Observer for Waits {
+        impl crate::observe::Observer for Waits {
             fn added(&self, added: crate::Added) {
                 if added == crate::Added::Queued {
                     assert!(self.0.get_timeout(Duration::from_millis(5)).is_err());

@@ -1,11 +1,11 @@
-//! Why a key was given up.
+//! The reason why a key was given up.
 
 use std::error::Error;
 use std::fmt;
 
-/// Why workers gave a key up: what [`on_give_up`](super::WorkersBuilder::on_give_up) is told.
+/// The reason why workers gave a key up; passed to [`on_give_up`](super::WorkersBuilder::on_give_up).
 ///
-/// Its `Display` says it in one line, such as `given up after 15 retries: disk full`.
+/// `Display` shows it in one line, such as `given up after 15 retries: disk full`.
 ///
 /// # Examples
 /// ```
@@ -36,9 +36,10 @@ pub struct GivenUp<'a> {
     /// How often the key was retried since it last succeeded.
     pub retries: usize,
     /// The error of the last try: that of [`Outcome::Failed`](super::Outcome::Failed),
-    /// [`RetryAfter`](super::Outcome::RetryAfter) or [`GiveUp`](super::Outcome::GiveUp). `None`: the handler gave none, or panicked.
+    /// [`RetryAfter`](super::Outcome::RetryAfter) or [`GiveUp`](super::Outcome::GiveUp). `None`: there was no error, or the handler
+    /// panicked.
     pub reason: Option<&'a (dyn Error + Send + Sync + 'static)>,
-    /// What the handler said when it panicked in the last try. `None`: it did not panic.
+    /// The panic message of the handler in the last try. `None`: it did not panic.
     pub panic: Option<&'a str>,
 }
 

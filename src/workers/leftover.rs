@@ -1,4 +1,4 @@
-//! What is left when workers stop, and how it is taken out of the queue: all of it, or nothing.
+//! The keys that are left when workers stop. Either all of them are taken out of the queue, or none.
 
 use crate::panics::contained;
 use crate::{Item, Stats, WorkQueue};
@@ -6,22 +6,22 @@ use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
-/// What was left when the workers were told to end; from [`Workers::stop`](super::Workers::stop) and the drains. It is gone from the
-/// queue, but for what was in work.
+/// The keys that were left when workers were stopped; from [`Workers::stop`](super::Workers::stop), the drains, and
+/// [`WorkQueue::take_where`]. They are out of the queue, except for those that were processing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-#[must_use = "these keys were not worked on"]
+#[must_use = "these keys were not processed"]
 pub struct Leftover<K> {
-    /// Keys that were in line.
+    /// Keys that were queued.
     pub queued: Vec<K>,
-    /// Keys that were in work, and still are unless their handlers have returned by now.
+    /// Keys that were processing. They still are, unless their handlers have returned meanwhile.
     pub processing: Vec<K>,
-    /// Keys that were delayed, with the time that was left, earliest first.
+    /// Keys that were delayed, with the time until their delays expire, earliest first.
     pub delayed: Vec<(K, Duration)>,
 }
 
 impl<K> Leftover<K> {
-    /// Nothing was left.
+    /// Whether no key was left.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.queued.is_empty() && self.processing.is_empty() && self.delayed.is_empty()
@@ -29,8 +29,8 @@ impl<K> Leftover<K> {
 }
 
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> Leftover<K> {
-    /// Takes out what is left in a queue that is shut down. If foreign code panics meanwhile, such as a key's `Clone`, all that was
-    /// taken goes back.
+    /// Takes out all keys of a queue that is shut down. If foreign code panics meanwhile, such as a key's `Clone`, all keys that were
+    /// taken go back.
     pub(super) fn take(queue: &WorkQueue<K>) -> Self {
         let mut taken = Taken { queue, keys: Vec::new() };
         let processing = loop {
@@ -38,11 +38,11 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Leftover<K> {
                 taken.take(item);
             }
             let before = queue.stats().handed_out;
-            let processing = queue.in_work();
-            // Else a key that was in work is in line again, or handed out once more: it is in neither list, maybe.
+            let processing = queue.processing_keys();
+            // If a key is queued now or was handed out meanwhile, a key that was processing may be missing in both lists: try again.
             let Stats { len: 0, handed_out, .. } = queue.stats() else { continue };
             if handed_out == before {
-                break processing.into_iter().map(|(key, _)| key).collect();
+                break processing.into_iter().map(|held| held.key).collect();
             }
         };
         let delayed = queue.take_delayed();
@@ -50,7 +50,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Leftover<K> {
     }
 }
 
-/// Keys that were taken out of the line. Unless they are kept, they go back to its end.
+/// Keys that were taken out of the queue. Dropping this puts them back at the end of the queue; `keep` prevents that.
 struct Taken<'q, K: Hash + Eq> {
     queue: &'q WorkQueue<K>,
     keys: Vec<K>,

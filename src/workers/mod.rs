@@ -1,5 +1,5 @@
-//! The loop around `get` and `done`, written once: for threads and for tasks, with panics caught, retries counted and limited,
-//! and an end that says what was left.
+//! The loop around `get` and `done`, for threads and for tasks: it catches panics, counts and limits retries, and a drain returns
+//! the keys that were left.
 //!
 //! ```text
 //!          ┌───────────────────────────────────────────────────────┐
@@ -11,19 +11,19 @@
 //!    │         │        RetryAfter ─────┬──────▶ retry ────────────┤
 //!    │         └ panic ─────────────────┘└ too often ─┐            │
 //!    │                  GiveUp(reason) ───────────────┴▶ give_up ──┘
-//!    └▶ shut down and empty: the end
+//!    └▶ shut down and empty: the loop ends
 //! ```
 //!
-//! A loop is run by a thread of its own ([`spawn`](WorkersBuilder::spawn)), by the caller ([`run`](Workers::run)) or as a future
-//! ([`run_async`](Workers::run_async)); how many of them there are is how many keys are worked on at a time. All of them do the
-//! same steps, which are in `each.rs`.
+//! A loop runs in a thread of its own ([`spawn`](WorkersBuilder::spawn)), in the caller's thread ([`run`](Workers::run)) or as a future
+//! ([`run_async`](Workers::run_async)). The number of loops is the number of keys that are processed at the same time. The steps of all
+//! loops are in `run_loop.rs`.
 
-mod each;
 mod given_up;
+mod group;
 mod leftover;
 mod outcome;
-mod scope;
-mod team;
+mod run_loop;
+mod run_span;
 
 pub use given_up::GivenUp;
 pub use leftover::Leftover;
@@ -33,7 +33,8 @@ use crate::Item;
 use crate::queue::WorkQueue;
 use crate::shared::End;
 use crate::sync::{Arc, spawn};
-use each::{Hooks, Loop};
+use group::Group;
+use run_loop::{Hooks, Loop};
 use std::error::Error;
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -43,12 +44,10 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use team::Team;
 
-/// Loops that work on the keys of one queue, and the handle of them: clones are the same workers. From
-/// [`WorkQueue::workers`].
+/// A handle of loops that process the keys of one queue; clones refer to the same loops. From [`WorkQueue::workers`].
 ///
-/// A loop ends when the queue is shut down and nothing is in line. Dropping the handle ends nothing.
+/// A loop ends when the queue is shut down and no key is queued. Dropping the handle ends no loop.
 ///
 /// # Examples
 /// Threads:
@@ -74,7 +73,7 @@ use team::Team;
 /// assert_eq!(workers.tally().succeeded, 1);
 /// # std::io::Result::Ok(())
 /// ```
-/// Tasks, on any runtime. How many are spawned is how many keys are worked on at a time:
+/// Tasks, on any runtime. The number of tasks is the number of keys that are processed at the same time:
 /// ```
 /// # use keyqueue::{Item, WorkQueue};
 /// # use std::sync::Arc;
@@ -91,7 +90,7 @@ use team::Team;
 /// }
 /// queue.add("https://example.org".to_owned());
 ///
-/// queue.idle().await;
+/// queue.wait_idle_async().await;
 /// workers.drain_async().await;
 /// assert_eq!(workers.tally().succeeded, 1);
 /// # }
@@ -103,7 +102,7 @@ pub struct Workers<K> {
 struct Inner<K> {
     queue: WorkQueue<K>,
     hooks: Hooks<K>,
-    team: Team,
+    group: Group,
 }
 
 /// Settings of [`Workers`]. From [`WorkQueue::workers`].
@@ -114,7 +113,7 @@ pub struct WorkersBuilder<K> {
     hooks: Hooks<K>,
 }
 
-/// What workers have done so far; from [`Workers::tally`]. Of keys that are worked on just now, nothing is in it.
+/// Counts of what workers have done so far; from [`Workers::tally`]. Keys that are processing are not counted yet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tally {
@@ -124,13 +123,13 @@ pub struct Tally {
     pub succeeded: u64,
     /// Runs that ended with [`Outcome::RequeueAfter`] or [`Outcome::RequeueWith`].
     pub requeued: u64,
-    /// Runs that failed, and whose keys are to be tried again.
+    /// Runs that failed, and whose keys are retried.
     pub retried: u64,
-    /// Keys that were given up: they failed too often, or [`Outcome::GiveUp`].
-    pub dropped: u64,
-    /// Runs that panicked, hooks that did, and what else is user code.
+    /// Keys that were given up, by [`Outcome::GiveUp`] or after [`max_retries`](WorkersBuilder::max_retries).
+    pub given_up: u64,
+    /// Panics of handlers, hooks and other user code.
     pub panicked: u64,
-    /// Of those retried and requeued: keys that the queue refused, since it was shut down. They will not come back.
+    /// Retried or requeued keys that the queue refused because it was shut down. They do not come back.
     pub refused: u64,
 }
 
@@ -139,49 +138,49 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
         Self { queue, name: None, hooks: Hooks::default() }
     }
 
-    /// What the threads of [`spawn`](Self::spawn) are called, with a number behind: `pods-0`. By default as the queue, or
-    /// `worker`.
+    /// The name of the threads of [`spawn`](Self::spawn), followed by a number: `pods-0`. By default the queue's name, or `worker` if
+    /// the queue has none.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// How often a key that fails is retried before it is given up. Without limit by default; 0: never.
+    /// The number of times that a failing key is retried before it is given up. No limit by default; 0: the key is never retried.
     ///
-    /// Counted by the queue's limiter, so since the key last succeeded, [`num_requeues`](crate::Item::num_requeues). One that does
-    /// not count, such as a [`Bucket`](crate::rate_limiter::Bucket) alone, never reaches this.
+    /// The queue's limiter counts retries since the key last succeeded: [`num_requeues`](crate::Item::num_requeues). With a limiter that
+    /// does not count, such as a [`Bucket`](crate::rate_limiter::Bucket) alone, no key reaches this limit.
     ///
-    /// If the limiter panics, the key is retried after 50 ms. The queue counts such retries in the limiter's place, so a key is given
-    /// up after this number of retries also if the limiter panics each time.
+    /// If the limiter panics, the key is retried after 50 ms, and the queue counts the retry instead. So a key is given up after this
+    /// number of retries even if the limiter panics each time.
     pub fn max_retries(mut self, retries: usize) -> Self {
         self.hooks.max_retries = Some(retries);
         self
     }
 
-    /// Is called with each error of a handler ([`Outcome::Failed`] and [`Outcome::RetryAfter`]), before the key is retried or given up.
-    /// (The reason of an [`Outcome::GiveUp`] is for [`on_give_up`](Self::on_give_up).)
+    /// Sets a hook for each error of a handler ([`Outcome::Failed`] and [`Outcome::RetryAfter`]); it is called before the key is retried
+    /// or given up. (The reason of an [`Outcome::GiveUp`] goes to [`on_give_up`](Self::on_give_up).)
     pub fn on_error(mut self, hook: impl Fn(&K, &(dyn Error + Send + Sync)) + Send + Sync + 'static) -> Self {
         self.hooks.on_error = Some(Box::new(hook));
         self
     }
 
-    /// Is called when a handler has panicked, with what it said, before the key is treated as
-    /// [the queue was told](crate::WorkQueueBuilder::on_panic): retried by default. Where a panic must not go unseen, the hook may end
-    /// the process.
+    /// Sets a hook that is called with the key and the panic message when a handler has panicked. After that the key is retried, or
+    /// done if the queue is [configured](crate::WorkQueueBuilder::on_panic) so. The hook may abort the process if no panic may be
+    /// ignored.
     pub fn on_panic(mut self, hook: impl Fn(&K, &str) + Send + Sync + 'static) -> Self {
         self.hooks.on_panic = Some(Box::new(hook));
         self
     }
 
-    /// Is called with each key that is given up, and with [why](GivenUp): how often it was retried, and the error or the panic of the
-    /// last try. The key is done after that, so to have it looked at again in an hour, say, the hook may add it with a delay.
+    /// Sets a hook that is called with each key that is given up and the [reason](GivenUp): how often it was retried, and the error or
+    /// the panic of the last try. The key is done after that; to retry it in an hour, say, the hook may add it with a delay.
     #[doc(alias = "on_drop")]
     pub fn on_give_up(mut self, hook: impl Fn(&K, &GivenUp<'_>) + Send + Sync + 'static) -> Self {
         self.hooks.on_give_up = Some(Box::new(hook));
         self
     }
 
-    /// Each run of a handler is in its hand-out's [span](Item::span). Errors and panics are events in it.
+    /// Runs each handler in its hand-out's [span](Item::span). Errors and panics are events in this span.
     #[cfg(feature = "tracing")]
     pub fn traced(mut self) -> Self
     where
@@ -191,16 +190,16 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
         self
     }
 
-    /// Workers without a loop, to [`run`](Workers::run) some.
+    /// Builds workers without a loop. Add loops with [`run`](Workers::run) or [`run_async`](Workers::run_async).
     pub fn build(self) -> Workers<K> {
-        Workers { inner: Arc::new(Inner { queue: self.queue, hooks: self.hooks, team: Team::default() }) }
+        Workers { inner: Arc::new(Inner { queue: self.queue, hooks: self.hooks, group: Group::default() }) }
     }
 
-    /// Starts so many threads, each of which runs the loop.
+    /// Starts `threads` threads, each of which runs a loop.
     ///
     /// # Errors
-    /// If a thread cannot be started: none is left running then, and no key was touched. If `threads` is 0, or the name has a NUL
-    /// byte.
+    /// If a thread cannot be started: the threads that were started end, and no key was handed out. If `threads` is 0, or the name
+    /// contains a NUL byte.
     pub fn spawn<R: Into<Outcome>>(
         self,
         threads: usize,
@@ -212,15 +211,15 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
             (None, name) => name.to_owned(),
         };
         if threads == 0 {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "threads is 0: nobody would work"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "threads is 0: no thread would process keys"));
         }
         if name.contains('\0') {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "name has a NUL byte: no thread can be called so"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "name contains a NUL byte"));
         }
         let workers = self.build();
         let handler = std::sync::Arc::new(handler);
-        // They wait until all are there.
-        let gate = workers.inner.team.gate();
+        // The threads wait at the gate until all of them are started.
+        let gate = workers.inner.group.gate();
         for number in 0..threads {
             let work = workers.enter(std::sync::Arc::clone(&handler));
             let run = move || {
@@ -229,7 +228,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
                     own.run(&mut |item: &Item<'_, K>| handler(item));
                 }
             };
-            workers.inner.team.join_later(spawn(&format!("{name}-{number}"), run)?);
+            workers.inner.group.join_later(spawn(&format!("{name}-{number}"), run)?);
         }
         gate.open();
         Ok(workers)
@@ -237,64 +236,63 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
 }
 
 impl<K> Workers<K> {
-    /// One more loop. It is dropped after its handler, and has not ended before: what the handler has captured is gone when a join
-    /// returns.
+    /// Adds a loop. The tuple drops the handler before the loop, and the loop ends when it is dropped: so everything that the handler
+    /// has captured is dropped before a join returns.
     fn enter<F>(&self, handler: F) -> (F, Loop<K>) {
         (handler, Loop::new(Arc::clone(&self.inner)))
     }
 
-    /// What was done so far.
+    /// Counts of what the loops have done so far.
     #[must_use]
     pub fn tally(&self) -> Tally {
-        self.inner.team.tally()
+        self.inner.group.tally()
     }
 
-    /// The queue.
+    /// The queue whose keys the loops process.
     #[must_use]
     pub fn queue(&self) -> &WorkQueue<K> {
         &self.inner.queue
     }
 
-    /// Waits until all loops have ended, as they do when the queue is shut down and nothing is in line; and until the threads of
-    /// [`spawn`](WorkersBuilder::spawn) have ended. A loop drops its handler, and so what the handler has captured, before it ends.
+    /// Waits until all loops have ended, which they do when the queue is shut down and no key is queued, and until the threads of
+    /// [`spawn`](WorkersBuilder::spawn) have ended. A loop drops its handler, and all that the handler has captured, before it ends.
     ///
     /// # Blocking
-    /// Until then, however long a handler, a captured value or a thread-local takes to be dropped. A handler that calls this waits
-    /// for itself: forever.
+    /// Until then, however long it takes to run a handler, or to drop a captured value or a thread-local. A handler that calls this
+    /// waits forever, as the join waits for that handler.
     pub fn join(&self) {
-        self.inner.team.join();
+        self.inner.group.join();
     }
 
-    /// As [`join`](Self::join), for a task. When it resolves, all loops have ended, and their threads are about to.
+    /// Like [`join`](Self::join), for a task. When it resolves, all loops have ended, and their threads are about to end.
     ///
     /// # Cancel safety
-    /// Dropping it takes back nothing but the waiting.
+    /// Dropping it ends the wait, and changes nothing else.
     pub fn join_async(&self) -> impl Future<Output = ()> + '_ {
-        self.inner.team.ended()
+        self.inner.group.ended()
     }
 }
 
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
-    /// Runs a loop here, until the queue is shut down and nothing is in line.
+    /// Runs a loop in this thread, until the queue is shut down and no key is queued.
     ///
     /// # Blocking
-    /// As [`get`](WorkQueue::get).
+    /// Like [`get`](WorkQueue::get).
     pub fn run<R: Into<Outcome>>(&self, handler: impl FnMut(&Item<'_, K>) -> R) {
         let (handler, own) = &mut self.enter(handler);
         own.run(handler);
     }
 
-    /// A loop, as a future: works on one key at a time, until the queue is shut down and nothing is in line. For more, spawn
-    /// several. It is `Send` if the handler and its futures are. It is counted as running from this call until it has ended or is
-    /// dropped.
+    /// A loop as a future: processes one key at a time, until the queue is shut down and no key is queued. To process several keys at
+    /// the same time, spawn several of these futures. The future is `Send` if the handler and its futures are. It counts as running from
+    /// this call until it has ended or is dropped.
     ///
     /// # Cancel safety
-    /// Dropping it drops the handler's future at the point where it waits; its key is done then, as by
-    /// [`done`](Item::done).
+    /// Dropping it drops the handler's future at the point where it waits; the key is done then, as by [`done`](Item::done).
     ///
     /// # The handler
-    /// An async closure, which borrows the item. The item's type has to be named. What the closure has captured is there in each
-    /// call, so it is cloned once for each loop:
+    /// An async closure, which borrows the item. The item's type has to be named. Each call can use what the closure has captured, so
+    /// it is cloned once for each loop:
     /// ```
     /// # use keyqueue::{Item, WorkQueue};
     /// # use std::sync::Arc;
@@ -308,8 +306,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     ///     async move |url: &Item<'_, String>| client.fetch(url).await
     /// });
     /// ```
-    /// A closure that returns an `async` block does not compile if the block uses the item, as such a closure cannot return what
-    /// borrows its argument:
+    /// A closure that returns an `async` block does not compile if the block uses the item, as such a closure cannot return a future
+    /// that borrows its argument:
     /// ```compile_fail
     /// # use keyqueue::{Item, WorkQueue};
     /// # use std::sync::Arc;
@@ -323,7 +321,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     ///     async move { client.fetch(url).await } // error: lifetime may not live long enough
     /// });
     /// ```
-    /// It compiles with a clone of the key, or boxed, by [`run_boxed`](Self::run_boxed):
+    /// It compiles with a clone of the key, or with a boxed future and [`run_boxed`](Self::run_boxed):
     /// ```
     /// # use keyqueue::{Item, WorkQueue};
     /// # use std::sync::Arc;
@@ -344,8 +342,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// ```
     ///
     /// # A task that hangs
-    /// A drain with a deadline names the keys of hanging handlers and ends, and the tasks go on to hang. Your runtime can abort them,
-    /// if you have kept their handles. (Handlers in threads cannot be aborted.)
+    /// A drain with a deadline returns the keys of handlers that hang, and their tasks keep hanging. Your runtime can abort the tasks, if
+    /// you have kept their handles. (Handlers in threads cannot be aborted.)
     /// ```
     /// # use keyqueue::{Item, WorkQueue};
     /// # use std::time::Duration;
@@ -365,7 +363,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     ///
     /// let leftover = workers.drain_until(tokio::time::sleep(Duration::from_millis(25))).await;
     /// assert_eq!(leftover.processing, ["https://example.org".to_owned()]);
-    /// tasks.shutdown().await; // aborts what hangs: the handler is dropped, and its key done
+    /// tasks.shutdown().await; // aborts the task that hangs: the handler is dropped, and its key is done
     /// assert_eq!((workers.tally().running, queue.processing_len()), (0, 0));
     /// # }
     /// ```
@@ -381,14 +379,14 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
         }
     }
 
-    /// As [`run_async`](Self::run_async), of a handler that returns boxed futures.
+    /// Like [`run_async`](Self::run_async), for a handler that returns boxed futures.
     ///
-    /// For code that is generic over the handler, such as a wrapper that spawns tasks: the future is `Send` if the handler is, which
-    /// the compiler knows here without knowing the handler's type. And for closures of the form
-    /// `|item| { let context = context.clone(); Box::pin(async move { … }) }`. It costs an allocation for each key.
+    /// For code that is generic over the handler, such as a wrapper that spawns tasks: the compiler knows that the future is `Send` if
+    /// the handler is, without knowing the handler's type. And for closures of the form
+    /// `|item| { let context = context.clone(); Box::pin(async move { … }) }`. It costs an allocation per key.
     ///
     /// # Cancel safety
-    /// As [`run_async`](Self::run_async).
+    /// Like [`run_async`](Self::run_async).
     ///
     /// # Examples
     /// ```
@@ -431,71 +429,71 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
         self.run_async(async move |item: &Item<'_, K>| handler(item).await)
     }
 
-    /// Shuts the queue down and has all loops end after the key that they are working on, or are just being handed; takes out what
-    /// is in line and what is delayed. Returns at once. Drains that wait for the queue are released.
+    /// Shuts the queue down, ends each loop after the key that it is processing or is just being handed, and takes out the queued and
+    /// the delayed keys. Returns at once. Releases drains that wait for the queue.
     ///
-    /// A key that was added while in work goes in line again when its handler returns, and stays there: it is among
+    /// A key that was added while it was processing is queued again when its handler returns, and stays queued. `stop` returns it in
     /// [`processing`](Leftover::processing).
     ///
     /// # Panics
-    /// If a key's `Clone` does, or other foreign code: a key's drop, the observer. The queue is shut down then, and what was taken
-    /// goes back: keys to the end of the line, delays to their deadlines. So another `stop` finds all of it, and
-    /// [`get`](WorkQueue::get), which clones nothing, hands out what is in line. (Only a key whose `Hash` or `Eq` panics on its way
+    /// If a key's `Clone` panics, or other foreign code: a key's drop, the observer. The queue is shut down then, and all that was taken
+    /// goes back: keys to the end of the queue, delays to their deadlines. So another `stop` finds all of it, and
+    /// [`get`](WorkQueue::get), which clones nothing, hands out the queued keys. (Only a key whose `Hash` or `Eq` panics while it is put
     /// back is lost.)
     pub fn stop(&self) -> Leftover<K> {
-        let Inner { queue, team, .. } = &*self.inner;
-        team.stop();
+        let Inner { queue, group, .. } = &*self.inner;
+        group.stop();
         queue.shut_down();
         Leftover::take(queue)
     }
 
-    /// Shuts the queue down, waits until nothing is in line and in work, and [joins](Self::join) the loops. Returns what was delayed.
-    /// After a [`stop`](Self::stop), waits for the loops alone.
+    /// Shuts the queue down, waits until no key is queued or processing, and [joins](Self::join) the loops. Returns the delayed keys.
+    /// After a [`stop`](Self::stop), waits only for the loops.
     ///
     /// # Blocking
-    /// As [`shut_down_with_drain`](WorkQueue::shut_down_with_drain), which waits forever if no loop is left, and as
+    /// Like [`shut_down_with_drain`](WorkQueue::shut_down_with_drain), which waits forever if no loop is left, and like
     /// [`join`](Self::join).
     pub fn drain(&self) -> Leftover<K> {
-        if !self.inner.team.is_stopped() {
+        if !self.inner.group.is_stopped() {
             self.inner.queue.shut_down_with_drain();
         }
         self.join();
         self.stop()
     }
 
-    /// As [`drain`](Self::drain), but waits at most this long; then has the loops [`stop`](Self::stop). A timeout too long for the
+    /// Like [`drain`](Self::drain), but waits for at most this time, and [stops](Self::stop) the loops then. A timeout too long for the
     /// clock, such as `Duration::MAX`, is none.
     ///
     /// # Blocking
-    /// No longer than this: also if a handler, or the drop of a value that a handler has captured, takes longer. Such a loop counts as
-    /// [running](Tally::running) until then, and [`join`](Self::join) waits for it. Threads whose loops have ended may be about to
-    /// end.
+    /// For at most this time, even if a handler, or the drop of a value that a handler has captured, takes longer. Such a loop counts as
+    /// [running](Tally::running) until it ends, and [`join`](Self::join) waits for it. Threads whose loops have ended may not have ended
+    /// yet.
     pub fn drain_timeout(&self, timeout: Duration) -> Leftover<K> {
-        let Inner { queue, team, .. } = &*self.inner;
+        let Inner { queue, group, .. } = &*self.inner;
         let deadline = Instant::now().checked_add(timeout);
-        if team.is_stopped() || matches!(queue.shared.drain(deadline), End::Reached | End::Released) {
-            team.wait(deadline);
+        if group.is_stopped() || matches!(queue.shared.drain(deadline), End::Reached | End::Released) {
+            group.wait(deadline);
         }
         self.stop()
     }
 
-    /// As [`drain`](Self::drain), for a task. With a deadline: [`drain_until`](Self::drain_until).
+    /// Like [`drain`](Self::drain), for a task. For a deadline, see [`drain_until`](Self::drain_until).
     ///
     /// # Cancel safety
-    /// Dropping it takes back nothing but the waiting: the queue is shut down from the first poll on. What is left is taken out in
-    /// the poll that returns it, so after a drain that was dropped, [`stop`](Self::stop) finds all of it.
+    /// Dropping it ends the wait; if it was polled, the queue stays shut down. The keys that are left are taken out in the poll that
+    /// returns them, so after a drain that was dropped, [`stop`](Self::stop) returns all of them.
     pub async fn drain_async(&self) -> Leftover<K> {
         self.drain_until(std::future::pending::<()>()).await
     }
 
-    /// As [`drain_async`](Self::drain_async), but waits until this future resolves, at most; then has the loops
-    /// [`stop`](Self::stop). The future may be a timer of any runtime, or a second Ctrl-C.
+    /// Like [`drain_async`](Self::drain_async), but [stops](Self::stop) the loops when `deadline` resolves. It may be a timer of any
+    /// runtime, or a second Ctrl-C.
     ///
-    /// A task that hangs is among [`processing`](Leftover::processing), and goes on to hang: see
+    /// The key of a task that hangs is returned in [`processing`](Leftover::processing), and the task keeps hanging: see
     /// [`run_async`](Self::run_async), "A task that hangs".
     ///
     /// # Cancel safety
-    /// As [`drain_async`](Self::drain_async).
+    /// Like [`drain_async`](Self::drain_async).
     ///
     /// # Examples
     /// ```
@@ -529,16 +527,16 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
         self.stop()
     }
 
-    /// Takes nothing out.
+    /// Waits for a drain and a join, and takes nothing out.
     async fn drained(&self) {
-        if !self.inner.team.is_stopped() {
+        if !self.inner.group.is_stopped() {
             self.inner.queue.shut_down_with_drain_async().await;
         }
         self.join_async().await;
     }
 }
 
-// As for the queue; and what hooks do that panic, is caught.
+// Like `WorkQueue`; and panics of hooks are caught.
 impl<K: RefUnwindSafe> UnwindSafe for Workers<K> {}
 impl<K: RefUnwindSafe> RefUnwindSafe for Workers<K> {}
 

@@ -1,16 +1,15 @@
-//! What a handler says of its work.
+//! The result of a handler.
 
 use crate::AddOptions;
 use std::error::Error;
 use std::time::Duration;
 
-/// What becomes of a key when its handler returns. Handlers return anything that can be made into one:
+/// What happens to a key when its handler returns. A handler returns any type that converts into an `Outcome`:
 ///
 /// * `()`: [`Done`](Self::Done).
-/// * A `Result`: `Ok` is what its value is, such as `()` or an `Outcome`; `Err` is [`Failed`](Self::Failed). The error is
-///   whatever can become a `Box<dyn Error + Send + Sync>`: errors of all kinds, strings, `anyhow::Error`. So `?` does what one
-///   expects.
-/// * A `Result` whose error is an `Outcome`: that outcome. So each call can say by itself what its error means.
+/// * A `Result`: `Ok` is the outcome of its value, such as `()` or an `Outcome`; `Err` is [`Failed`](Self::Failed). The error is any
+///   type that converts into a `Box<dyn Error + Send + Sync>`: errors of all kinds, strings, `anyhow::Error`. So `?` works as usual.
+/// * A `Result` whose error is an `Outcome`: that outcome. So each call of the handler can decide what its error means.
 ///
 /// # Examples
 /// ```
@@ -23,13 +22,13 @@ use std::time::Duration;
 /// # }
 /// # fn store(_: &Answer) -> Result<(), std::io::Error> { Err(std::io::ErrorKind::StorageFull.into()) }
 /// fn visit(url: &Item<'_, &str>) -> Result<Outcome, Outcome> {
-///     let answer = fetch(url).map_err(|error| Outcome::Failed(error.into()))?; // tried again, by the backoff
+///     let answer = fetch(url).map_err(|error| Outcome::Failed(error.into()))?; // retried with backoff
 ///     match (answer.status, answer.retry_after) {
 ///         (404, _) => return Ok(Outcome::GiveUp("not found".into())),
 ///         (429, Some(delay)) => return Ok(Outcome::RetryAfter { delay, error: "too many requests".into() }),
 ///         _ => {}
 ///     }
-///     store(&answer).map_err(|error| Outcome::GiveUp(error.into()))?; // no use to try again
+///     store(&answer).map_err(|error| Outcome::GiveUp(error.into()))?; // a retry would not help
 ///     Ok(Outcome::RequeueAfter(Duration::from_secs(3600))) // look again in an hour
 /// }
 /// # let queue = WorkQueue::new();
@@ -41,33 +40,35 @@ use std::time::Duration;
 /// #     if seen.get() == 3 { queue.shut_down() }
 /// #     visit(url)
 /// # });
-/// # assert_eq!((workers.tally().dropped, workers.tally().retried, workers.tally().refused), (2, 1, 1));
+/// # assert_eq!((workers.tally().given_up, workers.tally().retried, workers.tally().refused), (2, 1, 1));
 /// ```
 #[doc(alias = "Result")]
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// It succeeded: [`succeed`](crate::Item::succeed).
+    /// The handler succeeded: [`succeed`](crate::Item::succeed).
     Done,
-    /// It failed: [`retry`](crate::Item::retry), unless the key was retried [too often](super::WorkersBuilder::max_retries).
+    /// The handler failed: [`retry`](crate::Item::retry), unless the key was retried [too often](super::WorkersBuilder::max_retries).
     Retry,
-    /// As `Retry`, because of this, which [`on_error`](super::WorkersBuilder::on_error) is shown.
+    /// Like `Retry`, with the error, which is passed to [`on_error`](super::WorkersBuilder::on_error).
     Failed(Box<dyn Error + Send + Sync>),
-    /// As `Failed`, with an error that knows when to try again, such as the `Retry-After` of an HTTP answer: the key is not retried
-    /// before this delay is over, nor before the limiter says.
+    /// Like `Failed`, with an error that says when to try again, such as the `Retry-After` of an HTTP answer: the key is retried after
+    /// the longer of this delay and the limiter's delay.
     #[doc(alias = "Retry-After")]
     RetryAfter {
-        /// The key waits at least this long.
+        /// The shortest delay of the retry.
         delay: Duration,
-        /// What [`on_error`](super::WorkersBuilder::on_error) is shown.
+        /// The error, which is passed to [`on_error`](super::WorkersBuilder::on_error).
         error: Box<dyn Error + Send + Sync>,
     },
-    /// It succeeded, and there is more to do later: [`requeue_after`](crate::Item::requeue_after). Its failures are forgotten.
+    /// The handler succeeded, and there is more to do later: [`requeue_after`](crate::Item::requeue_after). The key's failures are
+    /// forgotten.
     RequeueAfter(Duration),
-    /// Neither, but for instance put off, to be polite: [`requeue_with`](crate::Item::requeue_with). Failures stay as they are.
+    /// The handler neither succeeded nor failed, but postponed its work, for instance to limit the load of a server:
+    /// [`requeue_with`](crate::Item::requeue_with). The key's failures stay counted.
     RequeueWith(AddOptions),
-    /// It failed, and will not be tried again, for this reason, which [`on_give_up`](super::WorkersBuilder::on_give_up) is shown:
-    /// [`give_up`](crate::Item::give_up).
+    /// The handler failed, and the key is not retried: [`give_up`](crate::Item::give_up). The reason is passed to
+    /// [`on_give_up`](super::WorkersBuilder::on_give_up).
     #[doc(alias = "TerminalError")]
     GiveUp(Box<dyn Error + Send + Sync>),
 }

@@ -17,10 +17,11 @@ use super::limits::{Limits, Schedule};
 use super::ops::{Colliding, Held, KEYS, Key, Side, Waiting, index};
 use super::reference::Counts;
 use arbitrary::{Arbitrary, Unstructured};
+use keyqueue::observe::Observer;
 use keyqueue::rate_limiter::{ItemExponentialFailure, ItemFastSlow, MaxOf, Step, WithMaxWait};
 use keyqueue::{
-    AddOptions, Added, Clock, DelayConflict, DelayedAdd, Driver, Item, MockClock, Observer, OnPanic, OwnedItem,
-    TryGetError, WorkQueue, WorkQueueBuilder,
+    AddOptions, Added, Clock, DelayConflict, DelayedAdd, Driver, Item, MockClock, OnPanic, OwnedItem, TryGetError,
+    WorkQueue, WorkQueueBuilder,
 };
 use std::cell::Cell;
 use std::fmt::Debug;
@@ -231,7 +232,7 @@ impl Observer for Told {
         self.count(6);
     }
 
-    fn dropped(&self) {
+    fn given_up(&self) {
         self.count(7);
     }
 
@@ -608,7 +609,7 @@ impl<'q, K: Key> Pair<'q, K> {
             assert_eq!(queue.num_requeues(&key), reference.limits.num_requeues(&key), "of {key:?}");
         }
         let counts = Counts {
-            queued: stats.queued,
+            pushed: stats.pushed,
             coalesced: stats.coalesced,
             deferred: stats.deferred,
             rejected: stats.rejected,
@@ -618,7 +619,7 @@ impl<'q, K: Key> Pair<'q, K> {
         assert_eq!(counts, reference.queue.counts);
         let coming_back = self.held.iter().filter(|held| held.is_dirty()).count();
         assert_eq!(
-            stats.queued + stats.deferred,
+            stats.pushed + stats.deferred,
             stats.handed_out + stats.taken + (stats.len + coming_back) as u64,
             "as promised"
         );
@@ -653,14 +654,14 @@ impl<'q, K: Key> Pair<'q, K> {
 
     fn check_counts(&self) {
         let (stats, reference) = (self.queue().stats(), &self.reference);
-        let Counts { queued, coalesced, deferred, rejected, handed_out, taken: _ } = reference.queue.counts;
+        let Counts { pushed, coalesced, deferred, rejected, handed_out, taken: _ } = reference.queue.counts;
         let done = handed_out - self.held.len() as u64;
-        let (dropped, panics) = (reference.dropped, self.panics);
-        let all = [queued, coalesced, deferred, rejected, reference.set, handed_out, done, dropped, panics];
+        let (given_up, panics) = (reference.given_up, self.panics);
+        let all = [pushed, coalesced, deferred, rejected, reference.set, handed_out, done, given_up, panics];
         assert_eq!(self.told.all(), all, "what the observer was told");
         assert_eq!((stats.retries, stats.failures), (reference.retries, reference.failures));
-        assert_eq!((stats.dropped, stats.panics), (dropped, panics));
-        assert_eq!(stats.adds(), queued + deferred);
+        assert_eq!((stats.given_up, stats.panics), (given_up, panics));
+        assert_eq!(stats.adds(), pushed + deferred);
         let coming_back = self.held.iter().filter(|held| held.is_dirty()).count();
         assert_eq!(stats.depth(), (stats.len + coming_back) as u64);
     }
@@ -682,7 +683,8 @@ impl<'q, K: Key> Pair<'q, K> {
         assert_eq!(stats.unfinished_work, Some(duration(ages().map(u128::from).sum())));
         let in_work = plain.in_work.iter().zip(ages());
         let mut in_work: Vec<_> = in_work.map(|((key, ..), age)| (key.clone(), Some(duration(age.into())))).collect();
-        let mut listed = self.queue().in_work();
+        let listed = self.queue().processing_keys();
+        let mut listed: Vec<_> = listed.into_iter().map(|listed| (listed.key, listed.elapsed)).collect();
         assert!(listed.is_sorted_by(|(_, age), (_, next)| age >= next), "longest first");
         for list in [&mut listed, &mut in_work] {
             list.sort_by_key(|(key, age)| (*age, format!("{key:?}"))); // equal ages are in any order

@@ -38,7 +38,7 @@ pub(crate) struct Delays<K> {
     pub(crate) retries: u64,
     /// How many calls asked the limiter.
     pub(crate) failures: u64,
-    pub(crate) dropped: u64,
+    pub(crate) given_up: u64,
     /// A delay was dropped before it came due.
     pub(crate) rearranged: bool,
 }
@@ -62,7 +62,7 @@ impl<K: Hash + Eq + Clone> Delays<K> {
             expired: 0,
             retries: 0,
             failures: 0,
-            dropped: 0,
+            given_up: 0,
             rearranged: false,
         }
     }
@@ -160,7 +160,7 @@ impl<K: Hash + Eq + Clone> Delays<K> {
     /// Only for a key in work.
     pub(crate) fn give_up(&mut self, key: &K) {
         self.succeed(key);
-        self.dropped += 1;
+        self.given_up += 1;
     }
 
     pub(crate) fn cancel(&mut self, key: &K) -> bool {

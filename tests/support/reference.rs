@@ -31,7 +31,7 @@ pub(crate) struct Reference<K> {
 /// What [`keyqueue::Stats`] counts.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Counts {
-    pub(crate) queued: u64,
+    pub(crate) pushed: u64,
     pub(crate) coalesced: u64,
     pub(crate) deferred: u64,
     pub(crate) rejected: u64,
@@ -70,7 +70,7 @@ impl<K: Hash + Eq + Clone> Reference<K> {
             return Added::Deferred;
         }
         self.queue.push_back(key);
-        self.counts.queued += 1;
+        self.counts.pushed += 1;
         Added::Queued
     }
 

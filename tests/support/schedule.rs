@@ -330,6 +330,6 @@ where
         self.step(Move::Drain);
         assert!(self.queue.get().is_none());
         let stats = self.queue.stats();
-        assert_eq!(stats.queued + stats.deferred, stats.handed_out);
+        assert_eq!(stats.pushed + stats.deferred, stats.handed_out);
     }
 }

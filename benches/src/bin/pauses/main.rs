@@ -20,7 +20,7 @@ struct Options {
     /// Keys in a large queue.
     #[arg(long, default_value_t = 10_000_000, default_value_if("quick", "true", "100000"))]
     keys: u64,
-    /// Keys that one call of `get_many`, `in_work`, `take_delayed`, `turn` or `stop` moves; at most `keys`.
+    /// Keys that one call of `get_many`, `processing_keys`, `take_delayed`, `turn` or `stop` moves; at most `keys`.
     #[arg(long, default_value_t = 1_000_000)]
     batch: u64,
     /// The median of the longest calls of this number of rounds counts.

@@ -115,10 +115,10 @@ pub const OPERATIONS: &[Operation] = &[
         let queue = Queue::builder().capacity(probe.keys as usize).build();
         probe.during(&queue, || queue.shrink_to_fit());
     }),
-    both("in_work", |probe| {
+    both("processing_keys", |probe| {
         let queue = filled(probe.keys);
         let items = queue.get_many(probe.batch as usize);
-        let listed = probe.during(&queue, || queue.in_work());
+        let listed = probe.during(&queue, || queue.processing_keys());
         drop((listed, items));
     }),
     both("take_delayed", |probe| {

@@ -99,7 +99,7 @@ fn main() {
     row("Workers: succeeded", tally.succeeded);
     row("Workers: retried", tally.retried);
     row("Workers: requeued", tally.requeued);
-    row("Workers: given up", tally.dropped);
+    row("Workers: given up", tally.given_up);
     row("delays set or moved", stats.delays);
     row("delays that came due", stats.expired);
     row("adds that were coalesced", stats.coalesced);
@@ -165,7 +165,7 @@ struct Soak {
     consumers: Vec<thread::JoinHandle<()>>,
     tasks: Vec<tokio::task::JoinHandle<()>>,
     watchdog: thread::JoinHandle<()>,
-    reporter: keyqueue::Reporter,
+    reporter: keyqueue::observe::Reporter,
 }
 
 impl Soak {
@@ -295,7 +295,7 @@ impl Soak {
         if round.is_multiple_of(2) {
             world.queue.wait_idle();
         } else {
-            self.runtime.block_on(world.queue.idle());
+            self.runtime.block_on(world.queue.wait_idle_async());
         }
         stage("the books");
         let stats = world.queue.stats();
@@ -412,7 +412,7 @@ fn sum(a: Tally, b: Tally) -> Tally {
     sum.succeeded += b.succeeded;
     sum.requeued += b.requeued;
     sum.retried += b.retried;
-    sum.dropped += b.dropped;
+    sum.given_up += b.given_up;
     sum.panicked += b.panicked;
     sum.refused += b.refused;
     sum
@@ -425,7 +425,7 @@ fn check_numbers(world: &World, stats: &Stats, tally: &Tally) {
     let adds =
         of(&[&counts.adds, &counts.add_alls, &counts.add_afters, &counts.add_withs, &counts.limited, &counts.requeues]);
     let calls = adds + of(&[&counts.panics_outside]) + tally.retried + tally.requeued + stats.expired;
-    let became = stats.queued + stats.coalesced + stats.deferred + stats.rejected + stats.delays;
+    let became = stats.pushed + stats.coalesced + stats.deferred + stats.rejected + stats.delays;
     let panics = of(&[&counts.panics_in_workers, &counts.panics_outside]);
     let told = &world.told;
     for (what, one, other) in [
@@ -434,13 +434,13 @@ fn check_numbers(world: &World, stats: &Stats, tally: &Tally) {
         ("hand-outs", of(&[&world.ledger.hand_outs]), stats.handed_out),
         ("adds that lead to a hand-out", stats.adds(), stats.handed_out),
         ("failures", of(&[&counts.limited, &counts.panics_outside]) + tally.retried, stats.failures),
-        ("keys given up", of(&[&counts.give_ups]) + tally.dropped, stats.dropped),
+        ("keys given up", of(&[&counts.give_ups]) + tally.given_up, stats.given_up),
         ("panics", panics, stats.panics),
         ("panics in workers", of(&[&counts.panics_in_workers]), tally.panicked),
         ("adds, says the observer", of(&[&told.added]), became),
         ("hand-outs, says the observer", of(&[&told.handed_out]), stats.handed_out),
         ("keys done, says the observer", of(&[&told.done]), stats.handed_out),
-        ("keys given up, says the observer", of(&[&told.dropped]), stats.dropped),
+        ("keys given up, says the observer", of(&[&told.given_up]), stats.given_up),
         ("panics, says the observer", of(&[&told.panicked]), stats.panics),
         (
             "keys and waiters left",

@@ -27,7 +27,7 @@ pub fn numbers(world: &World) {
         check(&stats);
         let metrics = world.queue.metrics();
         check(&metrics.stats);
-        if round % 64 == 0 && world.queue.in_work().len() > 10_000 {
+        if round % 64 == 0 && world.queue.processing_keys().len() > 10_000 {
             fail("more keys are in work than there are workers for");
         }
         count(&world.counts.stats);

@@ -2,7 +2,8 @@
 
 use crate::key::Key;
 use crate::ledger::{Ledger, Ticket};
-use keyqueue::{AddOptions, Added, Metrics, Observer, WorkQueue};
+use keyqueue::observe::{Metrics, Observer};
+use keyqueue::{AddOptions, Added, WorkQueue};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -54,7 +55,7 @@ counts! {
     cancelled_nothing: "cancel, of nothing",
     taken: "delays taken by take_delayed",
     forgets: "forget",
-    stats: "stats, metrics, in_work",
+    stats: "stats, metrics, processing_keys",
     timeouts: "get_timeout, timed out",
     dropped_gets: "get_async, dropped while it waits",
     aborted: "loops of tasks, aborted",
@@ -160,7 +161,7 @@ pub struct Told {
     pub added: AtomicU64,
     pub handed_out: AtomicU64,
     pub done: AtomicU64,
-    pub dropped: AtomicU64,
+    pub given_up: AtomicU64,
     pub panicked: AtomicU64,
     pub reports: AtomicU64,
 }
@@ -181,8 +182,8 @@ impl Observer for Listener {
         count(&self.0.done);
     }
 
-    fn dropped(&self) {
-        count(&self.0.dropped);
+    fn given_up(&self) {
+        count(&self.0.given_up);
     }
 
     fn panicked(&self) {

@@ -1,29 +1,28 @@
-//! How often a duration was how long, to six per cent, in four kilobytes.
+//! Log-linear histogram of durations: 6 % error, 4 KiB.
 //!
 //! ```text
 //!   nanoseconds, binary:   0…0 1 b b b x x x … x
 //!                              │ └─┬─┘ └───┬───┘
-//!        the octave: where ────┘   │       └── what is forgotten
-//!        the highest bit is        └────────── which eighth of the octave
+//!      the highest bit set: ───┘   │       └── not recorded
+//!      the octave                  └────────── the eighth of the octave
 //! ```
 //!
-//! A bucket is an eighth of an octave, as in HdrHistogram with one significant digit. So recording is a shift and an add, which
-//! is why the queue can do it under its lock.
+//! A bucket is an eighth of an octave, as in HdrHistogram with one significant digit. Recording takes a shift and an add, so the
+//! queue can afford it under its lock.
 
 use std::fmt;
 use std::time::Duration;
 
-/// An octave has two to the power of this many buckets.
+/// An octave has `2^BITS` buckets.
 const BITS: u32 = 3;
 const EIGHTHS: usize = 1 << BITS;
-/// The numbers below 8 have a bucket each, and so have the eighths of 61 octaves.
+/// One bucket for each number below 8, and eight for each of 61 octaves.
 const BUCKETS: usize = EIGHTHS * (1 + 64 - BITS as usize);
 
-/// Durations that were measured: how many, how long together, and how they are spread. From
-/// [`WorkQueue::metrics`](crate::WorkQueue::metrics).
+/// Measured durations: their number, their sum and their distribution. From [`WorkQueue::metrics`](crate::WorkQueue::metrics).
 ///
-/// The sum is exact; which durations they were is known to an eighth of a power of two: 6 % to either side of the middle. But if
-/// keys become dirty faster than a million a second, only one in eight is measured, and stands for its neighbours.
+/// The sum is exact. Each duration is known to an eighth of a power of two: within 6 % of the middle of its bucket. If keys become
+/// dirty faster than a million per second, one in eight is measured, and counts for the others.
 ///
 /// # Examples
 /// ```
@@ -49,10 +48,10 @@ pub struct Histogram {
     buckets: Box<[u64; BUCKETS]>,
 }
 
-/// The bucket of a number of nanoseconds.
+/// The bucket for a duration in nanoseconds.
 #[inline]
 fn bucket(nanos: u64) -> usize {
-    // Below 8: the octave is 0, and the number is its own bucket.
+    // Below 8, the octave is 0, and the bucket is the number itself.
     let octave = (nanos | (EIGHTHS as u64 - 1)).ilog2() - (BITS - 1);
     if octave == 0 {
         nanos as usize
@@ -61,7 +60,7 @@ fn bucket(nanos: u64) -> usize {
     }
 }
 
-/// The numbers of nanoseconds that are in a bucket: the first, and the last.
+/// The first and the last number of nanoseconds in a bucket.
 fn range(bucket: usize) -> (u64, u64) {
     if bucket < EIGHTHS {
         return (bucket as u64, bucket as u64);
@@ -79,36 +78,36 @@ impl Histogram {
         self.buckets[bucket(nanos)] += times;
     }
 
-    /// As `clone_from`, and allocates nothing.
+    /// Like `clone_from`, but allocates nothing.
     pub(crate) fn copy_from(&mut self, other: &Self) {
         (self.count, self.sum) = (other.count, other.sum);
         self.buckets.copy_from_slice(&other.buckets[..]);
     }
 
-    /// How many durations.
+    /// The number of durations.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// All durations together, exactly. At most 584 years.
+    /// The exact sum of all durations. At most 584 years.
     #[must_use]
     pub fn sum(&self) -> Duration {
         Duration::from_nanos(u64::try_from(self.sum).unwrap_or(u64::MAX))
     }
 
-    /// The mean, or zero if there are none.
+    /// The mean, or zero if there are no durations.
     #[must_use]
     pub fn mean(&self) -> Duration {
         let mean = self.sum.checked_div(u128::from(self.count)).unwrap_or(0);
-        Duration::from_nanos(mean as u64) // each was an u64
+        Duration::from_nanos(mean as u64) // each duration is a u64
     }
 
-    /// The duration that this share of all is not longer than, 0.5 being the median: the middle of its bucket. Zero if there are
-    /// none; a share below 0 is 0, one above 1 is 1, and NaN is 0.
+    /// A quantile; 0.5 is the median. Returns the middle of its bucket, or zero if there are no durations. A share below 0 counts as 0,
+    /// above 1 as 1, and NaN as 0.
     #[must_use]
     pub fn quantile(&self, share: f64) -> Duration {
-        // At least the first. A float is exact enough up to 2^53 durations.
+        // A float is exact up to 2^53 durations.
         let rank = ((share.clamp(0.0, 1.0) * self.count as f64).ceil() as u64).max(1);
         let mut below = 0;
         let reached = self.buckets.iter().position(|&count| {
@@ -118,13 +117,13 @@ impl Histogram {
         reached.map_or(Duration::ZERO, middle)
     }
 
-    /// The buckets that are not empty, shortest first: the middle of each, and how many durations are in it.
+    /// The buckets that are not empty, shortest first: the middle of each, and its number of durations.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
         let counts = self.buckets.iter().enumerate().filter(|&(_, &count)| count > 0);
         counts.map(|(bucket, &count)| (middle(bucket), count))
     }
 
-    /// What was recorded since an earlier state of the same histogram.
+    /// The durations that were recorded since an earlier state of the same histogram.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut since = self.clone();

@@ -1,4 +1,4 @@
-//! A thread that reports how a queue stands.
+//! A thread that reports the metrics of a queue from time to time.
 
 use crate::WorkQueue;
 use crate::panics::contained;
@@ -8,13 +8,13 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Reports how a queue stands every so often; from [`WorkQueue::report_every`]. Dropping it reports once more, and ends it.
+/// Reports a queue's metrics at an interval; from [`WorkQueue::report_every`]. Dropping it makes a last report and ends its thread.
 ///
 /// # Blocking
-/// Its drop waits for the observer.
+/// The drop waits until the observer returns from the last report.
 #[must_use = "dropping it ends the reports"]
 pub struct Reporter {
-    /// Nothing is sent: that it is dropped is what is heard.
+    /// Never sent on; dropping it disconnects the receiver.
     alive: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -29,7 +29,7 @@ impl Reporter {
         let thread = thread::Builder::new().name("keyqueue-report".to_owned()).spawn(move || {
             let mut last = false;
             loop {
-                // An observer that panics has had its message printed, and is told again the next time.
+                // If the observer panics, the panic hook has printed the message; the next report calls the observer again.
                 let _ = contained(|| queue.report());
                 if last {
                     return;
@@ -44,7 +44,7 @@ impl Reporter {
 impl Drop for Reporter {
     fn drop(&mut self) {
         self.alive = None;
-        // An observer may drop its own reporter.
+        // An observer may drop its own reporter: a thread cannot join itself.
         let other = |thread: &mut JoinHandle<()>| thread.thread().id() != thread::current().id();
         if let Some(thread) = self.thread.take_if(other) {
             let _panicked = thread.join();

@@ -1,9 +1,9 @@
-//! One loop: takes a key, has it worked on, and does what the outcome says.
+//! One loop: takes a key, calls the handler, and applies the outcome.
 
-use super::scope::Scope;
-use super::team::Counts;
+use super::group::Counts;
+use super::run_span::RunSpan;
 use super::{GivenUp, Inner, Outcome};
-use crate::panics::contained;
+use crate::panics::{Caught, contained};
 use crate::sync::Arc;
 use crate::{AddOptions, Added, Item, OnPanic};
 use std::any::Any;
@@ -15,13 +15,13 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-/// What the user wants done, and called.
+/// The user's settings and hooks.
 pub(super) struct Hooks<K> {
     pub(super) max_retries: Option<usize>,
     pub(super) on_error: Option<Box<OnError<K>>>,
     pub(super) on_panic: Option<Box<OnPanicked<K>>>,
     pub(super) on_give_up: Option<Box<OnGiveUp<K>>>,
-    /// Makes the span of a run.
+    /// Creates the span of a run.
     #[cfg(feature = "tracing")]
     pub(super) span: Option<fn(&Item<'_, K>) -> tracing::Span>,
 }
@@ -51,24 +51,25 @@ pub(super) struct Loop<K> {
 
 impl<K> Loop<K> {
     pub(super) fn new(workers: Arc<Inner<K>>) -> Self {
-        let counts = workers.team.enter();
+        let counts = workers.group.enter();
         Self { workers, counts }
     }
 
-    /// All threads are there.
+    /// Whether all threads were started. Waits until that is known.
     pub(super) fn may_begin(&self) -> bool {
-        self.workers.team.is_open()
+        self.workers.group.is_open()
     }
 }
 
 impl<K> Drop for Loop<K> {
     fn drop(&mut self) {
-        self.workers.team.leave(&self.counts);
+        self.workers.group.leave(&self.counts);
     }
 }
 
-// A panic is caught around the loop, not around each key, so that keys whose handlers do not panic pay nothing. The item is
-// kept outside: if it is there afterwards, its handler has panicked, and else what came after it, which has said `done` by then.
+// A panic is caught around the loop, not around each key, so that keys whose handlers do not panic pay nothing. The item is kept
+// outside of the loop. If it is still there after a panic, its handler has panicked. If it is not, the code after the handler has
+// panicked, and the key is done.
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     pub(super) fn run<R: Into<Outcome>>(&self, handler: &mut impl FnMut(&Item<'_, K>) -> R) {
         let mut current = None;
@@ -80,14 +81,14 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     fn run_until_panic<'q, R: Into<Outcome>>(
         &'q self,
         handler: &mut impl FnMut(&Item<'_, K>) -> R,
-        current: &mut Option<(Item<'q, K>, Scope)>,
+        current: &mut Option<(Item<'q, K>, RunSpan)>,
     ) {
-        while !self.workers.team.is_stopped() {
+        while !self.workers.group.is_stopped() {
             let Some(item) = self.workers.queue.get() else { return };
-            let (item, scope) = current.insert((item, Scope::none()));
-            self.enter(scope, item);
-            let outcome = scope.run(|| handler(item).into());
-            let (item, _scope) = current.take().expect("it is just there");
+            let (item, span) = current.insert((item, RunSpan::none()));
+            self.enter(span, item);
+            let outcome = span.run(|| handler(item).into());
+            let (item, _span) = current.take().expect("inserted above");
             self.finish(item, outcome);
         }
     }
@@ -113,32 +114,32 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     async fn run_async_until_panic<'q, R: Into<Outcome>>(
         &'q self,
         handler: &mut impl AsyncFnMut(&Item<'_, K>) -> R,
-        current: &mut Option<(Item<'q, K>, Scope)>,
+        current: &mut Option<(Item<'q, K>, RunSpan)>,
     ) {
-        while !self.workers.team.is_stopped() {
+        while !self.workers.group.is_stopped() {
             let Some(item) = self.workers.queue.get_async().await else { return };
-            let (item, scope) = current.insert((item, Scope::none()));
-            self.enter(scope, item);
-            let outcome = scope.run_async(async { handler(item).await.into() }).await;
-            let (item, _scope) = current.take().expect("it is just there");
+            let (item, span) = current.insert((item, RunSpan::none()));
+            self.enter(span, item);
+            let outcome = span.run_async(async { handler(item).await.into() }).await;
+            let (item, _span) = current.take().expect("inserted above");
             self.finish(item, outcome);
         }
     }
 
-    /// Begins the span of a run, which is user code: the item is in its place already.
+    /// Begins the span of a run. Creating a span is user code and may panic, so the caller has stored the item before.
     #[cfg(feature = "tracing")]
     #[inline]
-    fn enter(&self, scope: &mut Scope, item: &Item<'_, K>) {
-        if let Some(span) = self.workers.hooks.span {
-            scope.begin(span(item));
+    fn enter(&self, span: &mut RunSpan, item: &Item<'_, K>) {
+        if let Some(create) = self.workers.hooks.span {
+            span.begin(create(item));
         }
     }
 
     #[cfg(not(feature = "tracing"))]
     #[inline]
-    fn enter(&self, _: &mut Scope, _: &Item<'_, K>) {}
+    fn enter(&self, _: &mut RunSpan, _: &Item<'_, K>) {}
 
-    /// Does with a key what its handler wants. The key is done then, also if this panics.
+    /// Applies the outcome to a key. The key is done after that, even if this panics.
     #[inline]
     fn finish(&self, item: Item<'_, K>, outcome: Outcome) {
         match outcome {
@@ -148,11 +149,11 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
             }
             Outcome::RequeueAfter(delay) => {
                 self.counts.requeued.add();
-                self.requeue(item, AddOptions::new().after(delay), true);
+                self.requeue_after(item, delay);
             }
             Outcome::RequeueWith(options) => {
                 self.counts.requeued.add();
-                self.requeue(item, options, false);
+                self.requeue(item, options);
             }
             Outcome::Retry => self.retry(item, Duration::ZERO, GivenUp::default()),
             Outcome::Failed(error) => self.failed(item, Duration::ZERO, &*error),
@@ -166,12 +167,12 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
 
     fn failed(&self, item: Item<'_, K>, delay: Duration, error: &(dyn Error + Send + Sync + 'static)) {
         if let Some(hook) = &self.workers.hooks.on_error {
-            self.caught(|| hook(&item, error));
+            self.catch_user_panic(|| hook(&item, error));
         }
         self.retry(item, delay, GivenUp { reason: Some(error), ..GivenUp::default() });
     }
 
-    /// Has a key come back after this delay and that of the limiter, or gives it up, for the reason in `why`.
+    /// Adds a key after the longer of this delay and the limiter's delay, or gives it up for the reason in `why`.
     fn retry(&self, item: Item<'_, K>, delay: Duration, why: GivenUp<'_>) {
         let mut options = AddOptions::new().after(delay).rate_limited();
         if let Some(max) = self.workers.hooks.max_retries {
@@ -184,24 +185,34 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
             }
         }
         self.counts.retried.add();
-        self.requeue(item, options, false);
+        self.requeue(item, options);
     }
 
-    /// How often a key was retried, and whether the limiter panicked when it was asked: then only the retries that the queue itself
-    /// has counted are in the number.
+    /// The number of retries of a key, and whether the limiter panicked when it was called. If it did, the number includes only the
+    /// retries that the queue itself has counted.
     fn retries(&self, item: &Item<'_, K>) -> (usize, bool) {
         if let Some(retries) = contained(|| item.num_requeues()) {
             return (retries, false);
         }
         self.counts.panicked.add();
-        self.caught(|| self.workers.queue.shared.note_panic());
+        self.catch_user_panic(|| self.workers.queue.shared.note_panic());
         (item.retries_without_limiter(), true)
     }
 
-    /// Has a key come back, also if the limiter panics.
+    /// Adds a key again and finishes its hand-out, even if the limiter panics.
     #[inline]
-    fn requeue(&self, item: Item<'_, K>, options: AddOptions, forgive: bool) {
-        let (added, caught) = item.requeue_asked(options, forgive);
+    fn requeue(&self, item: Item<'_, K>, options: AddOptions) {
+        self.count_requeue(item.requeue_asked(options, false));
+    }
+
+    /// Like [`requeue`](Self::requeue), and forgets the key's failures.
+    #[inline]
+    fn requeue_after(&self, item: Item<'_, K>, delay: Duration) {
+        self.count_requeue(item.requeue_asked(AddOptions::new().after(delay), true));
+    }
+
+    #[inline]
+    fn count_requeue(&self, (added, caught): (Added, Caught)) {
         if added == Added::Rejected {
             self.counts.refused.add();
         }
@@ -211,42 +222,42 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     }
 
     fn give_up(&self, item: Item<'_, K>, why: GivenUp<'_>) {
-        self.counts.dropped.add();
+        self.counts.given_up.add();
         if let Some(hook) = &self.workers.hooks.on_give_up {
-            self.caught(|| hook(&item, &why));
+            self.catch_user_panic(|| hook(&item, &why));
         }
         item.give_up();
     }
 
-    /// A handler has panicked, and its key is still in work; or something else that is user code has, after that.
+    /// Handles a panic: of a handler, whose item is in `current`, or of user code that ran after the handler (`current` is `None`).
     #[cold]
-    fn panicked(&self, current: Option<(Item<'_, K>, Scope)>, payload: Box<dyn Any + Send>) {
+    fn panicked(&self, current: Option<(Item<'_, K>, RunSpan)>, payload: Box<dyn Any + Send>) {
         self.counts.panicked.add();
-        if let Some((item, scope)) = current {
-            self.caught(|| self.workers.queue.shared.note_panic());
+        if let Some((item, span)) = current {
+            self.catch_user_panic(|| self.workers.queue.shared.note_panic());
             let message = message(&*payload);
-            self.caught(|| scope.panicked(message));
+            self.catch_user_panic(|| span.panicked(message));
             if let Some(hook) = &self.workers.hooks.on_panic {
-                self.caught(|| hook(&item, message));
+                self.catch_user_panic(|| hook(&item, message));
             }
-            self.caught(|| match self.workers.queue.shared.on_panic {
+            self.catch_user_panic(|| match self.workers.queue.shared.on_panic {
                 Some(OnPanic::Done) => item.done(),
                 _ => self.retry(item, Duration::ZERO, GivenUp { panic: Some(message), ..GivenUp::default() }),
             });
-            self.caught(|| scope.end());
+            self.catch_user_panic(|| span.end());
         }
-        self.caught(|| drop(payload));
+        self.catch_user_panic(|| drop(payload));
     }
 
-    /// Calls what is user code: if it panics, that is counted, and the loop goes on.
-    fn caught(&self, run: impl FnOnce()) {
+    /// Calls user code. A panic is caught and counted, and the loop goes on.
+    fn catch_user_panic(&self, run: impl FnOnce()) {
         if contained(run).is_none() {
             self.counts.panicked.add();
         }
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn message(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<&str>().copied();
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("(not a text)")

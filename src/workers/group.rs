@@ -1,4 +1,4 @@
-//! Who is at work: how many loops there are, what they have done, and how to tell them to end and wait for it.
+//! The loops of one `Workers`: their number and their counts, a stop flag, and waiting for their end.
 
 use super::Tally;
 use crate::panics::discard;
@@ -10,32 +10,32 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 /// The loops of one [`Workers`](super::Workers).
-pub(super) struct Team {
-    /// Loops end when they have finished what they are working on.
+pub(super) struct Group {
+    /// Each loop ends when it has processed its current key.
     stopped: AtomicBool,
     core: Mutex<Core>,
-    /// Held while threads are started: whether they may begin.
+    /// Locked while threads are started. `true`: all were started, and they may begin.
     gate: Mutex<bool>,
 }
 
 #[derive(Default)]
 struct Core {
-    /// What those count that have not ended.
+    /// The counts of loops that have not ended.
     running: Vec<Arc<Counts>>,
-    /// What those have counted that have.
+    /// The sum of the counts of loops that have ended.
     ended: Tally,
     threads: Vec<JoinHandle<()>>,
-    /// Who waits for the end.
+    /// Threads and tasks that wait until no loop is left.
     waiting: WaitList,
 }
 
-/// What one loop counts: written by it alone, so that a step costs no more than a store.
+/// The counts of one loop. Only that loop writes them, so counting costs a plain store.
 #[derive(Default)]
 pub(super) struct Counts {
     pub(super) succeeded: Count,
     pub(super) requeued: Count,
     pub(super) retried: Count,
-    pub(super) dropped: Count,
+    pub(super) given_up: Count,
     pub(super) panicked: Count,
     pub(super) refused: Count,
 }
@@ -44,10 +44,10 @@ pub(super) struct Counts {
 pub(super) struct Count(AtomicU64);
 
 impl Count {
-    /// By the one loop whose it is.
+    /// Adds 1. Single writer: the owning loop.
     #[inline]
     pub(super) fn add(&self) {
-        // Relaxed: numbers for the eye. Nobody else writes.
+        // Relaxed: statistics only, with a single writer.
         self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
@@ -61,14 +61,14 @@ impl Counts {
         tally.succeeded += self.succeeded.get();
         tally.requeued += self.requeued.get();
         tally.retried += self.retried.get();
-        tally.dropped += self.dropped.get();
+        tally.given_up += self.given_up.get();
         tally.panicked += self.panicked.get();
         tally.refused += self.refused.get();
     }
 }
 
-/// Threads that were started wait while this lives, and end at once if it is dropped before it was opened.
-pub(super) struct Gate<'t>(crate::sync::MutexGuard<'t, bool>);
+/// While this exists, started threads wait. If it is dropped without being opened, they end.
+pub(super) struct Gate<'g>(crate::sync::MutexGuard<'g, bool>);
 
 impl Gate<'_> {
     pub(super) fn open(mut self) {
@@ -76,13 +76,13 @@ impl Gate<'_> {
     }
 }
 
-impl Default for Team {
+impl Default for Group {
     fn default() -> Self {
         Self { stopped: AtomicBool::new(false), core: Mutex::new(Core::default()), gate: Mutex::new(false) }
     }
 }
 
-impl Team {
+impl Group {
     pub(super) fn gate(&self) -> Gate<'_> {
         Gate(self.gate.lock())
     }
@@ -95,7 +95,7 @@ impl Team {
         self.core.lock().threads.push(thread);
     }
 
-    /// One more loop, which counts here.
+    /// Adds a loop, and returns its counts.
     pub(super) fn enter(&self) -> Arc<Counts> {
         let counts = Arc::new(Counts::default());
         self.core.lock().running.push(Arc::clone(&counts));
@@ -121,7 +121,7 @@ impl Team {
     }
 
     pub(super) fn stop(&self) {
-        // Release, and Acquire below: who ends because of it sees what came before.
+        // Release, and Acquire in `is_stopped`: a loop that ends because of this sees what happened before `stop`.
         self.stopped.store(true, Ordering::Release);
     }
 
@@ -130,28 +130,28 @@ impl Team {
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// Sleeps until no loop is left, or until the deadline. Joins no thread: a join has no deadline, and a thread whose loop has ended
-    /// may take as long as it likes to drop its thread-locals. (`JoinHandle::is_finished` does not look at these.)
+    /// Waits until no loop is left, or until the deadline. Joins no thread: a join has no deadline, and a thread whose loop has ended
+    /// may take any time to drop its thread-locals. (`JoinHandle::is_finished` does not wait for these.)
     pub(super) fn wait(&self, deadline: Option<Instant>) {
         sleep_on(&self.core, waiting, deadline, |core, late| (core.running.is_empty() || late).then_some(()));
     }
 
-    /// Sleeps until no loop is left, and no thread.
+    /// Waits until no loop and no thread is left.
     pub(super) fn join(&self) {
         self.wait(None);
         let threads = std::mem::take(&mut self.core.lock().threads);
         threads.into_iter().filter_map(|thread| thread.join().err()).for_each(discard);
     }
 
-    /// As [`wait`](Self::wait), for a task.
+    /// Like [`wait`](Self::wait), for a task.
     pub(super) fn ended(&self) -> Ended<'_> {
-        Ended { team: self, ticket: None }
+        Ended { group: self, ticket: None }
     }
 }
 
 /// Resolves when no loop is left.
-pub(super) struct Ended<'t> {
-    team: &'t Team,
+pub(super) struct Ended<'g> {
+    group: &'g Group,
     ticket: Option<Ticket>,
 }
 
@@ -160,14 +160,14 @@ impl Future for Ended<'_> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
-        let ended = poll_on(&this.team.core, waiting, &mut this.ticket, cx.waker(), |core| core.running.is_empty());
+        let ended = poll_on(&this.group.core, waiting, &mut this.ticket, cx.waker(), |core| core.running.is_empty());
         if ended { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 
 impl Drop for Ended<'_> {
     fn drop(&mut self) {
-        leave(&self.team.core, waiting, self.ticket);
+        leave(&self.group.core, waiting, self.ticket);
     }
 }
 

@@ -1,14 +1,14 @@
-//! The span of a run, if runs are traced: nothing at all without the feature `tracing`.
+//! The span of a run, if runs are traced. Empty without the feature `tracing`.
 
 use super::Outcome;
 use std::future::Future;
 
-/// What a run happens in.
+/// The span in which a handler runs. `None`: runs are not traced.
 #[cfg(feature = "tracing")]
-pub(super) struct Scope(Option<tracing::Span>);
+pub(super) struct RunSpan(Option<tracing::Span>);
 
 #[cfg(feature = "tracing")]
-impl Scope {
+impl RunSpan {
     pub(super) fn none() -> Self {
         Self(None)
     }
@@ -54,12 +54,12 @@ impl Scope {
     }
 }
 
-/// What a run happens in: nothing.
+/// Without the feature `tracing` there is no span.
 #[cfg(not(feature = "tracing"))]
-pub(super) struct Scope;
+pub(super) struct RunSpan;
 
 #[cfg(not(feature = "tracing"))]
-impl Scope {
+impl RunSpan {
     pub(super) fn none() -> Self {
         Self
     }

@@ -1,0 +1,242 @@
+//! The futures that a queue and its items return.
+
+use crate::WorkQueue;
+use crate::item::Item;
+use crate::key::slab::SlotRef;
+use crate::shared::{Goal, Shared, Wait, Watch};
+use crate::sync::Arc;
+use crate::wait::{Ticket, Waiter};
+use std::fmt;
+use std::future::Future;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+/// The future that [`WorkQueue::get_async`] returns. It waits in the same list as threads in [`get`](WorkQueue::get).
+#[must_use = "futures do nothing unless polled"]
+pub struct GetAsync<'q, K> {
+    queue: &'q WorkQueue<K>,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    New,
+    Waiting(Ticket),
+    Finished,
+}
+
+impl<'q, K> GetAsync<'q, K> {
+    pub(crate) fn new(queue: &'q WorkQueue<K>) -> Self {
+        Self { queue, state: State::New }
+    }
+}
+
+impl<'q, K> Future for GetAsync<'q, K> {
+    type Output = Option<Item<'q, K>>;
+
+    /// # Panics
+    /// If polled after it was ready.
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let shared = &this.queue.shared;
+        Shared::ensure_driver(shared);
+        let wait = match this.state {
+            State::New => match Shared::try_take(shared) {
+                Some(slot) => {
+                    this.state = State::Finished;
+                    return Poll::Ready(Some(Item::new(shared, slot)));
+                }
+                None => Shared::take_or_wait(shared, Waiter::Task(cx.waker().clone())),
+            },
+            State::Waiting(ticket) => Shared::resume(shared, ticket, Waiter::Task(cx.waker().clone()), false),
+            State::Finished => panic!("GetAsync polled after it was ready"),
+        };
+        this.state = State::Finished;
+        match wait {
+            Wait::Item(taken) => Poll::Ready(Some(Item::new(shared, Shared::hand_out(shared, taken)))),
+            Wait::ShutDown | Wait::GaveUp => Poll::Ready(None),
+            Wait::Sleep(ticket) => {
+                this.state = State::Waiting(ticket);
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<K> Drop for GetAsync<'_, K> {
+    fn drop(&mut self) {
+        if let State::Waiting(ticket) = self.state {
+            self.queue.shared.leave(ticket);
+        }
+    }
+}
+
+/// The future that [`WorkQueue::wait_idle_async`] returns.
+///
+/// # Cancel safety
+/// Dropping it ends the wait, and changes nothing in the queue.
+#[must_use = "futures do nothing unless polled"]
+pub struct WaitIdle<'q, K>(GoalWait<'q, K>);
+
+impl<'q, K> WaitIdle<'q, K> {
+    pub(crate) fn new(queue: &'q WorkQueue<K>) -> Self {
+        Self(GoalWait::new(queue, Goal::Idle))
+    }
+}
+
+impl<K> Future for WaitIdle<'_, K> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.get_mut().0.poll(cx.waker())
+    }
+}
+
+/// The future that [`WorkQueue::shut_down_with_drain_async`] returns.
+///
+/// # Cancel safety
+/// Dropping it ends the wait. If it was polled, the queue stays shut down.
+#[must_use = "futures do nothing unless polled"]
+pub struct ShutDownWithDrain<'q, K>(GoalWait<'q, K>);
+
+impl<'q, K> ShutDownWithDrain<'q, K> {
+    pub(crate) fn new(queue: &'q WorkQueue<K>) -> Self {
+        Self(GoalWait::new(queue, Goal::Drained))
+    }
+}
+
+impl<K> Future for ShutDownWithDrain<'_, K> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.get_mut().0.poll(cx.waker())
+    }
+}
+
+/// A task that waits for a goal: what [`WaitIdle`] and [`ShutDownWithDrain`] have in common.
+struct GoalWait<'q, K> {
+    queue: &'q WorkQueue<K>,
+    goal: Goal,
+    /// The number of times that drains had been released, as of the first poll.
+    released: Option<u64>,
+    ticket: Option<Ticket>,
+}
+
+impl<'q, K> GoalWait<'q, K> {
+    fn new(queue: &'q WorkQueue<K>, goal: Goal) -> Self {
+        Self { queue, goal, released: None, ticket: None }
+    }
+
+    fn poll(&mut self, waker: &Waker) -> Poll<()> {
+        let shared = &self.queue.shared;
+        Shared::ensure_driver(shared);
+        let released = *self.released.get_or_insert_with(|| match self.goal {
+            Goal::Drained => shared.begin_drain(),
+            Goal::Idle => 0,
+        });
+        ready(shared.poll_for(self.goal, released, &mut self.ticket, waker))
+    }
+}
+
+impl<K> Drop for GoalWait<'_, K> {
+    fn drop(&mut self) {
+        self.queue.shared.leave_drainers(self.ticket);
+    }
+}
+
+/// The future that [`Item::until_dirty`] returns.
+///
+/// # Cancel safety
+/// Dropping it loses nothing: the key stays dirty.
+#[must_use = "futures do nothing unless polled"]
+pub struct UntilDirty<'i, K> {
+    queue: &'i Arc<Shared<K>>,
+    slot: SlotRef<K>,
+    watch: Option<Watch>,
+}
+
+impl<'i, K> UntilDirty<'i, K> {
+    /// # Safety
+    /// The key in this slot is held as long as `'i` lasts.
+    pub(crate) unsafe fn new(queue: &'i Arc<Shared<K>>, slot: SlotRef<K>) -> Self {
+        Self { queue, slot, watch: None }
+    }
+}
+
+impl<K> Future for UntilDirty<'_, K> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        // SAFETY: the key is held, guaranteed by the caller of `new`.
+        ready(unsafe { this.queue.watch(this.slot, &mut this.watch, cx.waker()) })
+    }
+}
+
+impl<K> Drop for UntilDirty<'_, K> {
+    fn drop(&mut self) {
+        if let Some(watch) = self.watch {
+            self.queue.unwatch(watch);
+        }
+    }
+}
+
+/// The future that [`WorkQueue::until_shutting_down`] and [`Item::until_shutting_down`] return.
+///
+/// # Cancel safety
+/// Dropping it loses nothing: a queue that is shutting down stays so.
+#[must_use = "futures do nothing unless polled"]
+pub struct UntilShuttingDown<'q, K> {
+    queue: &'q Arc<Shared<K>>,
+    ticket: Option<Ticket>,
+}
+
+impl<'q, K> UntilShuttingDown<'q, K> {
+    pub(crate) fn new(queue: &'q Arc<Shared<K>>) -> Self {
+        Self { queue, ticket: None }
+    }
+}
+
+impl<K> Future for UntilShuttingDown<'_, K> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        ready(this.queue.poll_shutting_down(&mut this.ticket, cx.waker()))
+    }
+}
+
+impl<K> Drop for UntilShuttingDown<'_, K> {
+    fn drop(&mut self) {
+        self.queue.leave_enders(self.ticket);
+    }
+}
+
+fn ready(ready: bool) -> Poll<()> {
+    if ready { Poll::Ready(()) } else { Poll::Pending }
+}
+
+// Like `Item` and `WorkQueue`: a panic leaves no step half made.
+impl<K: RefUnwindSafe> UnwindSafe for UntilDirty<'_, K> {}
+impl<K: RefUnwindSafe> RefUnwindSafe for UntilDirty<'_, K> {}
+impl<K: RefUnwindSafe> UnwindSafe for UntilShuttingDown<'_, K> {}
+impl<K: RefUnwindSafe> RefUnwindSafe for UntilShuttingDown<'_, K> {}
+
+impl<K> fmt::Debug for GetAsync<'_, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GetAsync").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+macro_rules! opaque_debug {
+    ($($future:ident),+) => {$(
+        impl<K> fmt::Debug for $future<'_, K> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($future)).finish_non_exhaustive()
+            }
+        }
+    )+};
+}
+
+opaque_debug!(WaitIdle, ShutDownWithDrain, UntilDirty, UntilShuttingDown);

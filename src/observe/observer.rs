@@ -1,0 +1,83 @@
+//! Receives queue events.
+
+use super::Metrics;
+use crate::Added;
+use std::time::Duration;
+
+/// Receives the events of a queue as they happen; set by [`WorkQueueBuilder::observer`](crate::WorkQueueBuilder::observer).
+///
+/// By default every method does nothing. The thread that calls the queue calls the observer (for delays that expire, that is the queue's
+/// own thread), when the step is complete and no lock is held; so an observer may use the queue. Events of several threads may
+/// therefore arrive in another order than the one in which they took effect.
+///
+/// An observer lives as long as its queue. If it holds a handle of the queue, neither is ever freed.
+///
+/// Events do not name keys, as a time series per key overloads a metrics server. For single keys there are the hooks of
+/// [`Workers`](crate::Workers), and spans.
+///
+/// For metrics, [`report`](Self::report) is enough, and adds no cost to calls of the queue, which counts each event anyway.
+///
+/// # Panics
+/// A panic of an observer passes through the call that caused the event; that call has taken effect. Only panics in `handed_out` and
+/// `driver_failed` are caught and [counted](crate::Stats::caught_panics), and the key goes to its holder.
+///
+/// # Examples
+/// ```
+/// use keyqueue::observe::Observer;
+/// use keyqueue::{Added, WorkQueue};
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU64, Ordering};
+///
+/// #[derive(Clone, Default)]
+/// struct Refused(Arc<AtomicU64>);
+///
+/// impl Observer for Refused {
+///     fn added(&self, added: Added) {
+///         if added == Added::Rejected {
+///             self.0.fetch_add(1, Ordering::Relaxed);
+///         }
+///     }
+/// }
+///
+/// let refused = Refused::default();
+/// let queue = WorkQueue::builder().observer(refused.clone()).build();
+/// queue.shut_down();
+/// queue.add("pod-1");
+/// assert_eq!(refused.0.load(Ordering::Relaxed), 1);
+/// ```
+#[doc(alias = "MetricsProvider")]
+pub trait Observer: Send + Sync {
+    /// A key was added or refused, or a delay was set; or a delay has expired, which adds its key.
+    fn added(&self, added: Added) {
+        let _ = added;
+    }
+
+    /// A key was handed out, `waited` after it became dirty. `None`: not measured, because keys become dirty faster than a million per
+    /// second, or did a moment ago (one in eight is measured then).
+    fn handed_out(&self, waited: Option<Duration>) {
+        let _ = waited;
+    }
+
+    /// A key is done, after it was processing for `worked`. `None`: not measured, as in `handed_out`.
+    fn done(&self, worked: Option<Duration>) {
+        let _ = worked;
+    }
+
+    /// A key was given up.
+    fn given_up(&self) {}
+
+    /// A holder of a key has panicked, or the limiter when a holder called it.
+    fn panicked(&self) {}
+
+    /// The thread that expires delays could not be started. Delays are set all the same, and a later call tries again: see
+    /// [`Driver::Thread`](crate::Driver::Thread).
+    fn driver_failed(&self, error: &std::io::Error) {
+        let _ = error;
+    }
+
+    /// The metrics of the queue of this name, from [`WorkQueue::report`](crate::WorkQueue::report) or
+    /// [`report_every`](crate::WorkQueue::report_every).
+    fn report(&self, queue: &str, metrics: &Metrics) {
+        let _ = (queue, metrics);
+    }
+}
