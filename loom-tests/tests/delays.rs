@@ -75,7 +75,7 @@ fn earlier_delay_rearms_driver() {
 
 /// I8: two such delays at a time. One wake-up will do, if the driver looks again before it sleeps.
 #[test]
-fn ever_earlier_delays_all_come() {
+fn two_earlier_delays_both_expire() {
     check(|| {
         let queue = real();
         queue.add_after(1, HOUR);
@@ -314,7 +314,7 @@ fn take_delayed_races_expiry() {
 
 /// Who cancels, who takes, who turns: one of them has the delay.
 #[test]
-fn one_of_them_has_the_delay() {
+fn one_caller_gets_the_delay() {
     check(|| {
         let (queue, _time) = due(DelayedAdd::Independent, [1]);
         let turner = with(&queue, WorkQueue::turn);
@@ -329,7 +329,7 @@ fn one_of_them_has_the_delay() {
 /// P1, P2, P3: the delay of a key that is in work ends about when the work does. It is handed out once more, after that, and what
 /// the first holder did is there.
 #[test]
-fn expiry_meets_get_and_done() {
+fn expiry_races_get_and_done() {
     fn work(cell: &UnsafeCell<usize>) -> usize {
         cell.with_mut(|n| {
             // SAFETY: what is being checked: loom panics before this if two holders are here, or do not see each other's work.
@@ -498,7 +498,7 @@ fn delay_wakes_a_task() {
 
 /// W2: a batch of keys that come due wakes a thread and a task.
 #[test]
-fn a_batch_wakes_all_who_are_needed() {
+fn a_batch_wakes_every_getter_needed() {
     check(|| {
         let (queue, _time) = due(DelayedAdd::Independent, [1, 2]);
         let thread = with(&queue, |queue| *queue.get().unwrap());
@@ -512,7 +512,7 @@ fn a_batch_wakes_all_who_are_needed() {
 
 /// W2: of a batch as of adds: a task that was woken and is not polled holds up nobody.
 #[test]
-fn a_late_task_holds_up_no_batch() {
+fn an_unpolled_task_holds_up_no_batch() {
     check(|| {
         let (queue, _time) = due(DelayedAdd::Independent, [1, 2]);
         let mut late = Box::pin(queue.get_async());
@@ -593,7 +593,7 @@ fn drain_does_not_wait_for_delays() {
 
 /// P2: what came before the delay was set is visible when it is over.
 #[test]
-fn visible_through_delay() {
+fn add_after_publishes() {
     check(|| {
         let queue = real();
         queue.add_after(2, HOUR);
@@ -614,7 +614,7 @@ fn visible_through_delay() {
 
 /// P2: also if it changed nothing, because an earlier delay stands.
 #[test]
-fn visible_through_a_delay_that_stands() {
+fn coalesced_add_after_publishes() {
     check(|| {
         let (queue, _time) = due(DelayedAdd::Independent, [1]);
         let data = Arc::new(AtomicUsize::new(0));
@@ -665,7 +665,7 @@ fn advance_publishes() {
 /// S2, S3: a key that is held and delayed, and then only delayed, keeps its slot, while others come and go beside it and
 /// memory is given back.
 #[test]
-fn delayed_key_stays() {
+fn delayed_key_keeps_its_slot() {
     check(|| {
         let (queue, time) = by_hand(DelayedAdd::Independent);
         queue.add_all(["mine", "beside"].map(str::to_owned));
@@ -720,7 +720,7 @@ fn last_bit_frees_the_slot() {
 
 /// Keys that are delayed, and keys that have just been delivered, go with the last handle.
 #[test]
-fn delayed_keys_go_with_the_queue() {
+fn delayed_keys_are_dropped_with_the_queue() {
     check(|| {
         let (queue, time) = by_hand(DelayedAdd::Independent);
         let keys = [1, 2, 3, 4].map(std::sync::Arc::new);
@@ -817,7 +817,7 @@ fn is_dirty_publishes_past_a_delay() {
 /// I8 without a driver thread: a getter that parks is the driver, whether it parks before or after the delay is set, and before or
 /// after the time comes.
 #[test]
-fn a_parked_getter_delivers_in_place_of_the_thread() {
+fn a_parked_getter_replaces_the_driver() {
     check(|| {
         keyqueue::refuse_threads(true);
         let (clock, time) = Clock::mock();
@@ -832,7 +832,7 @@ fn a_parked_getter_delivers_in_place_of_the_thread() {
 
 /// The same, with an earlier delay that is set while the getter may be parked for a later one.
 #[test]
-fn a_parked_getter_hears_of_an_earlier_delay() {
+fn an_earlier_delay_wakes_a_parked_getter() {
     check(|| {
         keyqueue::refuse_threads(true);
         let queue = WorkQueue::new();

@@ -72,7 +72,7 @@ fn drain_waits_for_line_and_work() {
 
 /// A drain that meets the `done` of the only key: is on the list in time, or sees that nothing is left.
 #[test]
-fn drain_meets_a_clean_done() {
+fn drain_races_a_clean_done() {
     check(|| {
         let queue = WorkQueue::new();
         queue.add(1_u64);
@@ -206,7 +206,7 @@ fn timed_out_drain_counts_once() {
 
 /// A task that drains, and the `done` of the only key.
 #[test]
-fn async_drain_meets_the_last_done() {
+fn async_drain_races_the_last_done() {
     check(|| {
         let queue = WorkQueue::new();
         queue.add(1_u64);
@@ -306,7 +306,7 @@ fn repolled_drain_wakes_its_last_waker() {
 
 /// Who waits until nothing is left to do, and the `done` of the only key: it is seen, or it wakes.
 #[test]
-fn idle_meets_the_last_done() {
+fn idle_wait_races_the_last_done() {
     for idle in IDLE {
         check(move || {
             let queue = WorkQueue::new();
@@ -322,7 +322,7 @@ fn idle_meets_the_last_done() {
 }
 
 /// Ways in which the last delay ends.
-fn idle_meets_the_end_of_the_delay(end: fn(&WorkQueue<u64>)) {
+fn idle_wait_races_the_end_of_the_delay(end: fn(&WorkQueue<u64>)) {
     for idle in IDLE {
         check(move || {
             let queue = with_delayed(1);
@@ -335,25 +335,25 @@ fn idle_meets_the_end_of_the_delay(end: fn(&WorkQueue<u64>)) {
 }
 
 #[test]
-fn idle_meets_cancel() {
-    idle_meets_the_end_of_the_delay(|queue| assert!(queue.cancel(&1)));
+fn idle_wait_races_cancel() {
+    idle_wait_races_the_end_of_the_delay(|queue| assert!(queue.cancel(&1)));
 }
 
 #[test]
-fn idle_meets_take_delayed() {
-    idle_meets_the_end_of_the_delay(|queue| assert_eq!(queue.take_delayed().len(), 1));
+fn idle_wait_races_take_delayed() {
+    idle_wait_races_the_end_of_the_delay(|queue| assert_eq!(queue.take_delayed().len(), 1));
 }
 
 /// The shut-down cuts off delays, so nobody waits for them any more. A drain does so, too.
 #[test]
-fn idle_meets_shutdown() {
-    idle_meets_the_end_of_the_delay(WorkQueue::shut_down);
-    idle_meets_the_end_of_the_delay(WorkQueue::shut_down_with_drain);
+fn idle_wait_races_shutdown() {
+    idle_wait_races_the_end_of_the_delay(WorkQueue::shut_down);
+    idle_wait_races_the_end_of_the_delay(WorkQueue::shut_down_with_drain);
 }
 
 /// A delay that comes due is waited for, and the work after it.
 #[test]
-fn idle_waits_for_delays() {
+fn idle_wait_covers_delays() {
     for idle in IDLE {
         check(move || {
             let queue = with_delayed(1);
@@ -376,7 +376,7 @@ fn idle_waits_for_delays() {
 
 /// Nothing in work any more, but something delayed: who is woken then waits on, and is woken again.
 #[test]
-fn idle_woken_in_vain_waits_on() {
+fn idle_wait_woken_in_vain_parks_again() {
     for idle in IDLE {
         check(move || {
             let queue = with_delayed(2);
@@ -392,7 +392,7 @@ fn idle_woken_in_vain_waits_on() {
 
 /// A plain shut-down lets drains go, not who waits for the work to end.
 #[test]
-fn shutdown_does_not_end_idle() {
+fn shutdown_does_not_end_an_idle_wait() {
     for idle in IDLE {
         check(move || {
             let queue = WorkQueue::new();
@@ -416,7 +416,7 @@ fn shutdown_does_not_end_idle() {
 
 /// All of one moment: a queue whose one key moves from delay to line to work is not idle.
 #[test]
-fn timed_out_idle_is_no_end() {
+fn a_key_that_moves_is_never_idle() {
     check(|| {
         let queue = with_delayed(1);
         let finished = counter();

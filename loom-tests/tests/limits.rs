@@ -128,7 +128,7 @@ fn last_reservation_is_given_back() {
 
 /// With a limit to how far ahead: who would have to wait longer spends nothing.
 #[test]
-fn bucket_looks_no_further_ahead() {
+fn bucket_never_reserves_past_max_ahead() {
     check(|| {
         let (clock, time) = Clock::mock();
         let bucket = Arc::new(Bucket::with_clock(RATE, 1, clock).max_ahead(TOKEN));
@@ -144,7 +144,7 @@ fn bucket_looks_no_further_ahead() {
 /// A bucket into which nothing comes, and that has been asked so often that its word is at the end: it stays there. Who is told
 /// "never" has spent nothing to give back.
 #[test]
-fn bucket_stays_at_the_end_of_the_line() {
+fn bucket_word_saturates() {
     check(|| {
         let (clock, _time) = Clock::mock();
         let bucket = Arc::new(Bucket::with_clock(0.0, 1, clock));
@@ -173,7 +173,7 @@ fn deduping_bucket_spends_one_token() {
 
 /// The key is forgotten meanwhile: its token stays spent, and who asks afterwards gets another.
 #[test]
-fn forgotten_token_stays_spent() {
+fn token_of_a_forgotten_key_stays_spent() {
     check(|| {
         let (clock, _time) = Clock::mock();
         let limiter = Arc::new(DedupingBucket::new(Bucket::with_clock(RATE, 1, clock)));
@@ -220,7 +220,7 @@ fn when_races_forget() {
 
 /// Two keys that are new at a time, in one part, and one of them twice.
 #[test]
-fn two_new_keys_share_a_part() {
+fn two_new_keys_share_a_lock() {
     check(|| {
         // So few are in one part; and there is room for three without forgetting.
         let limiter = Arc::new(exponential().max_tracked(7));
@@ -250,7 +250,7 @@ fn bounded_limiter_keeps_its_bound() {
 
 /// A key fails while two others push it out: it goes on from its count, or begins again; and is one of the latest from then on.
 #[test]
-fn when_of_a_key_that_is_pushed_out() {
+fn when_races_eviction() {
     check(|| {
         let limiter = Arc::new(exponential().max_tracked(2));
         assert_eq!([(); 2].map(|()| limiter.when(&1_u64)), [BASE, 2 * BASE]);
@@ -268,7 +268,7 @@ fn when_of_a_key_that_is_pushed_out() {
 /// A key that has grown old is forgotten by its user, asked for, and put aside by what others do: none of that brings it back,
 /// and none loses it before its time.
 #[test]
-fn old_keys_turn_as_one_is_forgotten() {
+fn expiry_of_old_keys_races_forget() {
     check(|| {
         let (clock, time) = Clock::mock();
         let limiter = Arc::new(exponential().clock(clock).retain_recent(8 * BASE));
@@ -287,7 +287,7 @@ fn old_keys_turn_as_one_is_forgotten() {
 
 /// Who has read the time before others moved on does not make keys older by that.
 #[test]
-fn late_reader_of_the_time_forgets_nothing() {
+fn stale_time_forgets_no_key() {
     check(|| {
         let (clock, time) = Clock::mock();
         let limiter = Arc::new(exponential().clock(clock).retain_recent(8 * BASE));
@@ -626,7 +626,7 @@ fn retry_races_add_rate_limited() {
 
 /// Who is handed a key that succeeded finds it forgotten: that comes before `done`.
 #[test]
-fn next_holder_finds_it_forgotten() {
+fn next_holder_sees_no_failures() {
     fn model(end: fn(OwnedItem<u64>)) {
         check(move || {
             let (queue, time, item) = holding(DelayedAdd::Independent);
@@ -709,7 +709,7 @@ impl RateLimiter<u64> for Looking {
 
 /// W4 for limiters, which are user code.
 #[test]
-fn limiter_is_asked_without_the_lock() {
+fn limiter_is_called_without_the_lock() {
     check(|| {
         let limiter = Arc::new(Looking::default());
         let (clock, _time) = Clock::mock();
@@ -782,7 +782,7 @@ impl Hash for Kept {
 
 /// A key that has failed is done while somebody has it forgotten: whoever is last drops it.
 #[test]
-fn key_that_failed_leaves_when_it_is_done_and_forgotten() {
+fn failed_key_is_freed_when_done_and_forgotten() {
     for succeed in [false, true] {
         check(move || {
             let (clock, time) = Clock::mock();

@@ -42,7 +42,7 @@ fn ages_are(queue: &WorkQueue<u64>, age: Duration) {
 
 /// The time that one look shows: who has run longest has not run longer than all together.
 #[test]
-fn ages_are_of_one_moment() {
+fn ages_are_one_snapshot() {
     check(|| {
         let queue = WorkQueue::builder().measure(true).build();
         // Each look is a microsecond (the first ones are none): so far apart, both keys are measured.
@@ -242,7 +242,7 @@ impl Observer for LooksOnce {
 
 /// And of the driver's thread. If it is not called, it keeps its queue: "Arc leaked".
 #[test]
-fn driver_tells_without_the_lock() {
+fn driver_calls_observers_without_the_lock() {
     check(|| {
         let looks = Arc::default();
         let queue = WorkQueue::builder().observer(LooksOnce(Arc::clone(&looks))).build();

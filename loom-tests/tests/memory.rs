@@ -33,7 +33,7 @@ fn sweep_races_add() {
 /// S1, S3: a holder reads its key without the lock, while the slot beside it is vacated and taken again, the table grows, and
 /// chunks are made and freed.
 #[test]
-fn held_key_stays() {
+fn held_key_keeps_its_slot() {
     check(|| {
         let queue = WorkQueue::new();
         queue.add_all(["mine", "beside"].map(str::to_owned));
@@ -52,7 +52,7 @@ fn held_key_stays() {
 
 /// S1: adds of a held key, by two threads, do not touch the key that its holder reads.
 #[test]
-fn adds_leave_the_held_key_alone() {
+fn adds_do_not_write_the_held_key() {
     check(|| {
         let queue = WorkQueue::new();
         queue.add("a".to_owned());
@@ -106,7 +106,7 @@ fn done_races_add() {
 
 /// S2: a slot that one key leaves and another takes at once; what the holder read comes before what is written next.
 #[test]
-fn slot_changes_hands() {
+fn vacated_slot_is_reused() {
     check(|| {
         let queue = WorkQueue::new();
         queue.add("a".to_owned());

@@ -47,7 +47,7 @@ fn shutdown_refuses_or_delivers() {
 
 /// As before, for the getter that sleeps: it is told the end only after every accepted key.
 #[test]
-fn sleeper_gets_the_last_key() {
+fn parked_getter_gets_the_last_key() {
     check(|| {
         let queue = WorkQueue::new();
         let sleeper = thread::spawn({
@@ -84,7 +84,7 @@ fn dirty_key_returns_after_shutdown() {
 
 /// Whoever is refused, or told the end, sees what came before the shut-down.
 #[test]
-fn shutdown_is_visible_to_the_refused() {
+fn shutdown_publishes_to_a_rejected_add() {
     check(|| {
         let queue = WorkQueue::new();
         let data = Arc::new(AtomicUsize::new(0));

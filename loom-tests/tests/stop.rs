@@ -99,7 +99,7 @@ impl Drop for Looks {
 
 /// A loop waits by a clock that is moved by hand: the move is not missed. It comes at any time after the delay has begun.
 #[test]
-fn a_move_of_the_clock_ends_the_delay() {
+fn advancing_the_clock_ends_the_delay() {
     check(|| {
         let (clock, time) = Clock::mock();
         let stop = Stop::new();
@@ -127,7 +127,7 @@ const SHUT_DOWNS: [fn(&WorkQueue<u64>); 3] =
 
 /// The shut-down is seen, or it wakes.
 #[test]
-fn shut_down_meets_who_waits_for_it() {
+fn shut_down_races_a_wait_for_it() {
     for shut_down in SHUT_DOWNS {
         check(move || {
             let queue = WorkQueue::new();
@@ -141,7 +141,7 @@ fn shut_down_meets_who_waits_for_it() {
 
 /// Two that wait, and one shut-down.
 #[test]
-fn shut_down_wakes_all_who_wait_for_it() {
+fn shut_down_wakes_every_wait_for_it() {
     check(|| {
         let queue = WorkQueue::<u64>::new();
         let other = with(&queue, |queue| block_on(queue.until_shutting_down()));
@@ -154,7 +154,7 @@ fn shut_down_wakes_all_who_wait_for_it() {
 
 /// What came before the shut-down is seen by who was told of it.
 #[test]
-fn shut_down_publishes_to_who_waits_for_it() {
+fn shut_down_publishes_to_a_wait_for_it() {
     check(|| {
         let shared = Arc::new((UnsafeCell::new(0), WorkQueue::<u64>::new()));
         let other = with(&shared, |shared| {
@@ -194,7 +194,7 @@ fn repolled_wait_for_the_shut_down_wakes_its_last_waker() {
 
 /// A shut-down races the drop of a future that waits for it: the other one is woken.
 #[test]
-fn shut_down_meets_the_drop_of_who_waits_for_it() {
+fn shut_down_races_the_drop_of_a_wait_for_it() {
     check(|| {
         let queue = WorkQueue::<u64>::new();
         let [(_, dropped_waker), (other, other_waker)] = [(); 2].map(|()| Tally::new());

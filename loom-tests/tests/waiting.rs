@@ -47,7 +47,7 @@ fn an_overdue_getter_is_passed_over() {
 
 /// W2: a burst wakes one, and that one the next.
 #[test]
-fn a_burst_wakes_all_who_are_needed() {
+fn a_burst_wakes_every_getter_needed() {
     check(|| {
         let queue = WorkQueue::new();
         let getters = [getter(&queue), getter(&queue)];
@@ -183,7 +183,7 @@ fn repolled_future_wakes_its_last_waker() {
 
 /// Taking many leaves nobody behind for whom there is a key.
 #[test]
-fn get_many_strands_nobody() {
+fn get_many_strands_no_getter() {
     check(|| {
         let queue = WorkQueue::new();
         let sleeper = getter(&queue);
@@ -200,7 +200,7 @@ fn get_many_strands_nobody() {
 /// W2: more keys than who is on the way is trusted with wake a second getter at once; who is not needed goes on sleeping, and
 /// wakes at the shut-down.
 #[test]
-fn a_long_line_wakes_a_second() {
+fn a_long_queue_wakes_a_second_getter() {
     check(|| {
         let queue = WorkQueue::new();
         let getters = [0, 1].map(|_| {
@@ -219,7 +219,7 @@ fn a_long_line_wakes_a_second() {
 
 /// W2: a task that was woken and is not polled holds up nobody: the next add wakes the thread behind it.
 #[test]
-fn a_late_task_holds_up_nobody() {
+fn an_unpolled_task_holds_up_no_getter() {
     check(|| {
         let queue = WorkQueue::new();
         let mut late = Box::pin(queue.get_async());
@@ -236,7 +236,7 @@ fn a_late_task_holds_up_nobody() {
 
 /// Who was woken in vain goes back to where it was in the list, not to the end.
 #[test]
-fn woken_in_vain_keeps_its_turn() {
+fn a_getter_woken_in_vain_keeps_its_position() {
     check(|| {
         let queue = WorkQueue::new();
         let [(first, first_waker), (second, second_waker)] = [Tally::new(), Tally::new()];

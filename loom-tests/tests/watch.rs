@@ -32,7 +32,7 @@ fn watching<K>(item: &OwnedItem<K>) -> (Future<'_, K>, std::sync::Arc<Tally>) {
 
 /// The add is seen, or it wakes.
 #[test]
-fn add_meets_the_watcher() {
+fn add_races_the_watcher() {
     check(|| {
         let queue = WorkQueue::new();
         let item = held(&queue, 1_u64);
@@ -158,7 +158,7 @@ fn repolled_watcher_wakes_its_last_waker() {
 /// One of two futures is dropped as an add comes: the other is woken. And who waits in that place afterwards is not confused
 /// with either.
 #[test]
-fn add_meets_the_drop_of_a_watcher() {
+fn add_races_the_drop_of_a_watcher() {
     check(|| {
         let queue = WorkQueue::new();
         let item = held(&queue, 1_u64);
@@ -201,7 +201,7 @@ fn watcher_waits_for_its_own_key() {
 /// A future that is leaked leaves its waker behind, which may be woken in vain when another key in its slot is added: that
 /// one's own watcher is woken all the same.
 #[test]
-fn leaked_watcher_hides_nobody() {
+fn leaked_watcher_hides_no_other() {
     check(|| {
         let queue = WorkQueue::new();
         let item = held(&queue, 1_u64);

@@ -71,7 +71,7 @@ fn failed_and_is_retried(queue: &WorkQueue<u64>, workers: &Workers<u64>, delayed
 
 /// A handler panics while the queue is shut down: its retry is delayed or refused, and the loop ends.
 #[test]
-fn panic_meets_shutdown() {
+fn panic_races_shutdown() {
     for way in WAYS {
         check_panics(1..=1, move || {
             let queue = backing_off().build();
@@ -87,7 +87,7 @@ fn panic_meets_shutdown() {
 
 /// And while it drains: the drain ends, and says what was delayed.
 #[test]
-fn panic_meets_drain() {
+fn panic_races_drain() {
     for way in WAYS {
         for asleep in WAYS {
             check_panics(1..=1, move || {
@@ -107,7 +107,7 @@ fn panic_meets_drain() {
 
 /// And while it is stopped, at once or after a drain whose time is up: nobody works on the key, or it is retried, or refused.
 #[test]
-fn panic_meets_stop() {
+fn panic_races_stop() {
     for way in WAYS {
         for stop in [Workers::stop, |workers: &Workers<u64>| workers.drain_timeout(Duration::ZERO)] {
             check_panics(0..=1, move || {
@@ -130,7 +130,7 @@ fn panic_meets_stop() {
 
 /// A queue that does not retry keys whose holders panic.
 #[test]
-fn panic_ends_the_work_if_told_so() {
+fn on_panic_done_does_not_retry() {
     for way in WAYS {
         check_panics(1..=1, move || {
             let queue = backing_off().on_panic(OnPanic::Done).build();
@@ -179,7 +179,7 @@ fn loop_goes_on_after_a_panic() {
 
 /// Two loops end, a thread and a task wait for it, and both learn of it.
 #[test]
-fn joins_meet_the_end_of_two_loops() {
+fn joins_race_the_end_of_two_loops() {
     check(|| {
         let queue = WorkQueue::new();
         let workers = queue.workers().spawn(1, |_: &Item<'_, u64>| ()).unwrap();
@@ -249,7 +249,7 @@ impl Drop for Last {
 
 /// What the handlers have captured is dropped when a join returns.
 #[test]
-fn join_comes_after_the_drop_of_the_handler() {
+fn join_returns_after_the_handler_is_dropped() {
     for way in WAYS {
         check(move || {
             let (queue, cell) = (WorkQueue::new(), Arc::new(UnsafeCell::new(0)));
@@ -348,7 +348,7 @@ fn tally_counts_each_run_once() {
 ///
 /// Under loom that is a panic, not an error: there is no room for a third thread.
 #[test]
-fn nobody_begins_unless_all_can() {
+fn no_loop_begins_unless_all_threads_start() {
     check_full(3, || {
         let queue = WorkQueue::new();
         queue.add(1_u64);
@@ -374,7 +374,7 @@ fn drain_ends_all_threads() {
 
 /// A future that is dropped as it works: its key is done, and its loop has ended.
 #[test]
-fn dropped_task_ends_its_work() {
+fn dropped_task_finishes_its_key() {
     check(|| {
         let queue = WorkQueue::new();
         queue.add(1_u64);
@@ -442,7 +442,7 @@ fn stop_accounts_for_a_racing_add() {
 
 /// A key that is added while it is worked on, as the loop is stopped: worked on again, or said to be left. And nothing is handed
 /// out any more when all is said.
-fn dirty_key_meets_stop(way: Way, stop: fn(&Workers<u64>) -> Leftover<u64>) {
+fn dirty_key_races_stop(way: Way, stop: fn(&Workers<u64>) -> Leftover<u64>) {
     check(move || {
         let queue = WorkQueue::new();
         let [accepted, runs]: [Arc<AtomicUsize>; 2] = Default::default();
@@ -469,17 +469,17 @@ fn dirty_key_meets_stop(way: Way, stop: fn(&Workers<u64>) -> Leftover<u64>) {
 }
 
 #[test]
-fn stop_names_a_key_added_in_work() {
+fn stop_reports_a_key_added_while_processing() {
     for way in WAYS {
-        dirty_key_meets_stop(way, Workers::stop);
+        dirty_key_races_stop(way, Workers::stop);
     }
 }
 
 #[test]
-fn late_drain_names_a_key_added_in_work() {
+fn timed_out_drain_reports_a_key_added_while_processing() {
     for way in WAYS {
-        dirty_key_meets_stop(way, |workers| workers.drain_timeout(Duration::ZERO));
-        dirty_key_meets_stop(way, |workers| block_on(workers.drain_until(ready(()))));
+        dirty_key_races_stop(way, |workers| workers.drain_timeout(Duration::ZERO));
+        dirty_key_races_stop(way, |workers| block_on(workers.drain_until(ready(()))));
     }
 }
 
@@ -523,7 +523,7 @@ fn drain_until_ends_with_the_work() {
 
 /// The same without a loop, in fewer steps: a key that was added while in work goes in line again as it is stopped.
 #[test]
-fn stop_names_a_key_that_comes_back() {
+fn stop_reports_a_key_that_done_requeues() {
     check(|| {
         let queue = WorkQueue::new();
         queue.add(1_u64);
