@@ -441,8 +441,8 @@ fn stop_accounts_for_a_racing_add() {
     }
 }
 
-/// A key that is added while processing, while the loop is stopped, is handled again or reported as left. And no key is handed
-/// out after the report.
+/// A key that is added while processing and during a stop is handled again or reported as left. No key is handed out after the
+/// report.
 fn dirty_key_races_stop(way: Way, stop: fn(&Workers<u64>) -> Leftover<u64>) {
     check(move || {
         let queue = WorkQueue::new();
