@@ -28,9 +28,9 @@ fn work_off_one(queue: &WorkQueue<u64>, finished: &Arc<AtomicUsize>) -> thread::
     })
 }
 
-/// The ways to wait until a queue is idle.
+/// Ways to wait until a queue is idle.
 const IDLE: [fn(&WorkQueue<u64>); 2] = [WorkQueue::wait_idle, |queue| block_on(queue.idle())];
-/// The ways to drain a queue.
+/// Ways to drain one.
 const DRAIN: [fn(&WorkQueue<u64>); 2] =
     [WorkQueue::shut_down_with_drain, |queue| block_on(queue.shut_down_with_drain_async())];
 
