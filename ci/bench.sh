@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The benchmarks compile, their own tests pass, and each runs once. What they measure is not checked. Without kube-runtime, which takes
-# longer to build than all the rest; `ci/clippy.sh` compiles that.
+# The benchmarks compile, their own tests pass, and each runs once. The figures are not checked. kube-runtime is left out because it
+# takes longer to build than everything else; `ci/clippy.sh` compiles the code that uses it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../benches"
 (cd .. && cargo bench --locked -- --test)

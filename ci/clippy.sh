@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Clippy on everything, warnings are errors.
+# Clippy on every package; warnings are errors.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 cargo clippy --locked --all-targets --all-features -- -D warnings

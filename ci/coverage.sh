@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Which lines of src/ the tests run: a table by file, and in all. (Unit tests lie in src/ too, and count as lines that run. What
-# only loom compiles is not there.) COVERAGE_HTML=<directory>: pages that show the lines, too.
+# Which lines of src/ the tests run: a table by file, and the total. (Unit tests are in src/ too, and count as lines that run. Code
+# that only loom compiles does not count.) COVERAGE_HTML=<directory> also writes pages that show the lines.
 #
-# It takes the LLVM tools of rustc's own version: rustup's component llvm-tools, or else Debian's package.
+# Needs the LLVM tools of rustc's own LLVM version: rustup's component llvm-tools, or otherwise Debian's package.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 cargo llvm-cov --version >/dev/null 2>&1 || {
@@ -16,12 +16,12 @@ if [ ! -x "$(rustc --print sysroot)/lib/rustlib/$host/bin/llvm-cov" ]; then
         apt-get update -q >/dev/null
         apt-get install -qy "$llvm" >/dev/null
     fi
-    [ -x "/usr/lib/$llvm/bin/llvm-cov" ] || { echo "needs rustup's component llvm-tools, or $llvm of Debian"; exit 1; }
+    [ -x "/usr/lib/$llvm/bin/llvm-cov" ] || { echo "needs rustup's component llvm-tools, or Debian's package $llvm"; exit 1; }
     export LLVM_COV="/usr/lib/$llvm/bin/llvm-cov" LLVM_PROFDATA="/usr/lib/$llvm/bin/llvm-profdata"
 fi
 export CARGO_LLVM_COV_SETUP=no CARGO_PROFILE_DEV_OPT_LEVEL=1
 
-# All but those of the examples, which run other programs.
+# All tests but those of the examples, which run other programs.
 tests=(--lib)
 for file in tests/*.rs; do
     name="$(basename "$file" .rs)"
@@ -31,6 +31,6 @@ timeout 1800 cargo llvm-cov --locked --all-features --no-report "${tests[@]}"
 
 only_src=(--ignore-filename-regex '/(tests|examples|fuzz|benches)/')
 [ -z "${COVERAGE_HTML:-}" ] || cargo llvm-cov report "${only_src[@]}" --html --output-dir "$COVERAGE_HTML"
-# Columns 8 to 10 of LLVM's table are those of lines.
+# Columns 8 to 10 of LLVM's table count lines.
 cargo llvm-cov report "${only_src[@]}" --summary-only |
     awk '$1 ~ /\.rs$|^TOTAL$/ { printf "%-28s %5d lines %4d not run %7s\n", $1, $8, $9, $10; seen = 1 } END { exit !seen }'

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# The crate compiles for systems that .ci/run does not run it on: `cargo check` for each target.
+# The crate compiles for systems on which .ci/run does not run: `cargo check` for each target.
 #
-#   ci/cross.sh [<target>...]      all of them by default
+#   ci/cross.sh [<target>...]      all targets by default
 #
-# The standard library is the toolchain's (`rustup target add <target>`), or else it is compiled from source with Debian's compiler 1.96,
-# which is unpacked, not installed. A target that neither has is skipped, and said so.
+# The standard library is the toolchain's (`rustup target add <target>`). If that has none, it is compiled from source with Debian's
+# compiler 1.96, which is unpacked, not installed. If neither is available, the script says so and skips the target.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-# Tests and examples too, where the system or the size of a pointer differs and what they depend on exists.
+# Tests and examples too, on targets whose system or pointer size differs from the host's and for which their dependencies compile.
 declare -A what=(
     [x86_64-pc-windows-gnu]=--all-targets
     [aarch64-apple-darwin]=--all-targets
@@ -23,7 +23,7 @@ unpacked() {
     bash ci/unpack.sh "$root" 'rustc-web=1.96*' 'rust-web-src=1.96*' 'libstd-rust-web-dev=1.96*' libstd-rust-web-1.96 libllvm22 binutils-mingw-w64-x86-64
 }
 
-# By Debian's compiler, which alone fits Debian's sources of the standard library. (Windows needs a dlltool for them.)
+# Debian's sources of the standard library compile only with Debian's compiler. (For Windows they need a dlltool.)
 from_source() {
     LD_LIBRARY_PATH="$root/usr/lib/$(uname -m)-linux-gnu" PATH="$root/usr/bin:$PATH" RUSTC="$root/usr/bin/rustc" RUSTC_BOOTSTRAP=1 \
         cargo check -Zbuild-std=std,panic_abort,test "$@"

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Documentation, private items included, warnings are errors. Once as docs.rs builds it, where an item that needs a feature says so.
-# And the README as a reader of the registry's page sees it.
+# The documentation builds, private items included; warnings are errors. It is also built as on docs.rs, where each item that needs a
+# feature must say so. And the README must read well on the registry's page.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# There, a line that rustdoc hides (`# use …`) is shown.
+# The registry's page shows the lines that rustdoc hides (`# use …`).
 if ! awk '/^```/ { fence = !fence; code = fence && /^```(rust.*)?$/ } code && /^#( |$)/ { print FILENAME ":" FNR ": " $0; hidden = 1 } END { exit hidden }' README.md; then
-    echo "the lines above are hidden by rustdoc only: write the example so that it compiles without them"
+    echo "only rustdoc hides the lines above: write the example so that it compiles without them"
     exit 1
 fi
 
 RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --locked --no-deps --document-private-items
 
-# The marks are an unstable feature of rustdoc, which is allowed for this crate alone.
+# The marks need an unstable feature of rustdoc, which is allowed for this crate only.
 docs="${CARGO_TARGET_DIR:-target}/docsrs"
 rm -rf "$docs/doc"
 RUSTC_BOOTSTRAP=keyqueue RUSTDOCFLAGS="-D warnings --cfg docsrs" cargo doc --locked --no-deps --all-features --target-dir "$docs"
@@ -21,5 +21,5 @@ features="$(awk '/^\[/ { here = $0 == "[features]"; next } here && /^[a-z]/ && $
 for feature in $features; do
     pages="$( (grep -rlF "crate feature <code>$feature</code></strong> only" "$docs/doc/keyqueue" || true) | wc -l)"
     echo "feature $feature: marked on $pages pages"
-    [ "$pages" -gt 0 ] || { echo "nothing says that it needs the feature $feature"; exit 1; }
+    [ "$pages" -gt 0 ] || { echo "no page is marked with the feature $feature"; exit 1; }
 done

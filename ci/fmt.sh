@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Formatting of the crate and of the packages beside it.
+# The crate and the packages beside it are formatted.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 for package in . loom-tests fuzz benches benches/instructions; do

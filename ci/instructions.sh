@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# How many instructions the hot paths take: valgrind counts them, and more than 2 % above ci/instructions.txt is an error.
+# Counts the instructions of the hot paths with valgrind. A count more than 2 % above ci/instructions.txt is an error.
 # `ci/instructions.sh --accept` writes that file anew. Arguments go to the comparison: see `src/main.rs` in benches/instructions.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../benches/instructions"
@@ -7,22 +7,23 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../benches/instructions"
 if ! command -v valgrind >/dev/null && command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
     { apt-get update -q && apt-get install -qy valgrind; } >/dev/null || true
 fi
-command -v valgrind >/dev/null || { echo "skipped: valgrind is not here, and cannot be installed"; exit 0; }
+command -v valgrind >/dev/null || { echo "skipped: valgrind is not installed, and cannot be installed here"; exit 0; }
 
-# The runner must be of the library's version. Not optimized: it has little to do, and takes four times as long to build else.
+# The runner must have the library's version. It is built without optimization: it does little, and an optimized build takes four times as
+# long.
 version="$(sed -n '/^name = "gungraun"$/{n;s/^version = "\(.*\)"$/\1/p}' Cargo.lock)"
 tools="$(realpath -m "${CARGO_TARGET_DIR:-target}/gungraun-runner-$version")"
 export GUNGRAUN_RUNNER="$tools/bin/gungraun-runner"
 [ -x "$GUNGRAUN_RUNNER" ] ||
     env -u CARGO_TARGET_DIR -u RUSTFLAGS cargo install --debug --locked --quiet gungraun-runner --version "=$version" --root "$tools"
 
-# By environment, which wins over .cargo/config.toml: a RUSTFLAGS from outside would be counted, too.
+# Set here because the environment overrides .cargo/config.toml: a RUSTFLAGS of the caller would change the counts.
 export RUSTFLAGS="--cfg fuzzing"
 cargo test --locked --release --quiet --lib
 counts="$(mktemp)"
 trap 'rm -f "$counts"' EXIT
 cargo bench --locked --bench hot_paths -- --output-format=json >"$counts"
-# libc chooses the functions that copy and compare by the processor.
+# libc picks its functions that copy and compare by processor, so counts depend on it.
 cpu="$(awk -F ': ' '/^(vendor_id|cpu family|model)[\t ]*:/ && n++ < 3 { printf "%s%s", sep, $2; sep = " " }' /proc/cpuinfo 2>/dev/null || true)"
 cargo run --locked --release --quiet -- --file ../../ci/instructions.txt \
     --with "rustc=$(rustc --version | cut -d ' ' -f 2-)" \

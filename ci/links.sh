@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The relative links of the texts lead to files of the repository, and the registry's page can resolve those of the README: it does
-# so against `repository` in Cargo.toml, the one line that the owner fills in. Until then this says so, and passes.
+# Relative links in the texts lead to files of the repository, and the registry's page can resolve those of the README. It resolves
+# them against `repository` in Cargo.toml, which the owner fills in. Until then the script reports it as missing, and passes.
 #
-#   ci/links.sh --release     an error while something is not filled in, as the release checklist in Cargo.toml asks
+#   ci/links.sh --release     fails while something is not filled in, as the release checklist in Cargo.toml requires
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 release="${1:-}"
@@ -20,7 +20,7 @@ while read -r file; do
         path="$(realpath -ms --relative-to=. "$(dirname "$file")/${link%%#*}")"
         [ -n "$(git ls-files -- "$path")" ] || { echo "$file: $link leads nowhere"; failed=1; }
     done < <(grep -oE '\]\([^) ]+\)' "$file" | sed -E 's/^\]\((.*)\)$/\1/')
-done < <(git ls-files -- '*.md' ':!benches/text') # which are parts of BENCHMARKS.md
+done < <(git ls-files -- '*.md' ':!benches/text') # parts of BENCHMARKS.md, relative to it
 echo "$checked relative links"
 [ "$checked" -gt 0 ]
 
@@ -31,10 +31,10 @@ elif [[ ! "$repository" =~ ^https://(github\.com|gitlab\.com|bitbucket\.org)/[^/
     echo "$repository: the registry resolves no relative links against this"
     failed=1
 else
-    # For a person to try, once. An address in the texts would be a second place to change.
+    # For a person to try once. An address in the texts would be a second place to change.
     grep -oE '\]\([^):# ]+' README.md | cut -c 3- | sort -u | sed "s,^,$repository/blob/HEAD/,"
     if git grep -nF "$repository" -- '*.md' '*.rs' ':!SECURITY.md'; then
-        echo "relative links, please: the address is in Cargo.toml"
+        echo "use relative links: only Cargo.toml holds the address"
         failed=1
     fi
 fi

@@ -1,20 +1,33 @@
 #!/usr/bin/env bash
-# Runs the loom models of loom-tests/. LOOM_MAX_PREEMPTIONS (default 3) and LOOM_TIMEOUT (seconds, default 900, the build
-# included) may be set; arguments go to the tests.
+# Runs the loom models of loom-tests/, after a check that each has a row in loom-tests/README.md, and each row a model.
+# LOOM_MAX_PREEMPTIONS (default 3) and LOOM_TIMEOUT (seconds, default 900, the build included) may be set; arguments go to the tests.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# By environment, which wins over .cargo/config.toml: a RUSTFLAGS from outside cannot turn the models off.
+# Set here because the environment overrides .cargo/config.toml: a RUSTFLAGS of the caller cannot turn the models off.
 export RUSTFLAGS="--cfg loom"
 export LOOM_MAX_PREEMPTIONS="${LOOM_MAX_PREEMPTIONS:-3}"
 log="$(mktemp)"
 trap 'rm -f "$log"' EXIT
 
 cd loom-tests
+
+# `file model`, sorted: a model follows the attribute `#[test]`, and a file's rows follow its name in bold.
+models="$(awk '
+    FNR == 1 { file = FILENAME; gsub(/.*\/|\.rs$/, "", file) }
+    attribute && /^fn / { sub(/^fn /, ""); sub(/\(.*/, ""); print file, $0 }
+    { attribute = /^#\[test\]$/ }' tests/*.rs | LC_ALL=C sort)"
+rows="$(awk -F '`' '/^\| \*\*`/ { file = $2 } /^\| `/ && file { print file, $2 }' README.md | LC_ALL=C sort)"
+[ -n "$models" ] || { echo "no models found in loom-tests/tests/"; exit 1; }
+if ! diff <(echo "$models") <(echo "$rows"); then
+    echo "the lines above differ: < is a model without a row in loom-tests/README.md, > a row without a model"
+    exit 1
+fi
+
 timeout --kill-after=10 "${LOOM_TIMEOUT:-900}" cargo test --locked --tests -- "$@" 2>&1 | tee "$log"
 
-# Every test binary must have run something: a suite of nothing is green too.
-# (If arguments have chosen some, some.)
+# Every test binary must have run at least one model, because a binary without tests passes too.
+# (With arguments, at least one binary.)
 awk -v want="$(ls tests/*.rs | wc -l)" -v chosen="$#" '
     /^test result: ok\. [1-9]/ { binaries++; passed += $4 }
     END {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The crate compiles with the oldest Rust that `rust-version` names, 1.85: rustup's, if it has that toolchain, or else Debian's, which
-# is unpacked, not installed, so that it meets no other. (The library alone: what tests and benchmarks use may ask for more.)
+# The crate compiles with the oldest supported Rust, the `rust-version` of Cargo.toml: 1.85. The compiler is rustup's, if rustup has that
+# toolchain, and otherwise Debian's, which is unpacked, not installed, so that it does not replace another one. (The library only:
+# dependencies of tests and benchmarks may need a newer Rust.)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 work="$PWD/target/msrv"
@@ -11,7 +12,7 @@ if [ -n "$toolchain" ]; then
     exit
 fi
 if ! bash ci/unpack.sh "$work/root" "rustc-web=$msrv*" "libstd-rust-web-dev=$msrv*" "libstd-rust-web-$msrv" libllvm19; then
-    echo "skipped: neither rustup's nor Debian's Rust $msrv is to be had here"
+    echo "skipped: Rust $msrv is available neither from rustup nor from Debian here"
     exit 0
 fi
 libraries="$(dirname "$(find "$work/root" -name 'librustc_driver*.so' | head -1)")"

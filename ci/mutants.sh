@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Mutation testing by cargo-mutants: src/ is broken in one small way at a time, to see whether a test notices.
+# Mutation testing with cargo-mutants: changes src/ in one small way at a time, to see whether a test fails.
 #
 #   ci/mutants.sh                      all four groups: hours
 #   ci/mutants.sh wheel                one group: state, waiting, wheel or limiters
 #   ci/mutants.sh src/line.rs          one file: minutes
 #
-# What the quick tests of a group let live meets the slow ones, and what these let live in `waiting` meets the loom models. A
-# mutant that hangs, or takes more processor time or memory than a test may, is caught. What lives is listed at the end, and
-# explained in CONTRIBUTING.md. All is done to a copy of the tree, so work can go on meanwhile.
+# Mutants that survive the quick tests of a group are run against the slow tests, and survivors of `waiting` then against the loom models. A
+# mutant that hangs, or takes more processor time or memory than a test may, counts as caught. The script lists the survivors at the end;
+# reports/mutations.md explains those of the last run. It changes a copy of the tree only, so you can go on working.
 #
-# MUTANTS_WORK: where the copy and its build (1 GB) are, and stay for the next time: target/mutants, or a faster place.
-# MUTANTS_ARGS: more for cargo-mutants, say `--shard 0/2`, or `--re next_waiter`.
+# MUTANTS_WORK: the folder of the copy and its build (1 GB), which are kept for the next run. target/mutants by default.
+# MUTANTS_ARGS: further arguments of cargo-mutants, such as `--shard 0/2` or `--re next_waiter`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 work="${MUTANTS_WORK:-$PWD/target/mutants}"
@@ -21,12 +21,12 @@ waiting=(src/sync/lock.rs src/wait.rs src/line.rs src/futures.rs src/shared/watc
 wheel=(src/time/wheel.rs src/time/driver.rs src/shared/delays.rs)
 limiters=(src/rate_limiter/*.rs src/backoff/*.rs src/shared/failures.rs)
 
-# Who is likely to notice, in some seconds.
+# The tests that are likely to notice, in some seconds.
 state_quick="lib replay_corpus"
 waiting_quick="replay_corpus queue wait_idle workers"
 wheel_quick="replay_corpus wheel"
 limiters_quick="replay_corpus limiter_traces limits backoff"
-# Who may notice, in a minute or two.
+# The tests that may notice, in a minute or two.
 slow="lib $(cd tests && ls ./*.rs | sed 's,^\./,,; s,\.rs$,,' | grep -vE 'example|dashboard|replay_corpus|limiter_traces' | tr '\n' ' ')"
 
 group_of() {
@@ -39,8 +39,8 @@ group_of() {
     return 1
 }
 
-# pass <its name> <tests> <seconds for each of them> <more for cargo-mutants>
-# Makes $out/<its name>/mutants.out, and says how it went.
+# pass <name> <tests> <seconds for each test> <further arguments of cargo-mutants>
+# Makes $out/<name>/mutants.out, and prints a summary.
 pass() {
     local name="$1" seconds="$3" tests=() test
     for test in $2; do
@@ -48,9 +48,9 @@ pass() {
     done
     shift 3
     mkdir -p "$out/$name"
-    # Of the processor's time, which does not pass while the machine has other things to do; so what hangs need not be waited for.
+    # The limit is processor time, which does not pass while other processes run. So it can be short, and a mutant that hangs ends soon.
     ! command -v prlimit >/dev/null || export "$runner=prlimit --cpu=$seconds --as=8000000000"
-    # What it exits with says that some live; whether it worked at all, the files say.
+    # It exits with an error if there are survivors, so its files show whether it worked.
     cargo mutants --in-place --dir "$work/tree" --output "$out/$name" --colors never --build-timeout 300 \
         --timeout $((60 + 4 * seconds)) --cargo-arg=--locked "${tests[@]}" "${chosen[@]/#/--file=}" "$@" >"$out/$name/log" || true
     if ! grep -q '^ok .*baseline' "$out/$name/log"; then
@@ -61,23 +61,23 @@ pass() {
     (cd "$out/$name/mutants.out" && wc -l caught.txt timeout.txt unviable.txt missed.txt | sed "\$d; s/\.txt//; s/^/  $name/")
 }
 
-# One `--re` for each of the mutants of this list, and nothing else.
+# One `--re` for each mutant of this list.
 exactly() {
     sed -E 's/[][\.*^$+?(){}|/]/\\&/g; s/.*/--re\n^&$/' "$1"
 }
 
-# The mutant of this name meets the loom models. Whether one of them notices.
+# Runs the loom models against the mutant of this name. Succeeds if one of them fails.
 loom_notices() {
     local file="${1%%:*}"
     cp "$work/tree/$file" "$out/original"
     printf '%s\n' "$1" >"$out/one"
     mapfile -t one < <(exactly "$out/one")
-    # Some mutants are listed whatever one asks for.
+    # cargo-mutants lists some mutants whatever the filter is.
     (cd "$work/tree" && cargo mutants --list --diff --file="$file" "${one[@]}" |
         awk -v name="$1" '$0 == name { here = 1; next } here && /^$/ { exit } here' | patch --silent "$file")
     models || true
     cp "$out/original" "$work/tree/$file"
-    # That it could not be built, say, does not count.
+    # A failed build, for example, does not count.
     grep -qE '^test .* FAILED|panicked at|signal' "$out/loom.log"
 }
 
@@ -86,11 +86,11 @@ models() {
 }
 
 cargo mutants --version >/dev/null 2>&1 || {
-    echo "installing cargo-mutants: some minutes"
+    echo "installing cargo-mutants: takes some minutes"
     cargo install --locked cargo-mutants --version 27.1.0
 }
 mkdir -p "$work/tree"
-# Now, not when it was written, is when a copy was changed: else cargo would take what it built of a mutant for the original.
+# The copies get the present time as their time of change. With that of the original, cargo would reuse a mutant's build for it.
 git ls-files -z --cached --others --exclude-standard | tar --create --null --files-from - --ignore-failed-read |
     tar --extract --touch --directory "$work/tree"
 export CARGO_TARGET_DIR="$work/build" CARGO_INCREMENTAL=1 CARGO_PROFILE_DEV_DEBUG=0
@@ -128,8 +128,8 @@ for what; do
     fi
     quick_out="$out/quick/mutants.out"
     awk -v caught="$(cat "$quick_out"/{caught,timeout,missed}.txt | wc -l)" '
-        { print "  ALIVE " $0 }
-        END { printf "%s: %d of %d viable mutants live: %.1f %%\n", what, NR, caught, caught ? 100 * NR / caught : 0 }' \
-        what="$what" "$out/alive" | sort -r
+        { print "  SURVIVED " $0 }
+        END { printf "%s: %d of %d viable mutants survive: %.1f %%\n", what, NR, caught, caught ? 100 * NR / caught : 0 }' \
+        what="$what" "$out/alive" | LC_ALL=C sort -r
     declare +n chosen
 done

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What would be published builds by itself, and holds only what users need.
+# The package that would be published builds by itself, and holds only the files that users need.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 cargo package --locked --allow-dirty

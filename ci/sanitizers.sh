@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # AddressSanitizer (leaks included) and ThreadSanitizer over the tests with threads.
 #
-# AddressSanitizer works with any toolchain once unstable flags are allowed. ThreadSanitizer needs a standard library that was built
-# with it, or it reports races in the library: Debian's rustc with its sources gives one, together with the runtime that
-# comes with rustup's toolchain of the same LLVM. Where there is neither apt nor root, that half says so and is skipped.
+# AddressSanitizer works with any toolchain once unstable flags are allowed. ThreadSanitizer needs a standard library that is built with
+# it; with another one it reports races in the library. Debian's rustc and its sources give such a library, together with the sanitizer
+# runtime of rustup's toolchain of the same LLVM. If these are missing and cannot be installed (no apt, or not root), the script says so and
+# skips ThreadSanitizer.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 host="$(rustc -vV | sed -n 's/^host: //p')"
 tests=(--lib --test stress --test queue --test client_go --test delays_driver --test delays_large --test delays_stress)
-# These leak on purpose: futures are leaked, items are forgotten, observers hold the queue that has them.
+# These tests leak on purpose: futures are leaked, items are forgotten, observers hold the queue that holds them.
 leaky=(--test workers --test worker_panics --test wait_idle --test observers)
 
 echo "--- AddressSanitizer"

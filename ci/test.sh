@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The README's test command; what needs a feature that is not on by default; the tests once more in release, where threads meet more
-# often and debug assertions are gone; and what there is without any feature.
+# The README's test command; the tests that need a feature that is off by default; the tests once more in release, where threads
+# contend more often and debug assertions are off; and the tests that need no feature.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-# With a limit: a lost wake-up is a test that never ends. (macOS has no such command, and Windows has another of that name.)
+# A time limit, because a lost wake-up makes a test hang. (macOS has no command `timeout`, and that of Windows is another program.)
 limited() {
     if timeout --version >/dev/null 2>&1; then timeout 900 "$@"; else "$@"; fi
 }

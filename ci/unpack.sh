@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Unpacks packages of Debian into a folder, and installs nothing: ci/unpack.sh <folder> <package>...
-# Fails, without a message, where there is no apt or it does not have them.
+# Unpacks Debian packages into a folder, and installs nothing: ci/unpack.sh <folder> <package>...
+# Fails without a message if there is no apt, or apt does not have the packages.
 set -euo pipefail
 mkdir -p "$1" && cd "$1" && shift
 [ "$(cat unpacked 2>/dev/null)" != "$*" ] || exit 0

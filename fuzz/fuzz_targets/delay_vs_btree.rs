@@ -1,5 +1,5 @@
-//! A list of calls with delays and jumps of the clock, on the crate and on the plain reference, every return value compared:
-//! see `tests/support/delay_ops.rs`.
+//! Runs a list of calls with delays and jumps of the clock on the crate and on a simple reference, and compares every return
+//! value: see `tests/support/delay_ops.rs`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The limiters alone, with any settings, against models in integers: see `tests/support/limiter.rs`.
+//! Compares the limiters, with any settings and without a queue, with integer models: see `tests/support/limiter.rs`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! A list of calls, on the crate and on the plain reference, every return value compared: see `tests/support/ops.rs`.
+//! Runs a list of calls on the crate and on a simple reference, and compares every return value: see `tests/support/ops.rs`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The input chooses which actor makes the next move, and the promises are checked after each: see
+//! The input chooses the actor that makes the next call, and the promises are checked after each call: see
 //! `tests/support/schedule.rs`.
 
 #![no_main]

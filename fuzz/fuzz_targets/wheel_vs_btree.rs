@@ -1,4 +1,4 @@
-//! The timing wheel alone, against a sorted map: see `tests/support/wheel.rs`.
+//! Compares the timing wheel, without a queue, with a sorted map: see `tests/support/wheel.rs`.
 
 #![no_main]
 

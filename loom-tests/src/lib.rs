@@ -1,9 +1,9 @@
-//! What the models in `tests/` share.
+//! Code that the models in `tests/` share.
 
 #[cfg(not(loom))]
 compile_error!(
-    "these are loom models and need `--cfg loom`: run `cargo test` inside `loom-tests/` with RUSTFLAGS unset (a RUSTFLAGS \
-     of the environment replaces the one in .cargo/config.toml), or RUSTFLAGS=\"--cfg loom\", or `ci/loom.sh`"
+    "these are loom models and need `--cfg loom`: run `ci/loom.sh`; or `cargo test` inside `loom-tests/` with RUSTFLAGS \
+     unset (a RUSTFLAGS of the environment replaces the one in .cargo/config.toml) or with RUSTFLAGS=\"--cfg loom\""
 );
 
 #[cfg(loom)]
@@ -23,20 +23,21 @@ mod model {
     use std::time::Duration;
 
     thread_local! {
+        /// All other panics.
         static PANICS: Cell<usize> = const { Cell::new(0) };
-        /// Those that the model itself has made, in this order.
+        /// The panics that the model itself has made in the present order of steps.
         static FAILS: Cell<usize> = const { Cell::new(0) };
-        /// One of these is loom's refusal of one more thread.
+        /// The model expects loom to refuse one more thread, which is a panic and counts in `FAILS`.
         static FULL: Cell<bool> = const { Cell::new(false) };
     }
 
-    /// Panics as a handler may, in a model that [expects](check_panics) it: nothing is printed.
+    /// Panics in a model that [expects](check_panics) it, and prints nothing.
     pub fn fail() -> ! {
         FAILS.set(FAILS.get() + 1);
         resume_unwind(Box::new("as planned"))
     }
 
-    /// Sees every panic, also one that the driver of delays catches, to go on: a model in which anything panics has failed.
+    /// Counts every panic, even if the driver thread or a worker loop catches it, because any unexpected panic fails the model.
     fn count_panics() {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
@@ -48,7 +49,7 @@ mod model {
                 print(info);
                 PANICS.set(PANICS.get() + 1);
                 if PANICS.get() == 10 {
-                    eprintln!("caught again and again: it would go on for ever");
+                    eprintln!("ten panics, each caught: the model would never end");
                     std::process::abort();
                 }
             }));
@@ -56,7 +57,7 @@ mod model {
         PANICS.set(0);
     }
 
-    /// The real clock counts from when it is first looked at. That is not to be in the first order of a model: it would differ
+    /// The real clock counts from its first read. That read must not be in the first order of a model, which would then differ
     /// from the others.
     fn start_clock() {
         loom::model(|| {
@@ -65,27 +66,27 @@ mod model {
         });
     }
 
-    /// Runs a model in every order that at most LOOM_MAX_PREEMPTIONS (2 unless set) preemptions can make.
+    /// Runs a model in every order of steps that at most LOOM_MAX_PREEMPTIONS (2 unless set) preemptions can make.
     ///
-    /// Says how many orders there were; `-- --nocapture` shows it.
+    /// Prints the number of orders; `-- --nocapture` shows it.
     pub fn check(model: impl Fn() + Send + Sync + 'static) {
         check_with(|_| {}, model);
     }
 
-    /// As [`check`], of a model that is to [`fail`] so often in each order.
+    /// As [`check`], of a model that must [`fail`] this number of times in each order.
     pub fn check_panics(times: RangeInclusive<usize>, model: impl Fn() + Send + Sync + 'static) {
         check(move || {
             model();
             let failed = FAILS.replace(0);
-            assert!(times.contains(&failed), "failed {failed} times, not {times:?}");
+            assert!(times.contains(&failed), "panicked {failed} times, not {times:?}");
         });
     }
 
-    /// As [`check`], with other limits.
+    /// As [`check`], with other limits for loom.
     pub fn check_with(limit: impl FnOnce(&mut loom::model::Builder), model: impl Fn() + Send + Sync + 'static) {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = builder.preemption_bound.or(Some(2));
-        // A search that ends early would say "ok" all the same.
+        // A search that ends early would pass, too.
         builder.max_duration = None;
         builder.max_permutations = None;
         limit(&mut builder);
@@ -108,10 +109,10 @@ mod model {
         println!("{name}: {} orders, {:.1?}", orders.load(Ordering::Relaxed), start.elapsed());
     }
 
-    /// As [`check`], of a model that has room for so many threads, and tries to start one more.
+    /// As [`check`], of a model that may have `threads` threads, and tries to start one more.
     ///
-    /// To loom that is a panic, and one that unlocks a mutex poisons it. But not if it was locked in a panic, too: hence all of
-    /// the model is in one.
+    /// Loom panics then, and a mutex that is unlocked while a thread unwinds is poisoned, unless it was locked while unwinding,
+    /// too. So the whole model runs while unwinding.
     pub fn check_full(threads: usize, model: impl Fn() + Send + Sync + 'static) {
         struct Unwinding<'m>(&'m dyn Fn());
         impl Drop for Unwinding<'_> {
@@ -128,7 +129,7 @@ mod model {
                     resume_unwind(Box::new(()));
                 }));
                 assert!(unwind.is_err());
-                assert_eq!(FAILS.replace(0), 1, "there was room");
+                assert_eq!(FAILS.replace(0), 1, "loom did not refuse the thread");
             },
         );
         FULL.set(false);
@@ -138,18 +139,19 @@ mod model {
         Duration::from_nanos(n)
     }
 
-    /// Runs this in a thread, with a handle of its own.
+    /// Calls `run` in a new thread, with a clone of the handle.
     pub fn with<T: Clone + 'static, R: 'static>(handle: &T, run: impl FnOnce(&T) -> R + 'static) -> JoinHandle<R> {
         let handle = handle.clone();
         thread::spawn(move || run(&handle))
     }
 
-    /// Everything in line, in order.
+    /// Takes all queued keys, in order.
     pub fn rest<K: Clone>(queue: &WorkQueue<K>) -> Vec<K> {
         std::iter::from_fn(|| queue.try_get().ok().map(|item| item.key().clone())).collect()
     }
 
-    /// A waker that counts. Not a loom type: only wake-ups that the model already ordered are read from it.
+    /// A waker that counts its wake-ups. The counter is no loom type, so a model may read it only after it has joined the thread
+    /// that wakes.
     #[derive(Debug, Default)]
     pub struct Tally(AtomicUsize);
 
@@ -170,8 +172,8 @@ mod model {
         }
     }
 
-    /// A key, or a waker, that looks at its queue when it is woken and when it is dropped: it finds out who does that under the
-    /// lock.
+    /// A key or a waker that takes the queue's lock when it is woken and when it is dropped. If the thread that does so holds the
+    /// lock, the model deadlocks.
     #[derive(Clone)]
     pub struct Nosy(pub u64, pub WorkQueue<Nosy>);
 

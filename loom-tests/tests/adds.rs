@@ -1,4 +1,4 @@
-//! One key among adders and holders: P1 to P4, and what is read without the lock.
+//! Threads that add and hold one key: P1 to P4, and values that are read without the lock.
 #![cfg(loom)]
 
 use keyqueue::{Added, TryGetError, WorkQueue};
@@ -9,7 +9,7 @@ use loom::sync::atomic::Ordering::Relaxed;
 use loom::thread;
 use loom_tests::check;
 
-/// P3: two adds meet the `done` of their key; it is in line once afterwards, and one of the two put it there.
+/// P3: two adds race the `done` of their key. Afterwards the key is queued once, and one of the two adds queued it.
 #[test]
 fn add_while_processing_requeues_once() {
     check(|| {
@@ -21,7 +21,7 @@ fn add_while_processing_requeues_once() {
         let mut added = adders.map(|adder| adder.join().unwrap());
         added.sort_by_key(|added| *added == Added::Coalesced);
         assert!(matches!(added, [Added::Queued | Added::Deferred, Added::Coalesced]), "{added:?}");
-        let again = queue.try_get().expect("added, so handed out again");
+        let again = queue.try_get().expect("the key was added, so it is queued");
         assert_eq!(*again, 1);
         assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
         again.done();
@@ -30,7 +30,7 @@ fn add_while_processing_requeues_once() {
     });
 }
 
-/// P2: an add that changes nothing still publishes. The add meets the `get` of its key.
+/// P2: an add that changes nothing still publishes. The add races the `get` of its key.
 #[test]
 fn coalesced_add_is_visible() {
     check(|| {
@@ -47,10 +47,10 @@ fn coalesced_add_is_visible() {
         let item = queue.get().unwrap();
         let seen = data.load(Relaxed);
         item.done();
-        // Coalesced: with the add before this, the only hand-out that follows.
+        // A coalesced add came before the hand-out above, and no other hand-out follows.
         match adder.join().unwrap() {
             Added::Coalesced => {
-                assert_eq!(seen, 1, "what came before the add is visible");
+                assert_eq!(seen, 1, "a write before the add is visible");
                 assert!(queue.is_empty());
             }
             Added::Deferred | Added::Queued => assert_eq!(queue.try_get().as_deref(), Ok(&1)),
@@ -59,7 +59,7 @@ fn coalesced_add_is_visible() {
     });
 }
 
-/// P2: an add that meets the `done` of its key is not lost, and is visible to the hand-out that follows.
+/// P2: an add that races the `done` of its key is not lost, and publishes to the next hand-out.
 #[test]
 fn deferred_add_is_visible() {
     check(|| {
@@ -77,13 +77,13 @@ fn deferred_add_is_visible() {
         });
         item.done();
         let item = queue.get().unwrap();
-        assert_eq!(data.load(Relaxed), 1, "what came before the add is visible");
+        assert_eq!(data.load(Relaxed), 1, "a write before the add is visible");
         drop(item);
         adder.join().unwrap();
     });
 }
 
-/// P2: what a holder did is visible to the next, however the key came back in line.
+/// P2: what a holder did is visible to the next holder, whether the key was queued by the add or by `done`.
 #[test]
 fn done_is_visible_to_next_holder() {
     check(|| {
@@ -96,7 +96,7 @@ fn done_is_visible_to_next_holder() {
             move || {
                 queue.add(1);
                 let _item = queue.get().unwrap();
-                assert_eq!(data.load(Relaxed), 1, "what the last holder did is visible");
+                assert_eq!(data.load(Relaxed), 1, "a write of the last holder is visible");
             }
         });
         data.store(1, Relaxed);
@@ -105,13 +105,13 @@ fn done_is_visible_to_next_holder() {
     });
 }
 
-/// P1: two threads get, one of them adds: a cell that only holders touch is never touched by two at a time (or by one that
-/// does not see what the other did: loom looks at both).
+/// P1: two threads get, and one of them adds. Only holders access the cell, and loom reports two accesses at a time as well as
+/// two that are not ordered.
 #[test]
 fn never_two_holders() {
     fn hold(cell: &UnsafeCell<usize>) {
         cell.with_mut(|n| {
-            // SAFETY: what is being checked: loom panics before this if somebody else is here.
+            // SAFETY: this is the property that the model checks: loom panics first if another thread accesses the cell.
             unsafe { *n += 1 }
         });
     }
@@ -135,7 +135,8 @@ fn never_two_holders() {
     });
 }
 
-/// P4: who is told that a key is in line, can rely on it: what it adds next comes behind, although another put it there.
+/// P4: a caller whose add was coalesced can rely on the order: the key that it adds next is handed out after the first one,
+/// although another thread queued that.
 #[test]
 fn coalesced_add_keeps_the_order() {
     check(|| {
@@ -151,8 +152,8 @@ fn coalesced_add_keeps_the_order() {
     });
 }
 
-/// A holder asks without the lock whether its key was added again: if so, it sees what came before the add; if not, or not yet,
-/// the next hand-out does.
+/// `is_dirty` reads without the lock. A holder that reads `true` sees the writes before the add; otherwise the next hand-out sees
+/// them.
 #[test]
 fn is_dirty_publishes() {
     check(|| {
@@ -160,8 +161,8 @@ fn is_dirty_publishes() {
         queue.add(1_u64);
         let item = queue.get().unwrap();
         let data = Arc::new(AtomicUsize::new(0));
-        // Orders nothing. It makes loom try the add before the question: of the state word alone it does not, as the adder's
-        // own read of the word hides the holder's (see README.md).
+        // Orders nothing. It makes loom try the order "add first, then `is_dirty`", which loom does not try for the state word
+        // alone, because the adder's own read of the word hides the holder's (see README.md).
         let hint = Arc::new(AtomicUsize::new(0));
         let adder = thread::spawn({
             let (queue, data, hint) = (queue.clone(), Arc::clone(&data), Arc::clone(&hint));
@@ -173,26 +174,27 @@ fn is_dirty_publishes() {
         });
         hint.load(Relaxed);
         if item.is_dirty() {
-            assert_eq!(data.load(Relaxed), 1, "what came before the add is visible to who is told of it");
+            assert_eq!(data.load(Relaxed), 1, "a write before the add is visible to a holder that reads `true`");
         }
         item.done();
         let item = queue.get().unwrap();
-        assert!(!item.is_dirty(), "the one add led to this hand-out");
+        assert!(!item.is_dirty(), "this hand-out is that of the only add");
         assert_eq!(data.load(Relaxed), 1);
         drop(item);
         adder.join().unwrap();
     });
 }
 
-/// A snapshot is of one moment, and adds up: the key is never in two places, nor in none while it is to be handed out.
+/// A snapshot is taken at one moment, and adds up: the key is never counted in two states, nor in none while it must be handed
+/// out.
 #[test]
 fn stats_add_up() {
     fn look(queue: &WorkQueue<u64>) {
         let stats = queue.stats();
         let owed = stats.pushed + stats.deferred - stats.handed_out;
-        let back = owed.checked_sub(stats.len as u64).unwrap_or_else(|| panic!("too long a line: {stats:?}"));
+        let back = owed.checked_sub(stats.len as u64).unwrap_or_else(|| panic!("too many keys are queued: {stats:?}"));
         assert!(stats.len + stats.processing <= 1, "one key: {stats:?}");
-        assert!(back <= stats.processing as u64, "who will bring it back? {stats:?}");
+        assert!(back <= stats.processing as u64, "no holder will queue the key again: {stats:?}");
     }
     check(|| {
         let queue = WorkQueue::new();

@@ -1,9 +1,8 @@
-//! Keys that come later: the wheel between the threads that set delays, the clock and the one that delivers: P8 to P10, P12,
-//! I8, I9.
+//! Delayed keys: threads that set delays, the clock, and the thread that expires them race for the wheel: P8 to P10, P12, I8, I9.
 //!
-//! Two clocks. [`Clock::mock`] says exactly what is due, but its `advance` wakes every driver, whatever that waits for. Whether
-//! the driver is woken for a *delay* is seen with the other one: an [`HOUR`] never ends, and what comes [`SOON`] is due at the
-//! next look.
+//! There are two clocks. [`Clock::mock`] decides exactly which delays have expired, but its `advance` wakes every driver,
+//! whatever the driver waits for. Whether a *delay* wakes the driver shows with the real clock: an [`HOUR`] never expires, and
+//! [`SOON`] has expired when the clock is read next.
 #![cfg(loom)]
 
 use keyqueue::{AddOptions, Added, Clock, DelayConflict, DelayedAdd, Driver, MockClock, TryGetError, WorkQueue};
@@ -19,20 +18,20 @@ use std::hash::Hash;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-/// Never over: nobody is here in an hour.
+/// A delay that never expires in a model.
 const HOUR: Duration = Duration::from_secs(3600);
-/// Over at the next look at the clock.
+/// A delay that has expired when the clock is read next.
 const SOON: Duration = ns(1);
-/// Comes due in one batch too many for the driver (see `BATCH` in the crate).
+/// Keys that take two batches to expire (see `BATCH` in the crate).
 const BATCHES: [u64; 3] = [1, 2, 3];
 
-/// A queue that delivers when somebody turns, and its time.
+/// A queue without a driver, which expires delays when a thread calls `turn`; and its clock.
 fn by_hand<K: Hash + Eq + Clone + Send + Sync + 'static>(policy: DelayedAdd) -> (WorkQueue<K>, MockClock) {
     let (clock, time) = Clock::mock();
     (WorkQueue::builder().clock(clock).driver(Driver::Manual).delayed_add(policy).build(), time)
 }
 
-/// As before, with keys that are due now, and not delivered yet. All were in one slot of the wheel's second level.
+/// A queue as `by_hand` makes it, with delayed keys that the next `turn` queues. All are in one slot of the wheel's second level.
 fn due<const N: usize>(policy: DelayedAdd, keys: [u64; N]) -> (WorkQueue<u64>, MockClock) {
     let (queue, time) = by_hand(policy);
     for key in keys {
@@ -42,16 +41,16 @@ fn due<const N: usize>(policy: DelayedAdd, keys: [u64; N]) -> (WorkQueue<u64>, M
     (queue, time)
 }
 
-/// A queue with a driver thread, and its time. To be shut down in the end, or the driver never ends.
+/// A queue with a driver thread, and its mock clock. The model must shut it down, because the driver does not end otherwise.
 fn by_thread() -> (WorkQueue<u64>, MockClock) {
     let (clock, time) = Clock::mock();
     (WorkQueue::builder().clock(clock).build(), time)
 }
 
-/// A queue with a driver thread and the clock that passes. To be shut down in the end.
+/// A queue with a driver thread and the real clock. The model must shut it down.
 ///
-/// It has had a key, and does not grow: a new hint where its buckets are (`foresee` in the crate) would be one more relaxed
-/// value, of which loom tries all.
+/// It has had a key, and its table does not grow: a new hint to the buckets (`Shared::buckets`) would be one more relaxed value,
+/// and loom tries every value that a relaxed load may return.
 fn real() -> WorkQueue<u64> {
     let queue = WorkQueue::builder().capacity(8).build();
     queue.add(0);
@@ -59,7 +58,7 @@ fn real() -> WorkQueue<u64> {
     queue
 }
 
-/// I8: the driver sleeps for long, or is about to, and a delay is set that ends sooner.
+/// I8: the driver parks for a long time, or is about to, and a thread sets a delay that expires earlier.
 #[test]
 fn earlier_delay_rearms_driver() {
     check(|| {
@@ -73,9 +72,9 @@ fn earlier_delay_rearms_driver() {
     });
 }
 
-/// I8: two such delays at a time. One wake-up will do, if the driver looks again before it sleeps.
+/// I8: two threads set an earlier delay at a time. One wake-up suffices if the driver looks at the wheel again before it parks.
 #[test]
-fn ever_earlier_delays_all_come() {
+fn two_earlier_delays_both_expire() {
     check(|| {
         let queue = real();
         queue.add_after(1, HOUR);
@@ -89,7 +88,7 @@ fn ever_earlier_delays_all_come() {
     });
 }
 
-/// I8: a delay is moved to an earlier time, of the key for which the driver sleeps.
+/// I8: the delay for which the driver is parked is moved to an earlier time.
 #[test]
 fn moved_delay_rearms_driver() {
     check(|| {
@@ -103,7 +102,7 @@ fn moved_delay_rearms_driver() {
     });
 }
 
-/// The time moves on, in two steps, while the driver starts, looks, and goes to sleep.
+/// The mock clock advances in two steps while the driver starts, looks at the wheel, and parks.
 #[test]
 fn clock_wakes_driver() {
     check(|| {
@@ -119,10 +118,10 @@ fn clock_wakes_driver() {
     });
 }
 
-/// One clock, two drivers.
+/// One mock clock wakes the drivers of two queues.
 #[test]
 fn clock_wakes_all_drivers() {
-    // With a third one it takes six seconds.
+    // With a third preemption the model takes six seconds.
     let few = |limits: &mut Builder| limits.preemption_bound = limits.preemption_bound.min(Some(2));
     check_with(few, || {
         let (clock, time) = Clock::mock();
@@ -138,7 +137,7 @@ fn clock_wakes_all_drivers() {
     });
 }
 
-/// Two threads set the first delay: one driver is started (loom has no room for a fourth thread), and delivers both.
+/// Two threads set the first delay: one driver thread starts (a fourth thread would exceed loom's limit), and expires both.
 #[test]
 fn first_delay_starts_driver() {
     let no_more = |limits: &mut Builder| limits.max_threads = 3;
@@ -154,7 +153,7 @@ fn first_delay_starts_driver() {
     });
 }
 
-/// The first delay may be that of a key in work.
+/// The first delay may come from `requeue_after`, of a key that is processing.
 #[test]
 fn requeue_after_starts_driver() {
     check(|| {
@@ -168,18 +167,19 @@ fn requeue_after_starts_driver() {
     });
 }
 
-/// A due key is moved while somebody turns: it comes at the old time or at the new one, not at both, not at neither.
+/// A delay that has expired is moved while another thread calls `turn`: the key is queued at the old time or at the new one,
+/// never at both or neither.
 #[test]
 fn stale_delay_is_ignored() {
     check(|| {
         let (queue, time) = due(DelayedAdd::Independent, BATCHES);
         let turner = with(&queue, WorkQueue::turn);
         let moved = queue.add_with(3, AddOptions::new().after(ns(10)).conflict(DelayConflict::Replace));
-        assert_eq!(moved, Added::Delayed, "moved, or set anew");
+        assert_eq!(moved, Added::Delayed, "the delay is moved, or set again");
         let fired = turner.join().unwrap();
         assert_eq!(rest(&queue), &BATCHES[..fired]);
         time.advance(ns(9));
-        assert_eq!(queue.turn(), 0, "too early");
+        assert_eq!(queue.turn(), 0, "the delay of 10 ns has not expired");
         time.advance(ns(1));
         assert_eq!(queue.turn(), 1);
         assert_eq!(rest(&queue), [3]);
@@ -188,14 +188,14 @@ fn stale_delay_is_ignored() {
     });
 }
 
-/// P9: of two delays that are set at a time, the earlier one counts.
+/// P9: two threads set a delay of one key at a time, and the earlier delay counts.
 #[test]
 fn earlier_of_two_wins() {
     check(|| {
         let (queue, time) = by_hand(DelayedAdd::Independent);
         let other = with(&queue, |queue| queue.add_after(1_u64, ns(5)));
         let late = queue.add_after(1, ns(10));
-        assert_eq!(other.join().unwrap(), Added::Delayed, "set, or moved");
+        assert_eq!(other.join().unwrap(), Added::Delayed, "the delay is set, or moved");
         assert!(matches!(late, Added::Delayed | Added::Coalesced), "{late:?}");
         time.advance(ns(5));
         assert_eq!(queue.turn(), 1);
@@ -205,7 +205,7 @@ fn earlier_of_two_wins() {
     });
 }
 
-/// Cancelled, and never delivered; or delivered by the time that `cancel` says no.
+/// `cancel` races a turn: the key is cancelled and never queued, or already queued when `cancel` returns false.
 #[test]
 fn cancel_races_expiry() {
     check(|| {
@@ -213,7 +213,7 @@ fn cancel_races_expiry() {
         let turner = with(&queue, WorkQueue::turn);
         let cancelled = queue.cancel(&3);
         if !cancelled {
-            assert_eq!(queue.stats().expired, 3, "it is in line already");
+            assert_eq!(queue.stats().expired, 3, "the key is already queued");
         }
         let fired = turner.join().unwrap();
         assert_eq!(fired, if cancelled { 2 } else { 3 });
@@ -223,7 +223,8 @@ fn cancel_races_expiry() {
     });
 }
 
-/// P12: a shut-down, while the driver starts, looks, or sleeps: the driver ends, the getter too, and the delay is still there.
+/// P12: a shut-down while the driver starts, looks at the wheel, or parks: the driver ends, the getter returns, and the delay is
+/// kept.
 #[test]
 fn shutdown_with_parked_driver() {
     check(|| {
@@ -238,7 +239,7 @@ fn shutdown_with_parked_driver() {
     });
 }
 
-/// P12: the first delay and the shut-down at a time: refused, or kept; and no driver stays.
+/// P12: the first delay races the shut-down: it is rejected or kept, and no driver thread stays.
 #[test]
 fn first_delay_races_shutdown() {
     check(|| {
@@ -253,11 +254,11 @@ fn first_delay_races_shutdown() {
             other => unreachable!("{other:?}"),
         }
         assert!(queue.get().is_none());
-        assert_eq!(queue.delayed_len(), 0, "none comes after the shut-down");
+        assert_eq!(queue.delayed_len(), 0, "no delay is accepted after the shut-down");
     });
 }
 
-/// P12: a shut-down between two batches: what was delivered by then is handed out, the rest is kept.
+/// P12: a shut-down races a turn of two batches: keys that are queued by then are handed out, the others are kept.
 #[test]
 fn shutdown_cuts_off_a_turn() {
     check(|| {
@@ -268,11 +269,11 @@ fn shutdown_cuts_off_a_turn() {
         assert_eq!(queue.delayed_len(), 3 - delivered);
         assert_eq!(turner.join().unwrap(), delivered);
         assert_eq!(queue.turn(), 0);
-        assert_eq!(queue.try_get().unwrap_err(), TryGetError::ShutDown, "who was told the end, can rely on it");
+        assert_eq!(queue.try_get().unwrap_err(), TryGetError::ShutDown, "no key comes after `None`");
     });
 }
 
-/// As before, and the driver delivers.
+/// P12: the same with the driver's batches.
 #[test]
 fn shutdown_cuts_off_the_driver() {
     check(|| {
@@ -286,11 +287,11 @@ fn shutdown_cuts_off_the_driver() {
         assert_eq!(queue.delayed_len(), 3 - delivered);
         other.join().unwrap();
         assert_eq!(queue.take_delayed().len(), 3 - delivered);
-        assert_eq!(queue.try_get().unwrap_err(), TryGetError::ShutDown, "who was told the end, can rely on it");
+        assert_eq!(queue.try_get().unwrap_err(), TryGetError::ShutDown, "no key comes after `None`");
     });
 }
 
-/// Each key is taken or delivered.
+/// `take_delayed` races a turn of two batches: each key is either taken or queued.
 #[test]
 fn take_delayed_races_expiry() {
     check(|| {
@@ -303,7 +304,7 @@ fn take_delayed_races_expiry() {
         let delivered = rest(&queue);
         assert!(taken.iter().all(|(_, left)| left.is_zero()));
         let taken: Vec<_> = taken.into_iter().map(|(key, _)| key).collect();
-        assert!(delivered.is_sorted() && taken.is_sorted(), "in order: {delivered:?}, {taken:?}");
+        assert!(delivered.is_sorted() && taken.is_sorted(), "not in order: {delivered:?}, {taken:?}");
         let mut keys = [delivered, taken].concat();
         keys.sort_unstable();
         assert_eq!(keys, BATCHES);
@@ -312,9 +313,9 @@ fn take_delayed_races_expiry() {
     });
 }
 
-/// Who cancels, who takes, who turns: one of them has the delay.
+/// `cancel`, `take_delayed` and `turn` race for one delay: one of them gets it.
 #[test]
-fn one_of_them_has_the_delay() {
+fn one_caller_gets_the_delay() {
     check(|| {
         let (queue, _time) = due(DelayedAdd::Independent, [1]);
         let turner = with(&queue, WorkQueue::turn);
@@ -326,13 +327,14 @@ fn one_of_them_has_the_delay() {
     });
 }
 
-/// P1, P2, P3: the delay of a key that is in work ends about when the work does. It is handed out once more, after that, and what
-/// the first holder did is there.
+/// P1, P2, P3: the delay of a key that is processing expires while its holder calls `done`. The key is handed out once more after
+/// the `done`, and the next holder sees what the first one did.
 #[test]
-fn expiry_meets_get_and_done() {
+fn expiry_races_get_and_done() {
     fn work(cell: &UnsafeCell<usize>) -> usize {
         cell.with_mut(|n| {
-            // SAFETY: what is being checked: loom panics before this if two holders are here, or do not see each other's work.
+            // SAFETY: this is the property that the model checks: loom panics first if two holders access the cell at a time, or
+            // unordered.
             unsafe {
                 *n += 1;
                 *n
@@ -365,8 +367,8 @@ fn expiry_meets_get_and_done() {
     });
 }
 
-/// An add of a key whose delay ends. It is handed out after the add, which is visible then; no hand-out is for nothing, and the
-/// delay is used up.
+/// P10: an add races the expiry of its key's delay. The key is handed out after the add, and the holder sees the writes before
+/// it; each hand-out has its cause; and the delay is gone at the end.
 fn add_races_expiry(policy: DelayedAdd) {
     check(move || {
         let (queue, _time) = due(policy, [1]);
@@ -379,7 +381,7 @@ fn add_races_expiry(policy: DelayedAdd) {
             }
         });
         let fired = queue.turn();
-        let item = queue.try_get().expect("delivered, or added");
+        let item = queue.try_get().expect("the delay has expired, or the key was added");
         let seen = data.load(Relaxed);
         item.done();
         let added = adder.join().unwrap();
@@ -388,13 +390,13 @@ fn add_races_expiry(policy: DelayedAdd) {
         match added {
             Added::Coalesced => assert_eq!((fired, seen, again), (1, 1, 0)),
             Added::Deferred => assert_eq!((fired, again), (1, 1)),
-            // Before the expiry, which finds the key in line, or no delay; or after `done`.
+            // The add came before the expiry, which then finds the key queued, or no delay; or it came after `done`.
             Added::Queued if again == 0 => assert_eq!(fired, usize::from(policy == DelayedAdd::Independent)),
             Added::Queued => assert_eq!((fired, again), (1, 1)),
             other => unreachable!("{other:?}"),
         }
         if policy == DelayedAdd::Strict {
-            assert!(added != Added::Queued || again == 1, "past the delay");
+            assert!(added != Added::Queued || again == 1, "the add did not wait for the delay");
         }
         let stats = queue.stats();
         assert_eq!((stats.delayed, stats.expired), (0, fired as u64));
@@ -418,7 +420,7 @@ fn add_races_expiry_strict() {
     add_races_expiry(DelayedAdd::Strict);
 }
 
-/// An add that waits for a delay is let through by who ends the delay: time, or `cancel`.
+/// P10: an add that waits for a delay is queued when the delay ends, by expiry or by `cancel`.
 #[test]
 fn strict_add_is_never_lost() {
     check(|| {
@@ -434,7 +436,7 @@ fn strict_add_is_never_lost() {
     });
 }
 
-/// Who turns takes the place of who turned before: every key once, and the line is in the order of deadlines.
+/// P8: two threads call `turn`: each key is queued once, and in the order of deadlines.
 #[test]
 fn turn_races_turn() {
     check(|| {
@@ -452,7 +454,7 @@ fn turn_races_turn() {
     });
 }
 
-/// Somebody turns beside the driver.
+/// P8: the same with one `turn` and the driver thread.
 #[test]
 fn turn_races_the_driver() {
     check(|| {
@@ -470,7 +472,7 @@ fn turn_races_the_driver() {
     });
 }
 
-/// W2: a thread that sleeps, or is about to, gets the key that the driver delivers.
+/// W2: a getter that is parked, or about to park, gets the key whose delay the driver expires.
 #[test]
 fn delay_wakes_parked_getter() {
     check(|| {
@@ -483,7 +485,7 @@ fn delay_wakes_parked_getter() {
     });
 }
 
-/// W2: a task does.
+/// W2: the same for a task.
 #[test]
 fn delay_wakes_a_task() {
     check(|| {
@@ -496,9 +498,9 @@ fn delay_wakes_a_task() {
     });
 }
 
-/// W2: a batch of keys that come due wakes a thread and a task.
+/// W2: a batch of two expired delays wakes a thread and a task.
 #[test]
-fn a_batch_wakes_all_who_are_needed() {
+fn a_batch_wakes_every_getter_needed() {
     check(|| {
         let (queue, _time) = due(DelayedAdd::Independent, [1, 2]);
         let thread = with(&queue, |queue| *queue.get().unwrap());
@@ -510,28 +512,28 @@ fn a_batch_wakes_all_who_are_needed() {
     });
 }
 
-/// W2: of a batch as of adds: a task that was woken and is not polled holds up nobody.
+/// W2: in a batch, too, a task that was woken and is not polled holds up no other getter.
 #[test]
-fn a_late_task_holds_up_no_batch() {
+fn an_unpolled_task_holds_up_no_batch() {
     check(|| {
         let (queue, _time) = due(DelayedAdd::Independent, [1, 2]);
         let mut late = Box::pin(queue.get_async());
         assert!(late.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        let sleeper = with(&queue, |queue| *queue.get().unwrap());
+        let parked = with(&queue, |queue| *queue.get().unwrap());
         assert_eq!(queue.turn(), 2);
-        assert!([1, 2].contains(&sleeper.join().unwrap()));
+        assert!([1, 2].contains(&parked.join().unwrap()));
         drop(late);
     });
 }
 
-/// W2: a delay that ends before its time puts the key in line for a getter that sleeps: cancelled with an add that waits for
-/// it, or replaced by none.
+/// W2: a delay that ends early queues its key and wakes a parked getter, when it is cancelled while an add waits for it, and when
+/// an add without delay replaces it.
 #[test]
 fn ending_a_delay_wakes_a_getter() {
     fn ends(end: impl Fn(&WorkQueue<u64>) + Copy + Send + Sync + 'static) {
         check(move || {
             let (queue, _time) = due(DelayedAdd::Strict, [1]);
-            assert_eq!(queue.add(1), Added::Coalesced, "it waits");
+            assert_eq!(queue.add(1), Added::Coalesced, "the add waits for the delay");
             let getter = with(&queue, |queue| *queue.get().unwrap());
             end(&queue);
             assert_eq!(getter.join().unwrap(), 1);
@@ -542,8 +544,8 @@ fn ending_a_delay_wakes_a_getter() {
     ends(|queue| assert_eq!(queue.add_with(1, AddOptions::new().conflict(DelayConflict::Replace)), Added::Queued));
 }
 
-/// P12: a key that its holder puts off meets the shut-down: refused, or kept as delayed by the time that adds are refused; done
-/// in either case, as a drain shows.
+/// P12: `requeue_after` races the shut-down: it is rejected, or the delay is kept by the time that adds are rejected. In both
+/// cases the key is done, as a drain shows.
 #[test]
 fn requeue_after_races_shutdown() {
     check(|| {
@@ -565,11 +567,12 @@ fn requeue_after_races_shutdown() {
             other => unreachable!("{other:?}"),
         }
         assert!(queue.get().is_none());
-        assert_eq!(queue.delayed_len(), 0, "none comes after the shut-down");
+        assert_eq!(queue.delayed_len(), 0, "no delay is accepted after the shut-down");
     });
 }
 
-/// P7: a drain ends with the work, it does not wait for delays. That of a key which is put off is set by then.
+/// P7: a drain returns when no key is queued or processing, and does not wait for delays. The delay that `requeue_after` sets is
+/// visible by then.
 #[test]
 fn drain_does_not_wait_for_delays() {
     check(|| {
@@ -591,9 +594,9 @@ fn drain_does_not_wait_for_delays() {
     });
 }
 
-/// P2: what came before the delay was set is visible when it is over.
+/// P2: writes before an `add_after` are visible to the hand-out after the delay.
 #[test]
-fn visible_through_delay() {
+fn add_after_publishes() {
     check(|| {
         let queue = real();
         queue.add_after(2, HOUR);
@@ -612,9 +615,9 @@ fn visible_through_delay() {
     });
 }
 
-/// P2: also if it changed nothing, because an earlier delay stands.
+/// P2: even if the `add_after` changes nothing, because an earlier delay stands.
 #[test]
-fn visible_through_a_delay_that_stands() {
+fn coalesced_add_after_publishes() {
     check(|| {
         let (queue, _time) = due(DelayedAdd::Independent, [1]);
         let data = Arc::new(AtomicUsize::new(0));
@@ -637,14 +640,14 @@ fn visible_through_a_delay_that_stands() {
     });
 }
 
-/// Who moves the time publishes what came before, to who finds a key due by it.
+/// Writes before an `advance` are visible to a thread that finds a delay expired because of it.
 #[test]
 fn advance_publishes() {
     check(|| {
         let (queue, time) = by_hand(DelayedAdd::Independent);
         queue.add_after(1_u64, ns(10));
         let data = Arc::new(AtomicUsize::new(0));
-        // Orders nothing, but has loom try the advance before the turn (see `is_dirty_publishes`).
+        // Orders nothing, but makes loom try the advance before the turn (see `is_dirty_publishes`).
         let hint = Arc::new(AtomicUsize::new(0));
         let other = thread::spawn({
             let (data, hint) = (Arc::clone(&data), Arc::clone(&hint));
@@ -662,10 +665,10 @@ fn advance_publishes() {
     });
 }
 
-/// S2, S3: a key that is held and delayed, and then only delayed, keeps its slot, while others come and go beside it and
-/// memory is given back.
+/// S2, S3: a key that is held and delayed, and then only delayed, keeps its slot while other keys come and go beside it and
+/// `shrink_to_fit` frees memory.
 #[test]
-fn delayed_key_stays() {
+fn delayed_key_keeps_its_slot() {
     check(|| {
         let (queue, time) = by_hand(DelayedAdd::Independent);
         queue.add_all(["mine", "beside"].map(str::to_owned));
@@ -691,7 +694,8 @@ fn delayed_key_stays() {
     });
 }
 
-/// I4: a key in work and delayed leaves when both are over, the work and the delay (cancelled, or taken), whichever is last.
+/// I4: a key that is processing and delayed is freed when both have ended: the processing by `done`, the delay by `cancel` or
+/// `take_delayed`, in any order.
 #[test]
 fn last_bit_frees_the_slot() {
     type Key = std::sync::Arc<u64>;
@@ -709,7 +713,7 @@ fn last_bit_frees_the_slot() {
             assert_eq!(**item, 1);
             item.done();
             other.join().unwrap();
-            assert_eq!(Key::strong_count(&key), 1, "the queue has it no more");
+            assert_eq!(Key::strong_count(&key), 1, "the queue still has the key");
             assert_eq!((queue.len(), queue.processing_len(), queue.delayed_len()), (0, 0, 0));
             assert_eq!(queue.add(key), Added::Queued);
         });
@@ -718,9 +722,9 @@ fn last_bit_frees_the_slot() {
     ends(|queue, key| assert_eq!(queue.take_delayed(), [(Key::clone(key), ns(10))]));
 }
 
-/// Keys that are delayed, and keys that have just been delivered, go with the last handle.
+/// Delayed keys, and keys whose delay has just expired, are dropped with the last handle.
 #[test]
-fn delayed_keys_go_with_the_queue() {
+fn delayed_keys_are_dropped_with_the_queue() {
     check(|| {
         let (queue, time) = by_hand(DelayedAdd::Independent);
         let keys = [1, 2, 3, 4].map(std::sync::Arc::new);
@@ -730,13 +734,13 @@ fn delayed_keys_go_with_the_queue() {
         time.advance(ns(10));
         let turner = with(&queue, WorkQueue::turn);
         drop(queue);
-        assert_eq!(turner.join().unwrap(), 3, "more than a batch");
+        assert_eq!(turner.join().unwrap(), 3, "more than one batch");
         assert_eq!(keys.map(|key| std::sync::Arc::strong_count(&key)), [1; 4]);
     });
 }
 
-/// W4: who turns wakes without the lock, and keys are dropped without it: the copy that a delay did not need, and what `cancel`
-/// and `take_delayed` take out.
+/// W4: `turn` wakes no waker under the lock, and no key is dropped under it: not the copy that an `add_after` does not need, and
+/// not the keys that `cancel` and `take_delayed` take out.
 #[test]
 fn delays_wake_and_drop_without_the_lock() {
     check(|| {
@@ -761,7 +765,7 @@ fn delays_wake_and_drop_without_the_lock() {
     });
 }
 
-/// W4: and the driver.
+/// W4: the driver wakes no waker under the lock.
 #[test]
 fn driver_wakes_without_the_lock() {
     check(|| {
@@ -779,8 +783,8 @@ fn driver_wakes_without_the_lock() {
     });
 }
 
-/// An add is published through `is_dirty`, also if others write the key's word before the holder looks: who sets a delay of it,
-/// drops one, or has an add wait for one.
+/// `is_dirty` publishes the add even if another thread writes the state word between the add and the holder's read: a thread that
+/// sets a delay of the key, or cancels one.
 #[test]
 fn is_dirty_publishes_past_a_delay() {
     fn model(policy: DelayedAdd, delayed: bool, other: fn(&WorkQueue<u64>)) {
@@ -795,7 +799,7 @@ fn is_dirty_publishes_past_a_delay() {
             let adder = with(&queue, {
                 let cell = Arc::clone(&cell);
                 move |queue| {
-                    // SAFETY: nobody looks before the add.
+                    // SAFETY: the holder reads the cell only after the add.
                     cell.with_mut(|cell| unsafe { *cell = 1 });
                     queue.add(1);
                 }
@@ -803,7 +807,7 @@ fn is_dirty_publishes_past_a_delay() {
             let other = with(&queue, other);
             thread::yield_now();
             if item.is_dirty() {
-                // SAFETY: written before the add, and not after.
+                // SAFETY: the only write comes before the add.
                 cell.with(|cell| assert_eq!(unsafe { *cell }, 1));
             }
             adder.join().unwrap();
@@ -814,10 +818,10 @@ fn is_dirty_publishes_past_a_delay() {
     model(DelayedAdd::Independent, true, |queue| assert!(queue.cancel(&1)));
 }
 
-/// I8 without a driver thread: a getter that parks is the driver, whether it parks before or after the delay is set, and before or
-/// after the time comes.
+/// I8 without a driver thread: a parked getter expires delays, whether it parks before or after the delay is set, and before or
+/// after the delay expires.
 #[test]
-fn a_parked_getter_delivers_in_place_of_the_thread() {
+fn a_parked_getter_replaces_the_driver() {
     check(|| {
         keyqueue::refuse_threads(true);
         let (clock, time) = Clock::mock();
@@ -830,9 +834,9 @@ fn a_parked_getter_delivers_in_place_of_the_thread() {
     });
 }
 
-/// The same, with an earlier delay that is set while the getter may be parked for a later one.
+/// I8 without a driver thread: a thread sets an earlier delay while the getter may be parked for a later one.
 #[test]
-fn a_parked_getter_hears_of_an_earlier_delay() {
+fn an_earlier_delay_wakes_a_parked_getter() {
     check(|| {
         keyqueue::refuse_threads(true);
         let queue = WorkQueue::new();
@@ -844,7 +848,7 @@ fn a_parked_getter_hears_of_an_earlier_delay() {
     });
 }
 
-/// A key is handed out for its add, or taken, and never both.
+/// `take_where` races gets and an expiry: each key is handed out or taken, never both.
 #[test]
 fn a_key_is_taken_or_handed_out() {
     check(|| {

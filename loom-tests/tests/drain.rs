@@ -1,4 +1,4 @@
-//! Waiting for the end of all work: P7, and until nothing is left to do.
+//! Drains (P7), and waits until the queue is idle: nothing queued, processing or delayed.
 #![cfg(loom)]
 
 use keyqueue::{Clock, DrainTimeoutError, Driver, WaitIdle, WorkQueue};
@@ -13,12 +13,12 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// How much work was finished. Relaxed: who drains must see it because of the drain.
+/// Counts finished keys with relaxed accesses: a thread that drains must see the count because of the drain.
 fn counter() -> Arc<AtomicUsize> {
     Arc::new(AtomicUsize::new(0))
 }
 
-/// A thread that takes one key, counts it as finished, and is done.
+/// A thread that takes one key, counts it as finished, and calls `done`.
 fn work_off_one(queue: &WorkQueue<u64>, finished: &Arc<AtomicUsize>) -> thread::JoinHandle<()> {
     let (queue, finished) = (queue.clone(), Arc::clone(finished));
     thread::spawn(move || {
@@ -34,7 +34,7 @@ const IDLE: [fn(&WorkQueue<u64>); 2] = [WorkQueue::wait_idle, |queue| block_on(q
 const DRAIN: [fn(&WorkQueue<u64>); 2] =
     [WorkQueue::shut_down_with_drain, |queue| block_on(queue.shut_down_with_drain_async())];
 
-/// A queue that delivers when somebody turns. Its time is at the key's deadline.
+/// A queue without a driver, with a delayed key whose deadline is now: the next `turn` queues it.
 fn with_delayed<K: Hash + Eq + Clone + Send + Sync + 'static>(key: K) -> WorkQueue<K> {
     let (clock, time) = Clock::mock();
     let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
@@ -47,7 +47,7 @@ fn poll<F: Future<Output = ()>>(future: &mut Pin<&mut F>, waker: &Waker) -> Poll
     future.as_mut().poll(&mut Context::from_waker(waker))
 }
 
-/// One key in work and one in line: the drain ends after both, and not before.
+/// With one key processing and one queued, the drain returns after both are done.
 #[test]
 fn drain_waits_for_line_and_work() {
     check(|| {
@@ -70,9 +70,9 @@ fn drain_waits_for_line_and_work() {
     });
 }
 
-/// A drain that meets the `done` of the only key: is on the list in time, or sees that nothing is left.
+/// A drain races the `done` of the only key: it is on the list in time, or sees that nothing is left.
 #[test]
-fn drain_meets_a_clean_done() {
+fn drain_races_a_clean_done() {
     check(|| {
         let queue = WorkQueue::new();
         queue.add(1_u64);
@@ -86,7 +86,7 @@ fn drain_meets_a_clean_done() {
     });
 }
 
-/// A key that was added while in work is waited for until its second `done`.
+/// A drain waits for a key that was added while processing until its second `done`.
 #[test]
 fn drain_waits_for_a_dirty_key() {
     check(|| {
@@ -111,7 +111,7 @@ fn drain_waits_for_a_dirty_key() {
     });
 }
 
-/// An add that meets a drain is refused or waited for.
+/// An add that races a drain is rejected, or the drain waits for its key.
 #[test]
 fn drain_covers_a_racing_add() {
     check(|| {
@@ -134,7 +134,7 @@ fn drain_covers_a_racing_add() {
     });
 }
 
-/// Both drains end at the one `done`.
+/// One `done` ends two drains.
 #[test]
 fn two_drainers_both_return() {
     check(|| {
@@ -149,7 +149,7 @@ fn two_drainers_both_return() {
     });
 }
 
-/// A plain shut-down after the drain has begun ends it, whatever is still in work.
+/// A plain shut-down that comes after the start of a drain ends the drain, even if keys are processing.
 #[test]
 fn plain_shutdown_releases_drain() {
     check(|| {
@@ -160,7 +160,7 @@ fn plain_shutdown_releases_drain() {
             let queue = queue.clone();
             move || queue.shut_down_with_drain()
         });
-        // The drain shuts down, so from then on a plain shut-down is later.
+        // The drain has shut the queue down, so the plain shut-down comes later.
         while !queue.shutting_down() {
             thread::yield_now();
         }
@@ -170,7 +170,7 @@ fn plain_shutdown_releases_drain() {
     });
 }
 
-/// A plain shut-down from before the drain does not end it.
+/// A plain shut-down that comes before a drain does not end it.
 #[test]
 fn earlier_shutdown_does_not_release_drain() {
     check(|| {
@@ -185,7 +185,7 @@ fn earlier_shutdown_does_not_release_drain() {
     });
 }
 
-/// A drain whose time is up says what is left, all of one moment: the one key is in line or in work, never both or neither.
+/// A drain whose timeout expires reports what is left at one moment: the only key is queued or processing, never both or neither.
 #[test]
 fn timed_out_drain_counts_once() {
     check(|| {
@@ -204,9 +204,9 @@ fn timed_out_drain_counts_once() {
     });
 }
 
-/// A task that drains, and the `done` of the only key.
+/// A drain by a task races the `done` of the only key.
 #[test]
-fn async_drain_meets_the_last_done() {
+fn async_drain_races_the_last_done() {
     check(|| {
         let queue = WorkQueue::new();
         queue.add(1_u64);
@@ -217,7 +217,7 @@ fn async_drain_meets_the_last_done() {
     });
 }
 
-/// A task and a thread, and one `done`.
+/// One `done` ends a drain by a task and a drain by a thread.
 #[test]
 fn drain_and_async_drain_both_return() {
     check(|| {
@@ -230,7 +230,7 @@ fn drain_and_async_drain_both_return() {
     });
 }
 
-/// A later plain shut-down releases a task that drains.
+/// A plain shut-down that comes later ends a drain by a task.
 #[test]
 fn plain_shutdown_releases_async_drain() {
     check(|| {
@@ -247,7 +247,7 @@ fn plain_shutdown_releases_async_drain() {
     });
 }
 
-/// An earlier one does not; nor does one that comes before the first poll.
+/// A plain shut-down that comes before the first poll of a drain by a task does not end it.
 #[test]
 fn earlier_shutdown_does_not_release_async_drain() {
     check(|| {
@@ -263,7 +263,7 @@ fn earlier_shutdown_does_not_release_async_drain() {
     });
 }
 
-/// Futures that are dropped as they are woken, or not polled again, are on no list afterwards.
+/// Futures that are dropped while `done` wakes them, polled again before or not, are on no list afterwards.
 #[test]
 fn dropped_drain_leaves_the_list() {
     check(|| {
@@ -284,7 +284,7 @@ fn dropped_drain_leaves_the_list() {
     });
 }
 
-/// A future that is polled again waits with the waker it was polled with last, in one place.
+/// A drain that is polled again is on the list once, with the waker of its last poll.
 #[test]
 fn repolled_drain_wakes_its_last_waker() {
     check(|| {
@@ -298,15 +298,15 @@ fn repolled_drain_wakes_its_last_waker() {
         let polled = poll(&mut drain, &last_waker);
         other.join().unwrap();
         if polled.is_pending() {
-            assert_eq!((first.count(), last.count()), (0, 1), "the end came after the second poll");
+            assert_eq!((first.count(), last.count()), (0, 1), "`done` came after the second poll");
             assert!(poll(&mut drain, &last_waker).is_ready());
         }
     });
 }
 
-/// Who waits until nothing is left to do, and the `done` of the only key: it is seen, or it wakes.
+/// A wait until idle races the `done` of the only key: it sees that the queue is idle, or `done` wakes it.
 #[test]
-fn idle_meets_the_last_done() {
+fn idle_wait_races_the_last_done() {
     for idle in IDLE {
         check(move || {
             let queue = WorkQueue::new();
@@ -321,8 +321,8 @@ fn idle_meets_the_last_done() {
     }
 }
 
-/// Ways in which the last delay ends.
-fn idle_meets_the_end_of_the_delay(end: fn(&WorkQueue<u64>)) {
+/// A wait until idle races `end`, which ends the last delay.
+fn idle_wait_races_the_end_of_the_delay(end: fn(&WorkQueue<u64>)) {
     for idle in IDLE {
         check(move || {
             let queue = with_delayed(1);
@@ -335,25 +335,25 @@ fn idle_meets_the_end_of_the_delay(end: fn(&WorkQueue<u64>)) {
 }
 
 #[test]
-fn idle_meets_cancel() {
-    idle_meets_the_end_of_the_delay(|queue| assert!(queue.cancel(&1)));
+fn idle_wait_races_cancel() {
+    idle_wait_races_the_end_of_the_delay(|queue| assert!(queue.cancel(&1)));
 }
 
 #[test]
-fn idle_meets_take_delayed() {
-    idle_meets_the_end_of_the_delay(|queue| assert_eq!(queue.take_delayed().len(), 1));
+fn idle_wait_races_take_delayed() {
+    idle_wait_races_the_end_of_the_delay(|queue| assert_eq!(queue.take_delayed().len(), 1));
 }
 
-/// The shut-down cuts off delays, so nobody waits for them any more. A drain does so, too.
+/// A shut-down, plain or of a drain, ends all delays, so a wait until idle no longer waits for them.
 #[test]
-fn idle_meets_shutdown() {
-    idle_meets_the_end_of_the_delay(WorkQueue::shut_down);
-    idle_meets_the_end_of_the_delay(WorkQueue::shut_down_with_drain);
+fn idle_wait_races_shutdown() {
+    idle_wait_races_the_end_of_the_delay(WorkQueue::shut_down);
+    idle_wait_races_the_end_of_the_delay(WorkQueue::shut_down_with_drain);
 }
 
-/// A delay that comes due is waited for, and the work after it.
+/// A wait until idle waits for a delay to expire, and then for the key to be done.
 #[test]
-fn idle_waits_for_delays() {
+fn idle_wait_covers_delays() {
     for idle in IDLE {
         check(move || {
             let queue = with_delayed(1);
@@ -374,9 +374,9 @@ fn idle_waits_for_delays() {
     }
 }
 
-/// Nothing in work any more, but something delayed: who is woken then waits on, and is woken again.
+/// `done` of the last key wakes the waiting thread while another key is delayed: it parks again, and `cancel` wakes it.
 #[test]
-fn idle_woken_in_vain_waits_on() {
+fn idle_wait_woken_in_vain_parks_again() {
     for idle in IDLE {
         check(move || {
             let queue = with_delayed(2);
@@ -390,9 +390,9 @@ fn idle_woken_in_vain_waits_on() {
     }
 }
 
-/// A plain shut-down lets drains go, not who waits for the work to end.
+/// A plain shut-down ends drains, and does not end a wait until idle while a key is processing.
 #[test]
-fn shutdown_does_not_end_idle() {
+fn shutdown_does_not_end_an_idle_wait() {
     for idle in IDLE {
         check(move || {
             let queue = WorkQueue::new();
@@ -414,9 +414,9 @@ fn shutdown_does_not_end_idle() {
     }
 }
 
-/// All of one moment: a queue whose one key moves from delay to line to work is not idle.
+/// The states are read at one moment: a queue whose only key moves from delayed to queued to processing is not idle.
 #[test]
-fn timed_out_idle_is_no_end() {
+fn a_key_that_moves_is_never_idle() {
     check(|| {
         let queue = with_delayed(1);
         let finished = counter();
@@ -437,8 +437,8 @@ fn timed_out_idle_is_no_end() {
     });
 }
 
-/// W4: who waits for the end is woken, and its wakers are dropped, without the lock: by `done`, `cancel`, `take_delayed`, a
-/// shut-down, a second poll, a future that is dropped.
+/// W4: no waker of a drain or of a wait until idle is woken or dropped under the lock: not by `done`, `cancel`, `take_delayed`, a
+/// shut-down, a second poll, or the drop of a future.
 #[test]
 fn drains_wake_and_drop_without_the_lock() {
     let ends: [fn(&WorkQueue<Nosy>); 4] = [
@@ -460,7 +460,7 @@ fn drains_wake_and_drop_without_the_lock() {
                 let [mut first, mut second] = [(); 2].map(|()| Box::pin(queue.wait_idle_async()));
                 let poll = |future: &mut Pin<Box<WaitIdle<'_, Nosy>>>| {
                     let waker = Waker::from(std::sync::Arc::new(key(0)));
-                    // The list's own is the last one afterwards.
+                    // The wait list now has the only other clone of the waker.
                     _ = self::poll(&mut future.as_mut(), &waker);
                 };
                 poll(&mut first);

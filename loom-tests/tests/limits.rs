@@ -1,5 +1,4 @@
-//! Limiters that several threads ask, and what the queue does with their answers: P1 to P4, P7, P9, P12, W2, W4 for keys that are
-//! tried again.
+//! Limiters that several threads call, and retries with the delays that they return: P1 to P4, P7, P9, P12, W2, W4.
 #![cfg(loom)]
 
 use keyqueue::rate_limiter::{Bucket, DedupingBucket, ItemExponentialFailure, RateLimiter};
@@ -12,7 +11,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::RwLock;
 use std::time::Duration;
 
-/// A token: a power of two, so nothing is rounded.
+/// The time between two tokens: a power of two, so no result is rounded.
 const TOKEN: Duration = ns(16);
 /// Tokens a second.
 const RATE: f64 = 62_500_000.0;
@@ -28,14 +27,14 @@ fn exponential<K>() -> ItemExponentialFailure<K> {
     ItemExponentialFailure::new(BASE, 8 * BASE)
 }
 
-/// A queue whose keys back off, and its time: it delivers when somebody turns.
+/// A queue without a driver and with an exponential limiter, and its clock.
 fn backing_off(policy: DelayedAdd) -> (WorkQueue<u64>, MockClock) {
     let (clock, time) = Clock::mock();
     let builder = WorkQueue::builder().clock(clock).driver(Driver::Manual).delayed_add(policy);
     (builder.rate_limiter(exponential()).build(), time)
 }
 
-/// The same with one key, which is held.
+/// The same with one key, which the caller holds.
 fn holding(policy: DelayedAdd) -> (WorkQueue<u64>, MockClock, OwnedItem<u64>) {
     let (queue, time) = backing_off(policy);
     queue.add(1);
@@ -48,7 +47,7 @@ fn sorted<T: Ord, const N: usize>(mut answers: [T; N]) -> [T; N] {
     answers
 }
 
-/// All ask a bucket that has been full for long: as many are let through as there are tokens, no more, no fewer.
+/// Threads try to acquire from a bucket that has been full for long: it admits as many as there are tokens, no more and no fewer.
 #[test]
 fn bucket_never_over_admits() {
     for burst in [1, 2] {
@@ -64,8 +63,8 @@ fn bucket_never_over_admits() {
     }
 }
 
-/// And while the time moves on, by a token: that one is there too, unless it came while the bucket was full. Who has read the
-/// time before that does not take it back.
+/// The same while the clock advances by one token, which is added unless the bucket is full. A thread that has read the time
+/// before the advance does not undo it.
 #[test]
 fn bucket_never_over_admits_as_time_passes() {
     for burst in [1, 2] {
@@ -76,14 +75,14 @@ fn bucket_never_over_admits_as_time_passes() {
             let mine = usize::from(bucket.try_acquire().is_ok());
             let admitted = others.map(|other| usize::from(other.join().unwrap())).iter().sum::<usize>() + mine;
             let left = std::iter::from_fn(|| bucket.try_acquire().ok()).count();
-            // One at least came after the advance. If nobody came before it, the token that it brought did not fit in.
+            // At least one call comes after the advance. If none came before it, the bucket was full, and the new token is lost.
             assert!((1..=3).contains(&admitted));
             assert!([burst as usize, burst as usize + 1].contains(&(admitted + left)), "{admitted}, {left} left");
         });
     }
 }
 
-/// Tokens that are reserved at a time come one after the other.
+/// Threads reserve at a time, and their reservations are one token apart.
 #[test]
 fn reservations_are_one_token_apart() {
     for (burst, delays) in [(1, [0, 1, 2]), (2, [0, 0, 1])] {
@@ -97,7 +96,8 @@ fn reservations_are_one_token_apart() {
     }
 }
 
-/// A token that is given back while others reserve: it is there again, or it is lost. No two that stand are for one moment.
+/// A reservation is cancelled while other threads reserve: its token is returned to the bucket or lost. No two remaining
+/// reservations are for the same time.
 #[test]
 fn cancelled_reservation_is_given_back_once_or_lost() {
     check(|| {
@@ -108,12 +108,12 @@ fn cancelled_reservation_is_given_back_once_or_lost() {
         let (lost, other) = (!canceller.join().unwrap(), other.join().unwrap());
         let last = bucket.reserve().delay();
         assert_eq!(last, (2 + u32::from(lost)) * TOKEN);
-        let stand = sorted([mine, other, last]);
-        assert!(stand[0] < stand[1] && stand[1] < stand[2], "for one moment: {stand:?}");
+        let remaining = sorted([mine, other, last]);
+        assert!(remaining[0] < remaining[1] && remaining[1] < remaining[2], "for the same time: {remaining:?}");
     });
 }
 
-/// Two are given back at a time: that which was reserved last at least is there again.
+/// Two reservations are cancelled at a time: at least the token of the last one is returned.
 #[test]
 fn last_reservation_is_given_back() {
     check(|| {
@@ -121,14 +121,14 @@ fn last_reservation_is_given_back() {
         let other = with(&bucket, |bucket| bucket.reserve().cancel());
         let mine = bucket.reserve().cancel();
         let lost = [mine, other.join().unwrap()].map(|cancelled| u32::from(!cancelled)).iter().sum::<u32>();
-        assert!(lost <= 1, "nobody has reserved after the last one");
+        assert!(lost <= 1, "no thread has reserved after the last reservation");
         assert_eq!(bucket.reserve().delay(), lost * TOKEN);
     });
 }
 
-/// With a limit to how far ahead: who would have to wait longer spends nothing.
+/// With `max_ahead`, a reservation that would have to wait longer spends no token.
 #[test]
-fn bucket_looks_no_further_ahead() {
+fn bucket_never_reserves_past_max_ahead() {
     check(|| {
         let (clock, time) = Clock::mock();
         let bucket = Arc::new(Bucket::with_clock(RATE, 1, clock).max_ahead(TOKEN));
@@ -137,18 +137,18 @@ fn bucket_looks_no_further_ahead() {
         let [a, b] = others.map(|other| other.join().unwrap());
         assert_eq!(sorted([a, b, mine]), [Duration::ZERO, TOKEN, TOKEN]);
         time.advance(2 * TOKEN);
-        assert_eq!(bucket.reserve().delay(), Duration::ZERO, "two were spent");
+        assert_eq!(bucket.reserve().delay(), Duration::ZERO, "two tokens were spent");
     });
 }
 
-/// A bucket into which nothing comes, and that has been asked so often that its word is at the end: it stays there. Who is told
-/// "never" has spent nothing to give back.
+/// A bucket with rate 0 is asked until its word has the largest value, and stays there. A reservation with an infinite delay has
+/// spent no token, so it cannot be cancelled.
 #[test]
-fn bucket_stays_at_the_end_of_the_line() {
+fn bucket_word_saturates() {
     check(|| {
         let (clock, _time) = Clock::mock();
         let bucket = Arc::new(Bucket::with_clock(0.0, 1, clock));
-        // A token is an eighth of the line then.
+        // With rate 0 a token is an eighth of the word's range.
         let delays = [(); 7].map(|()| bucket.reserve().delay());
         assert_eq!((delays[0], delays[6]), (Duration::ZERO, Duration::MAX));
         let other = with(&bucket, |bucket| bucket.reserve().cancel());
@@ -158,7 +158,7 @@ fn bucket_stays_at_the_end_of_the_line() {
     });
 }
 
-/// Two threads ask for one key: one token, and both wait for that.
+/// Two threads ask for one key: one token is spent, and both wait for it.
 #[test]
 fn deduping_bucket_spends_one_token() {
     check(|| {
@@ -171,9 +171,9 @@ fn deduping_bucket_spends_one_token() {
     });
 }
 
-/// The key is forgotten meanwhile: its token stays spent, and who asks afterwards gets another.
+/// The key is forgotten between: its token stays spent, and a later caller reserves another one.
 #[test]
-fn forgotten_token_stays_spent() {
+fn token_of_a_forgotten_key_stays_spent() {
     check(|| {
         let (clock, _time) = Clock::mock();
         let limiter = Arc::new(DedupingBucket::new(Bucket::with_clock(RATE, 1, clock)));
@@ -187,7 +187,7 @@ fn forgotten_token_stays_spent() {
     });
 }
 
-/// Three failures at a time of a key that is new: each makes the delay longer.
+/// Three failures of a new key at a time: each makes the delay longer.
 #[test]
 fn when_counts_each_failure_once() {
     check(|| {
@@ -200,7 +200,8 @@ fn when_counts_each_failure_once() {
     });
 }
 
-/// A key fails twice while it is forgotten: before, in between, or after. And who looks finds one of these numbers.
+/// A key fails twice while it is forgotten before, between or after the failures. `num_requeues` returns a count of one of these
+/// orders.
 #[test]
 fn when_races_forget() {
     check(|| {
@@ -218,11 +219,11 @@ fn when_races_forget() {
     });
 }
 
-/// Two keys that are new at a time, in one part, and one of them twice.
+/// Two new keys under one of the limiter's locks fail at a time, one of them twice.
 #[test]
-fn two_new_keys_share_a_part() {
+fn two_new_keys_share_a_lock() {
     check(|| {
-        // So few are in one part; and there is room for three without forgetting.
+        // With a bound of 7 all keys are under one lock, and there is room for three without forgetting one.
         let limiter = Arc::new(exponential().max_tracked(7));
         let others = [1, 2].map(|key| with(&limiter, move |limiter| limiter.when(&key)));
         let mine = limiter.when(&1_u64);
@@ -233,7 +234,7 @@ fn two_new_keys_share_a_part() {
     });
 }
 
-/// Three keys, and room for two: never more are remembered, and in the end no fewer.
+/// Three keys with room for two: never more than two are remembered, and two at the end.
 #[test]
 fn bounded_limiter_keeps_its_bound() {
     check(|| {
@@ -248,9 +249,9 @@ fn bounded_limiter_keeps_its_bound() {
     });
 }
 
-/// A key fails while two others push it out: it goes on from its count, or begins again; and is one of the latest from then on.
+/// A key fails while two others evict it: its count goes on or starts again, and from then on the key is one of the latest.
 #[test]
-fn when_of_a_key_that_is_pushed_out() {
+fn when_races_eviction() {
     check(|| {
         let limiter = Arc::new(exponential().max_tracked(2));
         assert_eq!([(); 2].map(|()| limiter.when(&1_u64)), [BASE, 2 * BASE]);
@@ -258,17 +259,17 @@ fn when_of_a_key_that_is_pushed_out() {
         let delay = limiter.when(&1);
         assert_eq!(other.join().unwrap(), [BASE; 2]);
         let counts = [1, 2, 3].map(|key| limiter.num_requeues(&key));
-        // Before both, between them, after both.
+        // The failure came before both, between them, or after both.
         let orders = [(4 * BASE, [0, 1, 1]), (4 * BASE, [3, 0, 1]), (BASE, [1, 0, 1])];
         assert!(orders.contains(&(delay, counts)), "{delay:?}, {counts:?}");
         assert_eq!(limiter.tracked_len(), 2);
     });
 }
 
-/// A key that has grown old is forgotten by its user, asked for, and put aside by what others do: none of that brings it back,
-/// and none loses it before its time.
+/// A key at the age limit is forgotten by one thread and fails in another, while a third thread's call evicts old keys: a
+/// forgotten key does not come back, and no key is lost too early.
 #[test]
-fn old_keys_turn_as_one_is_forgotten() {
+fn expiry_of_old_keys_races_forget() {
     check(|| {
         let (clock, time) = Clock::mock();
         let limiter = Arc::new(exponential().clock(clock).retain_recent(8 * BASE));
@@ -285,9 +286,9 @@ fn old_keys_turn_as_one_is_forgotten() {
     });
 }
 
-/// Who has read the time before others moved on does not make keys older by that.
+/// A thread that has read the time before it advanced does not age keys.
 #[test]
-fn late_reader_of_the_time_forgets_nothing() {
+fn stale_time_forgets_no_key() {
     check(|| {
         let (clock, time) = Clock::mock();
         let limiter = Arc::new(exponential().clock(clock).retain_recent(8 * BASE));
@@ -299,7 +300,7 @@ fn late_reader_of_the_time_forgets_nothing() {
     });
 }
 
-/// Of failures that come before the delay is served, one counts.
+/// With `served_only`, of two failures before the delay has expired one counts.
 #[test]
 fn served_only_counts_one_of_two() {
     check(|| {
@@ -314,21 +315,21 @@ fn served_only_counts_one_of_two() {
     });
 }
 
-/// With a seed, the delays are those of the seed, whoever gets which.
+/// With a seed, the callers together get the delays of the seed, in any order.
 #[test]
 fn seeded_jitter_draws_each_number_once() {
     check(|| {
         let limiter = || exponential().jitter(0.5).seed(7);
         let alone = limiter();
         let want = sorted([1_u64, 2].map(|key| alone.when(&key)));
-        assert_ne!(want[0], want[1], "else nothing is seen here");
+        assert_ne!(want[0], want[1], "otherwise the model proves nothing");
         let limiter = Arc::new(limiter());
         let other = with(&limiter, |limiter| limiter.when(&1));
         assert_eq!(sorted([limiter.when(&2), other.join().unwrap()]), want);
     });
 }
 
-/// Something that counts the keys that it remembers.
+/// A limiter that counts the keys that it remembers.
 trait Count: Send + Sync {
     fn count(&self) -> usize;
 }
@@ -345,7 +346,8 @@ impl Count for DedupingBucket<Curious> {
     }
 }
 
-/// A key that looks at its limiter when it is hashed, cloned and dropped: it finds out who does that under a lock.
+/// A key that takes its limiter's locks when it is hashed, cloned and dropped. If the thread that does so holds one, the model
+/// deadlocks.
 struct Curious(u64, std::sync::Arc<dyn Count>);
 
 impl Clone for Curious {
@@ -376,7 +378,8 @@ impl Drop for Curious {
     }
 }
 
-/// W4 for limiters: two threads ask for a new key, others push keys out, forget them, make them old.
+/// W4 for limiters: two threads ask for a new key, or one evicts keys, forgets one, or drops old ones. No key is hashed, cloned
+/// or dropped under a lock.
 #[test]
 fn limiter_clones_and_drops_without_a_lock() {
     fn model(
@@ -399,7 +402,7 @@ fn limiter_clones_and_drops_without_a_lock() {
             });
             limiter.when(&key(2));
             other.join().unwrap();
-            // Or the keys keep the limiter, and it the keys.
+            // Otherwise the keys and the limiter keep each other alive.
             (1..=3).for_each(|n| limiter.forget(&key(n)));
             assert_eq!(limiter.tracked_len(), 0);
         });
@@ -410,18 +413,18 @@ fn limiter_clones_and_drops_without_a_lock() {
     model(|limiter| limiter.retain_recent(8 * BASE), |limiter, _| limiter.shrink_to_fit(), 16 * BASE);
 }
 
-/// W4: also keys that need not be remembered any more.
+/// W4: the same for a `DedupingBucket`, and for keys that it need not remember any more.
 #[test]
 fn deduping_bucket_drops_without_a_lock() {
     check(|| {
         let (clock, _time) = Clock::mock();
-        // No limit, so nothing is outstanding.
+        // The rate is infinite, so no token is outstanding.
         let limiter = std::sync::Arc::new(DedupingBucket::new(Bucket::with_clock(f64::INFINITY, 1, clock)));
         let key = {
             let limiter = std::sync::Arc::clone(&limiter);
             move |n| Curious(n, limiter.clone())
         };
-        // There are two parts under loom, and room for three keys in one at first.
+        // Under loom the table has two locks, and room for three keys under each at first.
         for n in 0..5 {
             limiter.when(&key(n));
         }
@@ -436,8 +439,8 @@ fn deduping_bucket_drops_without_a_lock() {
     });
 }
 
-/// A retry and an add of the key that is retried: the add is handed out, and the retry is when its delay is over; that of an add
-/// which came later as the policy says.
+/// A retry races an add of its key: the key is handed out for the add, and again when the delay of the retry expires. If the add
+/// comes after the retry, the policy decides.
 fn retry_races_add(policy: DelayedAdd) {
     check(move || {
         let (queue, time, item) = holding(policy);
@@ -474,12 +477,13 @@ fn retry_races_add_strict() {
     retry_races_add(DelayedAdd::Strict);
 }
 
-/// P1, P2: a key that is retried and added has one holder, who sees what the last one did.
+/// P1, P2: a key that is retried and added has one holder at a time, and each sees the writes of the last one.
 #[test]
 fn retried_key_has_one_holder() {
     fn work(cell: &UnsafeCell<usize>) -> usize {
         cell.with_mut(|n| {
-            // SAFETY: what is being checked: loom panics before this if two holders are here, or do not see each other's work.
+            // SAFETY: this is the property that the model checks: loom panics first if two holders access the cell at a time, or
+            // unordered.
             unsafe {
                 *n += 1;
                 *n
@@ -504,15 +508,15 @@ fn retried_key_has_one_holder() {
         assert_eq!(queue.turn(), 1);
         worker.join().unwrap();
         adder.join().unwrap();
-        // The add, and the retry; or one hand-out for both.
+        // The add and the retry lead to a hand-out each, or to one for both.
         let stats = queue.stats();
         assert_eq!((stats.pushed + stats.deferred + stats.coalesced, stats.processing, stats.delayed), (3, 0, 0));
         assert_eq!(rest(&queue).len() as u64 + stats.coalesced, 1);
     });
 }
 
-/// A retry, or another way of putting the key off, is one step: who looks finds the key in work, or in line, or delayed, and at
-/// one of these only.
+/// A retry, like `requeue_after` and `requeue_with`, is one step: `stats` shows the key as processing, queued or delayed, and in
+/// one of these states only.
 #[test]
 fn retry_is_one_step() {
     fn model(end: fn(OwnedItem<u64>) -> Added, added: Added) {
@@ -533,8 +537,8 @@ fn retry_is_one_step() {
     model(|item| item.requeue_with(AddOptions::new()), Added::Deferred);
 }
 
-/// P12: a retry meets the shut-down: refused, or kept as delayed by the time that adds are refused; done and counted in either
-/// case.
+/// P12: a retry races the shut-down: it is rejected, or the delay is kept by the time that adds are rejected. In both cases the
+/// key is done, and the failure counts.
 #[test]
 fn retry_races_shutdown() {
     check(|| {
@@ -560,7 +564,7 @@ fn retry_races_shutdown() {
     });
 }
 
-/// P7: a retry is the end of the work for a drain, which may sleep by then.
+/// P7: a retry ends the processing of its key, and with it a drain, which may be parked by then.
 #[test]
 fn retry_ends_a_drain() {
     check(|| {
@@ -575,7 +579,7 @@ fn retry_ends_a_drain() {
     });
 }
 
-/// A retry meets a `cancel` of its key: cancelled, and gone; or handed out again. The failure counts in either case.
+/// A retry races a `cancel` of its key: the delay is cancelled, or the key is handed out again. The failure counts in both cases.
 #[test]
 fn retry_races_cancel() {
     check(|| {
@@ -591,7 +595,7 @@ fn retry_races_cancel() {
     });
 }
 
-/// P9: two failures at a time: both count, and of their delays the shorter one, once.
+/// P9: two `add_rate_limited` at a time: both failures count, and the shorter of their delays is set, once.
 #[test]
 fn add_rate_limited_counts_both() {
     check(|| {
@@ -607,7 +611,7 @@ fn add_rate_limited_counts_both() {
     });
 }
 
-/// P9: also if one of them is the retry of who holds the key.
+/// P9: the same if one of them is the holder's retry.
 #[test]
 fn retry_races_add_rate_limited() {
     check(|| {
@@ -624,9 +628,9 @@ fn retry_races_add_rate_limited() {
     });
 }
 
-/// Who is handed a key that succeeded finds it forgotten: that comes before `done`.
+/// The next holder of a key that succeeded sees no failures, because the key is forgotten before `done`.
 #[test]
-fn next_holder_finds_it_forgotten() {
+fn next_holder_sees_no_failures() {
     fn model(end: fn(OwnedItem<u64>)) {
         check(move || {
             let (queue, time, item) = holding(DelayedAdd::Independent);
@@ -646,12 +650,12 @@ fn next_holder_finds_it_forgotten() {
     model(|item| _ = item.requeue_after(BASE));
 }
 
-/// I8: the delay of a retry starts the driver, and wakes it from a longer sleep.
+/// I8: the delay of a retry starts the driver, and wakes it if it is parked for a later delay.
 #[test]
 fn retry_rearms_driver() {
     fn model(asleep: bool) {
         check(move || {
-            // The clock that passes by being looked at, see `delays.rs`: nothing else wakes the driver.
+            // With the real clock (see `delays.rs`) only the delay wakes the driver.
             let limiter = ItemExponentialFailure::new(ns(1), ns(1));
             let queue = WorkQueue::builder().capacity(8).rate_limiter(limiter).build();
             queue.add(1);
@@ -669,7 +673,7 @@ fn retry_rearms_driver() {
     model(true);
 }
 
-/// W2: a key that was added while in work goes in line with the retry, and wakes who sleeps.
+/// W2: a key that was added while processing is queued by the retry, which wakes a parked getter.
 #[test]
 fn retry_of_a_dirty_key_wakes_a_getter() {
     check(|| {
@@ -682,7 +686,7 @@ fn retry_of_a_dirty_key_wakes_a_getter() {
     });
 }
 
-/// A limiter that looks at its queue whenever it is asked: it finds out who asks it under the lock.
+/// A limiter that takes its queue's lock whenever it is called. If the calling thread holds the lock, the model deadlocks.
 #[derive(Default)]
 struct Looking(RwLock<Option<WorkQueue<u64>>>);
 
@@ -709,7 +713,7 @@ impl RateLimiter<u64> for Looking {
 
 /// W4 for limiters, which are user code.
 #[test]
-fn limiter_is_asked_without_the_lock() {
+fn limiter_is_called_without_the_lock() {
     check(|| {
         let limiter = Arc::new(Looking::default());
         let (clock, _time) = Clock::mock();
@@ -729,12 +733,12 @@ fn limiter_is_asked_without_the_lock() {
         other.join().unwrap();
         let stats = queue.stats();
         assert_eq!((stats.delayed, stats.processing), (3, 0));
-        // Or each keeps the other.
+        // Otherwise the queue and the limiter keep each other alive.
         *limiter.0.write().unwrap() = None;
     });
 }
 
-/// W4 for the keys that come and go with limits: the queue's copies, and the limiter's.
+/// W4 for the copies of keys that the queue and the limiter make: none is dropped under the lock.
 #[test]
 fn limits_drop_keys_without_the_lock() {
     check(|| {
@@ -751,7 +755,7 @@ fn limits_drop_keys_without_the_lock() {
         other.join().unwrap();
         time.advance(4 * BASE);
         assert_eq!(queue.turn(), 1);
-        // Or the keys keep the queue, and it the keys.
+        // Otherwise the keys and the queue keep each other alive.
         queue.get().unwrap().succeed();
         queue.add(Nosy(2, queue.clone()));
         let item = queue.get().unwrap();
@@ -762,7 +766,7 @@ fn limits_drop_keys_without_the_lock() {
     });
 }
 
-/// A key of which it is known whether it is still there.
+/// A key whose copies the model counts.
 #[derive(Clone)]
 struct Kept(u64, Arc<()>);
 
@@ -780,9 +784,9 @@ impl Hash for Kept {
     }
 }
 
-/// A key that has failed is done while somebody has it forgotten: whoever is last drops it.
+/// I4, I10: a key that has failed is done while another thread forgets it: the later of the two calls frees it.
 #[test]
-fn key_that_failed_leaves_when_it_is_done_and_forgotten() {
+fn failed_key_is_freed_when_done_and_forgotten() {
     for succeed in [false, true] {
         check(move || {
             let (clock, time) = Clock::mock();
@@ -798,12 +802,12 @@ fn key_that_failed_leaves_when_it_is_done_and_forgotten() {
             queue.forget(&key);
             worker.join().unwrap();
             assert_eq!(queue.num_requeues(&key), 0);
-            assert_eq!(Arc::strong_count(&key.1), 1, "the queue still has it");
+            assert_eq!(Arc::strong_count(&key.1), 1, "the queue still has the key");
         });
     }
 }
 
-/// A key is forgotten while it is retried: before that, and the failure counts, or after it, and it is as if it were the first.
+/// `forget` races a retry of its key: it comes before the retry, and the failure counts; or after it, and no failure is left.
 #[test]
 fn retry_races_forget() {
     check(|| {
@@ -814,7 +818,7 @@ fn retry_races_forget() {
         let failures = queue.num_requeues(&1);
         assert!(failures <= 1);
         time.advance(BASE);
-        assert_eq!(queue.turn(), 1, "it comes all the same");
+        assert_eq!(queue.turn(), 1, "the delay stands");
         let item = queue.get().unwrap();
         assert_eq!(item.num_requeues(), failures);
         item.succeed();

@@ -1,12 +1,12 @@
-//! The queue's lock: one thread at a time (L1), and no thread stays parked beside a free lock. Each model twice: without time,
-//! where wake-ups suffice; and with time, where a release may miss a parked thread, and one timed park expires.
+//! The queue's lock: one thread at a time (L1), and no thread stays parked while the lock is free. Most models run twice: without
+//! time, where wake-ups suffice; and with time, where a release may miss a parked thread, and a timed park expires.
 #![cfg(loom)]
 
 use keyqueue::Lock;
 use loom_tests::{check, with};
 use std::sync::Arc;
 
-/// `threads` threads, this one among them, take the lock `times` times each.
+/// `threads` threads, the caller among them, take the lock `times` times each.
 fn contend(threads: usize, times: usize, time_passes: bool) {
     check(move || {
         let lock = Arc::new(Lock::new(0, time_passes));
@@ -18,7 +18,7 @@ fn contend(threads: usize, times: usize, time_passes: bool) {
     });
 }
 
-/// One thread parks while the other releases.
+/// One thread parks while the other releases the lock.
 #[test]
 fn a_parked_thread_is_woken() {
     contend(2, 1, false);
@@ -29,7 +29,7 @@ fn a_parked_thread_is_woken_or_its_park_expires() {
     contend(2, 1, true);
 }
 
-/// A thread that is woken finds the lock taken again, and parks again.
+/// A woken thread finds the lock taken again, and parks again.
 #[test]
 fn a_thread_that_is_woken_too_late_is_woken_again() {
     contend(2, 2, false);
@@ -51,7 +51,7 @@ fn parked_threads_wake_each_other_or_a_park_expires() {
     contend(3, 1, true);
 }
 
-/// Three are parked, of which the second or third may park with a timeout; and a starved thread is handed the lock.
+/// Three threads park, and the second or third may park with a timeout; a starved thread is handed the lock.
 #[test]
 fn three_parked_threads_wake_each_other() {
     contend(4, 1, false);
@@ -62,7 +62,7 @@ fn threads_that_park_again_wake_each_other() {
     contend(3, 2, false);
 }
 
-/// What was written under the lock is seen under it, even if a panic released it.
+/// A write under the lock is visible to the next holder of the lock, even if a panic released it.
 #[test]
 fn a_panic_releases() {
     check(|| {

@@ -1,4 +1,4 @@
-//! Times that are kept, and observers: of one moment, and without the lock.
+//! Measured times, which are taken at one moment; and observers, which are called without the lock.
 #![cfg(loom)]
 
 use keyqueue::observe::{Metrics, Observer};
@@ -10,13 +10,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
-/// By a clock that stands still, by which each key is measured.
+/// A queue that measures, and its mock clock. With that clock every key is measured.
 fn measuring_by_hand() -> (WorkQueue<u64>, MockClock) {
     let (clock, time) = Clock::mock();
     (WorkQueue::builder().clock(clock).driver(Driver::Manual).measure(true).build(), time)
 }
 
-/// What was handed out has waited, what is done was worked on, and the rest is in work.
+/// Each hand-out has a wait, each `done` a work time, and all other hand-outs are processing.
 fn adds_up(queue: &WorkQueue<u64>) {
     let Metrics { stats, queue_duration, work_duration, .. } = queue.metrics();
     assert_eq!(stats.adds(), stats.handed_out + stats.len as u64);
@@ -31,7 +31,7 @@ fn adds_up(queue: &WorkQueue<u64>) {
     }
 }
 
-/// By a clock that stands still, the ages are exact: all were handed out now, or a while ago.
+/// With a mock clock the ages are exact. All keys that are processing have the age `age`.
 fn ages_are(queue: &WorkQueue<u64>, age: Duration) {
     let stats = queue.stats();
     let longest = if stats.processing > 0 { age } else { Duration::ZERO };
@@ -41,12 +41,13 @@ fn ages_are(queue: &WorkQueue<u64>, age: Duration) {
     );
 }
 
-/// The time that one look shows: who has run longest has not run longer than all together.
+/// The ages of a snapshot are of one moment: the longest-running key has not run longer than all keys together.
 #[test]
-fn ages_are_of_one_moment() {
+fn ages_are_one_snapshot() {
     check(|| {
         let queue = WorkQueue::builder().measure(true).build();
-        // Each look is a microsecond (the first ones are none): so far apart, both keys are measured.
+        // Each read of the clock but the first ones advances it by a microsecond. That is far enough apart for both keys to be
+        // measured.
         let _looks = [(); 3].map(|()| queue.stats());
         queue.add_all([1_u64, 2]);
         let _old = queue.get().unwrap();
@@ -57,7 +58,7 @@ fn ages_are_of_one_moment() {
     });
 }
 
-/// A snapshot while others take keys and finish them.
+/// A snapshot adds up while other threads take keys and finish them.
 #[test]
 fn metrics_add_up() {
     check(|| {
@@ -71,8 +72,8 @@ fn metrics_add_up() {
     });
 }
 
-/// Three keys in work end in any order, two of them at a time: what is left is in the list, in the order in which it was handed
-/// out.
+/// Three keys are processing, and two of them are done at a time, in any order: `in_work` lists the third, and keys that are
+/// handed out later behind it.
 #[test]
 fn in_work_lists_what_is_left() {
     for (one, other) in [(0, 1), (1, 2), (0, 2), (2, 0)] {
@@ -93,7 +94,7 @@ fn in_work_lists_what_is_left() {
             let held: Vec<_> = items.iter().flatten().map(|item| **item).collect();
             assert_eq!(in_work(&queue), held);
             ages_are(&queue, ns(10));
-            // And more at the end of what is left.
+            // A key that is handed out now is the last in the list.
             queue.add(4);
             let _next = queue.get().unwrap();
             assert_eq!(in_work(&queue), [held[0], 4]);
@@ -105,7 +106,7 @@ fn in_work_lists_what_is_left() {
     }
 }
 
-/// Keys in work. The oldest is the first.
+/// The keys that are processing, the oldest first.
 fn in_work(queue: &WorkQueue<u64>) -> Vec<u64> {
     let (keys, ages): (Vec<_>, Vec<_>) =
         queue.processing_keys().into_iter().map(|held| (held.key, held.elapsed)).unzip();
@@ -113,7 +114,7 @@ fn in_work(queue: &WorkQueue<u64>) -> Vec<u64> {
     keys
 }
 
-/// A key is handed out while another is done, and a third one adds to both: taken one by one, and many at once.
+/// One thread gets keys, one by one or many at once, while another adds and finishes one: the list and the metrics add up.
 #[test]
 fn handing_out_races_done() {
     for many in [false, true] {
@@ -134,7 +135,7 @@ fn handing_out_races_done() {
     }
 }
 
-/// A key that is added while in work has waited since then, not since it was put in line.
+/// The wait of a key that was added while processing begins at that add, not when `done` queues it.
 #[test]
 fn dirty_key_waits_from_its_add() {
     check(|| {
@@ -155,11 +156,11 @@ fn dirty_key_waits_from_its_add() {
     });
 }
 
-/// An observer that looks at its queue whenever it is told something. (A lock of the system's: only read while threads run.)
+/// An observer that takes its queue's lock at each event. (The `RwLock` is not loom's: while threads run it is only read.)
 #[derive(Default)]
 struct Looking(RwLock<Option<WorkQueue<u64>>>, Told);
 
-/// How often.
+/// The number of calls of each kind.
 #[derive(Default)]
 struct Told {
     added: AtomicUsize,
@@ -200,7 +201,7 @@ impl Observer for Handle {
     }
 }
 
-/// W4 for observers, which are user code. And each event is told, once.
+/// W4 for observers: none is called under the lock. And each event is reported once.
 #[test]
 fn observer_is_called_without_the_lock() {
     check(|| {
@@ -225,26 +226,26 @@ fn observer_is_called_without_the_lock() {
         let Told { added, handed_out, done, given_up, reported } = &looking.1;
         let told = [added, handed_out, done, given_up, reported].map(|told| told.load(Relaxed));
         assert_eq!(told, [7, 4, 4, 1, 1]);
-        // Or each keeps the other.
+        // Otherwise the queue and the observer keep each other alive.
         let _dropped_without_its_lock = looking.0.write().unwrap().take();
     });
 }
 
-/// An observer that looks at its queue when a delay is over, and lets go of it.
+/// An observer that takes its queue's lock when a delay has expired, and then drops its handle.
 struct LooksOnce(Arc<Mutex<Option<WorkQueue<u64>>>>);
 
 impl Observer for LooksOnce {
     fn added(&self, added: Added) {
         if added == Added::Queued {
             let queue = self.0.lock().unwrap().take();
-            let _lock_is_free = queue.expect("one delay").stats();
+            let _lock_is_free = queue.expect("only one delay expires").stats();
         }
     }
 }
 
-/// And of the driver's thread. If it is not called, it keeps its queue: "Arc leaked".
+/// W4 for the driver thread. An observer that is not called keeps its queue alive: loom reports "Arc leaked".
 #[test]
-fn driver_tells_without_the_lock() {
+fn driver_calls_observers_without_the_lock() {
     check(|| {
         let looks = Arc::default();
         let queue = WorkQueue::builder().observer(LooksOnce(Arc::clone(&looks))).build();

@@ -1,4 +1,4 @@
-//! Slots that come and go under the feet of adders and holders: S1 to S3, I4, W4.
+//! Slots that are freed and reused while threads add and hold keys: S1 to S3, I4, W4.
 #![cfg(loom)]
 
 use keyqueue::{TryGetError, WorkQueue};
@@ -7,8 +7,8 @@ use loom::thread;
 use loom_tests::{Nosy, check, rest};
 use std::hash::{Hash, Hasher};
 
-/// Memory is given back while one thread adds and another is done: whatever the order, the keys are there, each in line once,
-/// and themselves. Chunks are freed and made anew, the buckets too.
+/// `shrink_to_fit` races adds and a `done`: in every order the added keys are queued, each once and unchanged. Chunks and buckets
+/// are freed and allocated again.
 #[test]
 fn sweep_races_add() {
     check(|| {
@@ -30,10 +30,10 @@ fn sweep_races_add() {
     });
 }
 
-/// S1, S3: a holder reads its key without the lock, while the slot beside it is vacated and taken again, the table grows, and
-/// chunks are made and freed.
+/// S1, S3: a holder reads its key without the lock while other threads vacate and reuse the slot beside it, the table grows, and
+/// chunks are allocated and freed.
 #[test]
-fn held_key_stays() {
+fn held_key_keeps_its_slot() {
     check(|| {
         let queue = WorkQueue::new();
         queue.add_all(["mine", "beside"].map(str::to_owned));
@@ -50,9 +50,9 @@ fn held_key_stays() {
     });
 }
 
-/// S1: adds of a held key, by two threads, do not touch the key that its holder reads.
+/// S1: two threads add a held key while its holder reads it; the adds do not write the key in the slot.
 #[test]
-fn adds_leave_the_held_key_alone() {
+fn adds_do_not_write_the_held_key() {
     check(|| {
         let queue = WorkQueue::new();
         queue.add("a".to_owned());
@@ -67,7 +67,7 @@ fn adds_leave_the_held_key_alone() {
     });
 }
 
-/// The `done` that empties a table shrinks it, and meets an add of a key in the same bucket, and one of a new key.
+/// The `done` that empties the table also shrinks it. It races an add of its own key and an add of a new key.
 #[test]
 fn last_done_races_add() {
     check(|| {
@@ -86,7 +86,7 @@ fn last_done_races_add() {
     });
 }
 
-/// A key leaves the table at `done`, while it is added: back in line, once.
+/// The `done` that takes a key out of the table races an add of it: the key is queued again, once.
 #[test]
 fn done_races_add() {
     check(|| {
@@ -104,9 +104,9 @@ fn done_races_add() {
     });
 }
 
-/// S2: a slot that one key leaves and another takes at once; what the holder read comes before what is written next.
+/// S2: one key leaves a slot, and another is written into it at once. The holder's last read is ordered before that write.
 #[test]
-fn slot_changes_hands() {
+fn vacated_slot_is_reused() {
     check(|| {
         let queue = WorkQueue::new();
         queue.add("a".to_owned());
@@ -124,7 +124,7 @@ fn slot_changes_hands() {
     });
 }
 
-/// A key that loom misses if it is not dropped.
+/// A key whose leak loom reports.
 struct Tracked(u64, #[allow(dead_code, reason = "for its drop")] Track<()>);
 
 impl Tracked {
@@ -153,7 +153,7 @@ impl Hash for Tracked {
     }
 }
 
-/// A key in line and one in work; whoever comes last, a handle or the item, frees everything.
+/// With one key queued and one processing, the last handle to be dropped, the queue's or the item's, frees both.
 #[test]
 fn drop_of_last_handle_frees_keys() {
     check(|| {
@@ -168,7 +168,7 @@ fn drop_of_last_handle_frees_keys() {
     });
 }
 
-/// W4: keys are dropped without the lock: the copy of a coalesced or deferred or rejected add, and the key that is done.
+/// W4: no key is dropped under the lock: not the copy of a coalesced, deferred or rejected add, and not the key that is done.
 #[test]
 fn keys_are_dropped_without_the_lock() {
     check(|| {

@@ -1,4 +1,4 @@
-//! The end of a queue: P6, I7.
+//! The shut-down of a queue: P6, I7.
 #![cfg(loom)]
 
 use keyqueue::{Added, WorkQueue};
@@ -9,7 +9,7 @@ use loom::sync::atomic::Ordering::Relaxed;
 use loom::thread;
 use loom_tests::check;
 
-/// Threads and tasks that wait, or are about to.
+/// A thread and a task that wait, or are about to, learn of the shut-down.
 #[test]
 fn shutdown_wakes_all() {
     check(|| {
@@ -28,7 +28,7 @@ fn shutdown_wakes_all() {
     });
 }
 
-/// An add that meets the shut-down is refused, or its key is handed out before anybody is told that nothing comes.
+/// An add that races the shut-down is rejected, or its key is handed out before a getter returns `None`.
 #[test]
 fn shutdown_refuses_or_delivers() {
     check(|| {
@@ -45,12 +45,12 @@ fn shutdown_refuses_or_delivers() {
     });
 }
 
-/// As before, for the getter that sleeps: it is told the end only after every accepted key.
+/// The same for a getter that may be parked: it returns `None` only after every accepted key is handed out.
 #[test]
-fn sleeper_gets_the_last_key() {
+fn parked_getter_gets_the_last_key() {
     check(|| {
         let queue = WorkQueue::new();
-        let sleeper = thread::spawn({
+        let parked = thread::spawn({
             let queue = queue.clone();
             move || std::iter::from_fn(|| queue.get()).count()
         });
@@ -59,11 +59,11 @@ fn sleeper_gets_the_last_key() {
             move || queue.add(1_u64).is_accepted()
         });
         queue.shut_down();
-        assert_eq!(sleeper.join().unwrap(), usize::from(adder.join().unwrap()));
+        assert_eq!(parked.join().unwrap(), usize::from(adder.join().unwrap()));
     });
 }
 
-/// A key that was added while in work comes back after the shut-down, once.
+/// A key that was added while processing is queued again after the shut-down, once.
 #[test]
 fn dirty_key_returns_after_shutdown() {
     check(|| {
@@ -82,9 +82,9 @@ fn dirty_key_returns_after_shutdown() {
     });
 }
 
-/// Whoever is refused, or told the end, sees what came before the shut-down.
+/// A caller whose add is rejected sees the writes before the shut-down.
 #[test]
-fn shutdown_is_visible_to_the_refused() {
+fn shutdown_publishes_to_a_rejected_add() {
     check(|| {
         let queue = WorkQueue::new();
         let data = Arc::new(AtomicUsize::new(0));

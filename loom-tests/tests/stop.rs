@@ -1,4 +1,4 @@
-//! The stop signal of `backoff`, and the beginning of a queue's shut-down: nobody who waits for it can miss it.
+//! The stop signal of `backoff`, and `until_shutting_down`: no thread or task that waits for either misses it.
 #![cfg(loom)]
 
 use keyqueue::backoff::{Backoff, BackoffManager, Stop, Timing, backoff_until};
@@ -13,6 +13,7 @@ use std::pin::pin;
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
+/// A thread and a task that wait for a stop, or are about to, learn of it.
 #[test]
 fn stop_wakes_threads_and_tasks() {
     check(|| {
@@ -32,7 +33,7 @@ fn stop_wakes_threads_and_tasks() {
     });
 }
 
-/// What happened before a stop is visible to who has learned of it, in each way in which one can.
+/// Writes before a stop are visible to a thread that has learned of it: by `wait`, `stopped` or `is_stopped`.
 #[test]
 fn stop_publishes() {
     for way in 0..3 {
@@ -48,11 +49,11 @@ fn stop_publishes() {
                         _ if !stop.is_stopped() => return,
                         _ => {}
                     }
-                    // SAFETY: written before the stop.
+                    // SAFETY: the write comes before the stop.
                     assert_eq!(value.with(|value| unsafe { *value }), 7);
                 }
             });
-            // SAFETY: read after the stop.
+            // SAFETY: the read comes after the stop.
             shared.0.with_mut(|value| unsafe { *value = 7 });
             shared.1.stop();
             thread.join().unwrap();
@@ -60,7 +61,8 @@ fn stop_publishes() {
     }
 }
 
-/// A future that is polled again with another waker, and dropped, while there is a stop.
+/// A future is polled again with another waker, and dropped, while another thread stops: no waker is woken or dropped under the
+/// lock.
 #[test]
 fn a_stop_races_poll_and_drop() {
     check(|| {
@@ -72,7 +74,8 @@ fn a_stop_races_poll_and_drop() {
         {
             let mut stopped = pin!(stop.wait_async());
             for _ in 0..2 {
-                // The list has the only other one, so the second poll drops that of the first, and the end that of the second.
+                // The list has the only other clone. So the second poll drops the first waker, and the drop of the future the
+                // second.
                 let waker = Waker::from(std::sync::Arc::new(Looks(stop.clone())));
                 let _ready = stopped.as_mut().poll(&mut Context::from_waker(&waker));
             }
@@ -82,7 +85,7 @@ fn a_stop_races_poll_and_drop() {
     });
 }
 
-/// A waker that looks at its signal: it finds out who wakes, and who drops it, under the lock.
+/// A waker that takes its signal's lock. If the thread that wakes or drops it holds the lock, the model deadlocks.
 struct Looks(Stop);
 
 impl Wake for Looks {
@@ -97,9 +100,9 @@ impl Drop for Looks {
     }
 }
 
-/// A loop waits by a clock that is moved by hand: the move is not missed. It comes at any time after the delay has begun.
+/// A loop waits by a mock clock, and the clock advances at any time after the start of the delay: the loop does not miss it.
 #[test]
-fn a_move_of_the_clock_ends_the_delay() {
+fn advancing_the_clock_ends_the_delay() {
     check(|| {
         let (clock, time) = Clock::mock();
         let stop = Stop::new();
@@ -117,17 +120,17 @@ fn a_move_of_the_clock_ends_the_delay() {
         };
         backoff_until(f, manager, Timing::NonSliding, &stop);
         assert_eq!(calls, 2);
-        mover.expect("called").join().unwrap();
+        mover.expect("the loop has called `f`").join().unwrap();
     });
 }
 
-/// Each way in which a shut-down begins.
+/// The ways in which a shut-down begins.
 const SHUT_DOWNS: [fn(&WorkQueue<u64>); 3] =
     [WorkQueue::shut_down, WorkQueue::shut_down_with_drain, |queue| block_on(queue.shut_down_with_drain_async())];
 
-/// The shut-down is seen, or it wakes.
+/// A wait for the shut-down races it: it sees the shut-down, or the shut-down wakes it.
 #[test]
-fn shut_down_meets_who_waits_for_it() {
+fn shut_down_races_a_wait_for_it() {
     for shut_down in SHUT_DOWNS {
         check(move || {
             let queue = WorkQueue::new();
@@ -139,9 +142,9 @@ fn shut_down_meets_who_waits_for_it() {
     }
 }
 
-/// Two that wait, and one shut-down.
+/// One shut-down wakes two waits for it.
 #[test]
-fn shut_down_wakes_all_who_wait_for_it() {
+fn shut_down_wakes_every_wait_for_it() {
     check(|| {
         let queue = WorkQueue::<u64>::new();
         let other = with(&queue, |queue| block_on(queue.until_shutting_down()));
@@ -152,24 +155,24 @@ fn shut_down_wakes_all_who_wait_for_it() {
     });
 }
 
-/// What came before the shut-down is seen by who was told of it.
+/// Writes before the shut-down are visible after a wait for it.
 #[test]
-fn shut_down_publishes_to_who_waits_for_it() {
+fn shut_down_publishes_to_a_wait_for_it() {
     check(|| {
         let shared = Arc::new((UnsafeCell::new(0), WorkQueue::<u64>::new()));
         let other = with(&shared, |shared| {
-            // SAFETY: read after the shut-down.
+            // SAFETY: the read comes after the shut-down.
             shared.0.with_mut(|value| unsafe { *value = 7 });
             shared.1.shut_down();
         });
         block_on(shared.1.until_shutting_down());
-        // SAFETY: written before the shut-down.
+        // SAFETY: the write comes before the shut-down.
         assert_eq!(shared.0.with(|value| unsafe { *value }), 7);
         other.join().unwrap();
     });
 }
 
-/// A future that is polled again waits with the waker it was polled with last; one that was dropped waits no more.
+/// A future that is polled again is woken through the waker of its last poll; a dropped one is not woken.
 #[test]
 fn repolled_wait_for_the_shut_down_wakes_its_last_waker() {
     check(|| {
@@ -192,9 +195,9 @@ fn repolled_wait_for_the_shut_down_wakes_its_last_waker() {
     });
 }
 
-/// A shut-down races the drop of a future that waits for it: the other one is woken.
+/// A shut-down races the drop of one of two futures that wait for it: the other is woken.
 #[test]
-fn shut_down_meets_the_drop_of_who_waits_for_it() {
+fn shut_down_races_the_drop_of_a_wait_for_it() {
     check(|| {
         let queue = WorkQueue::<u64>::new();
         let [(_, dropped_waker), (other, other_waker)] = [(); 2].map(|()| Tally::new());
@@ -210,14 +213,15 @@ fn shut_down_meets_the_drop_of_who_waits_for_it() {
     });
 }
 
-/// W4 for these wakers: woken and dropped without the lock, by the shut-down, by a second poll, by a future that is dropped.
+/// W4: no waker of a wait for the shut-down is woken or dropped under the lock: not by the shut-down, a second poll, or the drop
+/// of a future.
 #[test]
 fn waits_for_the_shut_down_wake_and_drop_without_the_lock() {
     check(|| {
         let queue = WorkQueue::<Nosy>::new();
         let mut waits = [(); 2].map(|()| Box::pin(queue.until_shutting_down()));
         let mut poll = |at: usize| {
-            // The list has the only other one.
+            // The list has the only other clone.
             let waker = Waker::from(std::sync::Arc::new(Nosy(0, queue.clone())));
             _ = waits[at].as_mut().poll(&mut Context::from_waker(&waker));
         };

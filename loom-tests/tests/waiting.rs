@@ -1,4 +1,4 @@
-//! Getters that sleep, as threads and as tasks, and whom an add wakes: I6, W1 to W4.
+//! Getters that wait, as threads and as tasks, and which of them an add wakes: I6, W1 to W4.
 #![cfg(loom)]
 
 use keyqueue::{GetTimeoutError, WorkQueue};
@@ -15,7 +15,8 @@ fn getter(queue: &WorkQueue<u64>) -> thread::JoinHandle<u64> {
     thread::spawn(move || *queue.get().unwrap())
 }
 
-/// W1, W2: n getters, n adds, all get one, asleep or not. The second add wakes nobody while somebody is on the way.
+/// W1, W2: with n getters and n adds each getter gets a key, whether it is parked or not. The second add wakes no getter while
+/// the first woken one has not arrived.
 #[test]
 fn n_adds_wake_n_getters() {
     check(|| {
@@ -29,7 +30,8 @@ fn n_adds_wake_n_getters() {
     });
 }
 
-/// W2: a thread that was woken may be overdue at any time; then the next add wakes another, and nobody is woken too seldom.
+/// W2: a thread that was woken may be overdue at any time. The next add then wakes another getter, and no getter waits without
+/// end.
 #[test]
 fn an_overdue_getter_is_passed_over() {
     check(|| {
@@ -45,9 +47,9 @@ fn an_overdue_getter_is_passed_over() {
     });
 }
 
-/// W2: a burst wakes one, and that one the next.
+/// W2: a burst wakes one getter, and that one wakes the next.
 #[test]
-fn a_burst_wakes_all_who_are_needed() {
+fn a_burst_wakes_every_getter_needed() {
     check(|| {
         let queue = WorkQueue::new();
         let getters = [getter(&queue), getter(&queue)];
@@ -58,7 +60,7 @@ fn a_burst_wakes_all_who_are_needed() {
     });
 }
 
-/// W2 for tasks, which are not counted while they are on their way: a task and a thread, a burst of two keys.
+/// W2 for tasks, which are not counted between their wake-up and their poll: a burst of two keys reaches a task and a thread.
 #[test]
 fn a_task_and_a_thread_wake_each_other() {
     check(|| {
@@ -75,58 +77,58 @@ fn a_task_and_a_thread_wake_each_other() {
     });
 }
 
-/// W2: somebody awake takes the key for which a sleeper was woken. That one sleeps again, and is woken by the next add.
+/// W2: another thread takes the key for which a parked getter was woken. The getter parks again, and the next add wakes it.
 #[test]
 fn overtaken_getter_is_woken_again() {
     check(|| {
         let queue = WorkQueue::new();
-        let sleeper = getter(&queue);
+        let parked = getter(&queue);
         queue.add(1);
         let overtook = queue.try_get().is_ok();
         queue.add(2);
-        let got = sleeper.join().unwrap();
+        let got = parked.join().unwrap();
         assert_eq!(got, if overtook { 2 } else { 1 });
     });
 }
 
-/// W2: a key that comes back at `done` wakes a sleeper as an add does.
+/// W2: a `done` that queues its dirty key wakes a parked getter, as an add does.
 #[test]
 fn done_of_a_dirty_key_wakes_a_getter() {
     check(|| {
         let queue = WorkQueue::new();
         queue.add(1);
         let item = queue.get().unwrap();
-        let sleeper = getter(&queue);
+        let parked = getter(&queue);
         queue.add(1);
         item.done();
-        assert_eq!(sleeper.join().unwrap(), 1);
+        assert_eq!(parked.join().unwrap(), 1);
     });
 }
 
-/// W3: a future waits first in the list, and is dropped while an add wakes it.
+/// W3: a future that is first in the wait list is dropped while an add wakes it; the wake-up goes on to the next getter.
 #[test]
 fn cancelled_getter_forwards_wakeup() {
     check(|| {
         let queue = WorkQueue::new();
         let mut future = Box::pin(queue.get_async());
         assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        let sleeper = getter(&queue);
+        let parked = getter(&queue);
         let adder = thread::spawn({
             let queue = queue.clone();
             move || queue.add(1)
         });
         drop(future);
-        assert_eq!(sleeper.join().unwrap(), 1);
+        assert_eq!(parked.join().unwrap(), 1);
         adder.join().unwrap();
     });
 }
 
-/// W3: a getter whose time is up meets a burst. It may leave with a key or without; the other gets one.
+/// W3: a getter whose timeout has expired races a burst. It returns with a key or without, and the other getter gets one.
 #[test]
 fn timed_out_getter_forwards_wakeup() {
     check(|| {
         let queue = WorkQueue::new();
-        let sleeper = getter(&queue);
+        let parked = getter(&queue);
         let adder = thread::spawn({
             let queue = queue.clone();
             move || queue.add_all([1, 2])
@@ -135,12 +137,12 @@ fn timed_out_getter_forwards_wakeup() {
             Ok(item) => item.done(),
             Err(error) => assert_eq!(error, GetTimeoutError::Timeout),
         }
-        assert!([1, 2].contains(&sleeper.join().unwrap()));
+        assert!([1, 2].contains(&parked.join().unwrap()));
         adder.join().unwrap();
     });
 }
 
-/// A getter that timed out is off the list: the add after it wakes another, not nobody.
+/// A getter that timed out is no longer on the wait list: the next add wakes another getter.
 #[test]
 fn timed_out_getter_is_forgotten() {
     check(|| {
@@ -150,14 +152,14 @@ fn timed_out_getter_is_forgotten() {
             move || queue.add(1)
         });
         let first = queue.get_timeout(Duration::ZERO).map(|item| *item);
-        let sleeper = getter(&queue);
+        let parked = getter(&queue);
         adder.join().unwrap();
         queue.add(2);
-        assert_eq!(sleeper.join().unwrap(), if first == Ok(1) { 2 } else { 1 });
+        assert_eq!(parked.join().unwrap(), if first == Ok(1) { 2 } else { 1 });
     });
 }
 
-/// A future that is polled again waits with the waker it was polled with last.
+/// A future that is polled again is woken through the waker of its last poll.
 #[test]
 fn repolled_future_wakes_its_last_waker() {
     check(|| {
@@ -174,33 +176,33 @@ fn repolled_future_wakes_its_last_waker() {
         if poll.is_pending() {
             assert_eq!(tally.count(), 1, "the add came after the second poll");
             let Poll::Ready(Some(item)) = future.poll(&mut Context::from_waker(&waker)) else {
-                panic!("woken in vain")
+                panic!("woken without a key")
             };
             assert_eq!(*item, 1);
         }
     });
 }
 
-/// Taking many leaves nobody behind for whom there is a key.
+/// `get_many` leaves no getter parked while a key is queued.
 #[test]
-fn get_many_strands_nobody() {
+fn get_many_strands_no_getter() {
     check(|| {
         let queue = WorkQueue::new();
-        let sleeper = getter(&queue);
+        let parked = getter(&queue);
         let many = thread::spawn({
             let queue = queue.clone();
             move || queue.get_many(2).len()
         });
         queue.add_all([1, 2, 3]);
         assert!((1..=2).contains(&many.join().unwrap()));
-        sleeper.join().unwrap();
+        parked.join().unwrap();
     });
 }
 
-/// W2: more keys than who is on the way is trusted with wake a second getter at once; who is not needed goes on sleeping, and
-/// wakes at the shut-down.
+/// W2: when more keys are queued than one woken getter is expected to take, an add wakes a second getter at once. A getter that
+/// is not needed stays parked until the shut-down wakes it.
 #[test]
-fn a_long_line_wakes_a_second() {
+fn a_long_queue_wakes_a_second_getter() {
     check(|| {
         let queue = WorkQueue::new();
         let getters = [0, 1].map(|_| {
@@ -217,26 +219,26 @@ fn a_long_line_wakes_a_second() {
     });
 }
 
-/// W2: a task that was woken and is not polled holds up nobody: the next add wakes the thread behind it.
+/// W2: a task that was woken and is not polled holds up no getter: the next add wakes the thread behind it in the list.
 #[test]
-fn a_late_task_holds_up_nobody() {
+fn an_unpolled_task_holds_up_no_getter() {
     check(|| {
         let queue = WorkQueue::new();
         let mut late = Box::pin(queue.get_async());
         assert!(late.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        let sleeper = getter(&queue);
+        let parked = getter(&queue);
         queue.add(1);
         queue.add(2);
-        assert!([1, 2].contains(&sleeper.join().unwrap()));
+        assert!([1, 2].contains(&parked.join().unwrap()));
         let Poll::Ready(Some(_)) = late.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
-            panic!("the other key is its");
+            panic!("the other key is left for this task");
         };
     });
 }
 
-/// Who was woken in vain goes back to where it was in the list, not to the end.
+/// A getter that was woken and finds no key returns to its position in the wait list, not to the end.
 #[test]
-fn woken_in_vain_keeps_its_turn() {
+fn a_getter_woken_in_vain_keeps_its_position() {
     check(|| {
         let queue = WorkQueue::new();
         let [(first, first_waker), (second, second_waker)] = [Tally::new(), Tally::new()];
@@ -248,23 +250,23 @@ fn woken_in_vain_keeps_its_turn() {
             move || drop(queue.try_get())
         });
         queue.add(1);
-        assert_eq!((first.count(), second.count()), (1, 0), "the oldest");
+        assert_eq!((first.count(), second.count()), (1, 0), "the add wakes the oldest getter");
         if futures[0].as_mut().poll(&mut Context::from_waker(&first_waker)).is_pending() {
             queue.add(2);
-            assert_eq!((first.count(), second.count()), (2, 0), "still the oldest");
+            assert_eq!((first.count(), second.count()), (2, 0), "it is still the oldest");
         }
         drop(futures);
         overtaker.join().unwrap();
     });
 }
 
-/// A waker that looks at its queue when it is woken and when it is dropped.
+/// A waker that takes the queue's lock when it is woken and when it is dropped.
 struct Nosy(WorkQueue<u64>);
 
 impl Nosy {
     fn poll<F: Future>(queue: &WorkQueue<u64>, future: &mut std::pin::Pin<Box<F>>) -> Poll<F::Output> {
         let waker = Waker::from(Arc::new(Self(queue.clone())));
-        // The list's own is the last one afterwards.
+        // The wait list now has the only other clone of the waker.
         future.as_mut().poll(&mut Context::from_waker(&waker))
     }
 }
@@ -281,7 +283,7 @@ impl Drop for Nosy {
     }
 }
 
-/// W4: wakers are woken and dropped without the lock: by an add, by a second poll, by a future that is dropped, by the end.
+/// W4: no waker is woken or dropped under the lock: not by an add, a second poll, the drop of a future, or the shut-down.
 #[test]
 fn wakers_run_without_the_lock() {
     check(|| {

@@ -1,4 +1,4 @@
-//! Tasks that wait for the next add of a key that is held.
+//! Tasks that wait for the next add of a held key (`until_dirty`): watchers.
 #![cfg(loom)]
 
 use keyqueue::{AddOptions, Added, Clock, DelayConflict, DelayedAdd, Driver, OwnedItem, UntilDirty, WorkQueue};
@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 
 type Future<'i, K> = Pin<Box<UntilDirty<'i, K>>>;
 
-/// A key that is held, of a queue that delivers when somebody turns.
+/// Adds a key, takes it, and returns its item.
 fn held<K: Hash + Eq + Clone + Send + Sync + 'static>(queue: &WorkQueue<K>, key: K) -> OwnedItem<K> {
     assert_eq!(queue.add(key), Added::Queued);
     queue.get().unwrap().into_owned()
@@ -22,7 +22,7 @@ fn poll<K>(future: &mut Future<'_, K>, waker: &Waker) -> Poll<()> {
     future.as_mut().poll(&mut Context::from_waker(waker))
 }
 
-/// A future that waits with a waker that counts.
+/// A future that waits, and the counter of its waker.
 fn watching<K>(item: &OwnedItem<K>) -> (Future<'_, K>, std::sync::Arc<Tally>) {
     let (tally, waker) = Tally::new();
     let mut future = Box::pin(item.until_dirty());
@@ -30,9 +30,9 @@ fn watching<K>(item: &OwnedItem<K>) -> (Future<'_, K>, std::sync::Arc<Tally>) {
     (future, tally)
 }
 
-/// The add is seen, or it wakes.
+/// A watcher races an add of its key: it sees the add, or the add wakes it.
 #[test]
-fn add_meets_the_watcher() {
+fn add_races_the_watcher() {
     check(|| {
         let queue = WorkQueue::new();
         let item = held(&queue, 1_u64);
@@ -43,25 +43,25 @@ fn add_meets_the_watcher() {
     });
 }
 
-/// What came before the add is seen by who was woken by it.
+/// Writes before an add are visible to the watcher that it wakes.
 #[test]
 fn add_publishes_to_the_watcher() {
     check(|| {
         let shared = Arc::new((UnsafeCell::new(0), WorkQueue::new()));
         let item = held(&shared.1, 1_u64);
         let other = with(&shared, |shared| {
-            // SAFETY: read after the add.
+            // SAFETY: the read comes after the add.
             shared.0.with_mut(|value| unsafe { *value = 7 });
             shared.1.add(1);
         });
         block_on(item.until_dirty());
-        // SAFETY: written before the add.
+        // SAFETY: the write comes before the add.
         assert_eq!(shared.0.with(|value| unsafe { *value }), 7);
         other.join().unwrap();
     });
 }
 
-/// One add, and two that wait for it.
+/// One add wakes two watchers of its key.
 #[test]
 fn add_wakes_all_watchers() {
     check(|| {
@@ -75,7 +75,7 @@ fn add_wakes_all_watchers() {
     });
 }
 
-/// Each way in which a held key becomes dirty, and one that waits, or is about to.
+/// A watcher that waits, or is about to, races `dirty`, which makes the held key dirty.
 fn wakes_the_watcher(prepare: fn(&WorkQueue<u64>), dirty: fn(&WorkQueue<u64>)) {
     check(move || {
         let (clock, time) = Clock::mock();
@@ -122,7 +122,7 @@ fn add_all_wakes_the_watcher() {
     wakes_the_watcher(|_| {}, |queue| assert_eq!(queue.add_all([1]), 1));
 }
 
-/// As before, by the driver's thread.
+/// The expiry of a delay by the driver thread wakes the watcher.
 #[test]
 fn driver_wakes_the_watcher() {
     check(|| {
@@ -135,7 +135,7 @@ fn driver_wakes_the_watcher() {
     });
 }
 
-/// A future that is polled again waits with the waker it was polled with last.
+/// A watcher that is polled again is woken through the waker of its last poll.
 #[test]
 fn repolled_watcher_wakes_its_last_waker() {
     check(|| {
@@ -155,10 +155,10 @@ fn repolled_watcher_wakes_its_last_waker() {
     });
 }
 
-/// One of two futures is dropped as an add comes: the other is woken. And who waits in that place afterwards is not confused
+/// One of two watchers is dropped while the key is added: the other is woken. Later watchers of the same slot are not confused
 /// with either.
 #[test]
-fn add_meets_the_drop_of_a_watcher() {
+fn add_races_the_drop_of_a_watcher() {
     check(|| {
         let queue = WorkQueue::new();
         let item = held(&queue, 1_u64);
@@ -183,7 +183,7 @@ fn add_meets_the_drop_of_a_watcher() {
     });
 }
 
-/// A watcher of one key, and adds of another.
+/// An add does not wake the watcher of another key.
 #[test]
 fn watcher_waits_for_its_own_key() {
     check(|| {
@@ -198,16 +198,16 @@ fn watcher_waits_for_its_own_key() {
     });
 }
 
-/// A future that is leaked leaves its waker behind, which may be woken in vain when another key in its slot is added: that
-/// one's own watcher is woken all the same.
+/// A leaked watcher leaves its waker in the list, and an add of another key in its slot may wake that waker. The other key's own
+/// watcher is woken, too.
 #[test]
-fn leaked_watcher_hides_nobody() {
+fn leaked_watcher_hides_no_other() {
     check(|| {
         let queue = WorkQueue::new();
         let item = held(&queue, 1_u64);
         let (future, leaked) = watching(&item);
         std::mem::forget(future);
-        // One slot of two is free, or both are.
+        // One of the two slots is free, or both are.
         let other = with(&queue, |queue| queue.add(2));
         item.done();
         other.join().unwrap();
@@ -222,7 +222,7 @@ fn leaked_watcher_hides_nobody() {
     });
 }
 
-/// As before, while somebody adds the key.
+/// The `done` of a key with a leaked watcher races an add: the waker is woken only if the add comes first.
 #[test]
 fn leaked_watcher_is_woken_once() {
     check(|| {
@@ -238,8 +238,8 @@ fn leaked_watcher_is_woken_once() {
     });
 }
 
-/// W4: wakers of watchers are woken and dropped without the lock: by an add, by `done`, by a turn, by a second poll, by a future
-/// that is dropped.
+/// W4: no waker of a watcher is woken or dropped under the lock: not by an add, `done`, a turn, a second poll, or the drop of a
+/// future.
 #[test]
 fn watchers_are_woken_and_dropped_without_the_lock() {
     let ways: [fn(&WorkQueue<Nosy>); 2] =
@@ -258,7 +258,7 @@ fn watchers_are_woken_and_dropped_without_the_lock() {
                 let mut futures = [of_one, of_one_too, of_two];
                 let mut poll = |at: usize| {
                     let waker = Waker::from(std::sync::Arc::new(key(0)));
-                    // The list's own is the last one afterwards.
+                    // The list now has the only other clone of the waker.
                     _ = self::poll(&mut futures[at], &waker);
                 };
                 (0..3).for_each(&mut poll);
@@ -269,7 +269,7 @@ fn watchers_are_woken_and_dropped_without_the_lock() {
                 std::mem::forget(leaked);
                 other.join().unwrap();
             }
-            // The one that was leaked has its waker woken now.
+            // This wakes the waker of the leaked watcher.
             queue.add(key(2));
             _ = items.map(OwnedItem::done);
             rest(&queue);

@@ -1,4 +1,4 @@
-//! Loops that work on keys, and their end: panics, joins, drains and stops that meet.
+//! Worker loops and their end: races of panics, joins, drains and stops.
 #![cfg(loom)]
 
 use keyqueue::rate_limiter::ItemExponentialFailure;
@@ -18,7 +18,7 @@ use std::pin::pin;
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-/// How a loop is run.
+/// Whether a loop runs in a thread or as a task.
 #[derive(Clone, Copy)]
 enum Way {
     Thread,
@@ -27,14 +27,14 @@ enum Way {
 
 const WAYS: [Way; 2] = [Way::Thread, Way::Task];
 
-/// Keys that fail wait until somebody turns, and nobody does.
+/// A queue without a driver: a key that fails stays delayed, because no model here calls `turn`.
 fn backing_off() -> WorkQueueBuilder<u64> {
     let (clock, _time) = Clock::mock();
     let limiter = ItemExponentialFailure::new(ns(10), ns(80));
     WorkQueue::builder().clock(clock).driver(Driver::Manual).rate_limiter(limiter)
 }
 
-/// One loop.
+/// Starts one loop.
 fn start(
     workers: WorkersBuilder<u64>,
     way: Way,
@@ -51,7 +51,7 @@ fn start(
     }
 }
 
-/// A handler that panics when it is called first. It is one loop's: whatever a model does, this is no thread's business.
+/// A handler that panics in its first call. One loop calls it, so its counter need not be loom's.
 fn fails_first() -> impl Fn(&Item<'_, u64>) + Send + Sync + 'static {
     let runs = std::sync::atomic::AtomicUsize::new(0);
     move |_| {
@@ -61,7 +61,7 @@ fn fails_first() -> impl Fn(&Item<'_, u64>) + Send + Sync + 'static {
     }
 }
 
-/// The one key has left the work, and is counted where it went.
+/// The only key is not processing any more, and its retry is counted: as delayed, or as refused.
 fn failed_and_is_retried(queue: &WorkQueue<u64>, workers: &Workers<u64>, delayed: usize) {
     let (stats, tally) = (queue.stats(), workers.tally());
     assert_eq!((stats.len, stats.processing, stats.delayed, stats.panics), (0, 0, 0, 1));
@@ -69,9 +69,9 @@ fn failed_and_is_retried(queue: &WorkQueue<u64>, workers: &Workers<u64>, delayed
     assert_eq!(delayed as u64 + tally.refused, 1);
 }
 
-/// A handler panics while the queue is shut down: its retry is delayed or refused, and the loop ends.
+/// A handler panics while the queue is shut down: the retry of its key is delayed or refused, and the loop ends.
 #[test]
-fn panic_meets_shutdown() {
+fn panic_races_shutdown() {
     for way in WAYS {
         check_panics(1..=1, move || {
             let queue = backing_off().build();
@@ -85,9 +85,9 @@ fn panic_meets_shutdown() {
     }
 }
 
-/// And while it drains: the drain ends, and says what was delayed.
+/// A handler panics while the queue drains: the drain returns, and reports the key if it is delayed.
 #[test]
-fn panic_meets_drain() {
+fn panic_races_drain() {
     for way in WAYS {
         for asleep in WAYS {
             check_panics(1..=1, move || {
@@ -105,9 +105,10 @@ fn panic_meets_drain() {
     }
 }
 
-/// And while it is stopped, at once or after a drain whose time is up: nobody works on the key, or it is retried, or refused.
+/// A handler panics while its loop is stopped, by `stop` or by a drain whose timeout expires: the key was never handed out, or
+/// its retry is delayed or refused.
 #[test]
-fn panic_meets_stop() {
+fn panic_races_stop() {
     for way in WAYS {
         for stop in [Workers::stop, |workers: &Workers<u64>| workers.drain_timeout(Duration::ZERO)] {
             check_panics(0..=1, move || {
@@ -128,9 +129,9 @@ fn panic_meets_stop() {
     }
 }
 
-/// A queue that does not retry keys whose holders panic.
+/// With `OnPanic::Done` a panic does not retry the key.
 #[test]
-fn panic_ends_the_work_if_told_so() {
+fn on_panic_done_does_not_retry() {
     for way in WAYS {
         check_panics(1..=1, move || {
             let queue = backing_off().on_panic(OnPanic::Done).build();
@@ -143,7 +144,7 @@ fn panic_ends_the_work_if_told_so() {
     }
 }
 
-/// A hook that panics, too: the key is retried all the same, and the loop goes on.
+/// The panic hook panics, too: the key is still retried, and the loop goes on.
 #[test]
 fn panicking_hook_strands_no_key() {
     for way in WAYS {
@@ -160,7 +161,7 @@ fn panicking_hook_strands_no_key() {
     }
 }
 
-/// A key that is retried at once goes on in the same loop, or is refused.
+/// A key that is retried without a delay is handled again by the same loop, or refused.
 #[test]
 fn loop_goes_on_after_a_panic() {
     for way in WAYS {
@@ -177,9 +178,9 @@ fn loop_goes_on_after_a_panic() {
     }
 }
 
-/// Two loops end, a thread and a task wait for it, and both learn of it.
+/// A thread and a task join two loops that end, and both return.
 #[test]
-fn joins_meet_the_end_of_two_loops() {
+fn joins_race_the_end_of_two_loops() {
     check(|| {
         let queue = WorkQueue::new();
         let workers = queue.workers().spawn(1, |_: &Item<'_, u64>| ()).unwrap();
@@ -195,7 +196,7 @@ fn joins_meet_the_end_of_two_loops() {
     });
 }
 
-/// The end of one loop, and two that wait for it.
+/// The end of one loop ends two joins, of threads or of tasks.
 #[test]
 fn two_joins_both_return() {
     for way in WAYS {
@@ -214,7 +215,7 @@ fn two_joins_both_return() {
     }
 }
 
-/// What the loops did is seen by who joined them.
+/// Writes of a loop, and what it has counted, are visible after a join.
 #[test]
 fn join_publishes() {
     for way in WAYS {
@@ -232,24 +233,24 @@ fn join_publishes() {
     }
 }
 
-/// A value that a handler has captured, and that writes when it is dropped.
+/// A value that a handler captures, and that writes to the cell when it is dropped.
 struct Last(Arc<UnsafeCell<u64>>);
 
-// SAFETY: loom's cell finds accesses that nothing orders. That is what it is here for.
+// SAFETY: loom reports accesses of its cell that are not ordered, and the model checks that there are none.
 unsafe impl Send for Last {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Last {}
 
 impl Drop for Last {
     fn drop(&mut self) {
-        // SAFETY: read after the join.
+        // SAFETY: the read comes after the join.
         self.0.with_mut(|value| unsafe { *value = 7 });
     }
 }
 
-/// What the handlers have captured is dropped when a join returns.
+/// When a join returns, the values that the handlers have captured are dropped.
 #[test]
-fn join_comes_after_the_drop_of_the_handler() {
+fn join_returns_after_the_handler_is_dropped() {
     for way in WAYS {
         check(move || {
             let (queue, cell) = (WorkQueue::new(), Arc::new(UnsafeCell::new(0)));
@@ -259,13 +260,13 @@ fn join_comes_after_the_drop_of_the_handler() {
                 let _captured = &last;
             });
             block_on(workers.join_async());
-            // SAFETY: written before the end of the loop.
+            // SAFETY: the write comes before the end of the loop.
             assert_eq!(cell.with(|value| unsafe { *value }), 7);
         });
     }
 }
 
-/// A join that is polled again waits with the waker it was polled with last; one that was dropped waits no more.
+/// A join that is polled again is woken through the waker of its last poll; a dropped one is not woken.
 #[test]
 fn repolled_join_wakes_its_last_waker() {
     check(|| {
@@ -283,13 +284,13 @@ fn repolled_join_wakes_its_last_waker() {
         end.join().unwrap();
         assert_eq!(dropped.count(), 0);
         if poll.is_pending() {
-            assert_eq!((first.count(), last.count()), (0, 1), "the end came after the second poll");
+            assert_eq!((first.count(), last.count()), (0, 1), "the loop ended after the second poll");
             assert!(join.poll(&mut Context::from_waker(&last_waker)).is_ready());
         }
     });
 }
 
-/// A waker that looks at the workers when it is woken and when it is dropped.
+/// A waker that takes the workers' lock when it is woken and when it is dropped.
 struct Nosy(Workers<u64>);
 
 impl Wake for Nosy {
@@ -304,7 +305,7 @@ impl Drop for Nosy {
     }
 }
 
-/// Wakers of joins are woken and dropped without the lock: by the end, by a second poll, by a future that is dropped.
+/// W4: no waker of a join is woken or dropped under the lock: not by the end of a loop, a second poll, or the drop of a future.
 #[test]
 fn join_wakes_and_drops_without_the_lock() {
     check(|| {
@@ -314,7 +315,7 @@ fn join_wakes_and_drops_without_the_lock() {
             let mut joins = [(); 2].map(|()| Box::pin(workers.join_async()));
             let mut poll = |at: usize| {
                 let waker = Waker::from(std::sync::Arc::new(Nosy(workers.clone())));
-                // The list's own is the last one afterwards.
+                // The list now has the only other clone of the waker.
                 _ = joins[at].as_mut().poll(&mut Context::from_waker(&waker));
             };
             poll(0);
@@ -327,7 +328,7 @@ fn join_wakes_and_drops_without_the_lock() {
     });
 }
 
-/// Who asks in the moment in which a loop ends finds each run counted, and once.
+/// A tally while a loop ends counts each run once.
 #[test]
 fn tally_counts_each_run_once() {
     for way in WAYS {
@@ -344,22 +345,22 @@ fn tally_counts_each_run_once() {
     }
 }
 
-/// Threads that were started while not all could be end at once, and no key is touched.
+/// If one of several threads cannot be started, the others end at once, and no key is handed out.
 ///
-/// Under loom that is a panic, not an error: there is no room for a third thread.
+/// Loom panics instead of returning an error: it has no room for a third thread.
 #[test]
-fn nobody_begins_unless_all_can() {
+fn no_loop_begins_unless_all_threads_start() {
     check_full(3, || {
         let queue = WorkQueue::new();
         queue.add(1_u64);
-        let handler = |_: &Item<'_, u64>| -> () { unreachable!("not all are there") };
+        let handler = |_: &Item<'_, u64>| -> () { unreachable!("not all threads have started") };
         let spawn = || queue.workers().spawn(3, handler);
         assert!(catch_unwind(AssertUnwindSafe(spawn)).is_err());
         assert_eq!(queue.stats().handed_out, 0);
     });
 }
 
-/// Threads that were started in time begin when all are there. A drain finds them all.
+/// Threads begin when all have started, and a drain ends them all.
 #[test]
 fn drain_ends_all_threads() {
     check(|| {
@@ -372,9 +373,9 @@ fn drain_ends_all_threads() {
     });
 }
 
-/// A future that is dropped as it works: its key is done, and its loop has ended.
+/// The future of a loop is dropped while it handles a key: the key is done, and the loop has ended.
 #[test]
-fn dropped_task_ends_its_work() {
+fn dropped_task_finishes_its_key() {
     check(|| {
         let queue = WorkQueue::new();
         queue.add(1_u64);
@@ -388,7 +389,7 @@ fn dropped_task_ends_its_work() {
     });
 }
 
-/// A future that is dropped as it is woken for a key leaves that to another loop.
+/// The future of a loop is dropped while it is woken for a key: another loop gets the key.
 #[test]
 fn dropped_task_leaves_its_key_to_another() {
     check(|| {
@@ -408,7 +409,7 @@ fn dropped_task_leaves_its_key_to_another() {
     });
 }
 
-/// A loop that waits for a key, or is about to, ends when it is stopped.
+/// A loop that waits for a key, or is about to, ends at `stop`.
 #[test]
 fn stop_ends_a_loop_that_waits() {
     for way in WAYS {
@@ -422,7 +423,7 @@ fn stop_ends_a_loop_that_waits() {
     }
 }
 
-/// A key that is added as the loop is stopped: refused, worked on, or said to be left.
+/// A key that is added while the loop is stopped is rejected, handled, or reported as left.
 #[test]
 fn stop_accounts_for_a_racing_add() {
     for way in WAYS {
@@ -440,9 +441,9 @@ fn stop_accounts_for_a_racing_add() {
     }
 }
 
-/// A key that is added while it is worked on, as the loop is stopped: worked on again, or said to be left. And nothing is handed
-/// out any more when all is said.
-fn dirty_key_meets_stop(way: Way, stop: fn(&Workers<u64>) -> Leftover<u64>) {
+/// A key that is added while processing and during a stop is handled again or reported as left. No key is handed out after the
+/// report.
+fn dirty_key_races_stop(way: Way, stop: fn(&Workers<u64>) -> Leftover<u64>) {
     check(move || {
         let queue = WorkQueue::new();
         let [accepted, runs]: [Arc<AtomicUsize>; 2] = Default::default();
@@ -458,32 +459,32 @@ fn dirty_key_meets_stop(way: Way, stop: fn(&Workers<u64>) -> Leftover<u64>) {
         let left = stop(&workers);
         let handed_out = queue.stats().handed_out;
         workers.join();
-        assert_eq!(queue.stats().handed_out, handed_out, "it was told to end");
+        assert_eq!(queue.stats().handed_out, handed_out, "the loop was stopped");
         let (accepted, runs) = (accepted.load(Relaxed), runs.load(Relaxed));
         let named = left.queued.len() + left.processing.len();
         assert!(runs + named > accepted, "accepted {accepted}, run {runs} times, {left:?}");
         if !queue.is_empty() {
-            assert_eq!(left.processing, [1], "it is in line, and nobody knows");
+            assert_eq!(left.processing, [1], "a key is queued and not reported");
         }
     });
 }
 
 #[test]
-fn stop_names_a_key_added_in_work() {
+fn stop_reports_a_key_added_while_processing() {
     for way in WAYS {
-        dirty_key_meets_stop(way, Workers::stop);
+        dirty_key_races_stop(way, Workers::stop);
     }
 }
 
 #[test]
-fn late_drain_names_a_key_added_in_work() {
+fn timed_out_drain_reports_a_key_added_while_processing() {
     for way in WAYS {
-        dirty_key_meets_stop(way, |workers| workers.drain_timeout(Duration::ZERO));
-        dirty_key_meets_stop(way, |workers| block_on(workers.drain_until(ready(()))));
+        dirty_key_races_stop(way, |workers| workers.drain_timeout(Duration::ZERO));
+        dirty_key_races_stop(way, |workers| block_on(workers.drain_until(ready(()))));
     }
 }
 
-/// A queue with a key that is held, and something to wait for: the shut-down of another queue.
+/// A queue with a held key, and a second queue, whose shut-down is the deadline of a drain.
 fn held_and_timer() -> (WorkQueue<u64>, OwnedItem<u64>, WorkQueue<u64>) {
     let queue = WorkQueue::new();
     queue.add(1);
@@ -491,7 +492,7 @@ fn held_and_timer() -> (WorkQueue<u64>, OwnedItem<u64>, WorkQueue<u64>) {
     (queue, item, WorkQueue::new())
 }
 
-/// A deadline ends a drain whose key is not done.
+/// A deadline ends a drain while its key is held.
 #[test]
 fn drain_until_ends_at_its_deadline() {
     check(|| {
@@ -504,7 +505,7 @@ fn drain_until_ends_at_its_deadline() {
     });
 }
 
-/// The end of the work ends a drain whose deadline does not come; and if both come, the key is named or done.
+/// `done` of the last key ends a drain before its deadline. If the deadline comes too, the key is done or reported.
 #[test]
 fn drain_until_ends_with_the_work() {
     for deadline_comes in [false, true] {
@@ -521,9 +522,9 @@ fn drain_until_ends_with_the_work() {
     }
 }
 
-/// The same without a loop, in fewer steps: a key that was added while in work goes in line again as it is stopped.
+/// `stop` races the `done` that queues a dirty key: the key is reported. (No loop runs, so there are fewer steps.)
 #[test]
-fn stop_names_a_key_that_comes_back() {
+fn stop_reports_a_key_that_done_requeues() {
     check(|| {
         let queue = WorkQueue::new();
         queue.add(1_u64);
@@ -536,7 +537,7 @@ fn stop_names_a_key_that_comes_back() {
     });
 }
 
-/// What came before a stop is seen by who ends because of it.
+/// Writes before a `stop` are visible to the loop that ends because of it.
 #[test]
 fn stop_publishes() {
     check(|| {
@@ -544,17 +545,17 @@ fn stop_publishes() {
         let shared = Arc::new((UnsafeCell::new(0), queue.workers().build()));
         let other = with(&shared, |shared| {
             shared.1.run(|_| ());
-            // SAFETY: written before the stop, and nothing else ends the loop.
+            // SAFETY: the write comes before the stop, and only the stop ends the loop.
             assert_eq!(shared.0.with(|value| unsafe { *value }), 7);
         });
-        // SAFETY: read after the stop.
+        // SAFETY: the read comes after the stop.
         shared.0.with_mut(|value| unsafe { *value = 7 });
         assert!(shared.1.stop().is_empty());
         other.join().unwrap();
     });
 }
 
-/// Two stops at a time: what is left is said once.
+/// Two stops at a time report each key that is left once.
 #[test]
 fn two_stops_share_what_is_left() {
     check(|| {
@@ -572,7 +573,7 @@ fn two_stops_share_what_is_left() {
     });
 }
 
-/// A key whose second clone panics, counted over all keys. It is one model's: its threads take turns.
+/// A key whose `Clone` panics in the second call, counted over all keys. One model uses it, and loom runs its threads in turn.
 #[derive(PartialEq, Eq, Hash)]
 struct Fussy(u64);
 
@@ -588,7 +589,7 @@ impl Clone for Fussy {
     }
 }
 
-/// A stop that panics meets another: what it has taken goes back, and the next stop names it.
+/// A stop that panics races another: the keys that it has taken go back into the queue, and a later stop reports them.
 #[test]
 fn stop_that_panics_loses_no_key() {
     check_panics(1..=1, || {
