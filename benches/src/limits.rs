@@ -6,31 +6,15 @@ mod retry;
 pub mod workloads;
 
 pub use self::bucket::{Acquire, Governor, GovernorStd, KeyedGovernor, KeyedGovernorStd, Reserve};
-pub use self::exponential::{DashLimiter, ParkingLotLimiter, StdLimiter};
+pub use self::exponential::DashLimiter;
 pub use self::retry::{RetryOurs, RetryRival};
 
 #[cfg(feature = "kube")]
 use crate::delays::ManualKube;
 use crate::delays::{ManualHeap, ManualTask, ManualWheel, NAMES, Run, Workload};
+use common::limiter::{self, ParkingLotLimiter, StdLimiter};
 use keyqueue::rate_limiter::{DedupingBucket, ItemExponentialFailure};
 use std::time::Duration;
-
-/// After the first failure of a key.
-const BASE: Duration = Duration::from_millis(5);
-/// At most.
-const MAX: Duration = Duration::from_secs(1000);
-
-/// An exponential backoff of each key.
-pub trait Limiter<K>: Sync {
-    fn make() -> Self;
-
-    /// One more failure: how long to wait.
-    fn when(&self, key: &K) -> Duration;
-
-    fn forget(&self, key: &K);
-
-    fn num_requeues(&self, key: &K) -> u64;
-}
 
 /// Tokens.
 pub trait Tokens: Sync {
@@ -102,7 +86,7 @@ macro_rules! exponential {
         ]
     };
     (@ $subject:ty, $key:ty, $work:ident($($argument:expr),*)) => {
-        Box::new(move || workloads::$work::<$key, $subject>($($argument),*)) as Run
+        Box::new(move || limiter::$work::<$key, $subject>($($argument),*)) as Run
     };
 }
 
@@ -188,6 +172,7 @@ fn retry(keys: u64) -> Group {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use common::limiter::{BASE, Limiter, MAX};
 
     /// The workloads check themselves.
     #[test]

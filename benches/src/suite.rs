@@ -1,10 +1,12 @@
 //! The list of workloads, for the report and for criterion alike.
 
+use crate::delays::workloads::moved;
 use crate::delays::{Manual, ManualHeap, ManualOurs, ManualTask, ManualWheel};
 use crate::floors::{Channel, Line};
-use crate::rivals::{DashSeg, parking_lot_mutex, std_mutex};
-use crate::workloads::{cycle, duplicates, fill_and_drain, moved, own_keys, refill, ring, touch, unique};
+use crate::rivals::DashSeg;
 use crate::{Ours, Subject};
+use common::mutex::{parking_lot_mutex, std_mutex};
+use common::workloads::{cycle, duplicates, fill_and_drain, own_keys, refill, ring, touch, unique};
 use std::time::Duration;
 
 /// One workload with everything that can run it. The first subject is keyqueue, and of those that are lines of keys the next

@@ -3,7 +3,7 @@
 use super::{Group, Workload};
 use crate::Subject;
 use crate::suite::Run;
-use crate::workloads::{cycle, fill_and_drain};
+use common::workloads::{cycle, fill_and_drain};
 use keyqueue::{Added, MetricsObserver, Observer, WorkQueue, WorkQueueBuilder};
 use metrics::{Counter, Gauge, Histogram};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};

@@ -4,9 +4,9 @@
 //! A key that is moved or cancelled leaves its entry in the heap, which is dropped as stale at its old deadline.
 
 use super::{Cancel, DelaySubject, Manual};
-use crate::rivals::Inner as Ready;
 use crate::{Key, Subject};
 use ahash::RandomState;
+use common::mutex::Inner as Ready;
 use parking_lot::{Condvar, Mutex};
 use std::cmp::Ordering;
 use std::collections::hash_map::Entry;

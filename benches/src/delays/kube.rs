@@ -5,8 +5,8 @@
 
 use super::paused::Paused;
 use super::{DelaySubject, Manual};
-use crate::rivals::parking_lot_mutex;
 use crate::{Key, Subject};
+use common::mutex::parking_lot_mutex;
 use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures_util::Stream;
 use futures_util::stream::{StreamExt, poll_fn};

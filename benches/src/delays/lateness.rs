@@ -1,7 +1,7 @@
 //! How late a key is handed out after its deadline, on the real clock.
 
 use super::DelaySubject;
-use super::workloads::random;
+use common::random::random;
 use hdrhistogram::Histogram;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -3,9 +3,9 @@
 
 use super::paused::Paused;
 use super::{Cancel, DelaySubject, Manual};
-use crate::rivals::parking_lot_mutex;
 use crate::{Key, Subject};
 use ahash::RandomState;
+use common::mutex::parking_lot_mutex;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::future::poll_fn;

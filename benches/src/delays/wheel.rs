@@ -5,8 +5,8 @@
 //! the earlier must win; and it cannot say, to another thread, whether there was one to cancel. Its moments are milliseconds.
 
 use super::{Cancel, DelaySubject, Manual};
-use crate::rivals::parking_lot_mutex;
 use crate::{Key, Subject};
+use common::mutex::parking_lot_mutex;
 use hierarchical_hash_wheel_timer::thread_timer::{TimerRef, TimerWithThread};
 use hierarchical_hash_wheel_timer::wheels::Skip;
 use hierarchical_hash_wheel_timer::wheels::cancellable::{CancellableTimerEntry, QuadWheelWithOverflow};

@@ -2,23 +2,12 @@
 //! of the timed parts took. Delays are pseudo-random, the same in each run, and thought up before the clock starts.
 
 use super::{Cancel, DelaySubject, Manual};
-use crate::workloads::span;
+use common::random::random;
+use common::threads::span;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
 const SECOND: u64 = 1_000_000_000;
-
-/// SplitMix64 with a fixed seed: numbers within the range that is asked for.
-pub(crate) fn random() -> impl FnMut(Range<u64>) -> u64 {
-    let mut state = 0_u64;
-    move |range| {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        range.start + (mixed ^ (mixed >> 31)) % (range.end - range.start)
-    }
-}
 
 fn delays(keys: u64, nanos: Range<u64>) -> Vec<Duration> {
     let mut random = random();
@@ -178,6 +167,36 @@ impl Plan {
         let cancels = cancels.collect();
         Self { delays, cancels }
     }
+}
+
+/// Moves of delayed keys, each time of another one of so many, to an earlier moment; at most half an hour earlier.
+pub fn moved<Q: Manual<u64>>(keys: u64, moves: u64) -> Duration {
+    const HOUR: u64 = 3_600_000_000_000;
+    // So far that no key comes due, however often it is moved.
+    let most = HOUR / (2 * moves / keys).max(2);
+    let mut random = random();
+    let mut stands: Vec<u64> = (0..keys).map(|_| random(10 * HOUR..11 * HOUR)).collect();
+    let mut queue = Q::make();
+    for (key, delay) in (0..).zip(&stands) {
+        queue.add_after(key, Duration::from_nanos(*delay));
+    }
+    let calls: Vec<(u64, Duration)> = (0..moves)
+        .map(|_| {
+            let key = random(0..keys);
+            let stands = &mut stands[key as usize];
+            *stands -= random(1..most);
+            (key, Duration::from_nanos(*stands))
+        })
+        .collect();
+    assert_eq!(queue.advance(Duration::ZERO), 0);
+    let start = Instant::now();
+    for (key, delay) in calls {
+        queue.add_after(key, delay);
+    }
+    let due = queue.advance(Duration::ZERO);
+    let time = start.elapsed();
+    assert_eq!(due, 0);
+    time
 }
 
 fn each_once(mut out: Vec<u64>, keys: u64) {

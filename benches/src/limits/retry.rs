@@ -1,7 +1,8 @@
 //! Queues whose keys fail: the crate's own, and the delayed rivals with a limiter beside them.
 
-use super::{BASE, Limiter, MAX, ParkingLotLimiter, Retry};
+use super::Retry;
 use crate::delays::Manual;
+use common::limiter::{BASE, Limiter, MAX, ParkingLotLimiter};
 use keyqueue::rate_limiter::ItemExponentialFailure;
 use keyqueue::{Clock, Driver, MockClock, WorkQueue};
 use std::time::Duration;

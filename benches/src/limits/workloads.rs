@@ -1,63 +1,12 @@
 //! The work with limiters. Each function does it once, checks what came out, and returns how long each of the timed parts
 //! took.
 
-use super::{KeyedTokens, Limit, Limiter, PLENTY, Retry, Tokens};
-use crate::Key;
-use crate::delays::workloads::random;
-use crate::workloads::span;
+use super::{KeyedTokens, Limit, PLENTY, Retry, Tokens};
+use common::limiter::orders;
+use common::threads::span;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-/// The first `keys` keys, in that many orders of chance.
-fn orders<K: Key>(keys: u64, count: u64) -> Vec<Vec<K>> {
-    let mut random = random();
-    let mut order = || {
-        let mut order: Vec<u64> = (0..keys).collect();
-        for last in (1..keys).rev() {
-            order.swap(last as usize, random(0..last + 1) as usize);
-        }
-        order.into_iter().map(K::nth).collect()
-    };
-    (0..count).map(|_| order()).collect()
-}
-
-/// Failures of keys that failed before, each thread in an order of its own.
-pub fn when<K: Key, L: Limiter<K>>(keys: u64, threads: u64, calls: u64) -> Vec<Duration> {
-    let orders = orders::<K>(keys, threads);
-    let limiter = L::make();
-    for key in &orders[0] {
-        limiter.when(key);
-    }
-    let calls = calls / threads;
-    let (start, end) = span(threads, |thread| {
-        for key in orders[thread as usize].iter().cycle().take(calls as usize) {
-            black_box(limiter.when(key));
-        }
-    });
-    let counted: u64 = orders[0].iter().map(|key| limiter.num_requeues(key)).sum();
-    assert_eq!(counted, keys + calls * threads, "a failure was lost");
-    vec![end - start]
-}
-
-/// New keys fail, then all are forgotten, in another order.
-pub fn when_forget<K: Key, L: Limiter<K>>(keys: u64) -> Vec<Duration> {
-    let orders = orders::<K>(keys, 2);
-    let limiter = L::make();
-    let start = Instant::now();
-    for key in &orders[0] {
-        black_box(limiter.when(key));
-    }
-    let failed = start.elapsed();
-    assert!(orders[0].iter().all(|key| limiter.num_requeues(key) == 1), "a failure was lost");
-    let start = Instant::now();
-    for key in &orders[1] {
-        limiter.forget(key);
-    }
-    let forgotten = start.elapsed();
-    assert!(orders[0].iter().all(|key| limiter.num_requeues(key) == 0), "a key was not forgotten");
-    vec![failed, forgotten]
-}
 
 /// Takes tokens.
 pub fn tokens<T: Tokens>(limit: Limit, threads: u64, calls: u64) -> Vec<Duration> {

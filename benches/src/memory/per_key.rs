@@ -4,9 +4,10 @@ use super::live_bytes;
 use crate::delays::workloads::filled;
 use crate::delays::{DelaySubject, HeapQueue, TaskQueue, WheelTimer};
 use crate::floors::{Channel, Line};
-use crate::rivals::{DashSeg, parking_lot_mutex, std_mutex};
-use crate::workloads::in_line;
+use crate::rivals::DashSeg;
 use crate::{Key, Ours, Subject};
+use common::mutex::{parking_lot_mutex, std_mutex};
+use common::workloads::in_line;
 
 /// What one subject needs.
 pub struct MemoryRow {

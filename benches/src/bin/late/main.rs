@@ -9,8 +9,8 @@ mod system;
 
 use burst::{burst, single};
 use clap::Parser;
+use common::mutex::{parking_lot_mutex, std_mutex};
 use keyqueue_benches::machine::{load, processor};
-use keyqueue_benches::rivals::{parking_lot_mutex, std_mutex};
 use keyqueue_benches::{Ours, Subject};
 use not_running::{held_up, idle};
 

@@ -9,8 +9,8 @@ mod style;
 use self::axis::Axis;
 use self::bars::{Bar, Bars};
 use self::lines::{Line, Lines};
-use crate::numbers::short;
 use crate::results::{Results, Spread, Times};
+use keyqueue_benches::numbers::short;
 
 /// File names and SVG. Those for which nothing was measured are left out.
 pub fn all(results: &Results) -> Vec<(&'static str, String)> {

@@ -41,7 +41,7 @@ impl Notes {
     /// So long took the operations of one run.
     pub fn time(&mut self, figure: usize, subject: usize, took: Duration, ops: u64) {
         let ns = took.as_nanos() as f64 / ops as f64;
-        self.times[figure].subjects[subject].ns.push(crate::numbers::rounded(ns));
+        self.times[figure].subjects[subject].ns.push(keyqueue_benches::numbers::rounded(ns));
     }
 
     /// So long took each, and so many a second were done beside.
@@ -74,7 +74,7 @@ impl Notes {
 
     pub fn into_results(self) -> Results {
         let spread = |seen: Seen| {
-            let beside = (!seen.beside.is_empty()).then(|| crate::numbers::median(&seen.beside));
+            let beside = (!seen.beside.is_empty()).then(|| keyqueue_benches::numbers::median(&seen.beside));
             Spread::new(seen.section, &seen.what, &seen.subject, &seen.histogram, beside)
         };
         let spreads = self.spreads.into_iter().map(spread).collect();

@@ -1,10 +1,8 @@
 //! What the command line says.
 
 use clap::Parser;
+use keyqueue_benches::REPOSITORY;
 use std::path::{Path, PathBuf};
-
-/// Where the crate is, if nothing else is said.
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 /// Measures keyqueue beside its rivals, and writes BENCHMARKS.md and its charts.
 #[derive(Parser, Clone, Debug, PartialEq)]
@@ -33,7 +31,7 @@ pub struct Options {
     pub only: String,
     /// Writes BENCHMARKS.md, benches/charts/*.svg and the data they are drawn from, in this directory or else the
     /// repository. Without it the tables go to standard output.
-    #[arg(long, value_name = "DIRECTORY", num_args = 0..=1, default_missing_value = ROOT)]
+    #[arg(long, value_name = "DIRECTORY", num_args = 0..=1, default_missing_value = REPOSITORY)]
     pub write: Option<PathBuf>,
     /// Measures nothing, and draws from the data of an earlier run.
     #[arg(long, value_name = "DATA")]
@@ -44,7 +42,7 @@ impl Options {
     /// What is wrong with them, together.
     pub fn check(&self) -> Result<(), &'static str> {
         let partial = self.quick || !self.only.is_empty();
-        if partial && self.draw.is_none() && self.write.as_deref() == Some(Path::new(ROOT)) {
+        if partial && self.draw.is_none() && self.write.as_deref() == Some(Path::new(REPOSITORY)) {
             return Err("a quick or partial run does not replace the published page: name a directory for --write");
         }
         Ok(())
@@ -83,7 +81,7 @@ mod tests {
     #[test]
     fn write_needs_no_directory() {
         assert_eq!(parse(&[]).write, None);
-        assert_eq!(parse(&["--write"]).write, Some(ROOT.into()));
+        assert_eq!(parse(&["--write"]).write, Some(REPOSITORY.into()));
         assert_eq!(parse(&["--write", "there", "--quick"]).write, Some("there".into()));
     }
 

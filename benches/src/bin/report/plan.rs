@@ -3,11 +3,12 @@
 use crate::measure::{Notes, Run, Task};
 use crate::options::Options;
 use crate::results::{Bytes, Subject, Times};
+use common::workloads::cycle;
 #[cfg(feature = "kube")]
 use keyqueue_benches::delays::KubeTask;
 use keyqueue_benches::delays::lateness::{Lateness, bare, lateness};
 use keyqueue_benches::delays::{HeapQueue, TaskQueue, WheelTimer};
-use keyqueue_benches::workloads::{cycle, parts};
+use keyqueue_benches::parts::parts;
 use keyqueue_benches::{Ours, Subject as _, costs, delays, latency, limits, memory, suite};
 use std::time::Duration;
 
@@ -197,7 +198,8 @@ impl<'a> Plan<'a> {
             let keys = self.options.delays;
             let run = move |notes: &mut Notes| {
                 for memory::MemoryRow { subject, what, keys, bytes } in memory::per_key_of(keys) {
-                    let (what, subject, bytes) = (what.into(), subject.into(), crate::numbers::rounded(bytes));
+                    let (what, subject, bytes) =
+                        (what.into(), subject.into(), keyqueue_benches::numbers::rounded(bytes));
                     notes.bytes.push(Bytes { what, subject, keys, bytes });
                 }
             };

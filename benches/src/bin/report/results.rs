@@ -2,8 +2,9 @@
 //!
 //! In a file it is one JSON value a line, so that two runs can be compared line by line.
 
-use crate::numbers::{median, rounded};
 use hdrhistogram::Histogram;
+use keyqueue_benches::numbers::rounded;
+pub use keyqueue_benches::rounds::Subject;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
@@ -51,13 +52,6 @@ pub struct Times {
     pub subjects: Vec<Subject>,
 }
 
-/// Nanoseconds per operation, round by round.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Subject {
-    pub name: String,
-    pub ns: Vec<f64>,
-}
-
 /// How long something takes, of many times.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
@@ -78,16 +72,6 @@ pub struct Bytes {
     pub subject: String,
     pub keys: u64,
     pub bytes: f64,
-}
-
-impl Subject {
-    pub fn median(&self) -> f64 {
-        median(&self.ns)
-    }
-
-    pub fn least(&self) -> f64 {
-        self.ns.iter().copied().fold(f64::INFINITY, f64::min)
-    }
 }
 
 impl Times {

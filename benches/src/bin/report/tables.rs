@@ -1,8 +1,10 @@
 //! The tables of BENCHMARKS.md. Where nothing was measured, there is no table.
 
-use crate::markdown::Table;
-use crate::numbers::{figures, geometric_mean, short};
 use crate::results::{OURS, Results, Spread, Subject, Times};
+use keyqueue_benches::markdown::Table;
+use keyqueue_benches::matrix::results::{Matrix, Run};
+use keyqueue_benches::matrix::tables::{medians, summary};
+use keyqueue_benches::numbers::{figures, geometric_mean, short};
 
 /// How many times the lateness of a bare parked thread it may be.
 const QUIET_TARGET: f64 = 1.5;
@@ -43,6 +45,20 @@ pub fn mean(results: &Results) -> String {
         [] => String::new(),
         ratios => format!("Geometric mean of the ratios: **{:.2}** (target 1.5).", geometric_mean(ratios)),
     }
+}
+
+/// For each processor the worst of all builds, and below that every build, folded.
+pub fn matrices(matrices: &[Matrix]) -> String {
+    let sections = matrices.iter().map(|matrix| {
+        let Run { processor, cores, commit, compiler, rounds, ops } = &matrix.run;
+        format!(
+            "### {processor}, {cores} cores\n\nCommit {commit}, {compiler}, medians of {rounds} rounds of {ops} keys.\n\n{}\n\n\
+             <details>\n<summary>Every build, nanoseconds a key</summary>\n\n{}\n\n</details>",
+            summary(matrix),
+            medians(matrix),
+        )
+    });
+    sections.collect::<Vec<_>>().join("\n\n")
 }
 
 pub fn parts(results: &Results) -> String {

@@ -58,7 +58,7 @@ fn bouts(results: &Results) -> Vec<Bout> {
                     (_, group) => format!("{section}, {group}"),
                 };
                 let name = match times.at {
-                    Some(at) => crate::numbers::short(at),
+                    Some(at) => keyqueue_benches::numbers::short(at),
                     None => [&*times.name, &*times.figure].join(" ").trim().to_owned(),
                 };
                 let factor = times.subjects[0].median() / rival.median();

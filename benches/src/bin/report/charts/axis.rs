@@ -1,6 +1,6 @@
 //! Axes: what is where, and which values have a name.
 
-use crate::numbers::figures;
+use keyqueue_benches::numbers::figures;
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use std::ops::Range;
 
@@ -86,7 +86,7 @@ impl ValueFormatter<f64> for Axis {
 /// A round number, without zeros that say nothing.
 fn plain(tick: f64) -> String {
     match tick {
-        t if t >= 1000.0 => crate::numbers::short(t.round() as u64),
+        t if t >= 1000.0 => keyqueue_benches::numbers::short(t.round() as u64),
         t if t >= 1.0 => format!("{t:.0}"),
         t if t >= 0.01 => figures(t).trim_end_matches('0').into(),
         t => format!("{t:.3}"),

@@ -1,13 +1,10 @@
 //! The work. Each function does it once and returns how long the timed part took; threads start at a barrier, and what is
 //! set up and torn down is not timed.
 
-use crate::delays::Manual;
-use crate::delays::lateness::histogram;
-use crate::delays::workloads::random;
+use crate::random::random;
+use crate::threads::timed;
 use crate::{Key, Subject};
 use crossbeam_utils::CachePadded;
-use hdrhistogram::Histogram;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -156,36 +153,6 @@ pub fn touch<K: Key, Q: Subject<K>>(keys: u64, adds: u64) -> Duration {
     start.elapsed()
 }
 
-/// Moves of delayed keys, each time of another one of so many, to an earlier moment; at most half an hour earlier.
-pub fn moved<Q: Manual<u64>>(keys: u64, moves: u64) -> Duration {
-    const HOUR: u64 = 3_600_000_000_000;
-    // So far that no key comes due, however often it is moved.
-    let most = HOUR / (2 * moves / keys).max(2);
-    let mut random = random();
-    let mut stands: Vec<u64> = (0..keys).map(|_| random(10 * HOUR..11 * HOUR)).collect();
-    let mut queue = Q::make();
-    for (key, delay) in (0..).zip(&stands) {
-        queue.add_after(key, Duration::from_nanos(*delay));
-    }
-    let calls: Vec<(u64, Duration)> = (0..moves)
-        .map(|_| {
-            let key = random(0..keys);
-            let stands = &mut stands[key as usize];
-            *stands -= random(1..most);
-            (key, Duration::from_nanos(*stands))
-        })
-        .collect();
-    assert_eq!(queue.advance(Duration::ZERO), 0);
-    let start = Instant::now();
-    for (key, delay) in calls {
-        queue.add_after(key, delay);
-    }
-    let due = queue.advance(Duration::ZERO);
-    let time = start.elapsed();
-    assert_eq!(due, 0);
-    time
-}
-
 /// A queue with that many keys in line.
 pub fn in_line<K: Key, Q: Subject<K>>(keys: u64) -> Q {
     let queue = Q::make();
@@ -202,118 +169,4 @@ fn left<K: Key, Q: Subject<K>>(queue: &Q) -> u64 {
         left += 1;
     }
     left
-}
-
-/// From `add` to the return of a get that was parked, in nanoseconds, one key at a time.
-pub fn wake_latency<Q: Subject<u64>>(wakes: u64) -> Histogram<u64> {
-    let queue = Q::make();
-    let woken = AtomicU64::new(0);
-    let epoch = Instant::now();
-    let nanos = || epoch.elapsed().as_nanos() as u64;
-    let mut latencies = histogram();
-    thread::scope(|scope| {
-        scope.spawn(|| while queue.process(|_, _| woken.store(nanos(), Ordering::Release)) {});
-        for n in 0..wakes {
-            // Long enough for the getter to park. A sleep, so that both cores are idle as in a quiet process.
-            thread::sleep(Duration::from_micros(100));
-            let before = woken.load(Ordering::Acquire);
-            let start = nanos();
-            queue.add(n);
-            let end = loop {
-                match woken.load(Ordering::Acquire) {
-                    woken if woken != before => break woken,
-                    _ => std::hint::spin_loop(),
-                }
-            };
-            latencies.record(end.saturating_sub(start).max(1)).expect("resizes by itself");
-        }
-        queue.shut_down();
-    });
-    latencies
-}
-
-/// From the moment at which a key was to be added until it is handed out, in nanoseconds. A thread adds keys, on average one each
-/// 20 microseconds, by a plan that does not wait for anybody; another takes them and is busy for 10 microseconds with each.
-pub fn under_load<Q: Subject<u64>>(keys: u64) -> Histogram<u64> {
-    const APART: u64 = 20_000;
-    const BUSY: u64 = 10_000;
-    let mut random = random();
-    let mut moment = 1_000_000;
-    let mut next = |_| {
-        moment += random(0..2 * APART);
-        moment
-    };
-    let moments: Vec<u64> = (0..keys).map(&mut next).collect();
-    let queue = Q::make();
-    let epoch = Instant::now();
-    let nanos = || epoch.elapsed().as_nanos() as u64;
-    let until = |moment| {
-        while nanos() < moment {
-            std::hint::spin_loop();
-        }
-    };
-    let mut latencies = histogram();
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while queue.process(|_, key| {
-                let start = nanos();
-                latencies.record((start - moments[*key as usize]).max(1)).expect("resizes by itself");
-                until(start + BUSY);
-            }) {}
-        });
-        for (key, moment) in (0..).zip(&moments) {
-            until(*moment);
-            queue.add(key);
-        }
-        queue.shut_down();
-    });
-    latencies
-}
-
-/// What one cycle is made of: a map look-up, a push and a pop, and the atomic steps of a key's life (add, get, done, and the
-/// check for sleepers).
-pub fn parts(keys: u64, cycles: u64) -> Duration {
-    let map: dashmap::DashMap<u64, AtomicU64, ahash::RandomState> = (0..keys).map(|n| (n, AtomicU64::new(0))).collect();
-    let line = crossbeam_queue::SegQueue::new();
-    let sleepers = AtomicU64::new(0);
-    let start = Instant::now();
-    for key in (0..keys).cycle().take(cycles as usize) {
-        let state = map.get(&key).expect("there");
-        state.fetch_or(1, Ordering::AcqRel);
-        line.push(key);
-        std::sync::atomic::fence(Ordering::SeqCst);
-        std::hint::black_box(sleepers.load(Ordering::Relaxed));
-        std::hint::black_box(line.pop());
-        state.fetch_xor(3, Ordering::AcqRel);
-        std::hint::black_box(state.compare_exchange(2, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok());
-    }
-    start.elapsed()
-}
-
-/// Runs `work` on that many threads; how long that took.
-fn timed(threads: u64, work: impl Fn(u64) + Sync) -> Duration {
-    let (first, last) = span(threads, work);
-    last - first
-}
-
-/// Runs `work` on that many threads; when the first began and when the last was finished, by their own clocks: on a full
-/// machine the thread that waits for them may not see them begin.
-pub(crate) fn span(threads: u64, work: impl Fn(u64) + Sync) -> (Instant, Instant) {
-    let ready = Barrier::new(threads as usize);
-    let times: Vec<(Instant, Instant)> = thread::scope(|scope| {
-        let spawn = |thread| {
-            let (ready, work) = (&ready, &work);
-            scope.spawn(move || {
-                ready.wait();
-                let start = Instant::now();
-                work(thread);
-                (start, Instant::now())
-            })
-        };
-        let handles: Vec<_> = (0..threads).map(spawn).collect();
-        handles.into_iter().map(|handle| handle.join().expect("a worker panicked")).collect()
-    });
-    let first = times.iter().map(|(start, _)| *start).min().expect("a thread");
-    let last = times.iter().map(|(_, end)| *end).max().expect("a thread");
-    (first, last)
 }
