@@ -1,7 +1,7 @@
 //! The same for delayed keys: subjects, rivals, workloads and the list of them.
 //!
-//! Real clocks do not go faster, so what depends on time passing is measured on [`Manual`] subjects, which have the structure
-//! and no thread, and are told the time.
+//! Work in which much time has to pass is measured on [`Manual`] subjects, which have the data structure and no thread, and are told
+//! the time.
 
 mod heap;
 #[cfg(feature = "kube")]
@@ -42,10 +42,10 @@ pub trait Manual<K: Key> {
 
     fn add_after(&mut self, key: K, delay: Duration);
 
-    /// Moves the clock on and puts in line what is due; how many keys came due.
+    /// Moves the clock on and queues the keys whose delays have expired; how many.
     fn advance(&mut self, by: Duration) -> usize;
 
-    /// Takes a key that is in line, lends it to `work`, is done with it.
+    /// Takes a queued key, lends it to `work`, is done with it.
     fn process(&mut self, work: impl FnOnce(&K)) -> bool;
 }
 
@@ -55,8 +55,8 @@ pub trait Cancel<K: Key>: Manual<K> {
     fn cancel(&mut self, key: &K) -> bool;
 }
 
-/// One workload with everything that can run it: keyqueue first, then the rivals: the two to be measured against, and others
-/// that are to be looked up by name.
+/// One workload with its subjects: keyqueue, the two rivals that the targets are about, and others. The others differ from workload to
+/// workload, so look them up by name.
 pub struct Workload {
     pub name: String,
     /// What a run is timed for, and how many times faster than each rival it is meant to be.
@@ -92,7 +92,7 @@ macro_rules! subjects {
     };
 }
 
-/// All workloads, with that many keys a run.
+/// All workloads; `keys` is the number of keys in a run.
 pub fn all(keys: u64) -> Vec<Workload> {
     let mut list = Vec::new();
     let mut push = |name: String, figures, subjects| list.push(Workload { name, figures, ops: keys, subjects });

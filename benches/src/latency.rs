@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// How many times the subjects take turns.
 const TURNS: u64 = 10;
 
-/// A measurement of so many keys.
+/// A measurement of that number of keys.
 type Measure = fn(u64) -> Histogram<u64>;
 
 /// What is measured, for how many times as many keys as there are wake-ups, and by which subjects.
@@ -37,7 +37,7 @@ macro_rules! everyone {
 
 /// What was measured, by whom, and the nanoseconds:
 ///
-/// * "wake-up": from `add` to the return of a get that was parked, with nobody else there.
+/// * "wake-up": from `add` to the return of a getter that was parked, with no other thread.
 /// * "under load": from the moment at which a key was to be added until it is handed out, with a worker that is busy half of
 ///   the time. Ten times as many keys.
 ///
@@ -69,7 +69,7 @@ pub fn wake_latency<Q: Subject<u64>>(wakes: u64) -> Histogram<u64> {
     thread::scope(|scope| {
         scope.spawn(|| while queue.process(|_, _| woken.store(nanos(), Ordering::Release)) {});
         for n in 0..wakes {
-            // Long enough for the getter to park. A sleep, so that both cores are idle as in a quiet process.
+            // Long enough for the getter to park. This thread sleeps, so that both cores are idle as in a quiet process.
             thread::sleep(Duration::from_micros(100));
             let before = woken.load(Ordering::Acquire);
             let start = nanos();
@@ -87,8 +87,8 @@ pub fn wake_latency<Q: Subject<u64>>(wakes: u64) -> Histogram<u64> {
     latencies
 }
 
-/// From the moment at which a key was to be added until it is handed out, in nanoseconds. A thread adds keys, on average one each
-/// 20 microseconds, by a plan that does not wait for anybody; another takes them and is busy for 10 microseconds with each.
+/// From the moment at which a key was to be added until it is handed out, in nanoseconds. One thread adds keys by a fixed plan, on
+/// average one each 20 microseconds; another thread takes them and is busy for 10 microseconds with each.
 pub fn under_load<Q: Subject<u64>>(keys: u64) -> Histogram<u64> {
     const APART: u64 = 20_000;
     const BUSY: u64 = 10_000;

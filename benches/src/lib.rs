@@ -1,6 +1,6 @@
-//! Workloads for a deduplicating queue, and the rivals that run them beside keyqueue.
+//! Workloads for a deduplicating queue, for keyqueue and for its rivals.
 //!
-//! A workload runs a fixed amount of work on any [`Subject`] and says how long it took; who measures decides how often.
+//! A workload does a fixed amount of work with any [`Subject`] and says how long that took. The program that measures decides how often.
 
 pub mod costs;
 pub mod delays;

@@ -50,11 +50,11 @@ pub trait Retry {
 
     fn add(&mut self, key: u64);
 
-    /// Moves the clock on and puts in line what is due; how many keys came due.
+    /// Moves the clock on and queues the keys whose delays have expired; how many.
     fn advance(&mut self, by: Duration) -> usize;
 
-    /// Takes a key that is in line, lends it to `work`, which says whether it succeeded, and retries it if not. There must be
-    /// one.
+    /// Takes a queued key, lends it to `work`, which says whether it succeeded, and retries it if not. There must be a queued
+    /// key.
     fn process(&mut self, work: impl FnOnce(&u64) -> bool);
 }
 
@@ -90,13 +90,13 @@ macro_rules! exponential {
     };
 }
 
-/// All workloads; `ops` is four times the number of keys where each key goes through it all, and where threads do nothing but
-/// call, they call five times as often: or the first would be through before the last has been let run.
+/// All workloads. Where each key lives its whole life, there are `ops / 4` keys. Where threads do nothing but call, there are `5 * ops`
+/// calls: with fewer, the first thread would end before the last one gets a core.
 pub fn all(ops: u64) -> Vec<Group> {
     vec![exponential(5 * ops, ops / 4), bucket(5 * ops), keyed(5 * ops), retry(ops / 4)]
 }
 
-/// Runs with the names of those who run.
+/// The runs with the names of their subjects.
 fn named(names: &[&'static str], runs: Vec<Run>) -> Vec<(&'static str, Run)> {
     assert_eq!(names.len(), runs.len());
     names.iter().copied().zip(runs).collect()

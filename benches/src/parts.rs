@@ -1,4 +1,4 @@
-//! What a queue of several concurrent parts would cost at least.
+//! The least that a queue made of concurrent parts would cost.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

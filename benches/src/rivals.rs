@@ -1,5 +1,5 @@
-//! [`DashSeg`]: the shape one thinks of first for "fast", a concurrent map of states and a lock-free queue. Each key is stored twice and
-//! hashed four times a cycle. It shows what those two crates cost in the hot path.
+//! [`DashSeg`]: the design that comes to mind first for speed, a concurrent map of states and a lock-free queue. Each key is stored twice
+//! and hashed four times a cycle. It shows what those two crates cost on the hot path.
 
 use crate::floors::Line;
 use crate::{Key, Subject};
@@ -7,7 +7,7 @@ use ahash::RandomState;
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
 
-/// See the module's head.
+/// A concurrent map of states and a lock-free queue.
 pub struct DashSeg<K> {
     states: DashMap<K, State, RandomState>,
     line: Line<K>,

@@ -162,7 +162,7 @@ pub fn pairs(ops: u64) -> Vec<(usize, Workload)> {
 /// What an operation costs with more and more keys, `max` at most; with the number of keys.
 ///
 /// * "fill": all are added, then taken, again and again where there are few. A key counts as one operation.
-/// * "touch": all are in line, and one of them is added again. Without those that do not deduplicate.
+/// * "touch": all are queued, and one of them is added again. Without the subjects that do not deduplicate.
 /// * "delays": all are delayed, and one is moved to an earlier moment; by the subjects of [`crate::delays`], without their
 ///   threads.
 pub fn sizes(max: u64) -> Vec<(u64, Workload)> {
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(keys, [10, 100, 1000, 10_000, 100_000].repeat(3));
     }
 
-    /// Of three keys, added twice each, and the first once more while it is in work: how often each is handed out.
+    /// Three keys are added twice each, and the first once more while it is processed: how often each is handed out.
     fn handed_out<K: Key, Q: Subject<K>>() -> [usize; 3] {
         let queue = Q::make();
         let keys = [0, 1, 2].map(K::nth);

@@ -36,7 +36,7 @@ pub struct ParkingLotLimiter<K>(parking_lot::Mutex<HashMap<K, u32, RandomState>>
 /// A rival: see the head of this file.
 pub struct StdLimiter<K>(std::sync::Mutex<HashMap<K, u32>>);
 
-/// After that many failures. In whole nanoseconds, which is faster than a `Duration` times a number.
+/// The delay after `failures` earlier failures. In whole nanoseconds, which is faster than a `Duration` times a number.
 #[inline]
 pub fn delay(failures: u32) -> Duration {
     const BASE_NANOS: u64 = BASE.as_nanos() as u64;
@@ -119,7 +119,7 @@ impl<K: Key> Limiter<K> for StdLimiter<K> {
     }
 }
 
-/// The first `keys` keys, in that many orders of chance.
+/// The first `keys` keys, in `count` random orders.
 pub fn orders<K: Key>(keys: u64, count: u64) -> Vec<Vec<K>> {
     let mut random = random();
     let mut order = || {

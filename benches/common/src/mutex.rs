@@ -82,7 +82,7 @@ impl<K> Default for Inner<K> {
 
 /// What is done under the lock, for the delayed rivals too.
 impl<K: Key> Inner<K> {
-    /// `true`: in line now, wake somebody.
+    /// `true`: the key is queued now, wake a getter.
     #[inline]
     pub fn add(&mut self, key: K) -> bool {
         if self.shutting_down || !self.dirty.insert(key.clone()) || self.processing.contains(&key) {
@@ -100,7 +100,7 @@ impl<K: Key> Inner<K> {
         Some(key)
     }
 
-    /// `true`: in line once more, wake somebody.
+    /// `true`: the key is queued again, wake a getter.
     #[inline]
     pub fn done(&mut self, key: K) -> bool {
         self.processing.remove(&key);

@@ -1,8 +1,8 @@
-//! Numbers of chance, the same in each run.
+//! Random numbers, the same in each run.
 
 use std::ops::Range;
 
-/// SplitMix64 with a fixed seed: numbers within the range that is asked for.
+/// SplitMix64 with a fixed seed: a number within the range.
 pub fn random() -> impl FnMut(Range<u64>) -> u64 {
     let mut state = 0_u64;
     move |range| {

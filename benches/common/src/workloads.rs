@@ -1,5 +1,5 @@
-//! The work. Each function does it once and returns how long the timed part took; threads start at a barrier, and what is
-//! set up and torn down is not timed.
+//! The work. Each function does it once and returns how long the timed part took. Threads start at a barrier; set-up and clean-up are
+//! not timed.
 
 use crate::random::random;
 use crate::threads::timed;
@@ -27,7 +27,7 @@ pub fn cycle<K: Key, Q: Subject<K>>(keys: u64, cycles: u64) -> Duration {
     time
 }
 
-/// Adds of keys that are in line already.
+/// Adds keys that are queued already.
 pub fn duplicates<K: Key, Q: Subject<K>>(keys: u64, threads: u64, adds: u64) -> Duration {
     let queue = Q::make();
     let keys: Vec<K> = (0..keys).map(K::nth).collect();
@@ -44,7 +44,7 @@ pub fn duplicates<K: Key, Q: Subject<K>>(keys: u64, threads: u64, adds: u64) -> 
     time
 }
 
-/// Workers that add the key they hold once more before they are done with it; `keys` keys are on their way.
+/// Each thread takes a key, adds it again and is done with it. There are `keys` keys.
 pub fn ring<K: Key, Q: Subject<K>>(keys: u64, threads: u64, turns: u64) -> Duration {
     let queue = Q::make();
     (0..keys).for_each(|n| queue.add(K::nth(n)));
@@ -57,8 +57,8 @@ pub fn ring<K: Key, Q: Subject<K>>(keys: u64, threads: u64, turns: u64) -> Durat
     time
 }
 
-/// Threads that add a new key and take one, their own or another's. There is one for each at any time, so that nobody waits for
-/// anything but the others to be let go on.
+/// Each thread adds a new key and takes one, its own or another thread's. There is a key for each thread at any time, so no thread waits
+/// for a key.
 pub fn own_keys<K: Key, Q: Subject<K>>(threads: u64, keys: u64) -> Duration {
     let queue = Q::make();
     let time = timed(threads, |thread| {
@@ -72,10 +72,10 @@ pub fn own_keys<K: Key, Q: Subject<K>>(threads: u64, keys: u64) -> Duration {
     time
 }
 
-/// New keys all the time, from `producers` threads to as many consumers, with at most `backlog` on their way.
+/// New keys only, from `pairs` producers to as many consumers, with at most `backlog` keys queued.
 pub fn unique<K: Key, Q: Subject<K>>(pairs: u64, backlog: u64, keys: u64) -> Duration {
     let queue = Q::make();
-    // Each consumer counts in a cache line of its own, and producers look only when they think that the line is full.
+    // Each consumer counts in a cache line of its own, and producers read the counts only when the backlog may be full.
     let consumed: Vec<CachePadded<AtomicU64>> = (0..pairs).map(|_| CachePadded::default()).collect();
     let all_consumed = || consumed.iter().map(|count| count.load(Ordering::Relaxed)).sum::<u64>();
     let producing = AtomicUsize::new(pairs as usize);
@@ -123,7 +123,7 @@ pub fn fill_and_drain<K: Key, Q: Subject<K>>(keys: u64) -> Duration {
     time
 }
 
-/// The same, so many times with one queue, and without the keys at hand: 10 million would be in the way.
+/// The same `rounds` times with one queue. The keys are not made beforehand: 10 million would fill the caches.
 pub fn refill<K: Key, Q: Subject<K>>(keys: u64, rounds: u64) -> Duration {
     let queue = Q::make();
     let start = Instant::now();
@@ -140,7 +140,7 @@ pub fn refill<K: Key, Q: Subject<K>>(keys: u64, rounds: u64) -> Duration {
     time
 }
 
-/// Adds of keys that are in line already, each time another one of so many.
+/// Adds keys that are queued already, each time a random one of `keys`.
 pub fn touch<K: Key, Q: Subject<K>>(keys: u64, adds: u64) -> Duration {
     let mut random = random();
     let touched: Vec<K> = (0..adds).map(|_| K::nth(random(0..keys))).collect();
@@ -153,7 +153,7 @@ pub fn touch<K: Key, Q: Subject<K>>(keys: u64, adds: u64) -> Duration {
     start.elapsed()
 }
 
-/// A queue with that many keys in line.
+/// A queue with this number of queued keys.
 pub fn in_line<K: Key, Q: Subject<K>>(keys: u64) -> Q {
     let queue = Q::make();
     (0..keys).for_each(|n| queue.add(K::nth(n)));
@@ -161,7 +161,7 @@ pub fn in_line<K: Key, Q: Subject<K>>(keys: u64) -> Q {
     queue
 }
 
-/// How many keys are in line at the end.
+/// How many keys are queued at the end.
 fn left<K: Key, Q: Subject<K>>(queue: &Q) -> u64 {
     queue.shut_down();
     let mut left = 0;

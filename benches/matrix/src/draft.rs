@@ -1,5 +1,5 @@
-//! The least that the work can cost: a lock, a table, slots, a queue of slots. Nobody parks, keys are copied, there are no delays and no
-//! counts, and no memory is given back. How far keyqueue is from this is what its promises cost.
+//! The least that the work can cost: a lock, a table, slots, a queue of slots. No thread parks, keys are copied, there are no delays and no
+//! counts, and no memory is given back. The difference to keyqueue is what keyqueue's promises cost.
 
 use ahash::RandomState;
 use common::{Key, Subject};

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Keys in the queue.
 pub const KEYS: u64 = 1024;
 
-/// A worker's loop: takes a key, adds it again, is done with it; that many times.
+/// A worker's loop: takes a key, adds it again, is done with it. The number says how often.
 pub type Worker = fn(&WorkQueue<u64>, u64);
 
 /// The same loop in each of `threads` threads; nanoseconds a key.

@@ -32,7 +32,7 @@ pub fn all(ops: u64) -> Vec<Workload> {
     list.push(delays(ops));
     list.push(limiters(ops));
     for backlog in [1000, 100_000] {
-        // More than fit into the backlog, or nobody would wait for room.
+        // More keys than the backlog takes, so that it can fill.
         list.extend([1, 2, 8].map(|pairs| unique_keys(pairs, backlog, ops.max(2 * backlog))));
     }
     list

@@ -1,5 +1,4 @@
-//! The loop of workers beside the one that one writes by hand, which has no panics to catch, nothing to count, and nobody who
-//! may stop it.
+//! The loop of `Workers`, compared with a loop written by hand, which catches no panics, counts nothing and cannot be stopped.
 
 use super::{Group, Spin, Workload};
 use crate::suite::Run;
@@ -10,7 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::yield_now;
 
-/// At most so many times as long as by hand.
+/// The time of the loop of `Workers` by that of the loop written by hand: at most.
 const TARGET: Option<f64> = Some(1.05);
 
 const THREADS: &[(&str, Option<f64>)] = &[("by hand", None), ("`spawn`", TARGET)];
@@ -41,7 +40,7 @@ impl Work {
     }
 }
 
-/// How long it takes to empty a queue of so many keys.
+/// How long it takes to empty a queue of this number of keys.
 fn emptied(keys: u64, work: impl FnOnce(&WorkQueue<u64>)) -> Duration {
     let queue = WorkQueue::new();
     for key in 0..keys {
@@ -70,7 +69,7 @@ async fn by_hand_async(queue: WorkQueue<u64>, handler: impl AsyncFn(&Item<'_, u6
     }
 }
 
-/// Threads that run the loop by hand; their start is timed, too.
+/// Threads that run the loop written by hand. Their start is timed too.
 pub fn threads_by_hand(keys: u64, threads: usize, work: Work) -> Duration {
     emptied(keys, |queue| {
         let start = |_| {
@@ -91,7 +90,7 @@ pub fn threads_spawned(keys: u64, threads: usize, work: Work) -> Duration {
     })
 }
 
-/// The loop by hand, on this thread.
+/// The loop written by hand, on this thread.
 pub fn here_by_hand(keys: u64, work: Work) -> Duration {
     emptied(keys, |queue| by_hand(queue, |item| work.on(item)))
 }
@@ -106,7 +105,7 @@ fn runtime(many_threads: bool) -> Runtime {
     builder.build().expect("can start a runtime")
 }
 
-/// Tasks that run the loop by hand, on a runtime that is there already.
+/// Tasks that run the loop written by hand, on a runtime that was started before.
 pub fn tasks_by_hand(keys: u64, many_threads: bool, tasks: usize, work: Work) -> Duration {
     let runtime = runtime(many_threads);
     emptied(keys, |queue| {
@@ -142,7 +141,7 @@ pub fn tasks_run(keys: u64, many_threads: bool, tasks: usize, work: Work) -> Dur
 /// All workloads; `ops` is four times the number of keys.
 pub fn all(ops: u64) -> Vec<Group> {
     let keys = ops / 4;
-    // The same for all, so that by hand and by workers is the same work.
+    // Calibrated once, so that all loops have the same work.
     let spinning = |nanos| Work { spin: Spin::lasting(Duration::from_nanos(nanos)), yields: false };
     let handlers = [0, 100, 1000].map(|nanos| (format!("{nanos} ns"), spinning(nanos)));
     let workload = |name, runs| Workload { name, ops: keys, runs };

@@ -40,7 +40,7 @@ pub fn keyed_tokens<T: KeyedTokens>(keys: u64, limit: Limit, threads: u64, calls
 /// What was admitted since the buckets were made, of which there may be one for all keys, or one for each.
 fn check_admitted(limit: Limit, admitted: u64, calls: u64, keys: u64, made: Instant) {
     if limit == PLENTY {
-        // A thread that is put off its core after its look at the clock finds that others were there who have seen a later time.
+        // A thread that loses its core after it has read the clock may find that other threads have read a later time.
         assert!(admitted >= calls - calls / 100, "{admitted} were admitted of {calls}");
         return;
     }
@@ -51,10 +51,10 @@ fn check_admitted(limit: Limit, admitted: u64, calls: u64, keys: u64, made: Inst
 /// How often a key fails before it succeeds.
 const FAILURES: u8 = 3;
 
-/// Keys are added, fail three times, and succeed. Either the clock moves on by a microsecond a key, and each key comes due by
-/// itself, or it stands still until the line is empty, and then all come due at one moment.
+/// Keys are added, fail three times, and succeed. Either the clock moves on by a microsecond a key, and the delays expire one by one,
+/// or it stands still until no key is queued, and then all delays expire at one moment.
 pub fn retry<Q: Retry>(keys: u64, waves: bool) -> Vec<Duration> {
-    // So many keys are worked on before the clock moves.
+    // This number of keys is processed before the clock moves.
     const STEP: u64 = 64;
     let step = if waves { keys } else { STEP };
     let mut queue = Q::make();
@@ -71,7 +71,7 @@ pub fn retry<Q: Retry>(keys: u64, waves: bool) -> Vec<Duration> {
         queue.add(key);
     }
     let (mut line, mut idle) = (keys, 0);
-    // Until nothing has come in line for longer than any delay.
+    // Until no key was queued for longer than any delay lasts.
     while idle < 100 {
         let now = line.min(step);
         for _ in 0..now {

@@ -1,4 +1,4 @@
-//! Measures keyqueue beside its rivals, and writes `BENCHMARKS.md` and its charts.
+//! Measures keyqueue and its rivals, and writes `BENCHMARKS.md` and its charts.
 //!
 //! ```text
 //! options ──▶ plan ──▶ measure ──▶ results ──▶ page (tables, wins)
@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The data first: what is lost with them would have to be measured again.
+/// The data first: they are what would have to be measured again.
 fn write(results: &Results, page: &str, directory: &Path) -> std::io::Result<()> {
     let charts = directory.join("benches/charts");
     std::fs::create_dir_all(&charts)?;

@@ -12,7 +12,7 @@ use keyqueue_benches::parts::parts;
 use keyqueue_benches::{Ours, Subject as _, costs, delays, latency, limits, memory, suite};
 use std::time::Duration;
 
-/// Keys that come due in a run for lateness.
+/// Keys in a run for lateness.
 const LATE_KEYS: u64 = 100_000;
 
 /// A workload that takes several times in one run.
@@ -38,7 +38,7 @@ impl<'a> Plan<'a> {
         plan
     }
 
-    /// Adds a task that is timed. `row` says what it is; its subjects, and for each figure its name and target, come beside.
+    /// Adds a task that is timed. `row` describes it, without its subjects; `figures` are the names and targets of what is timed.
     fn timed(
         &mut self,
         row: Times,
@@ -83,7 +83,7 @@ impl<'a> Plan<'a> {
         for workload in suite::all(ops) {
             self.suite("queue", None, rounds, workload);
         }
-        // So many that hundreds of threads have enough to do: that each gets a core for the first time takes some 20 ms.
+        // Enough for hundreds of threads: until each has got a core for the first time, some 20 ms pass.
         for (threads, workload) in suite::threads(8 * ops) {
             self.suite("threads", Some(threads as u64), few, workload);
         }
@@ -128,7 +128,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Of metrics and of workers. There the target is how many times as long it may take, and those that have one are named.
+    /// What metrics and workers cost. Their targets are upper bounds, and the subjects that have one are listed as rivals.
     fn costs(&mut self) {
         let ops = self.options.ops;
         for (section, groups) in [("metrics", costs::metrics::all(ops)), ("workers", costs::workers::all(ops))] {

@@ -59,9 +59,9 @@ pub struct Spread {
     pub what: String,
     pub subject: String,
     pub count: u64,
-    /// Percentiles and nanoseconds, up to the last percentile that is not decided by a handful, and the most.
+    /// Percentiles and nanoseconds, up to the last percentile that at least four values exceed, and the maximum.
     pub curve: Vec<(f64, f64)>,
-    /// Operations a second that were done beside.
+    /// Operations a second that other threads did meanwhile.
     pub beside: Option<f64>,
 }
 

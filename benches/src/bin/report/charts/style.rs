@@ -3,7 +3,7 @@
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{Color as _, FontStyle, IntoFont, RGBColor, TextStyle};
 
-/// How a line looks. The mark tells lines apart for who cannot tell the colours apart.
+/// How a line looks. Marks tell lines apart for readers that cannot tell the colours apart.
 #[derive(Clone, Copy)]
 pub struct Style {
     pub colour: RGBColor,
