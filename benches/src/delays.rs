@@ -20,6 +20,7 @@ pub use self::ours::ManualOurs;
 pub use self::tokio::{ManualTask, TaskQueue};
 pub use self::wheel::{ManualWheel, WheelTimer};
 
+use crate::workload::{Run, Workload};
 use crate::{Key, Ours, Subject};
 use std::time::Duration;
 
@@ -55,22 +56,8 @@ pub trait Cancel<K: Key>: Manual<K> {
     fn cancel(&mut self, key: &K) -> bool;
 }
 
-/// One workload with its subjects: keyqueue, the two rivals that the targets are about, and others. The others differ from workload to
-/// workload, so look them up by name.
-pub struct Workload {
-    pub name: String,
-    /// What a run is timed for, and how many times faster than each rival it is meant to be.
-    pub figures: Vec<(&'static str, Option<f64>)>,
-    /// Operations a run.
-    pub ops: u64,
-    pub subjects: Vec<(&'static str, Run)>,
-}
-
-/// Runs a workload once: a time for each of its figures.
-pub type Run = Box<dyn Fn() -> Vec<Duration>>;
-
 /// What the tables call the subjects, in their order.
-pub const NAMES: &[&str] = &[
+pub(crate) const NAMES: &[&str] = &[
     <Ours<u64> as Subject<u64>>::NAME,
     <HeapQueue<u64> as Subject<u64>>::NAME,
     <TaskQueue<u64> as Subject<u64>>::NAME,
@@ -95,7 +82,9 @@ macro_rules! subjects {
 /// All workloads; `keys` is the number of keys in a run.
 pub fn all(keys: u64) -> Vec<Workload> {
     let mut list = Vec::new();
-    let mut push = |name: String, figures, subjects| list.push(Workload { name, figures, ops: keys, subjects });
+    let mut push = |name, figures, subjects| {
+        list.push(Workload { group: "", name, figures, ops: keys, subjects, rivals: 2 });
+    };
     for threads in [1, 2] {
         let figures = vec![("all set", TARGET), ("calls return", None)];
         let subjects = subjects!(
@@ -129,14 +118,9 @@ pub fn all(keys: u64) -> Vec<Workload> {
 mod tests {
     use super::*;
 
-    /// The workloads check themselves.
     #[test]
     fn each_workload_runs_on_each_subject() {
-        for workload in all(20_000) {
-            for (subject, run) in workload.subjects {
-                assert_eq!(run().len(), workload.figures.len(), "{}, {subject}", workload.name);
-            }
-        }
+        all(20_000).iter().for_each(Workload::try_out);
     }
 
     #[test]

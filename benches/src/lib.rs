@@ -18,6 +18,7 @@ pub mod parts;
 pub mod rivals;
 pub mod rounds;
 pub mod suite;
+pub mod workload;
 
 pub use common::{Key, Ours, Subject};
 

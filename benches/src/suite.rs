@@ -4,28 +4,13 @@ use crate::delays::workloads::moved;
 use crate::delays::{Manual, ManualHeap, ManualOurs, ManualTask, ManualWheel};
 use crate::floors::{Channel, Line};
 use crate::rivals::DashSeg;
+use crate::workload::{Run, Workload, once};
 use crate::{Ours, Subject};
 use common::mutex::{parking_lot_mutex, std_mutex};
 use common::workloads::{cycle, duplicates, fill_and_drain, own_keys, refill, ring, touch, unique};
-use std::time::Duration;
 
-/// One workload with everything that can run it. The first subject is keyqueue, and of those that are lines of keys the next
-/// two are the rivals to be measured against. Look the others up by name: not every one can run every workload.
-pub struct Workload {
-    pub group: &'static str,
-    pub name: String,
-    /// How much faster than the faster mutex queue it is meant to be.
-    pub target: Option<f64>,
-    /// Operations a run.
-    pub ops: u64,
-    pub subjects: Vec<(&'static str, Run)>,
-}
-
-/// Runs a workload once.
-pub type Run = Box<dyn Fn() -> Duration>;
-
-/// How many subjects of a workload count as rivals, after keyqueue itself.
-pub const RIVALS: std::ops::Range<usize> = 1..3;
+/// Names and runs.
+type Subjects = Vec<(&'static str, Run)>;
 
 /// Threads of each of [`threads`].
 const THREADS: [usize; 7] = [1, 2, 4, 8, 16, 64, 512];
@@ -80,13 +65,13 @@ macro_rules! kube {
 
 macro_rules! one {
     ($queue:ty, $key:ty, $work:ident($($argument:expr),*)) => {
-        (<$queue as Subject<$key>>::NAME, Box::new(move || $work::<$key, $queue>($($argument),*)) as Run)
+        (<$queue as Subject<$key>>::NAME, once(move || $work::<$key, $queue>($($argument),*)))
     };
 }
 
 macro_rules! delayed {
     ($queue:ty, $keys:expr, $moves:expr) => {
-        (<$queue as Manual<u64>>::NAME, Box::new(move || moved::<$queue>($keys, $moves)) as Run)
+        (<$queue as Manual<u64>>::NAME, once(move || moved::<$queue>($keys, $moves)))
     };
 }
 
@@ -94,7 +79,7 @@ macro_rules! delayed {
 pub fn all(ops: u64) -> Vec<Workload> {
     let mut list = Vec::new();
     let mut push = |group, name: String, target, ops, subjects| {
-        list.push(Workload { group, name, target: Some(target), ops, subjects });
+        list.push(workload(group, name, Some(target), ops, subjects));
     };
     for keys in [1, 1024, 100_000] {
         push("cycle u64", format!("{keys} keys"), 1.0, ops, everyone!(u64, cycle(keys, ops)));
@@ -126,7 +111,12 @@ pub fn all(ops: u64) -> Vec<Workload> {
     list
 }
 
-fn unique_keys(pairs: u64, backlog: u64, ops: u64) -> Vec<(&'static str, Run)> {
+/// A workload that is timed for one thing. The target is about the two mutex queues; among the delayed subjects no workload has one.
+fn workload(group: &'static str, name: String, target: Option<f64>, ops: u64, subjects: Subjects) -> Workload {
+    Workload { group, name, figures: vec![("", target)], ops, subjects, rivals: 2 }
+}
+
+fn unique_keys(pairs: u64, backlog: u64, ops: u64) -> Subjects {
     let mut subjects = threaded!(u64, unique(pairs, backlog, ops));
     if pairs == 1 {
         subjects.extend(kube!(u64, unique(pairs, backlog, ops)));
@@ -136,27 +126,27 @@ fn unique_keys(pairs: u64, backlog: u64, ops: u64) -> Vec<(&'static str, Run)> {
 
 /// The same work by more and more threads, that each add a key of their own and take one; with the number of threads.
 pub fn threads(ops: u64) -> Vec<(usize, Workload)> {
-    let workload = |count: usize| {
+    let row = |count: usize| {
         let threads = count as u64;
         let ops = ops / threads * threads;
         let mut subjects = threaded!(u64, own_keys(threads, ops));
         if threads == 1 {
             subjects.extend(kube!(u64, own_keys(threads, ops)));
         }
-        (count, Workload { group: "threads", name: format!("{count} threads"), target: None, ops, subjects })
+        (count, workload("threads", format!("{count} threads"), None, ops, subjects))
     };
-    THREADS.map(workload).into()
+    THREADS.map(row).into()
 }
 
 /// The same work by more and more producers and consumers; with the number of each.
 pub fn pairs(ops: u64) -> Vec<(usize, Workload)> {
-    let workload = |count: usize| {
+    let row = |count: usize| {
         let pairs = count as u64;
         let ops = ops / pairs * pairs;
         let subjects = unique_keys(pairs, 1000, ops);
-        (count, Workload { group: "pairs", name: format!("{count}x{count}"), target: None, ops, subjects })
+        (count, workload("pairs", format!("{count}x{count}"), None, ops, subjects))
     };
-    PAIRS.map(workload).into()
+    PAIRS.map(row).into()
 }
 
 /// What an operation costs with more and more keys, `max` at most; with the number of keys.
@@ -173,13 +163,13 @@ pub fn sizes(max: u64) -> Vec<(u64, Workload)> {
         let rounds = SIZES_OPS.div_ceil(keys);
         let subjects = everyone!(u64, refill(keys, rounds));
         let ops = keys * rounds;
-        list.push((keys, Workload { group: "fill", name: name(keys), target: None, ops, subjects }));
+        list.push((keys, workload("fill", name(keys), None, ops, subjects)));
     }
     for keys in sizes.clone() {
         let ops = SIZES_OPS.max(keys / 10);
         let mut subjects = dedup!(u64, touch(keys, ops));
         subjects.extend(kube!(u64, touch(keys, ops)));
-        list.push((keys, Workload { group: "touch", name: name(keys), target: None, ops, subjects }));
+        list.push((keys, workload("touch", name(keys), None, ops, subjects)));
     }
     for keys in sizes {
         let ops = SIZES_OPS.max(keys / 10);
@@ -191,7 +181,7 @@ pub fn sizes(max: u64) -> Vec<(u64, Workload)> {
             #[cfg(feature = "kube")]
             delayed!(crate::delays::ManualKube<u64>, keys, ops),
         ];
-        list.push((keys, Workload { group: "delays", name: name(keys), target: None, ops, subjects }));
+        list.push((keys, workload("delays", name(keys), None, ops, subjects)));
     }
     list
 }
@@ -201,16 +191,11 @@ mod tests {
     use super::*;
     use crate::Key;
 
-    /// The workloads check themselves: how many keys were handed out, and how many are left.
     #[test]
     fn each_workload_runs_on_each_subject() {
         let scaled = threads(2000).into_iter().chain(pairs(2000)).map(|(_, workload)| workload);
         let sized = sizes(1000).into_iter().map(|(_, workload)| workload);
-        for workload in all(2000).into_iter().chain(scaled).chain(sized) {
-            for (_, run) in &workload.subjects {
-                run();
-            }
-        }
+        all(2000).into_iter().chain(scaled).chain(sized).for_each(|workload| workload.try_out());
     }
 
     #[test]

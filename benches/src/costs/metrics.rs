@@ -1,8 +1,7 @@
 //! Queues with more and more observation, and for comparison the usual way to keep metrics: each event is reported as it happens.
 
-use super::{Group, Workload};
 use crate::Subject;
-use crate::suite::Run;
+use crate::workload::{Workload, once};
 use common::workloads::{cycle, fill_and_drain};
 use keyqueue::{Added, MetricsObserver, Observer, WorkQueue, WorkQueueBuilder};
 use metrics::{Counter, Gauge, Histogram};
@@ -263,60 +262,48 @@ pub fn scrape(keys: u64) -> (Duration, Duration) {
     (reported - start, reported.elapsed())
 }
 
-macro_rules! runs {
+/// Each setting, with its run.
+macro_rules! settings {
     ($work:ident $arguments:tt) => {
         vec![
-            runs!(@ Plain, $work $arguments),
-            runs!(@ Measured, $work $arguments),
-            runs!(@ Idle, $work $arguments),
-            runs!(@ Reported, $work $arguments),
-            runs!(@ Pushed, $work $arguments),
+            settings!(@ Plain, $work $arguments),
+            settings!(@ Measured, $work $arguments),
+            settings!(@ Idle, $work $arguments),
+            settings!(@ Reported, $work $arguments),
+            settings!(@ Pushed, $work $arguments),
         ]
     };
-    (@ $setting:ty, cycle($keys:expr, $ops:expr)) => {
-        Box::new(move || cycle::<u64, Observed<$setting>>($keys, $ops)) as Run
-    };
-    (@ $setting:ty, fill_and_drain($keys:expr)) => {
-        Box::new(move || fill_and_drain::<u64, Observed<$setting>>($keys)) as Run
-    };
     (@ $setting:ty, paced($keys:expr, $ops:expr)) => {
-        Box::new(move || paced::<Observed<$setting>>($keys, $ops)) as Run
+        (<$setting>::NAME, once(move || paced::<Observed<$setting>>($keys, $ops)))
+    };
+    (@ $setting:ty, $work:ident($($argument:expr),*)) => {
+        (<$setting>::NAME, once(move || $work::<u64, Observed<$setting>>($($argument),*)))
     };
 }
 
-/// All workloads; `ops` is a fifth of the size of a run, or it would end before the first scrape, and four times that
-/// of a slow one.
-pub fn all(ops: u64) -> Vec<Group> {
-    const WITH_TARGET: &[(&str, Option<f64>)] = &[
-        (Plain::NAME, None),
-        (Measured::NAME, TARGET),
-        (Idle::NAME, TARGET),
-        (Reported::NAME, TARGET),
-        (Pushed::NAME, None),
-    ];
-    const WITHOUT: &[(&str, Option<f64>)] = &[
-        (Plain::NAME, None),
-        (Measured::NAME, None),
-        (Idle::NAME, None),
-        (Reported::NAME, None),
-        (Pushed::NAME, None),
-    ];
-    let (fast, slow) = (5 * ops, ops / 4);
-    let mut dense = Vec::new();
-    for keys in [1, 1024, 100_000] {
-        dense.push(Workload { name: format!("{keys} keys"), ops: fast, runs: runs!(cycle(keys, fast)) });
-    }
-    let filled = (3 * ops).min(300_000);
-    dense.push(Workload {
-        name: format!("fill, drain, {filled} keys"),
-        ops: filled,
-        runs: runs!(fill_and_drain(filled)),
-    });
-    let sparse = Workload { name: "1024 keys".into(), ops: slow, runs: runs!(paced(1024, slow)) };
-    vec![
-        Group { name: "add, get, done", subjects: WITH_TARGET, workloads: dense },
-        Group { name: "the same, slowly", subjects: WITHOUT, workloads: vec![sparse] },
-    ]
+/// All workloads; `ops` is a fifth of the size of a run, since a shorter run would end before the first scrape, and four times that
+/// of a slow one. The targets are upper bounds, about all settings but the last.
+pub fn all(ops: u64) -> Vec<Workload> {
+    let (fast, slow, filled) = (5 * ops, ops / 4, (3 * ops).min(300_000));
+    let dense = |name, ops, subjects| Workload {
+        group: "add, get, done",
+        name,
+        figures: vec![("", TARGET)],
+        ops,
+        subjects,
+        rivals: 3,
+    };
+    let cycles = [1, 1024, 100_000].map(|keys| dense(format!("{keys} keys"), fast, settings!(cycle(keys, fast))));
+    let fill = dense(format!("fill, drain, {filled} keys"), filled, settings!(fill_and_drain(filled)));
+    let sparse = Workload {
+        group: "the same, slowly",
+        name: "1024 keys".into(),
+        figures: vec![("", None)],
+        ops: slow,
+        subjects: settings!(paced(1024, slow)),
+        rivals: 0,
+    };
+    cycles.into_iter().chain([fill, sparse]).collect()
 }
 
 #[cfg(test)]
