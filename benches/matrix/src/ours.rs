@@ -2,7 +2,6 @@
 
 use common::threads::timed;
 use keyqueue::{Clock, Driver, Item, WorkQueue};
-use std::future::Future;
 use std::hint::black_box;
 use std::pin::pin;
 use std::sync::Arc;

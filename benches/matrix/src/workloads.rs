@@ -60,7 +60,7 @@ fn rings(threads: u64, ops: u64) -> Workload {
         by(OURS, ours::get),
         by("try_get", ours::try_get),
         by("get_async", ours::get_async),
-        ("Workers", Box::new(move || ours::workers(threads, ops))),
+        ("Workers", Box::new(move || ours::workers(threads, ops)) as Run),
         subject(PARKING_LOT, ops, move || ring::<u64, parking_lot_mutex::Queue<u64>>(KEYS, threads, ops)),
         subject(STD, ops, move || ring::<u64, std_mutex::Queue<u64>>(KEYS, threads, ops)),
         subject(DRAFT, ops, move || ring::<u64, Draft<u64>>(KEYS, threads, ops)),
@@ -101,7 +101,7 @@ fn duplicate_adds(threads: u64, ops: u64) -> Workload {
 
 fn delays(ops: u64) -> Workload {
     let run = move || thread::spawn(move || ours::add_after(ops)).join().expect("the worker panicked");
-    Workload { name: "add_after, new".into(), subjects: vec![(OURS, Box::new(run))] }
+    Workload { name: "add_after, new".into(), subjects: vec![(OURS, Box::new(run) as Run)] }
 }
 
 /// Failures of keys that failed before.

@@ -50,11 +50,11 @@ impl Times {
         Some(self.subjects.iter().find(|known| known.name == subject)?.median())
     }
 
-    /// keyqueue's time, by that of the faster mutex queue.
-    pub fn by_mutex(&self) -> Option<f64> {
+    /// The subject's time, by that of the faster mutex queue.
+    pub fn by_mutex(&self, subject: &str) -> Option<f64> {
         let mutexes = self.subjects.iter().filter(|subject| subject.name.ends_with(" mutex"));
         let fastest = mutexes.map(Subject::median).min_by(f64::total_cmp)?;
-        Some(self.median(OURS)? / fastest)
+        Some(self.median(subject)? / fastest)
     }
 
     /// keyqueue's time, by that of another subject.
@@ -171,8 +171,9 @@ pub mod tests {
         let ring = &matrix.times[0];
         assert_eq!((&*ring.workload, &*ring.build, ring.subjects.len()), ("ring, 1 thread", "16-off", 5));
         assert_eq!(ring.subjects[0].ns, [20.0, 10.0, 60.0]);
-        assert_eq!((ring.by_mutex(), ring.by("try_get")), (Some(20.0 / 30.0), Some(1.0)));
-        assert_eq!((matrix.times[1].by_mutex(), matrix.times[1].by("draft")), (None, None));
+        assert_eq!((ring.by_mutex(OURS), ring.by("try_get")), (Some(20.0 / 30.0), Some(1.0)));
+        assert_eq!((ring.by_mutex("draft"), ring.by_mutex("Workers")), (Some(16.0 / 30.0), None));
+        assert_eq!((matrix.times[1].by_mutex(OURS), matrix.times[1].by("draft")), (None, None));
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub fn matrices(matrices: &[Matrix]) -> String {
     let sections = matrices.iter().map(|matrix| {
         let Run { processor, cores, commit, compiler, rounds, ops } = &matrix.run;
         format!(
-            "### {processor}, {cores} cores\n\nCommit {commit}, {compiler}, medians of {rounds} rounds of {ops} keys.\n\n{}\n\n\
+            "**{processor}, {cores} cores.** Commit {commit}, {compiler}, medians of {rounds} rounds of {ops} keys.\n\n{}\n\n\
              <details>\n<summary>Every build, nanoseconds a key</summary>\n\n{}\n\n</details>",
             summary(matrix),
             medians(matrix),
