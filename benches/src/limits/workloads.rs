@@ -4,7 +4,6 @@
 use super::{KeyedTokens, Limit, PLENTY, Retry, Tokens};
 use common::limiter::orders;
 use common::threads::span;
-use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
