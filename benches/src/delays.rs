@@ -1,4 +1,4 @@
-//! The same for delayed keys: subjects, rivals, workloads and the list of them.
+//! Delayed keys: subjects, rivals, workloads and the list of them.
 //!
 //! Work in which much time has to pass is measured on [`Manual`] subjects, which have the data structure and no thread, and are told
 //! the time.
@@ -32,7 +32,7 @@ pub trait DelaySubject<K: Key>: Subject<K> {
     fn settle(&self) -> Option<usize>;
 }
 
-/// A queue with delays that is told the time.
+/// A queue with delays, on a mock clock.
 pub trait Manual<K: Key> {
     /// What the tables call it: as the same with its thread.
     const NAME: &'static str;

@@ -1,4 +1,4 @@
-//! The same for limiters: subjects, rivals, workloads and the list of them.
+//! Limiters: subjects, rivals, workloads and the list of them.
 
 mod bucket;
 mod exponential;
@@ -42,10 +42,10 @@ pub struct Limit {
 
 /// Tokens come faster than any machine asks.
 const PLENTY: Limit = Limit { rate: 500_000_000, burst: 1_000_000 };
-/// Nearly all that ask are refused.
+/// Nearly all calls are refused.
 const SCARCE: Limit = Limit { rate: 10, burst: 10 };
 
-/// A queue with delays and an exponential backoff, that is told the time.
+/// A queue with delays and an exponential backoff, on a mock clock.
 pub trait Retry {
     fn make() -> Self;
 

@@ -18,10 +18,10 @@ const THREADS: [usize; 7] = [1, 2, 4, 8, 16, 64, 512];
 const PAIRS: [usize; 7] = [1, 2, 4, 8, 16, 64, 256];
 /// Keys of [`sizes`].
 const SIZES: [u64; 7] = [10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000];
-/// Operations of a run of [`sizes`], or more where there are more keys.
+/// Operations of a run of [`sizes`]; more where there are more keys.
 const SIZES_OPS: u64 = 200_000;
 
-/// Those that deduplicate, for any number of threads.
+/// The subjects that deduplicate, for any number of threads.
 macro_rules! dedup {
     ($key:ty, $($run:tt)*) => {
         vec![
@@ -33,7 +33,7 @@ macro_rules! dedup {
     };
 }
 
-/// Those, and those that do not deduplicate, which is nothing that the workload asks for.
+/// The same, and subjects that do not deduplicate, for workloads that do not need it.
 macro_rules! threaded {
     ($key:ty, $($run:tt)*) => {{
         let mut subjects = dedup!($key, $($run)*);
@@ -42,7 +42,7 @@ macro_rules! threaded {
     }};
 }
 
-/// Those, and the one that only one thread can take from.
+/// The same, and the subject that allows only one getter.
 macro_rules! everyone {
     ($key:ty, $($run:tt)*) => {{
         let mut subjects = threaded!($key, $($run)*);
@@ -75,7 +75,7 @@ macro_rules! delayed {
     };
 }
 
-/// All workloads; `ops` is the size of one run, as long as the workload does not say itself.
+/// All workloads; `ops` is the size of a run, except where the name says another.
 pub fn all(ops: u64) -> Vec<Workload> {
     let mut list = Vec::new();
     let mut push = |group, name: String, target, ops, subjects| {
@@ -111,7 +111,7 @@ pub fn all(ops: u64) -> Vec<Workload> {
     list
 }
 
-/// A workload that is timed for one thing. The target is about the two mutex queues; among the delayed subjects no workload has one.
+/// A workload that is timed for one thing. The target is about the two mutex queues.
 fn workload(group: &'static str, name: String, target: Option<f64>, ops: u64, subjects: Subjects) -> Workload {
     Workload { group, name, figures: vec![("", target)], ops, subjects, rivals: 2 }
 }
@@ -124,7 +124,7 @@ fn unique_keys(pairs: u64, backlog: u64, ops: u64) -> Subjects {
     subjects
 }
 
-/// The same work by more and more threads, that each add a key of their own and take one; with the number of threads.
+/// The same work by more and more threads, each of which adds a new key and takes one; with the number of threads.
 pub fn threads(ops: u64) -> Vec<(usize, Workload)> {
     let row = |count: usize| {
         let threads = count as u64;
@@ -151,7 +151,7 @@ pub fn pairs(ops: u64) -> Vec<(usize, Workload)> {
 
 /// What an operation costs with more and more keys, `max` at most; with the number of keys.
 ///
-/// * "fill": all are added, then taken, again and again where there are few. A key counts as one operation.
+/// * "fill": all are added, then taken; repeatedly where there are few. A key counts as one operation.
 /// * "touch": all are queued, and one of them is added again. Without the subjects that do not deduplicate.
 /// * "delays": all are delayed, and one is moved to an earlier moment; by the subjects of [`crate::delays`], without their
 ///   threads.

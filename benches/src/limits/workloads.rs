@@ -1,5 +1,4 @@
-//! The work with limiters. Each function does it once, checks what came out, and returns how long each of the timed parts
-//! took.
+//! The work with limiters. Each function does it once, checks the result, and returns how long each of the timed parts took.
 
 use super::{KeyedTokens, Limit, PLENTY, Retry, Tokens};
 use common::limiter::orders;
@@ -36,7 +35,7 @@ pub fn keyed_tokens<T: KeyedTokens>(keys: u64, limit: Limit, threads: u64, calls
     vec![end - start]
 }
 
-/// What was admitted since the buckets were made, of which there may be one for all keys, or one for each.
+/// Checks how many calls were admitted since the buckets were made. There is one bucket for all keys, or one for each.
 fn check_admitted(limit: Limit, admitted: u64, calls: u64, keys: u64, made: Instant) {
     if limit == PLENTY {
         // A thread that loses its core after it has read the clock may find that other threads have read a later time.

@@ -33,7 +33,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Whether they fit together.
+    /// Whether the options fit together.
     pub fn check(&self) -> Result<(), &'static str> {
         let partial = self.quick || !self.only.is_empty() || !self.builds.is_empty();
         if partial && self.write.as_deref() == Some(Path::new(REPOSITORY)) {

@@ -1,4 +1,4 @@
-//! Where and of what a run was made.
+//! The machine and the code of a run.
 
 use crate::options::Options;
 use crate::results::Run;
@@ -18,7 +18,7 @@ pub fn run(options: &Options) -> Run {
     }
 }
 
-/// What measures the same again, wherever it was written.
+/// The command that measures the same again. The directory of `--write` is left out.
 fn command(options: &Options) -> String {
     let Options { quick, rounds, ops, wakes, delays, keys, only, .. } = options;
     let features = if cfg!(feature = "kube") { "" } else { "--no-default-features " };

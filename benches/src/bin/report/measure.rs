@@ -12,17 +12,17 @@ use std::time::Duration;
 pub struct Task {
     pub label: String,
     pub rounds: usize,
-    /// One each subject.
+    /// One for each subject.
     pub runs: Vec<Run>,
 }
 
-/// Does the work once, and notes what it saw.
+/// Does the work once, and notes the results.
 pub type Run = Box<dyn Fn(&mut Notes)>;
 
-/// What has been seen so far.
+/// The results so far.
 #[derive(Default)]
 pub struct Notes {
-    /// Complete but for the times of the rounds to come.
+    /// Complete, except for the times of the rounds to come.
     pub times: Vec<Times>,
     spreads: Vec<Seen>,
     pub bytes: Vec<Bytes>,

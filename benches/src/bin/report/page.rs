@@ -1,5 +1,4 @@
-//! BENCHMARKS.md: the texts of `benches/text/`, one a section, with what was measured in their places, which are names in
-//! double braces.
+//! BENCHMARKS.md: the texts of `benches/text/`, one for each section. Names in double braces are places for what was measured.
 
 use crate::results::Results;
 use crate::{tables, wins};
@@ -9,7 +8,7 @@ macro_rules! texts {
     ($($name:literal),* $(,)?) => { [$(include_str!(concat!("../../../text/", $name, ".md"))),*] };
 }
 
-/// In the order of the page.
+/// The texts, in the order of the page.
 pub const TEXTS: [&str; 15] = texts![
     "head",
     "queues",
@@ -28,7 +27,7 @@ pub const TEXTS: [&str; 15] = texts![
     "designs",
 ];
 
-/// The page. A section that has places and nothing to put into any of them is left out.
+/// The page. A section whose places are all empty is left out.
 pub fn page(results: &Results, matrices: &[Matrix]) -> String {
     let sections = TEXTS.iter().filter_map(|text| fill(text, results, matrices));
     sections.map(|section| section.trim().to_owned() + "\n").collect::<Vec<_>>().join("\n")

@@ -22,7 +22,7 @@ pub struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// All that is wanted.
+    /// Everything that the options ask for.
     pub fn new(options: &'a Options) -> Self {
         let mut plan = Self { options, tasks: Vec::new(), notes: Notes::default() };
         plan.queues();
@@ -135,7 +135,7 @@ impl<'a> Plan<'a> {
         self.timed(row, &[("report", None), ("scrape", None)], keys, self.options.rounds, subjects);
     }
 
-    /// What is a distribution rather than a sum.
+    /// Distributions.
     fn spreads(&mut self) {
         let rounds = self.options.few_rounds();
         if self.options.wants("latency") {

@@ -1,4 +1,4 @@
-//! The tables of BENCHMARKS.md. Where nothing was measured, there is no table.
+//! The tables of BENCHMARKS.md. A table without data is empty.
 
 use crate::results::{OURS, Results, Spread, Subject, Times};
 use keyqueue_benches::markdown::Table;
@@ -100,7 +100,7 @@ pub fn keys(results: &Results, group: &str) -> String {
     table.to_string()
 }
 
-/// Bytes per key: a row each kind, a column each subject.
+/// Bytes per key: a row for each kind, a column for each subject.
 pub fn memory(results: &Results) -> String {
     let (mut names, mut kinds) = (Vec::new(), Vec::new());
     for bytes in &results.bytes {
@@ -157,12 +157,12 @@ pub fn lateness(results: &Results) -> String {
     table.to_string()
 }
 
-/// Delays in one table, limiters in one each group: a ratio to each rival.
+/// Delays in one table, limiters in one for each group: a ratio to each rival.
 pub fn delays(results: &Results) -> String {
     against_each("delays", &results.times("delays").collect::<Vec<_>>())
 }
 
-/// What a delayed key takes.
+/// The memory of a delayed key.
 pub fn delay_bytes(results: &Results) -> String {
     let rows: Vec<_> = results.bytes.iter().filter(|bytes| bytes.what == "delayed").collect();
     match rows.first() {

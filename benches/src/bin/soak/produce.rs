@@ -53,7 +53,7 @@ pub async fn task(world: Arc<World>, seed: u64) {
     }
 }
 
-/// Has others come and go, three at a time.
+/// Starts short-lived producers, three at a time.
 pub fn short_threads(world: &World, seed: u64) {
     let mut rng = Rng::with_seed(seed);
     while !world.is_stopped() {
@@ -75,7 +75,7 @@ pub fn some_key(rng: &mut Rng) -> u32 {
     }
 }
 
-/// Milliseconds, seldom many; now and then none.
+/// Some milliseconds, seldom many; now and then none.
 pub fn some_delay(rng: &mut Rng) -> Duration {
     match rng.u8(..16) {
         0 => Duration::ZERO,
