@@ -7,6 +7,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../benches"
 without=(--locked --no-default-features)
 cargo test "${without[@]}" --release --lib --bins --test memory
 cargo bench "${without[@]}" -- --test
+# One of the nine builds.
+cargo run "${without[@]}" --release --bin matrix -- --builds 16-off --rounds 1 --ops 5000
 report="$(mktemp -d)"
 trap 'rm -rf "$report"' EXIT
 cargo run "${without[@]}" --release --bin report -- --rounds 1 --ops 20000 --wakes 50 --delays 20000 --keys 10000 --write "$report"

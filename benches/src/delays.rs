@@ -1,7 +1,7 @@
-//! The same for delayed keys: subjects, rivals, workloads and the list of them.
+//! Delayed keys: subjects, rivals, workloads and the list of them.
 //!
-//! Real clocks do not go faster, so what depends on time passing is measured on [`Manual`] subjects, which have the structure
-//! and no thread, and are told the time.
+//! Work in which much time has to pass is measured on [`Manual`] subjects, which have the data structure and no thread, and are told
+//! the time.
 
 mod heap;
 #[cfg(feature = "kube")]
@@ -20,6 +20,7 @@ pub use self::ours::ManualOurs;
 pub use self::tokio::{ManualTask, TaskQueue};
 pub use self::wheel::{ManualWheel, WheelTimer};
 
+use crate::workload::{Run, Workload};
 use crate::{Key, Ours, Subject};
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ pub trait DelaySubject<K: Key>: Subject<K> {
     fn settle(&self) -> Option<usize>;
 }
 
-/// A queue with delays that is told the time.
+/// A queue with delays, on a mock clock.
 pub trait Manual<K: Key> {
     /// What the tables call it: as the same with its thread.
     const NAME: &'static str;
@@ -42,10 +43,10 @@ pub trait Manual<K: Key> {
 
     fn add_after(&mut self, key: K, delay: Duration);
 
-    /// Moves the clock on and puts in line what is due; how many keys came due.
+    /// Moves the clock on and queues the keys whose delays have expired; how many.
     fn advance(&mut self, by: Duration) -> usize;
 
-    /// Takes a key that is in line, lends it to `work`, is done with it.
+    /// Takes a queued key, lends it to `work`, is done with it.
     fn process(&mut self, work: impl FnOnce(&K)) -> bool;
 }
 
@@ -55,22 +56,8 @@ pub trait Cancel<K: Key>: Manual<K> {
     fn cancel(&mut self, key: &K) -> bool;
 }
 
-/// One workload with everything that can run it: keyqueue first, then the rivals: the two to be measured against, and others
-/// that are to be looked up by name.
-pub struct Workload {
-    pub name: String,
-    /// What a run is timed for, and how many times faster than each rival it is meant to be.
-    pub figures: Vec<(&'static str, Option<f64>)>,
-    /// Operations a run.
-    pub ops: u64,
-    pub subjects: Vec<(&'static str, Run)>,
-}
-
-/// Runs a workload once: a time for each of its figures.
-pub type Run = Box<dyn Fn() -> Vec<Duration>>;
-
 /// What the tables call the subjects, in their order.
-pub const NAMES: &[&str] = &[
+pub(crate) const NAMES: &[&str] = &[
     <Ours<u64> as Subject<u64>>::NAME,
     <HeapQueue<u64> as Subject<u64>>::NAME,
     <TaskQueue<u64> as Subject<u64>>::NAME,
@@ -92,10 +79,12 @@ macro_rules! subjects {
     };
 }
 
-/// All workloads, with that many keys a run.
+/// All workloads; `keys` is the number of keys in a run.
 pub fn all(keys: u64) -> Vec<Workload> {
     let mut list = Vec::new();
-    let mut push = |name: String, figures, subjects| list.push(Workload { name, figures, ops: keys, subjects });
+    let mut push = |name, figures, subjects| {
+        list.push(Workload { group: "", name, figures, ops: keys, subjects, rivals: 2 });
+    };
     for threads in [1, 2] {
         let figures = vec![("all set", TARGET), ("calls return", None)];
         let subjects = subjects!(
@@ -129,14 +118,9 @@ pub fn all(keys: u64) -> Vec<Workload> {
 mod tests {
     use super::*;
 
-    /// The workloads check themselves.
     #[test]
     fn each_workload_runs_on_each_subject() {
-        for workload in all(20_000) {
-            for (subject, run) in workload.subjects {
-                assert_eq!(run().len(), workload.figures.len(), "{}, {subject}", workload.name);
-            }
-        }
+        all(20_000).iter().for_each(Workload::try_out);
     }
 
     #[test]

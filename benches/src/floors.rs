@@ -1,9 +1,8 @@
-//! Queues that know no keys: what is added is taken, however often it is added. Not rivals, but the floor: what the line alone
-//! costs.
+//! Queues without deduplication, without `done` and without delays: every message is handed out. They are no rivals, but a floor: what
+//! handing messages from thread to thread costs.
 //!
-//! * [`Channel`]: `crossbeam-channel`, without a bound. No deduplication, no end of the work on a key, no delays.
-//! * [`Line`]: `crossbeam-queue`'s `SegQueue`, which cannot wait: who finds it empty sleeps on a condition variable. No
-//!   deduplication, no end of the work on a key, no delays.
+//! * [`Channel`]: `crossbeam-channel`, without a bound.
+//! * [`Line`]: `crossbeam-queue`'s `SegQueue`. It cannot wait, so a getter that finds it empty waits on a condition variable.
 
 use crate::{Key, Subject};
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -11,10 +10,10 @@ use crossbeam_queue::SegQueue;
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
-/// See the module's head.
+/// `crossbeam-channel`.
 pub struct Channel<K> {
     sender: Sender<Option<K>>,
-    /// `None`: shut down. Who takes it puts it back, for the next.
+    /// `None`: shut down. The getter that takes it puts it back, for the next getter.
     receiver: Receiver<Option<K>>,
 }
 
@@ -50,7 +49,7 @@ impl<K: Key> Subject<K> for Channel<K> {
     }
 }
 
-/// See the module's head.
+/// `SegQueue` and a condition variable.
 pub struct Line<K> {
     line: SegQueue<K>,
     sleepers: AtomicUsize,
@@ -63,7 +62,7 @@ impl<K> Line<K> {
     #[inline]
     pub(crate) fn push(&self, key: K) {
         self.line.push(key);
-        // Pairs with the fence of who goes to sleep: either it sees the key, or we see it.
+        // Pairs with the fence of a getter that is about to wait: either the getter sees the key, or this thread sees the getter.
         fence(Ordering::SeqCst);
         if self.sleepers.load(Ordering::Relaxed) > 0 {
             drop(self.lock.lock());

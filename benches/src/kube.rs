@@ -1,9 +1,9 @@
-//! `kube-runtime`'s scheduler, which stands behind its controllers: a stream that one task polls, of keys that are asked for by
-//! another stream, each at its moment, or earlier if it is asked for once more.
+//! `kube-runtime`'s scheduler, on which its controllers are built: a stream that one task polls. It yields each key that another stream
+//! has requested, at the moment of the request, or earlier if a later request says so.
 //!
-//! What it does not do: it knows no work in progress (a controller keeps a list beside it), it has no way to cancel, and it is
-//! no line: what is due at once comes out in any order, the last first. Its moments are milliseconds; so that no key waits for
-//! the next one, those of this queue are always past.
+//! What it cannot do: it does not know which keys are processed (a controller keeps its own list), it cannot cancel, and it is not first
+//! in, first out: keys of one moment come out in any order, the last first. Its resolution is a millisecond; so that no key waits for
+//! the next one, the moments of this queue are always past.
 
 use crate::{Key, Subject};
 use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
@@ -19,15 +19,15 @@ use std::task::{Context, Poll};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
-/// What is asked for. It never ends: the scheduler would end with it, whatever is due.
+/// The requests. They never end: the scheduler would end with them, and lose its keys.
 type Requests<K> = Chain<UnboundedReceiver<ScheduleRequest<K>>, Pending<ScheduleRequest<K>>>;
 
 type Source<K> = Pin<Box<Scheduler<K, Requests<K>>>>;
 
-/// For one thread that takes keys, which polls the scheduler itself: there is no task to hand over from.
+/// For one getter, which polls the scheduler itself: no task hands the keys over.
 pub struct KubeQueue<K> {
     requests: UnboundedSender<ScheduleRequest<K>>,
-    /// Locked by the thread that takes keys, and so never waited for.
+    /// Only the getter locks it, so no thread waits for it.
     scheduler: Mutex<Source<K>>,
     runtime: Runtime,
     shutting_down: AtomicBool,
@@ -54,7 +54,7 @@ impl<K: Key> Subject<K> for KubeQueue<K> {
         self.requests.unbounded_send(ScheduleRequest { message, run_at: self.past }).expect("has a receiver");
     }
 
-    /// The requests are only in a channel so far: has them scheduled.
+    /// The requests are still in the channel: has the scheduler take them in.
     fn catch_up(&self) {
         let _entered = self.runtime.enter();
         let mut scheduler = self.scheduler.lock();
@@ -82,7 +82,7 @@ impl<K: Key> Subject<K> for KubeQueue<K> {
 
     fn shut_down(&self) {
         self.shutting_down.store(true, Ordering::Relaxed);
-        // Wakes the thread that waits.
+        // Wakes the getter.
         self.requests.close_channel();
     }
 }

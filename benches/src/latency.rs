@@ -2,15 +2,18 @@
 
 use crate::delays::lateness::histogram;
 use crate::floors::{Channel, Line};
-use crate::rivals::{DashSeg, parking_lot_mutex, std_mutex};
-use crate::workloads::{under_load, wake_latency};
+use crate::rivals::DashSeg;
 use crate::{Ours, Subject};
+use common::mutex::{parking_lot_mutex, std_mutex};
 use hdrhistogram::Histogram;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// How many times the subjects take turns.
 const TURNS: u64 = 10;
 
-/// A measurement of so many keys.
+/// A measurement of that number of keys.
 type Measure = fn(u64) -> Histogram<u64>;
 
 /// What is measured, for how many times as many keys as there are wake-ups, and by which subjects.
@@ -34,7 +37,7 @@ macro_rules! everyone {
 
 /// What was measured, by whom, and the nanoseconds:
 ///
-/// * "wake-up": from `add` to the return of a get that was parked, with nobody else there.
+/// * "wake-up": from `add` to the return of a getter that was parked, with no other thread.
 /// * "under load": from the moment at which a key was to be added until it is handed out, with a worker that is busy half of
 ///   the time. Ten times as many keys.
 ///
@@ -54,6 +57,72 @@ pub fn distributions(wakes: u64) -> Vec<(&'static str, &'static str, Histogram<u
         list.extend(subjects.iter().zip(all).map(|((name, _), latencies)| (what, *name, latencies)));
     }
     list
+}
+
+/// From `add` to the return of a get that was parked, in nanoseconds, one key at a time.
+pub fn wake_latency<Q: Subject<u64>>(wakes: u64) -> Histogram<u64> {
+    let queue = Q::make();
+    let woken = AtomicU64::new(0);
+    let epoch = Instant::now();
+    let nanos = || epoch.elapsed().as_nanos() as u64;
+    let mut latencies = histogram();
+    thread::scope(|scope| {
+        scope.spawn(|| while queue.process(|_, _| woken.store(nanos(), Ordering::Release)) {});
+        for n in 0..wakes {
+            // Long enough for the getter to park. This thread sleeps, so that both cores are idle as in a quiet process.
+            thread::sleep(Duration::from_micros(100));
+            let before = woken.load(Ordering::Acquire);
+            let start = nanos();
+            queue.add(n);
+            let end = loop {
+                match woken.load(Ordering::Acquire) {
+                    woken if woken != before => break woken,
+                    _ => std::hint::spin_loop(),
+                }
+            };
+            latencies.record(end.saturating_sub(start).max(1)).expect("resizes by itself");
+        }
+        queue.shut_down();
+    });
+    latencies
+}
+
+/// From the moment at which a key was to be added until it is handed out, in nanoseconds. One thread adds keys by a fixed plan, on
+/// average one each 20 microseconds; another thread takes them and is busy for 10 microseconds with each.
+pub fn under_load<Q: Subject<u64>>(keys: u64) -> Histogram<u64> {
+    const APART: u64 = 20_000;
+    const BUSY: u64 = 10_000;
+    let mut random = random();
+    let mut moment = 1_000_000;
+    let mut next = |_| {
+        moment += random(0..2 * APART);
+        moment
+    };
+    let moments: Vec<u64> = (0..keys).map(&mut next).collect();
+    let queue = Q::make();
+    let epoch = Instant::now();
+    let nanos = || epoch.elapsed().as_nanos() as u64;
+    let until = |moment| {
+        while nanos() < moment {
+            std::hint::spin_loop();
+        }
+    };
+    let mut latencies = histogram();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while queue.process(|_, key| {
+                let start = nanos();
+                latencies.record((start - moments[*key as usize]).max(1)).expect("resizes by itself");
+                until(start + BUSY);
+            }) {}
+        });
+        for (key, moment) in (0..).zip(&moments) {
+            until(*moment);
+            queue.add(key);
+        }
+        queue.shut_down();
+    });
+    latencies
 }
 
 #[cfg(test)]

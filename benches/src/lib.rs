@@ -1,6 +1,6 @@
-//! Workloads for a deduplicating queue, and the rivals that run them beside keyqueue.
+//! Workloads for a deduplicating queue, for keyqueue and for its rivals.
 //!
-//! A workload runs a fixed amount of work on any [`Subject`] and says how long it took; who measures decides how often.
+//! A workload does a fixed amount of work with any [`Subject`] and says how long that took. The program that measures decides how often.
 
 pub mod costs;
 pub mod delays;
@@ -10,78 +10,17 @@ pub mod kube;
 pub mod latency;
 pub mod limits;
 pub mod machine;
+pub mod markdown;
+pub mod matrix;
 pub mod memory;
+pub mod numbers;
+pub mod parts;
 pub mod rivals;
+pub mod rounds;
 pub mod suite;
-pub mod workloads;
+pub mod workload;
 
-use std::fmt::Debug;
-use std::hash::Hash;
+pub use common::{Key, Ours, Subject};
 
-/// What a key must be able to do, for every subject.
-pub trait Key: Hash + Eq + Clone + Debug + Send + Sync + 'static {
-    /// The `n`th key: all differ.
-    fn nth(n: u64) -> Self;
-}
-
-impl Key for u64 {
-    fn nth(n: u64) -> Self {
-        n
-    }
-}
-
-impl Key for String {
-    /// 30 bytes, like a namespaced name.
-    fn nth(n: u64) -> Self {
-        format!("namespace-{:04}/pod-{n:011}", n % 100)
-    }
-}
-
-/// A queue under test.
-pub trait Subject<K: Key>: Send + Sync + 'static {
-    /// What the tables call it.
-    const NAME: &'static str;
-
-    fn make() -> Self;
-
-    fn add(&self, key: K);
-
-    /// Returns when all calls so far have taken effect.
-    fn catch_up(&self) {}
-
-    /// Takes a key, waiting for one; lends it to `work`; is done with it. `false`: shut down and empty.
-    fn process(&self, work: impl FnOnce(&Self, &K)) -> bool;
-
-    fn shut_down(&self);
-}
-
-/// The crate itself.
-pub struct Ours<K>(pub keyqueue::WorkQueue<K>);
-
-impl<K: Key> Subject<K> for Ours<K> {
-    const NAME: &'static str = "keyqueue";
-
-    fn make() -> Self {
-        Self(keyqueue::WorkQueue::new())
-    }
-
-    #[inline]
-    fn add(&self, key: K) {
-        self.0.add(key);
-    }
-
-    #[inline]
-    fn process(&self, work: impl FnOnce(&Self, &K)) -> bool {
-        match self.0.get() {
-            Some(item) => {
-                work(self, &item);
-                true
-            }
-            None => false,
-        }
-    }
-
-    fn shut_down(&self) {
-        self.0.shut_down();
-    }
-}
+/// The folder of the repository.
+pub const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");

@@ -1,4 +1,4 @@
-//! The same for limiters: subjects, rivals, workloads and the list of them.
+//! Limiters: subjects, rivals, workloads and the list of them.
 
 mod bucket;
 mod exponential;
@@ -6,31 +6,16 @@ mod retry;
 pub mod workloads;
 
 pub use self::bucket::{Acquire, Governor, GovernorStd, KeyedGovernor, KeyedGovernorStd, Reserve};
-pub use self::exponential::{DashLimiter, ParkingLotLimiter, StdLimiter};
+pub use self::exponential::DashLimiter;
 pub use self::retry::{RetryOurs, RetryRival};
 
 #[cfg(feature = "kube")]
 use crate::delays::ManualKube;
-use crate::delays::{ManualHeap, ManualTask, ManualWheel, NAMES, Run, Workload};
+use crate::delays::{self, ManualHeap, ManualTask, ManualWheel};
+use crate::workload::{Run, Workload};
+use common::limiter::{self, ParkingLotLimiter, StdLimiter};
 use keyqueue::rate_limiter::{DedupingBucket, ItemExponentialFailure};
 use std::time::Duration;
-
-/// After the first failure of a key.
-const BASE: Duration = Duration::from_millis(5);
-/// At most.
-const MAX: Duration = Duration::from_secs(1000);
-
-/// An exponential backoff of each key.
-pub trait Limiter<K>: Sync {
-    fn make() -> Self;
-
-    /// One more failure: how long to wait.
-    fn when(&self, key: &K) -> Duration;
-
-    fn forget(&self, key: &K);
-
-    fn num_requeues(&self, key: &K) -> u64;
-}
 
 /// Tokens.
 pub trait Tokens: Sync {
@@ -57,30 +42,21 @@ pub struct Limit {
 
 /// Tokens come faster than any machine asks.
 const PLENTY: Limit = Limit { rate: 500_000_000, burst: 1_000_000 };
-/// Nearly all that ask are refused.
+/// Nearly all calls are refused.
 const SCARCE: Limit = Limit { rate: 10, burst: 10 };
 
-/// A queue with delays and an exponential backoff, that is told the time.
+/// A queue with delays and an exponential backoff, on a mock clock.
 pub trait Retry {
     fn make() -> Self;
 
     fn add(&mut self, key: u64);
 
-    /// Moves the clock on and puts in line what is due; how many keys came due.
+    /// Moves the clock on and queues the keys whose delays have expired; how many.
     fn advance(&mut self, by: Duration) -> usize;
 
-    /// Takes a key that is in line, lends it to `work`, which says whether it succeeded, and retries it if not. There must be
-    /// one.
+    /// Takes a queued key, lends it to `work`, which says whether it succeeded, and retries it if not. There must be a queued
+    /// key.
     fn process(&mut self, work: impl FnOnce(&u64) -> bool);
-}
-
-/// Workloads with the same subjects: keyqueue first, then the rivals.
-pub struct Group {
-    pub name: &'static str,
-    pub subjects: &'static [&'static str],
-    /// How many of the rivals, the first ones, the targets are about.
-    pub rivals: usize,
-    pub workloads: Vec<Workload>,
 }
 
 macro_rules! subjects {
@@ -102,44 +78,52 @@ macro_rules! exponential {
         ]
     };
     (@ $subject:ty, $key:ty, $work:ident($($argument:expr),*)) => {
-        Box::new(move || workloads::$work::<$key, $subject>($($argument),*)) as Run
+        Box::new(move || limiter::$work::<$key, $subject>($($argument),*)) as Run
     };
 }
 
-/// All workloads; `ops` is four times the number of keys where each key goes through it all, and where threads do nothing but
-/// call, they call five times as often: or the first would be through before the last has been let run.
-pub fn all(ops: u64) -> Vec<Group> {
-    vec![exponential(5 * ops, ops / 4), bucket(5 * ops), keyed(5 * ops), retry(ops / 4)]
+/// All workloads. Where each key lives its whole life, there are `ops / 4` keys. Where threads do nothing but call, there are `5 * ops`
+/// calls: with fewer, the first thread would end before the last one gets a core.
+pub fn all(ops: u64) -> Vec<Workload> {
+    [exponential(5 * ops, ops / 4), bucket(5 * ops), keyed(5 * ops), retry(ops / 4)].into_iter().flatten().collect()
 }
 
-/// Runs with the names of those who run.
-fn named(names: &[&'static str], runs: Vec<Run>) -> Vec<(&'static str, Run)> {
-    assert_eq!(names.len(), runs.len());
-    names.iter().copied().zip(runs).collect()
+/// The subjects of a group, and how many of its rivals, the first ones, the targets are about.
+struct Group {
+    name: &'static str,
+    subjects: &'static [&'static str],
+    rivals: usize,
 }
 
-fn exponential(ops: u64, keys: u64) -> Group {
-    const NAMES: &[&str] = &["keyqueue", "parking_lot mutex", "std mutex, SipHash", "DashMap"];
-    let mut workloads = Vec::new();
-    let mut push = |name: String, figures, ops, runs| {
-        workloads.push(Workload { name, figures, ops, subjects: named(NAMES, runs) });
-    };
-    for (threads, target) in [(1, 1.0), (2, 2.0), (4, 2.0)] {
-        let figures = vec![("", Some(target))];
-        push(format!("when, u64, {threads} threads"), figures, ops, exponential!(u64; when(1024, threads, ops)));
+impl Group {
+    fn workload(&self, name: String, figures: Vec<(&'static str, Option<f64>)>, ops: u64, runs: Vec<Run>) -> Workload {
+        assert_eq!(self.subjects.len(), runs.len());
+        let subjects = self.subjects.iter().copied().zip(runs).collect();
+        Workload { group: self.name, name, figures, ops, subjects, rivals: self.rivals }
     }
-    push("when, String, 1 threads".into(), vec![("", Some(1.0))], ops, exponential!(String; when(1024, 1, ops)));
-    let figures = vec![("when", None), ("forget", None)];
-    push(format!("{keys} new keys, u64"), figures, keys, exponential!(u64; when_forget(keys)));
-    Group { name: "exponential", subjects: NAMES, rivals: 2, workloads }
 }
 
-fn bucket(ops: u64) -> Group {
-    const NAMES: &[&str] = &["keyqueue", "governor", "governor, std clock"];
-    let mut workloads = Vec::new();
-    let mut push = |name, runs| {
-        workloads.push(Workload { name, figures: vec![("", Some(1.0))], ops, subjects: named(NAMES, runs) });
-    };
+fn exponential(ops: u64, keys: u64) -> Vec<Workload> {
+    const SUBJECTS: &[&str] = &["keyqueue", "parking_lot mutex", "std mutex, SipHash", "DashMap"];
+    let group = Group { name: "exponential", subjects: SUBJECTS, rivals: 2 };
+    let mut list = Vec::new();
+    for (threads, target) in [(1, 1.0), (2, 2.0), (4, 2.0)] {
+        let (name, figures) = (format!("when, u64, {threads} threads"), vec![("", Some(target))]);
+        list.push(group.workload(name, figures, ops, exponential!(u64; when(1024, threads, ops))));
+    }
+    let runs = exponential!(String; when(1024, 1, ops));
+    list.push(group.workload("when, String, 1 threads".into(), vec![("", Some(1.0))], ops, runs));
+    let figures = vec![("when", None), ("forget", None)];
+    list.push(group.workload(format!("{keys} new keys, u64"), figures, keys, exponential!(u64; when_forget(keys))));
+    list
+}
+
+const GOVERNORS: &[&str] = &["keyqueue", "governor", "governor, std clock"];
+
+fn bucket(ops: u64) -> Vec<Workload> {
+    let group = Group { name: "bucket", subjects: GOVERNORS, rivals: 2 };
+    let mut list = Vec::new();
+    let mut push = |name, runs| list.push(group.workload(name, vec![("", Some(1.0))], ops, runs));
     for threads in [1, 2, 4] {
         let runs = subjects!(Acquire, Governor, GovernorStd; tokens(PLENTY, threads, ops));
         push(format!("try_acquire, admitted, {threads} threads"), runs);
@@ -152,54 +136,45 @@ fn bucket(ops: u64) -> Group {
         let runs = subjects!(Acquire, Governor, GovernorStd; tokens(SCARCE, threads, ops));
         push(format!("try_acquire, refused, {threads} threads"), runs);
     }
-    Group { name: "bucket", subjects: NAMES, rivals: 2, workloads }
+    list
 }
 
-fn keyed(ops: u64) -> Group {
-    const NAMES: &[&str] = &["keyqueue", "governor", "governor, std clock"];
-    let mut workloads = Vec::new();
+fn keyed(ops: u64) -> Vec<Workload> {
+    let group = Group { name: "bucket by key", subjects: GOVERNORS, rivals: 2 };
+    let mut list = Vec::new();
     for (limit, outcome) in [(PLENTY, "admitted"), (SCARCE, "put off")] {
         for threads in [1, 2, 4] {
             let runs = subjects!(
                 DedupingBucket<u64>, KeyedGovernor, KeyedGovernorStd; keyed_tokens(1024, limit, threads, ops)
             );
-            let name = format!("{outcome}, {threads} threads");
-            workloads.push(Workload { name, figures: vec![("", None)], ops, subjects: named(NAMES, runs) });
+            list.push(group.workload(format!("{outcome}, {threads} threads"), vec![("", None)], ops, runs));
         }
     }
-    Group { name: "bucket by key", subjects: NAMES, rivals: 2, workloads }
+    list
 }
 
-/// By the subjects with delays. A key that waits is not delayed again, so that those can do it, too, that know no earlier delay.
-fn retry(keys: u64) -> Group {
+/// By the subjects with delays. A key that waits is not delayed again, so subjects that cannot keep the earlier of two delays take part.
+fn retry(keys: u64) -> Vec<Workload> {
+    let group = Group { name: "retry", subjects: delays::NAMES, rivals: 1 };
     let workload = |name: &str, wave| {
         let runs = subjects!(
             RetryOurs, RetryRival<ManualHeap<u64>>, RetryRival<ManualTask<u64>>, RetryRival<ManualWheel<u64>>,
             #[cfg(feature = "kube")] RetryRival<ManualKube<u64>>;
             retry(keys, wave)
         );
-        let figures = vec![("", Some(3.0))];
-        Workload { name: format!("{keys} keys, {name}"), figures, ops: keys, subjects: named(NAMES, runs) }
+        group.workload(format!("{keys} keys, {name}"), vec![("", Some(3.0))], keys, runs)
     };
-    let workloads = vec![workload("one by one", false), workload("in waves", true)];
-    Group { name: "retry", subjects: NAMES, rivals: 1, workloads }
+    vec![workload("one by one", false), workload("in waves", true)]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use common::limiter::{BASE, Limiter, MAX};
 
-    /// The workloads check themselves.
     #[test]
     fn each_workload_runs_on_each_subject() {
-        for group in all(20_000) {
-            for workload in group.workloads {
-                assert_eq!(workload.subjects.len(), group.subjects.len(), "{}", workload.name);
-                for (subject, run) in workload.subjects {
-                    assert_eq!(run().len(), workload.figures.len(), "{}, {subject}", workload.name);
-                }
-            }
-        }
+        all(20_000).iter().for_each(Workload::try_out);
     }
 
     #[test]

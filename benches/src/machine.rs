@@ -1,4 +1,6 @@
-//! What a measurement is made on, as Linux tells it.
+//! What a measurement is made on, and of what.
+
+use std::process::Command;
 
 /// The processor's name.
 pub fn processor() -> String {
@@ -11,4 +13,21 @@ pub fn processor() -> String {
 pub fn load() -> String {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().unwrap_or_default().to_owned()
+}
+
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(0, usize::from)
+}
+
+pub fn commit() -> String {
+    output("git", &["describe", "--always", "--dirty"])
+}
+
+pub fn compiler() -> String {
+    output("rustc", &["--version"])
+}
+
+fn output(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output();
+    output.map_or("unknown".into(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }

@@ -1,29 +1,16 @@
 //! The list of workloads, for the report and for criterion alike.
 
+use crate::delays::workloads::moved;
 use crate::delays::{Manual, ManualHeap, ManualOurs, ManualTask, ManualWheel};
 use crate::floors::{Channel, Line};
-use crate::rivals::{DashSeg, parking_lot_mutex, std_mutex};
-use crate::workloads::{cycle, duplicates, fill_and_drain, moved, own_keys, refill, ring, touch, unique};
+use crate::rivals::DashSeg;
+use crate::workload::{Run, Workload, once};
 use crate::{Ours, Subject};
-use std::time::Duration;
+use common::mutex::{parking_lot_mutex, std_mutex};
+use common::workloads::{cycle, duplicates, fill_and_drain, own_keys, refill, ring, touch, unique};
 
-/// One workload with everything that can run it. The first subject is keyqueue, and of those that are lines of keys the next
-/// two are the rivals to be measured against. Look the others up by name: not every one can run every workload.
-pub struct Workload {
-    pub group: &'static str,
-    pub name: String,
-    /// How much faster than the faster mutex queue it is meant to be.
-    pub target: Option<f64>,
-    /// Operations a run.
-    pub ops: u64,
-    pub subjects: Vec<(&'static str, Run)>,
-}
-
-/// Runs a workload once.
-pub type Run = Box<dyn Fn() -> Duration>;
-
-/// How many subjects of a workload count as rivals, after keyqueue itself.
-pub const RIVALS: std::ops::Range<usize> = 1..3;
+/// Names and runs.
+type Subjects = Vec<(&'static str, Run)>;
 
 /// Threads of each of [`threads`].
 const THREADS: [usize; 7] = [1, 2, 4, 8, 16, 64, 512];
@@ -31,10 +18,10 @@ const THREADS: [usize; 7] = [1, 2, 4, 8, 16, 64, 512];
 const PAIRS: [usize; 7] = [1, 2, 4, 8, 16, 64, 256];
 /// Keys of [`sizes`].
 const SIZES: [u64; 7] = [10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000];
-/// Operations of a run of [`sizes`], or more where there are more keys.
+/// Operations of a run of [`sizes`]; more where there are more keys.
 const SIZES_OPS: u64 = 200_000;
 
-/// Those that deduplicate, for any number of threads.
+/// The subjects that deduplicate, for any number of threads.
 macro_rules! dedup {
     ($key:ty, $($run:tt)*) => {
         vec![
@@ -46,7 +33,7 @@ macro_rules! dedup {
     };
 }
 
-/// Those, and those that do not deduplicate, which is nothing that the workload asks for.
+/// The same, and subjects that do not deduplicate, for workloads that do not need it.
 macro_rules! threaded {
     ($key:ty, $($run:tt)*) => {{
         let mut subjects = dedup!($key, $($run)*);
@@ -55,7 +42,7 @@ macro_rules! threaded {
     }};
 }
 
-/// Those, and the one that only one thread can take from.
+/// The same, and the subject that allows only one getter.
 macro_rules! everyone {
     ($key:ty, $($run:tt)*) => {{
         let mut subjects = threaded!($key, $($run)*);
@@ -78,21 +65,21 @@ macro_rules! kube {
 
 macro_rules! one {
     ($queue:ty, $key:ty, $work:ident($($argument:expr),*)) => {
-        (<$queue as Subject<$key>>::NAME, Box::new(move || $work::<$key, $queue>($($argument),*)) as Run)
+        (<$queue as Subject<$key>>::NAME, once(move || $work::<$key, $queue>($($argument),*)))
     };
 }
 
 macro_rules! delayed {
     ($queue:ty, $keys:expr, $moves:expr) => {
-        (<$queue as Manual<u64>>::NAME, Box::new(move || moved::<$queue>($keys, $moves)) as Run)
+        (<$queue as Manual<u64>>::NAME, once(move || moved::<$queue>($keys, $moves)))
     };
 }
 
-/// All workloads; `ops` is the size of one run, as long as the workload does not say itself.
+/// All workloads; `ops` is the size of a run, except where the name says another.
 pub fn all(ops: u64) -> Vec<Workload> {
     let mut list = Vec::new();
     let mut push = |group, name: String, target, ops, subjects| {
-        list.push(Workload { group, name, target: Some(target), ops, subjects });
+        list.push(workload(group, name, Some(target), ops, subjects));
     };
     for keys in [1, 1024, 100_000] {
         push("cycle u64", format!("{keys} keys"), 1.0, ops, everyone!(u64, cycle(keys, ops)));
@@ -124,7 +111,12 @@ pub fn all(ops: u64) -> Vec<Workload> {
     list
 }
 
-fn unique_keys(pairs: u64, backlog: u64, ops: u64) -> Vec<(&'static str, Run)> {
+/// A workload that is timed for one thing. The target is about the two mutex queues.
+fn workload(group: &'static str, name: String, target: Option<f64>, ops: u64, subjects: Subjects) -> Workload {
+    Workload { group, name, figures: vec![("", target)], ops, subjects, rivals: 2 }
+}
+
+fn unique_keys(pairs: u64, backlog: u64, ops: u64) -> Subjects {
     let mut subjects = threaded!(u64, unique(pairs, backlog, ops));
     if pairs == 1 {
         subjects.extend(kube!(u64, unique(pairs, backlog, ops)));
@@ -132,35 +124,35 @@ fn unique_keys(pairs: u64, backlog: u64, ops: u64) -> Vec<(&'static str, Run)> {
     subjects
 }
 
-/// The same work by more and more threads, that each add a key of their own and take one; with the number of threads.
+/// The same work by more and more threads, each of which adds a new key and takes one; with the number of threads.
 pub fn threads(ops: u64) -> Vec<(usize, Workload)> {
-    let workload = |count: usize| {
+    let row = |count: usize| {
         let threads = count as u64;
         let ops = ops / threads * threads;
         let mut subjects = threaded!(u64, own_keys(threads, ops));
         if threads == 1 {
             subjects.extend(kube!(u64, own_keys(threads, ops)));
         }
-        (count, Workload { group: "threads", name: format!("{count} threads"), target: None, ops, subjects })
+        (count, workload("threads", format!("{count} threads"), None, ops, subjects))
     };
-    THREADS.map(workload).into()
+    THREADS.map(row).into()
 }
 
 /// The same work by more and more producers and consumers; with the number of each.
 pub fn pairs(ops: u64) -> Vec<(usize, Workload)> {
-    let workload = |count: usize| {
+    let row = |count: usize| {
         let pairs = count as u64;
         let ops = ops / pairs * pairs;
         let subjects = unique_keys(pairs, 1000, ops);
-        (count, Workload { group: "pairs", name: format!("{count}x{count}"), target: None, ops, subjects })
+        (count, workload("pairs", format!("{count}x{count}"), None, ops, subjects))
     };
-    PAIRS.map(workload).into()
+    PAIRS.map(row).into()
 }
 
 /// What an operation costs with more and more keys, `max` at most; with the number of keys.
 ///
-/// * "fill": all are added, then taken, again and again where there are few. A key counts as one operation.
-/// * "touch": all are in line, and one of them is added again. Without those that do not deduplicate.
+/// * "fill": all are added, then taken; repeatedly where there are few. A key counts as one operation.
+/// * "touch": all are queued, and one of them is added again. Without the subjects that do not deduplicate.
 /// * "delays": all are delayed, and one is moved to an earlier moment; by the subjects of [`crate::delays`], without their
 ///   threads.
 pub fn sizes(max: u64) -> Vec<(u64, Workload)> {
@@ -171,13 +163,13 @@ pub fn sizes(max: u64) -> Vec<(u64, Workload)> {
         let rounds = SIZES_OPS.div_ceil(keys);
         let subjects = everyone!(u64, refill(keys, rounds));
         let ops = keys * rounds;
-        list.push((keys, Workload { group: "fill", name: name(keys), target: None, ops, subjects }));
+        list.push((keys, workload("fill", name(keys), None, ops, subjects)));
     }
     for keys in sizes.clone() {
         let ops = SIZES_OPS.max(keys / 10);
         let mut subjects = dedup!(u64, touch(keys, ops));
         subjects.extend(kube!(u64, touch(keys, ops)));
-        list.push((keys, Workload { group: "touch", name: name(keys), target: None, ops, subjects }));
+        list.push((keys, workload("touch", name(keys), None, ops, subjects)));
     }
     for keys in sizes {
         let ops = SIZES_OPS.max(keys / 10);
@@ -189,7 +181,7 @@ pub fn sizes(max: u64) -> Vec<(u64, Workload)> {
             #[cfg(feature = "kube")]
             delayed!(crate::delays::ManualKube<u64>, keys, ops),
         ];
-        list.push((keys, Workload { group: "delays", name: name(keys), target: None, ops, subjects }));
+        list.push((keys, workload("delays", name(keys), None, ops, subjects)));
     }
     list
 }
@@ -199,16 +191,11 @@ mod tests {
     use super::*;
     use crate::Key;
 
-    /// The workloads check themselves: how many keys were handed out, and how many are left.
     #[test]
     fn each_workload_runs_on_each_subject() {
         let scaled = threads(2000).into_iter().chain(pairs(2000)).map(|(_, workload)| workload);
         let sized = sizes(1000).into_iter().map(|(_, workload)| workload);
-        for workload in all(2000).into_iter().chain(scaled).chain(sized) {
-            for (_, run) in &workload.subjects {
-                run();
-            }
-        }
+        all(2000).into_iter().chain(scaled).chain(sized).for_each(|workload| workload.try_out());
     }
 
     #[test]
@@ -217,7 +204,7 @@ mod tests {
         assert_eq!(keys, [10, 100, 1000, 10_000, 100_000].repeat(3));
     }
 
-    /// Of three keys, added twice each, and the first once more while it is in work: how often each is handed out.
+    /// Three keys are added twice each, and the first once more while it is processed: how often each is handed out.
     fn handed_out<K: Key, Q: Subject<K>>() -> [usize; 3] {
         let queue = Q::make();
         let keys = [0, 1, 2].map(K::nth);

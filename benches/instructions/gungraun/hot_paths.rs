@@ -40,7 +40,7 @@ fn roomy() -> (Numbers, Vec<OwnedItem<u64>>) {
     (builder().capacity(CALLS as usize).build(), Vec::new())
 }
 
-/// Keys that are in line.
+/// Keys that are queued.
 fn in_line(keys: u64) -> Numbers {
     let queue = builder().capacity(keys as usize).build();
     queue.add_all(0..keys);
@@ -57,7 +57,7 @@ fn all_in_work() -> (Numbers, Vec<OwnedItem<u64>>) {
     (queue, held)
 }
 
-/// In line, and how long each waits and is worked on is kept.
+/// They are queued, in a queue that measures how long each waits and is processed.
 fn measured(keys: u64) -> Numbers {
     let queue = builder().capacity(keys as usize).clock(Clock::mock().0).measure(true).build();
     queue.add_all(0..keys);
@@ -69,7 +69,7 @@ fn string(number: u64) -> String {
     format!("namespace-{}/pod-{number}", number % 100)
 }
 
-/// These keys are in line, and the keys to add.
+/// A queue of these keys, and the keys to add.
 fn strings(keys: u64) -> (Strings, Vec<String>) {
     let queue = builder().capacity(CALLS as usize).build();
     queue.add_all((0..keys).map(string));
@@ -302,7 +302,7 @@ fn reserve(bucket: Bucket) -> Bucket {
     bucket
 }
 
-// A key is taken, fails, and is in line again when its backoff is over.
+// A key is taken, fails, and is queued again when its backoff has expired.
 #[library_benchmark]
 #[bench::keys_1024(unhurried(), 1024)]
 fn retry((queue, time): (Numbers, MockClock), keys: u64) -> (Numbers, MockClock) {

@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// A count may be so much higher than recorded.
+/// A count by the recorded one: at most.
 const TOLERANCE: f64 = 0.02;
 
 /// What the file begins with.

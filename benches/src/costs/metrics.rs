@@ -1,9 +1,8 @@
-//! Queues that are observed, each a bit more than the last, and beside them the way in which metrics are usually kept.
+//! Queues with more and more observation, and for comparison the usual way to keep metrics: each event is reported as it happens.
 
-use super::{Group, Workload};
 use crate::Subject;
-use crate::suite::Run;
-use crate::workloads::{cycle, fill_and_drain};
+use crate::workload::{Workload, once};
+use common::workloads::{cycle, fill_and_drain};
 use keyqueue::observe::{MetricsObserver, Observer};
 use keyqueue::{Added, WorkQueue, WorkQueueBuilder};
 use metrics::{Counter, Gauge, Histogram};
@@ -15,16 +14,16 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How often a queue is scraped while it runs. Servers do so every ten seconds or so; but then most runs would see none.
+/// Between two scrapes. Servers scrape every ten seconds or so; with that, most runs would have no scrape.
 const SCRAPES: Duration = Duration::from_millis(20);
 
-/// With metrics it may take at most so many times as long as without.
+/// The time with metrics by the time without: at most.
 const TARGET: Option<f64> = Some(1.5);
 
 /// Between two adds, so that less than a million a second come.
 const PAUSE: Duration = Duration::from_nanos(1500);
 
-/// The recorder that is installed, with client-go's buckets: ten nanoseconds, and eleven times ten times more.
+/// The recorder that is installed, with client-go's buckets: ten nanoseconds, then eleven more, each ten times the last.
 pub fn exporter() -> &'static PrometheusHandle {
     static EXPORTER: OnceLock<PrometheusHandle> = OnceLock::new();
     EXPORTER.get_or_init(|| {
@@ -106,7 +105,7 @@ impl Setting for Pushed {
     }
 }
 
-/// Client-go's way: what happens is counted where it happens. The four series that change with each key, looked up once.
+/// client-go's way: each event is counted where it happens. The four series that change with each key are looked up once.
 struct Pushing {
     adds: Counter,
     depth: Gauge,
@@ -147,7 +146,7 @@ impl Observer for Pushing {
     }
 }
 
-/// The queue with such a setting, and who scrapes it.
+/// The queue with such a setting, and the thread that scrapes it.
 pub struct Observed<S> {
     queue: WorkQueue<u64>,
     _scraper: Option<Scraper>,
@@ -185,7 +184,7 @@ impl<S: Setting> Subject<u64> for Observed<S> {
     }
 }
 
-/// A thread that scrapes a queue every so often, and once more when this is dropped, so that no run leaves work for the next.
+/// A thread that scrapes a queue at intervals, and once more when this is dropped, so that no run leaves work for the next.
 struct Scraper {
     alive: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -214,7 +213,7 @@ impl Drop for Scraper {
     }
 }
 
-/// By the clock: shorter ones would have keys come too fast to be measured each.
+/// Reads the clock until the pause has passed. With shorter pauses keys would come too fast for each to be measured.
 fn pause() {
     let start = Instant::now();
     while start.elapsed() < PAUSE {}
@@ -222,7 +221,7 @@ fn pause() {
 
 /// As [`cycle`], with a pause before each add. The pauses are not counted.
 pub fn paced<Q: Subject<u64>>(keys: u64, cycles: u64) -> Duration {
-    /// So many cycles, and then so many pauses alone, which are subtracted: a machine that changes its speed does so for both.
+    /// This number of cycles alternates with as many bare pauses, which are subtracted: when the machine changes its speed, both change.
     const PART: u64 = 500;
     let queue = Q::make();
     let mut next = (0..keys).cycle();
@@ -247,7 +246,7 @@ pub fn paced<Q: Subject<u64>>(keys: u64, cycles: u64) -> Duration {
     Duration::from_nanos(median as u64 * cycles / PART)
 }
 
-/// What the crate's metrics cost where they are reported: the time of a report of so many keys, and of the scrape that follows.
+/// What the crate's metrics cost the thread that reports: the time of a report of `keys` keys, and of the scrape that follows.
 pub fn scrape(keys: u64) -> (Duration, Duration) {
     let exporter = exporter();
     let queue = Reported::observe(WorkQueue::builder().name("scrape")).build();
@@ -264,60 +263,48 @@ pub fn scrape(keys: u64) -> (Duration, Duration) {
     (reported - start, reported.elapsed())
 }
 
-macro_rules! runs {
+/// Each setting, with its run.
+macro_rules! settings {
     ($work:ident $arguments:tt) => {
         vec![
-            runs!(@ Plain, $work $arguments),
-            runs!(@ Measured, $work $arguments),
-            runs!(@ Idle, $work $arguments),
-            runs!(@ Reported, $work $arguments),
-            runs!(@ Pushed, $work $arguments),
+            settings!(@ Plain, $work $arguments),
+            settings!(@ Measured, $work $arguments),
+            settings!(@ Idle, $work $arguments),
+            settings!(@ Reported, $work $arguments),
+            settings!(@ Pushed, $work $arguments),
         ]
     };
-    (@ $setting:ty, cycle($keys:expr, $ops:expr)) => {
-        Box::new(move || cycle::<u64, Observed<$setting>>($keys, $ops)) as Run
-    };
-    (@ $setting:ty, fill_and_drain($keys:expr)) => {
-        Box::new(move || fill_and_drain::<u64, Observed<$setting>>($keys)) as Run
-    };
     (@ $setting:ty, paced($keys:expr, $ops:expr)) => {
-        Box::new(move || paced::<Observed<$setting>>($keys, $ops)) as Run
+        (<$setting>::NAME, once(move || paced::<Observed<$setting>>($keys, $ops)))
+    };
+    (@ $setting:ty, $work:ident($($argument:expr),*)) => {
+        (<$setting>::NAME, once(move || $work::<u64, Observed<$setting>>($($argument),*)))
     };
 }
 
-/// All workloads; `ops` is a fifth of the size of a run, or it would end before the first scrape, and four times that
-/// of a slow one.
-pub fn all(ops: u64) -> Vec<Group> {
-    const WITH_TARGET: &[(&str, Option<f64>)] = &[
-        (Plain::NAME, None),
-        (Measured::NAME, TARGET),
-        (Idle::NAME, TARGET),
-        (Reported::NAME, TARGET),
-        (Pushed::NAME, None),
-    ];
-    const WITHOUT: &[(&str, Option<f64>)] = &[
-        (Plain::NAME, None),
-        (Measured::NAME, None),
-        (Idle::NAME, None),
-        (Reported::NAME, None),
-        (Pushed::NAME, None),
-    ];
-    let (fast, slow) = (5 * ops, ops / 4);
-    let mut dense = Vec::new();
-    for keys in [1, 1024, 100_000] {
-        dense.push(Workload { name: format!("{keys} keys"), ops: fast, runs: runs!(cycle(keys, fast)) });
-    }
-    let filled = (3 * ops).min(300_000);
-    dense.push(Workload {
-        name: format!("fill, drain, {filled} keys"),
-        ops: filled,
-        runs: runs!(fill_and_drain(filled)),
-    });
-    let sparse = Workload { name: "1024 keys".into(), ops: slow, runs: runs!(paced(1024, slow)) };
-    vec![
-        Group { name: "add, get, done", subjects: WITH_TARGET, workloads: dense },
-        Group { name: "the same, slowly", subjects: WITHOUT, workloads: vec![sparse] },
-    ]
+/// All workloads; `ops` is a fifth of the size of a run, since a shorter run would end before the first scrape, and four times that
+/// of a slow one. The targets are upper bounds, about all settings but the last.
+pub fn all(ops: u64) -> Vec<Workload> {
+    let (fast, slow, filled) = (5 * ops, ops / 4, (3 * ops).min(300_000));
+    let dense = |name, ops, subjects| Workload {
+        group: "add, get, done",
+        name,
+        figures: vec![("", TARGET)],
+        ops,
+        subjects,
+        rivals: 3,
+    };
+    let cycles = [1, 1024, 100_000].map(|keys| dense(format!("{keys} keys"), fast, settings!(cycle(keys, fast))));
+    let fill = dense(format!("fill, drain, {filled} keys"), filled, settings!(fill_and_drain(filled)));
+    let sparse = Workload {
+        group: "the same, slowly",
+        name: "1024 keys".into(),
+        figures: vec![("", None)],
+        ops: slow,
+        subjects: settings!(paced(1024, slow)),
+        rivals: 0,
+    };
+    cycles.into_iter().chain([fill, sparse]).collect()
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ impl Spin {
     /// That long, at the speed that the machine has now.
     pub fn lasting(time: Duration) -> Self {
         const STEPS: u64 = 2000;
-        // Of several, the one that nobody disturbed.
+        // The shortest of several: the others were interrupted.
         let times = (0..20).map(|_| {
             let start = Instant::now();
             Self(STEPS).run();

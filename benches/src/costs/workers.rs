@@ -1,8 +1,7 @@
-//! The loop of workers beside the one that one writes by hand, which has no panics to catch, nothing to count, and nobody who
-//! may stop it.
+//! The loop of `Workers`, compared with a loop written by hand, which catches no panics, counts nothing and cannot be stopped.
 
-use super::{Group, Spin, Workload};
-use crate::suite::Run;
+use super::Spin;
+use crate::workload::{Run, Workload, once};
 use keyqueue::{Item, WorkQueue};
 use std::hint::black_box;
 use std::thread;
@@ -10,12 +9,8 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::yield_now;
 
-/// At most so many times as long as by hand.
+/// The time of the loop of `Workers` by that of the loop written by hand: at most.
 const TARGET: Option<f64> = Some(1.05);
-
-const THREADS: &[(&str, Option<f64>)] = &[("by hand", None), ("`spawn`", TARGET)];
-const HERE: &[(&str, Option<f64>)] = &[("by hand", None), ("`run`", TARGET)];
-const TASKS: &[(&str, Option<f64>)] = &[("by hand", None), ("`run_async`", TARGET)];
 
 /// What is done with a key.
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +36,7 @@ impl Work {
     }
 }
 
-/// How long it takes to empty a queue of so many keys.
+/// How long it takes to empty a queue of this number of keys.
 fn emptied(keys: u64, work: impl FnOnce(&WorkQueue<u64>)) -> Duration {
     let queue = WorkQueue::new();
     for key in 0..keys {
@@ -70,7 +65,7 @@ async fn by_hand_async(queue: WorkQueue<u64>, handler: impl AsyncFn(&Item<'_, u6
     }
 }
 
-/// Threads that run the loop by hand; their start is timed, too.
+/// Threads that run the loop written by hand. Their start is timed too.
 pub fn threads_by_hand(keys: u64, threads: usize, work: Work) -> Duration {
     emptied(keys, |queue| {
         let start = |_| {
@@ -91,7 +86,7 @@ pub fn threads_spawned(keys: u64, threads: usize, work: Work) -> Duration {
     })
 }
 
-/// The loop by hand, on this thread.
+/// The loop written by hand, on this thread.
 pub fn here_by_hand(keys: u64, work: Work) -> Duration {
     emptied(keys, |queue| by_hand(queue, |item| work.on(item)))
 }
@@ -106,7 +101,7 @@ fn runtime(many_threads: bool) -> Runtime {
     builder.build().expect("can start a runtime")
 }
 
-/// Tasks that run the loop by hand, on a runtime that is there already.
+/// Tasks that run the loop written by hand, on a runtime that was started before.
 pub fn tasks_by_hand(keys: u64, many_threads: bool, tasks: usize, work: Work) -> Duration {
     let runtime = runtime(many_threads);
     emptied(keys, |queue| {
@@ -140,44 +135,46 @@ pub fn tasks_run(keys: u64, many_threads: bool, tasks: usize, work: Work) -> Dur
 }
 
 /// All workloads; `ops` is four times the number of keys.
-pub fn all(ops: u64) -> Vec<Group> {
+pub fn all(ops: u64) -> Vec<Workload> {
     let keys = ops / 4;
-    // The same for all, so that by hand and by workers is the same work.
+    // Calibrated once, so that all loops have the same work.
     let spinning = |nanos| Work { spin: Spin::lasting(Duration::from_nanos(nanos)), yields: false };
     let handlers = [0, 100, 1000].map(|nanos| (format!("{nanos} ns"), spinning(nanos)));
-    let workload = |name, runs| Workload { name, ops: keys, runs };
-    let (mut threaded, mut here) = (Vec::new(), Vec::new());
+    let against = |group, name, by_hand, workers: (&'static str, Run)| {
+        let subjects = vec![("by hand", by_hand), workers];
+        Workload { group, name, figures: vec![("", TARGET)], ops: keys, subjects, rivals: 1 }
+    };
+    let mut list = Vec::new();
     for (handler, work) in &handlers {
         let work = *work;
         for threads in [1, 2] {
-            let runs = vec![
-                Box::new(move || threads_by_hand(keys, threads, work)) as Run,
-                Box::new(move || threads_spawned(keys, threads, work)),
-            ];
-            threaded.push(workload(format!("{threads} threads, {handler}"), runs));
+            let name = format!("{threads} threads, {handler}");
+            let by_hand = once(move || threads_by_hand(keys, threads, work));
+            list.push(against(
+                "threads",
+                name,
+                by_hand,
+                ("`spawn`", once(move || threads_spawned(keys, threads, work))),
+            ));
         }
-        let runs = vec![Box::new(move || here_by_hand(keys, work)) as Run, Box::new(move || here_run(keys, work))];
-        here.push(workload(handler.clone(), runs));
     }
-    let mut groups = vec![
-        Group { name: "threads", subjects: THREADS, workloads: threaded },
-        Group { name: "this thread", subjects: HERE, workloads: here },
-    ];
+    for (handler, work) in &handlers {
+        let work = *work;
+        let by_hand = once(move || here_by_hand(keys, work));
+        list.push(against("this thread", handler.clone(), by_hand, ("`run`", once(move || here_run(keys, work)))));
+    }
     let [nothing, ..] = &handlers;
     let yielding = ("0 ns, yields".to_owned(), Work { yields: true, ..nothing.1 });
-    for (name, many_threads) in [("tasks, current_thread", false), ("tasks, multi_thread", true)] {
-        let mut workloads = Vec::new();
+    for (group, many_threads) in [("tasks, current_thread", false), ("tasks, multi_thread", true)] {
         for (handler, work) in handlers.iter().chain([&yielding]) {
             let work = *work;
             for tasks in [1, 8] {
-                let runs = vec![
-                    Box::new(move || tasks_by_hand(keys, many_threads, tasks, work)) as Run,
-                    Box::new(move || tasks_run(keys, many_threads, tasks, work)),
-                ];
-                workloads.push(workload(format!("{tasks} tasks, {handler}"), runs));
+                let name = format!("{tasks} tasks, {handler}");
+                let by_hand = once(move || tasks_by_hand(keys, many_threads, tasks, work));
+                let run_async = once(move || tasks_run(keys, many_threads, tasks, work));
+                list.push(against(group, name, by_hand, ("`run_async`", run_async)));
             }
         }
-        groups.push(Group { name, subjects: TASKS, workloads });
     }
-    groups
+    list
 }

@@ -1,12 +1,12 @@
-//! The delayed queue that one would write in an hour: a binary heap, a map and the mutex queue's line under one lock, and a
-//! thread that sleeps until the earliest deadline.
+//! The delayed queue that one would write in an hour: a binary heap, a map and the mutex queue's sets under one lock, and a thread that
+//! sleeps until the earliest deadline.
 //!
-//! A key that is moved or cancelled leaves its entry in the heap, which is dropped as stale at its old deadline.
+//! A key that is moved or cancelled leaves its entry in the heap, where it is dropped as stale at its old deadline.
 
 use super::{Cancel, DelaySubject, Manual};
-use crate::rivals::Inner as Ready;
 use crate::{Key, Subject};
 use ahash::RandomState;
+use common::mutex::Inner as Ready;
 use parking_lot::{Condvar, Mutex};
 use std::cmp::Ordering;
 use std::collections::hash_map::Entry;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// See the module's head.
+/// With the thread.
 pub struct HeapQueue<K> {
     shared: Arc<Shared<K>>,
     driver: Option<thread::JoinHandle<()>>,
@@ -29,9 +29,9 @@ pub struct ManualHeap<K> {
 
 struct Shared<K> {
     inner: Mutex<Inner<K>>,
-    /// Who waits for a key.
+    /// Getters wait here.
     ready: Condvar,
-    /// The driver.
+    /// The driver waits here.
     timer: Condvar,
 }
 
@@ -51,7 +51,7 @@ struct Delay<K> {
 }
 
 impl<K> Ord for Delay<K> {
-    /// The other way round: the heap has its greatest on top, and we want the earliest.
+    /// Reversed: the heap has its greatest entry on top, and the earliest is wanted.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.deadline, other.number).cmp(&(self.deadline, self.number))
     }
@@ -94,7 +94,7 @@ impl<K: Key> Inner<K> {
         earliest
     }
 
-    /// Delivers all that is due; how many keys came due.
+    /// Queues the keys whose delays have expired; how many.
     fn expire(&mut self, now: Instant) -> usize {
         let mut due = 0;
         while self.heap.peek().is_some_and(|first| first.deadline <= now) {
@@ -157,7 +157,7 @@ impl<K: Key> Shared<K> {
         true
     }
 
-    /// The driver: delivers, wakes as many as there are keys, sleeps until the earliest deadline.
+    /// The driver: queues keys whose delays have expired, wakes as many getters, sleeps until the earliest deadline.
     fn drive(&self) {
         let mut inner = self.inner.lock();
         while !inner.ready.shutting_down {

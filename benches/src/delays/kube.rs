@@ -1,12 +1,12 @@
-//! `kube-runtime`'s scheduler (see [`crate::kube`]) in a task, as it is used: it is told what to do through a channel, and here
-//! hands what is due to the mutex queue.
+//! `kube-runtime`'s scheduler (see [`crate::kube`]) in a task, as controllers use it: it is told what to do through a channel, and here
+//! hands keys whose delays have expired to the mutex queue.
 //!
-//! What it does not do: cancel, and tell how much it has. Its moments are milliseconds.
+//! What it cannot do: cancel, and tell how many delays it has. Its resolution is a millisecond.
 
 use super::paused::Paused;
 use super::{DelaySubject, Manual};
-use crate::rivals::parking_lot_mutex;
 use crate::{Key, Subject};
+use common::mutex::parking_lot_mutex;
 use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures_util::Stream;
 use futures_util::stream::{StreamExt, poll_fn};
@@ -21,7 +21,7 @@ use tokio::runtime::Builder;
 /// How many requests without a look at them.
 const BATCH: usize = 128;
 
-/// See the module's head.
+/// The scheduler in a task, and the mutex queue.
 pub struct KubeTask<K> {
     ready: Arc<parking_lot_mutex::Queue<K>>,
     messages: UnboundedSender<Message<K>>,
@@ -33,7 +33,7 @@ enum Message<K> {
     Settle(mpsc::Sender<()>),
 }
 
-/// The requests. Who asks whether they have taken effect is answered when the scheduler comes back for the next.
+/// The requests. A `Settle` is answered when the scheduler asks for the next request: by then it has taken in those before.
 fn requests<K>(mut messages: UnboundedReceiver<Message<K>>) -> impl Stream<Item = ScheduleRequest<K>> {
     poll_fn(move |context| {
         loop {
@@ -116,7 +116,7 @@ pub struct ManualKube<K> {
 }
 
 impl<K: Key> ManualKube<K> {
-    /// Moves the clock on, and delivers what is due; how many keys came due.
+    /// Moves the clock on and queues the keys whose delays have expired; how many.
     fn turn(&mut self, by: Duration) -> usize {
         let Self { ready, scheduler, clock, unread, .. } = self;
         *unread = 0;
@@ -156,7 +156,7 @@ impl<K: Key> Manual<K> for ManualKube<K> {
     fn add_after(&mut self, message: K, delay: Duration) {
         _ = self.requests.unbounded_send(ScheduleRequest { message, run_at: self.clock.now() + delay });
         self.unread += 1;
-        // What is due by then is counted by no one, but nothing is: the clock has not moved.
+        // Nothing expires here, so no count is lost: the clock has not moved.
         if self.unread == BATCH {
             self.turn(Duration::ZERO);
         }

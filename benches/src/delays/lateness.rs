@@ -1,7 +1,7 @@
 //! How late a key is handed out after its deadline, on the real clock.
 
 use super::DelaySubject;
-use super::workloads::random;
+use common::random::random;
 use hdrhistogram::Histogram;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -19,11 +19,12 @@ const FLOOD: u64 = 1_000_000;
 /// What one run saw, in nanoseconds.
 pub struct Lateness {
     pub late: Histogram<u64>,
-    /// Delays that were set beside, per second.
+    /// Delays that the flood set, per second.
     pub flood: f64,
 }
 
-/// `keys` keys come due within two seconds, and a thread takes them. With `flood`, two others set far delays as fast as they can.
+/// The delays of `keys` keys expire within two seconds, and a thread takes the keys. With `flood`, two other threads set delays of an
+/// hour as fast as they can.
 ///
 /// # Panics
 /// If a key is early, by however little, or comes twice.
@@ -59,7 +60,7 @@ pub fn lateness<Q: DelaySubject<u64>>(keys: u64, flood: bool) -> Lateness {
         },
         |n| {
             queue.add_after(keys + n % FLOOD, Duration::from_secs(3600));
-            // No further ahead of a queue that only takes notes than this.
+            // Lets a queue whose calls only send a message catch up.
             if n % 1024 < 2 {
                 queue.settle();
             }
@@ -68,7 +69,7 @@ pub fn lateness<Q: DelaySubject<u64>>(keys: u64, flood: bool) -> Lateness {
     Lateness { late, flood }
 }
 
-/// The best that parking can do: a thread that sleeps until each of as many deadlines; no queue. With `flood`, two others
+/// The best that parking can do: a thread without a queue that sleeps until each of as many deadlines. With `flood`, two other threads
 /// compute.
 pub fn bare(keys: u64, flood: bool) -> Lateness {
     let mut random = random();
@@ -101,7 +102,7 @@ pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new(3).expect("3 digits")
 }
 
-/// Runs `work` on a thread, and beside it, with `flood`, `load` with growing numbers on two others, and how often a second.
+/// Runs `work` on a thread. With `flood`, two other threads call `load` with growing numbers meanwhile; how often a second.
 fn beside<T: Send>(flood: bool, work: impl FnOnce() -> T + Send, load: impl Fn(u64) + Sync) -> (T, f64) {
     let over = AtomicBool::new(!flood);
     let start = Instant::now();
@@ -119,7 +120,7 @@ fn beside<T: Send>(flood: bool, work: impl FnOnce() -> T + Send, load: impl Fn(u
                 })
             })
             .collect();
-        // Ends the flood even if `work` panics, or we would wait for it for ever.
+        // Ends the flood even if `work` panics: otherwise the scope would wait for it forever.
         let result = scope.spawn(work).join();
         over.store(true, Relaxed);
         let seconds = start.elapsed().as_secs_f64();

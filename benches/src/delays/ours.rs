@@ -1,4 +1,4 @@
-//! The crate itself.
+//! keyqueue.
 
 use super::{Cancel, DelaySubject, Manual};
 use crate::{Key, Ours, Subject};
@@ -16,7 +16,7 @@ impl<K: Key> DelaySubject<K> for Ours<K> {
     }
 }
 
-/// The crate without its thread, under a clock of ours.
+/// keyqueue without its thread, on a mock clock.
 pub struct ManualOurs<K> {
     queue: WorkQueue<K>,
     clock: MockClock,

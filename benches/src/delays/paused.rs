@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, EnterGuard, Runtime};
 use tokio::time::Instant;
 
-/// A clock that goes on when it is told to.
+/// A clock that moves when it is told to.
 pub struct Paused {
     now: Instant,
     /// Entered once, not at each call. Leaked, because the guard borrows it: it is small.
@@ -27,10 +27,10 @@ impl Paused {
         self.now
     }
 
-    /// Moves on, and then has `expire` deliver what is due; how many keys came due.
+    /// Moves on, and then has `expire` queue the keys whose delays have expired; how many.
     pub fn advance(&mut self, by: Duration, mut expire: impl FnMut(&mut Context<'_>) -> usize) -> usize {
         self.now += by;
-        // Unconstrained: a timer that tokio wants to be polled later looks like one that is not due.
+        // Unconstrained: a timer that tokio wants to be polled later looks like one that has not expired.
         self.runtime.block_on(tokio::task::coop::unconstrained(async {
             if !by.is_zero() {
                 tokio::time::advance(by).await;

@@ -1,11 +1,11 @@
-//! `tokio_util`'s `DelayQueue`, the timer wheel that one would take from the shelf. It belongs to one task, so a task has it, is
-//! told what to do through a channel, and hands what is due to the mutex queue.
+//! `tokio_util`'s `DelayQueue`, a ready-made timer wheel. It must belong to one task: that task is told what to do through a channel,
+//! and hands keys whose delays have expired to the mutex queue.
 
 use super::paused::Paused;
 use super::{Cancel, DelaySubject, Manual};
-use crate::rivals::parking_lot_mutex;
 use crate::{Key, Subject};
 use ahash::RandomState;
+use common::mutex::parking_lot_mutex;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::future::poll_fn;
@@ -20,7 +20,7 @@ use tokio_util::time::{DelayQueue, delay_queue};
 /// How much the task does of one thing before it looks at the other.
 const BATCH: usize = 128;
 
-/// See the module's head.
+/// A task that owns the delays, and the mutex queue.
 pub struct TaskQueue<K> {
     ready: Arc<parking_lot_mutex::Queue<K>>,
     messages: UnboundedSender<Message<K>>,
@@ -71,7 +71,7 @@ impl<K: Key> Delays<K> {
         self.keys.remove(key).is_some_and(|handle| self.queue.try_remove(&handle).is_some())
     }
 
-    /// Delivers what is due, that many at most; how many keys came due.
+    /// Queues keys whose delays have expired, at most `most`; how many.
     fn expire(&mut self, context: &mut Context<'_>, most: usize, ready: &parking_lot_mutex::Queue<K>) -> usize {
         let mut due = 0;
         while due < most

@@ -1,12 +1,12 @@
-//! `hierarchical_hash_wheel_timer`: timers on a thread of its own, which is told of them through a channel, and here hands what
-//! is due to the mutex queue.
+//! `hierarchical_hash_wheel_timer`: timers on a thread of its own, which is told of them through a channel, and here hands keys whose
+//! timers have expired to the mutex queue.
 //!
-//! What it does not do: a timer for a key that has one takes its place, whichever is earlier, so that it cannot do work in which
-//! the earlier must win; and it cannot say, to another thread, whether there was one to cancel. Its moments are milliseconds.
+//! What it cannot do: keep the earlier of two delays (a second timer for a key replaces the first), and tell another thread whether
+//! there was a timer to cancel. Its resolution is a millisecond.
 
 use super::{Cancel, DelaySubject, Manual};
-use crate::rivals::parking_lot_mutex;
 use crate::{Key, Subject};
+use common::mutex::parking_lot_mutex;
 use hierarchical_hash_wheel_timer::thread_timer::{TimerRef, TimerWithThread};
 use hierarchical_hash_wheel_timer::wheels::Skip;
 use hierarchical_hash_wheel_timer::wheels::cancellable::{CancellableTimerEntry, QuadWheelWithOverflow};
@@ -17,7 +17,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use thread_local::ThreadLocal;
 
-/// See the module's head.
+/// The timer with its thread, and the mutex queue.
 pub struct WheelTimer<K: Key> {
     ready: Arc<parking_lot_mutex::Queue<K>>,
     /// A handle can be used by one thread at a time: each has its own.
@@ -120,7 +120,7 @@ impl<K: Key> Drop for WheelTimer<K> {
     }
 }
 
-/// The wheel alone, that the thread has.
+/// The wheel without the thread.
 pub struct ManualWheel<K: Key> {
     ready: parking_lot_mutex::Queue<K>,
     wheel: QuadWheelWithOverflow<Entry<K>>,

@@ -1,24 +1,13 @@
 //! The work with delays. Each function does it once, checks that no key was lost or came twice, and returns how long each
-//! of the timed parts took. Delays are pseudo-random, the same in each run, and thought up before the clock starts.
+//! of the timed parts took. Delays are pseudo-random, the same in each run, and drawn before the clock starts.
 
 use super::{Cancel, DelaySubject, Manual};
-use crate::workloads::span;
+use common::random::random;
+use common::threads::span;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
 const SECOND: u64 = 1_000_000_000;
-
-/// SplitMix64 with a fixed seed: numbers within the range that is asked for.
-pub(crate) fn random() -> impl FnMut(Range<u64>) -> u64 {
-    let mut state = 0_u64;
-    move |range| {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        range.start + (mixed ^ (mixed >> 31)) % (range.end - range.start)
-    }
-}
 
 fn delays(keys: u64, nanos: Range<u64>) -> Vec<Duration> {
     let mut random = random();
@@ -33,7 +22,7 @@ fn filled_manual<Q: Manual<u64>>(delays: &[Duration]) -> Q {
     queue
 }
 
-/// A queue with that many delayed keys.
+/// A queue with this number of delayed keys.
 pub fn filled<Q: DelaySubject<u64>>(keys: u64) -> Q {
     let mut random = random();
     let queue = Q::make();
@@ -69,7 +58,7 @@ pub fn re_add<Q: DelaySubject<u64>>(keys: u64, threads: u64, adds: u64) -> Vec<D
     for (key, delay) in stands.iter().enumerate() {
         queue.add_after(key as u64, Duration::from_nanos(*delay));
     }
-    // Each thread has keys of its own: what is earlier does not depend on who is first.
+    // Each thread has keys of its own: which delay is earlier does not depend on which thread is first.
     let calls: Vec<Vec<(u64, Duration)>> = (0..threads)
         .map(|thread| {
             let mut call = |n| {
@@ -95,12 +84,12 @@ pub fn re_add<Q: DelaySubject<u64>>(keys: u64, threads: u64, adds: u64) -> Vec<D
     vec![settled]
 }
 
-/// Whether so many are all, as far as can be told.
+/// Whether all keys are delayed, as far as the subject can tell.
 fn is_all(delayed: Option<usize>, keys: u64) -> bool {
     delayed.is_none_or(|delayed| delayed as u64 == keys)
 }
 
-/// Keys with delays of 1 to 60 seconds come due all at once. Until all are in line; until all are done.
+/// Delays of 1 to 60 seconds expire all at once. Until all keys are queued; until all are done.
 pub fn expire<Q: Manual<u64>>(keys: u64) -> Vec<Duration> {
     let mut queue: Q = filled_manual(&delays(keys, SECOND..60 * SECOND));
     let mut out = Vec::with_capacity(keys as usize);
@@ -118,7 +107,7 @@ pub fn expire<Q: Manual<u64>>(keys: u64) -> Vec<Duration> {
 /// `live` keys are delayed, give or take, by 0.1 to 2 seconds. Each step sets one more, every third cancels one, and every 64th
 /// moves the clock on and processes what is due.
 pub fn mixed<Q: Cancel<u64>>(live: u64, steps: u64) -> Vec<Duration> {
-    // At this rate as many keys come in as come due or are cancelled.
+    // At this rate as many delays are set as expire or are cancelled.
     let tick = 64 * SECOND * 4 / 5 / live;
     let plan = Plan::new(live, steps, tick);
     let mut queue: Q = filled_manual(&plan.delays[..live as usize]);
@@ -178,6 +167,36 @@ impl Plan {
         let cancels = cancels.collect();
         Self { delays, cancels }
     }
+}
+
+/// Moves delayed keys, each time a random one of `keys`, to an earlier moment.
+pub fn moved<Q: Manual<u64>>(keys: u64, moves: u64) -> Duration {
+    const HOUR: u64 = 3_600_000_000_000;
+    // So little that no delay expires, even of a key with many more moves than the average.
+    let most = HOUR / (2 * moves / keys).max(2);
+    let mut random = random();
+    let mut stands: Vec<u64> = (0..keys).map(|_| random(10 * HOUR..11 * HOUR)).collect();
+    let mut queue = Q::make();
+    for (key, delay) in (0..).zip(&stands) {
+        queue.add_after(key, Duration::from_nanos(*delay));
+    }
+    let calls: Vec<(u64, Duration)> = (0..moves)
+        .map(|_| {
+            let key = random(0..keys);
+            let stands = &mut stands[key as usize];
+            *stands -= random(1..most);
+            (key, Duration::from_nanos(*stands))
+        })
+        .collect();
+    assert_eq!(queue.advance(Duration::ZERO), 0);
+    let start = Instant::now();
+    for (key, delay) in calls {
+        queue.add_after(key, delay);
+    }
+    let due = queue.advance(Duration::ZERO);
+    let time = start.elapsed();
+    assert_eq!(due, 0);
+    time
 }
 
 fn each_once(mut out: Vec<u64>, keys: u64) {

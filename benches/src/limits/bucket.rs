@@ -1,8 +1,8 @@
-//! Token buckets: the crate's, and governor's, which is the same algorithm.
+//! Token buckets: keyqueue's and governor's, which have the same algorithm.
 //!
-//! governor's own clock is `quanta`, which reads the processor's counter. With the clock of the standard library it is measured
-//! too. By key they do not do the same: governor has a bucket for each key, [`DedupingBucket`] one for all, and remembers
-//! which key has a token; both look the key up and take a step of a bucket.
+//! governor's own clock is `quanta`, which reads the processor's counter. It is measured with the clock of the standard library too.
+//! By key the work differs: governor has a bucket for each key, [`DedupingBucket`] has one for all keys and remembers which key has a
+//! token. Both look the key up and take a step of a bucket.
 
 use super::{KeyedTokens, Limit, Tokens};
 use ahash::RandomState;
@@ -14,10 +14,10 @@ use governor::{Quota, RateLimiter as Limiter};
 use keyqueue::rate_limiter::{Bucket, DedupingBucket, RateLimiter};
 use std::num::NonZeroU32;
 
-/// The crate's, asked for a token now.
+/// keyqueue's, asked for a token now.
 pub struct Acquire(Bucket);
 
-/// The crate's, asked how long to wait.
+/// keyqueue's, asked how long to wait.
 pub struct Reserve(Bucket);
 
 /// governor.

@@ -1,18 +1,19 @@
-//! Queues whose keys fail: the crate's own, and the delayed rivals with a limiter beside them.
+//! Queues whose keys fail: the crate's own, and each delayed rival with a limiter.
 
-use super::{BASE, Limiter, MAX, ParkingLotLimiter, Retry};
+use super::Retry;
 use crate::delays::Manual;
+use common::limiter::{BASE, Limiter, MAX, ParkingLotLimiter};
 use keyqueue::rate_limiter::ItemExponentialFailure;
 use keyqueue::{Clock, Driver, MockClock, WorkQueue};
 use std::time::Duration;
 
-/// The crate without its thread, under a clock of ours.
+/// keyqueue without its thread, on a mock clock.
 pub struct RetryOurs {
     queue: WorkQueue<u64>,
     clock: MockClock,
 }
 
-/// A delayed rival, and the mutex limiter.
+/// A delayed rival with the mutex limiter.
 pub struct RetryRival<Q> {
     queue: Q,
     limiter: ParkingLotLimiter<u64>,
@@ -61,7 +62,7 @@ impl<Q: Manual<u64>> Retry for RetryRival<Q> {
         self.queue.advance(by)
     }
 
-    /// The delay is set after `done`, and not before it as with several threads: the steps are the same.
+    /// Sets the delay after `done`. With several threads it would be set before; the steps are the same.
     #[inline]
     fn process(&mut self, work: impl FnOnce(&u64) -> bool) {
         let (limiter, mut again) = (&self.limiter, None);

@@ -1,63 +1,10 @@
-//! The work with limiters. Each function does it once, checks what came out, and returns how long each of the timed parts
-//! took.
+//! The work with limiters. Each function does it once, checks the result, and returns how long each of the timed parts took.
 
-use super::{KeyedTokens, Limit, Limiter, PLENTY, Retry, Tokens};
-use crate::Key;
-use crate::delays::workloads::random;
-use crate::workloads::span;
-use std::hint::black_box;
+use super::{KeyedTokens, Limit, PLENTY, Retry, Tokens};
+use common::limiter::orders;
+use common::threads::span;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-/// The first `keys` keys, in that many orders of chance.
-fn orders<K: Key>(keys: u64, count: u64) -> Vec<Vec<K>> {
-    let mut random = random();
-    let mut order = || {
-        let mut order: Vec<u64> = (0..keys).collect();
-        for last in (1..keys).rev() {
-            order.swap(last as usize, random(0..last + 1) as usize);
-        }
-        order.into_iter().map(K::nth).collect()
-    };
-    (0..count).map(|_| order()).collect()
-}
-
-/// Failures of keys that failed before, each thread in an order of its own.
-pub fn when<K: Key, L: Limiter<K>>(keys: u64, threads: u64, calls: u64) -> Vec<Duration> {
-    let orders = orders::<K>(keys, threads);
-    let limiter = L::make();
-    for key in &orders[0] {
-        limiter.when(key);
-    }
-    let calls = calls / threads;
-    let (start, end) = span(threads, |thread| {
-        for key in orders[thread as usize].iter().cycle().take(calls as usize) {
-            black_box(limiter.when(key));
-        }
-    });
-    let counted: u64 = orders[0].iter().map(|key| limiter.num_requeues(key)).sum();
-    assert_eq!(counted, keys + calls * threads, "a failure was lost");
-    vec![end - start]
-}
-
-/// New keys fail, then all are forgotten, in another order.
-pub fn when_forget<K: Key, L: Limiter<K>>(keys: u64) -> Vec<Duration> {
-    let orders = orders::<K>(keys, 2);
-    let limiter = L::make();
-    let start = Instant::now();
-    for key in &orders[0] {
-        black_box(limiter.when(key));
-    }
-    let failed = start.elapsed();
-    assert!(orders[0].iter().all(|key| limiter.num_requeues(key) == 1), "a failure was lost");
-    let start = Instant::now();
-    for key in &orders[1] {
-        limiter.forget(key);
-    }
-    let forgotten = start.elapsed();
-    assert!(orders[0].iter().all(|key| limiter.num_requeues(key) == 0), "a key was not forgotten");
-    vec![failed, forgotten]
-}
 
 /// Takes tokens.
 pub fn tokens<T: Tokens>(limit: Limit, threads: u64, calls: u64) -> Vec<Duration> {
@@ -88,10 +35,10 @@ pub fn keyed_tokens<T: KeyedTokens>(keys: u64, limit: Limit, threads: u64, calls
     vec![end - start]
 }
 
-/// What was admitted since the buckets were made, of which there may be one for all keys, or one for each.
+/// Checks how many calls were admitted since the buckets were made. There is one bucket for all keys, or one for each.
 fn check_admitted(limit: Limit, admitted: u64, calls: u64, keys: u64, made: Instant) {
     if limit == PLENTY {
-        // A thread that is put off its core after its look at the clock finds that others were there who have seen a later time.
+        // A thread that loses its core after it has read the clock may find that other threads have read a later time.
         assert!(admitted >= calls - calls / 100, "{admitted} were admitted of {calls}");
         return;
     }
@@ -102,10 +49,10 @@ fn check_admitted(limit: Limit, admitted: u64, calls: u64, keys: u64, made: Inst
 /// How often a key fails before it succeeds.
 const FAILURES: u8 = 3;
 
-/// Keys are added, fail three times, and succeed. Either the clock moves on by a microsecond a key, and each key comes due by
-/// itself, or it stands still until the line is empty, and then all come due at one moment.
+/// Keys are added, fail three times, and succeed. Either the clock moves on by a microsecond a key, and the delays expire one by one,
+/// or it stands still until no key is queued, and then all delays expire at one moment.
 pub fn retry<Q: Retry>(keys: u64, waves: bool) -> Vec<Duration> {
-    // So many keys are worked on before the clock moves.
+    // This number of keys is processed before the clock moves.
     const STEP: u64 = 64;
     let step = if waves { keys } else { STEP };
     let mut queue = Q::make();
@@ -122,7 +69,7 @@ pub fn retry<Q: Retry>(keys: u64, waves: bool) -> Vec<Duration> {
         queue.add(key);
     }
     let (mut line, mut idle) = (keys, 0);
-    // Until nothing has come in line for longer than any delay.
+    // Until no key was queued for longer than any delay lasts.
     while idle < 100 {
         let now = line.min(step);
         for _ in 0..now {

@@ -1,12 +1,13 @@
-//! What a key takes, by where it is.
+//! The memory of a queued and of a delayed key.
 
 use super::live_bytes;
 use crate::delays::workloads::filled;
 use crate::delays::{DelaySubject, HeapQueue, TaskQueue, WheelTimer};
 use crate::floors::{Channel, Line};
-use crate::rivals::{DashSeg, parking_lot_mutex, std_mutex};
-use crate::workloads::in_line;
+use crate::rivals::DashSeg;
 use crate::{Key, Ours, Subject};
+use common::mutex::{parking_lot_mutex, std_mutex};
+use common::workloads::in_line;
 
 /// What one subject needs.
 pub struct MemoryRow {
@@ -19,8 +20,8 @@ pub struct MemoryRow {
     pub bytes: f64,
 }
 
-/// For so many keys, with what the keys themselves have allocated. Tables double, so that it may be half as much again for
-/// another number.
+/// For `keys` keys, with what the keys themselves have allocated. Tables double, so another number of keys may take half as much again
+/// for each.
 pub fn per_key_of(keys: u64) -> Vec<MemoryRow> {
     let row = |subject, what, bytes| MemoryRow { subject, what, keys, bytes: bytes as f64 / keys as f64 };
     let in_line = queued::<u64>(keys).into_iter().map(|(subject, bytes)| row(subject, "in line", bytes));

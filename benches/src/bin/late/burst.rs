@@ -4,7 +4,7 @@ use crate::system::sleeps;
 use crate::{Values, quantile};
 use crossbeam_utils::CachePadded;
 use keyqueue_benches::Subject;
-use keyqueue_benches::workloads::wake_latency;
+use keyqueue_benches::latency::wake_latency;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Wake-ups: how late keys are handed out when a woken getter does not run, and how many wake-ups a burst costs. Beside queues
-//! of a mutex and a condition variable.
+//! Wake-ups: how late keys are handed out when a woken getter does not run, and how many wake-ups a burst costs. For
+//! comparison, queues of a mutex and a condition variable.
 //!
 //! Linux only. Where other programs run too: `chrt -f 1 target/release/late`.
 
@@ -9,8 +9,8 @@ mod system;
 
 use burst::{burst, single};
 use clap::Parser;
+use common::mutex::{parking_lot_mutex, std_mutex};
 use keyqueue_benches::machine::{load, processor};
-use keyqueue_benches::rivals::{parking_lot_mutex, std_mutex};
 use keyqueue_benches::{Ours, Subject};
 use not_running::{held_up, idle};
 
@@ -28,7 +28,7 @@ struct Options {
 /// What one round of a scenario measures, with its unit.
 type Values = Vec<(&'static str, f64)>;
 
-/// A name, what each subject does, and which getter or how many: see there.
+/// A name, what each subject does, and the number that this is called with.
 struct Scenario(&'static str, [fn(usize) -> Values; 3], usize);
 
 macro_rules! subjects {
@@ -82,7 +82,7 @@ fn measure(Scenario(name, subjects, number): &Scenario, rounds: usize) {
     }
 }
 
-/// The least value that this part of them does not exceed.
+/// The least value that this share of the values does not exceed.
 fn quantile(values: &mut [f64], part: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     values[((values.len() as f64 * part).ceil() as usize).max(1) - 1]

@@ -1,13 +1,13 @@
-//! What the system does with one thread: holds it up, lets it run last, says how often it slept. Linux only.
+//! Control of single threads: hold one up, give it the lowest priority, count its sleeps. Linux only.
 
 use std::mem::zeroed;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// The thread in the signal handler stays there.
+/// While set, the thread stays in the signal handler.
 static HOLD: AtomicBool = AtomicBool::new(false);
-/// It is there.
+/// The thread is in the handler.
 static HELD: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn stay(_signal: libc::c_int) {

@@ -1,4 +1,4 @@
-//! The operations that may keep others from the queue. To measure one more, add it to the list: it makes a queue, and calls
+//! The operations that may keep other threads from the queue. To measure one more, add it to the list: it makes a queue, and calls
 //! `probe.during(&queue, ...)` once with what is to be measured.
 
 use crate::probe::{Probe, Queue};
@@ -11,17 +11,17 @@ use std::time::Duration;
 
 pub struct Operation {
     pub name: &'static str,
-    /// Is also measured beside adds of new keys.
+    /// Is measured with concurrent adds of new keys too.
     pub new: bool,
     pub run: fn(&mut Probe),
 }
 
-/// Measured beside adds of a known key, and beside adds of new keys.
+/// Measured with concurrent adds of a known key, and of new keys.
 const fn both(name: &'static str, run: fn(&mut Probe)) -> Operation {
     Operation { name, new: true, run }
 }
 
-/// Measured beside adds of a known key alone: new keys would wake those that wait, or there is no thread beside.
+/// Measured with concurrent adds of a known key only: new keys would wake the waiters, or there is no second thread.
 const fn known(name: &'static str, run: fn(&mut Probe)) -> Operation {
     Operation { name, new: false, run }
 }

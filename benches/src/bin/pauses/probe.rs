@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 pub type Queue = keyqueue::WorkQueue<u64>;
 
-/// What the thread beside an operation adds.
+/// What the second thread adds while an operation runs.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Adds {
     /// The key 0, which is queued or processing at most times.
     Known,
-    /// Keys that no operation has, as many as there are, then the same once more.
+    /// Keys that no operation uses, as many as `keys`, then the same once more.
     New,
 }
 
@@ -61,7 +61,7 @@ impl Probe {
         let stage = AtomicU8::new(0);
         let (result, took, longest) = thread::scope(|scope| {
             let adder = scope.spawn(|| self.add(queue, &stage));
-            // Else the adder would measure how long it takes to start it.
+            // Otherwise the adder would measure how long its own start takes.
             await_stage(&stage, READY);
             stage.store(BEGUN, Ordering::SeqCst);
             await_stage(&stage, READY);
@@ -75,7 +75,7 @@ impl Probe {
         result
     }
 
-    /// Calls on this thread, with no thread beside: `calls` says when each has returned.
+    /// Calls on this thread, with no second thread: `calls` says when each has returned.
     ///
     /// # Panics
     /// If something was measured before.
@@ -97,7 +97,7 @@ impl Probe {
         self.measured.expect("an operation calls `during` or `own`")
     }
 
-    /// The thread beside. A call that has begun when the operation ends is measured to its end.
+    /// The second thread. A call that has begun when the operation ends is measured to its end.
     fn add(&self, queue: &Queue, stage: &AtomicU8) -> Longest {
         let own = RunDelay::of_this_thread();
         let mut new = (1 << 40..(1 << 40) + self.keys).cycle();

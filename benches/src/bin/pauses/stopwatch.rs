@@ -52,7 +52,7 @@ pub struct Stopwatch<'a> {
 }
 
 impl<'a> Stopwatch<'a> {
-    /// `own`: the thread that calls. `other`: the thread that works beside it.
+    /// `own`: the thread that calls. `other`: the thread that works at the same time.
     pub fn start(own: &'a RunDelay, other: &'a RunDelay) -> Self {
         let threads = [own, other];
         let waited = threads.map(RunDelay::read);

@@ -1,4 +1,4 @@
-//! The charts: which there are, and what is on them.
+//! The list of charts, and what each shows.
 
 mod axis;
 mod bars;
@@ -9,10 +9,10 @@ mod style;
 use self::axis::Axis;
 use self::bars::{Bar, Bars};
 use self::lines::{Line, Lines};
-use crate::numbers::short;
 use crate::results::{Results, Spread, Times};
+use keyqueue_benches::numbers::short;
 
-/// File names and SVG. Those for which nothing was measured are left out.
+/// File names and SVG. Charts without data are left out.
 pub fn all(results: &Results) -> Vec<(&'static str, String)> {
     let keys = |group| move |results: &Results| keys(results, group);
     let charts: [(&str, Option<String>); 11] = [
@@ -40,7 +40,7 @@ pub fn all(results: &Results) -> Vec<(&'static str, String)> {
     charts.into_iter().filter_map(|(name, svg)| Some((name, svg?))).collect()
 }
 
-/// Of each subject, a point a row that it is in.
+/// A line for each subject, with a point for each row in which it is.
 fn series(rows: &[&Times], y: impl Fn(f64) -> f64) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
     for times in rows {
@@ -78,7 +78,7 @@ fn keys(results: &Results, group: &str) -> Option<String> {
     (!rows.is_empty()).then(|| Lines { title: title.into(), x, y, lines }.draw())
 }
 
-/// By how rare it is: the further to the right, the rarer.
+/// The axis is logarithmic in how rare a value is: the further to the right, the rarer.
 fn percentiles(results: &Results, section: &str, what: &str, title: &str) -> Option<String> {
     let spreads: Vec<&Spread> = results.spreads(section, what).collect();
     let rarity = |percentile: f64| 100.0 / (100.0 - percentile);
@@ -129,7 +129,7 @@ mod tests {
         charts.into_iter().find(|chart| chart.0 == name).unwrap_or_else(|| panic!("no {name}")).1
     }
 
-    /// All text on a chart, as it is read.
+    /// All text on a chart, unescaped.
     fn words(svg: &str) -> Vec<String> {
         let texts = svg.split("<text ").skip(1);
         let inside = texts.map(|rest| rest.split_once('>').unwrap().1.split("</text>").next().unwrap().trim());

@@ -1,16 +1,14 @@
-//! Where and of what a run was made.
+//! The machine and the code of a run.
 
 use crate::options::Options;
 use crate::results::Run;
-use keyqueue_benches::machine::processor;
-use std::process::Command;
+use keyqueue_benches::machine::{commit, compiler, cores, processor};
 
 pub fn run(options: &Options) -> Run {
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
     Run {
-        machine: format!("{}, {cores} cores, {}", processor(), std::env::consts::OS),
-        commit: output("git", &["describe", "--always", "--dirty"]),
-        compiler: output("rustc", &["--version"]),
+        machine: format!("{}, {} cores, {}", processor(), cores(), std::env::consts::OS),
+        commit: commit(),
+        compiler: compiler(),
         command: command(options),
         quick: options.quick,
         rounds: options.rounds,
@@ -20,12 +18,7 @@ pub fn run(options: &Options) -> Run {
     }
 }
 
-fn output(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).output();
-    output.map_or("unknown".into(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
-}
-
-/// What measures the same again, wherever it was written.
+/// The command that measures the same again. The directory of `--write` is left out.
 fn command(options: &Options) -> String {
     let Options { quick, rounds, ops, wakes, delays, keys, only, .. } = options;
     let features = if cfg!(feature = "kube") { "" } else { "--no-default-features " };

@@ -1,16 +1,15 @@
-//! Measures keyqueue beside its rivals, and writes `BENCHMARKS.md` and its charts.
+//! Measures keyqueue and its rivals, and writes `BENCHMARKS.md` and its charts.
 //!
 //! ```text
 //! options ──▶ plan ──▶ measure ──▶ results ──▶ page (tables, wins)
-//!                                     ▲  │
-//!                             --draw ─┘  └───▶ charts
+//!                                     ▲  │        ▲
+//!                             --draw ─┘  │        └─── data of the binary `matrix`
+//!                                        └───▶ charts
 //! ```
 
 mod charts;
 mod machine;
-mod markdown;
 mod measure;
-mod numbers;
 mod options;
 mod page;
 mod plan;
@@ -19,6 +18,8 @@ mod tables;
 mod wins;
 
 use clap::Parser;
+use keyqueue_benches::REPOSITORY;
+use keyqueue_benches::matrix::results::Matrix;
 use keyqueue_benches::memory::Counting;
 use options::Options;
 use plan::Plan;
@@ -39,20 +40,22 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             Results { run: machine::run(&options), ..notes.into_results() }
         }
     };
+    let matrices = Matrix::read_all(Path::new(REPOSITORY))?;
+    let page = page::page(&results, &matrices);
     match &options.write {
-        Some(directory) => write(&results, directory)?,
-        None => print!("{}", page::page(&results)),
+        Some(directory) => write(&results, &page, directory)?,
+        None => print!("{page}"),
     }
     Ok(())
 }
 
-/// The data first: what is lost with them would have to be measured again.
-fn write(results: &Results, directory: &Path) -> std::io::Result<()> {
+/// The data first: they are what would have to be measured again.
+fn write(results: &Results, page: &str, directory: &Path) -> std::io::Result<()> {
     let charts = directory.join("benches/charts");
     std::fs::create_dir_all(&charts)?;
     std::fs::write(charts.join("results.jsonl"), results.to_lines())?;
     for (name, svg) in charts::all(results) {
         std::fs::write(charts.join(name), svg)?;
     }
-    std::fs::write(directory.join("BENCHMARKS.md"), page::page(results))
+    std::fs::write(directory.join("BENCHMARKS.md"), page)
 }

@@ -1,34 +1,34 @@
 //! Runs everything, round by round.
 //!
-//! A round goes through all workloads, and through the subjects of each in an order that rotates. So whatever the machine does
-//! for a while, it does to all subjects, and to a part of the rounds of each workload.
+//! A round goes through all workloads, and through the subjects of each in an order that rotates. A disturbance of the machine
+//! so affects all subjects, and only some of the rounds of each workload.
 
 use crate::results::{Bytes, Results, Spread, Times};
 use hdrhistogram::Histogram;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Duration;
 
-/// Work to be done so many times, by several subjects.
+/// Work that several subjects do, in a number of rounds.
 pub struct Task {
     pub label: String,
     pub rounds: usize,
-    /// One each subject.
+    /// One for each subject.
     pub runs: Vec<Run>,
 }
 
-/// Does the work once, and notes what it saw.
+/// Does the work once, and notes the results.
 pub type Run = Box<dyn Fn(&mut Notes)>;
 
-/// What has been seen so far.
+/// The results so far.
 #[derive(Default)]
 pub struct Notes {
-    /// Complete but for the times of the rounds to come.
+    /// Complete, except for the times of the rounds to come.
     pub times: Vec<Times>,
     spreads: Vec<Seen>,
     pub bytes: Vec<Bytes>,
 }
 
-/// All rounds in one histogram: what counts there is the tail.
+/// All rounds in one histogram, because the tail counts.
 struct Seen {
     section: &'static str,
     what: String,
@@ -38,13 +38,13 @@ struct Seen {
 }
 
 impl Notes {
-    /// So long took the operations of one run.
+    /// One run of `ops` operations took that long.
     pub fn time(&mut self, figure: usize, subject: usize, took: Duration, ops: u64) {
         let ns = took.as_nanos() as f64 / ops as f64;
-        self.times[figure].subjects[subject].ns.push(crate::numbers::rounded(ns));
+        self.times[figure].subjects[subject].ns.push(keyqueue_benches::numbers::rounded(ns));
     }
 
-    /// So long took each, and so many a second were done beside.
+    /// How long each operation took, and how many operations a second other threads did meanwhile.
     pub fn spread(
         &mut self,
         section: &'static str,
@@ -74,7 +74,7 @@ impl Notes {
 
     pub fn into_results(self) -> Results {
         let spread = |seen: Seen| {
-            let beside = (!seen.beside.is_empty()).then(|| crate::numbers::median(&seen.beside));
+            let beside = (!seen.beside.is_empty()).then(|| keyqueue_benches::numbers::median(&seen.beside));
             Spread::new(seen.section, &seen.what, &seen.subject, &seen.histogram, beside)
         };
         let spreads = self.spreads.into_iter().map(spread).collect();
@@ -89,7 +89,7 @@ pub fn measure(tasks: &[Task], notes: &mut Notes) {
     let rounds = tasks.iter().map(|task| task.rounds).max().unwrap_or(0);
     for round in 0..rounds {
         for task in tasks {
-            // How many of its rounds it has had; it has one now if it should have had one more.
+            // How many of its rounds the task has had. It has one now if it should have had more by the end of this round.
             let had = round * task.rounds / rounds;
             if (round + 1) * task.rounds / rounds == had {
                 continue;

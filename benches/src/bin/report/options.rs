@@ -1,15 +1,13 @@
 //! What the command line says.
 
 use clap::Parser;
+use keyqueue_benches::REPOSITORY;
 use std::path::{Path, PathBuf};
 
-/// Where the crate is, if nothing else is said.
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-
-/// Measures keyqueue beside its rivals, and writes BENCHMARKS.md and its charts.
+/// Measures keyqueue and its rivals, and writes BENCHMARKS.md and its charts.
 #[derive(Parser, Clone, Debug, PartialEq)]
 pub struct Options {
-    /// In a minute: few rounds of little work.
+    /// A run of a minute: few rounds of little work.
     #[arg(long)]
     pub quick: bool,
     /// Rounds per workload; the median counts. Workloads that take long have a third as many.
@@ -24,27 +22,27 @@ pub struct Options {
     /// Keys per run of the workloads with delays.
     #[arg(long, default_value_t = 1_000_000, default_value_if("quick", "true", "100000"))]
     pub delays: u64,
-    /// Most keys in a queue, where the cost by their number is measured.
+    /// The largest queue in the section "keys".
     #[arg(long, default_value_t = 10_000_000, default_value_if("quick", "true", "100000"))]
     pub keys: u64,
     /// Only workloads whose section, group and name contain this: "queue ring", "threads", "pairs", "keys", "latency",
     /// "memory", "delays", "limiters", "metrics", "workers".
     #[arg(long, default_value = "")]
     pub only: String,
-    /// Writes BENCHMARKS.md, benches/charts/*.svg and the data they are drawn from, in this directory or else the
-    /// repository. Without it the tables go to standard output.
-    #[arg(long, value_name = "DIRECTORY", num_args = 0..=1, default_missing_value = ROOT)]
+    /// Writes BENCHMARKS.md, benches/charts/*.svg and the data they are drawn from, in this directory or, without a
+    /// name, in the repository. Without `--write` the page goes to standard output.
+    #[arg(long, value_name = "DIRECTORY", num_args = 0..=1, default_missing_value = REPOSITORY)]
     pub write: Option<PathBuf>,
-    /// Measures nothing, and draws from the data of an earlier run.
+    /// Measures nothing, and writes the page from the data of an earlier run.
     #[arg(long, value_name = "DATA")]
     pub draw: Option<PathBuf>,
 }
 
 impl Options {
-    /// What is wrong with them, together.
+    /// Whether the options fit together.
     pub fn check(&self) -> Result<(), &'static str> {
         let partial = self.quick || !self.only.is_empty();
-        if partial && self.draw.is_none() && self.write.as_deref() == Some(Path::new(ROOT)) {
+        if partial && self.draw.is_none() && self.write.as_deref() == Some(Path::new(REPOSITORY)) {
             return Err("a quick or partial run does not replace the published page: name a directory for --write");
         }
         Ok(())
@@ -83,7 +81,7 @@ mod tests {
     #[test]
     fn write_needs_no_directory() {
         assert_eq!(parse(&[]).write, None);
-        assert_eq!(parse(&["--write"]).write, Some(ROOT.into()));
+        assert_eq!(parse(&["--write"]).write, Some(REPOSITORY.into()));
         assert_eq!(parse(&["--write", "there", "--quick"]).write, Some("there".into()));
     }
 

@@ -1,17 +1,18 @@
-//! BENCHMARKS.md: the texts of `benches/text/`, one a section, with what was measured in their places, which are names in
-//! double braces.
+//! BENCHMARKS.md: the texts of `benches/text/`, one for each section. Names in double braces are places for what was measured.
 
 use crate::results::Results;
 use crate::{tables, wins};
+use keyqueue_benches::matrix::results::Matrix;
 
 macro_rules! texts {
     ($($name:literal),* $(,)?) => { [$(include_str!(concat!("../../../text/", $name, ".md"))),*] };
 }
 
-/// In the order of the page.
-pub const TEXTS: [&str; 14] = texts![
+/// The texts, in the order of the page.
+pub const TEXTS: [&str; 15] = texts![
     "head",
     "queues",
+    "matrix",
     "parts",
     "threads",
     "keys",
@@ -26,19 +27,19 @@ pub const TEXTS: [&str; 14] = texts![
     "designs",
 ];
 
-/// The page. A section that has places and nothing to put into any of them is left out.
-pub fn page(results: &Results) -> String {
-    let sections = TEXTS.iter().filter_map(|text| fill(text, results));
+/// The page. A section whose places are all empty is left out.
+pub fn page(results: &Results, matrices: &[Matrix]) -> String {
+    let sections = TEXTS.iter().filter_map(|text| fill(text, results, matrices));
     sections.map(|section| section.trim().to_owned() + "\n").collect::<Vec<_>>().join("\n")
 }
 
-fn fill(text: &str, results: &Results) -> Option<String> {
+fn fill(text: &str, results: &Results, matrices: &[Matrix]) -> Option<String> {
     let mut filled = String::new();
     let (mut places, mut values) = (0, 0);
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("{{") {
         let (name, after) = after.split_once("}}").expect("a place ends");
-        let value = place(name, results);
+        let value = place(name, results, matrices);
         if !matches!(name, "rounds" | "few rounds" | "wakes" | "delays keys") {
             places += 1;
             values += usize::from(!value.is_empty());
@@ -53,7 +54,7 @@ fn fill(text: &str, results: &Results) -> Option<String> {
 
 /// # Panics
 /// If there is no such place.
-fn place(name: &str, results: &Results) -> String {
+fn place(name: &str, results: &Results, matrices: &[Matrix]) -> String {
     match name {
         "rounds" => results.run.rounds.to_string(),
         "few rounds" => results.run.few_rounds.to_string(),
@@ -62,6 +63,7 @@ fn place(name: &str, results: &Results) -> String {
         "run" => tables::run(results),
         "workloads" => tables::workloads(results),
         "mean" => tables::mean(results),
+        "matrix" => tables::matrices(matrices),
         "parts" => tables::parts(results),
         "threads" => tables::scaling(results, "threads", "threads"),
         "pairs" => tables::scaling(results, "pairs", "pairs"),
@@ -89,9 +91,23 @@ mod tests {
     use crate::charts;
     use crate::results::tests::made_up;
 
+    fn matrix() -> Matrix {
+        let mut matrix = Matrix::default();
+        matrix.run.processor = "a <processor>".into();
+        matrix.record("16-off", "ring, 1 thread\tkeyqueue\t25\n").unwrap();
+        matrix
+    }
+
+    #[test]
+    fn every_processor_has_a_table() {
+        let other = Matrix { run: Default::default(), ..matrix() };
+        let page = page(&made_up(), &[matrix(), other]);
+        assert_eq!(page.matches("\n| ring, 1 thread | 16-off | 25.0 |").count(), 2, "{page}");
+    }
+
     #[test]
     fn every_place_is_filled_and_every_section_there() {
-        let page = page(&made_up());
+        let page = page(&made_up(), &[matrix()]);
         assert!(!page.contains("{{") && !page.contains("}}"));
         assert!(!page.contains("\n\n\n"), "two empty lines");
         let titles = |text: &str| text.lines().filter(|line| line.starts_with('#')).count();
@@ -102,15 +118,18 @@ mod tests {
     fn a_section_that_was_not_measured_is_left_out() {
         let mut results = made_up();
         results.times.retain(|times| times.section != "limiters");
-        let page = page(&results);
+        let page = page(&results, &[]);
         assert!(
-            !page.contains("## Limiters") && page.contains("## Delays") && page.contains("## Where it falls short")
+            !page.contains("## Limiters")
+                && !page.contains("## In every build")
+                && page.contains("## Delays")
+                && page.contains("## Where it falls short")
         );
     }
 
     #[test]
     fn every_chart_is_shown_once_and_every_picture_is_a_chart() {
-        let page = page(&made_up());
+        let page = page(&made_up(), &[matrix()]);
         let mut shown: Vec<_> = page
             .split("![")
             .skip(1)

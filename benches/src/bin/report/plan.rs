@@ -3,19 +3,17 @@
 use crate::measure::{Notes, Run, Task};
 use crate::options::Options;
 use crate::results::{Bytes, Subject, Times};
+use common::workloads::cycle;
 #[cfg(feature = "kube")]
 use keyqueue_benches::delays::KubeTask;
 use keyqueue_benches::delays::lateness::{Lateness, bare, lateness};
 use keyqueue_benches::delays::{HeapQueue, TaskQueue, WheelTimer};
-use keyqueue_benches::workloads::{cycle, parts};
+use keyqueue_benches::parts::parts;
+use keyqueue_benches::workload::{self, Workload, once};
 use keyqueue_benches::{Ours, Subject as _, costs, delays, latency, limits, memory, suite};
-use std::time::Duration;
 
-/// Keys that come due in a run for lateness.
+/// Keys in a run for lateness.
 const LATE_KEYS: u64 = 100_000;
-
-/// A workload that takes several times in one run.
-type Figures = Box<dyn Fn() -> Vec<Duration>>;
 
 pub struct Plan<'a> {
     options: &'a Options,
@@ -24,7 +22,7 @@ pub struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// All that is wanted.
+    /// Everything that the options ask for.
     pub fn new(options: &'a Options) -> Self {
         let mut plan = Self { options, tasks: Vec::new(), notes: Notes::default() };
         plan.queues();
@@ -37,14 +35,14 @@ impl<'a> Plan<'a> {
         plan
     }
 
-    /// Adds a task that is timed. `row` says what it is; its subjects, and for each figure its name and target, come beside.
+    /// Adds a task that is timed. `row` describes it, without its subjects; `figures` are the names and targets of what is timed.
     fn timed(
         &mut self,
         row: Times,
         figures: &[(&str, Option<f64>)],
         ops: u64,
         rounds: usize,
-        subjects: Vec<(String, Figures)>,
+        subjects: Vec<(&str, workload::Run)>,
     ) {
         let label = [&row.section, &row.group, &row.name].map(String::as_str).join(" ");
         if !self.options.wants(&label) || subjects.is_empty() {
@@ -52,10 +50,10 @@ impl<'a> Plan<'a> {
         }
         let (first, count) = (self.notes.times.len(), figures.len());
         for (figure, target) in figures {
-            let subjects = subjects.iter().map(|(name, _)| Subject { name: name.clone(), ns: Vec::new() }).collect();
+            let subjects = subjects.iter().map(|(name, _)| Subject { name: (*name).into(), ns: Vec::new() }).collect();
             self.notes.times.push(Times { figure: (*figure).into(), target: *target, subjects, ..row.clone() });
         }
-        let run = |(subject, (_, work)): (usize, (String, Figures))| {
+        let run = |(subject, (_, work)): (usize, (&str, workload::Run))| {
             Box::new(move |notes: &mut Notes| {
                 let times = work();
                 assert_eq!(times.len(), count);
@@ -68,29 +66,29 @@ impl<'a> Plan<'a> {
         self.tasks.push(Task { label, rounds, runs });
     }
 
-    fn suite(&mut self, section: &str, at: Option<u64>, rounds: usize, workload: suite::Workload) {
-        let rivals = workload.subjects[suite::RIVALS].iter().map(|(name, _)| (*name).into()).collect();
-        // Where the group is the whole section, once is enough.
+    fn workload(&mut self, section: &str, at: Option<u64>, rounds: usize, workload: Workload) {
+        let rivals = workload.rivals().map(Into::into).collect();
+        // The name of a group that is the whole section would only repeat it.
         let group = if workload.group == section { String::new() } else { workload.group.into() };
-        let row = Times { section: section.into(), group, name: workload.name, at, rivals, ..Times::default() };
-        let subjects = workload.subjects.into_iter().map(|(name, run)| (name.into(), once(run))).collect();
-        self.timed(row, &[("", workload.target)], workload.ops, rounds, subjects);
+        let Workload { name, figures, ops, subjects, .. } = workload;
+        let row = Times { section: section.into(), group, name, at, rivals, ..Times::default() };
+        self.timed(row, &figures, ops, rounds, subjects);
     }
 
     fn queues(&mut self) {
         let (rounds, few, ops) = (self.options.rounds, self.options.few_rounds(), self.options.ops);
         for workload in suite::all(ops) {
-            self.suite("queue", None, rounds, workload);
+            self.workload("queue", None, rounds, workload);
         }
-        // So many that hundreds of threads have enough to do: that each gets a core for the first time takes some 20 ms.
+        // Enough for hundreds of threads: until each has got a core for the first time, some 20 ms pass.
         for (threads, workload) in suite::threads(8 * ops) {
-            self.suite("threads", Some(threads as u64), few, workload);
+            self.workload("threads", Some(threads as u64), few, workload);
         }
         for (pairs, workload) in suite::pairs(ops) {
-            self.suite("pairs", Some(pairs as u64), few, workload);
+            self.workload("pairs", Some(pairs as u64), few, workload);
         }
         for (keys, workload) in suite::sizes(self.options.keys) {
-            self.suite("keys", Some(keys), few, workload);
+            self.workload("keys", Some(keys), few, workload);
         }
     }
 
@@ -98,9 +96,9 @@ impl<'a> Plan<'a> {
         let ops = self.options.ops;
         for keys in [1, 1024, 100_000] {
             let row = Times { section: "parts".into(), name: keys.to_string(), at: Some(keys), ..Times::default() };
-            let subjects: Vec<(String, Figures)> = vec![
-                ("cycle".into(), Box::new(move || vec![cycle::<u64, Ours<u64>>(keys, ops)])),
-                ("parts".into(), Box::new(move || vec![parts(keys, ops)])),
+            let subjects = vec![
+                ("cycle", once(move || cycle::<u64, Ours<u64>>(keys, ops))),
+                ("parts", once(move || parts(keys, ops))),
             ];
             self.timed(row, &[("", None)], ops, self.options.rounds, subjects);
         }
@@ -108,40 +106,22 @@ impl<'a> Plan<'a> {
 
     fn delays(&mut self) {
         for workload in delays::all(self.options.delays) {
-            let rivals = delays::NAMES[suite::RIVALS].iter().map(|name| (*name).into()).collect();
-            let row = Times { section: "delays".into(), name: workload.name, rivals, ..Times::default() };
-            let subjects = workload.subjects.into_iter().map(|(name, run)| (name.into(), run)).collect();
-            self.timed(row, &workload.figures, workload.ops, self.options.few_rounds(), subjects);
+            self.workload("delays", None, self.options.few_rounds(), workload);
         }
     }
 
     fn limiters(&mut self) {
-        for limits::Group { name: group, subjects: names, rivals, workloads } in limits::all(self.options.ops) {
-            for workload in workloads {
-                let rivals = names[1..][..rivals].iter().map(|name| (*name).into()).collect();
-                let (section, group) = ("limiters".into(), group.into());
-                let row = Times { section, group, name: workload.name, rivals, ..Times::default() };
-                let subjects = workload.subjects.into_iter().map(|(name, run)| (name.into(), run)).collect();
-                self.timed(row, &workload.figures, workload.ops, self.options.rounds, subjects);
-            }
+        for workload in limits::all(self.options.ops) {
+            self.workload("limiters", None, self.options.rounds, workload);
         }
     }
 
-    /// Of metrics and of workers. There the target is how many times as long it may take, and those that have one are named.
+    /// What metrics and workers cost. Their targets are upper bounds.
     fn costs(&mut self) {
         let ops = self.options.ops;
-        for (section, groups) in [("metrics", costs::metrics::all(ops)), ("workers", costs::workers::all(ops))] {
-            for costs::Group { name: group, subjects: names, workloads } in groups {
-                let target = names.iter().find_map(|(_, target)| *target);
-                let rivals: Vec<String> =
-                    names.iter().filter(|(_, target)| target.is_some()).map(|(name, _)| (*name).into()).collect();
-                for workload in workloads {
-                    let (section, group, rivals) = (section.into(), group.into(), rivals.clone());
-                    let row = Times { section, group, name: workload.name, rivals, ..Times::default() };
-                    let subjects =
-                        names.iter().zip(workload.runs).map(|((name, _), run)| ((*name).into(), once(run))).collect();
-                    self.timed(row, &[("", target)], workload.ops, self.options.rounds, subjects);
-                }
+        for (section, workloads) in [("metrics", costs::metrics::all(ops)), ("workers", costs::workers::all(ops))] {
+            for workload in workloads {
+                self.workload(section, None, self.options.rounds, workload);
             }
         }
         let keys = ops / 4;
@@ -150,12 +130,12 @@ impl<'a> Plan<'a> {
             let (report, scrape) = costs::metrics::scrape(keys);
             vec![report, scrape]
         };
-        let subjects: Vec<(String, Figures)> = vec![("MetricsObserver".into(), Box::new(scrape))];
+        let subjects: Vec<(&str, workload::Run)> = vec![("MetricsObserver", Box::new(scrape))];
         let row = Times { section, name, at: Some(keys), ..Times::default() };
         self.timed(row, &[("report", None), ("scrape", None)], keys, self.options.rounds, subjects);
     }
 
-    /// What is a distribution rather than a sum.
+    /// Distributions.
     fn spreads(&mut self) {
         let rounds = self.options.few_rounds();
         if self.options.wants("latency") {
@@ -197,15 +177,12 @@ impl<'a> Plan<'a> {
             let keys = self.options.delays;
             let run = move |notes: &mut Notes| {
                 for memory::MemoryRow { subject, what, keys, bytes } in memory::per_key_of(keys) {
-                    let (what, subject, bytes) = (what.into(), subject.into(), crate::numbers::rounded(bytes));
+                    let (what, subject, bytes) =
+                        (what.into(), subject.into(), keyqueue_benches::numbers::rounded(bytes));
                     notes.bytes.push(Bytes { what, subject, keys, bytes });
                 }
             };
             self.tasks.push(Task { label: "memory".into(), rounds: 1, runs: vec![Box::new(run)] });
         }
     }
-}
-
-fn once(run: suite::Run) -> Figures {
-    Box::new(move || vec![run()])
 }

@@ -1,13 +1,14 @@
-//! What a run has measured, as data: all that the tables and the charts are made of.
+//! The data of a run, from which tables and charts are made.
 //!
 //! In a file it is one JSON value a line, so that two runs can be compared line by line.
 
-use crate::numbers::{median, rounded};
 use hdrhistogram::Histogram;
+use keyqueue_benches::numbers::rounded;
+pub use keyqueue_benches::rounds::Subject;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
-/// The crate itself in all tables and charts.
+/// The name of keyqueue in all tables and charts.
 pub const OURS: &str = "keyqueue";
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -18,7 +19,7 @@ pub struct Results {
     pub bytes: Vec<Bytes>,
 }
 
-/// Where, when and how much.
+/// The machine, the code and the size of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     pub machine: String,
@@ -26,15 +27,15 @@ pub struct Run {
     pub compiler: String,
     pub command: String,
     pub quick: bool,
-    /// Of most workloads; of those that take long.
+    /// Rounds of most workloads, and of those that take long.
     pub rounds: usize,
     pub few_rounds: usize,
     pub wakes: u64,
-    /// Keys a run with delays.
+    /// Keys in a run with delays.
     pub delays: u64,
 }
 
-/// One figure of one workload: how long each subject took, keyqueue or what stands for it first.
+/// One figure of one workload: how long each subject took. keyqueue, or what stands for it, is the first subject.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
     pub section: String,
@@ -42,32 +43,25 @@ pub struct Times {
     pub name: String,
     /// What is timed, where a run gives several times.
     pub figure: String,
-    /// Threads, pairs or keys: where it is on a chart.
+    /// Threads, pairs or keys: the place on a chart.
     pub at: Option<u64>,
-    /// How many times faster than the rivals it is meant to be.
+    /// The least ratio that is wanted; for metrics and workers the greatest.
     pub target: Option<f64>,
     /// The rivals that the target is about.
     pub rivals: Vec<String>,
     pub subjects: Vec<Subject>,
 }
 
-/// Nanoseconds per operation, round by round.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Subject {
-    pub name: String,
-    pub ns: Vec<f64>,
-}
-
-/// How long something takes, of many times.
+/// The distribution of many durations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     pub section: String,
     pub what: String,
     pub subject: String,
     pub count: u64,
-    /// Percentiles and nanoseconds, up to the last percentile that is not decided by a handful, and the most.
+    /// Percentiles and nanoseconds, up to the last percentile that at least four values exceed, and the maximum.
     pub curve: Vec<(f64, f64)>,
-    /// Operations a second that were done beside.
+    /// Operations a second that other threads did meanwhile.
     pub beside: Option<f64>,
 }
 
@@ -80,16 +74,6 @@ pub struct Bytes {
     pub bytes: f64,
 }
 
-impl Subject {
-    pub fn median(&self) -> f64 {
-        median(&self.ns)
-    }
-
-    pub fn least(&self) -> f64 {
-        self.ns.iter().copied().fold(f64::INFINITY, f64::min)
-    }
-}
-
 impl Times {
     pub fn subject(&self, name: &str) -> Option<&Subject> {
         self.subjects.iter().find(|subject| subject.name == name)
@@ -99,12 +83,12 @@ impl Times {
         self.subject(name).map(Subject::median)
     }
 
-    /// The other's time by that of the first.
+    /// The other subject's time by that of the first.
     pub fn ratio(&self, name: &str) -> Option<f64> {
         Some(self.median(name)? / self.subjects[0].median())
     }
 
-    /// To the fastest rival that the target is about.
+    /// The ratio to the fastest rival that the target is about.
     pub fn least_ratio(&self) -> Option<f64> {
         self.rivals.iter().filter_map(|rival| self.ratio(rival)).min_by(f64::total_cmp)
     }
@@ -113,7 +97,7 @@ impl Times {
         matches!((self.target, self.least_ratio()), (Some(target), Some(ratio)) if ratio < target)
     }
 
-    /// Group, name and figure, as far as there are.
+    /// Group, name and figure, without those that are empty.
     pub fn label(&self) -> String {
         let parts = [&self.group, &self.name, &self.figure].map(String::as_str);
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
@@ -136,7 +120,7 @@ impl Spread {
         Self { section, what, subject, count, curve, beside: beside.map(rounded) }
     }
 
-    /// In microseconds, if there were enough.
+    /// In microseconds, if there were enough values.
     pub fn micros(&self, percentile: f64) -> Option<f64> {
         self.curve.iter().find(|point| point.0 == percentile).map(|point| point.1 / 1000.0)
     }
@@ -210,7 +194,7 @@ pub mod tests {
         Spread::new(section, what, subject, &histogram, (what == "flood").then_some(2.5e6))
     }
 
-    /// Something of everything, all made up.
+    /// Invented data for every section.
     pub fn made_up() -> Results {
         let run = Run { machine: "a <machine> & more".into(), rounds: 3, few_rounds: 1, ..Run::default() };
         let mut results = Results { run, ..Results::default() };

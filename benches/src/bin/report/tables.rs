@@ -1,12 +1,14 @@
-//! The tables of BENCHMARKS.md. Where nothing was measured, there is no table.
+//! The tables of BENCHMARKS.md. A table without data is empty.
 
-use crate::markdown::Table;
-use crate::numbers::{figures, geometric_mean, short};
 use crate::results::{OURS, Results, Spread, Subject, Times};
+use keyqueue_benches::markdown::Table;
+use keyqueue_benches::matrix::results::{Matrix, Run};
+use keyqueue_benches::matrix::tables::{medians, summary};
+use keyqueue_benches::numbers::{figures, geometric_mean, short};
 
-/// How many times the lateness of a bare parked thread it may be.
+/// The p99 by that of a bare parked thread: at most.
 const QUIET_TARGET: f64 = 1.5;
-/// How many times that of its own quiet run, under the flood.
+/// The p99 under the flood by that of the quiet run: at most.
 const FLOOD_TARGET: f64 = 2.0;
 
 pub fn run(results: &Results) -> String {
@@ -45,6 +47,20 @@ pub fn mean(results: &Results) -> String {
     }
 }
 
+/// For each processor the worst of all builds, and below that every build, folded.
+pub fn matrices(matrices: &[Matrix]) -> String {
+    let sections = matrices.iter().map(|matrix| {
+        let Run { processor, cores, commit, compiler, rounds, ops } = &matrix.run;
+        format!(
+            "**{processor}, {cores} cores.** Commit {commit}, {compiler}, medians of {rounds} rounds of {ops} keys.\n\n{}\n\n\
+             <details>\n<summary>Every build, nanoseconds a key</summary>\n\n{}\n\n</details>",
+            summary(matrix),
+            medians(matrix),
+        )
+    });
+    sections.collect::<Vec<_>>().join("\n\n")
+}
+
 pub fn parts(results: &Results) -> String {
     let mut table = Table::new(["keys", "cycle", "parts", "cycle / parts"]);
     for times in results.times("parts") {
@@ -54,7 +70,7 @@ pub fn parts(results: &Results) -> String {
     table.to_string()
 }
 
-/// By the number of threads, and last what is left of the throughput of two at the greatest number.
+/// A row for each number of threads; the last row is the throughput of the most threads by that of two.
 pub fn scaling(results: &Results, section: &str, unit: &str) -> String {
     let rows: Vec<_> = results.times(section).collect();
     let names = subjects(&rows);
@@ -84,7 +100,7 @@ pub fn keys(results: &Results, group: &str) -> String {
     table.to_string()
 }
 
-/// Bytes per key: a row each kind, a column each subject.
+/// Bytes per key: a row for each kind, a column for each subject.
 pub fn memory(results: &Results) -> String {
     let (mut names, mut kinds) = (Vec::new(), Vec::new());
     for bytes in &results.bytes {
@@ -141,12 +157,12 @@ pub fn lateness(results: &Results) -> String {
     table.to_string()
 }
 
-/// Delays in one table, limiters in one each group: a ratio to each rival.
+/// Delays in one table, limiters in one for each group: a ratio to each rival.
 pub fn delays(results: &Results) -> String {
     against_each("delays", &results.times("delays").collect::<Vec<_>>())
 }
 
-/// What a delayed key takes.
+/// The memory of a delayed key.
 pub fn delay_bytes(results: &Results) -> String {
     let rows: Vec<_> = results.bytes.iter().filter(|bytes| bytes.what == "delayed").collect();
     match rows.first() {
@@ -202,7 +218,7 @@ fn against_each(title: &str, rows: &[&Times]) -> String {
     table.to_string()
 }
 
-/// How many times as long as the first, of medians, and in brackets of the shortest rounds; the target is an upper bound.
+/// Each subject's time by that of the first, from medians, and in brackets from the shortest rounds. The target is an upper bound.
 fn against_first(title: &str, rows: &[&Times]) -> String {
     let names = subjects(rows);
     let ratios = names.iter().skip(1).map(|name| format!("ratio, {name}"));
@@ -242,7 +258,7 @@ fn push_new<T: PartialEq>(list: &mut Vec<T>, item: T) {
     }
 }
 
-/// Medians; a dash for who cannot do it.
+/// Medians; a dash for a subject that cannot do the work.
 fn cells(times: &Times, names: &[&str]) -> Vec<String> {
     names.iter().map(|name| times.median(name).map_or("–".into(), |ns| format!("{ns:.1}"))).collect()
 }
@@ -287,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_do_it_has_a_dash() {
+    fn a_subject_that_cannot_do_the_work_has_a_dash() {
         let mut results = made_up();
         results.times[1].subjects.remove(3);
         has(&workloads(&results), "| fill, drain | 300000 keys | 120.0 | 90.0 | 250.0 | – | **0.75** | 1 | missed |");

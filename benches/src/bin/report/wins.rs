@@ -3,13 +3,13 @@
 use crate::results::{OURS, Results};
 use std::fmt::Write as _;
 
-/// What is timed against rivals; the rest is keyqueue against itself.
+/// The sections with rivals; the others compare keyqueue with itself.
 const SECTIONS: [&str; 6] = ["queue", "threads", "pairs", "keys", "delays", "limiters"];
 
 /// A comparison with one rival.
 struct Bout {
     rival: String,
-    /// Where it belongs, and which it is.
+    /// The group of the workload, and its name in the group.
     group: String,
     name: String,
     /// How many times as fast as keyqueue the rival is.
@@ -28,7 +28,7 @@ pub fn wins(results: &Results) -> String {
     let mut text = String::new();
     for rival in rivals {
         let of: Vec<_> = bouts.iter().filter(|bout| bout.rival == rival).collect();
-        // What would be printed as 1.00 is a draw.
+        // A ratio that would be printed as 1.00 is a draw.
         let won: Vec<_> = of.iter().filter(|bout| bout.factor >= 1.005).collect();
         writeln!(text, "\n**{rival}**: {} of {}.\n", won.len(), of.len()).unwrap();
         let mut groups: Vec<&str> = Vec::new();
@@ -58,7 +58,7 @@ fn bouts(results: &Results) -> Vec<Bout> {
                     (_, group) => format!("{section}, {group}"),
                 };
                 let name = match times.at {
-                    Some(at) => crate::numbers::short(at),
+                    Some(at) => keyqueue_benches::numbers::short(at),
                     None => [&*times.name, &*times.figure].join(" ").trim().to_owned(),
                 };
                 let factor = times.subjects[0].median() / rival.median();
@@ -66,7 +66,7 @@ fn bouts(results: &Results) -> Vec<Bout> {
             }
         }
     }
-    // A thread without a queue is a yardstick, no rival.
+    // A thread without a queue is no rival.
     for spread in results.spreads.iter().filter(|spread| spread.subject != OURS && spread.subject != "a bare thread") {
         let ours = results.spreads(&spread.section, &spread.what).find(|other| other.subject == OURS);
         for percentile in [50.0, 99.0] {

@@ -1,5 +1,5 @@
-//! Who works: loops of [`Workers`](keyqueue::Workers) in threads and in tasks that are aborted at times, and bare loops around
-//! each kind of get. What becomes of a key is drawn by lot.
+//! Consumers: loops of [`Workers`](keyqueue::Workers) in threads and in tasks that are aborted at times, and bare loops around each kind
+//! of get. What becomes of a key is random.
 
 use crate::fail;
 use crate::key::Key;
@@ -25,7 +25,7 @@ struct Run<'w> {
     world: &'w World,
     id: u32,
     rng: Rng,
-    /// Dropped before the key is done, also when a handler panics or is aborted.
+    /// Dropped before the key is done, even when a handler panics or is aborted.
     _held: Held<'w>,
 }
 
@@ -49,7 +49,7 @@ impl<'w> Run<'w> {
                     let right = matches!(added, Added::Deferred | Added::Coalesced | Added::Rejected);
                     if !right || added != Added::Rejected && !is_dirty() {
                         fail(format_args!(
-                            "key {id} is in work, an add was {added:?}, and it is dirty: {}",
+                            "key {id} is processed, an add was {added:?}, and it is dirty: {}",
                             is_dirty()
                         ));
                     }
@@ -72,7 +72,7 @@ impl<'w> Run<'w> {
         if lot < 80 || world.is_ending() {
             return Outcome::Done;
         }
-        // Whoever asks for more sees it accepted, or given up, as long as the queue is not shut down.
+        // A key that is to come back is accepted, or given up, unless the queue is shut down.
         let ticket = world.ledger.ticket(self.id);
         if promise && lot < 98 {
             world.ledger.later(ticket);
@@ -131,7 +131,7 @@ pub async fn aborted_loops(world: Arc<World>, workers: Workers<Key>, seed: u64) 
     }
 }
 
-/// A bare holder's work: the books, the meddling, the outcome.
+/// What a bare holder does: it keeps the ledger, calls the queue, and finishes the key.
 trait Bare: std::ops::Deref<Target = Key> + Sized {
     fn is_dirty(&self) -> bool;
     fn finish(self, world: &World, outcome: Outcome);

@@ -21,7 +21,7 @@ impl Key {
         Self { id, name: name(id), alive: Alive::new() }
     }
 
-    /// Nobody has written into it.
+    /// Whether the key is as it was made.
     pub fn is_whole(&self) -> bool {
         self.name == name(self.id)
     }

@@ -1,9 +1,9 @@
 //! What the queue owes, key by key.
 //!
 //! ```text
-//!  who adds:       ticket = asked += 1   ─▶   add   ─▶  accepted: due = max(due, ticket)        (or later, for a delay)
-//!  who cancels:                            cancel   ─▶  it had one: excused = asked
-//!  who has a key:  seen = asked          ─▶   work
+//!  producer:     ticket = asked += 1   ─▶   add     ─▶  accepted: due = max(due, ticket)        (or later, for a delay)
+//!  canceller:                               cancel  ─▶  there was a delay: excused = asked
+//!  holder:       seen = asked          ─▶   work
 //! ```
 //!
 //! An accepted add is followed by a hand-out that begins after it, to which is visible what came before the add: so that

@@ -1,17 +1,17 @@
-//! Everything at once, for as long as you like, with books that must balance.
+//! Runs all of the crate at once, for as long as wanted, and checks that no add is lost.
 //!
 //! ```text
 //!  producers: threads, short-lived threads, tasks       workers: threads, tasks (some aborted), bare loops of each get
 //!        │                                                       │
 //!        └──────────▶  one queue, of keys that count themselves  ◀┘
 //!                              ▲
-//!       every second: producers hold still, the queue comes to rest, the books are checked (`ledger`), and on it goes
-//!       every 20 s:   a million keys besides; what the process has is noted; a queue beside is stopped half-way
+//!       every second: producers pause, the queue comes to rest, the ledger is checked, the producers go on
+//!       every 20 s:   a million more keys; memory, threads and files are noted; a second queue is stopped while it has keys
 //! ```
 //!
-//! What is checked: no add is lost and no key has two holders, key by key; the queue's numbers against ours; no key is alive that
-//! nothing needs; at the end, that a drain leaves nothing or says what, that memory has not grown, and that no thread or file
-//! is left. The first thing that is wrong is named, and ends the process with status 1.
+//! What is checked: for each key, that no add is lost and that it never has two holders; the queue's numbers against the soak's own; that
+//! keys that are not needed are dropped; at the end, that a drain leaves nothing or names it, that memory has not grown, and that no
+//! thread or file is left. The first failure is printed and ends the process with status 1.
 
 mod consume;
 mod key;
@@ -41,12 +41,12 @@ use watch::stage;
 use world::{Listener, Told, World};
 
 #[derive(Parser)]
-#[command(about = "Everything at once, for as long as you like, with books that must balance")]
+#[command(about = "Runs all of the crate at once, for as long as wanted, and checks that no add is lost")]
 struct Options {
     /// How long.
     #[arg(long, default_value_t = 10.0)]
     minutes: f64,
-    /// Chooses who does what; the schedule is the machine's. By default another each time.
+    /// Seed of all random choices; the schedule of the threads is not part of it. By default a new one each time.
     #[arg(long)]
     seed: Option<u64>,
     /// Keys of a burst.
@@ -56,7 +56,7 @@ struct Options {
 
 static SEED: AtomicU64 = AtomicU64::new(0);
 
-/// The books do not balance.
+/// A check failed.
 fn fail(message: impl Display) -> ! {
     eprintln!("soak: FAILED: {message} (--seed {})", SEED.load(Relaxed));
     std::process::exit(1)
@@ -120,7 +120,7 @@ fn main() {
     println!("passed, {seconds:.0} s, seed {seed}");
 }
 
-/// The last value, when it is zero or ten seconds have passed: what ends by itself needs a moment.
+/// The last value, when it is zero or ten seconds have passed: threads that end by themselves need a moment.
 fn until_zero(value: impl Fn() -> i64) -> i64 {
     for _ in 0..1_000 {
         if value() == 0 {
@@ -225,7 +225,7 @@ impl Soak {
         Self { world, runtime, workers: [in_threads, in_tasks], producers, consumers, tasks, watchdog, reporter }
     }
 
-    /// Lets them run, until the time is over. What the process had each time the queue was at rest after a burst.
+    /// Lets them run until the time is up. The memory each time the queue was at rest after a burst.
     fn phases(&self, time: Duration, burst: u32) -> Vec<Memory> {
         let world = &self.world;
         let style = ProgressStyle::with_template("{bar:40} {elapsed}/{msg}").expect("a template");
@@ -283,12 +283,12 @@ impl Soak {
         samples
     }
 
-    /// Waits until nothing is left to do, and checks the books. The producers hold still.
+    /// Waits until nothing is left to do, and checks the ledger. The producers must be paused.
     fn rest(&self, round: u64) {
         let world = &self.world;
         stage("the queue to be idle");
         if round % 4 == 3 {
-            world.take_delayed(); // but for what handlers set meanwhile
+            world.take_delayed(); // handlers may set delays meanwhile
         }
         let far = std::mem::take(&mut *world.far.lock());
         far.into_iter().for_each(|id| world.cancel(id));
@@ -310,7 +310,7 @@ impl Soak {
         self.check_live("at rest");
     }
 
-    /// The queue has the keys that are known to fail, and nobody has others.
+    /// Only keys with recorded failures are alive, and the queue has them.
     fn check_live(&self, when: &str) {
         let failing = self.world.queue.stats().failing as i64;
         let leaked = until_zero(|| Key::live() - failing);
@@ -344,7 +344,7 @@ impl Soak {
         self.check_live("all keys forgotten");
     }
 
-    /// Drains the queue while keys are added, ends all, and checks the books for the last time.
+    /// Drains the queue while keys are added, ends all threads, and checks the ledger for the last time.
     fn end(self) -> (Arc<World>, Stats, Tally) {
         let Self { world, runtime, workers: [in_threads, in_tasks], producers, consumers, tasks, watchdog, reporter } =
             self;
@@ -354,7 +354,7 @@ impl Soak {
             world.far.lock().drain(..).for_each(|id| world.cancel(id));
             stage("the queue to be idle");
             world.queue.wait_idle();
-            world.ending.store(true, Relaxed); // no handler is under way that has read it
+            world.ending.store(true, Relaxed); // no handler that has read the old value still runs
         }
         thread::sleep(Duration::from_millis(200));
         stage("the drain");
@@ -397,7 +397,7 @@ fn join(threads: Vec<thread::JoinHandle<()>>) {
     }
 }
 
-/// A drain leaves delays alone, and names each of them.
+/// A drain does not wait for delays, and lists each of them.
 fn check_leftover(world: &World, left: &Leftover<Key>) {
     if !left.queued.is_empty() || !left.processing.is_empty() {
         fail(format_args!("the drain left {} keys in line and {} in work", left.queued.len(), left.processing.len()));

@@ -16,8 +16,8 @@ pub struct Memory {
     pub peak: u64,
 }
 
-/// One arena for all threads. Else what is resident depends on how keys of threads that come and go are scattered over the
-/// allocator's arenas, and grows by some megabytes while the heap stays as it is. To be called first.
+/// Has the allocator use one arena for all threads. Otherwise resident memory depends on how the keys of short-lived threads are spread
+/// over the arenas, and grows by some megabytes while the heap does not. To be called first.
 pub fn one_arena() {
     #[cfg(target_env = "gnu")]
     // SAFETY: no other thread is there yet.
@@ -27,7 +27,7 @@ pub fn one_arena() {
 }
 
 impl Memory {
-    /// When the allocator has given back what it keeps for later.
+    /// Measured after the allocator has given back the free memory that it keeps.
     pub fn trimmed() -> Self {
         #[cfg(target_env = "gnu")]
         // SAFETY: may be called at any time.
@@ -56,7 +56,7 @@ pub fn threads() -> usize {
     entries("/proc/self/task")
 }
 
-/// Open files. The folder that is read here counts, each time.
+/// Open files. The folder that this function reads counts each time.
 pub fn files() -> usize {
     entries("/proc/self/fd")
 }

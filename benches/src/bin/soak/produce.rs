@@ -1,4 +1,4 @@
-//! Who adds, moves and cancels: threads that stay, threads that come and go, and tasks.
+//! Producers, which add, move and cancel: threads that stay, threads that come and go, and tasks.
 
 use crate::key::Key;
 use crate::world::{World, count};
@@ -8,20 +8,20 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// A few keys that everybody adds, more that are added now and then, and the rest.
+/// A few keys that all producers add, more that are added now and then, and the rest.
 const HOT: u32 = 64;
 const WARM: u32 = 4096;
 pub const KEYS: u32 = 1 << 20;
 
-/// Producers hold still when so many keys are in line.
+/// Producers pause when this number of keys is queued.
 const BACKLOG: usize = 20_000;
 /// Calls between two looks at the gate.
 const BATCH: u32 = 64;
 
-/// A long delay: nobody waits for its end.
+/// A long delay, which is cancelled before it expires.
 const FAR: Duration = Duration::from_secs(3600);
 
-/// Adds until it is told to stop, or so many batches.
+/// Adds until it is told to stop, or `batches` batches.
 pub fn thread(world: &World, seed: u64, batches: u64) {
     let mut rng = Rng::with_seed(seed);
     for _ in 0..batches {
@@ -53,7 +53,7 @@ pub async fn task(world: Arc<World>, seed: u64) {
     }
 }
 
-/// Has others come and go, three at a time.
+/// Starts short-lived producers, three at a time.
 pub fn short_threads(world: &World, seed: u64) {
     let mut rng = Rng::with_seed(seed);
     while !world.is_stopped() {
@@ -75,7 +75,7 @@ pub fn some_key(rng: &mut Rng) -> u32 {
     }
 }
 
-/// Milliseconds, seldom many; now and then none.
+/// Some milliseconds, seldom many; now and then none.
 pub fn some_delay(rng: &mut Rng) -> Duration {
     match rng.u8(..16) {
         0 => Duration::ZERO,

@@ -1,4 +1,4 @@
-//! A queue beside, stopped while it has keys in line, in work and delayed: each key is accounted for once.
+//! A second queue, stopped while keys are queued, processing and delayed: each key is accounted for once.
 
 use crate::fail;
 use crate::key::Key;
@@ -47,7 +47,7 @@ pub fn run(seed: u64) {
         ));
     }
 
-    // And one is dropped as it stands.
+    // Another queue is dropped without a shut-down.
     let dropped = WorkQueue::new();
     for id in 0..KEYS {
         dropped.add(Key::new(id));

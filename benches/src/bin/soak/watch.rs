@@ -1,4 +1,4 @@
-//! Who looks on: numbers that must add up at every moment, and a limit to how long anything may take.
+//! Watchers: the queue's numbers must add up at every moment, and nothing may take too long.
 
 use crate::fail;
 use crate::world::{World, count};
@@ -12,7 +12,7 @@ use std::time::Duration;
 static STAGE: Mutex<&str> = Mutex::new("the start");
 static STAGES: AtomicU64 = AtomicU64::new(0);
 
-/// So many seconds in which this process runs; when it is stopped, none pass.
+/// In seconds during which this process runs: time in which it is stopped does not count.
 const PATIENCE: u32 = 60;
 
 pub fn stage(name: &'static str) {
@@ -28,7 +28,7 @@ pub fn numbers(world: &World) {
         let metrics = world.queue.metrics();
         check(&metrics.stats);
         if round % 64 == 0 && world.queue.processing_keys().len() > 10_000 {
-            fail("more keys are in work than there are workers for");
+            fail("more keys are processed than there are workers for");
         }
         count(&world.counts.stats);
         if world.is_stopped() {
@@ -46,7 +46,7 @@ fn check(stats: &Stats) {
     }
 }
 
-/// Fails if nothing comes to an end for a minute, and no key is handed out either.
+/// Fails if for a minute no stage ends and no key is handed out.
 pub fn patience(world: &World) {
     let (mut quarters, mut before) = (0, (0, 0));
     while !world.is_over() {

@@ -15,7 +15,7 @@ pub struct World {
     pub seed: u64,
     pub counts: Counts,
     pub told: Arc<Told>,
-    /// Producers hold it while they add; who wants the queue to come to rest takes it away from them.
+    /// Producers hold it (shared) while they add. The main thread takes it (exclusively) when the queue is to come to rest.
     pub gate: tokio::sync::RwLock<()>,
     /// The queue may be shut down at any moment, so no add is known to be accepted before it says so.
     pub ending: AtomicBool,
@@ -29,7 +29,7 @@ pub struct World {
 
 macro_rules! counts {
     ($($name:ident: $text:literal,)*) => {
-        /// Calls of each kind, by who is not a loop of `Workers`; and what handlers did.
+        /// Calls of each kind, outside the loops of `Workers`; and what handlers did.
         #[derive(Default)]
         pub struct Counts {
             $(pub $name: AtomicU64,)*
@@ -87,7 +87,7 @@ impl World {
         let ticket = self.ledger.ticket(id);
         let added = self.queue.add(Key::new(id));
         if added == Added::Coalesced {
-            self.ledger.due(ticket); // nothing that waits for a delay holds up a plain add
+            self.ledger.due(ticket); // a delay does not hold up a plain add
         }
         self.book(ticket, added)
     }

@@ -1,6 +1,6 @@
-//! Axes: what is where, and which values have a name.
+//! Axes: the place of each value, and the values with a label.
 
-use crate::numbers::figures;
+use keyqueue_benches::numbers::figures;
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use std::ops::Range;
 
@@ -8,9 +8,9 @@ use std::ops::Range;
 pub struct Axis {
     pub label: String,
     log: bool,
-    /// The ends, as placed.
+    /// The ends, on the scale of the axis.
     span: Range<f64>,
-    /// Values with a name.
+    /// Values with a label.
     pub ticks: Vec<(f64, String)>,
 }
 
@@ -25,7 +25,7 @@ impl Axis {
         Self { label: label.into(), log: false, span: 0.0..most * 1.08, ticks: ticks.collect() }
     }
 
-    /// Logarithmic, with these ticks and not further.
+    /// Logarithmic, from the first of these ticks to the last.
     pub fn logarithmic(label: &str, ticks: impl IntoIterator<Item = (f64, String)>) -> Self {
         let ticks: Vec<_> = ticks.into_iter().collect();
         let places = ticks.iter().map(|tick| tick.0.log10());
@@ -52,7 +52,7 @@ impl Axis {
         Self::logarithmic(label, within.map(|tick| (tick, plain(tick))))
     }
 
-    /// Where on the axis, if it goes from 0 to 1.
+    /// The place of a value on the axis, from 0 to 1.
     fn place(&self, value: f64) -> f64 {
         let place = if self.log { value.log10() } else { value };
         (place - self.span.start) / (self.span.end - self.span.start)
@@ -83,10 +83,10 @@ impl ValueFormatter<f64> for Axis {
     }
 }
 
-/// A round number, without zeros that say nothing.
+/// A round number, without needless zeros.
 fn plain(tick: f64) -> String {
     match tick {
-        t if t >= 1000.0 => crate::numbers::short(t.round() as u64),
+        t if t >= 1000.0 => keyqueue_benches::numbers::short(t.round() as u64),
         t if t >= 1.0 => format!("{t:.0}"),
         t if t >= 0.01 => figures(t).trim_end_matches('0').into(),
         t => format!("{t:.3}"),

@@ -1,4 +1,4 @@
-//! A chart of bars that lie, in groups, each with its name at its left and its value at its end.
+//! A chart of horizontal bars in groups, each with its name at its left and its value at its end.
 
 use super::axis::Axis;
 use super::style::{self, FAINT, GRID, INK};
@@ -9,13 +9,13 @@ use plotters::style::text_anchor::HPos;
 use std::error::Error;
 
 const WIDTH: u32 = 800;
-/// Where names end and bars begin, and what is left free at the right.
+/// Where names end and bars begin, and the margin at the right.
 const NAMES: i32 = 285;
 const RIGHT: i32 = 60;
 /// Above the first bar: title and axis.
 const TOP: i32 = 78;
 const BOTTOM: i32 = 12;
-/// Heights of a heading and of a bar with what is between it and the next.
+/// Heights of a heading and of a bar, each with the space below.
 const HEADING: i32 = 26;
 const BAR: i32 = 17;
 
@@ -24,7 +24,7 @@ pub struct Bars {
     pub x: Axis,
     /// Where bars begin.
     pub origin: f64,
-    /// Headings and what stands below.
+    /// Headings and their bars.
     pub groups: Vec<(String, Vec<Bar>)>,
 }
 
@@ -34,7 +34,7 @@ pub struct Bar {
     /// At the end of the bar.
     pub text: String,
     pub colour: RGBColor,
-    /// A line across the bar: how long it is meant to be.
+    /// A line across the bar: the target.
     pub tick: Option<f64>,
 }
 
@@ -92,7 +92,7 @@ impl Bars {
         if let Some(tick) = tick {
             root.draw(&PathElement::new([(tick, y), (tick, y + BAR)], INK.stroke_width(3)))?;
         }
-        // To the right of all that is there.
+        // To the right of bar and tick.
         let right = end.max(origin).max(tick.filter(|tick| (0..50).contains(&(tick - end.max(origin)))).unwrap_or(0));
         root.draw_text(&bar.text, &style::text(14, INK, HPos::Left), (right + 6, middle))?;
         Ok(())

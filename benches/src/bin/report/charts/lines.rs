@@ -122,12 +122,12 @@ fn mark(
     Ok(drawn.map_err(|error| error.to_string())?)
 }
 
-/// The heights moved so far that no two are closer than `gap`, in the same order, within the bounds if they have the room.
+/// Moves the heights so that no two are closer than `gap`. Keeps their order, and stays within the bounds if there is room.
 fn apart(heights: &[i32], gap: i32, bounds: std::ops::Range<i32>) -> Vec<i32> {
     let mut order: Vec<usize> = (0..heights.len()).collect();
     order.sort_by_key(|&n| heights[n]);
     let mut moved = heights.to_vec();
-    // Blocks of names that touch, each as a whole around the middle of its lines' ends.
+    // Blocks of adjacent names, each centred on the ends of its lines.
     let mut blocks: Vec<(i32, Vec<usize>)> = Vec::new();
     for n in order {
         let mut block = vec![n];

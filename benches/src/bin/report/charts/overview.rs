@@ -7,7 +7,7 @@ use crate::results::{Results, Times};
 
 const SECTIONS: [(&str, &str); 3] = [("queue", ""), ("delays", "delays"), ("limiters", "limiters: ")];
 
-/// Bars go from 1 to the right, where keyqueue is faster, or to the left.
+/// Bars go from 1 to the right where keyqueue is faster, otherwise to the left.
 pub fn overview(results: &Results) -> Option<Bars> {
     let mut groups: Vec<(String, Vec<Bar>)> = Vec::new();
     for (section, prefix) in SECTIONS {

@@ -3,7 +3,7 @@
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{Color as _, FontStyle, IntoFont, RGBColor, TextStyle};
 
-/// How a line looks. The mark tells lines apart for who cannot tell the colours apart.
+/// How a line looks. Marks tell lines apart for readers that cannot tell the colours apart.
 #[derive(Clone, Copy)]
 pub struct Style {
     pub colour: RGBColor,
@@ -25,7 +25,7 @@ pub const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
 pub const GRID: RGBColor = RGBColor(0xdd, 0xdd, 0xdd);
 pub const FAINT: RGBColor = RGBColor(0x77, 0x77, 0x77);
 
-/// The crate itself, and where a rival is ahead of it: the blue and the red of Okabe and Ito's palette, as are those below.
+/// keyqueue, and keyqueue where a rival is faster. All colours are from Okabe and Ito's palette.
 pub const OURS: RGBColor = RGBColor(0x00, 0x72, 0xb2);
 pub const BEHIND: RGBColor = RGBColor(0xd5, 0x5e, 0x00);
 
@@ -34,8 +34,8 @@ const GREEN: RGBColor = RGBColor(0x00, 0x9e, 0x73);
 const SKY: RGBColor = RGBColor(0x56, 0xb4, 0xe9);
 const PURPLE: RGBColor = RGBColor(0xcc, 0x79, 0xa7);
 
-/// By a part of the name, as a subject is called a little differently where it is wrapped differently. The first that fits
-/// counts. Dashed is what does not do the same work: it has no dedup, or is no queue.
+/// By a part of the name, since the names of a subject differ a little from table to table. The first match counts. Subjects that do
+/// less work, without dedup or without a queue, are dashed.
 pub fn of(subject: &str) -> Style {
     use Mark::*;
     let line = |colour, mark| Style { colour, width: 2, dashed: false, mark };
@@ -53,7 +53,7 @@ pub fn of(subject: &str) -> Style {
     }
 }
 
-/// Text of this size, beginning, ending or in the middle where it is put, and in the middle of its height.
+/// Text of this size, anchored as `anchor` says, and vertically at its middle.
 pub fn text(size: u32, colour: RGBColor, anchor: HPos) -> TextStyle<'static> {
     TextStyle {
         color: colour.to_backend_color(),

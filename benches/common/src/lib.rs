@@ -1,0 +1,79 @@
+//! What the report and the matrix share: the interface of a queue under test, keyqueue behind it, the two mutex queues that it is
+//! measured against, and the work.
+
+pub mod limiter;
+pub mod mutex;
+pub mod random;
+pub mod threads;
+pub mod workloads;
+
+use std::fmt::Debug;
+use std::hash::Hash;
+
+/// What a key must be able to do, for every subject.
+pub trait Key: Hash + Eq + Clone + Debug + Send + Sync + 'static {
+    /// The `n`th key: all differ.
+    fn nth(n: u64) -> Self;
+}
+
+impl Key for u64 {
+    fn nth(n: u64) -> Self {
+        n
+    }
+}
+
+impl Key for String {
+    /// 30 bytes, like a namespaced name.
+    fn nth(n: u64) -> Self {
+        format!("namespace-{:04}/pod-{n:011}", n % 100)
+    }
+}
+
+/// A queue under test.
+pub trait Subject<K: Key>: Send + Sync + 'static {
+    /// What the tables call it.
+    const NAME: &'static str;
+
+    fn make() -> Self;
+
+    fn add(&self, key: K);
+
+    /// Returns when all calls so far have taken effect.
+    fn catch_up(&self) {}
+
+    /// Takes a key, waiting for one; lends it to `work`; is done with it. `false`: shut down and empty.
+    fn process(&self, work: impl FnOnce(&Self, &K)) -> bool;
+
+    fn shut_down(&self);
+}
+
+/// The crate itself.
+pub struct Ours<K>(pub keyqueue::WorkQueue<K>);
+
+impl<K: Key> Subject<K> for Ours<K> {
+    const NAME: &'static str = "keyqueue";
+
+    fn make() -> Self {
+        Self(keyqueue::WorkQueue::new())
+    }
+
+    #[inline]
+    fn add(&self, key: K) {
+        self.0.add(key);
+    }
+
+    #[inline]
+    fn process(&self, work: impl FnOnce(&Self, &K)) -> bool {
+        match self.0.get() {
+            Some(item) => {
+                work(self, &item);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn shut_down(&self) {
+        self.0.shut_down();
+    }
+}

@@ -1,0 +1,172 @@
+//! The work. Each function does it once and returns how long the timed part took. Threads start at a barrier; set-up and clean-up are
+//! not timed.
+
+use crate::random::random;
+use crate::threads::timed;
+use crate::{Key, Subject};
+use crossbeam_utils::CachePadded;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// add + get + done, one key at a time, going round `keys` keys. Includes making the owned key that `add` takes.
+pub fn cycle<K: Key, Q: Subject<K>>(keys: u64, cycles: u64) -> Duration {
+    let queue = Q::make();
+    let keys: Vec<K> = (0..keys).map(K::nth).collect();
+    let round = |n: u64| {
+        for key in keys.iter().cycle().take(n as usize) {
+            queue.add(key.clone());
+            queue.process(|_, key| _ = std::hint::black_box(key));
+        }
+    };
+    round(keys.len().min(cycles as usize) as u64);
+    let start = Instant::now();
+    round(cycles);
+    let time = start.elapsed();
+    assert_eq!(left(&queue), 0);
+    time
+}
+
+/// Adds keys that are queued already.
+pub fn duplicates<K: Key, Q: Subject<K>>(keys: u64, threads: u64, adds: u64) -> Duration {
+    let queue = Q::make();
+    let keys: Vec<K> = (0..keys).map(K::nth).collect();
+    keys.iter().for_each(|key| queue.add(key.clone()));
+    queue.catch_up();
+    let time = timed(threads, |thread| {
+        let offset = thread as usize * keys.len() / 2;
+        for key in keys.iter().cycle().skip(offset).take((adds / threads) as usize) {
+            queue.add(key.clone());
+        }
+        queue.catch_up();
+    });
+    assert_eq!(left(&queue), keys.len() as u64);
+    time
+}
+
+/// Each thread takes a key, adds it again and is done with it. There are `keys` keys.
+pub fn ring<K: Key, Q: Subject<K>>(keys: u64, threads: u64, turns: u64) -> Duration {
+    let queue = Q::make();
+    (0..keys).for_each(|n| queue.add(K::nth(n)));
+    let time = timed(threads, |_| {
+        for _ in 0..turns / threads {
+            queue.process(|queue, key| queue.add(key.clone()));
+        }
+    });
+    assert_eq!(left(&queue), keys);
+    time
+}
+
+/// Each thread adds a new key and takes one, its own or another thread's. There is a key for each thread at any time, so no thread waits
+/// for a key.
+pub fn own_keys<K: Key, Q: Subject<K>>(threads: u64, keys: u64) -> Duration {
+    let queue = Q::make();
+    let time = timed(threads, |thread| {
+        // No key twice: if two adds were one, there would be one too few.
+        for n in 0..keys / threads {
+            queue.add(K::nth(n * threads + thread));
+            queue.process(|_, key| _ = std::hint::black_box(key));
+        }
+    });
+    assert_eq!(left(&queue), 0);
+    time
+}
+
+/// New keys only, from `pairs` producers to as many consumers, with at most `backlog` keys queued.
+pub fn unique<K: Key, Q: Subject<K>>(pairs: u64, backlog: u64, keys: u64) -> Duration {
+    let queue = Q::make();
+    // Each consumer counts in a cache line of its own, and producers read the counts only when the backlog may be full.
+    let consumed: Vec<CachePadded<AtomicU64>> = (0..pairs).map(|_| CachePadded::default()).collect();
+    let all_consumed = || consumed.iter().map(|count| count.load(Ordering::Relaxed)).sum::<u64>();
+    let producing = AtomicUsize::new(pairs as usize);
+    let time = timed(2 * pairs, |thread| {
+        let id = thread / 2;
+        if thread % 2 == 0 {
+            let mut seen = 0;
+            for n in 0..keys / pairs {
+                while n * pairs >= seen + backlog {
+                    seen = all_consumed();
+                    if n * pairs >= seen + backlog {
+                        thread::yield_now();
+                    }
+                }
+                queue.add(K::nth(n * pairs + id));
+            }
+            if producing.fetch_sub(1, Ordering::SeqCst) == 1 {
+                queue.shut_down();
+            }
+        } else {
+            let mut count = 0;
+            while queue.process(|_, key| _ = std::hint::black_box(key)) {
+                count += 1;
+                consumed[id as usize].store(count, Ordering::Relaxed);
+            }
+        }
+    });
+    assert_eq!(all_consumed(), keys / pairs * pairs);
+    time
+}
+
+/// Fills the queue with new keys, then drains it.
+pub fn fill_and_drain<K: Key, Q: Subject<K>>(keys: u64) -> Duration {
+    let queue = Q::make();
+    let keys: Vec<K> = (0..keys).map(K::nth).collect();
+    let start = Instant::now();
+    for key in &keys {
+        queue.add(key.clone());
+    }
+    for _ in &keys {
+        queue.process(|_, key| _ = std::hint::black_box(key));
+    }
+    let time = start.elapsed();
+    assert_eq!(left(&queue), 0);
+    time
+}
+
+/// The same `rounds` times with one queue. The keys are not made beforehand: 10 million would fill the caches.
+pub fn refill<K: Key, Q: Subject<K>>(keys: u64, rounds: u64) -> Duration {
+    let queue = Q::make();
+    let start = Instant::now();
+    for _ in 0..rounds {
+        for n in 0..keys {
+            queue.add(K::nth(n));
+        }
+        for _ in 0..keys {
+            queue.process(|_, key| _ = std::hint::black_box(key));
+        }
+    }
+    let time = start.elapsed();
+    assert_eq!(left(&queue), 0);
+    time
+}
+
+/// Adds keys that are queued already, each time a random one of `keys`.
+pub fn touch<K: Key, Q: Subject<K>>(keys: u64, adds: u64) -> Duration {
+    let mut random = random();
+    let touched: Vec<K> = (0..adds).map(|_| K::nth(random(0..keys))).collect();
+    let queue: Q = in_line(keys);
+    let start = Instant::now();
+    for key in touched {
+        queue.add(key);
+    }
+    queue.catch_up();
+    start.elapsed()
+}
+
+/// A queue with this number of queued keys.
+pub fn in_line<K: Key, Q: Subject<K>>(keys: u64) -> Q {
+    let queue = Q::make();
+    (0..keys).for_each(|n| queue.add(K::nth(n)));
+    queue.catch_up();
+    queue
+}
+
+/// How many keys are queued at the end.
+fn left<K: Key, Q: Subject<K>>(queue: &Q) -> u64 {
+    queue.shut_down();
+    let mut left = 0;
+    while queue.process(|_, key| _ = std::hint::black_box(key)) {
+        left += 1;
+    }
+    left
+}

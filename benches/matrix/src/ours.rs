@@ -1,0 +1,138 @@
+//! What only keyqueue has: the ways to write a worker's loop, as a program that depends on the crate writes them, and delays.
+
+use common::threads::timed;
+use keyqueue::{Clock, Driver, Item, WorkQueue};
+use std::hint::black_box;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+/// Keys in the queue.
+pub const KEYS: u64 = 1024;
+
+/// A worker's loop: takes a key, adds it again, is done with it. The number says how often.
+pub type Worker = fn(&WorkQueue<u64>, u64);
+
+/// The same loop in each of `threads` threads; nanoseconds a key.
+pub fn ring(threads: u64, turns: u64, worker: Worker) -> f64 {
+    let queue = filled();
+    let each = turns / threads;
+    let time = timed(threads, |_| worker(&queue, each));
+    assert_eq!((queue.len() as u64, queue.stats().handed_out), (KEYS, each * threads));
+    per_key(time, each * threads)
+}
+
+#[inline(never)]
+pub fn get(queue: &WorkQueue<u64>, turns: u64) {
+    let mut turn = 0;
+    while let Some(item) = queue.get() {
+        queue.add(*item);
+        drop(item);
+        turn += 1;
+        if turn == turns {
+            return;
+        }
+    }
+}
+
+#[inline(never)]
+pub fn try_get(queue: &WorkQueue<u64>, turns: u64) {
+    let mut turn = 0;
+    while let Ok(item) = queue.try_get() {
+        queue.add(*item);
+        drop(item);
+        turn += 1;
+        if turn == turns {
+            return;
+        }
+    }
+}
+
+#[inline(never)]
+pub fn get_async(queue: &WorkQueue<u64>, turns: u64) {
+    block_on(async {
+        let mut turn = 0;
+        while let Some(item) = queue.get_async().await {
+            queue.add(*item);
+            drop(item);
+            turn += 1;
+            if turn == turns {
+                return;
+            }
+        }
+    });
+}
+
+/// The loop of `Workers`, in each of `threads` threads. It runs until the queue is shut down, which the last thread does that has
+/// had its share of the turns: the others go on meanwhile, and what they do counts.
+pub fn workers(threads: u64, turns: u64) -> f64 {
+    let queue = filled();
+    let workers = queue.workers().build();
+    let (ready, runs) = (AtomicU64::new(0), AtomicU64::new(0));
+    let time = timed(threads, |_| {
+        let mut run = 0;
+        workers.run(|item: &Item<'_, u64>| {
+            queue.add(**item);
+            run += 1;
+            if run == turns / threads && ready.fetch_add(1, Ordering::Relaxed) + 1 == threads {
+                queue.shut_down();
+            }
+        });
+        runs.fetch_add(run, Ordering::Relaxed);
+    });
+    let runs = runs.into_inner();
+    assert_eq!(queue.stats().handed_out, runs);
+    per_key(time, runs)
+}
+
+/// `add_after` of keys that have no delay. They are cancelled in between, which is not timed.
+#[inline(never)]
+pub fn add_after(calls: u64) -> f64 {
+    const LATER: Duration = Duration::from_secs(3600);
+    let queue = WorkQueue::builder().driver(Driver::Manual).clock(Clock::new()).build();
+    let rounds = calls.div_ceil(KEYS);
+    let mut time = Duration::ZERO;
+    for _ in 0..rounds {
+        let start = Instant::now();
+        for key in 0..KEYS {
+            black_box(queue.add_after(black_box(key), LATER));
+        }
+        time += start.elapsed();
+        assert!((0..KEYS).all(|key| queue.cancel(&key)));
+    }
+    per_key(time, rounds * KEYS)
+}
+
+pub fn per_key(time: Duration, keys: u64) -> f64 {
+    time.as_nanos() as f64 / keys as f64
+}
+
+fn filled() -> WorkQueue<u64> {
+    let queue = WorkQueue::new();
+    queue.add_all(0..KEYS);
+    queue
+}
+
+/// Runs a future on this thread, which parks while the future waits.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(Thread);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Measures keyqueue in the builds that users make, beside the two mutex queues and a draft: builds the program of `benches/matrix/` in
+//! nine ways, runs each build round after round, and prints the tables that BENCHMARKS.md shows.
+
+mod options;
+
+use clap::Parser;
+use indicatif::{ProgressBar, ProgressStyle};
+use keyqueue_benches::machine::{commit, compiler, cores, processor};
+use keyqueue_benches::matrix::builds::Build;
+use keyqueue_benches::matrix::results::{Matrix, Run};
+use keyqueue_benches::matrix::tables::{medians, summary};
+use options::Options;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let options = Options::parse();
+    options.check()?;
+    let mut programs = Vec::new();
+    for build in options.builds()? {
+        eprintln!("building {}", build.name);
+        programs.push((build, build.make()?));
+    }
+    let matrix = measure(&programs, &options)?;
+    if let Some(repository) = &options.write {
+        eprintln!("written: {}", matrix.write(repository)?.display());
+    }
+    println!("{}\n\n{}", medians(&matrix), summary(&matrix));
+    Ok(())
+}
+
+/// A round goes through all builds, in an order that rotates: what the machine does for a while, it does to all of them.
+fn measure(programs: &[(&Build, PathBuf)], options: &Options) -> Result<Matrix, Box<dyn Error>> {
+    let &Options { rounds, ops, .. } = options;
+    let run = Run { processor: processor(), cores: cores(), commit: commit(), compiler: compiler(), rounds, ops };
+    let mut matrix = Matrix { run, times: Vec::new() };
+    let bar = ProgressBar::new((rounds * programs.len()) as u64)
+        .with_style(ProgressStyle::with_template("{bar:40} {pos}/{len}, left: {eta}  {msg}")?);
+    for round in 0..rounds {
+        for n in 0..programs.len() {
+            // The first round is in the order of the tables.
+            let (build, program) = &programs[(n + round) % programs.len()];
+            bar.set_message(build.name);
+            matrix.record(build.name, &printed(program, round, options)?)?;
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    Ok(matrix)
+}
+
+fn printed(program: &Path, round: usize, options: &Options) -> Result<String, Box<dyn Error>> {
+    let output = Command::new(program).args([&round.to_string(), &options.ops.to_string(), &options.only]).output()?;
+    if !output.status.success() {
+        return Err(format!("{}: {}", program.display(), String::from_utf8_lossy(&output.stderr)).into());
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}

@@ -1,0 +1,156 @@
+//! The tables of a matrix: all medians, and for each workload how it stands to its targets.
+
+use super::builds::{BUILDS, LTO_BUILDS};
+use super::results::{Matrix, OURS, Times};
+use crate::markdown::Table;
+
+/// The slowest of the builds that differ in LTO and codegen units, by the fastest of them: at most.
+const SPREAD: f64 = 1.15;
+/// A loop with `get`, by one with `try_get`: at most.
+const BY_TRY_GET: f64 = 1.1;
+/// A ring of several threads, by a ring of one: at most.
+const BY_ONE_THREAD: f64 = 1.2;
+const ONE_THREAD: &str = "ring, 1 thread";
+const OTHER_LOOPS: &[&str] = &["try_get", "get_async", "Workers"];
+
+/// A row for each workload in each build: the subjects' medians, and keyqueue's by those that it is measured against.
+pub fn medians(matrix: &Matrix) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for subject in matrix.times.iter().flat_map(|times| &times.subjects) {
+        if !names.contains(&&*subject.name) {
+            names.push(&subject.name);
+        }
+    }
+    let ratios = ["/ mutex", "/ draft", "get / try_get"];
+    let mut table = Table::new(["workload", "build"].into_iter().chain(names.iter().copied()).chain(ratios));
+    for workload in workloads(matrix) {
+        for times in of(matrix, workload) {
+            let words = [workload.to_owned(), times.build.clone()];
+            let medians = names.iter().map(|name| times.median(name).map_or("–".into(), |ns| format!("{ns:.1}")));
+            let ratios = [times.by_mutex(OURS), times.by("draft"), times.by("try_get")];
+            let ratios = ratios.map(|ratio| ratio.map_or("–".into(), |ratio| format!("{ratio:.2}")));
+            table.row(words.into_iter().chain(medians).chain(ratios));
+        }
+    }
+    table.to_string()
+}
+
+/// A row for each workload: the worst ratio of all builds, and its target in brackets; bold where it is missed.
+pub fn summary(matrix: &Matrix) -> String {
+    let head = ["workload", "fastest", "slowest", "slowest / fastest", "/ mutex", "other loops / mutex", "/ draft"];
+    let mut table = Table::new(head.into_iter().chain(["get / try_get", "/ 1 thread"]));
+    for workload in workloads(matrix) {
+        let lto: Vec<f64> = of(matrix, workload)
+            .filter(|times| BUILDS[..LTO_BUILDS].iter().any(|build| build.name == times.build))
+            .filter_map(|times| times.median(OURS))
+            .collect();
+        let (fastest, slowest) = (lto.iter().copied().min_by(f64::total_cmp), worst(lto.iter().copied()));
+        let spread = fastest.zip(slowest).map(|(fastest, slowest)| slowest / fastest);
+        let ns = |ns: Option<f64>| ns.map_or("–".into(), |ns| format!("{ns:.1}"));
+        let (mutex, draft) = targets(workload);
+        let one = |times: &Times| {
+            let one = of(matrix, ONE_THREAD).find(|one| one.build == times.build)?;
+            Some(times.median(OURS)? / one.median(OURS)?)
+        };
+        let several = workload.starts_with("ring") && workload != ONE_THREAD;
+        table.row([
+            workload.to_owned(),
+            ns(fastest),
+            ns(slowest),
+            against(spread, Some(SPREAD)),
+            against(worst(of(matrix, workload).filter_map(|times| times.by_mutex(OURS))), Some(mutex)),
+            against(worst(others(matrix, workload)), Some(1.0)),
+            against(worst(of(matrix, workload).filter_map(|times| times.by("draft"))), draft),
+            against(worst(of(matrix, workload).filter_map(|times| times.by("try_get"))), Some(BY_TRY_GET)),
+            against(worst(of(matrix, workload).filter_map(one)).filter(|_| several), Some(BY_ONE_THREAD)),
+        ]);
+    }
+    table.to_string()
+}
+
+/// keyqueue's other ways to write the loop, each by the faster mutex queue.
+fn others<'a>(matrix: &'a Matrix, workload: &'a str) -> impl Iterator<Item = f64> + 'a {
+    OTHER_LOOPS.iter().flat_map(move |name| of(matrix, workload).filter_map(|times| times.by_mutex(name)))
+}
+
+/// keyqueue's time by that of the faster mutex queue, and by that of the draft, at most.
+fn targets(workload: &str) -> (f64, Option<f64>) {
+    match workload.split([',', ' ']).next().unwrap_or_default() {
+        "ring" => (0.75, Some(1.3)),
+        "unique" => (1.0, Some(1.35)),
+        "cycle" if workload.ends_with("u64") => (0.8, None),
+        "cycle" => (0.5, None),
+        _ => (1.0, None),
+    }
+}
+
+fn against(ratio: Option<f64>, target: Option<f64>) -> String {
+    match (ratio, target) {
+        (None, _) => "–".into(),
+        (Some(ratio), None) => format!("{ratio:.2}"),
+        (Some(ratio), Some(target)) if ratio > target => format!("**{ratio:.2}** ({target})"),
+        (Some(ratio), Some(target)) => format!("{ratio:.2} ({target})"),
+    }
+}
+
+fn worst(ratios: impl Iterator<Item = f64>) -> Option<f64> {
+    ratios.max_by(f64::total_cmp)
+}
+
+/// In the order in which they were measured.
+fn workloads(matrix: &Matrix) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for times in &matrix.times {
+        if !names.contains(&&*times.workload) {
+            names.push(&times.workload);
+        }
+    }
+    names
+}
+
+/// This workload, in the builds in which it was measured.
+fn of<'a>(matrix: &'a Matrix, workload: &'a str) -> impl Iterator<Item = &'a Times> {
+    matrix.times.iter().filter(move |times| times.workload == workload)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matrix::results::tests::made_up;
+
+    fn has(text: &str, line: &str) {
+        assert!(text.lines().any(|other| other == line), "no {line} in\n{text}");
+    }
+
+    #[test]
+    fn medians_of_each_build_stand_beside_their_ratios() {
+        let text = medians(&made_up());
+        has(&text, "| ring, 1 thread | 16-off | 20.0 | 20.0 | 50.0 | 30.0 | 16.0 | 0.67 | 1.25 | 1.00 |");
+        has(&text, "| ring, 2 threads | 16-thin | 23.0 | – | – | – | – | – | – | – |");
+        assert_eq!(text.lines().count(), 2 + 4);
+    }
+
+    #[test]
+    fn the_worst_build_counts_and_a_missed_target_is_bold() {
+        let text = summary(&made_up());
+        has(
+            &text,
+            "| ring, 1 thread | 20.0 | 24.0 | **1.20** (1.15) | **0.80** (0.75) | 0.67 (1) | **1.50** (1.3) | **1.20** (1.1) | – |",
+        );
+        has(&text, "| ring, 2 threads | 23.0 | 23.0 | 1.00 (1.15) | – | – | – | – | 1.15 (1.2) |");
+    }
+
+    #[test]
+    fn a_build_with_other_settings_does_not_count_for_the_spread() {
+        let mut matrix = made_up();
+        matrix.record("abort", "ring, 2 threads\tkeyqueue\t99\n").unwrap();
+        has(&summary(&matrix), "| ring, 2 threads | 23.0 | 23.0 | 1.00 (1.15) | – | – | – | – | 1.15 (1.2) |");
+    }
+
+    #[test]
+    fn each_workload_has_its_targets() {
+        let all = ["ring, 16 threads", "unique 8x8, backlog 1000", "cycle, u64", "cycle, String", "when, known"];
+        let expected = [(0.75, Some(1.3)), (1.0, Some(1.35)), (0.8, None), (0.5, None), (1.0, None)];
+        assert_eq!(all.map(targets), expected);
+    }
+}

@@ -1,0 +1,48 @@
+//! What there is to measure: each module of subjects has a list of these.
+
+use std::time::Duration;
+
+/// One workload with its subjects.
+pub struct Workload {
+    /// Workloads of a group are shown in one table.
+    pub group: &'static str,
+    pub name: String,
+    /// What a run is timed for, and the target of each.
+    pub figures: Vec<(&'static str, Option<f64>)>,
+    /// Operations a run.
+    pub ops: u64,
+    /// keyqueue, or what stands for it, is the first. Look the others up by name: not every subject can run every workload.
+    pub subjects: Vec<(&'static str, Run)>,
+    /// How many subjects, from the second one on, the targets are about.
+    pub rivals: usize,
+}
+
+/// Runs a workload once: a time for each of its figures.
+pub type Run = Box<dyn Fn() -> Vec<Duration>>;
+
+/// A run that is timed for one thing.
+pub fn once(run: impl Fn() -> Duration + 'static) -> Run {
+    Box::new(move || vec![run()])
+}
+
+impl Workload {
+    /// The subjects that the targets are about.
+    pub fn rivals(&self) -> impl Iterator<Item = &'static str> {
+        self.subjects[1..][..self.rivals].iter().map(|(name, _)| *name)
+    }
+
+    /// Group and name.
+    pub fn label(&self) -> String {
+        [self.group, &self.name].join(" ").trim().to_owned()
+    }
+
+    /// Runs it once on each subject. The workloads check themselves: how many keys were handed out, how many are left.
+    ///
+    /// # Panics
+    /// If a run gives more or fewer times than the workload has figures.
+    pub fn try_out(&self) {
+        for (subject, run) in &self.subjects {
+            assert_eq!(run().len(), self.figures.len(), "{}, {subject}", self.label());
+        }
+    }
+}
