@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Documentation, private items included, warnings are errors. Once as docs.rs builds it, where an item that needs a feature says so.
-# And the README as a reader of the registry's page sees it.
+# And the README as a reader of the registry's page sees it. Before all that, the numbers of the promises and invariants: a second.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+bash ci/guarantees.sh
 
 # There, a line that rustdoc hides (`# use …`) is shown.
 if ! awk '/^```/ { fence = !fence; code = fence && /^```(rust.*)?$/ } code && /^#( |$)/ { print FILENAME ":" FNR ": " $0; hidden = 1 } END { exit hidden }' README.md; then

@@ -171,6 +171,8 @@
 //! * **What is counted adds up.** At every moment, accepted adds are those that were coalesced, and those whose key was handed out
 //!   since, is in line, or will be when it is done; see [`Stats`].
 //!
+//! [`guarantees`] has all promises and invariants by number, with what upholds and shows each, and the moment at which a call takes effect.
+//!
 //! # When not to use it
 //!
 //! * The *messages* matter, not the keys: two adds of one key become one run. Use a channel.
@@ -222,6 +224,7 @@ pub mod backoff;
 mod builder;
 mod error;
 mod get_async;
+pub mod guarantees;
 mod histogram;
 mod item;
 mod key;

@@ -1,4 +1,4 @@
-//! How long to wait after so many failures: pure functions of the number.
+//! How long a key waits after a number of failures: pure functions of that number. Their answers saturate, so none overflows (P14).
 
 use crate::error::InvalidArgument;
 use std::time::Duration;

@@ -59,7 +59,7 @@ pub enum Driver {
 /// The driver thread, seen from under the queue's lock.
 #[derive(Debug)]
 pub(crate) enum State {
-    /// There is none: no delay yet, or shut down, or [`Driver::Manual`].
+    /// There is none (P16): no delay yet, or shut down, or [`Driver::Manual`].
     Absent,
     /// It will look for what is due before it sleeps.
     Awake,
