@@ -66,7 +66,7 @@ use crate::sync::{
     with_parker, yield_while,
 };
 use crate::time::clock::Clock;
-use crate::time::driver::{Driver, Joined, State};
+use crate::time::driver::{ClockSubscription, Driver, State};
 use crate::time::wheel::{self, Wheel};
 use crate::wait::{Ticket, WaitList, Waiter, Wake, Wakes};
 use crate::{Added, DelayedAdd, Observer, OnPanic};
@@ -378,7 +378,7 @@ impl<K: Hash + Eq> Shared<K> {
         let measured_for_observer = observer.is_some();
         let measured = measure || measured_for_observer;
         if measured {
-            clock.prepare();
+            clock.calibrate();
         }
         let measures = measured.then(|| Box::new(Measures::new(clock.clone())));
         Self {
@@ -683,7 +683,7 @@ impl<K> Shared<K> {
         if !self.is_driver_failed() {
             return parker.park(deadline);
         }
-        let _joined = Joined::new(&self.clock, parker);
+        let _subscription = ClockSubscription::new(&self.clock, parker);
         match self.deliver_due() {
             Delivered::Nothing { until } => parker.park(deadline.into_iter().chain(until).min()),
             // Wakers and observers have run on this thread, and may have parked it: then they have used up its wake-up.

@@ -17,9 +17,9 @@ use crate::key::slab::SlotRef;
 use crate::key::table;
 use crate::panics::contained;
 use crate::sync::{Arc, Ordering, Parker, give_way, now, sized};
-use crate::time::driver::{RETRY, Rouse, Sleep, State};
-use crate::time::wheel::{Next, Tickets, Wheel};
-use crate::time::{nanos, rest};
+use crate::time::driver::{Notice, RETRY, Sleep, State};
+use crate::time::wheel::{Placements, Popped, Wheel};
+use crate::time::{nanos, time_left};
 use crate::wait::{Wake, Wakes};
 use crate::{AddOptions, Added, DelayConflict};
 use std::borrow::Borrow;
@@ -52,7 +52,7 @@ pub(super) enum Delivered {
 struct Turn<K> {
     /// Delays that came due, by what came of them: queued, deferred, coalesced.
     due: [usize; 3],
-    next: Next,
+    next: Popped,
     /// Getters and watchers to wake.
     wake: Wakes,
     /// To be freed after the lock.
@@ -84,7 +84,7 @@ impl<K: Hash + Eq> Shared<K> {
             this.hint(core);
             if core.shutting_down && !this.counts(options) {
                 core.counts.failures += u64::from(options.rate_limited);
-                (core.reject(), Wake::default(), Rouse::Nothing)
+                (core.reject(), Wake::default(), Notice::Nothing)
             } else {
                 let found = core.table.find(&key, hash);
                 // After the look-up: if `K::eq` panics there, nothing has changed.
@@ -99,7 +99,7 @@ impl<K: Hash + Eq> Shared<K> {
                         core.counts.retries += u64::from(options.delay.is_some());
                         if options.is_now() {
                             let wake = this.add_new(core, key, hash, now, false);
-                            (Added::Queued, wake, Rouse::Nothing)
+                            (Added::Queued, wake, Notice::Nothing)
                         } else {
                             let slot = core.table.insert(key, hash);
                             let (added, rouse) = this.delay(core, slot, now, options);
@@ -174,12 +174,12 @@ impl<K> Shared<K> {
 
     /// Pays what a delay owes to the driver. Does not panic: the caller owes other wake-ups, too.
     #[inline]
-    pub(super) fn rouse_driver(this: &Arc<Self>, rouse: Rouse) {
+    pub(super) fn rouse_driver(this: &Arc<Self>, rouse: Notice) {
         match rouse {
-            Rouse::Nothing => {}
-            Rouse::Unpark(wake) => this.wake(wake),
-            Rouse::Start => Self::start_driver(this),
-            Rouse::Getters => this.wake_getters(),
+            Notice::Nothing => {}
+            Notice::Unpark(wake) => this.wake(wake),
+            Notice::Start => Self::start_driver(this),
+            Notice::Getters => this.wake_getters(),
         }
     }
 
@@ -276,12 +276,12 @@ impl<K> Shared<K> {
         slot: SlotRef<K>,
         now: u64,
         mut options: AddOptions,
-    ) -> (Added, Wake, Rouse) {
+    ) -> (Added, Wake, Notice) {
         if self.counts(options) {
             options = options.not_before(self.count_failure(core, slot));
         }
         if core.shutting_down {
-            return (core.reject(), Wake::default(), Rouse::Nothing);
+            return (core.reject(), Wake::default(), Notice::Nothing);
         }
         core.counts.retries += u64::from(options.delay.is_some());
         if !options.is_now() {
@@ -295,16 +295,16 @@ impl<K> Shared<K> {
                 DelayConflict::Replace => _ = core.undelay(slot),
                 DelayConflict::KeepExisting => {
                     core.counts.coalesced += 1;
-                    return (Added::Coalesced, Wake::default(), Rouse::Nothing);
+                    return (Added::Coalesced, Wake::default(), Notice::Nothing);
                 }
             }
         }
         let (added, wake) = self.add_slot(core, slot, now, false);
-        (added, wake, Rouse::Nothing)
+        (added, wake, Notice::Nothing)
     }
 
     /// Sets or moves a delay (P9). **Linearization point of a delayed add.**
-    pub(super) fn delay(&self, core: &mut Core<K>, slot: SlotRef<K>, now: u64, options: AddOptions) -> (Added, Rouse) {
+    pub(super) fn delay(&self, core: &mut Core<K>, slot: SlotRef<K>, now: u64, options: AddOptions) -> (Added, Notice) {
         core.time = core.time.max(now);
         let deadline = core.time.saturating_add(nanos(options.delay.unwrap_or_default()));
         let wheel = core.wheel.get_or_insert_with(|| new_wheel(core.time));
@@ -316,19 +316,19 @@ impl<K> Shared<K> {
             core.delayed += 1;
         } else {
             let stands = match options.conflict {
-                DelayConflict::EarliestWins => core.table.ticket(number).deadline <= deadline,
+                DelayConflict::EarliestWins => core.table.placement(number).deadline <= deadline,
                 DelayConflict::Replace => false,
                 DelayConflict::KeepExisting => true,
             };
             if stands {
                 core.counts.coalesced += 1;
-                return (Added::Coalesced, Rouse::Nothing);
+                return (Added::Coalesced, Notice::Nothing);
             }
             wheel.remove(&mut core.table, number);
         }
         wheel.insert(&mut core.table, number, deadline);
         core.counts.delays += 1;
-        (Added::Delayed, core.driver.expect(deadline, self.driver))
+        (Added::Delayed, core.driver.on_new_deadline(deadline, self.driver))
     }
 
     pub(crate) fn delayed_len(&self) -> usize {
@@ -350,8 +350,8 @@ impl<K> Shared<K> {
             let next = turn.next;
             due += turn.settle(self);
             match next {
-                Next::More => {}
-                Next::Sort if sorts < SORTS => sorts += 1,
+                Popped::BudgetSpent => {}
+                Popped::NeedsCascade if sorts < SORTS => sorts += 1,
                 _ => return due,
             }
         }
@@ -404,9 +404,9 @@ impl<K> Shared<K> {
                 }
                 let turn = self.turn_batch(core, now);
                 let sleep = match turn.next {
-                    Next::At(until) => Sleep::Until(until),
-                    Next::Never => Sleep::Until(NEVER),
-                    Next::Due(_) | Next::More | Next::Sort => Sleep::Not,
+                    Popped::Until(until) => Sleep::Until(until),
+                    Popped::Empty => Sleep::Until(NEVER),
+                    Popped::Expired(_) | Popped::BudgetSpent | Popped::NeedsCascade => Sleep::Not,
                 };
                 note(&mut core.driver, sleep);
                 (turn, sleep)
@@ -423,7 +423,7 @@ impl<K> Shared<K> {
         core.time = core.time.max(now);
         let now = now.min(NEVER - 1);
         let Some(mut wheel) = core.wheel.take() else {
-            return Turn { due: [0; 3], next: Next::Never, wake: Wakes::default(), _garbage: None };
+            return Turn { due: [0; 3], next: Popped::Empty, wake: Wakes::default(), _garbage: None };
         };
         let (mut due, mut watchers, mut budget) = ([0; 3], Wakes::default(), BATCH);
         let next = loop {
@@ -431,12 +431,12 @@ impl<K> Shared<K> {
             let (mut some, mut count) = ([0; SOME], 0);
             let next = loop {
                 match wheel.pop(&mut core.table, now, &mut budget) {
-                    Next::Due(number) => {
+                    Popped::Expired(number) => {
                         core.table.prefetch_slot(number);
                         some[count] = number;
                         count += 1;
                         if count == SOME {
-                            break Next::More;
+                            break Popped::BudgetSpent;
                         }
                     }
                     next => break next,
@@ -453,10 +453,10 @@ impl<K> Shared<K> {
                 watchers.add(wake);
             }
             match next {
-                Next::More if budget > 0 => {}
-                Next::Sort => {
-                    wheel.sort(&mut core.table, &mut budget);
-                    break Next::Sort;
+                Popped::BudgetSpent if budget > 0 => {}
+                Popped::NeedsCascade => {
+                    wheel.cascade(&mut core.table, &mut budget);
+                    break Popped::NeedsCascade;
                 }
                 next => break next,
             }
@@ -503,7 +503,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         }
         let mut delays = std::mem::take(&mut taken.delays);
         delays.sort_by_key(|delay| delay.deadline); // stable: equal deadlines stay in order
-        delays.into_iter().map(|delay| (delay.key, rest(delay.deadline, now))).collect()
+        delays.into_iter().map(|delay| (delay.key, time_left(delay.deadline, now))).collect()
     }
 }
 
@@ -605,7 +605,7 @@ mod tests {
             let core = &mut *queue.shared.core.lock();
             let now = core.time;
             let wheel = core.wheel.as_mut().unwrap();
-            wheel.pop(&mut core.table, now, &mut 1) == Next::Sort
+            wheel.pop(&mut core.table, now, &mut 1) == Popped::NeedsCascade
         };
         assert_eq!(queue.turn(), 1);
         let mut turns = 0;

@@ -8,8 +8,8 @@ use crate::AddOptions;
 use crate::key::slab::SlotRef;
 use crate::key::state::OnAdd;
 use crate::sync::Arc;
-use crate::time::driver::Rouse;
-use crate::time::rest;
+use crate::time::driver::Notice;
+use crate::time::time_left;
 use crate::wait::Wake;
 use std::hash::Hash;
 
@@ -85,12 +85,12 @@ impl<K: Hash + Eq> Shared<K> {
                 None => core.table.insert(key, hash),
             };
             let now = core.time;
-            let (_, rouse) = this.delay(core, slot, now, AddOptions::new().after(rest(deadline, now)));
+            let (_, rouse) = this.delay(core, slot, now, AddOptions::new().after(time_left(deadline, now)));
             if waited {
                 // SAFETY: in the table, so taken (S2), and we hold the lock.
                 let _waits = unsafe { slot.get() }.state.wait();
             }
-            if core.shutting_down { Rouse::Nothing } else { rouse }
+            if core.shutting_down { Notice::Nothing } else { rouse }
         };
         Self::rouse_driver(this, rouse);
     }

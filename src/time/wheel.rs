@@ -1,10 +1,10 @@
-//! A hierarchical timing wheel: numbers in, numbers out, no clock and no thread.
+//! A hierarchical timing wheel for deadlines of numbers. It has no clock and no thread.
 //!
 //! ```text
 //!   deadline, in base 64 (a digit is 6 bits):   … d4 d3 d2 d1 d0
 //!   elapsed:                                    … d4 d3 e2 e1 e0
 //!                                                       │
-//!          the highest digit that differs ──────────────┘   says the level, its value d2 says the slot
+//!          the highest digit that differs ──────────────┘   is the level, its value d2 is the slot
 //!
 //!   level 10   ░░░░░░░░░░░░░░░░           every u64: 10 levels of 64 slots, and one of 16
 //!      …
@@ -15,98 +15,93 @@
 //!                    └──▶ block ◀──▶ block ◀──▶ block       19 entries each: deadlines, numbers
 //! ```
 //!
-//! The wheel is Varghese and Lauck's (SOSP 1987, scheme 7), with the level chosen as the Linux and tokio timers do, by the
-//! highest digit that differs. A tick is a nanosecond, so a slot of level 0 holds equal deadlines only; all that this precision
-//! costs is more levels, and an entry rarely sees more than three of them, because a slot is opened only when something in it is
-//! due, and what is not due then goes where it belongs *as seen from now*.
+//! The wheel is Varghese and Lauck's (SOSP 1987, scheme 7). The level is chosen as the Linux and tokio timers do it, by the highest
+//! digit in which the deadline differs from the wheel's time, `elapsed`. A tick is a nanosecond, so a slot of level 0 holds equal
+//! deadlines only. This precision costs more levels, but an entry rarely passes through more than three of them: a slot is opened
+//! only when an entry in it has expired, and the other entries then move to the slots that fit the time *now*.
 //!
-//! A slot's entries are in a list of blocks. That a number's entry can be found and removed, its owner keeps a [`Ticket`] for us:
-//! which block, and where in it. What holds, by number:
+//! A slot's entries are in a list of blocks. For each number in the wheel, the owner of the numbers keeps a [`Placement`]: the
+//! block of its entry and the index there, so that the wheel can find and remove it.
 //!
-//! * **T1** Every entry is in the slot that its deadline and `elapsed` choose, or in one of the lists beside the slots: `DUE`
-//!   (come due, in order) and three for what was taken from one slot, to be put into finer ones.
-//! * **T2** So all entries of a level come before those of higher levels, and all of a slot before those of later slots: the
-//!   earliest is in the first slot that is not empty, and bit scans find that slot.
-//! * **T3** `earliest` of a slot is not later than any deadline in it. (It is too early after its earliest entry was removed.)
-//! * **T4** Lists are first in, first out, also when a slot is opened: equal deadlines come out in the order of their inserts.
-//!   Therefore an entry that belongs to the slot that is being opened goes behind what is left of it, not past it.
-//! * **T5** `elapsed` never goes back, and never enters a slot that has entries without opening it.
-//! * **T6** Every block in a list has a live entry. So what was removed takes room only beside something that was not.
-//! * **T7** What is in `KEPT` and `REST` is not due before `horizon`.
+//! The invariants, in full in [`guarantees`](crate::guarantees#wheel): an entry is in the slot of its deadline or in a list beside
+//! the slots (T1), so the first slot that is not empty has the earliest entry (T2); `earliest` is a lower bound (T3); lists are first
+//! in, first out (T4); `elapsed` enters no slot without opening it (T5); each block in a list has a live entry (T6); entries that are
+//! put off expire after the horizon (T7).
 //!
-//! A slot of many entries is opened in two passes, so that what is due waits for a look at each block, and not for a million
-//! entries to be moved:
+//! A slot of more than `SORT_MAX` entries is opened in two passes. So expired entries wait for a look at each block, and not until a
+//! million entries have moved:
 //!
 //! ```text
-//!   slot ──▶ SCAN ──▶ due within a moment: to finer slots
-//!              └────▶ KEPT ──▶ REST ──▶ to finer slots, while nothing is due
+//!   slot ──▶ OPENING ──▶ expire by the near horizon: to finer slots
+//!               └──────▶ DEFERRED ──▶ BACKLOG ──▶ to finer slots, while no entry has expired
 //! ```
 //!
-//! A finer slot that is opened meanwhile goes the same way, and what is kept of it before what is in `REST` (T4).
+//! If a finer slot is opened meanwhile, its entries take the same way. Those that are deferred go in front of the backlog (T4).
 //!
-//! Work is bounded: [`pop`](Wheel::pop) takes a budget, and opening a slot of a million entries is a million small steps that
-//! can be interrupted after each (a slot of a few is opened in one).
+//! Work is bounded: [`pop`](Wheel::pop) takes a budget, and a slot of a million entries is opened in a million small steps. The
+//! caller may pause after each. (A slot of at most `SORT_MAX` entries is opened in one step.)
 
 #![allow(clippy::vec_box, reason = "a block goes from list to list without being copied")]
 
-use super::numbers::{Numbers, fit}; // the tests that have the wheel alone have it beside the wheel
+use super::numbers::{Numbers, fit}; // by `super`, because tests include this file, with that module beside it
 
-/// No wheel needs more: 11 digits of 6 bits are 66.
+/// 11 digits of 6 bits are 66 bits: enough for every `u64`.
 const LEVELS: usize = 11;
+/// Bits of a digit.
 const DIGIT: u32 = 6;
+/// Slots of a level.
 const SLOTS: usize = 1 << DIGIT;
 
-/// A slot with up to so many entries is not split further: what is due is sorted, the rest put where it belongs.
-const FEW: usize = if cfg!(loom) { 1 } else { 256 };
+/// A slot of at most this number of entries is opened in one step, which sorts them.
+const SORT_MAX: usize = if cfg!(loom) { 1 } else { 256 };
 
-/// How much later than now counts as "due within a moment", in ticks: a tenth of a second.
-const MOMENT: u64 = 100_000_000;
+/// How far the near horizon is ahead of the time when a slot is opened, in ticks: a tenth of a second.
+const NEAR_HORIZON: u64 = 100_000_000;
 
 /// Entries in a block, which makes it 256 bytes.
 const BLOCK: usize = 19;
-/// A place is a block's index and, in these bits, where in the block.
+/// A place is the index of a block and, in these low bits, an index in the block.
 const PLACE_BITS: u32 = 5;
-/// How many blocks without entries are kept, 64 KiB of them: a steady set of delays comes and goes without an allocation.
+/// The number of blocks without entries that are kept, 64 KiB: a steady set of delays comes and goes without an allocation.
 const SPARE: usize = 256;
 
-/// Indices from here on are heads of lists, not blocks.
+/// An index from here on is the head of a list, not a block.
 const HEAD: u32 = 1 << 31;
-/// Come due, in order, not popped yet.
-const DUE: u32 = HEAD | (LEVELS * SLOTS) as u32;
-/// Taken from a slot, and not looked at yet.
-const SCAN: u32 = DUE + 1;
-/// Looked at, while others are in `SCAN`: not due before the horizon.
-const KEPT: u32 = DUE + 2;
-/// Not due before the horizon, to be put into finer slots when there is time.
-const REST: u32 = DUE + 3;
+/// Expired entries, in order, not popped yet.
+const EXPIRED: u32 = HEAD | (LEVELS * SLOTS) as u32;
+/// Entries of an opened slot that were not looked at yet.
+const OPENING: u32 = EXPIRED + 1;
+/// Entries that were looked at and expire after the horizon, while others are in `OPENING`.
+const DEFERRED: u32 = EXPIRED + 2;
+/// Entries that expire after the horizon, and move to finer slots while no entry has expired.
+const BACKLOG: u32 = EXPIRED + 3;
 
-/// Instead of a number: removed. So at most 2^32 - 1 numbers.
+/// In the place of a number: the entry was removed. So there are at most 2^32 - 1 numbers.
 const DEAD: u32 = u32::MAX;
 
-/// What the wheel keeps with the owner of a number that is in it.
+/// What the owner of the numbers keeps for each number in the wheel.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Ticket {
-    /// When the number is due. Also in the block, which is read when a slot is opened; this one is read when only the
-    /// number is at hand.
+pub(crate) struct Placement {
+    /// When the number expires. The entry has it too, for opening a slot; this one is read by callers that have only the number.
     pub(crate) deadline: u64,
-    /// Where its entry is.
+    /// The place of its entry.
     place: u32,
-    /// Its owner's, for a number that belongs to it. Not the wheel's: here because there is room.
+    /// Not the wheel's, but the owner's, even for a number that is not in the wheel. It is here because there is room.
     pub(crate) failures: u32,
 }
 
-/// Where the owner of the numbers keeps their tickets.
-pub(crate) trait Tickets {
-    /// The ticket of this number. What is the wheel's in it, only the wheel writes, and it means something while the number is in
-    /// the wheel.
-    fn ticket(&mut self, number: u32) -> &mut Ticket;
+/// The owner of the numbers.
+pub(crate) trait Placements {
+    /// The placement of this number. Only the wheel writes its deadline and its place, which mean something only while the number
+    /// is in the wheel.
+    fn placement(&mut self, number: u32) -> &mut Placement;
 }
 
 /// Entries of one list.
 #[derive(Debug)]
-#[repr(C)] // what a removal touches is close together
+#[repr(C)] // the fields that a removal touches are close together
 pub(crate) struct Block {
-    /// Neighbours in a circular list: blocks, or its head.
+    /// The neighbours in a circular list: blocks, or the head.
     next: u32,
     prev: u32,
     /// Entries before this are dead.
@@ -114,7 +109,7 @@ pub(crate) struct Block {
     /// Entries from here on were never used.
     end: u8,
     live: u8,
-    /// No entry is due before this.
+    /// No entry expires before this.
     earliest: u64,
     numbers: [u32; BLOCK],
     deadlines: [u64; BLOCK],
@@ -124,36 +119,35 @@ pub(crate) struct Block {
 struct Head {
     next: u32,
     prev: u32,
-    /// T3. Not used by the lists beside the slots.
+    /// No entry expires before this (T3). Not used for the lists beside the slots.
     earliest: u64,
 }
 
 /// What [`Wheel::pop`] found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Next {
-    /// This number is due; it is not in the wheel any more.
-    Due(u32),
-    /// The budget is used up: call again.
-    More,
-    /// Nothing is due, and a slot is being opened: [`sort`](Wheel::sort), and call again. Nothing will be due for a moment if
-    /// time stands still.
-    Sort,
-    /// Nothing is due before this, and most probably something then.
-    At(u64),
+pub(crate) enum Popped {
+    /// This number has expired, and is no longer in the wheel.
+    Expired(u32),
+    /// Call again: the budget is used up.
+    BudgetSpent,
+    /// No entry has expired, and a slot is being opened: call [`cascade`](Wheel::cascade), then this again.
+    NeedsCascade,
+    /// No entry expires before this time, and most probably one does then (T3).
+    Until(u64),
     /// The wheel is empty.
-    Never,
+    Empty,
 }
 
-/// See the module's head.
+/// See the docs of this module.
 #[derive(Debug)]
 pub(crate) struct Wheel {
-    /// T5. No entry was due before this when it was put in its slot.
+    /// The wheel's time (T5).
     elapsed: u64,
-    /// Which slots have entries, a bit each.
+    /// One bit a slot: it has entries.
     occupied: [u64; LEVELS],
     /// The last tick of the slot that is being opened.
     opening_end: u64,
-    /// T7.
+    /// The near horizon of the slot that is being opened (T7).
     horizon: u64,
     heads: [Head; LEVELS * SLOTS + 4],
     blocks: Vec<Option<Box<Block>>>,
@@ -161,14 +155,14 @@ pub(crate) struct Wheel {
     numbers: Numbers,
     /// Blocks without entries.
     spare: Vec<u32>,
-    /// Blocks that nobody needs, for the owner to free after its lock. Further ones are freed at once.
+    /// Blocks for the owner to free after its lock, at most `SPARE`. Further ones are freed at once.
     retired: Vec<Box<Block>>,
-    /// For `open`.
-    few: Vec<(u64, u32)>,
+    /// For `open_slot`.
+    sort_buffer: Vec<(u64, u32)>,
 }
 
 impl Wheel {
-    /// An empty wheel. Time begins at `now`.
+    /// An empty wheel. Its time begins at `now`.
     pub(crate) fn new(now: u64) -> Self {
         let head = |at: usize| Head { next: HEAD | at as u32, prev: HEAD | at as u32, earliest: u64::MAX };
         Self {
@@ -181,106 +175,106 @@ impl Wheel {
             numbers: Numbers::default(),
             spare: Vec::new(),
             retired: Vec::new(),
-            few: Vec::with_capacity(FEW),
+            sort_buffer: Vec::with_capacity(SORT_MAX),
         }
     }
 
-    /// Puts a number in that is not there. If its deadline is in the past it comes next, in the order of such inserts.
+    /// Inserts a number that is not in the wheel. If its deadline is in the past it is popped next, in the order of such inserts.
     #[inline]
-    pub(crate) fn insert(&mut self, tickets: &mut impl Tickets, number: u32, deadline: u64) {
-        let scanning = !self.is_empty(SCAN);
-        let opening = scanning || !self.is_empty(KEPT) || !self.is_empty(REST);
-        if opening && deadline <= self.opening_end && (scanning || deadline > self.horizon) {
-            // T4
-            let list = if deadline > self.horizon { REST } else { SCAN };
-            self.push(tickets, list, number, deadline);
+    pub(crate) fn insert(&mut self, placements: &mut impl Placements, number: u32, deadline: u64) {
+        let sifting = !self.is_empty(OPENING);
+        let opening = sifting || !self.is_empty(DEFERRED) || !self.is_empty(BACKLOG);
+        if opening && deadline <= self.opening_end && (sifting || deadline > self.horizon) {
+            // T4: behind the other entries of the slot that is being opened.
+            let list = if deadline > self.horizon { BACKLOG } else { OPENING };
+            self.push(placements, list, number, deadline);
         } else {
-            self.put(tickets, number, deadline);
+            self.place(placements, number, deadline);
         }
     }
 
-    /// Takes a number out that is there.
+    /// Removes a number that is in the wheel.
     #[inline]
-    pub(crate) fn remove(&mut self, tickets: &mut impl Tickets, number: u32) {
-        let (block, at) = split(tickets.ticket(number).place);
+    pub(crate) fn remove(&mut self, placements: &mut impl Placements, number: u32) {
+        let (block, at) = unpack_place(placements.placement(number).place);
         debug_assert_eq!(self.block(block).numbers[at], number);
-        self.kill(block, at);
+        self.remove_entry(block, at);
     }
 
-    /// Takes the next number out that is due by `now`, or says when to come again. (An earlier `now` than before finds
-    /// nothing new.) A unit of the budget is an entry that is taken out or put elsewhere.
-    pub(crate) fn pop(&mut self, tickets: &mut impl Tickets, now: u64, budget: &mut usize) -> Next {
+    /// Removes the next number that has expired at `now`, or says when to call again. (An earlier `now` than in the last call is
+    /// allowed, and finds nothing new.) Each entry that is removed or moved takes one from the budget.
+    pub(crate) fn pop(&mut self, placements: &mut impl Placements, now: u64, budget: &mut usize) -> Popped {
         loop {
             if *budget == 0 {
-                return Next::More;
+                return Popped::BudgetSpent;
             }
-            if let Some((number, _)) = self.pop_front(DUE) {
+            if let Some((number, _)) = self.pop_front(EXPIRED) {
                 *budget -= 1;
-                return Next::Due(number);
+                return Popped::Expired(number);
             }
-            if !self.is_empty(SCAN) {
-                self.scan_block(tickets, budget);
+            if !self.is_empty(OPENING) {
+                self.sift_block(placements, budget);
                 continue;
             }
-            if !self.is_empty(KEPT) {
-                self.splice_front(KEPT, REST);
+            if !self.is_empty(DEFERRED) {
+                self.splice_front(DEFERRED, BACKLOG);
             }
-            let opening = !self.is_empty(REST);
+            let opening = !self.is_empty(BACKLOG);
             if opening && now > self.horizon {
-                self.horizon = now.saturating_add(MOMENT);
-                self.splice(REST, SCAN);
+                self.horizon = now.saturating_add(NEAR_HORIZON);
+                self.splice(BACKLOG, OPENING);
                 continue;
             }
             let first = self.first();
             let earliest = first.map(|(level, slot)| self.heads[level * SLOTS + slot].earliest);
             if opening && earliest.is_none_or(|earliest| earliest > now) {
-                return Next::Sort;
+                return Popped::NeedsCascade;
             }
             let (Some((level, slot)), Some(earliest)) = (first, earliest) else {
                 self.elapsed = self.elapsed.max(now);
-                return Next::Never;
+                return Popped::Empty;
             };
             let (start, end) = self.range(level, slot);
             if earliest > now {
                 if start > now {
-                    self.elapsed = self.elapsed.max(now); // T5: still before the first slot that has entries
+                    self.elapsed = self.elapsed.max(now); // T5: before the first slot that has entries
                 }
-                return Next::At(earliest);
+                return Popped::Until(earliest);
             }
-            self.open(tickets, HEAD | (level * SLOTS + slot) as u32, start, end, now, budget);
+            self.open_slot(placements, HEAD | (level * SLOTS + slot) as u32, start, end, now, budget);
         }
     }
 
-    /// Puts some of what is left of a slot that is being opened in finer slots. It is for when nothing is due.
-    pub(crate) fn sort(&mut self, tickets: &mut impl Tickets, budget: &mut usize) {
+    /// Moves entries of the backlog to finer slots, for a caller that has found that no entry has expired.
+    pub(crate) fn cascade(&mut self, placements: &mut impl Placements, budget: &mut usize) {
         while *budget > 0 {
-            let Some((number, deadline)) = self.pop_front(REST) else { return };
-            self.put(tickets, number, deadline);
+            let Some((number, deadline)) = self.pop_front(BACKLOG) else { return };
+            self.place(placements, number, deadline);
             *budget -= 1;
         }
     }
 
-    /// Takes any number out, of those with equal deadlines the first, and says its deadline; time does not move.
+    /// Removes some number, whatever its deadline, and returns both. Equal deadlines come out in order. Time does not move.
     pub(crate) fn pop_any(&mut self) -> Option<(u32, u64)> {
         let slot = self.first().map(|(level, slot)| HEAD | (level * SLOTS + slot) as u32);
-        // What is in a slot by now came before what is still to be put there.
+        // The entries of a slot were inserted before those that are on their way there.
         let pop = |wheel: &mut Self, list| wheel.pop_front(list);
-        pop(self, DUE)
+        pop(self, EXPIRED)
             .or_else(|| pop(self, slot?))
-            .or_else(|| pop(self, KEPT))
-            .or_else(|| pop(self, SCAN))
-            .or_else(|| pop(self, REST))
+            .or_else(|| pop(self, DEFERRED))
+            .or_else(|| pop(self, OPENING))
+            .or_else(|| pop(self, BACKLOG))
     }
 
-    /// Nothing is due before this, and something then, as a rule (T3). `None`: the wheel is empty.
+    /// No entry expires before this, and most probably one does then (T3). `None`: the wheel is empty.
     pub(crate) fn earliest(&self) -> Option<u64> {
         let slot = self.first().map(|(level, slot)| self.heads[level * SLOTS + slot].earliest);
-        // What is being opened is not looked through: its lists are in no order.
-        let lists = [(DUE, 0), (SCAN, self.elapsed), (KEPT, self.horizon), (REST, self.horizon)];
+        // The lists beside the slots are in no order of deadlines, and are not searched: these are lower bounds.
+        let lists = [(EXPIRED, 0), (OPENING, self.elapsed), (DEFERRED, self.horizon), (BACKLOG, self.horizon)];
         lists.into_iter().filter(|&(list, _)| !self.is_empty(list)).map(|(_, at)| at).chain(slot).min()
     }
 
-    /// The slot of the earliest entries (T2).
+    /// The slot that has the earliest entry (T2).
     #[inline]
     fn first(&self) -> Option<(usize, usize)> {
         let level = self.occupied.iter().position(|&slots| slots != 0)?;
@@ -296,84 +290,93 @@ impl Wheel {
         (start, start | ((1 << low) - 1))
     }
 
-    /// Opens the first slot, in which something may be due.
-    fn open(&mut self, tickets: &mut impl Tickets, head: u32, start: u64, end: u64, now: u64, budget: &mut usize) {
+    /// Opens the first slot, in which an entry may have expired.
+    fn open_slot(
+        &mut self,
+        placements: &mut impl Placements,
+        head: u32,
+        start: u64,
+        end: u64,
+        now: u64,
+        budget: &mut usize,
+    ) {
         if start == end {
-            // Level 0: all have the same deadline, and it has come.
+            // Level 0: all entries have the same deadline, and have expired.
             self.elapsed = start.max(self.elapsed);
-            return self.splice(head, DUE);
+            return self.splice(head, EXPIRED);
         }
         let (mut live, mut block) = (0, self.head(head).next);
-        while block & HEAD == 0 && live <= FEW {
+        while block & HEAD == 0 && live <= SORT_MAX {
             live += usize::from(self.block(block).live);
             block = self.block(block).next;
         }
-        if live > FEW {
-            // To finer slots with all of them, step by step.
-            if self.is_empty(REST) {
+        if live > SORT_MAX {
+            // All of them move to finer slots, step by step.
+            if self.is_empty(BACKLOG) {
                 self.opening_end = end;
-                self.horizon = now.saturating_add(MOMENT);
+                self.horizon = now.saturating_add(NEAR_HORIZON);
             }
             self.elapsed = start;
-            return self.splice(head, SCAN);
+            return self.splice(head, OPENING);
         }
-        let mut few = std::mem::take(&mut self.few);
-        few.extend(std::iter::from_fn(|| self.pop_front(head)).map(|(number, deadline)| (deadline, number)));
-        *budget = budget.saturating_sub(few.len());
+        let mut entries = std::mem::take(&mut self.sort_buffer);
+        entries.extend(std::iter::from_fn(|| self.pop_front(head)).map(|(number, deadline)| (deadline, number)));
+        *budget = budget.saturating_sub(entries.len());
         self.elapsed = now.min(end);
-        few.sort_by_key(|&(deadline, _)| deadline); // stable (T4)
-        for (deadline, number) in few.drain(..) {
+        entries.sort_by_key(|&(deadline, _)| deadline); // stable (T4)
+        for (deadline, number) in entries.drain(..) {
             if deadline <= now {
-                self.push(tickets, DUE, number, deadline);
+                self.push(placements, EXPIRED, number, deadline);
             } else {
-                self.put(tickets, number, deadline);
+                self.place(placements, number, deadline);
             }
         }
-        self.few = few;
+        self.sort_buffer = entries;
     }
 
-    /// Takes a block out of `SCAN`: what is due within a moment goes to its slot, the rest is kept.
-    fn scan_block(&mut self, tickets: &mut impl Tickets, budget: &mut usize) {
-        let index = self.head(SCAN).next;
+    /// Takes the first block of `OPENING`. Entries that expire by the horizon move to their slots; the block with the others is
+    /// deferred.
+    fn sift_block(&mut self, placements: &mut impl Placements, budget: &mut usize) {
+        let index = self.head(OPENING).next;
         let Block { first, end, mut live, earliest, .. } = *self.block(index);
         let mut at = usize::from(if earliest > self.horizon { end } else { first });
-        // With its last entry the block is gone, and may be part of another list already.
+        // A block that has lost its last entry is not read: it may be in another list by now.
         while at < usize::from(end) && live > 0 {
             let block = self.block(index);
             let (number, deadline) = (block.numbers[at], block.deadlines[at]);
             if number != DEAD && deadline <= self.horizon {
                 *budget = budget.saturating_sub(1);
                 live -= 1;
-                self.kill(index, at);
-                self.put(tickets, number, deadline);
+                self.remove_entry(index, at);
+                self.place(placements, number, deadline);
             }
             at += 1;
         }
         *budget = budget.saturating_sub(1);
         if live > 0 {
             let next = self.block(index).next;
-            self.join(SCAN, next);
-            let last = self.head(KEPT).prev;
-            self.join(last, index);
-            self.join(index, KEPT);
+            self.link(OPENING, next);
+            let last = self.head(DEFERRED).prev;
+            self.link(last, index);
+            self.link(index, DEFERRED);
         }
     }
 
-    /// Puts an entry in its slot (T1).
+    /// Adds an entry to its slot (T1).
     #[inline]
-    fn put(&mut self, tickets: &mut impl Tickets, number: u32, deadline: u64) {
+    fn place(&mut self, placements: &mut impl Placements, number: u32, deadline: u64) {
         let tick = deadline.max(self.elapsed);
         let level = ((tick ^ self.elapsed) | 1).ilog2() / DIGIT;
         let slot = (tick >> (level * DIGIT)) as usize % SLOTS;
         let at = level as usize * SLOTS + slot;
         self.occupied[level as usize] |= 1 << slot;
         self.heads[at].earliest = self.heads[at].earliest.min(deadline);
-        self.push(tickets, HEAD | at as u32, number, deadline);
+        self.push(placements, HEAD | at as u32, number, deadline);
     }
 
-    /// Puts an entry at the end of a list.
+    /// Adds an entry at the end of a list.
     #[inline]
-    fn push(&mut self, tickets: &mut impl Tickets, head: u32, number: u32, deadline: u64) {
+    fn push(&mut self, placements: &mut impl Placements, head: u32, number: u32, deadline: u64) {
         let mut last = self.head(head).prev;
         if last & HEAD != 0 || usize::from(self.block(last).end) == BLOCK {
             last = self.add_block(head);
@@ -385,12 +388,12 @@ impl Wheel {
         block.numbers[usize::from(at)] = number;
         block.end += 1;
         block.live += 1;
-        let ticket = tickets.ticket(number);
+        let ticket = placements.placement(number);
         ticket.deadline = deadline;
         ticket.place = last << PLACE_BITS | u32::from(at);
     }
 
-    /// Takes the first entry of a list out.
+    /// Removes the first entry of a list.
     #[inline]
     fn pop_front(&mut self, head: u32) -> Option<(u32, u64)> {
         let first = self.head(head).next;
@@ -400,16 +403,17 @@ impl Wheel {
         let block = self.block(first);
         let mut at = usize::from(block.first);
         while block.numbers[at] == DEAD {
-            at += 1; // ends by T6
+            at += 1; // ends, by T6
         }
         block.first = at as u8;
         let entry = (block.numbers[at], block.deadlines[at]);
-        self.kill(first, at);
+        self.remove_entry(first, at);
         Some(entry)
     }
 
+    /// Removes an entry, and its block if no other entry of it is live (T6).
     #[inline]
-    fn kill(&mut self, index: u32, at: usize) {
+    fn remove_entry(&mut self, index: u32, at: usize) {
         let block = self.block(index);
         block.numbers[at] = DEAD;
         block.live -= 1;
@@ -433,7 +437,7 @@ impl Wheel {
         self.blocks[index as usize].as_mut().expect("a block that is in a list")
     }
 
-    /// An empty block at the end of a list.
+    /// Adds an empty block at the end of a list.
     #[cold]
     fn add_block(&mut self, head: u32) -> u32 {
         let index = self.spare.pop().unwrap_or_else(|| {
@@ -451,20 +455,20 @@ impl Wheel {
             index
         });
         let last = self.head(head).prev;
-        self.join(last, index);
-        self.join(index, head);
+        self.link(last, index);
+        self.link(index, head);
         index
     }
 
-    /// Takes a block out of its list that has no live entry left (T6).
+    /// Takes a block that has no live entry out of its list (T6).
     #[cold]
     fn remove_block(&mut self, index: u32) {
         let block = self.block(index);
         (block.first, block.end, block.earliest) = (0, 0, u64::MAX);
         let (prev, next) = (block.prev, block.next);
-        self.join(prev, next);
+        self.link(prev, next);
         if prev == next && next & HEAD != 0 {
-            self.emptied(next);
+            self.on_list_empty(next);
         }
         if self.spare.len() < SPARE {
             self.spare.push(index);
@@ -479,23 +483,23 @@ impl Wheel {
         fit(&mut self.blocks);
     }
 
-    /// There are blocks that nobody needs.
+    /// There are blocks to be freed after the owner's lock.
     pub(crate) fn has_retired(&self) -> bool {
         !self.retired.is_empty()
     }
 
-    /// Blocks that nobody needs, to be freed after the owner's lock.
+    /// The blocks to be freed after the owner's lock.
     pub(crate) fn retired(&mut self) -> Vec<Box<Block>> {
         std::mem::take(&mut self.retired)
     }
 
-    /// Moves all blocks of a slot to the end of another list.
+    /// Moves all blocks of a list to the end of another.
     fn splice(&mut self, head: u32, to: u32) {
         let last = self.head(to).prev;
         self.splice_between(head, last, to);
     }
 
-    /// Moves all blocks of a slot to the beginning of another list.
+    /// Moves all blocks of a list to the beginning of another.
     fn splice_front(&mut self, head: u32, to: u32) {
         let first = self.head(to).next;
         self.splice_between(head, to, first);
@@ -503,15 +507,15 @@ impl Wheel {
 
     fn splice_between(&mut self, head: u32, before: u32, after: u32) {
         let Head { next, prev, .. } = *self.head(head);
-        self.join(head, head);
-        self.emptied(head);
-        self.join(before, next);
-        self.join(prev, after);
+        self.link(head, head);
+        self.on_list_empty(head);
+        self.link(before, next);
+        self.link(prev, after);
     }
 
-    /// Makes two neighbours of heads or blocks.
+    /// Makes two blocks or heads neighbours.
     #[inline]
-    fn join(&mut self, a: u32, b: u32) {
+    fn link(&mut self, a: u32, b: u32) {
         match a & HEAD {
             0 => self.block(a).next = b,
             _ => self.heads[(a - HEAD) as usize].next = b,
@@ -522,9 +526,9 @@ impl Wheel {
         }
     }
 
-    /// Notes that a list has no blocks left.
+    /// Called when a list has lost its last block.
     #[inline]
-    fn emptied(&mut self, head: u32) {
+    fn on_list_empty(&mut self, head: u32) {
         let at = (head - HEAD) as usize;
         if let Some(slots) = self.occupied.get_mut(at / SLOTS) {
             *slots &= !(1 << (at % SLOTS));
@@ -533,9 +537,9 @@ impl Wheel {
     }
 }
 
-/// A place's block, and where in it.
+/// The block of a place, and the index in it.
 #[inline]
-fn split(place: u32) -> (u32, usize) {
+fn unpack_place(place: u32) -> (u32, usize) {
     (place >> PLACE_BITS, (place & ((1 << PLACE_BITS) - 1)) as usize)
 }
 
@@ -543,19 +547,19 @@ fn split(place: u32) -> (u32, usize) {
 mod tests {
     use super::*;
 
-    struct Numbers(Vec<Ticket>);
+    struct Numbers(Vec<Placement>);
 
-    impl Tickets for Numbers {
-        fn ticket(&mut self, number: u32) -> &mut Ticket {
+    impl Placements for Numbers {
+        fn placement(&mut self, number: u32) -> &mut Placement {
             &mut self.0[number as usize]
         }
     }
 
-    /// Of the blocks that a burst took some are kept, and the others freed; their indices are used again, or forgotten.
+    /// After a burst some of its blocks are kept and the others freed. Indices of freed blocks are used again, or cut off.
     #[test]
     fn blocks_are_kept_or_given_back() {
         const IN_BLOCK: u32 = BLOCK as u32;
-        let mut numbers = Numbers(vec![Ticket::default(); 1000 * BLOCK]);
+        let mut numbers = Numbers(vec![Placement::default(); 1000 * BLOCK]);
         let mut wheel = Wheel::new(0);
         (0..1000 * IN_BLOCK).for_each(|number| wheel.insert(&mut numbers, number, 100));
         assert_eq!(wheel.blocks.len(), 1000);
