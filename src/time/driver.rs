@@ -137,7 +137,7 @@ pub(crate) enum Sleep {
 /// Starts the thread.
 pub(crate) fn start<K: Send + Sync + 'static>(shared: &Arc<Shared<K>>) -> std::io::Result<()> {
     let weak = downgrade(shared);
-    spawn("keyqueue-delay", move || run(&weak)).map(drop) // nobody joins it
+    spawn("keyqueue-delay", move || run(&weak)).map(drop) // it is never joined
 }
 
 fn run<K>(weak: &Weak<Shared<K>>) {
