@@ -34,7 +34,7 @@
 //! * **P8** Exact delays: a delay expires when the clock is at or past the time of the call plus the delay, to the nanosecond.
 //!   A key is never early, keys come in the order of their deadlines, and late only by what parking and scheduling cost. Any
 //!   [`Duration`](std::time::Duration) is allowed: none panics, and none expires early by wrap-around. Upheld by
-//!   `src/time/wheel.rs` (T1 to T7) and `src/shared/delays.rs`. Shown by `tests/delays_driver.rs`, `tests/delays_large.rs`,
+//!   `src/time/wheel/` (T1 to T7) and `src/shared/delays.rs`. Shown by `tests/delays_driver.rs`, `tests/delays_large.rs`,
 //!   `tests/support/wheel.rs` and the model `turn_races_turn`.
 //! * **P9** A key has one delay at most. Of two, the earlier counts, or the later call, or the first, as the caller chooses; and a
 //!   delay can be cancelled. Upheld by `src/shared/delays.rs` (I9). Shown by `tests/client_go.rs`, `tests/model.rs` and the
@@ -43,7 +43,7 @@
 //!   place of the delay, or the add waits for it. Upheld by `src/shared.rs`. Shown by `tests/model.rs` and the models
 //!   `add_races_expiry_independent`, `add_races_expiry_promote` and `add_races_expiry_strict`.
 //! * **P11** Expired keys are queued on time while others set delays, and setting a delay never waits for the driver: each takes
-//!   the lock for a bounded number of steps. Upheld by `src/shared/delays.rs` and the budget of `src/time/wheel.rs`. Shown by
+//!   the lock for a bounded number of steps. Upheld by `src/shared/delays.rs` and the budget of `src/time/wheel/`. Shown by
 //!   `tests/model.rs` (`the_wheel_delivers_before_it_sorts`) and `tests/delays_stress.rs`.
 //! * **P12** A shut-down cuts delays off, but does not lose them: they are counted, and [`take_delayed`] returns them. Upheld by
 //!   `src/shared/delays.rs`. Shown by `tests/delays_driver.rs` and the models `shutdown_with_parked_driver` and
@@ -55,7 +55,7 @@
 //!   `src/rate_limiter/schedule.rs` and `src/rate_limiter/bucket.rs`. Shown by `tests/limits.rs`, `tests/limiter_traces.rs` and
 //!   `tests/support/limiter.rs`.
 //! * **P15** Memory comes back after a burst, and a key that nothing needs is dropped at once. What limiters keep for keys that
-//!   nobody forgets can be bounded. Upheld by `src/line.rs`, `src/key/slab.rs`, `src/key/table.rs`, `src/time/wheel.rs` and
+//!   nobody forgets can be bounded. Upheld by `src/line.rs`, `src/key/slab.rs`, `src/key/table.rs`, `src/time/wheel/` and
 //!   `src/rate_limiter/keyed.rs`. Shown by `tests/memory.rs` and `tests/memory_bursts.rs`.
 //! * **P16** An idle queue runs nothing: it has no thread until the first delay, and that thread is parked until a delay expires.
 //!   Upheld by `src/time/driver.rs`. Shown by `tests/idle.rs` and `tests/delays_driver.rs`.
@@ -148,7 +148,7 @@
 //! # Wheel
 //!
 //! The timing wheel holds the deadlines. An entry is in the slot that its deadline chooses, and a slot is opened when something in
-//! it has expired: then its entries move to finer slots. Upheld by `src/time/wheel.rs`. Shown by `tests/wheel.rs`, and by
+//! it has expired: then its entries move to finer slots. Upheld by `src/time/wheel/`. Shown by `tests/wheel.rs`, and by
 //! `tests/support/wheel.rs`, which compares the wheel with a sorted map under proptest and a fuzzer.
 //!
 //! * **T1** An entry is in the slot that its deadline and the wheel's time choose, or in one of the lists beside the slots:

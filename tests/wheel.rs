@@ -4,7 +4,7 @@
 #[path = "../src/numbers.rs"]
 mod numbers;
 #[allow(dead_code, reason = "the crate uses all of it")]
-#[path = "../src/time/wheel.rs"]
+#[path = "../src/time/wheel/mod.rs"]
 mod real;
 
 use real::{Placement, Placements, Popped, Wheel};

@@ -13,7 +13,7 @@
 
 #[path = "../../src/numbers.rs"]
 mod numbers;
-#[path = "../../src/time/wheel.rs"]
+#[path = "../../src/time/wheel/mod.rs"]
 mod real;
 
 use arbitrary::{Arbitrary, Unstructured};
