@@ -136,7 +136,7 @@ impl Bucket {
         Self::with_clock(rate_per_second, burst, Clock::default())
     }
 
-    /// As [`new`](Self::new), for numbers that come from outside.
+    /// As [`new`](Self::new), for numbers of which the program is not sure, such as those of a configuration.
     ///
     /// # Errors
     /// If the rate is negative or not a number.
@@ -144,7 +144,7 @@ impl Bucket {
         Self::try_with_clock(rate_per_second, burst, Clock::default())
     }
 
-    /// As [`new`](Self::new), with another clock: the queue's, if that has one of its own.
+    /// As [`new`](Self::new), with another clock. If the queue has another clock, give the bucket that one.
     ///
     /// # Panics
     /// As [`new`](Self::new).

@@ -11,7 +11,7 @@
 //! If a finer slot is opened meanwhile, its entries take the same way. Those that are deferred go in front of the backlog (T4).
 
 use super::blocks::{Block, DEAD};
-use super::{BACKLOG, DEFERRED, EXPIRED, OPENING, Placements, Wheel};
+use super::{BACKLOG, DEFERRED, EXPIRED, HEAD, OPENING, Placements, Wheel};
 
 /// A slot of at most this number of entries is opened in one step, which sorts them.
 pub(super) const SORT_MAX: usize = if cfg!(loom) { 1 } else { 256 };
