@@ -206,7 +206,7 @@ mod tests {
                 "{deadline} {driver:?}"
             );
         }
-        assert!(matches!(State::Awake.expect(9, Driver::Thread), Notice::Nothing), "it will look again");
+        assert!(matches!(State::Awake.on_new_deadline(9, Driver::Thread), Notice::Nothing), "it will look again");
     }
 
     /// The thread cannot be started at first. Later it can, and then each call that adds, gets or waits starts it, even one that sets
