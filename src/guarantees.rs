@@ -112,7 +112,7 @@
 //! * **W3** A getter that was woken and leaves without a key (its time is up, its future is dropped) wakes the next in its place.
 //!   Shown by the models `cancelled_getter_forwards_wakeup` and `timed_out_getter_forwards_wakeup`.
 //! * **W4** No critical section wakes a thread or task, clones or drops a waker, drops a key, or calls an observer, a limiter or a
-//!   predicate: what is owed leaves the critical section as a value. The exceptions are those of P17. Shown by the models of P17
+//!   predicate: what is owed is done after the lock is released. The exceptions are those of P17. Shown by the models of P17
 //!   and by `observer_is_called_without_the_lock` and `watchers_are_woken_and_dropped_without_the_lock`.
 //! * **I6** No wake-up is lost between a getter's last look and its park: W1, seen from the side of the add. Shown by
 //!   `loom-tests/tests/waiting.rs`.
