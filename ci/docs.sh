@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
 # The documentation builds, private items included; warnings are errors. It is also built as on docs.rs, where each item that needs a
-# feature must say so. And the README must read well on the registry's page.
+# feature must say so. And the README must read well on the registry's page. Before
+# all that, the numbers of the promises and invariants are checked.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+bash ci/guarantees.sh
 
 # The registry's page shows the lines that rustdoc hides (`# use …`).
 if ! awk '/^```/ { fence = !fence; code = fence && /^```(rust.*)?$/ } code && /^#( |$)/ { print FILENAME ":" FNR ": " $0; hidden = 1 } END { exit hidden }' README.md; then

@@ -18,7 +18,7 @@ read -ra more <<<"${MUTANTS_ARGS:-}"
 
 state=(src/key/state.rs src/key/table.rs src/key/slab.rs)
 waiting=(src/sync/lock.rs src/wait.rs src/line.rs src/futures.rs src/shared/watch.rs src/shared/quiet.rs)
-wheel=(src/time/wheel.rs src/time/driver.rs src/shared/delays.rs)
+wheel=(src/time/wheel/{mod,level,blocks,cascade}.rs src/time/driver.rs src/shared/delays.rs)
 limiters=(src/rate_limiter/*.rs src/backoff/*.rs src/shared/failures.rs)
 
 # The tests that are likely to notice, in some seconds.

@@ -178,6 +178,8 @@
 //! * **The counts add up.** At every moment, each accepted add was coalesced, or its key was handed out or taken out since, is queued,
 //!   or will be queued when it is done; see [`Stats`].
 //!
+//! [`guarantees`] has all promises and invariants by number, with what upholds and shows each, and the moment at which a call takes effect.
+//!
 //! # When not to use it
 //!
 //! * Each message matters, not only its key: two adds of one key become one run. Use a channel.
@@ -229,6 +231,7 @@ pub mod backoff;
 mod builder;
 mod error;
 mod futures;
+pub mod guarantees;
 mod item;
 mod key;
 mod line;

@@ -231,7 +231,7 @@ impl<K: Hash + Eq> Shared<K> {
         let measured_for_observer = observer.is_some();
         let measured = measure || measured_for_observer;
         if measured {
-            clock.prepare();
+            clock.calibrate();
         }
         let measures = measured.then(|| Box::new(Measures::new(clock.clone())));
         Self {

@@ -4,22 +4,22 @@
 #[path = "../src/numbers.rs"]
 mod numbers;
 #[allow(dead_code, reason = "the crate uses all of it")]
-#[path = "../src/time/wheel.rs"]
+#[path = "../src/time/wheel/mod.rs"]
 mod real;
 
-use real::{Next, Ticket, Tickets, Wheel};
+use real::{Placement, Placements, Popped, Wheel};
 
 /// As many tickets as the test has numbers.
-struct Numbers(Vec<Ticket>);
+struct Numbers(Vec<Placement>);
 
-impl Tickets for Numbers {
-    fn ticket(&mut self, number: u32) -> &mut Ticket {
+impl Placements for Numbers {
+    fn placement(&mut self, number: u32) -> &mut Placement {
         &mut self.0[number as usize]
     }
 }
 
 fn wheel(numbers: usize) -> (Wheel, Numbers) {
-    (Wheel::new(0), Numbers(vec![Ticket::default(); numbers]))
+    (Wheel::new(0), Numbers(vec![Placement::default(); numbers]))
 }
 
 const PLENTY: usize = 1_000_000;
@@ -28,7 +28,7 @@ const PLENTY: usize = 1_000_000;
 fn due(wheel: &mut Wheel, numbers: &mut Numbers, now: u64) -> Vec<u32> {
     let mut budget = PLENTY;
     std::iter::from_fn(|| match wheel.pop(numbers, now, &mut budget) {
-        Next::Due(number) => Some(number),
+        Popped::Expired(number) => Some(number),
         _ => None,
     })
     .collect()
@@ -41,8 +41,8 @@ fn each_number_costs_one_of_the_budget() {
     let mut budget = 3;
     // To look at them is one, too.
     let pops: Vec<_> = (0..4).map(|_| wheel.pop(&mut numbers, 0, &mut budget)).collect();
-    assert_eq!(pops, [Next::Due(0), Next::Due(1), Next::Due(2), Next::More]);
-    assert_eq!(wheel.pop(&mut numbers, 0, &mut 1), Next::Never);
+    assert_eq!(pops, [Popped::Expired(0), Popped::Expired(1), Popped::Expired(2), Popped::BudgetSpent]);
+    assert_eq!(wheel.pop(&mut numbers, 0, &mut 1), Popped::Empty);
 }
 
 /// T5: time that stands at the begin of a slot has not entered it.
@@ -50,7 +50,7 @@ fn each_number_costs_one_of_the_budget() {
 fn what_is_put_in_at_the_edge_of_a_slot_does_not_hide_what_is_there() {
     let (mut wheel, mut numbers) = wheel(2);
     wheel.insert(&mut numbers, 0, 70);
-    assert_eq!(wheel.pop(&mut numbers, 64, &mut 9), Next::At(70));
+    assert_eq!(wheel.pop(&mut numbers, 64, &mut 9), Popped::Until(70));
     wheel.insert(&mut numbers, 1, 80);
     assert_eq!(due(&mut wheel, &mut numbers, 70), [0]);
     assert_eq!(due(&mut wheel, &mut numbers, 80), [1]);
@@ -100,16 +100,16 @@ fn equal_deadlines_stay_in_order_while_a_slot_is_opened() {
                 insert(&mut wheel, &mut numbers, NEAR + 1, 3);
             }
             match wheel.pop(&mut numbers, NEAR + 1, &mut 20) {
-                Next::Due(number) => out.push(number),
-                Next::More => {}
-                Next::Sort => wheel.sort(&mut numbers, &mut 20),
-                Next::At(at) => {
+                Popped::Expired(number) => out.push(number),
+                Popped::BudgetSpent => {}
+                Popped::NeedsCascade => wheel.cascade(&mut numbers, &mut 20),
+                Popped::Until(at) => {
                     assert!(at <= FAR);
                     if look > looks {
                         break;
                     }
                 }
-                Next::Never => unreachable!("the far ones are there"),
+                Popped::Empty => unreachable!("the far ones are there"),
             }
         }
         out.extend(due(&mut wheel, &mut numbers, FAR + 1));

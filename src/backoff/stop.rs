@@ -93,7 +93,7 @@ impl Stop {
     pub(super) fn wait_until(&self, clock: &Clock, until: u64) -> bool {
         with_parker(|parker| {
             // A mock clock unparks us when it is moved. We subscribe before we read it, so that no move is missed.
-            let joined = clock.join(parker.unparker());
+            let subscription = clock.subscribe(parker.unparker());
             let stopped = loop {
                 let late = until != u64::MAX && clock.now() >= until;
                 let unparker = parker.unparker();
@@ -107,7 +107,7 @@ impl Stop {
                 parker.park(clock.instant(until));
                 let _listed = self.0.lock().waiters.remove(ticket);
             };
-            clock.leave(joined);
+            clock.unsubscribe(subscription);
             stopped
         })
     }

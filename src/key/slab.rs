@@ -30,7 +30,7 @@ use crate::key::state::State;
 use crate::numbers::{Numbers, fit};
 use crate::panics::discard;
 use crate::sync::{UnsafeCell, panicking, sized};
-use crate::time::wheel::{Ticket, Tickets};
+use crate::time::wheel::{Placement, Placements};
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -155,7 +155,7 @@ struct Chunk<K> {
 /// which the allocator then gives back to the system at once.
 pub(crate) struct Retired<K> {
     _slots: Box<[Slot<K>]>,
-    _tickets: Box<[Ticket]>,
+    _tickets: Box<[Placement]>,
     _stamps: Box<[Stamp]>,
 }
 
@@ -184,7 +184,7 @@ pub(crate) struct Slab<K> {
     numbers: Numbers,
     chunks: Vec<Chunk<K>>,
     /// The tickets of each chunk's slots for the wheel. Not all chunks have some, nor has the array to be as long as the others.
-    tickets: Vec<Box<[Ticket]>>,
+    tickets: Vec<Box<[Placement]>>,
     /// The times of each chunk's slots, likewise: empty if nothing is measured.
     stamps: Vec<Box<[Stamp]>>,
     /// The first of the open chunks, or [`NIL`].
@@ -370,7 +370,7 @@ impl<K> Slab<K> {
         if self.tickets.len() <= chunk {
             self.tickets.resize_with(chunk + 1, Box::default);
         }
-        self.tickets[chunk] = vec![Ticket::default(); Self::CHUNK].into_boxed_slice();
+        self.tickets[chunk] = vec![Placement::default(); Self::CHUNK].into_boxed_slice();
     }
 
     /// The stamp of the slot of this number. Only if there are stamps.
@@ -495,9 +495,9 @@ impl<K> Slab<K> {
     }
 }
 
-impl<K> Tickets for Slab<K> {
+impl<K> Placements for Slab<K> {
     #[inline]
-    fn ticket(&mut self, number: u32) -> &mut Ticket {
+    fn placement(&mut self, number: u32) -> &mut Placement {
         &mut self.tickets[(number >> INDEX_BITS) as usize][number as usize & (INDICES - 1)]
     }
 }

@@ -29,7 +29,7 @@
 
 use crate::key::slab::{Retired, Slab, Slot, SlotRef, Stamp};
 use crate::sync::sized;
-use crate::time::wheel::{Ticket, Tickets};
+use crate::time::wheel::{Placement, Placements};
 use std::borrow::Borrow;
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -520,10 +520,10 @@ impl<K> Table<K> {
     }
 }
 
-impl<K> Tickets for Table<K> {
+impl<K> Placements for Table<K> {
     #[inline]
-    fn ticket(&mut self, number: u32) -> &mut Ticket {
-        self.slab.ticket(number)
+    fn placement(&mut self, number: u32) -> &mut Placement {
+        self.slab.placement(number)
     }
 }
 

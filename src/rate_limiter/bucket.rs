@@ -1,48 +1,48 @@
 //! A token bucket in one word.
 //!
-//! The *generic cell rate algorithm* (ITU-T I.371, 1996; in the form "virtual scheduling"): instead of tokens, which would have
-//! to be put in as time passes, the word holds the point on a line up to which everything is spent. Time moves along
-//! the same line. What is spent may be ahead of the time by the size of the bucket; what is ahead by more has to wait until
-//! time has caught up.
+//! The *generic cell rate algorithm* (ITU-T I.371, 1996; the form "virtual scheduling"). Nothing adds tokens as time passes.
+//! The word is the *theoretical arrival time*, `tat`: the time up to which all tokens are spent. It may be ahead of the time now by the
+//! size of the bucket, `burst`. If it would be ahead by more, the caller has to wait for the excess.
 //!
 //! ```text
 //!            full                     one token spent                    must wait
 //!   ─────────┬──────────▶       ────────┬────┬───────▶       ────────┬──────────────┬──────▶
-//!          spent, now                  now  spent                   now           spent
-//!            │◀─ burst ──▶│             │◀── burst ──▶│              │◀── burst ──▶│◀▶│ wait
+//!           tat, now                   now  tat                     now            tat
+//!            │◀─ burst ──▶│             │◀── burst ──▶│              │◀── burst ──▶│◀▶│ excess
 //! ```
 //!
-//! The line is measured in nanoseconds if a token takes a whole number of them. Else in parts of a token, a power of two of
-//! them (`token`), chosen such that a part takes one to two nanoseconds. So spending is exact, for ever, and only an instant is
-//! rounded, each time anew, by less than two: no error adds up, whatever the rate. What was earned is rounded down and what must
-//! be waited up. 2^64 parts are 584 years or more.
+//! The unit of `tat` is a nanosecond if a token takes a whole number of them. If not, a token is a power of two of units (`token`),
+//! chosen so that a unit takes one to two nanoseconds. So tokens are added exactly at any time, and only the time now is rounded,
+//! each time from the clock, by less than two nanoseconds: no error adds up, at any rate. What was earned is rounded down, and what
+//! is to be waited is rounded up. 2^64 units are at least 584 years, and `tat` saturates there (P14).
 
 use super::RateLimiter;
 use crate::Clock;
 use crate::error::InvalidArgument;
 use crate::sync::{AtomicU64, Ordering};
-use crate::time::rest;
+use crate::time::time_left;
 use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-/// A token bucket: on average so many a second, and so many at once if there was a pause.
+/// A token bucket: an average rate of tokens a second, and after a pause a burst of them at once.
 ///
-/// One for all keys. It starts full. As a [`RateLimiter`] it always admits, and answers how long to wait: each answer
-/// *reserves* a token, and they queue up, one after the other, as far ahead as callers ask. Three ways of asking:
+/// There is one bucket for all keys, and it starts full. As a [`RateLimiter`] it always admits, and answers how long to wait. Each
+/// answer *reserves* a token, and reservations follow one another, as far ahead as callers ask. There are three ways to ask:
 ///
 /// * [`when`](RateLimiter::when) and [`reserve`](Self::reserve) spend a token now and say when to use it;
 /// * [`try_acquire`](Self::try_acquire) spends a token only if there is one;
-/// * [`max_ahead`](Self::max_ahead) limits how long a wait can get.
+/// * [`max_ahead`](Self::max_ahead) limits the wait.
 ///
-/// Over any span of time, it admits no more than `burst + rate * span`, exactly if a token takes a whole number of nanoseconds,
-/// and else to within four nanoseconds of the span. Answers are those of Go's `x/time/rate`, to within a few nanoseconds;
-/// those of more than 584 years, or 292 for some rates, are [`Duration::MAX`], never.
+/// Over any span of time it admits at most `burst + rate * span`: exactly if a token takes a whole number of nanoseconds, and to
+/// within four nanoseconds of the span if not. Answers are those of Go's `x/time/rate`, to within a few nanoseconds. An answer of
+/// more than 584 years (292 for some rates) is [`Duration::MAX`], which never ends.
 ///
 /// # Traps
-/// A token that was spent for an add is spent, also if the queue did not need it, because the key had an earlier delay. Who adds
-/// the same keys again and again pushes all others into the future: see [`DedupingBucket`](super::DedupingBucket). And one
-/// bucket for all keys is a bottleneck: at 10 a second, 10 000 keys take a quarter of an hour.
+/// A token that was spent for an add stays spent, even if the queue did not need it because the key had an earlier delay. A caller
+/// that adds the same keys again and again makes all other keys wait longer and longer: see
+/// [`DedupingBucket`](super::DedupingBucket). And one bucket for all keys is a bottleneck: at 10 a second, 10 000 keys take a
+/// quarter of an hour.
 ///
 /// # Memory ordering
 /// None: a token publishes nothing.
@@ -66,67 +66,67 @@ use std::time::Duration;
 #[doc(alias = "TypedBucketRateLimiter")]
 #[doc(alias = "BucketRateLimiter")]
 pub struct Bucket {
-    /// How far everything is spent. The only thing that changes.
-    spent: AtomicU64,
+    /// The theoretical arrival time: up to it, all tokens are spent. The only field that changes.
+    tat: AtomicU64,
     limit: Limit,
-    /// How long a wait can get.
+    /// The longest wait.
     ahead: Duration,
     clock: Clock,
 }
 
-/// What does not change.
+/// The settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Limit {
-    /// Everything is admitted at once.
+    /// All callers are admitted at once.
     Unlimited,
-    /// Nothing is ever admitted.
+    /// No caller is admitted.
     Closed,
     Rate(Rate),
 }
 
-/// The line's measure.
+/// The rate and the burst, in units of `tat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Rate {
-    /// Parts a token.
+    /// Units a token.
     token: u64,
-    /// Parts that fit in. Less than 2^62.
+    /// Units of a full bucket. Less than 2^62.
     burst: u64,
-    /// Parts a nanosecond, times 2^63, rounded down: one part at most. 0: no token ever comes.
-    speed: u64,
-    slowness: Slowness,
+    /// Units a nanosecond, times 2^63, rounded down: one unit at most. 0: no token ever comes.
+    units_per_nano: u64,
+    nanos_per_unit: NanosPerUnit,
 }
 
-/// How long a part takes: `factor / 2^shift` nanoseconds, rounded up. A factor of 0: for ever.
+/// The time that a unit takes: `factor / 2^shift` nanoseconds, rounded up. A factor of 0: it never ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Slowness {
+struct NanosPerUnit {
     factor: u64,
     shift: u32,
 }
 
-/// A token that is spent, and when it may be used: from [`Bucket::reserve`].
+/// A token that is spent, and the time at which it may be used: from [`Bucket::reserve`].
 #[derive(Debug)]
 #[must_use = "a reservation that is dropped stays spent; `cancel` gives it back"]
 pub struct Reservation<'a> {
     bucket: &'a Bucket,
     delay: Duration,
-    /// Up to where this one has spent, if it has.
-    spent: Option<u64>,
+    /// The bucket's `tat` after this token was spent. `None`: no token was spent.
+    tat: Option<u64>,
 }
 
 /// Why [`Bucket::try_acquire`] has no token, and when there will be one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TryAcquireError {
-    /// Not computed unless somebody asks: many refusals are just dropped.
-    debt: u64,
-    slowness: Slowness,
+    /// In units. [`wait`](Self::wait) computes the time, as many callers drop the error without a look.
+    excess: u64,
+    nanos_per_unit: NanosPerUnit,
 }
 
 impl Bucket {
     /// `rate_per_second` tokens a second, and room for `burst`.
     ///
-    /// An infinite rate is no limit. So is one above 10^9, a token for each step of the clock. A rate of 0 lets `burst`
-    /// through, ever; a burst of 0 nothing, unless the rate is infinite. ("Never" is [`Duration::MAX`], or what
-    /// [`max_ahead`](Self::max_ahead) says.)
+    /// An infinite rate is no limit, and neither is one above 10^9, which is more than a token for each step of the clock. A rate of
+    /// 0 admits `burst` and then no more. A burst of 0 admits nothing, unless the rate is infinite. (The wait is
+    /// [`Duration::MAX`] then, or [`max_ahead`](Self::max_ahead).)
     ///
     /// # Panics
     /// If the rate is negative or not a number. See [`try_new`](Self::try_new).
@@ -136,7 +136,7 @@ impl Bucket {
         Self::with_clock(rate_per_second, burst, Clock::default())
     }
 
-    /// As [`new`](Self::new), for numbers that come from outside.
+    /// As [`new`](Self::new), for numbers of which the program is not sure, such as those of a configuration.
     ///
     /// # Errors
     /// If the rate is negative or not a number.
@@ -144,7 +144,7 @@ impl Bucket {
         Self::try_with_clock(rate_per_second, burst, Clock::default())
     }
 
-    /// As [`new`](Self::new), with another clock: the queue's, if that has one of its own.
+    /// As [`new`](Self::new), with another clock. If the queue has another clock, give the bucket that one.
     ///
     /// # Panics
     /// As [`new`](Self::new).
@@ -160,26 +160,26 @@ impl Bucket {
     /// As [`try_new`](Self::try_new).
     pub fn try_with_clock(rate_per_second: f64, burst: u32, clock: Clock) -> Result<Self, InvalidArgument> {
         let rate = InvalidArgument::check("rate_per_second", rate_per_second)?.abs(); // -0 is 0
-        clock.prepare();
-        Ok(Self { spent: AtomicU64::new(0), limit: Limit::new(rate, burst), ahead: Duration::MAX, clock })
+        clock.calibrate();
+        Ok(Self { tat: AtomicU64::new(0), limit: Limit::new(rate, burst), ahead: Duration::MAX, clock })
     }
 
-    /// Never reserves further ahead than this: who would have to wait longer waits this long, and spends nothing. Off by default.
+    /// Never reserves further ahead than this. A caller that would have to wait longer is told to wait for `max`, and spends
+    /// nothing. Off by default.
     ///
-    /// Beyond it the bucket does not limit any more: all who come then are sent to the same moment. As
-    /// [`WithMaxWait`](super::WithMaxWait), except that there the bucket goes on reserving behind the scenes, and all who
-    /// come later wait for that.
+    /// Beyond `max` the bucket does not limit any more: it sends all further callers to the same moment. In
+    /// [`WithMaxWait`](super::WithMaxWait), in contrast, the bucket goes on reserving, and later callers wait for those tokens.
     #[must_use]
     pub fn max_ahead(mut self, max: Duration) -> Self {
         self.ahead = max;
         self
     }
 
-    /// Spends a token, and says when to use it.
+    /// Spends a token, and says when it may be used.
     #[inline]
     pub fn reserve(&self) -> Reservation<'_> {
-        let (delay, spent) = self.reserve_at(self.clock.rough());
-        Reservation { bucket: self, delay, spent }
+        let (delay, tat) = self.reserve_at(self.clock.now_coarse());
+        Reservation { bucket: self, delay, tat }
     }
 
     /// Spends a token if there is one.
@@ -191,15 +191,15 @@ impl Bucket {
         let rate = match &self.limit {
             Limit::Rate(rate) => rate,
             Limit::Unlimited => return Ok(()),
-            Limit::Closed => return Err(TryAcquireError { debt: NEVER, slowness: Slowness::EVER }),
+            Limit::Closed => return Err(TryAcquireError { excess: NEVER, nanos_per_unit: NanosPerUnit::INFINITE }),
         };
-        let now = rate.parts(self.clock.rough());
-        self.spend(rate, now, |debt| debt == 0)
-            .map_err(|debt| TryAcquireError { debt, slowness: rate.slowness })
+        let now = rate.units(self.clock.now_coarse());
+        self.spend(rate, now, |excess| excess == 0)
+            .map_err(|excess| TryAcquireError { excess, nanos_per_unit: rate.nanos_per_unit })
             .map(drop)
     }
 
-    /// How long to wait for a token, and up to where everything is spent with it.
+    /// Spends a token: the wait for it, and `tat` after it.
     #[inline]
     pub(super) fn reserve_at(&self, now: u64) -> (Duration, Option<u64>) {
         let rate = match &self.limit {
@@ -207,30 +207,32 @@ impl Bucket {
             Limit::Unlimited => return (Duration::ZERO, None),
             Limit::Closed => return (self.ahead, None),
         };
-        let now = rate.parts(now);
-        let near = |debt| debt == 0 || self.ahead == Duration::MAX || rest(rate.slowness.nanos(debt), 0) <= self.ahead;
+        let now = rate.units(now);
+        let near = |excess| {
+            excess == 0 || self.ahead == Duration::MAX || time_left(rate.nanos_per_unit.nanos(excess), 0) <= self.ahead
+        };
         match self.spend(rate, now, near) {
             Ok(NEVER) => (Duration::MAX, None),
-            Ok(spent) => (rest(rate.slowness.nanos(rate.debt(spent, now)), 0), Some(spent)),
+            Ok(tat) => (time_left(rate.nanos_per_unit.nanos(rate.excess(tat, now)), 0), Some(tat)),
             Err(_) => (self.ahead, None),
         }
     }
 
-    /// Spends a token if the debt that it leaves is all right. Up to where everything is spent then; or that debt, and nothing
-    /// is spent. **Linearization point.**
+    /// Spends a token if `admit` agrees to the excess that it leaves: returns `tat` after it. If not, spends nothing, and returns that
+    /// excess. **Linearization point.**
     #[inline]
     fn spend(&self, rate: &Rate, now: u64, admit: impl Fn(u64) -> bool) -> Result<u64, u64> {
-        // Relaxed: the word stands for itself alone.
-        let mut spent = self.spent.load(Ordering::Relaxed);
+        // Relaxed: a token publishes nothing.
+        let mut tat = self.tat.load(Ordering::Relaxed);
         loop {
-            let after = spent.max(now).saturating_add(rate.token);
-            let debt = rate.debt(after, now);
-            if !admit(debt) {
-                return Err(debt);
+            let after = tat.max(now).saturating_add(rate.token);
+            let excess = rate.excess(after, now);
+            if !admit(excess) {
+                return Err(excess);
             }
-            match self.spent.compare_exchange_weak(spent, after, Ordering::Relaxed, Ordering::Relaxed) {
+            match self.tat.compare_exchange_weak(tat, after, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Ok(after),
-                Err(other) => spent = other,
+                Err(other) => tat = other,
             }
         }
     }
@@ -241,11 +243,11 @@ impl Bucket {
     }
 }
 
-/// The line's end, and the time's.
+/// The largest `tat`, and the end of time.
 const NEVER: u64 = u64::MAX;
 
 impl Limit {
-    /// `rate` is not negative, and a number.
+    /// `rate` is a number, and not negative.
     fn new(rate: f64, burst: u32) -> Self {
         if rate == f64::INFINITY {
             return Self::Unlimited;
@@ -253,105 +255,109 @@ impl Limit {
         if burst == 0 {
             return Self::Closed;
         }
-        // Exactly: rate = digits * 2^exponent. (Zero and the numbers next to it have other digits; no token ever comes.)
+        // Exactly: rate = digits * 2^exponent. (Zero and subnormal numbers have other digits, but there no token ever comes.)
         let digits = u128::from(rate.to_bits() & ((1 << 52) - 1) | 1 << 52);
         let exponent = (rate.to_bits() >> 52) as i32 - 1075;
-        // The whole burst is to fit in.
-        let most = 62 - (u32::BITS - burst.leading_zeros()) as i32;
-        if let Some(token) = whole(rate, digits, exponent).filter(|token| *token <= 1 << most) {
+        // A token has at most 2^max_bits units, so that the burst has less than 2^62.
+        let max_bits = 62 - (u32::BITS - burst.leading_zeros()) as i32;
+        if let Some(token) = whole_nanos_per_token(rate, digits, exponent).filter(|token| *token <= 1 << max_bits) {
             return Self::Rate(Rate::new(token, burst, 1 << 63, 0));
         }
-        // Tokens a nanosecond, with its highest bit in the place of 2^62: rate / 10^9 = speed * 2^(bits - 138 + exponent).
-        let speed = (digits << 75) / NANOS;
-        let bits = 128 - speed.leading_zeros() as i32;
-        let speed = (speed >> (bits - 63)) as u64;
-        // 2^scale parts a token make it half a part to one part a nanosecond.
+        // Tokens a nanosecond, with the highest bit at 2^62: rate / 10^9 = units_per_nano * 2^(bits - 138 + exponent).
+        let units_per_nano = (digits << 75) / NANOS_PER_SECOND;
+        let bits = 128 - units_per_nano.leading_zeros() as i32;
+        let units_per_nano = (units_per_nano >> (bits - 63)) as u64;
+        // With 2^scale units a token, a nanosecond is half a unit to one unit.
         let scale = 75 - bits - exponent;
         if scale < 0 {
             return Self::Unlimited;
         }
-        // If the burst takes centuries to fill, parts are larger; and if it takes longer, no token ever comes.
-        let coarser = (scale - most).max(0);
-        let speed = if coarser <= 62 { speed } else { 0 };
-        Self::Rate(Rate::new(1 << (scale - coarser), burst, speed, coarser.min(62) as u32))
+        // If the burst takes centuries to fill, units are larger; and if it takes longer, no token ever comes.
+        let coarser = (scale - max_bits).max(0);
+        let units_per_nano = if coarser <= 62 { units_per_nano } else { 0 };
+        Self::Rate(Rate::new(1 << (scale - coarser), burst, units_per_nano, coarser.min(62) as u32))
     }
 }
 
-/// The number of nanoseconds a token, if it is a whole one, exactly. Then a part can be a nanosecond.
-fn whole(rate: f64, digits: u128, exponent: i32) -> Option<u64> {
-    let token = NANOS as f64 / rate;
+/// The number of nanoseconds a token, if it is a whole number, exactly. Then a unit can be a nanosecond.
+fn whole_nanos_per_token(rate: f64, digits: u128, exponent: i32) -> Option<u64> {
+    let token = NANOS_PER_SECOND as f64 / rate;
     let is_whole = token < (1_u64 << 62) as f64
         && exponent <= 0
-        && digits.checked_mul(token as u128) == NANOS.checked_mul(1_u128.checked_shl(exponent.unsigned_abs())?);
+        && digits.checked_mul(token as u128)
+            == NANOS_PER_SECOND.checked_mul(1_u128.checked_shl(exponent.unsigned_abs())?);
     is_whole.then_some(token as u64)
 }
 
-/// A second's.
-const NANOS: u128 = 1_000_000_000;
+const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
 impl Rate {
-    /// `speed`: parts a nanosecond, times 2^63; 2^`coarser` of these parts make one.
-    fn new(token: u64, burst: u32, speed: u64, coarser: u32) -> Self {
-        let speed = speed >> coarser;
-        // Of the speed as it is now: who waits as long as we say finds a token.
-        let factor = if speed == 0 { 0 } else { (1_u128 << 125).div_ceil(u128::from(speed << coarser)) as u64 };
-        let slowness = Slowness { factor, shift: 62 - coarser };
-        Self { token, burst: u64::from(burst) * token, speed, slowness }
+    /// `units_per_nano`: times 2^63, and in units of which 2^`coarser` make one unit of this rate.
+    fn new(token: u64, burst: u32, units_per_nano: u64, coarser: u32) -> Self {
+        let units_per_nano = units_per_nano >> coarser;
+        // From the rounded `units_per_nano`, so that waiting for the returned time suffices.
+        let factor = if units_per_nano == 0 {
+            0
+        } else {
+            (1_u128 << 125).div_ceil(u128::from(units_per_nano << coarser)) as u64
+        };
+        let nanos_per_unit = NanosPerUnit { factor, shift: 62 - coarser };
+        Self { token, burst: u64::from(burst) * token, units_per_nano, nanos_per_unit }
     }
 
-    /// Where an instant is on the line: rounded down.
+    /// A time in units: rounded down.
     #[inline]
-    fn parts(&self, nanos: u64) -> u64 {
-        ((u128::from(nanos) * u128::from(self.speed)) >> 63) as u64
+    fn units(&self, nanos: u64) -> u64 {
+        ((u128::from(nanos) * u128::from(self.units_per_nano)) >> 63) as u64
     }
 
-    /// How far spending is ahead of the time by more than the burst.
+    /// How far `tat` is ahead of the time by more than the burst.
     #[inline]
-    fn debt(&self, spent: u64, now: u64) -> u64 {
-        if spent == NEVER { NEVER } else { (spent - now).saturating_sub(self.burst) }
+    fn excess(&self, tat: u64, now: u64) -> u64 {
+        if tat == NEVER { NEVER } else { (tat - now).saturating_sub(self.burst) }
     }
 }
 
-impl Slowness {
-    const EVER: Self = Self { factor: 0, shift: 0 };
+impl NanosPerUnit {
+    const INFINITE: Self = Self { factor: 0, shift: 0 };
 
-    /// How many nanoseconds so many parts take: rounded up.
+    /// The nanoseconds that these units take: rounded up.
     #[inline]
-    fn nanos(self, parts: u64) -> u64 {
+    fn nanos(self, units: u64) -> u64 {
         let round_up = (1_u128 << self.shift) - 1;
-        let nanos = (u128::from(parts) * u128::from(self.factor) + round_up) >> self.shift;
+        let nanos = (u128::from(units) * u128::from(self.factor) + round_up) >> self.shift;
         match u64::try_from(nanos) {
             Ok(nanos) if self.factor != 0 => nanos,
-            _ if parts == 0 => 0,
+            _ if units == 0 => 0,
             _ => NEVER,
         }
     }
 }
 
 impl Reservation<'_> {
-    /// When the token may be used: so long after it was reserved. `Duration::MAX`: never.
+    /// The time from the reservation until the token may be used. `Duration::MAX`: never.
     #[inline]
     #[must_use]
     pub fn delay(&self) -> Duration {
         self.delay
     }
 
-    /// Gives the token back, unused. `false`: it is lost, because somebody has reserved after it, and has been told to wait for
-    /// it; to admit another in its place would admit too many at one moment. Nor can be given back what was not
-    /// spent: no limit, no hope, or too far [ahead](Bucket::max_ahead).
+    /// Gives the token back, unused. `false`: the token is lost, because a later caller has reserved after it and was told to wait
+    /// for it. To admit another caller in its place could admit too many at one moment. `false` too if no token was spent: the
+    /// bucket is unlimited or closed, or the wait was beyond [`max_ahead`](Bucket::max_ahead).
     #[doc(alias = "CancelAt")]
     pub fn cancel(self) -> bool {
-        let (Some(spent), Limit::Rate(rate)) = (self.spent, &self.bucket.limit) else { return false };
-        // If it is the latest still, whatever was spent before it ends a token earlier, or did so even before.
-        self.bucket.spent.compare_exchange(spent, spent - rate.token, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        let (Some(tat), Limit::Rate(rate)) = (self.tat, &self.bucket.limit) else { return false };
+        // It is still the latest reservation: the ones before it end one token earlier, or even before that.
+        self.bucket.tat.compare_exchange(tat, tat - rate.token, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 }
 
 impl TryAcquireError {
-    /// How long until there is a token, if nobody else takes it. `Duration::MAX`: never.
+    /// The time until there is a token, if no other caller takes it. `Duration::MAX`: never.
     #[must_use]
     pub fn wait(self) -> Duration {
-        rest(self.slowness.nanos(self.debt), 0)
+        time_left(self.nanos_per_unit.nanos(self.excess), 0)
     }
 }
 
@@ -367,10 +373,10 @@ impl fmt::Display for TryAcquireError {
 impl Error for TryAcquireError {}
 
 impl<K: ?Sized> RateLimiter<K> for Bucket {
-    /// Spends a token, whatever the key, and says when to use it.
+    /// Spends a token, whatever the key, and says how long to wait before it may be used.
     #[inline]
     fn when(&self, _: &K) -> Duration {
-        self.reserve_at(self.clock.rough()).0
+        self.reserve_at(self.clock.now_coarse()).0
     }
 
     /// Does nothing: a bucket does not know keys.
@@ -384,8 +390,8 @@ impl<K: ?Sized> RateLimiter<K> for Bucket {
 
 impl fmt::Debug for Bucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Relaxed: for the reader's eyes only.
-        let spent = self.spent.load(Ordering::Relaxed);
-        f.debug_struct("Bucket").field("limit", &self.limit).field("ahead", &self.ahead).field("spent", &spent).finish()
+        // Relaxed: for display only.
+        let tat = self.tat.load(Ordering::Relaxed);
+        f.debug_struct("Bucket").field("limit", &self.limit).field("ahead", &self.ahead).field("tat", &tat).finish()
     }
 }

@@ -6,9 +6,9 @@ use std::fmt;
 use std::hash::Hash;
 use std::time::Duration;
 
-/// Asks several limiters, all of them each time, and answers the longest wait.
+/// Asks all of several limiters each time, and answers the longest wait.
 ///
-/// An empty one never makes anybody wait.
+/// Without limiters the answer is always zero.
 ///
 /// # Examples
 /// ```
@@ -26,7 +26,7 @@ pub struct MaxOf<K: ?Sized> {
 }
 
 impl<K: ?Sized> MaxOf<K> {
-    /// All of these.
+    /// The longest wait of all of these.
     #[must_use]
     pub fn new(limiters: Vec<Box<dyn RateLimiter<K>>>) -> Self {
         Self { limiters: limiters.into() }
@@ -58,10 +58,9 @@ impl<K: ?Sized> fmt::Debug for MaxOf<K> {
     }
 }
 
-/// Cuts a limiter's answers off at a maximum.
+/// Limits the answers of a limiter to a maximum.
 ///
-/// The limiter itself does not learn of it: a bucket inside goes on reserving tokens, further and further ahead. See
-/// [`Bucket::max_ahead`].
+/// The limiter inside does not know of it: a bucket goes on reserving tokens, further and further ahead. See [`Bucket::max_ahead`].
 ///
 /// # Examples
 /// ```
@@ -106,11 +105,11 @@ impl<K: ?Sized, L: RateLimiter<K>> RateLimiter<K> for WithMaxWait<L> {
     }
 }
 
-/// client-go's default for controllers: a key's own backoff of 5 ms to 1000 s, and for all keys together 10 a second after a
-/// burst of 100, whichever is longer.
+/// client-go's default for controllers: the longer of a backoff for each key, of 5 ms to 1000 s, and the wait of one bucket for all
+/// keys, of 10 a second after a burst of 100.
 ///
-/// The common bucket is a bottleneck as soon as many keys fail at once: 10 000 of them take a quarter of an hour, and each
-/// retry queues up behind all others. [`WorkQueue::new`](crate::WorkQueue::new) does without it, as controller-runtime does.
+/// That bucket is a bottleneck when many keys fail at once: 10 000 of them take a quarter of an hour, and each retry waits for all
+/// retries before it. [`WorkQueue::new`](crate::WorkQueue::new) has no such bucket, as in controller-runtime.
 #[doc(alias = "DefaultTypedControllerRateLimiter")]
 #[doc(alias = "DefaultControllerRateLimiter")]
 #[must_use]
@@ -118,7 +117,7 @@ pub fn default_controller_rate_limiter<K: Hash + Eq + Clone + Send + Sync + 'sta
     MaxOf::new(vec![Box::new(PerKey::by(default_backoff())), Box::new(Bucket::new(10.0, 100))])
 }
 
-/// The backoff of a key unless somebody asks for another.
+/// The default backoff of a key.
 pub(crate) fn default_backoff() -> Exponential {
     Exponential::new(Duration::from_millis(5), Duration::from_secs(1000))
 }

@@ -1,25 +1,24 @@
-//! A token bucket that reserves one token for a key at a time.
+//! A token bucket that reserves one token a key at a time.
 
-use super::keyed::Keyed;
+use super::keyed::KeyedStore;
 use super::{Bucket, RateLimiter};
-use crate::time::{nanos, rest};
+use crate::time::{nanos, time_left};
 use std::fmt;
 use std::hash::Hash;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
-/// A [`Bucket`] in which a key has one outstanding token at most: who asks for a key again before its last token may be used is
-/// told the rest of that wait, and nothing is spent.
+/// A [`Bucket`] in which a key has at most one outstanding token. A caller that asks for a key before its last token may be used is
+/// told the time that is left, and spends nothing.
 ///
-/// A plain bucket spends a token for each add, also for those that the queue then drops because the key has an earlier delay.
-/// With keys that are added faster than the rate, the waits of all keys grow without end while the queue is empty.
+/// A plain bucket spends a token for each add, even for adds that the queue drops because the key has an earlier delay. If keys are
+/// added faster than the rate, the waits of all keys grow without bound while the queue is empty.
 ///
-/// [`forget`](RateLimiter::forget) forgets the outstanding token, which stays spent: the next add of the key reserves
-/// another.
+/// [`forget`](RateLimiter::forget) forgets the outstanding token, which stays spent: the next add of the key reserves another.
 ///
 /// # Memory
-/// A key is remembered until its token may be used, 30 to 70 bytes and the key itself, which is cloned. When room gets short,
-/// keys that need not be remembered any more are dropped first; [`shrink_to_fit`](RateLimiter::shrink_to_fit) drops them all.
+/// A key is remembered until its token may be used. It takes 30 to 70 bytes and a clone of the key. When there are many keys, those
+/// that need not be remembered any more are dropped; [`shrink_to_fit`](RateLimiter::shrink_to_fit) drops all of them.
 ///
 /// # Examples
 /// ```
@@ -36,18 +35,18 @@ use std::time::Duration;
 #[doc(alias = "DedupingBucketRateLimiter")]
 pub struct DedupingBucket<K> {
     bucket: Bucket,
-    /// Since when each key has its token.
-    outstanding: Keyed<K>,
+    /// For each key, the time at which its token may be used.
+    outstanding: KeyedStore<K>,
 }
 
 impl<K> DedupingBucket<K> {
-    /// One token of this bucket for a key at a time.
+    /// One token of this bucket a key at a time.
     #[must_use]
     pub fn new(bucket: Bucket) -> Self {
-        Self { bucket, outstanding: Keyed::new().drop_served() }
+        Self { bucket, outstanding: KeyedStore::new().drop_elapsed() }
     }
 
-    /// How many keys are remembered.
+    /// The number of keys that are remembered.
     #[must_use]
     pub fn tracked_len(&self) -> usize {
         self.outstanding.len()
@@ -55,15 +54,15 @@ impl<K> DedupingBucket<K> {
 }
 
 impl<K: Hash + Eq + Clone + Send + Sync> RateLimiter<K> for DedupingBucket<K> {
-    /// How long to wait for this key's token: the outstanding one if there is one, else another, which is spent now.
+    /// How long to wait for this key's token: the outstanding one, or if there is none another, which is spent now.
     fn when(&self, key: &K) -> Duration {
-        let now = self.bucket.clock().rough();
-        self.outstanding.update(key, now, |memory| {
-            if now < memory.until {
-                return rest(memory.until, now);
+        let now = self.bucket.clock().now_coarse();
+        self.outstanding.update(key, now, |record| {
+            if now < record.until {
+                return time_left(record.until, now);
             }
             let (delay, _) = self.bucket.reserve_at(now);
-            memory.until = now.saturating_add(nanos(delay));
+            record.until = now.saturating_add(nanos(delay));
             delay
         })
     }
@@ -77,9 +76,9 @@ impl<K: Hash + Eq + Clone + Send + Sync> RateLimiter<K> for DedupingBucket<K> {
         0
     }
 
-    /// Drops keys that need not be remembered any more, and gives back memory.
+    /// Drops keys that need not be remembered any more, and gives memory back.
     fn shrink_to_fit(&self) {
-        self.outstanding.shrink(self.bucket.clock().rough());
+        self.outstanding.shrink(self.bucket.clock().now_coarse());
     }
 }
 
@@ -88,7 +87,7 @@ impl<K: RefUnwindSafe> UnwindSafe for DedupingBucket<K> {}
 impl<K: RefUnwindSafe> RefUnwindSafe for DedupingBucket<K> {}
 
 impl<K> fmt::Debug for DedupingBucket<K> {
-    /// Shows no keys.
+    /// The bucket and the number of keys that are remembered, but no keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DedupingBucket")
             .field("bucket", &self.bucket)

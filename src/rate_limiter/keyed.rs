@@ -1,22 +1,23 @@
-//! What a limiter remembers of each key: a hash table in parts, each under a lock of its own.
+//! What a limiter remembers of each key: a hash table in shards, each under a lock of its own.
 //!
 //! ```text
-//!  hash of the key ─┬─ high half: which part        ┌─ part ──────────────────┐
-//!                   └─ low half: where in it  ────▶ │ lock │ recent │ before  │
+//!  hash of the key ─┬─ high half: the shard         ┌─ shard ─────────────────┐
+//!                   └─ low half: the place there ─▶ │ lock │ recent │ old     │
 //!                                                   └─────────────────────────┘
 //! ```
 //!
-//! A look-up is one hash, one lock that is hardly ever contended, and one probe.
+//! A look-up takes one hash, one lock that is seldom contended, and one probe.
 //!
-//! **Bounds** (off by default). A part has two tables. A key that fails is put in `recent`, also if it was in `before`. Now and
-//! then the part *turns*: `recent` becomes `before`, and what was there until then is forgotten at one blow. That costs
-//! O(1) a call, and there is no list to keep in order. When it turns:
+//! **Bounds** (off by default). A shard has two tables, its generations. A key that fails goes to `recent`, even if it was in `old`.
+//! Now and then the shard *rotates*: `recent` becomes `old`, and the old generation is dropped at once. So a bound costs O(1) a
+//! call, and no list is kept in order. A shard rotates:
 //!
-//! * by number, when `recent` is full. So two tables full are remembered at most, and one table full of the latest at least.
-//! * by age, at the end of each age. So a key is remembered for one age after it failed, and for two at most.
-//! * when all keys in `before` have served their delay, for a limiter that need not know them any more.
+//! * by number, when `recent` is full. So it remembers at most two tables full of keys, and at least one table full of the latest.
+//! * by age, at the end of each age. So it remembers a key for one age after its last failure, and for two at most.
+//! * when the delays of all keys in `old` have elapsed, for a limiter that need not remember such keys.
 //!
-//! No foreign code runs under a lock but `Eq` of keys: they are hashed and cloned before it, and dropped after it.
+//! No foreign code but `Eq` of keys runs under a lock (P17): keys are hashed and cloned before it, and dropped after it. Memory that
+//! keys leave behind is given back (P15).
 
 use crate::sync::{Mutex, hasher, parallelism, sized};
 use crate::time::nanos;
@@ -29,278 +30,278 @@ use std::time::Duration;
 
 /// What is remembered of a key.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Memory {
-    /// How often it failed since it was last forgotten.
+pub(super) struct Record {
+    /// The number of failures since the key was last forgotten.
     pub(super) failures: u32,
-    /// The key's hash: here because there is room.
+    /// The key's hash. It is here because there is room.
     hash: u32,
-    /// When the last delay that it was told is over.
+    /// The time at which the last delay elapses.
     pub(super) until: u64,
 }
 
-/// See the module's head.
-pub(super) struct Keyed<K> {
+/// See the docs of this module.
+pub(super) struct KeyedStore<K> {
     hasher: RandomState,
-    /// A power of two.
-    parts: Box<[CachePadded<Mutex<Part<K>>>]>,
+    /// Their number is a power of two.
+    shards: Box<[CachePadded<Mutex<Shard<K>>>]>,
     bounds: Bounds,
 }
 
-/// When a part turns.
+/// When a shard rotates.
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
-    /// How many keys make `recent` full.
+    /// `recent` is full at this number of keys.
     keys: usize,
-    /// How long an age is, in nanoseconds.
+    /// In nanoseconds.
     age: u64,
-    /// Keys whose delay is over need not be remembered.
-    drop_served: bool,
+    /// Keys of which the delay has elapsed need not be remembered.
+    drop_elapsed: bool,
 }
 
-struct Part<K> {
+struct Shard<K> {
     recent: HashTable<Entry<K>>,
-    before: HashTable<Entry<K>>,
-    /// When the age of `recent` began.
-    since: u64,
-    /// When the last delay in `before` is over, if that matters.
-    served: u64,
+    old: HashTable<Entry<K>>,
+    /// The begin of the age of `recent`.
+    recent_since: u64,
+    /// The time at which the last delay in `old` elapses. Used with `drop_elapsed`.
+    old_elapsed_at: u64,
 }
 
 struct Entry<K> {
-    memory: Memory,
+    record: Record,
     key: K,
 }
 
-/// What a call forgets of other keys, to be dropped after the lock.
+/// What a call forgets, to be dropped after the lock.
 struct Dropped<K> {
     tables: Vec<HashTable<Entry<K>>>,
     entries: Vec<Entry<K>>,
 }
 
-/// A table with fewer places is not worth shrinking.
-const SMALL: usize = 64;
+/// A table of a smaller capacity is not shrunk.
+const SHRINK_MIN: usize = 64;
 
-/// Among fewer keys, those that are served stay: they may come again soon.
-const ROOMY: usize = sized(256, 2);
+/// With fewer keys, a shard keeps those of which the delay has elapsed: they may fail again soon.
+const DROP_ELAPSED_MIN: usize = sized(256, 2);
 
-/// With a bound, a part has room for at least so many keys: else chance would fill one part long before the others.
-const ROOM: usize = sized(512, 4);
+/// With a bound, a shard has room for at least this number of keys. With less, the luck of the hashes would fill one shard long before
+/// the others.
+const SHARD_KEYS_MIN: usize = sized(512, 4);
 
-impl<K> Keyed<K> {
+impl<K> KeyedStore<K> {
     /// Remembers all keys until they are forgotten.
     pub(super) fn new() -> Self {
-        let bounds = Bounds { keys: usize::MAX, age: u64::MAX, drop_served: false };
+        let bounds = Bounds { keys: usize::MAX, age: u64::MAX, drop_elapsed: false };
         Self::with_bounds(bounds, sized((8 * parallelism()).next_power_of_two().min(256), 2))
     }
 
-    fn with_bounds(bounds: Bounds, parts: usize) -> Self {
-        let part = || Part { recent: HashTable::new(), before: HashTable::new(), since: 0, served: 0 };
-        let parts = (0..parts).map(|_| CachePadded::new(Mutex::new(part()))).collect();
-        Self { hasher: hasher(), parts, bounds }
+    fn with_bounds(bounds: Bounds, shards: usize) -> Self {
+        let shard = || Shard { recent: HashTable::new(), old: HashTable::new(), recent_since: 0, old_elapsed_at: 0 };
+        let shards = (0..shards).map(|_| CachePadded::new(Mutex::new(shard()))).collect();
+        Self { hasher: hasher(), shards, bounds }
     }
 
-    /// Remembers at most so many keys; two at least. Call before the first key.
+    /// Remembers at most this number of keys, and at least two. To be called before the first key.
     pub(super) fn max_tracked(self, keys: usize) -> Self {
-        let most = 1 << (keys / ROOM).max(1).ilog2();
-        let parts = self.parts.len().min(most);
-        let half = (keys / parts / 2).max(1);
-        Self::with_bounds(Bounds { keys: half, ..self.bounds }, parts)
+        let most = 1 << (keys / SHARD_KEYS_MIN).max(1).ilog2();
+        let shards = self.shards.len().min(most);
+        let half = (keys / shards / 2).max(1);
+        Self::with_bounds(Bounds { keys: half, ..self.bounds }, shards)
     }
 
-    /// Remembers a key for this long after its last failure, and for twice as long at most.
+    /// Remembers a key for `age` after its last failure, and for twice `age` at most.
     pub(super) fn retain_recent(mut self, age: Duration) -> Self {
         self.bounds.age = nanos(age).max(1);
         self
     }
 
-    /// Forgets keys whose delay is over, when there are many.
-    pub(super) fn drop_served(mut self) -> Self {
-        self.bounds.drop_served = true;
+    /// Forgets keys of which the delay has elapsed, when there are many.
+    pub(super) fn drop_elapsed(mut self) -> Self {
+        self.bounds.drop_elapsed = true;
         self
     }
 
-    /// Whether [`update`](Self::update) and [`look`](Self::look) must be told the time.
+    /// Whether [`update`](Self::update) and [`get`](Self::get) need the time.
     #[inline]
     pub(super) fn needs_time(&self) -> bool {
-        self.bounds.age != u64::MAX || self.bounds.drop_served
+        self.bounds.age != u64::MAX || self.bounds.drop_elapsed
     }
 
-    /// Whether anything is ever forgotten that nobody forgets.
+    /// Whether keys are forgotten without a call of [`forget`](Self::forget).
     #[inline]
     pub(super) fn is_bounded(&self) -> bool {
         self.bounds.keys != usize::MAX || self.needs_time()
     }
 
-    /// How many keys are remembered.
+    /// The number of keys that are remembered.
     pub(super) fn len(&self) -> usize {
-        self.parts.iter().map(|part| part.lock_low_contention().len()).sum()
+        self.shards.iter().map(|shard| shard.lock_low_contention().len()).sum()
     }
 
-    /// Forgets what need not be remembered by now, and gives back memory.
+    /// Forgets what need not be remembered at `now`, and gives memory back.
     pub(super) fn shrink(&self, now: u64) {
-        for part in &self.parts {
+        for shard in &self.shards {
             let mut dropped = Dropped::none();
-            let part = &mut *part.lock_low_contention();
-            part.turn_if_due(&self.bounds, now, &mut dropped);
-            if self.bounds.drop_served {
-                for table in [&mut part.recent, &mut part.before] {
-                    dropped.entries.extend(table.extract_if(|entry| entry.memory.until <= now));
+            let shard = &mut *shard.lock_low_contention();
+            shard.rotate_if_due(&self.bounds, now, &mut dropped);
+            if self.bounds.drop_elapsed {
+                for table in [&mut shard.recent, &mut shard.old] {
+                    dropped.entries.extend(table.extract_if(|entry| entry.record.until <= now));
                 }
             }
-            part.recent.shrink_to_fit(Entry::hash);
-            part.before.shrink_to_fit(Entry::hash);
+            shard.recent.shrink_to_fit(Entry::hash);
+            shard.old.shrink_to_fit(Entry::hash);
         }
     }
 
     #[inline]
-    fn part(&self, hash: u64) -> &Mutex<Part<K>> {
-        &self.parts[(hash >> 32) as usize & (self.parts.len() - 1)]
+    fn shard(&self, hash: u64) -> &Mutex<Shard<K>> {
+        &self.shards[(hash >> 32) as usize & (self.shards.len() - 1)]
     }
 }
 
-impl<K: Hash + Eq> Keyed<K> {
+impl<K: Hash + Eq> KeyedStore<K> {
     /// What is remembered of a key.
     #[inline]
-    pub(super) fn look(&self, key: &K, now: u64) -> Memory {
+    pub(super) fn get(&self, key: &K, now: u64) -> Record {
         let hash = self.hasher.hash_one(key);
-        let part = &*self.part(hash).lock_low_contention();
-        // As if it had turned: who looks changes nothing.
-        let ages = part.ages(&self.bounds, now);
-        part.find(key, hash as u32, ages).map(|entry| entry.memory).unwrap_or_default()
+        let shard = &*self.shard(hash).lock_low_contention();
+        // As if the shard had rotated: a call that only reads changes nothing.
+        let ages = shard.ages(&self.bounds, now);
+        shard.find(key, hash as u32, ages).map(|entry| entry.record).unwrap_or_default()
     }
 
     /// Forgets a key. **Linearization point of a `forget`.**
     #[inline]
     pub(super) fn forget(&self, key: &K) {
         let hash = self.hasher.hash_one(key);
-        // A temporary's guard would live to the end of the statement, and so would what it drops.
-        let mut part = self.part(hash).lock_low_contention();
-        let entry = part.remove(key, hash as u32);
-        drop(part);
+        // Not in one statement: the guard of a temporary would live to its end, and the key would be dropped under the lock.
+        let mut shard = self.shard(hash).lock_low_contention();
+        let entry = shard.remove(key, hash as u32);
+        drop(shard);
         drop(entry);
     }
 }
 
-impl<K: Hash + Eq + Clone> Keyed<K> {
-    /// Changes what is remembered of a key, which is nothing at first. **Linearization point of a `when`.**
-    ///
-    /// `change` runs under a lock.
+impl<K: Hash + Eq + Clone> KeyedStore<K> {
+    /// Changes the record of a key; that of a new key is empty. `change` runs under the shard's lock. **Linearization point of a
+    /// `when`.**
     #[inline]
-    pub(super) fn update<R>(&self, key: &K, now: u64, change: impl FnOnce(&mut Memory) -> R) -> R {
+    pub(super) fn update<R>(&self, key: &K, now: u64, change: impl FnOnce(&mut Record) -> R) -> R {
         let hash = self.hasher.hash_one(key);
-        let part = self.part(hash);
+        let shard = self.shard(hash);
         let hash = hash as u32;
         if self.bounds.age == u64::MAX {
-            // It has failed before, as a rule.
-            let part = &mut *part.lock_low_contention();
-            if let Some(entry) = part.recent.find_mut(widen(hash), |entry| entry.is(key, hash)) {
-                return change(&mut entry.memory);
+            // Most keys have failed before.
+            let shard = &mut *shard.lock_low_contention();
+            if let Some(entry) = shard.recent.find_mut(widen(hash), |entry| entry.is(key, hash)) {
+                return change(&mut entry.record);
             }
         }
-        // As `new` below, dropped after the guards.
+        // Declared before the guards, as `new` below, and so dropped after them.
         let mut dropped = Dropped::none();
         if self.is_bounded() {
-            let part = &mut *part.lock_low_contention();
-            part.turn_if_due(&self.bounds, now, &mut dropped);
-            if part.recall(key, hash, &self.bounds, now, &mut dropped) {
-                return change(part.recent_memory(key, hash));
+            let shard = &mut *shard.lock_low_contention();
+            shard.rotate_if_due(&self.bounds, now, &mut dropped);
+            if shard.promote(key, hash, &self.bounds, now, &mut dropped) {
+                return change(shard.recent_record(key, hash));
             }
         }
-        let new = Entry { memory: Memory { hash, ..Memory::default() }, key: key.clone() };
-        let part = &mut *part.lock_low_contention();
-        // Another thread may have put it in while there was no lock.
-        if part.recall(key, hash, &self.bounds, now, &mut dropped) {
-            return change(part.recent_memory(key, hash));
+        let new = Entry { record: Record { hash, ..Record::default() }, key: key.clone() };
+        let shard = &mut *shard.lock_low_contention();
+        // Another thread may have inserted the key meanwhile.
+        if shard.promote(key, hash, &self.bounds, now, &mut dropped) {
+            return change(shard.recent_record(key, hash));
         }
-        change(part.insert(new, &self.bounds, now, &mut dropped))
+        change(shard.insert(new, &self.bounds, now, &mut dropped))
     }
 }
 
-impl<K> Part<K> {
+impl<K> Shard<K> {
     fn len(&self) -> usize {
-        self.recent.len() + self.before.len()
+        self.recent.len() + self.old.len()
     }
 
-    /// How many ages have ended since that of `recent` began: 0, 1, or more.
+    /// The number of ages that have ended since the begin of that of `recent`: 0, 1, or more.
     #[inline]
     fn ages(&self, bounds: &Bounds, now: u64) -> u64 {
-        if bounds.age == u64::MAX { 0 } else { now.saturating_sub(self.since) / bounds.age }
+        if bounds.age == u64::MAX { 0 } else { now.saturating_sub(self.recent_since) / bounds.age }
     }
 
-    fn turn(&mut self, dropped: &mut Dropped<K>) {
+    fn rotate(&mut self, dropped: &mut Dropped<K>) {
         let full = mem::take(&mut self.recent);
-        dropped.tables.push(mem::replace(&mut self.before, full));
+        dropped.tables.push(mem::replace(&mut self.old, full));
     }
 
-    fn turn_if_due(&mut self, bounds: &Bounds, now: u64, dropped: &mut Dropped<K>) {
+    fn rotate_if_due(&mut self, bounds: &Bounds, now: u64, dropped: &mut Dropped<K>) {
         match self.ages(bounds, now) {
             0 => {}
             1 => {
-                self.turn(dropped);
-                self.since += bounds.age;
+                self.rotate(dropped);
+                self.recent_since += bounds.age;
             }
             _ => {
-                self.turn(dropped);
-                self.turn(dropped);
-                self.since = now;
+                self.rotate(dropped);
+                self.rotate(dropped);
+                self.recent_since = now;
             }
         }
-        if bounds.drop_served && self.len() >= ROOMY && self.served <= now {
-            self.turn(dropped);
-            self.served = self.before.iter().map(|entry| entry.memory.until).max().unwrap_or(0);
+        if bounds.drop_elapsed && self.len() >= DROP_ELAPSED_MIN && self.old_elapsed_at <= now {
+            self.rotate(dropped);
+            self.old_elapsed_at = self.old.iter().map(|entry| entry.record.until).max().unwrap_or(0);
         }
     }
 
-    /// Puts in a key that is in neither table.
-    fn insert(&mut self, entry: Entry<K>, bounds: &Bounds, now: u64, dropped: &mut Dropped<K>) -> &mut Memory {
+    /// Inserts a key that is in neither table.
+    fn insert(&mut self, entry: Entry<K>, bounds: &Bounds, now: u64, dropped: &mut Dropped<K>) -> &mut Record {
         if self.recent.len() >= bounds.keys {
-            self.turn(dropped);
-            self.since = now;
+            self.rotate(dropped);
+            self.recent_since = now;
         }
-        &mut self.recent.insert_unique(widen(entry.memory.hash), entry, Entry::hash).into_mut().memory
+        &mut self.recent.insert_unique(widen(entry.record.hash), entry, Entry::hash).into_mut().record
     }
 }
 
-impl<K: Eq> Part<K> {
-    /// `ages`: how many have ended.
+impl<K: Eq> Shard<K> {
+    /// `ages`: the number of ages that have ended.
     #[inline]
     fn find(&self, key: &K, hash: u32, ages: u64) -> Option<&Entry<K>> {
         let is = |entry: &Entry<K>| entry.is(key, hash);
         match ages {
-            0 => self.recent.find(widen(hash), is).or_else(|| self.before.find(widen(hash), is)),
+            0 => self.recent.find(widen(hash), is).or_else(|| self.old.find(widen(hash), is)),
             1 => self.recent.find(widen(hash), is),
             _ => None,
         }
     }
 
-    /// Sees to it that a key that is remembered is in `recent`. Whether there is one.
-    fn recall(&mut self, key: &K, hash: u32, bounds: &Bounds, now: u64, dropped: &mut Dropped<K>) -> bool {
+    /// If the key is remembered, moves it to `recent`, and returns `true`.
+    fn promote(&mut self, key: &K, hash: u32, bounds: &Bounds, now: u64, dropped: &mut Dropped<K>) -> bool {
         if self.recent.find(widen(hash), |entry| entry.is(key, hash)).is_some() {
             return true;
         }
-        let Some(entry) = take(&mut self.before, key, hash) else { return false };
+        let Some(entry) = take(&mut self.old, key, hash) else { return false };
         self.insert(entry, bounds, now, dropped);
         true
     }
 
-    /// What is remembered of a key that is in `recent`.
-    fn recent_memory(&mut self, key: &K, hash: u32) -> &mut Memory {
+    /// The record of a key that is in `recent`.
+    fn recent_record(&mut self, key: &K, hash: u32) -> &mut Record {
         let entry = self.recent.find_mut(widen(hash), |entry| entry.is(key, hash));
-        &mut entry.expect("it is there").memory
+        &mut entry.expect("it is there").record
     }
 
     #[inline]
     fn remove(&mut self, key: &K, hash: u32) -> Option<Entry<K>> {
-        take(&mut self.recent, key, hash).or_else(|| take(&mut self.before, key, hash))
+        take(&mut self.recent, key, hash).or_else(|| take(&mut self.old, key, hash))
     }
 }
 
-/// Takes a key out of a table, and gives back memory that the others do not need.
+/// Takes a key out of a table, and gives memory back that the other keys do not need.
 #[inline]
 fn take<K: Eq>(table: &mut HashTable<Entry<K>>, key: &K, hash: u32) -> Option<Entry<K>> {
     let found = table.find_entry(widen(hash), |entry| entry.is(key, hash)).ok()?;
     let (entry, _) = found.remove();
-    if table.capacity() > SMALL && table.len() < table.capacity() / 8 {
+    if table.capacity() > SHRINK_MIN && table.len() < table.capacity() / 8 {
         table.shrink_to(table.len() * 2, Entry::hash);
     }
     Some(entry)
@@ -308,14 +309,14 @@ fn take<K: Eq>(table: &mut HashTable<Entry<K>>, key: &K, hash: u32) -> Option<En
 
 impl<K> Entry<K> {
     fn hash(&self) -> u64 {
-        widen(self.memory.hash)
+        widen(self.record.hash)
     }
 }
 
 impl<K: Eq> Entry<K> {
     #[inline]
     fn is(&self, key: &K, hash: u32) -> bool {
-        self.memory.hash == hash && self.key == *key
+        self.record.hash == hash && self.key == *key
     }
 }
 
@@ -325,7 +326,7 @@ impl<K> Dropped<K> {
     }
 }
 
-/// The table looks at the upper and at the lower bits of a hash, and 32 are kept.
+/// A table uses the upper and the lower bits of a hash, and 32 bits are kept.
 #[inline]
 fn widen(hash: u32) -> u64 {
     u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
@@ -335,31 +336,31 @@ fn widen(hash: u32) -> u64 {
 mod tests {
     use super::*;
 
-    /// Threads that use different keys seldom meet at a lock.
+    /// So threads that use different keys seldom contend for a lock.
     #[test]
-    fn keys_are_spread_over_all_parts() {
-        let keyed = Keyed::new();
-        let keys = 100 * keyed.parts.len();
+    fn keys_are_spread_over_all_shards() {
+        let keyed = KeyedStore::new();
+        let keys = 100 * keyed.shards.len();
         (0..keys).for_each(|key| keyed.update(&key, 0, |_| ()));
         assert_eq!(keyed.len(), keys);
-        assert!(keyed.parts.len() > 1);
-        assert!(keyed.parts.iter().all(|part| (50..200).contains(&part.lock_low_contention().len())));
+        assert!(keyed.shards.len() > 1);
+        assert!(keyed.shards.iter().all(|shard| (50..200).contains(&shard.lock_low_contention().len())));
     }
 
-    /// A part's storage shrinks when an eighth of it is used, to twice that; a small one does not.
+    /// A table of which less than an eighth is used shrinks to twice its length; a small one does not.
     #[test]
     fn storage_follows_the_number_of_keys() {
         let mut table = HashTable::new();
-        let entry = |n: u32| Entry { memory: Memory { hash: n, ..Memory::default() }, key: n };
+        let entry = |n: u32| Entry { record: Record { hash: n, ..Record::default() }, key: n };
         (0..10_000).for_each(|n| _ = table.insert_unique(widen(n), entry(n), Entry::hash));
         let mut before = table.capacity();
         for n in 0..10_000 {
             assert!(take(&mut table, &n, n).is_some_and(|entry| entry.key == n));
             let (left, now) = (table.len(), table.capacity());
             assert!(now == before || left < before / 8 && now >= 2 * left, "{before} -> {now} for {left}");
-            assert!(now <= SMALL || left >= now / 8, "{now} for {left}");
+            assert!(now <= SHRINK_MIN || left >= now / 8, "{now} for {left}");
             before = now;
         }
-        assert!(before > 0 && before <= SMALL);
+        assert!(before > 0 && before <= SHRINK_MIN);
     }
 }

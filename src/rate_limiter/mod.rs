@@ -2,17 +2,17 @@
 //!
 //! A [`RateLimiter`] answers one question: how long from now? It never fails, never refuses, and its answers never overflow.
 //! [`add_rate_limited`](crate::WorkQueue::add_rate_limited) and [`Item::retry`](crate::Item::retry) ask the queue's limiter,
-//! and delay the key by the answer; limiters work without a queue as well.
+//! and delay the key by the answer. Limiters also work without a queue.
 //!
 //! | limiter | waits |
 //! |---|---|
 //! | [`ItemExponentialFailure`] | longer after each failure of the key: the default of a queue, 5 ms to 1000 s |
-//! | [`ItemFastSlow`] | briefly for the first failures of the key, then long |
-//! | [`Step`] | what a table says for the number of failures of the key |
-//! | [`Bucket`] | for a token: so many a second for all keys together |
-//! | [`DedupingBucket`] | for a token: the same, one at a time for each key |
-//! | [`MaxOf`] | the longest that any of several says |
-//! | [`WithMaxWait`] | at most so long |
+//! | [`ItemFastSlow`] | for a short time after the first failures of the key, then for a long one |
+//! | [`Step`] | as a table says for the number of failures of the key |
+//! | [`Bucket`] | for a token, of which there is a number a second for all keys together |
+//! | [`DedupingBucket`] | for a token, at most one at a time for each key |
+//! | [`MaxOf`] | for the longest wait of several limiters |
+//! | [`WithMaxWait`] | for the wait of a limiter, up to a maximum |
 //!
 //! ```
 //! use keyqueue::WorkQueue;
@@ -32,21 +32,21 @@
 //!
 //! # Traps
 //!
-//! These are client-go's, and its users have fallen into each of them. The defaults are client-go's all the same.
+//! client-go has these traps, and its users report each of them. The defaults are still client-go's.
 //!
-//! * **Forget.** A key that succeeded must be [forgotten](RateLimiter::forget), or its next failure waits as long as if it had
-//!   failed all the time. [`Item::succeed`](crate::Item::succeed) does that; dropping the item does not. What nobody forgets
-//!   stays in memory, unless that is [bounded](PerKey::max_tracked).
-//! * **Events are not failures.** An add for an event is [`add`](crate::WorkQueue::add). Who uses `add_rate_limited` for
-//!   it makes a busy key wait as long as a failing one.
-//! * **Plain adds bypass the backoff**, by default: an event leads to a run at once, also if the key is to wait for its retry.
-//!   See [`DelayedAdd`](crate::DelayedAdd). Such a run that fails early pushes the exponent, without ever having waited: see
-//!   [`served_only`](PerKey::served_only).
-//! * **Tokens for nothing.** A bucket spends a token for each add, even if the queue drops that add because the key has an
-//!   earlier delay: see [`DedupingBucket`].
-//! * **One bucket for all** is a bottleneck. The [default for controllers](default_controller_rate_limiter) of client-go has
-//!   one, of 10 a second; that of [`WorkQueue::new`](crate::WorkQueue::new) does not. And it looks ahead without end: see
-//!   [`Bucket::max_ahead`].
+//! * **Forget.** A key that succeeded must be [forgotten](RateLimiter::forget). If not, its next failure waits as if the key had
+//!   failed each time. [`Item::succeed`](crate::Item::succeed) forgets the key; dropping the item does not. A key that is not
+//!   forgotten stays in memory, unless the limiter has a [bound](PerKey::max_tracked).
+//! * **Events are not failures.** For an event call [`add`](crate::WorkQueue::add). With `add_rate_limited`, a key with many
+//!   events waits as long as a key that fails.
+//! * **Plain adds bypass the backoff** by default: an event leads to a run at once, even if the key waits for its retry. See
+//!   [`DelayedAdd`](crate::DelayedAdd). If such a run fails, the next delay is longer although the key has not waited for the last
+//!   one: see [`served_only`](PerKey::served_only).
+//! * **Wasted tokens.** A bucket spends a token for each add, even if the queue drops that add because the key has an earlier
+//!   delay: see [`DedupingBucket`].
+//! * **One bucket for all keys** is a bottleneck. client-go's [default for controllers](default_controller_rate_limiter) has one,
+//!   of 10 a second; that of [`WorkQueue::new`](crate::WorkQueue::new) has none. And a bucket reserves tokens without a limit to
+//!   the wait: see [`Bucket::max_ahead`].
 
 mod bucket;
 mod combine;
@@ -67,15 +67,13 @@ use std::time::Duration;
 
 /// Says how long to wait before a key is tried again.
 ///
-/// Shared by threads. The queue calls it without a lock, so an implementation may do what it likes; what it takes, the caller
-/// waits for.
+/// Threads share a limiter. The queue calls it without a lock, so it may do anything, and the caller waits until it returns.
 ///
 /// # Panics
-/// A limiter need not panic, and those of this module do not. If one of your own does, no key is lost. For a key that is held, the
-/// call is made all the same, and panics after that: [`succeed`](crate::Item::succeed) says done, and the key of a
-/// [`retry`](crate::Item::retry) comes back after 50 ms. The queue counts that retry in the limiter's place. [`Workers`](crate::Workers)
-/// catch the panic and [count](crate::Tally::panicked) it. [`add_rate_limited`](crate::WorkQueue::add_rate_limited) panics and adds
-/// nothing.
+/// The limiters of this module do not panic. If one of your own does, no key is lost. The calls of an item first do their work, and
+/// panic then: [`succeed`](crate::Item::succeed) ends the hand-out, and the key of a [`retry`](crate::Item::retry) comes back after
+/// 50 ms. The queue counts that retry in the limiter's place. [`Workers`](crate::Workers) catch the panic and
+/// [count](crate::Tally::panicked) it. [`add_rate_limited`](crate::WorkQueue::add_rate_limited) panics and adds nothing.
 ///
 /// # Examples
 /// One of your own:
@@ -83,7 +81,7 @@ use std::time::Duration;
 /// use keyqueue::rate_limiter::RateLimiter;
 /// use std::time::Duration;
 ///
-/// /// A second, always.
+/// /// Always waits a second.
 /// struct EverySecond;
 ///
 /// impl<K: ?Sized> RateLimiter<K> for EverySecond {
@@ -100,25 +98,25 @@ use std::time::Duration;
 /// ```
 #[doc(alias = "TypedRateLimiter")]
 pub trait RateLimiter<K: ?Sized>: Send + Sync {
-    /// This key failed, or is to be tried again for another reason: how long to wait. `Duration::MAX` is for ever.
+    /// How long this key is to wait, which has failed, or is to be tried again for another reason. `Duration::MAX` never ends.
     #[doc(alias = "When")]
     fn when(&self, key: &K) -> Duration;
 
-    /// This key succeeded, or nobody will try it again: drop what is remembered of it.
+    /// Drops what is remembered of this key: it has succeeded, or will not be tried again.
     #[doc(alias = "Forget")]
     fn forget(&self, key: &K);
 
-    /// How often this key failed since it was last forgotten.
+    /// The number of failures of this key since it was last forgotten.
     #[doc(alias = "NumRequeues")]
     fn num_requeues(&self, key: &K) -> usize;
 
-    /// Gives back memory that is not needed now. Does nothing by default.
+    /// Gives memory back that is not needed now. Does nothing by default.
     ///
     /// Called by [`WorkQueue::shrink_to_fit`](crate::WorkQueue::shrink_to_fit).
     fn shrink_to_fit(&self) {}
 
-    /// For the queue that is given this limiter for itself: if all it does is to count failures and to look up the delay, the
-    /// queue counts them where it has the key anyway.
+    /// For a queue that owns this limiter. `Some`: the limiter only counts failures and chooses the delay by their number. Then the
+    /// queue counts them itself, beside the key in its own table.
     #[doc(hidden)]
     fn schedule(&self) -> Option<Box<dyn Schedule>> {
         None

@@ -1,36 +1,35 @@
-//! Limiters that count the failures of each key, and look up the delay by the count.
+//! Limiters that count the failures of each key, and choose the delay by that number.
 
 use super::RateLimiter;
-use super::keyed::Keyed;
+use super::keyed::KeyedStore;
 use super::schedule::{Exponential, FastSlow, Schedule, StepTable};
 use crate::Clock;
 use crate::error::InvalidArgument;
 #[cfg(feature = "jitter")]
 use crate::random::Jitter;
-use crate::time::{nanos, rest};
+use crate::time::{nanos, time_left};
 use std::fmt;
 use std::hash::Hash;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
-/// A limiter that counts the failures of each key, and answers by the count: what [`ItemExponentialFailure`],
-/// [`ItemFastSlow`] and [`Step`] have in common.
+/// A limiter that counts the failures of each key, and answers by that number. [`ItemExponentialFailure`], [`ItemFastSlow`] and
+/// [`Step`] are such limiters.
 ///
 /// # Memory
-/// A key is remembered from its first `when` until it is forgotten: 30 to 70 bytes and the key itself, which is cloned.
-/// Forgetting is O(1), and memory comes back as keys are forgotten. Whoever does not forget keys, because they vanish without
-/// a success, bounds what is remembered: [`max_tracked`](Self::max_tracked), [`retain_recent`](Self::retain_recent). Neither is
-/// on by default.
+/// A key is remembered from its first `when` until it is forgotten. It takes 30 to 70 bytes and a clone of the key. To forget a key
+/// is O(1), and memory comes back as keys are forgotten. For keys that are never forgotten, as they vanish without a success, there are
+/// bounds: [`max_tracked`](Self::max_tracked) and [`retain_recent`](Self::retain_recent). Both are off by default.
 ///
-/// A queue that is [given](crate::WorkQueueBuilder::rate_limiter) such a limiter, without any of the other settings, counts the
-/// failures itself, in the place that it has for the key, and keeps the key as long ([`Stats::failing`](crate::Stats::failing)).
+/// A queue that is [given](crate::WorkQueueBuilder::rate_limiter) such a limiter, with no other setting, counts the failures itself,
+/// beside the key in its own table, and keeps the key as long ([`Stats::failing`](crate::Stats::failing)).
 ///
 /// # Blocking
-/// Keys are spread over a number of locks, by hash, each taken for some ten nanoseconds. `K`'s `Eq` is called under such a lock,
-/// so it must not use this limiter.
+/// Keys are spread over a number of locks by hash. A call holds one of them for some ten nanoseconds. `K`'s `Eq` is called under
+/// that lock, so it must not use this limiter.
 pub struct PerKey<K, S> {
     schedule: S,
-    failures: Keyed<K>,
+    failures: KeyedStore<K>,
     clock: Clock,
     served_only: bool,
     #[cfg(feature = "jitter")]
@@ -39,8 +38,7 @@ pub struct PerKey<K, S> {
 
 /// Waits `base * 2^failures`, up to `max`: the usual backoff of one key.
 ///
-/// In whole nanoseconds that saturate: exact after any number of failures, never past `max`. `base` greater than `max` counts as
-/// `max`.
+/// Delays are whole nanoseconds, exact after any number of failures, and at most `max`. A `base` greater than `max` counts as `max`.
 ///
 /// See [`PerKey`] for memory, jitter and the other settings.
 ///
@@ -78,7 +76,7 @@ pub type ItemExponentialFailure<K> = PerKey<K, Exponential>;
 #[doc(alias = "NewTypedItemFastSlowRateLimiter")]
 pub type ItemFastSlow<K> = PerKey<K, FastSlow>;
 
-/// Waits what a table says: after so many failures, this delay.
+/// Waits as a table says, by the number of failures of the key.
 ///
 /// # Examples
 /// ```
@@ -93,8 +91,8 @@ pub type ItemFastSlow<K> = PerKey<K, FastSlow>;
 pub type Step<K> = PerKey<K, StepTable>;
 
 impl<K> ItemExponentialFailure<K> {
-    /// `base` after the first failure, twice as long after each further one, at most `max`. All keys are remembered until they
-    /// are forgotten, see [`PerKey`].
+    /// `base` after the first failure, twice the delay after each further one, at most `max`. All keys are remembered until they are
+    /// forgotten, see [`PerKey`].
     #[must_use]
     pub fn new(base: Duration, max: Duration) -> Self {
         Self::by(Exponential::new(base, max))
@@ -111,8 +109,8 @@ impl<K> ItemFastSlow<K> {
 }
 
 impl<K> Step<K> {
-    /// From each `(failures, delay)`: with so many failures *before* the present one, and up to the number of the next row, this
-    /// delay. The first row also counts for fewer failures than it says. All keys are remembered until they are
+    /// Each row is `(failures, delay)`. The delay of a failure is in the last row of which the number is at most the number of
+    /// failures *before* this one; the first row is also for fewer failures than it says. All keys are remembered until they are
     /// forgotten, see [`PerKey`].
     ///
     /// # Panics
@@ -123,7 +121,7 @@ impl<K> Step<K> {
         Self::try_new(rows).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// As [`new`](Self::new), for tables that come from outside.
+    /// As [`new`](Self::new), for tables of which the program is not sure, such as those of a configuration.
     ///
     /// # Errors
     /// If there is no row, or the numbers do not ascend.
@@ -136,7 +134,7 @@ impl<K, S: Schedule> PerKey<K, S> {
     pub(super) fn by(schedule: S) -> Self {
         Self {
             schedule,
-            failures: Keyed::new(),
+            failures: KeyedStore::new(),
             clock: Clock::default(),
             served_only: false,
             #[cfg(feature = "jitter")]
@@ -144,11 +142,11 @@ impl<K, S: Schedule> PerKey<K, S> {
         }
     }
 
-    /// Makes each delay longer by a random part of it, up to this factor: evenly spread in `[d, d + factor * d)`. So that what
-    /// failed at one moment is not tried again at one moment.
+    /// Makes each delay longer by a random part: a delay `d` is evenly spread in `[d, d + factor * d)`. So keys that failed at one
+    /// moment are not tried again at one moment.
     ///
-    /// With [`ItemExponentialFailure`], what would be longer than the longest delay is the longest delay: what has come so far
-    /// is no longer spread, but what was spread before stays so.
+    /// With [`ItemExponentialFailure`] no delay gets longer than the maximum. So keys that have reached it are no longer spread, but
+    /// they keep the distances that they have.
     ///
     /// # Panics
     /// If the factor is negative, infinite or not a number. See [`try_jitter`](Self::try_jitter).
@@ -159,7 +157,7 @@ impl<K, S: Schedule> PerKey<K, S> {
         self.try_jitter(factor).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// As [`jitter`](Self::jitter), for factors that come from outside.
+    /// As [`jitter`](Self::jitter), for factors of which the program is not sure, such as those of a configuration.
     ///
     /// # Errors
     /// If the factor is negative, infinite or not a number.
@@ -169,8 +167,8 @@ impl<K, S: Schedule> PerKey<K, S> {
         Ok(self)
     }
 
-    /// Draws the jitter from this seed: the same calls, one after the other, are answered the same. Without
-    /// [`jitter`](Self::jitter) it does nothing.
+    /// Draws the jitter from this seed: the same sequence of calls gets the same answers. It does nothing without
+    /// [`jitter`](Self::jitter).
     #[cfg(feature = "jitter")]
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
@@ -178,44 +176,44 @@ impl<K, S: Schedule> PerKey<K, S> {
         self
     }
 
-    /// A failure counts only if the delay of the one before was served, that is, is over by then. One that comes earlier, because
-    /// an event led to a run in between, is told the rest of that delay, and does not make the next one longer.
+    /// A failure counts only if the delay of the failure before it has elapsed. An earlier failure, of a run that an event has led
+    /// to, is answered with the time that is left of that delay, and does not make the next delay longer.
     ///
-    /// Off by default, as in client-go, where a key that is added by events while it backs off comes to the longest delay
-    /// without having waited for any.
+    /// Off by default, as in client-go. There a key that events add while it backs off gets to the longest delay without waiting
+    /// for any.
     #[must_use]
     pub fn served_only(mut self) -> Self {
         self.served_only = true;
-        self.clock.prepare();
+        self.clock.calibrate();
         self
     }
 
-    /// Remembers at most this many keys, and at least two. When there are as many, it forgets half of them at a time, those
-    /// that failed longest ago; of the keys that failed, the latest half is always remembered.
+    /// Remembers at most this number of keys, and at least two. At that number it forgets the half of them that failed longest ago.
+    /// So it always remembers the latest half.
     ///
-    /// A key that is forgotten begins with the first delay again. From 1024 keys on, the keys are spread over parts, and each has
-    /// its share of the bound: one that happens to get more keys forgets a little earlier. Call it before the limiter is used:
-    /// what was remembered is lost.
+    /// A key that is forgotten begins with the first delay again. From 1024 keys on, the keys are spread over shards, and each shard
+    /// has its share of the bound: one that gets more keys by chance forgets a little earlier. Call this before the limiter is used:
+    /// it forgets all keys.
     #[must_use]
     pub fn max_tracked(mut self, keys: usize) -> Self {
         self.failures = self.failures.max_tracked(keys);
         self
     }
 
-    /// Forgets keys that have not failed for this long; at the latest for twice as long. An `age` that is shorter than the
-    /// longest delay of the schedule counts as that: what waits for its turn is not forgotten.
+    /// Forgets keys that have not failed for `age`, or for twice `age` at the latest. An `age` shorter than the longest delay of the
+    /// schedule counts as that delay: a key that waits for its retry is not forgotten.
     ///
-    /// The work is done by [`when`](RateLimiter::when) as it goes, each time for the part of the keys that its key is in. A limiter
-    /// that is not asked any more keeps what it has until [`shrink_to_fit`](RateLimiter::shrink_to_fit).
+    /// Each [`when`](RateLimiter::when) does this work for the shard of its key. A limiter that is not asked any more keeps its keys
+    /// until [`shrink_to_fit`](RateLimiter::shrink_to_fit).
     #[must_use]
     pub fn retain_recent(mut self, age: Duration) -> Self {
         self.failures = self.failures.retain_recent(age.max(self.schedule.longest()));
-        self.clock.prepare();
+        self.clock.calibrate();
         self
     }
 
-    /// The clock for [`served_only`](Self::served_only) and [`retain_recent`](Self::retain_recent): the queue's, if that
-    /// has one of its own. The real one by default. Without those two, no clock is read.
+    /// The clock for [`served_only`](Self::served_only) and [`retain_recent`](Self::retain_recent), the real one by default. If the
+    /// queue has another clock, give the limiter that one. Without these two settings, no clock is read.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
@@ -224,12 +222,12 @@ impl<K, S: Schedule> PerKey<K, S> {
 
     #[inline]
     fn now(&self) -> u64 {
-        if self.served_only || self.failures.needs_time() { self.clock.rough() } else { 0 }
+        if self.served_only || self.failures.needs_time() { self.clock.now_coarse() } else { 0 }
     }
 }
 
 impl<K, S> PerKey<K, S> {
-    /// How many keys are remembered.
+    /// The number of keys that are remembered.
     #[must_use]
     pub fn tracked_len(&self) -> usize {
         self.failures.len()
@@ -241,22 +239,22 @@ where
     K: Hash + Eq + Clone + Send + Sync,
     S: Schedule,
 {
-    /// One more failure of this key: how long to wait. The key is cloned if it is new.
+    /// Counts one more failure of this key, and answers how long to wait. The key is cloned if it is new.
     #[inline]
     fn when(&self, key: &K) -> Duration {
         let now = self.now();
         #[cfg(feature = "jitter")]
         let part = self.jitter.part();
-        self.failures.update(key, now, |memory| {
-            if self.served_only && now < memory.until {
-                return rest(memory.until, now);
+        self.failures.update(key, now, |record| {
+            if self.served_only && now < record.until {
+                return time_left(record.until, now);
             }
-            let delay = self.schedule.delay(memory.failures);
+            let delay = self.schedule.delay(record.failures);
             #[cfg(feature = "jitter")]
             let delay = if part > 0.0 { crate::random::longer(delay, part).min(self.schedule.cap()) } else { delay };
-            memory.failures = memory.failures.saturating_add(1);
+            record.failures = record.failures.saturating_add(1);
             if self.served_only {
-                memory.until = now.saturating_add(nanos(delay));
+                record.until = now.saturating_add(nanos(delay));
             }
             delay
         })
@@ -267,13 +265,13 @@ where
         self.failures.forget(key);
     }
 
-    /// How many failures were counted since the key was last forgotten.
+    /// The number of failures since the key was last forgotten.
     #[inline]
     fn num_requeues(&self, key: &K) -> usize {
-        self.failures.look(key, self.now()).failures as usize
+        self.failures.get(key, self.now()).failures as usize
     }
 
-    /// Forgets what is too old ([`retain_recent`](Self::retain_recent)), and gives back memory.
+    /// Forgets keys that are too old ([`retain_recent`](Self::retain_recent)), and gives memory back.
     fn shrink_to_fit(&self) {
         self.failures.shrink(self.now());
     }
@@ -288,12 +286,12 @@ where
     }
 }
 
-// A panic in `Eq` or `Clone` leaves no table half made.
+// A panic in `Eq` or `Clone` leaves no table in a state between two steps.
 impl<K: RefUnwindSafe, S: RefUnwindSafe> UnwindSafe for PerKey<K, S> {}
 impl<K: RefUnwindSafe, S: RefUnwindSafe> RefUnwindSafe for PerKey<K, S> {}
 
 impl<K, S: fmt::Debug> fmt::Debug for PerKey<K, S> {
-    /// The settings, and how many keys are remembered. Shows no keys.
+    /// The settings and the number of keys that are remembered, but no keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PerKey")
             .field("schedule", &self.schedule)

@@ -1,4 +1,4 @@
-//! How long to wait after so many failures: pure functions of the number.
+//! How long a key waits after a number of failures: pure functions of that number. Their answers saturate, so none overflows (P14).
 
 use crate::error::InvalidArgument;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 ///
 /// Sealed: it runs under a lock. A limiter of your own is an implementation of [`RateLimiter`](super::RateLimiter).
 pub trait Schedule: sealed::Sealed + Send + Sync {
-    /// What to wait after a failure that has this many before it.
+    /// The delay after a failure that has this number of failures before it.
     #[doc(hidden)]
     fn delay(&self, failures: u32) -> Duration;
 
@@ -15,7 +15,7 @@ pub trait Schedule: sealed::Sealed + Send + Sync {
     #[doc(hidden)]
     fn longest(&self) -> Duration;
 
-    /// What also jitter does not exceed.
+    /// The longest delay with jitter.
     #[doc(hidden)]
     fn cap(&self) -> Duration {
         Duration::MAX
@@ -35,7 +35,7 @@ mod sealed {
 /// `base * 2^failures`, up to a maximum.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exponential {
-    /// All values there are: `base`, doubled until it reaches the maximum. At most 96 of them.
+    /// All delays: `base`, doubled until it reaches the maximum. At most 96 of them.
     delays: Box<[Duration]>,
 }
 

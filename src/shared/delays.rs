@@ -20,8 +20,8 @@ use crate::key::table;
 use crate::panics::contained;
 use crate::sync::{Arc, Ordering, Parker, give_way, now, sized};
 use crate::time::driver::{Notice, RETRY, Sleep, State};
-use crate::time::wheel::{Next, Tickets, Wheel};
-use crate::time::{nanos, rest};
+use crate::time::wheel::{Placements, Popped, Wheel};
+use crate::time::{nanos, time_left};
 use crate::{AddOptions, Added, DelayConflict};
 use std::borrow::Borrow;
 use std::hash::Hash;
@@ -53,7 +53,7 @@ pub(super) enum Delivered {
 struct Turn {
     /// Delays that expired, by what came of them: queued, deferred, coalesced.
     due: [usize; 3],
-    next: Next,
+    next: Popped,
 }
 
 impl Turn {
@@ -279,7 +279,7 @@ impl<K> Shared<K> {
             core.delayed += 1;
         } else {
             let stands = match options.conflict {
-                DelayConflict::EarliestWins => core.table.ticket(number).deadline <= deadline,
+                DelayConflict::EarliestWins => core.table.placement(number).deadline <= deadline,
                 DelayConflict::Replace => false,
                 DelayConflict::KeepExisting => true,
             };
@@ -332,8 +332,8 @@ impl<K> Shared<K> {
             let next = turn.next;
             due += turn.report(self);
             match next {
-                Next::More => {}
-                Next::Sort if sorts < SORTS => sorts += 1,
+                Popped::BudgetSpent => {}
+                Popped::NeedsCascade if sorts < SORTS => sorts += 1,
                 _ => return due,
             }
         }
@@ -386,9 +386,9 @@ impl<K> Shared<K> {
                 }
                 let turn = self.turn_batch(core, now);
                 let sleep = match turn.next {
-                    Next::At(until) => Sleep::Until(until),
-                    Next::Never => Sleep::Until(NEVER),
-                    Next::Due(_) | Next::More | Next::Sort => Sleep::Not,
+                    Popped::Until(until) => Sleep::Until(until),
+                    Popped::Empty => Sleep::Until(NEVER),
+                    Popped::Expired(_) | Popped::BudgetSpent | Popped::NeedsCascade => Sleep::Not,
                 };
                 note(&mut core.driver, sleep);
                 (turn, sleep)
@@ -405,7 +405,7 @@ impl<K> Shared<K> {
         core.time = core.time.max(now);
         let now = now.min(NEVER - 1);
         let Some(mut wheel) = core.wheel.take() else {
-            return Turn { due: [0; 3], next: Next::Never };
+            return Turn { due: [0; 3], next: Popped::Empty };
         };
         let (mut due, mut budget) = ([0; 3], BATCH);
         let next = loop {
@@ -413,12 +413,12 @@ impl<K> Shared<K> {
             let (mut some, mut count) = ([0; SOME], 0);
             let next = loop {
                 match wheel.pop(&mut core.table, now, &mut budget) {
-                    Next::Due(number) => {
+                    Popped::Expired(number) => {
                         core.table.prefetch_slot(number);
                         some[count] = number;
                         count += 1;
                         if count == SOME {
-                            break Next::More;
+                            break Popped::BudgetSpent;
                         }
                     }
                     next => break next,
@@ -433,10 +433,10 @@ impl<K> Shared<K> {
                 }
             }
             match next {
-                Next::More if budget > 0 => {}
-                Next::Sort => {
-                    wheel.sort(&mut core.table, &mut budget);
-                    break Next::Sort;
+                Popped::BudgetSpent if budget > 0 => {}
+                Popped::NeedsCascade => {
+                    wheel.cascade(&mut core.table, &mut budget);
+                    break Popped::NeedsCascade;
                 }
                 next => break next,
             }
@@ -484,7 +484,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         }
         let mut delays = std::mem::take(&mut taken.delays);
         delays.sort_by_key(|delay| delay.deadline); // stable: equal deadlines stay in order
-        delays.into_iter().map(|delay| (delay.key, rest(delay.deadline, now))).collect()
+        delays.into_iter().map(|delay| (delay.key, time_left(delay.deadline, now))).collect()
     }
 }
 
@@ -617,7 +617,7 @@ mod tests {
             let core = &mut *queue.shared.core.lock();
             let now = core.time;
             let wheel = core.wheel.as_mut().unwrap();
-            wheel.pop(&mut core.table, now, &mut 1) == Next::Sort
+            wheel.pop(&mut core.table, now, &mut 1) == Popped::NeedsCascade
         };
         assert_eq!(queue.turn(), 1);
         let mut turns = 0;

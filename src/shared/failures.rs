@@ -16,7 +16,7 @@ use crate::key::slab::SlotRef;
 use crate::key::table;
 use crate::panics::{Caught, contained};
 use crate::rate_limiter::{RateLimiter, Schedule};
-use crate::time::wheel::Tickets;
+use crate::time::wheel::Placements;
 use std::borrow::Borrow;
 use std::hash::Hash;
 use std::time::Duration;
@@ -121,7 +121,7 @@ impl<K> Shared<K> {
     #[inline]
     pub(super) fn count_failure(&self, core: &mut Core<K>, slot: SlotRef<K>) -> Duration {
         let number = core.table.make_ticket(slot);
-        let ticket = core.table.ticket(number);
+        let ticket = core.table.placement(number);
         let before = ticket.failures;
         ticket.failures = before.saturating_add(1);
         // SAFETY: in the table, so taken (S2), and we hold the lock.
@@ -210,7 +210,7 @@ impl<K> Core<K> {
             return 0;
         }
         let number = self.table.number(slot);
-        self.table.ticket(number).failures as usize
+        self.table.placement(number).failures as usize
     }
 
     /// Forgets the failures of a key that is in the table. The caller sees to it that it leaves, if nothing else keeps it there.
@@ -220,7 +220,7 @@ impl<K> Core<K> {
         let state = &unsafe { slot.get() }.state;
         if state.has_failed() {
             let number = self.table.number(slot);
-            self.table.ticket(number).failures = 0;
+            self.table.placement(number).failures = 0;
             self.failing -= 1;
             state.forgive();
         }

@@ -11,7 +11,7 @@ use crate::shared::measure::known;
 use crate::sync::{
     Arc, MutexGuard, Ordering, Parker, give_way, now, overdue, sized, spin_while, with_parker, yield_while,
 };
-use crate::time::driver::Joined;
+use crate::time::driver::ClockSubscription;
 use crate::wait::{Ticket, Waiter};
 use std::time::{Duration, Instant};
 
@@ -192,7 +192,7 @@ impl<K> Shared<K> {
         if !self.is_driver_failed() {
             return parker.park(deadline);
         }
-        let _joined = Joined::new(&self.clock, parker);
+        let _subscription = ClockSubscription::new(&self.clock, parker);
         match self.deliver_due() {
             Delivered::Nothing { until } => parker.park(deadline.into_iter().chain(until).min()),
             // Wakers and observers have run on this thread, and may have parked it: then they have used up its wake-up.

@@ -25,7 +25,7 @@ use crate::observe::{Histogram, Metrics};
 use crate::stats::Stats;
 use crate::sync::{give_way, sized};
 use crate::time::clock::Clock;
-use crate::time::rest;
+use crate::time::time_left;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -110,7 +110,7 @@ impl Measures {
     /// The time, if the caller has not read it.
     #[inline]
     fn time(&self, now: u64) -> u64 {
-        let now = if now == UNREAD { self.clock.rough() } else { now };
+        let now = if now == UNREAD { self.clock.now_coarse() } else { now };
         now.min(UNKNOWN - 1)
     }
 
@@ -338,7 +338,7 @@ impl<K> Core<K> {
                 .find_map(|slot| Some(self.table.stamp(self.table.number(slot)).added).filter(|&at| at != UNKNOWN));
             oldest_in_line = Some(added.map_or(Duration::ZERO, |added| since(added, now)));
         }
-        let next_deadline = self.wheel.as_ref().and_then(|wheel| wheel.earliest()).map(|at| rest(at, now));
+        let next_deadline = self.wheel.as_ref().and_then(|wheel| wheel.earliest()).map(|at| time_left(at, now));
         Stats {
             len: self.line.len(),
             processing: self.processing,

@@ -8,7 +8,7 @@ use super::{Core, Shared};
 use crate::key::slab::SlotRef;
 use crate::key::state::OnAdd;
 use crate::sync::Arc;
-use crate::time::rest;
+use crate::time::time_left;
 use crate::{AddOptions, Added};
 use std::hash::Hash;
 
@@ -81,7 +81,7 @@ impl<K: Hash + Eq> Shared<K> {
                 None => core.table.insert(key, hash),
             };
             let now = core.time;
-            this.delay(core, slot, now, AddOptions::new().after(rest(deadline, now)));
+            this.delay(core, slot, now, AddOptions::new().after(time_left(deadline, now)));
             if waited {
                 // SAFETY: in the table, so taken (S2), and we hold the lock.
                 let _waits = unsafe { slot.get() }.state.wait();

@@ -16,8 +16,8 @@ use crate::key::slab::SlotRef;
 use crate::key::table;
 use crate::panics::{contained, drop_each};
 use crate::sync::{Ordering, give_way, sized};
-use crate::time::rest;
-use crate::time::wheel::Tickets;
+use crate::time::time_left;
+use crate::time::wheel::Placements;
 use std::hash::Hash;
 
 /// Chunks of slots that one critical section goes through.
@@ -47,7 +47,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         let now = self.clock.now();
         for ((_, key), deadline) in delayed.into_iter().zip(deadlines) {
             match deadline {
-                Some(deadline) => leftover.delayed.push((key, rest(deadline, now))),
+                Some(deadline) => leftover.delayed.push((key, time_left(deadline, now))),
                 None => missed.push(key),
             }
         }
@@ -122,7 +122,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
                 let found = contained(|| core.table.find(key, *hash)).flatten().filter(delayed);
                 deadlines.push(found.map(|slot| {
                     let number = core.table.number(slot);
-                    let deadline = core.table.ticket(number).deadline;
+                    let deadline = core.table.placement(number).deadline;
                     let _waited = core.undelay(slot);
                     vacated.extend(core.forget_if_vacant(slot));
                     deadline

@@ -1,11 +1,11 @@
-//! What time it is, in nanoseconds: the system's, or a test's.
+//! The time in nanoseconds: the system's, or that of a test.
 //!
-//! The system's is read through `std::time::Instant`, in some 20 ns. `quanta`, which reads the processor's counter in 10, was
-//! here before, and it was wrong: it takes its measure of the counter in less than a millisecond, and on a machine that was
-//! busy just then the result was off by up to 0.09 % (580 processes), so that a key came early by a millisecond for every
-//! second of its delay. Where a tenth of a microsecond does not matter, [`rough`](Clock::rough) reads the counter all the same.
+//! The system's clock is read through `std::time::Instant`, in some 20 ns. `quanta`, which reads the processor's counter in 10 ns,
+//! was used before, and was wrong: it measures the counter's rate in less than a millisecond. On a machine that was busy during
+//! that millisecond the rate was off by up to 0.09 % (in 580 processes), and keys came early by a millisecond for each second of
+//! their delay. Where a tenth of a microsecond does not matter, [`now_coarse`](Clock::now_coarse) reads the counter.
 
-use super::{nanos, rough};
+use super::{coarse_clock, nanos};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Unparker, now};
 use crate::wait::{Ticket, WaitList, Waiter};
 use std::fmt;
@@ -13,10 +13,10 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// The clock by which delays come due.
+/// The clock by which delays expire.
 ///
-/// The real one is the system's monotonic clock, the one of [`Instant`]. On most systems it does not count the time in which
-/// the machine is suspended.
+/// The real one is the system's monotonic clock, as in [`Instant`]. On most systems it stands still while the machine is
+/// suspended.
 ///
 /// # Examples
 /// ```
@@ -45,8 +45,8 @@ pub struct MockClock(Arc<Mock>);
 
 struct Mock {
     now: AtomicU64,
-    /// Drivers that wait for time to move.
-    drivers: Mutex<WaitList>,
+    /// Parked threads that a move of the time unparks.
+    subscribers: Mutex<WaitList>,
 }
 
 impl Clock {
@@ -56,15 +56,15 @@ impl Clock {
         Self(Kind::Real)
     }
 
-    /// A clock that stands still until it is told to move, for tests.
+    /// A clock for tests, which stands still until its [`MockClock`] moves it.
     #[must_use]
     pub fn mock() -> (Self, MockClock) {
-        let mock = MockClock(Arc::new(Mock { now: AtomicU64::new(0), drivers: Mutex::new(WaitList::default()) }));
+        let mock = MockClock(Arc::new(Mock { now: AtomicU64::new(0), subscribers: Mutex::new(WaitList::default()) }));
         (Self(Kind::Mock(mock.clone())), mock)
     }
 
-    /// Nanoseconds since some moment; 584 years of them. Read without the lock, so not in the order of its critical sections:
-    /// who compares, takes the maximum.
+    /// Nanoseconds since some moment, for 584 years. Callers read it without the lock, so not in the order of their critical
+    /// sections: a critical section that compares times takes the maximum.
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         match &self.0 {
@@ -72,35 +72,35 @@ impl Clock {
                 let since = now().saturating_duration_since(start());
                 since.as_secs() * 1_000_000_000 + u64::from(since.subsec_nanos())
             }
-            // Acquire: who sees the time that `advance` set, sees what came before it.
+            // Acquire: a thread that sees the time that `advance` set sees what happened before that call.
             Kind::Mock(mock) => mock.0.now.load(Ordering::Acquire),
         }
     }
 
-    /// As [`now`](Self::now), in half the time, and as a rule less than a tenth of a microsecond off: for limiters. It may go
-    /// back by as much.
+    /// As [`now`](Self::now), in half the time: for limiters and measurements. It is off by less than a tenth of a microsecond, as
+    /// a rule, and may go back by as much.
     #[inline]
-    pub(crate) fn rough(&self) -> u64 {
+    pub(crate) fn now_coarse(&self) -> u64 {
         match &self.0 {
-            Kind::Real if !cfg!(loom) => rough::now(|| self.now()),
+            Kind::Real if !cfg!(loom) => coarse_clock::now(|| self.now()),
             _ => self.now(),
         }
     }
 
-    /// It stands still until it is told to move.
+    /// It is a [`mock`](Self::mock).
     #[inline]
     pub(crate) fn is_mock(&self) -> bool {
         matches!(self.0, Kind::Mock(_))
     }
 
-    /// Has [`rough`](Self::rough) ready: its first call of all would take half a millisecond.
-    pub(crate) fn prepare(&self) {
+    /// Prepares [`now_coarse`](Self::now_coarse), of which the first call of the process would take half a millisecond.
+    pub(crate) fn calibrate(&self) {
         if matches!(self.0, Kind::Real) && !cfg!(loom) {
-            rough::counter();
+            coarse_clock::counter();
         }
     }
 
-    /// When the system's clock will show what this one calls `time`. `None`: never by itself, or too far for the system.
+    /// The [`Instant`] at which this clock shows `time`. `None`: never, or only if a test moves it, or too far for the system.
     pub(crate) fn instant(&self, time: u64) -> Option<Instant> {
         match &self.0 {
             Kind::Real if time == u64::MAX => None,
@@ -109,43 +109,43 @@ impl Clock {
         }
     }
 
-    /// Has a driver woken whenever the time is moved by hand, until it [leaves](Self::leave).
-    pub(crate) fn join(&self, driver: Unparker) -> Option<Ticket> {
+    /// From now on each move of a mock clock unparks this thread, until it [unsubscribes](Self::unsubscribe).
+    pub(crate) fn subscribe(&self, thread: Unparker) -> Option<Ticket> {
         match &self.0 {
             Kind::Real => None,
-            Kind::Mock(mock) => Some(mock.0.drivers.lock().push(Waiter::Thread(driver))),
+            Kind::Mock(mock) => Some(mock.0.subscribers.lock().push(Waiter::Thread(thread))),
         }
     }
 
-    pub(crate) fn leave(&self, ticket: Option<Ticket>) {
+    pub(crate) fn unsubscribe(&self, ticket: Option<Ticket>) {
         if let (Kind::Mock(mock), Some(ticket)) = (&self.0, ticket) {
-            let _listed = mock.0.drivers.lock().remove(ticket);
+            let _listed = mock.0.subscribers.lock().remove(ticket);
         }
     }
 }
 
-/// When the system's clock was read first: all queues' nanosecond zero.
+/// The first reading of the system's clock: nanosecond zero of all queues.
 fn start() -> Instant {
     static START: OnceLock<Instant> = OnceLock::new();
     *START.get_or_init(now)
 }
 
-// No user code runs under its lock, so no panic can leave anything half made.
+// No foreign code runs under its lock, so no panic leaves its data in a state between two steps.
 impl UnwindSafe for MockClock {}
 impl RefUnwindSafe for MockClock {}
 
 impl MockClock {
     /// Moves the time on. It stops at the end of time, `u64::MAX` nanoseconds from the start.
     ///
-    /// Queues with [`Driver::Manual`](crate::Driver::Manual) see it at their next [`turn`](crate::WorkQueue::turn); the
-    /// driver threads of others are woken, and deliver what is due soon after.
+    /// Queues with [`Driver::Manual`](crate::Driver::Manual) see it at their next [`turn`](crate::WorkQueue::turn). The driver
+    /// threads of other queues are woken, and queue the expired keys soon after.
     pub fn advance(&self, by: Duration) {
         let by = nanos(by);
         let later = |now: u64| Some(now.saturating_add(by));
-        // AcqRel: as for `now`. The update is never refused.
+        // AcqRel: pairs with the Acquire in `now`, and with other calls of this. The update is never refused. **Linearization point of an advance.**
         let _was = self.0.now.fetch_update(Ordering::AcqRel, Ordering::Acquire, later);
-        // Threads only, and no user code in waking one, so under the lock.
-        self.0.drivers.lock().iter().for_each(Waiter::unpark);
+        // Under the lock, as all of them are threads: no foreign code runs when a thread is unparked (P17).
+        self.0.subscribers.lock().iter().for_each(Waiter::unpark);
     }
 }
 
@@ -166,7 +166,7 @@ impl fmt::Debug for Clock {
 
 impl fmt::Debug for MockClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Relaxed: for the reader's eyes only.
+        // Relaxed: for display only.
         f.debug_tuple("MockClock").field(&Duration::from_nanos(self.0.now.load(Ordering::Relaxed))).finish()
     }
 }

@@ -1,28 +1,26 @@
-//! Who delivers keys when they are due: a thread of the queue's own, or whoever calls `turn`.
+//! The driver queues expired keys: it is a thread of the queue, or each thread that calls `turn`.
 //!
 //! ```text
-//!              first delay              nothing due: sleeps until the next deadline, or without limit
+//!              first delay              no delay has expired: parks until the next deadline, or without limit
 //!   Absent ──────────────────▶ Awake ─────────────────────────────────────────────▶ Asleep { until }
 //!     ▲                        │ │ ▲                                                   │
-//!     └──── shut down ─────────┘ │ └── a delay that is due before `until`; shut down; ─┘
-//!                                │     the time has come; no reason at all
+//!     └──── shut down ─────────┘ │ └── a delay that expires before `until`; shut down; ┘
+//!                                │     the time `until`; a spurious wake-up
 //!   the thread cannot be started │
 //!                                ▼
 //!                              Failed { retry_at } ── a call at or after `retry_at` ──▶ Awake
 //! ```
 //!
-//! A thread cannot be started when the process is out of threads or memory. The delay is set all the same. Until a later call
-//! starts the thread, each getter that parks is a driver, too: it delivers what is due, and parks no longer than until the
-//! earliest deadline that it knows. An earlier delay wakes all parked getters.
+//! The thread cannot be started when the process is out of threads or memory. Delays are set in spite of that. Until a later call
+//! starts the thread, each getter that parks does the driver's work: it queues expired keys, and parks until the earliest deadline
+//! at most. An earlier deadline wakes all parked getters.
 //!
-//! The state is under the queue's lock, so the hand-over needs no protocol of its own:
+//! The state is under the queue's lock. The driver writes `Asleep` in the critical section in which it found no expired delay, so a
+//! later critical section that sets an earlier deadline sees it, and owes the wake-up ([I8](crate::guarantees#waiting-and-wake-ups)).
+//! An awake driver needs no wake-up, as it looks again before it parks. So a burst of earlier and earlier deadlines costs one.
 //!
-//! * **I8** The driver goes to sleep in the critical section in which it found nothing due, until a time that is not later than
-//!   the earliest delay. Who sets an earlier one, in a later critical section, sees `Asleep` and wakes it.
-//!
-//! While it is awake nobody has to wake it: it looks once more before it sleeps. So a burst of ever earlier delays costs one
-//! wake-up. The thread has the queue only while it works; asleep it has a weak reference, and the last handle that is dropped
-//! wakes it, to end.
+//! The thread has a strong reference to the queue only while it works. While it is parked its reference is weak, and the drop of
+//! the last handle wakes it, so that it ends.
 
 use crate::panics::discard;
 use crate::shared::Shared;
@@ -32,45 +30,44 @@ use crate::wait::{Ticket, Waiter};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-/// Who delivers keys that are due.
+/// What queues the keys of which the delay has expired.
 ///
 /// # After a fork
-/// Threads do not survive a `fork`. In the child, the driver thread of a queue that was made before is gone, the queue does not
-/// notice, and its delayed keys are never delivered; and if another thread was using the queue at the fork, each call may wait
-/// forever for a lock. Make queues after the fork, or call `exec` in the child. Only a queue with [`Driver::Manual`] that no other
-/// thread was using goes on in the child.
+/// Threads do not survive a `fork`. In the child, the driver thread of an older queue does not exist, the queue does not notice,
+/// and its delayed keys are never queued. If another thread was using the queue at the fork, each call may wait forever for a lock.
+/// Make queues after the fork, or call `exec` in the child. Only a queue with [`Driver::Manual`] that no other thread was using
+/// works in the child.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Driver {
-    /// A thread, named `keyqueue-delay`: starts with the first delay, sleeps while nothing is due, and ends when the queue is
-    /// shut down or its last handle is dropped.
+    /// A thread of the name `keyqueue-delay`. It starts with the first delay, is parked while no delay has expired, and ends when the
+    /// queue is shut down or its last handle is dropped.
     ///
-    /// If the thread cannot be started, because the process is out of threads or memory, delays are set all the same. Then threads
-    /// that wait in [`get`](crate::WorkQueue::get) or [`wait_idle`](crate::WorkQueue::wait_idle) deliver the keys, on time as long
-    /// as one of them waits; and calls that add, get or wait try again to start the thread, every ten milliseconds at most. A task
-    /// cannot deliver: if only tasks wait, the next such call does. [`Stats::driver_failures`](crate::Stats::driver_failures)
-    /// counts the failures, and [`Observer::driver_failed`](crate::observe::Observer::driver_failed) is told of each.
+    /// If the thread cannot be started, because the process is out of threads or memory, delays are set in spite of that. Then threads
+    /// that wait in [`get`](crate::WorkQueue::get) or [`wait_idle`](crate::WorkQueue::wait_idle) do its work, and keys are on time
+    /// while one of them waits. Calls that add, get or wait try again to start the thread, at most every ten milliseconds. A task
+    /// cannot do this work: if only tasks wait, the next such call does it. [`Stats::driver_failures`](crate::Stats::driver_failures)
+    /// counts the failures, and [`Observer::driver_failed`](crate::observe::Observer::driver_failed) is called for each.
     #[default]
     Thread,
-    /// Nobody but callers of [`turn`](crate::WorkQueue::turn): for tests, and for programs with a loop of their own.
+    /// Only the callers of [`turn`](crate::WorkQueue::turn): for tests, and for programs that have a loop of their own.
     Manual,
 }
 
-/// The driver thread, seen from under the queue's lock.
+/// The state of the driver thread, under the queue's lock.
 #[derive(Debug)]
 pub(crate) enum State {
-    /// There is none: no delay yet, or shut down, or [`Driver::Manual`].
+    /// There is no thread (P16): no delay yet, or shut down, or [`Driver::Manual`].
     Absent,
-    /// It will look for what is due before it sleeps.
+    /// It will look for expired delays before it parks.
     Awake,
-    /// It sleeps until then.
+    /// It is parked until this time.
     Asleep { until: u64, driver: Unparker },
     /// The thread is still to be started, or could not be: no call before `retry_at` tries again. Parked getters wake at `until`.
     Failed { retry_at: Instant, until: u64 },
 }
 
-/// How long a queue whose driver thread could not be started waits before a call tries again. A failed try costs some ten
-/// microseconds.
+/// The time between two tries to start the driver thread. A failed try costs some ten microseconds.
 pub(crate) const RETRY: Duration = Duration::from_millis(10);
 
 /// What a new deadline asks for.
@@ -81,7 +78,7 @@ pub(crate) enum Notice {
     Driver(Waiter),
     /// There is no driver thread yet: the call that has set the delay starts one after the lock.
     Start,
-    /// There is no driver thread: the getters that are parked have to know of the deadline.
+    /// There is no driver thread: the parked getters are to be woken, for the new deadline.
     Getters,
 }
 
@@ -133,10 +130,10 @@ impl State {
     }
 }
 
-/// How the driver goes on.
+/// What the driver does next.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Sleep {
-    /// There is more to deliver.
+    /// It looks again: more delays may have expired.
     Not,
     Until(u64),
     /// The queue is shut down.
@@ -146,18 +143,18 @@ pub(crate) enum Sleep {
 /// Starts the thread.
 pub(crate) fn start<K: Send + Sync + 'static>(shared: &Arc<Shared<K>>) -> std::io::Result<()> {
     let weak = downgrade(shared);
-    spawn("keyqueue-delay", move || run(&weak)).map(drop) // nobody joins it
+    spawn("keyqueue-delay", move || run(&weak)).map(drop) // it is never joined
 }
 
 fn run<K>(weak: &Weak<Shared<K>>) {
-    // Not the thread's own: a waker is user code, and might wait for a key here.
+    // Not the parker of the thread: a waker is foreign code that may park this thread, and would use up a wake-up of the driver.
     let parker = Parker::new();
     let Some(shared) = weak.upgrade() else { return };
     let clock = shared.clock.clone();
     drop(shared);
-    let _joined = Joined::new(&clock, &parker);
+    let _subscription = ClockSubscription::new(&clock, &parker);
     while let Some(shared) = weak.upgrade() {
-        // A waker that panics has had its message printed; the keys that are still to come must not suffer.
+        // A panic, of an observer for example, has printed its message. The driver goes on, for the keys that expire later.
         let sleep = catch_unwind(AssertUnwindSafe(|| shared.drive(&parker)));
         drop(shared);
         match sleep {
@@ -169,21 +166,21 @@ fn run<K>(weak: &Weak<Shared<K>>) {
     }
 }
 
-/// A thread that a [mock clock](Clock::mock) unparks whenever its time is moved, until this is dropped.
-pub(crate) struct Joined<'c> {
+/// Until this is dropped, each move of a [mock clock](Clock::mock) unparks a thread.
+pub(crate) struct ClockSubscription<'c> {
     clock: &'c Clock,
     ticket: Option<Ticket>,
 }
 
-impl<'c> Joined<'c> {
+impl<'c> ClockSubscription<'c> {
     pub(crate) fn new(clock: &'c Clock, parker: &Parker) -> Self {
-        Self { clock, ticket: clock.join(parker.unparker()) }
+        Self { clock, ticket: clock.subscribe(parker.unparker()) }
     }
 }
 
-impl Drop for Joined<'_> {
+impl Drop for ClockSubscription<'_> {
     fn drop(&mut self) {
-        self.clock.leave(self.ticket);
+        self.clock.unsubscribe(self.ticket);
     }
 }
 
@@ -195,9 +192,9 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::task::{Context, Waker};
 
-    /// Nobody is woken or started for a delay that is not the earliest, or that never ends.
+    /// A delay that is not the earliest, or that never expires, wakes and starts no driver.
     #[test]
-    fn a_driver_is_disturbed_by_an_earlier_delay_only() {
+    fn only_an_earlier_delay_wakes_the_driver() {
         let asleep = || State::Asleep { until: 10, driver: Parker::new().unparker() };
         for (deadline, wakes) in [(9, true), (10, false), (11, false)] {
             assert_eq!(asleep().is_waiting_past(deadline, Driver::Thread), wakes, "{deadline}");
@@ -214,8 +211,8 @@ mod tests {
         assert!(!State::Awake.is_waiting_past(9, Driver::Thread), "it will look by itself");
     }
 
-    /// The thread cannot be started at first. Each call that adds, gets or waits tries again once it can be, whether or not it sets
-    /// a delay.
+    /// The thread cannot be started at first. Later it can, and then each call that adds, gets or waits starts it, even one that sets
+    /// no delay.
     #[test]
     fn any_call_starts_the_thread_when_that_is_possible_again() {
         static POSSIBLE: AtomicBool = AtomicBool::new(false);
@@ -241,7 +238,7 @@ mod tests {
             let queue = WorkQueue::builder().build_with(start);
             queue.add_after("key", Duration::from_secs(3600));
             assert!(queue.shared.is_driver_failed(), "{name}");
-            let failures = queue.stats().driver_failures; // more than one, if this thread was kept from its core for long
+            let failures = queue.stats().driver_failures; // more than one, if this thread was descheduled for long
             assert!(failures >= 1, "{name}");
             POSSIBLE.store(true, Ordering::SeqCst);
             let begin = Instant::now();
@@ -255,7 +252,7 @@ mod tests {
         }
     }
 
-    /// While no thread can be started, an earlier delay reaches the getter that is parked, and so does the time of a mock clock.
+    /// While no thread can be started, an earlier delay wakes a parked getter, and so does a move of a mock clock.
     #[test]
     fn a_parked_getter_hears_of_an_earlier_delay() {
         let start: fn(&Arc<Shared<u8>>) -> std::io::Result<()> = |_| Err(std::io::ErrorKind::WouldBlock.into());
@@ -281,8 +278,8 @@ mod tests {
         });
     }
 
-    /// While no thread can be started, a getter delivers a key and wakes itself; then an observer, on the getter's thread, waits for a
-    /// key of another queue. The wait must not consume the wake-up of the getter.
+    /// While no thread can be started, a getter queues an expired key, which wakes the getter itself. Then an observer on the same
+    /// thread waits for a key of another queue. This wait must not use up the getter's wake-up.
     #[test]
     fn an_observer_that_waits_does_not_consume_the_wake_up_of_a_getter() {
         struct Waits(WorkQueue<u8>);
@@ -301,15 +298,15 @@ mod tests {
         assert!(begin.elapsed() < Duration::from_secs(3), "the key came after {:?}", begin.elapsed());
     }
 
-    /// A clock that goes on does not wake a driver that has ended.
+    /// A move of the clock does not unpark a driver that has ended.
     #[test]
-    fn a_driver_that_ends_leaves_its_clock() {
+    fn a_driver_that_ends_unsubscribes_from_its_clock() {
         let (clock, time) = Clock::mock();
         let parker = Parker::new();
-        drop(Joined::new(&clock, &parker));
+        drop(ClockSubscription::new(&clock, &parker));
         time.advance(Duration::from_secs(1));
-        let (begin, rest) = (Instant::now(), Duration::from_millis(20));
-        parker.park(Some(begin + rest));
-        assert!(begin.elapsed() >= rest, "woken");
+        let (begin, timeout) = (Instant::now(), Duration::from_millis(20));
+        parker.park(Some(begin + timeout));
+        assert!(begin.elapsed() >= timeout, "unparked");
     }
 }

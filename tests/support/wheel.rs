@@ -2,7 +2,7 @@
 //! comes out as the clock jumps.
 //!
 //! * What is popped is the first of the map, by deadline, equal ones in the order of their inserts; nothing before its time.
-//! * `At(t)`: nothing is due, and nothing will be before `t`. If nothing was ever removed, something will be at `t` exactly.
+//! * `Until(t)`: nothing is due, and nothing will be before `t`. If nothing was ever removed, something will be at `t` exactly.
 //! * A pop moves a bounded number of entries, however many there are, and goes on where it stopped.
 //! * A number is free again when it was popped or removed (it is reused at once here).
 //! * Whoever waits until `t`, again and again, gets everything, and soon: a deadline is worth a dozen wake-ups at most.
@@ -13,11 +13,11 @@
 
 #[path = "../../src/numbers.rs"]
 mod numbers;
-#[path = "../../src/time/wheel.rs"]
+#[path = "../../src/time/wheel/mod.rs"]
 mod real;
 
 use arbitrary::{Arbitrary, Unstructured};
-use real::{Next, Ticket, Tickets, Wheel};
+use real::{Placement, Placements, Popped, Wheel};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One call. An index chooses among those that are there, in order of deadline.
@@ -74,14 +74,14 @@ impl Side {
 /// The numbers, and their tickets.
 #[derive(Default)]
 struct Numbers {
-    tickets: Vec<Ticket>,
+    tickets: Vec<Placement>,
     free: Vec<u32>,
     /// How often a ticket was asked for.
     looks: usize,
 }
 
-impl Tickets for Numbers {
-    fn ticket(&mut self, number: u32) -> &mut Ticket {
+impl Placements for Numbers {
+    fn placement(&mut self, number: u32) -> &mut Placement {
         self.looks += 1;
         &mut self.tickets[number as usize]
     }
@@ -90,14 +90,14 @@ impl Tickets for Numbers {
 impl Numbers {
     fn take(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
-            self.tickets.push(Ticket::default());
+            self.tickets.push(Placement::default());
             u32::try_from(self.tickets.len() - 1).expect("few")
         })
     }
 
     /// Spoils the ticket, so that whoever still goes by it is found out.
     fn give_back(&mut self, number: u32) {
-        self.tickets[number as usize] = Ticket::default();
+        self.tickets[number as usize] = Placement::default();
         self.free.push(number);
     }
 }
@@ -181,7 +181,7 @@ impl Pair {
             Op::Pop(span, budget) => {
                 self.now = self.after(span);
                 let mut budget = usize::from(*budget);
-                while matches!(self.pop(&mut budget), Next::Due(_)) {}
+                while matches!(self.pop(&mut budget), Popped::Expired(_)) {}
             }
             Op::PopAll(span, budget) => {
                 self.now = self.after(span);
@@ -223,21 +223,21 @@ impl Pair {
     fn remove(&mut self, at: u16) -> bool {
         let Some(place) = self.nth(at) else { return false };
         let number = self.map.remove(&place).expect("it is there");
-        assert_eq!(self.numbers.ticket(number).deadline, place.0);
+        assert_eq!(self.numbers.placement(number).deadline, place.0);
         self.wheel.remove(&mut self.numbers, number);
         self.numbers.give_back(number);
         self.removed = true;
         true
     }
 
-    fn pop(&mut self, budget: &mut usize) -> Next {
+    fn pop(&mut self, budget: &mut usize) -> Popped {
         let (given, looked) = (*budget, self.numbers.looks);
         let next = self.wheel.pop(&mut self.numbers, self.now, budget);
         assert!(*budget <= given);
         assert!(self.numbers.looks - looked <= LOOKS.0 * given + LOOKS.1, "a pop of {given} took too much");
         let first = self.map.first_key_value().map(|(&(deadline, _), &number)| (deadline, number));
         match next {
-            Next::Due(number) => {
+            Popped::Expired(number) => {
                 if !self.late.remove(&number) {
                     let (deadline, expected) = first.expect("something is there");
                     assert!(deadline <= self.now, "{} too early", deadline - self.now);
@@ -246,21 +246,21 @@ impl Pair {
                 }
                 self.numbers.give_back(number);
             }
-            Next::More => assert_eq!(*budget, 0),
-            Next::Sort => {
+            Popped::BudgetSpent => assert_eq!(*budget, 0),
+            Popped::NeedsCascade => {
                 assert!(first.is_none_or(|(deadline, _)| deadline > self.now), "something is due, and it sorts");
                 assert!(self.late.is_empty(), "forgot what was late");
                 let left = *budget;
-                self.wheel.sort(&mut self.numbers, budget);
+                self.wheel.cascade(&mut self.numbers, budget);
                 assert!(*budget < left, "no progress");
             }
-            Next::At(at) => {
+            Popped::Until(at) => {
                 let (deadline, _) = first.expect("something is there");
                 assert!(self.late.is_empty(), "forgot what was late");
                 assert!(self.now < at && at <= deadline, "now {}, comes again at {at}, too late: {deadline}", self.now);
                 assert!(self.removed || at == deadline, "comes again at {at}, too early: {deadline}");
             }
-            Next::Never => assert_eq!((first, self.late.len()), (None, 0), "forgot something"),
+            Popped::Empty => assert_eq!((first, self.late.len()), (None, 0), "forgot something"),
         }
         self.removed &= !self.map.is_empty();
         next
@@ -273,10 +273,10 @@ impl Pair {
         let mut calls = WAKES * (self.map.len() + self.late.len() + 1);
         loop {
             match self.pop(&mut left) {
-                Next::At(at) => return Some(at),
-                Next::Never => return None,
-                Next::Due(_) => {}
-                Next::More | Next::Sort => left = budget,
+                Popped::Until(at) => return Some(at),
+                Popped::Empty => return None,
+                Popped::Expired(_) => {}
+                Popped::BudgetSpent | Popped::NeedsCascade => left = budget,
             }
             calls = calls.checked_sub(1).expect("makes progress");
         }
@@ -322,6 +322,6 @@ pub(crate) fn moves_before_what_is_due() -> usize {
     let number = numbers.take();
     wheel.insert(&mut numbers, number, edge + 1);
     let before = numbers.looks;
-    while wheel.pop(&mut numbers, edge + 1, &mut 64) != Next::Due(number) {}
+    while wheel.pop(&mut numbers, edge + 1, &mut 64) != Popped::Expired(number) {}
     numbers.looks - before
 }

@@ -1,0 +1,210 @@
+//! Every promise and every invariant, by number. This module has no items: it is a page.
+//!
+//! Comments, tests and models cite these numbers. `ci/guarantees.sh` fails on a cited number that is not defined here, on a number
+//! that nothing cites, and on a file or test named here that does not exist. The files of the tests and of the models
+//! (`loom-tests/tests/`) are in the repository, not in the package.
+//!
+//! *The lock* is the one lock of a queue. A key is *queued* while it waits for a getter, *processing* while an
+//! [`Item`](crate::Item) of it is alive, and *dirty* while a hand-out is still owed for an add. A *holder* has the item, a
+//! *getter* is a thread or a task in one of the get calls, and a delay *expires* when the clock reaches its deadline.
+//!
+//! # Promises to users
+//!
+//! * **P1** One holder: a key is queued at most once, and two items of one key are never alive at the same time.
+//!   Upheld by `src/key/state.rs` (I1, I2). Shown by `tests/stress.rs`, `tests/traces.rs` and the model `never_two_holders`.
+//! * **P2** No lost add: an accepted add is followed by a hand-out of its key that begins after the add, even if the add meets the
+//!   get or the `done` of that key. What happened before the add is visible to that hand-out, and what happened before `done` is
+//!   visible to the next hand-out of the key. Only a caller can end that: it takes the key out or cancels the delay that the add
+//!   set; or a shut-down cuts that delay off (P12). Upheld by `src/shared.rs` and `src/key/state.rs` (I3, I5). Shown by
+//!   `tests/stress.rs`, `tests/delays_stress.rs` and the models `coalesced_add_is_visible`, `deferred_add_is_visible` and
+//!   `done_is_visible_to_next_holder`.
+//! * **P3** An add of a key that is processing is remembered: the key is queued again, at the back, when its holder is done.
+//!   Upheld by `src/key/state.rs` (I3). Shown by `tests/traces.rs` and the model `add_while_processing_requeues_once`.
+//! * **P4** First in, first out: keys are handed out in the order in which they became ready. Upheld by `src/line.rs`. Shown by
+//!   `tests/stress.rs`, `tests/traces.rs` and the model `coalesced_add_keeps_the_order`.
+//! * **P5** Any number of producers and getters use one queue, threads and async tasks mixed, on any executor. Upheld by
+//!   `src/wait.rs`. Shown by `tests/queue.rs` and the model `a_task_and_a_thread_wake_each_other`.
+//! * **P6** Shut-down: adds are refused, and the caller is told; queued keys are still handed out; a dirty key is queued again at
+//!   `done`; and then every getter is told that the queue is shut down. A second shut-down changes nothing, except P7.
+//!   Upheld by `src/shared.rs` (I7). Shown by `tests/client_go.rs`, `tests/traces.rs` and the models `shutdown_wakes_all` and
+//!   `shutdown_refuses_or_delivers`.
+//! * **P7** Drain: it returns when no key is queued and none is processing, or at its deadline. A later plain shut-down releases
+//!   it. Any number of callers drain at a time. Upheld by `src/shared/quiet.rs`. Shown by `tests/client_go.rs`,
+//!   `tests/wait_idle.rs` and the models `drain_waits_for_line_and_work` and `two_drainers_both_return`.
+//! * **P8** Exact delays: a delay expires when the clock is at or past the time of the call plus the delay, to the nanosecond.
+//!   A key is never early, keys come in the order of their deadlines, and late only by what parking and scheduling cost. Any
+//!   [`Duration`](std::time::Duration) is allowed: none panics, and none expires early by wrap-around. Upheld by
+//!   `src/time/wheel/` (T1 to T7) and `src/shared/delays.rs`. Shown by `tests/delays_driver.rs`, `tests/delays_large.rs`,
+//!   `tests/support/wheel.rs` and the model `turn_races_turn`.
+//! * **P9** A key has one delay at most. Of two, the earlier counts, or the later call, or the first, as the caller chooses; and a
+//!   delay can be cancelled. Upheld by `src/shared/delays.rs` (I9). Shown by `tests/client_go.rs`, `tests/model.rs` and the
+//!   model `earlier_of_two_wins`.
+//! * **P10** A plain add of a delayed key does what [`DelayedAdd`](crate::DelayedAdd) says: both happen, or the add takes the
+//!   place of the delay, or the add waits for it. Upheld by `src/shared.rs`. Shown by `tests/model.rs` and the models
+//!   `add_races_expiry_independent`, `add_races_expiry_promote` and `add_races_expiry_strict`.
+//! * **P11** Expired keys are queued on time while others set delays, and setting a delay never waits for the driver: each takes
+//!   the lock for a bounded number of steps. Upheld by `src/shared/delays.rs` and the budget of `src/time/wheel/`. Shown by
+//!   `tests/model.rs` (`the_wheel_delivers_before_it_sorts`) and `tests/delays_stress.rs`.
+//! * **P12** A shut-down cuts delays off, but does not lose them: they are counted, and [`take_delayed`] returns them. Upheld by
+//!   `src/shared/delays.rs`. Shown by `tests/delays_driver.rs` and the models `shutdown_with_parked_driver` and
+//!   `first_delay_races_shutdown`.
+//! * **P13** `done` belongs to the hand-out: an item is done once, dropping it is `done`, and a panic of its holder leaves no key
+//!   stuck. Upheld by `src/item.rs` and `src/shared.rs`. Shown by `tests/queue.rs`, `tests/worker_panics.rs` and the model
+//!   `requeue_after_races_shutdown`.
+//! * **P14** Limiters answer "how long". They never fail, and no answer overflows, is negative, or exceeds its maximum. Upheld by
+//!   `src/rate_limiter/schedule.rs` and `src/rate_limiter/bucket.rs`. Shown by `tests/limits.rs`, `tests/limiter_traces.rs` and
+//!   `tests/support/limiter.rs`.
+//! * **P15** Memory comes back after a burst, and a key that nothing needs is dropped at once. What limiters keep for keys that
+//!   nobody forgets can be bounded. Upheld by `src/line.rs`, `src/key/slab.rs`, `src/key/table.rs`, `src/time/wheel/` and
+//!   `src/rate_limiter/keyed.rs`. Shown by `tests/memory.rs` and `tests/memory_bursts.rs`.
+//! * **P16** An idle queue runs nothing: it has no thread until the first delay, and that thread is parked until a delay expires.
+//!   Upheld by `src/time/driver.rs`. Shown by `tests/idle.rs` and `tests/delays_driver.rs`.
+//! * **P17** No foreign code runs under a lock, except a key's `Eq` and `Borrow`, and its `Clone` in [`take_delayed`],
+//!   [`take_where`] and [`in_work`]. Foreign code is all that the user supplies: keys, wakers, observers, limiters, hooks,
+//!   predicates. Upheld by `src/shared.rs` (W4) and `src/rate_limiter/keyed.rs`. Shown by `tests/queue.rs`, `tests/observers.rs`
+//!   and the models `wakers_run_without_the_lock`, `keys_are_dropped_without_the_lock` and
+//!   `limiter_clones_and_drops_without_a_lock`.
+//!
+//! [`take_delayed`]: crate::WorkQueue::take_delayed
+//! [`take_where`]: crate::WorkQueue::take_where
+//! [`in_work`]: crate::WorkQueue::in_work
+//!
+//! # Key states
+//!
+//! A key's state is one word of bits, changed under the lock only.
+//!
+//! ```text
+//!            add                   get                          add
+//!  absent ─────────▶ DIRTY ───────────────────▶ PROCESSING ──────────────▶ PROCESSING│DIRTY
+//!    ▲             (queued)  ↺ add: no change    │                          │     ↺ add: no change
+//!    │               ▲                           │                          │
+//!    │               └───────────────────────────┼───────── done ───────────┘
+//!    └──────────────────────────── done ─────────┘     (queued again, at the back)
+//! ```
+//!
+//! Two more bits are independent of these: DELAYED, and FAILED. Each keeps a key in the table that is absent in the picture. Upheld
+//! by `src/key/state.rs`, whose unit tests make each transition; debug builds assert I1, I2, I9 and I10.
+//!
+//! * **I1** A key is queued at most once, and exactly while its word has DIRTY and not PROCESSING. Shown by the model
+//!   `never_two_holders`.
+//! * **I2** PROCESSING is set by the one get that took the key out of the line, and cleared by the `done` of its holder. Shown by
+//!   `tests/stress.rs`.
+//! * **I3** DIRTY and PROCESSING together mean that `done` queues the key again. Shown by the model `deferred_add_is_visible`.
+//! * **I4** A key with a bit set is in the table, and a key with none is not. Shown by the models `done_races_add` and
+//!   `last_bit_frees_the_slot`.
+//! * **I5** The step that makes a key DIRTY and not PROCESSING pushes it, once, and owes one wake-up. Shown by the model
+//!   `done_of_a_dirty_key_wakes_a_getter`.
+//! * **I9** DELAYED means that the key has one entry in the wheel, with the deadline that counts. No entry is stale: when a
+//!   delay is moved or dropped, the same critical section takes the old entry out. Upheld by `src/shared/delays.rs`. Shown by the
+//!   models `stale_delay_is_ignored` and `cancel_races_expiry`.
+//! * **I10** FAILED means that the queue has counted a failure of the key that was not forgotten since. Upheld by
+//!   `src/shared/failures.rs`. Shown by the model `key_that_failed_leaves_when_it_is_done_and_forgotten`.
+//!
+//! # Waiting and wake-ups
+//!
+//! Upheld by `src/shared.rs`, with the list of waiters in `src/wait.rs`; I8 by `src/time/driver.rs`.
+//!
+//! * **W1** A getter parks only after the critical section that found no queued key has put it on the list of waiters. Shown by
+//!   the model `n_adds_wake_n_getters`.
+//! * **W2** Whenever the lock is free, a key is queued and a getter is on the list, another getter has been woken and has not
+//!   arrived yet. So a push wakes one getter, and a getter that arrives wakes the next while keys are left. Shown by the models
+//!   `a_burst_wakes_all_who_are_needed`, `an_overdue_getter_is_passed_over` and `overtaken_getter_is_woken_again`.
+//! * **W3** A getter that was woken and leaves without a key (its time is up, its future is dropped) wakes the next in its place.
+//!   Shown by the models `cancelled_getter_forwards_wakeup` and `timed_out_getter_forwards_wakeup`.
+//! * **W4** No critical section wakes a thread or task, clones or drops a waker, drops a key, or calls an observer, a limiter or a
+//!   predicate: what is owed is done after the lock is released. The exceptions are those of P17. Shown by the models of P17
+//!   and by `observer_is_called_without_the_lock` and `watchers_are_woken_and_dropped_without_the_lock`.
+//! * **I6** No wake-up is lost between a getter's last look and its park: W1, seen from the side of the add. Shown by
+//!   `loom-tests/tests/waiting.rs`.
+//! * **I7** From the critical section of the shut-down on, adds are refused and no getter parks: it takes all getters off the
+//!   list, to be woken, and a getter that comes later and finds no queued key is told. Shown by the model `shutdown_wakes_all`.
+//! * **I8** The driver parks until a time that is not later than the earliest deadline, and says so in the critical section that
+//!   found nothing expired. A call that sets an earlier deadline, in a later critical section, sees that and wakes the driver. The
+//!   same holds for a getter that does the driver's work because no thread can be started. Shown by the models
+//!   `earlier_delay_rearms_driver`, `moved_delay_rearms_driver` and `a_parked_getter_delivers_in_place_of_the_thread`.
+//!
+//! # Slots
+//!
+//! The slots hold the keys, and the table, the line and the items point to them. Most `unsafe` code of the crate rests on these.
+//! Upheld by `src/key/slab.rs`.
+//!
+//! * **S1** A slot is *taken* or *vacant*, by a bit of its chunk. Its key is initialised exactly while the slot is taken, and does
+//!   not change meanwhile. Shown by the models `held_key_stays` and `adds_leave_the_held_key_alone`.
+//! * **S2** A slot is taken while its word has a bit set (I4). The step that clears the last bit vacates it, and does not use it
+//!   afterwards. Shown by the models `slot_changes_hands` and `delayed_key_stays`.
+//! * **S3** A slot never moves. Its chunk is freed only when all its slots are vacant, or with the whole queue. Shown by the model
+//!   `sweep_races_add`.
+//!
+//! # Line
+//!
+//! `src/line.rs` upholds P4, and T6 for its own blocks. Its unit test compares it with a plain list.
+//!
+//! # Table
+//!
+//! * **H1** A bucket of a new array is written before it is read: when a chain of the old array moves, all chains of the new array
+//!   that come from it are written, and until then the old array is used for their keys. Upheld by `src/key/table.rs`. Shown by
+//!   its unit test `keys_are_found_while_the_buckets_change`.
+//!
+//! # Wheel
+//!
+//! The timing wheel holds the deadlines. An entry is in the slot that its deadline chooses, and a slot is opened when something in
+//! it has expired: then its entries move to finer slots. Upheld by `src/time/wheel/`. Shown by `tests/wheel.rs`, and by
+//! `tests/support/wheel.rs`, which compares the wheel with a sorted map under proptest and a fuzzer.
+//!
+//! * **T1** An entry is in the slot that its deadline and the wheel's time choose, or in one of the lists beside the slots:
+//!   expired entries, and three lists of entries that are on their way from an opened slot to finer ones.
+//! * **T2** All entries of a level come before those of higher levels, and all of a slot before those of later slots. So the
+//!   first slot that is not empty has the earliest entry. (This follows from T1.)
+//! * **T3** The `earliest` of a slot is not later than any deadline in it. It may be too early after a removal.
+//! * **T4** Lists are first in, first out, even while a slot is opened: equal deadlines come out in the order of their inserts.
+//! * **T5** The wheel's time never goes back, and never enters a slot that has entries without opening it.
+//! * **T6** Every block in a list has a live entry. So removed entries take memory only beside live ones.
+//! * **T7** The entries that an opened slot has put off (the lists `DEFERRED` and `BACKLOG`) expire after the near horizon.
+//!
+//! # Lock
+//!
+//! * **L1** The thread that changes `locked` from false to true owns the lock and its data, until it stores false or hands the lock
+//!   off to the next thread that unparks. Upheld by `src/sync/lock.rs`. Shown by `loom-tests/tests/lock.rs`.
+//!
+//! # Limiters
+//!
+//! They uphold P14, P15 and P17, and have no numbers of their own.
+//!
+//! # Linearization points
+//!
+//! A call of this table takes effect at one moment between its begin and its return. In the code, comments that say
+//! "Linearization point" mark these moments. "A critical section" is one of the queue's lock, if nothing else is said.
+//!
+//! | call | takes effect in |
+//! |---|---|
+//! | `add` | the critical section that queues the key, marks it dirty, finds it dirty, or refuses it |
+//! | `add_after`, `add_with`, `add_rate_limited` | the same, or the critical section that sets or moves the delay, or finds that the earlier one stands. A limiter of your own is asked before that |
+//! | `get`, `try_get`, `get_timeout`, `get_async` | the critical section that takes the first key out of the line; without a key, the last one that found no key: empty, shut down, or the time is up |
+//! | `done`, the drop of an item, `succeed`, `give_up` | the critical section that ends the hand-out, and queues the key again if it is dirty. A limiter of your own is told before that |
+//! | `retry`, `requeue_after`, `requeue_with` | the critical section that sets the delay *and* ends the hand-out. A limiter of your own is asked before that |
+//! | `cancel` | the critical section that takes the delay out, or finds none |
+//! | the expiry of a delay, by the driver or by `turn` | for each key, its add in the critical section that takes it out of the wheel |
+//! | `shut_down` | the critical section that sets the flag |
+//! | the return of a drain or of `wait_idle` | the critical section that found nothing left, a later shut-down (drains), or that the time is up |
+//! | `forget`, `num_requeues` | if the queue counts the failures, the critical section that reads or clears their number; with a limiter of your own, its call |
+//! | `stats`, `metrics`, `processing_len`, `delayed_len`, `shutting_down` | the critical section that reads |
+//! | `Item::is_dirty` | its load of the key's word, without the lock |
+//! | `until_dirty`, `until_shutting_down` | the critical section of the poll that is ready |
+//! | `MockClock::advance` | the atomic update of the time; drivers are woken after it |
+//! | `Bucket`: `when`, `reserve`, `try_acquire`, `Reservation::cancel` | the compare-and-swap of its word; a refusal, the load or failed compare-and-swap before it |
+//! | limiters that count: `when`, `forget`, `num_requeues` | the last critical section of the lock that guards this key's count |
+//!
+//! # What is not linearizable
+//!
+//! These calls are several steps. Each step takes effect at one moment, and other calls may take effect between the steps.
+//!
+//! * `add_all`: each add is one step.
+//! * `get_many`: 256 keys a step. The getter waits for the first key as `get` does.
+//! * `turn`: about a hundred keys a step, up to the time that the clock showed when the call began.
+//! * `take_delayed`: about a hundred keys a step, so it may find or miss a delay that another thread sets meanwhile. And
+//!   `take_where`: each key is taken in one step, if it is still where the call has seen it.
+//! * Drains: the shut-down is one step, the return another.
+//! * `in_work` goes through the keys some hundred at a time, and `shrink_to_fit` does its work in steps, too.
+//! * `len` and `is_empty` read a number without the lock. It is the length of the line after some critical section, but it may
+//!   be out of date when the call returns, it publishes nothing, and no conclusion about other calls follows from it.
+//! * `MaxOf` asks one limiter after the other.

@@ -1,0 +1,241 @@
+//! The lists of entries: circular lists of blocks, through a head.
+
+use super::{HEAD, Placements, SLOTS, Wheel, fit};
+
+/// Entries in a block, which makes it 256 bytes.
+const BLOCK: usize = 19;
+/// A place is the index of a block and, in these low bits, an index in the block.
+const PLACE_BITS: u32 = 5;
+/// The number of blocks without entries that are kept, 64 KiB: a steady set of delays comes and goes without an allocation.
+const SPARE: usize = 256;
+
+/// In the place of a number: the entry was removed. So there are at most 2^32 - 1 numbers.
+pub(super) const DEAD: u32 = u32::MAX;
+
+/// Entries of one list.
+#[derive(Debug)]
+#[repr(C)] // the fields that a removal touches are close together
+pub(crate) struct Block {
+    /// The neighbours in a circular list: blocks, or the head.
+    pub(super) next: u32,
+    pub(super) prev: u32,
+    /// Entries before this are dead.
+    pub(super) first: u8,
+    /// Entries from here on were never used.
+    pub(super) end: u8,
+    pub(super) live: u8,
+    /// No entry expires before this.
+    pub(super) earliest: u64,
+    pub(super) numbers: [u32; BLOCK],
+    pub(super) deadlines: [u64; BLOCK],
+}
+
+/// The head of a list.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Head {
+    pub(super) next: u32,
+    pub(super) prev: u32,
+    /// No entry expires before this (T3). Not used for the lists beside the slots.
+    pub(super) earliest: u64,
+}
+
+impl Wheel {
+    /// Adds an entry at the end of a list.
+    #[inline]
+    pub(super) fn push(&mut self, placements: &mut impl Placements, head: u32, number: u32, deadline: u64) {
+        let mut last = self.head(head).prev;
+        if last & HEAD != 0 || usize::from(self.block(last).end) == BLOCK {
+            last = self.add_block(head);
+        }
+        let block = self.block(last);
+        let at = block.end;
+        block.earliest = block.earliest.min(deadline);
+        block.deadlines[usize::from(at)] = deadline;
+        block.numbers[usize::from(at)] = number;
+        block.end += 1;
+        block.live += 1;
+        let placement = placements.placement(number);
+        placement.deadline = deadline;
+        placement.place = last << PLACE_BITS | u32::from(at);
+    }
+
+    /// Removes the first entry of a list.
+    #[inline]
+    pub(super) fn pop_front(&mut self, head: u32) -> Option<(u32, u64)> {
+        let first = self.head(head).next;
+        if first & HEAD != 0 {
+            return None;
+        }
+        let block = self.block(first);
+        let mut at = usize::from(block.first);
+        while block.numbers[at] == DEAD {
+            at += 1; // ends, by T6
+        }
+        block.first = at as u8;
+        let entry = (block.numbers[at], block.deadlines[at]);
+        self.remove_entry(first, at);
+        Some(entry)
+    }
+
+    /// Removes an entry, and its block if no other entry of it is live (T6).
+    #[inline]
+    pub(super) fn remove_entry(&mut self, index: u32, at: usize) {
+        let block = self.block(index);
+        block.numbers[at] = DEAD;
+        block.live -= 1;
+        if block.live == 0 {
+            self.remove_block(index);
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self, head: u32) -> bool {
+        self.head(head).next == head
+    }
+
+    #[inline]
+    pub(super) fn head(&self, head: u32) -> &Head {
+        &self.heads[(head - HEAD) as usize]
+    }
+
+    #[inline]
+    pub(super) fn block(&mut self, index: u32) -> &mut Block {
+        self.blocks[index as usize].as_mut().expect("a block that is in a list")
+    }
+
+    /// Adds an empty block at the end of a list.
+    #[cold]
+    fn add_block(&mut self, head: u32) -> u32 {
+        let index = self.spare.pop().unwrap_or_else(|| {
+            let index = self.numbers.lend();
+            if index >= HEAD >> PLACE_BITS {
+                self.numbers.give_back(index);
+                panic!("a wheel holds at most 2^26 blocks of {BLOCK} entries");
+            }
+            if self.blocks.len() == index as usize {
+                self.blocks.push(None);
+            }
+            let (deadlines, numbers) = ([0; BLOCK], [DEAD; BLOCK]);
+            let block = Block { deadlines, numbers, next: 0, prev: 0, first: 0, end: 0, live: 0, earliest: u64::MAX };
+            self.blocks[index as usize] = Some(Box::new(block));
+            index
+        });
+        let last = self.head(head).prev;
+        self.link(last, index);
+        self.link(index, head);
+        index
+    }
+
+    /// Takes a block that has no live entry out of its list (T6).
+    #[cold]
+    fn remove_block(&mut self, index: u32) {
+        let block = self.block(index);
+        (block.first, block.end, block.earliest) = (0, 0, u64::MAX);
+        let (prev, next) = (block.prev, block.next);
+        self.link(prev, next);
+        if prev == next && next & HEAD != 0 {
+            self.on_list_empty(next);
+        }
+        if self.spare.len() < SPARE {
+            self.spare.push(index);
+            return;
+        }
+        if self.retired.len() < SPARE {
+            self.retired.extend(self.blocks[index as usize].take());
+        }
+        self.blocks[index as usize] = None;
+        self.numbers.give_back(index);
+        self.blocks.truncate(self.numbers.end());
+        fit(&mut self.blocks);
+    }
+
+    /// There are blocks to be freed after the owner's lock.
+    pub(crate) fn has_retired(&self) -> bool {
+        !self.retired.is_empty()
+    }
+
+    /// The blocks to be freed after the owner's lock.
+    pub(crate) fn retired(&mut self) -> Vec<Box<Block>> {
+        std::mem::take(&mut self.retired)
+    }
+
+    /// Moves all blocks of a list to the end of another.
+    pub(super) fn splice(&mut self, head: u32, to: u32) {
+        let last = self.head(to).prev;
+        self.splice_between(head, last, to);
+    }
+
+    /// Moves all blocks of a list to the beginning of another.
+    pub(super) fn splice_front(&mut self, head: u32, to: u32) {
+        let first = self.head(to).next;
+        self.splice_between(head, to, first);
+    }
+
+    fn splice_between(&mut self, head: u32, before: u32, after: u32) {
+        let Head { next, prev, .. } = *self.head(head);
+        self.link(head, head);
+        self.on_list_empty(head);
+        self.link(before, next);
+        self.link(prev, after);
+    }
+
+    /// Makes two blocks or heads neighbours.
+    #[inline]
+    pub(super) fn link(&mut self, a: u32, b: u32) {
+        match a & HEAD {
+            0 => self.block(a).next = b,
+            _ => self.heads[(a - HEAD) as usize].next = b,
+        }
+        match b & HEAD {
+            0 => self.block(b).prev = a,
+            _ => self.heads[(b - HEAD) as usize].prev = a,
+        }
+    }
+
+    /// Called when a list has lost its last block.
+    #[inline]
+    fn on_list_empty(&mut self, head: u32) {
+        let at = (head - HEAD) as usize;
+        if let Some(slots) = self.occupied.get_mut(at / SLOTS) {
+            *slots &= !(1 << (at % SLOTS));
+            self.heads[at].earliest = u64::MAX;
+        }
+    }
+}
+
+/// The block of a place, and the index in it.
+#[inline]
+pub(super) fn unpack_place(place: u32) -> (u32, usize) {
+    (place >> PLACE_BITS, (place & ((1 << PLACE_BITS) - 1)) as usize)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::Placement;
+    use super::*;
+
+    struct Numbers(Vec<Placement>);
+
+    impl Placements for Numbers {
+        fn placement(&mut self, number: u32) -> &mut Placement {
+            &mut self.0[number as usize]
+        }
+    }
+
+    /// After a burst some of its blocks are kept and the others freed. Indices of freed blocks are used again, or cut off.
+    #[test]
+    fn blocks_are_kept_or_given_back() {
+        const IN_BLOCK: u32 = BLOCK as u32;
+        let mut numbers = Numbers(vec![Placement::default(); 1000 * BLOCK]);
+        let mut wheel = Wheel::new(0);
+        (0..1000 * IN_BLOCK).for_each(|number| wheel.insert(&mut numbers, number, 100));
+        assert_eq!(wheel.blocks.len(), 1000);
+        for number in (0..1000 * IN_BLOCK).filter(|number| ![256, 300].contains(&(number / IN_BLOCK))) {
+            wheel.remove(&mut numbers, number);
+        }
+        assert_eq!((wheel.spare.len(), wheel.blocks.len(), wheel.retired().len()), (SPARE, 301, SPARE));
+        (0..256 * IN_BLOCK).for_each(|number| wheel.insert(&mut numbers, number, 200));
+        (257 * IN_BLOCK..300 * IN_BLOCK).for_each(|number| wheel.insert(&mut numbers, number, 200));
+        assert_eq!((wheel.spare.len(), wheel.blocks.len(), wheel.retired().len()), (0, 301, 0));
+    }
+}
