@@ -98,7 +98,7 @@
 //!   delay is moved or dropped, the same critical section takes the old entry out. Upheld by `src/shared/delays.rs`. Shown by the
 //!   models `stale_delay_is_ignored` and `cancel_races_expiry`.
 //! * **I10** FAILED means that the queue has counted a failure of the key that was not forgotten since. Upheld by
-//!   `src/shared/failures.rs`. Shown by the model `key_that_failed_leaves_when_it_is_done_and_forgotten`.
+//!   `src/shared/failures.rs`. Shown by the model `failed_key_is_freed_when_done_and_forgotten`.
 //!
 //! # Waiting and wake-ups
 //!
@@ -108,7 +108,7 @@
 //!   the model `n_adds_wake_n_getters`.
 //! * **W2** Whenever the lock is free, a key is queued and a getter is on the list, another getter has been woken and has not
 //!   arrived yet. So a push wakes one getter, and a getter that arrives wakes the next while keys are left. Shown by the models
-//!   `a_burst_wakes_all_who_are_needed`, `an_overdue_getter_is_passed_over` and `overtaken_getter_is_woken_again`.
+//!   `a_burst_wakes_every_getter_needed`, `an_overdue_getter_is_passed_over` and `overtaken_getter_is_woken_again`.
 //! * **W3** A getter that was woken and leaves without a key (its time is up, its future is dropped) wakes the next in its place.
 //!   Shown by the models `cancelled_getter_forwards_wakeup` and `timed_out_getter_forwards_wakeup`.
 //! * **W4** No critical section wakes a thread or task, clones or drops a waker, drops a key, or calls an observer, a limiter or a
@@ -121,7 +121,7 @@
 //! * **I8** The driver parks until a time that is not later than the earliest deadline, and says so in the critical section that
 //!   found nothing expired. A call that sets an earlier deadline, in a later critical section, sees that and wakes the driver. The
 //!   same holds for a getter that does the driver's work because no thread can be started. Shown by the models
-//!   `earlier_delay_rearms_driver`, `moved_delay_rearms_driver` and `a_parked_getter_delivers_in_place_of_the_thread`.
+//!   `earlier_delay_rearms_driver`, `moved_delay_rearms_driver` and `a_parked_getter_replaces_the_driver`.
 //!
 //! # Slots
 //!
@@ -129,9 +129,9 @@
 //! Upheld by `src/key/slab.rs`.
 //!
 //! * **S1** A slot is *taken* or *vacant*, by a bit of its chunk. Its key is initialised exactly while the slot is taken, and does
-//!   not change meanwhile. Shown by the models `held_key_stays` and `adds_leave_the_held_key_alone`.
+//!   not change meanwhile. Shown by the models `held_key_keeps_its_slot` and `adds_do_not_write_the_held_key`.
 //! * **S2** A slot is taken while its word has a bit set (I4). The step that clears the last bit vacates it, and does not use it
-//!   afterwards. Shown by the models `slot_changes_hands` and `delayed_key_stays`.
+//!   afterwards. Shown by the models `vacated_slot_is_reused` and `delayed_key_keeps_its_slot`.
 //! * **S3** A slot never moves. Its chunk is freed only when all its slots are vacant, or with the whole queue. Shown by the model
 //!   `sweep_races_add`.
 //!
