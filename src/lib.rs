@@ -238,6 +238,7 @@ mod line;
 mod numbers;
 pub mod observe;
 mod options;
+mod owned_item;
 mod panics;
 mod queue;
 #[cfg(feature = "jitter")]
@@ -253,8 +254,9 @@ mod workers;
 pub use builder::WorkQueueBuilder;
 pub use error::{DrainTimeoutError, GetTimeoutError, InvalidArgument, TryGetError, WaitIdleTimeoutError};
 pub use futures::{GetAsync, ShutDownWithDrain, UntilDirty, UntilShuttingDown, WaitIdle};
-pub use item::{Item, OwnedItem};
+pub use item::Item;
 pub use options::{AddOptions, DelayConflict, DelayedAdd, OnPanic};
+pub use owned_item::OwnedItem;
 pub use queue::{Added, WorkQueue};
 pub use stats::{ProcessingKey, Stats};
 pub use time::clock::{Clock, MockClock};

@@ -491,7 +491,7 @@ impl<K> WorkQueue<K> {
             if waited.capacity() > 0 {
                 waited.push(taken.waited());
             }
-            items.push(Item::new_under_lock(&self.shared, taken.slot));
+            items.push(Item::new_quietly(&self.shared, taken.slot));
         });
         if panicking() {
             items.iter().for_each(Item::note_unwinding);

@@ -58,7 +58,7 @@ mod take_where;
 mod watch;
 
 pub(crate) use add::Wakeups;
-pub(crate) use failures::Limiter;
+pub(crate) use failures::{Failures, Limiter};
 pub(crate) use get::Wait;
 pub(crate) use quiet::{End, Goal};
 pub(crate) use watch::Watch;

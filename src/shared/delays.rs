@@ -14,7 +14,7 @@ use super::add::Wakeups;
 use super::measure::{UNREAD, known};
 use super::put_back::Delay;
 use super::section::Special;
-use super::{Core, NO_DRIVER, Shared};
+use super::{Core, Failures, NO_DRIVER, Shared};
 use crate::key::slab::SlotRef;
 use crate::key::table;
 use crate::panics::contained;
@@ -139,16 +139,16 @@ impl<K: Hash + Eq> Shared<K> {
 }
 
 impl<K> Shared<K> {
-    /// `add_with` and `done` of a key that is held, in one step. `forgive`: and `forget` before.
+    /// `add_with` and `done` of a key that is held, in one step.
     ///
     /// # Safety
     /// The caller holds the key in this slot, and forgets the slot.
-    pub(crate) unsafe fn requeue(this: &Arc<Self>, slot: SlotRef<K>, options: AddOptions, forgive: bool) -> Added {
+    pub(crate) unsafe fn requeue(this: &Arc<Self>, slot: SlotRef<K>, options: AddOptions, failures: Failures) -> Added {
         let now = this.now_for(options);
         let (added, worked, vacated) = {
             let core = &mut *this.enter();
             core.counts.failures += u64::from(options.rate_limited);
-            if forgive {
+            if failures == Failures::Forget {
                 core.forgive(slot);
             }
             let added = this.add_slot_with(core, slot, now, options);

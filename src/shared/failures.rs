@@ -21,6 +21,13 @@ use std::borrow::Borrow;
 use std::hash::Hash;
 use std::time::Duration;
 
+/// What a requeue does about the failures of its key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failures {
+    Keep,
+    Forget,
+}
+
 /// Who says how long a key waits that has failed.
 pub(crate) enum Limiter<K> {
     /// The number of its failures, which the queue counts.

@@ -4,6 +4,7 @@ use super::group::Counts;
 use super::run_span::RunSpan;
 use super::{GivenUp, Inner, Outcome};
 use crate::panics::{Caught, contained};
+use crate::shared::Failures;
 use crate::sync::Arc;
 use crate::{AddOptions, Added, Item, OnPanic};
 use std::any::Any;
@@ -202,13 +203,13 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     /// Adds a key again and finishes its hand-out, even if the limiter panics.
     #[inline]
     fn requeue(&self, item: Item<'_, K>, options: AddOptions) {
-        self.count_requeue(item.requeue_asked(options, false));
+        self.count_requeue(item.requeue_asked(options, Failures::Keep));
     }
 
     /// Like [`requeue`](Self::requeue), and forgets the key's failures.
     #[inline]
     fn requeue_after(&self, item: Item<'_, K>, delay: Duration) {
-        self.count_requeue(item.requeue_asked(AddOptions::new().after(delay), true));
+        self.count_requeue(item.requeue_asked(AddOptions::new().after(delay), Failures::Forget));
     }
 
     #[inline]

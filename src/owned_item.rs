@@ -1,0 +1,185 @@
+//! An item that owns a handle of its queue. What it does, it does as an [`Item`].
+
+use crate::key::slab::SlotRef;
+use crate::shared::Shared;
+use crate::sync::Arc;
+use crate::{AddOptions, Added, Item, UntilDirty, UntilShuttingDown};
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::time::Duration;
+
+/// An [`Item`] that owns a handle of the queue: `'static`, for tasks and threads that outlive a borrow of the queue.
+///
+/// # Examples
+/// ```
+/// let queue = keyqueue::WorkQueue::new();
+/// queue.add(7);
+/// let item = queue.get().unwrap().into_owned();
+/// std::thread::spawn(move || assert_eq!(*item, 7)).join().unwrap();
+/// assert_eq!(queue.processing_len(), 0);
+/// ```
+#[must_use = "dropping an item says that its key is done"]
+pub struct OwnedItem<K> {
+    queue: Arc<Shared<K>>,
+    /// Held by this.
+    slot: SlotRef<K>,
+}
+
+impl<K> OwnedItem<K> {
+    /// The caller hands its hold of the key in this slot over.
+    #[inline]
+    pub(crate) fn new(queue: Arc<Shared<K>>, slot: SlotRef<K>) -> Self {
+        Self { queue, slot }
+    }
+
+    /// The same item, to look at.
+    #[inline]
+    fn item(&self) -> ManuallyDrop<Item<'_, K>> {
+        ManuallyDrop::new(Item::new_quietly(&self.queue, self.slot))
+    }
+
+    /// Calls `finish` with the item, in place of the drop of `self`.
+    #[inline]
+    fn finish<R>(self, finish: impl FnOnce(Item<'_, K>) -> R) -> R {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: `this` is not dropped, so this is a move.
+        let queue = unsafe { std::ptr::read(&this.queue) };
+        finish(Item::new_quietly(&queue, this.slot))
+    }
+
+    /// The key.
+    #[inline]
+    #[must_use]
+    pub fn key(&self) -> &K {
+        // SAFETY: the key is held, so the slot is taken (S2), as long as `self` lives.
+        let slot = unsafe { self.slot.get() };
+        // SAFETY: the key is held (S2), as long as `self` lives.
+        unsafe { slot.key() }
+    }
+
+    /// Like [`Item::done`].
+    #[doc(alias = "Done")]
+    pub fn done(self) {
+        self.finish(|item| item.done());
+    }
+
+    /// Like [`Item::succeed`].
+    ///
+    /// # Panics
+    /// If the limiter does.
+    #[doc(alias = "Forget")]
+    pub fn succeed(self) {
+        self.finish(|item| item.succeed());
+    }
+
+    /// Like [`Item::give_up`].
+    ///
+    /// # Panics
+    /// If the limiter does.
+    pub fn give_up(self) {
+        self.finish(|item| item.give_up());
+    }
+
+    /// Like [`Item::retry`].
+    ///
+    /// # Panics
+    /// If the limiter does.
+    #[doc(alias = "AddRateLimited")]
+    pub fn retry(self) -> Added {
+        self.finish(|item| item.retry())
+    }
+
+    /// Like [`Item::requeue_after`].
+    ///
+    /// # Panics
+    /// If the limiter does.
+    #[doc(alias = "RequeueAfter")]
+    pub fn requeue_after(self, delay: Duration) -> Added {
+        self.finish(|item| item.requeue_after(delay))
+    }
+
+    /// Like [`Item::requeue_with`].
+    ///
+    /// # Panics
+    /// If the limiter does.
+    pub fn requeue_with(self, options: AddOptions) -> Added {
+        self.finish(|item| item.requeue_with(options))
+    }
+
+    /// Like [`Item::num_requeues`].
+    ///
+    /// # Panics
+    /// If the limiter does.
+    #[doc(alias = "NumRequeues")]
+    #[must_use]
+    pub fn num_requeues(&self) -> usize {
+        self.item().num_requeues()
+    }
+
+    /// Like [`Item::waited`].
+    #[must_use]
+    pub fn waited(&self) -> Option<Duration> {
+        self.item().waited()
+    }
+
+    /// Like [`Item::is_dirty`].
+    #[must_use]
+    pub fn is_dirty(&self) -> bool {
+        self.item().is_dirty()
+    }
+
+    /// Like [`Item::until_dirty`].
+    pub fn until_dirty(&self) -> UntilDirty<'_, K> {
+        // SAFETY: the key is held as long as `self` is borrowed.
+        unsafe { UntilDirty::new(&self.queue, self.slot) }
+    }
+
+    /// Like [`Item::until_shutting_down`].
+    pub fn until_shutting_down(&self) -> UntilShuttingDown<'_, K> {
+        UntilShuttingDown::new(&self.queue)
+    }
+
+    /// Like [`Item::shutting_down`].
+    #[must_use]
+    pub fn shutting_down(&self) -> bool {
+        self.item().shutting_down()
+    }
+
+    /// Like [`Item::span`].
+    #[cfg(feature = "tracing")]
+    #[must_use]
+    pub fn span(&self) -> tracing::Span
+    where
+        K: fmt::Debug,
+    {
+        self.item().span()
+    }
+}
+
+impl<K> Deref for OwnedItem<K> {
+    type Target = K;
+
+    #[inline]
+    fn deref(&self) -> &K {
+        self.key()
+    }
+}
+
+impl<K> Drop for OwnedItem<K> {
+    #[inline]
+    fn drop(&mut self) {
+        drop(Item::new_quietly(&self.queue, self.slot));
+    }
+}
+
+// As for the queue.
+impl<K: RefUnwindSafe> UnwindSafe for OwnedItem<K> {}
+impl<K: RefUnwindSafe> RefUnwindSafe for OwnedItem<K> {}
+
+impl<K: fmt::Debug> fmt::Debug for OwnedItem<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnedItem").field("key", self.key()).field("is_dirty", &self.is_dirty()).finish()
+    }
+}
