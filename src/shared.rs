@@ -1,47 +1,54 @@
-//! The one lock, what it guards, and every step that is made under it.
+//! What all handles of one queue share: the data under the lock, and every step that is made under it.
 //!
 //! ```text
 //!            add                     get                      done
 //!             │                       │                        │
 //!             ▼                       ▼                        ▼
 //!  ┌─ Core, under one lock ──────────────────────────────────────────────────────────┐
-//!  │  table: key ─▶ slot (state word, key)      line: slots in order     waiters      │
-//!  │  wheel: deadlines of slots          measures: times of slots                     │
+//!  │  table: key ─▶ slot (state word, key)      line: queued slots, in order          │
+//!  │  wheel: deadlines of slots                 measures: times of slots              │
+//!  │  waiters: getters that sleep               owed: what is to be woken             │
 //!  └─────────────────────────────────────────────────────────────────────────────────┘
-//!                   │ what leaves the lock as a value: wake-ups, keys to drop
+//!                   │ the end of the critical section unlocks, and then wakes what is owed and frees memory
 //!                   ▼
 //! ```
 //!
-//! Why one lock, when one could shard the table and make the line lock-free? It was measured (`BENCHMARKS.md`, "Designs"):
-//! the line is one place that every key passes twice, so the most that shards save is the look-up; and each of the parts that a
-//! finer design adds — a lock per shard, an atomic step per transition, a fence against sleepers — costs as much as this
-//! lock does once. What makes a critical section cheap is that it is short: 5 to 15 ns here, as a rule. The price is that adds of
-//! *different* keys do not run in parallel, which shows where dozens of cores do nothing but add.
+//! One file per kind of step: [`add`], [`get`], [`done`], [`delays`] (set, move, cancel, expire), [`failures`] (limiters),
+//! [`quiet`] (drain and idle waits), [`take_where`], [`shrink`]. [`section`] is the critical section itself.
 //!
-//! It also makes the contract easy to state: **the queue is linearizable**, each call takes effect at one moment while it
-//! holds the lock (P1, P2, P4 follow from the sequential picture in [`state`](crate::key::state)), and whatever a thread did
-//! before a call is visible to every thread whose call comes later. Calls that are several steps say so: `add_all`, `get_many`,
-//! `turn`, `take_delayed` and the drains. `len` alone takes no lock, and publishes nothing.
+//! **One lock**, because it was measured (`BENCHMARKS.md`, "Designs") against a sharded table with one shared line: every key passes
+//! the line twice, so such shards save the look-up at most, and each part of the finer design (a lock per shard, an atomic step per
+//! transition, a fence against sleepers) costs as much as this lock does once. A critical section takes 5 to 15 ns as a rule. The price
+//! is that adds of *different* keys do not run in parallel, which shows where dozens of cores only add.
 //!
-//! No critical section is long, whatever the number of keys: the wheel turns a hundred steps at a time, calls that go through many keys
-//! do so some hundred at a time, the line grows by a block at a time, a large table by a few chains (a smaller one at once, in half a
-//! millisecond), and memory is freed after the lock.
+//! It also makes the contract simple: **the queue is linearizable**, each call takes effect at one moment while it holds the lock (P1,
+//! P2, P4 follow from the sequential picture in [`state`](crate::key::state)), and what a thread did before a call is visible to every
+//! thread whose call comes later. Calls that consist of several steps say so: `add_all`, `get_many`, `turn`, `take_delayed`,
+//! `take_where` and the drains. `len` alone takes no lock, and publishes nothing.
+//!
+//! **No critical section is long**, whatever the number of keys: the wheel moves a hundred entries at a time, calls that visit many
+//! keys visit some hundred at a time, the line grows by a block at a time, a large table by a few chains (a smaller one at once, in
+//! half a millisecond), and memory is freed after the lock.
+//!
+//! **Hot calls** (`add`, `get`, `done`) return what fits in two registers, test one byte for all that few queues have
+//! ([`Special`](section::Special)) and one for all that is owed, and leave the rest to functions that are not inlined. A result of
+//! several words that goes through memory is stored in pieces and loaded whole, and the processor waits for it: that was half of the
+//! time of these calls.
 //!
 //! **Waiting**, by number:
 //!
-//! * **W1** (I6) A getter sleeps only after it was put on the list in the same critical section in which it found the line
-//!   empty.
-//! * **W2** Whenever the lock is free, the line is not empty and somebody is on the list, then somebody else has been woken
-//!   and has not arrived yet. So: a push wakes one, and who arrives wakes the next while keys are left.
-//! * **W3** Who was woken and leaves without a key (time-out, dropped future) wakes the next in its place.
-//! * **W4** No wake-up is paid, no waker cloned or dropped, no key dropped, no observer told under the lock (P17). `Eq` and `Borrow`
-//!   of keys and, in `take_delayed`, `take_where` and `processing_keys`, `K::clone` are the foreign code that runs there.
+//! * **W1** (I6) A getter sleeps only after it was put on the list in the same critical section in which it found the line empty.
+//! * **W2** Whenever the lock is free, the line is not empty and a getter is on the list, another getter has been woken and has not
+//!   arrived yet. So a push wakes one getter, and a getter that arrives wakes the next while keys are queued.
+//! * **W3** A getter that was woken and leaves without a key (time-out, dropped future) wakes the next in its place.
+//! * **W4** Under the lock no thread or task is woken, no waker cloned or dropped, no key dropped, no observer called (P17). `Eq` and
+//!   `Borrow` of keys and, in `take_delayed`, `take_where` and `processing_keys`, `K::clone` are the foreign code that runs there.
 //!
 //! Threads that were woken are counted until they arrive (`waking`). While one is on its way, a push wakes no other thread, unless
 //! the line grows long or the woken thread is overdue: a burst of adds costs one wake-up, not one each, and workers that are not
-//! needed stay asleep. A woken thread always arrives, as it is inside our `get`; but the system may let it wait for a core, or it
-//! runs a signal handler. So a push that comes [`OVERDUE`](crate::sync::OVERDUE) after the last wake-up wakes the next getter.
-//! A *task* may be polled late, so it is not counted, and the next push wakes the next waiter.
+//! needed stay asleep. A woken thread always arrives, as it is inside our `get`; but it may have to wait for a core, or run a signal
+//! handler. So a push that comes [`OVERDUE`](crate::sync::OVERDUE) after the last wake-up wakes the next getter. A *task* may be
+//! polled late, so it is not counted, and the next push wakes the next waiter.
 
 mod add;
 mod delays;
@@ -98,15 +105,15 @@ pub(crate) struct Shared<K> {
     /// [`OBSERVED`] and [`NO_DRIVER`], for calls that do not hold the lock.
     extras: AtomicU8,
     core: CachePadded<Mutex<Core<K>>>,
-    /// The line's length, written under the lock, read without: for `len`, and for who spins.
+    /// The line's length, written under the lock and read without it: by `len`, and by getters that spin.
     len: CachePadded<AtomicUsize>,
-    /// Where the table's buckets are and how many, likewise: a hint for `add_with`, that may be out of date.
+    /// Where the table's buckets are and how many, written and read in the same way: a hint for `add_with` that may be out of date.
     buckets: CachePadded<(AtomicUsize, AtomicUsize)>,
 }
 
 /// The queue has an observer.
 const OBSERVED: u8 = 1;
-/// The driver thread could not be started: a hint for calls that pass by. Written under the lock, with the driver's state.
+/// A driver thread is to be started: a hint for the next call. Written under the lock, with the driver's state.
 const NO_DRIVER: u8 = 1 << 1;
 
 /// What the lock guards.
@@ -122,37 +129,37 @@ struct Core<K> {
     wheel: Option<Box<Wheel>>,
     /// Keys in the wheel.
     delayed: usize,
-    /// Keys that are known to fail.
+    /// Keys whose failures the queue counts.
     failing: usize,
-    /// The latest time that anybody has seen: the clock's, made to never go back.
+    /// The latest time that a call has read from the clock: this one never goes back.
     time: u64,
     driver: State,
     /// Getters that sleep.
     waiters: WaitList,
-    /// Threads that were taken from the list and have not come to the lock since.
+    /// Threads that were taken off the list to be woken, and have not arrived at the lock since.
     waking: usize,
-    /// When the last of them was.
+    /// When the last of them was woken.
     woken_at: Instant,
     /// Keys that were pushed and have woken no getter yet: the call that has pushed them does it in the end.
     unwoken: usize,
-    /// Keys that are held.
+    /// Keys that are processing.
     processing: usize,
-    /// What `counts.handed_out` was when a getter last gave up looking and went to sleep.
+    /// What `counts.handed_out` was when a getter last went to sleep.
     handed_out_at_sleep: u64,
-    /// Who waits until nothing is in line and nothing held, or nothing delayed either.
+    /// Threads and tasks that wait until no key is queued or processing (a drain), or delayed either (an idle wait).
     drainers: WaitList,
-    /// How often a plain shut-down has released drainers.
+    /// The number of plain shut-downs: each releases the drains that wait.
     released: u64,
     /// Tasks that wait for the shut-down to begin.
     enders: WaitList,
-    /// Who waits for a key to be added that is held.
+    /// Futures that wait until a key that is processing becomes dirty.
     watchers: Watchers,
-    /// Times that are kept, if they are.
+    /// The times of keys. `None`: the queue does not measure.
     measures: Option<Box<Measures>>,
     counts: Counts,
 }
 
-/// What happened so far.
+/// The number of events so far, for [`Stats`](crate::Stats).
 #[derive(Default)]
 struct Counts {
     pushed: u64,
@@ -183,7 +190,7 @@ pub(crate) struct Settings {
     pub(crate) observer: Option<Box<dyn Observer>>,
 }
 
-/// How many keys one critical section goes through, of calls that go through many: some ten microseconds.
+/// The number of keys that one critical section visits, in calls that visit many: some ten microseconds.
 const STEP: usize = sized(256, 2);
 
 impl<K> Core<K> {
