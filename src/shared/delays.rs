@@ -629,6 +629,15 @@ mod tests {
         assert!((all / 2..=all).contains(&turns), "{turns} more turns");
     }
 
+    /// The first delay starts the driver thread, and from then on calls take their usual way.
+    #[test]
+    fn a_started_driver_leaves_the_queue_as_it_was() {
+        let queue = WorkQueue::new();
+        assert_eq!(queue.add_after("key", Duration::from_secs(3600)), Added::Delayed);
+        assert!(!queue.shared.core.lock().special.is_any());
+        assert!(!queue.shared.has_extras());
+    }
+
     /// One critical section looks at fifty keys, and delivers them all.
     #[test]
     fn a_batch_is_more_than_a_few_keys() {
