@@ -398,7 +398,7 @@ fn a_handler_that_panics_is_retried_or_done_and_the_loop_goes_on() {
                         _ => || Outcome::Done,
                     };
                     let (script, workers) = run_loop(way, policy, &bomb, first, false);
-                    // An add during the run that panics queues the key again, whatever the policy; together with a retry it runs once.
+                    // An add during the run that panics queues the key again under each policy; with a retry as well, it runs once.
                     let again = policy != Some(OnPanic::Done) || point == Point::Dirty;
                     // The panic after the await comes before the run is recorded.
                     let seen: &[u32] = if point == Point::Awaited { &[] } else { &[7] };
@@ -1178,7 +1178,7 @@ fn take_delayed_sets_all_delays_again_if_a_clone_panics() {
         let (clock, time) = Clock::mock();
         let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).delayed_add(DelayedAdd::Strict).build();
         let key = |number| Clones(number, Arc::clone(&clones));
-        // 1 and 4 are moved out; the others have failed before and are cloned. One add waits for the delay of 1, one for that of 3.
+        // 1 and 4 are moved out; the others have failed before and are cloned. An add waits for 1, and another for 3.
         queue.add_after(key(1), MS);
         for number in [2, 3, 5] {
             queue.add_with(key(number), AddOptions::new().after(number * MS).rate_limited());
