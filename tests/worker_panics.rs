@@ -398,7 +398,7 @@ fn a_handler_that_panics_is_retried_or_done_and_the_loop_goes_on() {
                         _ => || Outcome::Done,
                     };
                     let (script, workers) = run_loop(way, policy, &bomb, first, false);
-                    // An add during the run that panics queues the key again under each policy; with a retry as well, it runs once.
+                    // An add during the panicking run queues the key again under each policy; with a retry as well, it runs once.
                     let again = policy != Some(OnPanic::Done) || point == Point::Dirty;
                     // The panic after the await comes before the run is recorded.
                     let seen: &[u32] = if point == Point::Awaited { &[] } else { &[7] };
