@@ -3,22 +3,19 @@
 
 #![cfg(not(miri))] // Miri starts no processes
 
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+mod support {
+    pub(crate) mod example;
+}
+
+use std::process::{Command, Output};
+use support::example::value;
 
 /// The example's own module, so that the test checks what the example runs.
 #[path = "../examples/crawler/check.rs"]
 mod check;
 
-/// The example lies beside the test: `<profile>/examples/crawler` and `<profile>/deps/crawler_example-<hash>`.
 fn example() -> Command {
-    let test = std::env::current_exe().expect("a test has a path");
-    let profile = test.ancestors().nth(2).expect("it is <profile>/deps/<test>");
-    let example: PathBuf = profile.join("examples").join(format!("crawler{}", std::env::consts::EXE_SUFFIX));
-    assert!(example.exists(), "{} is missing: run `cargo build --example crawler`", example.display());
-    let mut command = Command::new(example);
-    command.stdin(Stdio::null());
-    command
+    support::example::command("crawler", "")
 }
 
 /// Runs the example, checks its exit code, and returns what it prints.
@@ -27,13 +24,6 @@ fn crawl(options: &[&str], code: i32) -> String {
     let stdout = String::from_utf8_lossy(&stdout).into_owned();
     assert_eq!(status.code(), Some(code), "stdout:\n{stdout}\nstderr:\n{}", String::from_utf8_lossy(&stderr));
     stdout
-}
-
-/// The first word after `name` at the start of a line of the summary.
-fn value(summary: &str, name: &str) -> u64 {
-    let line = summary.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix("  "));
-    let word = line.and_then(|line| line.split_whitespace().next());
-    word.and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("no number for {name:?} in:\n{summary}"))
 }
 
 /// Checks what holds for every summary.

@@ -4,6 +4,11 @@
 
 #![cfg(not(miri))] // Miri starts no processes
 
+#[cfg(feature = "metrics")]
+mod support {
+    pub(crate) mod example;
+}
+
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -101,22 +106,14 @@ mod served {
     use std::collections::{BTreeMap, BTreeSet};
     use std::io::{BufRead, BufReader, Read, Write};
     use std::net::{TcpListener, TcpStream};
-    use std::path::{Path, PathBuf};
+    use std::path::Path;
     use std::process::{Child, ChildStderr, Command, Stdio};
     use std::time::{Duration, Instant};
 
     const LONG: Duration = Duration::from_secs(60);
 
-    /// The example lies beside the test: `<profile>/examples/reconcile` and `<profile>/deps/dashboard-<hash>`.
     fn example() -> Command {
-        let test = std::env::current_exe().expect("a test has a path");
-        let profile = test.ancestors().nth(2).expect("it is <profile>/deps/<test>");
-        let example: PathBuf = profile.join("examples").join(format!("reconcile{}", std::env::consts::EXE_SUFFIX));
-        let how = "cargo build --features metrics --example reconcile";
-        assert!(example.exists(), "{} is missing: run `{how}`", example.display());
-        let mut command = Command::new(example);
-        command.stdin(Stdio::null());
-        command
+        crate::support::example::command("reconcile", "--features metrics ")
     }
 
     /// A running example, killed when dropped.

@@ -209,7 +209,7 @@ fn the_longest_running_item_is_listed_first() {
     for round in 0..50 {
         queue.add_all((0..100_u64).map(|key| round * 100 + key));
         let mut items = queue.get_many(100);
-        items.remove(0).done(); // which was measured
+        items.remove(0).done(); // the first item was measured
         let ages: Vec<_> = queue.in_work().into_iter().map(|(_, age)| age.unwrap()).collect();
         let longest = queue.stats().longest_running.unwrap();
         assert!(ages.is_sorted_by(|older, newer| older >= newer), "documented as longest first: {ages:?}");

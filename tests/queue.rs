@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::tasks::{Calls, poll};
+use support::tasks::{Calls, panicking_waker, poll};
 
 /// Returns when `condition` holds. If it never does, the test hangs, which the test runner reports.
 fn wait_until(condition: impl Fn() -> bool) {
@@ -922,19 +922,10 @@ fn a_waker_may_use_the_queue() {
     assert!(reentrant.called.load(Ordering::SeqCst));
 }
 
-/// A waker that panics.
-struct BadWaker;
-
-impl Wake for BadWaker {
-    fn wake(self: Arc<Self>) {
-        quiet_panic();
-    }
-}
-
 /// A future that waits for a key, with a waker that panics.
 fn waiting_with_a_bad_waker(queue: &WorkQueue<u8>) -> std::pin::Pin<Box<keyqueue::GetAsync<'_, u8>>> {
     let mut get = Box::pin(queue.get_async());
-    assert!(get.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::new(BadWaker)))).is_pending());
+    assert!(get.as_mut().poll(&mut Context::from_waker(&panicking_waker())).is_pending());
     get
 }
 

@@ -3,29 +3,20 @@
 
 #![cfg(not(miri))] // Miri starts no processes
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+mod support {
+    pub(crate) mod example;
+}
 
-/// The example lies beside the test: `<profile>/examples/reconcile` and `<profile>/deps/reconcile_example-<hash>`.
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use support::example::value;
+
 fn example() -> Command {
-    let test = std::env::current_exe().expect("a test has a path");
-    let profile = test.ancestors().nth(2).expect("it is <profile>/deps/<test>");
-    let example: PathBuf = profile.join("examples").join(format!("reconcile{}", std::env::consts::EXE_SUFFIX));
-    assert!(example.exists(), "{} is missing: run `cargo build --example reconcile`", example.display());
-    let mut command = Command::new(example);
-    command.stdin(Stdio::null());
-    command
+    support::example::command("reconcile", "")
 }
 
 fn once(path: &Path) -> Output {
     example().arg(path).arg("--once").output().expect("the example starts")
-}
-
-/// The first word after `name` at the start of a line of the summary.
-fn value(summary: &str, name: &str) -> u64 {
-    let line = summary.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix("  "));
-    let word = line.and_then(|line| line.split_whitespace().next());
-    word.and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("no number for {name:?} in:\n{summary}"))
 }
 
 fn stdout_of_success(output: &Output) -> String {

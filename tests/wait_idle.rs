@@ -14,10 +14,10 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
-use support::tasks::{Calls, poll};
+use support::tasks::{Calls, panicking_waker, poll};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -368,15 +368,6 @@ fn a_dropped_future_leaves_the_list_and_only_the_latest_waker_is_woken() {
 
 // ---- foreign code that panics ----
 
-/// Panics when it is called.
-struct Fire;
-
-impl Wake for Fire {
-    fn wake(self: Arc<Self>) {
-        resume_unwind(Box::new("a waker"));
-    }
-}
-
 #[test]
 fn a_waker_that_panics_does_not_keep_a_shutdown_from_waking_getters() {
     type ShutDown = fn(&WorkQueue<u32>);
@@ -388,7 +379,7 @@ fn a_waker_that_panics_does_not_keep_a_shutdown_from_waking_getters() {
         let mut get = pin!(queue.get_async());
         assert!(poll(get.as_mut(), &calls).is_pending());
         let mut idle = pin!(queue.idle());
-        assert!(idle.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::new(Fire)))).is_pending());
+        assert!(idle.as_mut().poll(&mut Context::from_waker(&panicking_waker())).is_pending());
         shut_down(&queue);
         assert_eq!(queue.stats().caught_panics, 1);
         assert_eq!(calls.count(), 1, "the getter was woken");

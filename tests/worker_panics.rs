@@ -10,6 +10,7 @@
 //! All panics here unwind by `resume_unwind`, which prints no message.
 
 mod support {
+    pub(crate) mod tasks;
     pub(crate) mod ways;
 }
 
@@ -20,14 +21,14 @@ use keyqueue::{
     WorkQueue, WorkQueueBuilder, Workers,
 };
 use std::error::Error;
-use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
+use support::tasks::{Calls, panicking_waker, poll};
 use support::ways::{WAYS, Way, yield_once};
 
 // ---- where to panic ----
@@ -1001,15 +1002,6 @@ fn an_unwinding_item_does_not_abort_when_foreign_code_panics() {
     });
 }
 
-/// A waker that panics when it is woken.
-struct PanickingWaker;
-
-impl Wake for PanickingWaker {
-    fn wake(self: Arc<Self>) {
-        resume_unwind(Box::new("a waker"));
-    }
-}
-
 #[test]
 fn an_unwinding_item_does_not_abort_when_a_waker_panics() {
     in_a_child("an_unwinding_item_does_not_abort_when_a_waker_panics", || {
@@ -1018,7 +1010,7 @@ fn an_unwinding_item_does_not_abort_when_a_waker_panics() {
             let queue = queue(&bomb, Some(policy)).build();
             let key = || Key(1, Arc::clone(&bomb));
             queue.add(key());
-            let waker = Waker::from(Arc::new(PanickingWaker));
+            let waker = panicking_waker();
             let mut get = pin!(queue.get_async());
             let mut idle = pin!(queue.idle());
             let item = queue.get().unwrap();
@@ -1206,19 +1198,6 @@ fn take_delayed_sets_all_delays_again_if_a_clone_panics() {
 
 // ---- payloads, counts and wake-ups ----
 
-#[derive(Default)]
-struct Calls(AtomicUsize);
-
-impl Wake for Calls {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-fn poll<F: Future>(future: Pin<&mut F>, calls: &Arc<Calls>) -> Poll<F::Output> {
-    future.poll(&mut Context::from_waker(&Waker::from(Arc::clone(calls))))
-}
-
 /// The limiter or the observer panics with a payload whose drop panics.
 #[test]
 fn an_unwinding_item_does_not_abort_when_a_payload_panics() {
@@ -1298,8 +1277,8 @@ fn an_until_dirty_waker_that_panics_loses_no_wake_up() {
     let mut get = pin!(queue.get_async());
     assert!(poll(get.as_mut(), &calls).is_pending());
     let mut stale = Box::pin(item.until_dirty());
-    assert!(stale.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::new(PanickingWaker)))).is_pending());
+    assert!(stale.as_mut().poll(&mut Context::from_waker(&panicking_waker())).is_pending());
     std::mem::forget(stale);
     _ = catch_unwind(AssertUnwindSafe(|| item.requeue_after(Duration::ZERO)));
-    assert_eq!((queue.len(), queue.processing_len(), calls.0.load(Ordering::SeqCst)), (1, 0, 1));
+    assert_eq!((queue.len(), queue.processing_len(), calls.count()), (1, 0, 1));
 }

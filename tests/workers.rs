@@ -282,7 +282,7 @@ fn the_question_mark_operator_makes_failures() {
     assert_eq!(tally(&workers), [0, 0, 1, 0, 0, 1]);
 }
 
-// ---- failing ----
+// ---- failures and retries ----
 
 #[test]
 fn a_key_is_given_up_after_max_retries() {

@@ -407,10 +407,7 @@ impl<'q, K: Key> Pair<'q, K> {
             }
             Op::IntoOwned(n) => {
                 if let Some(at) = index(*n, self.held.len()) {
-                    let held = match self.held.swap_remove(at) {
-                        Held::Borrowed(item) => Held::Owned(item.into_owned()),
-                        owned => owned,
-                    };
+                    let held = self.held.swap_remove(at).into_owned();
                     self.held.push(held);
                 }
             }

@@ -125,6 +125,13 @@ impl<K> Held<'_, K> {
         }
     }
 
+    pub(crate) fn into_owned(self) -> Self {
+        match self {
+            Self::Borrowed(item) => Self::Owned(item.into_owned()),
+            owned => owned,
+        }
+    }
+
     pub(crate) fn done(self) {
         match self {
             Self::Borrowed(item) => item.done(),
@@ -266,10 +273,7 @@ impl<'q, K: Key> Pair<'q, K> {
             }
             Op::IntoOwned(n) => {
                 if let Some(at) = index(*n, self.held.len()) {
-                    let held = match self.held.swap_remove(at) {
-                        Held::Borrowed(item) => Held::Owned(item.into_owned()),
-                        owned => owned,
-                    };
+                    let held = self.held.swap_remove(at).into_owned();
                     self.held.push(held);
                 }
             }
