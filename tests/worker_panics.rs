@@ -1131,11 +1131,7 @@ fn a_stop_whose_clones_panic_takes_nothing() {
             panics += 1;
             let lens = |stats: Stats| (stats.len, stats.delayed, stats.processing, stats.failing);
             assert_eq!(lens(stats), lens(before), "{case}");
-            assert_eq!(
-                stats.queued + stats.deferred,
-                stats.handed_out + stats.len as u64,
-                "{case}: the counters add up"
-            );
+            assert_eq!(stats.queued + stats.deferred, stats.handed_out + stats.len as u64, "{case}: it adds up");
             assert_eq!(numbers(workers.stop()), expected, "{case}");
         }
         // Clones of queued keys, of the key that is processing, and of two delayed keys that stay in the table: 2 and 7.
