@@ -36,9 +36,9 @@ enum Event {
 }
 
 /// An observer that is a function.
-struct Each<F>(F);
+struct FnObserver<F>(F);
 
-impl<F: Fn(Event) + Send + Sync> Observer for Each<F> {
+impl<F: Fn(Event) + Send + Sync> Observer for FnObserver<F> {
     fn added(&self, added: Added) {
         self.0(Event::Added(added));
     }
@@ -286,9 +286,9 @@ const CASES: &[Case] = &[
 ];
 
 /// A limiter that the queue has to call: it cannot count failures instead.
-struct Asked;
+struct CustomLimiter;
 
-impl RateLimiter<u32> for Asked {
+impl RateLimiter<u32> for CustomLimiter {
     fn when(&self, _: &u32) -> Duration {
         7 * MS
     }
@@ -300,21 +300,21 @@ impl RateLimiter<u32> for Asked {
     }
 }
 
-fn builder(case: &Case, asked: bool) -> (WorkQueueBuilder<u32>, MockClock) {
+fn builder(case: &Case, custom: bool) -> (WorkQueueBuilder<u32>, MockClock) {
     let (clock, mock) = Clock::mock();
     let builder = WorkQueue::builder().clock(clock).driver(Driver::Manual).delayed_add(case.policy);
     let builder = builder.on_panic(case.on_panic);
-    (if asked { builder.rate_limiter(Asked) } else { builder }, mock)
+    (if custom { builder.rate_limiter(CustomLimiter) } else { builder }, mock)
 }
 
 #[test]
 fn each_call_reports_its_events_to_the_observer() {
     for case in CASES {
-        for asked in [false, true] {
+        for custom in [false, true] {
             let events = Arc::new(Mutex::new(Vec::new()));
-            let (builder, clock) = builder(case, asked);
+            let (builder, clock) = builder(case, custom);
             let own = Arc::clone(&events);
-            let queue = builder.observer(Each(move |event| own.lock().unwrap().push(event))).build();
+            let queue = builder.observer(FnObserver(move |event| own.lock().unwrap().push(event))).build();
             (case.before)(&queue, &clock);
             events.lock().unwrap().clear();
             (case.act)(&queue, &clock);
@@ -329,7 +329,7 @@ fn each_call_reports_its_events_to_the_observer() {
                 told.sort_by_key(|event| format!("{event:?}"));
                 expected.sort_by_key(|event| format!("{event:?}"));
             }
-            assert_eq!(told, expected, "{}, {asked}", case.name);
+            assert_eq!(told, expected, "{}, {custom}", case.name);
         }
     }
 }
@@ -338,23 +338,23 @@ fn each_call_reports_its_events_to_the_observer() {
 fn an_observer_may_use_the_queue_in_every_callback() {
     thread_local! {
         /// Set while the observer calls the queue, which calls the observer again.
-        static MEDDLES: Cell<bool> = const { Cell::new(false) };
+        static IN_OBSERVER: Cell<bool> = const { Cell::new(false) };
     }
     ends(|| {
         for case in CASES {
-            for asked in [false, true] {
-                let (builder, clock) = builder(case, asked);
+            for custom in [false, true] {
+                let (builder, clock) = builder(case, custom);
                 let own: Arc<OnceLock<Queue>> = Arc::default();
                 let active = Arc::new(AtomicBool::new(false));
-                let meddled = Arc::new(AtomicUsize::new(0));
-                let meddle = {
-                    let (own, active, meddled) = (Arc::clone(&own), Arc::clone(&active), Arc::clone(&meddled));
+                let uses = Arc::new(AtomicUsize::new(0));
+                let use_queue = {
+                    let (own, active, uses) = (Arc::clone(&own), Arc::clone(&active), Arc::clone(&uses));
                     move |_| {
-                        if !active.load(Ordering::SeqCst) || MEDDLES.replace(true) {
+                        if !active.load(Ordering::SeqCst) || IN_OBSERVER.replace(true) {
                             return;
                         }
                         let queue = own.get().unwrap();
-                        meddled.fetch_add(1, Ordering::SeqCst);
+                        uses.fetch_add(1, Ordering::SeqCst);
                         let _seen = (queue.stats(), queue.metrics(), queue.in_work(), format!("{queue:?}"));
                         queue.report();
                         queue.add(99);
@@ -374,19 +374,19 @@ fn an_observer_may_use_the_queue_in_every_callback() {
                         }
                         queue.forget(&97);
                         assert_eq!(queue.name(), "");
-                        MEDDLES.set(false);
+                        IN_OBSERVER.set(false);
                     }
                 };
-                let queue = builder.observer(Each(meddle)).build();
+                let queue = builder.observer(FnObserver(use_queue)).build();
                 assert!(own.set(queue.clone()).is_ok());
                 (case.before)(&queue, &clock);
                 active.store(true, Ordering::SeqCst);
                 // The observer's calls may change what these calls find. Then they may panic, but must not hang.
                 let done = catch_unwind(AssertUnwindSafe(|| (case.act)(&queue, &clock)));
                 active.store(false, Ordering::SeqCst);
-                MEDDLES.set(false);
+                IN_OBSERVER.set(false);
                 assert!(done.is_ok() || case.told.len() > 1, "{}", case.name);
-                assert!(meddled.load(Ordering::SeqCst) >= case.told.len().min(1), "{}", case.name);
+                assert!(uses.load(Ordering::SeqCst) >= case.told.len().min(1), "{}", case.name);
             }
         }
     });
@@ -400,7 +400,7 @@ fn an_observer_may_use_the_queue_on_the_driver_thread() {
         let (send, told) = mpsc::channel();
         let observer = {
             let own = Arc::clone(&own);
-            Each(move |event| {
+            FnObserver(move |event| {
                 let queue = own.get().unwrap();
                 if event == QUEUED {
                     queue.add_after(2, MS);
@@ -477,7 +477,7 @@ fn observed_events_add_up_to_the_stats_with_threads() {
         let own = Arc::clone(&counts);
         let limiter = ItemFastSlow::new(50_000 * Duration::from_nanos(1), MS / 5, 2);
         let builder = WorkQueue::builder().rate_limiter(limiter).delayed_add(policy);
-        let queue: Queue = builder.observer(Each(move |event| own.count(event))).build();
+        let queue: Queue = builder.observer(FnObserver(move |event| own.count(event))).build();
         // Counted by the producers.
         let [accepted, refused] = [(); 2].map(|()| AtomicUsize::new(0));
         let builder = queue.workers().max_retries(1);
@@ -540,7 +540,7 @@ fn observed_events_add_up_to_the_stats_with_threads() {
 /// Panics once, at the `nth` event (from 0) that `at` selects.
 fn fragile(at: fn(Event) -> bool, nth: usize) -> impl Observer + 'static {
     let seen = AtomicUsize::new(0);
-    Each(move |event| {
+    FnObserver(move |event| {
         if at(event) && seen.fetch_add(1, Ordering::SeqCst) == nth {
             resume_unwind(Box::new("an observer"));
         }
@@ -724,18 +724,18 @@ fn a_reporter_with_a_huge_interval_reports_at_its_start_and_its_end() {
 
 #[test]
 fn a_reporter_survives_an_observer_that_panics() {
-    struct Nasty;
-    impl Drop for Nasty {
+    struct PanicsOnDrop;
+    impl Drop for PanicsOnDrop {
         fn drop(&mut self) {
             resume_unwind(Box::new("a payload"));
         }
     }
     let (send, reports) = mpsc::channel();
     let queue: Queue = WorkQueue::builder()
-        .observer(Each(move |event| {
+        .observer(FnObserver(move |event| {
             assert_eq!(event, Event::Report);
             send.send(()).unwrap();
-            resume_unwind(Box::new(Nasty));
+            resume_unwind(Box::new(PanicsOnDrop));
         }))
         .build();
     let reporter = queue.report_every(Duration::ZERO).unwrap();
@@ -751,7 +751,7 @@ fn an_observer_may_drop_its_reporter() {
         let (send, reports) = mpsc::channel();
         let own = Arc::clone(&reporter);
         let queue: Queue = WorkQueue::builder()
-            .observer(Each(move |_| {
+            .observer(FnObserver(move |_| {
                 send.send(own.lock().unwrap().take().is_some()).unwrap();
             }))
             .build();

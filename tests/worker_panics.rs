@@ -77,9 +77,9 @@ const OTHERS: [Point; 12] = [
 ];
 
 /// A panic payload whose drop panics, once.
-struct Nasty(bool);
+struct PanicsOnDrop(bool);
 
-impl Drop for Nasty {
+impl Drop for PanicsOnDrop {
     fn drop(&mut self) {
         if std::mem::take(&mut self.0) {
             resume_unwind(Box::new("a payload's drop"));
@@ -92,7 +92,7 @@ enum Payload {
     Text,
     Owned,
     Number,
-    Nasty,
+    PanicsOnDrop,
 }
 
 impl Payload {
@@ -101,7 +101,7 @@ impl Payload {
             Self::Text => resume_unwind(Box::new("a text")),
             Self::Owned => resume_unwind(Box::new("an owned text".to_owned())),
             Self::Number => resume_unwind(Box::new(7_u8)),
-            Self::Nasty => resume_unwind(Box::new(Nasty(true))),
+            Self::PanicsOnDrop => resume_unwind(Box::new(PanicsOnDrop(true))),
         }
     }
 
@@ -109,41 +109,41 @@ impl Payload {
         match self {
             Self::Text => "a text",
             Self::Owned => "an owned text",
-            Self::Number | Self::Nasty => "(not a text)",
+            Self::Number | Self::PanicsOnDrop => "(not a text)",
         }
     }
 }
 
 /// Panics at `point`, `left` times.
-struct Bomb {
+struct Fault {
     point: Point,
     payload: Payload,
     left: AtomicUsize,
-    struck: AtomicUsize,
+    panicked: AtomicUsize,
 }
 
-impl Bomb {
+impl Fault {
     fn new(point: Point, payload: Payload, times: usize) -> Arc<Self> {
-        Arc::new(Self { point, payload, left: AtomicUsize::new(times), struck: AtomicUsize::new(0) })
+        Arc::new(Self { point, payload, left: AtomicUsize::new(times), panicked: AtomicUsize::new(0) })
     }
 
     fn at(&self, point: Point) {
         let less = |left: usize| left.checked_sub(1);
         if point == self.point && self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok() {
-            self.struck.fetch_add(1, Ordering::SeqCst);
+            self.panicked.fetch_add(1, Ordering::SeqCst);
             self.payload.panic();
         }
     }
 
-    fn struck(&self) -> usize {
-        self.struck.load(Ordering::SeqCst)
+    fn panicked(&self) -> usize {
+        self.panicked.load(Ordering::SeqCst)
     }
 }
 
 // ---- foreign code ----
 
 #[derive(Clone)]
-struct Key(u32, Arc<Bomb>);
+struct Key(u32, Arc<Fault>);
 
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
@@ -175,11 +175,11 @@ impl Drop for Key {
 }
 
 /// Retries without a delay.
-struct Limiter(ItemFastSlow<Key>, Arc<Bomb>);
+struct Limiter(ItemFastSlow<Key>, Arc<Fault>);
 
 impl Limiter {
-    fn new(bomb: &Arc<Bomb>) -> Self {
-        Self(ItemFastSlow::new(Duration::ZERO, Duration::ZERO, 0), Arc::clone(bomb))
+    fn new(fault: &Arc<Fault>) -> Self {
+        Self(ItemFastSlow::new(Duration::ZERO, Duration::ZERO, 0), Arc::clone(fault))
     }
 }
 
@@ -200,7 +200,7 @@ impl RateLimiter<Key> for Limiter {
     }
 }
 
-struct Watcher(Arc<Bomb>);
+struct Watcher(Arc<Fault>);
 
 impl Observer for Watcher {
     fn added(&self, _: Added) {
@@ -225,28 +225,28 @@ impl Observer for Watcher {
 }
 
 /// What a handler returns.
-struct Answer(Outcome, Arc<Bomb>);
+struct Answer(Outcome, Arc<Fault>);
 
-struct Unlucky(Arc<Bomb>);
+struct FailedConversion(Arc<Fault>);
 
-impl From<Unlucky> for Box<dyn Error + Send + Sync> {
-    fn from(Unlucky(bomb): Unlucky) -> Self {
-        bomb.at(Point::IntoError);
+impl From<FailedConversion> for Box<dyn Error + Send + Sync> {
+    fn from(FailedConversion(fault): FailedConversion) -> Self {
+        fault.at(Point::IntoError);
         "no luck".into()
     }
 }
 
 impl From<Answer> for Outcome {
-    fn from(Answer(outcome, bomb): Answer) -> Self {
-        bomb.at(Point::IntoOutcome);
+    fn from(Answer(outcome, fault): Answer) -> Self {
+        fault.at(Point::IntoOutcome);
         match outcome {
-            Self::Failed(_) => Err::<(), _>(Unlucky(bomb)).into(),
+            Self::Failed(_) => Err::<(), _>(FailedConversion(fault)).into(),
             outcome => outcome,
         }
     }
 }
 
-struct Guard(Arc<Bomb>);
+struct Guard(Arc<Fault>);
 
 impl Drop for Guard {
     fn drop(&mut self) {
@@ -264,7 +264,7 @@ const WITHOUT_LIMITER: Duration = Duration::from_millis(50);
 struct Script {
     queue: WorkQueue<Key>,
     time: MockClock,
-    bomb: Arc<Bomb>,
+    fault: Arc<Fault>,
     first: fn() -> Outcome,
     runs: Mutex<Vec<u32>>,
     panics: Mutex<Vec<(u32, String)>>,
@@ -281,23 +281,23 @@ impl Script {
         let mut outcome = Outcome::Done;
         match key {
             7 if first => {
-                self.bomb.at(Point::Begin);
-                if self.bomb.point == Point::Dirty {
-                    self.queue.add(Key(7, Arc::clone(&self.bomb)));
-                    self.bomb.at(Point::Dirty);
+                self.fault.at(Point::Begin);
+                if self.fault.point == Point::Dirty {
+                    self.queue.add(Key(7, Arc::clone(&self.fault)));
+                    self.fault.at(Point::Dirty);
                 }
-                let _guard = Guard(Arc::clone(&self.bomb));
+                let _guard = Guard(Arc::clone(&self.fault));
                 outcome = (self.first)();
             }
             8 => {
                 self.time.advance(WITHOUT_LIMITER);
                 self.queue.turn();
-                self.queue.add(Key(9, Arc::clone(&self.bomb)));
+                self.queue.add(Key(9, Arc::clone(&self.fault)));
             }
             9 => self.queue.shut_down(),
             _ => {}
         }
-        Answer(outcome, Arc::clone(&self.bomb))
+        Answer(outcome, Arc::clone(&self.fault))
     }
 
     fn runs(&self) -> Vec<u32> {
@@ -305,10 +305,10 @@ impl Script {
     }
 }
 
-fn queue(bomb: &Arc<Bomb>, policy: Option<OnPanic>) -> WorkQueueBuilder<Key> {
+fn queue(fault: &Arc<Fault>, policy: Option<OnPanic>) -> WorkQueueBuilder<Key> {
     let (clock, _) = Clock::mock();
     let builder = WorkQueue::builder().clock(clock).driver(Driver::Manual);
-    let builder = builder.rate_limiter(Limiter::new(bomb)).observer(Watcher(Arc::clone(bomb)));
+    let builder = builder.rate_limiter(Limiter::new(fault)).observer(Watcher(Arc::clone(fault)));
     policy.into_iter().fold(builder, WorkQueueBuilder::on_panic)
 }
 
@@ -316,20 +316,20 @@ fn queue(bomb: &Arc<Bomb>, policy: Option<OnPanic>) -> WorkQueueBuilder<Key> {
 fn run_loop(
     way: Way,
     policy: Option<OnPanic>,
-    bomb: &Arc<Bomb>,
+    fault: &Arc<Fault>,
     first: fn() -> Outcome,
     cut_off: bool,
 ) -> (Arc<Script>, Workers<Key>) {
     let (clock, time) = Clock::mock();
-    let queue = queue(bomb, policy).clock(clock).build();
+    let queue = queue(fault, policy).clock(clock).build();
     for key in [7, 8] {
         // The observer's `added` may panic here, outside the workers; the key is queued nevertheless.
-        let added = catch_unwind(AssertUnwindSafe(|| queue.add(Key(key, Arc::clone(bomb)))));
+        let added = catch_unwind(AssertUnwindSafe(|| queue.add(Key(key, Arc::clone(fault)))));
         std::mem::forget(added); // its payload's drop may panic
     }
     assert_eq!(queue.len(), 2);
-    if bomb.point == Point::Added && bomb.struck() == 2 {
-        bomb.left.store(1, Ordering::SeqCst); // one more panic, in the loop
+    if fault.point == Point::Added && fault.panicked() == 2 {
+        fault.left.store(1, Ordering::SeqCst); // one more panic, in the loop
     }
     if cut_off {
         queue.shut_down();
@@ -337,14 +337,14 @@ fn run_loop(
     let script = Arc::new(Script {
         queue: queue.clone(),
         time,
-        bomb: Arc::clone(bomb),
+        fault: Arc::clone(fault),
         first,
         runs: Mutex::default(),
         panics: Mutex::default(),
     });
     let hook = |point| {
-        let bomb = Arc::clone(bomb);
-        move || bomb.at(point)
+        let fault = Arc::clone(fault);
+        move || fault.at(point)
     };
     let (on_error, on_panic, on_give_up) = (hook(Point::OnError), hook(Point::OnPanic), hook(Point::OnGiveUp));
     let builder = queue.workers().max_retries(5).on_error(move |_, _| on_error()).on_give_up(move |_, _| on_give_up());
@@ -360,10 +360,10 @@ fn run_loop(
     let workers = if way == Way::Spawned { builder.spawn(1, handler).unwrap() } else { builder.build() };
     let own = Arc::clone(&script);
     let work = async move |item: &Item<'_, Key>| {
-        let _guard = (item.0 == 7).then(|| Guard(Arc::clone(&own.bomb)));
+        let _guard = (item.0 == 7).then(|| Guard(Arc::clone(&own.fault)));
         yield_once().await;
         if item.0 == 7 {
-            own.bomb.at(Point::Awaited);
+            own.fault.at(Point::Awaited);
         }
         own.run(item)
     };
@@ -379,7 +379,7 @@ fn run_loop(
     }
     assert_eq!(workers.tally().running, 0);
     let stats = queue.stats();
-    assert_eq!((stats.processing, stats.len, stats.delayed), (0, 0, 0), "{way:?}, {:?}: no key is stuck", bomb.point);
+    assert_eq!((stats.processing, stats.len, stats.delayed), (0, 0, 0), "{way:?}, {:?}: no key is stuck", fault.point);
     (script, workers)
 }
 
@@ -390,26 +390,26 @@ fn a_handler_that_panics_is_retried_or_done_and_the_loop_goes_on() {
     for way in WAYS {
         let asynchronous = matches!(way, Way::Task | Way::Tokio);
         for point in HANDLERS.into_iter().chain(asynchronous.then_some(Point::Awaited)) {
-            for payload in [Payload::Text, Payload::Owned, Payload::Number, Payload::Nasty] {
+            for payload in [Payload::Text, Payload::Owned, Payload::Number, Payload::PanicsOnDrop] {
                 for policy in [None, Some(OnPanic::Retry), Some(OnPanic::Done)] {
                     let case = format!("{way:?}, {point:?}, {payload:?}, {policy:?}");
-                    let bomb = Bomb::new(point, payload, 1);
+                    let fault = Fault::new(point, payload, 1);
                     let first: fn() -> Outcome = match point {
                         Point::IntoError => || Outcome::Failed("".into()),
                         _ => || Outcome::Done,
                     };
-                    let (script, workers) = run_loop(way, policy, &bomb, first, false);
+                    let (script, workers) = run_loop(way, policy, &fault, first, false);
                     // An add during the panicking run queues the key again under each policy; with a retry as well, it runs once.
                     let again = policy != Some(OnPanic::Done) || point == Point::Dirty;
                     // The panic after the await comes before the run is recorded.
                     let seen: &[u32] = if point == Point::Awaited { &[] } else { &[7] };
                     let expected = [seen, &[8], if again { &[7] } else { &[] }, &[9]].concat();
-                    assert_eq!((script.runs(), bomb.struck()), (expected.clone(), 1), "{case}");
+                    assert_eq!((script.runs(), fault.panicked()), (expected.clone(), 1), "{case}");
                     assert_eq!(*script.panics.lock().unwrap(), [(7, payload.message().to_owned())], "{case}");
                     let (stats, tally) = (workers.queue().stats(), workers.tally());
                     assert_eq!(stats.panics, 1, "{case}");
                     // The panic in the payload's drop is counted as well.
-                    assert_eq!(tally.panicked, 1 + u64::from(payload == Payload::Nasty), "{case}");
+                    assert_eq!(tally.panicked, 1 + u64::from(payload == Payload::PanicsOnDrop), "{case}");
                     assert_eq!(tally.retried, u64::from(policy != Some(OnPanic::Done)), "{case}");
                     assert_eq!(tally.succeeded, 2 + u64::from(again), "{case}");
                     assert_eq!((tally.dropped, tally.refused, stats.dropped), (0, 0, 0), "{case}");
@@ -448,9 +448,9 @@ fn a_panic_before_the_handler_returns_its_future_is_counted() {
 #[test]
 fn a_key_that_always_panics_is_given_up_and_delays_no_other_key() {
     for way in WAYS {
-        let bomb = Bomb::new(Point::OnPanic, Payload::Text, 0);
-        let queue = queue(&bomb, None).build();
-        queue.add_all([7, 8].map(|key| Key(key, Arc::clone(&bomb))));
+        let fault = Fault::new(Point::OnPanic, Payload::Text, 0);
+        let queue = queue(&fault, None).build();
+        queue.add_all([7, 8].map(|key| Key(key, Arc::clone(&fault))));
         let builder = queue.workers().max_retries(20).on_give_up({
             let queue = queue.clone();
             move |key, why| {
@@ -497,10 +497,10 @@ fn panics_once(payload: Payload) {
         for point in OTHERS {
             for policy in [None, Some(OnPanic::Retry), Some(OnPanic::Done)] {
                 // `run_loop` itself makes the observer's first two additions.
-                let bomb = Bomb::new(point, payload, if point == Point::Added { 2 } else { 1 });
-                let (script, workers) = run_loop(way, policy, &bomb, outcome_reaching(point), false);
+                let fault = Fault::new(point, payload, if point == Point::Added { 2 } else { 1 });
+                let (script, workers) = run_loop(way, policy, &fault, outcome_reaching(point), false);
                 let case = format!("{way:?}, {point:?}, {payload:?}, {policy:?}: {:?}", script.runs());
-                assert_eq!(bomb.struck(), if point == Point::Added { 3 } else { 1 }, "{case}");
+                assert_eq!(fault.panicked(), if point == Point::Added { 3 } else { 1 }, "{case}");
                 let others: Vec<_> = script.runs().into_iter().filter(|&key| key != 7).collect();
                 assert_eq!(others, [8, 9], "{case}");
                 let sevens = script.runs().len() - 2;
@@ -528,13 +528,13 @@ fn panics_always(payload: Payload) {
     for way in WAYS {
         for point in OTHERS {
             for policy in [None, Some(OnPanic::Retry), Some(OnPanic::Done)] {
-                let bomb = Bomb::new(point, payload, usize::MAX);
-                let (script, workers) = run_loop(way, policy, &bomb, outcome_reaching(point), true);
+                let fault = Fault::new(point, payload, usize::MAX);
+                let (script, workers) = run_loop(way, policy, &fault, outcome_reaching(point), true);
                 let case = format!("{way:?}, {point:?}, {payload:?}, {policy:?}: {:?}", script.runs());
-                assert!(bomb.struck() > 0, "{case}");
+                assert!(fault.panicked() > 0, "{case}");
                 assert_eq!(workers.queue().stats().handed_out, 2, "{case}");
                 assert_eq!(script.runs(), [7, 8], "{case}");
-                bomb.left.store(0, Ordering::SeqCst); // before the keys are dropped
+                fault.left.store(0, Ordering::SeqCst); // before the keys are dropped
             }
         }
     }
@@ -672,8 +672,8 @@ fn a_key_whose_limiter_panics_is_retried_after_50_ms_until_it_is_given_up() {
 #[test]
 fn a_limiter_that_panics_for_a_while_does_not_lose_count() {
     let broken = Arc::new(AtomicBool::new(true));
-    struct Moody(Arc<AtomicBool>, Broken);
-    impl RateLimiter<u32> for Moody {
+    struct PanicsForAWhile(Arc<AtomicBool>, Broken);
+    impl RateLimiter<u32> for PanicsForAWhile {
         fn when(&self, key: &u32) -> Duration {
             panic_if(self.0.load(Ordering::SeqCst));
             self.1.when(key)
@@ -687,7 +687,7 @@ fn a_limiter_that_panics_for_a_while_does_not_lose_count() {
         }
     }
     let (clock, time) = Clock::mock();
-    let limiter = Moody(Arc::clone(&broken), Broken::new(false, false, false));
+    let limiter = PanicsForAWhile(Arc::clone(&broken), Broken::new(false, false, false));
     let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).rate_limiter(limiter).build();
     let come_back = |after| {
         time.advance(after);
@@ -832,11 +832,11 @@ fn an_item_dropped_by_a_panic_is_done_or_retried() {
     for owned in [false, true] {
         for policy in [None, Some(OnPanic::Done), Some(OnPanic::Retry)] {
             for dirty in [false, true] {
-                let bomb = Bomb::new(Point::Begin, Payload::Text, 0);
+                let fault = Fault::new(Point::Begin, Payload::Text, 0);
                 let (clock, _) = Clock::mock();
                 let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual);
                 let queue = policy.into_iter().fold(queue, WorkQueueBuilder::on_panic).build();
-                let key = || Key(1, Arc::clone(&bomb));
+                let key = || Key(1, Arc::clone(&fault));
                 queue.add(key());
                 let item = queue.get().unwrap();
                 if dirty {
@@ -948,9 +948,9 @@ fn an_item_that_is_handed_out_while_the_thread_unwinds_is_done_when_it_is_droppe
 /// The key's next hand-out is an ordinary one: a panic of its holder is counted.
 #[test]
 fn a_panic_counts_in_the_hand_out_after_one_to_an_unwinding_thread() {
-    let bomb = Bomb::new(Point::Begin, Payload::Text, 0);
-    let queue = queue(&bomb, Some(OnPanic::Retry)).build();
-    let add = || queue.add(Key(1, Arc::clone(&bomb)));
+    let fault = Fault::new(Point::Begin, Payload::Text, 0);
+    let queue = queue(&fault, Some(OnPanic::Retry)).build();
+    let add = || queue.add(Key(1, Arc::clone(&fault)));
     add();
     while_unwinding(|| {
         let _item = queue.get().unwrap();
@@ -981,13 +981,13 @@ fn an_unwinding_item_does_not_abort_when_foreign_code_panics() {
             for policy in [None, Some(OnPanic::Retry), Some(OnPanic::Done)] {
                 for point in [Point::When, Point::Added, Point::Done, Point::Panicked, Point::KeyDrop] {
                     for payload in [Payload::Text, Payload::Number] {
-                        let bomb = Bomb::new(point, payload, 0);
-                        let queue = queue(&bomb, policy).build();
-                        queue.add_all([1, 2].map(|key| Key(key, Arc::clone(&bomb))));
-                        bomb.left.store(usize::MAX, Ordering::SeqCst);
+                        let fault = Fault::new(point, payload, 0);
+                        let queue = queue(&fault, policy).build();
+                        queue.add_all([1, 2].map(|key| Key(key, Arc::clone(&fault))));
+                        fault.left.store(usize::MAX, Ordering::SeqCst);
                         unwind(&queue, owned);
                         unwind(&queue, owned);
-                        bomb.left.store(0, Ordering::SeqCst);
+                        fault.left.store(0, Ordering::SeqCst);
                         let stats = queue.stats();
                         assert_eq!((stats.processing, stats.panics), (0, 2), "{policy:?}, {point:?}");
                         if point == Point::When {
@@ -1006,9 +1006,9 @@ fn an_unwinding_item_does_not_abort_when_foreign_code_panics() {
 fn an_unwinding_item_does_not_abort_when_a_waker_panics() {
     in_a_child("an_unwinding_item_does_not_abort_when_a_waker_panics", || {
         for policy in [OnPanic::Retry, OnPanic::Done] {
-            let bomb = Bomb::new(Point::Begin, Payload::Text, 0);
-            let queue = queue(&bomb, Some(policy)).build();
-            let key = || Key(1, Arc::clone(&bomb));
+            let fault = Fault::new(Point::Begin, Payload::Text, 0);
+            let queue = queue(&fault, Some(policy)).build();
+            let key = || Key(1, Arc::clone(&fault));
             queue.add(key());
             let waker = panicking_waker();
             let mut get = pin!(queue.get_async());
@@ -1143,11 +1143,11 @@ fn a_stop_whose_clones_panic_takes_nothing() {
 #[test]
 fn a_stop_loses_nothing_to_observers_and_drops_that_panic() {
     for point in [Point::Done, Point::KeyDrop] {
-        let bomb = Bomb::new(point, Payload::Text, 0);
-        let queue = queue(&bomb, None).build();
-        queue.add_all((1..=3).map(|key| Key(key, Arc::clone(&bomb))));
+        let fault = Fault::new(point, Payload::Text, 0);
+        let queue = queue(&fault, None).build();
+        queue.add_all((1..=3).map(|key| Key(key, Arc::clone(&fault))));
         let workers = queue.workers().build();
-        bomb.left.store(1, Ordering::SeqCst);
+        fault.left.store(1, Ordering::SeqCst);
         assert!(catch_unwind(AssertUnwindSafe(|| workers.stop())).is_err(), "{point:?}");
         assert_eq!((queue.len(), queue.processing_len()), (3, 0), "{point:?}");
         let mut keys: Vec<_> = workers.stop().queued.iter().map(|key| key.0).collect();
@@ -1200,12 +1200,12 @@ fn an_unwinding_item_does_not_abort_when_a_payload_panics() {
     in_a_child("an_unwinding_item_does_not_abort_when_a_payload_panics", || {
         for policy in [None, Some(OnPanic::Retry), Some(OnPanic::Done)] {
             for point in [Point::When, Point::Added, Point::Done, Point::Panicked] {
-                let bomb = Bomb::new(point, Payload::Nasty, 0);
-                let queue = queue(&bomb, policy).build();
-                queue.add(Key(1, Arc::clone(&bomb)));
-                bomb.left.store(usize::MAX, Ordering::SeqCst);
+                let fault = Fault::new(point, Payload::PanicsOnDrop, 0);
+                let queue = queue(&fault, policy).build();
+                queue.add(Key(1, Arc::clone(&fault)));
+                fault.left.store(usize::MAX, Ordering::SeqCst);
                 unwind(&queue, false);
-                bomb.left.store(0, Ordering::SeqCst);
+                fault.left.store(0, Ordering::SeqCst);
                 assert_eq!((queue.processing_len(), queue.stats().panics), (0, 1), "{policy:?}, {point:?}");
             }
         }
@@ -1216,8 +1216,8 @@ fn an_unwinding_item_does_not_abort_when_a_payload_panics() {
 #[test]
 fn payloads_that_panic_stop_no_loop() {
     in_a_child("payloads_that_panic_stop_no_loop", || {
-        panics_once(Payload::Nasty);
-        panics_always(Payload::Nasty);
+        panics_once(Payload::PanicsOnDrop);
+        panics_always(Payload::PanicsOnDrop);
     });
 }
 
@@ -1227,12 +1227,12 @@ fn one_panic_is_counted_once() {
     for way in WAYS {
         for point in OTHERS {
             for policy in [None, Some(OnPanic::Retry), Some(OnPanic::Done)] {
-                let bomb = Bomb::new(point, Payload::Text, if point == Point::Added { 2 } else { 1 });
-                let (_, workers) = run_loop(way, policy, &bomb, outcome_reaching(point), false);
+                let fault = Fault::new(point, Payload::Text, if point == Point::Added { 2 } else { 1 });
+                let (_, workers) = run_loop(way, policy, &fault, outcome_reaching(point), false);
                 // The observer's first two panics are outside the workers. Another panic has to lead to `OnPanic` and `Panicked`.
                 let outside = if point == Point::Added { 2 } else { 0 };
                 let before = u64::from(matches!(point, Point::OnPanic | Point::Panicked));
-                let panics = bomb.struck() as u64 - outside + before;
+                let panics = fault.panicked() as u64 - outside + before;
                 let (stats, tally) = (workers.queue().stats(), workers.tally());
                 assert_eq!(tally.panicked + stats.caught_panics, panics, "{way:?}, {point:?}, {policy:?}");
                 assert!(stats.panics <= panics, "{way:?}, {point:?}, {policy:?}: {}", stats.panics);

@@ -199,7 +199,7 @@ fn one_at_a_time(crawl: &Crawl, requests: &[Request]) -> Vec<String> {
     for request in requests {
         for other in &request.meanwhile {
             let both = attempts.get(&request.id).zip(attempts.get(other));
-            if !both.is_some_and(|(one, other)| hung_up(one, other) || hung_up(other, one)) {
+            if !both.is_some_and(|(one, other)| timed_out_before(one, other) || timed_out_before(other, one)) {
                 faults.push(format!("{}: request {} came while the server was at {other}", request.url, request.id));
             }
         }
@@ -209,7 +209,7 @@ fn one_at_a_time(crawl: &Crawl, requests: &[Request]) -> Vec<String> {
 
 /// The crawler had timed out on the first request before it asked for the second. The second may still arrive before the
 /// first: a request that has timed out can still be on its way.
-fn hung_up(first: &Attempt, second: &Attempt) -> bool {
+fn timed_out_before(first: &Attempt, second: &Attempt) -> bool {
     first.verdict == Verdict::TimedOut && first.ended <= second.asked
 }
 
