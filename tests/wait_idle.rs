@@ -68,10 +68,15 @@ fn a_queue_with_queued_processing_or_delayed_keys_is_not_idle() {
             [0, 0, 1],
         ),
     ];
-    for (n, busy) in ways.into_iter().enumerate() {
+    for (n, (busy, [queued, processing, delayed])) in ways.into_iter().enumerate() {
         let (queue, _clock) = manual_queue(DelayedAdd::Independent);
         let _item = busy(&queue);
-        assert!(queue.wait_idle_timeout(Duration::ZERO).is_err() && !queue.wait_idle_timeout(MS), "way {n}");
+        for timeout in [Duration::ZERO, MS] {
+            let error = queue.wait_idle_timeout(timeout).unwrap_err();
+            assert_eq!([error.queued, error.processing, error.delayed], [queued, processing, delayed], "way {n}");
+            let shown = format!("not idle in time: {queued} queued, {processing} processing, {delayed} delayed");
+            assert_eq!(error.to_string(), shown);
+        }
         assert!(poll(pin!(queue.wait_idle_async()), &Arc::default()).is_pending(), "way {n}");
         assert_eq!(queue.stats().drainers, 0, "a waiter that timed out has left the list");
     }
@@ -217,7 +222,7 @@ fn after_a_shutdown_delays_do_not_count() {
         queue.add_after(1, MS);
         ends_the_wait(&queue, || shut_down(&queue));
         assert_eq!(queue.delayed_len(), 1);
-        assert!(queue.wait_idle_timeout(Duration::ZERO), "the queue is still idle");
+        assert!(queue.wait_idle_timeout(Duration::ZERO).is_ok(), "the queue is still idle");
     }
 }
 

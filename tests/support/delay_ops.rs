@@ -655,8 +655,8 @@ impl<'q, K: Key> Pair<'q, K> {
         let (stats, reference) = (self.queue().stats(), &self.reference);
         let Counts { pushed, coalesced, deferred, rejected, handed_out, taken: _ } = reference.queue.counts;
         let done = handed_out - self.held.len() as u64;
-        let (dropped, panics) = (reference.given_up, self.panics);
-        let all = [queued, coalesced, deferred, rejected, reference.set, handed_out, done, dropped, panics];
+        let (given_up, panics) = (reference.given_up, self.panics);
+        let all = [pushed, coalesced, deferred, rejected, reference.set, handed_out, done, given_up, panics];
         assert_eq!(self.events.all(), all, "the observer's events");
         assert_eq!((stats.retries, stats.failures), (reference.retries, reference.failures));
         assert_eq!((stats.given_up, stats.panics), (given_up, panics));

@@ -387,7 +387,8 @@ impl<'q, K: Key> Pair<'q, K> {
         let listed = queue.processing_keys();
         assert_eq!(listed.len(), self.held.len());
         for held in &self.held {
-            assert!(in_work.contains(&(held.key().clone(), None)), "{:?} is processing", held.key());
+            let found = listed.iter().find(|listed| listed.key == *held.key());
+            assert_eq!(found.map(|listed| listed.elapsed), Some(None), "{:?} is processing", held.key());
         }
         assert_eq!((stats.retries, stats.given_up, stats.panics), (0, 0, self.panics));
         assert_eq!((stats.adds(), stats.depth()), (stats.pushed + stats.deferred, (stats.len + coming_back) as u64));

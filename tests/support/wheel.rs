@@ -246,8 +246,8 @@ impl Pair {
                 }
                 self.numbers.give_back(number);
             }
-            Next::More => assert_eq!(*budget, 0),
-            Next::Sort => {
+            Popped::BudgetSpent => assert_eq!(*budget, 0),
+            Popped::NeedsCascade => {
                 assert!(
                     first.is_none_or(|(deadline, _)| deadline > self.now),
                     "sorts before an expired entry is popped"
@@ -257,13 +257,13 @@ impl Pair {
                 self.wheel.cascade(&mut self.numbers, budget);
                 assert!(*budget < left, "no progress");
             }
-            Next::At(at) => {
+            Popped::Until(at) => {
                 let (deadline, _) = first.expect("there is an entry");
                 assert!(self.late.is_empty(), "a late entry is forgotten");
                 assert!(self.now < at && at <= deadline, "now {}, wakes at {at}, too late for {deadline}", self.now);
                 assert!(self.removed || at == deadline, "wakes at {at}, too early for {deadline}");
             }
-            Next::Never => assert_eq!((first, self.late.len()), (None, 0), "an entry is forgotten"),
+            Popped::Empty => assert_eq!((first, self.late.len()), (None, 0), "an entry is forgotten"),
         }
         self.removed &= !self.map.is_empty();
         next
