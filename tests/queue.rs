@@ -516,7 +516,7 @@ fn a_drain_that_times_out_counts_what_is_left() {
     let item = queue.get().unwrap();
     let error = queue.shut_down_with_drain_timeout(Duration::from_millis(1)).unwrap_err();
     assert!(matches!(error, DrainTimeoutError { queued: 2, processing: 1, .. }));
-    assert_eq!(error.to_string(), "not drained in time: 2 in line, 1 in work");
+    assert_eq!(error.to_string(), "not drained in time: 2 queued, 1 processing");
     assert!(queue.shutting_down(), "it is shut down nevertheless");
     item.done();
     drop(queue.get_many(2));
