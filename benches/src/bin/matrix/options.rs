@@ -23,7 +23,7 @@ pub struct Options {
     /// Only these builds: "16-off,1-fat". The names are codegen units and LTO, "abort", "opt2", "native".
     #[arg(long, value_delimiter = ',')]
     pub builds: Vec<String>,
-    /// Only workloads whose name contains this: "ring", "cycle, String", "unique 1x1".
+    /// Only workloads whose name begins with this: "ring", "cycle, String", "unique 1x1".
     #[arg(long, default_value = "")]
     pub only: String,
     /// Writes the data to benches/matrix/data/, in a file that has the processor's name, in this directory or, without a name, in
