@@ -154,7 +154,7 @@ impl<'q, K> Item<'q, K> {
     /// ```
     #[doc(alias = "Forget")]
     pub fn succeed(self) {
-        let forgot = self.queue.tell_forget(&self);
+        let forgot = self.queue.limiter_forget(&self);
         let (queue, slot) = self.into_parts();
         // SAFETY: we held the key, and `slot` is not used after this.
         unsafe { queue.succeed(slot, false) };
@@ -169,7 +169,7 @@ impl<'q, K> Item<'q, K> {
     /// # Panics
     /// Like [`succeed`](Self::succeed).
     pub fn give_up(self) {
-        let forgot = self.queue.tell_forget(&self);
+        let forgot = self.queue.limiter_forget(&self);
         let (queue, slot) = self.into_parts();
         // SAFETY: we held the key, and `slot` is not used after this.
         unsafe { queue.succeed(slot, true) };
@@ -242,7 +242,7 @@ impl<'q, K> Item<'q, K> {
     #[doc(alias = "RequeueAfter")]
     pub fn requeue_after(self, delay: Duration) -> Added {
         let options = AddOptions::new().after(delay);
-        if self.queue.asks() {
+        if self.queue.has_external_limiter() {
             let (added, caught) = self.requeue_asked(options, Failures::Forget);
             caught.pass_on();
             return added;
@@ -257,7 +257,7 @@ impl<'q, K> Item<'q, K> {
     /// # Panics
     /// Like [`retry`](Self::retry).
     pub fn requeue_with(self, options: AddOptions) -> Added {
-        if self.queue.asks() {
+        if self.queue.has_external_limiter() {
             let (added, caught) = self.requeue_asked(options, Failures::Keep);
             caught.pass_on();
             return added;
@@ -276,7 +276,7 @@ impl<'q, K> Item<'q, K> {
     /// Like [`requeue`](Self::requeue), but calls the limiter first, and does not pass its panic on.
     pub(crate) fn requeue_asked(self, mut options: AddOptions, failures: Failures) -> (Added, Caught) {
         let caught = match failures {
-            Failures::Forget => self.queue.tell_forget(&self),
+            Failures::Forget => self.queue.limiter_forget(&self),
             Failures::Keep => self.queue.limited_held(&self, &mut options),
         };
         (self.requeue(options, failures), caught)

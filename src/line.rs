@@ -2,7 +2,7 @@
 
 #![allow(clippy::vec_box, reason = "a block goes from list to list without being copied")]
 
-use crate::sync::sized;
+use crate::sync::model_const;
 use std::collections::VecDeque;
 
 /// First in, first out (P4), in blocks:
@@ -44,10 +44,10 @@ pub(crate) struct Fifo<T> {
 }
 
 /// Entries in a block: 2 KiB of pointers.
-const BLOCK: usize = sized(256, 2);
+const BLOCK: usize = model_const(256, 2);
 
 /// How many blocks without entries are kept, whatever was asked for.
-const KEEP: usize = sized(8, 1);
+const KEEP: usize = model_const(8, 1);
 
 /// A part of the line. All entries are `None` before they are pushed and after they are popped or removed.
 pub(crate) struct Block<T> {

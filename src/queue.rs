@@ -6,7 +6,7 @@ use crate::futures::{GetAsync, ShutDownWithDrain, UntilShuttingDown, WaitIdle};
 use crate::item::Item;
 use crate::observe::{Metrics, Reporter};
 use crate::options::AddOptions;
-use crate::shared::{End, Shared, Wait, Wakeups};
+use crate::shared::{Shared, Wait, WaitOutcome, Wakeups};
 use crate::stats::{ProcessingKey, Stats};
 use crate::sync::{Arc, panicking};
 use crate::workers::{Leftover, WorkersBuilder};
@@ -583,8 +583,8 @@ impl<K> WorkQueue<K> {
     /// [`DrainTimeoutError`] if a key was queued or processing at the time-out. Returns `Ok` if a plain `shut_down` released the drain.
     pub fn shut_down_with_drain_timeout(&self, timeout: Duration) -> Result<(), DrainTimeoutError> {
         match self.shared.drain(Instant::now().checked_add(timeout)) {
-            End::Reached | End::Released => Ok(()),
-            End::TimedOut { queued, processing } => Err(DrainTimeoutError { queued, processing }),
+            WaitOutcome::Reached | WaitOutcome::Released => Ok(()),
+            WaitOutcome::TimedOut { queued, processing } => Err(DrainTimeoutError { queued, processing }),
         }
     }
 

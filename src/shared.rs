@@ -14,7 +14,7 @@
 //! ```
 //!
 //! One file per kind of step: [`add`], [`get`], [`done`], [`delays`] (set, move, cancel, expire), [`failures`] (limiters),
-//! [`quiet`] (drain and idle waits), [`take_where`], [`shrink`]. [`section`] is the critical section itself.
+//! [`drain`] (drain and idle waits), [`take_where`], [`shrink`]. [`section`] is the critical section itself.
 //!
 //! **One lock**, because it was measured (`BENCHMARKS.md`, "Designs") against a sharded table with one shared line: every key passes
 //! the line twice, so such shards save the look-up at most, and each part of the finer design (a lock per shard, an atomic step per
@@ -52,29 +52,29 @@
 
 mod add;
 mod delays;
+mod dirty_waiters;
 mod done;
-mod ending;
+mod drain;
 mod failures;
 mod get;
 mod measure;
 mod put_back;
-mod quiet;
 mod section;
 mod shrink;
+mod shut_down_waiters;
 mod take_where;
-mod watch;
 
 pub(crate) use add::Wakeups;
+pub(crate) use dirty_waiters::DirtyTicket;
+pub(crate) use drain::{WaitGoal, WaitOutcome};
 pub(crate) use failures::{Failures, Limiter};
 pub(crate) use get::Wait;
-pub(crate) use quiet::{End, Goal};
-pub(crate) use watch::Watch;
 
 use crate::key::slab::SlotRef;
 use crate::key::table::{self, Table};
 use crate::line::Fifo;
 use crate::observe::Observer;
-use crate::sync::{Arc, AtomicU8, AtomicUsize, Mutex, Ordering, hasher, now, sized};
+use crate::sync::{Arc, AtomicU8, AtomicUsize, Mutex, Ordering, hasher, model_const, now};
 use crate::time::clock::Clock;
 use crate::time::driver::{Driver, State};
 use crate::time::wheel::Wheel;
@@ -82,11 +82,11 @@ use crate::wait::{WaitList, WakeList};
 use crate::{DelayedAdd, OnPanic};
 use ahash::RandomState;
 use crossbeam_utils::CachePadded;
+use dirty_waiters::DirtyWaiters;
 use measure::Measures;
 use section::Special;
 use std::hash::Hash;
 use std::time::Instant;
-use watch::Watchers;
 
 /// What all handles of one queue share.
 pub(crate) struct Shared<K> {
@@ -151,9 +151,9 @@ struct Core<K> {
     /// The number of plain shut-downs: each releases the drains that wait.
     released: u64,
     /// Tasks that wait for the shut-down to begin.
-    enders: WaitList,
+    shut_down_waiters: WaitList,
     /// Futures that wait until a key that is processing becomes dirty.
-    watchers: Watchers,
+    dirty_waiters: DirtyWaiters,
     /// The times of keys. `None`: the queue does not measure.
     measures: Option<Box<Measures>>,
     counts: Counts,
@@ -191,7 +191,7 @@ pub(crate) struct Settings {
 }
 
 /// The number of keys that one critical section visits, in calls that visit many: some ten microseconds.
-const STEP: usize = sized(256, 2);
+const STEP: usize = model_const(256, 2);
 
 impl<K> Core<K> {
     /// Adds are refused.
@@ -204,8 +204,8 @@ impl<K> Core<K> {
     fn begin_shut_down(&mut self) {
         self.special.set(Special::SHUT_DOWN);
         self.owe_all_getters();
-        let enders = self.enders.take_all();
-        self.owe(enders);
+        let shut_down_waiters = self.shut_down_waiters.take_all();
+        self.owe(shut_down_waiters);
         self.driver.wake().into_iter().for_each(|driver| self.owe_one(driver));
         // A thread or task that waits for the queue to be idle need not wait for delays any more.
         self.owe_drainers();
@@ -272,8 +272,8 @@ impl<K: Hash + Eq> Shared<K> {
                 handed_out_at_sleep: 0,
                 drainers: WaitList::default(),
                 released: 0,
-                enders: WaitList::default(),
-                watchers: Watchers::default(),
+                shut_down_waiters: WaitList::default(),
+                dirty_waiters: DirtyWaiters::default(),
                 measures,
                 counts: Counts::default(),
             })),

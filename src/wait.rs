@@ -4,7 +4,7 @@
 //! which its owner wakes after unlocking.
 
 use crate::panics::contained;
-use crate::sync::{Mutex, Unparker, sized, with_parker};
+use crate::sync::{Mutex, Unparker, model_const, with_parker};
 use std::collections::{BTreeMap, VecDeque};
 use std::task::Waker;
 use std::time::Instant;
@@ -62,7 +62,7 @@ pub(crate) struct WaitList {
 }
 
 /// The number of waiters for which the list allocates once and then no more: 2 KiB. One in the middle moves up to half of them.
-const FRONT: usize = sized(64, 2);
+const FRONT: usize = model_const(64, 2);
 
 impl WaitList {
     #[inline]

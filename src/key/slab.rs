@@ -20,7 +20,7 @@
 //! A chunk in which a key is delayed or fails has an array beside its slots, made for the first such key: each slot's ticket for
 //! the timing wheel, with the number of its failures. A queue without either pays nothing.
 //!
-//! If the queue measures, each chunk has an array of [`Stamp`]s likewise.
+//! If the queue measures, each chunk has an array of [`Times`]s likewise.
 //!
 //! So a [`SlotRef`] that stands in the table, in the line or in an item points to a live slot with a key in it. The crate's
 //! unsafe code is here, in the table and in the item, and leans on these three. It is paid for by the benchmarks: an `Arc`
@@ -29,7 +29,7 @@
 use crate::key::state::State;
 use crate::numbers::{Numbers, fit};
 use crate::panics::discard;
-use crate::sync::{UnsafeCell, panicking, sized};
+use crate::sync::{UnsafeCell, model_const, panicking};
 use crate::time::wheel::{Placement, Placements};
 use std::cell::Cell;
 use std::mem::MaybeUninit;
@@ -155,13 +155,13 @@ struct Chunk<K> {
 /// which the allocator then gives back to the system at once.
 pub(crate) struct Retired<K> {
     _slots: Box<[Slot<K>]>,
-    _tickets: Box<[Placement]>,
-    _stamps: Box<[Stamp]>,
+    _placements: Box<[Placement]>,
+    _times: Box<[Times]>,
 }
 
 /// When things happened to the key of a slot, and its neighbours among the keys in work: see `shared/measure.rs`.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Stamp {
+pub(crate) struct Times {
     /// When it was made dirty, if that was measured; else, and while it is not dirty, `u64::MAX`.
     pub(crate) added: u64,
     /// When it was handed out, and how long after it was made dirty. While it is in work, as the next two.
@@ -172,7 +172,7 @@ pub(crate) struct Stamp {
     pub(crate) newer: u32,
 }
 
-impl Stamp {
+impl Times {
     const CLEAN: Self = Self { added: u64::MAX, taken: 0, waited: 0, older: 0, newer: 0 };
 }
 
@@ -183,18 +183,18 @@ impl Stamp {
 pub(crate) struct Slab<K> {
     numbers: Numbers,
     chunks: Vec<Chunk<K>>,
-    /// The tickets of each chunk's slots for the wheel. Not all chunks have some, nor has the array to be as long as the others.
-    tickets: Vec<Box<[Placement]>>,
+    /// The placements of each chunk's slots for the wheel. Not all chunks have some, nor has the array to be as long as the others.
+    placements: Vec<Box<[Placement]>>,
     /// The times of each chunk's slots, likewise: empty if nothing is measured.
-    stamps: Vec<Box<[Stamp]>>,
+    times: Vec<Box<[Times]>>,
     /// The first of the open chunks, or [`NIL`].
     open: u32,
     /// Taken slots.
     taken: usize,
     /// Chunks without a taken slot, kept for the next burst.
     spare: usize,
-    /// Slots have stamps.
-    stamped: bool,
+    /// Slots have times.
+    has_times: bool,
     retired: Vec<Retired<K>>,
 }
 
@@ -212,27 +212,27 @@ impl<K> Slab<K> {
         } else {
             fit
         };
-        sized(real, 2)
+        model_const(real, 2)
     };
     /// All slots vacant.
     const ALL: u64 = u64::MAX >> (64 - Self::CHUNK);
     /// How many spare chunks are kept, 64 KiB of them: a steady set of so many keys comes and goes without an allocation.
     const SPARE: usize = {
         let fit = (64 << 10) / (Self::CHUNK * size_of::<Slot<K>>());
-        sized(if fit > 1 { fit } else { 1 }, 1)
+        model_const(if fit > 1 { fit } else { 1 }, 1)
     };
 
-    /// `stamped`: slots have stamps.
-    pub(crate) fn new(stamped: bool) -> Self {
+    /// `has_times`: slots have times.
+    pub(crate) fn new(has_times: bool) -> Self {
         Self {
             numbers: Numbers::default(),
             chunks: Vec::new(),
-            tickets: Vec::new(),
-            stamps: Vec::new(),
+            placements: Vec::new(),
+            times: Vec::new(),
             open: NIL,
             taken: 0,
             spare: 0,
-            stamped,
+            has_times,
             retired: Vec::new(),
         }
     }
@@ -358,30 +358,30 @@ impl<K> Slab<K> {
 
     /// Makes room for the ticket of the slot of this number.
     #[inline]
-    pub(crate) fn make_ticket(&mut self, number: u32) {
+    pub(crate) fn make_placement(&mut self, number: u32) {
         let chunk = (number >> INDEX_BITS) as usize;
-        if self.tickets.get(chunk).is_none_or(|tickets| tickets.is_empty()) {
-            self.make_tickets(chunk);
+        if self.placements.get(chunk).is_none_or(|placements| placements.is_empty()) {
+            self.make_placements(chunk);
         }
     }
 
     #[cold]
-    fn make_tickets(&mut self, chunk: usize) {
-        if self.tickets.len() <= chunk {
-            self.tickets.resize_with(chunk + 1, Box::default);
+    fn make_placements(&mut self, chunk: usize) {
+        if self.placements.len() <= chunk {
+            self.placements.resize_with(chunk + 1, Box::default);
         }
-        self.tickets[chunk] = vec![Placement::default(); Self::CHUNK].into_boxed_slice();
+        self.placements[chunk] = vec![Placement::default(); Self::CHUNK].into_boxed_slice();
     }
 
-    /// The stamp of the slot of this number. Only if there are stamps.
+    /// The times of the slot of this number. Only if there are times.
     #[inline]
-    pub(crate) fn stamp(&mut self, number: u32) -> &mut Stamp {
-        &mut self.stamps[(number >> INDEX_BITS) as usize][number as usize & (INDICES - 1)]
+    pub(crate) fn times(&mut self, number: u32) -> &mut Times {
+        &mut self.times[(number >> INDEX_BITS) as usize][number as usize & (INDICES - 1)]
     }
 
-    /// As [`stamp`](Self::stamp), to read.
-    pub(crate) fn stamp_of(&self, number: u32) -> &Stamp {
-        &self.stamps[(number >> INDEX_BITS) as usize][number as usize & (INDICES - 1)]
+    /// As [`times`](Self::times), to read.
+    pub(crate) fn times_of(&self, number: u32) -> &Times {
+        &self.times[(number >> INDEX_BITS) as usize][number as usize & (INDICES - 1)]
     }
 
     /// Frees those of these chunks that have no taken slot.
@@ -398,8 +398,8 @@ impl<K> Slab<K> {
     pub(crate) fn shrink_arrays(&mut self) {
         self.numbers.shrink();
         self.chunks.shrink_to_fit();
-        self.tickets.shrink_to_fit();
-        self.stamps.shrink_to_fit();
+        self.placements.shrink_to_fit();
+        self.times.shrink_to_fit();
     }
 
     #[inline]
@@ -427,11 +427,11 @@ impl<K> Slab<K> {
         let slots: Box<[Slot<K>]> = (0..Self::CHUNK).map(|_| Slot::vacant(number)).collect();
         self.chunks[at].first = NonNull::new(Box::into_raw(slots).cast());
         self.chunks[at].vacant = Self::ALL;
-        if self.stamped {
-            if at == self.stamps.len() {
-                self.stamps.push(Box::default());
+        if self.has_times {
+            if at == self.times.len() {
+                self.times.push(Box::default());
             }
-            self.stamps[at] = vec![Stamp::CLEAN; Self::CHUNK].into_boxed_slice();
+            self.times[at] = vec![Times::CLEAN; Self::CHUNK].into_boxed_slice();
         }
         self.spare += 1;
         self.open(number);
@@ -447,18 +447,18 @@ impl<K> Slab<K> {
         self.retired.push(Retired {
             // SAFETY: all its slots are vacant (S3), and it is no longer in `chunks`.
             _slots: unsafe { Self::boxed(first) },
-            _tickets: self.tickets.get_mut(at).map(std::mem::take).unwrap_or_default(),
-            _stamps: self.stamps.get_mut(at).map(std::mem::take).unwrap_or_default(),
+            _placements: self.placements.get_mut(at).map(std::mem::take).unwrap_or_default(),
+            _times: self.times.get_mut(at).map(std::mem::take).unwrap_or_default(),
         });
         self.numbers.give_back(number);
         let end = self.numbers.end();
         if end < self.chunks.len() {
             self.chunks.truncate(end);
-            self.tickets.truncate(end);
-            self.stamps.truncate(end);
+            self.placements.truncate(end);
+            self.times.truncate(end);
             fit(&mut self.chunks);
-            fit(&mut self.tickets);
-            fit(&mut self.stamps);
+            fit(&mut self.placements);
+            fit(&mut self.times);
         }
     }
 
@@ -498,7 +498,7 @@ impl<K> Slab<K> {
 impl<K> Placements for Slab<K> {
     #[inline]
     fn placement(&mut self, number: u32) -> &mut Placement {
-        &mut self.tickets[(number >> INDEX_BITS) as usize][number as usize & (INDICES - 1)]
+        &mut self.placements[(number >> INDEX_BITS) as usize][number as usize & (INDICES - 1)]
     }
 }
 

@@ -84,13 +84,13 @@ impl State {
 
     /// `add` of a key that was not in the table. Push it (I5).
     #[inline]
-    pub(crate) fn add_new(&self) {
+    pub(crate) fn on_add_new(&self) {
         self.0.store(DIRTY, Ordering::Relaxed);
     }
 
     /// `add` of a key that is in the table.
     #[inline]
-    pub(crate) fn add(&self) -> OnAdd {
+    pub(crate) fn on_add(&self) -> OnAdd {
         let before = self.0.load(Ordering::Relaxed);
         if before & DIRTY != 0 {
             return OnAdd::Coalesce;
@@ -107,14 +107,14 @@ impl State {
 
     /// `get`, by who popped the key.
     #[inline]
-    pub(crate) fn get(&self) {
+    pub(crate) fn on_get(&self) {
         let before = self.0.load(Ordering::Relaxed);
         debug_assert_eq!(before & (DIRTY | PROCESSING), DIRTY, "I1: only a key that is in line can be popped");
         self.0.store(before ^ (DIRTY | PROCESSING), Ordering::Relaxed);
     }
 
     /// The key was taken out of the line, and is not handed out.
-    pub(crate) fn take_back(&self) {
+    pub(crate) fn on_take_back(&self) {
         let before = self.0.load(Ordering::Relaxed);
         debug_assert_eq!(before & (DIRTY | PROCESSING), DIRTY, "I1: only a key that is queued can be taken");
         self.0.store(before & !DIRTY, Ordering::Relaxed);
@@ -122,7 +122,7 @@ impl State {
 
     /// `done`, by the holder.
     #[inline]
-    pub(crate) fn done(&self) -> OnDone {
+    pub(crate) fn on_done(&self) -> OnDone {
         let before = self.0.load(Ordering::Relaxed);
         debug_assert_ne!(before & PROCESSING, 0, "I2: done belongs to the holder");
         let left = before & !(PROCESSING | UNWINDING);
@@ -135,7 +135,7 @@ impl State {
     }
 
     /// The thread that holds the key unwinds, and did so before it got the key.
-    pub(crate) fn unwind(&self) {
+    pub(crate) fn set_unwinding(&self) {
         let before = self.0.load(Ordering::Relaxed);
         debug_assert_ne!(before & PROCESSING, 0, "only a holder unwinds");
         self.0.store(before | UNWINDING, Ordering::Release);
@@ -149,12 +149,12 @@ impl State {
 
     /// The key goes into the wheel.
     #[inline]
-    pub(crate) fn delay(&self) {
+    pub(crate) fn set_delayed(&self) {
         self.0.store(self.0.load(Ordering::Relaxed) | DELAYED, Ordering::Release);
     }
 
     /// An add will wait for the delay. `false`: it need not, the key is dirty already.
-    pub(crate) fn wait(&self) -> bool {
+    pub(crate) fn defer_add(&self) -> bool {
         let before = self.0.load(Ordering::Relaxed);
         debug_assert_ne!(before & DELAYED, 0, "nothing to wait for");
         if before & DIRTY == 0 {
@@ -165,7 +165,7 @@ impl State {
 
     /// The key has left the wheel. Whether an add waited for that.
     #[inline]
-    pub(crate) fn undelay(&self) -> bool {
+    pub(crate) fn clear_delayed(&self) -> bool {
         let before = self.0.load(Ordering::Relaxed);
         debug_assert_ne!(before & DELAYED, 0, "I9");
         self.0.store(before & !(DELAYED | WAITING), Ordering::Release);
@@ -174,13 +174,13 @@ impl State {
 
     /// A failure of the key is counted.
     #[inline]
-    pub(crate) fn fail(&self) {
+    pub(crate) fn set_failed(&self) {
         self.0.store(self.0.load(Ordering::Relaxed) | FAILED, Ordering::Release);
     }
 
     /// The failures of the key are forgotten.
     #[inline]
-    pub(crate) fn forgive(&self) {
+    pub(crate) fn clear_failed(&self) {
         self.0.store(self.0.load(Ordering::Relaxed) & !FAILED, Ordering::Release);
     }
 
@@ -218,51 +218,51 @@ mod tests {
     #[test]
     fn the_picture() {
         let s = State::vacant();
-        s.add_new();
-        assert_eq!(s.add(), OnAdd::Coalesce);
-        s.get();
+        s.on_add_new();
+        assert_eq!(s.on_add(), OnAdd::Coalesce);
+        s.on_get();
         assert!(!s.is_dirty());
-        assert_eq!(s.add(), OnAdd::Defer);
-        assert_eq!(s.add(), OnAdd::Coalesce);
+        assert_eq!(s.on_add(), OnAdd::Defer);
+        assert_eq!(s.on_add(), OnAdd::Coalesce);
         assert!(s.is_dirty());
-        assert_eq!(s.done(), OnDone::Push);
-        s.get();
-        assert_eq!(s.done(), OnDone::Remove);
+        assert_eq!(s.on_done(), OnDone::Push);
+        s.on_get();
+        assert_eq!(s.on_done(), OnDone::Remove);
         assert!(s.is_vacant());
     }
 
     #[test]
     fn beside_the_picture() {
         let s = State::vacant();
-        s.delay();
-        assert_eq!(s.add(), OnAdd::Push);
-        assert!(!s.wait(), "in line already");
-        s.get();
-        assert!(s.wait());
-        assert_eq!(s.done(), OnDone::Keep);
-        assert!(s.undelay());
+        s.set_delayed();
+        assert_eq!(s.on_add(), OnAdd::Push);
+        assert!(!s.defer_add(), "in line already");
+        s.on_get();
+        assert!(s.defer_add());
+        assert_eq!(s.on_done(), OnDone::Keep);
+        assert!(s.clear_delayed());
         assert!(s.is_vacant());
-        s.fail();
-        assert_eq!(s.add(), OnAdd::Push);
-        s.get();
-        assert_eq!(s.done(), OnDone::Keep);
-        s.forgive();
+        s.set_failed();
+        assert_eq!(s.on_add(), OnAdd::Push);
+        s.on_get();
+        assert_eq!(s.on_done(), OnDone::Keep);
+        s.clear_failed();
         assert!(s.is_vacant());
     }
 
     #[test]
     fn unwinding_ends_with_the_hand_out() {
         let s = State::vacant();
-        s.add_new();
+        s.on_add_new();
         for dirty in [true, false] {
-            s.get();
+            s.on_get();
             assert!(!s.was_unwinding());
-            s.unwind();
+            s.set_unwinding();
             if dirty {
-                assert_eq!(s.add(), OnAdd::Defer);
+                assert_eq!(s.on_add(), OnAdd::Defer);
             }
             assert!(s.was_unwinding());
-            assert_eq!(s.done(), if dirty { OnDone::Push } else { OnDone::Remove });
+            assert_eq!(s.on_done(), if dirty { OnDone::Push } else { OnDone::Remove });
         }
         assert!(s.is_vacant());
     }

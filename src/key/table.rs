@@ -27,8 +27,8 @@
 //! Everything happens under the queue's lock. The only foreign code that runs is `K::borrow`, and `eq` of `K` or of what it is
 //! borrowed as, before anything is changed.
 
-use crate::key::slab::{Retired, Slab, Slot, SlotRef, Stamp};
-use crate::sync::sized;
+use crate::key::slab::{Retired, Slab, Slot, SlotRef, Times};
+use crate::sync::model_const;
 use crate::time::wheel::{Placement, Placements};
 use std::borrow::Borrow;
 use std::mem::MaybeUninit;
@@ -58,10 +58,10 @@ pub(crate) struct Table<K> {
 }
 
 /// Not worth shrinking below: a small steady set of keys must not make the buckets come and go.
-const MIN_BUCKETS: usize = sized(4096, 4);
+const MIN_BUCKETS: usize = model_const(4096, 4);
 
 /// With up to this number of keys, the number of buckets changes at once: in half a millisecond or less.
-const AT_ONCE: usize = sized(if cfg!(test) { 1000 } else { 1 << 14 }, 2);
+const REHASH_AT_ONCE_MAX: usize = model_const(if cfg!(test) { 1000 } else { 1 << 14 }, 2);
 
 /// How many buckets the old array loses before it gives their memory back: half a mebibyte of them.
 const GIVE_BACK: usize = 1 << 16;
@@ -216,7 +216,7 @@ impl<K> Table<K> {
     where
         K: Borrow<Q>,
     {
-        let (buckets, at) = self.of(hash.0);
+        let (buckets, at) = self.buckets_for(hash.0);
         Self::find_in(buckets, at, key, hash)
     }
 
@@ -238,8 +238,8 @@ impl<K> Table<K> {
         None
     }
 
-    /// `stamped`: slots have stamps.
-    pub(crate) fn new(capacity: usize, stamped: bool) -> Self {
+    /// `has_times`: slots have times.
+    pub(crate) fn new(capacity: usize, has_times: bool) -> Self {
         let count = if capacity == 0 { 0 } else { (2 * capacity + 1).next_power_of_two() };
         let keep = count.max(MIN_BUCKETS);
         Self {
@@ -251,7 +251,7 @@ impl<K> Table<K> {
             shrink_at: 0,
             retired_buckets: None,
             keep,
-            slab: Slab::new(stamped),
+            slab: Slab::new(has_times),
         }
     }
 
@@ -272,7 +272,7 @@ impl<K> Table<K> {
 
     #[cold]
     fn link_while_moving(&mut self, slot: SlotRef<K>, hash: Hash) {
-        let (buckets, at) = self.of_mut(hash.0);
+        let (buckets, at) = self.buckets_for_mut(hash.0);
         buckets.link(at, slot);
     }
 
@@ -280,7 +280,7 @@ impl<K> Table<K> {
     #[cold]
     fn make_room(&mut self) {
         if self.left == 0 {
-            self.resize((self.buckets.len() * 2).max(sized(8, 2)));
+            self.resize((self.buckets.len() * 2).max(model_const(8, 2)));
         }
         self.step();
     }
@@ -307,7 +307,7 @@ impl<K> Table<K> {
     pub(crate) fn prefetch(&self, slot: SlotRef<K>) {
         // SAFETY: in line, so taken (S2), and we hold the lock.
         let hash = unsafe { slot.get() }.hash();
-        let (buckets, at) = self.of(hash);
+        let (buckets, at) = self.buckets_for(hash);
         prefetch(&buckets.chains[at]);
     }
 
@@ -349,15 +349,15 @@ impl<K> Table<K> {
     fn unlink_while_moving(&mut self, slot: SlotRef<K>) {
         // SAFETY: in the table, so taken (S2), and we hold the lock.
         let hash = unsafe { slot.get() }.hash();
-        let (buckets, at) = self.of_mut(hash);
+        let (buckets, at) = self.buckets_for_mut(hash);
         buckets.unlink(at, slot);
     }
 
     /// The number of a slot, for the wheel, with room for its ticket.
     #[inline]
-    pub(crate) fn make_ticket(&mut self, slot: SlotRef<K>) -> u32 {
+    pub(crate) fn make_placement(&mut self, slot: SlotRef<K>) -> u32 {
         let number = self.number(slot);
-        self.slab.make_ticket(number);
+        self.slab.make_placement(number);
         number
     }
 
@@ -368,15 +368,15 @@ impl<K> Table<K> {
         unsafe { self.slab.number(slot) }
     }
 
-    /// The stamp of this number, which is that of a slot in the table. Only if the table is stamped.
+    /// The times of this number, which is that of a slot in the table. Only if the table is has_times.
     #[inline]
-    pub(crate) fn stamp(&mut self, number: u32) -> &mut Stamp {
-        self.slab.stamp(number)
+    pub(crate) fn times(&mut self, number: u32) -> &mut Times {
+        self.slab.times(number)
     }
 
-    /// The stamp of a slot that is in the table. Only if the table is stamped.
-    pub(crate) fn stamp_of(&self, slot: SlotRef<K>) -> &Stamp {
-        self.slab.stamp_of(self.number(slot))
+    /// The times of a slot that is in the table. Only if the table is has_times.
+    pub(crate) fn times_of(&self, slot: SlotRef<K>) -> &Times {
+        self.slab.times_of(self.number(slot))
     }
 
     /// The slot of a number that is in the wheel, and so in the table.
@@ -435,14 +435,14 @@ impl<K> Table<K> {
 
     /// The buckets that a key of this hash is in, and where.
     #[inline]
-    fn of(&self, hash: u32) -> (&Buckets<K>, usize) {
+    fn buckets_for(&self, hash: u32) -> (&Buckets<K>, usize) {
         let old = hash as usize & self.old_mask;
         // False as long as there are no old ones.
         if old < self.left { (&self.old, old) } else { (&self.buckets, self.buckets.at(hash)) }
     }
 
     #[inline]
-    fn of_mut(&mut self, hash: u32) -> (&mut Buckets<K>, usize) {
+    fn buckets_for_mut(&mut self, hash: u32) -> (&mut Buckets<K>, usize) {
         let old = hash as usize & self.old_mask;
         let new = self.buckets.at(hash);
         if old < self.left { (&mut self.old, old) } else { (&mut self.buckets, new) }
@@ -455,7 +455,7 @@ impl<K> Table<K> {
     #[cold]
     fn resize(&mut self, count: usize) {
         debug_assert_eq!(self.left, 0);
-        if self.slab.taken() <= AT_ONCE {
+        if self.slab.taken() <= REHASH_AT_ONCE_MAX {
             // Gone before the new ones come, as memory's peak counts too; unless they are so large that freeing them takes long.
             let old = std::mem::replace(&mut self.buckets, Buckets::unwritten(0));
             if old.len() > GIVE_BACK {
@@ -479,7 +479,7 @@ impl<K> Table<K> {
     fn step(&mut self) {
         if self.left > 0 {
             // Shrinking, there are 32 buckets to a key.
-            self.move_chains(sized(if self.old_mask < self.buckets.len() { 32 } else { 64 }, 1));
+            self.move_chains(model_const(if self.old_mask < self.buckets.len() { 32 } else { 64 }, 1));
         }
     }
 
@@ -610,7 +610,7 @@ mod tests {
             before = table.left;
             assert!(table.old.chains.capacity() - table.left <= GIVE_BACK, "moved buckets take memory");
             assert!(table.buckets.len() >= 2 * slots.len(), "two buckets to a key");
-            assert!(slots.len() > AT_ONCE || table.old.len() == 0, "at once");
+            assert!(slots.len() > REHASH_AT_ONCE_MAX || table.old.len() == 0, "at once");
         }
         while let Some(slot) = slots.pop() {
             // SAFETY: in the table, without a bit set, and nobody else has it.

@@ -82,7 +82,7 @@ impl<K> Shared<K> {
         let slot = core.table.insert(key, hash);
         core.counts.pushed += 1;
         // SAFETY: taken (S2), and we hold the lock.
-        unsafe { slot.get() }.state.add_new();
+        unsafe { slot.get() }.state.on_add_new();
         self.push(core, slot, wakeups);
         slot
     }
@@ -97,7 +97,7 @@ impl<K> Shared<K> {
                 return added;
             }
         }
-        match state.add() {
+        match state.on_add() {
             OnAdd::Push => {
                 core.counts.pushed += 1;
                 self.push(core, slot, wakeups);
@@ -109,7 +109,7 @@ impl<K> Shared<K> {
             }
             OnAdd::Defer => {
                 core.counts.deferred += 1;
-                core.owe_watchers(slot);
+                core.owe_dirty_waiters(slot);
                 Added::Deferred
             }
         }
@@ -120,10 +120,10 @@ impl<K> Shared<K> {
     fn add_delayed(&self, core: &mut Core<K>, slot: SlotRef<K>) -> Option<Added> {
         match self.delayed_add {
             DelayedAdd::Independent => {}
-            DelayedAdd::Promote => _ = core.undelay(slot),
+            DelayedAdd::Promote => _ = core.remove_delay(slot),
             DelayedAdd::Strict => {
                 // SAFETY: in the table, so taken (S2), and we hold the lock.
-                let _waits = unsafe { slot.get() }.state.wait();
+                let _waits = unsafe { slot.get() }.state.defer_add();
                 core.counts.coalesced += 1;
                 return Some(Added::Coalesced);
             }

@@ -18,7 +18,7 @@ use super::{Core, Failures, NO_DRIVER, Shared};
 use crate::key::slab::SlotRef;
 use crate::key::table;
 use crate::panics::contained;
-use crate::sync::{Arc, Ordering, Parker, give_way, now, sized};
+use crate::sync::{Arc, Ordering, Parker, give_way, model_const, now};
 use crate::time::driver::{Notice, RETRY, Sleep, State};
 use crate::time::wheel::{Placements, Popped, Wheel};
 use crate::time::{nanos, time_left};
@@ -29,19 +29,19 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
 /// How many steps the driver makes before it lets go of the lock.
-const BATCH: usize = sized(128, 2);
+const BATCH: usize = model_const(128, 2);
 
 /// How many keys are taken out of the wheel before they are looked at.
-const SOME: usize = sized(16, 2);
+const POP_BATCH: usize = model_const(16, 2);
 
 /// How many such batches a `turn` spends on keys that are not due, to have them in order when they are.
-const SORTS: usize = sized(32, 1);
+const SORTS: usize = model_const(32, 1);
 
 /// The end of time: a delay until then never ends.
 pub(crate) const NEVER: u64 = u64::MAX;
 
 /// What a thread that delivers in place of the driver has done.
-pub(super) enum Delivered {
+pub(super) enum ExpiredNow {
     Some,
     /// Nothing was due, and nothing is until then.
     Nothing {
@@ -73,12 +73,12 @@ impl<K: Hash + Eq> Shared<K> {
     pub(crate) fn add_with(this: &Arc<Self>, key: K, options: AddOptions) -> Added {
         let options = this.limited(&key, options);
         let hash = this.hash(&key);
-        this.foresee(hash);
+        this.prefetch_bucket(hash);
         let now = this.now_for(options);
         let added = {
             let core = &mut *this.enter();
-            this.hint(core);
-            if core.is_shutting_down() && !this.counts(options) {
+            this.publish_buckets(core);
+            if core.is_shutting_down() && !this.counts_inline(options) {
                 core.counts.failures += u64::from(options.rate_limited);
                 core.reject()
             } else {
@@ -87,7 +87,7 @@ impl<K: Hash + Eq> Shared<K> {
                 core.counts.failures += u64::from(options.rate_limited);
                 match found {
                     Some(slot) => this.add_slot_with(core, slot, now, options),
-                    None if this.counts(options) => {
+                    None if this.counts_inline(options) => {
                         let slot = core.table.insert(key, hash);
                         this.add_slot_with(core, slot, now, options)
                     }
@@ -99,7 +99,7 @@ impl<K: Hash + Eq> Shared<K> {
                             Added::Queued
                         } else {
                             let slot = core.table.insert(key, hash);
-                            this.delay(core, slot, now, options)
+                            this.set_delay(core, slot, now, options)
                         }
                     }
                 }
@@ -123,7 +123,7 @@ impl<K: Hash + Eq> Shared<K> {
             // SAFETY: in the table, so taken (S2), and we hold the lock.
             let delayed = |slot: &SlotRef<K>| unsafe { slot.get() }.state.is_delayed();
             let Some(slot) = core.table.find(key, hash).filter(delayed) else { return false };
-            if core.undelay(slot) && !core.is_shutting_down() {
+            if core.remove_delay(slot) && !core.is_shutting_down() {
                 let how = self.add_slot(core, slot, Wakeups::Now);
                 core.note_add(slot, how, UNREAD);
                 added = Some(how);
@@ -149,7 +149,7 @@ impl<K> Shared<K> {
             let core = &mut *this.enter();
             core.counts.failures += u64::from(options.rate_limited);
             if failures == Failures::Forget {
-                core.forgive(slot);
+                core.clear_failures(slot);
             }
             let added = this.add_slot_with(core, slot, now, options);
             let worked = core.note_done(slot, now);
@@ -212,7 +212,7 @@ impl<K> Shared<K> {
     /// Has the cache fetch what the table's look-up of this hash will need, while the caller reads the clock and waits for
     /// the lock.
     #[inline]
-    fn foresee(&self, hash: table::Hash) {
+    fn prefetch_bucket(&self, hash: table::Hash) {
         if cfg!(loom) {
             return; // it has no cache, and would try every value that the hints had
         }
@@ -223,9 +223,9 @@ impl<K> Shared<K> {
 
     /// Says where the buckets are now.
     #[inline]
-    fn hint(&self, core: &Core<K>) {
+    fn publish_buckets(&self, core: &Core<K>) {
         let (start, count) = core.table.buckets();
-        // Relaxed: see `foresee`. Written under the lock only.
+        // Relaxed: see `prefetch_bucket`. Written under the lock only.
         if !cfg!(loom) && self.buckets.1.load(Ordering::Relaxed) != count {
             self.buckets.0.store(start, Ordering::Relaxed);
             self.buckets.1.store(count, Ordering::Relaxed);
@@ -240,7 +240,7 @@ impl<K> Shared<K> {
 
     /// `add_with` of a key that is in the table. A failure is counted also after a shut-down, as the limiter is asked then.
     fn add_slot_with(&self, core: &mut Core<K>, slot: SlotRef<K>, now: u64, mut options: AddOptions) -> Added {
-        if self.counts(options) {
+        if self.counts_inline(options) {
             options = options.not_before(self.count_failure(core, slot));
         }
         if core.is_shutting_down() {
@@ -248,13 +248,13 @@ impl<K> Shared<K> {
         }
         core.counts.retries += u64::from(options.delay.is_some());
         if !options.is_now() {
-            return self.delay(core, slot, now, options);
+            return self.set_delay(core, slot, now, options);
         }
         // SAFETY: in the table, so taken (S2), and we hold the lock.
         if unsafe { slot.get() }.state.is_delayed() {
             match options.conflict {
                 DelayConflict::EarliestWins => {}
-                DelayConflict::Replace => _ = core.undelay(slot),
+                DelayConflict::Replace => _ = core.remove_delay(slot),
                 DelayConflict::KeepExisting => {
                     core.counts.coalesced += 1;
                     return Added::Coalesced;
@@ -267,15 +267,15 @@ impl<K> Shared<K> {
     }
 
     /// Sets or moves a delay (P9). **Linearization point of a delayed add.**
-    pub(super) fn delay(&self, core: &mut Core<K>, slot: SlotRef<K>, now: u64, options: AddOptions) -> Added {
+    pub(super) fn set_delay(&self, core: &mut Core<K>, slot: SlotRef<K>, now: u64, options: AddOptions) -> Added {
         core.time = core.time.max(now);
         let deadline = core.time.saturating_add(nanos(options.delay.unwrap_or_default()));
         let wheel = core.wheel.get_or_insert_with(|| new_wheel(core.time));
         // SAFETY: in the table, so taken (S2), and we hold the lock.
         let state = &unsafe { slot.get() }.state;
-        let number = core.table.make_ticket(slot);
+        let number = core.table.make_placement(slot);
         if !state.is_delayed() {
-            state.delay();
+            state.set_delayed();
             core.delayed += 1;
         } else {
             let stands = match options.conflict {
@@ -342,7 +342,7 @@ impl<K> Shared<K> {
     /// The driver thread's work: delivers what is due, and says how long to sleep.
     pub(crate) fn drive(&self, parker: &Parker) -> Sleep {
         // I8
-        self.deliver_all(|driver, sleep| {
+        self.expire_all(|driver, sleep| {
             *driver = match sleep {
                 Sleep::End => State::Absent,
                 Sleep::Until(until) => State::Asleep { until, driver: parker.unparker() },
@@ -354,7 +354,7 @@ impl<K> Shared<K> {
 
     /// The same work, done by a getter that is about to park, as there is no driver thread: delivers what is due, and says until
     /// when the getter may park. I8 holds as for the driver: an earlier deadline wakes the getter.
-    pub(super) fn deliver_due(&self) -> Delivered {
+    pub(super) fn expire_due(&self) -> ExpiredNow {
         let note = |driver: &mut State, sleep| {
             if let (State::Failed { until, .. }, Sleep::Until(time)) = (driver, sleep) {
                 *until = time;
@@ -362,10 +362,10 @@ impl<K> Shared<K> {
         };
         loop {
             // The getter is on the list: an observer that panics must not make it leave without its wake-up.
-            match contained(|| self.deliver_all(note)) {
-                Some((_, delivered)) if delivered > 0 => return Delivered::Some,
-                Some((Sleep::Until(time), _)) => return Delivered::Nothing { until: self.clock.instant(time) },
-                Some(_) => return Delivered::Nothing { until: None },
+            match contained(|| self.expire_all(note)) {
+                Some((_, delivered)) if delivered > 0 => return ExpiredNow::Some,
+                Some((Sleep::Until(time), _)) => return ExpiredNow::Nothing { until: self.clock.instant(time) },
+                Some(_) => return ExpiredNow::Nothing { until: None },
                 None => self.note_caught(1),
             }
         }
@@ -374,7 +374,7 @@ impl<K> Shared<K> {
     /// Delivers what is due, in steps, until nothing is. `note` is told under the lock, at the end of each step, how the caller
     /// goes on.
     /// Also says how many keys it has delivered.
-    fn deliver_all(&self, note: impl Fn(&mut State, Sleep)) -> (Sleep, usize) {
+    fn expire_all(&self, note: impl Fn(&mut State, Sleep)) -> (Sleep, usize) {
         let mut delivered = 0;
         loop {
             let now = self.clock.now();
@@ -410,14 +410,14 @@ impl<K> Shared<K> {
         let (mut due, mut budget) = ([0; 3], BATCH);
         let next = loop {
             // First some that are due, then each in turn: their slots are on their way to the cache meanwhile.
-            let (mut some, mut count) = ([0; SOME], 0);
+            let (mut some, mut count) = ([0; POP_BATCH], 0);
             let next = loop {
                 match wheel.pop(&mut core.table, now, &mut budget) {
                     Popped::Expired(number) => {
                         core.table.prefetch_slot(number);
                         some[count] = number;
                         count += 1;
-                        if count == SOME {
+                        if count == POP_BATCH {
                             break Popped::BudgetSpent;
                         }
                     }
@@ -426,7 +426,7 @@ impl<K> Shared<K> {
             };
             // None of them is delayed any more when it is added, so nobody asks for the wheel.
             for &number in &some[..count] {
-                match self.deliver(core, core.table.slot(number), now) {
+                match self.expire(core, core.table.slot(number), now) {
                     Added::Queued => due[0] += 1,
                     Added::Deferred => due[1] += 1,
                     _ => due[2] += 1,
@@ -449,8 +449,8 @@ impl<K> Shared<K> {
 
     /// An ordinary add of a key whose delay is over. **Linearization point of an expiry.**
     #[inline]
-    fn deliver(&self, core: &mut Core<K>, slot: SlotRef<K>, now: u64) -> Added {
-        let _waited = core.undelayed(slot);
+    fn expire(&self, core: &mut Core<K>, slot: SlotRef<K>, now: u64) -> Added {
+        let _waited = core.note_delay_removed(slot);
         core.counts.expired += 1;
         let added = self.add_slot(core, slot, Wakeups::Later);
         core.note_add(slot, added, now);
@@ -508,15 +508,15 @@ impl<K: Clone> Core<K> {
     fn take_delay(&mut self) -> Option<Delay<K>> {
         let (number, deadline) = self.wheel.as_mut().and_then(|wheel| wheel.pop_any())?;
         let slot = self.table.slot(number);
-        let waited = self.undelayed(slot);
+        let waited = self.note_delay_removed(slot);
         let key = self.forget_if_vacant(slot).unwrap_or_else(|| {
             // SAFETY: a bit of its word is set, so taken (S2), and we hold the lock.
             let inside = unsafe { slot.get() };
             // SAFETY: as above.
             let key = unsafe { inside.key() };
             catch_unwind(AssertUnwindSafe(|| key.clone())).unwrap_or_else(|payload| {
-                inside.state.delay();
-                let _waits = waited && inside.state.wait();
+                inside.state.set_delayed();
+                let _waits = waited && inside.state.defer_add();
                 self.delayed += 1;
                 self.wheel.as_mut().expect("it is there").insert(&mut self.table, number, deadline);
                 resume_unwind(payload)
@@ -551,18 +551,18 @@ impl<K> Core<K> {
     }
 
     /// Takes a delayed key out of the wheel. Whether an add waited for the delay.
-    pub(super) fn undelay(&mut self, slot: SlotRef<K>) -> bool {
+    pub(super) fn remove_delay(&mut self, slot: SlotRef<K>) -> bool {
         let number = self.table.number(slot);
         self.wheel.as_mut().expect("a key is delayed").remove(&mut self.table, number);
-        self.undelayed(slot)
+        self.note_delay_removed(slot)
     }
 
     /// Notes that a key has left the wheel (I9). Whether an add waited for that.
     #[inline]
-    fn undelayed(&mut self, slot: SlotRef<K>) -> bool {
+    fn note_delay_removed(&mut self, slot: SlotRef<K>) -> bool {
         self.delayed -= 1;
         // SAFETY: its word still says DELAYED, so taken (S2), and we hold the lock.
-        unsafe { slot.get() }.state.undelay()
+        unsafe { slot.get() }.state.clear_delayed()
     }
 
     /// Takes a key out of the table if nothing keeps it there (I4), for the caller to drop after the lock.

@@ -47,7 +47,7 @@ impl<K> Shared<K> {
     pub(super) unsafe fn finish(&self, core: &mut Core<K>, slot: SlotRef<K>) -> Option<K> {
         core.processing -= 1;
         // SAFETY: the caller holds the key (S2), and we hold the lock.
-        let vacated = match unsafe { slot.get() }.state.done() {
+        let vacated = match unsafe { slot.get() }.state.on_done() {
             OnDone::Push => {
                 self.push(core, slot, Wakeups::Now);
                 None
@@ -79,7 +79,7 @@ impl<K> Shared<K> {
     pub(crate) unsafe fn note_unwinding(&self, slot: SlotRef<K>) {
         let _lock = self.core.lock();
         // SAFETY: the caller holds the key (S2), and we hold the lock.
-        unsafe { slot.get() }.state.unwind();
+        unsafe { slot.get() }.state.set_unwinding();
     }
 
     /// The holder of a key has panicked.

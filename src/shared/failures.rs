@@ -31,9 +31,9 @@ pub(crate) enum Failures {
 /// Who says how long a key waits that has failed.
 pub(crate) enum Limiter<K> {
     /// The number of its failures, which the queue counts.
-    Counted(Box<dyn Schedule>),
+    Inline(Box<dyn Schedule>),
     /// User code: not to be asked under the lock.
-    Asked(Box<dyn RateLimiter<K>>),
+    External(Box<dyn RateLimiter<K>>),
 }
 
 impl<K: Hash + Eq> Shared<K> {
@@ -43,8 +43,8 @@ impl<K: Hash + Eq> Shared<K> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned: Into<K>> + ?Sized,
     {
-        self.forgive(key);
-        if let Limiter::Asked(limiter) = &self.limiter {
+        self.clear_failures(key);
+        if let Limiter::External(limiter) = &self.limiter {
             limiter.forget(&key.to_owned().into());
         }
     }
@@ -59,7 +59,7 @@ impl<K: Hash + Eq> Shared<K> {
         let _vacated = {
             let core = &mut *self.enter();
             let Some(slot) = core.find_failing(key, hash) else { return };
-            core.forgive(slot);
+            core.clear_failures(slot);
             core.forget_if_vacant(slot)
         };
     }
@@ -71,8 +71,8 @@ impl<K: Hash + Eq> Shared<K> {
         Q: Hash + Eq + ToOwned<Owned: Into<K>> + ?Sized,
     {
         let asked = match &self.limiter {
-            Limiter::Counted(_) => 0,
-            Limiter::Asked(limiter) => limiter.num_requeues(&key.to_owned().into()),
+            Limiter::Inline(_) => 0,
+            Limiter::External(limiter) => limiter.num_requeues(&key.to_owned().into()),
         };
         let hash = self.hash(key);
         let core = &mut *self.core.lock();
@@ -84,7 +84,7 @@ impl<K> Shared<K> {
     /// The options, with what the limiter says of this key, unless that is counted under the lock.
     #[inline]
     pub(crate) fn limited(&self, key: &K, mut options: AddOptions) -> AddOptions {
-        if let (true, Limiter::Asked(limiter)) = (options.rate_limited && !options.limiter_panicked, &self.limiter) {
+        if let (true, Limiter::External(limiter)) = (options.rate_limited && !options.limiter_panicked, &self.limiter) {
             options = options.not_before(limiter.when(key));
         }
         options
@@ -94,10 +94,10 @@ impl<K> Shared<K> {
     #[inline]
     pub(crate) fn limited_held(&self, key: &K, options: &mut AddOptions) -> Caught {
         match &self.limiter {
-            Limiter::Asked(_) if options.rate_limited => {
+            Limiter::External(_) if options.rate_limited => {
                 let asked = *options;
                 *options = asked.without_limiter(); // if it panics
-                self.ask(|| *options = self.limited(key, asked))
+                self.call_limiter(|| *options = self.limited(key, asked))
             }
             _ => Caught::NOTHING,
         }
@@ -105,12 +105,12 @@ impl<K> Shared<K> {
 
     /// The limiter is foreign code.
     #[inline]
-    pub(crate) fn asks(&self) -> bool {
-        matches!(self.limiter, Limiter::Asked(_))
+    pub(crate) fn has_external_limiter(&self) -> bool {
+        matches!(self.limiter, Limiter::External(_))
     }
 
     /// Calls the limiter for the holder of a key. A panic is counted.
-    fn ask(&self, call: impl FnOnce()) -> Caught {
+    fn call_limiter(&self, call: impl FnOnce()) -> Caught {
         let caught = Caught::call(call);
         if caught.is_some() {
             contained(|| self.note_panic());
@@ -120,14 +120,14 @@ impl<K> Shared<K> {
 
     /// A failure is to be counted in the key's ticket.
     #[inline]
-    pub(super) fn counts(&self, options: AddOptions) -> bool {
-        options.rate_limited && (options.limiter_panicked || matches!(self.limiter, Limiter::Counted(_)))
+    pub(super) fn counts_inline(&self, options: AddOptions) -> bool {
+        options.rate_limited && (options.limiter_panicked || matches!(self.limiter, Limiter::Inline(_)))
     }
 
     /// One more failure of a key that is in the table: how long it is to wait.
     #[inline]
     pub(super) fn count_failure(&self, core: &mut Core<K>, slot: SlotRef<K>) -> Duration {
-        let number = core.table.make_ticket(slot);
+        let number = core.table.make_placement(slot);
         let ticket = core.table.placement(number);
         let before = ticket.failures;
         ticket.failures = before.saturating_add(1);
@@ -135,10 +135,10 @@ impl<K> Shared<K> {
         let state = &unsafe { slot.get() }.state;
         debug_assert_eq!(state.has_failed(), before > 0, "I10");
         core.failing += usize::from(before == 0);
-        state.fail();
+        state.set_failed();
         match &self.limiter {
-            Limiter::Counted(schedule) => schedule.delay(before),
-            Limiter::Asked(_) => Duration::ZERO, // it has panicked: the options have the delay
+            Limiter::Inline(schedule) => schedule.delay(before),
+            Limiter::External(_) => Duration::ZERO, // it has panicked: the options have the delay
         }
     }
 
@@ -147,7 +147,7 @@ impl<K> Shared<K> {
     /// # Safety
     /// The caller holds the key in this slot.
     pub(crate) unsafe fn num_requeues_held(&self, slot: SlotRef<K>) -> usize {
-        if let Limiter::Asked(limiter) = &self.limiter {
+        if let Limiter::External(limiter) = &self.limiter {
             // SAFETY: as the caller's.
             let inside = unsafe { slot.get() };
             // SAFETY: as above.
@@ -174,10 +174,10 @@ impl<K> Shared<K> {
     /// Has the limiter forget a key, unless the queue counts. For the holder of the key, who says `done` and passes the limiter's
     /// panic on after that.
     #[inline]
-    pub(crate) fn tell_forget(&self, key: &K) -> Caught {
+    pub(crate) fn limiter_forget(&self, key: &K) -> Caught {
         match &self.limiter {
-            Limiter::Counted(_) => Caught::NOTHING,
-            Limiter::Asked(limiter) => self.ask(|| limiter.forget(key)),
+            Limiter::Inline(_) => Caught::NOTHING,
+            Limiter::External(limiter) => self.call_limiter(|| limiter.forget(key)),
         }
     }
 
@@ -189,7 +189,7 @@ impl<K> Shared<K> {
     pub(crate) unsafe fn succeed(&self, slot: SlotRef<K>, given_up: bool) {
         let (worked, _vacated) = {
             let core = &mut *self.enter();
-            core.forgive(slot);
+            core.clear_failures(slot);
             core.counts.given_up += u64::from(given_up);
             let worked = core.note_done(slot, UNREAD);
             // SAFETY: guaranteed by the caller.
@@ -222,14 +222,14 @@ impl<K> Core<K> {
 
     /// Forgets the failures of a key that is in the table. The caller sees to it that it leaves, if nothing else keeps it there.
     #[inline]
-    pub(super) fn forgive(&mut self, slot: SlotRef<K>) {
+    pub(super) fn clear_failures(&mut self, slot: SlotRef<K>) {
         // SAFETY: in the table, so taken (S2), and we hold the lock.
         let state = &unsafe { slot.get() }.state;
         if state.has_failed() {
             let number = self.table.number(slot);
             self.table.placement(number).failures = 0;
             self.failing -= 1;
-            state.forgive();
+            state.clear_failed();
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `get` in all its forms, and which getters a queued key wakes.
 
-use super::delays::Delivered;
+use super::delays::ExpiredNow;
 use super::measure::UNKNOWN;
 use super::section::Special;
 use super::{Core, STEP, Shared};
@@ -9,7 +9,7 @@ use crate::key::slab::SlotRef;
 use crate::panics::{contained, drop_each};
 use crate::shared::measure::known;
 use crate::sync::{
-    Arc, MutexGuard, Ordering, Parker, give_way, now, overdue, sized, spin_while, with_parker, yield_while,
+    Arc, MutexGuard, Ordering, Parker, give_way, model_const, now, overdue, spin_while, with_parker, yield_while,
 };
 use crate::time::driver::ClockSubscription;
 use crate::wait::{Ticket, Waiter};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// One more thread is woken for each 64 keys that threads that were woken have left queued: a thread that does not run must
 /// not hold up the others.
-const PER_WAKE: usize = sized(64, 2);
+const PER_WAKE: usize = model_const(64, 2);
 
 /// With more queued keys than this, the table is larger than the nearest cache, and the bucket that the `done` of a key will need is
 /// prefetched when the key is [`AHEAD`] of the front: it makes filling and draining 300k keys a quarter faster.
@@ -109,7 +109,7 @@ impl<K> Shared<K> {
             core.line.peek(AHEAD).into_iter().for_each(|slot| core.table.prefetch(slot));
         }
         // SAFETY: it was queued (S2), and we hold the lock.
-        unsafe { slot.get() }.state.get();
+        unsafe { slot.get() }.state.on_get();
         slot
     }
 
@@ -193,10 +193,10 @@ impl<K> Shared<K> {
             return parker.park(deadline);
         }
         let _subscription = ClockSubscription::new(&self.clock, parker);
-        match self.deliver_due() {
-            Delivered::Nothing { until } => parker.park(deadline.into_iter().chain(until).min()),
+        match self.expire_due() {
+            ExpiredNow::Nothing { until } => parker.park(deadline.into_iter().chain(until).min()),
             // Wakers and observers have run on this thread, and may have parked it: then they have used up its wake-up.
-            Delivered::Some => {}
+            ExpiredNow::Some => {}
         }
     }
 
@@ -207,7 +207,7 @@ impl<K> Shared<K> {
             let core = &mut *this.core.lock();
             this.find(core).unwrap_or_else(|| {
                 core.handed_out_at_sleep = core.counts.handed_out;
-                core.note_calm();
+                core.reset_sampling();
                 Wait::Sleep(core.waiters.push(waiter.take().expect("not used yet")))
             })
         };

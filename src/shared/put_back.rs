@@ -39,7 +39,7 @@ impl<K> Shared<K> {
     /// An add of a key that is in the table, also after the shut-down, and whatever a delay of the key would make of it.
     fn add_again(&self, core: &mut Core<K>, slot: SlotRef<K>) {
         // SAFETY: in the table, so taken (S2), and we hold the lock.
-        match unsafe { slot.get() }.state.add() {
+        match unsafe { slot.get() }.state.on_add() {
             OnAdd::Push => {
                 core.counts.pushed += 1;
                 core.note_add(slot, Added::Queued, UNREAD);
@@ -51,7 +51,7 @@ impl<K> Shared<K> {
             OnAdd::Defer => {
                 core.counts.deferred += 1;
                 core.note_add(slot, Added::Deferred, UNREAD);
-                core.owe_watchers(slot);
+                core.owe_dirty_waiters(slot);
             }
         }
     }
@@ -81,10 +81,10 @@ impl<K: Hash + Eq> Shared<K> {
                 None => core.table.insert(key, hash),
             };
             let now = core.time;
-            this.delay(core, slot, now, AddOptions::new().after(time_left(deadline, now)));
+            this.set_delay(core, slot, now, AddOptions::new().after(time_left(deadline, now)));
             if waited {
                 // SAFETY: in the table, so taken (S2), and we hold the lock.
-                let _waits = unsafe { slot.get() }.state.wait();
+                let _waits = unsafe { slot.get() }.state.defer_add();
             }
         }
         Self::ensure_driver(this);

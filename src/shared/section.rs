@@ -63,7 +63,7 @@ impl<K> Shared<K> {
 
     /// Unlocks, and pays what is owed.
     #[cold]
-    fn settle(&self, mut core: MutexGuard<'_, Core<K>>) {
+    fn run_owed(&self, mut core: MutexGuard<'_, Core<K>>) {
         core.owes = false;
         let wakes = std::mem::take(&mut core.owed);
         let _garbage = core.take_garbage();
@@ -95,7 +95,7 @@ impl<K> Drop for Section<'_, K> {
         // SAFETY: this is the only place that takes the guard, and a value is dropped once.
         let core = unsafe { ManuallyDrop::take(&mut self.core) };
         if core.owes {
-            self.shared.settle(core);
+            self.shared.run_owed(core);
         }
     }
 }

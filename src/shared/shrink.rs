@@ -6,7 +6,7 @@ use crate::sync::give_way;
 impl<K> Shared<K> {
     /// `shrink_to_fit`, in many short critical sections.
     pub(crate) fn shrink(&self) {
-        if let Limiter::Asked(limiter) = &self.limiter {
+        if let Limiter::External(limiter) = &self.limiter {
             limiter.shrink_to_fit();
         }
         let _wheel = {

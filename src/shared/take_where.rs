@@ -15,13 +15,13 @@ use crate::Leftover;
 use crate::key::slab::SlotRef;
 use crate::key::table;
 use crate::panics::{contained, drop_each};
-use crate::sync::{Ordering, give_way, sized};
+use crate::sync::{Ordering, give_way, model_const};
 use crate::time::time_left;
 use crate::time::wheel::Placements;
 use std::hash::Hash;
 
 /// Chunks of slots that one critical section goes through.
-const CHUNKS: usize = sized(4, 1);
+const CHUNKS: usize = model_const(4, 1);
 
 impl<K: Hash + Eq + Clone> Shared<K> {
     /// `take_where`.
@@ -123,7 +123,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
                 deadlines.push(found.map(|slot| {
                     let number = core.table.number(slot);
                     let deadline = core.table.placement(number).deadline;
-                    let _waited = core.undelay(slot);
+                    let _waited = core.remove_delay(slot);
                     vacated.extend(core.forget_if_vacant(slot));
                     deadline
                 }));
@@ -173,7 +173,7 @@ impl<K> Core<K> {
         self.counts.taken += 1;
         self.note_taken_back(slot);
         // SAFETY: it was queued (S2), and we hold the lock.
-        unsafe { slot.get() }.state.take_back();
+        unsafe { slot.get() }.state.on_take_back();
         self.forget_if_vacant(slot)
     }
 }

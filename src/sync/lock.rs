@@ -40,8 +40,8 @@
 //! release builds.
 
 use super::{
-    AtomicBool, Condvar, Holder, Ordering, ParkGuard, ParkMutex, UnsafeCell, fence, parallelism, sized, spin_hint,
-    unlock_check_fence, wait_timed,
+    AtomicBool, Condvar, Holder, Ordering, ParkGuard, ParkMutex, UnsafeCell, fence, model_const, parallelism,
+    spin_hint, unlock_check_fence, wait_timed,
 };
 use std::fmt;
 use std::marker::PhantomData;
@@ -58,7 +58,7 @@ const TIMED_PARK: Duration = Duration::from_millis(1);
 const TIMED_PARK_MAX: Duration = Duration::from_millis(16);
 
 /// After this number of parks a thread that waits for the lock is starved.
-const HANDOFF_AFTER: usize = sized(8, 1);
+const HANDOFF_AFTER: usize = model_const(8, 1);
 
 /// Data that one thread at a time may touch.
 pub(crate) struct Mutex<T> {
@@ -220,7 +220,7 @@ impl<T> Mutex<T> {
 
     /// Whether it took the lock.
     fn spin(&self, policy: SpinPolicy) -> bool {
-        let rounds = if parallelism() > 1 { policy.rounds } else { sized(0, 1) };
+        let rounds = if parallelism() > 1 { policy.rounds } else { model_const(0, 1) };
         (0..rounds).any(|_| {
             spin_hint(policy.spins_per_round);
             !self.locked.load(Ordering::Relaxed) && self.try_acquire()

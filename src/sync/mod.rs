@@ -18,7 +18,7 @@ pub(crate) use self::loom::*;
 pub(crate) use self::std::*;
 
 /// Picks a constant for real use, or a small one for loom, where every step is multiplied by every interleaving.
-pub(crate) const fn sized(real: usize, under_loom: usize) -> usize {
+pub(crate) const fn model_const(real: usize, under_loom: usize) -> usize {
     if cfg!(loom) { under_loom } else { real }
 }
 
