@@ -7,7 +7,7 @@
 //!  ┌─ Core, under one lock ──────────────────────────────────────────────────────────┐
 //!  │  table: key ─▶ slot (state word, key)      line: queued slots, in order          │
 //!  │  wheel: deadlines of slots                 measures: times of slots              │
-//!  │  waiters: getters that sleep               owed: what is to be woken             │
+//!  │  waiters: getters that wait                owed: what is to be woken             │
 //!  └─────────────────────────────────────────────────────────────────────────────────┘
 //!                   │ the end of the critical section unlocks, and then wakes what is owed and frees memory
 //!                   ▼
