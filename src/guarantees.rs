@@ -55,7 +55,7 @@
 //!   `src/rate_limiter/schedule.rs` and `src/rate_limiter/bucket.rs`. Shown by `tests/limits.rs`, `tests/limiter_traces.rs` and
 //!   `tests/support/limiter.rs`.
 //! * **P15** Memory comes back after a burst, and a key that nothing needs is dropped at once. What limiters keep for keys that
-//!   nobody forgets can be bounded. Upheld by `src/line.rs`, `src/key/slab.rs`, `src/key/table.rs`, `src/time/wheel/` and
+//!   are never forgotten can be bounded. Upheld by `src/line.rs`, `src/key/slab.rs`, `src/key/table.rs`, `src/time/wheel/` and
 //!   `src/rate_limiter/keyed.rs`. Shown by `tests/memory.rs` and `tests/memory_bursts.rs`.
 //! * **P16** An idle queue runs nothing: it has no thread until the first delay, and that thread is parked until a delay expires.
 //!   Upheld by `src/time/driver.rs`. Shown by `tests/idle.rs` and `tests/delays_driver.rs`.
@@ -151,14 +151,14 @@
 //! it has expired: then its entries move to finer slots. Upheld by `src/time/wheel/`. Shown by `tests/wheel.rs`, and by
 //! `tests/support/wheel.rs`, which compares the wheel with a sorted map under proptest and a fuzzer.
 //!
-//! * **T1** An entry is in the slot that its deadline and the wheel's time choose, or in one of the lists beside the slots:
+//! * **T1** An entry is in the slot that its deadline and the wheel's time choose, or in one of the other lists:
 //!   expired entries, and three lists of entries that are on their way from an opened slot to finer ones.
 //! * **T2** All entries of a level come before those of higher levels, and all of a slot before those of later slots. So the
 //!   first slot that is not empty has the earliest entry. (This follows from T1.)
 //! * **T3** The `earliest` of a slot is not later than any deadline in it. It may be too early after a removal.
 //! * **T4** Lists are first in, first out, even while a slot is opened: equal deadlines come out in the order of their inserts.
 //! * **T5** The wheel's time never goes back, and never enters a slot that has entries without opening it.
-//! * **T6** Every block in a list has a live entry. So removed entries take memory only beside live ones.
+//! * **T6** Every block in a list has a live entry. So removed entries take memory only in blocks with live ones.
 //! * **T7** The entries that an opened slot has put off (the lists `DEFERRED` and `BACKLOG`) expire after the near horizon.
 //!
 //! # Lock
