@@ -184,7 +184,7 @@ pub(crate) struct Slab<K> {
     chunks: Vec<Chunk<K>>,
     /// The placements of each chunk's slots. Empty for a chunk without a delay or failure; the array may be shorter than `chunks`.
     placements: Vec<Box<[Placement]>>,
-    /// The times of each chunk's slots. Without elements if the queue does not measure.
+    /// The times of each chunk's slots. Empty if the queue does not measure.
     times: Vec<Box<[Times]>>,
     /// The first of the open chunks, or [`NIL`].
     open: u32,
@@ -373,7 +373,7 @@ impl<K> Slab<K> {
         self.placements[chunk] = vec![Placement::default(); Self::CHUNK].into_boxed_slice();
     }
 
-    /// The times of the slot of this number. The queue measures.
+    /// The times of the slot of this number. Only if the queue measures.
     #[inline]
     pub(crate) fn times(&mut self, number: u32) -> &mut Times {
         &mut self.times[(number >> INDEX_BITS) as usize][number as usize & (INDICES - 1)]

@@ -23,7 +23,7 @@
 //!
 //! "Absent" means neither DIRTY nor PROCESSING. DELAYED and FAILED each keep such a key in the table. WAITING goes with DELAYED: an add
 //! waits for the delay ([`DelayedAdd::Strict`](crate::DelayedAdd::Strict)). UNWINDING goes with PROCESSING: the holder's thread was
-//! already unwinding when it got the key, so a drop of the item while that thread unwinds is no panic of the work on this key.
+//! already unwinding when it got the key, so a drop of the item by that unwinding does not mean that the work on the key has panicked.
 //!
 //! Every step is made under the queue's lock, which orders the steps. The word is an atomic because the holder of the key reads it
 //! without the lock, as in [`is_dirty`](State::is_dirty). A step returns what the caller has to do next.

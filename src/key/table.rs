@@ -367,13 +367,13 @@ impl<K> Table<K> {
         unsafe { self.slab.number(slot) }
     }
 
-    /// The times of the slot of this number, which is in the table. The queue measures.
+    /// The times of the slot of this number, which is in the table. Only if the queue measures.
     #[inline]
     pub(crate) fn times(&mut self, number: u32) -> &mut Times {
         self.slab.times(number)
     }
 
-    /// The times of a slot that is in the table. The queue measures.
+    /// The times of a slot that is in the table. Only if the queue measures.
     pub(crate) fn times_of(&self, slot: SlotRef<K>) -> &Times {
         self.slab.times_of(self.number(slot))
     }

@@ -34,7 +34,7 @@ const BATCH: usize = model_const(128, 2);
 /// The number of keys that are taken out of the wheel before they are added.
 const POP_BATCH: usize = model_const(16, 2);
 
-/// The number of such critical sections that a `turn` spends on sorting keys that expire later.
+/// The number of critical sections that a `turn` spends on keys that have not expired, to sort them in advance.
 const SORTS: usize = model_const(32, 1);
 
 /// The deadline of a delay that never expires.

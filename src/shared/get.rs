@@ -40,13 +40,13 @@ impl<K> Taken<K> {
     }
 }
 
-/// What a getter has found that waits if no key is queued.
+/// What [`take_or_wait`](Shared::take_or_wait) or [`resume`](Shared::resume) has found.
 pub(crate) enum Wait<K> {
     Item(Taken<K>),
     ShutDown,
     /// The getter is on the list: it parks, and then calls [`resume`](Shared::resume) with the ticket.
     Sleep(Ticket),
-    /// The getter gives up, as it said it would, and is off the list.
+    /// No key, and the getter has asked to give up: it is off the list.
     GaveUp,
 }
 

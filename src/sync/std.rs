@@ -46,7 +46,7 @@ impl Holder {
     }
 
     pub(super) fn set(&self) {
-        self.0.store(Self::this_thread(), Ordering::Relaxed); // Relaxed: only the thread that has stored the value finds it equal to its own.
+        self.0.store(Self::this_thread(), Ordering::Relaxed); // Relaxed: a thread finds only its own value equal to its own.
     }
 
     pub(super) fn clear(&self) {
