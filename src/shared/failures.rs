@@ -50,7 +50,7 @@ impl<K: Hash + Eq> Shared<K> {
     }
 
     /// Forgets the failures that the queue has counted.
-    fn forgive<Q>(&self, key: &Q)
+    fn clear_failures<Q>(&self, key: &Q)
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
@@ -148,7 +148,7 @@ impl<K> Shared<K> {
     /// The caller holds the key in this slot.
     pub(crate) unsafe fn num_requeues_held(&self, slot: SlotRef<K>) -> usize {
         if let Limiter::External(limiter) = &self.limiter {
-            // SAFETY: guaranteed by the caller, who holds the key (S2).
+            // SAFETY: the caller holds the key (S2).
             let inside = unsafe { slot.get() };
             // SAFETY: the key is held, so the slot is taken and its key initialised (S1, S2).
             let external = limiter.num_requeues(unsafe { inside.key() });

@@ -39,7 +39,7 @@ pub(crate) const UNKNOWN: u64 = u64::MAX;
 /// The caller has not read the clock: the callee does, if it needs the time.
 pub(crate) const UNREAD: u64 = 0;
 
-/// While adds are dense, one add in this number is measured.
+/// The largest stride, which dense adds reach: one add in this number is measured.
 const SAMPLE_STRIDE: u32 = 8;
 /// Adds are dense if they follow each other in less than this.
 const DENSE_GAP_NS: u64 = 1000;
