@@ -31,7 +31,7 @@
 //! half a millisecond), and memory is freed after the lock.
 //!
 //! **Hot calls** (`add`, `get`, `done`) return what fits in two registers, test one byte for all that few queues have
-//! ([`Special`](section::Special)) and one for all that is owed, and leave the rest to functions that are not inlined. A result of
+//! ([`Special`]) and one for all that is owed, and leave the rest to functions that are not inlined. A result of
 //! several words that goes through memory is stored in pieces and loaded whole, and the processor waits for it: that was half of the
 //! time of these calls.
 //!
