@@ -12,11 +12,11 @@ trap 'rm -f "$log"' EXIT
 
 cd loom-tests
 
-# `file model`, sorted: a model follows the attribute `#[test]`, and a file's rows follow its name in bold.
+# `file model`, sorted: a model is the first function after `#[test]`, and a file's rows follow its name in bold.
 models="$(awk '
     FNR == 1 { file = FILENAME; gsub(/.*\/|\.rs$/, "", file) }
-    attribute && /^fn / { sub(/^fn /, ""); sub(/\(.*/, ""); print file, $0 }
-    { attribute = /^#\[test\]$/ }' tests/*.rs | LC_ALL=C sort)"
+    /^#\[test\]/ { test = 1 }
+    test && /^fn / { sub(/^fn /, ""); sub(/\(.*/, ""); print file, $0; test = 0 }' tests/*.rs | LC_ALL=C sort)"
 rows="$(awk -F '`' '/^\| \*\*`/ { file = $2 } /^\| `/ && file { print file, $2 }' README.md | LC_ALL=C sort)"
 [ -n "$models" ] || { echo "no models found in loom-tests/tests/"; exit 1; }
 if ! diff <(echo "$models") <(echo "$rows"); then

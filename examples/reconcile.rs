@@ -4,36 +4,35 @@
 //! cargo run --release --example reconcile                      # this crate's own tree, until Ctrl-C
 //! cargo run --release --example reconcile -- /usr/share --once # one pass over another one
 //! cargo run --release --example reconcile -- --workers 4 --skip .git notes.txt
-//! cargo run --release --example reconcile -- --no-watch --verify-every 5 # where the file system tells of no changes
-//! cargo run --release --example reconcile --features metrics -- --metrics 127.0.0.1:9464 # its numbers for Prometheus
+//! cargo run --release --example reconcile -- --no-watch --verify-every 5 # for file systems without change events
+//! cargo run --release --example reconcile --features metrics -- --metrics 127.0.0.1:9464 # metrics for Prometheus
 //! ```
 //!
-//! Leave it running and edit a file. Ctrl-C works off what is in line and prints a summary; a second one leaves at once.
+//! Leave it running and edit a file. Ctrl-C finishes the queued files and prints a summary; a second Ctrl-C exits at once.
 //! `examples/grafana/keyqueue.json` is a dashboard for what `--metrics` serves.
 //!
 //! How it uses the queue:
 //!
-//! * The key is a path. It says *what* to look at, never what happened: a worker reads the disk as it finds it, and so an
+//! * The key is a path. It says *which file* to look at, never what happened to it: a worker reads the file as it is now, so an
 //!   event that comes twice, late or in the wrong order does no harm.
-//! * Whoever thinks that a file may have changed adds its path: the listing, the watcher, and workers themselves. None of
-//!   them asks whether it is in line already. An editor that saves with five system calls causes five adds and one run.
-//! * A path is with one worker at a time, so that worker alone writes the result for it. If the file is touched while it
-//!   is being read, it is read once more afterwards.
-//! * A file is looked at when it is quiet: each event puts the check off anew (`add_with`, `Replace`). A listing adds without
-//!   a delay, and that takes the place of one (`Promote`).
-//! * Events get lost, so a worker has its file come back later (`RequeueAfter`), unless that is gone. A key has one delay at
-//!   most: an event takes the place of this one too, and the run that it leads to sets the next.
-//! * `Workers` are the loops: they get a key, have `reconcile` work on it, and do with the key what that returns (`Outcome`).
-//! * A file that cannot be read is tried again: `Retry` says that the work failed, and the queue's limiter says how long to wait,
-//!   5 ms and twice as long each time. After so many retries (`max_retries`) the worker gives up. This, `Done` and `RequeueAfter`
-//!   have the limiter forget the file: the next event or verification starts from the beginning. A file that is gone has not
-//!   failed.
-//! * A retry is a delay like any other: an event moves it (`Replace`), a listing takes its place. And if an event came during
-//!   the run that failed, the earlier of the two counts: one look before it is quiet, and no change is missed.
-//! * A drain does not wait for delays, so `--once` waits for the retries before it drains. Delays that are left after Ctrl-C are
-//!   taken out when the drain is over.
-//! * The queue measures how long keys wait in line and are worked on (`measure`). Once a second it tells an observer how it
-//!   stands (`report_every`), and that tells the exporter of Prometheus, if there is one.
+//! * The listing, the watcher and the workers add the path of a file that may have changed. None of them checks whether it is
+//!   queued already. An editor that saves with five system calls causes five adds and one run.
+//! * A path is with one worker at a time, so only that worker writes the result for it. If the file changes while it is being
+//!   read, it is read once more afterwards.
+//! * A file is checked when it is quiet: each event restarts the delay (`add_with`, `Replace`). A listing adds without a delay,
+//!   and that add consumes a pending delay (`Promote`).
+//! * Events get lost, so a worker schedules another check of its file (`RequeueAfter`), unless the file is gone. A key has one
+//!   delay at most: an event replaces this one too, and the run that follows sets the next.
+//! * `Workers` are the loops: they get a key, call `reconcile`, and do with the key what the returned `Outcome` says.
+//! * A file that cannot be read is tried again: `Retry` says that the run failed, and the queue's limiter gives the delay, 5 ms
+//!   and twice as long each time. After `max_retries` retries the worker gives up. This, `Done` and `RequeueAfter` make the
+//!   limiter forget the file: the next event or verification starts from the beginning. A file that is gone has not failed.
+//! * A retry is a delay like any other: an event moves it (`Replace`), a listing consumes it. If an event came during the run
+//!   that failed, the earlier of the two delays applies: the file may be read before it is quiet, and no change is missed.
+//! * A drain does not wait for delays, so `--once` waits for the retries before it drains. The drain returns the delays that
+//!   are left after Ctrl-C.
+//! * The queue measures how long keys are queued and how long they are processed (`measure`). Once a second it reports to an
+//!   observer (`report_every`), which passes the numbers to the Prometheus exporter, if there is one.
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -57,18 +56,18 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 use walkdir::WalkDir;
 
-/// Cheap to clone, and non-UTF-8 names are as good as others.
+/// Cheap to clone, and holds any name, even one that is not UTF-8.
 type Key = Arc<Path>;
 
-/// Paths per `add_all` of a listing: it wakes the workers when its iterator is at the end.
+/// Paths in one `add_all` of a listing, which wakes the workers when its iterator ends.
 const BATCH: usize = 256;
 
-/// The summary names at most this many unreadable files of a kind.
+/// The summary lists at most this many unreadable files of a kind.
 const LISTED: usize = 20;
 
 /// Keeps a checksum of every file in a directory tree up to date.
 #[derive(Parser)]
-#[command(after_help = "Exit status: 1 after an error or if --once could not read all; else 0, also after Ctrl-C")]
+#[command(after_help = "Exit status: 1 after an error or if --once could not read all; otherwise 0, even after Ctrl-C")]
 struct Args {
     /// A directory or a file
     #[arg(default_value = env!("CARGO_MANIFEST_DIR"), hide_default_value = true)]
@@ -76,7 +75,7 @@ struct Args {
     /// Look at every file once, retries aside, then exit
     #[arg(long)]
     once: bool,
-    /// Look at a file when it has been quiet for this long; 0: at once. One that is never quiet is never looked at
+    /// Check a file when it has been quiet for this long; 0: at once. A file that is never quiet is never checked
     #[arg(long, value_name = "MS", default_value_t = 200)]
     debounce: u32,
     /// Read each file again this long after the last time, and look for new ones; 0: never. Not with --once
@@ -85,13 +84,13 @@ struct Args {
     /// For file systems without events, such as network ones: changes are found when files are read again
     #[arg(long)]
     no_watch: bool,
-    /// Retry what cannot be read so often, after 5 ms, 10, 20, ..., then give up until it changes or is verified; 0: never
+    /// Retry an unreadable file at most N times, after 5 ms, 10, 20, ..., then give up until it changes or is verified; 0: never
     #[arg(long, value_name = "N", default_value_t = 5)]
     max_retries: usize,
-    /// How many threads read files
+    /// Number of threads that read files
     #[arg(long, default_value_t = default_workers(), value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: u16,
-    /// Serve the queue's numbers to Prometheus here, such as at 127.0.0.1:9464; port 0: at any. Needs `--features metrics`
+    /// Serve the queue's metrics to Prometheus at this address, such as 127.0.0.1:9464; port 0: any. Needs `--features metrics`
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
     /// Names of files and directories to leave out
@@ -123,12 +122,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns how many files were unreadable at the end.
+/// Returns the number of files that are unreadable at the end.
 fn run(args: &Args, root: Key) -> Result<usize, Box<dyn Error>> {
     let tree = Arc::new(Tree::new(root, args));
     let reporter = args.metrics.map(|addr| serve_metrics(addr, &tree.queue)).transpose()?;
     let stopped = on_ctrl_c(&tree)?;
-    // Watch first, list second: what changes in between is seen twice, which costs nothing, and not missed.
+    // Watch first, list second: a change in between is seen twice, which costs nothing, and is not missed.
     let watcher = if args.once || args.no_watch { None } else { Some(watch(&tree)?) };
 
     let start = Instant::now();
@@ -146,13 +145,13 @@ fn run(args: &Args, root: Key) -> Result<usize, Box<dyn Error>> {
     }
 
     drop(watcher);
-    // From here adds are refused. This returns when the last key is done, and no worker is left.
+    // From here on adds are rejected. This returns when the last key is done and all workers have ended.
     let leftover = workers.drain();
-    drop(reporter); // It reports a last time.
+    drop(reporter); // The drop makes a last report.
     let first_pass = first_pass.unwrap_or_else(|| tree.pace(start));
     let tally = workers.tally();
     tree.bar.finish_and_clear();
-    // What was to be looked at later will not be.
+    // The delayed checks do not happen any more.
     match summary(&tree, &first_pass, &tally, leftover.delayed.len()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ if tally.panicked > 0 => Err(format!("{} runs panicked", tally.panicked).into()),
@@ -160,14 +159,14 @@ fn run(args: &Args, root: Key) -> Result<usize, Box<dyn Error>> {
     }
 }
 
-/// Once a second, until the reporter is dropped, tells Prometheus' exporter how the queue stands. The exporter serves that.
+/// Serves the queue's metrics, which the queue reports to the Prometheus exporter once a second until the reporter is dropped.
 #[cfg(feature = "metrics")]
 fn serve_metrics(mut addr: SocketAddr, queue: &WorkQueue<Key>) -> Result<Reporter, Box<dyn Error>> {
     if addr.port() == 0 {
-        // The exporter would not tell which port it got. If somebody else takes this one before it does, it says so.
+        // The exporter does not tell which port it got. If another process takes this one meanwhile, the exporter says so.
         addr = std::net::TcpListener::bind(addr)?.local_addr()?;
     }
-    // Without buckets, it would serve quantiles, which cannot be added up. These are of 10 us, 40 us, 160 us, ... eleven minutes.
+    // Without buckets the exporter serves quantiles, which cannot be added up. These are 10 us, 40 us, 160 us, ... 11 minutes.
     let buckets: Vec<f64> = (0..14).map(|i| 1e-5 * 4_f64.powi(i)).collect();
     let exporter = metrics_exporter_prometheus::PrometheusBuilder::new().with_http_listener(addr);
     exporter.set_buckets(&buckets)?.install().map_err(|error| format!("--metrics {addr}: {error}"))?;
@@ -175,21 +174,21 @@ fn serve_metrics(mut addr: SocketAddr, queue: &WorkQueue<Key>) -> Result<Reporte
     Ok(queue.report_every(Duration::from_secs(1))?)
 }
 
-/// The crate's feature is off unless asked for, and the rest of the example is to work all the same.
+/// The crate's feature is off by default, and the rest of the example must work without it.
 #[cfg(not(feature = "metrics"))]
 fn serve_metrics(addr: SocketAddr, _: &WorkQueue<Key>) -> Result<Reporter, Box<dyn Error>> {
     let how = "cargo run --example reconcile --features metrics --";
     Err(format!("--metrics needs the feature of that name: {how} --metrics {addr}").into())
 }
 
-/// Stays until the first pass is over, and returns its pace. `None`: Ctrl-C came first.
+/// Waits until the first pass has ended, and returns its pace. `None`: Ctrl-C came first.
 ///
-/// With `--once`, that is when no retry is left either: there are no other delays then. When we go on watching, it is when each
-/// file was tried once. Retries have time, and one bad file must not hold up the report on all others; nor could we tell its
-/// delay from those that events set, of which there may be no end.
+/// With `--once`, the pass has ended when no retry is left either: there are no other delays then. Otherwise it has ended when
+/// each file was tried once. Retries can wait, and one bad file must not hold up the report on all others. Nor can a retry be
+/// told from a delay that an event has set, and events may go on without end.
 fn finish_first_pass(tree: &Tree, once: bool, start: Instant, stopped: &Receiver<()>) -> Option<String> {
     loop {
-        // All of one moment: between two questions, a key might go from where we ask next to where we have asked.
+        // One snapshot: between two calls, a key could move from the state read second to the state read first.
         let now = tree.queue.stats();
         if now.len + now.processing == 0 && !(once && now.delayed > 0) {
             return Some(tree.pace(start));
@@ -200,16 +199,16 @@ fn finish_first_pass(tree: &Tree, once: bool, start: Instant, stopped: &Receiver
     }
 }
 
-/// Stays until Ctrl-C.
+/// Prints changes until Ctrl-C.
 fn follow(tree: &Tree, stopped: &Receiver<()>) {
     let (files, unreadable) = tree.totals();
     tree.live.store(true, Relaxed);
     tree.verify_all();
     tree.say(format_args!("watching {}: {files} files, {unreadable} unreadable", tree.root.display()));
-    stopped.recv().expect("the handler has the other end");
+    stopped.recv().expect("the Ctrl-C handler keeps the sender");
 }
 
-/// The first Ctrl-C is a message, the second is the end.
+/// The first Ctrl-C sends a message, the second exits.
 fn on_ctrl_c(tree: &Arc<Tree>) -> Result<Receiver<()>, ctrlc::Error> {
     let (sender, stopped) = mpsc::channel();
     let tree = Arc::clone(tree);
@@ -217,13 +216,13 @@ fn on_ctrl_c(tree: &Arc<Tree>) -> Result<Receiver<()>, ctrlc::Error> {
         if tree.stopping.swap(true, Relaxed) {
             std::process::exit(130);
         }
-        let _ = writeln!(io::stderr(), "\nstopping when what is in line is done; Ctrl-C again stops at once");
-        let _ = sender.send(()); // Nobody listens before the listing ends; that looks at `stopping`.
+        let _ = writeln!(io::stderr(), "\nstopping when the queued files are done; Ctrl-C again stops at once");
+        let _ = sender.send(()); // Received only after the listing, which checks `stopping`.
     })?;
     Ok(stopped)
 }
 
-/// Adds whatever changes, until the watcher is dropped.
+/// Adds every path that changes, until the watcher is dropped.
 fn watch(tree: &Arc<Tree>) -> Result<RecommendedWatcher, Box<dyn Error>> {
     // An editor may replace a file by another one of the same name, so a single file is watched from its directory.
     let (dir, mode) = match tree.root.parent() {
@@ -240,7 +239,7 @@ fn watch(tree: &Arc<Tree>) -> Result<RecommendedWatcher, Box<dyn Error>> {
 
 fn on_event(tree: &Tree, event: notify::Result<Event>) {
     match event {
-        // Events were lost, and nobody knows which: let a worker look through the whole tree.
+        // Events were lost, and it is not known which: let a worker check the whole tree.
         Ok(event) if event.need_rescan() => tree.add_all([Arc::clone(&tree.root)]),
         Ok(event) => {
             let changed = event.paths.iter().filter(|path| tree.wants(path) && is_change(event.kind, path));
@@ -250,8 +249,8 @@ fn on_event(tree: &Tree, event: notify::Result<Event>) {
     }
 }
 
-/// Reading is no change, or our own reading would keep us busy. Nor is "modified" for a directory: there will be events for
-/// what is in it. Its metadata are: perhaps it can be read now.
+/// Reading is no change, or the example's own reads would cause runs. "Modified" is no change of a directory: the files in it
+/// have their own events. A change of its metadata is one: perhaps it can be read now.
 fn is_change(kind: EventKind, path: &Path) -> bool {
     match kind {
         EventKind::Access(access) => access == AccessKind::Close(AccessMode::Write),
@@ -264,18 +263,18 @@ fn is_change(kind: EventKind, path: &Path) -> bool {
 /// Why a key was handed out.
 #[derive(Clone, Copy)]
 enum Why {
-    /// Somebody has asked for it: it may have changed.
+    /// It was added, because it may have changed.
     Asked,
-    /// It could not be read.
+    /// It could not be read the last time.
     Retry,
-    /// To see whether what is known is still true.
+    /// To check that the stored result is still right.
     Verify,
 }
 
 /// What is known of a file that cannot be read.
 struct Unreadable {
     error: io::Error,
-    /// After how many tries a worker has given up, if one has.
+    /// The number of tries after which a worker gave up, if one did.
     gave_up: Option<usize>,
 }
 
@@ -306,25 +305,25 @@ impl Digest {
     }
 }
 
-/// The queue, and what all threads share besides.
+/// The queue, and everything else that the threads share.
 struct Tree {
     queue: WorkQueue<Key>,
     root: Key,
     skip: Vec<OsString>,
-    /// How events add.
+    /// The options with which events add.
     quiet: AddOptions,
     verify_every: Option<Duration>,
-    /// The result: every regular file that there is, or why it cannot be read. Directories only if they cannot be read.
+    /// The result: every regular file, or why it cannot be read. Directories are in it only if they cannot be read.
     files: Mutex<BTreeMap<Key, Result<Digest, Unreadable>>>,
-    /// Every key ever added, and whether somebody has asked for it since it was handed out last. For the summary and the progress
-    /// bar, and to tell such runs from verifications; the queue itself forgets keys.
+    /// Every key ever added, and whether it was added since its last hand-out. For the summary and the progress bar, and to tell
+    /// such runs from verifications; the queue itself forgets keys.
     seen: Mutex<HashMap<Key, bool>>,
     hashed: AtomicU64,
     bytes: AtomicU64,
     debounced: AtomicU64,
     verified: AtomicU64,
     bar: ProgressBar,
-    /// The first pass is over: changes are printed.
+    /// The first pass has ended: changes are printed.
     live: AtomicBool,
     stopping: AtomicBool,
 }
@@ -333,7 +332,7 @@ impl Tree {
     fn new(root: Key, args: &Args) -> Self {
         let quiet = Duration::from_millis(args.debounce.into());
         let style =
-            ProgressStyle::with_template("{bar:30} {pos}/{len} runs, {per_sec}").expect("the template is right");
+            ProgressStyle::with_template("{bar:30} {pos}/{len} runs, {per_sec}").expect("the template is valid");
         let queue = WorkQueue::builder().name("reconcile").delayed_add(DelayedAdd::Promote).measure(true);
         #[cfg(feature = "metrics")]
         let queue = queue.observer(keyqueue::observe::MetricsObserver::new());
@@ -360,7 +359,7 @@ impl Tree {
         path.strip_prefix(&self.root).is_ok_and(|below| below.iter().all(|name| !self.skip.iter().any(|s| s == name)))
     }
 
-    /// All regular files at or below `path`, and the directories that cannot be read: a worker will see why, and try again.
+    /// All regular files at or below `path`, and the directories that cannot be read: a worker will see why, and retry.
     fn list(&self, path: &Path) -> impl Iterator<Item = Key> {
         let entries = WalkDir::new(path).follow_links(false).follow_root_links(false).into_iter();
         let wanted =
@@ -380,12 +379,12 @@ impl Tree {
             if batch.is_empty() {
                 return;
             }
-            // Noted before the add: right after it, a worker may have the key.
+            // Noted before the add: a worker may have the key right after it.
             self.queue.add_all(batch.into_iter().inspect(|path| self.note_add(path)));
         }
     }
 
-    /// An event came, and there may be more. With a delay of zero this is a plain add.
+    /// Adds a path after an event, delayed because more events may follow. With a delay of zero this is a plain add.
     fn add_when_quiet(&self, path: Key) {
         self.note_add(&path);
         if self.queue.add_with(path, self.quiet) == Added::Delayed {
@@ -393,7 +392,7 @@ impl Tree {
         }
     }
 
-    /// Has each file read again, and the tree listed again, at its own time of the period, so that not all come due at once.
+    /// Schedules a check of each file and of the tree, spread over the period, so that not all delays expire at once.
     fn verify_all(&self) {
         let Some(every) = self.verify_every else { return };
         let mut paths: Vec<Key> = self.files.lock().unwrap().keys().cloned().collect();
@@ -404,7 +403,7 @@ impl Tree {
         }
     }
 
-    /// A delay that the path has stands, be it for the same purpose or an event's.
+    /// If the path has a delay already, of a verification or of an event, that one stays.
     fn verify_after(&self, path: Key, delay: Duration) {
         self.queue.add_with(path, AddOptions::new().after(delay).conflict(DelayConflict::KeepExisting));
     }
@@ -428,12 +427,12 @@ impl Tree {
         Why::Verify
     }
 
-    /// Whether an add came, and the run that it leads to has not begun.
+    /// Whether the path was added, and the run that follows has not begun.
     fn is_asked(&self, path: &Path) -> bool {
         self.seen.lock().unwrap().get(path).is_some_and(|&asked| asked)
     }
 
-    /// Makes the result for one path agree with the disk, and says what is to become of the key.
+    /// Makes the result for one path agree with the disk, and returns what happens to the key.
     fn reconcile(&self, path: &Item<'_, Key>) -> Outcome {
         let why = self.handed_out(path);
         let digest = fs::symlink_metadata(&**path).and_then(|metadata| match metadata.file_type() {
@@ -460,15 +459,15 @@ impl Tree {
                 }
             }
         }
-        // If an event came meanwhile, the earlier delay counts.
+        // If an event came meanwhile, the earlier delay applies.
         self.period().map_or(Outcome::Done, Outcome::RequeueAfter)
     }
 
-    /// After the last retry. The worker still has the key.
+    /// Called after the last retry, while the worker still has the key.
     fn give_up(&self, path: &Key, retries: usize) {
         let tries = retries + 1;
         let news = match self.files.lock().unwrap().get_mut(path) {
-            // Verifying tries what was given up anew. It is no news if that fails again.
+            // A verification tries a file again that was given up. Another failure is not printed.
             Some(Err(unreadable)) if unreadable.gave_up.is_none() => {
                 unreadable.gave_up = Some(tries);
                 Some(format!("unreadable: {}, {}", unreadable.error, tried(tries)))
@@ -483,19 +482,19 @@ impl Tree {
         }
     }
 
-    /// In what time a file is verified. Not before the first pass is over, or that of a large tree would have no end.
+    /// After what time a file is verified. Not during the first pass, which might never end for a large tree.
     fn period(&self) -> Option<Duration> {
         self.verify_every.filter(|_| self.live.load(Relaxed))
     }
 
-    /// For a path that is gone, or a directory: what was or is below it had no events of its own if the directory was moved, and
-    /// if events were lost. A worker may add keys, too.
+    /// For a path that is gone, or a directory: adds the files that were or are below it. They have no events of their own if the
+    /// directory was moved, and none if events were lost. A worker may add keys, too.
     fn look_below(&self, path: &Key, why: Why) {
         let candidates = self.known_below(path).into_iter().chain(self.list(path));
         let candidates = candidates.filter(|path| !self.is_current(path));
         match why {
             Why::Asked | Why::Retry => self.add_all(candidates),
-            // Only what is new: the others have a delay.
+            // Adds new files only: the others have a delay.
             Why::Verify => candidates.for_each(|path| self.verify_after(path, Duration::ZERO)),
         }
     }
@@ -506,8 +505,8 @@ impl Tree {
         after.map(|(known, _)| known).take_while(|known| known.starts_with(path)).cloned().collect()
     }
 
-    /// Whether a file looks as it did when it was read. Good enough to tell what to read again when events were lost; reading
-    /// everything would cause so many events that more are lost.
+    /// Whether a file has the length and the time that it had when it was read. That is enough to choose the files to read again
+    /// when events were lost; reading all of them would cause more events, and lose more.
     fn is_current(&self, path: &Path) -> bool {
         let known = match self.files.lock().unwrap().get(path) {
             Some(Ok(digest)) => (digest.len, digest.modified),
@@ -516,11 +515,11 @@ impl Tree {
         fs::symlink_metadata(path).is_ok_and(|now| now.is_file() && (now.len(), now.modified().ok()) == known)
     }
 
-    /// Stores the result for a path (`None`: there is no such file), and prints what is new after the first pass.
+    /// Stores the result for a path (`None`: there is no such file), and prints it if it has changed after the first pass.
     fn set(&self, path: &Key, mut result: Option<Result<Digest, Unreadable>>, why: Why) {
         let mut files = self.files.lock().unwrap();
         let before = files.remove(path);
-        // What was given up remains so until somebody asks for it.
+        // A file that was given up stays given up until it is added again.
         if let (Some(Err(before)), Some(Err(now)), Why::Retry | Why::Verify) = (&before, &mut result, why) {
             now.gave_up = before.gave_up;
         }
@@ -537,7 +536,7 @@ impl Tree {
         match (&before, now) {
             (None, Some(now)) => self.say(format_args!("new      {name}: {now}")),
             (Some(before), Some(now)) if describe(before) != now => {
-                // It is no drift if the event came while we were reading, or if we knew that we had not read it.
+                // It has not drifted if the event came during the read, or if the file was unreadable before.
                 let drifted = matches!(why, Why::Verify) && !self.is_asked(path) && before.is_ok();
                 self.say(format_args!("{}  {name}: {now}", if drifted { "drifted" } else { "changed" }));
             }
@@ -547,7 +546,7 @@ impl Tree {
         }
     }
 
-    /// Prints a line above the progress bar. That nobody reads it is no reason to stop.
+    /// Prints a line above the progress bar. If stdout is closed, the example goes on.
     fn say(&self, line: std::fmt::Arguments<'_>) {
         self.bar.suspend(|| drop(writeln!(io::stdout(), "{line}")));
     }
@@ -558,7 +557,7 @@ impl Tree {
         (files.len(), files.values().filter(|result| result.is_err()).count())
     }
 
-    /// The files that a worker has given up on, and those that were to be tried again.
+    /// The files that a worker has given up on, and those that wait for a retry.
     fn unreadable(&self) -> (Vec<String>, Vec<String>) {
         let (mut given_up, mut to_retry) = (Vec::new(), Vec::new());
         for (path, result) in self.files.lock().unwrap().iter() {
@@ -589,7 +588,7 @@ fn tried(tries: usize) -> String {
     if tries == 1 { "tried once".into() } else { format!("tried {tries} times") }
 }
 
-/// The file vanished between the add and now, which is nobody's fault.
+/// The file vanished after it was added, which is no failure.
 fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }

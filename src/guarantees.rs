@@ -44,7 +44,7 @@
 //!   `add_races_expiry_independent`, `add_races_expiry_promote` and `add_races_expiry_strict`.
 //! * **P11** Expired keys are queued on time while others set delays, and setting a delay never waits for the driver: each takes
 //!   the lock for a bounded number of steps. Upheld by `src/shared/delays.rs` and the budget of `src/time/wheel/`. Shown by
-//!   `tests/model.rs` (`the_wheel_delivers_before_it_sorts`) and `tests/delays_stress.rs`.
+//!   `tests/model.rs` (`the_wheel_pops_expired_entries_before_it_sorts`) and `tests/delays_stress.rs`.
 //! * **P12** A shut-down cuts delays off, but does not lose them: they are counted, and [`take_delayed`] returns them. Upheld by
 //!   `src/shared/delays.rs`. Shown by `tests/delays_driver.rs` and the models `shutdown_with_parked_driver` and
 //!   `first_delay_races_shutdown`.

@@ -415,7 +415,7 @@ impl<K> WorkQueue<K> {
         }
     }
 
-    /// Like [`get`](Self::get), but waits for at most this time. A timeout too long for the clock, such as `Duration::MAX`, is none.
+    /// Like [`get`](Self::get), but waits for at most this time. A timeout too long for the clock, such as `Duration::MAX`, means no timeout.
     ///
     /// # Blocking
     /// Like [`get`](Self::get).
@@ -577,7 +577,7 @@ impl<K> WorkQueue<K> {
     }
 
     /// Like [`shut_down_with_drain`](Self::shut_down_with_drain), but waits for at most this time. A timeout too long for the clock,
-    /// such as `Duration::MAX`, is none.
+    /// such as `Duration::MAX`, means no timeout.
     ///
     /// # Errors
     /// [`DrainTimeoutError`] if a key was queued or processing at the time-out. Returns `Ok` if a plain `shut_down` released the drain.
@@ -631,7 +631,7 @@ impl<K> WorkQueue<K> {
     }
 
     /// Like [`wait_idle`](Self::wait_idle), but waits for at most this time. A timeout too long for the clock, such as
-    /// `Duration::MAX`, is none.
+    /// `Duration::MAX`, means no timeout.
     ///
     /// # Errors
     /// [`WaitIdleTimeoutError`] if the queue was not idle by then.
@@ -715,7 +715,7 @@ impl<K> WorkQueue<K> {
     }
 }
 
-// A panic leaves no step half done: it drops guards, whose keys are done then, and keys.
+// A panic leaves no step half done: unwinding drops only guards, whose keys are done then, and added keys.
 impl<K: RefUnwindSafe> UnwindSafe for WorkQueue<K> {}
 impl<K: RefUnwindSafe> RefUnwindSafe for WorkQueue<K> {}
 

@@ -1,7 +1,7 @@
 //! Which public types may cross threads, be moved while pinned, and be used after a panic. A change to any of these is a
 //! change to the API, so it must show here first.
 //!
-//! Checked by the compiler; the tests have nothing to do when they run.
+//! Checked by the compiler; the tests do nothing when they run.
 
 use keyqueue::observe::{Histogram, Metrics, Observer, Reporter};
 use keyqueue::rate_limiter::{
@@ -18,7 +18,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 fn send_sync_unpin<T: Send + Sync + Unpin>() {}
 fn unwind_safe<T: UnwindSafe + RefUnwindSafe>() {}
 
-/// Does not implement `Unpin`: the queue never moves a key that somebody looks at, and pins none.
+/// Does not implement `Unpin`: the queue pins no key, so its own types are `Unpin` with every key.
 type Pinned = std::marker::PhantomPinned;
 
 #[test]
@@ -88,9 +88,9 @@ fn a_worker_may_catch_its_panics() {
     unwind_safe::<ShutDownWithDrain<'_, String>>();
 }
 
-/// The loop as a future, and what waits for its end, may be spawned on any runtime.
+/// A loop's future, and the futures that wait for its end, may be spawned on any runtime.
 #[test]
-fn loops_are_sent_if_their_handlers_futures_may_be() {
+fn loops_are_send_if_their_handlers_futures_are() {
     fn spawned<T: Send + 'static>(_: T) {}
     fn send<T: Send>(_: T) {}
     let workers = WorkQueue::<String>::new().workers().build();
@@ -143,8 +143,8 @@ fn limiters_and_their_values_may_be_used_after_a_panic() {
     unwind_safe::<(Exponential, FastSlow, StepTable)>();
 }
 
-/// `Send + Sync` exactly if keys are both: a key is read by whoever holds it and dropped by whoever is done.
-mod keys_that_must_stay {
+/// `Send + Sync` exactly if keys are both: any thread may hold a key and read it, and may drop it at `done`.
+mod types_with_keys_that_are_not_send_or_not_sync {
     use super::{
         DedupingBucket, GetAsync, Item, ItemExponentialFailure, OwnedItem, ShutDownWithDrain, UntilDirty, WaitIdle,
         WorkQueue, Workers,
@@ -152,7 +152,7 @@ mod keys_that_must_stay {
     use std::cell::Cell;
     use std::marker::PhantomData;
 
-    /// Has a method `no` twice, and so the call does not compile, if `T` is `Send` or `Sync`.
+    /// Has two methods `no` if `T` is `Send` or `Sync`, so that the call does not compile.
     trait Neither<A> {
         fn no() {}
     }
@@ -163,7 +163,7 @@ mod keys_that_must_stay {
     impl<T: ?Sized + Sync> Neither<IsSync> for T {}
 
     #[test]
-    fn are_kept_by_the_compiler() {
+    fn are_neither_send_nor_sync() {
         type NotSync = Cell<u8>;
         type NotSend = PhantomData<std::sync::MutexGuard<'static, u8>>;
         let _ = <WorkQueue<NotSync> as Neither<_>>::no;
@@ -182,23 +182,23 @@ mod keys_that_must_stay {
         let _ = <ShutDownWithDrain<'_, NotSend> as Neither<_>>::no;
         let _ = <Workers<NotSync> as Neither<_>>::no;
         let _ = <Workers<NotSend> as Neither<_>>::no;
-        // Their keys are in locks, so they may be shared if keys may be sent.
+        // These keep their keys in locks, so they are `Sync` if keys are `Send`.
         let _ = <ItemExponentialFailure<NotSend> as Neither<_>>::no;
         let _ = <DedupingBucket<NotSend> as Neither<_>>::no;
     }
 
-    fn stays_here() -> impl Future<Output = ()> {
+    fn loop_that_is_not_send() -> impl Future<Output = ()> {
         WorkQueue::<u8>::new().workers().build().run_async(async |_: &Item<'_, u8>| {
-            let stays = std::rc::Rc::new(());
+            let not_send = std::rc::Rc::new(());
             std::future::ready(()).await;
-            drop(stays);
+            drop(not_send);
         })
     }
 
-    /// A loop whose handler keeps something over an await that must stay may run here, but not be sent.
+    /// A loop whose handler keeps a value that is not `Send` over an await may be run, but not sent to another thread.
     #[test]
-    fn and_so_are_loops() {
-        /// `no` is there twice, as above, if this is of something that is `Send`.
+    fn loops_are_not_send_if_their_handlers_are_not() {
+        /// There are two methods `no`, as of [`Neither`], if `T` is `Send`.
         fn of<T>(_: &T) -> PhantomData<T> {
             PhantomData
         }
@@ -207,6 +207,6 @@ mod keys_that_must_stay {
         }
         impl<T> NotSend<()> for PhantomData<T> {}
         impl<T: Send> NotSend<IsSend> for PhantomData<T> {}
-        of(&stays_here()).no();
+        of(&loop_that_is_not_send()).no();
     }
 }

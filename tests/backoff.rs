@@ -1,4 +1,4 @@
-//! Backoff without a queue: what the real `wait.Backoff` did (`data/backoff.jsonl`, 54 traces), and what waits for a stop.
+//! Backoff without a queue: replays of the real `wait.Backoff` (`data/backoff.jsonl`, 54 traces), and waits for a stop.
 
 #![cfg(feature = "jitter")]
 
@@ -30,13 +30,13 @@ fn backoff(config: &Value) -> Backoff {
         duration: nanos(&config["duration"]),
         factor: config["factor"].as_f64().expect("a number"),
         jitter: config["jitter"].as_f64().unwrap_or(0.0),
-        // Negative is none; without a number there is no end.
+        // A negative number means no steps, and no number means no limit.
         steps: config["steps"].as_i64().map_or(usize::MAX, |steps| steps.try_into().unwrap_or(0)),
         cap: nanos(&config["cap"]),
     }
 }
 
-/// What a trace drives.
+/// The object that a trace calls.
 enum Subject {
     Steps(Backoff),
     Manager(BackoffManager, MockClock),
@@ -58,7 +58,7 @@ impl Subject {
         }
     }
 
-    /// Makes a call, and compares unless the original is known to be wrong here.
+    /// Makes a call, and compares its result if `compare`: the original is known to be wrong in some calls.
     fn call(&mut self, op: &[Value], compare: bool) {
         let result = op.last().expect("a result");
         match (self, op[0].as_str().expect("a name")) {
@@ -93,13 +93,14 @@ impl Subject {
     }
 }
 
-/// Draws are within the bounds, and all over them: with a thousand, none of the tenths is empty but once in 10^45 times.
+/// Checks that draws are within the bounds, and spread over them. Of a thousand draws, a tenth of the range gets none only once
+/// in 10^45 runs.
 fn spread(draws: impl Iterator<Item = Duration>, delay: Duration, factor: f64) {
     let width = delay.as_nanos() as f64 * factor;
     let mut tenths = BTreeMap::<_, usize>::new();
     let mut count = 0;
     for draw in draws {
-        let more = draw.checked_sub(delay).expect("never less").as_nanos() as f64;
+        let more = draw.checked_sub(delay).expect("never shorter than the delay").as_nanos() as f64;
         assert!(more < width || width == 0.0 && more == 0.0, "{draw:?} of {delay:?} and {factor}");
         *tenths.entry((more / width * 10.0) as usize).or_default() += 1;
         count += 1;
@@ -117,7 +118,7 @@ fn backoff_does_what_client_go_did() {
         let mut subject = Subject::new(&trace["config"]);
         let quirks = trace["quirk_at"].as_array().cloned().unwrap_or_default();
         for (at, op) in trace["ops"].as_array().expect("a list of calls").iter().enumerate() {
-            // The original overflows to a negative delay there; we go on to the longest.
+            // The original overflows to a negative delay there; this crate goes on with the longest delay.
             let compare = !quirks.contains(&at.into());
             subject.call(op.as_array().expect("a call is a list"), compare);
             calls += 1;
@@ -135,12 +136,12 @@ fn products_saturate() {
     assert_eq!(delays[..2], [SECOND, Duration::from_secs(10_000_000_000)]);
     assert_eq!(delays[2..], [Duration::MAX; 8]);
     let capped = Backoff { cap: SECOND * 3600, ..start };
-    assert_eq!(capped.into_iter().collect::<Vec<_>>(), [SECOND], "the cap is the end of the steps");
+    assert_eq!(capped.into_iter().collect::<Vec<_>>(), [SECOND], "the cap ends the steps");
     assert_eq!(jitter(Duration::MAX, 1.0), Duration::MAX);
 }
 
 #[test]
-fn factors_that_make_no_sense_count_as_documented() {
+fn invalid_factors_count_as_documented() {
     for factor in [0.0, -0.0, -2.0, f64::NAN, f64::NEG_INFINITY] {
         let mut backoff = Backoff { duration: SECOND, factor, jitter: factor, steps: 3, cap: SECOND / 2 };
         assert_eq!([(); 4].map(|()| backoff.step()), [SECOND; 4], "{factor}");
@@ -162,25 +163,25 @@ fn an_iterator_ends_with_the_steps() {
 }
 
 #[test]
-fn a_manager_starts_over_after_more_than_the_quiet_time() {
+fn a_manager_resets_after_more_than_the_quiet_time() {
     let (clock, time) = Clock::mock();
     let backoff = Backoff { duration: SECOND, factor: 2.0, steps: usize::MAX, ..Backoff::default() };
     let mut manager = BackoffManager::new(backoff, SECOND * 10).clock(clock);
     assert_eq!(manager.by_ref().take(3).collect::<Vec<_>>(), [SECOND, SECOND * 2, SECOND * 4]);
     time.advance(SECOND * 10);
-    assert_eq!(manager.step(), SECOND * 8, "exactly the quiet time is not more");
+    assert_eq!(manager.step(), SECOND * 8, "exactly the quiet time is not enough");
     time.advance(SECOND * 10 + Duration::from_nanos(1));
     assert_eq!(manager.step(), SECOND);
 }
 
-/// A manager whose delays are 1 s, 2 s, 4 s, by a clock that is moved by hand.
+/// A manager whose delays are 1 s, 2 s, 4 s, and its mock clock.
 fn doubling() -> (BackoffManager, MockClock) {
     let (clock, time) = Clock::mock();
     let backoff = Backoff { duration: SECOND, factor: 2.0, steps: usize::MAX, ..Backoff::default() };
     (BackoffManager::new(backoff, SECOND * 3600).clock(clock), time)
 }
 
-/// Runs `backoff_until` on a thread. It sends a message at each call, and goes on when it gets one.
+/// Runs `backoff_until` in a thread. Each call sends a message, and returns when it receives one.
 struct Loop {
     called: mpsc::Receiver<()>,
     go_on: mpsc::Sender<()>,
@@ -210,17 +211,17 @@ impl Loop {
         self.called.recv_timeout(SECOND * 60).expect("called");
     }
 
-    /// A call that comes too early would come soon.
+    /// Checks that no call comes within 20 ms: a call that is too early would.
     fn expect_none(&self) {
         assert_eq!(self.called.recv_timeout(SECOND / 50), Err(mpsc::RecvTimeoutError::Timeout));
     }
 
-    /// Lets the call return, and comes back when the loop waits.
+    /// Lets the call return, and returns when the loop waits.
     fn return_and_wait(&self) {
         self.go_on.send(()).unwrap();
         let deadline = Instant::now() + SECOND * 60;
         while !format!("{:?}", self.stop).contains("waiters: 1") {
-            assert!(Instant::now() < deadline, "it does not wait");
+            assert!(Instant::now() < deadline, "the loop does not wait");
             thread::yield_now();
         }
     }
@@ -252,7 +253,7 @@ fn sliding_delays_count_from_the_end_of_a_call() {
 }
 
 #[test]
-fn non_sliding_delays_count_from_the_begin_of_a_call() {
+fn non_sliding_delays_count_from_the_start_of_a_call() {
     let run = Loop::start(Timing::NonSliding);
     run.expect_call();
     // The call takes longer than the first delay: the next follows at once.
@@ -269,14 +270,14 @@ fn non_sliding_delays_count_from_the_begin_of_a_call() {
     run.end();
 }
 
-/// The time may move at any moment after the call has begun: all of it counts.
+/// The clock may advance at any moment after the call has begun, and all of that time counts.
 #[test]
 fn no_time_is_lost_between_a_call_and_the_wait() {
     let (clock, time) = Clock::mock();
     let every = Backoff { duration: SECOND, ..Backoff::default() };
     let manager = BackoffManager::new(every, SECOND).clock(clock);
     let (calls, stop) = (AtomicUsize::new(0), Stop::new());
-    // Each time as long as it takes to be noticed, more or less: the time moves as the call returns.
+    // Each call takes about as long as the test needs to notice it, so the clock advances while the call returns.
     let f = || {
         let n = calls.fetch_add(1, SeqCst);
         (0..n % 512).for_each(|_| std::hint::spin_loop());
@@ -289,7 +290,7 @@ fn no_time_is_lost_between_a_call_and_the_wait() {
             let mut looks = 0;
             while calls.load(SeqCst) < n && !late {
                 looks += 1;
-                // It may need our CPU.
+                // The other thread may need this CPU.
                 if looks > 100 {
                     thread::yield_now();
                 }
@@ -303,7 +304,7 @@ fn no_time_is_lost_between_a_call_and_the_wait() {
 }
 
 #[test]
-fn stopped_before_it_begins_it_calls_nothing() {
+fn a_loop_that_is_stopped_before_it_begins_calls_nothing() {
     let (manager, _) = doubling();
     let stop = Stop::new();
     stop.stop();
@@ -313,7 +314,7 @@ fn stopped_before_it_begins_it_calls_nothing() {
 }
 
 #[test]
-fn a_panic_goes_through() {
+fn a_panic_of_the_call_propagates() {
     let (manager, _) = doubling();
     let stop = Stop::new();
     let result = catch_unwind(AssertUnwindSafe(|| {
@@ -324,7 +325,7 @@ fn a_panic_goes_through() {
 }
 
 #[test]
-fn a_task_sleeps_the_delays() {
+fn an_async_loop_sleeps_for_the_delays() {
     for (timing, expected) in [(Timing::Sliding, [1000, 2000, 4000]), (Timing::NonSliding, [500, 1500, 3500])] {
         let (manager, time) = doubling();
         let (stop, slept) = (Stop::new(), RefCell::new(Vec::new()));
@@ -347,7 +348,7 @@ fn a_task_sleeps_the_delays() {
 }
 
 #[test]
-fn a_stop_interrupts_a_task_that_sleeps() {
+fn a_stop_interrupts_a_sleeping_task() {
     let (manager, _) = doubling();
     let stop = Stop::new();
     let mut calls = 0;
@@ -371,7 +372,7 @@ fn a_stop_interrupts_a_task_that_sleeps() {
 }
 
 #[test]
-fn the_task_can_go_to_other_threads() {
+fn the_async_loop_is_send() {
     fn spawnable<T: Send + 'static>(_: &T) {}
     let (manager, _) = doubling();
     let stop = Stop::new();
@@ -417,7 +418,7 @@ fn a_stop_wakes_threads_and_tasks() {
 }
 
 #[test]
-fn a_future_that_is_dropped_leaves_the_list() {
+fn a_dropped_future_leaves_the_wait_list() {
     let stop = Stop::new();
     {
         let mut context = Context::from_waker(Waker::noop());

@@ -1,13 +1,13 @@
-//! client-go's own tests of its queue, written anew for this one.
+//! client-go's own test cases, written again for this queue.
 //!
 //! The cases are those of `util/workqueue/queue_test.go`, `delaying_queue_test.go`, `default_rate_limiters_test.go` and
 //! `rate_limiting_queue_test.go` in kubernetes/client-go (Apache-2.0); the code is not a translation. Where the original sleeps
-//! to let the other side get somewhere, these wait until it has got there; and where it polls for what its background loop
-//! delivers, these turn the queue themselves, once.
+//! to let another goroutine make progress, these tests wait for that progress; and where it polls for keys that its background
+//! loop adds, these tests call `turn` once.
 //!
 //! Checks P1 to P7, and P15 for keys that are done; of delays, that they are never early, that the earliest of a key wins,
 //! and that keys come in order of deadline; of limiters, the delays, the counts, and what `forget` does. Two cases that the
-//! original gets wrong are in between (kubernetes#141079).
+//! original gets wrong are added (kubernetes#141079).
 
 use keyqueue::rate_limiter::{ItemExponentialFailure, ItemFastSlow, MaxOf, RateLimiter, Step, WithMaxWait};
 use keyqueue::{Added, Clock, Driver, MockClock, WorkQueue};
@@ -17,14 +17,14 @@ use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-/// Returns when `condition` holds. A condition that never does is a hang, which the test's runner reports.
+/// Returns when `condition` holds. If it never does, the test hangs, which the test runner reports.
 fn wait_until(condition: impl Fn() -> bool) {
     while !condition() {
         thread::yield_now();
     }
 }
 
-/// Producers add and consumers work at the same time, all keys are worked on, and never one by two.
+/// Producers and consumers run at the same time: all keys are processed, and none has two holders.
 fn basic(shut_down: impl Fn(&WorkQueue<usize>)) {
     const PRODUCERS: usize = 50;
     const CONSUMERS: usize = 10;
@@ -73,7 +73,7 @@ fn basic_with_drain() {
     basic(WorkQueue::shut_down_with_drain);
 }
 
-/// Every consumer adds the key that it holds: it comes back, and only after `done`.
+/// Every consumer adds the key that it holds: the key is handed out again, but only after `done`.
 fn add_while_processing(shut_down: impl Fn(&WorkQueue<usize>)) {
     const KEYS: usize = 50;
     let queue = WorkQueue::<usize>::new();
@@ -122,7 +122,7 @@ fn add_while_processing_with_drain() {
 }
 
 #[test]
-fn len_counts_what_is_in_line() {
+fn len_counts_queued_keys() {
     let queue = WorkQueue::new();
     queue.add("foo");
     assert_eq!(queue.len(), 1);
@@ -133,12 +133,12 @@ fn len_counts_what_is_in_line() {
 }
 
 #[test]
-fn reinsert_while_in_work() {
+fn reinsert_while_processing() {
     let queue = WorkQueue::new();
     queue.add("foo");
     let first = queue.get().unwrap();
     queue.add(*first);
-    assert_eq!(queue.len(), 0, "not before it is done");
+    assert_eq!(queue.len(), 0, "queued only at done");
     first.done();
     let second = queue.get().unwrap();
     assert_eq!(*second, "foo");
@@ -147,7 +147,7 @@ fn reinsert_while_in_work() {
 }
 
 #[test]
-fn adds_collapse() {
+fn adds_coalesce() {
     let queue = WorkQueue::new();
     assert_eq!(queue.add("bar"), Added::Queued);
     assert_eq!(queue.add("bar"), Added::Coalesced);
@@ -159,7 +159,7 @@ fn adds_collapse() {
 }
 
 #[test]
-fn adds_collapse_while_in_work() {
+fn adds_coalesce_while_processing() {
     let queue = WorkQueue::new();
     queue.add("bar");
     let item = queue.get().unwrap();
@@ -175,7 +175,7 @@ fn adds_collapse_while_in_work() {
 }
 
 #[test]
-fn drain_waits_for_the_items_in_work() {
+fn drain_waits_for_processing_items() {
     let queue = WorkQueue::new();
     queue.add("foo");
     queue.add("bar");
@@ -188,19 +188,19 @@ fn drain_waits_for_the_items_in_work() {
         });
         wait_until(|| queue.stats().drainers == 1);
         first.done();
-        assert!(!drained.load(Ordering::Acquire), "one is still in work");
+        assert!(!drained.load(Ordering::Acquire), "one is still processing");
         second.done();
     });
     assert!(drained.into_inner());
 }
 
 #[test]
-fn a_drain_without_work_returns_at_once() {
+fn a_drain_of_an_empty_queue_returns_at_once() {
     WorkQueue::<u8>::new().shut_down_with_drain();
 }
 
 #[test]
-fn drain_waits_for_the_dirty_items_to_come_back() {
+fn drain_waits_for_dirty_items_to_be_processed_again() {
     let queue = WorkQueue::new();
     queue.add("foo");
     queue.add("bar");
@@ -212,7 +212,7 @@ fn drain_waits_for_the_dirty_items_to_come_back() {
         wait_until(|| queue.stats().drainers == 1);
         first.done();
         second.done();
-        assert!(!drain.is_finished(), "both are in line again");
+        assert!(!drain.is_finished(), "both are queued again");
         let (first, second) = (queue.get().unwrap(), queue.get().unwrap());
         assert_eq!((*first, *second), ("foo", "bar"));
         assert!(queue.get().is_none());
@@ -239,7 +239,7 @@ fn a_plain_shut_down_releases_a_drain() {
 }
 
 #[test]
-fn shutting_down_twice_is_as_once() {
+fn a_second_shut_down_changes_nothing() {
     let queue = WorkQueue::new();
     queue.add(1);
     queue.shut_down();
@@ -250,7 +250,7 @@ fn shutting_down_twice_is_as_once() {
     assert!(queue.get().is_none());
 }
 
-/// Equal by number, and says by its `Arc` whether the queue still has it.
+/// A key that is compared by number. Its `Arc` tells whether the queue still has it.
 #[derive(Clone)]
 struct Traced {
     number: u32,
@@ -284,7 +284,7 @@ fn a_key_that_is_done_is_not_kept() {
     let item = queue.get().unwrap();
     assert_eq!(Arc::strong_count(&trace), 2);
     item.done();
-    assert_eq!(Arc::strong_count(&trace), 1, "done, and still somewhere in the queue");
+    assert_eq!(Arc::strong_count(&trace), 1, "done, but still in the queue");
 }
 
 #[test]
@@ -303,15 +303,15 @@ fn a_key_that_the_queue_has_already_is_not_kept_twice() {
     queue.get().unwrap().done();
     queue.shut_down();
     queue.add(Traced::new(2, &trace));
-    assert_eq!(Arc::strong_count(&trace), 1, "nor one that was refused");
+    assert_eq!(Arc::strong_count(&trace), 1, "a rejected key is not kept either");
 }
 
 #[test]
-fn a_queue_that_is_used_for_long_keeps_no_key() {
+fn a_queue_keeps_no_key_after_many_rounds() {
     let (queue, trace) = (WorkQueue::new(), Arc::new(()));
     for round in 0..200 {
         for key in 0..50 {
-            // Some keys return, most are new.
+            // Some keys are reused, most are new.
             queue.add(Traced::new(if key < 10 { key } else { round * 50 + key }, &trace));
         }
         let items = queue.get_many(50);
@@ -322,8 +322,8 @@ fn a_queue_that_is_used_for_long_keeps_no_key() {
 }
 
 #[test]
-fn drain_waits_for_line_and_work() {
-    // client-go returns as soon as nothing is in work, although keys are in line.
+fn drain_waits_for_queued_and_processing_keys() {
+    // client-go returns as soon as no key is processing, although keys are queued.
     let queue = WorkQueue::new();
     queue.add_all([1, 2, 3]);
     let drained = AtomicBool::new(false);
@@ -335,12 +335,12 @@ fn drain_waits_for_line_and_work() {
         });
         s.spawn(|| {
             for () in next {
-                queue.get().expect("in line before the shut-down").done();
+                queue.get().expect("queued before the shut-down").done();
             }
         });
         wait_until(|| queue.stats().drainers == 1);
         for left in (0..3).rev() {
-            assert!(!drained.load(Ordering::Acquire), "{} keys are in line", left + 1);
+            assert!(!drained.load(Ordering::Acquire), "{} keys are queued", left + 1);
             step.send(()).unwrap();
             wait_until(|| queue.len() == left && queue.processing_len() == 0);
         }
@@ -352,7 +352,7 @@ fn drain_waits_for_line_and_work() {
 
 #[test]
 fn two_drainers_both_return() {
-    // client-go wakes one of them.
+    // client-go wakes only one of them.
     for plain_shut_down in [false, true] {
         let queue = WorkQueue::new();
         queue.add(1);
@@ -377,13 +377,13 @@ const fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
-/// A queue that delivers when it is turned, and its clock.
+/// A queue with a manual driver, and its mock clock.
 fn delaying_queue<K: std::hash::Hash + Eq + Clone + Send + Sync + 'static>() -> (WorkQueue<K>, MockClock) {
     let (clock, mock) = Clock::mock();
     (WorkQueue::builder().clock(clock).driver(Driver::Manual).build(), mock)
 }
 
-/// Moves the clock, expects that so many delays come due, and takes the keys that are in line then.
+/// Advances the clock, expects that `due` delays expire, and takes the queued keys.
 fn step<K>(queue: &WorkQueue<K>, clock: &MockClock, by: Duration, due: usize) -> Vec<K>
 where
     K: std::hash::Hash + Eq + Clone + Send + Sync + 'static,
@@ -394,7 +394,7 @@ where
 }
 
 #[test]
-fn a_delayed_add_comes_once() {
+fn a_delayed_add_is_handed_out_once() {
     let (queue, clock) = delaying_queue();
     assert_eq!(queue.add_after("foo", ms(50)), Added::Delayed);
     assert_eq!((queue.len(), queue.delayed_len()), (0, 1), "it should not have been added yet");
@@ -404,7 +404,7 @@ fn a_delayed_add_comes_once() {
 }
 
 #[test]
-fn delayed_adds_of_one_key_are_one_the_earliest() {
+fn of_several_delays_of_a_key_the_earliest_expires() {
     let (queue, clock) = delaying_queue();
     assert_eq!(queue.add_after("foo", ms(50)), Added::Delayed);
     assert_eq!(queue.add_after("foo", ms(70)), Added::Coalesced);
@@ -419,7 +419,7 @@ fn delayed_adds_of_one_key_are_one_the_earliest() {
     assert_eq!(step(&queue, &clock, ms(40), 1), ["foo"]);
     assert!(step(&queue, &clock, ms(20), 0).is_empty(), "past the first add");
 
-    // A key in work can be delayed.
+    // A key that is processing can be delayed.
     queue.add("foo");
     let item = queue.get().unwrap();
     assert_eq!(queue.add_after("foo", ms(5)), Added::Delayed);
@@ -429,7 +429,7 @@ fn delayed_adds_of_one_key_are_one_the_earliest() {
 }
 
 #[test]
-fn a_later_add_that_is_due_earlier_comes_first() {
+fn a_later_add_with_an_earlier_deadline_comes_first() {
     let (queue, clock) = delaying_queue();
     queue.add_after("foo", ms(1_000));
     queue.add_after("bar", ms(50));
@@ -441,7 +441,7 @@ fn a_later_add_that_is_due_earlier_comes_first() {
 }
 
 #[test]
-fn keys_that_are_due_at_once_come_in_order_of_deadline() {
+fn keys_that_expire_together_come_in_order_of_deadline() {
     let (queue, clock) = delaying_queue();
     queue.add_after("foo", ms(1_000));
     queue.add_after("bar", ms(500));
@@ -451,7 +451,7 @@ fn keys_that_are_due_at_once_come_in_order_of_deadline() {
 }
 
 #[test]
-fn many_delayed_adds_all_come() {
+fn all_of_many_delayed_adds_expire() {
     // The original's benchmark: any delays below ten minutes, and one step past all of them.
     const KEYS: u64 = 10_000;
     let (queue, clock) = delaying_queue();
@@ -467,14 +467,14 @@ fn many_delayed_adds_all_come() {
 
 // ---- the limiters, and the queue with one ----
 
-/// A key fails as often as there are delays, another twice; the first is forgotten, and begins anew.
-fn waits(limiter: &impl RateLimiter<&'static str>, delays: &[Duration]) {
+/// Checks these delays for a key, and the first two for another key. `forget` resets the first key only.
+fn check_delays(limiter: &impl RateLimiter<&'static str>, delays: &[Duration]) {
     for delay in delays {
         assert_eq!(limiter.when(&"one"), *delay);
     }
     assert_eq!(limiter.num_requeues(&"one"), delays.len());
     for delay in &delays[..2] {
-        assert_eq!(limiter.when(&"two"), *delay, "keys have nothing to do with each other");
+        assert_eq!(limiter.when(&"two"), *delay, "keys are independent");
     }
     assert_eq!(limiter.num_requeues(&"two"), 2);
     limiter.forget(&"one");
@@ -484,7 +484,7 @@ fn waits(limiter: &impl RateLimiter<&'static str>, delays: &[Duration]) {
 
 #[test]
 fn the_exponential_limiter_doubles() {
-    waits(&ItemExponentialFailure::new(ms(1), ms(1_000)), &[1, 2, 4, 8, 16].map(ms));
+    check_delays(&ItemExponentialFailure::new(ms(1), ms(1_000)), &[1, 2, 4, 8, 16].map(ms));
 }
 
 #[test]
@@ -505,28 +505,28 @@ fn the_exponential_limiter_does_not_overflow() {
 
 #[test]
 fn the_fast_slow_limiter_is_fast_at_first() {
-    waits(&ItemFastSlow::new(ms(5), ms(10_000), 3), &[5, 5, 5, 10_000, 10_000].map(ms));
+    check_delays(&ItemFastSlow::new(ms(5), ms(10_000), 3), &[5, 5, 5, 10_000, 10_000].map(ms));
 }
 
 #[test]
-fn the_longest_of_several_limiters_counts() {
+fn max_of_uses_the_longest_delay() {
     let limiters: Vec<Box<dyn RateLimiter<&'static str>>> =
         vec![Box::new(ItemFastSlow::new(ms(5), ms(3_000), 3)), Box::new(ItemExponentialFailure::new(ms(1), ms(1_000)))];
-    waits(&MaxOf::new(limiters), &[5, 5, 5, 3_000, 3_000].map(ms));
+    check_delays(&MaxOf::new(limiters), &[5, 5, 5, 3_000, 3_000].map(ms));
 }
 
 #[test]
-fn a_wait_is_cut_off_at_the_maximum() {
+fn with_max_wait_caps_the_delay() {
     let limiter = Step::new([(0, ms(5)), (3, ms(1_000_000))]);
-    waits(&WithMaxWait::new(limiter, ms(500)), &[5, 5, 5, 500, 500].map(ms));
+    check_delays(&WithMaxWait::new(limiter, ms(500)), &[5, 5, 5, 500, 500].map(ms));
 }
 
 #[test]
-fn rate_limited_adds_back_off_and_forget_begins_anew() {
+fn rate_limited_adds_back_off_and_forget_resets_the_backoff() {
     let (clock, time) = Clock::mock();
     let limiter = ItemExponentialFailure::new(ms(1), ms(1_000));
     let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).rate_limiter(limiter).build();
-    // What the original reads from the channel to its background loop: each add, and when it is to come.
+    // The original reads each add, and its delay, from the channel to its background loop. Here they are taken from the queue.
     let add = |key: &'static str| {
         assert_eq!(queue.add_rate_limited(key), Added::Delayed);
         let delays = queue.take_delayed();

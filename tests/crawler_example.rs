@@ -1,27 +1,24 @@
-//! Runs `examples/crawler` as its users do, and has its final check look at logs that are wrong. `cargo test` builds the example;
-//! `cargo test --test crawler_example` alone does not: `cargo build --example crawler` before.
+//! Runs `examples/crawler` as its users do, and runs its final check on logs with mistakes. `cargo test` builds the example.
+//! `cargo test --test crawler_example` does not: run `cargo build --example crawler` first.
 
-#![cfg(not(miri))] // no processes there
+#![cfg(not(miri))] // Miri starts no processes
 
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+mod support {
+    pub(crate) mod example;
+}
 
-/// The example's own, so that what is tested is what it runs.
+use std::process::{Command, Output};
+use support::example::value;
+
+/// The example's own module, so that the test checks what the example runs.
 #[path = "../examples/crawler/check.rs"]
 mod check;
 
-/// The example lies beside the test: `<profile>/examples/crawler` and `<profile>/deps/crawler_example-<hash>`.
 fn example() -> Command {
-    let test = std::env::current_exe().expect("a test has a path");
-    let profile = test.ancestors().nth(2).expect("it is <profile>/deps/<test>");
-    let example: PathBuf = profile.join("examples").join(format!("crawler{}", std::env::consts::EXE_SUFFIX));
-    assert!(example.exists(), "{} is missing: run `cargo build --example crawler`", example.display());
-    let mut command = Command::new(example);
-    command.stdin(Stdio::null());
-    command
+    support::example::command("crawler", "")
 }
 
-/// What it prints, and that it exits so.
+/// Runs the example, checks its exit code, and returns what it prints.
 fn crawl(options: &[&str], code: i32) -> String {
     let Output { status, stdout, stderr } = example().args(options).output().expect("the example starts");
     let stdout = String::from_utf8_lossy(&stdout).into_owned();
@@ -29,14 +26,7 @@ fn crawl(options: &[&str], code: i32) -> String {
     stdout
 }
 
-/// The first word after `name` at the start of a line of the summary.
-fn value(summary: &str, name: &str) -> u64 {
-    let line = summary.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix("  "));
-    let word = line.and_then(|line| line.split_whitespace().next());
-    word.and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("no number for {name:?} in:\n{summary}"))
-}
-
-/// What must be true of each summary.
+/// Checks what holds for every summary.
 fn assert_adds_up(summary: &str) {
     let [pages, missing, given_up] = ["pages", "missing", "given up"].map(|name| value(summary, name));
     let failures: u64 = ["errors", "lost", "timed out"].map(|name| value(summary, name)).iter().sum();
@@ -51,7 +41,7 @@ fn assert_adds_up(summary: &str) {
     assert!(!summary.contains("fault"), "{summary}");
 }
 
-/// So patient that a slow machine makes no failures.
+/// A time-out so long that a slow machine causes no failures.
 const PATIENT: [&str; 2] = ["--timeout", "60000"];
 
 #[test]
@@ -62,13 +52,13 @@ fn every_page_is_fetched_once() {
         assert_eq!(value(&summary, name), 0, "{name}: {summary}");
     }
     let pages = value(&summary, "pages");
-    assert!((600..720).contains(&pages), "of 720 most, and orphans not: {summary}");
+    assert!((600..720).contains(&pages), "most of 720, but no orphans: {summary}");
     assert!(value(&summary, "missing") > 0, "{summary}");
     assert!(summary.ends_with("check       passed: the whole crawl\n"), "{summary}");
 }
 
 #[test]
-fn how_many_workers_there_are_does_not_matter() {
+fn the_number_of_workers_does_not_change_the_result() {
     let [one, many] = ["1", "64"].map(|workers| {
         let options = ["--workers", workers, "--hosts", "30", "--pages", "20", "--rate", "1000", "--seed", "5"];
         let summary = crawl(&[&options[..], &PATIENT].concat(), 0);
@@ -79,7 +69,7 @@ fn how_many_workers_there_are_does_not_matter() {
 }
 
 #[test]
-fn one_page_is_a_site_too() {
+fn a_site_may_have_one_page() {
     let summary = crawl(&[&["--hosts", "1", "--pages", "1", "--workers", "1"], &PATIENT[..]].concat(), 0);
     assert_adds_up(&summary);
     assert_eq!(value(&summary, "pages"), 1, "{summary}");
@@ -98,13 +88,13 @@ fn crawl_chaos(seed: &str, options: &[&str]) -> String {
 }
 
 #[test]
-fn chaos_is_borne() {
+fn a_crawl_with_chaos_completes() {
     let summary = crawl_chaos("1", &[]);
     assert!(summary.contains(": 500 Internal Server Error, tried 6 times\n"), "{summary}");
 }
 
 #[test]
-fn chaos_of_another_seed_is_borne() {
+fn a_crawl_with_chaos_of_another_seed_completes() {
     let summary = crawl_chaos("2", &["--max-retries", "3", "--workers", "12", "--timeout", "100", "--rate", "100"]);
     assert!(summary.contains(": 500 Internal Server Error, tried 4 times\n"), "{summary}");
 }
@@ -133,7 +123,7 @@ fn a_check_that_fails_is_an_error() {
 }
 
 #[test]
-fn a_rate_of_none_is_an_error() {
+fn options_of_zero_are_an_error() {
     for options in [["--rate", "0"], ["--rate", "NaN"], ["--workers", "0"], ["--hosts", "0"], ["--timeout", "0"]] {
         let output = example().args(options).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{options:?}");
@@ -147,7 +137,7 @@ mod ctrl_c {
     use std::io::{BufRead, BufReader, Read};
     use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 
-    /// The example at work. Killed when dropped, so that a test that fails leaves nothing behind.
+    /// A running example. Killed when dropped, so that a test that fails leaves no process behind.
     struct Running {
         child: Child,
         stdout: BufReader<ChildStdout>,
@@ -163,7 +153,7 @@ mod ctrl_c {
             Self { child, stdout, stderr, read: String::new() }
         }
 
-        /// Reads on up to a line that begins so.
+        /// Reads up to a line with this start.
         fn wait_for(&mut self, start: &str) {
             let before = self.read.len();
             while !self.read[before..].lines().any(|line| line.starts_with(start)) {
@@ -183,7 +173,7 @@ mod ctrl_c {
             assert!(sent.success());
         }
 
-        /// Reads everything up to the end.
+        /// Reads all that is left of the output.
         fn finish(mut self) -> (ExitStatus, String) {
             self.stdout.read_to_string(&mut self.read).unwrap();
             (self.child.wait().unwrap(), std::mem::take(&mut self.read))
@@ -198,8 +188,8 @@ mod ctrl_c {
     }
 
     #[test]
-    fn what_was_crawled_until_then_is_checked() {
-        // Hours of work, if nobody interrupts it.
+    fn an_interrupted_crawl_is_checked() {
+        // This would take hours without the interrupt.
         let mut running =
             Running::start(&["--chaos", "--max-retries", "0", "--hosts", "20", "--pages", "1000", "--rate", "0.1"]);
         running.wait_for("crawling http://h0.test/p/0: 20 hosts of 1000 pages each");
@@ -214,7 +204,7 @@ mod ctrl_c {
     }
 
     #[test]
-    fn a_second_one_does_not_wait() {
+    fn a_second_ctrl_c_exits_at_once() {
         // With this seed the server stalls at the first request of all. (With another `fastrand` it may not: find another seed.)
         let options = ["--chaos", "--hosts", "1", "--pages", "1", "--timeout", "3600000", "--seed", "16"];
         let mut running = Running::start(&options);
@@ -227,7 +217,7 @@ mod ctrl_c {
     }
 }
 
-/// The check, and what it makes of logs that are right but for one thing.
+/// The check, run on logs that are correct but for one mistake.
 mod faults {
     use super::check::{Answer, Attempt, Crawl, Request, Rules, Site, Verdict, fastest, faults, too_late};
     use std::time::Duration;
@@ -237,7 +227,7 @@ mod faults {
     const BROKEN: &str = "http://a.test/broken";
     const GONE: &str = "http://a.test/gone";
     const OTHER: &str = "http://b.test/other";
-    /// Nobody links to it.
+    /// No page links to it.
     const ORPHAN: &str = "http://b.test/orphan";
     /// Only the broken page links to it.
     const BEHIND: &str = "http://b.test/behind";
@@ -253,7 +243,7 @@ mod faults {
         Duration::from_millis(time)
     }
 
-    /// A crawl as it should be: 10 ms between two requests to a host, one retry.
+    /// A correct crawl: 10 ms between two requests to a host, one retry.
     ///
     /// ```text
     ///   ms   0       10      20      40      50      60      70
@@ -285,7 +275,7 @@ mod faults {
     }
 
     impl Case {
-        /// Takes 8 ms, and reaches the server after one.
+        /// A request that takes 8 ms, and reaches the server after 1 ms.
         fn request(&mut self, url: &str, asked: u64, verdict: Verdict, answer: Answer) {
             let (id, url) = (self.crawl.attempts.len() as u64, url.to_owned());
             self.requests.push(Request { id, url: url.clone(), arrived: ms(asked + 1), meanwhile: Vec::new(), answer });
@@ -298,7 +288,7 @@ mod faults {
     }
 
     #[test]
-    fn there_are_none_if_all_is_well() {
+    fn a_correct_crawl_has_no_faults() {
         let mut case = good();
         assert_eq!(case.faults(), [""; 0]);
         assert_eq!(too_late(&case.crawl, &case.requests), 1);
@@ -309,7 +299,7 @@ mod faults {
         assert_eq!(too_late(&case.crawl, &case.requests), 0);
     }
 
-    /// Changes one thing, and expects this of the faults.
+    /// Makes one change to a correct crawl, and expects these faults.
     #[track_caller]
     fn finds(expected: &[&str], change: impl FnOnce(&mut Case)) {
         let mut case = good();
@@ -330,7 +320,7 @@ mod faults {
     }
 
     #[test]
-    fn a_page_that_is_given_up_too_early_or_in_silence_or_not_at_all() {
+    fn a_page_given_up_too_early_or_without_a_report_or_not_at_all() {
         finds(&["http://a.test/broken: never answered in 1 tries of 2; given up: true"], |case| {
             case.crawl.attempts.remove(5);
             case.requests.remove(5);
@@ -406,7 +396,7 @@ mod faults {
     }
 
     #[test]
-    fn copies_that_the_crawler_knows_nothing_of() {
+    fn copies_that_the_crawler_does_not_count() {
         let faults = [
             "http://b.test/other: request 2: the crawler says Lost, the server Some(Status(200))",
             "http://b.test/other: 2 copies were sent, and 1 accepted or too late",
@@ -415,7 +405,7 @@ mod faults {
     }
 
     #[test]
-    fn requests_that_one_side_knows_nothing_of() {
+    fn requests_that_only_one_side_recorded() {
         let faults = [
             "http://a.test/first: request 0: the crawler says Page, the server None",
             "http://a.test/first: 0 copies were sent, and 1 accepted or too late",
@@ -433,7 +423,7 @@ mod faults {
     }
 
     #[test]
-    fn a_request_that_never_arrived_is_none_if_it_failed() {
+    fn a_failed_request_that_never_arrived_is_no_fault() {
         finds(&[], |case| drop(case.requests.remove(1)));
         finds(&[], |case| drop(case.requests.remove(2)));
         let fault = "http://a.test/broken: request 4: the crawler says Failed, the server None";
@@ -441,7 +431,7 @@ mod faults {
     }
 
     #[test]
-    fn two_requests_at_a_time() {
+    fn two_requests_to_a_host_at_a_time() {
         finds(&["a.test: request 4 began before 3 had ended"], |case| case.crawl.attempts[3].ended = ms(41));
         finds(&["http://a.test/gone: request 6 came while the server was at 5"], |case| {
             case.requests[6].meanwhile.push(5);
@@ -452,14 +442,14 @@ mod faults {
     }
 
     #[test]
-    fn the_server_may_be_at_work_for_nobody() {
-        // The first is 1, for which nobody waits. It may also be the later one to come.
+    fn the_server_may_still_serve_a_request_that_timed_out() {
+        // Request 1 has timed out, so the crawler does not wait for it. It may even arrive after request 3.
         finds(&[], |case| {
             case.requests[3].meanwhile.clear();
             case.requests[1].arrived = ms(22);
             case.requests[1].meanwhile.push(3);
         });
-        // Not if the crawler was still waiting when it asked once more.
+        // But it is a fault if the crawler was still waiting for request 1 when it sent request 3.
         let faults = [
             "a.test: request 3 began before 1 had ended",
             "http://a.test/flaky: request 3 came while the server was at 1",
@@ -470,12 +460,12 @@ mod faults {
     #[test]
     fn requests_that_come_too_soon() {
         finds(&["a.test: request 6 came 8ms after the one before"], |case| case.requests[6].arrived = ms(58));
-        // Also after one that never arrived, or failed.
+        // The interval also counts from a request that never arrived.
         finds(&["a.test: request 3 came 8ms after the one before"], |case| {
             case.requests[3].arrived = ms(18);
             case.requests.remove(1);
         });
-        finds(&[], |case| case.requests[6].arrived = ms(59)); // clocks differ, but not by more
+        finds(&[], |case| case.requests[6].arrived = ms(59)); // the clocks may differ by a millisecond
     }
 
     #[test]

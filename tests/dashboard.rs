@@ -1,8 +1,13 @@
-//! The dashboard of `examples/grafana/` and what `examples/reconcile.rs` serves with `--metrics` are of one mind. What is served
-//! needs the example: `cargo test --features metrics` builds it; with `--test dashboard` alone, `cargo build --features metrics
-//! --example reconcile` before.
+//! Checks that the dashboard of `examples/grafana/` shows what `examples/reconcile.rs` serves with `--metrics`. That needs the
+//! example: `cargo test --features metrics` builds it. For `--test dashboard` alone, run `cargo build --features metrics
+//! --example reconcile` first.
 
-#![cfg(not(miri))] // no processes there
+#![cfg(not(miri))] // Miri starts no processes
+
+#[cfg(feature = "metrics")]
+mod support {
+    pub(crate) mod example;
+}
 
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -29,8 +34,8 @@ fn expressions<'a>(panels: &[&'a Value]) -> Vec<&'a str> {
     panels.iter().flat_map(|panel| list(panel, "targets")).map(|target| text(target, "expr")).collect()
 }
 
-/// The metrics in an expression: the word before each selector. The other words must be some of PromQL's, so that no metric is
-/// overlooked because it has no selector, or another one: each panel shows the chosen queues only.
+/// The metrics in an expression: the word before each selector. All other words must be PromQL's, so that no metric without a
+/// selector, or with another one, is overlooked: each panel shows the chosen queues only.
 fn metrics_in(expression: &str) -> Vec<&str> {
     const SELECTOR: &str = r#"{name=~"$name"}"#;
     const PROMQL: [&str; 7] = ["by", "histogram_quantile", "max", "max_over_time", "min", "rate", "sum"];
@@ -44,7 +49,10 @@ fn metrics_in(expression: &str) -> Vec<&str> {
             metrics.extend(words.pop());
         }
         let is_known = |word: &&str| PROMQL.contains(word) || OTHERS.contains(word) || word.parse::<u32>().is_ok();
-        assert!(words.iter().all(is_known), "{expression}: add what is new in {words:?} here, or its selector there");
+        assert!(
+            words.iter().all(is_known),
+            "{expression}: one of {words:?} is unknown here, or lacks its selector there"
+        );
     }
     metrics
 }
@@ -53,7 +61,7 @@ fn metrics_in(expression: &str) -> Vec<&str> {
 fn the_dashboard_can_be_imported_and_each_panel_says_what_to_do() {
     let dashboard = dashboard();
     assert!(dashboard["schemaVersion"].as_u64().is_some_and(|version| version >= 39), "Grafana 11 or later");
-    assert_eq!(dashboard["id"], Value::Null, "else it would take the place of another one");
+    assert_eq!(dashboard["id"], Value::Null, "an id would replace another dashboard");
     let variables: Vec<_> =
         list(&dashboard["templating"], "list").iter().map(|variable| text(variable, "name")).collect();
     assert_eq!(variables, ["datasource", "name"]);
@@ -78,7 +86,7 @@ fn the_dashboard_can_be_imported_and_each_panel_says_what_to_do() {
         for shown in std::iter::once(*panel).chain(list(panel, "targets")) {
             assert_eq!(text(&shown["datasource"], "uid"), "${datasource}", "{title}");
         }
-        // Else a panel that the text names cannot be found.
+        // A panel that a description names must exist.
         let quoted = text(panel, "description").split('"').skip(1).step_by(2);
         for name in quoted {
             assert!(
@@ -98,34 +106,26 @@ mod served {
     use std::collections::{BTreeMap, BTreeSet};
     use std::io::{BufRead, BufReader, Read, Write};
     use std::net::{TcpListener, TcpStream};
-    use std::path::{Path, PathBuf};
+    use std::path::Path;
     use std::process::{Child, ChildStderr, Command, Stdio};
     use std::time::{Duration, Instant};
 
     const LONG: Duration = Duration::from_secs(60);
 
-    /// The example lies beside the test: `<profile>/examples/reconcile` and `<profile>/deps/dashboard-<hash>`.
     fn example() -> Command {
-        let test = std::env::current_exe().expect("a test has a path");
-        let profile = test.ancestors().nth(2).expect("it is <profile>/deps/<test>");
-        let example: PathBuf = profile.join("examples").join(format!("reconcile{}", std::env::consts::EXE_SUFFIX));
-        let how = "cargo build --features metrics --example reconcile";
-        assert!(example.exists(), "{} is missing: run `{how}`", example.display());
-        let mut command = Command::new(example);
-        command.stdin(Stdio::null());
-        command
+        crate::support::example::command("reconcile", "--features metrics ")
     }
 
-    /// The example at work, killed when dropped.
+    /// A running example, killed when dropped.
     struct Running {
         child: Child,
         address: String,
-        /// Open, or writing to it would be an error there.
+        /// Kept open, because the example could not write to a closed pipe.
         _stderr: BufReader<ChildStderr>,
     }
 
     impl Running {
-        /// Starts the example on this path. It looks at each file once, retries aside, and stays.
+        /// Starts the example on this path. It checks each file once, retries aside, and keeps running.
         fn start(path: &Path, options: &[&str]) -> Self {
             let mut example = example();
             example.arg(path).args(["--metrics", "127.0.0.1:0", "--no-watch", "--verify-every", "0"]).args(options);
@@ -135,7 +135,7 @@ mod served {
             stderr.read_line(&mut line).expect("a line of text");
             let address = line.trim().strip_prefix("metrics at http://").and_then(|url| url.strip_suffix("/metrics"));
             let address =
-                address.unwrap_or_else(|| panic!("not built with --features metrics? It says {line:?}")).into();
+                address.unwrap_or_else(|| panic!("not built with --features metrics? It prints {line:?}")).into();
             Self { child, address, _stderr: stderr }
         }
 
@@ -152,7 +152,7 @@ mod served {
             Scrape::parse(body)
         }
 
-        /// Scrapes until it is so.
+        /// Scrapes until `is_so` holds.
         fn scrape_until(&self, is_so: impl Fn(&Scrape) -> bool) -> Scrape {
             let deadline = Instant::now() + LONG;
             loop {
@@ -160,8 +160,8 @@ mod served {
                 if is_so(&scrape) {
                     return scrape;
                 }
-                assert!(Instant::now() < deadline, "it never comes to that; the last: {scrape:#?}");
-                std::thread::sleep(Duration::from_millis(50)); // It reports once a second.
+                assert!(Instant::now() < deadline, "the condition does not come true; the last: {scrape:#?}");
+                std::thread::sleep(Duration::from_millis(50)); // The queue reports once a second.
             }
         }
     }
@@ -214,7 +214,7 @@ mod served {
     }
 
     impl Sample {
-        /// Of labels whose values have neither commas nor quotes in them.
+        /// Parses a line whose label values have neither commas nor quotes.
         fn parse(line: &str) -> Option<Self> {
             let (series, value) = line.rsplit_once(' ')?;
             let (name, labels) =
@@ -227,7 +227,7 @@ mod served {
         }
     }
 
-    /// A directory with so many files, and the example when all are looked at, and what it serves then.
+    /// A directory with `files` files, the example when it has checked all of them, and what it serves then.
     fn after_one_pass(files: usize) -> (tempfile::TempDir, Running, Scrape) {
         let dir = tempfile::tempdir().unwrap();
         for i in 0..files {
@@ -240,7 +240,7 @@ mod served {
     }
 
     #[test]
-    fn the_dashboard_shows_what_is_served_and_nothing_else() {
+    fn the_dashboard_shows_exactly_what_is_served() {
         let (_dir, _running, scrape) = after_one_pass(3);
         let samples: BTreeSet<&str> = scrape.samples.iter().map(|sample| &*sample.name).collect();
         let dashboard = dashboard();
@@ -258,7 +258,7 @@ mod served {
         assert!(hidden.is_empty(), "served, but on no panel: {hidden:?}");
         assert!(scrape.types.keys().any(|name| name == "workqueue_depth"), "{:?}", scrape.types);
 
-        // The queues that one can choose from are those of a metric that is served.
+        // The queues to choose from are those of a metric that is served.
         let variable =
             list(&dashboard["templating"], "list").iter().find(|variable| variable["name"] == "name").unwrap();
         assert_eq!(text(&variable["query"], "query"), "label_values(workqueue_depth, name)");
@@ -266,7 +266,7 @@ mod served {
     }
 
     #[test]
-    fn what_is_served_makes_sense() {
+    fn the_served_values_are_plausible() {
         const FILES: usize = 500;
         let (_dir, _running, scrape) = after_one_pass(FILES);
         for sample in scrape.ours() {
@@ -277,7 +277,7 @@ mod served {
             let name = format!("workqueue_{name}");
             assert_eq!(scrape.value(&name), value as f64, "{name}: {scrape:#?}");
         };
-        // Each file once, and none of them is in line or in work any more.
+        // Each file was processed once, and none is queued or processing any more.
         for name in ["adds_total", "queue_duration_seconds_count", "work_duration_seconds_count"] {
             is(name, FILES);
         }
@@ -290,7 +290,7 @@ mod served {
         for histogram in ["workqueue_queue_duration_seconds", "workqueue_work_duration_seconds"] {
             assert_eq!(scrape.types.get(histogram).map(|kind| &**kind), Some("histogram"));
             let [sum, count] = ["sum", "count"].map(|what| scrape.value(&format!("{histogram}_{what}")));
-            // To look at a file takes some microseconds, and less than the test.
+            // Checking a file takes some microseconds, and less time than the test.
             assert!(sum > 1e-6 * count && sum < LONG.as_secs_f64() * count, "{histogram}: {sum} s");
             let buckets: Vec<(f64, f64)> = scrape
                 .ours()
@@ -312,10 +312,10 @@ mod served {
         assert!(String::from_utf8_lossy(&output.stderr).contains(&address), "{output:?}");
     }
 
-    /// The memory of a process is a regular file that nobody can read at offset 0.
+    /// The memory of a process is a regular file that cannot be read at offset 0.
     #[cfg(target_os = "linux")]
     #[test]
-    fn what_fails_is_served_too() {
+    fn failures_are_served_too() {
         let running = Running::start(Path::new("/proc/self/mem"), &["--max-retries", "2"]);
         let scrape = running.scrape_until(|scrape| scrape.value("workqueue_given_up_total") >= 1.0);
         let of = [

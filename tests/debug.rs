@@ -1,4 +1,4 @@
-//! What `{:?}` shows of limiters, futures and signals: what they are, how much they hold, and no key.
+//! The `Debug` output of limiters, futures and stops: what they are, how much they hold, and no key.
 
 use keyqueue::rate_limiter::{
     Bucket, DedupingBucket, ItemExponentialFailure, ItemFastSlow, MaxOf, RateLimiter, Step, WithMaxWait,
@@ -48,7 +48,7 @@ fn futures_show_what_they_wait_for() {
 
 #[cfg(feature = "jitter")]
 #[test]
-fn a_stop_shows_whether_it_was_given() {
+fn a_stop_shows_whether_it_is_stopped() {
     let stop = keyqueue::backoff::Stop::new();
     assert_eq!(format!("{:?}", stop.wait_async()), "StopWait { stop: Stop { stopped: false, waiters: 0 } }");
     stop.stop();

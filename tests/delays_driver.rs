@@ -1,10 +1,10 @@
 //! The driver thread, on the real clock and on a mock one.
 //!
-//! Checks: a key is never handed out before its time by the system's clock; an earlier delay overtakes a far one; whoever waits
-//! for a key is woken when a delay is over, threads and tasks alike, also after a waker has panicked; a mock clock moves all
-//! queues that have it; shut-down keeps the delays that are pending; and there is a driver thread exactly while one is needed.
+//! Checks: no key is handed out before its deadline on the system's clock; an earlier delay overtakes a far one; getters, threads
+//! and tasks alike, are woken when a delay expires, even after a waker has panicked; a mock clock drives all queues that use it;
+//! a shut-down keeps the pending delays; and there is a driver thread exactly while one is needed.
 //!
-//! Threads are counted by name, so the tests of this file take turns.
+//! Threads are counted by name, so the tests of this file run one at a time.
 
 use futures_executor::block_on;
 use keyqueue::{AddOptions, Added, Clock, DelayConflict, Driver, TryGetError, WorkQueue};
@@ -27,7 +27,7 @@ const fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
-/// Lets one test of this file run at a time, and begin without drivers.
+/// Lets one test of this file run at a time, and start without drivers.
 fn my_turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -35,25 +35,25 @@ fn my_turn() -> MutexGuard<'static, ()> {
     turn
 }
 
-/// Returns when `condition` holds, and gives up after far longer than that takes.
+/// Returns when `condition` holds, and panics after 30 seconds.
 #[track_caller]
 fn wait_until(condition: impl Fn() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < Duration::from_secs(30), "waits in vain");
+        assert!(start.elapsed() < Duration::from_secs(30), "the condition does not come true");
         thread::sleep(us(200));
     }
 }
 
-/// How many driver threads there are. Elsewhere than on Linux it is not known: always 0.
+/// The number of driver threads. Known on Linux only, 0 elsewhere.
 fn drivers() -> usize {
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return 0 };
-    // A thread may end while we look.
+    // A thread may end meanwhile.
     let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
     names.filter(|name| name.trim() == "keyqueue-delay").count()
 }
 
-/// Waits until there are so many drivers, where they can be counted.
+/// Waits until there are `count` drivers, where they can be counted.
 #[track_caller]
 fn wait_for_drivers(count: usize) {
     if cfg!(target_os = "linux") {
@@ -61,7 +61,7 @@ fn wait_for_drivers(count: usize) {
     }
 }
 
-// ---- in time ----
+// ---- deadlines ----
 
 #[test]
 fn a_key_is_never_handed_out_early() {
@@ -117,7 +117,7 @@ fn an_earlier_delay_overtakes_a_far_one() {
     let queue = WorkQueue::new();
     for (key, delay) in [Duration::MAX, HOUR * 24 * 365, HOUR, ms(400), ms(5)].into_iter().enumerate() {
         assert_eq!(queue.add_after(key, delay), Added::Delayed);
-        // So that the driver is asleep for the one before.
+        // Lets the driver park until the deadline before this one.
         thread::sleep(ms(2));
     }
     assert_eq!(*queue.get().unwrap(), 4);
@@ -126,7 +126,7 @@ fn an_earlier_delay_overtakes_a_far_one() {
 }
 
 #[test]
-fn a_delay_that_is_moved_counts_from_its_new_place() {
+fn a_moved_delay_expires_at_its_new_deadline() {
     let _turn = my_turn();
     let queue = WorkQueue::new();
     let replace = AddOptions::new().conflict(DelayConflict::Replace);
@@ -145,7 +145,7 @@ fn a_delay_that_is_moved_counts_from_its_new_place() {
 }
 
 #[test]
-fn who_turns_while_there_is_a_driver_does_no_harm() {
+fn calling_turn_beside_a_driver_thread_does_no_harm() {
     const KEYS: u64 = 500;
     let _turn = my_turn();
     let queue = WorkQueue::new();
@@ -167,7 +167,7 @@ fn who_turns_while_there_is_a_driver_does_no_harm() {
 // ---- waking ----
 
 #[test]
-fn a_sleeping_thread_is_woken() {
+fn an_expired_delay_wakes_a_parked_thread() {
     let _turn = my_turn();
     let queue = WorkQueue::new();
     thread::scope(|s| {
@@ -179,7 +179,7 @@ fn a_sleeping_thread_is_woken() {
 }
 
 #[test]
-fn a_sleeping_task_is_woken() {
+fn an_expired_delay_wakes_a_task() {
     let _turn = my_turn();
     let queue = WorkQueue::new();
     thread::scope(|s| {
@@ -191,7 +191,7 @@ fn a_sleeping_task_is_woken() {
 }
 
 #[test]
-fn keys_that_come_due_together_wake_as_many() {
+fn delays_that_expire_together_wake_a_getter_each() {
     const GETTERS: usize = 8;
     let _turn = my_turn();
     let (clock, time) = Clock::mock();
@@ -209,7 +209,7 @@ fn keys_that_come_due_together_wake_as_many() {
                 queue.add_after(key, ms(5));
             }
             time.advance(ms(5));
-            // All items are held until all have one: one getter cannot do it for the others.
+            // Each item is held until all getters have one, so one getter cannot take all keys.
             let items: Vec<_> = getters.into_iter().map(|getter| getter.join().unwrap()).collect();
             assert_eq!(items.len(), GETTERS);
         });
@@ -222,7 +222,7 @@ fn a_waker_that_panics_does_not_end_the_driver() {
     impl Wake for Panics {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::SeqCst);
-            // A panic that does not print.
+            // Prints no message.
             resume_unwind(Box::new(()))
         }
     }
@@ -243,9 +243,9 @@ fn a_waker_that_panics_does_not_end_the_driver() {
     wait_for_drivers(1);
 }
 
-/// What a panic carries may panic once more when it is dropped.
+/// A panic's payload may panic when it is dropped.
 #[test]
-fn a_panic_that_panics_does_not_end_the_driver() {
+fn a_payload_that_panics_does_not_end_the_driver() {
     struct Payload;
     impl Drop for Payload {
         fn drop(&mut self) {
@@ -268,7 +268,7 @@ fn a_panic_that_panics_does_not_end_the_driver() {
     wait_until(|| queue.len() == 2);
 }
 
-/// A key that the queue has already is dropped by the call. If that panics, the driver has been started or woken all the same.
+/// The call drops a key that the queue has already. The driver is started or woken even if that drop panics.
 #[test]
 fn a_key_that_panics_when_dropped_does_not_lose_the_driver() {
     #[derive(Debug, Clone)]
@@ -296,7 +296,7 @@ fn a_key_that_panics_when_dropped_does_not_lose_the_driver() {
         assert!(catch_unwind(AssertUnwindSafe(|| queue.add_after(Key(1, true), ms(1)))).is_err());
         assert_eq!(queue.get_timeout(Duration::from_secs(30)).unwrap().0, 1);
     };
-    // Held, so known; no driver yet.
+    // The key is processing, so the queue has it; there is no driver yet.
     let queue = WorkQueue::new();
     queue.add(Key(1, false));
     let held = queue.get().unwrap();
@@ -304,7 +304,7 @@ fn a_key_that_panics_when_dropped_does_not_lose_the_driver() {
     wait_until(|| held.is_dirty());
     drop(held);
     drop(queue);
-    // Delayed, so known; the driver sleeps for long.
+    // The key is delayed, so the queue has it; the driver is parked for an hour.
     let queue = WorkQueue::new();
     queue.add_after(Key(1, false), HOUR);
     wait_for_drivers(1);
@@ -315,7 +315,7 @@ fn a_key_that_panics_when_dropped_does_not_lose_the_driver() {
 // ---- mock clocks ----
 
 #[test]
-fn moving_a_mock_clock_makes_the_driver_deliver() {
+fn advancing_a_mock_clock_wakes_the_driver() {
     let _turn = my_turn();
     let (clock, time) = Clock::mock();
     let queue = WorkQueue::builder().clock(clock).build();
@@ -326,7 +326,7 @@ fn moving_a_mock_clock_makes_the_driver_deliver() {
         wait_until(|| queue.stats().waiters == 1);
         time.advance(HOUR - Duration::from_nanos(1));
         thread::sleep(ms(20));
-        assert_eq!((queue.delayed_len(), queue.stats().waiters), (2, 1), "a nanosecond is missing");
+        assert_eq!((queue.delayed_len(), queue.stats().waiters), (2, 1), "a nanosecond before the deadline");
         time.advance(Duration::from_nanos(1));
         assert_eq!(getter.join().unwrap(), "a");
     });
@@ -335,7 +335,7 @@ fn moving_a_mock_clock_makes_the_driver_deliver() {
 }
 
 #[test]
-fn two_queues_may_have_one_clock() {
+fn two_queues_may_share_a_mock_clock() {
     let _turn = my_turn();
     let (clock, time) = Clock::mock();
     let queues = [clock.clone(), clock].map(|clock| WorkQueue::builder().clock(clock).build());
@@ -355,11 +355,11 @@ fn two_queues_may_have_one_clock() {
     wait_for_drivers(1);
     second.add_after(1, ms(1));
     time.advance(ms(1));
-    assert_eq!(*second.get().unwrap(), 1, "the other's end is not its own");
+    assert_eq!(*second.get().unwrap(), 1, "the end of the other queue changes nothing");
 }
 
 #[test]
-fn a_mock_clock_stands_still() {
+fn a_mock_clock_moves_only_by_hand() {
     let _turn = my_turn();
     let (clock, _time) = Clock::mock();
     let queue = WorkQueue::builder().clock(clock).build();
@@ -368,7 +368,7 @@ fn a_mock_clock_stands_still() {
     assert_eq!((queue.len(), queue.turn(), queue.delayed_len()), (0, 0, 1));
 }
 
-// ---- the end ----
+// ---- pending and very long delays ----
 
 #[test]
 fn delays_that_are_pending_at_shut_down_can_be_taken() {
@@ -399,8 +399,8 @@ fn delays_that_are_pending_at_shut_down_can_be_taken() {
 }
 
 #[test]
-fn delays_that_are_taken_in_the_middle_of_a_delivery_come_in_order() {
-    /// Takes the delays when it is woken, which is between two batches of the delivery.
+fn delays_that_are_taken_during_a_turn_come_in_order() {
+    /// A waker that takes the delays, between two batches of expired keys.
     struct Takes(WorkQueue<u32>, Mutex<Vec<(u32, Duration)>>);
     impl Wake for Takes {
         fn wake(self: Arc<Self>) {
@@ -425,7 +425,7 @@ fn delays_that_are_taken_in_the_middle_of_a_delivery_come_in_order() {
 }
 
 #[test]
-fn no_delay_is_too_long() {
+fn very_long_delays_do_not_expire() {
     let _turn = my_turn();
     let queue = WorkQueue::new();
     let long = [Duration::MAX, Duration::from_nanos(u64::MAX), Duration::from_secs(u64::MAX), HOUR * 24 * 365 * 500];
@@ -436,7 +436,7 @@ fn no_delay_is_too_long() {
     assert_eq!(*queue.get().unwrap(), 9);
     thread::sleep(ms(20));
     assert_eq!((queue.len(), queue.delayed_len(), queue.turn()), (0, 4, 0));
-    assert_eq!(queue.add_after(0, ms(5)), Added::Delayed, "earlier");
+    assert_eq!(queue.add_after(0, ms(5)), Added::Delayed, "the earlier delay wins");
     assert_eq!(*queue.get().unwrap(), 0);
     assert_eq!(queue.stats().expired, 2);
 }
@@ -466,7 +466,7 @@ fn there_is_no_driver_before_the_first_delay() {
 }
 
 #[test]
-fn there_is_never_a_driver_if_the_user_turns() {
+fn with_a_manual_driver_there_is_never_a_thread() {
     let _turn = my_turn();
     for clock in [Clock::new(), Clock::mock().0] {
         let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
@@ -478,7 +478,7 @@ fn there_is_never_a_driver_if_the_user_turns() {
 }
 
 #[test]
-fn turning_delivers_on_the_real_clock() {
+fn turn_expires_delays_on_the_real_clock() {
     let _turn = my_turn();
     let queue = WorkQueue::builder().driver(Driver::Manual).build();
     let start = Instant::now();
@@ -493,7 +493,7 @@ fn turning_delivers_on_the_real_clock() {
 #[test]
 fn a_shut_down_ends_the_driver() {
     let _turn = my_turn();
-    // Asleep with a limit, asleep without, and with delays that come due at that moment.
+    // The driver is parked with a time-out, parked without one, and busy with a delay that expires at that moment.
     for delay in [HOUR, Duration::from_nanos(u64::MAX - (1 << 50)), us(30)] {
         let queue = WorkQueue::new();
         queue.add_after(1, delay);
@@ -504,12 +504,12 @@ fn a_shut_down_ends_the_driver() {
         wait_for_drivers(0);
         assert_eq!(queue.add_after(2, us(1)), Added::Rejected);
         thread::sleep(ms(2));
-        assert_eq!(drivers(), 0, "nor does it come back");
+        assert_eq!(drivers(), 0, "it does not start again");
     }
 }
 
 #[test]
-fn the_last_handle_ends_the_driver() {
+fn dropping_the_last_handle_ends_the_driver() {
     let _turn = my_turn();
     for clock in [Clock::new(), Clock::mock().0] {
         let queue = WorkQueue::builder().clock(clock).build();
@@ -532,7 +532,7 @@ fn a_queue_that_is_dropped_drops_its_delayed_keys() {
     queue.add_after(Arc::clone(&key), HOUR);
     wait_for_drivers(1);
     drop(queue);
-    // By the driver, if it was about to look.
+    // The driver drops it, if it has just taken a handle to check the deadlines.
     wait_until(|| Arc::strong_count(&key) == 1);
     wait_for_drivers(0);
 }
@@ -547,7 +547,7 @@ fn a_thousand_queues_leave_no_driver() {
             0 => WorkQueue::builder().clock(clock.clone()).build(),
             _ => WorkQueue::new(),
         };
-        // Some are dropped while the driver starts, some while it sleeps, and some while it delivers.
+        // Some are dropped while the driver starts, some while it is parked, and some while it queues expired keys.
         queue.add_after(n, [HOUR, us(1), us(20), us(50), us(100)][n % 5]);
         if n % 3 == 0 {
             time.advance(HOUR / 100);
@@ -564,12 +564,12 @@ fn a_thousand_queues_leave_no_driver() {
     }
     kept.clear();
     wait_for_drivers(0);
-    // Nor does the clock remember them.
+    // The clock must not call queues that are gone.
     time.advance(HOUR);
 }
 
 #[test]
-fn an_item_outlives_the_last_handle_with_a_delay() {
+fn an_item_may_be_requeued_after_the_last_handle_is_gone() {
     let _turn = my_turn();
     let queue = WorkQueue::new();
     queue.add(1);
@@ -581,7 +581,7 @@ fn an_item_outlives_the_last_handle_with_a_delay() {
     });
     drop(queue);
     sender.send(()).unwrap();
-    // Nobody can get it any more; it must not hang, panic, or leave a thread.
+    // No handle can get the key any more. The call must not hang, panic, or leave a thread.
     let _added = worker.join().unwrap();
     wait_for_drivers(0);
 }

@@ -1,5 +1,5 @@
-//! Many delayed keys: the crate beside the plain reference where tables grow and shrink, slots hold thousands, and a delivery
-//! takes many batches. What `model.rs` checks call by call for few keys, for tens of thousands.
+//! Many delayed keys, on the crate and on the plain reference: tables grow and shrink, slots hold thousands of entries, and a
+//! turn takes many batches. `model.rs` checks the same call by call for few keys; here there are tens of thousands.
 
 mod support {
     pub(crate) mod delays;
@@ -22,14 +22,14 @@ impl Numbers {
         (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 16) % end
     }
 
-    /// Of any size, up to so many bits.
+    /// Of any size up to `bits` bits.
     fn time(&mut self, bits: u64) -> Duration {
         let bits = self.below(bits);
         Duration::from_nanos(self.below(1 << bits))
     }
 }
 
-/// So many random calls on so many keys. Most delays are of `bits` bits; the clock moves once in `pause` calls.
+/// Makes random calls. Most delays have up to `bits` bits; the clock advances once in `pause` calls.
 fn run(policy: DelayedAdd, keys: u64, calls: u64, bits: u64, pause: u64) {
     let mut numbers = Numbers(keys + calls);
     let (clock, time) = Clock::mock();
@@ -39,7 +39,7 @@ fn run(policy: DelayedAdd, keys: u64, calls: u64, bits: u64, pause: u64) {
     for call in 0..calls {
         let (key, delay) = (numbers.below(keys), numbers.time(bits));
         match numbers.below(20) {
-            // In some phases only what is there is worked on.
+            // In some phases no delay is added, and the keys that are there are processed.
             0..=7 if call * 6 / calls % 3 != 2 => {
                 assert_eq!(queue.add_after(key, delay), reference.add_after(key, delay));
             }
@@ -80,7 +80,7 @@ fn run(policy: DelayedAdd, keys: u64, calls: u64, bits: u64, pause: u64) {
     for item in held {
         reference.queue.done(&item);
     }
-    // Some hundred deadlines at a time, and the last ones as a shut-down would find them.
+    // About 700 deadlines at a time; the last thousand are taken, as after a shut-down.
     while reference.delayed_len() > 1_000 {
         let by = reference.deadlines().nth(700).map_or(Duration::ZERO, Duration::from_nanos);
         time.advance(by);
@@ -108,6 +108,6 @@ fn long_delays_and_a_clock_that_jumps() {
 }
 
 #[test]
-fn few_keys_that_are_moved_all_the_time() {
+fn few_keys_whose_delays_move_all_the_time() {
     run(DelayedAdd::Strict, 2_000, 150_000, 40, 1_000);
 }

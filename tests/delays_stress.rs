@@ -1,13 +1,13 @@
 //! Delays from several threads at full speed, with the real clock and the driver thread.
 //!
-//! Whatever the order in which calls meet:
+//! Checks, whatever the order in which calls meet:
 //!
-//! * **P1** no key is held twice at a time;
+//! * **P1** no key has two holders at a time;
 //! * **P2** the last hand-out of a key sees what was written, Relaxed, before every accepted add of it, delayed or not (for
-//!   keys whose delays nobody drops), and after it the key is nowhere;
+//!   keys whose delays are never cancelled), and after it the key is neither queued nor delayed;
 //! * the numbers of [`keyqueue::Stats`] add up, and in the end the queue is empty.
 //!
-//! `KEYQUEUE_STRESS=60` runs for about so many seconds instead of two.
+//! `KEYQUEUE_STRESS=60` runs for about 60 seconds instead of two.
 
 use keyqueue::{AddOptions, Added, DelayConflict, DelayedAdd, WorkQueue};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -34,7 +34,7 @@ struct Key {
     held: AtomicBool,
     /// Written by each producer before it adds.
     published: [AtomicU64; PRODUCERS],
-    /// What the last hand-out saw of it.
+    /// The values of `published` that the last hand-out saw.
     seen: [AtomicU64; PRODUCERS],
 }
 
@@ -54,13 +54,13 @@ fn run(policy: DelayedAdd, seed: u64, keys: u64, calls: u64) {
                 0..5 => queue.add_after(key, after),
                 5..8 => queue.add_with(key, options.conflict(DelayConflict::Replace)),
                 8..10 => queue.add_with(key, options.conflict(DelayConflict::KeepExisting)),
-                // Delays of these keys are dropped now and then, and what they would have brought with them.
+                // Some delays of these keys are cancelled, so the hand-outs that they promised do not happen.
                 10..12 if key % 4 == 0 => {
                     queue.cancel(&key);
                     continue;
                 }
                 12 => {
-                    // Beside the driver: it does no harm.
+                    // A turn beside the driver thread does no harm.
                     queue.turn();
                     queue.add_after(key, after)
                 }
@@ -76,7 +76,7 @@ fn run(policy: DelayedAdd, seed: u64, keys: u64, calls: u64) {
         let mut random = Random(seed * 10 + 5 + worker as u64);
         while let Some(item) = queue.get() {
             let key = &state[*item as usize];
-            assert!(!key.held.swap(true, Ordering::Relaxed), "P1: {} is held twice", *item);
+            assert!(!key.held.swap(true, Ordering::Relaxed), "P1: {} has two holders", *item);
             for (seen, published) in key.seen.iter().zip(&key.published) {
                 seen.store(published.load(Ordering::Relaxed), Ordering::Relaxed);
             }
@@ -93,7 +93,7 @@ fn run(policy: DelayedAdd, seed: u64, keys: u64, calls: u64) {
         let workers: Vec<_> = (0..WORKERS).map(|worker| scope.spawn(move || work(worker))).collect();
         let producers: Vec<_> = (0..PRODUCERS).map(|producer| scope.spawn(move || produce(producer))).collect();
         let failed = producers.into_iter().map(|producer| producer.join().is_err()).fold(false, |a, b| a | b);
-        // Requeued now and then, but ever fewer.
+        // Workers requeue some keys, but fewer each time.
         let end = Instant::now() + Duration::from_secs(60);
         let busy = || {
             let stats = queue.stats();
@@ -115,14 +115,14 @@ fn run(policy: DelayedAdd, seed: u64, keys: u64, calls: u64) {
         if number % 4 != 0 {
             for (seen, published) in key.seen.iter().zip(&key.published) {
                 let (seen, published) = (seen.load(Ordering::Relaxed), published.load(Ordering::Relaxed));
-                assert_eq!(seen, published, "P2: what came before an accepted add of {number} was never seen");
+                assert_eq!(seen, published, "P2: no hand-out saw what came before an accepted add of {number}");
             }
         }
     }
 }
 
 #[test]
-fn nothing_is_lost_and_nothing_is_held_twice() {
+fn no_delayed_add_is_lost_and_no_key_has_two_holders() {
     let seconds = std::env::var("KEYQUEUE_STRESS").ok().map_or(2, |value| value.parse().expect("a number"));
     let end = Instant::now() + Duration::from_secs(seconds);
     let policies = [DelayedAdd::Independent, DelayedAdd::Promote, DelayedAdd::Strict];

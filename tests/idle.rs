@@ -1,6 +1,6 @@
-//! Waiting costs nothing: while all that is there to do lies far ahead, no thread of the process runs, not even for a moment.
+//! Waiting costs nothing (P16): while all deadlines are far ahead, no thread of the process runs, not even for a moment.
 //!
-//! A test of its own binary: it looks at every thread of the process. Linux only, elsewhere it is skipped.
+//! The test has a binary of its own, because it checks every thread of the process. Linux only; skipped elsewhere.
 
 use keyqueue::{AddOptions, DelayConflict, WorkQueue};
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// How often each thread of the process was scheduled away, by name and number, except the one that asks and the test harness's.
+/// The context switches of each thread of the process, by name and number, without the calling thread and the test harness's.
 fn switches() -> BTreeMap<String, u64> {
     let me = std::fs::read_link("/proc/thread-self").expect("this is Linux");
     let others = std::fs::read_dir("/proc/self/task").expect("this is Linux").map(|task| task.unwrap().path());
@@ -27,7 +27,7 @@ fn switches() -> BTreeMap<String, u64> {
         let comm = std::fs::read_to_string(task.join("comm")).ok()?;
         Some(format!("{} ({})", comm.trim(), task.file_name()?.to_string_lossy()))
     };
-    // A thread may end while we look.
+    // A thread may end meanwhile.
     others.filter_map(|task| Some((name(&task)?, switches(&task)?))).collect()
 }
 
@@ -45,7 +45,7 @@ fn far_delays_cost_nothing() {
                 name.spawn_scoped(s, || queue.get().is_none()).unwrap()
             })
             .collect();
-        // A key that something happens to all the time: every time its delay begins anew.
+        // A key with frequent events: each event restarts its delay.
         let quiet = AddOptions::new().conflict(DelayConflict::Replace);
         for _ in 0..10_000 {
             queue.add_with(0, quiet.after(Duration::from_millis(500)));
@@ -59,22 +59,22 @@ fn far_delays_cost_nothing() {
         queue.add_after(4, Duration::from_millis(300));
         assert!(queue.cancel(&4));
 
-        // What was set, moved and cancelled may still wake the driver, once.
+        // A delay that was moved or cancelled may still wake the driver, once.
         thread::sleep(Duration::from_millis(700));
         let stats = queue.stats();
         let mut before = switches();
         let names: Vec<_> = before.keys().map(|name| name.split(' ').next().unwrap().to_owned()).collect();
-        // On a machine that is busy they may still be on their way to sleep: whoever runs for ever does so again.
+        // On a busy machine the threads may not have parked yet. A thread that keeps running does so in all three periods.
         let idle = (0..3).any(|_| {
             thread::sleep(Duration::from_secs(3));
             let after = switches();
             std::mem::replace(&mut before, after.clone()) == after
         });
-        // Lets the getters go before anything fails.
+        // Ends the getters before an assertion fails.
         queue.shut_down();
         assert_eq!((stats.waiters, stats.delayed, stats.delays), (3, 4, 20_004));
         assert_eq!(names, ["getter-0", "getter-1", "getter-2", "keyqueue-delay"]);
-        assert!(idle, "somebody runs every now and then: {before:?}");
+        assert!(idle, "a thread runs every now and then: {before:?}");
         assert!(getters.into_iter().all(|getter| getter.join().unwrap()));
         assert_eq!((queue.stats().delayed, queue.stats().expired), (4, 0));
     });

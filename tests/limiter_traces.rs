@@ -1,8 +1,8 @@
-//! Replays what client-go's limiters did, called without a queue, answer by answer: `data/limiters.jsonl` (100 traces of the
-//! per-key limiters and of those made of limiters), and `data/bucket.jsonl` (54 of a token bucket, `x/time/rate`).
+//! Replays recorded calls of client-go's limiters, without a queue, and compares every answer: `data/limiters.jsonl` (100 traces
+//! of the per-key and of the combined limiters), and `data/bucket.jsonl` (54 of a token bucket, `x/time/rate`).
 //!
-//! Where client-go computes in doubles, and so answers once with a negative or a rounded number (37 calls, each marked in its
-//! trace), ours is the number of integer arithmetic that saturates. The plain limiters of `support/limits.rs` say which, and
+//! Where client-go computes in doubles, and so returns a negative or a rounded number (37 calls, each marked in its trace), this
+//! crate returns the number of saturating integer arithmetic. The plain limiters of `support/limits.rs` compute that number, and
 //! replay the same traces.
 
 mod support {
@@ -18,7 +18,7 @@ use support::limits::{Doubles, Limits, Schedule, duration, off};
 const LIMITERS: &str = include_str!("data/limiters.jsonl");
 const BUCKET: &str = include_str!("data/bucket.jsonl");
 
-/// In a trace: as long or longer, or never.
+/// In a trace, this stands for a wait as long or longer, or without end.
 const NEVER: u128 = i64::MAX as u128;
 
 fn nanos(value: &Value) -> u128 {
@@ -66,7 +66,7 @@ fn ops(trace: &Value) -> &[Value] {
 }
 
 #[test]
-fn the_limiters_answer_what_client_gos_did() {
+fn the_limiters_answer_as_client_gos_did() {
     let (mut traces, mut calls, mut quirks) = (0, 0, 0);
     for trace in parse(LIMITERS) {
         let config = &trace["config"]["limiter"];
@@ -102,7 +102,7 @@ fn the_limiters_answer_what_client_gos_did() {
 }
 
 #[test]
-fn the_bucket_answers_what_gos_did() {
+fn the_bucket_answers_as_gos_did() {
     let (mut traces, mut reservations, mut worst) = (0, 0, 0);
     for trace in parse(BUCKET) {
         let config = &trace["config"];
@@ -111,8 +111,8 @@ fn the_bucket_answers_what_gos_did() {
         let burst = config["burst"].as_u64().and_then(|burst| burst.try_into().ok()).expect("a small number");
         let (clock, time) = Clock::mock();
         let (bucket, mut doubles) = (Bucket::with_clock(rate, burst, clock), Doubles::new(rate, burst));
-        // Our clock does not go back. Go's bucket earns nothing then, and goes on from the earlier time; so what counts is how
-        // far the time of a reservation is past that of the one before.
+        // This clock does not go back. When the time of Go's bucket does, the bucket earns nothing and goes on from the earlier
+        // time. So what counts is the time of a reservation minus that of the one before, if it is positive.
         let (mut now, mut last) = (0_i64, 0);
         for (at, op) in ops(&trace).iter().enumerate() {
             let place = format!("{}, call {at}: {op:?}", trace["id"]);

@@ -1,4 +1,4 @@
-//! What a queue and the limiters that are made of limiters do with those that they are given; and what goes with them.
+//! How a queue and the combined limiters use the limiters that they are given, and how backoffs and stops behave in use.
 
 use keyqueue::rate_limiter::{Bucket, ItemExponentialFailure, MaxOf, RateLimiter, Step, WithMaxWait};
 use keyqueue::{Clock, WorkQueue};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Counts how often it is to give back memory.
+/// Counts the calls of `shrink_to_fit`.
 #[derive(Clone, Default)]
 struct Shrinks(Arc<AtomicUsize>);
 
@@ -29,14 +29,14 @@ impl RateLimiter<u8> for Shrinks {
 }
 
 #[test]
-fn all_give_back_memory() {
+fn combined_limiters_pass_shrink_to_fit_on() {
     let shrinks = Shrinks::default();
     let both = MaxOf::new(vec![Box::new(shrinks.clone()), Box::new(shrinks.clone()), Box::new(Bucket::new(1.0, 1))]);
     WithMaxWait::new(both, SECOND).shrink_to_fit();
     assert_eq!(shrinks.0.load(Ordering::Relaxed), 2);
 }
 
-/// A plain backoff is the queue's own business: it counts the failures beside its keys, and says of how many keys it knows.
+/// The queue itself counts failures for a plain backoff, beside its keys, and tells how many keys are failing.
 #[test]
 fn a_queue_counts_for_a_plain_limiter() {
     fn failing(limiter: impl RateLimiter<u8> + 'static) -> usize {
@@ -51,12 +51,12 @@ fn a_queue_counts_for_a_plain_limiter() {
     let boxed: Box<dyn RateLimiter<u8>> = Box::new(plain());
     assert_eq!(failing(boxed), 1, "a box has no other user");
     assert_eq!(failing(Arc::new(plain())), 0, "an `Arc` may have other users");
-    assert_eq!(failing(plain().max_tracked(100)), 0, "what has settings counts for itself");
+    assert_eq!(failing(plain().max_tracked(100)), 0, "a limiter with settings counts by itself");
 }
 
-/// An age that is shorter than the longest delay counts as that, also if it is not the last of the table.
+/// An age that is shorter than the longest delay is raised to that delay, even if it is not the last of the table.
 #[test]
-fn a_table_forgets_nobody_who_waits() {
+fn a_step_table_forgets_no_delayed_key() {
     let (clock, time) = Clock::mock();
     let step = Step::new([(0, 60 * SECOND), (1, SECOND)]).retain_recent(SECOND).clock(clock);
     step.when(&1);
@@ -72,7 +72,7 @@ mod backoff {
     use keyqueue::backoff::{Backoff, BackoffManager, Stop};
 
     #[test]
-    fn a_series_says_how_long_it_is() {
+    fn the_size_hint_is_the_number_of_steps() {
         let backoff = Backoff { duration: SECOND, factor: 2.0, steps: 1, ..Backoff::default() };
         assert_eq!(BackoffManager::new(backoff.clone(), SECOND).size_hint(), (usize::MAX, None));
         let mut steps = backoff.into_iter();
@@ -82,7 +82,7 @@ mod backoff {
     }
 
     #[test]
-    fn who_waits_for_a_stop_comes_back_after_it() {
+    fn a_wait_for_a_stop_returns_after_it() {
         let stop = Stop::new();
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| {
@@ -90,7 +90,7 @@ mod backoff {
                 stop.is_stopped()
             });
             while !format!("{stop:?}").contains("waiters: 1") {
-                assert!(!waits.is_finished(), "came back before");
+                assert!(!waits.is_finished(), "returned before the stop");
                 std::thread::yield_now();
             }
             stop.stop();

@@ -1,13 +1,13 @@
-//! Limiters, by themselves and in a queue: each test is named after what it checks.
+//! Limiters, by themselves and in a queue.
 //!
-//! * Arguments that make no sense are refused, with a sentence; those at the edge of sense do what they say.
-//! * A bucket admits no more than burst + rate * window, over any window (proptest, exact arithmetic), also from real threads.
-//! * Threads: each `when` counts once, whatever is forgotten and dropped beside it; bounds hold.
-//! * A panic in a key's `Hash`, `Eq` or `Clone`, or in a limiter of the user's, leaves all usable: no key is stuck.
-//! * `retry`, `succeed` and `requeue_after` in every state of a key, also after a shut-down.
-//! * Jitter stays in its bounds (with the feature of that name).
+//! * Invalid arguments are rejected with a message; extreme valid ones work as documented.
+//! * A bucket admits no more than burst + rate * window, in any window (proptest, exact arithmetic), with real threads too.
+//! * Threads: each `when` counts once, even if others call `forget` meanwhile; the bounds on tracked keys hold.
+//! * A panic in a key's `Hash`, `Eq` or `Clone`, or in a user's limiter, leaves everything usable: no key is stuck.
+//! * `retry`, `succeed` and `requeue_after` in every state of a key, and after a shut-down.
+//! * Jitter stays in its bounds (feature `jitter`).
 //!
-//! No test waits for time to pass, but for the one that says so.
+//! No test but `a_bucket_admits_no_more_with_real_threads` waits for real time to pass.
 
 use keyqueue::rate_limiter::{
     Bucket, DedupingBucket, ItemExponentialFailure, ItemFastSlow, MaxOf, RateLimiter, Step, WithMaxWait,
@@ -36,16 +36,16 @@ const fn ns(nanoseconds: u64) -> Duration {
 
 // ---- arguments ----
 
-/// Both forms of a constructor: the one gives an error, and the other panics with the same words.
+/// Checks that `try_new` returns an error and `new` panics with the same text, and returns the text.
 fn refused<T: Debug, E: std::error::Error>(try_new: Result<T, E>, new: impl FnOnce() -> T) -> String {
-    let error = try_new.expect_err("it makes no sense").to_string();
-    let panic = catch_unwind(AssertUnwindSafe(new)).expect_err("it makes no sense");
+    let error = try_new.expect_err("the argument is invalid").to_string();
+    let panic = catch_unwind(AssertUnwindSafe(new)).expect_err("the argument is invalid");
     assert_eq!(panic.downcast_ref::<String>(), Some(&error));
     error
 }
 
 #[test]
-fn a_rate_that_makes_no_sense_is_refused() {
+fn an_invalid_rate_is_rejected() {
     let cases = [
         (f64::NAN, "rate_per_second is NaN: it must be a number"),
         (-f64::NAN, "rate_per_second is NaN: it must be a number"),
@@ -65,7 +65,7 @@ fn a_rate_that_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn a_table_that_makes_no_sense_is_refused() {
+fn an_invalid_step_table_is_rejected() {
     let table = |rows: &[usize]| rows.iter().map(|&from| (from, ms(1))).collect::<Vec<_>>();
     let refuse = |rows: &[usize]| refused(Step::<u8>::try_new(table(rows)), || Step::new(table(rows)));
     assert_eq!(refuse(&[]), "rows is empty: there must be at least one");
@@ -78,7 +78,7 @@ fn a_table_that_makes_no_sense_is_refused() {
 
 #[cfg(feature = "jitter")]
 #[test]
-fn a_jitter_that_makes_no_sense_is_refused() {
+fn an_invalid_jitter_is_rejected() {
     let limiter = || ItemExponentialFailure::<u8>::new(ms(1), ms(2));
     let cases = [
         (f64::NAN, "factor is NaN: it must be a number"),
@@ -93,7 +93,7 @@ fn a_jitter_that_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn a_base_above_the_maximum_is_the_maximum() {
+fn a_base_above_the_maximum_is_clamped() {
     for (base, max) in [(ms(10), ms(3)), (ms(10), Duration::ZERO), (Duration::MAX, ms(1))] {
         let limiter = ItemExponentialFailure::new(base, max);
         assert_eq!([(); 3].map(|()| limiter.when(&1)), [max; 3]);
@@ -101,7 +101,7 @@ fn a_base_above_the_maximum_is_the_maximum() {
 }
 
 #[test]
-fn a_base_of_zero_never_waits() {
+fn a_base_of_zero_gives_no_delay() {
     let limiter = ItemExponentialFailure::new(Duration::ZERO, Duration::MAX);
     assert!((0..5_000).all(|_| limiter.when(&1) == Duration::ZERO));
     assert_eq!(limiter.num_requeues(&1), 5_000);
@@ -131,7 +131,7 @@ fn delays_saturate_and_never_overflow() {
 }
 
 #[test]
-fn a_delay_that_never_ends_never_comes() {
+fn a_delay_of_duration_max_never_expires() {
     let (clock, time) = Clock::mock();
     let limiter = ItemExponentialFailure::new(Duration::MAX, Duration::MAX);
     let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).rate_limiter(limiter).build();
@@ -142,7 +142,7 @@ fn a_delay_that_never_ends_never_comes() {
 }
 
 #[test]
-fn without_fast_attempts_all_are_slow() {
+fn zero_fast_attempts_makes_all_attempts_slow() {
     let limiter = ItemFastSlow::new(ms(1), ms(9), 0);
     assert_eq!([(); 2].map(|()| limiter.when(&1)), [ms(9); 2]);
     let limiter = ItemFastSlow::new(ms(1), ms(9), usize::MAX);
@@ -150,7 +150,7 @@ fn without_fast_attempts_all_are_slow() {
 }
 
 #[test]
-fn a_table_that_begins_late_begins_with_its_first_row() {
+fn failures_before_the_first_row_use_the_first_row() {
     let limiter = Step::new([(3, ms(1)), (4, ms(2))]);
     assert_eq!([(); 6].map(|()| limiter.when(&1)), [1, 1, 1, 1, 2, 2].map(ms));
 }
@@ -161,7 +161,7 @@ fn mock_bucket(rate: f64, burst: u32) -> (Bucket, MockClock) {
 }
 
 #[test]
-fn a_burst_of_none_admits_nothing() {
+fn a_burst_of_zero_admits_nothing() {
     for rate in [0.0, 1.0, 1e9, 1e12] {
         let (bucket, time) = mock_bucket(rate, 0);
         for _ in 0..3 {
@@ -200,7 +200,7 @@ fn an_infinite_rate_admits_everything() {
 }
 
 #[test]
-fn a_refusal_says_when() {
+fn a_failed_try_acquire_returns_the_exact_wait() {
     let (bucket, time) = mock_bucket(1_000.0, 1);
     assert!(bucket.try_acquire().is_ok());
     let error = bucket.try_acquire().unwrap_err();
@@ -212,37 +212,37 @@ fn a_refusal_says_when() {
 }
 
 #[test]
-fn a_reservation_can_be_given_back_until_there_is_a_later_one() {
+fn a_reservation_can_be_cancelled_until_there_is_a_later_one() {
     let (bucket, time) = mock_bucket(1_000.0, 1);
     let first = bucket.reserve();
     let second = bucket.reserve();
     let third = bucket.reserve();
     assert_eq!([&first, &second, &third].map(|reservation| reservation.delay()), [0, 1, 2].map(ms));
-    assert!(!second.cancel(), "the third waits for it");
+    assert!(!second.cancel(), "there is a later reservation");
     assert!(third.cancel());
-    assert_eq!(bucket.reserve().delay(), ms(2), "the second is lost");
+    assert_eq!(bucket.reserve().delay(), ms(2), "the second token is lost");
     drop(first);
     time.advance(ms(10));
     assert!(bucket.reserve().cancel());
     assert!(bucket.try_acquire().is_ok());
-    assert!(bucket.try_acquire().is_err(), "the bucket holds one, however long it was given back");
+    assert!(bucket.try_acquire().is_err(), "a cancelled reservation does not raise the burst");
 }
 
 #[test]
-fn a_wait_goes_no_further_ahead_than_it_may() {
+fn max_ahead_bounds_the_delay() {
     let (bucket, time) = mock_bucket(1_000.0, 1);
     let bucket = bucket.max_ahead(ms(2));
     let delays = [(); 6].map(|()| bucket.reserve().delay());
     assert_eq!(delays, [0, 1, 2, 2, 2, 2].map(ms));
     assert!(!bucket.reserve().cancel(), "nothing was spent");
     time.advance(ms(1));
-    assert_eq!(bucket.reserve().delay(), ms(2), "nothing was spent by those who came too late");
+    assert_eq!(bucket.reserve().delay(), ms(2), "reservations beyond the bound spent no token");
     let never = Bucket::new(0.0, 1).max_ahead(ms(5));
     assert_eq!([(); 3].map(|()| never.reserve().delay()), [0, 5, 5].map(ms));
 }
 
 #[test]
-fn limiters_made_of_limiters_ask_all_of_them() {
+fn combined_limiters_call_all_their_limiters() {
     let empty = MaxOf::<str>::new(vec![]);
     assert_eq!((empty.when("a"), empty.num_requeues("a")), (Duration::ZERO, 0));
     empty.forget("a");
@@ -263,7 +263,7 @@ fn limiters_made_of_limiters_ask_all_of_them() {
 }
 
 #[test]
-fn the_default_for_controllers_is_a_backoff_and_a_bucket() {
+fn the_default_controller_limiter_is_a_backoff_and_a_bucket() {
     let limiter = default_controller_rate_limiter::<u32>();
     assert_eq!([(); 3].map(|()| limiter.when(&0)), [5, 10, 20].map(ms));
     (0..100).for_each(|key| _ = limiter.when(&(1 + key)));
@@ -273,7 +273,7 @@ fn the_default_for_controllers_is_a_backoff_and_a_bucket() {
 // ---- settings of the per-key limiters ----
 
 #[test]
-fn served_only_counts_a_failure_when_the_delay_before_it_is_over() {
+fn served_only_counts_a_failure_when_the_delay_before_it_has_expired() {
     let (clock, time) = Clock::mock();
     let limiter = ItemExponentialFailure::new(ms(10), ms(1_000)).served_only().clock(clock);
     assert_eq!(limiter.when(&1), ms(10));
@@ -287,24 +287,24 @@ fn served_only_counts_a_failure_when_the_delay_before_it_is_over() {
 }
 
 #[test]
-fn retain_recent_forgets_what_is_old_and_not_what_waits() {
+fn retain_recent_forgets_old_keys_but_none_that_is_delayed() {
     let (clock, time) = Clock::mock();
     let limiter = ItemExponentialFailure::new(ms(1), ms(50)).retain_recent(ms(10)).max_tracked(500).clock(clock);
     limiter.when(&1);
     time.advance(ms(49));
     limiter.when(&2);
-    assert_eq!(limiter.when(&1), ms(2), "the longest delay is 50 ms, so nothing is old before");
+    assert_eq!(limiter.when(&1), ms(2), "no key is old before the longest delay, 50 ms, has passed");
     time.advance(ms(100));
     limiter.when(&3);
     assert_eq!((limiter.tracked_len(), limiter.num_requeues(&1)), (1, 0));
     time.advance(ms(100));
-    assert_eq!(limiter.tracked_len(), 1, "nobody asked");
+    assert_eq!(limiter.tracked_len(), 1, "old keys are evicted by calls");
     limiter.shrink_to_fit();
     assert_eq!(limiter.tracked_len(), 0);
 }
 
 #[test]
-fn max_tracked_keeps_the_latest() {
+fn max_tracked_keeps_the_latest_keys() {
     for bound in [0, 1, 2, 3, 10, 100, 1_000] {
         let limiter = ItemExponentialFailure::new(ms(1), ms(50)).max_tracked(bound);
         for key in 0..5_000_usize {
@@ -322,7 +322,7 @@ mod jitter {
     use std::collections::HashSet;
 
     #[test]
-    fn is_in_its_bounds_and_never_past_the_longest() {
+    fn stays_in_its_bounds_and_within_the_maximum() {
         for factor in [0.0, 0.1, 1.0, 7.5, 1e300] {
             let limiter = ItemExponentialFailure::new(ms(8), ms(100)).jitter(factor);
             for key in 0..500_u32 {
@@ -342,7 +342,7 @@ mod jitter {
     }
 
     #[test]
-    fn is_spread_over_all_of_its_range() {
+    fn is_spread_over_its_whole_range() {
         let limiter = ItemExponentialFailure::new(ms(100), ms(1_000)).jitter(1.0);
         let mut tenths = [0; 10];
         let mut all = HashSet::new();
@@ -351,7 +351,7 @@ mod jitter {
             tenths[((delay - ms(100)).as_nanos() / 10_000_000) as usize] += 1;
             all.insert(delay);
         }
-        // 1000 of each are expected, give or take 30.
+        // 1000 are expected in each, with a standard deviation of 30.
         assert!(tenths.iter().all(|tenth| (800..1_200).contains(tenth)), "{tenths:?}");
         assert!(all.len() > 9_900, "{}", all.len());
     }
@@ -371,13 +371,13 @@ mod jitter {
     }
 
     #[test]
-    fn draws_from_a_seed_have_nothing_to_do_with_each_other() {
+    fn draws_from_one_seed_are_uncorrelated() {
         for seed in 0..20 {
             let limiter = ItemExponentialFailure::new(ms(1_000), ms(100_000)).jitter(1.0).seed(seed);
             let draws = (0..10_000).map(|key| limiter.when(&key).as_secs_f64() - 1.5).collect::<Vec<_>>();
             let product = draws.windows(2).map(|pair| pair[0] * pair[1]).sum::<f64>();
             let correlation = product / draws.iter().map(|draw| draw * draw).sum::<f64>();
-            // Its standard deviation is 0.01.
+            // The standard deviation of the correlation is 0.01.
             assert!(correlation.abs() < 0.06, "{correlation} with seed {seed}");
         }
     }
@@ -390,7 +390,7 @@ enum Ask {
     Advance(u64),
     TryAcquire(u8),
     Reserve(u8),
-    /// Reserves, and gives it back.
+    /// Reserves a token, and cancels the reservation.
     Cancel,
     /// Waits until there is a token, and takes it.
     Acquire,
@@ -415,21 +415,21 @@ fn rate() -> impl Strategy<Value = f64> {
     ]
 }
 
-/// A rate in whole numbers: so many units a nanosecond, and a token of so many.
+/// A rate in whole numbers: the units that a nanosecond earns, and the units that a token costs.
 fn units(rate: f64) -> (BigUint, BigUint) {
     let (digits, exponent) = (rate.to_bits() & ((1 << 52) - 1) | 1 << 52, (rate.to_bits() >> 52) as i32 - 1_075);
     let (nanosecond, token) = (BigUint::from(digits), BigUint::from(1_000_000_000_u32));
     if exponent < 0 { (nanosecond, token << -exponent) } else { (nanosecond << exponent, token) }
 }
 
-/// At a rate for which a token takes no whole number of nanoseconds, the ends of a window are rounded: by so much together.
+/// If a token takes no whole number of nanoseconds, the ends of a window are rounded: by at most this many in total.
 const GRAIN: u64 = 5;
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(512) })]
 
     #[test]
-    fn a_bucket_admits_no_more_than_burst_and_rate_times_window(
+    fn a_bucket_admits_no_more_than_burst_plus_rate_times_window(
         rate in rate(),
         burst in 1..20_u32,
         asks in vec(ask(), 0..80),
@@ -453,7 +453,7 @@ proptest! {
                     if let Err(error) = bucket.try_acquire() {
                         time.advance(error.wait());
                         now += error.wait().as_nanos() as u64;
-                        bucket.try_acquire().expect("it was promised for now");
+                        bucket.try_acquire().expect("a token was promised for now");
                     }
                     admitted.push(now);
                 }
@@ -472,9 +472,9 @@ proptest! {
     }
 }
 
-/// On the real clock: runs for some milliseconds.
+/// Uses the real clock: runs for 20 ms a case.
 #[test]
-fn a_bucket_admits_no_more_from_threads() {
+fn a_bucket_admits_no_more_with_real_threads() {
     const THREADS: usize = 4;
     for (rate, burst) in [(50_000.0, 20), (3e6, 1), (7.0, 1_000)] {
         let barrier = Barrier::new(THREADS);
@@ -482,7 +482,7 @@ fn a_bucket_admits_no_more_from_threads() {
         let bucket = Bucket::new(rate, burst);
         let acquire = || {
             barrier.wait();
-            // Once at least, however late the thread comes.
+            // At least one attempt, however late the thread starts.
             let mut count = u64::from(bucket.try_acquire().is_ok());
             while begin.elapsed() < ms(20) {
                 count += u64::from(bucket.try_acquire().is_ok());
@@ -500,7 +500,7 @@ fn a_bucket_admits_no_more_from_threads() {
 }
 
 #[test]
-fn threads_reserve_one_token_each() {
+fn each_reservation_takes_one_token_with_threads() {
     const EACH: usize = 100_000;
     let (bucket, _time) = mock_bucket(1_000.0, 10);
     let barrier = Barrier::new(4);
@@ -519,7 +519,7 @@ fn threads_reserve_one_token_each() {
 
 // ---- threads ----
 
-/// Runs this in so many threads, which begin together, with the number of each.
+/// Runs `run` in `count` threads that start together, with the number of each.
 fn in_threads<R: Send>(count: usize, run: impl Fn(usize) -> R + Sync) -> Vec<R> {
     let barrier = Barrier::new(count);
     let start = |n| {
@@ -534,20 +534,20 @@ fn in_threads<R: Send>(count: usize, run: impl Fn(usize) -> R + Sync) -> Vec<R> 
 }
 
 #[test]
-fn each_failure_counts_once_whatever_the_thread() {
+fn concurrent_failures_are_each_counted_once() {
     const EACH: usize = 20_000;
     let limiter = Step::new((0..4 * EACH).map(|n| (n, ns(n as u64))));
     let mut answers = in_threads(4, |_| (0..EACH).map(|_| limiter.when(&7)).collect::<Vec<_>>()).concat();
     assert_eq!(limiter.num_requeues(&7), 4 * EACH);
     answers.sort_unstable();
-    assert!(answers.into_iter().eq((0..4 * EACH as u64).map(ns)), "one after the other");
+    assert!(answers.into_iter().eq((0..4 * EACH as u64).map(ns)), "each failure number once");
 }
 
 #[test]
-fn forgetting_threads_lose_no_count() {
+fn concurrent_forgets_lose_no_failure() {
     const EACH: usize = 20_000;
-    // Each forget begins anew, so of each failure it is known how many were before it; and the first ones are as many as
-    // forgets that found something, and one perhaps.
+    // Each answer is the number of failures since the last forget. There are at most as many answers of 0 as forgets, and
+    // one more; and each answer n follows an answer n - 1.
     let limiter = Step::new((0..3 * EACH).map(|n| (n, ns(n as u64))));
     let forgets = AtomicUsize::new(0);
     let answers = in_threads(4, |n| {
@@ -565,7 +565,7 @@ fn forgetting_threads_lose_no_count() {
     .concat();
     let mut times = vec![0_usize; 3 * EACH + 1];
     answers.into_iter().for_each(|failures| times[failures] += 1);
-    assert!(times.windows(2).all(|pair| pair[0] >= pair[1]), "whoever is nth comes after an (n - 1)th");
+    assert!(times.windows(2).all(|pair| pair[0] >= pair[1]), "each nth failure follows an (n - 1)th");
     assert!(times[0] <= forgets.into_inner() + 1);
     let runs = times.iter().take_while(|&&times| times > 0).count();
     assert!(limiter.num_requeues(&7) <= runs);
@@ -573,7 +573,7 @@ fn forgetting_threads_lose_no_count() {
 }
 
 #[test]
-fn bounds_hold_from_threads() {
+fn max_tracked_holds_with_threads() {
     for bound in [2, 100, 5_000] {
         let (clock, time) = Clock::mock();
         let limiter = ItemExponentialFailure::new(ms(1), ms(2)).max_tracked(bound).retain_recent(ms(5)).clock(clock);
@@ -597,12 +597,12 @@ fn bounds_hold_from_threads() {
 }
 
 #[test]
-fn threads_share_a_keys_token() {
+fn threads_share_one_token_per_key() {
     let (bucket, _time) = mock_bucket(1.0, 1);
     let limiter = DedupingBucket::new(bucket);
     assert_eq!(limiter.when(&0), Duration::ZERO);
     let mut answers = in_threads(4, |_| (1..=50_u64).map(|key| limiter.when(&key)).collect::<Vec<_>>());
-    assert!(answers.iter().all(|answer| *answer == answers[0]), "one token of each key");
+    assert!(answers.iter().all(|answer| *answer == answers[0]), "one token per key");
     answers[0].sort_unstable();
     assert!(answers[0].iter().copied().eq((1..=50).map(Duration::from_secs)));
 }
@@ -618,14 +618,14 @@ enum Fault {
     Clone,
 }
 
-/// Panics where it is told to, without a message.
+/// Panics, without a message, if this fault is injected.
 fn fault(here: Fault) {
     if FAULT.get() == Some(here) {
         resume_unwind(Box::new(()));
     }
 }
 
-/// Whether this panics with the fault.
+/// Whether `run` panics with this fault injected.
 fn panics<R>(fault: Fault, run: impl FnOnce() -> R) -> bool {
     FAULT.set(Some(fault));
     let result = catch_unwind(AssertUnwindSafe(run));
@@ -694,10 +694,10 @@ fn a_key_that_panics_leaves_a_deduping_bucket_usable() {
     assert!(panics(Fault::Clone, || limiter.when(&Fragile(3))));
     time.advance(ms(500));
     assert_eq!(limiter.when(&Fragile(2)), ms(500));
-    assert_eq!(limiter.when(&Fragile(3)), ms(1_500), "no token was spent by those");
+    assert_eq!(limiter.when(&Fragile(3)), ms(1_500), "the calls that panicked spent no token");
 }
 
-/// Counts how often it is asked; panics when told to.
+/// Counts its calls; panics when told to.
 #[derive(Default)]
 struct Faulty {
     asked: AtomicUsize,
@@ -738,7 +738,7 @@ fn faulty_queue() -> (WorkQueue<&'static str>, Arc<Faulty>) {
 }
 
 #[test]
-fn a_limiter_of_ones_own_is_asked_once_for_each_add() {
+fn a_custom_limiter_is_called_once_for_each_rate_limited_add() {
     let (queue, limiter) = faulty_queue();
     let asked = || limiter.asked.load(Ordering::Relaxed);
     let options = AddOptions::new().rate_limited();
@@ -750,12 +750,12 @@ fn a_limiter_of_ones_own_is_asked_once_for_each_add() {
     queue.add("a");
     queue.add_after("a", ms(3));
     queue.get().unwrap().done();
-    assert_eq!(asked(), 4, "the others do not");
+    assert_eq!(asked(), 4, "other adds do not call the limiter");
     let delays = [("a", ms(1)), ("c", ms(1)), ("b", ms(7))];
-    assert_eq!(queue.take_delayed(), delays, "the longer of the two");
+    assert_eq!(queue.take_delayed(), delays, "the longer of the two delays");
     queue.shut_down();
     assert_eq!(queue.add_rate_limited("a"), Added::Rejected);
-    assert_eq!(asked(), 5, "as in client-go");
+    assert_eq!(asked(), 5, "a rejected add calls it too, as in client-go");
 }
 
 #[test]
@@ -799,7 +799,7 @@ fn mock_queue() -> (WorkQueue<u32>, MockClock) {
     (WorkQueue::builder().clock(clock).driver(Driver::Manual).build(), time)
 }
 
-/// In line, in work, delayed.
+/// Queued, processing, delayed.
 fn lens<K>(queue: &WorkQueue<K>) -> [usize; 3] {
     [queue.len(), queue.processing_len(), queue.delayed_len()]
 }
@@ -824,7 +824,7 @@ fn a_retry_comes_back_after_its_backoff() {
 }
 
 #[test]
-fn a_retry_of_a_key_that_was_added_meanwhile_is_in_line_and_delayed() {
+fn a_retry_of_a_dirty_key_leaves_it_queued_and_delayed() {
     let (queue, time) = mock_queue();
     queue.add(1);
     let item = queue.get().unwrap();
@@ -833,11 +833,11 @@ fn a_retry_of_a_key_that_was_added_meanwhile_is_in_line_and_delayed() {
     assert_eq!(lens(&queue), [1, 0, 1]);
     time.advance(ms(5));
     assert_eq!(queue.turn(), 1);
-    assert_eq!(lens(&queue), [1, 0, 0], "they meet in line");
+    assert_eq!(lens(&queue), [1, 0, 0], "the expired key was queued already");
 }
 
 #[test]
-fn a_retry_does_not_put_off_a_delay_that_stands() {
+fn a_retry_does_not_postpone_an_earlier_delay() {
     let (queue, _time) = mock_queue();
     queue.add(1);
     let item = queue.get().unwrap();
@@ -852,7 +852,7 @@ fn a_retry_does_not_put_off_a_delay_that_stands() {
 }
 
 #[test]
-fn a_success_keeps_what_was_added_meanwhile() {
+fn a_success_keeps_adds_that_came_while_processing() {
     let (queue, _time) = mock_queue();
     queue.add_rate_limited(1);
     assert!(queue.cancel(&1));
@@ -865,7 +865,7 @@ fn a_success_keeps_what_was_added_meanwhile() {
 }
 
 #[test]
-fn requeue_after_forgets_and_delays() {
+fn requeue_after_forgets_the_failures_and_delays_the_key() {
     let (queue, _time) = mock_queue();
     queue.add(1);
     assert_eq!(queue.get().unwrap().retry(), Added::Delayed);
@@ -877,7 +877,7 @@ fn requeue_after_forgets_and_delays() {
     assert_eq!((lens(&queue), queue.num_requeues(&1)), ([0, 0, 1], 0));
     queue.add(1);
     let item = queue.get().unwrap();
-    assert_eq!(item.requeue_after(Duration::ZERO), Added::Deferred, "at once: in line when it is done");
+    assert_eq!(item.requeue_after(Duration::ZERO), Added::Deferred, "without a delay: queued at done");
     assert_eq!(lens(&queue), [1, 0, 1]);
     let options = AddOptions::new().after(ms(2)).rate_limited().conflict(DelayConflict::Replace);
     assert_eq!(queue.get().unwrap().requeue_with(options), Added::Delayed);
@@ -885,7 +885,7 @@ fn requeue_after_forgets_and_delays() {
 }
 
 #[test]
-fn after_a_shut_down_limiters_are_asked_and_keys_are_done() {
+fn after_a_shut_down_limiters_are_called_and_items_are_done() {
     for owned in [false, true] {
         let (queue, _time) = mock_queue();
         queue.add_all([1, 2, 3]);
@@ -912,7 +912,7 @@ fn after_a_shut_down_limiters_are_asked_and_keys_are_done() {
 }
 
 #[test]
-fn a_drain_is_released_by_the_end_of_an_item_whichever_it_is() {
+fn each_way_to_end_an_item_releases_a_drain() {
     type End = fn(keyqueue::Item<'_, u32>);
     let ends: [End; 4] = [
         |item| assert_eq!(item.retry(), Added::Rejected),
@@ -937,7 +937,7 @@ fn a_drain_is_released_by_the_end_of_an_item_whichever_it_is() {
 }
 
 #[test]
-fn a_borrowed_key_is_enough_to_ask() {
+fn num_requeues_and_forget_take_borrowed_keys() {
     let queue = WorkQueue::<String>::new();
     queue.add_rate_limited("a".into());
     assert_eq!(queue.num_requeues("a"), 1);
@@ -945,7 +945,7 @@ fn a_borrowed_key_is_enough_to_ask() {
     assert_eq!(queue.num_requeues("a"), 0);
 }
 
-/// A key of which it is known how many there are.
+/// A key whose copies an `Arc` counts.
 #[derive(Debug, Clone)]
 struct Counted(u32, #[allow(dead_code, reason = "it is there to be dropped")] Arc<()>);
 
@@ -964,7 +964,7 @@ impl Hash for Counted {
 }
 
 #[test]
-fn no_key_is_left_when_all_succeeded_and_no_queue_when_all_items_are_gone() {
+fn keys_are_freed_when_they_succeed_and_the_queue_with_its_last_item() {
     let trace = Arc::new(());
     let (clock, time) = Clock::mock();
     let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
@@ -985,18 +985,18 @@ fn no_key_is_left_when_all_succeeded_and_no_queue_when_all_items_are_gone() {
     assert!((51..=101).contains(&Arc::strong_count(&trace)));
     drop(queue);
     items.drain(..49).for_each(|item| _ = item.retry());
-    assert!(Arc::strong_count(&trace) > 1, "an item keeps the queue");
+    assert!(Arc::strong_count(&trace) > 1, "an owned item keeps the queue alive");
     items.pop().unwrap().succeed();
     assert_eq!(Arc::strong_count(&trace), 1);
 }
 
-/// A queue with this limiter, delivered by hand, and its time.
+/// A queue with this limiter and a manual driver, and its mock clock.
 fn limited(limiter: impl RateLimiter<u64> + 'static, clock: (Clock, MockClock)) -> (WorkQueue<u64>, MockClock) {
     let (clock, time) = clock;
     (WorkQueue::builder().clock(clock).driver(Driver::Manual).rate_limiter(limiter).build(), time)
 }
 
-/// The queue counts failures itself only if the limiter does nothing else.
+/// The queue must not count failures itself for a limiter that has settings or a history.
 #[test]
 fn a_limiter_with_settings_keeps_them_in_a_queue() {
     let plain = || ItemExponentialFailure::<u64>::new(ms(5), ms(1000));
@@ -1005,7 +1005,7 @@ fn a_limiter_with_settings_keeps_them_in_a_queue() {
     let (queue, time) = limited(plain().served_only().clock(clock.0.clone()), clock);
     queue.add_rate_limited(1);
     queue.add_rate_limited(1);
-    assert_eq!(queue.num_requeues(&1), 1, "the first delay was not served");
+    assert_eq!(queue.num_requeues(&1), 1, "the first delay had not expired");
     time.advance(ms(5));
     queue.add_rate_limited(1);
     assert_eq!(queue.num_requeues(&1), 2);
@@ -1024,7 +1024,7 @@ fn a_limiter_with_settings_keeps_them_in_a_queue() {
     let used = plain();
     used.when(&1);
     let (queue, _) = limited(used, Clock::mock());
-    assert_eq!(queue.num_requeues(&1), 1, "what it knew before");
+    assert_eq!(queue.num_requeues(&1), 1, "the failure counted before");
 }
 
 #[cfg(feature = "jitter")]
@@ -1048,7 +1048,7 @@ fn a_key_that_failed_leaves_the_queue_when_it_is_forgotten() {
     time.advance(ms(5));
     assert_eq!(queue.turn(), 4);
     queue.get_many(4).into_iter().for_each(keyqueue::Item::done);
-    assert_eq!(Arc::strong_count(&trace), 5, "they are known to fail");
+    assert_eq!(Arc::strong_count(&trace), 5, "their failures are recorded");
     for n in 0..4 {
         queue.forget(&key(n));
     }
@@ -1056,7 +1056,7 @@ fn a_key_that_failed_leaves_the_queue_when_it_is_forgotten() {
 }
 
 #[test]
-fn retain_recent_forgets_after_two_ages_at_the_latest() {
+fn retain_recent_forgets_after_twice_the_age_at_the_latest() {
     let (clock, time) = Clock::mock();
     // With a bound, the two keys share a table.
     let limiter = ItemExponentialFailure::new(ms(1), ms(50)).max_tracked(100).clock(clock);
@@ -1071,19 +1071,19 @@ fn retain_recent_forgets_after_two_ages_at_the_latest() {
 }
 
 #[test]
-fn num_requeues_ages_too() {
+fn num_requeues_ignores_failures_that_are_too_old() {
     let (clock, time) = Clock::mock();
     let limiter = ItemExponentialFailure::new(ms(1), ms(50)).retain_recent(Duration::from_secs(1)).clock(clock);
     (0..15).for_each(|_| _ = limiter.when(&1));
     time.advance(Duration::from_nanos(999_999_999));
     assert_eq!(limiter.num_requeues(&1), 15);
     time.advance(Duration::from_nanos(1_000_000_001));
-    assert_eq!(limiter.num_requeues(&1), 0, "or a worker would give up at the first failure");
+    assert_eq!(limiter.num_requeues(&1), 0, "otherwise a worker would give up at the first failure");
     assert_eq!(limiter.when(&1), ms(1));
 }
 
 #[test]
-fn a_deduping_bucket_forgets_a_burst_by_itself() {
+fn a_deduping_bucket_evicts_the_keys_of_a_burst() {
     let (clock, time) = Clock::mock();
     let limiter = DedupingBucket::new(Bucket::with_clock(1e6, 10, clock));
     (0..100_000_u32).for_each(|key| _ = limiter.when(&key));
@@ -1097,7 +1097,7 @@ fn a_deduping_bucket_forgets_a_burst_by_itself() {
 }
 
 #[test]
-fn stats_tell_of_keys_that_fail() {
+fn stats_count_failing_keys() {
     let (queue, time) = mock_queue();
     (0..3).for_each(|key| _ = queue.add_rate_limited(key));
     assert_eq!(queue.stats().failing, 3);
@@ -1106,7 +1106,7 @@ fn stats_tell_of_keys_that_fail() {
     queue.get().unwrap().succeed();
     assert_eq!(queue.stats().failing, 2);
     queue.get().unwrap().done();
-    assert_eq!(queue.stats().failing, 2, "nobody said that it succeeded");
+    assert_eq!(queue.stats().failing, 2, "`done` is not a success");
     queue.get().unwrap().requeue_after(ms(1));
     queue.forget(&1);
     queue.forget(&7);
@@ -1114,7 +1114,7 @@ fn stats_tell_of_keys_that_fail() {
 }
 
 #[test]
-fn a_bucket_closes_when_its_line_is_at_the_end() {
+fn a_bucket_closes_at_the_end_of_its_time_range() {
     let (bucket, time) = mock_bucket(1.0, u32::MAX);
     time.advance(Duration::from_nanos(u64::MAX - 5_000_000_000));
     // 584 years from now: there is room for five seconds, so for five tokens, whatever the burst.

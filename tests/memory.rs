@@ -1,17 +1,17 @@
-//! What a queue costs in memory and when it gives it back (P15), counted by an allocator of our own.
+//! What a queue costs in memory and when it gives memory back (P15), measured by a counting allocator.
 //!
-//! * a million keys in line cost what is promised, each, and their growing costs not much more at its peak;
-//! * what is worked off is given back: 90 % and more after a burst, whatever the order of `done`;
-//! * an add that finds its key dirty allocates nothing, nor does anything at a steady set of keys;
-//! * a key that is done costs nothing;
-//! * a million delayed keys cost what is promised, and are given back when they are taken, cancelled, or come due and are worked
-//!   off; a delay that is moved for ever costs no more than one; a steady set of delays allocates nothing;
-//! * a limiter's million keys cost what is promised, and are given back when they are forgotten; with a bound they cost no more
-//!   than that; a key that fails again, or that is forgotten and comes back, allocates nothing;
-//! * without its last handle nothing is left of a queue.
+//! * A million queued keys cost the promised bytes each, and not much more at the peak of growing.
+//! * Processed keys give back 90 % and more after a burst, whatever the order of `done`.
+//! * An add that finds its key dirty allocates nothing, nor does any call with a steady set of keys.
+//! * A key that is done costs nothing.
+//! * A million delayed keys cost the promised bytes, and give them back when they are taken, cancelled, or expired and
+//!   processed; a delay that is moved again and again costs no more than one; a steady set of delays allocates nothing.
+//! * A million keys of a limiter cost the promised bytes, and give them back when they are forgotten; with a bound they cost no
+//!   more than the bound; a key that fails again, or that is forgotten and fails later, allocates nothing.
+//! * Without its last handle nothing is left of a queue.
 //!
-//! The counts are per thread, and a queue here is used by one thread, so the tests do not disturb each other. The figures are
-//! printed: `cargo test --test memory -- --nocapture`.
+//! The counts are per thread, and a queue here is used by one thread, so the tests do not disturb each other. They print their
+//! figures: `cargo test --test memory -- --nocapture`.
 
 use keyqueue::rate_limiter::{Bucket, DedupingBucket, ItemExponentialFailure, RateLimiter};
 use keyqueue::{AddOptions, Added, Clock, DelayConflict, Driver, MockClock, WorkQueue};
@@ -19,14 +19,14 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::time::Duration;
 
-/// The system's allocator, counting.
+/// The system's allocator, with counts.
 struct Counting;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Counts {
     /// Bytes that are allocated now. Signed: a thread may free what another allocated.
     live: isize,
-    /// The most that there were since [`reset_peak`].
+    /// The maximum of `live` since [`reset_peak`].
     peak: isize,
     /// Calls that allocated or grew.
     allocations: usize,
@@ -35,7 +35,7 @@ struct Counts {
 thread_local!(static COUNTS: Cell<Counts> = const { Cell::new(Counts { live: 0, peak: 0, allocations: 0 }) });
 
 fn count(bytes: isize, allocations: usize) {
-    // A thread that ends may allocate when its counts are gone; nobody looks at them then.
+    // A thread that ends may allocate after its counts are gone; those allocations are not counted.
     let _ = COUNTS.try_with(|cell| {
         let mut counts = cell.get();
         counts.live += bytes;
@@ -45,7 +45,7 @@ fn count(bytes: isize, allocations: usize) {
     });
 }
 
-// SAFETY: all calls go to `System` as they are, and counting neither allocates nor panics.
+// SAFETY: all calls are passed to `System` unchanged, and counting neither allocates nor panics.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize, 1);
@@ -55,15 +55,15 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
         count(-(layout.size() as isize), 0);
-        // SAFETY: as above.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc`.
         unsafe { System.dealloc(ptr, layout) }
     }
 
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // While it is copied there are both.
+        // Both blocks exist during the copy.
         count(size as isize, 1);
         count(-(layout.size() as isize), 0);
-        // SAFETY: as above.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc`.
         unsafe { System.realloc(ptr, layout, size) }
     }
 }
@@ -83,7 +83,7 @@ fn reset_peak() {
     COUNTS.set(Counts { peak: live(), ..COUNTS.get() });
 }
 
-/// How many allocations `f` makes.
+/// The number of allocations that `f` makes.
 fn allocations_of(f: impl FnOnce()) -> usize {
     let before = allocations();
     f();
@@ -92,14 +92,14 @@ fn allocations_of(f: impl FnOnce()) -> usize {
 
 const MILLION: usize = 1_000_000;
 
-/// Runs once what allocates once in a process (seeds, the number of CPUs).
+/// Makes the allocations that happen once in a process (seeds, the number of CPUs).
 fn warm_up() {
     let queue = WorkQueue::new();
     queue.add(0);
     queue.get().unwrap().done();
 }
 
-/// Fills a queue with a million keys, works it off, and says what it cost beyond `own` bytes for each key's own memory.
+/// Fills a queue with a million keys, processes them, and checks and prints what a key costs beyond its `own` bytes.
 fn burst<K>(what: &str, own: usize, at_most: f64, key: impl Fn(usize) -> K)
 where
     K: std::hash::Hash + Eq + Clone + Send + Sync + 'static,
@@ -119,7 +119,7 @@ where
         item.done();
     }
     let left = live() - empty;
-    assert!(each <= at_most, "{each} bytes a key, promised are {at_most}");
+    assert!(each <= at_most, "{each} bytes a key, {at_most} are promised");
     assert!(left * 10 <= full, "{left} bytes are left of {full}");
     queue.shrink_to_fit();
     let shrunk = live() - empty;
@@ -131,7 +131,7 @@ where
     };
     assert!(shrunk < fresh + 1024, "{shrunk} bytes are left after shrink_to_fit, {fresh} is a new queue");
     assert_eq!(live(), empty, "all handles are gone");
-    // Not before all is counted: what is printed is kept by the test harness, in memory that this thread allocates.
+    // Printed after all is counted: the test harness keeps the text in memory that this thread allocates.
     println!(
         "{what}: {each:.1} bytes a key beyond its own {own}, {peak_each:.1} at the peak of growing; \
          {left} bytes left of {full} ({:.2} %), {shrunk} after shrink_to_fit",
@@ -140,18 +140,18 @@ where
 }
 
 #[test]
-fn a_million_integers_cost_what_is_promised_and_are_given_back() {
+fn a_million_integers_cost_the_promised_bytes_and_give_them_back() {
     burst("u64", 0, 56.0, |n| n as u64);
 }
 
 #[test]
-fn a_million_strings_cost_what_is_promised_and_are_given_back() {
+fn a_million_strings_cost_the_promised_bytes_and_give_them_back() {
     // 30 bytes on the heap and 24 for the `String`.
     burst("String of 30", 30 + 24, 90.0, |n| format!("namespace/deployment-{n:09}"));
 }
 
 #[test]
-fn what_is_worked_off_is_given_back_in_whatever_order_it_is_done() {
+fn memory_is_given_back_whatever_the_order_of_done() {
     warm_up();
     let empty = live();
     let queue = WorkQueue::new();
@@ -161,7 +161,7 @@ fn what_is_worked_off_is_given_back_in_whatever_order_it_is_done() {
         let items = queue.get_many(KEYS);
         assert_eq!(items.len(), KEYS);
         let full = live() - empty - (items.capacity() * size_of_val(&items[0])) as isize;
-        // The first round leaves no chunk empty until the last tenth of its keys is done.
+        // In the first round no chunk is empty before the last tenth of the keys is done.
         let (mut first, mut rest) = (Vec::new(), Vec::new());
         for item in items {
             if round == 0 && *item % 10 != 0 { &mut first } else { &mut rest }.push(item);
@@ -175,7 +175,7 @@ fn what_is_worked_off_is_given_back_in_whatever_order_it_is_done() {
 }
 
 #[test]
-fn of_large_keys_no_more_is_kept_than_of_small_ones() {
+fn large_keys_keep_no_more_memory_than_small_ones() {
     warm_up();
     let empty = live();
     let queue = WorkQueue::new();
@@ -190,7 +190,7 @@ fn of_large_keys_no_more_is_kept_than_of_small_ones() {
 }
 
 #[test]
-fn room_that_was_asked_for_is_kept_until_it_is_given_back() {
+fn requested_capacity_is_kept_until_shrink_to_fit() {
     warm_up();
     let queue = WorkQueue::builder().capacity(100_000).build();
     let asked = live();
@@ -226,7 +226,7 @@ fn an_add_that_finds_its_key_dirty_allocates_nothing() {
         assert!(again.into_iter().all(|key| strings.add(key) == Added::Deferred));
         assert!(twice.into_iter().all(|key| strings.add(key) == Added::Coalesced));
     });
-    assert_eq!(deferred, 0, "in work");
+    assert_eq!(deferred, 0, "while processing");
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn a_steady_set_of_keys_allocates_nothing() {
         let queue = WorkQueue::new();
         let mut held = Vec::with_capacity(keys as usize);
         let mut round = || {
-            // All in line, all in work, all done.
+            // All queued, all processing, all done.
             (0..keys).for_each(|key| assert_eq!(queue.add(key), Added::Queued));
             held.extend(std::iter::from_fn(|| queue.try_get().ok().map(keyqueue::Item::into_owned)));
             held.clear();
@@ -244,7 +244,7 @@ fn a_steady_set_of_keys_allocates_nothing() {
                 queue.add(key);
                 queue.get().unwrap().done();
             }
-            // Added again while in work.
+            // Added again while processing.
             (0..keys).for_each(|key| assert_eq!(queue.add(key), Added::Queued));
             for _ in 0..keys {
                 let item = queue.get().unwrap();
@@ -276,7 +276,7 @@ fn keys_that_are_done_cost_nothing() {
 }
 
 #[test]
-fn without_handles_nothing_is_left() {
+fn a_queue_without_handles_leaves_no_memory() {
     warm_up();
     let empty = live();
     let queue = WorkQueue::builder().name("a name of its own").capacity(1000).build();
@@ -289,7 +289,7 @@ fn without_handles_nothing_is_left() {
     items.truncate(80);
     drop(queue);
     drop(other);
-    assert!(live() > empty, "items keep the queue");
+    assert!(live() > empty, "owned items keep the queue alive");
     drop(items);
     assert_eq!(live(), empty);
 }
@@ -299,13 +299,13 @@ fn delaying_queue() -> (WorkQueue<u64>, MockClock) {
     (WorkQueue::builder().clock(clock).driver(Driver::Manual).build(), time)
 }
 
-/// Numbers that look random: 1 to 60 seconds.
+/// Pseudo-random delays of 1 to 60 seconds.
 fn delay(n: usize) -> Duration {
     Duration::from_nanos(1_000_000_000 + (n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) % 59_000_000_000)
 }
 
 #[test]
-fn a_million_delayed_keys_cost_what_is_promised_and_are_given_back() {
+fn a_million_delayed_keys_cost_the_promised_bytes_and_give_them_back() {
     warm_up();
     type End = fn(&WorkQueue<u64>, &MockClock);
     let ends: [(&str, End); 3] = [
@@ -342,7 +342,7 @@ fn a_million_delayed_keys_cost_what_is_promised_and_are_given_back() {
 }
 
 #[test]
-fn a_delay_that_is_moved_for_ever_costs_no_more_than_one() {
+fn a_delay_that_is_moved_again_and_again_costs_no_more_than_one() {
     warm_up();
     let (queue, time) = delaying_queue();
     queue.add_after(0, Duration::from_secs(1));
@@ -380,7 +380,7 @@ fn a_steady_set_of_delays_allocates_nothing() {
                 while queue.try_get().is_ok() {}
             }
         };
-        // How many blocks there are at a time differs from round to round.
+        // The number of blocks in use differs between rounds, so the warm-up takes many.
         (0..40).for_each(|_| round());
         let steady = allocations_of(|| (0..200).for_each(|_| round()));
         assert_eq!(steady, 0, "with {keys} keys");
@@ -391,7 +391,7 @@ fn backoff<K>() -> ItemExponentialFailure<K> {
     ItemExponentialFailure::new(Duration::from_millis(5), Duration::from_secs(1000))
 }
 
-/// Has a million keys fail, forgets them, and says what they cost beyond `own` bytes for each key itself.
+/// Makes a million keys fail, forgets them, and checks and prints what a key costs beyond its `own` bytes.
 fn failures<K>(what: &str, own: usize, at_most: f64, key: impl Fn(usize) -> K)
 where
     K: std::hash::Hash + Eq + Clone + Send + Sync,
@@ -409,7 +409,7 @@ where
     let more = live();
     if own == size_of::<K>() {
         (0..MILLION).for_each(|n| _ = limiter.when(&key(n)));
-        assert_eq!((allocations(), live()), (again, more), "of keys that are known");
+        assert_eq!((allocations(), live()), (again, more), "known keys allocate nothing");
     }
     for n in 0..MILLION {
         limiter.forget(&key(n));
@@ -422,7 +422,7 @@ where
     limiter.shrink_to_fit();
     let shrunk = live() - empty;
     drop(limiter);
-    assert_eq!(live(), empty, "nobody has it any more");
+    assert_eq!(live(), empty, "the limiter is dropped");
     println!(
         "{what}: {:.1} bytes a failed key beyond its own {own}, {:.1} at the peak of growing; {left} bytes left of {full}, \
          {shrunk} after shrink_to_fit",
@@ -432,24 +432,24 @@ where
 }
 
 #[test]
-fn a_million_failed_integers_cost_what_is_promised_and_are_given_back() {
+fn a_million_failed_integers_cost_the_promised_bytes_and_give_them_back() {
     failures("u64", 8, 68.0, |n| n as u64);
 }
 
 #[test]
-fn a_million_failed_strings_cost_what_is_promised_and_are_given_back() {
+fn a_million_failed_strings_cost_the_promised_bytes_and_give_them_back() {
     failures("String of 30", 30 + 24, 90.0, |n| format!("namespace/deployment-{n:09}"));
 }
 
 #[test]
-fn failures_are_given_back_in_whatever_order_they_are_forgotten() {
+fn memory_of_failures_is_given_back_whatever_the_order_of_forget() {
     let empty = live();
     let limiter = backoff();
     for round in 0..3 {
         (0..100_000).for_each(|key| _ = limiter.when(&key));
         let full = live() - empty;
         for key in 0..100_000 {
-            // All but each hundredth; backwards; all over the place.
+            // All but every hundredth key; in reverse order; in a scattered order.
             match round {
                 0 if key % 100 == 0 => {}
                 0 => limiter.forget(&key),
@@ -463,7 +463,7 @@ fn failures_are_given_back_in_whatever_order_they_are_forgotten() {
 }
 
 #[test]
-fn a_limiter_with_a_bound_costs_no_more_than_that() {
+fn a_limiter_with_a_bound_costs_no_more_than_its_bound() {
     warm_up();
     for bound in [10, 1_000, 100_000] {
         let empty = live();
@@ -475,7 +475,7 @@ fn a_limiter_with_a_bound_costs_no_more_than_that() {
         let (full, peak) = (live() - empty, COUNTS.get().peak - empty);
         assert!(limiter.tracked_len() <= bound);
         println!("{full} bytes with a bound of {bound} keys, {peak} at the peak");
-        // A table of half as many may have just grown, and be full and grow again while another is dropped.
+        // A table holds half of the bound. One may have just grown, be full, and grow again while another one is dropped.
         assert!(peak <= 120 * bound as isize + 8192, "{peak} bytes with a bound of {bound}");
     }
     let (clock, time) = Clock::mock();
@@ -489,7 +489,7 @@ fn a_limiter_with_a_bound_costs_no_more_than_that() {
     }
     let full = live() - empty;
     println!("{full} bytes with 10 000 keys a lifetime, {} keys remembered", limiter.tracked_len());
-    // Of two lifetimes, in each part of the table.
+    // Keys of two lifetimes are remembered, in each part of the table.
     assert!(full <= 40_000 * 100, "{full} bytes");
 }
 
@@ -524,7 +524,7 @@ fn a_key_that_fails_and_succeeds_in_turn_allocates_nothing() {
 }
 
 #[test]
-fn a_deduping_bucket_remembers_only_who_waits() {
+fn a_deduping_bucket_remembers_only_keys_with_a_pending_token() {
     let (clock, time) = Clock::mock();
     let limiter = DedupingBucket::new(Bucket::with_clock(1_000.0, 10, clock));
     let empty = live();
@@ -532,7 +532,7 @@ fn a_deduping_bucket_remembers_only_who_waits() {
         limiter.when(&key);
         time.advance(Duration::from_micros(900));
         if key % 1_000 == 999 {
-            // All have their turn.
+            // All pending tokens become usable.
             time.advance(Duration::from_secs(1));
         }
     }

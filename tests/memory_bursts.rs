@@ -1,4 +1,4 @@
-//! Memory of the line's blocks comes back (P15) also if no key leaves the table for good.
+//! The memory of queued keys is given back (P15) even if no key leaves the table for good.
 
 use keyqueue::{Clock, Driver, WorkQueue};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -8,16 +8,16 @@ use std::time::Duration;
 struct Counting;
 std::thread_local!(static LIVE: Cell<isize> = const { Cell::new(0) });
 
-// SAFETY: passes everything on to the system's allocator.
+// SAFETY: passes all calls on to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.with(|live| live.set(live.get() + layout.size() as isize));
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         LIVE.with(|live| live.set(live.get() - layout.size() as isize));
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -29,7 +29,7 @@ fn live() -> isize {
     LIVE.with(Cell::get)
 }
 
-/// A steady set of keys that come, are worked on and go, again and again.
+/// A steady set of keys, which are queued and processed again and again.
 #[test]
 fn bursts_of_the_same_keys_take_no_more_memory_each_time() {
     let queue = WorkQueue::new();
@@ -45,7 +45,7 @@ fn bursts_of_the_same_keys_take_no_more_memory_each_time() {
     assert!(live() - before < 64 << 10, "{} bytes more after 200 bursts", live() - before);
 }
 
-/// A controller that looks at all its objects every ten minutes.
+/// A controller that checks all its objects every ten minutes.
 #[test]
 fn a_resync_of_the_same_keys_takes_no_more_memory_each_time() {
     let (clock, time) = Clock::mock();

@@ -1,14 +1,15 @@
-//! Replays what the metrics of the real client-go showed (`data/metrics.jsonl`: 80 traces, each with all nine metrics after every
-//! call), on a queue that measures, with a clock that is moved by hand.
+//! Replays the metrics of the real client-go (`data/metrics.jsonl`: 80 traces, each with all nine metrics after every call), on
+//! a queue that measures, with a mock clock.
 //!
 //! Checks that [`Stats::depth`], [`Stats::adds`] and `retries` count what client-go counts, that both histograms have as many
-//! durations and the same sum, and that `unfinished_work` and `longest_running` are what client-go shows when it looks. It
-//! looks at each step of the clock, until the shut-down; the crate always does, so the replay keeps what it said then.
+//! durations and the same sum, and that `unfinished_work` and `longest_running` are the values that client-go shows. client-go
+//! updates them at each step of the clock, until the shut-down. The crate computes them at each call, so the replay keeps the
+//! values of the last step.
 //!
-//! In three traces of four all times are multiples of 1/512 s: there the numbers are equal, else to 1e-9.
+//! In three traces of four all times are multiples of 1/512 s: there the numbers are equal, otherwise to 1e-9.
 //!
-//! And with the system's clock, where not each key is measured if they come fast: what is counted stays exact all the same, and
-//! no age is too high.
+//! With the system's clock, not every key is measured if keys come fast. The counts stay exact nevertheless, and no age is too
+//! high.
 
 use keyqueue::observe::Metrics;
 use keyqueue::{Clock, Driver, Item, MockClock, OwnedItem, Stats, TryGetError, WorkQueue};
@@ -35,7 +36,7 @@ struct Replay {
     queue: WorkQueue<u64>,
     clock: MockClock,
     held: HashMap<u64, OwnedItem<u64>>,
-    /// What was shown at the last step: unfinished work, and the longest.
+    /// Unfinished work and longest running, at the last step.
     shown: [f64; 2],
 }
 
@@ -54,7 +55,7 @@ impl Replay {
     fn call(&mut self, name: &str, arguments: &[Value]) -> Value {
         let number = |at: usize| arguments[at].as_i64().expect("keys and durations are numbers");
         let key = || number(0) as u64;
-        // A delay that is negative is none: a `Duration` cannot be.
+        // A negative delay means no delay: a `Duration` cannot be negative.
         let duration = |at| Duration::from_nanos(number(at).try_into().unwrap_or(0));
         match name {
             "add" => _ = self.queue.add(key()),
@@ -113,7 +114,7 @@ fn agrees(exact: bool, expected: f64, found: f64) -> bool {
 #[test]
 fn the_metrics_are_those_of_client_go() {
     let (mut traces, mut exact_traces, mut calls) = (0, 0, 0);
-    // How often each metric was seen to change, and the depth to differ from the length.
+    // How many times each metric changed, and the depth differed from the length.
     let (mut changes, mut dirty) = ([0; 9], 0);
     for line in TRACES.lines() {
         let trace: Value = serde_json::from_str(line).expect("one JSON object per line");
@@ -149,7 +150,7 @@ fn the_metrics_are_those_of_client_go() {
 // ---- the system's clock ----
 
 #[test]
-fn what_is_counted_stays_exact_if_not_each_key_is_measured() {
+fn counts_stay_exact_if_not_each_key_is_measured() {
     let queue = WorkQueue::builder().measure(true).build();
     let begin = Instant::now();
     let mut unmeasured = 0;
@@ -168,7 +169,7 @@ fn what_is_counted_stays_exact_if_not_each_key_is_measured() {
         for (now, before) in
             [(&metrics.queue_duration, &last.queue_duration), (&metrics.work_duration, &last.work_duration)]
         {
-            assert_eq!(now.count(), (round + 1) * 100, "at rest all are counted");
+            assert_eq!(now.count(), (round + 1) * 100, "an idle queue has counted every key");
             assert!(before.buckets().all(|(at, count)| now.buckets().any(|(also, more)| at == also && count <= more)));
             assert!(now.sum() >= before.sum() && now.quantile(1.0) <= so_far.mul_f64(1.1) + Duration::from_micros(10));
         }
@@ -181,7 +182,7 @@ fn what_is_counted_stays_exact_if_not_each_key_is_measured() {
 #[test]
 fn no_age_is_too_high() {
     let queue = WorkQueue::builder().measure(true).build();
-    let slack = Duration::from_micros(100); // the rough clock is less than that off
+    let slack = Duration::from_micros(100); // the coarse clock is off by less
     for round in 0..50 {
         let before_add = Instant::now();
         queue.add_all((0..100_u64).map(|key| round * 100 + key));
@@ -202,17 +203,17 @@ fn no_age_is_too_high() {
     }
 }
 
-/// Also those that were not measured have their place in the order.
+/// Items that were not measured have their place in the order, too.
 #[test]
-fn the_longest_running_is_the_oldest_and_the_first() {
+fn the_longest_running_item_is_listed_first() {
     let queue = WorkQueue::builder().measure(true).build();
     for round in 0..50 {
         queue.add_all((0..100_u64).map(|key| round * 100 + key));
         let mut items = queue.get_many(100);
-        items.remove(0).done(); // which was measured
+        items.remove(0).done(); // the first item was measured
         let ages: Vec<_> = queue.processing_keys().into_iter().map(|held| held.elapsed.unwrap()).collect();
         let longest = queue.stats().longest_running.unwrap();
-        assert!(ages.is_sorted_by(|older, newer| older >= newer), "longest first, says its page: {ages:?}");
+        assert!(ages.is_sorted_by(|older, newer| older >= newer), "documented as longest first: {ages:?}");
         assert!(longest >= ages[0], "{longest:?}: {ages:?}");
     }
 }

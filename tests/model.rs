@@ -1,19 +1,19 @@
-//! Random calls from one thread, on the crate and on the plain reference, compared after each (proptest; failures shrink).
+//! Random calls from one thread, on the crate and on the plain reference, compared after each call (proptest; failures shrink).
 //!
 //! Properties:
-//! * what a call returns is what client-go's algorithm returns: P1, P3, P4, P6, and P13 where a worker panics;
+//! * a call returns what client-go's algorithm returns: P1, P3, P4, P6, and P13 where a worker panics;
 //! * `len`, `processing_len`, `is_dirty` and every number of `stats` agree with it, and the sum promised by `Stats` holds;
-//! * a key that was added is handed out afterwards, once (P2), and in the end nothing is left;
-//! * while a key is in line and futures wait, one of them has been woken, whoever else was dropped (W2, W3); after a
-//!   shut-down all have been;
-//! * plain keys, keys that own something and keys that collide do not differ;
-//! * with delays of every size and a clock that jumps: a key comes at its deadline and not before, in order of deadline, the
-//!   conflict rules and the three policies hold, and nothing is lost or comes twice;
-//! * with a limiter, of four kinds: each rate-limited add and each retry asks it once, and its answer is the delay; `forget`,
+//! * a key that was added is handed out afterwards, once (P2), and in the end no key is left;
+//! * while a key is queued and futures wait, one of them has been woken, even if others were dropped (W2, W3); after a
+//!   shut-down all have been woken;
+//! * plain keys, keys that own memory and keys that collide behave alike;
+//! * with delays of every size and a clock that jumps: a delay expires at its deadline and not before, in order of deadline, the
+//!   conflict rules and the three policies hold, and no key is lost or handed out twice;
+//! * with a limiter, of four kinds: each rate-limited add and each retry calls it once, and its answer is the delay; `forget`,
 //!   `succeed` and `requeue_after` reset the count and change nothing else;
-//! * what is counted adds up: adds, retries, drops and panics, those of hand-outs that are to come, and what an observer was told
-//!   after each call; how long keys wait and are worked on, and how old what is, agrees with a plain account of it;
-//! * the timing wheel alone agrees with a sorted map, as `support/wheel.rs` says.
+//! * the counts add up after each call: adds, retries, drops and panics, hand-outs that are still to come, and the observer's
+//!   events; queue times, processing times and ages agree with a plain computation;
+//! * the timing wheel alone agrees with a sorted map, as described in `support/wheel.rs`.
 
 mod support {
     pub(crate) mod delay_ops;
@@ -63,7 +63,7 @@ fn side() -> impl Strategy<Value = Side> {
     prop_oneof![1 => Just(Side::Before), 2 => Just(Side::At), 1 => Just(Side::After)]
 }
 
-/// Times that go together. With `long` also those after which a clock has little left to tell.
+/// Times that can meet each other. With `long`, also times that take a clock near its last instant.
 fn span(long: bool) -> impl Strategy<Value = Span> {
     let unit = prop_oneof![
         1 => Just(Unit::Nanosecond),
@@ -98,7 +98,7 @@ fn span(long: bool) -> impl Strategy<Value = Span> {
 fn delay_op() -> impl Strategy<Value = DelayOp> {
     let n = 0..12_u8;
     let conflict = prop_oneof![Just(Conflict::EarliestWins), Just(Conflict::Replace), Just(Conflict::KeepExisting)];
-    // The clock reaches its end in some lives only.
+    // The clock reaches its last instant in some lives only.
     let by = prop_oneof![30 => span(false), 1 => span(true)];
     prop_oneof![
         4 => n.clone().prop_map(DelayOp::Add),
@@ -161,7 +161,7 @@ fn ticks(bits: u8) -> impl Strategy<Value = wheel::Span> {
 
 fn wheel_op() -> impl Strategy<Value = wheel::Op> {
     use wheel::Op;
-    // The clock stays where most deadlines are to come.
+    // The clock mostly stays before most deadlines.
     let by = prop_oneof![30 => ticks(40), 5 => ticks(56), 1 => ticks(64)];
     prop_oneof![
         20 => ticks(64).prop_map(Op::Insert),
@@ -203,9 +203,9 @@ proptest! {
     }
 }
 
-/// What is due does not wait until all that comes later is in order.
+/// An expired entry is popped before all later entries are sorted.
 #[test]
-fn the_wheel_delivers_before_it_sorts() {
-    let moves = wheel::moves_before_what_is_due();
+fn the_wheel_pops_expired_entries_before_it_sorts() {
+    let moves = wheel::moves_before_the_expired_entry();
     assert!(moves < 2_000, "{moves} entries were moved first");
 }

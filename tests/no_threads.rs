@@ -1,4 +1,4 @@
-//! Where no thread can be started: in a process of its own, in which each stack that a thread is given is larger than memory.
+//! Where no thread can be started: each test runs in a process of its own, in which a thread's stack is larger than memory.
 
 use keyqueue::observe::Observer;
 use keyqueue::{Added, Item, WorkQueue};
@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Runs the test of this name again, in a process without threads; `false`: this is that process.
-fn elsewhere(test: &str) -> bool {
+/// Runs the test of this name again, in a child process that cannot start threads. Returns `false` in that process.
+fn passes_in_a_child(test: &str) -> bool {
     const STACK: &str = "RUST_MIN_STACK";
     if std::env::var_os(STACK).is_some() {
         let started = std::thread::Builder::new().spawn(|| ());
-        assert!(started.is_err(), "a thread of any stack starts here");
+        assert!(started.is_err(), "the system starts a thread with a stack of any size");
         return false;
     }
     let child = Command::new(std::env::current_exe().unwrap())
@@ -27,7 +27,7 @@ fn elsewhere(test: &str) -> bool {
     true
 }
 
-/// Counts the failures that it is told of.
+/// Counts the failures that are reported to it.
 #[derive(Clone, Default)]
 struct Failures(Arc<AtomicU64>);
 
@@ -39,26 +39,26 @@ impl Observer for Failures {
 }
 
 #[test]
-fn a_delay_is_set_and_the_failure_is_told() {
-    if elsewhere("a_delay_is_set_and_the_failure_is_told") {
+fn a_delay_is_set_and_the_driver_failure_is_reported() {
+    if passes_in_a_child("a_delay_is_set_and_the_driver_failure_is_reported") {
         return;
     }
-    let told = Failures::default();
-    let queue = WorkQueue::builder().observer(told.clone()).build();
+    let reported = Failures::default();
+    let queue = WorkQueue::builder().observer(reported.clone()).build();
     for n in 1..=3 {
         assert_eq!(queue.add_after(n, HOUR), Added::Delayed);
         assert_eq!(queue.delayed_len(), n);
     }
     queue.add(0);
     assert_eq!(queue.get().unwrap().requeue_after(HOUR), Added::Delayed);
-    assert_eq!((queue.delayed_len(), queue.processing_len()), (4, 0), "done, and delayed");
+    assert_eq!((queue.delayed_len(), queue.processing_len()), (4, 0), "done and delayed");
     let failures = queue.stats().driver_failures;
-    assert!(failures >= 1 && failures == told.0.load(Ordering::Relaxed));
+    assert!(failures >= 1 && failures == reported.0.load(Ordering::Relaxed));
 }
 
 #[test]
-fn a_getter_that_parks_delivers_in_place_of_the_thread() {
-    if elsewhere("a_getter_that_parks_delivers_in_place_of_the_thread") {
+fn a_parked_getter_queues_expired_keys_in_place_of_the_driver() {
+    if passes_in_a_child("a_parked_getter_queues_expired_keys_in_place_of_the_driver") {
         return;
     }
     let queue = WorkQueue::new();
@@ -69,28 +69,28 @@ fn a_getter_that_parks_delivers_in_place_of_the_thread() {
         assert_eq!(*queue.get().unwrap(), n);
         assert!(begin.elapsed() >= n * delay, "never early");
     }
-    assert!(queue.get_timeout(Duration::from_millis(1)).is_err(), "a getter's own deadline counts, too");
+    assert!(queue.get_timeout(Duration::from_millis(1)).is_err(), "the getter's own time-out applies, too");
     queue.add_after(3, delay);
     assert_eq!(queue.get_timeout(HOUR).map(|item| *item), Ok(3));
 }
 
-/// The thread that waits for the queue to be idle delivers a key, finds that it must be worked on, and goes on waiting.
+/// The idle waiter queues the expired key, and goes on waiting because the key has to be processed.
 #[test]
-fn a_thread_that_waits_for_idleness_delivers_in_place_of_the_thread() {
-    if elsewhere("a_thread_that_waits_for_idleness_delivers_in_place_of_the_thread") {
+fn an_idle_waiter_queues_expired_keys_in_place_of_the_driver() {
+    if passes_in_a_child("an_idle_waiter_queues_expired_keys_in_place_of_the_driver") {
         return;
     }
     let queue = WorkQueue::new();
     queue.add_after(1, Duration::from_millis(20));
-    assert!(queue.wait_idle_timeout(Duration::from_millis(60)).is_err(), "delivered, and not worked on");
+    assert!(queue.wait_idle_timeout(Duration::from_millis(60)).is_err(), "queued, but not processed");
     assert_eq!((queue.len(), queue.delayed_len()), (1, 0));
     queue.try_get().unwrap().done();
     assert_eq!(queue.wait_idle_timeout(HOUR), Ok(()));
 }
 
 #[test]
-fn workers_say_so() {
-    if elsewhere("workers_say_so") {
+fn spawning_workers_returns_an_error() {
+    if passes_in_a_child("spawning_workers_returns_an_error") {
         return;
     }
     let queue = WorkQueue::<u8>::new();

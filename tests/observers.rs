@@ -1,9 +1,9 @@
-//! Who looks on: observers, reporters, and the metrics that go to the `metrics` facade.
+//! Observers, reporters, and the metrics that go to the `metrics` facade.
 //!
-//! Checks: each call tells the observer what it did, and nothing else, with the times that a clock moved by hand gives; never is
-//! the observer called under a lock, so it may use the queue in whatever it is told (P17); what it was told adds up to
-//! [`keyqueue::Stats`], with threads too; one that panics costs nobody a wake-up. A reporter reports until it is dropped, and
-//! once more. `MetricsObserver` has client-go's names, one label, and counters that never go back.
+//! Checks: each call reports to the observer exactly what it did, with the durations that a mock clock gives; the observer is
+//! never called under a lock, so it may use the queue in every callback (P17); the events add up to [`keyqueue::Stats`], with
+//! threads too; an observer that panics loses no wake-up. A reporter reports until it is dropped, and once more then.
+//! `MetricsObserver` has client-go's names, one label, and counters that never decrease.
 
 mod support {
     pub(crate) mod tasks;
@@ -37,9 +37,9 @@ enum Event {
 }
 
 /// An observer that is a function.
-struct Each<F>(F);
+struct FnObserver<F>(F);
 
-impl<F: Fn(Event) + Send + Sync> Observer for Each<F> {
+impl<F: Fn(Event) + Send + Sync> Observer for FnObserver<F> {
     fn added(&self, added: Added) {
         self.0(Event::Added(added));
     }
@@ -65,7 +65,7 @@ impl<F: Fn(Event) + Send + Sync> Observer for Each<F> {
     }
 }
 
-/// Runs `f`, and fails if it has not come to its end in a minute: it waits for itself.
+/// Runs `f`, and fails if it has not returned after a minute, as in a deadlock.
 fn ends(f: impl FnOnce() + Send + 'static) {
     let (send, receive) = mpsc::channel();
     let thread = thread::spawn(move || {
@@ -87,7 +87,7 @@ struct Case {
     name: &'static str,
     policy: DelayedAdd,
     on_panic: OnPanic,
-    /// Not observed.
+    /// Its events are discarded.
     before: Act,
     act: Act,
     told: &'static [Event],
@@ -105,15 +105,15 @@ const REJECTED: Event = Event::Added(Added::Rejected);
 const OUT: Event = Event::HandedOut(Some(Duration::from_millis(3)));
 const DONE: Event = Event::Done(Some(Duration::from_millis(5)));
 
-/// A key, in line for 3 ms.
-fn one_in_line(queue: &Queue, clock: &MockClock) {
+/// One key, queued for 3 ms.
+fn one_queued(queue: &Queue, clock: &MockClock) {
     queue.add(1);
     clock.advance(3 * MS);
 }
 
 fn nothing(_: &Queue, _: &MockClock) {}
 
-/// Gets a key, works on it for 5 ms, and does this.
+/// Gets a key, holds it for 5 ms, and calls `act`.
 fn work(queue: &Queue, clock: &MockClock, act: impl FnOnce(Item<'_, u32>)) {
     let item = queue.try_get().unwrap();
     clock.advance(5 * MS);
@@ -130,9 +130,9 @@ fn unwind(item: Item<'_, u32>) {
 
 const CASES: &[Case] = &[
     case("add", nothing, |q, _| _ = q.add(1), &[QUEUED]),
-    case("add again", one_in_line, |q, _| _ = q.add(1), &[COALESCED]),
+    case("add again", one_queued, |q, _| _ = q.add(1), &[COALESCED]),
     case("add, shut down", |q, _| q.shut_down(), |q, _| _ = q.add(1), &[REJECTED]),
-    case("add_all", one_in_line, |q, _| _ = q.add_all([1, 2, 2, 3]), &[COALESCED, QUEUED, COALESCED, QUEUED]),
+    case("add_all", one_queued, |q, _| _ = q.add_all([1, 2, 2, 3]), &[COALESCED, QUEUED, COALESCED, QUEUED]),
     case("add_after", nothing, |q, _| _ = q.add_after(1, MS), &[DELAYED]),
     case("add_after zero", nothing, |q, _| _ = q.add_after(1, Duration::ZERO), &[QUEUED]),
     case("add_with", |q, _| _ = q.add_after(1, MS), |q, _| _ = q.add_after(1, 2 * MS), &[COALESCED]),
@@ -173,18 +173,18 @@ const CASES: &[Case] = &[
         ..case("promote", |q, _| _ = q.add_after(1, MS), |q, _| _ = q.add(1), &[QUEUED])
     },
     case("take_delayed", |q, _| _ = q.add_after(1, MS), |q, _| assert_eq!(q.take_delayed().len(), 1), &[]),
-    case("try_get, done", one_in_line, |q, clock| work(q, clock, |item| item.done()), &[OUT, DONE]),
+    case("try_get, done", one_queued, |q, clock| work(q, clock, |item| item.done()), &[OUT, DONE]),
     case("try_get, nothing", nothing, |q, _| assert!(q.try_get().is_err()), &[]),
-    case("get, drop", one_in_line, |q, _| drop(q.get()), &[OUT, Event::Done(Some(Duration::ZERO))]),
+    case("get, drop", one_queued, |q, _| drop(q.get()), &[OUT, Event::Done(Some(Duration::ZERO))]),
     case(
         "get_timeout, into_owned",
-        one_in_line,
+        one_queued,
         |q, _| drop(q.get_timeout(MS).unwrap().into_owned()),
         &[OUT, Event::Done(Some(Duration::ZERO))],
     ),
     case(
         "get_async",
-        one_in_line,
+        one_queued,
         |q, _| drop(futures_executor::block_on(q.get_async())),
         &[OUT, Event::Done(Some(Duration::ZERO))],
     ),
@@ -199,7 +199,7 @@ const CASES: &[Case] = &[
     ),
     case(
         "done, dirty",
-        one_in_line,
+        one_queued,
         |q, clock| {
             work(q, clock, |item| {
                 q.add(1);
@@ -208,39 +208,39 @@ const CASES: &[Case] = &[
         },
         &[OUT, DEFERRED, DONE],
     ),
-    case("succeed", one_in_line, |q, clock| work(q, clock, |item| item.succeed()), &[OUT, DONE]),
-    case("give_up", one_in_line, |q, clock| work(q, clock, |item| item.give_up()), &[OUT, DONE, Event::GivenUp]),
-    case("retry", one_in_line, |q, clock| work(q, clock, |item| _ = item.retry()), &[OUT, DONE, DELAYED]),
+    case("succeed", one_queued, |q, clock| work(q, clock, |item| item.succeed()), &[OUT, DONE]),
+    case("give_up", one_queued, |q, clock| work(q, clock, |item| item.give_up()), &[OUT, DONE, Event::GivenUp]),
+    case("retry", one_queued, |q, clock| work(q, clock, |item| _ = item.retry()), &[OUT, DONE, DELAYED]),
     case(
         "requeue_after zero",
-        one_in_line,
+        one_queued,
         |q, clock| work(q, clock, |item| _ = item.requeue_after(Duration::ZERO)),
         &[OUT, DONE, DEFERRED],
     ),
     case(
         "requeue_with",
-        one_in_line,
+        one_queued,
         |q, clock| work(q, clock, |item| _ = item.requeue_with(AddOptions::new().after(MS))),
         &[OUT, DONE, DELAYED],
     ),
     case(
         "retry, shut down",
         |q, clock| {
-            one_in_line(q, clock);
+            one_queued(q, clock);
             q.shut_down();
         },
         |q, clock| work(q, clock, |item| _ = item.retry()),
         &[OUT, DONE, REJECTED],
     ),
-    case("unwind", one_in_line, |q, clock| work(q, clock, unwind), &[OUT, Event::Panicked, DONE]),
+    case("unwind", one_queued, |q, clock| work(q, clock, unwind), &[OUT, Event::Panicked, DONE]),
     Case {
         on_panic: OnPanic::Retry,
-        ..case("unwind, retry", one_in_line, |q, clock| work(q, clock, unwind), &[OUT, Event::Panicked, DONE, DELAYED])
+        ..case("unwind, retry", one_queued, |q, clock| work(q, clock, unwind), &[OUT, Event::Panicked, DONE, DELAYED])
     },
-    case("report", one_in_line, |q, _| q.report(), &[Event::Report]),
+    case("report", one_queued, |q, _| q.report(), &[Event::Report]),
     case(
         "looking",
-        one_in_line,
+        one_queued,
         |q, _| {
             let _seen = (q.stats(), q.metrics(), q.processing_keys(), q.len(), q.delayed_len(), q.processing_len());
             q.forget(&1);
@@ -286,10 +286,10 @@ const CASES: &[Case] = &[
     ),
 ];
 
-/// Asks for nothing, and so is a limiter that the queue asks.
-struct Asked;
+/// A limiter that the queue has to call: it cannot count failures instead.
+struct CustomLimiter;
 
-impl RateLimiter<u32> for Asked {
+impl RateLimiter<u32> for CustomLimiter {
     fn when(&self, _: &u32) -> Duration {
         7 * MS
     }
@@ -301,61 +301,61 @@ impl RateLimiter<u32> for Asked {
     }
 }
 
-fn builder(case: &Case, asked: bool) -> (WorkQueueBuilder<u32>, MockClock) {
+fn builder(case: &Case, custom: bool) -> (WorkQueueBuilder<u32>, MockClock) {
     let (clock, mock) = Clock::mock();
     let builder = WorkQueue::builder().clock(clock).driver(Driver::Manual).delayed_add(case.policy);
     let builder = builder.on_panic(case.on_panic);
-    (if asked { builder.rate_limiter(Asked) } else { builder }, mock)
+    (if custom { builder.rate_limiter(CustomLimiter) } else { builder }, mock)
 }
 
 #[test]
-fn each_call_tells_what_it_did() {
+fn each_call_reports_its_events_to_the_observer() {
     for case in CASES {
-        for asked in [false, true] {
+        for custom in [false, true] {
             let events = Arc::new(Mutex::new(Vec::new()));
-            let (builder, clock) = builder(case, asked);
+            let (builder, clock) = builder(case, custom);
             let own = Arc::clone(&events);
-            let queue = builder.observer(Each(move |event| own.lock().unwrap().push(event))).build();
+            let queue = builder.observer(FnObserver(move |event| own.lock().unwrap().push(event))).build();
             (case.before)(&queue, &clock);
             events.lock().unwrap().clear();
             (case.act)(&queue, &clock);
             let mut told = std::mem::take(&mut *events.lock().unwrap());
             let mut expected = case.told.to_vec();
             if case.name == "workers" {
-                // The panicking key is retried or done, as the queue was told, and that is `Done` here.
+                // With this policy the key whose handler panics is done, not retried.
                 assert_eq!(case.on_panic, OnPanic::Done);
             }
             if case.name.starts_with("unwind") || case.name == "workers" {
-                // In which order two things of one step are told is not said.
+                // The order of the events of one step is not specified.
                 told.sort_by_key(|event| format!("{event:?}"));
                 expected.sort_by_key(|event| format!("{event:?}"));
             }
-            assert_eq!(told, expected, "{}, {asked}", case.name);
+            assert_eq!(told, expected, "{}, {custom}", case.name);
         }
     }
 }
 
 #[test]
-fn an_observer_may_use_the_queue_in_whatever_it_is_told() {
+fn an_observer_may_use_the_queue_in_every_callback() {
     thread_local! {
-        /// It is at it, and what it does leads to further calls.
-        static MEDDLES: Cell<bool> = const { Cell::new(false) };
+        /// Set while the observer calls the queue, which calls the observer again.
+        static IN_OBSERVER: Cell<bool> = const { Cell::new(false) };
     }
     ends(|| {
         for case in CASES {
-            for asked in [false, true] {
-                let (builder, clock) = builder(case, asked);
+            for custom in [false, true] {
+                let (builder, clock) = builder(case, custom);
                 let own: Arc<OnceLock<Queue>> = Arc::default();
                 let active = Arc::new(AtomicBool::new(false));
-                let meddled = Arc::new(AtomicUsize::new(0));
-                let meddle = {
-                    let (own, active, meddled) = (Arc::clone(&own), Arc::clone(&active), Arc::clone(&meddled));
+                let uses = Arc::new(AtomicUsize::new(0));
+                let use_queue = {
+                    let (own, active, uses) = (Arc::clone(&own), Arc::clone(&active), Arc::clone(&uses));
                     move |_| {
-                        if !active.load(Ordering::SeqCst) || MEDDLES.replace(true) {
+                        if !active.load(Ordering::SeqCst) || IN_OBSERVER.replace(true) {
                             return;
                         }
                         let queue = own.get().unwrap();
-                        meddled.fetch_add(1, Ordering::SeqCst);
+                        uses.fetch_add(1, Ordering::SeqCst);
                         let _seen = (queue.stats(), queue.metrics(), queue.processing_keys(), format!("{queue:?}"));
                         queue.report();
                         queue.add(99);
@@ -364,7 +364,7 @@ fn an_observer_may_use_the_queue_in_whatever_it_is_told() {
                         queue.add_rate_limited(97);
                         queue.cancel(&97);
                         queue.turn();
-                        // What it takes here, the caller does not miss: it is added for that.
+                        // A key that it takes from the caller is added again for the caller.
                         for _ in 0..queue.len() {
                             let Ok(item) = queue.try_get() else { break };
                             if *item < 90 {
@@ -375,33 +375,33 @@ fn an_observer_may_use_the_queue_in_whatever_it_is_told() {
                         }
                         queue.forget(&97);
                         assert_eq!(queue.name(), "");
-                        MEDDLES.set(false);
+                        IN_OBSERVER.set(false);
                     }
                 };
-                let queue = builder.observer(Each(meddle)).build();
+                let queue = builder.observer(FnObserver(use_queue)).build();
                 assert!(own.set(queue.clone()).is_ok());
                 (case.before)(&queue, &clock);
                 active.store(true, Ordering::SeqCst);
-                // Its own calls may change what these find, and then they panic: they must not hang.
+                // The observer's calls may change what these calls find. Then they may panic, but must not hang.
                 let done = catch_unwind(AssertUnwindSafe(|| (case.act)(&queue, &clock)));
                 active.store(false, Ordering::SeqCst);
-                MEDDLES.set(false);
+                IN_OBSERVER.set(false);
                 assert!(done.is_ok() || case.told.len() > 1, "{}", case.name);
-                assert!(meddled.load(Ordering::SeqCst) >= case.told.len().min(1), "{}", case.name);
+                assert!(uses.load(Ordering::SeqCst) >= case.told.len().min(1), "{}", case.name);
             }
         }
     });
 }
 
 #[test]
-fn the_driver_thread_tells_and_the_observer_may_use_the_queue() {
+fn an_observer_may_use_the_queue_on_the_driver_thread() {
     ends(|| {
         let (clock, mock) = Clock::mock();
         let own: Arc<OnceLock<Queue>> = Arc::default();
         let (send, told) = mpsc::channel();
         let observer = {
             let own = Arc::clone(&own);
-            Each(move |event| {
+            FnObserver(move |event| {
                 let queue = own.get().unwrap();
                 if event == QUEUED {
                     queue.add_after(2, MS);
@@ -422,9 +422,9 @@ fn the_driver_thread_tells_and_the_observer_may_use_the_queue() {
     });
 }
 
-// ---- it adds up ----
+// ---- events add up to the statistics ----
 
-/// Counts what it is told, as `Stats` does.
+/// Counts events, as `Stats` does.
 #[derive(Default)]
 struct Counts([AtomicUsize; 10]);
 
@@ -450,10 +450,10 @@ impl Counts {
     }
 }
 
-/// The same of a queue that is at rest.
+/// The same counts, by the statistics of an idle queue.
 fn counted(queue: &Queue) -> [u64; 9] {
     let Metrics { stats, work_duration, queue_duration, .. } = queue.metrics();
-    assert_eq!((stats.processing, stats.len), (0, 0), "at rest");
+    assert_eq!((stats.processing, stats.len), (0, 0), "the queue is idle");
     assert_eq!(queue_duration.count(), stats.handed_out);
     assert_eq!((stats.adds(), stats.depth()), (stats.handed_out, 0));
     [
@@ -470,7 +470,7 @@ fn counted(queue: &Queue) -> [u64; 9] {
 }
 
 #[test]
-fn what_an_observer_was_told_adds_up_with_threads_too() {
+fn observed_events_add_up_to_the_stats_with_threads() {
     let seed = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
     for round in 0..12 {
         let policy = [DelayedAdd::Independent, DelayedAdd::Promote, DelayedAdd::Strict][round % 3];
@@ -478,8 +478,8 @@ fn what_an_observer_was_told_adds_up_with_threads_too() {
         let own = Arc::clone(&counts);
         let limiter = ItemFastSlow::new(50_000 * Duration::from_nanos(1), MS / 5, 2);
         let builder = WorkQueue::builder().rate_limiter(limiter).delayed_add(policy);
-        let queue: Queue = builder.observer(Each(move |event| own.count(event))).build();
-        // Of the calls, by the callers themselves.
+        let queue: Queue = builder.observer(FnObserver(move |event| own.count(event))).build();
+        // Counted by the producers.
         let [accepted, refused] = [(); 2].map(|()| AtomicUsize::new(0));
         let builder = queue.workers().max_retries(1);
         let workers = builder
@@ -525,7 +525,7 @@ fn what_an_observer_was_told_adds_up_with_threads_too() {
         let (told, stats, tally) = (counts.all(), queue.stats(), workers.tally());
         assert_eq!(told, counted(&queue), "{policy:?}");
         assert_eq!(tally.panicked, stats.panics);
-        // Every call is counted once: those of the callers, the workers', deliveries, and what a cancelled delay had held back.
+        // Every add is counted once: by producers, by workers, by delays that expire, and by cancels that release an add.
         let calls = accepted.into_inner() as u64 + refused.into_inner() as u64 + tally.requeued + tally.retried;
         let all = stats.pushed + stats.coalesced + stats.deferred + stats.rejected + stats.delays - stats.expired;
         if policy == DelayedAdd::Strict {
@@ -538,10 +538,10 @@ fn what_an_observer_was_told_adds_up_with_threads_too() {
 
 // ---- observers that panic ----
 
-/// Panics once, at the `nth` event that `at` says.
+/// Panics once, at the `nth` event (from 0) that `at` selects.
 fn fragile(at: fn(Event) -> bool, nth: usize) -> impl Observer + 'static {
     let seen = AtomicUsize::new(0);
-    Each(move |event| {
+    FnObserver(move |event| {
         if at(event) && seen.fetch_add(1, Ordering::SeqCst) == nth {
             resume_unwind(Box::new("an observer"));
         }
@@ -549,7 +549,7 @@ fn fragile(at: fn(Event) -> bool, nth: usize) -> impl Observer + 'static {
 }
 
 #[test]
-fn an_observer_that_panics_costs_nobody_a_wake_up() {
+fn an_observer_that_panics_loses_no_wake_up() {
     let calls: [(&str, Act); 6] = [
         ("add", |q, _| _ = q.add(1)),
         ("add_with", |q, _| _ = q.add_after(1, Duration::ZERO)),
@@ -581,7 +581,7 @@ fn an_observer_that_panics_costs_nobody_a_wake_up() {
 }
 
 #[test]
-fn an_observer_that_panics_at_a_done_has_seen_a_done() {
+fn a_key_is_done_even_if_the_observer_panics_at_its_done() {
     type End = fn(Item<'_, u32>);
     let ends: [End; 5] = [
         |item| item.done(),
@@ -602,14 +602,14 @@ fn an_observer_that_panics_at_a_done_has_seen_a_done() {
         assert!(catch_unwind(AssertUnwindSafe(|| end(item))).is_err());
         let stats = queue.stats();
         assert_eq!((stats.processing, woken.count()), (0, stats.len), "way {n}");
-        assert_eq!(stats.panics, 0, "the key was done before");
+        assert_eq!(stats.panics, 0, "the key was done before the panic");
         assert_eq!(idle.count(), usize::from(stats.len == 0), "way {n}");
     }
 }
 
 /// The key reaches its holder, and the panic is counted.
 #[test]
-fn an_observer_that_panics_at_a_hand_out_costs_no_key() {
+fn an_observer_that_panics_at_a_hand_out_loses_no_key() {
     type Get = fn(&Queue) -> Option<u32>;
     let gets: [Get; 4] = [
         |queue| queue.get().map(|item| *item),
@@ -629,18 +629,18 @@ fn an_observer_that_panics_at_a_hand_out_costs_no_key() {
 }
 
 #[test]
-fn the_driver_thread_outlives_an_observer_that_panics() {
+fn the_driver_thread_survives_an_observer_that_panics() {
     let (clock, mock) = Clock::mock();
     let queue: Queue = WorkQueue::builder().clock(clock).observer(fragile(|event| event == QUEUED, 0)).build();
     for key in 0..3 {
         queue.add_after(key, MS);
         mock.advance(MS);
-        assert_eq!(*queue.get().unwrap(), key, "the second time nobody panics, but somebody must deliver");
+        assert_eq!(*queue.get().unwrap(), key, "the driver thread goes on after the panic");
     }
 }
 
 #[test]
-fn an_observer_that_panics_in_add_all_costs_nobody_a_wake_up() {
+fn an_observer_that_panics_in_add_all_loses_no_wake_up() {
     for nth in 0..2 {
         let queue = WorkQueue::builder().observer(fragile(|event| event == QUEUED, nth)).build();
         let woken: [Arc<Calls>; 2] = Default::default();
@@ -649,13 +649,13 @@ fn an_observer_that_panics_in_add_all_costs_nobody_a_wake_up() {
             assert!(poll(get.as_mut(), woken).is_pending());
         }
         assert!(catch_unwind(AssertUnwindSafe(|| queue.add_all([1, 2, 3]))).is_err());
-        assert_eq!(queue.len(), nth + 1, "those that were yielded are in line");
+        assert_eq!(queue.len(), nth + 1, "the keys that were yielded are queued");
         assert_eq!(woken.iter().map(|woken| woken.count()).sum::<usize>(), nth + 1);
     }
 }
 
 #[test]
-fn an_observer_that_panics_in_get_many_costs_no_key() {
+fn an_observer_that_panics_in_get_many_loses_no_key() {
     for nth in 0..3 {
         let builder = WorkQueue::builder().on_panic(OnPanic::Retry);
         let queue = builder.observer(fragile(|event| matches!(event, Event::HandedOut(_)), nth)).build();
@@ -667,7 +667,7 @@ fn an_observer_that_panics_in_get_many_costs_no_key() {
 
 // ---- reports ----
 
-/// What was reported: names, and how many were queued.
+/// A queue, and what it reports: its name, and the number of keys that were queued.
 fn reported(queue: WorkQueueBuilder<u32>) -> (Queue, mpsc::Receiver<(String, u64)>) {
     struct Reports(mpsc::Sender<(String, u64)>);
     impl Observer for Reports {
@@ -681,13 +681,13 @@ fn reported(queue: WorkQueueBuilder<u32>) -> (Queue, mpsc::Receiver<(String, u64
 }
 
 #[test]
-fn a_report_is_of_the_moment() {
+fn a_report_has_the_current_numbers() {
     let (queue, reports) = reported(WorkQueue::builder().name("pods"));
     queue.report();
     queue.add(1);
     queue.report();
     assert_eq!(reports.try_iter().collect::<Vec<_>>(), [("pods".to_owned(), 0), ("pods".to_owned(), 1)]);
-    // Nobody is there to be told.
+    // Without an observer nothing happens.
     WorkQueue::<u32>::new().report();
     drop(WorkQueue::<u32>::new().report_every(Duration::ZERO).unwrap());
 }
@@ -703,14 +703,14 @@ fn a_reporter_reports_until_it_is_dropped_and_once_more() {
     queue.add(1);
     drop(reporter);
     let last = reports.try_iter().last();
-    assert_eq!(last, Some(("pods".to_owned(), 1)), "what came last is in the last report");
+    assert_eq!(last, Some(("pods".to_owned(), 1)), "the last report has the latest add");
     thread::sleep(5 * MS);
     assert_eq!(reports.try_iter().count(), 0);
     assert!(!queue.shutting_down());
 }
 
 #[test]
-fn a_reporter_with_all_the_time_in_the_world_reports_at_both_ends() {
+fn a_reporter_with_a_huge_interval_reports_at_its_start_and_its_end() {
     for interval in [Duration::MAX, Duration::from_secs(3_600)] {
         let (queue, reports) = reported(WorkQueue::builder());
         let reporter = queue.report_every(interval).unwrap();
@@ -724,19 +724,19 @@ fn a_reporter_with_all_the_time_in_the_world_reports_at_both_ends() {
 }
 
 #[test]
-fn a_reporter_outlives_an_observer_that_panics() {
-    struct Nasty;
-    impl Drop for Nasty {
+fn a_reporter_survives_an_observer_that_panics() {
+    struct PanicsOnDrop;
+    impl Drop for PanicsOnDrop {
         fn drop(&mut self) {
             resume_unwind(Box::new("a payload"));
         }
     }
     let (send, reports) = mpsc::channel();
     let queue: Queue = WorkQueue::builder()
-        .observer(Each(move |event| {
+        .observer(FnObserver(move |event| {
             assert_eq!(event, Event::Report);
             send.send(()).unwrap();
-            resume_unwind(Box::new(Nasty));
+            resume_unwind(Box::new(PanicsOnDrop));
         }))
         .build();
     let reporter = queue.report_every(Duration::ZERO).unwrap();
@@ -752,7 +752,7 @@ fn an_observer_may_drop_its_reporter() {
         let (send, reports) = mpsc::channel();
         let own = Arc::clone(&reporter);
         let queue: Queue = WorkQueue::builder()
-            .observer(Each(move |_| {
+            .observer(FnObserver(move |_| {
                 send.send(own.lock().unwrap().take().is_some()).unwrap();
             }))
             .build();
@@ -760,7 +760,7 @@ fn an_observer_may_drop_its_reporter() {
         *guard = Some(queue.report_every(Duration::ZERO).unwrap());
         drop(guard);
         while !reports.recv().unwrap() {}
-        // The last one. After it the thread ends, and lets the queue go.
+        // The last report. After it the reporter's thread ends and drops its handle of the queue.
         assert!(!reports.recv().unwrap());
         drop(queue);
         assert!(reports.recv().is_err());
@@ -780,7 +780,7 @@ mod facade {
     };
     use std::collections::BTreeMap;
 
-    /// What an exporter would have: by name and labels.
+    /// A recorder that keeps each series by name and labels.
     #[derive(Default, Clone)]
     struct Exporter(Arc<Mutex<Exported>>);
 
@@ -852,7 +852,7 @@ mod facade {
             self.0.lock().unwrap().gauges[name]
         }
 
-        /// How many, and their sum.
+        /// The number of values, and their sum.
         fn histogram(&self, name: &str) -> (usize, f64) {
             let exported = self.0.lock().unwrap();
             let all = exported.histograms.get(name).map_or(&[][..], Vec::as_slice);
@@ -913,8 +913,8 @@ mod facade {
     ];
     const HISTOGRAMS: [&str; 2] = ["workqueue_queue_duration_seconds", "workqueue_work_duration_seconds"];
 
-    /// A queue with something of everything.
-    fn live(queue: &Queue, clock: &MockClock) {
+    /// Changes every series of the queue.
+    fn change_every_series(queue: &Queue, clock: &MockClock) {
         queue.add_all([1, 1, 2, 3, 4, 5, 6]); // one coalesced
         clock.advance(2_000 * MS);
         let _first = queue.get().unwrap().into_owned();
@@ -937,7 +937,7 @@ mod facade {
         with_local_recorder(&exporter, || {
             queue.report();
             assert_eq!(exporter.gauge("workqueue_next_deadline_seconds{name=pods}"), f64::INFINITY, "no delay");
-            live(&queue, &clock);
+            change_every_series(&queue, &clock);
         });
         let series = |names: &[&str]| names.iter().map(|name| format!("{name}{{name=pods}}")).collect::<Vec<_>>();
         {
@@ -956,7 +956,7 @@ mod facade {
                 assert_eq!(*unit, Some(expected), "{name}");
             }
         }
-        // The item is dropped at the end of `live`, after the last report but one; so the last two of the gauges are of then.
+        // The item is dropped after the last report, so the last gauges still count it.
         let stats = queue.stats();
         let value = |name: &str| exporter.counter(&format!("workqueue_{name}_total{{name=pods}}"));
         let counters = ["adds", "coalesced", "failures", "given_up", "panics", "rejected", "retries"].map(value);
@@ -967,14 +967,14 @@ mod facade {
         assert_eq!(["delayed", "depth", "failing", "in_work"].map(value), [1.0, 3.0, 1.0, 1.0]);
         let ages = ["longest_running_processor_seconds", "oldest_in_line_seconds", "unfinished_work_seconds"];
         assert_eq!(ages.map(value), [1.0, 3.0, 1.0]);
-        assert_eq!(value("next_deadline_seconds"), 0.0, "5 ms, which are over");
+        assert_eq!(value("next_deadline_seconds"), 0.0, "the delay of 5 ms has expired");
         let (count, sum) = exporter.histogram("workqueue_queue_duration_seconds{name=pods}");
         assert!(count == 4 && (sum / 8.0 - 1.0).abs() < 0.0625, "{sum}");
         assert_eq!(exporter.histogram("workqueue_work_duration_seconds{name=pods}"), (3, 0.0));
     }
 
     #[test]
-    fn each_duration_is_passed_on_once() {
+    fn each_duration_is_exported_once() {
         let exporter = Exporter::default();
         let (queue, clock) = observed("pods");
         with_local_recorder(&exporter, || {
@@ -997,7 +997,7 @@ mod facade {
     }
 
     #[test]
-    fn reports_that_come_out_of_order_change_nothing() {
+    fn reports_out_of_order_decrease_no_counter() {
         let exporter = Exporter::default();
         let (queue, clock) = observed("pods");
         let observer = MetricsObserver::new();
@@ -1013,7 +1013,7 @@ mod facade {
             for at in [1, 0, 3, 2, 1, 3, 5, 4, 0, 5] {
                 observer.report("pods", &reports[at]);
                 let adds = exporter.counter("workqueue_adds_total{name=pods}");
-                assert!(adds >= last, "a counter that goes back is a restart to who reads it");
+                assert!(adds >= last, "a reader takes a counter that decreases for a restart");
                 last = adds;
                 assert_eq!(exporter.histogram("workqueue_queue_duration_seconds{name=pods}").0 as u64, adds);
                 assert_eq!(exporter.counter("workqueue_coalesced_total{name=pods}"), adds);
@@ -1023,7 +1023,7 @@ mod facade {
     }
 
     #[test]
-    fn two_queues_of_one_name_are_counted_together() {
+    fn queues_of_one_name_are_counted_together() {
         let exporter = Exporter::default();
         let [(one, _), (two, _), (other, _)] = ["pods", "pods", "nodes"].map(observed);
         with_local_recorder(&exporter, || {
@@ -1039,7 +1039,7 @@ mod facade {
     }
 
     #[test]
-    fn without_an_exporter_nothing_happens_and_one_that_panics_is_tried_again() {
+    fn a_report_without_an_exporter_does_nothing_and_an_exporter_that_panics_is_called_again() {
         let (queue, _) = observed("pods");
         queue.add(1);
         queue.report();

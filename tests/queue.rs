@@ -1,5 +1,5 @@
-//! What the queue does for its callers beyond client-go's cases: every way to get, the items, futures, hand-over of wake-ups,
-//! shut-down of everybody, and keys that misbehave.
+//! What the queue does beyond client-go's test cases: every way to get, items, futures, forwarded wake-ups, shut-downs, and
+//! keys and wakers whose code panics or uses the queue.
 //!
 //! Checks P1, P2, P4 to P7 and P13 from outside, the cancel safety that `get_async` promises, and that no foreign code that
 //! runs under the lock (`K::eq`) or after it (`K::drop`) can break the queue.
@@ -20,9 +20,9 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::tasks::{Calls, poll};
+use support::tasks::{Calls, panicking_waker, poll};
 
-/// Returns when `condition` holds. A condition that never does is a hang, which the test's runner reports.
+/// Returns when `condition` holds. If it never does, the test hangs, which the test runner reports.
 fn wait_until(condition: impl Fn() -> bool) {
     while !condition() {
         thread::yield_now();
@@ -34,7 +34,7 @@ fn panics<R>(f: impl FnOnce() -> R) {
     assert!(catch_unwind(AssertUnwindSafe(f)).is_err(), "should have panicked");
 }
 
-/// A panic that does not print.
+/// Panics without printing a message.
 fn quiet_panic() -> ! {
     resume_unwind(Box::new(()))
 }
@@ -48,16 +48,16 @@ fn try_get_tells_empty_from_shut_down() {
     queue.add(1);
     let item = queue.try_get().unwrap();
     assert_eq!(queue.add(1), Added::Deferred);
-    assert!(queue.try_get().unwrap_err().is_empty(), "it is mine");
+    assert!(queue.try_get().unwrap_err().is_empty(), "the key is processing");
     queue.shut_down();
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::ShutDown);
     item.done();
-    assert_eq!(*queue.try_get().unwrap(), 1, "dirty keys come back also after a shut-down");
+    assert_eq!(*queue.try_get().unwrap(), 1, "dirty keys are queued again even after a shut-down");
     assert!(queue.try_get().unwrap_err().is_shut_down());
 }
 
 #[test]
-fn get_timeout_of_zero_takes_what_is_there_and_does_not_wait() {
+fn get_timeout_of_zero_takes_a_queued_key_and_does_not_wait() {
     let queue = WorkQueue::new();
     assert_eq!(queue.get_timeout(Duration::ZERO).unwrap_err(), GetTimeoutError::Timeout);
     queue.add(1);
@@ -68,17 +68,17 @@ fn get_timeout_of_zero_takes_what_is_there_and_does_not_wait() {
 }
 
 #[test]
-fn get_timeout_waits_its_time_and_not_less() {
+fn get_timeout_waits_at_least_its_timeout() {
     let queue = WorkQueue::<u8>::new();
     let timeout = Duration::from_millis(20);
     let begin = Instant::now();
     assert!(queue.get_timeout(timeout).unwrap_err().is_timeout());
     assert!(begin.elapsed() >= timeout);
-    assert_eq!(queue.stats().waiters, 0, "it is off the list");
+    assert_eq!(queue.stats().waiters, 0, "it left the wait list");
 }
 
 #[test]
-fn get_timeout_without_end_waits_for_a_key() {
+fn get_timeout_with_a_huge_timeout_waits_for_a_key() {
     let queue = WorkQueue::new();
     for timeout in [Duration::MAX, Duration::from_secs(u64::MAX), Duration::from_secs(3600)] {
         thread::scope(|s| {
@@ -115,7 +115,7 @@ fn a_getter_that_times_out_loses_no_key() {
 }
 
 #[test]
-fn get_many_takes_what_is_there_up_to_its_limit_in_order() {
+fn get_many_takes_queued_keys_in_order_up_to_its_limit() {
     let queue = WorkQueue::new();
     queue.add_all(0..10);
     assert!(queue.get_many(0).is_empty());
@@ -128,7 +128,7 @@ fn get_many_takes_what_is_there_up_to_its_limit_in_order() {
 }
 
 #[test]
-fn get_many_waits_for_the_first() {
+fn get_many_waits_for_the_first_key() {
     let queue = WorkQueue::new();
     thread::scope(|s| {
         let getter = s.spawn(|| queue.get_many(3).len());
@@ -144,7 +144,7 @@ fn get_many_waits_for_the_first() {
 // ---- adding ----
 
 #[test]
-fn add_says_what_it_did() {
+fn add_returns_what_it_did() {
     let queue = WorkQueue::new();
     assert_eq!(queue.add(1), Added::Queued);
     assert_eq!(queue.add(1), Added::Coalesced);
@@ -152,7 +152,7 @@ fn add_says_what_it_did() {
     assert!(!item.is_dirty());
     assert_eq!(queue.add(1), Added::Deferred);
     assert_eq!(queue.add(1), Added::Coalesced);
-    assert!(item.is_dirty(), "added again since I hold it");
+    assert!(item.is_dirty(), "added again while the item is held");
     queue.shut_down();
     assert_eq!(queue.add(1), Added::Rejected);
     assert!(!Added::Rejected.is_accepted() && Added::Coalesced.is_accepted());
@@ -172,7 +172,7 @@ fn a_readded_key_goes_to_the_back_at_done_and_not_before() {
 }
 
 #[test]
-fn add_all_counts_what_became_dirty() {
+fn add_all_counts_keys_that_became_dirty() {
     let mut queue = WorkQueue::new();
     queue.add(1);
     let _item = queue.get().unwrap().into_owned();
@@ -185,9 +185,9 @@ fn add_all_counts_what_became_dirty() {
 }
 
 #[test]
-fn add_all_wakes_as_many_as_there_are_keys() {
+fn add_all_wakes_one_getter_for_each_key() {
     let queue = WorkQueue::<i32>::new();
-    // Each holds its key until the end: all are needed.
+    // Each getter holds its key until the end, so four wake-ups are needed.
     let held = Mutex::new(Vec::new());
     thread::scope(|s| {
         for _ in 0..4 {
@@ -203,7 +203,7 @@ fn add_all_wakes_as_many_as_there_are_keys() {
 }
 
 #[test]
-fn a_task_that_nobody_polls_does_not_keep_a_batch_from_the_threads() {
+fn a_woken_task_that_is_not_polled_does_not_keep_a_batch_from_the_threads() {
     let queue = WorkQueue::new();
     let calls = Arc::<Calls>::default();
     let mut asleep = pin!(queue.get_async());
@@ -215,20 +215,20 @@ fn a_task_that_nobody_polls_does_not_keep_a_batch_from_the_threads() {
         wait_until(|| queue.stats().waiters == 3);
         assert_eq!(queue.add_all(0..100), 100);
         wait_until(|| queue.is_empty());
-        assert_eq!(calls.count(), 1, "it was woken, and is not polled");
+        assert_eq!(calls.count(), 1, "it was woken, but is not polled");
         queue.shut_down_with_drain();
     });
 }
 
 #[test]
-fn add_all_with_an_iterator_that_panics_has_added_what_it_yielded() {
+fn add_all_keeps_the_keys_yielded_before_its_iterator_panics() {
     let queue = WorkQueue::new();
     thread::scope(|s| {
         let getter = s.spawn(|| *queue.get().unwrap());
         wait_until(|| queue.stats().waiters == 1);
         let keys = [1, 2].into_iter().chain(std::iter::once_with(|| quiet_panic()));
         panics(|| queue.add_all(keys));
-        assert_eq!(getter.join().unwrap(), 1, "the sleeper is woken all the same");
+        assert_eq!(getter.join().unwrap(), 1, "the parked getter is woken nevertheless");
     });
     assert_eq!(*queue.try_get().unwrap(), 2);
     assert!(queue.is_empty());
@@ -237,7 +237,7 @@ fn add_all_with_an_iterator_that_panics_has_added_what_it_yielded() {
 // ---- items ----
 
 #[test]
-fn an_item_of_a_worker_that_panics_is_done() {
+fn an_item_dropped_by_a_panicking_worker_is_done() {
     let queue = WorkQueue::new();
     queue.add(1);
     panics(|| {
@@ -245,7 +245,7 @@ fn an_item_of_a_worker_that_panics_is_done() {
         queue.add(*item);
         quiet_panic();
     });
-    assert_eq!((queue.len(), queue.processing_len()), (1, 0), "and it was dirty, so it is back");
+    assert_eq!((queue.len(), queue.processing_len()), (1, 0), "it was dirty, so it is queued again");
     panics(|| {
         let _item = queue.get().unwrap().into_owned();
         quiet_panic();
@@ -254,7 +254,7 @@ fn an_item_of_a_worker_that_panics_is_done() {
 }
 
 #[test]
-fn a_worker_thread_that_dies_gives_its_key_to_the_next() {
+fn a_dirty_key_of_a_worker_thread_that_dies_goes_to_the_next_getter() {
     let queue = WorkQueue::new();
     queue.add(1);
     let (holds, held) = mpsc::channel();
@@ -289,7 +289,7 @@ fn an_owned_item_works_across_threads_and_outlives_every_handle() {
     });
     let item = item.join().unwrap();
     drop(other);
-    assert_eq!(*item, "key", "the queue is there for as long as an item is");
+    assert_eq!(*item, "key", "an owned item keeps the queue alive");
     item.done();
 }
 
@@ -304,14 +304,14 @@ fn items_print_their_key_and_whether_it_is_dirty() {
 }
 
 #[test]
-fn an_add_that_meets_the_done_of_its_key_is_not_lost() {
-    // P2 at its narrowest: adds race with `done` of the same key. The last add comes before the last hand-out.
+fn an_add_that_races_with_the_done_of_its_key_is_not_lost() {
+    // P2: adds race with `done` of the same key. The last add comes before the last hand-out.
     let queue = WorkQueue::<&str>::new();
     let (published, seen) = (AtomicUsize::new(0), AtomicUsize::new(0));
     thread::scope(|s| {
         s.spawn(|| {
             while let Some(item) = queue.get() {
-                // Relaxed: what makes the value visible is the queue.
+                // Relaxed: the queue makes the value visible.
                 seen.store(published.load(Ordering::Relaxed), Ordering::Relaxed);
                 item.done();
             }
@@ -328,7 +328,7 @@ fn an_add_that_meets_the_done_of_its_key_is_not_lost() {
 // ---- futures ----
 
 #[test]
-fn get_async_resolves_at_once_if_a_key_is_there() {
+fn get_async_resolves_at_once_if_a_key_is_queued() {
     let queue = WorkQueue::new();
     queue.add(1);
     assert_eq!(*block_on(queue.get_async()).unwrap(), 1);
@@ -337,7 +337,7 @@ fn get_async_resolves_at_once_if_a_key_is_there() {
 }
 
 #[test]
-fn get_async_sleeps_until_an_add_or_a_done() {
+fn get_async_waits_until_an_add_or_a_done() {
     let queue = WorkQueue::new();
     let calls = Arc::<Calls>::default();
     {
@@ -371,7 +371,7 @@ fn get_async_wakes_the_waker_of_the_last_poll() {
 }
 
 #[test]
-fn a_future_that_is_dropped_is_off_the_list() {
+fn a_dropped_future_leaves_the_wait_list() {
     let queue = WorkQueue::<u8>::new();
     let calls = Arc::<Calls>::default();
     {
@@ -385,7 +385,7 @@ fn a_future_that_is_dropped_is_off_the_list() {
 }
 
 #[test]
-fn a_woken_future_that_is_dropped_passes_its_wake_up_on() {
+fn a_woken_future_that_is_dropped_forwards_its_wake_up() {
     let queue = WorkQueue::new();
     let [first, second] = [(); 2].map(|()| Arc::<Calls>::default());
     let mut last = pin!(queue.get_async());
@@ -394,7 +394,7 @@ fn a_woken_future_that_is_dropped_passes_its_wake_up_on() {
         assert!(poll(dropped.as_mut(), &first).is_pending());
         assert!(poll(last.as_mut(), &second).is_pending());
         queue.add(1);
-        assert_eq!((first.count(), second.count()), (1, 0), "who waits longest is woken first");
+        assert_eq!((first.count(), second.count()), (1, 0), "the future that waits longest is woken first");
     }
     assert_eq!(second.count(), 1, "cancelled: the next is woken");
     let Poll::Ready(Some(item)) = poll(last, &second) else { panic!("the key is lost") };
@@ -402,7 +402,7 @@ fn a_woken_future_that_is_dropped_passes_its_wake_up_on() {
 }
 
 #[test]
-fn a_woken_future_that_is_dropped_wakes_a_thread_too() {
+fn a_woken_future_that_is_dropped_forwards_its_wake_up_to_a_thread() {
     let queue = WorkQueue::new();
     let calls = Arc::<Calls>::default();
     thread::scope(|s| {
@@ -420,7 +420,7 @@ fn a_woken_future_that_is_dropped_wakes_a_thread_too() {
 }
 
 #[test]
-fn a_future_whose_key_was_snatched_keeps_its_turn() {
+fn a_future_woken_in_vain_keeps_its_position() {
     let queue = WorkQueue::new();
     let [first, second] = [(); 2].map(|()| Arc::<Calls>::default());
     let (mut a, mut b) = (pin!(queue.get_async()), pin!(queue.get_async()));
@@ -428,14 +428,14 @@ fn a_future_whose_key_was_snatched_keeps_its_turn() {
     assert!(poll(b.as_mut(), &second).is_pending());
     queue.add(1);
     queue.try_get().unwrap().done();
-    assert!(poll(a.as_mut(), &first).is_pending(), "somebody was faster");
+    assert!(poll(a.as_mut(), &first).is_pending(), "another getter took the key");
     queue.add(2);
     assert_eq!((first.count(), second.count()), (2, 0));
 }
 
 #[test]
 #[should_panic(expected = "polled after it was ready")]
-fn a_future_that_is_ready_must_not_be_polled_again() {
+fn polling_a_future_after_it_was_ready_panics() {
     let queue = WorkQueue::<u8>::new();
     queue.shut_down();
     let calls = Arc::<Calls>::default();
@@ -476,7 +476,7 @@ fn threads_and_tasks_share_one_queue() {
     assert_eq!(worked.into_inner().unwrap().len(), KEYS);
 }
 
-// ---- the end ----
+// ---- shut-down ----
 
 #[test]
 fn shut_down_wakes_all_getters_and_all_futures() {
@@ -500,7 +500,7 @@ fn shut_down_wakes_all_getters_and_all_futures() {
 }
 
 #[test]
-fn what_is_in_line_at_the_shut_down_is_still_handed_out() {
+fn keys_queued_at_the_shut_down_are_still_handed_out() {
     let queue = WorkQueue::new();
     queue.add_all(0..3);
     queue.shut_down();
@@ -510,14 +510,14 @@ fn what_is_in_line_at_the_shut_down_is_still_handed_out() {
 }
 
 #[test]
-fn a_drain_that_times_out_says_what_is_left() {
+fn a_drain_that_times_out_counts_what_is_left() {
     let queue = WorkQueue::new();
     queue.add_all(0..3);
     let item = queue.get().unwrap();
     let error = queue.shut_down_with_drain_timeout(Duration::from_millis(1)).unwrap_err();
     assert!(matches!(error, DrainTimeoutError { queued: 2, processing: 1, .. }));
     assert_eq!(error.to_string(), "not drained in time: 2 queued, 1 processing");
-    assert!(queue.shutting_down(), "shut down all the same");
+    assert!(queue.shutting_down(), "it is shut down nevertheless");
     item.done();
     drop(queue.get_many(2));
     assert_eq!(queue.shut_down_with_drain_timeout(Duration::ZERO), Ok(()));
@@ -525,7 +525,7 @@ fn a_drain_that_times_out_says_what_is_left() {
 }
 
 #[test]
-fn the_last_handle_drops_the_keys_in_line() {
+fn the_last_handle_drops_the_queued_keys() {
     let key = Arc::new(7);
     let queue = WorkQueue::new();
     let other = queue.clone();
@@ -537,7 +537,7 @@ fn the_last_handle_drops_the_keys_in_line() {
 }
 
 #[test]
-fn a_future_or_item_may_be_the_last_to_know_the_queue() {
+fn an_owned_item_may_be_the_last_handle_of_the_queue() {
     let key = Arc::new(7);
     let queue = WorkQueue::new();
     queue.add(Arc::clone(&key));
@@ -546,13 +546,13 @@ fn a_future_or_item_may_be_the_last_to_know_the_queue() {
     drop(queue);
     assert_eq!(Arc::strong_count(&key), 2);
     drop(item);
-    assert_eq!(Arc::strong_count(&key), 1, "it was dirty: back in line, in a queue that nobody has");
+    assert_eq!(Arc::strong_count(&key), 1, "it was dirty: queued again, and dropped with the queue");
 }
 
-// ---- looking on ----
+// ---- statistics and messages ----
 
 #[test]
-fn stats_are_the_numbers_of_the_moment() {
+fn stats_are_a_snapshot_of_the_counters() {
     let queue = WorkQueue::new();
     queue.add_all([1, 2, 3, 3]);
     let item = queue.get().unwrap();
@@ -614,7 +614,7 @@ fn capacity_is_a_hint_and_no_limit() {
     }
 }
 
-// ---- keys that misbehave ----
+// ---- keys whose code panics or uses the queue ----
 
 thread_local!(static EQ_PANICS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) });
 
@@ -659,7 +659,7 @@ fn a_panic_in_eq_changes_nothing() {
     assert_eq!(queue.shut_down_with_drain_timeout(Duration::ZERO), Ok(()));
 }
 
-/// A failure is counted when the look-up has come back: one that panics counts nothing.
+/// A failure is counted after the look-up: a look-up that panics counts nothing.
 #[test]
 fn a_panic_in_eq_counts_no_failure() {
     let queue = WorkQueue::new();
@@ -697,7 +697,7 @@ impl Hash for Reentrant {
     }
 }
 
-/// In a release build the thread would wait for itself.
+/// In a release build the thread would deadlock.
 #[test]
 #[cfg(debug_assertions)]
 fn eq_that_uses_its_queue_panics_in_a_debug_build() {
@@ -739,13 +739,13 @@ impl BadDrop {
 }
 
 #[test]
-fn a_panic_in_the_drop_of_a_key_leaves_the_queue_whole() {
+fn a_panic_in_the_drop_of_a_key_leaves_the_queue_consistent() {
     let queue = WorkQueue::new();
     assert_eq!(queue.add(BadDrop::armed(1)), Added::Queued);
     panics(|| queue.add(BadDrop::armed(1)));
     let item = queue.get().unwrap();
     panics(|| queue.add(BadDrop::armed(1)));
-    assert!(item.is_dirty(), "the add counts: the key was dropped after it");
+    assert!(item.is_dirty(), "the add has taken effect before its key is dropped");
     item.done();
     let item = queue.get().unwrap();
     thread::scope(|s| {
@@ -760,7 +760,7 @@ fn a_panic_in_the_drop_of_a_key_leaves_the_queue_whole() {
 }
 
 #[test]
-fn a_panic_in_the_drop_of_a_key_in_line_frees_nothing_twice() {
+fn a_panic_in_the_drop_of_a_queued_key_frees_nothing_twice() {
     let queue = WorkQueue::new();
     for number in 0..100 {
         queue.add(BadDrop { number, armed: number == 50 });
@@ -799,7 +799,7 @@ impl Drop for CountedDrop {
     }
 }
 
-/// A queue of 300 keys, of which each that `panics` says panics when it is dropped, and the number of drops.
+/// A queue of 300 keys, of which those that `panics` selects panic when they are dropped, and the number of drops.
 fn queue_of_counted_drops(panics: fn(u32) -> bool) -> (WorkQueue<CountedDrop>, Arc<AtomicUsize>) {
     let (queue, drops) = (WorkQueue::new(), Arc::new(AtomicUsize::new(0)));
     for number in 0..300 {
@@ -814,12 +814,12 @@ fn a_queue_drops_all_keys_even_if_some_drops_panic() {
         let (queue, drops) = queue_of_counted_drops(panics);
         let panic = catch_unwind(AssertUnwindSafe(|| drop(queue))).unwrap_err();
         assert_eq!(drops.load(Ordering::Relaxed), 300);
-        assert!(panic.downcast_ref().is_some_and(|&number| panics(number)), "the panic of a key goes on");
-        assert_eq!(Arc::strong_count(&drops), 1, "and every key is gone");
+        assert!(panic.downcast_ref().is_some_and(|&number| panics(number)), "the panic of a key's drop propagates");
+        assert_eq!(Arc::strong_count(&drops), 1, "every key is gone");
     }
 }
 
-/// While the thread unwinds already, a second panic that left the queue's drop would end the process.
+/// The thread unwinds already, so a second panic that left the queue's drop would abort the process.
 #[test]
 fn a_queue_that_is_dropped_in_a_panic_drops_all_keys() {
     let (queue, drops) = queue_of_counted_drops(|number| number % 7 == 3);
@@ -830,28 +830,28 @@ fn a_queue_that_is_dropped_in_a_panic_drops_all_keys() {
     assert_eq!(drops.load(Ordering::Relaxed), 300);
 }
 
-/// A key that uses the queue when it is dropped, as one that owns a registration may.
+/// A key that uses the queue when it is dropped.
 #[derive(Clone)]
-struct Meddler {
+struct ReentrantDrop {
     number: u32,
-    queue: Arc<Mutex<Option<WorkQueue<Meddler>>>>,
+    queue: Arc<Mutex<Option<WorkQueue<ReentrantDrop>>>>,
 }
 
-impl PartialEq for Meddler {
+impl PartialEq for ReentrantDrop {
     fn eq(&self, other: &Self) -> bool {
         self.number == other.number
     }
 }
 
-impl Eq for Meddler {}
+impl Eq for ReentrantDrop {}
 
-impl Hash for Meddler {
+impl Hash for ReentrantDrop {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.number.hash(state);
     }
 }
 
-impl Drop for Meddler {
+impl Drop for ReentrantDrop {
     fn drop(&mut self) {
         let queue = self.queue.lock().unwrap().clone();
         if let Some(queue) = queue {
@@ -862,9 +862,9 @@ impl Drop for Meddler {
 
 #[test]
 fn a_key_may_use_its_queue_when_it_is_dropped() {
-    // P17: it is not dropped under a lock. A deadlock is what this would show.
+    // P17: no key is dropped under a lock. If one were, this test would deadlock.
     let shared = Arc::new(Mutex::new(None));
-    let key = |number| Meddler { number, queue: Arc::clone(&shared) };
+    let key = |number| ReentrantDrop { number, queue: Arc::clone(&shared) };
     let queue = WorkQueue::new();
     *shared.lock().unwrap() = Some(queue.clone());
     queue.add(key(1));
@@ -881,12 +881,12 @@ fn a_key_may_use_its_queue_when_it_is_dropped() {
 }
 
 /// A waker that uses the queue when it is called and when it is dropped.
-struct MeddlingWaker {
+struct ReentrantWaker {
     queue: WorkQueue<u8>,
     called: AtomicBool,
 }
 
-impl Wake for MeddlingWaker {
+impl Wake for ReentrantWaker {
     fn wake(self: Arc<Self>) {
         self.called.store(true, Ordering::SeqCst);
         self.queue.add(1);
@@ -894,7 +894,7 @@ impl Wake for MeddlingWaker {
     }
 }
 
-impl Drop for MeddlingWaker {
+impl Drop for ReentrantWaker {
     fn drop(&mut self) {
         let _ = self.queue.stats();
     }
@@ -902,9 +902,9 @@ impl Drop for MeddlingWaker {
 
 #[test]
 fn a_waker_may_use_the_queue() {
-    // P17 again: called and dropped without a lock, at every place where that happens.
+    // P17: wakers are called and dropped without a lock, at every place where that happens.
     let queue = WorkQueue::new();
-    let waker = || Waker::from(Arc::new(MeddlingWaker { queue: queue.clone(), called: AtomicBool::new(false) }));
+    let waker = || Waker::from(Arc::new(ReentrantWaker { queue: queue.clone(), called: AtomicBool::new(false) }));
     for _ in 0..3 {
         let mut get = Box::pin(queue.get_async());
         assert!(get.as_mut().poll(&mut Context::from_waker(&waker())).is_pending());
@@ -916,46 +916,37 @@ fn a_waker_may_use_the_queue() {
     assert!(get.as_mut().poll(&mut Context::from_waker(&waker())).is_pending());
     drop(get);
     let mut get = Box::pin(queue.get_async());
-    let meddler = Arc::new(MeddlingWaker { queue: queue.clone(), called: AtomicBool::new(false) });
-    assert!(get.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::clone(&meddler)))).is_pending());
+    let reentrant = Arc::new(ReentrantWaker { queue: queue.clone(), called: AtomicBool::new(false) });
+    assert!(get.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::clone(&reentrant)))).is_pending());
     queue.shut_down();
-    assert!(meddler.called.load(Ordering::SeqCst));
+    assert!(reentrant.called.load(Ordering::SeqCst));
 }
 
-/// A waker that panics.
-struct BadWaker;
-
-impl Wake for BadWaker {
-    fn wake(self: Arc<Self>) {
-        quiet_panic();
-    }
-}
-
-/// A future of this queue that has gone to sleep with a waker that will panic.
-fn asleep_with_a_bad_waker(queue: &WorkQueue<u8>) -> std::pin::Pin<Box<keyqueue::GetAsync<'_, u8>>> {
+/// A future that waits for a key, with a waker that panics.
+fn waiting_with_a_bad_waker(queue: &WorkQueue<u8>) -> std::pin::Pin<Box<keyqueue::GetAsync<'_, u8>>> {
     let mut get = Box::pin(queue.get_async());
-    assert!(get.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::new(BadWaker)))).is_pending());
+    assert!(get.as_mut().poll(&mut Context::from_waker(&panicking_waker())).is_pending());
     get
 }
 
 #[test]
 fn a_waker_that_panics_in_an_add_loses_no_key() {
     let queue = WorkQueue::new();
-    let sleeper = asleep_with_a_bad_waker(&queue);
-    assert_eq!(queue.add(1), Added::Queued, "the panic of a task is not the adder's");
+    let sleeper = waiting_with_a_bad_waker(&queue);
+    assert_eq!(queue.add(1), Added::Queued, "the waker's panic does not reach the adder");
     assert_eq!((queue.len(), queue.stats().caught_panics), (1, 1));
     drop(sleeper);
     queue.try_get().unwrap().done();
 }
 
 #[test]
-fn a_waker_that_panics_in_the_get_of_another_loses_no_key() {
-    // The getter that arrives takes a key and wakes the next, whose waker panics.
+fn a_waker_that_panics_in_the_get_of_another_thread_loses_no_key() {
+    // The woken getter takes a key and wakes the next one, whose waker panics.
     let queue = WorkQueue::new();
     thread::scope(|s| {
         let getter = s.spawn(|| queue.get().map(|item| *item));
         wait_until(|| queue.stats().waiters == 1);
-        let sleeper = asleep_with_a_bad_waker(&queue);
+        let sleeper = waiting_with_a_bad_waker(&queue);
         assert_eq!(queue.add_all([1, 2]), 2);
         assert_eq!(getter.join().unwrap(), Some(1), "the getter has its key");
         assert_eq!((queue.stats().handed_out, queue.processing_len(), queue.len()), (1, 0, 1));
@@ -964,11 +955,11 @@ fn a_waker_that_panics_in_the_get_of_another_loses_no_key() {
     assert_eq!(*queue.try_get().unwrap(), 2);
 }
 
-/// Each key that is added is handed to a worker, however many wakers panic meanwhile.
+/// Each added key is handed to a worker, whatever number of wakers panic meanwhile.
 #[test]
-fn wakers_that_panic_cost_no_key_its_hand_out() {
+fn keys_are_handed_out_even_if_many_wakers_panic() {
     let queue = WorkQueue::new();
-    let sleepers: Vec<_> = (0..20).map(|_| asleep_with_a_bad_waker(&queue)).collect();
+    let sleepers: Vec<_> = (0..20).map(|_| waiting_with_a_bad_waker(&queue)).collect();
     assert_eq!(queue.add_all([1, 2, 3]), 3);
     let worked = thread::scope(|s| {
         let workers = queue.workers().build();
@@ -1016,19 +1007,19 @@ fn a_waker_that_panics_when_dropped_loses_no_key() {
 }
 
 #[test]
-fn a_waker_that_panics_in_a_shut_down_holds_nobody_else_up() {
+fn a_waker_that_panics_in_a_shut_down_stops_no_other_wake_up() {
     let queue = WorkQueue::new();
     thread::scope(|s| {
-        let sleeper = asleep_with_a_bad_waker(&queue);
+        let sleeper = waiting_with_a_bad_waker(&queue);
         let getter = s.spawn(|| queue.get().is_none());
         wait_until(|| queue.stats().waiters == 2);
         queue.shut_down();
-        assert!(getter.join().unwrap(), "woken all the same");
+        assert!(getter.join().unwrap(), "woken nevertheless");
         drop(sleeper);
     });
 }
 
-/// All keys have one hash.
+/// A key whose hash is the same for all values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct OneHash(u32);
 
@@ -1050,14 +1041,14 @@ fn ten_thousand_keys_with_one_hash_are_told_apart() {
     let items = queue.get_many(usize::MAX);
     assert!(items.iter().map(|item| item.0).eq(0..KEYS));
     assert_eq!(queue.add(OneHash(KEYS / 2)), Added::Deferred);
-    // From the back, so that each is found at the head of the chain, and then some from the other end.
+    // In reverse order, so that each key is found at the head of the chain.
     items.into_iter().rev().for_each(keyqueue::Item::done);
     assert_eq!(*queue.get().unwrap(), OneHash(KEYS / 2));
     assert_eq!((queue.len(), queue.processing_len()), (0, 0));
 }
 
 #[test]
-fn keys_may_be_of_no_size_or_of_a_large_one() {
+fn keys_may_be_zero_sized_large_or_overaligned() {
     let nothing = WorkQueue::new();
     assert_eq!(nothing.add(()), Added::Queued);
     assert_eq!(nothing.add(()), Added::Coalesced);

@@ -1,31 +1,22 @@
-//! Runs `examples/reconcile.rs` as its users do. `cargo test` builds it; `cargo test --test reconcile_example` alone does
-//! not: `cargo build --example reconcile` before.
+//! Runs `examples/reconcile.rs` as its users do. `cargo test` builds the example. `cargo test --test reconcile_example` does
+//! not: run `cargo build --example reconcile` first.
 
-#![cfg(not(miri))] // no processes there
+#![cfg(not(miri))] // Miri starts no processes
 
-use std::path::{Path, PathBuf};
+mod support {
+    pub(crate) mod example;
+}
+
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use support::example::value;
 
-/// The example lies beside the test: `<profile>/examples/reconcile` and `<profile>/deps/reconcile_example-<hash>`.
 fn example() -> Command {
-    let test = std::env::current_exe().expect("a test has a path");
-    let profile = test.ancestors().nth(2).expect("it is <profile>/deps/<test>");
-    let example: PathBuf = profile.join("examples").join(format!("reconcile{}", std::env::consts::EXE_SUFFIX));
-    assert!(example.exists(), "{} is missing: run `cargo build --example reconcile`", example.display());
-    let mut command = Command::new(example);
-    command.stdin(Stdio::null());
-    command
+    support::example::command("reconcile", "")
 }
 
 fn once(path: &Path) -> Output {
     example().arg(path).arg("--once").output().expect("the example starts")
-}
-
-/// The first word after `name` at the start of a line of the summary.
-fn value(summary: &str, name: &str) -> u64 {
-    let line = summary.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix("  "));
-    let word = line.and_then(|line| line.split_whitespace().next());
-    word.and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("no number for {name:?} in:\n{summary}"))
 }
 
 fn stdout_of_success(output: &Output) -> String {
@@ -51,7 +42,7 @@ fn one_pass_looks_at_every_regular_file_once() {
     for skipped in [".git/HEAD", "a/target/out"] {
         std::fs::write(dir.path().join(skipped), "not mine").unwrap();
     }
-    // What is no regular file must neither be read nor be a reason to stop.
+    // Files that are not regular must neither be read nor make the example fail.
     #[cfg(unix)]
     {
         use std::os::unix::{fs::symlink, net::UnixListener};
@@ -70,7 +61,7 @@ fn one_pass_looks_at_every_regular_file_once() {
     assert_eq!(value(&summary, "debounced"), 0, "{summary}");
     assert_eq!(value(&summary, "runs"), FILES, "{summary}");
     assert_eq!(value(&summary, "verified"), 0, "{summary}");
-    assert_eq!(value(&summary, "dropped"), 0, "nothing was to come back: {summary}");
+    assert_eq!(value(&summary, "dropped"), 0, "no check is delayed: {summary}");
     assert_eq!(value(&summary, "files"), FILES, "{summary}");
     assert_eq!(value(&summary, "unreadable"), 0, "{summary}");
     assert_eq!(value(&summary, "bytes"), bytes, "{summary}");
@@ -81,7 +72,7 @@ fn one_pass_looks_at_every_regular_file_once() {
 }
 
 #[test]
-fn a_single_file_is_a_tree_too() {
+fn a_single_file_can_be_the_root() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("neighbour"), "no").unwrap();
     let file = dir.path().join("file");
@@ -101,8 +92,8 @@ fn a_name_need_not_be_utf8() {
     assert_eq!((value(&summary, "runs"), value(&summary, "bytes")), (1, 5), "{summary}");
 }
 
-/// Permissions keep nobody out who is root. The memory of a process is a regular file that root cannot read either, at
-/// offset 0.
+/// Root can read files whatever their permissions. But even root cannot read the memory of a process, which is a regular file,
+/// at offset 0.
 #[cfg(target_os = "linux")]
 fn once_unreadable(options: &[&str], retries: u64, tried: &str) {
     let output = example().args(["--once", "/proc/self/mem"]).args(options).output().expect("the example starts");
@@ -120,12 +111,12 @@ fn once_unreadable(options: &[&str], retries: u64, tried: &str) {
     ] {
         assert_eq!(value(&summary, name), expected, "{name}: {summary}");
     }
-    // When it happens, and in the end.
+    // Printed when it happens, and in the summary.
     for start in ["gave up  /proc/", "gave up: /proc/"] {
         let lines = summary.lines().filter(|line| line.starts_with(start) && line.ends_with(tried));
         assert_eq!(lines.count(), 1, "{start}: {summary}");
     }
-    assert!(!summary.contains("unreadable: /proc/"), "it is named once: {summary}");
+    assert!(!summary.contains("unreadable: /proc/"), "the file is listed once: {summary}");
 }
 
 #[cfg(target_os = "linux")]
@@ -141,9 +132,9 @@ fn without_retries_a_file_is_tried_once() {
     once_unreadable(&["--max-retries", "0"], 0, "Input/output error (os error 5), tried once");
 }
 
-/// The example, started so that permissions keep it out. `None`, with the reason printed: here nobody is kept out.
+/// The example, started so that permissions apply to it. `None` if that cannot be done here; the reason is printed.
 #[cfg(unix)]
-fn example_kept_out() -> Option<Command> {
+fn unprivileged_example() -> Option<Command> {
     let dir = tempfile::tempdir().unwrap();
     let locked = dir.path().join("locked");
     std::fs::write(&locked, "").unwrap();
@@ -151,7 +142,7 @@ fn example_kept_out() -> Option<Command> {
     if std::fs::File::open(&locked).is_err() {
         return Some(example());
     }
-    // We are root, who may do everything. Without these two capabilities, even root is kept out.
+    // Permissions do not apply to root, except without these two capabilities.
     let without = ["--bounding-set", "-dac_override,-dac_read_search"];
     let kept_out = Command::new("setpriv").args(without).arg("cat").arg(&locked).output();
     if kept_out.as_ref().is_ok_and(|output| String::from_utf8_lossy(&output.stderr).contains("Permission denied")) {
@@ -159,7 +150,7 @@ fn example_kept_out() -> Option<Command> {
         command.args(without).arg(example().get_program()).stdin(Stdio::null());
         return Some(command);
     }
-    println!("skipped: permissions do not keep us out, and setpriv does not help: {kept_out:?}");
+    println!("skipped: permissions do not apply to this user, and setpriv does not help: {kept_out:?}");
     None
 }
 
@@ -171,8 +162,8 @@ fn permit(path: &Path, mode: u32) {
 
 #[cfg(unix)]
 #[test]
-fn of_many_files_that_are_given_up_some_are_listed() {
-    let Some(mut example) = example_kept_out() else { return };
+fn the_summary_lists_only_some_of_many_given_up_files() {
+    let Some(mut example) = unprivileged_example() else { return };
     let dir = tempfile::tempdir().unwrap();
     for i in 0..23 {
         let file = dir.path().join(format!("locked {i}"));
@@ -193,7 +184,7 @@ fn of_many_files_that_are_given_up_some_are_listed() {
 }
 
 #[test]
-fn a_path_that_is_not_there_is_an_error() {
+fn a_missing_path_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let output = once(&dir.path().join("no-such-thing"));
     assert_eq!(output.status.code(), Some(2));
@@ -203,7 +194,7 @@ fn a_path_that_is_not_there_is_an_error() {
 }
 
 #[test]
-fn no_workers_is_an_error() {
+fn zero_workers_is_an_error() {
     let output = example().args(["--once", "--workers", "0"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("--workers"));
@@ -220,7 +211,7 @@ fn metrics_without_the_feature_are_an_error_that_says_how_to_get_it() {
 
 #[cfg(unix)]
 mod watching {
-    use super::{example, example_kept_out, permit, value};
+    use super::{example, permit, unprivileged_example, value};
     use std::io::{BufRead, BufReader, Read};
     use std::path::Path;
     use std::process::{Child, Command, ExitStatus, Stdio};
@@ -229,7 +220,7 @@ mod watching {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    /// The example at work, and its lines. Killed when dropped, so that a test that fails leaves nothing behind.
+    /// A running example, and the lines it prints. Killed when dropped, so that a test that fails leaves no process behind.
     struct Running {
         child: Child,
         lines: Receiver<String>,
@@ -255,7 +246,7 @@ mod watching {
             Self { child, lines, read: String::new() }
         }
 
-        /// Reads on up to a line that begins and ends so.
+        /// Reads up to a line with this start and this end.
         fn wait_for(&mut self, start: &str, end: &str) {
             let deadline = Instant::now() + LONG;
             loop {
@@ -276,13 +267,13 @@ mod watching {
             assert!(sent.success());
         }
 
-        /// Reads everything up to the end.
+        /// Reads all that is left of the output.
         fn finish(mut self) -> (ExitStatus, String) {
             let deadline = Instant::now() + LONG;
             while let Ok(line) = self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 self.read += &format!("{line}\n");
             }
-            assert!(Instant::now() < deadline, "it does not end; it said:\n{}", self.read);
+            assert!(Instant::now() < deadline, "it does not end; it printed:\n{}", self.read);
             (self.child.wait().unwrap(), std::mem::take(&mut self.read))
         }
     }
@@ -310,7 +301,7 @@ mod watching {
         std::fs::remove_file(dir.path().join("old")).unwrap();
         running.wait_for("gone", "old");
 
-        // A directory comes and goes with what is in it, of which there are no events.
+        // A directory is moved in and out. The file in it has no events of its own.
         std::fs::create_dir(outside.path().join("sub")).unwrap();
         std::fs::write(outside.path().join("sub/file"), "hello").unwrap();
         std::fs::rename(outside.path().join("sub"), dir.path().join("sub")).unwrap();
@@ -326,9 +317,9 @@ mod watching {
         assert!(value(&summary, "runs") >= 6, "{summary}");
     }
 
-    /// Writes to a file again and again for so long, then expects that it is looked at once, when it has been quiet.
+    /// Writes to a file repeatedly for this time, then expects one check of it, when it has been quiet.
     #[cfg(target_os = "linux")]
-    fn is_looked_at_when_quiet(write_for: Duration) {
+    fn is_checked_when_quiet(write_for: Duration) {
         const QUIET: Duration = Duration::from_secs(2);
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
@@ -355,7 +346,7 @@ mod watching {
         let (status, output) = running.finish();
         assert_eq!(status.code(), Some(0), "{output}");
         assert!(value(&output, "debounced") > writes, "{output}");
-        // If this machine stopped for so long that the file was quiet in between, it was right to look.
+        // If this machine stopped for so long that the file was quiet between two writes, an earlier check is right.
         if longest_gap < QUIET / 2 {
             assert!(waited >= QUIET, "too early, after {waited:?}: {output}");
             assert_eq!(value(&output, "runs") - value(&output, "verified"), 2, "the first pass and one more: {output}");
@@ -363,22 +354,22 @@ mod watching {
         }
     }
 
-    /// Linux only: elsewhere, events may be merged, late, or of what was before.
+    /// Linux only: elsewhere, events may be merged, late, or about earlier changes.
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_burst_of_writes_is_one_check() {
-        is_looked_at_when_quiet(Duration::ZERO);
+    fn a_burst_of_writes_causes_one_check() {
+        is_checked_when_quiet(Duration::ZERO);
     }
 
-    /// Linux only, as above.
+    /// Linux only: elsewhere, events may be merged, late, or about earlier changes.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_file_that_is_written_for_long_is_checked_when_it_is_quiet() {
-        is_looked_at_when_quiet(Duration::from_secs(5));
+        is_checked_when_quiet(Duration::from_secs(5));
     }
 
     #[test]
-    fn verifying_finds_what_no_event_told() {
+    fn verifying_finds_changes_without_events() {
         let dir = tempfile::tempdir().unwrap();
         let [steady, rotten, fresh] = ["steady", "rotten", "fresh"].map(|name| dir.path().join(name));
         std::fs::write(&steady, "hello").unwrap();
@@ -387,7 +378,7 @@ mod watching {
         let mut running = Running::start(dir.path(), &["--no-watch", "--verify-every", "1"]);
         running.wait_for("watching", ": 2 files, 0 unreadable");
 
-        // As a disk that rots: other bytes, all else as before. Twice, for it must go on.
+        // Like a decaying disk: other bytes, but the same length and time. Twice, because verifying must go on.
         for (text, crc) in [("jello", "4cd0f5e6"), ("hello", "3610a686")] {
             std::fs::write(&rotten, text).unwrap();
             std::fs::File::options().write(true).open(&rotten).unwrap().set_modified(modified).unwrap();
@@ -407,7 +398,7 @@ mod watching {
     }
 
     #[test]
-    fn ctrl_c_drops_what_is_delayed_and_files_that_are_gone_are_not() {
+    fn ctrl_c_drops_delayed_checks_and_a_file_that_is_gone_has_none() {
         let dir = tempfile::tempdir().unwrap();
         let outside = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("sub")).unwrap();
@@ -426,14 +417,14 @@ mod watching {
         assert_eq!(value(&output, "dropped"), 3, "a, b and the directory: {output}");
     }
 
-    /// Linux only: there, a file of which nothing is written takes no room.
+    /// Linux only: a sparse file takes no room there.
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_second_ctrl_c_does_not_wait() {
+    fn a_second_ctrl_c_exits_at_once() {
         let dir = tempfile::tempdir().unwrap();
         let mut running = Running::start(dir.path(), &[]);
         running.wait_for("watching", ": 0 files, 0 unreadable");
-        // Minutes of work for the first worker. When the other one is done with the file that is next in line, it is begun.
+        // The first worker reads for minutes. It has begun when the other worker is done with the file that was queued next.
         std::fs::File::create(dir.path().join("endless")).unwrap().set_len(1 << 40).unwrap();
         std::fs::write(dir.path().join("short"), "hello").unwrap();
         running.wait_for("", "short: 5 bytes, crc32 3610a686");
@@ -457,12 +448,12 @@ mod watching {
         dir
     }
 
-    /// No events, no verifying: only a retry sees what changes.
+    /// Without events and verifying, only a retry sees changes.
     const RETRIES_ONLY: [&str; 5] = ["--no-watch", "--verify-every", "0", "--max-retries", "40"];
 
     #[test]
-    fn a_retry_finds_files_that_can_be_read_by_then_or_are_gone() {
-        let Some(example) = example_kept_out() else { return };
+    fn a_retry_finds_files_that_became_readable_or_are_gone() {
+        let Some(example) = unprivileged_example() else { return };
         let dir = locked(&["opened", "removed", "locked"]);
         let mut running = Running::spawn(example, dir.path(), &RETRIES_ONLY);
         running.wait_for("watching", ": 3 files, 3 unreadable");
@@ -473,7 +464,7 @@ mod watching {
 
         running.interrupt();
         let (status, output) = running.finish();
-        assert_eq!(status.code(), Some(0), "unreadable files do not count here: {output}");
+        assert_eq!(status.code(), Some(0), "unreadable files are no error without --once: {output}");
         assert!(value(&output, "retried") >= 2, "{output}");
         assert_eq!(value(&output, "verified"), 0, "{output}");
         assert_eq!((value(&output, "files"), value(&output, "unreadable")), (2, 1), "{output}");
@@ -486,7 +477,7 @@ mod watching {
 
     #[test]
     fn a_directory_that_cannot_be_listed_is_tried_again() {
-        let Some(example) = example_kept_out() else { return };
+        let Some(example) = unprivileged_example() else { return };
         let dir = tempfile::tempdir().unwrap();
         let sub = dir.path().join("sub");
         std::fs::create_dir(&sub).unwrap();
@@ -505,11 +496,11 @@ mod watching {
         assert!(!output.contains("gone"), "{output}");
     }
 
-    /// Linux only: elsewhere, events may be merged, late, or of what was before.
+    /// Linux only: elsewhere, events may be merged, late, or about earlier changes.
     #[cfg(target_os = "linux")]
     #[test]
-    fn after_giving_up_an_event_begins_anew() {
-        let Some(example) = example_kept_out() else { return };
+    fn an_event_after_a_give_up_starts_new_retries() {
+        let Some(example) = unprivileged_example() else { return };
         let dir = locked(&["file"]);
         let options = ["--max-retries", "2", "--verify-every", "0"];
         let mut running = Running::spawn(example, dir.path(), &options);
@@ -518,7 +509,7 @@ mod watching {
         if !running.read.contains("watching") {
             running.wait_for("watching", "");
         }
-        permit(&dir.path().join("file"), 0o000); // an event, and nothing else
+        permit(&dir.path().join("file"), 0o000); // an event without a change
         running.wait_for("gave up", given_up);
         permit(&dir.path().join("file"), 0o600);
         running.wait_for("changed", &format!("file{HELLO}"));
@@ -530,11 +521,11 @@ mod watching {
         assert_eq!((value(&output, "unreadable"), value(&output, "given up")), (0, 0), "{output}");
     }
 
-    /// Linux only, as above.
+    /// Linux only: elsewhere, events may be merged, late, or about earlier changes.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_directory_that_was_given_up_is_tried_when_its_permissions_change() {
-        let Some(example) = example_kept_out() else { return };
+        let Some(example) = unprivileged_example() else { return };
         let dir = tempfile::tempdir().unwrap();
         let mut running = Running::spawn(example, dir.path(), &["--max-retries", "2", "--verify-every", "0"]);
         running.wait_for("watching", ": 0 files, 0 unreadable");
@@ -552,15 +543,15 @@ mod watching {
     }
 
     #[test]
-    fn after_giving_up_verifying_begins_anew_and_says_nothing_new() {
-        let Some(example) = example_kept_out() else { return };
+    fn verifying_retries_a_given_up_file_and_prints_nothing_new() {
+        let Some(example) = unprivileged_example() else { return };
         let dir = locked(&["file"]);
         let beat = dir.path().join("beat");
         std::fs::write(&beat, "").unwrap();
         let options = ["--no-watch", "--verify-every", "1", "--max-retries", "2"];
         let mut running = Running::spawn(example, dir.path(), &options);
         running.wait_for("watching", ": 2 files, 1 unreadable");
-        // Seen once a second, and the locked file is tried in each of them.
+        // A verification finds each change within a second, and tries the locked file in that second.
         for beats in 1..=3 {
             std::fs::write(&beat, "x".repeat(beats)).unwrap();
             running.wait_for("drifted", "");
@@ -576,7 +567,7 @@ mod watching {
         assert_eq!(output.lines().filter(|line| line.contains("unreadable: ")).count(), 1, "{output}");
     }
 
-    /// Linux only: there, root cannot read it either, and threads can be seen from outside.
+    /// Linux only: even root cannot read this file there, and the threads of a process are listed.
     #[cfg(target_os = "linux")]
     #[test]
     fn ctrl_c_does_not_wait_for_retries() {
@@ -592,11 +583,11 @@ mod watching {
             std::thread::yield_now();
         }
 
-        running.interrupt(); // else it would take hours
+        running.interrupt(); // otherwise it would take hours
         let (status, output) = running.finish();
         assert_eq!(status.code(), Some(1), "{output}");
         assert_eq!((value(&output, "unreadable"), value(&output, "given up")), (1, 0), "{output}");
-        // Or it was in work just then, and the retry that followed was refused.
+        // None if the key was processing at that moment: then its retry was rejected.
         assert!(value(&output, "dropped") <= 1, "{output}");
         assert!(output.lines().any(|line| line.starts_with("unreadable: /proc/")), "{output}");
     }

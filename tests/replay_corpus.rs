@@ -1,7 +1,7 @@
 //! Runs the committed corpus of the fuzz targets (`fuzz/corpus/<target>/`) through the same functions that the targets call,
-//! on stable and without a fuzzer. What a fuzzer has once found interesting stays tested; a new find is one more file there.
+//! on stable and without a fuzzer. What a fuzzer has found interesting stays tested; a new find is one more file there.
 //!
-//! Checks what `support/{ops,schedule,delay_ops,wheel,limiter}.rs` say at their heads.
+//! The checks are described at the top of `support/{ops,schedule,delay_ops,wheel,limiter}.rs`.
 
 mod support {
     pub(crate) mod delay_ops;
@@ -17,7 +17,7 @@ mod support {
 use std::path::Path;
 use support::{delay_ops, limiter, ops, schedule, wheel};
 
-/// Runs `target` on every file of its corpus, and returns how many there were.
+/// Runs `target` on every file of its corpus, and returns the number of files.
 fn replay(name: &str, target: fn(&[u8])) -> usize {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(name);
     let mut files: Vec<_> =

@@ -2,19 +2,19 @@
 //!
 //! Every call takes a stamp from one SeqCst counter before it begins and another after it has returned, so "stamp a is
 //! smaller than stamp b" means that a came first. A call took effect somewhere between its two stamps, and each check concludes
-//! only what holds wherever that was: none of them can be a false alarm.
+//! only what holds for every such point, so no check fails without a reason.
 //!
 //! * **P1** From the return of a `get` to the call of its `done` a key is held: these intervals never overlap for a key.
-//! * **P2** An accepted add is followed by a hand-out of its key that returns after the add was called. Moreover there are
-//!   exactly as many hand-outs of a key as adds of it that were `Queued` or `Deferred`, and the last hand-out of a key sees
-//!   what was written, with Relaxed ordering, before every accepted add of it: also before those that changed nothing.
+//! * **P2** An accepted add is followed by a hand-out of its key that returns after the add was called. A key has exactly as
+//!   many hand-outs as adds that were `Queued` or `Deferred`, and its last hand-out sees what was written, with Relaxed
+//!   ordering, before every accepted add of it, even before an add that changed nothing.
 //! * **P4** If key a was ready before key b began to be (its add, or its `done` when dirty, had returned before b's was
 //!   called), then b's hand-out did not return before a's was called.
-//! * **Linearizability** Short histories of `add`, `try_get` and `done` on four threads are looked through for an order of the
+//! * **Linearizability** Short histories of `add`, `try_get` and `done` on four threads are searched for an order of the
 //!   calls that agrees with their stamps and with client-go's algorithm (Wing & Gong's search, from `todc-utils`).
 //!
-//! A seed chooses who does what; it is printed, and `KEYQUEUE_STRESS_SEED` repeats it (the schedule is the machine's, though).
-//! `KEYQUEUE_STRESS=60` runs for about so many seconds instead of two.
+//! A seed chooses the calls of each thread; it is printed, and `KEYQUEUE_STRESS_SEED` repeats it. The system still chooses the
+//! schedule of the threads. `KEYQUEUE_STRESS=60` runs for about 60 seconds instead of two.
 
 mod support {
     pub(crate) mod reference;
@@ -49,7 +49,7 @@ impl Random {
     }
 }
 
-/// How long a test goes on, in rounds that each have a seed of their own.
+/// Runs rounds, each with its own seed, for this share of the time.
 fn rounds(share: f64, mut round: impl FnMut(u64)) {
     let number = |name| std::env::var(name).ok().map(|value| value.parse::<u64>().expect("a number"));
     let seconds = number("KEYQUEUE_STRESS").unwrap_or(2) as f64 * share;
@@ -133,7 +133,7 @@ impl Run {
         (0..adds).map(&mut one).collect()
     }
 
-    /// Holds a key for a moment; now and then adds it, or another, meanwhile.
+    /// Holds a key for a moment, and sometimes adds it meanwhile.
     fn hold(&self, item: Item<'_, usize>, get_call: u64, random: &mut Random, adds: &mut Vec<Add>) -> Hold {
         let get_ret = self.clock.stamp();
         let key = *item;
@@ -158,7 +158,7 @@ impl Run {
         loop {
             let get_call = self.clock.stamp();
             let item = match (worker % 2, random.below(6)) {
-                // Gives up at once or soon, and comes back.
+                // Gets without waiting, or with a short time-out.
                 (0, 0) => self.queue.try_get().ok(),
                 (0, 1) => self.queue.get_timeout(Duration::from_micros(random.below(50))).ok(),
                 (0, 2) => {
@@ -204,7 +204,10 @@ impl Run {
                 _ => {}
             }
             let last = of_key.get(&add.key).and_then(|holds| holds.last());
-            assert!(last.is_some_and(|hold| add.call < hold.get_ret), "P2: {add:?}, and last was {last:?}");
+            assert!(
+                last.is_some_and(|hold| add.call < hold.get_ret),
+                "P2: no hand-out after {add:?}, the last was {last:?}"
+            );
         }
         for (key, holds) in &of_key {
             assert_eq!(owed.get(key), Some(&holds.len()), "P2: adds and hand-outs of key {key}");
@@ -220,7 +223,7 @@ impl Run {
 fn no_add_is_lost_and_no_key_has_two_holders() {
     rounds(0.4, |seed| {
         let mut random = Random(seed);
-        // Few keys meet in every way; many make the table grow and shrink.
+        // With few keys, calls meet on one key in every way; many keys make the table grow and shrink.
         let keys = [1, 2, 5, 50, 2000][random.below(5) as usize];
         let run = Run::new(keys);
         let start = Barrier::new(PRODUCERS + WORKERS);
@@ -277,7 +280,7 @@ fn keys_are_handed_out_in_the_order_in_which_they_became_ready() {
                     let (run, start) = (&run, &start);
                     s.spawn(move || {
                         start.wait();
-                        // Every key once, so that it is known which add each hand-out is due to.
+                        // Each key once, so that it is known which add led to which hand-out.
                         (p..KEYS).step_by(2).map(|key| run.add(key)).collect::<Vec<_>>()
                     })
                 })
@@ -297,8 +300,7 @@ fn keys_are_handed_out_in_the_order_in_which_they_became_ready() {
                             };
                             let (key, get_ret) = (*item, run.clock.stamp());
                             left.fetch_sub(1, Ordering::Relaxed);
-                            // Every third key once more; its holder is the only one who adds it, and so its `done` makes
-                            // it ready.
+                            // Every third key once more. Only its holder adds it, so its `done` makes it ready.
                             if key % 3 == 0 && run.published[key][0].swap(1, Ordering::Relaxed) == 0 {
                                 assert_eq!(run.queue.add(key), Added::Deferred);
                             }
@@ -331,7 +333,7 @@ fn keys_are_handed_out_in_the_order_in_which_they_became_ready() {
             passages.push(Passage { ready, out: (hold.get_call, hold.get_ret) });
         }
         assert_eq!(passages.len(), KEYS + KEYS.div_ceil(3));
-        // For each b, the latest hand-out (by its call) among all a that were ready before b's becoming ready was called.
+        // For each b, the latest hand-out (by its call) among all a that were ready before the call that made b ready.
         let mut by_ready_ret: Vec<&Passage> = passages.iter().collect();
         by_ready_ret.sort_by_key(|passage| passage.ready.1);
         let mut by_ready_call: Vec<&Passage> = passages.iter().collect();
@@ -356,10 +358,10 @@ enum Call {
     Done(u8),
 }
 
-/// client-go's algorithm, as a value that can be compared: the two sets as bits, and the line.
+/// client-go's algorithm, as a value that can be compared: the two sets as bits, and the queued keys.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 struct Model {
-    line: Vec<u8>,
+    queued: Vec<u8>,
     dirty: u8,
     processing: u8,
 }
@@ -386,14 +388,14 @@ impl Specification for SequentialQueue {
                 };
                 next.dirty |= bit;
                 if expected == Added::Queued {
-                    next.line.push(key);
+                    next.queued.push(key);
                 }
                 added == expected
             }
             Call::TryGet(got) => {
-                let first = state.line.first().copied();
+                let first = state.queued.first().copied();
                 if let Some(key) = first {
-                    next.line.remove(0);
+                    next.queued.remove(0);
                     next.dirty &= !(1 << key);
                     next.processing |= 1 << key;
                 }
@@ -403,7 +405,7 @@ impl Specification for SequentialQueue {
                 let bit = 1 << key;
                 next.processing &= !bit;
                 if state.dirty & bit != 0 {
-                    next.line.push(key);
+                    next.queued.push(key);
                 }
                 state.processing & bit != 0
             }
@@ -440,7 +442,7 @@ fn calls(queue: &WorkQueue<u8>, clock: &Clock, random: &mut Random, keys: u64) -
         };
         calls.push((begin, call, clock.stamp()));
     }
-    // The rest of the dones are calls like any other.
+    // The remaining dones are recorded like all other calls.
     for item in held {
         let (begin, key) = (clock.stamp(), *item);
         item.done();
@@ -463,7 +465,7 @@ fn history(threads: &[Vec<(u64, Call, u64)>]) -> Vec<(usize, Action<Call>)> {
 
 #[test]
 fn short_histories_are_linearizable() {
-    // The threads stay, since starting them takes longer than what they do.
+    // The threads run a whole batch, since starting them takes longer than a history.
     const BATCH: usize = 100;
     rounds(0.35, |seed| {
         let mut random = Random(seed);
@@ -476,7 +478,7 @@ fn short_histories_are_linearizable() {
                     let (queues, mut random) = (&queues, Random(random.next()));
                     s.spawn(move || {
                         let one = |(queue, clock, arrived): &(_, _, AtomicUsize)| {
-                            // A barrier that does not sleep, so that all start at about the same moment.
+                            // A barrier that does not park, so that all threads start at about the same moment.
                             arrived.fetch_add(1, Ordering::SeqCst);
                             while arrived.load(Ordering::SeqCst) < THREADS {
                                 thread::yield_now();
@@ -501,21 +503,24 @@ fn short_histories_are_linearizable() {
 }
 
 #[test]
-fn the_checker_tells_right_from_wrong() {
+fn the_checker_rejects_wrong_histories() {
     use Action::{Call as C, Response as R};
     let check = |actions| WGLChecker::<SequentialQueue>::is_linearizable(History::from_actions(actions));
     let (add, get, nothing) = (Call::Add(0, Added::Queued), Call::TryGet(Some(0)), Call::TryGet(None));
-    assert!(check(vec![(0, C(add)), (1, C(nothing)), (0, R(add)), (1, R(nothing))]), "at the same time: either order");
-    assert!(!check(vec![(0, C(add)), (0, R(add)), (1, C(nothing)), (1, R(nothing))]), "lost");
+    assert!(check(vec![(0, C(add)), (1, C(nothing)), (0, R(add)), (1, R(nothing))]), "concurrent calls: either order");
+    assert!(!check(vec![(0, C(add)), (0, R(add)), (1, C(nothing)), (1, R(nothing))]), "a lost add");
     assert!(!check(vec![(0, C(add)), (0, R(add)), (0, C(get)), (0, R(get)), (1, C(get)), (1, R(get))]), "two holders");
     let second = Call::TryGet(Some(1));
     let other = Call::Add(1, Added::Queued);
-    assert!(!check([add, other, second].into_iter().flat_map(|call| [(0, C(call)), (0, R(call))]).collect()), "order");
+    assert!(
+        !check([add, other, second].into_iter().flat_map(|call| [(0, C(call)), (0, R(call))]).collect()),
+        "wrong order"
+    );
 }
 
 #[test]
-fn the_sequential_model_is_the_reference() {
-    // Two ways to write client-go's algorithm down, on the same random calls.
+fn the_sequential_model_agrees_with_the_reference() {
+    // Two implementations of client-go's algorithm, with the same random calls.
     let mut random = Random(1);
     let (mut reference, mut model) = (Reference::new(), Model::default());
     let mut held = Vec::new();

@@ -1,8 +1,8 @@
-//! Keys are taken out of the queue by a predicate: from the line, and from the delays.
+//! `take_where` takes queued and delayed keys out of the queue by a predicate.
 //!
-//! Checked: what is taken, in which order, and that it is taken once; that keys which are processing stay; that all counts add up;
-//! that drains and idle waits hear of it; that foreign code may panic or use the queue; that threads which get, add and take at a time
-//! share the keys out without a loss.
+//! Checks: what is taken, in which order, and that it is taken once; keys that are processing stay; all counts add up; drains
+//! and idle waits are woken; foreign code may panic or use the queue; threads that get, add and take at the same time lose no
+//! key.
 
 use keyqueue::{AddOptions, Added, Clock, DelayedAdd, Driver, WorkQueue};
 use std::collections::BTreeSet;
@@ -14,8 +14,8 @@ use std::time::Duration;
 
 const S: Duration = Duration::from_secs(1);
 
-/// A queue whose delays expire when the test says so.
-fn still() -> (WorkQueue<u32>, keyqueue::MockClock) {
+/// A queue with a manual driver, and its mock clock.
+fn manual_queue() -> (WorkQueue<u32>, keyqueue::MockClock) {
     let (clock, time) = Clock::mock();
     (WorkQueue::builder().clock(clock).driver(Driver::Manual).build(), time)
 }
@@ -27,8 +27,8 @@ fn assert_adds_up(queue: &WorkQueue<u32>) {
 }
 
 #[test]
-fn what_matches_is_taken_and_the_rest_stays_in_order() {
-    let (queue, time) = still();
+fn matching_keys_are_taken_and_the_others_stay_in_order() {
+    let (queue, time) = manual_queue();
     queue.add_all(0..1000);
     for n in 500..1500 {
         queue.add_after(n, S * (3000 - n));
@@ -41,7 +41,7 @@ fn what_matches_is_taken_and_the_rest_stays_in_order() {
     assert_eq!(taken.processing, []);
     assert_adds_up(&queue);
     assert_eq!(queue.stats().taken, 334);
-    assert!(queue.take_where(|n| n % 3 == 0).is_empty(), "once");
+    assert!(queue.take_where(|n| n % 3 == 0).is_empty(), "taken once");
 
     time.advance(S * 3000);
     queue.turn();
@@ -52,7 +52,7 @@ fn what_matches_is_taken_and_the_rest_stays_in_order() {
 
 #[test]
 fn a_key_that_is_processing_stays_with_its_holder() {
-    let (queue, _) = still();
+    let (queue, _) = manual_queue();
     queue.add_all([1, 2, 3]);
     let item = queue.get().unwrap();
     assert_eq!(queue.add(1), Added::Deferred);
@@ -66,17 +66,17 @@ fn a_key_that_is_processing_stays_with_its_holder() {
 }
 
 #[test]
-fn a_key_that_was_taken_can_be_added_again_and_goes_to_the_end() {
-    let (queue, _) = still();
+fn a_taken_key_can_be_added_again_and_goes_to_the_back() {
+    let (queue, _) = manual_queue();
     queue.add_all([1, 2, 3]);
     assert_eq!(queue.take_where(|n| *n == 1).queued, [1]);
     assert_eq!(queue.add(1), Added::Queued);
     assert!(queue.get_many(9).iter().map(|item| **item).eq([2, 3, 1]));
 }
 
-/// With `Strict`, an add that waits for a delay goes with the delay.
+/// With `Strict`, an add that waits for a delay is taken with the delay.
 #[test]
-fn a_delay_takes_the_add_that_waits_for_it() {
+fn a_taken_delay_takes_the_add_that_waits_for_it() {
     let (clock, time) = Clock::mock();
     let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).delayed_add(DelayedAdd::Strict).build();
     queue.add_after(1, S);
@@ -88,7 +88,7 @@ fn a_delay_takes_the_add_that_waits_for_it() {
 
 #[test]
 fn failures_stay_counted() {
-    let (queue, _) = still();
+    let (queue, _) = manual_queue();
     queue.add_rate_limited(1);
     queue.add(1);
     let taken = queue.take_where(|_| true);
@@ -99,7 +99,7 @@ fn failures_stay_counted() {
     assert_eq!(queue.add_with(1, AddOptions::new().rate_limited()), Added::Delayed);
 }
 
-/// A wait of a key that was taken is not measured for the next add of that key.
+/// The wait of a taken key does not count for the next add of that key.
 #[test]
 fn a_wait_that_ended_without_a_hand_out_is_not_measured() {
     let (clock, time) = Clock::mock();
@@ -116,8 +116,8 @@ fn a_wait_that_ended_without_a_hand_out_is_not_measured() {
 }
 
 #[test]
-fn waits_for_the_end_hear_of_it() {
-    let (queue, _) = still();
+fn taking_the_last_keys_wakes_idle_waits_and_drains() {
+    let (queue, _) = manual_queue();
     queue.add_all(0..600);
     queue.add_after(1000, S);
     thread::scope(|scope| {
@@ -141,7 +141,7 @@ fn waits_for_the_end_hear_of_it() {
     });
 }
 
-/// Keys whose clones, and whose drops, panic when they are told to.
+/// Keys whose clones, and whose drops, panic while the flags are set.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Fragile(u32);
 
@@ -199,7 +199,7 @@ fn a_panic_of_foreign_code_takes_nothing_or_loses_nothing() {
 
 #[test]
 fn the_predicate_may_use_the_queue() {
-    let (queue, _) = still();
+    let (queue, _) = manual_queue();
     queue.add_all(0..300);
     let taken = queue.take_where(|n| {
         queue.add(n + 1000);
@@ -209,9 +209,9 @@ fn the_predicate_may_use_the_queue() {
     assert_adds_up(&queue);
 }
 
-/// Threads add, get and take at a time: each key that is added is handed out or taken, once for each time it was queued.
+/// Threads add, get and take at the same time: each key is handed out or taken, once for each time it was queued.
 #[test]
-fn keys_are_shared_out_among_getters_and_takers() {
+fn each_key_goes_to_one_getter_or_to_the_taker() {
     const KEYS: u32 = 20_000;
     let queue = WorkQueue::new();
     let start = Barrier::new(4);

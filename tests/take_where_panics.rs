@@ -1,4 +1,4 @@
-//! No panic of foreign code costs `take_where` a key that it has taken.
+//! `take_where` loses no key that it has taken when foreign code panics.
 
 use keyqueue::WorkQueue;
 use std::cell::Cell;
@@ -30,7 +30,7 @@ impl Drop for Key {
     }
 }
 
-/// What is in the queue, and what was returned.
+/// The number of keys in the queue, and of those that were returned.
 fn total(queue: &WorkQueue<Key>, returned: usize) -> usize {
     queue.len() + queue.delayed_len() + returned
 }

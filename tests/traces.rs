@@ -1,13 +1,13 @@
-//! Replays what the real client-go did (`data/fifo.jsonl`, `data/delaying.jsonl` and `data/rate_limiting.jsonl`, 200 traces each,
-//! and 40 of `data/rate_limiting_bucket.jsonl`, recorded from `util/workqueue`), result by result.
+//! Replays recorded calls of the real client-go (`data/fifo.jsonl`, `data/delaying.jsonl` and `data/rate_limiting.jsonl`, 200
+//! traces each, and 40 of `data/rate_limiting_bucket.jsonl`, all of `util/workqueue`), and compares every result.
 //!
-//! Checks: P1 (a key is in line once and in work once), P3 (an add while in work comes back at `done`, at the back), P4
-//! (first in, first out) and P6 (shut-down refuses adds, hands out the rest, and lets dirty keys back in). Of delays: never
-//! early, in order of deadline, one per key, the earliest, independent of plain adds, none after a shut-down. Of rate-limited
-//! adds: each asks the limiter once, also if it is refused, and `forget` changes the count alone.
+//! Checks: P1 (a key is queued once and processed once at a time), P3 (an add while processing queues the key again at `done`,
+//! at the back), P4 (first in, first out) and P6 (a shut-down rejects adds, hands out the rest, and queues dirty keys again).
+//! Of delays: never early, in order of deadline, one per key, the earliest, independent of plain adds, none after a shut-down.
+//! Of rate-limited adds: each calls the limiter once, even if it is rejected, and `forget` changes the count alone.
 //!
-//! The plain reference queues of `support/` replay the same traces (but for the bucket), which is what makes them fit to be
-//! oracles elsewhere.
+//! The plain reference queues of `support/` replay the same traces (but for the bucket). This shows that other tests can use
+//! them as oracles.
 
 mod support {
     pub(crate) mod delays;
@@ -31,7 +31,7 @@ const DELAYING: &str = include_str!("data/delaying.jsonl");
 const RATE_LIMITING: &str = include_str!("data/rate_limiting.jsonl");
 const RATE_LIMITING_BUCKET: &str = include_str!("data/rate_limiting_bucket.jsonl");
 
-/// How many traces there are, and calls in them.
+/// The number of traces, and of calls in them.
 const FIFO_COUNT: (usize, usize) = (200, 33_315);
 const DELAYING_COUNT: (usize, usize) = (200, 28_500);
 const RATE_LIMITING_COUNT: (usize, usize) = (200, 31_890);
@@ -40,14 +40,14 @@ const RATE_LIMITING_BUCKET_COUNT: (usize, usize) = (40, 6_088);
 /// The calls that occur in a trace.
 trait Replay {
     fn add(&mut self, key: u64);
-    /// `None`: shut down, and nothing is in line.
+    /// `None`: shut down, and no key is queued.
     fn get(&mut self) -> Option<u64>;
     fn done(&mut self, key: u64);
     fn len(&self) -> usize;
     fn shutting_down(&self) -> bool;
     fn shut_down(&mut self);
     fn add_after(&mut self, key: u64, delay: Duration);
-    /// Moves the clock, and delivers what is due.
+    /// Advances the clock, and queues the keys whose delays expire.
     fn step(&mut self, by: Duration);
     fn add_rate_limited(&mut self, key: u64);
     fn forget(&mut self, key: u64);
@@ -58,7 +58,7 @@ trait Replay {
 struct Crate {
     queue: WorkQueue<u64>,
     clock: MockClock,
-    /// What it shows.
+    /// The time of the clock.
     now: Arc<AtomicI64>,
     held: HashMap<u64, OwnedItem<u64>>,
 }
@@ -75,8 +75,8 @@ impl Crate {
     }
 }
 
-/// Asks the crate's bucket, and answers what Go's said: its doubles are a nanosecond off here and there, and these traces stop
-/// their clock a nanosecond before a key is due, and then at it.
+/// Calls the crate's bucket, compares, and returns what Go's bucket returned. Go's doubles are a nanosecond off in some
+/// places, and these traces stop their clock a nanosecond before a deadline, and then at it.
 struct Both {
     bucket: Bucket,
     doubles: Mutex<Doubles>,
@@ -301,7 +301,7 @@ impl Replay for Delays<u64> {
 /// Runs one call and returns its result in the form in which the trace has it.
 fn call(queue: &mut impl Replay, name: &str, arguments: &[Value]) -> Value {
     let key = || arguments[0].as_u64().expect("keys are numbers");
-    // A delay that is negative is none: a `Duration` cannot be.
+    // A negative delay means no delay: a `Duration` cannot be negative.
     let duration = |at: usize| {
         let nanoseconds = arguments[at].as_i64().expect("durations are numbers");
         Duration::from_nanos(nanoseconds.try_into().unwrap_or(0))
@@ -323,7 +323,7 @@ fn call(queue: &mut impl Replay, name: &str, arguments: &[Value]) -> Value {
     queue.len().into()
 }
 
-/// Replays all traces, each on a queue of its own, and checks how many there were, and of how many calls.
+/// Replays all traces, each on a queue of its own, and checks the number of traces and of calls.
 fn replay<Q: Replay>(traces: &str, count: (usize, usize), new: impl Fn(&Value) -> Q) {
     let mut calls = 0;
     for line in traces.lines() {

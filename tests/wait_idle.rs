@@ -1,8 +1,8 @@
-//! Waiting until nothing is left to do: `wait_idle`, its kin, and the drain for tasks.
+//! Waiting until nothing is left to do: `wait_idle` and its variants, and the drain for tasks.
 //!
-//! Checks: a queue is idle when nothing is in line, in work or delayed, and not before; whatever ends the last of these wakes
-//! whoever waits (a `done`, a `cancel`, `take_delayed`, a shut-down); a drain waits for line and work, and is released by a
-//! plain shut-down that comes later (P7); futures wait from their first poll to their drop, and threads and tasks in one list.
+//! Checks: a queue is idle when no key is queued, processing or delayed, and not before; whatever ends the last of these states
+//! wakes the waiters (a `done`, a `cancel`, `take_delayed`, a shut-down); a drain waits for queued and processing keys, and a
+//! later plain shut-down releases it (P7); futures wait from their first poll to their drop, in one list with threads.
 
 mod support {
     pub(crate) mod tasks;
@@ -14,14 +14,14 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
-use support::tasks::{Calls, poll};
+use support::tasks::{Calls, panicking_waker, poll};
 
 const MS: Duration = Duration::from_millis(1);
 
-fn still(policy: DelayedAdd) -> (WorkQueue<u32>, MockClock) {
+fn manual_queue(policy: DelayedAdd) -> (WorkQueue<u32>, MockClock) {
     let (clock, mock) = Clock::mock();
     (WorkQueue::builder().clock(clock).driver(Driver::Manual).delayed_add(policy).build(), mock)
 }
@@ -44,7 +44,7 @@ fn an_empty_queue_is_idle_at_once_and_again() {
 }
 
 #[test]
-fn in_line_in_work_or_delayed_is_not_idle() {
+fn a_queue_with_queued_processing_or_delayed_keys_is_not_idle() {
     type Busy = for<'q> fn(&'q WorkQueue<u32>) -> Option<Item<'q, u32>>;
     fn add_two(queue: &WorkQueue<u32>) -> Option<Item<'_, u32>> {
         queue.add_all([1, 2]);
@@ -69,7 +69,7 @@ fn in_line_in_work_or_delayed_is_not_idle() {
         ),
     ];
     for (n, (busy, [queued, processing, delayed])) in ways.into_iter().enumerate() {
-        let (queue, _clock) = still(DelayedAdd::Independent);
+        let (queue, _clock) = manual_queue(DelayedAdd::Independent);
         let _item = busy(&queue);
         for timeout in [Duration::ZERO, MS] {
             let error = queue.wait_idle_timeout(timeout).unwrap_err();
@@ -78,16 +78,16 @@ fn in_line_in_work_or_delayed_is_not_idle() {
             assert_eq!(error.to_string(), shown);
         }
         assert!(poll(pin!(queue.wait_idle_async()), &Arc::default()).is_pending(), "way {n}");
-        assert_eq!(queue.stats().drainers, 0, "who has given up is off the list");
+        assert_eq!(queue.stats().drainers, 0, "a waiter that timed out has left the list");
     }
-    // What is only known to fail is not work.
-    let (queue, _clock) = still(DelayedAdd::Independent);
+    // A key that has failed, and is in no other state, is not work.
+    let (queue, _clock) = manual_queue(DelayedAdd::Independent);
     queue.add_rate_limited(1);
     assert!(queue.cancel(&1) && queue.stats().failing == 1);
     assert_eq!(queue.wait_idle_timeout(Duration::ZERO), Ok(()));
 }
 
-/// A thread and two tasks wait until the queue is idle; then `last` makes it so.
+/// A thread and two tasks wait until the queue is idle; then `last` makes it idle.
 fn ends_the_wait(queue: &WorkQueue<u32>, last: impl FnOnce()) {
     let calls: [Arc<Calls>; 2] = Default::default();
     let mut futures = [Box::pin(queue.wait_idle_async()), Box::pin(queue.wait_idle_async())];
@@ -124,7 +124,7 @@ fn the_last_done_ends_the_wait() {
         },
     ];
     for end in ends {
-        let (queue, _clock) = still(DelayedAdd::Independent);
+        let (queue, _clock) = manual_queue(DelayedAdd::Independent);
         queue.add(1);
         let item = queue.get().unwrap();
         ends_the_wait(&queue, || end(item));
@@ -132,8 +132,8 @@ fn the_last_done_ends_the_wait() {
 }
 
 #[test]
-fn a_done_that_leaves_something_does_not() {
-    let (queue, clock) = still(DelayedAdd::Independent);
+fn a_done_that_leaves_keys_does_not_end_the_wait() {
+    let (queue, clock) = manual_queue(DelayedAdd::Independent);
     let calls = Arc::new(Calls::default());
     let mut idle = pin!(queue.wait_idle_async());
     queue.add_all([1, 2]);
@@ -145,18 +145,18 @@ fn a_done_that_leaves_something_does_not() {
     queue.get().unwrap().requeue_after(MS);
     assert!(poll(idle.as_mut(), &calls).is_pending());
     queue.get().unwrap().done();
-    assert!(poll(idle.as_mut(), &calls).is_pending(), "one is delayed");
+    assert!(poll(idle.as_mut(), &calls).is_pending(), "a key is delayed");
     clock.advance(MS);
-    assert!(queue.turn() == 1 && poll(idle.as_mut(), &calls).is_pending(), "and in line now");
+    assert!(queue.turn() == 1 && poll(idle.as_mut(), &calls).is_pending(), "the key is queued now");
     let before = calls.count();
     queue.get().unwrap().done();
     assert!(calls.count() > before && poll(idle.as_mut(), &calls).is_ready());
 }
 
 #[test]
-fn the_last_delay_that_goes_ends_the_wait() {
+fn the_end_of_the_last_delay_ends_the_wait() {
     let two_delays = || {
-        let (queue, clock) = still(DelayedAdd::Independent);
+        let (queue, clock) = manual_queue(DelayedAdd::Independent);
         queue.add_after(1, MS);
         queue.add_after(2, Duration::MAX);
         (queue, clock)
@@ -176,7 +176,7 @@ fn the_last_delay_that_goes_ends_the_wait() {
         queue.get().unwrap().done();
     });
 
-    // More than are taken at a time.
+    // More delays than a batch takes.
     let (queue, _clock) = two_delays();
     for key in 0..2_000 {
         queue.add_after(key, MS);
@@ -185,8 +185,8 @@ fn the_last_delay_that_goes_ends_the_wait() {
 }
 
 #[test]
-fn a_delay_that_goes_while_others_stay_does_not() {
-    let (queue, _clock) = still(DelayedAdd::Strict);
+fn the_end_of_a_delay_does_not_end_the_wait_while_others_stay() {
+    let (queue, _clock) = manual_queue(DelayedAdd::Strict);
     queue.add_after(1, MS);
     queue.add_after(2, MS);
     let calls = Arc::new(Calls::default());
@@ -194,13 +194,13 @@ fn a_delay_that_goes_while_others_stay_does_not() {
     assert!(poll(idle.as_mut(), &calls).is_pending());
     queue.cancel(&1);
     assert!(poll(idle.as_mut(), &calls).is_pending());
-    // An add had waited for this one: it is in line now.
+    // An add waits for this delay: the cancel queues the key.
     queue.add(2);
     queue.cancel(&2);
     assert!(queue.len() == 1 && poll(idle.as_mut(), &calls).is_pending());
     drop(queue.get());
     assert!(poll(idle.as_mut(), &calls).is_ready());
-    // Moved to now.
+    // The delay is replaced by an add without one.
     queue.add_after(3, MS);
     queue.add_with(3, AddOptions::new().conflict(DelayConflict::Replace));
     assert!(queue.wait_idle_timeout(Duration::ZERO).is_err());
@@ -209,7 +209,7 @@ fn a_delay_that_goes_while_others_stay_does_not() {
 }
 
 #[test]
-fn a_shutdown_makes_delays_moot() {
+fn after_a_shutdown_delays_do_not_count() {
     type ShutDown = fn(&WorkQueue<u32>);
     let ways: [ShutDown; 4] = [
         |queue| queue.shut_down(),
@@ -218,17 +218,17 @@ fn a_shutdown_makes_delays_moot() {
         |queue| block_on(queue.shut_down_with_drain_async()),
     ];
     for shut_down in ways {
-        let (queue, _clock) = still(DelayedAdd::Independent);
+        let (queue, _clock) = manual_queue(DelayedAdd::Independent);
         queue.add_after(1, MS);
         ends_the_wait(&queue, || shut_down(&queue));
         assert_eq!(queue.delayed_len(), 1);
-        assert_eq!(queue.wait_idle_timeout(Duration::ZERO), Ok(()), "and after it");
+        assert!(queue.wait_idle_timeout(Duration::ZERO).is_ok(), "the queue is still idle");
     }
 }
 
 #[test]
-fn a_shutdown_does_not_end_the_wait_for_what_is_in_line_or_in_work() {
-    let (queue, _clock) = still(DelayedAdd::Independent);
+fn a_shutdown_does_not_end_the_wait_for_queued_or_processing_keys() {
+    let (queue, _clock) = manual_queue(DelayedAdd::Independent);
     queue.add_all([1, 2]);
     queue.add_after(3, MS);
     let item = queue.get().unwrap();
@@ -237,7 +237,7 @@ fn a_shutdown_does_not_end_the_wait_for_what_is_in_line_or_in_work() {
     assert!(poll(idle.as_mut(), &calls).is_pending());
     queue.shut_down();
     queue.shut_down();
-    assert!(poll(idle.as_mut(), &calls).is_pending(), "it is no drain, that could be released");
+    assert!(poll(idle.as_mut(), &calls).is_pending(), "only a drain is released by a shut-down");
     drop(queue.get());
     assert!(poll(idle.as_mut(), &calls).is_pending());
     let before = calls.count();
@@ -246,7 +246,7 @@ fn a_shutdown_does_not_end_the_wait_for_what_is_in_line_or_in_work() {
 }
 
 #[test]
-fn work_that_makes_more_work_is_waited_for() {
+fn an_idle_wait_includes_keys_that_handlers_add() {
     for tasks in [false, true] {
         let queue = WorkQueue::<u32>::new();
         let own = queue.clone();
@@ -282,7 +282,7 @@ fn work_that_makes_more_work_is_waited_for() {
 
 #[test]
 fn a_drain_begins_with_its_first_poll() {
-    let (queue, _clock) = still(DelayedAdd::Independent);
+    let (queue, _clock) = manual_queue(DelayedAdd::Independent);
     queue.add(1);
     drop(queue.shut_down_with_drain_async());
     let mut drain = pin!(queue.shut_down_with_drain_async());
@@ -290,7 +290,7 @@ fn a_drain_begins_with_its_first_poll() {
     let calls = Arc::new(Calls::default());
     assert!(poll(drain.as_mut(), &calls).is_pending() && queue.shutting_down());
     assert!(poll(drain.as_mut(), &calls).is_pending());
-    assert_eq!(queue.stats().drainers, 1, "once, however often it is polled");
+    assert_eq!(queue.stats().drainers, 1, "counted once, whatever the number of polls");
     let item = queue.get().unwrap();
     assert_eq!(calls.count(), 0);
     drop(item);
@@ -300,7 +300,7 @@ fn a_drain_begins_with_its_first_poll() {
 
 #[test]
 fn a_drain_does_not_wait_for_delays() {
-    let (queue, _clock) = still(DelayedAdd::Independent);
+    let (queue, _clock) = manual_queue(DelayedAdd::Independent);
     queue.add_after(1, MS);
     block_on(queue.shut_down_with_drain_async());
     assert_eq!(queue.delayed_len(), 1);
@@ -308,10 +308,10 @@ fn a_drain_does_not_wait_for_delays() {
 
 #[test]
 fn a_plain_shutdown_releases_drains_that_have_begun() {
-    let (queue, _clock) = still(DelayedAdd::Independent);
+    let (queue, _clock) = manual_queue(DelayedAdd::Independent);
     queue.add(1);
     let _item = queue.get().unwrap();
-    queue.shut_down(); // before them: releases none
+    queue.shut_down(); // before the drains, so it releases none
     let calls: [Arc<Calls>; 3] = Default::default();
     let mut first = pin!(queue.shut_down_with_drain_async());
     let mut second = pin!(queue.shut_down_with_drain_async());
@@ -327,16 +327,16 @@ fn a_plain_shutdown_releases_drains_that_have_begun() {
     });
     assert_eq!(calls.each_ref().map(|calls| calls.count()), [1, 1, 0]);
     assert!(poll(first, &calls[0]).is_ready() && poll(second, &calls[1]).is_ready());
-    assert!(poll(late.as_mut(), &calls[2]).is_pending(), "it began after that");
-    // One that was released and is polled only now, and one that was never woken for it, differ in nothing.
+    assert!(poll(late.as_mut(), &calls[2]).is_pending(), "it began after the shut-down");
+    // The next shut-down releases it.
     queue.shut_down();
     assert!(poll(late, &calls[2]).is_ready());
     assert_eq!(queue.stats().drainers, 0);
 }
 
 #[test]
-fn another_drain_releases_nobody() {
-    let (queue, _clock) = still(DelayedAdd::Independent);
+fn another_drain_releases_no_drain() {
+    let (queue, _clock) = manual_queue(DelayedAdd::Independent);
     queue.add(1);
     let item = queue.get().unwrap();
     let calls = Arc::new(Calls::default());
@@ -350,8 +350,8 @@ fn another_drain_releases_nobody() {
 }
 
 #[test]
-fn a_future_that_is_dropped_waits_no_more_and_the_last_waker_counts() {
-    let (queue, _clock) = still(DelayedAdd::Independent);
+fn a_dropped_future_leaves_the_list_and_only_the_latest_waker_is_woken() {
+    let (queue, _clock) = manual_queue(DelayedAdd::Independent);
     queue.add(1);
     let item = queue.get().unwrap();
     let (old, new) = (Arc::new(Calls::default()), Arc::new(Calls::default()));
@@ -365,34 +365,25 @@ fn a_future_that_is_dropped_waits_no_more_and_the_last_waker_counts() {
     assert_eq!((queue.stats().drainers, Arc::strong_count(&old)), (1, 1));
     drop(item);
     assert_eq!((old.count(), new.count()), (0, 1));
-    // Woken, and dropped all the same.
+    // Dropped after it was woken.
     drop(idle);
     assert!(queue.shutting_down());
 }
 
-// ---- users' code that panics ----
-
-/// Panics when it is called.
-struct Fire;
-
-impl Wake for Fire {
-    fn wake(self: Arc<Self>) {
-        resume_unwind(Box::new("a waker"));
-    }
-}
+// ---- foreign code that panics ----
 
 #[test]
-fn a_waker_that_panics_does_not_keep_getters_from_hearing_of_a_shutdown() {
+fn a_waker_that_panics_does_not_keep_a_shutdown_from_waking_getters() {
     type ShutDown = fn(&WorkQueue<u32>);
     let ways: [ShutDown; 2] = [|queue| queue.shut_down(), |queue| queue.shut_down_with_drain()];
     for shut_down in ways {
-        let (queue, _clock) = still(DelayedAdd::Independent);
+        let (queue, _clock) = manual_queue(DelayedAdd::Independent);
         queue.add_after(1, MS);
         let calls = Arc::new(Calls::default());
         let mut get = pin!(queue.get_async());
         assert!(poll(get.as_mut(), &calls).is_pending());
         let mut idle = pin!(queue.wait_idle_async());
-        assert!(idle.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::new(Fire)))).is_pending());
+        assert!(idle.as_mut().poll(&mut Context::from_waker(&panicking_waker())).is_pending());
         shut_down(&queue);
         assert_eq!(queue.stats().caught_panics, 1);
         assert_eq!(calls.count(), 1, "the getter was woken");
@@ -400,9 +391,9 @@ fn a_waker_that_panics_does_not_keep_getters_from_hearing_of_a_shutdown() {
     }
 }
 
-/// In `take_delayed`, after which the last delay may be gone.
+/// The clone panics in `take_delayed`, which may have removed the last delay.
 #[test]
-fn a_clone_that_panics_does_not_keep_who_waits_from_hearing_of_it() {
+fn a_clone_that_panics_in_take_delayed_loses_no_idle_wake_up() {
     #[derive(PartialEq, Eq, Hash)]
     struct Key;
     impl Clone for Key {
@@ -412,7 +403,7 @@ fn a_clone_that_panics_does_not_keep_who_waits_from_hearing_of_it() {
     }
     let (clock, _) = Clock::mock();
     let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
-    queue.add_rate_limited(Key); // stays known when its delay is gone, so it is cloned
+    queue.add_rate_limited(Key); // has failed, so the queue keeps the key and returns a clone
     let calls = Arc::new(Calls::default());
     let mut idle = pin!(queue.wait_idle_async());
     assert!(poll(idle.as_mut(), &calls).is_pending());

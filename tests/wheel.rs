@@ -1,4 +1,4 @@
-//! The timing wheel alone, in situations that random calls seldom make. (Those are in `support/wheel.rs`.)
+//! The timing wheel alone, in situations that the random calls of `support/wheel.rs` rarely reach.
 
 #[allow(dead_code, reason = "the crate uses all of it")]
 #[path = "../src/numbers.rs"]
@@ -9,7 +9,7 @@ mod real;
 
 use real::{Placement, Placements, Popped, Wheel};
 
-/// As many tickets as the test has numbers.
+/// One placement for each number of the test.
 struct Numbers(Vec<Placement>);
 
 impl Placements for Numbers {
@@ -24,7 +24,7 @@ fn wheel(numbers: usize) -> (Wheel, Numbers) {
 
 const PLENTY: usize = 1_000_000;
 
-/// What is due by now, in order; sorts nothing.
+/// The entries that have expired by `now`, in order; does not sort.
 fn due(wheel: &mut Wheel, numbers: &mut Numbers, now: u64) -> Vec<u32> {
     let mut budget = PLENTY;
     std::iter::from_fn(|| match wheel.pop(numbers, now, &mut budget) {
@@ -39,15 +39,15 @@ fn each_number_costs_one_of_the_budget() {
     let (mut wheel, mut numbers) = wheel(3);
     (0..3).for_each(|number| wheel.insert(&mut numbers, number, 0));
     let mut budget = 3;
-    // To look at them is one, too.
+    // The fourth pop has no budget left to see that the wheel is empty.
     let pops: Vec<_> = (0..4).map(|_| wheel.pop(&mut numbers, 0, &mut budget)).collect();
     assert_eq!(pops, [Popped::Expired(0), Popped::Expired(1), Popped::Expired(2), Popped::BudgetSpent]);
     assert_eq!(wheel.pop(&mut numbers, 0, &mut 1), Popped::Empty);
 }
 
-/// T5: time that stands at the begin of a slot has not entered it.
+/// T5: time at the start of a slot has not entered the slot.
 #[test]
-fn what_is_put_in_at_the_edge_of_a_slot_does_not_hide_what_is_there() {
+fn an_insert_at_the_edge_of_a_slot_hides_no_other_entry() {
     let (mut wheel, mut numbers) = wheel(2);
     wheel.insert(&mut numbers, 0, 70);
     assert_eq!(wheel.pop(&mut numbers, 64, &mut 9), Popped::Until(70));
@@ -56,9 +56,9 @@ fn what_is_put_in_at_the_edge_of_a_slot_does_not_hide_what_is_there() {
     assert_eq!(due(&mut wheel, &mut numbers, 80), [1]);
 }
 
-/// T7: what is due at the horizon is not put off when a slot is opened, if it is the earliest of its block.
+/// T7: when a slot is opened, an entry that expires at the horizon is not deferred if it is the earliest of its block.
 #[test]
-fn what_is_due_a_moment_later_is_ready() {
+fn an_entry_that_expires_a_moment_later_is_ready() {
     const NEAR: u64 = (1 << 36) + 1000;
     const MOMENT: u64 = 100_000_000;
     let (mut wheel, mut numbers) = wheel(600);
@@ -69,7 +69,7 @@ fn what_is_due_a_moment_later_is_ready() {
     assert_eq!(due(&mut wheel, &mut numbers, NEAR + MOMENT), (0..19).collect::<Vec<_>>());
 }
 
-/// T4: a thousand equal deadlines are in a slot that is being opened, and more come, at each point of it.
+/// T4: a slot with a thousand equal deadlines is opened, and entries are inserted at each point of that.
 #[test]
 fn equal_deadlines_stay_in_order_while_a_slot_is_opened() {
     const SLOT: u64 = 1 << 36;
@@ -90,7 +90,7 @@ fn equal_deadlines_stay_in_order_while_a_slot_is_opened() {
         insert(&mut wheel, &mut numbers, NEAR, 1);
         insert(&mut wheel, &mut numbers, FAR + 1, 9);
         let mut out = Vec::new();
-        // Small steps: one number is due, and a thousand are looked at and kept.
+        // In small steps: one entry has expired, and a thousand are examined and kept.
         for look in 0.. {
             if look % 7 == looks % 7 {
                 insert(&mut wheel, &mut numbers, FAR, 1);
@@ -109,7 +109,7 @@ fn equal_deadlines_stay_in_order_while_a_slot_is_opened() {
                         break;
                     }
                 }
-                Popped::Empty => unreachable!("the far ones are there"),
+                Popped::Empty => unreachable!("the far entries are there"),
             }
         }
         out.extend(due(&mut wheel, &mut numbers, FAR + 1));

@@ -1,15 +1,16 @@
-//! Panics, wherever users' code is run: in handlers and what they return, in hooks, limiters, observers, wakers, the drops of
-//! keys and of payloads. In threads and in tasks.
+//! Panics in foreign code, in threads and in tasks: in handlers and what they return, in hooks, limiters, observers, wakers,
+//! and in the drops of keys and of panic payloads.
 //!
-//! Checks P13 for workers: after a panic no key is stuck in work, the loop goes on, the panic is counted, and the key comes back
-//! as the queue was told. And for items that are dropped by a panicking thread: they are done or retried, also if the limiter
-//! panics on top of it, and the process does not abort. What could abort is run in a child process.
+//! Checks P13 for workers: after a panic no key stays processing, the loop goes on, the panic is counted, and the key is
+//! retried or done as `on_panic` says. An item that a panicking thread drops is done or retried, even if the limiter panics
+//! as well, and the process does not abort. Tests that could abort run in a child process.
 //!
-//! And P2 for keys whose limiter panics: they come back after 50 ms, until they are given up.
+//! Checks P2 for keys whose limiter panics: they come back after 50 ms, until they are given up.
 //!
-//! All panics here are quiet: they unwind without the message of the panic hook.
+//! All panics here unwind by `resume_unwind`, which prints no message.
 
 mod support {
+    pub(crate) mod tasks;
     pub(crate) mod ways;
 }
 
@@ -21,28 +22,28 @@ use keyqueue::{
     WorkQueueBuilder, Workers,
 };
 use std::error::Error;
-use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
+use support::tasks::{Calls, panicking_waker, poll};
 use support::ways::{WAYS, Way, yield_once};
 
-// ---- where it panics ----
+// ---- where to panic ----
 
-/// Where users' code is run.
+/// A place where the crate calls foreign code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Point {
-    /// Of a handler: before its work, ...
+    /// In a handler, before its work.
     Begin,
-    /// ... when the key was added again meanwhile, ...
+    /// In a handler whose key was added again meanwhile.
     Dirty,
-    /// ... (tasks only) after it has waited, ...
+    /// In an async handler, after its first await.
     Awaited,
-    /// ... and when what it has is dropped.
+    /// In the drop of a local value of the handler.
     Guard,
     IntoOutcome,
     IntoError,
@@ -76,10 +77,10 @@ const OTHERS: [Point; 12] = [
     Point::KeyDrop,
 ];
 
-/// A payload that panics when it is dropped, once.
-struct Nasty(bool);
+/// A panic payload whose drop panics, once.
+struct PanicsOnDrop(bool);
 
-impl Drop for Nasty {
+impl Drop for PanicsOnDrop {
     fn drop(&mut self) {
         if std::mem::take(&mut self.0) {
             resume_unwind(Box::new("a payload's drop"));
@@ -92,7 +93,7 @@ enum Payload {
     Text,
     Owned,
     Number,
-    Nasty,
+    PanicsOnDrop,
 }
 
 impl Payload {
@@ -101,7 +102,7 @@ impl Payload {
             Self::Text => resume_unwind(Box::new("a text")),
             Self::Owned => resume_unwind(Box::new("an owned text".to_owned())),
             Self::Number => resume_unwind(Box::new(7_u8)),
-            Self::Nasty => resume_unwind(Box::new(Nasty(true))),
+            Self::PanicsOnDrop => resume_unwind(Box::new(PanicsOnDrop(true))),
         }
     }
 
@@ -109,41 +110,41 @@ impl Payload {
         match self {
             Self::Text => "a text",
             Self::Owned => "an owned text",
-            Self::Number | Self::Nasty => "(not a text)",
+            Self::Number | Self::PanicsOnDrop => "(not a text)",
         }
     }
 }
 
-/// Panics at one point, so many times.
-struct Bomb {
+/// Panics at `point`, `left` times.
+struct Fault {
     point: Point,
     payload: Payload,
     left: AtomicUsize,
-    struck: AtomicUsize,
+    panicked: AtomicUsize,
 }
 
-impl Bomb {
+impl Fault {
     fn new(point: Point, payload: Payload, times: usize) -> Arc<Self> {
-        Arc::new(Self { point, payload, left: AtomicUsize::new(times), struck: AtomicUsize::new(0) })
+        Arc::new(Self { point, payload, left: AtomicUsize::new(times), panicked: AtomicUsize::new(0) })
     }
 
     fn at(&self, point: Point) {
         let less = |left: usize| left.checked_sub(1);
         if point == self.point && self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok() {
-            self.struck.fetch_add(1, Ordering::SeqCst);
+            self.panicked.fetch_add(1, Ordering::SeqCst);
             self.payload.panic();
         }
     }
 
-    fn struck(&self) -> usize {
-        self.struck.load(Ordering::SeqCst)
+    fn panicked(&self) -> usize {
+        self.panicked.load(Ordering::SeqCst)
     }
 }
 
-// ---- the users' code ----
+// ---- foreign code ----
 
 #[derive(Clone)]
-struct Key(u32, Arc<Bomb>);
+struct Key(u32, Arc<Fault>);
 
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
@@ -167,19 +168,19 @@ impl std::fmt::Debug for Key {
 
 impl Drop for Key {
     fn drop(&mut self) {
-        // A second panic at a time would be the user's abort, not the queue's.
+        // A second panic while unwinding aborts, and that would be the key's fault, not the queue's.
         if !std::thread::panicking() {
             self.1.at(Point::KeyDrop);
         }
     }
 }
 
-/// Retries at once.
-struct Limiter(ItemFastSlow<Key>, Arc<Bomb>);
+/// Retries without a delay.
+struct Limiter(ItemFastSlow<Key>, Arc<Fault>);
 
 impl Limiter {
-    fn new(bomb: &Arc<Bomb>) -> Self {
-        Self(ItemFastSlow::new(Duration::ZERO, Duration::ZERO, 0), Arc::clone(bomb))
+    fn new(fault: &Arc<Fault>) -> Self {
+        Self(ItemFastSlow::new(Duration::ZERO, Duration::ZERO, 0), Arc::clone(fault))
     }
 }
 
@@ -200,7 +201,7 @@ impl RateLimiter<Key> for Limiter {
     }
 }
 
-struct Watcher(Arc<Bomb>);
+struct Watcher(Arc<Fault>);
 
 impl Observer for Watcher {
     fn added(&self, _: Added) {
@@ -225,28 +226,28 @@ impl Observer for Watcher {
 }
 
 /// What a handler returns.
-struct Answer(Outcome, Arc<Bomb>);
+struct Answer(Outcome, Arc<Fault>);
 
-struct Unlucky(Arc<Bomb>);
+struct FailedConversion(Arc<Fault>);
 
-impl From<Unlucky> for Box<dyn Error + Send + Sync> {
-    fn from(Unlucky(bomb): Unlucky) -> Self {
-        bomb.at(Point::IntoError);
+impl From<FailedConversion> for Box<dyn Error + Send + Sync> {
+    fn from(FailedConversion(fault): FailedConversion) -> Self {
+        fault.at(Point::IntoError);
         "no luck".into()
     }
 }
 
 impl From<Answer> for Outcome {
-    fn from(Answer(outcome, bomb): Answer) -> Self {
-        bomb.at(Point::IntoOutcome);
+    fn from(Answer(outcome, fault): Answer) -> Self {
+        fault.at(Point::IntoOutcome);
         match outcome {
-            Self::Failed(_) => Err::<(), _>(Unlucky(bomb)).into(),
+            Self::Failed(_) => Err::<(), _>(FailedConversion(fault)).into(),
             outcome => outcome,
         }
     }
 }
 
-struct Guard(Arc<Bomb>);
+struct Guard(Arc<Fault>);
 
 impl Drop for Guard {
     fn drop(&mut self) {
@@ -254,17 +255,17 @@ impl Drop for Guard {
     }
 }
 
-// ---- a run ----
+// ---- one run ----
 
-/// How long a key waits whose limiter has panicked.
+/// The delay of a key whose limiter has panicked.
 const WITHOUT_LIMITER: Duration = Duration::from_millis(50);
 
-/// What the handler does: writes down its key, and answers what the first run of key 7 is to be. Key 8 lets 50 ms pass and adds 9, and
-/// 9 shuts down.
+/// The handler. It records its key. The first run of key 7 returns `first`; key 8 lets 50 ms pass and adds 9; key 9 shuts
+/// the queue down.
 struct Script {
     queue: WorkQueue<Key>,
     time: MockClock,
-    bomb: Arc<Bomb>,
+    fault: Arc<Fault>,
     first: fn() -> Outcome,
     runs: Mutex<Vec<u32>>,
     panics: Mutex<Vec<(u32, String)>>,
@@ -281,23 +282,23 @@ impl Script {
         let mut outcome = Outcome::Done;
         match key {
             7 if first => {
-                self.bomb.at(Point::Begin);
-                if self.bomb.point == Point::Dirty {
-                    self.queue.add(Key(7, Arc::clone(&self.bomb)));
-                    self.bomb.at(Point::Dirty);
+                self.fault.at(Point::Begin);
+                if self.fault.point == Point::Dirty {
+                    self.queue.add(Key(7, Arc::clone(&self.fault)));
+                    self.fault.at(Point::Dirty);
                 }
-                let _guard = Guard(Arc::clone(&self.bomb));
+                let _guard = Guard(Arc::clone(&self.fault));
                 outcome = (self.first)();
             }
             8 => {
                 self.time.advance(WITHOUT_LIMITER);
                 self.queue.turn();
-                self.queue.add(Key(9, Arc::clone(&self.bomb)));
+                self.queue.add(Key(9, Arc::clone(&self.fault)));
             }
             9 => self.queue.shut_down(),
             _ => {}
         }
-        Answer(outcome, Arc::clone(&self.bomb))
+        Answer(outcome, Arc::clone(&self.fault))
     }
 
     fn runs(&self) -> Vec<u32> {
@@ -305,31 +306,31 @@ impl Script {
     }
 }
 
-fn queue(bomb: &Arc<Bomb>, policy: Option<OnPanic>) -> WorkQueueBuilder<Key> {
+fn queue(fault: &Arc<Fault>, policy: Option<OnPanic>) -> WorkQueueBuilder<Key> {
     let (clock, _) = Clock::mock();
     let builder = WorkQueue::builder().clock(clock).driver(Driver::Manual);
-    let builder = builder.rate_limiter(Limiter::new(bomb)).observer(Watcher(Arc::clone(bomb)));
+    let builder = builder.rate_limiter(Limiter::new(fault)).observer(Watcher(Arc::clone(fault)));
     policy.into_iter().fold(builder, WorkQueueBuilder::on_panic)
 }
 
-/// Has 7 and 8 worked on, in this way, until the loop ends. `cut_off`: the queue is shut down before it begins.
-fn go(
+/// Processes 7 and 8 in this way until the loop ends. With `cut_off` the queue is shut down before the loop begins.
+fn run_loop(
     way: Way,
     policy: Option<OnPanic>,
-    bomb: &Arc<Bomb>,
+    fault: &Arc<Fault>,
     first: fn() -> Outcome,
     cut_off: bool,
 ) -> (Arc<Script>, Workers<Key>) {
     let (clock, time) = Clock::mock();
-    let queue = queue(bomb, policy).clock(clock).build();
+    let queue = queue(fault, policy).clock(clock).build();
     for key in [7, 8] {
-        // The observer's `added` may panic here, outside of the workers; the key is in line all the same.
-        let added = catch_unwind(AssertUnwindSafe(|| queue.add(Key(key, Arc::clone(bomb)))));
+        // The observer's `added` may panic here, outside the workers; the key is queued nevertheless.
+        let added = catch_unwind(AssertUnwindSafe(|| queue.add(Key(key, Arc::clone(fault)))));
         std::mem::forget(added); // its payload's drop may panic
     }
     assert_eq!(queue.len(), 2);
-    if bomb.point == Point::Added && bomb.struck() == 2 {
-        bomb.left.store(1, Ordering::SeqCst); // once more, at work
+    if fault.point == Point::Added && fault.panicked() == 2 {
+        fault.left.store(1, Ordering::SeqCst); // one more panic, in the loop
     }
     if cut_off {
         queue.shut_down();
@@ -337,14 +338,14 @@ fn go(
     let script = Arc::new(Script {
         queue: queue.clone(),
         time,
-        bomb: Arc::clone(bomb),
+        fault: Arc::clone(fault),
         first,
         runs: Mutex::default(),
         panics: Mutex::default(),
     });
     let hook = |point| {
-        let bomb = Arc::clone(bomb);
-        move || bomb.at(point)
+        let fault = Arc::clone(fault);
+        move || fault.at(point)
     };
     let (on_error, on_panic, on_give_up) = (hook(Point::OnError), hook(Point::OnPanic), hook(Point::OnGiveUp));
     let builder = queue.workers().max_retries(5).on_error(move |_, _| on_error()).on_give_up(move |_, _| on_give_up());
@@ -360,10 +361,10 @@ fn go(
     let workers = if way == Way::Spawned { builder.spawn(1, handler).unwrap() } else { builder.build() };
     let own = Arc::clone(&script);
     let work = async move |item: &Item<'_, Key>| {
-        let _guard = (item.0 == 7).then(|| Guard(Arc::clone(&own.bomb)));
+        let _guard = (item.0 == 7).then(|| Guard(Arc::clone(&own.fault)));
         yield_once().await;
         if item.0 == 7 {
-            own.bomb.at(Point::Awaited);
+            own.fault.at(Point::Awaited);
         }
         own.run(item)
     };
@@ -379,7 +380,7 @@ fn go(
     }
     assert_eq!(workers.tally().running, 0);
     let stats = queue.stats();
-    assert_eq!((stats.processing, stats.len, stats.delayed), (0, 0, 0), "{way:?}, {:?}: nothing is stuck", bomb.point);
+    assert_eq!((stats.processing, stats.len, stats.delayed), (0, 0, 0), "{way:?}, {:?}: no key is stuck", fault.point);
     (script, workers)
 }
 
@@ -390,26 +391,26 @@ fn a_handler_that_panics_is_retried_or_done_and_the_loop_goes_on() {
     for way in WAYS {
         let asynchronous = matches!(way, Way::Task | Way::Tokio);
         for point in HANDLERS.into_iter().chain(asynchronous.then_some(Point::Awaited)) {
-            for payload in [Payload::Text, Payload::Owned, Payload::Number, Payload::Nasty] {
+            for payload in [Payload::Text, Payload::Owned, Payload::Number, Payload::PanicsOnDrop] {
                 for policy in [None, Some(OnPanic::Retry), Some(OnPanic::Done)] {
                     let case = format!("{way:?}, {point:?}, {payload:?}, {policy:?}");
-                    let bomb = Bomb::new(point, payload, 1);
+                    let fault = Fault::new(point, payload, 1);
                     let first: fn() -> Outcome = match point {
                         Point::IntoError => || Outcome::Failed("".into()),
                         _ => || Outcome::Done,
                     };
-                    let (script, workers) = go(way, policy, &bomb, first, false);
-                    // An add during the run that panicked brings it back, whatever the policy; with both it comes once.
+                    let (script, workers) = run_loop(way, policy, &fault, first, false);
+                    // An add during the panicking run queues the key again under each policy; with a retry as well, it runs once.
                     let again = policy != Some(OnPanic::Done) || point == Point::Dirty;
-                    // Before it was written down, if it waits first.
+                    // The panic after the await comes before the run is recorded.
                     let seen: &[u32] = if point == Point::Awaited { &[] } else { &[7] };
                     let expected = [seen, &[8], if again { &[7] } else { &[] }, &[9]].concat();
-                    assert_eq!((script.runs(), bomb.struck()), (expected.clone(), 1), "{case}");
+                    assert_eq!((script.runs(), fault.panicked()), (expected.clone(), 1), "{case}");
                     assert_eq!(*script.panics.lock().unwrap(), [(7, payload.message().to_owned())], "{case}");
                     let (stats, tally) = (workers.queue().stats(), workers.tally());
                     assert_eq!(stats.panics, 1, "{case}");
-                    // The drop of its payload is one more.
-                    assert_eq!(tally.panicked, 1 + u64::from(payload == Payload::Nasty), "{case}");
+                    // The panic in the payload's drop is counted as well.
+                    assert_eq!(tally.panicked, 1 + u64::from(payload == Payload::PanicsOnDrop), "{case}");
                     assert_eq!(tally.retried, u64::from(policy != Some(OnPanic::Done)), "{case}");
                     assert_eq!(tally.succeeded, 2 + u64::from(again), "{case}");
                     assert_eq!((tally.given_up, tally.refused, stats.given_up), (0, 0, 0), "{case}");
@@ -420,7 +421,7 @@ fn a_handler_that_panics_is_retried_or_done_and_the_loop_goes_on() {
 }
 
 #[test]
-fn a_call_that_makes_no_future_is_a_panic_too() {
+fn a_panic_before_the_handler_returns_its_future_is_counted() {
     for way in [Way::Task, Way::Tokio] {
         let queue = WorkQueue::<u32>::new();
         queue.add_all([1, 2]);
@@ -446,11 +447,11 @@ fn a_call_that_makes_no_future_is_a_panic_too() {
 }
 
 #[test]
-fn a_key_that_always_panics_holds_up_nobody_and_is_given_up() {
+fn a_key_that_always_panics_is_given_up_and_delays_no_other_key() {
     for way in WAYS {
-        let bomb = Bomb::new(Point::OnPanic, Payload::Text, 0);
-        let queue = queue(&bomb, None).build();
-        queue.add_all([7, 8].map(|key| Key(key, Arc::clone(&bomb))));
+        let fault = Fault::new(Point::OnPanic, Payload::Text, 0);
+        let queue = queue(&fault, None).build();
+        queue.add_all([7, 8].map(|key| Key(key, Arc::clone(&fault))));
         let builder = queue.workers().max_retries(20).on_give_up({
             let queue = queue.clone();
             move |key, why| {
@@ -479,10 +480,10 @@ fn a_key_that_always_panics_holds_up_nobody_and_is_given_up() {
     }
 }
 
-// ---- what is not a handler ----
+// ---- panics outside handlers ----
 
-/// The outcome that leads to this point.
-fn to(point: Point) -> fn() -> Outcome {
+/// The outcome after which the loop reaches this point.
+fn outcome_reaching(point: Point) -> fn() -> Outcome {
     match point {
         Point::OnError | Point::When | Point::NumRequeues => || Outcome::Failed("".into()),
         Point::Added => || Outcome::RequeueAfter(Duration::ZERO),
@@ -496,18 +497,18 @@ fn panics_once(payload: Payload) {
     for way in WAYS {
         for point in OTHERS {
             for policy in [None, Some(OnPanic::Retry), Some(OnPanic::Done)] {
-                // The observer's first two additions are made by the test itself.
-                let bomb = Bomb::new(point, payload, if point == Point::Added { 2 } else { 1 });
-                let (script, workers) = go(way, policy, &bomb, to(point), false);
+                // `run_loop` itself makes the observer's first two additions.
+                let fault = Fault::new(point, payload, if point == Point::Added { 2 } else { 1 });
+                let (script, workers) = run_loop(way, policy, &fault, outcome_reaching(point), false);
                 let case = format!("{way:?}, {point:?}, {payload:?}, {policy:?}: {:?}", script.runs());
-                assert_eq!(bomb.struck(), if point == Point::Added { 3 } else { 1 }, "{case}");
+                assert_eq!(fault.panicked(), if point == Point::Added { 3 } else { 1 }, "{case}");
                 let others: Vec<_> = script.runs().into_iter().filter(|&key| key != 7).collect();
                 assert_eq!(others, [8, 9], "{case}");
                 let sevens = script.runs().len() - 2;
                 match point {
-                    // It is added before that. And without the limiter's answer it comes back as well.
+                    // The add comes before the observer's panic. Without the limiter's answer the key is retried as well.
                     Point::Added | Point::When | Point::NumRequeues => assert_eq!(sevens, 2, "{case}"),
-                    // The policy holds when the hook has panicked as well.
+                    // The policy applies even if the hook panics.
                     Point::OnPanic => assert_eq!(sevens, 1 + usize::from(policy != Some(OnPanic::Done)), "{case}"),
                     // Keys that were done are not retried.
                     Point::HandedOut | Point::Done | Point::GivenUp | Point::KeyDrop | Point::Forget => {
@@ -515,7 +516,7 @@ fn panics_once(payload: Payload) {
                     }
                     _ => assert!(sevens <= 2, "{case}"),
                 }
-                // The queue catches what the observer does at the hand-out, and counts it.
+                // The queue catches the observer's panic at the hand-out, and counts it.
                 let caught = u64::from(point == Point::HandedOut);
                 assert_eq!(workers.queue().stats().caught_panics, caught, "{case}");
                 assert_eq!(workers.tally().panicked == 0, point == Point::HandedOut, "{case}");
@@ -528,31 +529,31 @@ fn panics_always(payload: Payload) {
     for way in WAYS {
         for point in OTHERS {
             for policy in [None, Some(OnPanic::Retry), Some(OnPanic::Done)] {
-                let bomb = Bomb::new(point, payload, usize::MAX);
-                let (script, workers) = go(way, policy, &bomb, to(point), true);
+                let fault = Fault::new(point, payload, usize::MAX);
+                let (script, workers) = run_loop(way, policy, &fault, outcome_reaching(point), true);
                 let case = format!("{way:?}, {point:?}, {payload:?}, {policy:?}: {:?}", script.runs());
-                assert!(bomb.struck() > 0, "{case}");
+                assert!(fault.panicked() > 0, "{case}");
                 assert_eq!(workers.queue().stats().handed_out, 2, "{case}");
                 assert_eq!(script.runs(), [7, 8], "{case}");
-                bomb.left.store(0, Ordering::SeqCst); // before the keys are dropped
+                fault.left.store(0, Ordering::SeqCst); // before the keys are dropped
             }
         }
     }
 }
 
 #[test]
-fn hooks_limiters_observers_and_keys_that_panic_once_stop_nobody() {
+fn hooks_limiters_observers_and_keys_that_panic_once_stop_no_loop() {
     panics_once(Payload::Text);
 }
 
 #[test]
-fn hooks_limiters_observers_and_keys_that_always_panic_stop_nobody() {
+fn hooks_limiters_observers_and_keys_that_always_panic_stop_no_loop() {
     panics_always(Payload::Owned);
 }
 
 // ---- limiters ----
 
-/// A limiter that panics in these of its methods. In the others, it retries after a millisecond, and counts.
+/// A limiter that panics in the selected methods. The others count failures and retry after a millisecond.
 struct Broken {
     when: bool,
     forget: bool,
@@ -566,7 +567,7 @@ impl Broken {
         Self { when, forget, num_requeues, inner }
     }
 
-    /// A queue with this limiter, whose time is moved by hand.
+    /// A queue with this limiter, and its mock clock.
     fn queue(self) -> (WorkQueueBuilder<u32>, MockClock) {
         let (clock, time) = Clock::mock();
         (WorkQueue::builder().clock(clock).driver(Driver::Manual).rate_limiter(self), time)
@@ -596,7 +597,7 @@ impl RateLimiter<u32> for Broken {
     }
 }
 
-/// Key 7 fails each time. Key 8 lets time pass until 7 is due, and adds itself again. Returns how often 7 ran.
+/// Key 7 always fails. Key 8 advances the clock until the delay of 7 expires, and adds itself again. Returns the runs of 7.
 fn fails_until_given_up(way: Way, limiter: Broken, max: usize, delay: Duration) -> (usize, Workers<u32>) {
     let (queue, time) = limiter.queue();
     let queue = queue.build();
@@ -624,7 +625,7 @@ fn fails_until_given_up(way: Way, limiter: Broken, max: usize, delay: Duration) 
             if due == [0, 1] {
                 queue.add(8);
             } else {
-                queue.shut_down(); // 7 is given up, or it is lost, or too early
+                queue.shut_down(); // 7 is given up, or lost, or came back too early
             }
             Outcome::Done
         }
@@ -645,7 +646,7 @@ fn fails_until_given_up(way: Way, limiter: Broken, max: usize, delay: Duration) 
 fn a_key_whose_limiter_panics_is_retried_after_50_ms_until_it_is_given_up() {
     for way in WAYS {
         for max in [0, 1, 3] {
-            // The last case is a limiter that forgets nothing, which concerns nobody but the next life of the key.
+            // In the last case only `forget` panics, which affects only runs of the key after it is given up.
             for (when, forget, num_requeues) in
                 [(true, false, false), (false, false, true), (true, true, true), (false, true, false)]
             {
@@ -657,7 +658,7 @@ fn a_key_whose_limiter_panics_is_retried_after_50_ms_until_it_is_given_up() {
                 let (stats, tally) = (workers.queue().stats(), workers.tally());
                 assert_eq!((tally.retried, tally.given_up, stats.given_up), (max as u64, 1, 1), "{case}");
                 assert_eq!((stats.processing, stats.delayed, stats.failing), (0, 0, 0), "{case}");
-                // 8 succeeds each time, and is forgotten.
+                // Each success of 8 calls `forget`, and so does the give-up of 7.
                 let forgets = if forget { tally.succeeded as usize + 1 } else { 0 };
                 let asked = if num_requeues { max + 1 } else { 0 };
                 let waits = if when && !num_requeues { max } else { 0 };
@@ -668,12 +669,12 @@ fn a_key_whose_limiter_panics_is_retried_after_50_ms_until_it_is_given_up() {
     }
 }
 
-/// A limiter that is well again counts on from there.
+/// The queue counts failures while the limiter panics, and the count goes on when the limiter works again.
 #[test]
 fn a_limiter_that_panics_for_a_while_does_not_lose_count() {
     let broken = Arc::new(AtomicBool::new(true));
-    struct Moody(Arc<AtomicBool>, Broken);
-    impl RateLimiter<u32> for Moody {
+    struct PanicsForAWhile(Arc<AtomicBool>, Broken);
+    impl RateLimiter<u32> for PanicsForAWhile {
         fn when(&self, key: &u32) -> Duration {
             panic_if(self.0.load(Ordering::SeqCst));
             self.1.when(key)
@@ -687,7 +688,7 @@ fn a_limiter_that_panics_for_a_while_does_not_lose_count() {
         }
     }
     let (clock, time) = Clock::mock();
-    let limiter = Moody(Arc::clone(&broken), Broken::new(false, false, false));
+    let limiter = PanicsForAWhile(Arc::clone(&broken), Broken::new(false, false, false));
     let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).rate_limiter(limiter).build();
     let come_back = |after| {
         time.advance(after);
@@ -708,19 +709,19 @@ fn a_limiter_that_panics_for_a_while_does_not_lose_count() {
 
     broken.store(true, Ordering::SeqCst);
     assert!(catch_unwind(AssertUnwindSafe(|| queue.forget(&1))).is_err());
-    assert_eq!((item.num_requeues(), queue.stats().failing), (1, 0), "the limiter's own is left");
+    assert_eq!((item.num_requeues(), queue.stats().failing), (1, 0), "the limiter's own count is left");
     broken.store(false, Ordering::SeqCst);
     item.succeed();
     assert_eq!((queue.num_requeues(&1), queue.stats().failing), (0, 0));
 }
 
-/// What a holder says without workers takes effect, and the limiter's panic comes after that.
+/// Without workers, the item's call takes effect first, and then the limiter's panic reaches the caller.
 #[test]
-fn what_a_holder_says_holds_also_if_the_limiter_panics() {
+fn calls_of_an_item_take_effect_even_if_the_limiter_panics() {
     type Say = fn(Item<'_, u32>) -> Option<Added>;
     type SayOwned = fn(OwnedItem<u32>) -> Option<Added>;
     const MS: Duration = Duration::from_millis(1);
-    // The delay with which the key comes back, and how many failures are counted.
+    // Expected: the delay with which the key comes back, and its failure count.
     let cases: [(&str, Say, SayOwned, Option<Duration>, usize); 5] = [
         ("retry", |item| Some(item.retry()), |item| Some(item.retry()), Some(WITHOUT_LIMITER), 1),
         (
@@ -785,9 +786,8 @@ fn what_a_holder_says_holds_also_if_the_limiter_panics() {
     }
 }
 
-/// A success that the limiter answers with a panic is a success, and a requeue a requeue.
 #[test]
-fn workers_do_what_the_handler_says_also_if_forget_panics() {
+fn outcomes_take_effect_even_if_forget_panics() {
     for way in WAYS {
         let (queue, _time) = Broken::new(false, true, false).queue();
         let queue = queue.build();
@@ -813,7 +813,7 @@ fn workers_do_what_the_handler_says_also_if_forget_panics() {
 
 // ---- items that are dropped by a panicking thread ----
 
-/// Gets the first key, and drops its item in a panic.
+/// Gets the first key, and drops its item while unwinding.
 fn unwind(queue: &WorkQueue<Key>, owned: bool) {
     let item = queue.get().unwrap();
     let panics = || {
@@ -829,15 +829,15 @@ fn unwind(queue: &WorkQueue<Key>, owned: bool) {
 }
 
 #[test]
-fn an_item_that_unwinds_is_done_or_retried() {
+fn an_item_dropped_by_a_panic_is_done_or_retried() {
     for owned in [false, true] {
         for policy in [None, Some(OnPanic::Done), Some(OnPanic::Retry)] {
             for dirty in [false, true] {
-                let bomb = Bomb::new(Point::Begin, Payload::Text, 0);
+                let fault = Fault::new(Point::Begin, Payload::Text, 0);
                 let (clock, _) = Clock::mock();
                 let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual);
                 let queue = policy.into_iter().fold(queue, WorkQueueBuilder::on_panic).build();
-                let key = || Key(1, Arc::clone(&bomb));
+                let key = || Key(1, Arc::clone(&fault));
                 queue.add(key());
                 let item = queue.get().unwrap();
                 if dirty {
@@ -865,14 +865,14 @@ fn an_item_that_unwinds_is_done_or_retried() {
 }
 
 #[test]
-fn an_item_that_is_dropped_otherwise_is_not_a_panic() {
+fn an_item_dropped_without_a_panic_counts_no_panic() {
     let queue = WorkQueue::<u32>::builder().on_panic(OnPanic::Retry).build();
     queue.add_all(0..5);
     drop(queue.get());
     queue.get().unwrap().done();
     queue.get().unwrap().succeed();
     queue.get().unwrap().give_up();
-    // Caught before the item is dropped.
+    // A panic that is caught before the item is dropped.
     let item = queue.get();
     assert!(catch_unwind(|| resume_unwind(Box::new(()))).is_err());
     drop(item);
@@ -889,7 +889,7 @@ impl<F: FnMut()> Drop for AtDrop<F> {
     }
 }
 
-/// Calls this in the `Drop` of another value, while the thread unwinds.
+/// Calls `run` in the `Drop` of another value, while the thread unwinds.
 fn while_unwinding(run: impl FnMut()) {
     let unwound = catch_unwind(AssertUnwindSafe(|| {
         let _at_drop = AtDrop(run);
@@ -898,9 +898,9 @@ fn while_unwinding(run: impl FnMut()) {
     assert!(unwound.is_err());
 }
 
-/// An unwinding thread that says what becomes of its key: that is what becomes of it, and no panic of the holder is counted.
+/// The thread that unwinds ends the item itself, so no panic of the holder is counted.
 #[test]
-fn an_explicit_done_is_done_also_while_the_thread_unwinds() {
+fn an_explicit_done_is_done_even_while_the_thread_unwinds() {
     for policy in [None, Some(OnPanic::Done), Some(OnPanic::Retry)] {
         for owned in [false, true] {
             let queue = WorkQueue::<u32>::builder().clock(Clock::mock().0).driver(Driver::Manual);
@@ -919,7 +919,7 @@ fn an_explicit_done_is_done_also_while_the_thread_unwinds() {
     }
 }
 
-/// A thread that gets a key while it unwinds already has not panicked in the work on that key.
+/// The thread already unwinds when it gets the key, so it has not panicked in the work on that key.
 #[test]
 fn an_item_that_is_handed_out_while_the_thread_unwinds_is_done_when_it_is_dropped() {
     type Get = fn(&WorkQueue<u32>);
@@ -946,12 +946,12 @@ fn an_item_that_is_handed_out_while_the_thread_unwinds_is_done_when_it_is_droppe
     }
 }
 
-/// The next hand-out of the key is an ordinary one: a panic of its holder counts.
+/// The key's next hand-out is an ordinary one: a panic of its holder is counted.
 #[test]
-fn a_key_that_was_handed_out_while_a_thread_unwound_can_panic_later() {
-    let bomb = Bomb::new(Point::Begin, Payload::Text, 0);
-    let queue = queue(&bomb, Some(OnPanic::Retry)).build();
-    let add = || queue.add(Key(1, Arc::clone(&bomb)));
+fn a_panic_counts_in_the_hand_out_after_one_to_an_unwinding_thread() {
+    let fault = Fault::new(Point::Begin, Payload::Text, 0);
+    let queue = queue(&fault, Some(OnPanic::Retry)).build();
+    let add = || queue.add(Key(1, Arc::clone(&fault)));
     add();
     while_unwinding(|| {
         let _item = queue.get().unwrap();
@@ -962,7 +962,7 @@ fn a_key_that_was_handed_out_while_a_thread_unwound_can_panic_later() {
     assert_eq!((queue.stats().panics, queue.stats().retries), (1, 1));
 }
 
-/// Runs the test of this name again, in a process of its own that may abort, and there `run`.
+/// Runs `run` in a child process, which may abort: the child runs only the test of this name.
 fn in_a_child(name: &str, run: impl Fn()) {
     const CHILD: &str = "KEYQUEUE_PANICS_CHILD";
     if std::env::var_os(CHILD).is_some() {
@@ -972,23 +972,23 @@ fn in_a_child(name: &str, run: impl Fn()) {
     let output = Command::new(test).args(["--exact", name, "--nocapture"]).env(CHILD, "1").output().unwrap();
     let [text, errors] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
     assert!(output.status.success(), "{}: {text}{errors}", output.status);
-    assert!(text.contains("1 passed"), "it ran nothing");
+    assert!(text.contains("1 passed"), "the child ran no test");
 }
 
 #[test]
-fn an_item_that_unwinds_does_not_abort_whatever_else_panics() {
-    in_a_child("an_item_that_unwinds_does_not_abort_whatever_else_panics", || {
+fn an_unwinding_item_does_not_abort_when_foreign_code_panics() {
+    in_a_child("an_unwinding_item_does_not_abort_when_foreign_code_panics", || {
         for owned in [false, true] {
             for policy in [None, Some(OnPanic::Retry), Some(OnPanic::Done)] {
                 for point in [Point::When, Point::Added, Point::Done, Point::Panicked, Point::KeyDrop] {
                     for payload in [Payload::Text, Payload::Number] {
-                        let bomb = Bomb::new(point, payload, 0);
-                        let queue = queue(&bomb, policy).build();
-                        queue.add_all([1, 2].map(|key| Key(key, Arc::clone(&bomb))));
-                        bomb.left.store(usize::MAX, Ordering::SeqCst);
+                        let fault = Fault::new(point, payload, 0);
+                        let queue = queue(&fault, policy).build();
+                        queue.add_all([1, 2].map(|key| Key(key, Arc::clone(&fault))));
+                        fault.left.store(usize::MAX, Ordering::SeqCst);
                         unwind(&queue, owned);
                         unwind(&queue, owned);
-                        bomb.left.store(0, Ordering::SeqCst);
+                        fault.left.store(0, Ordering::SeqCst);
                         let stats = queue.stats();
                         assert_eq!((stats.processing, stats.panics), (0, 2), "{policy:?}, {point:?}");
                         if point == Point::When {
@@ -1003,29 +1003,20 @@ fn an_item_that_unwinds_does_not_abort_whatever_else_panics() {
     });
 }
 
-/// Panics when it is called.
-struct Fire;
-
-impl Wake for Fire {
-    fn wake(self: Arc<Self>) {
-        resume_unwind(Box::new("a waker"));
-    }
-}
-
 #[test]
-fn an_item_that_unwinds_does_not_abort_when_a_waker_panics() {
-    in_a_child("an_item_that_unwinds_does_not_abort_when_a_waker_panics", || {
+fn an_unwinding_item_does_not_abort_when_a_waker_panics() {
+    in_a_child("an_unwinding_item_does_not_abort_when_a_waker_panics", || {
         for policy in [OnPanic::Retry, OnPanic::Done] {
-            let bomb = Bomb::new(Point::Begin, Payload::Text, 0);
-            let queue = queue(&bomb, Some(policy)).build();
-            let key = || Key(1, Arc::clone(&bomb));
+            let fault = Fault::new(Point::Begin, Payload::Text, 0);
+            let queue = queue(&fault, Some(policy)).build();
+            let key = || Key(1, Arc::clone(&fault));
             queue.add(key());
-            let fire = Waker::from(Arc::new(Fire));
+            let waker = panicking_waker();
             let mut get = pin!(queue.get_async());
             let mut idle = pin!(queue.wait_idle_async());
             let item = queue.get().unwrap();
-            assert!(get.as_mut().poll(&mut Context::from_waker(&fire)).is_pending());
-            assert!(idle.as_mut().poll(&mut Context::from_waker(&fire)).is_pending());
+            assert!(get.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            assert!(idle.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
             queue.add(key());
             assert!(
                 catch_unwind(AssertUnwindSafe(|| -> () {
@@ -1041,7 +1032,7 @@ fn an_item_that_unwinds_does_not_abort_when_a_waker_panics() {
 
 // ---- stops ----
 
-/// A key whose clone of this number panics, counted over all keys.
+/// A key whose clone panics when the counter, which all keys share, has come down to zero.
 struct Clones(u32, Arc<AtomicUsize>);
 
 impl Clones {
@@ -1084,9 +1075,9 @@ fn numbers(left: Leftover<Clones>) -> Left {
     (sorted(left.queued), sorted(left.processing), left.delayed.into_iter().map(|(key, rest)| (key.0, rest)).collect())
 }
 
-/// Whatever a queue can have: 1 to 4 queued, 2 of them delayed as well and 3 known to fail; 5 processing; 6 and 7 delayed, 7 known to
-/// fail.
-fn all_there_is(clones: &Arc<AtomicUsize>) -> (WorkQueue<Clones>, Left) {
+/// A queue with keys in every state: 1 to 4 queued, of which 2 is delayed as well and 3 has failed before; 5 processing;
+/// 6 and 7 delayed, of which 7 has failed before.
+fn keys_in_every_state(clones: &Arc<AtomicUsize>) -> (WorkQueue<Clones>, Left) {
     const MS: Duration = Duration::from_millis(1);
     let queue = WorkQueue::<Clones>::builder().clock(Clock::mock().0).driver(Driver::Manual);
     let queue = queue.rate_limiter(ItemFastSlow::new(9 * MS, 9 * MS, 0)).build();
@@ -1103,7 +1094,7 @@ fn all_there_is(clones: &Arc<AtomicUsize>) -> (WorkQueue<Clones>, Left) {
     (queue, left)
 }
 
-/// Each way to stop takes all that is left or, if a clone panics, nothing: the next stop finds it all.
+/// Each way to stop takes all that is left or, if a clone panics, nothing: then the next stop takes all of it.
 #[test]
 fn a_stop_whose_clones_panic_takes_nothing() {
     type Stop = fn(&Workers<Clones>) -> Leftover<Clones>;
@@ -1111,12 +1102,12 @@ fn a_stop_whose_clones_panic_takes_nothing() {
         ("stop", Workers::stop),
         ("drain_timeout", |workers| workers.drain_timeout(Duration::ZERO)),
         ("drain_async", |workers| {
-            workers.queue().shut_down(); // it is released at once
+            workers.queue().shut_down(); // so that the drain is released at once
             let mut drain = pin!(workers.drain_async());
             let calls = Arc::new(Calls::default());
             assert!(poll(drain.as_mut(), &calls).is_pending());
             workers.queue().shut_down();
-            let Poll::Ready(left) = poll(drain, &calls) else { panic!("nobody is running") };
+            let Poll::Ready(left) = poll(drain, &calls) else { panic!("no loop is running") };
             left
         }),
     ];
@@ -1124,7 +1115,7 @@ fn a_stop_whose_clones_panic_takes_nothing() {
         let mut panics = 0;
         for number in 0.. {
             let clones = Arc::new(AtomicUsize::new(Clones::NEVER));
-            let (queue, expected) = all_there_is(&clones);
+            let (queue, expected) = keys_in_every_state(&clones);
             let before = queue.stats();
             let workers = queue.workers().build();
             clones.store(number, Ordering::SeqCst);
@@ -1144,20 +1135,20 @@ fn a_stop_whose_clones_panic_takes_nothing() {
             assert_eq!(stats.pushed + stats.deferred, stats.handed_out + stats.len as u64, "{case}: it adds up");
             assert_eq!(numbers(workers.stop()), expected, "{case}");
         }
-        // Those of the line, the one in work, and delays of keys that stay known: of 2 until the line was taken, and of 7.
+        // Clones of queued keys, of the key that is processing, and of two delayed keys that stay in the table: 2 and 7.
         assert!(panics >= 6, "{name}: {panics}");
     }
 }
 
-/// Nor is anything lost if the observer panics, or the drop of a key that was cloned.
+/// Nothing is lost if the observer panics, or the drop of a cloned key.
 #[test]
 fn a_stop_loses_nothing_to_observers_and_drops_that_panic() {
     for point in [Point::Done, Point::KeyDrop] {
-        let bomb = Bomb::new(point, Payload::Text, 0);
-        let queue = queue(&bomb, None).build();
-        queue.add_all((1..=3).map(|key| Key(key, Arc::clone(&bomb))));
+        let fault = Fault::new(point, Payload::Text, 0);
+        let queue = queue(&fault, None).build();
+        queue.add_all((1..=3).map(|key| Key(key, Arc::clone(&fault))));
         let workers = queue.workers().build();
-        bomb.left.store(1, Ordering::SeqCst);
+        fault.left.store(1, Ordering::SeqCst);
         assert!(catch_unwind(AssertUnwindSafe(|| workers.stop())).is_err(), "{point:?}");
         assert_eq!((queue.len(), queue.processing_len()), (3, 0), "{point:?}");
         let mut keys: Vec<_> = workers.stop().queued.iter().map(|key| key.0).collect();
@@ -1166,9 +1157,9 @@ fn a_stop_loses_nothing_to_observers_and_drops_that_panic() {
     }
 }
 
-/// The delays of a queue that goes on are set again, with what waits for them.
+/// The delays are set again, with the adds that wait for them.
 #[test]
-fn delays_are_set_again_if_a_clone_panics_when_they_are_taken() {
+fn take_delayed_sets_all_delays_again_if_a_clone_panics() {
     use keyqueue::DelayedAdd;
     const MS: Duration = Duration::from_millis(1);
     for number in 0..3 {
@@ -1176,7 +1167,7 @@ fn delays_are_set_again_if_a_clone_panics_when_they_are_taken() {
         let (clock, time) = Clock::mock();
         let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).delayed_add(DelayedAdd::Strict).build();
         let key = |number| Clones(number, Arc::clone(&clones));
-        // 1 and 4 are moved out, the others are known to fail, and have to be cloned. An add waits for 1, and one for 3.
+        // 1 and 4 are moved out; the others have failed before and are cloned. An add waits for 1, and another for 3.
         queue.add_after(key(1), MS);
         for number in [2, 3, 5] {
             queue.add_with(key(number), AddOptions::new().after(number * MS).rate_limited());
@@ -1191,7 +1182,7 @@ fn delays_are_set_again_if_a_clone_panics_when_they_are_taken() {
         assert_eq!((queue.delayed_len(), queue.len(), queue.stats().failing), (5, 0, 3), "clone {number}");
 
         assert!(queue.cancel(&key(3)) && queue.cancel(&key(5)));
-        assert_eq!(queue.get().unwrap().0, 3, "clone {number}: the add that waited");
+        assert_eq!(queue.get().unwrap().0, 3, "clone {number}: the add that waited for the delay");
         for number in [1, 2] {
             time.advance(MS * if number == 1 { 1 } else { 4 });
             assert_eq!(queue.turn(), 1);
@@ -1202,60 +1193,47 @@ fn delays_are_set_again_if_a_clone_panics_when_they_are_taken() {
     }
 }
 
-// ---- what is easily got wrong ----
+// ---- payloads, counts and wake-ups ----
 
-#[derive(Default)]
-struct Calls(AtomicUsize);
-
-impl Wake for Calls {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-fn poll<F: Future>(future: Pin<&mut F>, calls: &Arc<Calls>) -> Poll<F::Output> {
-    future.poll(&mut Context::from_waker(&Waker::from(Arc::clone(calls))))
-}
-
-/// Nor if what the limiter or the observer panics with panics when it is dropped.
+/// The limiter or the observer panics with a payload whose drop panics.
 #[test]
-fn an_item_that_unwinds_does_not_abort_when_a_payload_panics() {
-    in_a_child("an_item_that_unwinds_does_not_abort_when_a_payload_panics", || {
+fn an_unwinding_item_does_not_abort_when_a_payload_panics() {
+    in_a_child("an_unwinding_item_does_not_abort_when_a_payload_panics", || {
         for policy in [None, Some(OnPanic::Retry), Some(OnPanic::Done)] {
             for point in [Point::When, Point::Added, Point::Done, Point::Panicked] {
-                let bomb = Bomb::new(point, Payload::Nasty, 0);
-                let queue = queue(&bomb, policy).build();
-                queue.add(Key(1, Arc::clone(&bomb)));
-                bomb.left.store(usize::MAX, Ordering::SeqCst);
+                let fault = Fault::new(point, Payload::PanicsOnDrop, 0);
+                let queue = queue(&fault, policy).build();
+                queue.add(Key(1, Arc::clone(&fault)));
+                fault.left.store(usize::MAX, Ordering::SeqCst);
                 unwind(&queue, false);
-                bomb.left.store(0, Ordering::SeqCst);
+                fault.left.store(0, Ordering::SeqCst);
                 assert_eq!((queue.processing_len(), queue.stats().panics), (0, 1), "{policy:?}, {point:?}");
             }
         }
     });
 }
 
-/// As the one before, in the loop of workers.
+/// The same in the loops of workers.
 #[test]
-fn payloads_that_panic_stop_nobody() {
-    in_a_child("payloads_that_panic_stop_nobody", || {
-        panics_once(Payload::Nasty);
-        panics_always(Payload::Nasty);
+fn payloads_that_panic_stop_no_loop() {
+    in_a_child("payloads_that_panic_stop_no_loop", || {
+        panics_once(Payload::PanicsOnDrop);
+        panics_always(Payload::PanicsOnDrop);
     });
 }
 
-/// What panics after the handler (the limiter, say) drops the item while it unwinds, which counts it; the loop counts for itself.
+/// A panic after the handler, such as the limiter's, drops the item while unwinding. The item counts it, and so does the loop.
 #[test]
 fn one_panic_is_counted_once() {
     for way in WAYS {
         for point in OTHERS {
             for policy in [None, Some(OnPanic::Retry), Some(OnPanic::Done)] {
-                let bomb = Bomb::new(point, Payload::Text, if point == Point::Added { 2 } else { 1 });
-                let (_, workers) = go(way, policy, &bomb, to(point), false);
-                // The observer's first two are outside of the workers. Two points are reached by a panic only.
+                let fault = Fault::new(point, Payload::Text, if point == Point::Added { 2 } else { 1 });
+                let (_, workers) = run_loop(way, policy, &fault, outcome_reaching(point), false);
+                // The observer's first two panics are outside the workers. Another panic has to lead to `OnPanic` and `Panicked`.
                 let outside = if point == Point::Added { 2 } else { 0 };
                 let before = u64::from(matches!(point, Point::OnPanic | Point::Panicked));
-                let panics = bomb.struck() as u64 - outside + before;
+                let panics = fault.panicked() as u64 - outside + before;
                 let (stats, tally) = (workers.queue().stats(), workers.tally());
                 assert_eq!(tally.panicked + stats.caught_panics, panics, "{way:?}, {point:?}, {policy:?}");
                 assert!(stats.panics <= panics, "{way:?}, {point:?}, {policy:?}: {}", stats.panics);
@@ -1265,7 +1243,7 @@ fn one_panic_is_counted_once() {
 }
 
 #[test]
-fn a_key_is_given_up_also_if_the_hook_panics() {
+fn a_key_is_given_up_even_if_on_give_up_panics() {
     for policy in [None, Some(OnPanic::Retry), Some(OnPanic::Done)] {
         let (clock, _) = Clock::mock();
         let queue = WorkQueue::<u32>::builder().clock(clock).driver(Driver::Manual);
@@ -1288,7 +1266,7 @@ fn a_key_is_given_up_also_if_the_hook_panics() {
 }
 
 #[test]
-fn a_watcher_that_panics_loses_no_wake_up() {
+fn an_until_dirty_waker_that_panics_loses_no_wake_up() {
     let queue = WorkQueue::<u32>::new();
     queue.add(1);
     let item = queue.get().unwrap();
@@ -1296,8 +1274,8 @@ fn a_watcher_that_panics_loses_no_wake_up() {
     let mut get = pin!(queue.get_async());
     assert!(poll(get.as_mut(), &calls).is_pending());
     let mut stale = Box::pin(item.until_dirty());
-    assert!(stale.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::new(Fire)))).is_pending());
+    assert!(stale.as_mut().poll(&mut Context::from_waker(&panicking_waker())).is_pending());
     std::mem::forget(stale);
     _ = catch_unwind(AssertUnwindSafe(|| item.requeue_after(Duration::ZERO)));
-    assert_eq!((queue.len(), queue.processing_len(), calls.0.load(Ordering::SeqCst)), (1, 0, 1));
+    assert_eq!((queue.len(), queue.processing_len(), calls.count()), (1, 0, 1));
 }

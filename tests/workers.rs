@@ -1,12 +1,12 @@
-//! Workers that behave: every outcome, retries and their limit, the handle, shut-downs, spans, and handlers that give up work
-//! that has become stale. What panics do is in `worker_panics.rs`.
+//! Workers whose handlers do not panic: every outcome, retries and their limit, the handle, shut-downs, spans, and handlers
+//! that abandon stale work. Panics are tested in `worker_panics.rs`.
 //!
-//! Whatever does not need threads is run in each of the four [`Way`]s, so threads, futures and runtimes do not differ.
+//! A test that needs no particular thread runs in each of the four [`Way`]s: threads, futures and runtimes must behave alike.
 //!
-//! Checks: each outcome has the effect on the key that its name says, and is counted; a key that fails is given up after so many
-//! retries, never earlier; hooks see what happened before the queue acts on it; workers end when the queue is shut down and
-//! empty, whatever their handlers answer, and who does not want to wait is told what is left (P6, P7); a key is never held
-//! by two (P1).
+//! Checks: each outcome has its documented effect on the key and is counted; a failing key is given up after exactly
+//! `max_retries` retries; hooks run before the queue acts on the outcome; loops end when the queue is shut down and empty,
+//! whatever their handlers return, and a drain with a time limit returns what is left (P6, P7); a key never has two
+//! holders (P1).
 
 mod support {
     pub(crate) mod tasks;
@@ -33,7 +33,7 @@ use std::time::Duration;
 use support::tasks::{Calls, poll};
 use support::ways::{WAYS, Way, yield_once};
 
-// ---- what the tests are made of ----
+// ---- helpers ----
 
 fn tokio(threads: usize) -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(threads).build().unwrap()
@@ -73,18 +73,18 @@ fn run<R: Into<Outcome> + Send + 'static>(
     workers
 }
 
-/// A queue without threads, whose clock stands still.
-fn still() -> (WorkQueueBuilder<u32>, MockClock) {
+/// A builder of queues without a driver thread, and its mock clock.
+fn manual_builder() -> (WorkQueueBuilder<u32>, MockClock) {
     let (clock, mock) = Clock::mock();
     (WorkQueue::builder().clock(clock).driver(Driver::Manual), mock)
 }
 
-/// A queue that retries at once.
-fn at_once() -> WorkQueueBuilder<u32> {
-    still().0.rate_limiter(ItemFastSlow::new(Duration::ZERO, Duration::ZERO, 0))
+/// A builder of queues whose limiter retries without a delay.
+fn no_backoff() -> WorkQueueBuilder<u32> {
+    manual_builder().0.rate_limiter(ItemFastSlow::new(Duration::ZERO, Duration::ZERO, 0))
 }
 
-/// What somebody noted, from any thread.
+/// A list that any thread can append to.
 struct Notes<T>(Arc<Mutex<Vec<T>>>);
 
 impl<T> Notes<T> {
@@ -118,14 +118,14 @@ const MS: Duration = Duration::from_millis(1);
 // ---- outcomes ----
 
 #[test]
-fn every_outcome_does_what_it_says() {
+fn each_outcome_has_its_effect_on_the_key_and_is_counted() {
     type Make = fn() -> Outcome;
-    // With how many failures the key is left, its delay, and what is counted.
+    // Expected: the key's failure count, its delay, and the tally.
     let cases: [(Make, usize, Option<Duration>, [u64; 6]); 9] = [
         (|| Outcome::Done, 0, None, [2, 0, 0, 0, 0, 0]),
         (|| Outcome::Retry, 3, Some(20 * MS), [1, 0, 1, 0, 0, 0]),
         (|| Outcome::Failed("no luck".into()), 3, Some(20 * MS), [1, 0, 1, 0, 0, 0]),
-        // The later of the two moments counts: the error's, or the limiter's.
+        // The longer of the two delays applies: the error's or the limiter's.
         (|| Outcome::RetryAfter { delay: 90 * MS, error: "no luck".into() }, 3, Some(90 * MS), [1, 0, 1, 0, 0, 0]),
         (|| Outcome::RetryAfter { delay: 19 * MS, error: "no luck".into() }, 3, Some(20 * MS), [1, 0, 1, 0, 0, 0]),
         (|| Outcome::RequeueAfter(7 * MS), 0, Some(7 * MS), [1, 1, 0, 0, 0, 0]),
@@ -135,9 +135,9 @@ fn every_outcome_does_what_it_says() {
     ];
     for way in WAYS {
         for (outcome, failures, delay, counted) in cases {
-            let (queue, _clock) = still();
+            let (queue, _clock) = manual_builder();
             let queue = queue.build();
-            // It has failed twice before, and is in line.
+            // Key 0 has failed twice, and is queued.
             queue.add_rate_limited(0);
             queue.add_rate_limited(0);
             assert!(queue.cancel(&0));
@@ -182,7 +182,7 @@ fn every_outcome_does_what_it_says() {
 }
 
 #[test]
-fn what_handlers_return_becomes_an_outcome() {
+fn results_of_handlers_convert_to_outcomes() {
     fn failed(outcome: impl Into<Outcome>) -> String {
         match outcome.into() {
             Outcome::Failed(error) => error.to_string(),
@@ -200,25 +200,25 @@ fn what_handlers_return_becomes_an_outcome() {
     assert_eq!(failed(Err::<(), _>("text")), "text");
     assert_eq!(failed(Err::<Outcome, _>("owned".to_owned())), "owned");
     assert_eq!(failed(Err::<(), Dyn>(io().into())), "disk");
-    assert_eq!(failed(Ok::<_, String>(Err::<Outcome, _>(io()))), "disk", "the inner one");
+    assert_eq!(failed(Ok::<_, String>(Err::<Outcome, _>(io()))), "disk", "the inner error");
     assert_eq!(failed(Err::<Result<(), io::Error>, _>("outer")), "outer");
 
-    // An error that is an outcome is that outcome.
+    // An `Err` that holds an outcome converts to that outcome.
     assert!(matches!(Err::<(), _>(Outcome::Retry).into(), Outcome::Retry));
     assert!(matches!(Ok::<_, Outcome>(Outcome::RequeueAfter(MS)).into(), Outcome::RequeueAfter(MS)));
     assert_eq!(failed(Err::<(), _>(Outcome::Failed("no luck".into()))), "no luck");
 
-    // The error itself arrives, not a copy of its text.
+    // The error value is kept, not only its text.
     let Outcome::Failed(error) = Outcome::from(Err::<(), _>(io::Error::from(io::ErrorKind::NotFound))) else {
         panic!()
     };
     assert_eq!(error.downcast_ref::<io::Error>().unwrap().kind(), io::ErrorKind::NotFound);
 }
 
-/// Also where a key is given up: by its handler, and after the last retry.
+/// Both for a key that its handler gives up and for one that is out of retries.
 #[test]
-fn the_hook_of_given_up_keys_is_shown_the_error_itself() {
-    let queue = at_once().build();
+fn on_give_up_receives_the_error_value() {
+    let queue = no_backoff().build();
     queue.add_all([0, 1]);
     queue.shut_down();
     let kinds = Notes::new();
@@ -237,7 +237,7 @@ fn the_hook_of_given_up_keys_is_shown_the_error_itself() {
 }
 
 #[test]
-fn the_question_mark_does_what_one_expects() {
+fn the_question_mark_operator_makes_failures() {
     #[derive(Debug)]
     struct Own;
     impl std::fmt::Display for Own {
@@ -247,7 +247,7 @@ fn the_question_mark_does_what_one_expects() {
     }
     impl Error for Own {}
 
-    let queue = at_once().build();
+    let queue = no_backoff().build();
     let errors = Notes::new();
     let builder = || {
         let errors = errors.clone();
@@ -256,7 +256,7 @@ fn the_question_mark_does_what_one_expects() {
     queue.add_all(0..5);
     queue.shut_down();
     let fails = |key: &u32, at| if *key == at { Err(io::Error::other(format!("io {key}"))) } else { Ok(()) };
-    // A type of error for each loop; the first takes one key, and so on.
+    // Each run returns another type of error.
     let taken = AtomicUsize::new(0);
     builder().build().run(|item: &Item<'_, u32>| -> Result<Outcome, Box<dyn Error + Send + Sync>> {
         match taken.fetch_add(1, Ordering::Relaxed) {
@@ -270,7 +270,7 @@ fn the_question_mark_does_what_one_expects() {
     });
     assert_eq!(errors.take(), ["io 0", "text", "owned", "own", "invalid digit found in string"]);
 
-    let queue = at_once().build();
+    let queue = no_backoff().build();
     queue.add(7);
     queue.shut_down();
     let workers = queue.workers().build();
@@ -282,10 +282,10 @@ fn the_question_mark_does_what_one_expects() {
     assert_eq!(tally(&workers), [0, 0, 1, 0, 0, 1]);
 }
 
-// ---- failing ----
+// ---- failures and retries ----
 
 #[test]
-fn a_key_is_given_up_after_so_many_retries() {
+fn a_key_is_given_up_after_max_retries() {
     type Fail = fn() -> Outcome;
     let ways_to_fail: [Fail; 4] = [
         || Outcome::Retry,
@@ -296,7 +296,7 @@ fn a_key_is_given_up_after_so_many_retries() {
     for way in WAYS {
         for max in [0, 1, 2, 7] {
             for (how, fail) in ways_to_fail.into_iter().enumerate() {
-                let queue = at_once().build();
+                let queue = no_backoff().build();
                 queue.add(3);
                 let (runs, drops) = (Arc::new(AtomicUsize::new(0)), Notes::new());
                 let builder = queue.workers().max_retries(max).on_give_up({
@@ -327,11 +327,11 @@ fn a_key_is_given_up_after_so_many_retries() {
 }
 
 #[test]
-fn a_success_begins_the_count_anew_and_so_does_a_drop() {
+fn a_success_or_a_give_up_resets_the_retry_count() {
     for way in WAYS {
-        let queue = at_once().build();
+        let queue = no_backoff().build();
         queue.add(0);
-        // Twice a failure and a success, then four failures, of which two are retried, and one is the first of a new life.
+        // Two failures and a success, twice. Then two retries, a give-up, the first failure of the new count, and a give-up.
         let answers = Mutex::new([1, 1, 0, 1, 1, 0, 1, 1, 1, 1, 2].into_iter());
         let drops = Notes::new();
         let builder = queue.workers().max_retries(2).on_give_up({
@@ -362,8 +362,8 @@ fn a_success_begins_the_count_anew_and_so_does_a_drop() {
 }
 
 #[test]
-fn a_limiter_that_does_not_count_never_gives_up() {
-    let queue = still().0.rate_limiter(Bucket::new(1.0, u32::MAX)).build();
+fn with_a_limiter_that_does_not_count_no_key_is_given_up() {
+    let queue = manual_builder().0.rate_limiter(Bucket::new(1.0, u32::MAX)).build();
     queue.add(0);
     let runs = AtomicUsize::new(0);
     let workers = queue.workers().max_retries(1).build();
@@ -377,9 +377,9 @@ fn a_limiter_that_does_not_count_never_gives_up() {
 }
 
 #[test]
-fn what_the_queue_refuses_is_counted() {
+fn rejected_requeues_and_retries_are_counted() {
     for way in WAYS {
-        let (queue, _clock) = still();
+        let (queue, _clock) = manual_builder();
         let queue = queue.build();
         queue.add_all(0..6);
         queue.shut_down();
@@ -399,7 +399,7 @@ fn what_the_queue_refuses_is_counted() {
 // ---- the handle ----
 
 #[test]
-fn threads_have_names_and_no_threads_are_a_mistake() {
+fn worker_threads_are_named_and_zero_threads_is_an_error() {
     let names = |queue: WorkQueue<u32>, name: Option<&str>| {
         let names = Notes::new();
         queue.add_all(0..20);
@@ -429,8 +429,8 @@ fn threads_have_names_and_no_threads_are_a_mistake() {
 }
 
 #[test]
-fn a_loop_may_have_state_of_its_own() {
-    let queue = at_once().build();
+fn a_handler_may_change_captured_state() {
+    let queue = no_backoff().build();
     queue.add_all(0..3);
     queue.shut_down();
     let workers = queue.workers().build();
@@ -438,11 +438,11 @@ fn a_loop_may_have_state_of_its_own() {
     workers.run(|item: &Item<'_, u32>| {
         seen.push(**item);
         if seen.len() == 2 {
-            resume_unwind(Box::new(())); // and it is there afterwards
+            resume_unwind(Box::new(())); // the captured state survives the panic
         }
     });
     assert_eq!(seen, [0, 1, 2]);
-    let queue = at_once().build();
+    let queue = no_backoff().build();
     queue.add_all(0..3);
     queue.shut_down();
     let mut runs = 0;
@@ -454,18 +454,22 @@ fn a_loop_may_have_state_of_its_own() {
 }
 
 #[test]
-fn handles_are_the_same_workers_and_joins_wait_for_all_loops() {
+fn cloned_handles_share_the_workers_and_joins_wait_for_all_loops() {
     let queue = WorkQueue::<u32>::new();
     let workers = queue.workers().spawn(2, |_: &Item<'_, u32>| ()).unwrap();
     let other = workers.clone();
     let task = other.run_async(async |_: &Item<'_, u32>| ());
-    assert_eq!((workers.tally().running, other.tally().running), (3, 3), "a future counts from the beginning");
+    assert_eq!(
+        (workers.tally().running, other.tally().running),
+        (3, 3),
+        "a future counts as running before its first poll"
+    );
     queue.add_all(0..100);
     queue.wait_idle();
     assert_eq!((workers.tally().succeeded, other.tally().succeeded), (100, 100));
     queue.shut_down();
 
-    // Threads and tasks that join: nobody is told before the last loop, which is the future, has ended.
+    // No joining thread or task returns before the last loop, which is the future, has ended.
     let calls = Arc::new(Calls::default());
     let mut joined = pin!(workers.join_async());
     assert!(poll(joined.as_mut(), &calls).is_pending());
@@ -492,11 +496,11 @@ fn handles_are_the_same_workers_and_joins_wait_for_all_loops() {
     assert_eq!((workers.tally().running, workers.tally().succeeded), (0, 100));
     assert!(format!("{workers:?}").contains("succeeded: 100"));
     assert!(workers.queue().shutting_down());
-    other.join(); // again: at once
+    other.join(); // a second join returns at once
 }
 
 #[test]
-fn dropping_the_handle_ends_nothing() {
+fn dropping_the_handle_stops_no_worker() {
     let queue = WorkQueue::<u32>::new();
     drop(queue.workers().spawn(1, |_: &Item<'_, u32>| ()).unwrap());
     queue.add(1);
@@ -506,9 +510,9 @@ fn dropping_the_handle_ends_nothing() {
 }
 
 #[test]
-fn a_drain_works_everything_off_and_returns_what_is_delayed() {
+fn a_drain_processes_all_queued_keys_and_returns_the_delayed_ones() {
     for asynchronous in [false, true] {
-        let (queue, _clock) = still();
+        let (queue, _clock) = manual_builder();
         let queue = queue.build();
         queue.add_all(0..50);
         queue.add_after(7, 2 * MS);
@@ -521,12 +525,12 @@ fn a_drain_works_everything_off_and_returns_what_is_delayed() {
         );
         assert!(!leftover.is_empty());
         assert_eq!(tally(&workers), [50, 0, 0, 0, 0, 0]);
-        assert!(workers.drain().is_empty(), "again: nothing is left");
+        assert!(workers.drain().is_empty(), "a second drain: nothing is left");
         assert!(workers.drain_timeout(Duration::MAX).is_empty() && block_on(workers.drain_async()).is_empty());
     }
 }
 
-/// Workers whose handlers are stuck until they are let go.
+/// Workers whose handlers block until the senders in `go` are dropped.
 struct Stuck {
     queue: WorkQueue<u32>,
     workers: Workers<u32>,
@@ -534,9 +538,9 @@ struct Stuck {
 }
 
 impl Stuck {
-    /// Two are stuck with 0 and 1; 0 is dirty; 2 and 3 are in line, 4 and, once more, 0 are delayed.
+    /// 0 (dirty) and 1 are processing, in handlers that block; 2 and 3 are queued; 4 and 0 are delayed.
     fn new() -> Self {
-        let (queue, _clock) = still();
+        let (queue, _clock) = manual_builder();
         let queue = queue.build();
         let (go, stop): (Vec<_>, Vec<_>) = (0..2).map(|_| mpsc::channel::<()>()).unzip();
         let stop: Vec<_> = stop.into_iter().map(Mutex::new).collect();
@@ -558,7 +562,7 @@ impl Stuck {
 }
 
 #[test]
-fn a_drain_that_takes_too_long_says_what_is_left() {
+fn a_stop_or_a_drain_that_times_out_returns_what_is_left() {
     type Stop = fn(&Workers<u32>) -> Leftover<u32>;
     let stops: [Stop; 3] =
         [Workers::stop, |workers| workers.drain_timeout(Duration::ZERO), |workers| workers.drain_timeout(5 * MS)];
@@ -572,7 +576,7 @@ fn a_drain_that_takes_too_long_says_what_is_left() {
         assert_eq!((queue.len(), queue.delayed_len(), queue.processing_len()), (0, 0, 2));
         assert!(queue.shutting_down());
         assert_eq!((workers.tally().running, workers.tally().succeeded), (2, 0));
-        // They end after their present keys: the dirty one is back in line, and stays there.
+        // The loops end after their current keys. The dirty key is queued again and stays queued.
         drop(go);
         workers.join();
         assert_eq!((workers.tally().running, workers.tally().succeeded), (0, 2));
@@ -583,7 +587,7 @@ fn a_drain_that_takes_too_long_says_what_is_left() {
 }
 
 #[test]
-fn a_handler_that_comes_to_its_end_in_time_leaves_nothing() {
+fn a_drain_returns_nothing_if_its_handlers_finish_in_time() {
     let Stuck { queue, workers, go } = Stuck::new();
     assert_eq!(queue.take_delayed().len(), 2);
     thread::scope(|scope| {
@@ -597,7 +601,7 @@ fn a_handler_that_comes_to_its_end_in_time_leaves_nothing() {
     assert_eq!(tally(&workers), [5, 0, 0, 0, 0, 0]);
 }
 
-/// A value that takes as long to be dropped as the test likes.
+/// A value whose drop blocks until the test ends it.
 struct SlowDrop {
     begun: mpsc::Sender<()>,
     end: Mutex<mpsc::Receiver<()>>,
@@ -612,7 +616,7 @@ impl Drop for SlowDrop {
     }
 }
 
-/// The test's side of it.
+/// The test's side of a [`SlowDrop`].
 struct Hold {
     begun: mpsc::Receiver<()>,
     end: mpsc::Sender<()>,
@@ -626,11 +630,11 @@ fn slow_drop() -> (SlowDrop, Hold) {
     (value, Hold { begun, end, dropped })
 }
 
-/// Calls this in a thread, and fails if it takes much longer than it should.
-fn soon<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
+/// Runs `call` in a thread, and fails if it has not returned after 30 seconds.
+fn within_30_s<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, receive) = mpsc::channel();
     thread::spawn(move || send.send(call()));
-    receive.recv_timeout(Duration::from_secs(30)).expect("it does not return")
+    receive.recv_timeout(Duration::from_secs(30)).expect("the call has not returned after 30 s")
 }
 
 #[test]
@@ -645,10 +649,10 @@ fn a_drain_with_a_timeout_does_not_wait_for_a_captured_value_to_be_dropped() {
         .unwrap();
     queue.add(1);
     let own = workers.clone();
-    assert!(soon(move || own.drain_timeout(5 * MS)).is_empty());
+    assert!(within_30_s(move || own.drain_timeout(5 * MS)).is_empty());
     hold.begun.recv().unwrap();
     let own = workers.clone();
-    assert!(soon(move || own.drain_timeout(5 * MS)).is_empty(), "again");
+    assert!(within_30_s(move || own.drain_timeout(5 * MS)).is_empty(), "a second drain");
     assert_eq!((workers.tally().running, hold.dropped.load(Ordering::SeqCst)), (1, false));
     hold.end.send(()).unwrap();
     workers.join();
@@ -665,7 +669,7 @@ fn a_drain_with_a_timeout_does_not_wait_for_the_thread_locals_of_a_handler() {
     let workers = queue.workers().spawn(1, move |_: &Item<'_, u32>| LOCAL.set(value.lock().unwrap().take())).unwrap();
     queue.add(1);
     let own = workers.clone();
-    assert!(soon(move || own.drain_timeout(Duration::from_secs(3600))).is_empty());
+    assert!(within_30_s(move || own.drain_timeout(Duration::from_secs(3600))).is_empty());
     hold.begun.recv().unwrap();
     assert_eq!((workers.tally().running, hold.dropped.load(Ordering::SeqCst)), (0, false));
     hold.end.send(()).unwrap();
@@ -673,7 +677,7 @@ fn a_drain_with_a_timeout_does_not_wait_for_the_thread_locals_of_a_handler() {
     assert!(hold.dropped.load(Ordering::SeqCst), "a join waits for the thread");
 }
 
-/// However a loop is run, it has not ended before its handler is dropped.
+/// In each way of running it, a loop counts as running until its handler is dropped.
 #[test]
 fn a_loop_ends_when_its_handler_is_dropped() {
     for way in WAYS {
@@ -694,7 +698,7 @@ fn a_loop_ends_when_its_handler_is_dropped() {
             thread::spawn(move || match way {
                 Way::Here => own.run(handler),
                 Way::Task => block_on(own.run_async(async move |item: &Item<'_, u32>| handler(item))),
-                // One that was never polled.
+                // A future that was never polled.
                 _ => drop(own.run_async(async move |item: &Item<'_, u32>| handler(item))),
             });
             drop(run);
@@ -712,9 +716,9 @@ fn a_loop_ends_when_its_handler_is_dropped() {
     }
 }
 
-/// What is left after a stop is nothing to wait for.
+/// No loop processes the keys that a stop has left, so the drain must not wait for them.
 #[test]
-fn a_drain_after_a_stop_waits_for_the_loops_alone() {
+fn a_drain_after_a_stop_waits_only_for_the_loops() {
     let Stuck { workers, go, .. } = Stuck::new();
     let first = workers.stop();
     assert_eq!(first.processing.len(), 2);
@@ -722,15 +726,15 @@ fn a_drain_after_a_stop_waits_for_the_loops_alone() {
     let drain = thread::spawn(move || own.drain_timeout(Duration::from_secs(3600)));
     drop(go);
     workers.join();
-    assert_eq!(soon(move || drain.join().unwrap()).queued, [0]);
+    assert_eq!(within_30_s(move || drain.join().unwrap()).queued, [0]);
 }
 
-/// At whichever poll a drain is dropped, as by a `timeout` around it: the stop that follows finds all that is left.
+/// Whichever poll the drain is dropped after, as by a `timeout` around it, the next stop returns everything that is left.
 #[test]
-fn a_drain_that_is_dropped_has_taken_nothing() {
+fn a_dropped_drain_future_has_taken_nothing() {
     for until in [false, true] {
         for polls in 0..=3 {
-            let (queue, _clock) = still();
+            let (queue, _clock) = manual_builder();
             let queue = queue.build();
             queue.add_all([0, 1]);
             queue.add_after(4, 3 * MS);
@@ -744,7 +748,7 @@ fn a_drain_that_is_dropped_has_taken_nothing() {
             for poll_number in 0..polls {
                 assert!(poll(drain.as_mut(), &calls).is_pending());
                 assert_eq!((queue.len(), queue.delayed_len()), (2_usize.saturating_sub(poll_number), 2));
-                // First keys are queued, and then only the loop is left.
+                // The drain waits for the queued keys first, then only for the loop.
                 drop(queue.try_get());
             }
             drop(drain);
@@ -757,7 +761,7 @@ fn a_drain_that_is_dropped_has_taken_nothing() {
 }
 
 #[test]
-fn a_drain_until_a_future_resolves_says_what_is_left_then() {
+fn drain_until_returns_what_is_left_when_its_deadline_resolves() {
     let Stuck { queue, workers, go } = Stuck::new();
     let calls = Arc::new(Calls::default());
     let (send, deadline) = tokio::sync::oneshot::channel::<()>();
@@ -767,7 +771,7 @@ fn a_drain_until_a_future_resolves_says_what_is_left_then() {
     assert!(queue.shutting_down() && calls.count() == 0);
     send.send(()).unwrap();
     assert_eq!(calls.count(), 1);
-    let Poll::Ready(mut left) = poll(drain.as_mut(), &calls) else { panic!("the deadline has come") };
+    let Poll::Ready(mut left) = poll(drain.as_mut(), &calls) else { panic!("the drain must end at its deadline") };
     left.processing.sort();
     assert_eq!((left.queued, left.processing), (vec![2, 3], vec![0, 1]));
     assert_eq!(left.delayed, [(4, 3 * MS), (0, 9 * MS)]);
@@ -776,7 +780,7 @@ fn a_drain_until_a_future_resolves_says_what_is_left_then() {
 }
 
 #[test]
-fn a_drain_until_ends_before_its_deadline_when_nothing_is_left() {
+fn drain_until_ends_before_its_deadline_when_nothing_is_left() {
     let Stuck { queue, workers, go } = Stuck::new();
     assert_eq!(queue.take_delayed().len(), 2);
     let calls = Arc::new(Calls::default());
@@ -785,14 +789,14 @@ fn a_drain_until_ends_before_its_deadline_when_nothing_is_left() {
     drop(go);
     assert!(block_on(drain).is_empty());
     assert_eq!(tally(&workers), [5, 0, 0, 0, 0, 0]);
-    // Both at a time: nothing is left, whatever the deadline says.
+    // Nothing is left, so the drain is empty although the deadline has come.
     assert!(block_on(workers.drain_until(ready(()))).is_empty());
 }
 
-/// Also a deadline is a user's code.
+/// The deadline is a user's future, so its `poll` may panic.
 #[test]
 fn a_deadline_that_panics_takes_nothing() {
-    let (queue, _clock) = still();
+    let (queue, _clock) = manual_builder();
     let queue = queue.build();
     queue.add(1);
     queue.add_after(2, MS);
@@ -805,7 +809,7 @@ fn a_deadline_that_panics_takes_nothing() {
 
 type Work<'i> = Pin<Box<dyn Future<Output = Outcome> + Send + 'i>>;
 
-/// A wrapper that knows of its handler what its bounds say, and no more.
+/// Wraps a handler of which only the trait bounds are known.
 fn wrapped<F>(workers: &Workers<u32>, mut handler: F) -> impl Future<Output = ()> + Send + 'static
 where
     F: for<'i> FnMut(&'i Item<'_, u32>) -> Work<'i> + Send + 'static,
@@ -820,7 +824,7 @@ where
 
 #[test]
 fn boxed_handlers_can_be_wrapped_and_spawned() {
-    let queue = at_once().build();
+    let queue = no_backoff().build();
     queue.add_all([1, 2, 3]);
     queue.shut_down();
     let workers = queue.workers().build();
@@ -828,7 +832,7 @@ fn boxed_handlers_can_be_wrapped_and_spawned() {
     let work = wrapped(&workers, {
         let seen = seen.clone();
         move |item| {
-            let seen = seen.clone(); // and the item is borrowed
+            let seen = seen.clone(); // moved into the future, which borrows the item as well
             Box::pin(async move {
                 yield_once().await;
                 seen.add(**item);
@@ -844,7 +848,7 @@ fn boxed_handlers_can_be_wrapped_and_spawned() {
 }
 
 #[test]
-fn tasks_stop_too() {
+fn a_stop_with_async_loops_returns_what_is_left() {
     let queue = WorkQueue::new();
     queue.add_all(0..3);
     let workers = queue.workers().build();
@@ -866,7 +870,7 @@ fn tasks_stop_too() {
 }
 
 #[test]
-fn a_future_that_is_dropped_leaves_its_key_done() {
+fn dropping_a_loops_future_marks_its_key_done() {
     let queue = WorkQueue::new();
     let workers = queue.workers().build();
     let handler = async |item: &Item<'_, u32>| {
@@ -875,7 +879,7 @@ fn a_future_that_is_dropped_leaves_its_key_done() {
         }
     };
     drop(workers.run_async(handler));
-    assert_eq!(workers.tally().running, 0, "it was not even polled");
+    assert_eq!(workers.tally().running, 0, "dropped before its first poll");
     for dirty in [false, true] {
         let mut work = Box::pin(workers.run_async(handler));
         let calls = Arc::new(Calls::default());
@@ -891,7 +895,7 @@ fn a_future_that_is_dropped_leaves_its_key_done() {
         assert_eq!((queue.processing_len(), queue.len()), (0, 1 + usize::from(dirty)));
         assert_eq!(workers.tally().running, 0);
         if !dirty {
-            // While nobody works it stays; the next future finds it.
+            // Without a loop the key stays queued; the next future processes it.
             let mut work = pin!(workers.run_async(async |_: &Item<'_, u32>| ()));
             queue.add(3);
             assert!(poll(work.as_mut(), &calls).is_pending());
@@ -901,9 +905,9 @@ fn a_future_that_is_dropped_leaves_its_key_done() {
     assert_eq!((queue.stats().waiters, queue.stats().panics), (0, 0));
 }
 
-// ---- all together ----
+// ---- random load ----
 
-/// What each key's handler does, at random, and whether two ever had it at a time.
+/// A handler that acts at random and detects two holders of one key.
 struct Load {
     seed: u64,
     runs: AtomicU64,
@@ -912,7 +916,7 @@ struct Load {
     queue: WorkQueue<u32>,
 }
 
-/// Lets a key go also if its handler panics.
+/// Marks a key as free when it is dropped, even by a panic of the handler.
 struct Busy<'b>(&'b AtomicBool);
 
 impl Drop for Busy<'_> {
@@ -1044,7 +1048,7 @@ fn a_shutdown_under_load_ends_with_nothing_left() {
 // ---- work that has become stale ----
 
 #[test]
-fn a_handler_abandons_work_that_is_stale() {
+fn an_async_handler_can_abandon_stale_work() {
     let queue = WorkQueue::<u32>::new();
     queue.add(5);
     let workers = queue.workers().build();
@@ -1072,8 +1076,8 @@ fn a_handler_abandons_work_that_is_stale() {
 }
 
 #[test]
-fn a_thread_sees_that_its_work_is_stale() {
-    let queue = at_once().build();
+fn a_blocking_handler_sees_that_its_key_is_dirty() {
+    let queue = no_backoff().build();
     queue.add(5);
     let workers = queue.workers().build();
     let runs = AtomicUsize::new(0);
@@ -1090,7 +1094,7 @@ fn a_thread_sees_that_its_work_is_stale() {
 }
 
 #[test]
-fn all_who_watch_are_woken_and_who_was_dropped_is_not() {
+fn an_add_wakes_all_until_dirty_futures_but_dropped_ones() {
     let queue = WorkQueue::<u32>::new();
     queue.add_all([1, 2]);
     let (one, two) = (queue.get().unwrap(), queue.get().unwrap().into_owned());
@@ -1098,7 +1102,7 @@ fn all_who_watch_are_woken_and_who_was_dropped_is_not() {
     let [first, second, gone, other, again] = &calls;
     let mut futures = [Box::pin(one.until_dirty()), Box::pin(one.until_dirty())];
     assert!(poll(futures[0].as_mut(), again).is_pending());
-    assert!(poll(futures[0].as_mut(), first).is_pending(), "the last waker counts");
+    assert!(poll(futures[0].as_mut(), first).is_pending(), "the latest waker replaces it");
     assert!(poll(futures[1].as_mut(), second).is_pending());
     let mut dropped = Box::pin(one.until_dirty());
     assert!(poll(dropped.as_mut(), gone).is_pending());
@@ -1107,11 +1111,11 @@ fn all_who_watch_are_woken_and_who_was_dropped_is_not() {
     assert!(poll(others.as_mut(), other).is_pending());
 
     queue.add(3);
-    assert_eq!(calls.each_ref().map(|calls| calls.count()), [0; 5], "not theirs");
+    assert_eq!(calls.each_ref().map(|calls| calls.count()), [0; 5], "an add of another key wakes none of them");
     queue.add_all([1, 1]);
     assert_eq!(calls.each_ref().map(|calls| calls.count()), [1, 1, 0, 0, 0]);
     assert!(futures.iter_mut().all(|future| poll(future.as_mut(), again).is_ready()));
-    assert!(poll(pin!(one.until_dirty()), again).is_ready(), "at once");
+    assert!(poll(pin!(one.until_dirty()), again).is_ready(), "resolves at once");
     assert!(poll(others.as_mut(), other).is_pending());
     assert_eq!(again.count(), 0);
     drop((futures, others));
@@ -1120,7 +1124,7 @@ fn all_who_watch_are_woken_and_who_was_dropped_is_not() {
 }
 
 #[test]
-fn every_way_to_make_a_key_dirty_wakes_who_watches_it() {
+fn each_way_to_make_a_key_dirty_wakes_until_dirty() {
     use keyqueue::DelayedAdd;
     type Dirty = fn(&WorkQueue<u32>, &MockClock);
     let ways: [(DelayedAdd, Dirty); 6] = [
@@ -1143,7 +1147,7 @@ fn every_way_to_make_a_key_dirty_wakes_who_watches_it() {
         }),
     ];
     for (n, (policy, dirty)) in ways.into_iter().enumerate() {
-        let (builder, clock) = still();
+        let (builder, clock) = manual_builder();
         let queue = builder.delayed_add(policy).build();
         queue.add(1);
         let item = queue.get().unwrap();
@@ -1154,8 +1158,8 @@ fn every_way_to_make_a_key_dirty_wakes_who_watches_it() {
         assert_eq!((calls.count(), item.is_dirty()), (1, true), "way {n}");
         assert!(poll(stale.as_mut(), &calls).is_ready());
     }
-    // A delay that is not over does not make it dirty, nor does an add that waits for one, nor one that is refused.
-    let queue = still().0.delayed_add(DelayedAdd::Strict).build();
+    // A delay that has not expired does not make the key dirty, nor does an add that waits for the delay, nor a rejected add.
+    let queue = manual_builder().0.delayed_add(DelayedAdd::Strict).build();
     queue.add(1);
     let item = queue.get().unwrap();
     let calls = Arc::new(Calls::default());
@@ -1169,7 +1173,7 @@ fn every_way_to_make_a_key_dirty_wakes_who_watches_it() {
 }
 
 #[test]
-fn a_watch_that_is_leaked_harms_no_other_key() {
+fn a_leaked_until_dirty_future_affects_no_other_key() {
     let queue = WorkQueue::<u32>::new();
     for round in 0..20 {
         queue.add(round);
@@ -1186,7 +1190,7 @@ fn a_watch_that_is_leaked_harms_no_other_key() {
         while let Ok(item) = queue.try_get() {
             item.done();
         }
-        // Another key, in the same place: its own watchers are woken, whoever else is.
+        // Another key reuses the slot: its own futures are woken.
         for late in [false, true] {
             queue.add(1_000 + round);
             let item = queue.get().unwrap();
@@ -1202,7 +1206,7 @@ fn a_watch_that_is_leaked_harms_no_other_key() {
             item.done();
             queue.get().unwrap().done();
         }
-        assert!(leaked.count() <= 1 && Arc::strong_count(&leaked) == 1, "its waker is gone by now");
+        assert!(leaked.count() <= 1 && Arc::strong_count(&leaked) == 1, "the leaked future's waker is dropped by now");
     }
 }
 
@@ -1223,7 +1227,7 @@ fn a_task_is_woken_by_a_thread_that_makes_its_key_dirty() {
             }))
         })
         .collect();
-    // Both keys' holders are woken, again and again; the last run of each sees the shut-down.
+    // Each round wakes the holders of both keys; the last run of each key sees the shut-down.
     let mut seen = 0;
     for _ in 0..200 {
         queue.add_all([0, 1]);
@@ -1237,21 +1241,21 @@ fn a_task_is_woken_by_a_thread_that_makes_its_key_dirty() {
     }
     queue.add_all([0, 1]);
     queue.shut_down();
-    // Those that were handed out before the shut-down, and were not dirty then, wait for ever; they are dropped.
+    // A future whose key was handed out before the shut-down and is not dirty waits forever: the runtime drops it.
     runtime.shutdown_background();
     drop(tasks);
     workers.join();
     assert_eq!(queue.processing_len(), 0);
 }
 
-// ---- work that is cut short by the end ----
+// ---- handlers that end early at a shut-down ----
 
 #[test]
-fn a_handler_is_told_that_the_shut_down_has_begun() {
+fn until_shutting_down_resolves_when_the_shut_down_begins() {
     type Begin = fn(&WorkQueue<u32>, &Arc<Calls>);
     let begins: [Begin; 2] = [
         |queue, _| queue.shut_down(),
-        // It waits for the handlers, and they do not wait for its end.
+        // The drain waits for the handlers, so they must not wait for the drain to end.
         |queue, calls| assert!(poll(pin!(queue.shut_down_with_drain_async()), calls).is_pending()),
     ];
     for begin in begins {
@@ -1276,7 +1280,7 @@ fn a_handler_is_told_that_the_shut_down_has_begun() {
 }
 
 #[test]
-fn all_who_wait_for_the_shut_down_are_woken_and_who_was_dropped_is_not() {
+fn a_shut_down_wakes_all_until_shutting_down_futures_but_dropped_ones() {
     let queue = WorkQueue::<u32>::new();
     queue.add_all([1, 2]);
     let (one, two) = (queue.get().unwrap(), queue.get().unwrap().into_owned());
@@ -1285,12 +1289,12 @@ fn all_who_wait_for_the_shut_down_are_woken_and_who_was_dropped_is_not() {
     let mut futures = [queue.until_shutting_down(), one.until_shutting_down(), two.until_shutting_down()].map(Box::pin);
     assert!(poll(futures[0].as_mut(), again).is_pending());
     for (future, calls) in futures.iter_mut().zip([of_queue, of_item, of_owned]) {
-        assert!(poll(future.as_mut(), calls).is_pending(), "the last waker counts");
+        assert!(poll(future.as_mut(), calls).is_pending(), "the latest waker replaces it");
     }
     let mut dropped = Box::pin(queue.until_shutting_down());
     assert!(poll(dropped.as_mut(), gone).is_pending());
     drop(dropped);
-    assert_eq!(Arc::strong_count(gone), 1, "and its waker with it");
+    assert_eq!(Arc::strong_count(gone), 1, "its waker is dropped with it");
     let mut get = pin!(queue.get_async());
     assert!(poll(get.as_mut(), getter).is_pending());
 
@@ -1302,7 +1306,7 @@ fn all_who_wait_for_the_shut_down_are_woken_and_who_was_dropped_is_not() {
     queue.shut_down();
     assert_eq!(calls.each_ref().map(|calls| calls.count()), [1, 1, 1, 0, 1, 0]);
     assert!(futures.iter_mut().all(|future| poll(future.as_mut(), again).is_ready()));
-    assert!(poll(pin!(queue.until_shutting_down()), again).is_ready(), "at once");
+    assert!(poll(pin!(queue.until_shutting_down()), again).is_ready(), "resolves at once");
     assert_eq!(again.count(), 0);
 }
 
@@ -1317,7 +1321,7 @@ mod spans {
     use tracing::span::{Attributes, Id, Record};
     use tracing::{Event, Level, Metadata, Subscriber};
 
-    /// Writes down every span and event, and in which spans an event was.
+    /// Records every span, and every event with the spans around it.
     #[derive(Clone)]
     struct Log {
         lines: Notes<String>,
@@ -1350,7 +1354,7 @@ mod spans {
         }
 
         fn record(&self, _: &Id, _: &Record<'_>) {
-            panic!("all fields are known from the beginning");
+            panic!("all fields are set when the span is created");
         }
 
         fn record_follows_from(&self, _: &Id, _: &Id) {}
@@ -1377,13 +1381,13 @@ mod spans {
     fn logged(run: impl FnOnce()) -> (Vec<String>, Vec<String>) {
         let log = Log { lines: Notes::new(), spans: Arc::default() };
         tracing::subscriber::with_default(log.clone(), run);
-        ENTERED.with_borrow(|entered| assert!(entered.is_empty(), "all spans were left"));
+        ENTERED.with_borrow(|entered| assert!(entered.is_empty(), "all spans were exited"));
         let spans = log.spans.lock().unwrap().clone();
         (spans, log.lines.take())
     }
 
-    /// Fails, panics, and succeeds.
-    fn lives(measure: bool, traced: bool, asynchronous: bool) -> (Vec<String>, Vec<String>) {
+    /// The spans and events of a key whose first run fails, whose second panics, and whose third succeeds.
+    fn three_runs(measure: bool, traced: bool, asynchronous: bool) -> (Vec<String>, Vec<String>) {
         let (clock, mock) = Clock::mock();
         let queue = WorkQueue::builder().name("pods").clock(clock).driver(Driver::Manual).measure(measure);
         let queue = queue.rate_limiter(ItemFastSlow::new(Duration::ZERO, Duration::ZERO, 0)).build();
@@ -1418,7 +1422,7 @@ mod spans {
     #[test]
     fn each_run_is_in_a_span_with_its_errors_and_panics() {
         for asynchronous in [false, true] {
-            let (spans, lines) = lives(true, true, asynchronous);
+            let (spans, lines) = three_runs(true, true, asynchronous);
             let expected = [(1, "1ms"), (2, "0ns"), (3, "0ns")].map(|(attempt, waited)| {
                 format!(r#"INFO workqueue queue="pods" key="a" waited={waited} attempt={attempt}"#)
             });
@@ -1433,7 +1437,7 @@ mod spans {
                 format!("[{third}] {work}"),
             ];
             assert_eq!(lines.len(), expected.len(), "{lines:#?}");
-            // The order of an event's fields is tracing's.
+            // `tracing` chooses the order of an event's fields.
             for (line, expected) in lines.iter().zip(&expected) {
                 let sorted = |line: &str| {
                     let (span, fields) = line.rsplit_once(']').unwrap();
@@ -1446,10 +1450,9 @@ mod spans {
         }
     }
 
-    /// All errors of handlers are events.
     #[test]
-    fn errors_that_know_what_to_do_are_in_the_span_too() {
-        let queue = at_once().build();
+    fn errors_of_retry_after_and_give_up_are_events_too() {
+        let queue = no_backoff().build();
         queue.add_all([1, 2]);
         queue.shut_down();
         let (_, lines) = logged(|| {
@@ -1464,13 +1467,13 @@ mod spans {
     }
 
     #[test]
-    fn without_measuring_the_span_does_not_say_how_long_it_waited() {
-        let (spans, _) = lives(false, true, false);
+    fn without_measure_the_span_has_no_waited_field() {
+        let (spans, _) = three_runs(false, true, false);
         assert_eq!(spans[0], r#"INFO workqueue queue="pods" key="a" attempt=1"#);
     }
 
     #[test]
-    fn a_hand_out_has_a_span_without_workers() {
+    fn an_item_has_a_span_without_workers() {
         let queue = WorkQueue::builder().name("pods").measure(true).clock(Clock::mock().0).build();
         let (spans, lines) = logged(|| {
             queue.add(7);
@@ -1482,7 +1485,7 @@ mod spans {
         assert_eq!(lines, [format!("[{expected}] DEBUG message=at work")]);
     }
 
-    /// A subscriber is user code, too.
+    /// A subscriber is foreign code, so it may panic.
     #[test]
     fn a_subscriber_that_panics_leaves_no_key_stuck() {
         struct Broken(Log, &'static str);
@@ -1515,7 +1518,7 @@ mod spans {
         }
         for place in ["new_span", "enter", "exit", "event"] {
             for asynchronous in [false, true] {
-                let queue = at_once().build();
+                let queue = no_backoff().build();
                 queue.add_all([1, 2]);
                 queue.shut_down();
                 let workers = queue.workers().traced().build();
@@ -1535,9 +1538,9 @@ mod spans {
     }
 
     #[test]
-    fn without_being_told_there_are_no_spans() {
-        let (spans, lines) = lives(true, false, true);
-        assert_eq!((spans, lines.len()), (vec![], 3), "the handler's own");
+    fn without_traced_there_are_no_spans() {
+        let (spans, lines) = three_runs(true, false, true);
+        assert_eq!((spans, lines.len()), (vec![], 3), "only the handler's own events");
         assert!(lines.iter().all(|line| line.starts_with("[] DEBUG")));
     }
 }

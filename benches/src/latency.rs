@@ -5,6 +5,7 @@ use crate::floors::{Channel, Line};
 use crate::rivals::DashSeg;
 use crate::{Ours, Subject};
 use common::mutex::{parking_lot_mutex, std_mutex};
+use common::random::random;
 use hdrhistogram::Histogram;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;

@@ -1,56 +1,56 @@
-//! Whether the crawl was what it claims to be: held against the site, and against what the server saw of it.
+//! Checks the crawl against the site, and against what the server saw of it.
 //!
-//! Logs in, faults out. Crawler and server have each written a log, with numbered requests and by the same clock, and this is
-//! what both together must show:
+//! Takes logs, and returns faults. Crawler and server have each written a log, with numbered requests and by the same clock.
+//! Together the logs must show:
 //!
-//! 1. **Once.** A URL's requests are failures, and then one answer (the page, or that there is none), and then nothing more. Or
-//!    they are as many failures as are allowed, and then it is given up, and reported as such.
-//! 2. **All, and no more.** The URLs that were asked for are those that can be reached from the start, over pages that were
-//!    fetched: what only a page leads to that was given up, nobody can know.
+//! 1. **Once.** A URL's requests are failures, then one answer (the page, or that there is none), and then no more. Or they are
+//!    as many failures as are allowed, and then the URL is given up, and reported as such.
+//! 2. **All, and no more.** The requested URLs are those that can be reached from the start, over pages that were fetched. Links
+//!    of a page that was given up are not known to the crawler.
 //! 3. **Both agree.** Each request that the server got is one of the crawler's, and the crawler has understood what the server
-//!    did. So, of each page, the server has sent as many copies as the crawler has accepted (one, says 1), and those that came
-//!    too late: the crawler had given up waiting. A page that was cut off is no copy.
-//! 4. **One at a time.** A request to a host begins when the one before has ended, says the crawler. Says the server: while
-//!    it works on a request, the host gets no other, unless the crawler had given up waiting for one of them. (The server
-//!    does not know that, and goes on working for nobody. The crawler cannot stop it; it can only wait longer before it retries.)
+//!    did. So the server has sent as many copies of each page as the crawler has accepted (one, by rule 1), and those that came
+//!    too late: after the crawler's time-out. A page that was cut off is no copy.
+//! 4. **One at a time.** In the crawler's log, a request to a host begins when the one before has ended. In the server's log, a
+//!    host gets no other request while the server handles one, unless the crawler had timed out on one of them. (The server does
+//!    not know that, and goes on. The crawler cannot stop it; it can only wait longer before it retries.)
 //! 5. **Not too fast.** A request reaches a host no sooner after the previous one than the rate allows.
 //!
-//! A crawl that was interrupted may have URLs left, and fewer failures. All else holds.
+//! A crawl that was interrupted may have URLs left, and fewer failures. All other rules hold.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
-/// Two clocks were read that may differ: the bucket's and the log's.
+/// The bucket's clock and the log's clock may differ by this.
 const TOLERANCE: Duration = Duration::from_millis(1);
 
-/// What there is. A URL that is not here is answered by 404.
+/// The pages and their links. The server answers any other URL with 404.
 pub(crate) struct Site {
     pub(crate) start: String,
     pub(crate) links: BTreeMap<String, Vec<String>>,
 }
 
-/// What was asked of the crawler.
+/// What the crawler was told to do.
 pub(crate) struct Rules {
     pub(crate) max_retries: usize,
     /// Between two requests to a host.
     pub(crate) interval: Duration,
-    /// It was not interrupted.
+    /// The crawl was not interrupted.
     pub(crate) complete: bool,
 }
 
-/// What the crawler says.
+/// The crawler's log.
 #[derive(Clone, Default)]
 pub(crate) struct Crawl {
     pub(crate) attempts: Vec<Attempt>,
     pub(crate) given_up: BTreeSet<String>,
 }
 
-/// What the crawler knows of one request.
+/// What the crawler recorded of one request.
 #[derive(Clone)]
 pub(crate) struct Attempt {
     pub(crate) id: u64,
     pub(crate) url: String,
-    /// When it asked whether it may, just before it was told that it may.
+    /// When it asked for a token, just before it got one.
     pub(crate) asked: Duration,
     pub(crate) ended: Duration,
     pub(crate) verdict: Verdict,
@@ -65,7 +65,7 @@ pub(crate) enum Verdict {
     Failed,
     /// The connection broke.
     Lost,
-    /// It gave up waiting.
+    /// The crawler's time-out has passed.
     TimedOut,
 }
 
@@ -75,13 +75,13 @@ impl Verdict {
     }
 }
 
-/// What the server knows of one request.
+/// What the server recorded of one request.
 #[derive(Clone)]
 pub(crate) struct Request {
     pub(crate) id: u64,
     pub(crate) url: String,
     pub(crate) arrived: Duration,
-    /// The host's other requests on which it was at work then.
+    /// The host's other requests that the server was handling then.
     pub(crate) meanwhile: Vec<u64>,
     pub(crate) answer: Answer,
 }
@@ -92,11 +92,11 @@ pub(crate) enum Answer {
     /// Not at all, or not yet.
     Nothing,
     Status(u16),
-    /// It broke the connection.
+    /// The server broke the connection.
     Cut,
 }
 
-/// All that is wrong, a sentence each.
+/// All faults, a sentence each.
 pub(crate) fn faults(site: &Site, rules: &Rules, crawl: &Crawl, requests: &[Request]) -> Vec<String> {
     let mut faults = once(rules, crawl);
     faults.extend(all_and_no_more(site, rules, crawl));
@@ -199,7 +199,7 @@ fn one_at_a_time(crawl: &Crawl, requests: &[Request]) -> Vec<String> {
     for request in requests {
         for other in &request.meanwhile {
             let both = attempts.get(&request.id).zip(attempts.get(other));
-            if !both.is_some_and(|(one, other)| hung_up(one, other) || hung_up(other, one)) {
+            if !both.is_some_and(|(one, other)| timed_out_before(one, other) || timed_out_before(other, one)) {
                 faults.push(format!("{}: request {} came while the server was at {other}", request.url, request.id));
             }
         }
@@ -207,9 +207,9 @@ fn one_at_a_time(crawl: &Crawl, requests: &[Request]) -> Vec<String> {
     faults
 }
 
-/// The crawler had given up waiting for the first before it asked for the second. That may come before the first all the same:
-/// what nobody waits for any more can be on its way still.
-fn hung_up(first: &Attempt, second: &Attempt) -> bool {
+/// The crawler had timed out on the first request before it asked for the second. The second may still arrive before the
+/// first: a request that has timed out can still be on its way.
+fn timed_out_before(first: &Attempt, second: &Attempt) -> bool {
     first.verdict == Verdict::TimedOut && first.ended <= second.asked
 }
 
@@ -218,8 +218,8 @@ fn not_too_fast(rules: &Rules, crawl: &Crawl, requests: &[Request]) -> Vec<Strin
     let arrived: HashMap<u64, Duration> = requests.iter().map(|request| (request.id, request.arrived)).collect();
     for (host, attempts) in groups(&crawl.attempts, |attempt| host(&attempt.url)) {
         for pair in attempts.windows(2) {
-            // One token was had after `asked`, the next before `arrived`: however slow we are, what is between them is no less
-            // than what the bucket said.
+            // The first token came after `asked`, the second before `arrived`: however slow this process is, the time between
+            // these two is no less than the bucket's interval.
             let Some(between) = arrived.get(&pair[1].id).map(|arrived| arrived.saturating_sub(pair[0].asked)) else {
                 continue;
             };
@@ -231,7 +231,7 @@ fn not_too_fast(rules: &Rules, crawl: &Crawl, requests: &[Request]) -> Vec<Strin
     faults
 }
 
-/// Copies of pages that the server has sent when the crawler had given up waiting.
+/// The number of pages that the server has sent after the crawler's time-out.
 pub(crate) fn too_late(crawl: &Crawl, requests: &[Request]) -> usize {
     let timed_out = crawl.attempts.iter().filter(|attempt| attempt.verdict == Verdict::TimedOut);
     let timed_out: BTreeSet<_> = timed_out.map(|attempt| attempt.id).collect();
@@ -251,7 +251,7 @@ pub(crate) fn fastest(requests: &[Request]) -> f64 {
     rates.fold(0.0, f64::max)
 }
 
-/// The attempts that have something in common, in the order in which they were made.
+/// The attempts, grouped by `by`, in the order in which they were made.
 fn groups<'a>(attempts: &'a [Attempt], by: impl Fn(&'a Attempt) -> &'a str) -> BTreeMap<&'a str, Vec<&'a Attempt>> {
     let mut groups: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for attempt in attempts {

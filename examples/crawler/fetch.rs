@@ -1,4 +1,4 @@
-//! One request, and what became of it.
+//! One request, and its result.
 
 use crate::check::Verdict;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
@@ -9,17 +9,17 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The header that numbers requests, so that what server and crawler have seen can be put side by side.
+/// The header that numbers requests, so that the logs of server and crawler can be compared.
 pub(crate) const REQUEST_ID: &str = "x-request-id";
 
 pub(crate) enum Fetched {
-    /// Where it leads.
+    /// The links of the page.
     Page(Vec<Url>),
     /// There is no such page, and will be none.
     Missing,
 }
 
-/// It may work another time.
+/// A failure; a retry may succeed.
 #[derive(Debug)]
 pub(crate) enum FetchError {
     Status(StatusCode),
@@ -51,20 +51,20 @@ impl Fetcher {
     }
 }
 
-/// All that is linked to. (A crawler of pages that others wrote would ask a parser of HTML.)
+/// All links of a page. (A crawler of other people's pages would use an HTML parser.)
 fn links(base: &Url, html: &str) -> Vec<Url> {
     let hrefs = html.split("href=\"").skip(1).filter_map(|rest| rest.split_once('"'));
     let urls = hrefs.filter_map(|(href, _)| base.join(href).ok());
     urls.filter(|url| url.scheme() == "http").map(without_fragment).collect()
 }
 
-/// What is after a `#` is a place in a page: it makes no other page.
+/// Removes what follows a `#`: that is a place in a page, not another page.
 fn without_fragment(mut url: Url) -> Url {
     url.set_fragment(None);
     url
 }
 
-/// Every name is on this machine: whatever a page links to, nothing leaves it.
+/// Resolves every name to this machine: whatever a page links to, no request leaves the machine.
 struct AllHere(SocketAddr);
 
 impl Resolve for AllHere {
@@ -102,7 +102,7 @@ impl fmt::Display for FetchError {
 
 impl Error for FetchError {}
 
-/// What it all began with: the outer errors say no more than that it was a request.
+/// The innermost error: the outer errors say only that a request failed.
 fn root<'e>(error: &'e (dyn Error + 'static)) -> &'e (dyn Error + 'static) {
     error.source().map_or(error, root)
 }

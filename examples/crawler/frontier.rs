@@ -1,7 +1,7 @@
-//! The pages that are still to be fetched, host by host: what the queue does not hold.
+//! The pages that are still to be fetched, by host: the queue holds only hosts.
 //!
-//! A host has its pages here, each once, and the queue has the host, while there are any. The page that is being fetched stays
-//! first until it is finished, one way or the other, so that a retry finds it there.
+//! A host has its pages here, each once, and the queue has the host while there are any. The page that is being fetched stays
+//! first until it is fetched or given up, so that a retry finds it there.
 
 use keyqueue::rate_limiter::Bucket;
 use reqwest::Url;
@@ -12,21 +12,21 @@ use std::time::Duration;
 /// The queue's key.
 pub(crate) type Host = Arc<str>;
 
-/// What is known of a page that was found.
+/// What [`Frontier::add`] found.
 pub(crate) enum Found {
     /// It is not new.
     Known,
     /// It is new, and the queue has its host.
     New,
-    /// It is new, and its host had nothing to do until now: the host belongs in the queue.
+    /// It is new, and its host had no pages until now: the host has to be added to the queue.
     First(Host),
 }
 
 /// What to do for a host now.
 pub(crate) enum Next {
-    /// A token was spent for this.
+    /// This page, for which a token was spent.
     Fetch(Url),
-    /// Come back when there is a token.
+    /// Wait until there is a token.
     Wait(Duration),
     Nothing,
 }
@@ -39,7 +39,7 @@ pub(crate) struct Frontier {
 
 struct Pages {
     bucket: Bucket,
-    /// All that there ever were.
+    /// All pages that were ever found.
     seen: HashSet<Url>,
     left: VecDeque<Url>,
 }
@@ -49,7 +49,7 @@ impl Frontier {
         Self { rate, hosts: Mutex::default() }
     }
 
-    /// Takes a page in, unless it is known.
+    /// Adds a page, unless it is known.
     pub(crate) fn add(&self, url: Url) -> Found {
         let Some(name) = url.host_str() else { return Found::Known }; // nothing to fetch
         let mut hosts = self.hosts.lock().unwrap();
@@ -62,7 +62,7 @@ impl Frontier {
         if pages.left.len() > 1 { Found::New } else { Found::First(host) }
     }
 
-    /// What is first, if it may be fetched now.
+    /// The first page, if it may be fetched now.
     pub(crate) fn next(&self, host: &str) -> Next {
         let hosts = self.hosts.lock().unwrap();
         let Some((pages, url)) = hosts.get(host).and_then(|pages| Some((pages, pages.left.front()?))) else {
@@ -74,12 +74,12 @@ impl Frontier {
         }
     }
 
-    /// Which page is first.
+    /// The first page.
     pub(crate) fn first(&self, host: &str) -> Option<Url> {
         self.hosts.lock().unwrap().get(host)?.left.front().cloned()
     }
 
-    /// Strikes the first page out. How long until the next one may be fetched; `None`: that was the last.
+    /// Removes the first page. Returns the time until the next one may be fetched; `None` if that was the last.
     pub(crate) fn finish(&self, host: &str) -> Option<Duration> {
         let mut hosts = self.hosts.lock().unwrap();
         let pages = hosts.get_mut(host)?;
@@ -87,20 +87,20 @@ impl Frontier {
         pages.left.front().map(|_| pages.pause())
     }
 
-    /// How many pages are still to be fetched.
+    /// The number of pages that are still to be fetched.
     pub(crate) fn left(&self) -> usize {
         self.hosts.lock().unwrap().values().map(|pages| pages.left.len()).sum()
     }
 }
 
 impl Pages {
-    /// Not a single token is saved up: after a pause, no two requests at once.
+    /// With a burst of one no token is saved up: no two requests at once after a pause.
     fn new(rate: f64) -> Self {
         Self { bucket: Bucket::new(rate, 1), seen: HashSet::new(), left: VecDeque::new() }
     }
 
-    /// How long until there is a token. It is not kept: who comes for it later than it was good for would make the one after
-    /// it come too soon. Nobody else asks for this host's tokens meanwhile, so `cancel` gives it back.
+    /// The time until there is a token. The token is not kept: if it were used later than that, the next one would come too soon.
+    /// No other worker reserves tokens of this host meanwhile, so `cancel` gives it back.
     fn pause(&self) -> Duration {
         let token = self.bucket.reserve();
         let delay = token.delay();

@@ -1,38 +1,38 @@
 //! A polite crawler: fetches every page of a site of several hosts, one request per host at a time, however bad the servers are.
 //!
 //! ```text
-//! cargo run --release --example crawler                        # a site that the example makes up and serves itself, on loopback
+//! cargo run --release --example crawler                        # a site that the example generates and serves on loopback
 //! cargo run --release --example crawler -- --chaos             # the server fails, stalls and cuts connections
 //! cargo run --release --example crawler -- --chaos --seed 7 --max-retries 2
 //! cargo run --release --example crawler -- --hosts 100 --pages 50 --workers 32 --rate 20
 //! ```
 //!
-//! At the end, what the crawler has noted is held against the site and against what the server has noted: see `check.rs`. Ctrl-C
-//! works off what is in line and checks the part that was crawled; a second one leaves at once.
+//! At the end, the crawler's log is checked against the site and against the server's log: see `check.rs`. Ctrl-C finishes the
+//! queued hosts and checks the part that was crawled; a second Ctrl-C exits at once.
 //!
 //! How it uses the queue:
 //!
-//! * The key is a host, not a page, for a host is what must not be in work twice. That no host gets two requests at a time
-//!   follows from what the queue is, with any number of workers. A hand-out is one request, and then the host goes to the end
-//!   of the line: a large host keeps no small one waiting.
-//! * The pages of a host are beside the queue (`frontier.rs`), each once. Who finds a new page adds its host, if that had nothing
-//!   to do; else the queue has it already, in line, in work or delayed. To add it all the same would do harm: an add that comes
-//!   while the host is in work is followed by a hand-out at once, without the pause that the host is to have. Nor could the
-//!   worker put that hand-out off and change nothing else: `RequeueAfter` would make a host that fails one that does not.
-//! * If one worker is done with the last page of a host, and in that moment another one finds a new page there, the host is
-//!   added while it is in work, and comes once more. In crawlers, that is where pages get lost; the queue sees to it.
-//! * Politeness is a `Bucket` for each host. Without a token there is no request, but `RequeueAfter`, for as long as the bucket
-//!   says: the worker goes on with another host, and nobody sleeps.
-//! * A request that fails is an `Err`, and the workers retry its host when the queue's limiter says: after a pause that doubles
-//!   each time. It is the host that waits, with all its pages, as one that is down would wish. The first pause is not shorter
-//!   than that between two pages, so that there is a token when it is over, and no `RequeueAfter` is needed: that has the
-//!   limiter forget the failures, as `Done` has.
-//! * The page that fails stays the first of its host, so the host's failures in a row are those of that page, and `max_retries`
-//!   of the workers is that of a page. `on_give_up` strikes the page out, and delays the host for the next one.
-//! * A 404 is an answer like any other, and not tried again.
-//! * Work makes more work, and during a drain adds are refused. So `wait_idle_async` says when the crawl is over: nothing in line,
-//!   in work or delayed. Then comes the drain.
-//! * The progress is a report of the queue's (`report_every`), and so are the times in the summary (`metrics`).
+//! * The key is a host, not a page, because a host is what must not be processed twice at a time. So the queue guarantees that no
+//!   host gets two requests at a time, with any number of workers. A hand-out is one request, and then the host goes to the back
+//!   of the queue: a large host does not starve a small one.
+//! * The pages of a host are beside the queue (`frontier.rs`), each once. A worker that finds a new page adds its host only if
+//!   that had no pages left. Otherwise the queue has the host already: queued, processing or delayed. Another add would do harm:
+//!   an add while the host is processing leads to a hand-out right after `done`, without the pause between two requests. Nor
+//!   could the worker delay that hand-out and change nothing else: `RequeueAfter` would forget the host's failures.
+//! * If one worker is done with the last page of a host at the moment when another one finds a new page there, the host is added
+//!   while it is processing, and is handed out once more. Crawlers tend to lose pages there; the queue loses none.
+//! * Politeness is a `Bucket` for each host. Without a token the worker makes no request, but returns `RequeueAfter` with the
+//!   wait that the bucket gives: the worker goes on with another host, and does not sleep.
+//! * A request that fails is an `Err`, and the workers retry its host after the delay of the queue's limiter, which doubles each
+//!   time. The host waits with all its pages, which suits a host that is down. The first delay is not shorter than the pause
+//!   between two pages, so there is a token when it has expired, and no `RequeueAfter` is needed: that makes the limiter forget
+//!   the failures, as `Done` does.
+//! * A page that fails stays the first of its host, so the host's failures in a row are those of that page, and the workers'
+//!   `max_retries` is the page's. `on_give_up` removes the page, and delays the host for the next one.
+//! * A 404 is an answer like any other, and is not retried.
+//! * Fetched pages lead to more adds, and a drain rejects adds. So the crawl waits until the queue is idle (`wait_idle_async`): no host is queued,
+//!   processing or delayed. Then it drains.
+//! * The progress is a report of the queue (`report_every`), and so are the times in the summary (`metrics`).
 
 mod check;
 mod fetch;
@@ -66,33 +66,33 @@ const BACKOFF: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(2
 
 /// Crawls a site that it serves itself, and checks that it did so politely and completely.
 #[derive(Parser)]
-#[command(after_help = "Exit status: 1 after an error or if the check fails; else 0, also after Ctrl-C")]
+#[command(after_help = "Exit status: 1 after an error or if the check fails; otherwise 0, even after Ctrl-C")]
 struct Args {
-    /// How many hosts the site has
+    /// Number of hosts of the site
     #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=1000))]
     hosts: u32,
-    /// How many pages each of them has
+    /// Number of pages of each host
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pages: u32,
-    /// How many requests are under way at a time, to different hosts
+    /// Number of requests under way at a time, to different hosts
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: u16,
     /// Requests a second to a host, at most
     #[arg(long, value_name = "N", default_value_t = 50.0, value_parser = rate)]
     rate: f64,
-    /// Have the server fail, stall and cut connections, and some pages never work
+    /// Make the server fail, stall and cut connections, and some pages never work
     #[arg(long)]
     chaos: bool,
-    /// What the site and the chaos are made from
+    /// Seed of the site and of the chaos
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Try a page again so often, then give it up
+    /// Retry a page at most N times, then give it up
     #[arg(long, value_name = "N", default_value_t = 5)]
     max_retries: usize,
-    /// How long to wait for an answer
+    /// Time to wait for an answer
     #[arg(long, value_name = "MS", default_value_t = 250, value_parser = clap::value_parser!(u32).range(1..))]
     timeout: u32,
-    /// Have the check ask for this rate, to see that it can fail
+    /// Make the check ask for this rate, to see that it can fail
     #[arg(long, value_name = "N", value_parser = rate, hide = true)]
     check_rate: Option<f64>,
 }
@@ -122,7 +122,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Whether the check holds.
+/// Returns whether the check passes.
 async fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
     let mut stopped = on_ctrl_c()?;
     let start = Instant::now();
@@ -146,7 +146,7 @@ async fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
         () = crawler.queue.wait_idle_async() => true,
         _ = stopped.recv() => false,
     };
-    // If we were interrupted, a host that is in line has one more page fetched, and one that is delayed has not.
+    // After an interrupt, one more page of each queued host is fetched, and none of a delayed host.
     let leftover = workers.drain_async().await;
     drop(progress);
     crawler.bar.finish_and_clear();
@@ -172,7 +172,7 @@ async fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
     }
 }
 
-/// The first Ctrl-C is a message, the second is the end.
+/// The first Ctrl-C sends a message, the second exits.
 fn on_ctrl_c() -> Result<UnboundedReceiver<()>, ctrlc::Error> {
     let (sender, stopped) = mpsc::unbounded_channel();
     let stopping = AtomicBool::new(false);
@@ -180,24 +180,24 @@ fn on_ctrl_c() -> Result<UnboundedReceiver<()>, ctrlc::Error> {
         if stopping.swap(true, Relaxed) {
             std::process::exit(130);
         }
-        let _ = sender.send(()); // Nobody listens if the crawl is just over.
-        let _ = writeln!(io::stderr(), "\nstopping when what is in line is done; Ctrl-C again stops at once");
+        let _ = sender.send(()); // Fails if the crawl has just ended.
+        let _ = writeln!(io::stderr(), "\nstopping when the queued hosts are done; Ctrl-C again stops at once");
     })?;
     Ok(stopped)
 }
 
-/// What the workers do when a request fails: they try again, and give the page up after so many times.
+/// Workers that retry failed requests, and give a page up after `max_retries` retries.
 fn workers(crawler: &Arc<Crawler>, max_retries: usize) -> Workers<Host> {
     let giving_up = Arc::clone(crawler);
     crawler.queue.workers().max_retries(max_retries).on_give_up(move |host, why| giving_up.give_up(host, why)).build()
 }
 
-/// The queue, and what all workers share besides.
+/// The queue, and everything else that the workers share.
 struct Crawler {
     queue: WorkQueue<Host>,
     frontier: Frontier,
     fetcher: Fetcher,
-    /// Both logs count from here.
+    /// The times in both logs count from here.
     start: Instant,
     requests: AtomicU64,
     crawl: Mutex<Crawl>,
@@ -206,7 +206,7 @@ struct Crawler {
 
 impl Crawler {
     fn new(rate: f64, fetcher: Fetcher, start: Instant) -> Self {
-        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} pages  {msg}").expect("the template is right");
+        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} pages  {msg}").expect("the template is valid");
         // Draws to stderr, and only if that is a terminal.
         let bar = ProgressBar::new(0).with_style(style);
         let [base, max] = BACKOFF.map(|pause| pause.max(interval(rate)));
@@ -225,7 +225,7 @@ impl Crawler {
         }
     }
 
-    /// What a worker does with a host: fetches one page, if there is one and it may. An error: to be retried.
+    /// Handles a host: fetches one page, if there is one and a token for it. An error is retried.
     async fn visit(&self, host: &Host) -> Result<Outcome, FetchError> {
         let asked = self.start.elapsed();
         let url = match self.frontier.next(host) {
@@ -240,7 +240,7 @@ impl Crawler {
         Ok(self.frontier.finish(host).map_or(Outcome::Done, Outcome::RequeueAfter))
     }
 
-    /// A page was linked to.
+    /// Adds a page that a link leads to.
     fn found(&self, url: Url) {
         let found = self.frontier.add(url);
         self.bar.inc_length(u64::from(!matches!(found, Found::Known)));
@@ -249,7 +249,7 @@ impl Crawler {
         }
     }
 
-    /// Makes a request, and notes how it went.
+    /// Makes a request, and records its result.
     async fn fetch(&self, url: &Url, asked: Duration) -> Result<Fetched, FetchError> {
         let id = self.requests.fetch_add(1, Relaxed);
         let result = self.fetcher.fetch(url, id).await;
@@ -263,7 +263,7 @@ impl Crawler {
         result
     }
 
-    /// All tries have failed: on with the next page. The host is still held, so nobody else takes its first page meanwhile.
+    /// All tries have failed: goes on with the next page. The host is still held, so no other worker takes its first page.
     fn give_up(&self, host: &Host, why: &GivenUp<'_>) {
         let Some(url) = self.frontier.first(host) else { return };
         let error = why.reason.map_or_else(|| why.panic.unwrap_or_default().to_owned(), ToString::to_string);
@@ -276,13 +276,13 @@ impl Crawler {
         }
     }
 
-    /// Prints a line above the progress bar. That nobody reads it is no reason to stop.
+    /// Prints a line above the progress bar. If stdout is closed, the crawl goes on.
     fn say(&self, line: std::fmt::Arguments<'_>) {
         self.bar.suspend(|| drop(writeln!(io::stdout(), "{line}")));
     }
 }
 
-/// Shows how the queue stands, each time that it is reported.
+/// Shows the queue's numbers at each report.
 struct Progress {
     bar: ProgressBar,
 }
@@ -290,7 +290,7 @@ struct Progress {
 impl Observer for Progress {
     fn report(&self, _: &str, metrics: &Metrics) {
         let now = &metrics.stats;
-        let hosts = format!("{} in line, {} in work, {} waiting", now.len, now.processing, now.delayed);
+        let hosts = format!("{} queued, {} processing, {} delayed", now.len, now.processing, now.delayed);
         self.bar.set_message(format!("hosts: {hosts}, {} of them failing", now.failing));
     }
 }

@@ -1,4 +1,4 @@
-//! Serves the site on loopback, all hosts at one address, and notes what it sees. With chaos, it is a bad server.
+//! Serves the site on loopback, all hosts at one address, and logs requests. With chaos, the server misbehaves.
 
 use crate::check::{Answer, Request};
 use crate::fetch::REQUEST_ID;
@@ -18,25 +18,25 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 
-/// Of a hundred requests, so many go wrong in this way.
+/// The number of requests in a hundred that go wrong in this way.
 const ERRORS: u32 = 9;
 const STALLS: u32 = 4;
 const CUTS: u32 = 5;
 
-/// One page in so many never works, the first one excepted: else there would be no crawl.
+/// One page in this number never works, but the first page does: there would be no crawl without it.
 const BROKEN: u32 = 60;
 
 pub(crate) struct Server {
     site: Arc<Site>,
     chaos: Option<Chaos>,
-    /// Both logs count from here.
+    /// The times in both logs count from here.
     start: Instant,
     log: Mutex<Log>,
 }
 
-/// How to be bad.
+/// How the server misbehaves.
 pub(crate) struct Chaos {
-    /// How long the crawler waits. Some stalls are shorter, some longer.
+    /// The crawler's time-out. Some stalls are shorter, some longer.
     pub(crate) timeout: Duration,
 }
 
@@ -45,7 +45,7 @@ struct Log {
     requests: Vec<Request>,
     /// By host: the requests that the server is working on.
     open: HashMap<String, Vec<u64>>,
-    /// How often a page was asked for: each time has its own chance.
+    /// The number of requests for each page: each request has its own random numbers.
     visits: HashMap<String, u32>,
 }
 
@@ -62,7 +62,7 @@ impl Server {
         Self { site, chaos, start, log: Mutex::default() }
     }
 
-    /// Serves from now on, until the runtime ends. At which address.
+    /// Serves until the runtime ends. Returns the address.
     pub(crate) async fn start(self: &Arc<Self>) -> io::Result<SocketAddr> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
@@ -76,7 +76,7 @@ impl Server {
         self.log.lock().unwrap().requests.clone()
     }
 
-    /// A request has come. How often this URL was asked for before.
+    /// Logs a request that has arrived. Returns it, and the number of earlier requests for this URL.
     fn open(self: &Arc<Self>, host: &str, url: &str, id: u64) -> (Open, u32) {
         let mut log = self.log.lock().unwrap();
         let Log { requests, open, visits } = &mut *log;
@@ -139,11 +139,11 @@ struct Open {
 }
 
 impl Open {
-    /// Noted before it is sent: when the crawler has it, it is in the log.
+    /// Logged before the answer is sent, so that the log has it when the crawler does.
     fn answered(self, answer: Answer) {
         let mut log = self.server.log.lock().unwrap();
         log.requests[self.index].answer = answer;
-        let open = log.open.get_mut(&self.host).expect("it was put there");
+        let open = log.open.get_mut(&self.host).expect("`open` has put it there");
         open.retain(|id| *id != self.id);
     }
 }
@@ -155,7 +155,7 @@ async fn answer(State(server): State<Arc<Server>>, uri: Uri, headers: HeaderMap)
     };
     let (open, visit) = server.open(host, &format!("http://{host}{}", uri.path()), id);
     let page = server.site.find(host, uri.path());
-    // A task of its own, since else the work would end when the crawler hangs up. Most servers notice that late, or never.
+    // In a task of its own: the work would end otherwise when the crawler hangs up. Most servers notice that late, or never.
     let work = tokio::spawn(async move { server.work(page, visit, open).await });
     work.await.unwrap_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response())
 }

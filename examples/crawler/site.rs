@@ -1,18 +1,18 @@
-//! A made-up site: hosts, pages and links, all from one seed.
+//! A generated site: hosts, pages and links, all from one seed.
 //!
-//! Each page but a few can be reached from the first page of the first host: an earlier page links to it. The few are
-//! [orphans](Site::new), and a crawler that fetches one of them has made it up. Besides, pages link to each other at random:
-//! often twice, often to pages that are linked from everywhere, now and then to one that is not there.
+//! All pages but a few can be reached from the first page of the first host: an earlier page links to each. The others are
+//! [orphans](Site::new), to which no link leads, so a crawler must not fetch them. Pages also link to each other at random: often
+//! twice, often to popular pages, and now and then to a page that does not exist.
 
 use crate::check;
 use fastrand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// Links that a page has besides those to pages that must be reached over it.
+/// Links that a page has besides those that make other pages reachable.
 const LINKS: usize = 8;
 
-/// A page that is not there is one of so many.
+/// The number of addresses of a host that have no page, and that links lead to.
 const DEAD: u32 = 5;
 
 pub(crate) struct Site {
@@ -23,7 +23,7 @@ pub(crate) struct Site {
     links: Vec<Vec<Vec<Page>>>,
 }
 
-/// A page, or a gap where one could be.
+/// A page, or an address that has no page.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Page {
     pub(crate) host: u32,
@@ -37,7 +37,7 @@ impl Page {
         format!("http://{}{}", self.host(), self.path())
     }
 
-    /// `.test` is a name that nobody has (RFC 6761).
+    /// `.test` is reserved for tests (RFC 6761).
     fn host(self) -> String {
         format!("h{}.test", self.host)
     }
@@ -48,13 +48,13 @@ impl Page {
 }
 
 impl Site {
-    /// One page in twenty is an orphan: it links to others, and nobody to it.
+    /// One page in twenty is an orphan: it links to others, but no page links to it.
     pub(crate) fn new(hosts: u32, pages: u32, seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let mut links = vec![vec![Vec::new(); pages as usize]; hosts as usize];
         let mut link = |from: Page, to: Page| links[from.host as usize][from.number as usize].push(to);
 
-        // What is to be reached, in an order in which each page is linked from an earlier one.
+        // The pages that can be reached, in an order in which each page is linked from an earlier one.
         let mut reached: Vec<Vec<u32>> = Vec::new();
         let mut orphans = BTreeSet::new();
         for host in 0..hosts {
@@ -96,7 +96,7 @@ impl Site {
         Self { hosts, pages, seed, links }
     }
 
-    /// What this name and path stand for, if they could be one of ours.
+    /// The page of this host and path, if they have the form of the site's addresses.
     pub(crate) fn find(&self, host: &str, path: &str) -> Option<Page> {
         let number = |text: &str| text.parse().ok();
         let host = number(host.strip_prefix('h')?.strip_suffix(".test")?)?;
@@ -104,7 +104,7 @@ impl Site {
         (host < self.hosts).then_some(Page { host, number })
     }
 
-    /// Its text, if it is there. Always the same for a page.
+    /// The page's text, if it exists. Always the same for a page.
     pub(crate) fn html(&self, page: Page) -> Option<String> {
         let links = self.links.get(page.host as usize)?.get(page.number as usize)?;
         let mut rng = self.rng(page, 0);
@@ -118,7 +118,7 @@ impl Site {
         Some(html)
     }
 
-    /// Chance for the n-th thing that happens to a page: the same in each run, whatever the order of the requests.
+    /// Random numbers for the n-th event of a page: the same in each run, whatever the order of the requests.
     pub(crate) fn rng(&self, page: Page, n: u32) -> Rng {
         let mut rng = Rng::with_seed(self.seed);
         for part in [page.host, page.number, n] {
@@ -127,7 +127,7 @@ impl Site {
         rng
     }
 
-    /// All pages and where they lead: what the crawl is held against.
+    /// All pages and their links, for the check.
     pub(crate) fn map(&self) -> check::Site {
         let pages = (0..self.hosts).flat_map(|host| (0..self.pages).map(move |number| Page { host, number }));
         let links = |page: Page| self.links[page.host as usize][page.number as usize].iter().map(|to| to.url());
@@ -136,7 +136,7 @@ impl Site {
     }
 }
 
-/// One address can be written in many ways, and the crawler must see that it is one.
+/// Writes an address in one of many ways. The crawler must see that they are the same.
 fn spell(rng: &mut Rng, from: Page, to: Page) -> String {
     let near = from.host == to.host;
     match rng.u32(..6) {

@@ -5,7 +5,7 @@ use keyqueue::observe::Metrics;
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// So many faults are printed.
+/// The number of faults that are printed.
 const LISTED: usize = 20;
 
 pub(crate) struct Summary<'a> {
@@ -17,7 +17,7 @@ pub(crate) struct Summary<'a> {
     pub(crate) left: usize,
     /// Hosts that had a delay when the queue was shut down.
     pub(crate) dropped: usize,
-    /// What was allowed, in requests a second.
+    /// The rate that was allowed, in requests a second.
     pub(crate) rate: f64,
     pub(crate) took: Duration,
     /// There was no Ctrl-C.

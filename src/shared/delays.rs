@@ -626,6 +626,15 @@ mod tests {
         assert!((all / 2..=all).contains(&turns), "{turns} more turns");
     }
 
+    /// The first delay starts the driver thread, and from then on calls take their usual way.
+    #[test]
+    fn a_started_driver_leaves_the_queue_as_it_was() {
+        let queue = WorkQueue::new();
+        assert_eq!(queue.add_after("key", Duration::from_secs(3600)), Added::Delayed);
+        assert!(!queue.shared.core.lock().special.is_any());
+        assert!(!queue.shared.has_extras());
+    }
+
     /// Fifty keys expire in one critical section.
     #[test]
     fn one_batch_expires_fifty_keys() {

@@ -95,8 +95,8 @@ fn calibrate(clock: impl Fn() -> u64) -> u64 {
 }
 
 impl Calibration {
-    /// Whether clock and counter have gone on by the same time since this calibration, to within a hundredth and a microsecond. Also
-    /// if the counter's rate is not known.
+    /// Whether clock and counter have gone on by the same time since this calibration, to within a hundredth and a microsecond.
+    /// `true` if the counter's rate is not known.
     fn consistent_with(&self, next: Calibration) -> bool {
         let by_clock = u128::from(next.clock.saturating_sub(self.clock));
         let ticks = u128::from(next.counter.wrapping_sub(self.counter));

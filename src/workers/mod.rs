@@ -462,7 +462,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     }
 
     /// Like [`drain`](Self::drain), but waits for at most this time, and [stops](Self::stop) the loops then. A timeout too long for the
-    /// clock, such as `Duration::MAX`, is none.
+    /// clock, such as `Duration::MAX`, means no timeout.
     ///
     /// # Blocking
     /// For at most this time, even if a handler, or the drop of a value that a handler has captured, takes longer. Such a loop counts as

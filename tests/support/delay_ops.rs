@@ -1,12 +1,11 @@
-//! A list of calls with delays and a limiter, run on the crate and on the plain reference side by side, with every return value
-//! compared.
+//! Runs a list of calls with delays and a limiter on the crate and on the plain reference, and compares every return value.
 //!
 //! One thread, [`Driver::Manual`] and a mock clock; futures are polled by hand. After every call the numbers of
-//! [`keyqueue::Stats`] are compared too, and *while a key is in line and a future waits, some waiting future has been woken*,
-//! whoever brought the key: an add, a delay that came due, or a cancelled delay that had held an add back.
+//! [`keyqueue::Stats`] are compared too, and *while a key is queued and a future waits, some waiting future has been woken*,
+//! whether an add queued the key, a delay that expired, or a cancelled delay that had held an add back.
 //!
-//! The queue measures and has an observer. So after every call, all ages and sums are compared as well, and what the observer was
-//! told adds up to what the queue has counted.
+//! The queue measures and has an observer. After every call, all ages and sums are compared as well, and the observer's events
+//! must add up to the queue's counters.
 //!
 //! Used by `model.rs` (proptest), by the fuzz target `delay_vs_btree`, and by `replay_corpus.rs`.
 
@@ -32,7 +31,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-/// One call. An index chooses among what is held or waits, modulo how many there are; with none, the call is skipped.
+/// One call. An index selects a held item or a waiting future, modulo their number; if there is none, the call is skipped.
 #[derive(Arbitrary, Debug, Clone)]
 pub(crate) enum Op {
     Add(u8),
@@ -60,30 +59,30 @@ pub(crate) enum Op {
     DropFuture(u8),
     ShutDown,
     ShrinkToFit,
-    /// The calls that follow are made through a clone of the handle.
+    /// Makes the calls that follow through a clone of the handle.
     CloneHandle,
-    /// `add_after` of so many keys, with delays from the span on that differ in their last bits, so many bits.
+    /// `add_after` of a number of keys, with delays of the span plus a number of that many bits.
     DelayMany(u8, Span, u8),
-    /// Every so many of those keys: its delay is moved, or dropped without a span.
+    /// Moves the delay of every (n + 1)th of those keys or, without a span, cancels it.
     Rearrange(u8, Option<Span>),
-    /// Gets all that is in line, and is done with it.
+    /// Gets all queued keys, and calls `done` on each.
     WorkOff,
     AddRateLimited(u8),
-    /// Rate-limited, and not before the span is over.
+    /// Rate-limited, and delayed by at least the span.
     AddRateLimitedWith(u8, Span, Conflict),
-    /// Of a held item, as the next three are.
+    /// Of a held item, as are the next three.
     Retry(u8),
     Succeed(u8),
-    /// As options say. `true`: rate-limited as well.
+    /// With these options. `true`: rate-limited as well.
     RequeueWith(u8, Span, Conflict, bool),
     ItemNumRequeues(u8),
     Forget(u8),
     NumRequeues(u8),
-    /// Gets what is in line, and retries it.
+    /// Gets all queued keys, and retries each.
     RetryAll,
-    /// Those of the few keys whose bits are set; with the highest bit, all others too.
+    /// `take_where` of the `nth` keys whose bits are set; the highest bit stands for all other keys.
     TakeWhere(u8),
-    // The next two are not the fuzzer's, whose corpus would mean something else with them.
+    // The fuzzer does not make the next two: with them, its corpus would decode to other calls.
     #[arbitrary(skip)]
     GiveUp(u8),
     /// Drops a held item in a panic.
@@ -91,17 +90,17 @@ pub(crate) enum Op {
     Panic(u8),
 }
 
-/// A length of time, for delays as for jumps of the clock.
+/// A duration, for delays and for advances of the clock.
 #[derive(Arbitrary, Debug, Clone)]
 pub(crate) enum Span {
     Zero,
     /// 2^n nanoseconds, for n up to 63.
     Power(u8, Side),
-    /// So many of it.
+    /// A number of these units.
     Of(Unit, u8),
-    /// From now to a deadline that is to come, chosen by an index, in order of deadline.
+    /// From now to a deadline in the future, selected by an index in order of deadline.
     ToDeadline(u8, Side),
-    /// From now to the last instant that the clock can tell.
+    /// From now to the last instant of the clock.
     ToEnd(Side),
     Long(Long),
     Nanoseconds(u64),
@@ -120,7 +119,7 @@ pub(crate) enum Unit {
     Century,
 }
 
-/// Where others' timers have an end.
+/// Limits of other timers.
 #[derive(Arbitrary, Debug, Clone, Copy)]
 pub(crate) enum Long {
     /// 2^30 ms.
@@ -199,11 +198,11 @@ impl Conflict {
     }
 }
 
-/// Counts what it is told: adds of five kinds, hand-outs, dones, drops, panics.
+/// An observer that counts events: adds of five kinds, hand-outs, dones, drops, panics.
 #[derive(Clone, Default)]
-struct Told(Arc<[AtomicU64; 9]>);
+struct Events(Arc<[AtomicU64; 9]>);
 
-impl Told {
+impl Events {
     fn count(&self, at: usize) {
         self.0[at].fetch_add(1, Ordering::Relaxed);
     }
@@ -213,7 +212,7 @@ impl Told {
     }
 }
 
-impl Observer for Told {
+impl Observer for Events {
     fn added(&self, added: Added) {
         self.count(match added {
             Added::Queued => 0,
@@ -244,13 +243,13 @@ impl Observer for Told {
 /// The crate and the reference, in the same state.
 struct Pair<'q, K: Key> {
     handles: &'q [WorkQueue<K>; 2],
-    /// Which of the handles is used.
+    /// The index of the handle in use.
     handle: usize,
-    told: Told,
-    /// What becomes of keys whose holders panic.
+    events: Events,
+    /// What happens to keys whose holders panic.
     on_panic: OnPanic,
     panics: u64,
-    /// How many checks there were.
+    /// The number of checks so far.
     checks: Cell<u32>,
     clock: MockClock,
     reference: Delays<K>,
@@ -258,7 +257,7 @@ struct Pair<'q, K: Key> {
     waiting: Vec<Waiting<'q, K>>,
 }
 
-/// What an add does with a key that is delayed, by number.
+/// What an add does with a delayed key, by number.
 pub(crate) fn policy(n: u8) -> DelayedAdd {
     match n % 3 {
         0 => DelayedAdd::Independent,
@@ -267,7 +266,7 @@ pub(crate) fn policy(n: u8) -> DelayedAdd {
     }
 }
 
-/// Which limiter a queue has, by number.
+/// The limiter of this number, and its model.
 fn limited<K: Key>(builder: WorkQueueBuilder<K>, n: u8) -> (WorkQueueBuilder<K>, Limits<K>) {
     let second = 1_000_000_000;
     let [one, never] = [Duration::from_secs(1), Duration::MAX];
@@ -278,7 +277,7 @@ fn limited<K: Key>(builder: WorkQueueBuilder<K>, n: u8) -> (WorkQueueBuilder<K>,
             let max = never.as_nanos();
             (builder.rate_limiter(limiter), Limits::new(Schedule::Exponential { base: 1, max }))
         }
-        // At once, for some time, and then never.
+        // Three times without a delay, and then with one that never expires.
         2 => {
             let limiter = ItemFastSlow::new(Duration::ZERO, never, 3);
             let schedule = Schedule::FastSlow { fast: 0, slow: never.as_nanos(), max_fast_attempts: 3 };
@@ -296,17 +295,17 @@ fn limited<K: Key>(builder: WorkQueueBuilder<K>, n: u8) -> (WorkQueueBuilder<K>,
     }
 }
 
-/// How many of them there are.
+/// The number of limiters.
 pub(crate) const LIMITERS: u8 = 4;
 
-/// Runs the calls with plain keys, with keys that own something, and with keys that collide.
+/// Runs the calls with plain keys, with keys that own memory, and with keys that collide.
 pub(crate) fn run(policy: DelayedAdd, limiter: u8, ops: &[Op]) {
     run_with::<u64>(policy, limiter, ops);
     run_with::<String>(policy, limiter, ops);
     run_with::<Colliding>(policy, limiter, ops);
 }
 
-/// What the fuzz target does with its input. The first byte says which policy, which keys, and which limiter.
+/// Runs the fuzz target's input. The first byte selects the policy, the type of key, and the limiter.
 pub(crate) fn run_bytes(data: &[u8]) {
     let Some((&first, rest)) = data.split_first() else { return };
     let Ok(ops) = Vec::<Op>::arbitrary_take_rest(Unstructured::new(rest)) else { return };
@@ -318,13 +317,13 @@ pub(crate) fn run_with<K: Key>(policy: DelayedAdd, limiter: u8, ops: &[Op]) {
     let (clock, mock) = Clock::mock();
     let builder = WorkQueue::<K>::builder().clock(clock).driver(Driver::Manual).delayed_add(policy);
     let (builder, limits) = limited(builder, limiter);
-    let (told, on_panic) = (Told::default(), if limiter & 1 == 0 { OnPanic::Done } else { OnPanic::Retry });
-    let queue = builder.observer(told.clone()).on_panic(on_panic).build();
+    let (events, on_panic) = (Events::default(), if limiter & 1 == 0 { OnPanic::Done } else { OnPanic::Retry });
+    let queue = builder.observer(events.clone()).on_panic(on_panic).build();
     let handles = [queue.clone(), queue];
     let mut pair = Pair {
         handles: &handles,
         handle: 0,
-        told,
+        events,
         on_panic,
         panics: 0,
         checks: Cell::new(0),
@@ -409,10 +408,7 @@ impl<'q, K: Key> Pair<'q, K> {
             }
             Op::IntoOwned(n) => {
                 if let Some(at) = index(*n, self.held.len()) {
-                    let held = match self.held.swap_remove(at) {
-                        Held::Borrowed(item) => Held::Owned(item.into_owned()),
-                        owned => owned,
-                    };
+                    let held = self.held.swap_remove(at).into_owned();
                     self.held.push(held);
                 }
             }
@@ -457,7 +453,7 @@ impl<'q, K: Key> Pair<'q, K> {
             }
             Op::WorkOff => {
                 while !self.reference.queue.is_empty() {
-                    let item = queue.try_get().expect("something is in line");
+                    let item = queue.try_get().expect("a key is queued");
                     assert_eq!(Some(&*item), self.reference.queue.get().as_ref());
                     self.reference.queue.done(&item);
                 }
@@ -526,9 +522,9 @@ impl<'q, K: Key> Pair<'q, K> {
                 assert_eq!(queue.num_requeues(&K::nth(*n)), self.reference.limits.num_requeues(&K::nth(*n)));
             }
             Op::RetryAll => {
-                // A limiter may say "at once", and the key is in line again.
+                // With a delay of zero a key is queued again at once.
                 for _ in 0..self.reference.queue.len() {
-                    let item = queue.try_get().expect("something is in line");
+                    let item = queue.try_get().expect("a key is queued");
                     assert_eq!(Some(&*item), self.reference.queue.get().as_ref());
                     self.retry(Held::Borrowed(item));
                 }
@@ -571,7 +567,7 @@ impl<'q, K: Key> Pair<'q, K> {
         assert_eq!(added, expected);
     }
 
-    /// Compares a hand-out, and keeps the item. `none` is the error if nothing is in line.
+    /// Compares a hand-out, and keeps the item. `none` is the error if no key is queued.
     fn compare<E: PartialEq + Debug>(&mut self, got: Result<Item<'q, K>, E>, none: E) {
         match (got, self.reference.queue.get()) {
             (Ok(item), Some(key)) => {
@@ -587,11 +583,11 @@ impl<'q, K: Key> Pair<'q, K> {
         let would_wait = self.reference.queue.is_empty() && !self.reference.queue.shutting_down();
         match waiting.poll() {
             Poll::Ready(got) => {
-                assert!(!would_wait, "ended a future for no reason");
+                assert!(!would_wait, "a future resolved without a reason");
                 self.compare(got.ok_or(()), ());
             }
             Poll::Pending => {
-                assert!(would_wait, "a future waits though it need not");
+                assert!(would_wait, "a future waits although it could resolve");
                 self.waiting.push(waiting);
             }
         }
@@ -621,13 +617,16 @@ impl<'q, K: Key> Pair<'q, K> {
         assert_eq!(
             stats.pushed + stats.deferred,
             stats.handed_out + stats.taken + (stats.len + coming_back) as u64,
-            "as promised"
+            "every add leads to one hand-out"
         );
 
         let woken = self.waiting.iter().filter(|waiting| waiting.is_woken()).count();
-        assert_eq!(stats.waiters, self.waiting.len() - woken, "on the list is who waits and was not woken");
-        assert!(woken > 0 || self.waiting.is_empty() || queue.is_empty(), "a key in line, and all asleep");
-        assert!(!shut_down || stats.waiters == 0, "shut down, and somebody sleeps");
+        assert_eq!(stats.waiters, self.waiting.len() - woken, "the wait list holds the futures that were not woken");
+        assert!(
+            woken > 0 || self.waiting.is_empty() || queue.is_empty(),
+            "a key is queued, and no waiting future was woken"
+        );
+        assert!(!shut_down || stats.waiters == 0, "shut down, and a future was not woken");
         self.check_counts();
         self.check_times();
     }
@@ -658,7 +657,7 @@ impl<'q, K: Key> Pair<'q, K> {
         let done = handed_out - self.held.len() as u64;
         let (given_up, panics) = (reference.given_up, self.panics);
         let all = [pushed, coalesced, deferred, rejected, reference.set, handed_out, done, given_up, panics];
-        assert_eq!(self.told.all(), all, "what the observer was told");
+        assert_eq!(self.events.all(), all, "the observer's events");
         assert_eq!((stats.retries, stats.failures), (reference.retries, reference.failures));
         assert_eq!((stats.given_up, stats.panics), (given_up, panics));
         assert_eq!(stats.adds(), pushed + deferred);
@@ -674,7 +673,7 @@ impl<'q, K: Key> Pair<'q, K> {
             (next, expected) => assert_eq!(next, expected),
         }
         if plain.now == u64::MAX {
-            return; // at the end of time nothing is measured any more
+            return; // nothing is measured at the clock's last instant
         }
         let duration = |nanos: u128| Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
         let ages = || plain.in_work.iter().map(|&(_, taken, _)| plain.now - taken);
@@ -698,7 +697,7 @@ impl<'q, K: Key> Pair<'q, K> {
             let expected = plain.in_work.iter().find(|(key, ..)| key == held.key()).map(|&(.., waited)| waited);
             assert_eq!(waited, expected.map(Duration::from_nanos));
         }
-        // What is recorded now is seen at the next look.
+        // Every eighth time is enough: a histogram keeps what was recorded.
         self.checks.set(self.checks.get() + 1);
         if self.checks.get() & 7 == 0 {
             self.check_histograms();
@@ -716,8 +715,8 @@ impl<'q, K: Key> Pair<'q, K> {
         }
     }
 
-    /// Works everything off, deadline by deadline: nothing is lost, nothing comes twice, and what never comes can be taken. Some
-    /// delays are cancelled before, which shows the adds that wait for them.
+    /// Processes all keys, deadline by deadline: none is lost, none is handed out twice, and those that never expire can be
+    /// taken. Some delays are cancelled first, which releases the adds that wait for them.
     fn finish(mut self) {
         self.waiting.clear();
         for n in 0..4 {
@@ -745,7 +744,7 @@ impl<'q, K: Key> Pair<'q, K> {
         }
         let after = self.queue().stats();
         if !after.shutting_down {
-            assert_eq!(after.expired - before.expired, coming as u64, "each came due, once");
+            assert_eq!(after.expired - before.expired, coming as u64, "each delay expired once");
             assert_eq!(after.delayed, self.reference.never());
         }
         self.step(&Op::TakeDelayed);

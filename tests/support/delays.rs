@@ -1,8 +1,8 @@
-//! A delaying queue that is plainly right: the plain [`Reference`], and beside it the delays in one sorted map, and a plain
-//! limiter.
+//! A delaying queue that is evidently right: the plain [`Reference`], beside it the delays in one sorted map, and
+//! a plain limiter.
 //!
-//! It is the oracle of the replays with delays, for one thread and a clock that only [`advance`](Delays::advance) moves.
-//! Whatever the crate returns with [`keyqueue::Driver::Manual`] and a mock clock, this returns too.
+//! It is the oracle of the replays with delays, for one thread and a clock that only [`advance`](Delays::advance) moves. It
+//! returns whatever the crate returns with [`keyqueue::Driver::Manual`] and a mock clock.
 
 #![allow(dead_code, reason = "every test binary uses its part of it")]
 
@@ -16,10 +16,10 @@ use std::time::Duration;
 /// A delay's place: by deadline, and among equal ones in the order in which they were set.
 type Place = (u64, u64);
 
-/// A delay with this deadline is never due.
+/// A delay with this deadline never expires.
 const NEVER: u64 = u64::MAX;
 
-/// See the file's head.
+/// See the top of this file.
 #[derive(Debug)]
 pub(crate) struct Delays<K> {
     pub(crate) queue: Reference<K>,
@@ -30,16 +30,16 @@ pub(crate) struct Delays<K> {
     places: HashMap<K, Place>,
     /// [`DelayedAdd::Strict`]: the keys with a delay for which an add waits.
     waiting_adds: HashSet<K>,
-    /// How many delays were set or moved.
+    /// The number of delays that were set or moved.
     pub(crate) set: u64,
-    /// How many came due.
+    /// The number of delays that expired.
     pub(crate) expired: u64,
-    /// How many calls asked for a delay, before the shut-down.
+    /// The number of calls with a delay, before the shut-down.
     pub(crate) retries: u64,
-    /// How many calls asked the limiter.
+    /// The number of calls to the limiter.
     pub(crate) failures: u64,
     pub(crate) given_up: u64,
-    /// A delay was dropped before it came due.
+    /// A delay was dropped before it expired.
     pub(crate) rearranged: bool,
 }
 
@@ -75,7 +75,7 @@ impl<K: Hash + Eq + Clone> Delays<K> {
                     self.waiting_adds.insert(key);
                     return self.coalesced();
                 }
-                // Independent: the delay stays, and has nothing to do with this add.
+                // Independent: the delay stays, and this add does not affect it.
                 _ => {}
             }
         }
@@ -91,7 +91,7 @@ impl<K: Hash + Eq + Clone> Delays<K> {
         self.add_as(key, delay, conflict)
     }
 
-    /// Without a delay, which is as a delay of zero, but no retry.
+    /// Without a delay: as with a delay of zero, but not counted as a retry.
     pub(crate) fn add_without(&mut self, key: K, conflict: DelayConflict) -> Added {
         self.add_as(key, Duration::ZERO, conflict)
     }
@@ -129,14 +129,14 @@ impl<K: Hash + Eq + Clone> Delays<K> {
         self.add_rate_limited_with(key, Duration::ZERO, DelayConflict::EarliestWins)
     }
 
-    /// The limiter is asked once, also if the add is refused.
+    /// Calls the limiter once, even if the add is rejected.
     pub(crate) fn add_rate_limited_with(&mut self, key: K, delay: Duration, conflict: DelayConflict) -> Added {
         self.failures += 1;
         let delay = delay.max(duration(self.limits.when(&key)));
         self.add_with(key, delay, conflict)
     }
 
-    /// Only for a key in work.
+    /// Only for a key that is processing.
     pub(crate) fn requeue_after(&mut self, key: K, delay: Duration) -> Added {
         self.limits.forget(&key);
         let added = self.add_after(key.clone(), delay);
@@ -144,20 +144,20 @@ impl<K: Hash + Eq + Clone> Delays<K> {
         added
     }
 
-    /// Only for a key in work.
+    /// Only for a key that is processing.
     pub(crate) fn retry(&mut self, key: K) -> Added {
         let added = self.add_rate_limited(key.clone());
         self.queue.done(&key);
         added
     }
 
-    /// Only for a key in work.
+    /// Only for a key that is processing.
     pub(crate) fn succeed(&mut self, key: &K) {
         self.limits.forget(key);
         self.queue.done(key);
     }
 
-    /// Only for a key in work.
+    /// Only for a key that is processing.
     pub(crate) fn give_up(&mut self, key: &K) {
         self.succeed(key);
         self.given_up += 1;
@@ -224,35 +224,35 @@ impl<K: Hash + Eq + Clone> Delays<K> {
         self.delays.len()
     }
 
-    /// How far it is to each deadline that is still to come and will, in their order.
+    /// The time to each future deadline, in their order. Delays that never expire are left out.
     pub(crate) fn deadlines(&self) -> impl Iterator<Item = u64> {
         let coming = self.delays.keys().filter(|&&(deadline, _)| self.queue.now < deadline && deadline != NEVER);
         coming.map(|&(deadline, _)| deadline - self.queue.now)
     }
 
-    /// In what time the earliest delay is over, if there is one.
+    /// The time until the earliest delay expires, if there is one.
     pub(crate) fn next_deadline(&self) -> Option<Duration> {
         let (&(deadline, _), _) = self.delays.first_key_value()?;
         let left = Duration::from_nanos(deadline.saturating_sub(self.queue.now));
         Some(if deadline == NEVER { Duration::MAX } else { left })
     }
 
-    /// How many delays never come due.
+    /// The number of delays that never expire.
     pub(crate) fn never(&self) -> usize {
         self.delays.range((NEVER, 0)..).count()
     }
 
-    /// How long the clock can go on, in nanoseconds.
+    /// The time until the clock's last instant, in nanoseconds.
     pub(crate) fn left(&self) -> u64 {
         u64::MAX - self.queue.now
     }
 
-    /// The clock's value in `delay`.
+    /// The clock's value after `delay`.
     fn deadline(&self, delay: Duration) -> u64 {
         self.queue.now.saturating_add(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// Drops the delay of `key`, and tells its deadline and whether an add waited for it.
+    /// Removes the delay of `key`, and returns its deadline and whether an add waited for it.
     fn remove(&mut self, key: &K) -> Option<(u64, bool)> {
         let place = self.places.remove(key)?;
         self.rearranged = true;

@@ -1,13 +1,13 @@
-//! The limiters alone, beside models in integers: any settings, any calls, every answer compared.
+//! Runs any calls on limiters with any settings and on integer models, and compares every answer.
 //!
-//! * Per-key limiters: counts and delays are those of plain arithmetic of 128 bits; what is remembered with bounds is what two
-//!   generations of keys remember, never more than the bound, and always the latest half of it; with jitter, an answer is in
-//!   its range, and a twin with the same seed gives the same.
-//! * Bucket: tokens and time in integers without limit. If a token takes a whole number of nanoseconds, each wait is exact, and
-//!   so is who is admitted; else a wait is off by the few nanoseconds that rounding takes ([`EARLY`], [`LATE`]), whatever came
+//! * Per-key limiters: counts and delays are those of plain 128-bit arithmetic. With a bound, the limiter remembers what two
+//!   generations of keys hold: never more than the bound, and always the latest half of it. With jitter, an answer is in its
+//!   range, and a twin with the same seed gives the same answer.
+//! * Bucket: tokens and time are integers without limit. If a token takes a whole number of nanoseconds, each wait and each
+//!   admission is exact. Otherwise a wait is off by the few nanoseconds of rounding ([`EARLY`], [`LATE`]), whatever came
 //!   before. A token that was refused is there when it was promised. Where a burst takes centuries to fill, rounding takes
-//!   more; and where the end of the line is near, a wait is not shorter, but may be longer.
-//! * Deduping bucket: spends a token when a key has none, and is then exactly as the bucket.
+//!   more; near the end of the bucket's time range a wait may be longer, but not shorter.
+//! * Deduping bucket: spends a token if a key has none, and then answers exactly as the bucket.
 //!
 //! Used by the fuzz target `limiter_vs_integer_model`, and by `replay_corpus.rs`.
 
@@ -25,7 +25,7 @@ use num_bigint::BigUint;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Settings of a limiter, and calls.
+/// Settings of a limiter, and calls to it.
 #[derive(Arbitrary, Debug, Clone)]
 pub(crate) enum Life {
     PerKey(Settings, Vec<KeyOp>),
@@ -39,7 +39,7 @@ pub(crate) struct Settings {
     served_only: bool,
     max_tracked: Option<u8>,
     retain_recent: Option<Span>,
-    /// A sixteenth each, and the seed.
+    /// The factor in sixteenths, and the seed.
     jitter: Option<(u8, u64)>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Settings {
 pub(crate) enum ScheduleSettings {
     Exponential(Span, Span),
     FastSlow(Span, Span, u8),
-    /// The first row, and the others: so many failures more than the row before, and one.
+    /// The first row, and the others. A row of `n` begins `n + 1` failures after the row before it.
     Step((u8, Span), Vec<(u8, Span)>),
 }
 
@@ -60,11 +60,11 @@ pub(crate) struct BucketSettings {
 
 #[derive(Arbitrary, Debug, Clone)]
 pub(crate) enum Rate {
-    /// Any number there is.
+    /// The bits of any float.
     Bits(u64),
-    /// A token in so many nanoseconds.
+    /// Nanoseconds for each token.
     Every(u64),
-    /// So many a second.
+    /// Tokens a second.
     Whole(u32),
     /// 10^n.
     Ten(i8),
@@ -81,20 +81,20 @@ pub(crate) enum Burst {
 #[derive(Arbitrary, Debug, Clone)]
 pub(crate) enum KeyOp {
     When(u8),
-    /// Several keys, from the first on.
+    /// `when` of several keys, from this one on.
     WhenMany(u8, u8),
-    /// One key, several times.
+    /// `when` of one key, several times.
     WhenOften(u8, u8),
     Forget(u8),
     Advance(Span),
-    /// To the end of the delay that this key was told.
+    /// To the end of the delay that this key got last.
     AdvanceToEnd(u8, Side),
     /// By the age at which keys are forgotten.
     AdvanceByAge(Side),
     ShrinkToFit,
 }
 
-/// A call to a bucket. An index chooses a reservation that is kept.
+/// A call to a bucket. An index selects a kept reservation.
 #[derive(Arbitrary, Debug, Clone)]
 pub(crate) enum BucketOp {
     Reserve,
@@ -104,12 +104,12 @@ pub(crate) enum BucketOp {
     Keep,
     Cancel(u8),
     TryAcquire,
-    /// Takes all that there is, but not for ever.
+    /// Takes all tokens that there are, at most 300.
     TryAcquireAll,
-    /// If there is no token, waits as long as it says, and takes it.
+    /// Takes a token; if there is none, after the wait that the bucket promises.
     Acquire,
     Advance(Span),
-    /// By so many hundredths of the time that a token takes.
+    /// By hundredths of the time that a token takes.
     AdvanceTokens(u16, Side),
 }
 
@@ -127,7 +127,7 @@ pub(crate) enum Span {
 
 const GIGA: u64 = 1_000_000_000;
 
-/// What the fuzz target does with its input. The first byte says which keys.
+/// Runs the fuzz target's input. The first byte selects the type of key.
 pub(crate) fn run_bytes(data: &[u8]) {
     let Some((&first, rest)) = data.split_first() else { return };
     let Ok(life) = Life::arbitrary_take_rest(Unstructured::new(rest)) else { return };
@@ -159,12 +159,12 @@ impl Span {
     }
 }
 
-/// In nanoseconds, as a clock tells time.
+/// In nanoseconds, saturated as a clock's time is.
 fn saturated(delay: Duration) -> u64 {
     u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Some two dozen keys.
+/// One of 24 keys.
 fn key<K: Key>(n: u8) -> K {
     K::other(u16::from(n % 24))
 }
@@ -175,16 +175,16 @@ fn key<K: Key>(n: u8) -> K {
 #[derive(Debug, Clone, Copy, Default)]
 struct Memory {
     failures: u64,
-    /// When the delay that it was told last is over.
+    /// When its last delay expires.
     until: u64,
 }
 
-/// What is remembered of keys: the latest that failed, and those before them.
+/// The remembered keys: the latest that failed, and those before them.
 struct Generations<K> {
     recent: HashMap<K, Memory>,
     before: HashMap<K, Memory>,
     since: u64,
-    /// How many `recent` holds.
+    /// The largest size of `recent`.
     most: usize,
     age: u64,
 }
@@ -204,7 +204,7 @@ impl<K: Key> Generations<K> {
             0 => {}
             // The next age begins where this one ends.
             1 => self.turn(self.since + self.age),
-            // Nothing in it is recent enough.
+            // Both generations are too old.
             _ => {
                 self.turn(now);
                 self.turn(now);
@@ -273,8 +273,8 @@ fn run_schedule<K: Key, S: RealSchedule>(
     ops: &[KeyOp],
 ) {
     let (clock, time) = Clock::mock();
-    // Up to 1023 keys are remembered in one table, so the model is exact. Without a bound there are several, each with an age of
-    // its own.
+    // Up to 1023 keys are remembered in one table, so the model is exact. Without a bound there are several tables, each with
+    // its own age.
     let bound = match (settings.max_tracked, &settings.retain_recent) {
         (Some(keys), _) => Some(usize::from(keys)),
         (None, Some(_)) => Some(1_000),
@@ -329,7 +329,7 @@ fn run_schedule<K: Key, S: RealSchedule>(
 
 struct PerKeyPair<K, S> {
     limiter: PerKey<K, S>,
-    /// The same, asked the same.
+    /// A limiter of the same settings, which gets the same calls.
     twin: PerKey<K, S>,
     time: MockClock,
     now: u64,
@@ -339,7 +339,7 @@ struct PerKeyPair<K, S> {
     factor: f64,
     bound: usize,
     generations: Generations<K>,
-    /// The keys that were asked for, the latest last, and whether each was not forgotten since.
+    /// The keys of the calls to `when`, the latest last, each with `false` if it was forgotten since.
     latest: Vec<(K, bool)>,
 }
 
@@ -371,7 +371,7 @@ impl<K: Key, S: RealSchedule> PerKeyPair<K, S> {
         assert!(self.limiter.tracked_len() <= self.bound.max(2));
     }
 
-    /// Not to the last instant, at which even what is kept for ever grows old.
+    /// Stops before the last instant, at which even keys that are kept without an age limit are too old.
     fn advance(&mut self, by: u64) {
         let by = by.min(u64::MAX - 1 - self.now);
         self.time.advance(Duration::from_nanos(by));
@@ -385,7 +385,7 @@ impl<K: Key, S: RealSchedule> PerKeyPair<K, S> {
         let memory = self.generations.update(&key, self.now);
         if self.served_only && self.now < memory.until {
             let rest = Duration::from_nanos(memory.until - self.now);
-            // At the end of time, it is for ever.
+            // A delay that ends at the last instant may be longer than the clock can tell.
             assert!(answer == rest || (memory.until == u64::MAX && answer > rest), "{answer:?}, rest {rest:?}");
         } else {
             let exact = duration(self.schedule.delay(memory.failures));
@@ -407,7 +407,7 @@ impl<K: Key, S: RealSchedule> PerKeyPair<K, S> {
         self.latest.push((key, true));
         if self.generations.age == u64::MAX {
             for (key, kept) in self.latest.iter().rev().take(self.bound / 2) {
-                assert_eq!(self.limiter.num_requeues(key) > 0, *kept, "of the latest half");
+                assert_eq!(self.limiter.num_requeues(key) > 0, *kept, "the latest half is remembered");
             }
         }
     }
@@ -439,7 +439,7 @@ impl BucketSettings {
         }
     }
 
-    /// `None`: there is no such bucket, and the crate says so.
+    /// `None` if the settings are invalid, which the crate has to report.
     fn bucket(&self, clock: Clock) -> Option<Bucket> {
         let rate = self.rate();
         let bucket = Bucket::try_with_clock(rate, self.burst(), clock);
@@ -448,7 +448,7 @@ impl BucketSettings {
         Some(bucket.max_ahead(self.ahead()))
     }
 
-    /// Not so long that a line ends before.
+    /// `max_ahead`, or no limit if it comes near the end of the bucket's time range.
     fn ahead(&self) -> Duration {
         let ahead = self.max_ahead.as_ref().map_or(Duration::MAX, Span::duration);
         if ahead.as_nanos() > 1 << 60 { Duration::MAX } else { ahead }
@@ -460,7 +460,7 @@ struct Exact {
     nanosecond: BigUint,
     token: BigUint,
     burst: BigUint,
-    /// Up to where everything is spent.
+    /// The units up to which all is spent.
     spent: BigUint,
     now: BigUint,
 }
@@ -479,12 +479,12 @@ impl Exact {
         Self { nanosecond, token, burst, spent: BigUint::ZERO, now: BigUint::ZERO }
     }
 
-    /// Up to where everything is spent after one more token.
+    /// `spent` after one more token.
     fn next(&self) -> BigUint {
         (&self.spent).max(&self.now) + &self.token
     }
 
-    /// How long to wait if so much is spent, in nanoseconds, rounded up; less than none if there is no need. Saturates.
+    /// The wait after `spent` units are spent, in nanoseconds, rounded up; negative if the token is there already. Saturates.
     fn wait(&self, spent: &BigUint) -> i128 {
         let free = &self.now + &self.burst;
         if *spent > free {
@@ -494,7 +494,7 @@ impl Exact {
         }
     }
 
-    /// Rounded down.
+    /// Units in nanoseconds, rounded down.
     fn nanos(&self, units: &BigUint) -> i128 {
         if self.nanosecond == BigUint::ZERO {
             return if *units == BigUint::ZERO { 0 } else { i128::MAX };
@@ -503,18 +503,18 @@ impl Exact {
     }
 }
 
-/// How many nanoseconds a wait may be shorter than an exact one that is rounded up, and longer. If a token takes a whole number
-/// of nanoseconds, none.
+/// By how many nanoseconds a wait may be shorter than the exact one, rounded up, and by how many longer. If a token takes a
+/// whole number of nanoseconds, both are zero.
 const EARLY: i128 = 2;
 const LATE: i128 = 3;
-/// So many nanoseconds are a century and a half. Nothing is said of answers that need longer lines.
+/// A century and a half in nanoseconds. Answers that reach further ahead are not checked for being too long.
 const LONG: i128 = 1 << 62;
 
 fn run_bucket(settings: &BucketSettings, ops: &[BucketOp]) {
     let (clock, time) = Clock::mock();
     let Some(bucket) = settings.bucket(clock) else { return };
     let (rate, burst) = (settings.rate(), settings.burst());
-    // A token for each nanosecond and more is no limit.
+    // More than a token for each nanosecond is no limit.
     let limit = match (rate, burst) {
         (f64::INFINITY, _) => Limit::Nothing,
         (_, 0) => Limit::Everything,
@@ -531,7 +531,7 @@ fn run_bucket(settings: &BucketSettings, ops: &[BucketOp]) {
         limit,
         ahead: settings.ahead(),
         fill,
-        // There are 2^61 parts or more for the burst, if these are longer than a nanosecond.
+        // The burst is divided into at least 2^61 parts, if a part is longer than a nanosecond.
         early: if whole && fill < LONG / 2 { 0 } else { EARLY } + (fill >> 60),
         late: if whole && fill < LONG / 2 { 0 } else { LATE } + (fill >> 59),
         exact,
@@ -556,12 +556,12 @@ struct BucketPair<'b> {
     limit: Limit,
     ahead: Duration,
     exact: Exact,
-    /// How long it takes to fill the bucket.
+    /// The nanoseconds that it takes to fill the bucket.
     fill: i128,
     /// [`EARLY`] and [`LATE`], for this bucket.
     early: i128,
     late: i128,
-    /// Reservations, and up to where each has spent.
+    /// Reservations, each with `spent` after it.
     kept: Vec<(Reservation<'b>, Option<BigUint>)>,
 }
 
@@ -594,7 +594,7 @@ impl<'b> BucketPair<'b> {
                     let wait = saturated(error.wait());
                     if i128::from(self.now) + i128::from(wait) < LONG / 2 {
                         self.advance(wait);
-                        assert!(self.try_acquire().is_ok(), "promised for now, after {wait} ns");
+                        assert!(self.try_acquire().is_ok(), "a token was promised after {wait} ns");
                     }
                 }
             }
@@ -606,7 +606,7 @@ impl<'b> BucketPair<'b> {
         }
     }
 
-    /// The clock stays where the line has not ended.
+    /// Keeps the clock away from the end of the bucket's time range.
     fn advance(&mut self, by: u64) {
         let by = by.min((LONG / 2) as u64 - self.now);
         self.time.advance(Duration::from_nanos(by));
@@ -614,7 +614,7 @@ impl<'b> BucketPair<'b> {
         self.exact.now = &self.exact.nanosecond * self.now;
     }
 
-    /// What is allowed for an exact wait: from, and to.
+    /// The shortest and the longest answer that are allowed for an exact wait.
     fn range(&self, wait: i128) -> (i128, i128) {
         let ends = i128::from(self.now).saturating_add(self.fill).saturating_add(wait.max(0));
         let far = ends.saturating_add(self.exact.nanos(&self.exact.token)) >= LONG;
@@ -625,10 +625,10 @@ impl<'b> BucketPair<'b> {
     fn check(&self, delay: Duration, wait: i128) {
         let (from, to) = self.range(wait);
         let delay = if delay == Duration::MAX { i128::MAX } else { delay.as_nanos() as i128 };
-        assert!(from.min(u64::MAX.into()) <= delay && delay <= to, "{delay} ns, and exactly {wait}");
+        assert!(from.min(u64::MAX.into()) <= delay && delay <= to, "{delay} ns, exact is {wait}");
     }
 
-    /// Whether a wait is within `max_ahead`. `None`: it is too near to tell.
+    /// Whether a wait is within `max_ahead`. `None`: too close to it to tell.
     fn near(&self, wait: i128) -> Option<bool> {
         let ahead = self.ahead.as_nanos() as i128;
         match self.range(wait) {
@@ -639,7 +639,7 @@ impl<'b> BucketPair<'b> {
         }
     }
 
-    /// Reserves, and says up to where that has spent, if it has.
+    /// Reserves, and returns the reservation with `spent` after it, if it spent a token.
     fn reserve(&mut self) -> Option<(Reservation<'b>, Option<BigUint>)> {
         let reservation = self.bucket.reserve();
         let delay = reservation.delay();
@@ -653,12 +653,12 @@ impl<'b> BucketPair<'b> {
                         Some(spent)
                     }
                     Some(false) => {
-                        assert_eq!(delay, self.ahead, "exactly {wait} ns");
+                        assert_eq!(delay, self.ahead, "exact is {wait} ns");
                         None
                     }
                     None => {
                         assert!(delay <= self.ahead);
-                        // Given back at once, if it was spent, so that it does not matter.
+                        // Cancelled at once, so that it does not matter whether it spent a token.
                         reservation.cancel();
                         return None;
                     }
@@ -697,11 +697,11 @@ impl<'b> BucketPair<'b> {
             return;
         };
         let later = self.exact.nanos(&((&self.exact.spent).max(&spent) - (&self.exact.spent).min(&spent)));
-        // What is next to it may be the same place on the line. At the line's end, nothing can be given back.
+        // Rounding may give neighbours the same place. At the end of the time range no reservation can be cancelled.
         if later > self.early {
-            assert!(!cancelled, "others came after it");
+            assert!(!cancelled, "there is a later reservation");
         } else if self.exact.spent == spent {
-            assert!(cancelled || hopeless, "it is the latest");
+            assert!(cancelled || hopeless, "the latest reservation can be cancelled");
         }
         if cancelled {
             self.exact.spent -= &self.exact.token;
@@ -724,7 +724,7 @@ impl<'b> BucketPair<'b> {
                 self.exact.spent = spent;
             }
             Err(error) => {
-                assert!(to > 0, "there is a token, since {} ns", -wait);
+                assert!(to > 0, "the token has been there for {} ns", -wait);
                 assert_ne!(error.wait(), Duration::ZERO);
                 self.check(error.wait(), wait);
             }
@@ -745,12 +745,12 @@ fn run_deduping<K: Key>(settings: &BucketSettings, ops: &[KeyOp]) {
     }
     pair.limiter.shrink_to_fit();
     pair.until.retain(|_, until| *until > pair.now);
-    assert_eq!(pair.limiter.tracked_len(), pair.until.len(), "those that have a token outstanding");
+    assert_eq!(pair.limiter.tracked_len(), pair.until.len(), "keys with a token outstanding");
 }
 
 struct DedupingPair<K> {
     limiter: DedupingBucket<K>,
-    /// The same bucket, asked when the other is to be asked.
+    /// An equal bucket, called whenever the limiter has to call its own.
     twin: Bucket,
     time: MockClock,
     now: u64,
@@ -784,7 +784,7 @@ impl<K: Key> DedupingPair<K> {
         assert!((outstanding..=self.until.len()).contains(&self.limiter.tracked_len()));
     }
 
-    /// Not to the last instant, at which even what is kept for ever grows old.
+    /// Stops before the last instant, at which even keys that are kept without an age limit are too old.
     fn advance(&mut self, by: u64) {
         let by = by.min(u64::MAX - 1 - self.now);
         self.time.advance(Duration::from_nanos(by));

@@ -1,7 +1,8 @@
-//! Limiters that are plainly right: a count for each key, and delays in whole nanoseconds of 128 bits, doubled one at a time.
+//! Limiters that are evidently right: a count for each key, and delays in whole nanoseconds of 128 bits, doubled
+//! one at a time.
 //!
-//! They are the oracle of the replays, for one thread and without a clock. For the traces, there is a token bucket beside them
-//! that counts in doubles, as Go's does.
+//! They are the oracle of the replays, for one thread and without a clock. For the traces there is also a token bucket that
+//! computes in doubles, as Go's does.
 
 #![allow(dead_code, reason = "every test binary uses its part of it")]
 
@@ -25,7 +26,7 @@ pub(crate) enum Schedule {
     Step(Vec<(u64, u128)>),
 }
 
-/// See the file's head.
+/// See the top of this file.
 #[derive(Debug)]
 pub(crate) enum Limits<K> {
     PerKey {
@@ -33,7 +34,7 @@ pub(crate) enum Limits<K> {
         failures: HashMap<K, u64>,
     },
     MaxOf(Vec<Self>),
-    /// At most so long.
+    /// With a longest wait.
     MaxWait(Box<Self>, u128),
 }
 
@@ -42,7 +43,7 @@ impl Schedule {
         match self {
             Self::Exponential { base, max } => {
                 let mut delay = *base;
-                // After as many steps, one nanosecond is longer than any `Duration`.
+                // After 100 steps, one nanosecond has grown longer than any `Duration`.
                 for _ in 0..failures.min(100) {
                     delay = (delay * 2).min(*max);
                 }
@@ -111,7 +112,7 @@ pub(crate) fn duration(nanos: u128) -> Duration {
     }
 }
 
-/// A token bucket in doubles: the operations and their order are what `/tests/data/bucket.jsonl` shows, to the last bit.
+/// A token bucket in doubles: its operations and their order give the results of `tests/data/bucket.jsonl`, to the last bit.
 #[derive(Debug)]
 pub(crate) struct Doubles {
     rate: f64,
@@ -126,7 +127,7 @@ impl Doubles {
         Self { rate, burst, tokens: burst, last: 0 }
     }
 
-    /// One token, at this time: the wait in nanoseconds, `i64::MAX` if that is too long, and whether it was granted.
+    /// Reserves a token at this time. Returns the wait in nanoseconds, `i64::MAX` if it is too long, and whether it was granted.
     pub(crate) fn reserve(&mut self, now: i64) -> (i64, bool) {
         if self.rate == f64::INFINITY {
             return (0, true);
@@ -146,12 +147,12 @@ impl Doubles {
     }
 }
 
-/// How many nanoseconds a wait is off what the doubles say: at most a microsecond. A double has 53 bits, and of a wait of two
-/// centuries it cannot tell a microsecond. `None`: as long as the doubles can tell, or longer, or for ever.
+/// By how many nanoseconds a wait is off the one in doubles: at most a microsecond, or the precision of a double (53 bits) if
+/// that is coarser. `None`: the doubles reached their maximum, and the wait is as long or longer.
 pub(crate) fn off(wait: Duration, doubles: i64) -> Option<u128> {
     let doubles = u128::try_from(doubles).expect("a wait is not negative");
     if doubles == i64::MAX as u128 {
-        assert!(wait.as_nanos() >= doubles, "{wait:?} is not never");
+        assert!(wait.as_nanos() >= doubles, "{wait:?} is too short");
         return None;
     }
     let off = wait.as_nanos().abs_diff(doubles);

@@ -1,7 +1,7 @@
-//! A list of calls, run on the crate and on the plain reference side by side, with every return value compared.
+//! Runs a list of calls on the crate and on the plain reference, and compares every return value.
 //!
 //! One thread; futures are polled by hand. After every call the numbers of [`keyqueue::Stats`] are compared too, and the rule
-//! about waking is checked: *while a key is in line and a future waits, some waiting future has been woken*.
+//! about wake-ups is checked: *while a key is queued and a future waits, some waiting future has been woken*.
 //!
 //! Used by `model.rs` (proptest), by the fuzz target `queue_vs_reference`, and by `replay_corpus.rs`.
 
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-/// One call. An index chooses among what is held or waits, modulo how many there are; with none, the call is skipped.
+/// One call. An index selects a held item or a waiting future, modulo their number; if there is none, the call is skipped.
 #[derive(Arbitrary, Debug, Clone)]
 pub(crate) enum Op {
     Add(u8),
@@ -50,18 +50,18 @@ pub(crate) enum Op {
     ShutDown,
     DrainTimeoutZero,
     ShrinkToFit,
-    /// The calls that follow are made through a clone of the handle.
+    /// Makes the calls that follow through a clone of the handle.
     CloneHandle,
 }
 
-/// What the calls are made with. Few values, so that they meet.
+/// The type of key. Calls use few values, so that they meet on one key.
 pub(crate) trait Key: Hash + Eq + Clone + Debug + Send + Sync + 'static {
     fn nth(n: u8) -> Self;
-    /// One of many (of some, if they collide), none of which is an [`nth`](Self::nth).
+    /// One of many other values (of 40, if they collide), none of which is an [`nth`](Self::nth).
     fn other(n: u16) -> Self;
 }
 
-/// How many different keys there are.
+/// The number of values of [`Key::nth`].
 pub(crate) const KEYS: u8 = 7;
 
 impl Key for u64 {
@@ -125,6 +125,13 @@ impl<K> Held<'_, K> {
         }
     }
 
+    pub(crate) fn into_owned(self) -> Self {
+        match self {
+            Self::Borrowed(item) => Self::Owned(item.into_owned()),
+            owned => owned,
+        }
+    }
+
     pub(crate) fn done(self) {
         match self {
             Self::Borrowed(item) => item.done(),
@@ -133,7 +140,7 @@ impl<K> Held<'_, K> {
     }
 }
 
-/// A waker that only notes that it was called.
+/// A waker that records that it was called.
 #[derive(Default)]
 struct Flag(AtomicBool);
 
@@ -168,23 +175,23 @@ impl<'q, K> Waiting<'q, K> {
 /// The crate and the reference, in the same state.
 struct Pair<'q, K: Key> {
     handles: &'q [WorkQueue<K>; 2],
-    /// Which of the handles is used.
+    /// The index of the handle in use.
     handle: usize,
     reference: Reference<K>,
     held: Vec<Held<'q, K>>,
     waiting: Vec<Waiting<'q, K>>,
-    /// How many items were dropped in a panic.
+    /// The number of items that were dropped by a panic.
     panics: u64,
 }
 
-/// Runs the calls with plain keys, with keys that own something, and with keys that collide.
+/// Runs the calls with plain keys, with keys that own memory, and with keys that collide.
 pub(crate) fn run(ops: &[Op]) {
     run_with::<u64>(ops);
     run_with::<String>(ops);
     run_with::<Colliding>(ops);
 }
 
-/// What the fuzz target does with its input.
+/// Runs the fuzz target's input.
 pub(crate) fn run_bytes(data: &[u8]) {
     if let Ok(ops) = Vec::<Op>::arbitrary_take_rest(Unstructured::new(data)) {
         run(&ops);
@@ -251,7 +258,7 @@ impl<'q, K: Key> Pair<'q, K> {
                 if let Some(held) = self.take_held(*n) {
                     let worker = AssertUnwindSafe(|| {
                         let _held = held;
-                        // Unlike `panic!`, does not call the hook: no output, and a fuzzer does not take it for a find.
+                        // Unlike `panic!`, does not call the panic hook: it prints nothing, and the fuzzer reports no crash.
                         resume_unwind(Box::new(()));
                     });
                     assert!(catch_unwind(worker).is_err());
@@ -266,10 +273,7 @@ impl<'q, K: Key> Pair<'q, K> {
             }
             Op::IntoOwned(n) => {
                 if let Some(at) = index(*n, self.held.len()) {
-                    let held = match self.held.swap_remove(at) {
-                        Held::Borrowed(item) => Held::Owned(item.into_owned()),
-                        owned => owned,
-                    };
+                    let held = self.held.swap_remove(at).into_owned();
                     self.held.push(held);
                 }
             }
@@ -314,7 +318,7 @@ impl<'q, K: Key> Pair<'q, K> {
         self.reference.is_empty() && !self.reference.shutting_down()
     }
 
-    /// Compares a hand-out, and keeps the item. `none` is the error if nothing is in line.
+    /// Compares a hand-out, and keeps the item. `none` is the error if no key is queued.
     fn compare<E: PartialEq + Debug>(&mut self, got: Result<Item<'q, K>, E>, none: E) {
         match (got, self.reference.get()) {
             (Ok(item), Some(key)) => {
@@ -330,17 +334,17 @@ impl<'q, K: Key> Pair<'q, K> {
         let shut_down = self.reference.shutting_down();
         match waiting.poll() {
             Poll::Ready(got) => {
-                assert!(got.is_some() || shut_down, "ended a future for no reason");
+                assert!(got.is_some() || shut_down, "a future resolved without a reason");
                 self.compare(got.ok_or(()), ());
             }
             Poll::Pending => {
-                assert!(self.would_wait(), "a future waits though it need not");
+                assert!(self.would_wait(), "a future waits although it could resolve");
                 self.waiting.push(waiting);
             }
         }
     }
 
-    /// Takes a held item out; the reference is done with it.
+    /// Takes a held item out, and marks its key as done in the reference.
     fn take_held(&mut self, n: u8) -> Option<Held<'q, K>> {
         let held = self.held.swap_remove(index(n, self.held.len())?);
         self.reference.done(held.key());
@@ -366,14 +370,18 @@ impl<'q, K: Key> Pair<'q, K> {
         };
         assert_eq!(counts, reference.counts);
         let coming_back = self.held.iter().filter(|held| held.is_dirty()).count();
+        // The sum that `Stats` documents.
         assert_eq!(stats.pushed + stats.deferred, stats.handed_out + (stats.len + coming_back) as u64, "as promised");
 
         let woken = self.waiting.iter().filter(|waiting| waiting.is_woken()).count();
-        assert_eq!(stats.waiters, self.waiting.len() - woken, "on the list is who waits and was not woken");
-        assert!(woken > 0 || self.waiting.is_empty() || reference.is_empty(), "a key in line, and all asleep");
-        assert!(!reference.shutting_down() || stats.waiters == 0, "shut down, and somebody sleeps");
+        assert_eq!(stats.waiters, self.waiting.len() - woken, "the wait list holds the futures that were not woken");
+        assert!(
+            woken > 0 || self.waiting.is_empty() || reference.is_empty(),
+            "a key is queued, and no waiting future was woken"
+        );
+        assert!(!reference.shutting_down() || stats.waiters == 0, "shut down, and a future was not woken");
 
-        // It does not measure, but knows which keys are in work.
+        // The queue does not measure, but lists the keys that are processing.
         let ages = [stats.oldest_in_line, stats.longest_running, stats.unfinished_work, stats.next_deadline];
         assert_eq!(ages, [None; 4]);
         let listed = queue.processing_keys();
@@ -386,7 +394,7 @@ impl<'q, K: Key> Pair<'q, K> {
         assert_eq!((stats.adds(), stats.depth()), (stats.pushed + stats.deferred, (stats.len + coming_back) as u64));
     }
 
-    /// Works everything off: nothing is lost, and nothing comes twice.
+    /// Processes all keys: none is lost, and none is handed out twice.
     fn finish(mut self) {
         self.waiting.clear();
         loop {
@@ -403,7 +411,7 @@ impl<'q, K: Key> Pair<'q, K> {
     }
 }
 
-/// An instant itself, or a nanosecond off.
+/// An instant, or a nanosecond before or after it.
 #[derive(Arbitrary, Debug, Clone, Copy)]
 pub(crate) enum Side {
     Before,

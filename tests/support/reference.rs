@@ -1,7 +1,7 @@
-//! A queue that is plainly right: client-go's two sets and one list, for one thread.
+//! A queue that is evidently right: client-go's two sets and one list, for one thread.
 //!
-//! It is the oracle of the replays: whatever the crate returns to a single thread, this returns too. The names of the fields
-//! and the order of the statements are those of client-go's `queue.go`, so that the two can be read side by side.
+//! It is the oracle of the replays: it returns whatever the crate returns to a single thread. The names of the fields and the
+//! order of the statements are those of client-go's `queue.go`, so that the two can be read side by side.
 
 #![allow(dead_code, reason = "every test binary uses its part of it")]
 
@@ -9,7 +9,7 @@ use keyqueue::Added;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::Hash;
 
-/// See the file's head.
+/// See the top of this file.
 #[derive(Debug)]
 pub(crate) struct Reference<K> {
     queue: VecDeque<K>,
@@ -17,13 +17,13 @@ pub(crate) struct Reference<K> {
     processing: HashSet<K>,
     shutting_down: bool,
     pub(crate) counts: Counts,
-    /// In nanoseconds.
+    /// The clock, in nanoseconds.
     pub(crate) now: u64,
     /// When a key became dirty.
     dirty_since: HashMap<K, u64>,
-    /// The keys in work as they were handed out: with the time, and how long they had waited.
+    /// The keys that are processing, in the order of their hand-outs: with the time of the hand-out, and the queue time.
     pub(crate) in_work: Vec<(K, u64, u64)>,
-    /// How many waited, and how long, together; and likewise of those that were worked on and are done.
+    /// The number of queue times, and their sum. The same of processing times in `worked`.
     pub(crate) waited: (u64, u128),
     pub(crate) worked: (u64, u128),
 }
@@ -74,7 +74,7 @@ impl<K: Hash + Eq + Clone> Reference<K> {
         Added::Queued
     }
 
-    /// Never waits: `None` is "nothing is in line", shut down or not.
+    /// Never waits: `None` if no key is queued, shut down or not.
     pub(crate) fn get(&mut self) -> Option<K> {
         let key = self.queue.pop_front()?;
         self.processing.insert(key.clone());
@@ -87,7 +87,7 @@ impl<K: Hash + Eq + Clone> Reference<K> {
     }
 
     pub(crate) fn done(&mut self, key: &K) {
-        assert!(self.processing.remove(key), "only a key in work can be done");
+        assert!(self.processing.remove(key), "only a key that is processing can be done");
         let at = self.in_work.iter().position(|(held, ..)| held == key).expect("both have the same keys");
         let (_, taken, _) = self.in_work.remove(at);
         self.worked = (self.worked.0 + 1, self.worked.1 + u128::from(self.now - taken));
@@ -132,7 +132,7 @@ impl<K: Hash + Eq + Clone> Reference<K> {
         self.dirty.contains(key)
     }
 
-    /// How long the first in line has waited.
+    /// How long the first queued key has waited.
     pub(crate) fn oldest_in_line(&self) -> u64 {
         self.queue.front().map_or(0, |key| self.now - self.dirty_since[key])
     }

@@ -1,15 +1,15 @@
-//! A scheduler in bytes: each byte chooses which of a few actors makes its next move. All in one thread, so a run can be
-//! repeated exactly; what threads would do at the same time happens here in every order that the bytes ask for.
+//! A scheduler that is driven by bytes: each byte chooses which actor makes the next move. All actors are in one thread, so a
+//! run can be repeated exactly. Calls that threads would make concurrently happen here in every order that the bytes choose.
 //!
-//! The actors are producers with a list of adds, workers (a future polled by hand, then an item, then `done`), passers-by
-//! who take a key with `try_get`, or look in with a timeout of zero, and one who shuts down. There is no model of the queue here:
-//! what is checked are the promises themselves.
+//! The actors are producers with a list of adds, workers (a future polled by hand, then an item, then `done`), callers of
+//! `try_get` and of `get_timeout` with a time-out of zero, and one that shuts down. There is no model of the queue: the
+//! promises themselves are checked.
 //!
-//! * P1: never two holders of a key.
-//! * P2: an accepted add is followed by a hand-out of its key that begins after it, unless the key is still in line.
-//! * Wake-ups: while a key is in line and futures sleep, some future has been woken and not come yet (W2, W3); and when
-//!   those who were woken have been let run until nobody is awake, nothing is in line.
-//! * P6, P7: after the shut-down nobody sleeps, adds are refused, everything drains, and a drain says so.
+//! * P1: no key has two holders at a time.
+//! * P2: an accepted add is followed by a hand-out of its key that begins after it, unless the key is still queued.
+//! * Wake-ups: while a key is queued and futures wait, some future has been woken and not polled since (W2, W3). When all woken
+//!   futures have been polled, no key is queued.
+//! * P6, P7: after the shut-down no future waits, adds are rejected, all keys are handed out, and a drain reports it.
 
 #![allow(dead_code, reason = "every test binary uses its part of it")]
 
@@ -27,40 +27,40 @@ use std::time::Duration;
 /// What a fuzzer chooses.
 #[derive(Arbitrary, Debug, Clone)]
 pub(crate) struct Plan {
-    /// How many workers, 1 to 4.
+    /// The number of workers, 1 to 4.
     workers: u8,
-    /// Does the queue's user hold keys that own something?
+    /// Whether keys are strings, which own memory.
     strings: bool,
     /// One list of adds for each producer.
     scripts: [Vec<u8>; 2],
     moves: Vec<Move>,
 }
 
-/// Whose turn it is, and what for if there is a choice.
+/// The actor that moves, and how if there is a choice.
 #[derive(Arbitrary, Debug, Clone, Copy)]
 enum Move {
     /// The producer adds the next key of its script.
     Produce(bool),
-    /// The producer adds all that is left of its script, at once.
+    /// The producer adds the rest of its script at once.
     ProduceAll(bool),
-    /// The worker goes on: asks for a key, or looks whether it was woken, or is done.
+    /// The worker goes on: asks for a key, polls its future if that was woken, or is done.
     Work(u8),
-    /// The worker is polled, woken or not, with another waker.
+    /// The worker polls its future, woken or not, with another waker.
     Poll(u8),
-    /// The worker gives up waiting, woken or not, or drops its key in a panic.
+    /// The worker drops its future, woken or not, or drops its item in a panic.
     Cancel(u8),
     /// The worker adds the key that it holds.
     Readd(u8),
-    /// Somebody takes a key without waiting, and is done at once or holds it until the end.
+    /// A caller takes a key by `try_get`, and is done at once or holds it until the end.
     TryGet(bool),
-    /// Somebody waits for no time at all.
+    /// A caller gets with a time-out of zero.
     Peek,
     ShutDown,
-    /// Shuts down and looks whether all is drained.
+    /// Shuts down and checks whether the drain reports what is left.
     Drain,
 }
 
-/// What the fuzz target does with its input.
+/// Runs the fuzz target's input.
 pub(crate) fn run_bytes(data: &[u8]) {
     if let Ok(plan) = Plan::arbitrary_take_rest(Unstructured::new(data)) {
         run(&plan);
@@ -75,7 +75,7 @@ pub(crate) fn run(plan: &Plan) {
     }
 }
 
-/// How many different keys there are.
+/// The number of different keys.
 const KEYS: u8 = 5;
 
 #[derive(Default)]
@@ -95,7 +95,7 @@ enum Worker<'q, K> {
         waker: Arc<CountingWaker>,
     },
     Holding(Item<'q, K>),
-    /// Was told that the queue is shut down.
+    /// Its future has returned `None`: the queue is shut down.
     Ended,
 }
 
@@ -114,7 +114,7 @@ struct Schedule<'q, K> {
     key: fn(u8) -> K,
     workers: Vec<Worker<'q, K>>,
     scripts: Vec<std::vec::IntoIter<u8>>,
-    /// Keys of the passers-by who keep them.
+    /// Items that callers of `try_get` hold until the end.
     kept: Vec<Item<'q, K>>,
     holders: HashSet<K>,
     /// The keys that were added and not handed out since, with the outcomes of the adds.
@@ -224,8 +224,8 @@ where
 
     fn handed_out(&mut self, item: &Item<'q, K>) {
         assert!(self.holders.insert(item.key().clone()), "P1: {item:?} has two holders");
-        assert!(!item.is_dirty(), "was not added since");
-        assert!(self.owed.remove(item.key()).is_some(), "{item:?} was handed out, but nobody had added it");
+        assert!(!item.is_dirty(), "not added since the hand-out");
+        assert!(self.owed.remove(item.key()).is_some(), "{item:?} was handed out, but it was not added");
     }
 
     fn done(&mut self, item: Item<'q, K>) {
@@ -242,7 +242,7 @@ where
         assert!(catch_unwind(worker).is_err());
     }
 
-    /// One move of a worker. `spuriously`: also if it has not been woken.
+    /// One move of a worker. `spuriously`: even if its future has not been woken.
     fn work(&mut self, at: usize, spuriously: bool) {
         self.workers[at] = match std::mem::replace(&mut self.workers[at], Worker::Idle) {
             Worker::Holding(item) => {
@@ -264,11 +264,11 @@ where
                 Worker::Holding(item)
             }
             Poll::Ready(None) => {
-                assert!(self.shut_down && self.queue.is_empty(), "ended for no reason");
+                assert!(self.shut_down && self.queue.is_empty(), "a future resolved without a reason");
                 Worker::Ended
             }
             Poll::Pending => {
-                assert!(!self.shut_down && self.queue.is_empty(), "waits though it need not");
+                assert!(!self.shut_down && self.queue.is_empty(), "a future waits although it could resolve");
                 Worker::Waiting { future, waker }
             }
         }
@@ -280,11 +280,11 @@ where
         assert_eq!(self.queue.stats().waiters, sleepers);
         assert!(
             self.queue.is_empty() || sleepers == 0 || woken > 0,
-            "W2: a key in line, and nobody is awake to take it"
+            "W2: a key is queued, and no waiting future was woken"
         );
-        assert!(!self.shut_down || sleepers == 0, "P6: shut down, and somebody sleeps");
+        assert!(!self.shut_down || sleepers == 0, "P6: shut down, and a future was not woken");
         assert_eq!(self.queue.processing_len(), self.holders.len());
-        // P2: what is owed is in line, or comes in line when its holder is done.
+        // P2: each owed key is queued, or is dirty and will be queued at `done`.
         let dirty = |item: &Item<'q, K>| usize::from(item.is_dirty());
         let held: usize = self.kept.iter().map(dirty).sum();
         let held: usize = held
@@ -296,7 +296,7 @@ where
         assert_eq!(self.owed.len(), self.queue.len() + held, "P2: owed {:?}", self.owed);
     }
 
-    /// Lets whoever is awake run on, until nobody is.
+    /// Lets the workers that can go on do so, until all wait or have ended.
     fn settle(&mut self) {
         while let Some(at) = self.workers.iter().position(|worker| !worker.sleeps() && !matches!(worker, Worker::Ended))
         {
@@ -314,13 +314,13 @@ where
             self.settle();
             assert!(
                 self.queue.is_empty() && self.owed.is_empty(),
-                "everybody sleeps, and this is owed: {:?}",
+                "all workers wait, and these are owed: {:?}",
                 self.owed
             );
             assert!(self.workers.iter().all(Worker::sleeps));
             self.step(Move::ShutDown);
         }
-        // Workers that were told of the shut-down may be gone while others held keys that come back: who drains takes those.
+        // Workers may have ended while dirty keys were held, which are queued again at `done`. Those are taken here.
         self.settle();
         while !self.queue.is_empty() {
             self.step(Move::TryGet(false));

@@ -1,5 +1,8 @@
 //! Tasks without a runtime: polled by hand, and their wake-ups counted.
 
+#![allow(dead_code, reason = "every test binary uses its part of it")]
+
+use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,4 +26,15 @@ impl Calls {
 
 pub(crate) fn poll<F: Future + ?Sized>(future: Pin<&mut F>, calls: &Arc<Calls>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(&Waker::from(Arc::clone(calls))))
+}
+
+/// A waker that panics when it is woken. The panic prints nothing.
+pub(crate) fn panicking_waker() -> Waker {
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            resume_unwind(Box::new("a waker"));
+        }
+    }
+    Waker::from(Arc::new(Panics))
 }

@@ -1,4 +1,4 @@
-//! In how many ways a worker's loop can be run.
+//! The ways in which a worker's loop can be run.
 
 use std::future::poll_fn;
 use std::task::Poll;

@@ -1,11 +1,11 @@
-//! The timing wheel alone, beside a sorted map: what is inserted, removed and moved, in any order and at any distance, and what
-//! comes out as the clock jumps.
+//! Runs random calls on the timing wheel and on a sorted map: inserts, removals and moves, in any order and at any distance, and
+//! pops as the clock jumps.
 //!
-//! * What is popped is the first of the map, by deadline, equal ones in the order of their inserts; nothing before its time.
-//! * `Until(t)`: nothing is due, and nothing will be before `t`. If nothing was ever removed, something will be at `t` exactly.
-//! * A pop moves a bounded number of entries, however many there are, and goes on where it stopped.
-//! * A number is free again when it was popped or removed (it is reused at once here).
-//! * Whoever waits until `t`, again and again, gets everything, and soon: a deadline is worth a dozen wake-ups at most.
+//! * A pop returns the first entry of the map: by deadline, equal ones in the order of their inserts, none before its deadline.
+//! * `At(t)`: no entry has expired, and none will before `t`. If no entry was ever removed, one expires at `t` exactly.
+//! * A pop moves a bounded number of entries, whatever their number, and goes on where it stopped.
+//! * A number is free again when its entry was popped or removed (it is reused at once here).
+//! * A caller that waits until `t`, again and again, gets every entry, with at most a dozen wake-ups for a deadline.
 //!
 //! Used by `model.rs` (proptest), by the fuzz target `wheel_vs_btree`, and by `replay_corpus.rs`.
 
@@ -20,20 +20,20 @@ use arbitrary::{Arbitrary, Unstructured};
 use real::{Placement, Placements, Popped, Wheel};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One call. An index chooses among those that are there, in order of deadline.
+/// One call. An index selects an entry, in order of deadline.
 #[derive(Arbitrary, Debug, Clone)]
 pub(crate) enum Op {
     Insert(Span),
-    /// With a deadline before the time that the wheel was told last.
+    /// With a deadline before the wheel's time.
     InsertPast(u8),
-    /// Several times this many, of deadlines from the span on that differ in their last bits, so many bits.
+    /// Three times this number, with deadlines of the span plus a number of that many bits.
     InsertMany(u8, Span, u8),
     Remove(u16),
     /// Removes one, and inserts it with another deadline.
     Move(u16, Span),
-    /// Moves the clock, and pops until this budget is used up.
+    /// Advances the clock, and pops until this budget is used up.
     Pop(Span, u8),
-    /// Moves the clock, and pops all that is due, with a budget of this many at a time.
+    /// Advances the clock, and pops all that has expired, with this budget plus one at a time.
     PopAll(Span, u8),
     PopAny,
 }
@@ -46,14 +46,14 @@ pub(crate) enum Span {
     Power(u8, Side),
     /// A number of eight bits, shifted.
     Shifted(u8, u8),
-    /// To the deadline of one that is there.
+    /// To the deadline of an entry.
     ToDeadline(u16, Side),
-    /// To the end of time.
+    /// To the clock's last tick.
     ToEnd(Side),
     Any(u64),
 }
 
-/// The tick itself, or one off.
+/// The tick, or the one before or after it.
 #[derive(Arbitrary, Debug, Clone, Copy)]
 pub(crate) enum Side {
     Before,
@@ -76,7 +76,7 @@ impl Side {
 struct Numbers {
     tickets: Vec<Placement>,
     free: Vec<u32>,
-    /// How often a ticket was asked for.
+    /// The number of calls of `ticket`.
     looks: usize,
 }
 
@@ -95,18 +95,18 @@ impl Numbers {
         })
     }
 
-    /// Spoils the ticket, so that whoever still goes by it is found out.
+    /// Resets the ticket, so that a later use of it is found.
     fn give_back(&mut self, number: u32) {
         self.tickets[number as usize] = Placement::default();
         self.free.push(number);
     }
 }
 
-/// Never more entries than this.
+/// The largest number of entries.
 const MOST: usize = 2_000;
-/// How many entries a pop may move, for each of its budget, and besides.
+/// How many entries a pop may move for each unit of its budget, and how many in addition.
 const LOOKS: (usize, usize) = (2, 300);
-/// How many wake-ups a deadline costs at most.
+/// The largest number of wake-ups for a deadline.
 const WAKES: usize = 12;
 
 /// The wheel and the map, in the same state.
@@ -115,23 +115,23 @@ struct Pair {
     numbers: Numbers,
     /// By deadline, and in the order of inserts.
     map: BTreeMap<(u64, u64), u32>,
-    /// Those that were inserted too late: they come at once, in no order that matters.
+    /// Entries that were inserted after their deadline: they are popped at once, in any order.
     late: BTreeSet<u32>,
     inserts: u64,
     now: u64,
     removed: bool,
 }
 
-/// What the fuzz target does with its input.
+/// Runs the fuzz target's input.
 pub(crate) fn run_bytes(data: &[u8]) {
     if let Ok((start, ops)) = <(u64, Vec<Op>)>::arbitrary_take_rest(Unstructured::new(data)) {
         run(start, &ops);
     }
 }
 
-/// `start`: when time begins. In its last bit: how it ends.
+/// `start` gives the clock's first tick; its last bit selects how the run ends.
 pub(crate) fn run(start: u64, ops: &[Op]) {
-    // Half of the inputs begin soon.
+    // Half of the inputs begin early.
     let now = if start & 2 == 0 { start >> 2 } else { start >> 48 };
     let mut pair = Pair {
         wheel: Wheel::new(now),
@@ -234,42 +234,45 @@ impl Pair {
         let (given, looked) = (*budget, self.numbers.looks);
         let next = self.wheel.pop(&mut self.numbers, self.now, budget);
         assert!(*budget <= given);
-        assert!(self.numbers.looks - looked <= LOOKS.0 * given + LOOKS.1, "a pop of {given} took too much");
+        assert!(self.numbers.looks - looked <= LOOKS.0 * given + LOOKS.1, "a pop of {given} moved too many");
         let first = self.map.first_key_value().map(|(&(deadline, _), &number)| (deadline, number));
         match next {
             Popped::Expired(number) => {
                 if !self.late.remove(&number) {
-                    let (deadline, expected) = first.expect("something is there");
+                    let (deadline, expected) = first.expect("there is an entry");
                     assert!(deadline <= self.now, "{} too early", deadline - self.now);
-                    assert_eq!(number, expected, "due first is what expires first, then what was inserted first");
+                    assert_eq!(number, expected, "in order of deadline, then of insertion");
                     self.map.pop_first();
                 }
                 self.numbers.give_back(number);
             }
             Popped::BudgetSpent => assert_eq!(*budget, 0),
             Popped::NeedsCascade => {
-                assert!(first.is_none_or(|(deadline, _)| deadline > self.now), "something is due, and it sorts");
-                assert!(self.late.is_empty(), "forgot what was late");
+                assert!(
+                    first.is_none_or(|(deadline, _)| deadline > self.now),
+                    "sorts before an expired entry is popped"
+                );
+                assert!(self.late.is_empty(), "a late entry is forgotten");
                 let left = *budget;
                 self.wheel.cascade(&mut self.numbers, budget);
                 assert!(*budget < left, "no progress");
             }
             Popped::Until(at) => {
-                let (deadline, _) = first.expect("something is there");
-                assert!(self.late.is_empty(), "forgot what was late");
-                assert!(self.now < at && at <= deadline, "now {}, comes again at {at}, too late: {deadline}", self.now);
-                assert!(self.removed || at == deadline, "comes again at {at}, too early: {deadline}");
+                let (deadline, _) = first.expect("there is an entry");
+                assert!(self.late.is_empty(), "a late entry is forgotten");
+                assert!(self.now < at && at <= deadline, "now {}, wakes at {at}, too late for {deadline}", self.now);
+                assert!(self.removed || at == deadline, "wakes at {at}, too early for {deadline}");
             }
-            Popped::Empty => assert_eq!((first, self.late.len()), (None, 0), "forgot something"),
+            Popped::Empty => assert_eq!((first, self.late.len()), (None, 0), "an entry is forgotten"),
         }
         self.removed &= !self.map.is_empty();
         next
     }
 
-    /// Pops all that is due, and returns when to come again.
+    /// Pops all that has expired, and returns the time of the next wake-up.
     fn pop_all(&mut self, budget: usize) -> Option<u64> {
         let mut left = budget;
-        // An entry goes down the levels, one at a time, and out.
+        // An entry moves down the levels, one at a time, and is popped.
         let mut calls = WAKES * (self.map.len() + self.late.len() + 1);
         loop {
             match self.pop(&mut left) {
@@ -282,7 +285,7 @@ impl Pair {
         }
     }
 
-    /// Takes one out, the first of those with its deadline.
+    /// Pops any entry: the first of those with its deadline.
     fn pop_any(&mut self) -> bool {
         let Some((number, deadline)) = self.wheel.pop_any() else {
             assert!(self.map.is_empty() && self.late.is_empty());
@@ -298,20 +301,20 @@ impl Pair {
         true
     }
 
-    /// Sleeps as long as it is told, until nothing is left.
+    /// Advances the clock to each wake-up, until no entry is left.
     fn finish(mut self) {
         let mut wakes = WAKES * (self.map.len() + 1);
         while let Some(at) = self.pop_all(64) {
             self.now = at;
-            wakes = wakes.checked_sub(1).expect("wakes up for something");
+            wakes = wakes.checked_sub(1).expect("few wake-ups");
         }
         assert!(self.map.is_empty() && self.late.is_empty());
         assert_eq!(self.numbers.free.len(), self.numbers.tickets.len());
     }
 }
 
-/// A hundred thousand entries are in one slot, and time enters it: how many times one is moved before what is due comes out.
-pub(crate) fn moves_before_what_is_due() -> usize {
+/// A hundred thousand entries are in one slot, and time enters it. Returns the moves before the expired entry is popped.
+pub(crate) fn moves_before_the_expired_entry() -> usize {
     const SECOND: u64 = 1_000_000_000;
     let edge = 1 << 42;
     let (mut wheel, mut numbers) = (Wheel::new(edge - SECOND), Numbers::default());
