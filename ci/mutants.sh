@@ -17,7 +17,7 @@ work="${MUTANTS_WORK:-$PWD/target/mutants}"
 read -ra more <<<"${MUTANTS_ARGS:-}"
 
 state=(src/key/state.rs src/key/table.rs src/key/slab.rs)
-waiting=(src/sync/lock.rs src/wait.rs src/line.rs src/futures.rs src/shared/watch.rs src/shared/quiet.rs)
+waiting=(src/sync/lock.rs src/wait.rs src/line.rs src/futures.rs src/shared/dirty_waiters.rs src/shared/drain.rs)
 wheel=(src/time/wheel/{mod,level,blocks,cascade}.rs src/time/driver.rs src/shared/delays.rs)
 limiters=(src/rate_limiter/*.rs src/backoff/*.rs src/shared/failures.rs)
 

@@ -35,7 +35,7 @@ impl<K> WorkQueueBuilder<K> {
             measure: false,
             observer: None,
         };
-        Self { settings, limiter: Limiter::Counted(Box::new(default_backoff())) }
+        Self { settings, limiter: Limiter::Inline(Box::new(default_backoff())) }
     }
 
     /// The queue's name, in `Debug` output, metrics, spans, and the names of its workers' threads. Empty by default.
@@ -59,8 +59,8 @@ impl<K> WorkQueueBuilder<K> {
     /// [clock](Self::clock), give the limiter the same.
     pub fn rate_limiter(mut self, limiter: impl RateLimiter<K> + 'static) -> Self {
         self.limiter = match limiter.schedule() {
-            Some(schedule) => Limiter::Counted(schedule),
-            None => Limiter::Asked(Box::new(limiter)),
+            Some(schedule) => Limiter::Inline(schedule),
+            None => Limiter::External(Box::new(limiter)),
         };
         self
     }

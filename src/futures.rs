@@ -3,7 +3,7 @@
 use crate::WorkQueue;
 use crate::item::Item;
 use crate::key::slab::SlotRef;
-use crate::shared::{Goal, Shared, Wait, Watch};
+use crate::shared::{DirtyTicket, Shared, Wait, WaitGoal};
 use crate::sync::Arc;
 use crate::wait::{Ticket, Waiter};
 use std::fmt;
@@ -81,7 +81,7 @@ pub struct WaitIdle<'q, K>(GoalWait<'q, K>);
 
 impl<'q, K> WaitIdle<'q, K> {
     pub(crate) fn new(queue: &'q WorkQueue<K>) -> Self {
-        Self(GoalWait::new(queue, Goal::Idle))
+        Self(GoalWait::new(queue, WaitGoal::Idle))
     }
 }
 
@@ -102,7 +102,7 @@ pub struct ShutDownWithDrain<'q, K>(GoalWait<'q, K>);
 
 impl<'q, K> ShutDownWithDrain<'q, K> {
     pub(crate) fn new(queue: &'q WorkQueue<K>) -> Self {
-        Self(GoalWait::new(queue, Goal::Drained))
+        Self(GoalWait::new(queue, WaitGoal::Drained))
     }
 }
 
@@ -117,14 +117,14 @@ impl<K> Future for ShutDownWithDrain<'_, K> {
 /// A task that waits for a goal: what [`WaitIdle`] and [`ShutDownWithDrain`] have in common.
 struct GoalWait<'q, K> {
     queue: &'q WorkQueue<K>,
-    goal: Goal,
+    goal: WaitGoal,
     /// The number of times that drains had been released, as of the first poll.
     released: Option<u64>,
     ticket: Option<Ticket>,
 }
 
 impl<'q, K> GoalWait<'q, K> {
-    fn new(queue: &'q WorkQueue<K>, goal: Goal) -> Self {
+    fn new(queue: &'q WorkQueue<K>, goal: WaitGoal) -> Self {
         Self { queue, goal, released: None, ticket: None }
     }
 
@@ -132,8 +132,8 @@ impl<'q, K> GoalWait<'q, K> {
         let shared = &self.queue.shared;
         Shared::ensure_driver(shared);
         let released = *self.released.get_or_insert_with(|| match self.goal {
-            Goal::Drained => shared.begin_drain(),
-            Goal::Idle => 0,
+            WaitGoal::Drained => shared.begin_drain(),
+            WaitGoal::Idle => 0,
         });
         ready(shared.poll_for(self.goal, released, &mut self.ticket, waker))
     }
@@ -153,14 +153,14 @@ impl<K> Drop for GoalWait<'_, K> {
 pub struct UntilDirty<'i, K> {
     queue: &'i Arc<Shared<K>>,
     slot: SlotRef<K>,
-    watch: Option<Watch>,
+    ticket: Option<DirtyTicket>,
 }
 
 impl<'i, K> UntilDirty<'i, K> {
     /// # Safety
     /// The key in this slot is held as long as `'i` lasts.
     pub(crate) unsafe fn new(queue: &'i Arc<Shared<K>>, slot: SlotRef<K>) -> Self {
-        Self { queue, slot, watch: None }
+        Self { queue, slot, ticket: None }
     }
 }
 
@@ -170,14 +170,14 @@ impl<K> Future for UntilDirty<'_, K> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
         // SAFETY: the key is held, guaranteed by the caller of `new`.
-        ready(unsafe { this.queue.watch(this.slot, &mut this.watch, cx.waker()) })
+        ready(unsafe { this.queue.poll_dirty(this.slot, &mut this.ticket, cx.waker()) })
     }
 }
 
 impl<K> Drop for UntilDirty<'_, K> {
     fn drop(&mut self) {
-        if let Some(watch) = self.watch {
-            self.queue.unwatch(watch);
+        if let Some(ticket) = self.ticket {
+            self.queue.leave_dirty_waiters(ticket);
         }
     }
 }
@@ -209,7 +209,7 @@ impl<K> Future for UntilShuttingDown<'_, K> {
 
 impl<K> Drop for UntilShuttingDown<'_, K> {
     fn drop(&mut self) {
-        self.queue.leave_enders(self.ticket);
+        self.queue.leave_shut_down_waiters(self.ticket);
     }
 }
 

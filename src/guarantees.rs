@@ -29,7 +29,7 @@
 //!   Upheld by `src/shared.rs` (I7). Shown by `tests/client_go.rs`, `tests/traces.rs` and the models `shutdown_wakes_all` and
 //!   `shutdown_refuses_or_delivers`.
 //! * **P7** Drain: it returns when no key is queued and none is processing, or at its deadline. A later plain shut-down releases
-//!   it. Any number of callers drain at a time. Upheld by `src/shared/quiet.rs`. Shown by `tests/client_go.rs`,
+//!   it. Any number of callers drain at a time. Upheld by `src/shared/drain.rs`. Shown by `tests/client_go.rs`,
 //!   `tests/wait_idle.rs` and the models `drain_waits_for_line_and_work` and `two_drainers_both_return`.
 //! * **P8** Exact delays: a delay expires when the clock is at or past the time of the call plus the delay, to the nanosecond.
 //!   A key is never early, keys come in the order of their deadlines, and late only by what parking and scheduling cost. Any
@@ -55,19 +55,19 @@
 //!   `src/rate_limiter/schedule.rs` and `src/rate_limiter/bucket.rs`. Shown by `tests/limits.rs`, `tests/limiter_traces.rs` and
 //!   `tests/support/limiter.rs`.
 //! * **P15** Memory comes back after a burst, and a key that nothing needs is dropped at once. What limiters keep for keys that
-//!   nobody forgets can be bounded. Upheld by `src/line.rs`, `src/key/slab.rs`, `src/key/table.rs`, `src/time/wheel/` and
+//!   are never forgotten can be bounded. Upheld by `src/line.rs`, `src/key/slab.rs`, `src/key/table.rs`, `src/time/wheel/` and
 //!   `src/rate_limiter/keyed.rs`. Shown by `tests/memory.rs` and `tests/memory_bursts.rs`.
 //! * **P16** An idle queue runs nothing: it has no thread until the first delay, and that thread is parked until a delay expires.
 //!   Upheld by `src/time/driver.rs`. Shown by `tests/idle.rs` and `tests/delays_driver.rs`.
 //! * **P17** No foreign code runs under a lock, except a key's `Eq` and `Borrow`, and its `Clone` in [`take_delayed`],
-//!   [`take_where`] and [`in_work`]. Foreign code is all that the user supplies: keys, wakers, observers, limiters, hooks,
+//!   [`take_where`] and [`processing_keys`]. Foreign code is all that the user supplies: keys, wakers, observers, limiters, hooks,
 //!   predicates. Upheld by `src/shared.rs` (W4) and `src/rate_limiter/keyed.rs`. Shown by `tests/queue.rs`, `tests/observers.rs`
 //!   and the models `wakers_run_without_the_lock`, `keys_are_dropped_without_the_lock` and
 //!   `limiter_clones_and_drops_without_a_lock`.
 //!
 //! [`take_delayed`]: crate::WorkQueue::take_delayed
 //! [`take_where`]: crate::WorkQueue::take_where
-//! [`in_work`]: crate::WorkQueue::in_work
+//! [`processing_keys`]: crate::WorkQueue::processing_keys
 //!
 //! # Key states
 //!
@@ -151,14 +151,14 @@
 //! it has expired: then its entries move to finer slots. Upheld by `src/time/wheel/`. Shown by `tests/wheel.rs`, and by
 //! `tests/support/wheel.rs`, which compares the wheel with a sorted map under proptest and a fuzzer.
 //!
-//! * **T1** An entry is in the slot that its deadline and the wheel's time choose, or in one of the lists beside the slots:
+//! * **T1** An entry is in the slot that its deadline and the wheel's time choose, or in one of the other lists:
 //!   expired entries, and three lists of entries that are on their way from an opened slot to finer ones.
 //! * **T2** All entries of a level come before those of higher levels, and all of a slot before those of later slots. So the
 //!   first slot that is not empty has the earliest entry. (This follows from T1.)
 //! * **T3** The `earliest` of a slot is not later than any deadline in it. It may be too early after a removal.
 //! * **T4** Lists are first in, first out, even while a slot is opened: equal deadlines come out in the order of their inserts.
 //! * **T5** The wheel's time never goes back, and never enters a slot that has entries without opening it.
-//! * **T6** Every block in a list has a live entry. So removed entries take memory only beside live ones.
+//! * **T6** Every block in a list has a live entry. So removed entries take memory only in blocks with live ones.
 //! * **T7** The entries that an opened slot has put off (the lists `DEFERRED` and `BACKLOG`) expire after the near horizon.
 //!
 //! # Lock
@@ -204,7 +204,7 @@
 //! * `take_delayed`: about a hundred keys a step, so it may find or miss a delay that another thread sets meanwhile. And
 //!   `take_where`: each key is taken in one step, if it is still where the call has seen it.
 //! * Drains: the shut-down is one step, the return another.
-//! * `in_work` goes through the keys some hundred at a time, and `shrink_to_fit` does its work in steps, too.
+//! * `processing_keys` visits the keys some hundred at a time, and `shrink_to_fit` does its work in steps, too.
 //! * `len` and `is_empty` read a number without the lock. It is the length of the line after some critical section, but it may
 //!   be out of date when the call returns, it publishes nothing, and no conclusion about other calls follows from it.
 //! * `MaxOf` asks one limiter after the other.

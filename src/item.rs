@@ -68,14 +68,14 @@ impl<'q, K> Item<'q, K> {
         Self { queue, slot }
     }
 
-    /// The thread that this item is for was already unwinding when it got the item.
+    /// Notes that the thread was already unwinding when it got this item.
     #[cold]
     pub(crate) fn note_unwinding(&self) {
         // SAFETY: we hold the key.
         unsafe { self.queue.note_unwinding(self.slot) }
     }
 
-    /// Like [`new`](Self::new), without a look at whether the thread unwinds: see [`note_unwinding`](Self::note_unwinding).
+    /// Like [`new`](Self::new), without the check whether the thread unwinds: see [`note_unwinding`](Self::note_unwinding).
     #[inline]
     pub(crate) fn new_quietly(queue: &'q Arc<Shared<K>>, slot: SlotRef<K>) -> Self {
         Self { queue, slot }
@@ -87,20 +87,20 @@ impl<'q, K> Item<'q, K> {
         OwnedItem::new(Arc::clone(queue), slot)
     }
 
-    /// Instead of `done`: the key is queued again, at the back, even after the shut-down. Does not panic.
+    /// Instead of `done`: queues the key again, at the back, even after a shut-down. Does not panic.
     pub(crate) fn put_back(self) {
         let (queue, slot) = self.into_parts();
         // SAFETY: we held the key, and `slot` is not used after this.
         contained(|| unsafe { queue.put_back_held(slot) });
     }
 
-    /// The part of [`num_requeues`](Self::num_requeues) that the queue itself has counted. Asks no limiter.
+    /// The part of [`num_requeues`](Self::num_requeues) that the queue itself has counted. Calls no limiter.
     pub(crate) fn retries_without_limiter(&self) -> usize {
         // SAFETY: we hold the key.
         unsafe { self.queue.failures_held(self.slot) }
     }
 
-    /// The caller says `done` in the item's place.
+    /// The caller calls `done` in place of the item's drop.
     #[inline]
     fn into_parts(self) -> (&'q Arc<Shared<K>>, SlotRef<K>) {
         let this = ManuallyDrop::new(self);
@@ -113,9 +113,9 @@ impl<'q, K> Item<'q, K> {
     #[inline]
     #[must_use]
     pub fn key(&self) -> &K {
-        // SAFETY: the key is held, so the slot is taken (S2).
+        // SAFETY: the key is held as long as `self` lives, so the slot is taken (S2).
         let slot = unsafe { self.slot.get() };
-        // SAFETY: the key is held (S2), as long as `self` lives.
+        // SAFETY: the slot is taken, so its key is initialised (S1).
         unsafe { slot.key() }
     }
 
@@ -131,7 +131,7 @@ impl<'q, K> Item<'q, K> {
             // SAFETY: we held the key, and `slot` is not used after this.
             return unsafe { queue.done_in_panic(slot) };
         }
-        // SAFETY: as above.
+        // SAFETY: we held the key, and `slot` is not used after this.
         unsafe { queue.done(slot) }
     }
 
@@ -154,7 +154,7 @@ impl<'q, K> Item<'q, K> {
     /// ```
     #[doc(alias = "Forget")]
     pub fn succeed(self) {
-        let forgot = self.queue.tell_forget(&self);
+        let forgot = self.queue.limiter_forget(&self);
         let (queue, slot) = self.into_parts();
         // SAFETY: we held the key, and `slot` is not used after this.
         unsafe { queue.succeed(slot, false) };
@@ -169,7 +169,7 @@ impl<'q, K> Item<'q, K> {
     /// # Panics
     /// Like [`succeed`](Self::succeed).
     pub fn give_up(self) {
-        let forgot = self.queue.tell_forget(&self);
+        let forgot = self.queue.limiter_forget(&self);
         let (queue, slot) = self.into_parts();
         // SAFETY: we held the key, and `slot` is not used after this.
         unsafe { queue.succeed(slot, true) };
@@ -180,7 +180,7 @@ impl<'q, K> Item<'q, K> {
     /// The work failed: queues the key again after the delay that the limiter chooses, and says that the work is finished.
     ///
     /// Like [`add_rate_limited`](crate::WorkQueue::add_rate_limited) of the key and [`done`](Self::done), in one step. It never gives
-    /// up by itself: check [`num_requeues`](Self::num_requeues) first. The key is not cloned, unless it is new to the limiter.
+    /// up: check [`num_requeues`](Self::num_requeues) first. The key is not cloned, unless it is new to the limiter.
     ///
     /// # Panics
     /// If the limiter does. The key is queued again in spite of that, 50 ms later, and the queue itself counts the retry for
@@ -242,7 +242,7 @@ impl<'q, K> Item<'q, K> {
     #[doc(alias = "RequeueAfter")]
     pub fn requeue_after(self, delay: Duration) -> Added {
         let options = AddOptions::new().after(delay);
-        if self.queue.asks() {
+        if self.queue.has_external_limiter() {
             let (added, caught) = self.requeue_asked(options, Failures::Forget);
             caught.pass_on();
             return added;
@@ -257,7 +257,7 @@ impl<'q, K> Item<'q, K> {
     /// # Panics
     /// Like [`retry`](Self::retry).
     pub fn requeue_with(self, options: AddOptions) -> Added {
-        if self.queue.asks() {
+        if self.queue.has_external_limiter() {
             let (added, caught) = self.requeue_asked(options, Failures::Keep);
             caught.pass_on();
             return added;
@@ -276,7 +276,7 @@ impl<'q, K> Item<'q, K> {
     /// Like [`requeue`](Self::requeue), but calls the limiter first, and does not pass its panic on.
     pub(crate) fn requeue_asked(self, mut options: AddOptions, failures: Failures) -> (Added, Caught) {
         let caught = match failures {
-            Failures::Forget => self.queue.tell_forget(&self),
+            Failures::Forget => self.queue.limiter_forget(&self),
             Failures::Keep => self.queue.limited_held(&self, &mut options),
         };
         (self.requeue(options, failures), caught)
@@ -332,7 +332,7 @@ impl<'q, K> Item<'q, K> {
     /// let queue = WorkQueue::new();
     /// queue.add("pod-1");
     /// let item = queue.get().unwrap();
-    /// let mut stale = std::pin::pin!(item.until_dirty()); // for `select!`, beside the work
+    /// let mut stale = std::pin::pin!(item.until_dirty()); // for `select!`, together with the work
     /// # let mut cx = Context::from_waker(Waker::noop());
     /// assert!(stale.as_mut().poll(&mut cx).is_pending());
     /// queue.add("pod-1");
@@ -414,7 +414,7 @@ impl<K> Drop for Item<'_, K> {
     }
 }
 
-// As for the queue.
+// A panic leaves no step half done: see `WorkQueue`.
 impl<K: RefUnwindSafe> UnwindSafe for Item<'_, K> {}
 impl<K: RefUnwindSafe> RefUnwindSafe for Item<'_, K> {}
 
@@ -424,8 +424,8 @@ impl<K: fmt::Debug> fmt::Debug for Item<'_, K> {
     }
 }
 
-/// What becomes of a key whose holder panics: see [`OnPanic`]. A thread that was already unwinding when it got the key has not
-/// panicked in the work on it: the key is done. Does not panic itself, as that would abort the process.
+/// Drops the item of a thread that unwinds: see [`OnPanic`]. If the thread was already unwinding when it got the key, the work on the key
+/// has not panicked, and the key is done. Does not panic itself, as that would abort the process.
 ///
 /// # Safety
 /// The caller holds the key in this slot, and forgets the slot.
@@ -438,14 +438,14 @@ unsafe fn unwound<K>(queue: &Arc<Shared<K>>, slot: SlotRef<K>) {
     }
     contained(|| queue.note_panic());
     if queue.on_panic != Some(OnPanic::Retry) {
-        // SAFETY: as above.
+        // SAFETY: the caller held the key, and `slot` is not used after this.
         return unsafe { queue.done_in_panic(slot) };
     }
     let retry = AddOptions::new().rate_limited();
-    // SAFETY: the caller holds the key.
+    // SAFETY: the caller holds the key (S2).
     let inside = unsafe { slot.get() };
     let limited = contained(|| {
-        // SAFETY: as above.
+        // SAFETY: the key is held, so the slot is taken and its key initialised (S1, S2).
         let key = unsafe { inside.key() };
         queue.limited(key, retry)
     });
@@ -453,6 +453,6 @@ unsafe fn unwound<K>(queue: &Arc<Shared<K>>, slot: SlotRef<K>) {
         queue.note_caught(1);
         retry.without_limiter()
     });
-    // SAFETY: as above.
+    // SAFETY: the caller held the key, and `slot` is not used after this.
     contained(|| unsafe { Shared::requeue(queue, slot, options, Failures::Keep) });
 }

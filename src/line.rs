@@ -2,7 +2,7 @@
 
 #![allow(clippy::vec_box, reason = "a block goes from list to list without being copied")]
 
-use crate::sync::sized;
+use crate::sync::model_const;
 use std::collections::VecDeque;
 
 /// First in, first out (P4), in blocks:
@@ -17,25 +17,25 @@ use std::collections::VecDeque;
 /// ```
 ///
 /// Each push has a position, higher than that of any push before it. An entry stays at its position until it is popped or removed, so
-/// a position names one push, and a caller may come back to it in a later critical section.
+/// a position identifies one push, and a caller can come back to it in a later critical section.
 ///
-/// A line of ten million keys grows by a block at a time: no push copies the line, as the doubling of one array would. A block that
-/// is empty is kept for later pushes, or put aside for the caller to free after the lock.
+/// The line grows by a block at a time, so no push copies the line, as the growth of one array would: ten million keys may be queued. An
+/// empty block is kept for later pushes, or put aside for the caller to free after the lock.
 pub(crate) struct Fifo<T> {
     front: Box<Block<T>>,
-    /// Full blocks. `None`: all entries of this block were removed.
+    /// Full blocks. `None`: all entries of the block were removed.
     middle: VecDeque<Option<Box<Block<T>>>>,
     /// `None`: pushes go to the front.
     back: Option<Box<Block<T>>>,
-    /// The position of the first entry of the front.
+    /// The position of the first entry of the front block.
     base: u64,
-    /// Where in the front the next pop is. The entry there was not removed, unless the line is empty.
+    /// The index of the next pop in the front block. The entry there is not a removed one, unless the line is empty.
     head: usize,
-    /// Where in the last block the next push goes. There is always room.
+    /// The index of the next push in the last block, which always has room.
     tail: usize,
-    /// Entries that were pushed, and neither popped nor removed.
+    /// The number of entries that were pushed, and neither popped nor removed.
     len: usize,
-    /// Entries after the head that were removed.
+    /// The number of removed entries after the head.
     holes: usize,
     /// Blocks without entries, at most `keep`.
     spare: Vec<Box<Block<T>>>,
@@ -44,15 +44,15 @@ pub(crate) struct Fifo<T> {
 }
 
 /// Entries in a block: 2 KiB of pointers.
-const BLOCK: usize = sized(256, 2);
+const BLOCK: usize = model_const(256, 2);
 
-/// How many blocks without entries are kept, whatever was asked for.
-const KEEP: usize = sized(8, 1);
+/// The number of blocks without entries that are kept, whatever capacity the user has asked for.
+const KEEP: usize = model_const(8, 1);
 
 /// A part of the line. All entries are `None` before they are pushed and after they are popped or removed.
 pub(crate) struct Block<T> {
     entries: [Option<T>; BLOCK],
-    /// How many of them were removed. All: the block is not needed any more.
+    /// The number of removed entries. If all are removed, the block is not needed any more.
     removed: usize,
 }
 
@@ -86,7 +86,7 @@ impl<T: Copy> Fifo<T> {
         }
     }
 
-    /// [`pop`](Self::pop), where that is one step in the block at the front. `None`: use `pop`.
+    /// [`pop`](Self::pop), if that is one step in the front block. `None`: use `pop`.
     #[inline]
     pub(crate) fn pop_simple(&mut self) -> Option<T> {
         if self.len == 0 || self.holes > 0 || self.head + 1 >= BLOCK {
@@ -95,7 +95,7 @@ impl<T: Copy> Fifo<T> {
         let item = self.front.entries[self.head % BLOCK].take();
         self.len -= 1;
         if self.len == 0 {
-            // There is no other block, as a last block that is full has a successor.
+            // There is no other block: the line is empty, and a full last block would have been followed by another.
             (self.head, self.tail) = (0, 0);
             self.base += BLOCK as u64;
         } else {
@@ -124,13 +124,13 @@ impl<T: Copy> Fifo<T> {
         self.len
     }
 
-    /// What will be popped after `ahead` others, if it is in the same block, or the first of all.
+    /// The entry that will be popped after `ahead` others, if it is in the front block and was not removed.
     #[inline]
     pub(crate) fn peek(&self, ahead: usize) -> Option<T> {
         self.front.entries.get(self.head + ahead).copied().flatten()
     }
 
-    /// The first entries, as many as that, unless thousands were removed between them.
+    /// The first `count` entries; fewer if thousands of removed ones are between them.
     pub(crate) fn first(&self, count: usize) -> impl Iterator<Item = T> {
         self.positions().take(4096).filter_map(|position| self.get(position)).take(count)
     }
@@ -179,13 +179,13 @@ impl<T: Copy> Fifo<T> {
         Some(item)
     }
 
-    /// Which block a position is in, counted from the front, and where in the block.
+    /// The block of a position, counted from the front, and the index there.
     fn place(&self, position: u64) -> Option<(usize, usize)> {
         let offset = usize::try_from(position.checked_sub(self.base)?).ok()?;
         Some((offset / BLOCK, offset % BLOCK))
     }
 
-    /// Gives back all memory that is not needed now.
+    /// Puts all memory that is not needed now aside, for the caller to free.
     pub(crate) fn shrink(&mut self) {
         self.keep = KEEP;
         self.retired.append(&mut self.spare);
@@ -198,13 +198,13 @@ impl<T: Copy> Fifo<T> {
         !self.retired.is_empty()
     }
 
-    /// Blocks that nobody needs, to be freed after the lock.
+    /// Blocks that are not needed any more, to be freed after the lock.
     #[inline]
     pub(crate) fn retired(&mut self) -> &mut Vec<Box<Block<T>>> {
         &mut self.retired
     }
 
-    /// The last block is full.
+    /// The last block is full: adds another.
     #[cold]
     fn add_block(&mut self) {
         let block = self.spare.pop().unwrap_or_else(Block::new);
@@ -219,7 +219,7 @@ impl<T: Copy> Fifo<T> {
         }
     }
 
-    /// The line is empty: the next push goes to the beginning of a block that is in the cache.
+    /// The line is empty: the next push goes to the start of the front block, which is in the cache.
     fn rewind(&mut self) {
         if self.holes > 0 || self.back.is_some() {
             self.drop_blocks();
@@ -228,7 +228,7 @@ impl<T: Copy> Fifo<T> {
         (self.head, self.tail) = (0, 0);
     }
 
-    /// The line is empty: keeps the block at the front.
+    /// The line is empty: drops all blocks but the front.
     #[cold]
     fn drop_blocks(&mut self) {
         while self.back.is_some() {
@@ -237,7 +237,7 @@ impl<T: Copy> Fifo<T> {
         (self.holes, self.front.removed) = (0, 0);
     }
 
-    /// Moves the head to the next entry that was not removed: there is one.
+    /// Moves the head to the next entry that was not removed. The line is not empty.
     #[cold]
     fn skip(&mut self) {
         loop {
@@ -252,7 +252,7 @@ impl<T: Copy> Fifo<T> {
         }
     }
 
-    /// Goes on to the next block that has entries.
+    /// Moves the front to the next block that has entries.
     #[cold]
     fn drop_front(&mut self) {
         self.base += BLOCK as u64;
@@ -272,7 +272,7 @@ impl<T: Copy> Fifo<T> {
         }
     }
 
-    /// Keeps an empty block for later, or puts it aside.
+    /// Keeps an empty block for later pushes, or puts it aside.
     fn recycle(&mut self, mut block: Box<Block<T>>) {
         block.removed = 0;
         let list = if self.spare.len() < self.keep { &mut self.spare } else { &mut self.retired };
@@ -290,13 +290,13 @@ impl<T: Copy> Block<T> {
 mod tests {
     use super::*;
 
-    /// Pushes, pops and removals at random, beside a plain list of positions and entries.
+    /// Random pushes, pops and removals give the same results as those of a plain list of positions and entries.
     #[test]
     fn it_does_what_a_plain_list_does() {
         let mut random = fastrand::Rng::with_seed(7);
         let (mut line, mut plain) = (Fifo::with_capacity(0), VecDeque::<(u64, u32)>::new());
         for n in 0..400_000_u32 {
-            // Phases: the line gets long, is removed from the middle, and is worked off.
+            // Phases: the line gets long, loses entries from its middle, and gets short.
             let (push, remove) = [(8, 1), (5, 4), (1, 8), (2, 0), (5, 5)][n as usize / 10_000 % 5];
             match random.u32(0..10) {
                 choice if choice < push => {
@@ -322,7 +322,7 @@ mod tests {
             }
             assert_eq!(line.len(), plain.len());
             assert_eq!(line.peek(0), plain.front().map(|&(_, item)| item), "the first is at the head");
-            // T6 of the wheel, here too: a block takes room only beside an entry that is there.
+            // As in the wheel (T6), each block has a live entry.
             let blocks = line.middle.iter().flatten().count();
             assert!(blocks <= plain.len(), "{blocks} blocks for {} entries", plain.len());
         }
@@ -335,7 +335,7 @@ mod tests {
         let mut line = Fifo::with_capacity(0);
         (0..BLOCKS * BLOCK).for_each(|n| line.push(n));
         while line.pop().is_some() {}
-        // All but the front.
+        // All blocks but the front.
         assert_eq!((line.spare.len(), line.retired.len()), (KEEP, BLOCKS - KEEP));
         assert!(line.middle.capacity() <= 64 && line.back.is_none());
         line.push(1);
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn room_that_was_asked_for_stays() {
+    fn capacity_stays_until_it_is_shrunk() {
         let mut line = Fifo::with_capacity(10_000);
         let room = line.spare.len();
         (0..20_000).for_each(|n| line.push(n));

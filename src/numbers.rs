@@ -1,11 +1,11 @@
-//! Small numbers that are lent and given back. The lowest free number is lent first, so an array that is indexed by them can be
-//! cut off behind the highest.
+//! Allocates small numbers. The lowest free number is lent first, so an array that is indexed by them can be truncated behind the
+//! highest one.
 
-/// One bit a number: lent. No word of zeros is last.
+/// The numbers that are lent, as bits. The last word is never 0.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
     lent: Vec<u64>,
-    /// All words before this are full.
+    /// All words before this index are full.
     hint: usize,
 }
 
@@ -47,7 +47,7 @@ impl Numbers {
     }
 }
 
-/// Gives back what an array takes beyond twice its length.
+/// Shrinks an array to twice its length, if it takes more than four times its length.
 pub(crate) fn fit<T>(array: &mut Vec<T>) {
     if array.capacity() > 4 * array.len() + 64 {
         array.shrink_to(2 * array.len());
@@ -64,7 +64,7 @@ mod tests {
         let (mut numbers, mut lent) = (Numbers::default(), BTreeSet::new());
         let mut random = fastrand::Rng::with_seed(1);
         for round in 0..20_000 {
-            // Phases in which the numbers grow, and in which they shrink.
+            // Phases in which more numbers are lent than given back, and the reverse.
             if random.u32(0..10) < if round / 2500 % 2 == 0 { 7 } else { 2 } {
                 let number = numbers.lend();
                 assert_eq!(Some(number), (0..).find(|number| !lent.contains(number)));
@@ -82,7 +82,7 @@ mod tests {
         let mut array = Vec::with_capacity(1000);
         array.extend(0..300);
         fit(&mut array);
-        assert!(array.capacity() >= 1000, "a steady array is left alone");
+        assert!(array.capacity() >= 1000, "an array that is not much too large keeps its memory");
         array.truncate(200);
         fit(&mut array);
         assert!((400..500).contains(&array.capacity()));

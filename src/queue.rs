@@ -6,7 +6,7 @@ use crate::futures::{GetAsync, ShutDownWithDrain, UntilShuttingDown, WaitIdle};
 use crate::item::Item;
 use crate::observe::{Metrics, Reporter};
 use crate::options::AddOptions;
-use crate::shared::{End, Shared, Wait, Wakeups};
+use crate::shared::{Shared, Wait, WaitOutcome, Wakeups};
 use crate::stats::{ProcessingKey, Stats};
 use crate::sync::{Arc, panicking};
 use crate::workers::{Leftover, WorkersBuilder};
@@ -56,8 +56,8 @@ pub enum Added {
     Deferred,
     /// The key's delay was set or moved: the key will be added when the delay expires.
     Delayed,
-    /// The queue is shutting down, and refused the key. (If the add was [rate-limited](WorkQueue::add_rate_limited), its failure is
-    /// counted all the same.)
+    /// The queue is shutting down, and refused the key. (If the add was [rate-limited](WorkQueue::add_rate_limited), its failure
+    /// counts nevertheless.)
     Rejected,
 }
 
@@ -131,7 +131,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// assert_eq!(queue.add_all([1, 2, 2, 3]), 3);
     /// ```
     pub fn add_all(&self, keys: impl IntoIterator<Item = K>) -> usize {
-        /// Wakes in the end, even if the iterator panics.
+        /// Its drop wakes the getters, even if the iterator panics.
         struct WakeOnDrop<'q, K>(&'q Shared<K>);
         impl<K> Drop for WakeOnDrop<'_, K> {
             fn drop(&mut self) {
@@ -583,8 +583,8 @@ impl<K> WorkQueue<K> {
     /// [`DrainTimeoutError`] if a key was queued or processing at the time-out. Returns `Ok` if a plain `shut_down` released the drain.
     pub fn shut_down_with_drain_timeout(&self, timeout: Duration) -> Result<(), DrainTimeoutError> {
         match self.shared.drain(Instant::now().checked_add(timeout)) {
-            End::Reached | End::Released => Ok(()),
-            End::TimedOut { queued, processing } => Err(DrainTimeoutError { queued, processing }),
+            WaitOutcome::Reached | WaitOutcome::Released => Ok(()),
+            WaitOutcome::TimedOut { queued, processing } => Err(DrainTimeoutError { queued, processing }),
         }
     }
 
@@ -706,7 +706,7 @@ impl<K> WorkQueue<K> {
 
     /// Frees memory that the queue's keys do not need.
     ///
-    /// The queue frees memory by itself as keys are processed, except for about two hundred kilobytes, which it keeps so that a steady
+    /// The queue frees memory as keys are processed, except for about two hundred kilobytes, which it keeps so that a steady
     /// set of keys allocates nothing. This call frees the rest too, and the room for [`capacity`](WorkQueueBuilder::capacity). Keys do
     /// not move: a chunk of up to 64 keys (4 KiB; one more if delays were set, or keys failed) stays while it contains a key. A limiter
     /// that counts failures itself is [shrunk](crate::rate_limiter::RateLimiter::shrink_to_fit) as well.

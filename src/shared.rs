@@ -7,14 +7,14 @@
 //!  ┌─ Core, under one lock ──────────────────────────────────────────────────────────┐
 //!  │  table: key ─▶ slot (state word, key)      line: queued slots, in order          │
 //!  │  wheel: deadlines of slots                 measures: times of slots              │
-//!  │  waiters: getters that sleep               owed: what is to be woken             │
+//!  │  waiters: getters that wait                owed: what is to be woken             │
 //!  └─────────────────────────────────────────────────────────────────────────────────┘
 //!                   │ the end of the critical section unlocks, and then wakes what is owed and frees memory
 //!                   ▼
 //! ```
 //!
 //! One file per kind of step: [`add`], [`get`], [`done`], [`delays`] (set, move, cancel, expire), [`failures`] (limiters),
-//! [`quiet`] (drain and idle waits), [`take_where`], [`shrink`]. [`section`] is the critical section itself.
+//! [`drain`] (drain and idle waits), [`take_where`], [`shrink`]. [`section`] is the critical section itself.
 //!
 //! **One lock**, because it was measured (`BENCHMARKS.md`, "Designs") against a sharded table with one shared line: every key passes
 //! the line twice, so such shards save the look-up at most, and each part of the finer design (a lock per shard, an atomic step per
@@ -31,7 +31,7 @@
 //! half a millisecond), and memory is freed after the lock.
 //!
 //! **Hot calls** (`add`, `get`, `done`) return what fits in two registers, test one byte for all that few queues have
-//! ([`Special`](section::Special)) and one for all that is owed, and leave the rest to functions that are not inlined. A result of
+//! ([`Special`]) and one for all that is owed, and leave the rest to functions that are not inlined. A result of
 //! several words that goes through memory is stored in pieces and loaded whole, and the processor waits for it: that was half of the
 //! time of these calls.
 //!
@@ -52,29 +52,29 @@
 
 mod add;
 mod delays;
+mod dirty_waiters;
 mod done;
-mod ending;
+mod drain;
 mod failures;
 mod get;
 mod measure;
 mod put_back;
-mod quiet;
 mod section;
 mod shrink;
+mod shut_down_waiters;
 mod take_where;
-mod watch;
 
 pub(crate) use add::Wakeups;
+pub(crate) use dirty_waiters::DirtyTicket;
+pub(crate) use drain::{WaitGoal, WaitOutcome};
 pub(crate) use failures::{Failures, Limiter};
 pub(crate) use get::Wait;
-pub(crate) use quiet::{End, Goal};
-pub(crate) use watch::Watch;
 
 use crate::key::slab::SlotRef;
 use crate::key::table::{self, Table};
 use crate::line::Fifo;
 use crate::observe::Observer;
-use crate::sync::{Arc, AtomicU8, AtomicUsize, Mutex, Ordering, hasher, now, sized};
+use crate::sync::{Arc, AtomicU8, AtomicUsize, Mutex, Ordering, hasher, model_const, now};
 use crate::time::clock::Clock;
 use crate::time::driver::{Driver, State};
 use crate::time::wheel::Wheel;
@@ -82,11 +82,11 @@ use crate::wait::{WaitList, WakeList};
 use crate::{DelayedAdd, OnPanic};
 use ahash::RandomState;
 use crossbeam_utils::CachePadded;
+use dirty_waiters::DirtyWaiters;
 use measure::Measures;
 use section::Special;
 use std::hash::Hash;
 use std::time::Instant;
-use watch::Watchers;
 
 /// What all handles of one queue share.
 pub(crate) struct Shared<K> {
@@ -96,65 +96,65 @@ pub(crate) struct Shared<K> {
     delayed_add: DelayedAdd,
     pub(crate) on_panic: Option<OnPanic>,
     limiter: Limiter<K>,
-    /// Times are kept.
+    /// The queue measures.
     measured: bool,
     observer: Option<Box<dyn Observer>>,
-    /// Starts the driver thread. Here, where it knows that `K` may go to other threads.
+    /// Starts the driver thread. A pointer, made where `K` is known to be `Send` and `Sync`.
     start: fn(&Arc<Self>) -> std::io::Result<()>,
     hasher: RandomState,
     /// [`OBSERVED`] and [`NO_DRIVER`], for calls that do not hold the lock.
     extras: AtomicU8,
     core: CachePadded<Mutex<Core<K>>>,
-    /// The line's length, written under the lock and read without it: by `len`, and by getters that spin.
+    /// The line's length. Written under the lock, and read without it by `len` and by getters that spin.
     len: CachePadded<AtomicUsize>,
-    /// Where the table's buckets are and how many, written and read in the same way: a hint for `add_with` that may be out of date.
+    /// Where the table's buckets are, and how many. Written and read in the same way, by `add_with`; may be out of date.
     buckets: CachePadded<(AtomicUsize, AtomicUsize)>,
 }
 
 /// The queue has an observer.
 const OBSERVED: u8 = 1;
-/// A driver thread is to be started: a hint for the next call. Written under the lock, with the driver's state.
+/// The next call has to start the driver thread. A hint, written under the lock together with the driver's state.
 const NO_DRIVER: u8 = 1 << 1;
 
 /// What the lock guards.
 struct Core<K> {
-    /// What few queues have: a hot call makes one test for all of it.
+    /// What few queues have: a hot call tests it once.
     special: Special,
-    /// The end of the critical section has something to do: to wake what is in `owed`, or to free memory.
+    /// The end of the critical section has deferred work: to wake what is in `owed`, or to free memory.
     owes: bool,
     owed: WakeList,
     table: Table<K>,
     line: Fifo<SlotRef<K>>,
-    /// Deadlines of delayed keys. `None`: none so far.
+    /// The deadlines of delayed keys. `None`: there was no delay so far.
     wheel: Option<Box<Wheel>>,
     /// Keys in the wheel.
     delayed: usize,
     /// Keys whose failures the queue counts.
     failing: usize,
-    /// The latest time that a call has read from the clock: this one never goes back.
+    /// The latest time that a call has read from the clock. Never goes back.
     time: u64,
     driver: State,
-    /// Getters that sleep.
+    /// Getters that wait.
     waiters: WaitList,
-    /// Threads that were taken off the list to be woken, and have not arrived at the lock since.
+    /// The number of threads that were taken off the list to be woken, and have not taken the lock since.
     waking: usize,
     /// When the last of them was woken.
     woken_at: Instant,
-    /// Keys that were pushed and have woken no getter yet: the call that has pushed them does it in the end.
+    /// The number of keys that were pushed and have woken no getter yet: the call that pushes them wakes getters at its end.
     unwoken: usize,
     /// Keys that are processing.
     processing: usize,
-    /// What `counts.handed_out` was when a getter last went to sleep.
-    handed_out_at_sleep: u64,
-    /// Threads and tasks that wait until no key is queued or processing (a drain), or delayed either (an idle wait).
+    /// The value of `counts.handed_out` when a getter was last about to park.
+    handed_out_at_park: u64,
+    /// Threads and tasks in a drain or in an idle wait.
     drainers: WaitList,
     /// The number of plain shut-downs: each releases the drains that wait.
     released: u64,
     /// Tasks that wait for the shut-down to begin.
-    enders: WaitList,
-    /// Futures that wait until a key that is processing becomes dirty.
-    watchers: Watchers,
-    /// The times of keys. `None`: the queue does not measure.
+    shut_down_waiters: WaitList,
+    /// Tasks that wait until a key that is processing becomes dirty.
+    dirty_waiters: DirtyWaiters,
+    /// `None`: the queue does not measure.
     measures: Option<Box<Measures>>,
     counts: Counts,
 }
@@ -178,7 +178,7 @@ struct Counts {
     taken: u64,
 }
 
-/// How a queue is made.
+/// The settings of a new queue.
 pub(crate) struct Settings {
     pub(crate) name: Box<str>,
     pub(crate) capacity: usize,
@@ -191,7 +191,7 @@ pub(crate) struct Settings {
 }
 
 /// The number of keys that one critical section visits, in calls that visit many: some ten microseconds.
-const STEP: usize = sized(256, 2);
+const STEP: usize = model_const(256, 2);
 
 impl<K> Core<K> {
     /// Adds are refused.
@@ -200,14 +200,14 @@ impl<K> Core<K> {
         self.special.has(Special::SHUT_DOWN)
     }
 
-    /// Refuses adds from here on. All that wait for a key, or for the shut-down, are to be woken.
+    /// Refuses adds from here on (I7). Owes a wake-up to all getters, to the driver, and to the tasks that wait for the shut-down.
     fn begin_shut_down(&mut self) {
         self.special.set(Special::SHUT_DOWN);
         self.owe_all_getters();
-        let enders = self.enders.take_all();
-        self.owe(enders);
+        let shut_down_waiters = self.shut_down_waiters.take_all();
+        self.owe(shut_down_waiters);
         self.driver.wake().into_iter().for_each(|driver| self.owe_one(driver));
-        // A thread or task that waits for the queue to be idle need not wait for delays any more.
+        // Delays no longer count for an idle wait, so it may be over.
         self.owe_drainers();
     }
 
@@ -215,7 +215,7 @@ impl<K> Core<K> {
         self.line.len() == 0 && self.processing == 0
     }
 
-    /// Those that wait for the queue to be drained or idle are to be woken, if nothing is queued and nothing processing.
+    /// If no key is queued or processing, owes a wake-up to all drains and idle waits.
     #[inline]
     fn owe_drainers(&mut self) {
         if !self.drainers.is_empty() {
@@ -269,11 +269,11 @@ impl<K: Hash + Eq> Shared<K> {
                 unwoken: 0,
                 woken_at: now(),
                 processing: 0,
-                handed_out_at_sleep: 0,
+                handed_out_at_park: 0,
                 drainers: WaitList::default(),
                 released: 0,
-                enders: WaitList::default(),
-                watchers: Watchers::default(),
+                shut_down_waiters: WaitList::default(),
+                dirty_waiters: DirtyWaiters::default(),
                 measures,
                 counts: Counts::default(),
             })),
@@ -289,7 +289,7 @@ impl<K: Hash + Eq> Shared<K> {
 }
 
 impl<K> Shared<K> {
-    /// There is an observer, or no driver thread could be started: a call has more to do after the lock.
+    /// Whether a call has more to do after the lock: there is an observer, or the driver thread has to be started.
     #[inline]
     pub(crate) fn has_extras(&self) -> bool {
         self.extras.load(Ordering::Relaxed) != 0 // Relaxed: see `start_driver`
@@ -315,7 +315,7 @@ impl<K> Shared<K> {
         self.observer.is_some()
     }
 
-    /// Refuses adds from here on, and lets getters go when nothing is queued (P6, I7).
+    /// Refuses adds from here on; a getter that finds no queued key learns that the queue is shut down (P6, I7). Releases drains (P7).
     pub(crate) fn shut_down(&self) {
         let mut section = self.enter();
         let core = &mut *section;
@@ -332,7 +332,7 @@ impl<K> Shared<K> {
     /// The line's length.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        // Relaxed: nothing is concluded from it. Who spins takes the lock next.
+        // Relaxed: no conclusion about other data follows from it. A getter that spins takes the lock next.
         self.len.load(Ordering::Relaxed)
     }
 }
@@ -346,7 +346,7 @@ mod tests {
 
     /// Two getters are parked. The first is woken and does not run, so the next add, some time later, wakes the second.
     #[test]
-    fn an_overdue_getter_keeps_no_key_from_another() {
+    fn a_push_passes_over_an_overdue_getter() {
         let queue = WorkQueue::new();
         let parkers = [Parker::new(), Parker::new()];
         for parker in &parkers {

@@ -1,15 +1,15 @@
 //! FIFO wait list of threads and tasks.
 //!
-//! The list is plain data under its owner's lock. No waiter is woken under a lock: those that are taken out go to a [`WakeList`],
-//! which its owner wakes after unlocking.
+//! The list is plain data under its owner's lock. No waiter is woken under a lock: the waiters that are taken out go to a [`WakeList`],
+//! which the owner wakes after it has unlocked.
 
 use crate::panics::contained;
-use crate::sync::{Mutex, Unparker, sized, with_parker};
+use crate::sync::{Mutex, Unparker, model_const, with_parker};
 use std::collections::{BTreeMap, VecDeque};
 use std::task::Waker;
 use std::time::Instant;
 
-/// A thread or a task that sleeps.
+/// A thread or a task that waits.
 #[derive(Debug)]
 pub(crate) enum Waiter {
     Thread(Unparker),
@@ -21,7 +21,7 @@ impl Waiter {
         matches!(self, Self::Thread(_))
     }
 
-    /// Wakes a thread, which stays on its list. No user code runs.
+    /// Wakes a thread, which stays on its list; does nothing for a task. No user code runs.
     pub(crate) fn unpark(&self) {
         if let Self::Thread(unparker) = self {
             unparker.unpark();
@@ -29,8 +29,7 @@ impl Waiter {
     }
 }
 
-/// Wakes a thread or a task. A waker that panics is the fault of a task that has nothing to do with the caller, so the panic
-/// does not reach the caller: it is caught, and counted.
+/// Wakes a thread or a task. Returns the number of panics: a waker's panic is caught, as its task has nothing to do with the caller.
 #[cold]
 fn wake(waiter: Waiter) -> usize {
     match waiter {
@@ -42,27 +41,27 @@ fn wake(waiter: Waiter) -> usize {
     }
 }
 
-/// A waiter's place in the list; it is the waiter's until it is done waiting, also while it is not in the list.
+/// A waiter's place in the list. The waiter keeps it until it stops waiting, even while it is off the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket(u64);
 
 /// The waiters, oldest first: tickets ascend.
 ///
-/// The oldest are in `front`, the others in a tree. So the usual few waiters are pushed, taken out and put back in an array that
-/// has room for them, and with very many waiters a step takes the time of a step in the tree, at whichever place.
+/// The oldest are in `front`, the others in a tree. So the usual few waiters stay in an array that has room for them, and with very many
+/// waiters each step takes the time of a step in the tree, wherever the waiter is.
 #[derive(Debug, Default)]
 pub(crate) struct WaitList {
-    /// At most [`FRONT`] of them.
+    /// At most [`FRONT`] waiters.
     front: VecDeque<(Ticket, Waiter)>,
-    /// Empty unless `front` is full; younger than all there.
+    /// Waiters younger than those in `front`. Empty unless `front` is full.
     rest: BTreeMap<Ticket, Waiter>,
     /// The number of threads in both.
     threads: usize,
     next: u64,
 }
 
-/// The number of waiters for which the list allocates once and then no more: 2 KiB. One in the middle moves up to half of them.
-const FRONT: usize = sized(64, 2);
+/// The number of waiters for which the list allocates only once: 2 KiB. An insert or removal moves at most half of them.
+const FRONT: usize = model_const(64, 2);
 
 impl WaitList {
     #[inline]
@@ -74,7 +73,7 @@ impl WaitList {
         self.front.len() + self.rest.len()
     }
 
-    /// To the end of the list.
+    /// Puts a waiter at the end of the list.
     pub(crate) fn push(&mut self, waiter: Waiter) -> Ticket {
         let ticket = Ticket(self.next);
         self.next += 1;
@@ -87,7 +86,7 @@ impl WaitList {
         ticket
     }
 
-    /// Back to where this ticket belongs, after it was taken out: a waiter that was woken in vain keeps its position.
+    /// Puts a waiter that was taken out back to the place of its ticket: a waiter that was woken in vain keeps its position.
     pub(crate) fn put_back(&mut self, ticket: Ticket, waiter: Waiter) {
         self.threads += usize::from(waiter.is_thread());
         let at = self.front.partition_point(|&(other, _)| other < ticket);
@@ -129,12 +128,12 @@ impl WaitList {
         self.front.iter().map(|(_, waiter)| waiter).chain(self.rest.values())
     }
 
-    /// Gives back memory that more waiters needed.
+    /// Frees memory that the present waiters do not need.
     pub(crate) fn shrink(&mut self) {
         self.front.shrink_to_fit();
     }
 
-    /// Takes all out, oldest first. The tree stays as it is: however many there are, this is quick.
+    /// Takes all waiters out, oldest first. The tree is moved as a whole, so this takes the same time for any number of waiters.
     pub(crate) fn take_all(&mut self) -> WakeList {
         self.threads = 0;
         let mut all = WakeList::default();
@@ -150,16 +149,16 @@ impl WaitList {
     }
 }
 
-/// Where in a [`Mutex`]'s data a list is.
-type At<T> = fn(&mut T) -> &mut WaitList;
+/// Projects the data of a [`Mutex`] to a list in it.
+type ListOf<T> = fn(&mut T) -> &mut WaitList;
 
-/// Sleeps on a list until `over` says how it ended, which it is asked under the lock: at first, and whenever the thread was woken;
-/// also, then with `true`, when the deadline has passed. Whoever makes a change wakes all, so nobody waits for our wake-up.
+/// Parks on a list until `outcome` returns a result. It is called under the lock, first and after each park; its second argument is
+/// whether the deadline has passed. Each change wakes all waiters of the list, so a thread that stops waiting need not wake another.
 pub(crate) fn sleep_on<T, R>(
     data: &Mutex<T>,
-    list: At<T>,
+    list: ListOf<T>,
     deadline: Option<Instant>,
-    over: impl Fn(&mut T, bool) -> Option<R>,
+    outcome: impl Fn(&mut T, bool) -> Option<R>,
 ) -> R {
     with_parker(|parker| {
         loop {
@@ -167,8 +166,8 @@ pub(crate) fn sleep_on<T, R>(
             let late = deadline.is_some_and(|deadline| deadline <= Instant::now());
             let ticket = {
                 let data = &mut *data.lock();
-                if let Some(end) = over(data, late) {
-                    return end;
+                if let Some(outcome) = outcome(data, late) {
+                    return outcome;
                 }
                 list(data).push(Waiter::Thread(unparker))
             };
@@ -178,43 +177,43 @@ pub(crate) fn sleep_on<T, R>(
     })
 }
 
-/// As [`sleep_on`], for a task: `true` if it is over, else the task will be woken, by the place that is kept in `ticket`.
+/// Like [`sleep_on`], for a task. Returns whether the task is `done`; otherwise puts it on the list, and sets `ticket`.
 pub(crate) fn poll_on<T>(
     data: &Mutex<T>,
-    list: At<T>,
+    list: ListOf<T>,
     ticket: &mut Option<Ticket>,
     waker: &Waker,
-    over: impl FnOnce(&mut T) -> bool,
+    done: impl FnOnce(&mut T) -> bool,
 ) -> bool {
     let mut waiter = Some(Waiter::Task(waker.clone()));
     // Dropped after the lock: wakers are user code.
-    let (over, _listed) = {
+    let (done, _listed) = {
         let data = &mut *data.lock();
         let listed = ticket.take().and_then(|ticket| list(data).remove(ticket));
-        let over = over(data);
-        if !over {
+        let done = done(data);
+        if !done {
             *ticket = waiter.take().map(|waiter| list(data).push(waiter));
         }
-        (over, listed)
+        (done, listed)
     };
-    over
+    done
 }
 
-/// A task does not wait any more.
-pub(crate) fn leave<T>(data: &Mutex<T>, list: At<T>, ticket: Option<Ticket>) {
+/// A task stops waiting.
+pub(crate) fn leave<T>(data: &Mutex<T>, list: ListOf<T>, ticket: Option<Ticket>) {
     if let Some(ticket) = ticket {
         let _dropped_after_the_lock = list(&mut data.lock()).remove(ticket);
     }
 }
 
-/// Waiters that were taken out of their lists and are to be woken. The first needs no allocation.
+/// Waiters that were taken off their lists and are still to be woken. One waiter needs no allocation.
 #[must_use = "a waiter that is taken from its list and not woken sleeps forever"]
 #[derive(Debug, Default)]
 pub(crate) struct WakeList {
     /// `None`: there are none.
     first: Option<Waiter>,
     rest: Vec<Waiter>,
-    /// Large lists, as they were.
+    /// The trees of long lists.
     #[expect(clippy::box_collection, reason = "one word, as the queue always carries it")]
     trees: Option<Box<Vec<BTreeMap<Ticket, Waiter>>>>,
 }
@@ -245,7 +244,7 @@ impl WakeList {
         }
     }
 
-    /// Wakes all, and returns how many wakers panicked. Not to be called with a lock held: a waker is foreign code.
+    /// Wakes all, and returns the number of wakers that panicked. Not called under a lock, as wakers are foreign code (W4).
     pub(crate) fn wake(self) -> usize {
         let trees = self.trees.into_iter().flat_map(|trees| *trees).flat_map(BTreeMap::into_values);
         self.first.into_iter().chain(self.rest).chain(trees).map(wake).sum()
@@ -271,7 +270,7 @@ mod tests {
 
     std::thread_local!(static WOKEN: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) });
 
-    /// A task that can be told from others, and says when it is woken.
+    /// A task with an address of its own, which it writes to [`WOKEN`] when it is woken.
     struct Task;
 
     impl std::task::Wake for Task {
@@ -292,7 +291,7 @@ mod tests {
         Waiter::Task(Arc::new(Task).into())
     }
 
-    /// The list and a plain vector do the same, in random steps; and the list never moves more than `FRONT` waiters at a time.
+    /// In random steps, the list gives the same results as a plain vector, and never has more than `FRONT` waiters in its array.
     #[test]
     fn it_does_what_a_sorted_vector_does() {
         for (seed, most) in [(1, 5), (2, FRONT), (3, FRONT + 3), (4, 10 * FRONT)] {
@@ -359,11 +358,11 @@ mod tests {
         }
     }
 
-    /// Waiters are taken out of the middle, put back and taken out again: in one long list, the processor's cache has a share
-    /// in that, but what is moved for each of them does not grow with the list.
+    /// Waiters are taken out of the middle, put back and taken out again. In one long list this costs more cache misses, but the number of
+    /// waiters that each step moves does not grow with the list.
     #[test]
     #[cfg(target_os = "linux")]
-    fn a_waiter_leaves_the_middle_of_a_long_list_as_cheaply() {
+    fn leaving_a_long_list_costs_no_more_than_leaving_a_short_one() {
         const WAITERS: usize = 200_000;
         let cost = |lists: usize| {
             let mut ran = Duration::ZERO;
@@ -371,7 +370,7 @@ mod tests {
                 let mut list = WaitList::default();
                 let tickets: Vec<_> = (0..WAITERS / lists).map(|_| list.push(task())).collect();
                 let before = cpu_time();
-                // Every second one, so that those that are left stay spread.
+                // Every second waiter, so that the others stay spread over the list.
                 for &ticket in tickets.iter().step_by(2) {
                     let waiter = list.remove(ticket).expect("it is in the list");
                     list.put_back(ticket, waiter);

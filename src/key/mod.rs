@@ -1,4 +1,4 @@
-//! What the queue knows about a key: its state, the slot that holds it, and the table that finds it.
+//! The keys of a queue: the state of each, the slot that holds it, and the table that finds it.
 
 pub(crate) mod slab;
 pub(crate) mod state;

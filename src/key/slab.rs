@@ -1,4 +1,4 @@
-//! Where keys live: slots in chunks that never move, recycled, and given back chunk by chunk.
+//! The memory of keys: slots that never move and are recycled, in chunks that are freed when they are empty.
 //!
 //! ```text
 //!  chunk 0                         chunk 1                        chunk 2
@@ -8,28 +8,27 @@
 //!  vacant 0000…0  (full)           vacant 0110…0  (open)
 //! ```
 //!
-//! Everything here happens under the queue's lock, with one exception: the holder of a key reads it without. Why that is
-//! sound, by number:
+//! Every call here is made under the queue's lock. The holder of a key, alone, reads the key and its state word without the lock. Three
+//! invariants make this sound:
 //!
-//! * **S1** A slot is *taken* or *vacant*, by a bit of its chunk. Its key is initialised exactly while it is taken, and does
-//!   not change meanwhile.
-//! * **S2** A slot is taken while its word has a bit set: while it is in the table, in line, held, delayed, or known to fail
-//!   (I4). It is vacated by who clears the last bit, who does not use it afterwards.
-//! * **S3** A chunk is freed only when all its slots are vacant, or with the whole queue; and slots do not move.
+//! * **S1** A slot is *taken* or *vacant*, by a bit of its chunk. Its key is initialised exactly while the slot is taken, and does not
+//!   change meanwhile.
+//! * **S2** A slot is taken while its word has a bit set (I4): while its key is queued, processing, delayed or has failed. The step that
+//!   clears the last bit vacates it, and does not use it afterwards.
+//! * **S3** A slot never moves. Its chunk is freed only when all its slots are vacant, or with the whole queue.
 //!
-//! A chunk in which a key is delayed or fails has an array beside its slots, made for the first such key: each slot's ticket for
-//! the timing wheel, with the number of its failures. A queue without either pays nothing.
+//! So a [`SlotRef`] in the table, in the line or in an item points to a live slot with a key in it. Most unsafe code of the crate rests
+//! on this. Benchmarks justify it: an `Arc` for each key costs twice the memory and one allocation per key, and an index instead of a
+//! pointer costs 20 % of a duplicate add.
 //!
-//! If the queue measures, each chunk has an array of [`Stamp`]s likewise.
-//!
-//! So a [`SlotRef`] that stands in the table, in the line or in an item points to a live slot with a key in it. The crate's
-//! unsafe code is here, in the table and in the item, and leans on these three. It is paid for by the benchmarks: an `Arc`
-//! per key costs twice the memory and an allocation a key, an index instead of a pointer 20 % of a duplicate add.
+//! When the first key of a chunk is delayed or fails, the chunk gets an array of [`Placement`]s: for each slot, its deadline and place in
+//! the timing wheel, and the number of its failures. If the queue measures, each chunk has an array of [`Times`] as well. Other queues
+//! have neither.
 
 use crate::key::state::State;
 use crate::numbers::{Numbers, fit};
 use crate::panics::discard;
-use crate::sync::{UnsafeCell, panicking, sized};
+use crate::sync::{UnsafeCell, model_const, panicking};
 use crate::time::wheel::{Placement, Placements};
 use std::cell::Cell;
 use std::mem::MaybeUninit;
@@ -39,7 +38,7 @@ use std::ptr::NonNull;
 /// No chunk.
 const NIL: u32 = u32::MAX;
 
-/// A slot's number is that of its chunk, in 24 bits, and its place there, in these.
+/// A slot's number consists of the number of its chunk, in 24 bits, and its index in the chunk, in this many bits.
 const INDEX_BITS: u32 = 6;
 const INDICES: usize = 1 << INDEX_BITS;
 
@@ -48,9 +47,9 @@ pub(crate) struct Slot<K> {
     pub(crate) state: State,
     /// The number of its chunk, in 24 bits. Never changes.
     chunk: [u8; 3],
-    /// The key's hash. Lock.
+    /// The key's hash. Used under the lock only.
     hash: Cell<u32>,
-    /// The next slot in the same bucket. Lock.
+    /// The next slot in the same bucket. Used under the lock only.
     pub(crate) next: Cell<Option<SlotRef<K>>>,
     /// S1.
     key: UnsafeCell<MaybeUninit<K>>,
@@ -81,19 +80,19 @@ impl<K> Slot<K> {
     /// The key.
     ///
     /// # Safety
-    /// The slot is taken and stays so while the reference lives: the caller holds the lock, or the key.
+    /// The slot is taken, and stays taken while the reference lives: the caller holds the lock, or the key.
     #[inline]
     pub(crate) unsafe fn key(&self) -> &K {
         self.key.with(|key| {
-            // SAFETY: `key` points into `self`, and nobody writes the cell of a taken slot (S1).
+            // SAFETY: `key` points into `self`, and the cell of a taken slot is not written (S1).
             let key = unsafe { &*key };
-            // SAFETY: the slot is taken, says the caller, and so its key is initialised (S1).
+            // SAFETY: the slot is taken, guaranteed by the caller, so its key is initialised (S1).
             unsafe { key.assume_init_ref() }
         })
     }
 }
 
-/// A slot, from outside its slab: what the table, the ready line and an item hold.
+/// A pointer to a slot: the table, the line and the items hold these.
 pub(crate) struct SlotRef<K>(NonNull<Slot<K>>);
 
 impl<K> Clone for SlotRef<K> {
@@ -112,10 +111,10 @@ impl<K> PartialEq for SlotRef<K> {
     }
 }
 
-// SAFETY: a `SlotRef` is a shared reference to a slot in disguise. Its key is read through it by whichever thread holds it
-// (`Sync`), and dropped by the thread that is done with it (`Send`). Its cells are used under the lock only.
+// SAFETY: a `SlotRef` behaves as a `&Slot<K>`. Any thread that holds the key reads it through this (`Sync`), and any thread may take the
+// key out and drop it (`Send`). The slot's cells are used under the lock only, except the key, which does not change (S1).
 unsafe impl<K: Send + Sync> Send for SlotRef<K> {}
-// SAFETY: as above.
+// SAFETY: the same holds for a reference to a `SlotRef` (S1).
 unsafe impl<K: Send + Sync> Sync for SlotRef<K> {}
 
 impl<K> SlotRef<K> {
@@ -130,11 +129,11 @@ impl<K> SlotRef<K> {
     /// The slot.
     ///
     /// # Safety
-    /// The slot is taken and stays so while the reference is used (S2). For anything but its state and its key, the caller
+    /// The slot is taken, and stays taken while the reference is used (S2). To use more of it than its state and its key, the caller
     /// holds the lock.
     #[inline]
     pub(crate) unsafe fn get<'a>(self) -> &'a Slot<K> {
-        // SAFETY: the chunk is alive (S3, the caller), and nobody ever makes a `&mut` to one of its slots.
+        // SAFETY: the slot is taken, guaranteed by the caller, so its chunk is alive (S3); and no code makes a `&mut` to a slot of it.
         unsafe { self.0.as_ref() }
     }
 }
@@ -142,63 +141,63 @@ impl<K> SlotRef<K> {
 /// Where the slots of a chunk are, which of them are vacant, and its neighbours.
 #[derive(Debug)]
 struct Chunk<K> {
-    /// The first slot. `None`: the chunk was freed, and its number can be used again.
+    /// The first slot. `None`: the chunk was freed, and its number is free.
     first: Option<NonNull<Slot<K>>>,
-    /// One bit per slot: vacant. 0 if the chunk was freed.
+    /// A bit for each slot, set if the slot is vacant. 0 if the chunk was freed.
     vacant: u64,
     /// Neighbours among the open chunks (those with room), or [`NIL`].
     next_open: u32,
     prev_open: u32,
 }
 
-/// The memory of a chunk without keys, to be freed after the lock: it may be the last thing before a gap of hundreds of megabytes,
-/// which the allocator then gives back to the system at once.
+/// The memory of a chunk without keys, to be freed after the lock: if it is the last block before a gap of hundreds of megabytes, the
+/// allocator gives the whole gap back to the system in this one call.
 pub(crate) struct Retired<K> {
     _slots: Box<[Slot<K>]>,
-    _tickets: Box<[Placement]>,
-    _stamps: Box<[Stamp]>,
+    _placements: Box<[Placement]>,
+    _times: Box<[Times]>,
 }
 
-/// When things happened to the key of a slot, and its neighbours among the keys in work: see `shared/measure.rs`.
+/// The times of the key in a slot, and its neighbours in the list of processing keys: see `shared/measure.rs`.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Stamp {
-    /// When it was made dirty, if that was measured; else, and while it is not dirty, `u64::MAX`.
-    pub(crate) added: u64,
-    /// When it was handed out, and how long after it was made dirty. While it is in work, as the next two.
-    pub(crate) taken: u64,
+pub(crate) struct Times {
+    /// When the key became dirty. `u64::MAX` if that was not measured, and while the key is not dirty.
+    pub(crate) queued_at: u64,
+    /// When the key was handed out. This and the following fields are valid while the key is processing.
+    pub(crate) started_at: u64,
+    /// How long the key was queued.
     pub(crate) waited: u64,
-    /// The numbers of those that were handed out before it and after it.
-    pub(crate) older: u32,
-    pub(crate) newer: u32,
+    /// The numbers of the processing keys that were handed out before and after this one.
+    pub(crate) prev: u32,
+    pub(crate) next: u32,
 }
 
-impl Stamp {
-    const CLEAN: Self = Self { added: u64::MAX, taken: 0, waited: 0, older: 0, newer: 0 };
+impl Times {
+    const CLEAN: Self = Self { queued_at: u64::MAX, started_at: 0, waited: 0, prev: 0, next: 0 };
 }
 
-/// The slots of a queue. All methods: under its lock.
+/// The slots of a queue. All methods are called under its lock.
 ///
-/// The arrays are indexed by chunk, and end behind the last chunk that has slots. So the last `remove` of a burst cuts them off with
-/// one step each.
+/// The arrays are indexed by chunk number, and end behind the last chunk that has slots: `remove` truncates them when that chunk is freed.
 pub(crate) struct Slab<K> {
     numbers: Numbers,
     chunks: Vec<Chunk<K>>,
-    /// The tickets of each chunk's slots for the wheel. Not all chunks have some, nor has the array to be as long as the others.
-    tickets: Vec<Box<[Placement]>>,
-    /// The times of each chunk's slots, likewise: empty if nothing is measured.
-    stamps: Vec<Box<[Stamp]>>,
+    /// The placements of each chunk's slots. Empty for a chunk without a delay or failure; the array may be shorter than `chunks`.
+    placements: Vec<Box<[Placement]>>,
+    /// The times of each chunk's slots. Empty if the queue does not measure.
+    times: Vec<Box<[Times]>>,
     /// The first of the open chunks, or [`NIL`].
     open: u32,
-    /// Taken slots.
+    /// The number of taken slots.
     taken: usize,
-    /// Chunks without a taken slot, kept for the next burst.
+    /// The number of chunks without a taken slot, which are kept for later keys.
     spare: usize,
-    /// Slots have stamps.
-    stamped: bool,
+    /// The queue measures, so each chunk gets an array of times.
+    has_times: bool,
     retired: Vec<Retired<K>>,
 }
 
-// SAFETY: the slab owns its slots; see `SlotRef` for why keys must be `Send + Sync`.
+// SAFETY: the slab owns its slots (S3); see `SlotRef` for why keys must be `Send + Sync`.
 unsafe impl<K: Send + Sync> Send for Slab<K> {}
 
 impl<K> Slab<K> {
@@ -212,32 +211,32 @@ impl<K> Slab<K> {
         } else {
             fit
         };
-        sized(real, 2)
+        model_const(real, 2)
     };
-    /// All slots vacant.
+    /// The bits of all slots of a chunk.
     const ALL: u64 = u64::MAX >> (64 - Self::CHUNK);
-    /// How many spare chunks are kept, 64 KiB of them: a steady set of so many keys comes and goes without an allocation.
+    /// The number of spare chunks that are kept: 64 KiB of memory. The keys that fit there come and go without an allocation.
     const SPARE: usize = {
         let fit = (64 << 10) / (Self::CHUNK * size_of::<Slot<K>>());
-        sized(if fit > 1 { fit } else { 1 }, 1)
+        model_const(if fit > 1 { fit } else { 1 }, 1)
     };
 
-    /// `stamped`: slots have stamps.
-    pub(crate) fn new(stamped: bool) -> Self {
+    /// `has_times`: the queue measures.
+    pub(crate) fn new(has_times: bool) -> Self {
         Self {
             numbers: Numbers::default(),
             chunks: Vec::new(),
-            tickets: Vec::new(),
-            stamps: Vec::new(),
+            placements: Vec::new(),
+            times: Vec::new(),
             open: NIL,
             taken: 0,
             spare: 0,
-            stamped,
+            has_times,
             retired: Vec::new(),
         }
     }
 
-    /// How many slots are taken.
+    /// The number of taken slots.
     #[inline]
     pub(crate) fn taken(&self) -> usize {
         self.taken
@@ -248,18 +247,18 @@ impl<K> Slab<K> {
         self.iter_chunks(0..self.chunks.len())
     }
 
-    /// The taken slots of these chunks. Chunk numbers beyond the last are passed over: slots do not move, so a caller that goes
-    /// through the chunks in several critical sections sees each slot that is taken all the time, once.
+    /// The taken slots of these chunks; numbers beyond the last chunk are ignored. Slots do not move (S3), so a caller that visits the
+    /// chunks in several critical sections sees each slot that stays taken once.
     pub(crate) fn iter_chunks(&self, chunks: std::ops::Range<usize>) -> impl Iterator<Item = SlotRef<K>> {
         let chunks = chunks.start.min(self.chunks.len())..chunks.end.min(self.chunks.len());
         self.chunks[chunks].iter().filter_map(|chunk| Some((chunk.first?, chunk.vacant))).flat_map(|(first, vacant)| {
             let taken = (0..Self::CHUNK).filter(move |index| vacant & (1 << index) == 0);
-            // SAFETY: `index` is below CHUNK, the length of the allocation.
+            // SAFETY: `index` is below CHUNK, the length of the allocation (S3).
             taken.map(move |index| SlotRef(unsafe { first.add(index) }))
         })
     }
 
-    /// How many chunk numbers are in use: the end of [`iter_chunks`](Self::iter_chunks).
+    /// The end of the chunk numbers, for [`iter_chunks`](Self::iter_chunks).
     pub(crate) fn chunks(&self) -> usize {
         self.chunks.len()
     }
@@ -288,24 +287,25 @@ impl<K> Slab<K> {
         let inside = unsafe { slot.get() };
         inside.hash.set(hash);
         inside.key.with_mut(|cell| {
-            // SAFETY: the slot was vacant: nobody refers to it (S2), and we hold the lock.
+            // SAFETY: the slot was vacant, so there is no reference to its key (S2), and we hold the lock.
             let cell = unsafe { &mut *cell };
             cell.write(key);
         });
         slot
     }
 
-    /// Vacates a slot, and frees its chunk if that is empty and not worth keeping.
+    /// Vacates a slot, and frees its chunk if the chunk is empty and enough empty ones are kept.
     ///
     /// # Safety
-    /// The slot is taken, and the caller is its holder, has taken it out of the table, and forgets it.
+    /// The slot is taken and its word has no bit set. The caller has cleared the last bit, has taken the slot out of the table, and
+    /// forgets it (S2).
     #[inline]
     pub(crate) unsafe fn remove(&mut self, slot: SlotRef<K>) -> K {
-        // SAFETY: taken, says the caller.
+        // SAFETY: guaranteed by the caller.
         let inside = unsafe { slot.get() };
         debug_assert!(inside.state.is_vacant(), "S2");
         let key = inside.key.with_mut(|cell| {
-            // SAFETY: the holder is the only one who reads the key without the lock, and it is done (S2).
+            // SAFETY: only a holder reads the key without the lock, and there is none: the last bit is cleared (S2).
             let cell = unsafe { &*cell };
             // SAFETY: the slot is taken, so its key is initialised; it is vacant from here on (S1).
             unsafe { cell.assume_init_read() }
@@ -338,7 +338,7 @@ impl<K> Slab<K> {
     /// The slot is taken.
     #[inline]
     pub(crate) unsafe fn number(&self, slot: SlotRef<K>) -> u32 {
-        // SAFETY: taken, says the caller.
+        // SAFETY: guaranteed by the caller.
         let number = unsafe { slot.get() }.chunk();
         let first = self.chunks[number as usize].first.expect("a taken slot is in a chunk");
         // SAFETY: both point into this chunk's allocation.
@@ -346,7 +346,7 @@ impl<K> Slab<K> {
         number << INDEX_BITS | index as u32
     }
 
-    /// The slot of this number, which is a taken slot's.
+    /// The slot of this number. The slot is taken.
     #[inline]
     pub(crate) fn slot(&self, number: u32) -> SlotRef<K> {
         let first = self.chunks[(number >> INDEX_BITS) as usize].first.expect("a taken slot is in a chunk");
@@ -356,50 +356,50 @@ impl<K> Slab<K> {
         SlotRef(unsafe { first.add(index) })
     }
 
-    /// Makes room for the ticket of the slot of this number.
+    /// Makes room for the placement of the slot of this number.
     #[inline]
-    pub(crate) fn make_ticket(&mut self, number: u32) {
+    pub(crate) fn make_placement(&mut self, number: u32) {
         let chunk = (number >> INDEX_BITS) as usize;
-        if self.tickets.get(chunk).is_none_or(|tickets| tickets.is_empty()) {
-            self.make_tickets(chunk);
+        if self.placements.get(chunk).is_none_or(|placements| placements.is_empty()) {
+            self.make_placements(chunk);
         }
     }
 
     #[cold]
-    fn make_tickets(&mut self, chunk: usize) {
-        if self.tickets.len() <= chunk {
-            self.tickets.resize_with(chunk + 1, Box::default);
+    fn make_placements(&mut self, chunk: usize) {
+        if self.placements.len() <= chunk {
+            self.placements.resize_with(chunk + 1, Box::default);
         }
-        self.tickets[chunk] = vec![Placement::default(); Self::CHUNK].into_boxed_slice();
+        self.placements[chunk] = vec![Placement::default(); Self::CHUNK].into_boxed_slice();
     }
 
-    /// The stamp of the slot of this number. Only if there are stamps.
+    /// The times of the slot of this number. Only if the queue measures.
     #[inline]
-    pub(crate) fn stamp(&mut self, number: u32) -> &mut Stamp {
-        &mut self.stamps[(number >> INDEX_BITS) as usize][number as usize & (INDICES - 1)]
+    pub(crate) fn times(&mut self, number: u32) -> &mut Times {
+        &mut self.times[(number >> INDEX_BITS) as usize][number as usize & (INDICES - 1)]
     }
 
-    /// As [`stamp`](Self::stamp), to read.
-    pub(crate) fn stamp_of(&self, number: u32) -> &Stamp {
-        &self.stamps[(number >> INDEX_BITS) as usize][number as usize & (INDICES - 1)]
+    /// Like [`times`](Self::times), to read.
+    pub(crate) fn times_of(&self, number: u32) -> &Times {
+        &self.times[(number >> INDEX_BITS) as usize][number as usize & (INDICES - 1)]
     }
 
-    /// Frees those of these chunks that have no taken slot.
+    /// Frees the chunks in this range that have no taken slot.
     pub(crate) fn shrink(&mut self, chunks: std::ops::Range<usize>) {
         for number in chunks {
-            // The end moves: freeing the last chunk forgets its number.
+            // `get`, because freeing the last chunk truncates the array.
             if self.chunks.get(number).is_some_and(|room| room.vacant == Self::ALL) {
                 self.free_chunk(number as u32);
             }
         }
     }
 
-    /// Gives back what the arrays take beyond their lengths.
+    /// Gives the spare capacity of the arrays back.
     pub(crate) fn shrink_arrays(&mut self) {
         self.numbers.shrink();
         self.chunks.shrink_to_fit();
-        self.tickets.shrink_to_fit();
-        self.stamps.shrink_to_fit();
+        self.placements.shrink_to_fit();
+        self.times.shrink_to_fit();
     }
 
     #[inline]
@@ -427,11 +427,11 @@ impl<K> Slab<K> {
         let slots: Box<[Slot<K>]> = (0..Self::CHUNK).map(|_| Slot::vacant(number)).collect();
         self.chunks[at].first = NonNull::new(Box::into_raw(slots).cast());
         self.chunks[at].vacant = Self::ALL;
-        if self.stamped {
-            if at == self.stamps.len() {
-                self.stamps.push(Box::default());
+        if self.has_times {
+            if at == self.times.len() {
+                self.times.push(Box::default());
             }
-            self.stamps[at] = vec![Stamp::CLEAN; Self::CHUNK].into_boxed_slice();
+            self.times[at] = vec![Times::CLEAN; Self::CHUNK].into_boxed_slice();
         }
         self.spare += 1;
         self.open(number);
@@ -445,34 +445,34 @@ impl<K> Slab<K> {
         self.chunks[at].vacant = 0;
         let first = self.chunks[at].first.take().expect("freed once");
         self.retired.push(Retired {
-            // SAFETY: all its slots are vacant (S3), and it is no longer in `chunks`.
+            // SAFETY: `first` is from `grow` and was just taken out of `chunks`; all slots of the chunk are vacant (S3).
             _slots: unsafe { Self::boxed(first) },
-            _tickets: self.tickets.get_mut(at).map(std::mem::take).unwrap_or_default(),
-            _stamps: self.stamps.get_mut(at).map(std::mem::take).unwrap_or_default(),
+            _placements: self.placements.get_mut(at).map(std::mem::take).unwrap_or_default(),
+            _times: self.times.get_mut(at).map(std::mem::take).unwrap_or_default(),
         });
         self.numbers.give_back(number);
         let end = self.numbers.end();
         if end < self.chunks.len() {
             self.chunks.truncate(end);
-            self.tickets.truncate(end);
-            self.stamps.truncate(end);
+            self.placements.truncate(end);
+            self.times.truncate(end);
             fit(&mut self.chunks);
-            fit(&mut self.tickets);
-            fit(&mut self.stamps);
+            fit(&mut self.placements);
+            fit(&mut self.times);
         }
     }
 
     /// Takes the allocation of a chunk back.
     ///
     /// # Safety
-    /// `first` is from `grow`, nobody else takes it, and nobody refers to any of its slots.
+    /// `first` is from `grow`, no other call takes it back, and there is no reference to any of its slots.
     unsafe fn boxed(first: NonNull<Slot<K>>) -> Box<[Slot<K>]> {
         let slots = NonNull::slice_from_raw_parts(first, Self::CHUNK);
-        // SAFETY: made by `Box::into_raw` in `grow`, with this length; the rest says the caller.
+        // SAFETY: made by `Box::into_raw` in `grow`, with this length; the rest is guaranteed by the caller.
         unsafe { Box::from_raw(slots.as_ptr()) }
     }
 
-    /// Puts a chunk that has room before the other open ones: its room is the newest, and still in the cache.
+    /// Puts a chunk that has room first in the list of open chunks: its vacant slot was just used, and is still in the cache.
     fn open(&mut self, number: u32) {
         let next = std::mem::replace(&mut self.open, number);
         self.chunks[number as usize].next_open = next;
@@ -498,7 +498,7 @@ impl<K> Slab<K> {
 impl<K> Placements for Slab<K> {
     #[inline]
     fn placement(&mut self, number: u32) -> &mut Placement {
-        &mut self.tickets[(number >> INDEX_BITS) as usize][number as usize & (INDICES - 1)]
+        &mut self.placements[(number >> INDEX_BITS) as usize][number as usize & (INDICES - 1)]
     }
 }
 
@@ -512,27 +512,27 @@ impl<K> Slab<K> {
             };
             while room.vacant != Self::ALL {
                 let index = room.vacant.trailing_ones();
-                room.vacant |= 1 << index; // First: a key whose drop panics is not dropped again.
+                room.vacant |= 1 << index; // before the drop: a key whose drop panics is not dropped again
                 // SAFETY: a taken slot's index, so below CHUNK, the length of the allocation.
                 let slot = unsafe { first.add(index as usize) };
-                // SAFETY: the chunk is alive (S3), and nobody else refers to its slots: the queue is gone.
+                // SAFETY: the chunk is alive (S3), and the slab is being dropped, so no code makes a `&mut` to its slots.
                 let slot = unsafe { slot.as_ref() };
                 slot.key.with_mut(|cell| {
-                    // SAFETY: nobody else refers to the slot (`&mut self`).
+                    // SAFETY: the slab is being dropped, so there is no other reference to the key.
                     let cell = unsafe { &mut *cell };
                     // SAFETY: the slot was taken, so its key is initialised; it is vacant from here on (S1).
                     unsafe { cell.assume_init_drop() }
                 });
             }
             self.chunks.pop();
-            // SAFETY: all its slots are vacant (S3), and it is no longer in `chunks`.
+            // SAFETY: `first` is from `grow` and was just taken out of `chunks`; all slots of the chunk are vacant (S3).
             drop(unsafe { Self::boxed(first) });
         }
     }
 }
 
 impl<K> Drop for Slab<K> {
-    /// Drops every key, even if the drops of some panic: the first panic goes on afterwards, unless the thread unwinds already.
+    /// Drops every key, even if the drops of some panic. Passes the first panic on afterwards, unless the thread already unwinds.
     fn drop(&mut self) {
         let mut first = None;
         while let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.clear())) {
@@ -542,7 +542,7 @@ impl<K> Drop for Slab<K> {
             }
         }
         match first {
-            Some(panic) if panicking() => discard(panic), // A second panic would end the process.
+            Some(panic) if panicking() => discard(panic), // a second panic would abort the process
             Some(panic) => resume_unwind(panic),
             None => {}
         }
@@ -554,7 +554,7 @@ mod tests {
     use super::*;
 
     fn take<K>(slab: &mut Slab<K>, slot: SlotRef<K>) -> K {
-        // SAFETY: the tests hold each slot they have, once, and there is no table.
+        // SAFETY: the tests remove each of their slots once, set no bit, and have no table.
         unsafe { slab.remove(slot) }
     }
 
@@ -606,7 +606,7 @@ mod tests {
         assert_eq!(size_of::<Slot<u64>>(), 24);
     }
 
-    /// The slots of a chunk, all of them as bits, and how many spare chunks are kept, for keys of so many bytes.
+    /// The constants of a slab for keys of `N` bytes.
     fn shape<const N: usize>() -> (usize, u64, usize) {
         (Slab::<[u8; N]>::CHUNK, Slab::<[u8; N]>::ALL, Slab::<[u8; N]>::SPARE)
     }
@@ -622,7 +622,7 @@ mod tests {
         assert_eq!(shape::<70_000>(), (8, 0xFF, 1));
     }
 
-    /// Chunks of fewer slots than a word has bits: all slots are used, and no other.
+    /// Chunks with fewer slots than a word has bits: exactly these slots are used.
     #[test]
     #[cfg_attr(not(target_pointer_width = "64"), ignore = "the sizes are those of 64-bit targets")]
     fn large_keys_fill_their_chunks() {
@@ -636,7 +636,7 @@ mod tests {
         assert_eq!(slab.chunks.iter().map(|room| room.vacant.count_ones()).collect::<Vec<_>>(), [32; 4]);
     }
 
-    /// A burst leaves numbers behind: those past the end are forgotten, and those before it used again.
+    /// When chunks of a burst are freed, the numbers at the end are given up, and the others are used again.
     #[test]
     fn numbers_of_freed_chunks_are_used_again() {
         let mut slab = Slab::new(false);

@@ -1,47 +1,44 @@
-//! The life of one key, in one word.
+//! The state of one key, in one word of bits.
 //!
-//! Two bits are named as client-go names its two sets: DIRTY, the key must be processed (again), and PROCESSING, somebody
-//! holds it. They live as in the picture, and beside them, independent of them, DELAYED: the key is also in the timing wheel.
+//! Two bits have the names of client-go's two sets: DIRTY, the key must be handed out (again), and PROCESSING, the key has a holder.
+//! The picture shows their transitions. DELAYED is independent of them: the key is also in the timing wheel.
 //!
 //! ```text
 //!            add                   get                          add
 //!  absent ─────────▶ DIRTY ───────────────────▶ PROCESSING ──────────────▶ PROCESSING│DIRTY
-//!    ▲               ▲   ↺ add: no change        │                          │     ↺ add: no change
+//!    ▲             (queued)  ↺ add: no change    │                          │     ↺ add: no change
+//!    │               ▲                           │                          │
 //!    │               └───────────────────────────┼───────── done ───────────┘
-//!    └──────────────────────────── done ─────────┘     (in line again, at the back)
+//!    └──────────────────────────── done ─────────┘     (queued again, at the back)
 //! ```
 //!
-//! * **I1** A key is in line at most once, and exactly when its word says DIRTY and not PROCESSING.
-//! * **I2** PROCESSING is set by the one `get` that took the key out of the line, and cleared by the `done` of its holder.
-//! * **I3** DIRTY and PROCESSING together mean: in line again at `done`.
-//! * **I4** A key with a bit set is in the table; a key with none is not.
-//! * **I5** Whoever makes a key DIRTY and not PROCESSING pushes it, once, and owes one wake-up.
-//! * **I9** DELAYED means that the key has one entry in the wheel, with the deadline that counts. There are no stale entries:
-//!   that of a delay that is moved or dropped is taken out in the same critical section.
+//! * **I1** A key is queued at most once, and exactly while its word has DIRTY and not PROCESSING.
+//! * **I2** PROCESSING is set by the one get that took the key out of the line, and cleared by the `done` of its holder.
+//! * **I3** DIRTY and PROCESSING together mean that `done` queues the key again.
+//! * **I4** A key with a bit set is in the table, and a key with none is not.
+//! * **I5** The step that makes a key DIRTY and not PROCESSING pushes it, once, and owes one wake-up.
+//! * **I9** DELAYED means that the key has one entry in the wheel, with the deadline that counts. No entry is stale: when a delay is
+//!   moved or dropped, the same critical section takes the old entry out.
+//! * **I10** FAILED means that the number of failures in the key's placement is not 0. Without FAILED it is 0.
 //!
-//! * **I10** FAILED means that the number of failures in the key's ticket is not 0. Without it, it is.
+//! "Absent" means neither DIRTY nor PROCESSING. DELAYED and FAILED each keep such a key in the table. WAITING goes with DELAYED: an add
+//! waits for the delay ([`DelayedAdd::Strict`](crate::DelayedAdd::Strict)). UNWINDING goes with PROCESSING: the holder's thread was
+//! already unwinding when it got the key, so a drop of the item by that unwinding does not mean that the work on the key has panicked.
 //!
-//! UNWINDING goes with PROCESSING: the holder's thread was already unwinding when it got the key, so a drop of the item while it
-//! unwinds says nothing about the work on this key.
-//!
-//! "Absent" is then: neither DIRTY nor PROCESSING; the key is in the table all the same while it is DELAYED. WAITING goes
-//! with DELAYED: an add waits for this delay ([`DelayedAdd::Strict`](crate::DelayedAdd::Strict)). FAILED (I10) has nothing to do
-//! with the others, but that it keeps the key in the table: the queue counts the failures of this key.
-//!
-//! Every step is made under the queue's lock, and that is what orders them: the word is an atomic only for
-//! [`is_dirty`](State::is_dirty), which its holder may ask without the lock. Each step returns what its maker now owes.
+//! Every step is made under the queue's lock, which orders the steps. The word is an atomic because the holder of the key reads it
+//! without the lock, as in [`is_dirty`](State::is_dirty). A step returns what the caller has to do next.
 
 use crate::sync::{AtomicU8, Ordering};
 
 /// The key must be handed out (again).
 const DIRTY: u8 = 1;
-/// Somebody holds the key.
+/// The key has a holder.
 const PROCESSING: u8 = 1 << 1;
 /// The key is in the wheel (I9).
 const DELAYED: u8 = 1 << 2;
 /// An add waits for the delay.
 const WAITING: u8 = 1 << 3;
-/// The key has failed, and was not forgotten since: its ticket says how often.
+/// The queue has counted failures of the key (I10).
 const FAILED: u8 = 1 << 4;
 /// The key was handed out to a thread that was already unwinding.
 const UNWINDING: u8 = 1 << 5;
@@ -50,47 +47,47 @@ const UNWINDING: u8 = 1 << 5;
 #[derive(Debug)]
 pub(crate) struct State(AtomicU8);
 
-/// What `add` owes for a key that was in the table already.
+/// What the caller has to do for an `add` of a key that was in the table already.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum OnAdd {
-    /// It was only delayed, or known to fail: push it (I5).
+    /// Push the key (I5): it was only delayed, or had failed.
     Push,
-    /// It was dirty already: nothing to do.
+    /// Nothing: the key was dirty already.
     Coalesce,
-    /// It is being processed: its `done` will push it.
+    /// Nothing: the key is processing, and its `done` will push it (I3).
     Defer,
 }
 
-/// What `done` owes.
+/// What the caller has to do for a `done`.
 #[must_use = "a key that is dirty again has to be pushed"]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum OnDone {
     /// Take the key out of the table (I4).
     Remove,
-    /// Added meanwhile: push it (I5).
+    /// Push the key (I5): it was added while it was processing.
     Push,
-    /// It is still delayed, or known to fail: leave it in the table.
+    /// Leave the key in the table: it is delayed, or has failed.
     Keep,
 }
 
-// Relaxed where only the queue's lock orders the steps. Release in all that may happen while the key is held: the holder who
-// sees DIRTY in `is_dirty` sees what came before the add that set it, also if the word was written again since.
+// Relaxed where the queue's lock alone orders the steps. Release in each step that another thread may make while the key is held: a
+// holder that sees DIRTY in `is_dirty` sees what came before the add that set it, even if the word was written again since.
 impl State {
     /// The word of a slot without a key.
     pub(crate) fn vacant() -> Self {
         Self(AtomicU8::new(0))
     }
 
-    /// `add` of a key that was not in the table. Push it (I5).
+    /// `add` of a key that was not in the table. The caller pushes it (I5).
     #[inline]
-    pub(crate) fn add_new(&self) {
+    pub(crate) fn on_add_new(&self) {
         self.0.store(DIRTY, Ordering::Relaxed);
     }
 
     /// `add` of a key that is in the table.
     #[inline]
-    pub(crate) fn add(&self) -> OnAdd {
+    pub(crate) fn on_add(&self) -> OnAdd {
         let before = self.0.load(Ordering::Relaxed);
         if before & DIRTY != 0 {
             return OnAdd::Coalesce;
@@ -99,30 +96,30 @@ impl State {
         if before & PROCESSING != 0 { OnAdd::Defer } else { OnAdd::Push }
     }
 
-    /// An `add` has nothing to do: the key is dirty, and not delayed.
+    /// Whether the key is dirty and not delayed: then an `add` has nothing to do.
     #[inline]
     pub(crate) fn is_only_dirty(&self) -> bool {
         self.0.load(Ordering::Relaxed) & (DIRTY | DELAYED) == DIRTY
     }
 
-    /// `get`, by who popped the key.
+    /// `get`, after the key was popped.
     #[inline]
-    pub(crate) fn get(&self) {
+    pub(crate) fn on_get(&self) {
         let before = self.0.load(Ordering::Relaxed);
-        debug_assert_eq!(before & (DIRTY | PROCESSING), DIRTY, "I1: only a key that is in line can be popped");
+        debug_assert_eq!(before & (DIRTY | PROCESSING), DIRTY, "I1: only a queued key can be popped");
         self.0.store(before ^ (DIRTY | PROCESSING), Ordering::Relaxed);
     }
 
-    /// The key was taken out of the line, and is not handed out.
-    pub(crate) fn take_back(&self) {
+    /// The key was taken out of the line and is not handed out.
+    pub(crate) fn on_take_back(&self) {
         let before = self.0.load(Ordering::Relaxed);
-        debug_assert_eq!(before & (DIRTY | PROCESSING), DIRTY, "I1: only a key that is queued can be taken");
+        debug_assert_eq!(before & (DIRTY | PROCESSING), DIRTY, "I1: only a queued key can be taken out");
         self.0.store(before & !DIRTY, Ordering::Relaxed);
     }
 
     /// `done`, by the holder.
     #[inline]
-    pub(crate) fn done(&self) -> OnDone {
+    pub(crate) fn on_done(&self) -> OnDone {
         let before = self.0.load(Ordering::Relaxed);
         debug_assert_ne!(before & PROCESSING, 0, "I2: done belongs to the holder");
         let left = before & !(PROCESSING | UNWINDING);
@@ -134,27 +131,27 @@ impl State {
         }
     }
 
-    /// The thread that holds the key unwinds, and did so before it got the key.
-    pub(crate) fn unwind(&self) {
+    /// The thread that holds the key was already unwinding when it got the key.
+    pub(crate) fn set_unwinding(&self) {
         let before = self.0.load(Ordering::Relaxed);
-        debug_assert_ne!(before & PROCESSING, 0, "only a holder unwinds");
+        debug_assert_ne!(before & PROCESSING, 0, "I2: only a holder unwinds");
         self.0.store(before | UNWINDING, Ordering::Release);
     }
 
-    /// For the holder: whether its thread was already unwinding when it got the key.
+    /// Whether the holder's thread was already unwinding when it got the key. For the holder.
     pub(crate) fn was_unwinding(&self) -> bool {
-        // Relaxed: only the holder sets the bit, and others keep it.
+        // Relaxed: only the holder sets the bit, and other threads leave it as it is.
         self.0.load(Ordering::Relaxed) & UNWINDING != 0
     }
 
-    /// The key goes into the wheel.
+    /// The key goes into the wheel (I9).
     #[inline]
-    pub(crate) fn delay(&self) {
+    pub(crate) fn set_delayed(&self) {
         self.0.store(self.0.load(Ordering::Relaxed) | DELAYED, Ordering::Release);
     }
 
-    /// An add will wait for the delay. `false`: it need not, the key is dirty already.
-    pub(crate) fn wait(&self) -> bool {
+    /// An add waits for the delay, unless the key is dirty already. Returns whether it waits.
+    pub(crate) fn defer_add(&self) -> bool {
         let before = self.0.load(Ordering::Relaxed);
         debug_assert_ne!(before & DELAYED, 0, "nothing to wait for");
         if before & DIRTY == 0 {
@@ -163,24 +160,24 @@ impl State {
         before & DIRTY == 0
     }
 
-    /// The key has left the wheel. Whether an add waited for that.
+    /// The key has left the wheel (I9). Returns whether an add waited for the delay.
     #[inline]
-    pub(crate) fn undelay(&self) -> bool {
+    pub(crate) fn clear_delayed(&self) -> bool {
         let before = self.0.load(Ordering::Relaxed);
         debug_assert_ne!(before & DELAYED, 0, "I9");
         self.0.store(before & !(DELAYED | WAITING), Ordering::Release);
         before & WAITING != 0
     }
 
-    /// A failure of the key is counted.
+    /// The queue has counted a failure of the key (I10).
     #[inline]
-    pub(crate) fn fail(&self) {
+    pub(crate) fn set_failed(&self) {
         self.0.store(self.0.load(Ordering::Relaxed) | FAILED, Ordering::Release);
     }
 
-    /// The failures of the key are forgotten.
+    /// The queue has forgotten the failures of the key (I10).
     #[inline]
-    pub(crate) fn forgive(&self) {
+    pub(crate) fn clear_failed(&self) {
         self.0.store(self.0.load(Ordering::Relaxed) & !FAILED, Ordering::Release);
     }
 
@@ -199,9 +196,9 @@ impl State {
         self.0.load(Ordering::Relaxed) & PROCESSING != 0
     }
 
-    /// Added since it was last handed out.
+    /// Whether the key was added since it was last handed out.
     pub(crate) fn is_dirty(&self) -> bool {
-        // Acquire: pairs with the releases in all that may happen while the key is held.
+        // Acquire: pairs with the releases in the steps that may happen while the key is held.
         self.0.load(Ordering::Acquire) & DIRTY != 0
     }
 
@@ -216,53 +213,53 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_picture() {
+    fn dirty_and_processing() {
         let s = State::vacant();
-        s.add_new();
-        assert_eq!(s.add(), OnAdd::Coalesce);
-        s.get();
+        s.on_add_new();
+        assert_eq!(s.on_add(), OnAdd::Coalesce);
+        s.on_get();
         assert!(!s.is_dirty());
-        assert_eq!(s.add(), OnAdd::Defer);
-        assert_eq!(s.add(), OnAdd::Coalesce);
+        assert_eq!(s.on_add(), OnAdd::Defer);
+        assert_eq!(s.on_add(), OnAdd::Coalesce);
         assert!(s.is_dirty());
-        assert_eq!(s.done(), OnDone::Push);
-        s.get();
-        assert_eq!(s.done(), OnDone::Remove);
+        assert_eq!(s.on_done(), OnDone::Push);
+        s.on_get();
+        assert_eq!(s.on_done(), OnDone::Remove);
         assert!(s.is_vacant());
     }
 
     #[test]
-    fn beside_the_picture() {
+    fn delayed_and_failed_keep_the_key() {
         let s = State::vacant();
-        s.delay();
-        assert_eq!(s.add(), OnAdd::Push);
-        assert!(!s.wait(), "in line already");
-        s.get();
-        assert!(s.wait());
-        assert_eq!(s.done(), OnDone::Keep);
-        assert!(s.undelay());
+        s.set_delayed();
+        assert_eq!(s.on_add(), OnAdd::Push);
+        assert!(!s.defer_add(), "queued already");
+        s.on_get();
+        assert!(s.defer_add());
+        assert_eq!(s.on_done(), OnDone::Keep);
+        assert!(s.clear_delayed());
         assert!(s.is_vacant());
-        s.fail();
-        assert_eq!(s.add(), OnAdd::Push);
-        s.get();
-        assert_eq!(s.done(), OnDone::Keep);
-        s.forgive();
+        s.set_failed();
+        assert_eq!(s.on_add(), OnAdd::Push);
+        s.on_get();
+        assert_eq!(s.on_done(), OnDone::Keep);
+        s.clear_failed();
         assert!(s.is_vacant());
     }
 
     #[test]
     fn unwinding_ends_with_the_hand_out() {
         let s = State::vacant();
-        s.add_new();
+        s.on_add_new();
         for dirty in [true, false] {
-            s.get();
+            s.on_get();
             assert!(!s.was_unwinding());
-            s.unwind();
+            s.set_unwinding();
             if dirty {
-                assert_eq!(s.add(), OnAdd::Defer);
+                assert_eq!(s.on_add(), OnAdd::Defer);
             }
             assert!(s.was_unwinding());
-            assert_eq!(s.done(), if dirty { OnDone::Push } else { OnDone::Remove });
+            assert_eq!(s.on_done(), if dirty { OnDone::Push } else { OnDone::Remove });
         }
         assert!(s.is_vacant());
     }

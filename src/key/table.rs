@@ -11,83 +11,82 @@
 //! └───┘       └──────────────────┘
 //! ```
 //!
-//! Chains run through the slots. There are at least two buckets to a key, so most chains are one slot long: filling and draining
-//! costs a fifth more with one, because the oldest key, which is done first, is last in its chain. A key costs 16 to 32 bytes
-//! here besides its slot (with slot and line, a `u64` costs 50 to 73), is stored once and hashed once (the hash stays in the
-//! slot), and leaves no tombstone. It is in the table while it is in line, in work, delayed or known to fail (I4), and not
-//! longer.
+//! Chains run through the slots. There are at least two buckets for each key, so most chains have one slot. With one bucket for each
+//! key, filling and draining costs a fifth more, because the oldest key, which is done first, is the last of its chain. A key takes
+//! 16 to 32 bytes here in addition to its slot (with slot and line, a `u64` takes 50 to 73). It is stored once and hashed once (the hash
+//! stays in the slot), and leaves no tombstone. It is in the table exactly while it is queued, processing, delayed or has failed (I4).
 //!
-//! Growing and shrinking, with many keys, is a matter of many small steps: there are two arrays then, and with every key that
-//! comes or goes some chains move from the old array to the new one, the last chain first. The old array gets shorter meanwhile, so
-//! that its memory goes back in small pieces, too. So no call takes long, whatever the number of keys.
+//! With many keys, the table grows and shrinks in many small steps. There are two arrays then, and each key that comes or goes moves some
+//! chains from the old array to the new one, the last chain first. The old array gets shorter by that, so its memory is freed in small
+//! pieces, too. So no call takes long, whatever the number of keys.
 //!
-//! * **H1** A bucket of the new array is written before it is read: the chains of the new array that come from one chain of the old
-//!   one are set to empty when that chain moves, and until then the old array is used for their keys.
+//! * **H1** A bucket of a new array is written before it is read: when a chain of the old array moves, all chains of the new array
+//!   that come from it are written, and until then the old array is used for their keys.
 //!
-//! Everything happens under the queue's lock. The only foreign code that runs is `K::borrow`, and `eq` of `K` or of what it is
-//! borrowed as, before anything is changed.
+//! All calls are made under the queue's lock. The only foreign code that runs here is `K::borrow`, and `eq` of `K` or of the type that it
+//! is borrowed as; it runs before anything is changed.
 
-use crate::key::slab::{Retired, Slab, Slot, SlotRef, Stamp};
-use crate::sync::sized;
+use crate::key::slab::{Retired, Slab, Slot, SlotRef, Times};
+use crate::sync::model_const;
 use crate::time::wheel::{Placement, Placements};
 use std::borrow::Borrow;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-/// A key's hash, as much of it as is kept.
+/// The part of a key's hash that is kept.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hash(pub(crate) u32);
 
-/// See the module's head.
+/// The table of a queue, with the slots of its keys.
 pub(crate) struct Table<K> {
     buckets: Buckets<K>,
-    /// While the number of buckets changes: those from before. The first `left` chains are still here.
+    /// The old array, while chains move. Its first `left` chains have not moved yet.
     old: Buckets<K>,
     left: usize,
-    /// The number of old buckets at first, less one: they get fewer.
+    /// The length that the old array had at first, minus one.
     old_mask: usize,
-    /// With this number of keys, or more, an insert has to make room; with fewer than that, a remove has to give some back. While
-    /// chains move, each of them has to move some.
+    /// With this number of keys or more, an insert makes room. While chains move, every insert moves some.
     room_at: usize,
+    /// With fewer keys than this, a remove gives room back. While chains move, every remove moves some.
     shrink_at: usize,
     /// To be freed after the lock.
     retired_buckets: Option<Box<Buckets<K>>>,
-    /// Not worth shrinking below so many.
+    /// The array is not shrunk below this length: [`MIN_BUCKETS`], or more if the user has asked for capacity.
     keep: usize,
     slab: Slab<K>,
 }
 
-/// Not worth shrinking below: a small steady set of keys must not make the buckets come and go.
-const MIN_BUCKETS: usize = sized(4096, 4);
+/// The array is not shrunk below this length: a small number of keys that comes and goes must not resize it each time.
+const MIN_BUCKETS: usize = model_const(4096, 4);
 
-/// With up to this number of keys, the number of buckets changes at once: in half a millisecond or less.
-const AT_ONCE: usize = sized(if cfg!(test) { 1000 } else { 1 << 14 }, 2);
+/// With up to this number of keys, the number of buckets changes in one step, which takes half a millisecond or less.
+const REHASH_AT_ONCE_MAX: usize = model_const(if cfg!(test) { 1000 } else { 1 << 14 }, 2);
 
-/// How many buckets the old array loses before it gives their memory back: half a mebibyte of them.
+/// The number of buckets that the old array loses before it gives their memory back: half a mebibyte.
 const GIVE_BACK: usize = 1 << 16;
 
-/// The first slot of each chain, or null. A power of two of them, or none.
+/// The first slot of each chain, or null. The number of chains is a power of two, or zero.
 ///
-/// The low bits of a pointer, which its alignment leaves free, say what to expect: 0, the chain must be walked; else it is one
-/// slot, whose hash has this [`tag`](Self::tag). So a key that is new is mostly known to be so without a look at a slot, which
-/// would be one more line of the cache to wait for.
+/// The low bits of a pointer, which its alignment leaves free, describe the chain: if they are 0, the chain must be walked; otherwise it
+/// is one slot, whose hash has this [`tag`](Self::tag). So a new key is mostly known to be new without a read of a slot, that is, without
+/// one more cache miss.
 ///
-/// While chains move, the new array is not all written yet (H1).
+/// While chains move, not all of the new array is written (H1).
 pub(crate) struct Buckets<K> {
     chains: Vec<MaybeUninit<*mut Slot<K>>>,
 }
 
-// SAFETY: what is in it are `SlotRef`s.
+// SAFETY: its pointers are those of `SlotRef`s, which are `Send`.
 unsafe impl<K: Send + Sync> Send for Buckets<K> {}
 
 impl<K> Buckets<K> {
-    /// Not one of them is written.
+    /// Buckets of which none is written.
     fn unwritten(count: usize) -> Self {
         debug_assert!(count == 0 || count.is_power_of_two());
         Self { chains: Box::new_uninit_slice(count).into_vec() }
     }
 
-    /// All empty.
+    /// Empty chains.
     fn empty(count: usize) -> Self {
         let mut buckets = Self::unwritten(count);
         (0..count).for_each(|at| buckets.clear(at));
@@ -99,35 +98,35 @@ impl<K> Buckets<K> {
         self.chains.len()
     }
 
-    /// What is written there.
+    /// The pointer in a bucket.
     #[inline]
     fn pointer(&self, at: usize) -> *mut Slot<K> {
-        // SAFETY: the table asks for buckets that were written only (H1).
+        // SAFETY: the table reads only buckets that were written (H1).
         unsafe { self.chains[at].assume_init() }
     }
 
-    /// Writes that a chain is empty.
+    /// Makes a chain empty.
     #[inline]
     fn clear(&mut self, at: usize) {
         self.chains[at].write(std::ptr::null_mut());
     }
 
-    /// The place of a hash, if none of the buckets is gone.
+    /// The bucket of a hash. Not for an old array that has been truncated.
     #[inline]
     fn at(&self, hash: u32) -> usize {
         hash as usize & self.len().wrapping_sub(1)
     }
 
-    /// The bits that are free: 7, or 3 where pointers are short.
+    /// The free bits of a pointer: 7, or 3 on 32-bit targets.
     const TAG: usize = if align_of::<Slot<K>>() < 8 { 3 } else { 7 };
 
-    /// Other bits of the hash than those that choose the bucket, made an odd number up to `TAG`.
+    /// An odd number up to `TAG`, from the high bits of the hash; the low bits choose the bucket.
     #[inline]
     fn tag(hash: u32) -> usize {
         (hash >> 29) as usize & Self::TAG | 1
     }
 
-    /// The first slot of the chain that a key of this hash may be in.
+    /// The first slot of a chain, or `None` if the tag shows that no key of this hash is in it.
     #[inline]
     fn find(&self, at: usize, hash: u32) -> Option<SlotRef<K>> {
         let pointer = self.pointer(at);
@@ -149,10 +148,10 @@ impl<K> Buckets<K> {
         self.chains[at].write(slot.map_or(std::ptr::null_mut(), SlotRef::into_pointer));
     }
 
-    /// Puts a slot, which is taken, first in the chain of its hash.
+    /// Puts a taken slot first in the chain of its hash.
     #[inline]
     fn link(&mut self, at: usize, slot: SlotRef<K>) {
-        // SAFETY: taken, says the caller, who holds the lock.
+        // SAFETY: the slot is taken (S2), and we hold the lock.
         let inside = unsafe { slot.get() };
         let first = self.first(at);
         inside.next.set(first);
@@ -160,10 +159,10 @@ impl<K> Buckets<K> {
         self.chains[at].write(slot.into_pointer().map_addr(|addr| addr | tag));
     }
 
-    /// Puts a slot, which is taken, first in the chain of its hash, if none of the buckets is gone.
+    /// Puts a taken slot first in the chain of its hash. Not for an old array that has been truncated.
     #[inline]
     fn link_by_hash(&mut self, slot: SlotRef<K>) {
-        // SAFETY: guaranteed by the caller, who holds the lock.
+        // SAFETY: the slot is taken (S2), and we hold the lock.
         let hash = unsafe { slot.get() }.hash();
         self.link(self.at(hash), slot);
     }
@@ -171,7 +170,7 @@ impl<K> Buckets<K> {
     /// Takes a slot out of its chain.
     #[inline]
     fn unlink(&mut self, at: usize, slot: SlotRef<K>) {
-        // SAFETY: in the table, so taken (S2), and the caller holds the lock.
+        // SAFETY: in the table, so taken (S2), and we hold the lock.
         let inside = unsafe { slot.get() };
         let first = self.first(at).expect("its chain is not empty");
         if first == slot {
@@ -185,11 +184,11 @@ impl<K> Buckets<K> {
     #[cold]
     fn unlink_behind(mut before: SlotRef<K>, slot: SlotRef<K>) {
         loop {
-            // SAFETY: in a chain, so taken (S2), and the caller holds the lock.
+            // SAFETY: in a chain, so taken (S2), and we hold the lock.
             let inside = unsafe { before.get() };
             let next = inside.next.get().expect("it is in its chain");
             if next == slot {
-                // SAFETY: as for `before` (S2).
+                // SAFETY: in a chain, so taken (S2), and we hold the lock.
                 inside.next.set(unsafe { slot.get() }.next.get());
                 return;
             }
@@ -216,7 +215,7 @@ impl<K> Table<K> {
     where
         K: Borrow<Q>,
     {
-        let (buckets, at) = self.of(hash.0);
+        let (buckets, at) = self.buckets_for(hash.0);
         Self::find_in(buckets, at, key, hash)
     }
 
@@ -229,7 +228,7 @@ impl<K> Table<K> {
         while let Some(slot) = next {
             // SAFETY: in a chain, so taken (S2), and we hold the lock.
             let inside = unsafe { slot.get() };
-            // SAFETY: as above.
+            // SAFETY: the slot is taken, so its key is initialised (S1), and we hold the lock.
             if inside.hash() == hash.0 && unsafe { inside.key() }.borrow() == key {
                 return Some(slot);
             }
@@ -238,8 +237,8 @@ impl<K> Table<K> {
         None
     }
 
-    /// `stamped`: slots have stamps.
-    pub(crate) fn new(capacity: usize, stamped: bool) -> Self {
+    /// `has_times`: the queue measures.
+    pub(crate) fn new(capacity: usize, has_times: bool) -> Self {
         let count = if capacity == 0 { 0 } else { (2 * capacity + 1).next_power_of_two() };
         let keep = count.max(MIN_BUCKETS);
         Self {
@@ -251,11 +250,11 @@ impl<K> Table<K> {
             shrink_at: 0,
             retired_buckets: None,
             keep,
-            slab: Slab::new(stamped),
+            slab: Slab::new(has_times),
         }
     }
 
-    /// Puts a key in that is not there.
+    /// Inserts a key that is not in the table.
     #[inline]
     pub(crate) fn insert(&mut self, key: K, hash: Hash) -> SlotRef<K> {
         if self.slab.taken() >= self.room_at {
@@ -272,20 +271,20 @@ impl<K> Table<K> {
 
     #[cold]
     fn link_while_moving(&mut self, slot: SlotRef<K>, hash: Hash) {
-        let (buckets, at) = self.of_mut(hash.0);
+        let (buckets, at) = self.buckets_for_mut(hash.0);
         buckets.link(at, slot);
     }
 
-    /// Before an insert, with [`room_at`](Self::room_at) keys or more.
+    /// Called before an insert, with [`room_at`](Self::room_at) keys or more.
     #[cold]
     fn make_room(&mut self) {
         if self.left == 0 {
-            self.resize((self.buckets.len() * 2).max(sized(8, 2)));
+            self.resize((self.buckets.len() * 2).max(model_const(8, 2)));
         }
         self.step();
     }
 
-    /// After a remove, with fewer keys than [`shrink_at`](Self::shrink_at).
+    /// Called after a remove, with fewer keys than [`shrink_at`](Self::shrink_at).
     #[cold]
     fn give_back_room(&mut self) {
         if self.left == 0 {
@@ -302,23 +301,23 @@ impl<K> Table<K> {
         };
     }
 
-    /// Fetches into the cache what [`remove`](Self::remove) of this key will touch.
+    /// Prefetches the bucket that the [`remove`](Self::remove) of this key will read.
     #[inline]
     pub(crate) fn prefetch(&self, slot: SlotRef<K>) {
-        // SAFETY: in line, so taken (S2), and we hold the lock.
+        // SAFETY: queued, so taken (S2), and we hold the lock.
         let hash = unsafe { slot.get() }.hash();
-        let (buckets, at) = self.of(hash);
+        let (buckets, at) = self.buckets_for(hash);
         prefetch(&buckets.chains[at]);
     }
 
-    /// Fetches the slot of this number into the cache.
+    /// Prefetches the slot of this number.
     #[inline]
     pub(crate) fn prefetch_slot(&self, number: u32) {
         // SAFETY: in the wheel until now, so taken (S2), and we hold the lock.
         prefetch(unsafe { self.slab.slot(number).get() });
     }
 
-    /// Where the buckets are, and how many: for [`prefetch_bucket`].
+    /// Where the buckets are, and their number: for [`prefetch_bucket`].
     #[inline]
     pub(crate) fn buckets(&self) -> (usize, usize) {
         (self.buckets.chains.as_ptr() as usize, self.buckets.len())
@@ -327,7 +326,7 @@ impl<K> Table<K> {
     /// Takes a key out. The caller drops it after the lock.
     ///
     /// # Safety
-    /// The slot is in the table, its word has no bit set, and the caller has cleared the last one and forgets it.
+    /// The slot is in the table and its word has no bit set. The caller has cleared the last bit, and forgets the slot (S2).
     #[inline]
     pub(crate) unsafe fn remove(&mut self, slot: SlotRef<K>) -> K {
         if self.left == 0 {
@@ -337,7 +336,7 @@ impl<K> Table<K> {
         } else {
             self.unlink_while_moving(slot);
         }
-        // SAFETY: taken, out of its chain, and nobody else has it.
+        // SAFETY: taken and out of its chain; the rest is guaranteed by the caller.
         let key = unsafe { self.slab.remove(slot) };
         if self.slab.taken() < self.shrink_at {
             self.give_back_room();
@@ -349,15 +348,15 @@ impl<K> Table<K> {
     fn unlink_while_moving(&mut self, slot: SlotRef<K>) {
         // SAFETY: in the table, so taken (S2), and we hold the lock.
         let hash = unsafe { slot.get() }.hash();
-        let (buckets, at) = self.of_mut(hash);
+        let (buckets, at) = self.buckets_for_mut(hash);
         buckets.unlink(at, slot);
     }
 
-    /// The number of a slot, for the wheel, with room for its ticket.
+    /// The number of a slot that is in the table. Makes room for its placement.
     #[inline]
-    pub(crate) fn make_ticket(&mut self, slot: SlotRef<K>) -> u32 {
+    pub(crate) fn make_placement(&mut self, slot: SlotRef<K>) -> u32 {
         let number = self.number(slot);
-        self.slab.make_ticket(number);
+        self.slab.make_placement(number);
         number
     }
 
@@ -368,18 +367,18 @@ impl<K> Table<K> {
         unsafe { self.slab.number(slot) }
     }
 
-    /// The stamp of this number, which is that of a slot in the table. Only if the table is stamped.
+    /// The times of the slot of this number, which is in the table. Only if the queue measures.
     #[inline]
-    pub(crate) fn stamp(&mut self, number: u32) -> &mut Stamp {
-        self.slab.stamp(number)
+    pub(crate) fn times(&mut self, number: u32) -> &mut Times {
+        self.slab.times(number)
     }
 
-    /// The stamp of a slot that is in the table. Only if the table is stamped.
-    pub(crate) fn stamp_of(&self, slot: SlotRef<K>) -> &Stamp {
-        self.slab.stamp_of(self.number(slot))
+    /// The times of a slot that is in the table. Only if the queue measures.
+    pub(crate) fn times_of(&self, slot: SlotRef<K>) -> &Times {
+        self.slab.times_of(self.number(slot))
     }
 
-    /// The slot of a number that is in the wheel, and so in the table.
+    /// The slot of this number, which is in the wheel and so in the table.
     #[inline]
     pub(crate) fn slot(&self, number: u32) -> SlotRef<K> {
         self.slab.slot(number)
@@ -412,12 +411,12 @@ impl<K> Table<K> {
         self.retired_buckets.take()
     }
 
-    /// Frees those of these chunks that hold no key.
+    /// Frees the chunks in this range that hold no key.
     pub(crate) fn shrink_chunks(&mut self, chunks: Range<usize>) {
         self.slab.shrink(chunks);
     }
 
-    /// One step of giving back the buckets that are not needed for the keys that are there. `true`: there is more to do.
+    /// One step of freeing the buckets that the keys do not need. `true`: there is more to do.
     pub(crate) fn shrink_buckets(&mut self, chains: usize) -> bool {
         self.keep = MIN_BUCKETS;
         self.set_limits();
@@ -433,30 +432,30 @@ impl<K> Table<K> {
         true
     }
 
-    /// The buckets that a key of this hash is in, and where.
+    /// The array for a key of this hash, and its bucket there.
     #[inline]
-    fn of(&self, hash: u32) -> (&Buckets<K>, usize) {
+    fn buckets_for(&self, hash: u32) -> (&Buckets<K>, usize) {
         let old = hash as usize & self.old_mask;
-        // False as long as there are no old ones.
+        // `left` is 0 while no chains move.
         if old < self.left { (&self.old, old) } else { (&self.buckets, self.buckets.at(hash)) }
     }
 
     #[inline]
-    fn of_mut(&mut self, hash: u32) -> (&mut Buckets<K>, usize) {
+    fn buckets_for_mut(&mut self, hash: u32) -> (&mut Buckets<K>, usize) {
         let old = hash as usize & self.old_mask;
         let new = self.buckets.at(hash);
         if old < self.left { (&mut self.old, old) } else { (&mut self.buckets, new) }
     }
 
-    /// Changes the number of buckets: at once if there are not many keys, and otherwise a few chains at a time:
-    /// [`step`](Self::step). Not while it changes already.
+    /// Changes the number of buckets: in one step if there are few keys, and otherwise a few chains at a time: [`step`](Self::step). Not
+    /// called while chains move.
     ///
-    /// At once costs a third as much: the slots are visited in the order of memory, and only the buckets at random.
+    /// One step costs a third as much: the slots are visited sequentially, so only the buckets are random access.
     #[cold]
     fn resize(&mut self, count: usize) {
         debug_assert_eq!(self.left, 0);
-        if self.slab.taken() <= AT_ONCE {
-            // Gone before the new ones come, as memory's peak counts too; unless they are so large that freeing them takes long.
+        if self.slab.taken() <= REHASH_AT_ONCE_MAX {
+            // The old array is freed before the new one is allocated, which lowers the peak of memory; unless freeing it takes long.
             let old = std::mem::replace(&mut self.buckets, Buckets::unwritten(0));
             if old.len() > GIVE_BACK {
                 self.retired_buckets = Some(Box::new(old));
@@ -473,13 +472,13 @@ impl<K> Table<K> {
         self.set_limits();
     }
 
-    /// Moves some chains to the new buckets. With every key that comes or goes, so that no call takes long, and the last is moved
-    /// long before the number changes again.
+    /// Moves some chains to the new array. Each insert and each remove does this, so no call takes long, and the last chain has moved long
+    /// before the next resize.
     #[inline]
     fn step(&mut self) {
         if self.left > 0 {
-            // Shrinking, there are 32 buckets to a key.
-            self.move_chains(sized(if self.old_mask < self.buckets.len() { 32 } else { 64 }, 1));
+            // More when the table shrinks: there are 32 buckets for each key then.
+            self.move_chains(model_const(if self.old_mask < self.buckets.len() { 32 } else { 64 }, 1));
         }
     }
 
@@ -497,14 +496,14 @@ impl<K> Table<K> {
         } else if self.old.chains.capacity() - start >= GIVE_BACK {
             self.old.chains.shrink_to(start);
         }
-        // What the next step will touch.
+        // Prefetches what the next step will read.
         for slot in (start.saturating_sub(count)..start).take(64).filter_map(|bucket| self.old.first(bucket)) {
             // SAFETY: in a chain, so taken (S2), and we hold the lock.
             prefetch(unsafe { slot.get() });
         }
     }
 
-    /// Moves one chain of the old buckets, and writes those of the new ones that no chain before has written (H1).
+    /// Moves one chain of the old array. First makes the chains of the new array empty that no chain before has written (H1).
     #[inline]
     fn move_chain(&mut self, bucket: usize) {
         let (old, new) = (self.old_mask + 1, self.buckets.len());
@@ -527,14 +526,14 @@ impl<K> Placements for Table<K> {
     }
 }
 
-/// Fetches into the cache where a key of this hash would be, if the buckets are still where they were.
+/// Prefetches the bucket of this hash, if the buckets are still where they were.
 #[inline]
 pub(crate) fn prefetch_bucket((start, count): (usize, usize), hash: Hash) {
     let bucket = hash.0 as usize & count.wrapping_sub(1);
     prefetch_at((start as *const usize).wrapping_add(bucket));
 }
 
-/// Asks for a cache line, where the language has a word for it.
+/// A prefetch hint; does nothing where the standard library has no intrinsic for it.
 #[inline]
 fn prefetch<T>(place: &T) {
     prefetch_at(std::ptr::from_ref(place));
@@ -557,7 +556,7 @@ mod tests {
     use super::*;
     use std::collections::HashMap;
 
-    /// Grows and shrinks several times over, with every chain looked at while it moves.
+    /// Grows and shrinks several times, with look-ups while chains move.
     #[test]
     #[cfg_attr(miri, ignore = "takes too long")]
     fn keys_are_found_while_the_buckets_change() {
@@ -566,7 +565,7 @@ mod tests {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (random >> 33) % below
         };
-        // Half the bits of a good hash, and few of a bad one: long chains.
+        // Half of the keys have a good hash, and the others a bad one: long chains.
         let hash = |key: u64| Hash(if key % 2 == 0 { (key as u32).wrapping_mul(0x9e37_79b9) } else { key as u32 % 64 });
         let mut table = Table::new(0, false);
         let mut known = HashMap::new();
@@ -579,7 +578,7 @@ mod tests {
                     assert!(known[&key] == slot);
                     if next(10) >= adds {
                         known.remove(&key);
-                        // SAFETY: in the table, without a bit set, and nobody else has it.
+                        // SAFETY: in the table, without a bit set, and removed once.
                         assert_eq!(unsafe { table.remove(slot) }, key);
                     }
                 } else if next(10) < adds {
@@ -589,7 +588,7 @@ mod tests {
             assert_eq!(table.slab.taken(), known.len());
         }
         for (key, slot) in known {
-            // SAFETY: as above.
+            // SAFETY: in the table, without a bit set, and removed once.
             assert_eq!(unsafe { table.remove(slot) }, key);
         }
         assert_eq!((table.buckets.len(), table.old.len()), (MIN_BUCKETS, 0), "what a burst took is given back");
@@ -597,7 +596,7 @@ mod tests {
         assert_eq!(table.buckets.len(), 0);
     }
 
-    /// No call moves more than a few chains, and a change is over before the next one begins. With few keys, it is one step.
+    /// No call moves more than a few chains, and a resize ends before the next one begins. With few keys, a resize is one step.
     #[test]
     #[cfg_attr(miri, ignore = "takes too long")]
     fn growing_and_shrinking_are_many_small_steps() {
@@ -609,11 +608,11 @@ mod tests {
             growing = growing.max(before.saturating_sub(table.left));
             before = table.left;
             assert!(table.old.chains.capacity() - table.left <= GIVE_BACK, "moved buckets take memory");
-            assert!(table.buckets.len() >= 2 * slots.len(), "two buckets to a key");
-            assert!(slots.len() > AT_ONCE || table.old.len() == 0, "at once");
+            assert!(table.buckets.len() >= 2 * slots.len(), "two buckets for each key");
+            assert!(slots.len() > REHASH_AT_ONCE_MAX || table.old.len() == 0, "in one step");
         }
         while let Some(slot) = slots.pop() {
-            // SAFETY: in the table, without a bit set, and nobody else has it.
+            // SAFETY: in the table, without a bit set, and removed once.
             unsafe { table.remove(slot) };
             shrinking = shrinking.max(before.saturating_sub(table.left));
             before = table.left;
@@ -621,17 +620,17 @@ mod tests {
         assert_eq!((growing, shrinking), (32, 64), "chains in one step");
     }
 
-    /// Shrunk to what its keys need, also in the middle of another change.
+    /// The table shrinks to the length that its keys need, even in the middle of another resize.
     #[test]
     fn shrinking_loses_no_key() {
         let mut table = Table::new(0, false);
         let mut slots: Vec<_> = (0..2049).map(|n| table.insert(n, spread(n))).collect();
         assert!(table.left > 0, "it is growing");
         for slot in slots.drain(2000..) {
-            // SAFETY: in the table, without a bit set, and nobody else has it.
+            // SAFETY: in the table, without a bit set, and removed once.
             unsafe { table.remove(slot) };
         }
-        assert!(table.left > 0, "it still is");
+        assert!(table.left > 0, "it is still growing");
         while table.shrink_buckets(100) {}
         assert_eq!((table.buckets.len(), table.old.len()), (4096, 0));
         assert_eq!(table.buckets(), (table.buckets.chains.as_ptr() as usize, 4096));
@@ -640,14 +639,17 @@ mod tests {
         }
     }
 
-    /// Every odd tag is as likely as any other, or keys that are new would be looked for in slots.
+    /// Every odd tag is about as likely as any other; otherwise look-ups of new keys would read slots more often.
     #[test]
     fn tags_are_spread() {
         const TAGS: usize = Buckets::<u64>::TAG.div_ceil(2);
         let mut counts = [0; TAGS];
         (0..1000 * TAGS as u32).for_each(|n| counts[Buckets::<u64>::tag(spread(n).0) / 2] += 1);
         assert!(counts.iter().all(|count| (900..1100).contains(count)), "{counts:?}");
-        assert!((0..1000).all(|n| Buckets::<u64>::tag(n << 22) % 2 == 1), "an even tag could be 0, which says nothing");
+        assert!(
+            (0..1000).all(|n| Buckets::<u64>::tag(n << 22) % 2 == 1),
+            "an even tag could be 0, which means that the chain must be walked"
+        );
     }
 
     fn spread(n: u32) -> Hash {

@@ -19,7 +19,7 @@
 //! No foreign code but `Eq` of keys runs under a lock (P17): keys are hashed and cloned before it, and dropped after it. Memory that
 //! keys leave behind is given back (P15).
 
-use crate::sync::{Mutex, hasher, parallelism, sized};
+use crate::sync::{Mutex, hasher, model_const, parallelism};
 use crate::time::nanos;
 use ahash::RandomState;
 use crossbeam_utils::CachePadded;
@@ -82,17 +82,17 @@ struct Dropped<K> {
 const SHRINK_MIN: usize = 64;
 
 /// With fewer keys, a shard keeps those of which the delay has elapsed: they may fail again soon.
-const DROP_ELAPSED_MIN: usize = sized(256, 2);
+const DROP_ELAPSED_MIN: usize = model_const(256, 2);
 
 /// With a bound, a shard has room for at least this number of keys. With less, the luck of the hashes would fill one shard long before
 /// the others.
-const SHARD_KEYS_MIN: usize = sized(512, 4);
+const SHARD_KEYS_MIN: usize = model_const(512, 4);
 
 impl<K> KeyedStore<K> {
     /// Remembers all keys until they are forgotten.
     pub(super) fn new() -> Self {
         let bounds = Bounds { keys: usize::MAX, age: u64::MAX, drop_elapsed: false };
-        Self::with_bounds(bounds, sized((8 * parallelism()).next_power_of_two().min(256), 2))
+        Self::with_bounds(bounds, model_const((8 * parallelism()).next_power_of_two().min(256), 2))
     }
 
     fn with_bounds(bounds: Bounds, shards: usize) -> Self {

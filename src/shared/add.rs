@@ -1,4 +1,4 @@
-//! `add`, and what an add of any kind does with its key.
+//! `add`, and the steps that all kinds of adds share.
 
 use super::measure::UNREAD;
 use super::section::Section;
@@ -14,7 +14,7 @@ use std::hash::Hash;
 #[derive(Clone, Copy)]
 pub(crate) enum Wakeups {
     Now,
-    /// The caller does it, for many keys at once: [`Core::owe_unwoken`].
+    /// The caller wakes them, for many keys at once: [`Core::owe_unwoken`].
     Later,
 }
 
@@ -40,10 +40,10 @@ impl<K: Hash + Eq> Shared<K> {
                 Added::Queued
             }
         }
-        // A key that the table has already is dropped last, after the lock.
+        // If the table has an equal key, `key` is dropped here, after the lock (W4).
     }
 
-    /// `add` to a queue that is measured, or shut down, or has no driver thread.
+    /// `add` to a queue that measures, is shut down, or has no driver thread.
     #[inline(never)]
     fn add_special(
         this: &Arc<Self>,
@@ -76,18 +76,18 @@ impl<K: Hash + Eq> Shared<K> {
 }
 
 impl<K> Shared<K> {
-    /// `add` of a key that is not in the table. **Linearization point of such an add**, as the next of others.
+    /// `add` of a key that is not in the table. **Linearization point of such an add**; that of the others is in the next function.
     #[inline]
     pub(super) fn add_new(&self, core: &mut Core<K>, key: K, hash: table::Hash, wakeups: Wakeups) -> SlotRef<K> {
         let slot = core.table.insert(key, hash);
         core.counts.pushed += 1;
         // SAFETY: taken (S2), and we hold the lock.
-        unsafe { slot.get() }.state.add_new();
+        unsafe { slot.get() }.state.on_add_new();
         self.push(core, slot, wakeups);
         slot
     }
 
-    /// `add` of a key that is in the table. Futures that wait for the key to become dirty are woken with either kind of `wakeups`.
+    /// `add` of a key that is in the table. Wakes the tasks that wait for the key to become dirty, whatever `wakeups` says of getters.
     #[inline]
     pub(super) fn add_slot(&self, core: &mut Core<K>, slot: SlotRef<K>, wakeups: Wakeups) -> Added {
         // SAFETY: in the table, so taken (S2), and we hold the lock.
@@ -97,7 +97,7 @@ impl<K> Shared<K> {
                 return added;
             }
         }
-        match state.add() {
+        match state.on_add() {
             OnAdd::Push => {
                 core.counts.pushed += 1;
                 self.push(core, slot, wakeups);
@@ -109,21 +109,21 @@ impl<K> Shared<K> {
             }
             OnAdd::Defer => {
                 core.counts.deferred += 1;
-                core.owe_watchers(slot);
+                core.owe_dirty_waiters(slot);
                 Added::Deferred
             }
         }
     }
 
-    /// What an `add` does about the delay of its key. `Some`: and that is all.
+    /// What an `add` does about the delay of its key. `Some`: the add does nothing more.
     #[cold]
     fn add_delayed(&self, core: &mut Core<K>, slot: SlotRef<K>) -> Option<Added> {
         match self.delayed_add {
             DelayedAdd::Independent => {}
-            DelayedAdd::Promote => _ = core.undelay(slot),
+            DelayedAdd::Promote => _ = core.remove_delay(slot),
             DelayedAdd::Strict => {
                 // SAFETY: in the table, so taken (S2), and we hold the lock.
-                let _waits = unsafe { slot.get() }.state.wait();
+                let _deferred = unsafe { slot.get() }.state.defer_add();
                 core.counts.coalesced += 1;
                 return Some(Added::Coalesced);
             }
@@ -142,7 +142,7 @@ impl<K> Shared<K> {
         }
     }
 
-    /// What follows an add, if [`has_extras`](Self::has_extras).
+    /// The rest of an add, after the lock, if [`has_extras`](Self::has_extras).
     #[cold]
     pub(crate) fn after_add(this: &Arc<Self>, added: Added) {
         Self::ensure_driver(this);

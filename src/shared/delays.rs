@@ -1,14 +1,14 @@
-//! The steps of delayed keys: into the wheel, out of it, and from it into line. All under the one lock.
+//! Delays: how they are set, moved, cancelled and taken out, and how they expire. All of it under the one lock.
 //!
-//! A delay is a bit of its key's word and an entry in the wheel, and both change together (I9). So there is nothing to hand
-//! over between threads but a wake-up, and "an earlier deadline wins", "the add consumes the delay" or "cancelled, or
-//! delivered already?" are decided in one critical section.
+//! A delay is a bit of its key's word and an entry in the wheel, and both change in one critical section (I9). So that critical
+//! section also decides which of two deadlines counts, whether an add takes the place of a delay, and whether a delay was cancelled or
+//! had expired before. Threads pass each other nothing but wake-ups.
 //!
-//! An inbox that producers push to without the lock, for the driver to empty, was measured and left: calls return in a third
-//! of the time, but all delays together take as long or up to 40 % longer, a call can no longer say what it did, a `cancel`
-//! would have to wait for the add before it, and a producer that is faster than the driver fills the memory. What it is for,
-//! that the driver never keeps producers waiting and they not the driver (P11), comes from batches: the driver makes
-//! [`BATCH`] small steps when it has the lock, some microseconds, and a producer one.
+//! The alternative, an inbox to which producers push without the lock and which the driver empties, was measured and rejected. Calls
+//! return in a third of the time, but all delays together take as long or up to 40 % longer; a call can no longer return what it did; a
+//! `cancel` would have to wait for the add before it; and a producer that is faster than the driver fills the memory. Batches give the
+//! guarantee that the inbox is for, that the driver and the producers never keep each other waiting (P11): the driver makes [`BATCH`]
+//! small steps, some microseconds, each time it has the lock, and a producer makes one.
 
 use super::add::Wakeups;
 use super::measure::{UNREAD, known};
@@ -18,7 +18,7 @@ use super::{Core, Failures, NO_DRIVER, Shared};
 use crate::key::slab::SlotRef;
 use crate::key::table;
 use crate::panics::contained;
-use crate::sync::{Arc, Ordering, Parker, give_way, now, sized};
+use crate::sync::{Arc, Ordering, Parker, give_way, model_const, now};
 use crate::time::driver::{Notice, RETRY, Sleep, State};
 use crate::time::wheel::{Placements, Popped, Wheel};
 use crate::time::{nanos, time_left};
@@ -28,43 +28,42 @@ use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
-/// How many steps the driver makes before it lets go of the lock.
-const BATCH: usize = sized(128, 2);
+/// The number of steps that the driver makes before it releases the lock.
+const BATCH: usize = model_const(128, 2);
 
-/// How many keys are taken out of the wheel before they are looked at.
-const SOME: usize = sized(16, 2);
+/// The number of keys that are taken out of the wheel before they are added.
+const POP_BATCH: usize = model_const(16, 2);
 
-/// How many such batches a `turn` spends on keys that are not due, to have them in order when they are.
-const SORTS: usize = sized(32, 1);
+/// The number of critical sections that a `turn` spends on keys that have not expired, to sort them in advance.
+const SORTS: usize = model_const(32, 1);
 
-/// The end of time: a delay until then never ends.
+/// The deadline of a delay that never expires.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// What a thread that delivers in place of the driver has done.
-pub(super) enum Delivered {
+/// What a thread has done in place of the driver.
+pub(super) enum ExpiredNow {
+    /// It has added keys.
     Some,
-    /// Nothing was due, and nothing is until then.
-    Nothing {
-        until: Option<Instant>,
-    },
+    /// No delay had expired, and none expires before this time.
+    Nothing { until: Option<Instant> },
 }
 
 /// What one critical section of a driver has done.
 struct Turn {
-    /// Delays that expired, by what came of them: queued, deferred, coalesced.
-    due: [usize; 3],
+    /// The number of delays that expired, by what the add did: queued, deferred, coalesced.
+    expired: [usize; 3],
     next: Popped,
 }
 
 impl Turn {
-    /// Tells the observer. How many delays expired.
+    /// Calls the observer. Returns the number of delays that expired.
     fn report<K>(self, shared: &Shared<K>) -> usize {
         shared.tell(|observer| {
-            for (added, count) in [Added::Queued, Added::Deferred, Added::Coalesced].into_iter().zip(self.due) {
+            for (added, count) in [Added::Queued, Added::Deferred, Added::Coalesced].into_iter().zip(self.expired) {
                 (0..count).for_each(|_| observer.added(added));
             }
         });
-        self.due.iter().sum()
+        self.expired.iter().sum()
     }
 }
 
@@ -73,21 +72,21 @@ impl<K: Hash + Eq> Shared<K> {
     pub(crate) fn add_with(this: &Arc<Self>, key: K, options: AddOptions) -> Added {
         let options = this.limited(&key, options);
         let hash = this.hash(&key);
-        this.foresee(hash);
+        this.prefetch_bucket(hash);
         let now = this.now_for(options);
         let added = {
             let core = &mut *this.enter();
-            this.hint(core);
-            if core.is_shutting_down() && !this.counts(options) {
+            this.publish_buckets(core);
+            if core.is_shutting_down() && !this.counts_inline(options) {
                 core.counts.failures += u64::from(options.rate_limited);
                 core.reject()
             } else {
                 let found = core.table.find(&key, hash);
-                // After the look-up: if `K::eq` panics there, nothing has changed.
+                // Counted after the look-up: if `K::eq` panics there, nothing has changed.
                 core.counts.failures += u64::from(options.rate_limited);
                 match found {
                     Some(slot) => this.add_slot_with(core, slot, now, options),
-                    None if this.counts(options) => {
+                    None if this.counts_inline(options) => {
                         let slot = core.table.insert(key, hash);
                         this.add_slot_with(core, slot, now, options)
                     }
@@ -99,7 +98,7 @@ impl<K: Hash + Eq> Shared<K> {
                             Added::Queued
                         } else {
                             let slot = core.table.insert(key, hash);
-                            this.delay(core, slot, now, options)
+                            this.set_delay(core, slot, now, options)
                         }
                     }
                 }
@@ -123,7 +122,7 @@ impl<K: Hash + Eq> Shared<K> {
             // SAFETY: in the table, so taken (S2), and we hold the lock.
             let delayed = |slot: &SlotRef<K>| unsafe { slot.get() }.state.is_delayed();
             let Some(slot) = core.table.find(key, hash).filter(delayed) else { return false };
-            if core.undelay(slot) && !core.is_shutting_down() {
+            if core.remove_delay(slot) && !core.is_shutting_down() {
                 let how = self.add_slot(core, slot, Wakeups::Now);
                 core.note_add(slot, how, UNREAD);
                 added = Some(how);
@@ -139,7 +138,7 @@ impl<K: Hash + Eq> Shared<K> {
 }
 
 impl<K> Shared<K> {
-    /// `add_with` and `done` of a key that is held, in one step.
+    /// `add_with` and `done`, for the holder of the key, in one critical section.
     ///
     /// # Safety
     /// The caller holds the key in this slot, and forgets the slot.
@@ -149,7 +148,7 @@ impl<K> Shared<K> {
             let core = &mut *this.enter();
             core.counts.failures += u64::from(options.rate_limited);
             if failures == Failures::Forget {
-                core.forgive(slot);
+                core.clear_failures(slot);
             }
             let added = this.add_slot_with(core, slot, now, options);
             let worked = core.note_done(slot, now);
@@ -164,7 +163,7 @@ impl<K> Shared<K> {
         added
     }
 
-    /// Starts the driver thread. If that fails, getters deliver what is due, and a later call tries again.
+    /// Starts the driver thread. If that fails, getters do its work, and a later call tries again.
     #[cold]
     fn start_driver(this: &Arc<Self>) {
         let Err(error) = (this.start)(this) else {
@@ -184,7 +183,7 @@ impl<K> Shared<K> {
         }
     }
 
-    /// If the driver thread could not be started, tries again: every call that adds, gets or waits does this first.
+    /// Tries again to start the driver thread, if that has failed: every call that adds, gets or waits does this.
     #[inline]
     pub(crate) fn ensure_driver(this: &Arc<Self>) {
         if this.is_driver_failed() {
@@ -203,29 +202,28 @@ impl<K> Shared<K> {
         }
     }
 
-    /// There is no driver thread, as it could not be started.
+    /// The driver thread could not be started.
     #[inline]
     pub(crate) fn is_driver_failed(&self) -> bool {
         self.extras.load(Ordering::Relaxed) & NO_DRIVER != 0 // Relaxed: see `start_driver`
     }
 
-    /// Has the cache fetch what the table's look-up of this hash will need, while the caller reads the clock and waits for
-    /// the lock.
+    /// Prefetches the bucket that the look-up of this hash will read, while the caller reads the clock and waits for the lock.
     #[inline]
-    fn foresee(&self, hash: table::Hash) {
+    fn prefetch_bucket(&self, hash: table::Hash) {
         if cfg!(loom) {
-            return; // it has no cache, and would try every value that the hints had
+            return; // loom has no cache, and would explore every value that the two words had
         }
         let (start, count) = &*self.buckets;
         // Relaxed: a prefetch of the wrong address does no harm.
         table::prefetch_bucket((start.load(Ordering::Relaxed), count.load(Ordering::Relaxed)), hash);
     }
 
-    /// Says where the buckets are now.
+    /// Publishes where the buckets are, for [`prefetch_bucket`](Self::prefetch_bucket).
     #[inline]
-    fn hint(&self, core: &Core<K>) {
+    fn publish_buckets(&self, core: &Core<K>) {
         let (start, count) = core.table.buckets();
-        // Relaxed: see `foresee`. Written under the lock only.
+        // Relaxed: see `prefetch_bucket`. Written under the lock only.
         if !cfg!(loom) && self.buckets.1.load(Ordering::Relaxed) != count {
             self.buckets.0.store(start, Ordering::Relaxed);
             self.buckets.1.store(count, Ordering::Relaxed);
@@ -238,9 +236,9 @@ impl<K> Shared<K> {
         if options.is_now() && !options.rate_limited { UNREAD } else { self.clock.now() }
     }
 
-    /// `add_with` of a key that is in the table. A failure is counted also after a shut-down, as the limiter is asked then.
+    /// `add_with` of a key that is in the table. After a shut-down a failure still counts, as it does with an external limiter.
     fn add_slot_with(&self, core: &mut Core<K>, slot: SlotRef<K>, now: u64, mut options: AddOptions) -> Added {
-        if self.counts(options) {
+        if self.counts_inline(options) {
             options = options.not_before(self.count_failure(core, slot));
         }
         if core.is_shutting_down() {
@@ -248,13 +246,13 @@ impl<K> Shared<K> {
         }
         core.counts.retries += u64::from(options.delay.is_some());
         if !options.is_now() {
-            return self.delay(core, slot, now, options);
+            return self.set_delay(core, slot, now, options);
         }
         // SAFETY: in the table, so taken (S2), and we hold the lock.
         if unsafe { slot.get() }.state.is_delayed() {
             match options.conflict {
                 DelayConflict::EarliestWins => {}
-                DelayConflict::Replace => _ = core.undelay(slot),
+                DelayConflict::Replace => _ = core.remove_delay(slot),
                 DelayConflict::KeepExisting => {
                     core.counts.coalesced += 1;
                     return Added::Coalesced;
@@ -267,15 +265,15 @@ impl<K> Shared<K> {
     }
 
     /// Sets or moves a delay (P9). **Linearization point of a delayed add.**
-    pub(super) fn delay(&self, core: &mut Core<K>, slot: SlotRef<K>, now: u64, options: AddOptions) -> Added {
+    pub(super) fn set_delay(&self, core: &mut Core<K>, slot: SlotRef<K>, now: u64, options: AddOptions) -> Added {
         core.time = core.time.max(now);
         let deadline = core.time.saturating_add(nanos(options.delay.unwrap_or_default()));
         let wheel = core.wheel.get_or_insert_with(|| new_wheel(core.time));
         // SAFETY: in the table, so taken (S2), and we hold the lock.
         let state = &unsafe { slot.get() }.state;
-        let number = core.table.make_ticket(slot);
+        let number = core.table.make_placement(slot);
         if !state.is_delayed() {
-            state.delay();
+            state.set_delayed();
             core.delayed += 1;
         } else {
             let stands = match options.conflict {
@@ -320,29 +318,28 @@ impl<K> Shared<K> {
     /// `turn`.
     pub(crate) fn turn(&self) -> usize {
         let now = self.clock.now();
-        let (mut due, mut sorts) = (0, 0);
+        let (mut expired, mut sorts) = (0, 0);
         loop {
             let turn = {
                 let core = &mut *self.enter();
                 if core.is_shutting_down() {
-                    return due;
+                    return expired;
                 }
                 self.turn_batch(core, now)
             };
             let next = turn.next;
-            due += turn.report(self);
+            expired += turn.report(self);
             match next {
                 Popped::BudgetSpent => {}
                 Popped::NeedsCascade if sorts < SORTS => sorts += 1,
-                _ => return due,
+                _ => return expired,
             }
         }
     }
 
-    /// The driver thread's work: delivers what is due, and says how long to sleep.
+    /// The driver thread's work: adds the keys whose delays have expired, and returns how long to park (I8).
     pub(crate) fn drive(&self, parker: &Parker) -> Sleep {
-        // I8
-        self.deliver_all(|driver, sleep| {
+        self.expire_all(|driver, sleep| {
             *driver = match sleep {
                 Sleep::End => State::Absent,
                 Sleep::Until(until) => State::Asleep { until, driver: parker.unparker() },
@@ -352,9 +349,9 @@ impl<K> Shared<K> {
         .0
     }
 
-    /// The same work, done by a getter that is about to park, as there is no driver thread: delivers what is due, and says until
-    /// when the getter may park. I8 holds as for the driver: an earlier deadline wakes the getter.
-    pub(super) fn deliver_due(&self) -> Delivered {
+    /// The same work, for a getter that is about to park and has no driver thread. Returns until when the getter may park. I8 holds as
+    /// for the driver: an earlier deadline wakes the getter.
+    pub(super) fn expire_due(&self) -> ExpiredNow {
         let note = |driver: &mut State, sleep| {
             if let (State::Failed { until, .. }, Sleep::Until(time)) = (driver, sleep) {
                 *until = time;
@@ -362,27 +359,26 @@ impl<K> Shared<K> {
         };
         loop {
             // The getter is on the list: an observer that panics must not make it leave without its wake-up.
-            match contained(|| self.deliver_all(note)) {
-                Some((_, delivered)) if delivered > 0 => return Delivered::Some,
-                Some((Sleep::Until(time), _)) => return Delivered::Nothing { until: self.clock.instant(time) },
-                Some(_) => return Delivered::Nothing { until: None },
+            match contained(|| self.expire_all(note)) {
+                Some((_, expired)) if expired > 0 => return ExpiredNow::Some,
+                Some((Sleep::Until(time), _)) => return ExpiredNow::Nothing { until: self.clock.instant(time) },
+                Some(_) => return ExpiredNow::Nothing { until: None },
                 None => self.note_caught(1),
             }
         }
     }
 
-    /// Delivers what is due, in steps, until nothing is. `note` is told under the lock, at the end of each step, how the caller
-    /// goes on.
-    /// Also says how many keys it has delivered.
-    fn deliver_all(&self, note: impl Fn(&mut State, Sleep)) -> (Sleep, usize) {
-        let mut delivered = 0;
+    /// Adds the keys whose delays have expired, a batch at a time, until there are none. Calls `note` at the end of each batch, under the
+    /// lock, with what the caller does next. Returns that, and the number of delays that expired.
+    fn expire_all(&self, note: impl Fn(&mut State, Sleep)) -> (Sleep, usize) {
+        let mut expired = 0;
         loop {
             let now = self.clock.now();
             let (turn, sleep) = {
                 let core = &mut *self.enter();
                 if core.is_shutting_down() {
                     note(&mut core.driver, Sleep::End);
-                    return (Sleep::End, delivered);
+                    return (Sleep::End, expired);
                 }
                 let turn = self.turn_batch(core, now);
                 let sleep = match turn.next {
@@ -393,43 +389,43 @@ impl<K> Shared<K> {
                 note(&mut core.driver, sleep);
                 (turn, sleep)
             };
-            delivered += turn.report(self);
+            expired += turn.report(self);
             if let Sleep::Until(_) = sleep {
-                return (sleep, delivered);
+                return (sleep, expired);
             }
         }
     }
 
-    /// Delivers some of what is due.
+    /// Adds some of the keys whose delays have expired: one critical section of a driver.
     fn turn_batch(&self, core: &mut Core<K>, now: u64) -> Turn {
         core.time = core.time.max(now);
         let now = now.min(NEVER - 1);
         let Some(mut wheel) = core.wheel.take() else {
-            return Turn { due: [0; 3], next: Popped::Empty };
+            return Turn { expired: [0; 3], next: Popped::Empty };
         };
-        let (mut due, mut budget) = ([0; 3], BATCH);
+        let (mut expired, mut budget) = ([0; 3], BATCH);
         let next = loop {
-            // First some that are due, then each in turn: their slots are on their way to the cache meanwhile.
-            let (mut some, mut count) = ([0; SOME], 0);
+            // Pops a few keys and prefetches their slots, and then adds each of them.
+            let (mut popped, mut count) = ([0; POP_BATCH], 0);
             let next = loop {
                 match wheel.pop(&mut core.table, now, &mut budget) {
                     Popped::Expired(number) => {
                         core.table.prefetch_slot(number);
-                        some[count] = number;
+                        popped[count] = number;
                         count += 1;
-                        if count == SOME {
+                        if count == POP_BATCH {
                             break Popped::BudgetSpent;
                         }
                     }
                     next => break next,
                 }
             };
-            // None of them is delayed any more when it is added, so nobody asks for the wheel.
-            for &number in &some[..count] {
-                match self.deliver(core, core.table.slot(number), now) {
-                    Added::Queued => due[0] += 1,
-                    Added::Deferred => due[1] += 1,
-                    _ => due[2] += 1,
+            // The wheel is not in `core` here. The adds do not need it, as their keys are not delayed any more.
+            for &number in &popped[..count] {
+                match self.expire(core, core.table.slot(number), now) {
+                    Added::Queued => expired[0] += 1,
+                    Added::Deferred => expired[1] += 1,
+                    _ => expired[2] += 1,
                 }
             }
             match next {
@@ -444,13 +440,13 @@ impl<K> Shared<K> {
         core.wheel = Some(wheel);
         core.owe_wheel_garbage();
         core.owe_unwoken();
-        Turn { due, next }
+        Turn { expired, next }
     }
 
-    /// An ordinary add of a key whose delay is over. **Linearization point of an expiry.**
+    /// Adds a key whose delay has expired. **Linearization point of an expiry.**
     #[inline]
-    fn deliver(&self, core: &mut Core<K>, slot: SlotRef<K>, now: u64) -> Added {
-        let _waited = core.undelayed(slot);
+    fn expire(&self, core: &mut Core<K>, slot: SlotRef<K>, now: u64) -> Added {
+        let _waited = core.note_delay_removed(slot);
         core.counts.expired += 1;
         let added = self.add_slot(core, slot, Wakeups::Later);
         core.note_add(slot, added, now);
@@ -463,7 +459,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
     pub(crate) fn take_delayed(this: &Arc<Self>) -> Vec<(K, Duration)> {
         let mut left = this.delayed_len();
         let now = this.clock.now();
-        // Room beforehand, so that little is allocated under the lock.
+        // Allocates here, so that the critical sections allocate little.
         let mut taken = Taken { shared: this, delays: Vec::with_capacity(left) };
         while left > 0 {
             {
@@ -488,7 +484,8 @@ impl<K: Hash + Eq + Clone> Shared<K> {
     }
 }
 
-/// Delays that were taken out. If a clone panics, they are set again. Either way, wakes who waits for the last delay to go.
+/// Delays that were taken out. Its drop sets those again that are still in it, if a clone has panicked, and in either case wakes the
+/// callers that wait for the queue to be idle.
 struct Taken<'s, K: Hash + Eq> {
     shared: &'s Arc<Shared<K>>,
     delays: Vec<Delay<K>>,
@@ -504,19 +501,19 @@ impl<K: Hash + Eq> Drop for Taken<'_, K> {
 }
 
 impl<K: Clone> Core<K> {
-    /// Takes the first delay out. If the key has to be cloned, and the clone panics, the delay stays.
+    /// Takes one delay out. If the key has to be cloned, and the clone panics, the delay stays.
     fn take_delay(&mut self) -> Option<Delay<K>> {
         let (number, deadline) = self.wheel.as_mut().and_then(|wheel| wheel.pop_any())?;
         let slot = self.table.slot(number);
-        let waited = self.undelayed(slot);
+        let waited = self.note_delay_removed(slot);
         let key = self.forget_if_vacant(slot).unwrap_or_else(|| {
             // SAFETY: a bit of its word is set, so taken (S2), and we hold the lock.
             let inside = unsafe { slot.get() };
-            // SAFETY: as above.
+            // SAFETY: the slot is taken, so its key is initialised (S1), and we hold the lock.
             let key = unsafe { inside.key() };
             catch_unwind(AssertUnwindSafe(|| key.clone())).unwrap_or_else(|payload| {
-                inside.state.delay();
-                let _waits = waited && inside.state.wait();
+                inside.state.set_delayed();
+                let _waits = waited && inside.state.defer_add();
                 self.delayed += 1;
                 self.wheel.as_mut().expect("it is there").insert(&mut self.table, number, deadline);
                 resume_unwind(payload)
@@ -526,7 +523,7 @@ impl<K: Clone> Core<K> {
     }
 }
 
-/// By itself: a wheel is 20 KB, and would make the stack frame of whoever it is inlined into as large, on every call.
+/// Not inlined: a wheel is 20 KB, and would make the stack frame of every caller as large, on every call.
 #[cold]
 #[inline(never)]
 fn new_wheel(now: u64) -> Box<Wheel> {
@@ -534,15 +531,15 @@ fn new_wheel(now: u64) -> Box<Wheel> {
 }
 
 impl<K> Core<K> {
-    /// There is no driver thread, and a new earliest deadline: all getters, and all that wait for the queue to be idle, are to be
-    /// woken.
+    /// There is no driver thread, and a new earliest deadline: owes a wake-up to all getters, and to all that wait for the queue to be
+    /// idle, as one of them has to do the driver's work.
     fn owe_deadline_to_getters(&mut self) {
         self.owe_all_getters();
         let drainers = self.drainers.take_all();
         self.owe(drainers);
     }
 
-    /// Has the end of the section free what the wheel does not need any more.
+    /// Has the end of the critical section free the memory that the wheel does not need any more.
     #[inline]
     pub(super) fn owe_wheel_garbage(&mut self) {
         if self.wheel.as_ref().is_some_and(|wheel| wheel.has_retired()) {
@@ -550,33 +547,33 @@ impl<K> Core<K> {
         }
     }
 
-    /// Takes a delayed key out of the wheel. Whether an add waited for the delay.
-    pub(super) fn undelay(&mut self, slot: SlotRef<K>) -> bool {
+    /// Takes a delayed key out of the wheel. Returns whether an add waited for the delay.
+    pub(super) fn remove_delay(&mut self, slot: SlotRef<K>) -> bool {
         let number = self.table.number(slot);
         self.wheel.as_mut().expect("a key is delayed").remove(&mut self.table, number);
-        self.undelayed(slot)
+        self.note_delay_removed(slot)
     }
 
-    /// Notes that a key has left the wheel (I9). Whether an add waited for that.
+    /// A key has left the wheel (I9). Returns whether an add waited for the delay.
     #[inline]
-    fn undelayed(&mut self, slot: SlotRef<K>) -> bool {
+    fn note_delay_removed(&mut self, slot: SlotRef<K>) -> bool {
         self.delayed -= 1;
         // SAFETY: its word still says DELAYED, so taken (S2), and we hold the lock.
-        unsafe { slot.get() }.state.undelay()
+        unsafe { slot.get() }.state.clear_delayed()
     }
 
-    /// Takes a key out of the table if nothing keeps it there (I4), for the caller to drop after the lock.
+    /// Takes a key out of the table if no bit keeps it there (I4). The caller drops it after the lock.
     pub(super) fn forget_if_vacant(&mut self, slot: SlotRef<K>) -> Option<K> {
         // SAFETY: in the table, so taken (S2), and we hold the lock.
         let vacant = unsafe { slot.get() }.state.is_vacant();
-        // SAFETY: no bit is set, so it is not queued and nobody holds it; we have just cleared the last one.
+        // SAFETY: no bit is set, so the key is not queued and has no holder (I1, I2); we have just cleared the last bit (S2).
         vacant.then(|| unsafe { self.remove(slot) })
     }
 
     /// Takes a key out of the table.
     ///
     /// # Safety
-    /// As for [`Table::remove`](crate::key::table::Table::remove).
+    /// That of [`Table::remove`](crate::key::table::Table::remove).
     #[inline]
     pub(super) unsafe fn remove(&mut self, slot: SlotRef<K>) -> K {
         // SAFETY: guaranteed by the caller.
@@ -589,7 +586,7 @@ impl<K> Core<K> {
 }
 
 impl<K> Drop for Shared<K> {
-    /// A driver that sleeps is woken, to find that the queue is gone.
+    /// Wakes the driver if it is parked: it finds that the queue is gone, and ends.
     fn drop(&mut self) {
         if let Some(driver) = self.core.get_mut().driver.wake() {
             driver.unpark();
@@ -602,9 +599,9 @@ mod tests {
     use super::*;
     use crate::{Clock, Driver, WorkQueue};
 
-    /// With tens of thousands of keys to sort, a `turn` sorts some of them, and says that it is over; the next ones go on.
+    /// With tens of thousands of keys to sort, a `turn` sorts some of them and returns; the next turns sort more.
     #[test]
-    fn a_turn_sorts_so_much_and_no_more() {
+    fn a_turn_sorts_a_bounded_number_of_keys() {
         const KEYS: u64 = 40_000;
         let (clock, time) = Clock::mock();
         let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
@@ -622,7 +619,7 @@ mod tests {
         assert_eq!(queue.turn(), 1);
         let mut turns = 0;
         while is_sorting() {
-            assert_eq!(queue.turn(), 0, "nothing else is due");
+            assert_eq!(queue.turn(), 0, "no other delay has expired");
             turns += 1;
         }
         let all = KEYS as usize / (SORTS * BATCH);
@@ -638,9 +635,9 @@ mod tests {
         assert!(!queue.shared.has_extras());
     }
 
-    /// One critical section looks at fifty keys, and delivers them all.
+    /// Fifty keys expire in one critical section.
     #[test]
-    fn a_batch_is_more_than_a_few_keys() {
+    fn one_batch_expires_fifty_keys() {
         let (clock, time) = Clock::mock();
         let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
         (0..50).for_each(|key| _ = queue.add_after(key, Duration::from_secs(1)));

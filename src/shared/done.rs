@@ -1,4 +1,4 @@
-//! `done`, and what a holder says besides.
+//! `done`, and what becomes of a key whose holder unwinds.
 
 use super::measure::{UNREAD, known};
 use super::section::{Section, Special};
@@ -29,7 +29,7 @@ impl<K> Shared<K> {
     /// [`done`](Self::done) of a queue that measures.
     ///
     /// # Safety
-    /// As for [`done`](Self::done).
+    /// That of [`done`](Self::done).
     #[inline(never)]
     pub(super) unsafe fn done_measured(&self, mut section: Section<'_, K>, slot: SlotRef<K>, now: u64) {
         let worked = section.note_done(slot, now);
@@ -39,39 +39,39 @@ impl<K> Shared<K> {
         self.tell(|observer| observer.done(known(worked)));
     }
 
-    /// The step of `done`. **Linearization point.** The key, if nothing keeps it in the table: to be dropped after the lock.
+    /// The step of `done`. **Linearization point.** Returns the key if no bit keeps it in the table (I4): dropped after the lock.
     ///
     /// # Safety
-    /// As for [`done`](Self::done).
+    /// That of [`done`](Self::done).
     #[inline]
     pub(super) unsafe fn finish(&self, core: &mut Core<K>, slot: SlotRef<K>) -> Option<K> {
         core.processing -= 1;
         // SAFETY: the caller holds the key (S2), and we hold the lock.
-        let vacated = match unsafe { slot.get() }.state.done() {
+        let vacated = match unsafe { slot.get() }.state.on_done() {
             OnDone::Push => {
                 self.push(core, slot, Wakeups::Now);
                 None
             }
             OnDone::Keep => None,
-            // SAFETY: the caller was its last holder.
+            // SAFETY: the step above has cleared the last bit, and the caller forgets the slot (S2).
             OnDone::Remove => Some(unsafe { core.remove(slot) }),
         };
         core.owe_drainers();
         vacated
     }
 
-    /// `done` as a thread unwinds: a second panic, of the observer or of the key's drop, would end the process. The key is done by
-    /// then.
+    /// `done` in a thread that unwinds: catches a panic of the observer or of the key's drop, as a second panic would abort the process.
+    /// The key is done before that.
     ///
     /// # Safety
-    /// As for [`done`](Self::done).
+    /// That of [`done`](Self::done).
     #[cold]
     pub(crate) unsafe fn done_in_panic(&self, slot: SlotRef<K>) {
         // SAFETY: guaranteed by the caller.
         contained(|| unsafe { self.done(slot) });
     }
 
-    /// The thread that was handed this key was already unwinding.
+    /// Notes that the thread was already unwinding when it got this key.
     ///
     /// # Safety
     /// The caller holds the key in this slot.
@@ -79,7 +79,7 @@ impl<K> Shared<K> {
     pub(crate) unsafe fn note_unwinding(&self, slot: SlotRef<K>) {
         let _lock = self.core.lock();
         // SAFETY: the caller holds the key (S2), and we hold the lock.
-        unsafe { slot.get() }.state.unwind();
+        unsafe { slot.get() }.state.set_unwinding();
     }
 
     /// The holder of a key has panicked.

@@ -1,13 +1,13 @@
-//! How often a key has failed: asked of a limiter, or, if that would do nothing but count, counted by the queue.
+//! The number of failures of each key: kept by the user's limiter, or by the queue if the limiter would only count.
 //!
-//! The queue has a place for each key that it works on: beside its deadline. A limiter has a hash table of its own, which costs
-//! another look-up, in other lines of the cache, at every retry and every success: half of the time of a key that fails. So a
-//! limiter that a queue has for itself, and that answers by the number of failures alone
-//! ([`RateLimiter::schedule`]), is replaced by its [`Schedule`], and its [`forget`](RateLimiter::forget) is to clear a bit.
+//! A limiter has a hash table of its own, so each retry and each success costs another look-up, in other cache lines: half of the
+//! time of a key that fails. The queue can keep the number next to the key's deadline. So if no other code uses the limiter, and its
+//! answer depends on the number of failures alone ([`RateLimiter::schedule`]), the queue replaces it by its [`Schedule`] and counts
+//! inline; then [`forget`](RateLimiter::forget) clears that number.
 //!
-//! Any other limiter is foreign code, and may panic. A panic must not cost a key its retry (P2): the key that is held waits for
-//! [`WITHOUT_LIMITER`](crate::options::WITHOUT_LIMITER) instead, and the queue counts the failure as it does for a `Schedule`. So
-//! the number of retries is the limiter's number and the queue's, together.
+//! Any other limiter is foreign code, and may panic. A panic must not cost a key its retry (P2): a key that is requeued by its holder
+//! is delayed by [`WITHOUT_LIMITER`](crate::options::WITHOUT_LIMITER) instead, and the queue counts the failure inline. So the number of
+//! retries is the sum of the limiter's number and the queue's.
 
 use super::measure::{UNREAD, known};
 use super::{Core, Shared};
@@ -28,12 +28,12 @@ pub(crate) enum Failures {
     Forget,
 }
 
-/// Who says how long a key waits that has failed.
+/// Decides how long a key that has failed is delayed.
 pub(crate) enum Limiter<K> {
-    /// The number of its failures, which the queue counts.
-    Counted(Box<dyn Schedule>),
-    /// User code: not to be asked under the lock.
-    Asked(Box<dyn RateLimiter<K>>),
+    /// By the number of its failures, which the queue counts.
+    Inline(Box<dyn Schedule>),
+    /// User code: not called under the lock (P17).
+    External(Box<dyn RateLimiter<K>>),
 }
 
 impl<K: Hash + Eq> Shared<K> {
@@ -43,14 +43,14 @@ impl<K: Hash + Eq> Shared<K> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned: Into<K>> + ?Sized,
     {
-        self.forgive(key);
-        if let Limiter::Asked(limiter) = &self.limiter {
+        self.clear_failures(key);
+        if let Limiter::External(limiter) = &self.limiter {
             limiter.forget(&key.to_owned().into());
         }
     }
 
     /// Forgets the failures that the queue has counted.
-    fn forgive<Q>(&self, key: &Q)
+    fn clear_failures<Q>(&self, key: &Q)
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
@@ -59,7 +59,7 @@ impl<K: Hash + Eq> Shared<K> {
         let _vacated = {
             let core = &mut *self.enter();
             let Some(slot) = core.find_failing(key, hash) else { return };
-            core.forgive(slot);
+            core.clear_failures(slot);
             core.forget_if_vacant(slot)
         };
     }
@@ -70,34 +70,34 @@ impl<K: Hash + Eq> Shared<K> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned: Into<K>> + ?Sized,
     {
-        let asked = match &self.limiter {
-            Limiter::Counted(_) => 0,
-            Limiter::Asked(limiter) => limiter.num_requeues(&key.to_owned().into()),
+        let external = match &self.limiter {
+            Limiter::Inline(_) => 0,
+            Limiter::External(limiter) => limiter.num_requeues(&key.to_owned().into()),
         };
         let hash = self.hash(key);
         let core = &mut *self.core.lock();
-        asked.saturating_add(core.find_failing(key, hash).map_or(0, |slot| core.failures(slot)))
+        external.saturating_add(core.find_failing(key, hash).map_or(0, |slot| core.failures(slot)))
     }
 }
 
 impl<K> Shared<K> {
-    /// The options, with what the limiter says of this key, unless that is counted under the lock.
+    /// The options, with the delay that an external limiter chooses. (An inline one chooses it under the lock.)
     #[inline]
     pub(crate) fn limited(&self, key: &K, mut options: AddOptions) -> AddOptions {
-        if let (true, Limiter::Asked(limiter)) = (options.rate_limited && !options.limiter_panicked, &self.limiter) {
+        if let (true, Limiter::External(limiter)) = (options.rate_limited && !options.limiter_panicked, &self.limiter) {
             options = options.not_before(limiter.when(key));
         }
         options
     }
 
-    /// As [`limited`](Self::limited), for the holder of the key, who says `done` and passes the limiter's panic on after that.
+    /// Like [`limited`](Self::limited), for the holder of the key: it calls `done`, and then passes the limiter's panic on.
     #[inline]
     pub(crate) fn limited_held(&self, key: &K, options: &mut AddOptions) -> Caught {
         match &self.limiter {
-            Limiter::Asked(_) if options.rate_limited => {
+            Limiter::External(_) if options.rate_limited => {
                 let asked = *options;
                 *options = asked.without_limiter(); // if it panics
-                self.ask(|| *options = self.limited(key, asked))
+                self.call_limiter(|| *options = self.limited(key, asked))
             }
             _ => Caught::NOTHING,
         }
@@ -105,12 +105,12 @@ impl<K> Shared<K> {
 
     /// The limiter is foreign code.
     #[inline]
-    pub(crate) fn asks(&self) -> bool {
-        matches!(self.limiter, Limiter::Asked(_))
+    pub(crate) fn has_external_limiter(&self) -> bool {
+        matches!(self.limiter, Limiter::External(_))
     }
 
     /// Calls the limiter for the holder of a key. A panic is counted.
-    fn ask(&self, call: impl FnOnce()) -> Caught {
+    fn call_limiter(&self, call: impl FnOnce()) -> Caught {
         let caught = Caught::call(call);
         if caught.is_some() {
             contained(|| self.note_panic());
@@ -118,52 +118,53 @@ impl<K> Shared<K> {
         caught
     }
 
-    /// A failure is to be counted in the key's ticket.
+    /// Whether the queue counts this failure, in the key's placement.
     #[inline]
-    pub(super) fn counts(&self, options: AddOptions) -> bool {
-        options.rate_limited && (options.limiter_panicked || matches!(self.limiter, Limiter::Counted(_)))
+    pub(super) fn counts_inline(&self, options: AddOptions) -> bool {
+        options.rate_limited && (options.limiter_panicked || matches!(self.limiter, Limiter::Inline(_)))
     }
 
-    /// One more failure of a key that is in the table: how long it is to wait.
+    /// Counts one more failure of a key that is in the table. Returns its delay.
     #[inline]
     pub(super) fn count_failure(&self, core: &mut Core<K>, slot: SlotRef<K>) -> Duration {
-        let number = core.table.make_ticket(slot);
-        let ticket = core.table.placement(number);
-        let before = ticket.failures;
-        ticket.failures = before.saturating_add(1);
+        let number = core.table.make_placement(slot);
+        let placement = core.table.placement(number);
+        let before = placement.failures;
+        placement.failures = before.saturating_add(1);
         // SAFETY: in the table, so taken (S2), and we hold the lock.
         let state = &unsafe { slot.get() }.state;
         debug_assert_eq!(state.has_failed(), before > 0, "I10");
         core.failing += usize::from(before == 0);
-        state.fail();
+        state.set_failed();
         match &self.limiter {
-            Limiter::Counted(schedule) => schedule.delay(before),
-            Limiter::Asked(_) => Duration::ZERO, // it has panicked: the options have the delay
+            Limiter::Inline(schedule) => schedule.delay(before),
+            Limiter::External(_) => Duration::ZERO, // it has panicked: the options have the delay
         }
     }
 
-    /// `num_requeues` of a key that is held.
+    /// `num_requeues`, for the holder of the key.
     ///
     /// # Safety
     /// The caller holds the key in this slot.
     pub(crate) unsafe fn num_requeues_held(&self, slot: SlotRef<K>) -> usize {
-        if let Limiter::Asked(limiter) = &self.limiter {
-            // SAFETY: as the caller's.
+        if let Limiter::External(limiter) = &self.limiter {
+            // SAFETY: the caller holds the key (S2).
             let inside = unsafe { slot.get() };
-            // SAFETY: as above.
-            let asked = limiter.num_requeues(unsafe { inside.key() });
-            // Read without the lock: with such a limiter, holders count failures, and each before the next has the key.
+            // SAFETY: the key is held, so the slot is taken and its key initialised (S1, S2).
+            let external = limiter.num_requeues(unsafe { inside.key() });
+            // Read without the lock: with an external limiter only the holder of a key counts its failures here, before the next
+            // holder has the key.
             if !inside.state.has_failed() {
-                return asked;
+                return external;
             }
-            // SAFETY: as the caller's.
-            return asked.saturating_add(unsafe { self.failures_held(slot) });
+            // SAFETY: guaranteed by the caller.
+            return external.saturating_add(unsafe { self.failures_held(slot) });
         }
-        // SAFETY: as the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.failures_held(slot) }
     }
 
-    /// How many failures the queue itself has counted, of a key that is held.
+    /// The number of failures that the queue itself has counted, for the holder of the key.
     ///
     /// # Safety
     /// The caller holds the key in this slot.
@@ -171,25 +172,24 @@ impl<K> Shared<K> {
         self.core.lock().failures(slot)
     }
 
-    /// Has the limiter forget a key, unless the queue counts. For the holder of the key, who says `done` and passes the limiter's
-    /// panic on after that.
+    /// Has an external limiter forget a key. For the holder of the key: it calls `done`, and then passes the limiter's panic on.
     #[inline]
-    pub(crate) fn tell_forget(&self, key: &K) -> Caught {
+    pub(crate) fn limiter_forget(&self, key: &K) -> Caught {
         match &self.limiter {
-            Limiter::Counted(_) => Caught::NOTHING,
-            Limiter::Asked(limiter) => self.ask(|| limiter.forget(key)),
+            Limiter::Inline(_) => Caught::NOTHING,
+            Limiter::External(limiter) => self.call_limiter(|| limiter.forget(key)),
         }
     }
 
-    /// `forget` and `done` of a key that is held, in one step as far as the queue counts. `given_up`: and that is counted.
+    /// `forget` and `done`, for the holder of the key, in one critical section. `given_up`: also counts the key as given up.
     ///
     /// # Safety
-    /// The caller holds the key in this slot, has told the limiter, and forgets the slot.
+    /// The caller holds the key in this slot, has called [`limiter_forget`](Self::limiter_forget), and forgets the slot.
     #[inline]
     pub(crate) unsafe fn succeed(&self, slot: SlotRef<K>, given_up: bool) {
         let (worked, _vacated) = {
             let core = &mut *self.enter();
-            core.forgive(slot);
+            core.clear_failures(slot);
             core.counts.given_up += u64::from(given_up);
             let worked = core.note_done(slot, UNREAD);
             // SAFETY: guaranteed by the caller.
@@ -210,7 +210,7 @@ impl<K: Hash + Eq> Core<K> {
 }
 
 impl<K> Core<K> {
-    /// How often a key has failed that is in the table.
+    /// The failures that the queue has counted for a key that is in the table.
     fn failures(&mut self, slot: SlotRef<K>) -> usize {
         // SAFETY: in the table, so taken (S2), and we hold the lock.
         if !unsafe { slot.get() }.state.has_failed() {
@@ -220,16 +220,16 @@ impl<K> Core<K> {
         self.table.placement(number).failures as usize
     }
 
-    /// Forgets the failures of a key that is in the table. The caller sees to it that it leaves, if nothing else keeps it there.
+    /// Forgets the failures of a key that is in the table. The caller takes the key out if no other bit keeps it there (I4).
     #[inline]
-    pub(super) fn forgive(&mut self, slot: SlotRef<K>) {
+    pub(super) fn clear_failures(&mut self, slot: SlotRef<K>) {
         // SAFETY: in the table, so taken (S2), and we hold the lock.
         let state = &unsafe { slot.get() }.state;
         if state.has_failed() {
             let number = self.table.number(slot);
             self.table.placement(number).failures = 0;
             self.failing -= 1;
-            state.forgive();
+            state.clear_failed();
         }
     }
 }

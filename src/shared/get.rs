@@ -1,6 +1,6 @@
 //! `get` in all its forms, and which getters a queued key wakes.
 
-use super::delays::Delivered;
+use super::delays::ExpiredNow;
 use super::measure::UNKNOWN;
 use super::section::Special;
 use super::{Core, STEP, Shared};
@@ -9,26 +9,27 @@ use crate::key::slab::SlotRef;
 use crate::panics::{contained, drop_each};
 use crate::shared::measure::known;
 use crate::sync::{
-    Arc, MutexGuard, Ordering, Parker, give_way, now, overdue, sized, spin_while, with_parker, yield_while,
+    Arc, MutexGuard, Ordering, Parker, give_way, model_const, now, overdue, spin_while, with_parker, yield_while,
 };
 use crate::time::driver::ClockSubscription;
 use crate::wait::{Ticket, Waiter};
 use std::time::{Duration, Instant};
 
-/// One more thread is woken for each 64 keys that threads that were woken have left queued: a thread that does not run must
-/// not hold up the others.
-const PER_WAKE: usize = sized(64, 2);
+/// While woken threads have not arrived, one more thread is woken for each 64 queued keys: a woken thread that the system does not run
+/// must not stall the others.
+const PER_WAKE: usize = model_const(64, 2);
 
-/// With more queued keys than this, the table is larger than the nearest cache, and the bucket that the `done` of a key will need is
-/// prefetched when the key is [`AHEAD`] of the front: it makes filling and draining 300k keys a quarter faster.
-const FAR: usize = 1024;
-const AHEAD: usize = 6;
+/// With more queued keys than this, the table is larger than the nearest cache, so a get prefetches the bucket that the `done` of a later
+/// key will need. This makes filling and draining 300k keys a quarter faster.
+const PREFETCH_MIN_LEN: usize = 1024;
+/// That key is this number of positions behind the front of the line.
+const PREFETCH_DISTANCE: usize = 6;
 
 /// A key that was taken out of the line.
 #[derive(Clone, Copy)]
 pub(crate) struct Taken<K> {
     pub(crate) slot: SlotRef<K>,
-    /// How long it was queued, in nanoseconds, or `UNKNOWN`.
+    /// How long it was queued, in nanoseconds, or [`UNKNOWN`].
     waited: u64,
 }
 
@@ -39,13 +40,13 @@ impl<K> Taken<K> {
     }
 }
 
-/// What a getter that would wait finds.
+/// What [`take_or_wait`](Shared::take_or_wait) or [`resume`](Shared::resume) has found.
 pub(crate) enum Wait<K> {
     Item(Taken<K>),
     ShutDown,
-    /// The getter is on the list: it is to sleep, and to come back with the ticket.
+    /// The getter is on the list: it parks, and then calls [`resume`](Shared::resume) with the ticket.
     Sleep(Ticket),
-    /// The getter was told to give up, and is off the list.
+    /// No key, and the getter has asked to give up: it is off the list.
     GaveUp,
 }
 
@@ -71,7 +72,7 @@ impl<K> Shared<K> {
         Self::take_slow(this, this.core.lock())
     }
 
-    /// [`try_take`](Self::try_take) of a queue that is measured, or has no driver thread, and where a block of the line ends.
+    /// [`try_take`](Self::try_take) of a queue that measures or has no driver thread, and at the end of a block of the line.
     #[inline(never)]
     fn take_slow(this: &Arc<Self>, mut core: MutexGuard<'_, Core<K>>) -> Option<SlotRef<K>> {
         let taken = this.take_noted(&mut core);
@@ -79,7 +80,7 @@ impl<K> Shared<K> {
         taken.map(|taken| Self::hand_out(this, taken))
     }
 
-    /// What [`try_take`](Self::try_take) did not find, once more: a key, or the reason why there is none.
+    /// After [`try_take`](Self::try_take) has found no key: tries once more, and returns the reason if there is none.
     #[cold]
     pub(crate) fn try_get_slow(this: &Arc<Self>) -> Result<SlotRef<K>, TryGetError> {
         let found = this.find(&mut this.core.lock());
@@ -105,11 +106,11 @@ impl<K> Shared<K> {
         self.len.store(core.line.len(), Ordering::Relaxed); // Relaxed: see `len`
         core.counts.handed_out += 1;
         core.processing += 1;
-        if core.line.len() > FAR {
-            core.line.peek(AHEAD).into_iter().for_each(|slot| core.table.prefetch(slot));
+        if core.line.len() > PREFETCH_MIN_LEN {
+            core.line.peek(PREFETCH_DISTANCE).into_iter().for_each(|slot| core.table.prefetch(slot));
         }
         // SAFETY: it was queued (S2), and we hold the lock.
-        unsafe { slot.get() }.state.get();
+        unsafe { slot.get() }.state.on_get();
         slot
     }
 
@@ -120,7 +121,7 @@ impl<K> Shared<K> {
         Some(Taken { slot, waited })
     }
 
-    /// A key, or the end. `None`: nothing is queued, and the queue is open.
+    /// Takes a key, or finds the queue shut down. `None`: no key is queued, and the queue is open.
     fn find(&self, core: &mut Core<K>) -> Option<Wait<K>> {
         match self.take_noted(core) {
             Some(taken) => Some(Wait::Item(taken)),
@@ -129,7 +130,7 @@ impl<K> Shared<K> {
         }
     }
 
-    /// What follows a hand-out, after the lock. Does not panic: the key must reach its holder (P2).
+    /// The rest of a hand-out, after the lock. Does not panic: the key must reach its holder (P2).
     pub(crate) fn hand_out(this: &Arc<Self>, taken: Taken<K>) -> SlotRef<K> {
         if this.has_extras() {
             Self::ensure_driver(this);
@@ -165,13 +166,13 @@ impl<K> Shared<K> {
         }
     }
 
-    /// Takes a key, sleeping for it until the deadline.
+    /// Takes a key. If none is queued, parks until one is, or until the deadline.
     #[cold]
     pub(crate) fn get_parked(this: &Arc<Self>, deadline: Option<Instant>) -> Wait<K> {
         Self::ensure_driver(this);
         if deadline.is_none_or(|deadline| deadline > Instant::now()) {
             spin_while(|| this.len() == 0);
-            if this.core.lock().is_busy() {
+            if this.core.lock().should_yield() {
                 yield_while(|| this.len() == 0);
             }
         }
@@ -186,17 +187,17 @@ impl<K> Shared<K> {
         })
     }
 
-    /// Parks a getter that is on the list. If there is no driver thread, the getter delivers what is due, and parks until the
-    /// earliest deadline at most.
+    /// Parks a getter that is on the list. If there is no driver thread, the getter first adds the keys whose delays have expired, and
+    /// parks until the earliest deadline at most.
     fn park(&self, parker: &Parker, deadline: Option<Instant>) {
         if !self.is_driver_failed() {
             return parker.park(deadline);
         }
         let _subscription = ClockSubscription::new(&self.clock, parker);
-        match self.deliver_due() {
-            Delivered::Nothing { until } => parker.park(deadline.into_iter().chain(until).min()),
-            // Wakers and observers have run on this thread, and may have parked it: then they have used up its wake-up.
-            Delivered::Some => {}
+        match self.expire_due() {
+            ExpiredNow::Nothing { until } => parker.park(deadline.into_iter().chain(until).min()),
+            // Does not park: wakers and observers have run on this thread, and if they parked it, they have used up its wake-up.
+            ExpiredNow::Some => {}
         }
     }
 
@@ -206,8 +207,8 @@ impl<K> Shared<K> {
         let wait = {
             let core = &mut *this.core.lock();
             this.find(core).unwrap_or_else(|| {
-                core.handed_out_at_sleep = core.counts.handed_out;
-                core.note_calm();
+                core.handed_out_at_park = core.counts.handed_out;
+                core.reset_sampling();
                 Wait::Sleep(core.waiters.push(waiter.take().expect("not used yet")))
             })
         };
@@ -215,8 +216,7 @@ impl<K> Shared<K> {
         wait
     }
 
-    /// Comes back after a sleep, for whatever reason it ended: takes a key, goes back on the list, or gives up. Also makes the wake-up
-    /// that is owed then.
+    /// After a park, whatever ended it: takes a key, goes back on the list, or gives up. Then makes the wake-up that is owed (W2).
     pub(crate) fn resume(this: &Arc<Self>, ticket: Ticket, waiter: Waiter, give_up: bool) -> Wait<K> {
         let mut waiter = Some(waiter);
         let (wait, listed) = {
@@ -233,17 +233,16 @@ impl<K> Shared<K> {
                 core.waiters.put_back(ticket, waiter.take().expect("not used yet"));
                 Wait::Sleep(ticket)
             });
-            // W2 if keys are left. (W3 is met by looking at the line once more before giving up.)
+            // W2, if keys are left. W3 holds because the getter has looked at the line once more before it gives up.
             core.owe_getter();
             (wait, listed)
         };
-        // After the lock (W4).
-        this.discard(listed);
+        this.discard(listed); // after the lock (W4)
         this.discard(waiter);
         wait
     }
 
-    /// Leaves for good without taking a key: a future that was dropped (W3).
+    /// A future is dropped without having taken a key (W3).
     pub(crate) fn leave(&self, ticket: Ticket) {
         let listed = {
             let core = &mut *self.enter();
@@ -256,7 +255,7 @@ impl<K> Shared<K> {
         self.discard(listed);
     }
 
-    /// Drops a waiter that need not be woken, after the lock.
+    /// Drops a waiter that need not be woken. Not under the lock (W4).
     #[inline]
     fn discard(&self, waiter: Option<Waiter>) {
         if let Some(waiter @ Waiter::Task(_)) = waiter {
@@ -271,7 +270,7 @@ impl<K> Shared<K> {
 }
 
 impl<K> Core<K> {
-    /// A key became queued: a getter that sleeps is to be woken (W2).
+    /// A key became queued: owes a wake-up to a getter that is on the list (W2).
     #[inline]
     pub(super) fn owe_getter(&mut self) {
         if !self.waiters.is_empty() {
@@ -279,13 +278,13 @@ impl<K> Core<K> {
         }
     }
 
-    /// Keys were pushed with [`Wakeups::Later`](super::add::Wakeups::Later): their getters are to be woken now.
+    /// Owes the wake-ups for the keys that were pushed with [`Wakeups::Later`](super::add::Wakeups::Later).
     pub(super) fn owe_unwoken(&mut self) {
         let pushed = std::mem::take(&mut self.unwoken);
         self.owe_getters(pushed);
     }
 
-    /// This number of keys became queued: as many getters are to be woken as the line is long enough for.
+    /// This number of keys became queued: owes a wake-up to at most as many getters, and fewer if woken threads have not arrived yet.
     #[cold]
     fn owe_getters(&mut self, pushed: usize) {
         for _ in 0..pushed {
@@ -307,17 +306,17 @@ impl<K> Core<K> {
         Some(waiter)
     }
 
-    /// All getters are to be woken.
+    /// Owes a wake-up to all getters.
     pub(super) fn owe_all_getters(&mut self) {
         self.waking += self.waiters.threads();
         let getters = self.waiters.take_all();
         self.owe(getters);
     }
 
-    /// Keys come faster than getters go to sleep. Then a getter that finds the line empty first yields: if it shares a CPU with
-    /// the producer, sleeping for every few keys costs more than all the rest (335 ns a key, and 33 if it yields). Only then:
-    /// the scheduler lets a thread that has yielded wait longer at its next wake-up (35 µs instead of 4).
-    fn is_busy(&self) -> bool {
-        self.counts.handed_out - self.handed_out_at_sleep >= 8
+    /// Whether keys come so fast that a getter that finds the line empty first yields. If it shares a CPU with the producer, parking after
+    /// every few keys costs most of the time (335 ns a key, and 33 if it yields). If keys come more slowly, it does not yield: the
+    /// scheduler lets a thread that has yielded wait longer at its next wake-up (35 µs instead of 4).
+    fn should_yield(&self) -> bool {
+        self.counts.handed_out - self.handed_out_at_park >= 8
     }
 }

@@ -1,6 +1,6 @@
-//! Keys that go back to where they were taken from, because the call that took them out panics in foreign code.
+//! Puts keys and delays back, after foreign code has panicked in the call that took them out.
 //!
-//! These steps are adds, except that the queue may be shut down, and that a delay of the key is left as it is.
+//! These steps are adds, except that they also work after a shut-down, and leave a delay of the key as it is.
 
 use super::add::Wakeups;
 use super::measure::{UNREAD, known};
@@ -15,13 +15,13 @@ use std::hash::Hash;
 /// A delay that was taken out.
 pub(super) struct Delay<K> {
     pub(super) deadline: u64,
-    /// An add waited for it.
+    /// An add waits for it ([`DelayedAdd::Strict`](crate::DelayedAdd::Strict)).
     pub(super) waited: bool,
     pub(super) key: K,
 }
 
 impl<K> Shared<K> {
-    /// Puts a key that is held at the end of the line, instead of `done`.
+    /// For the holder of a key, instead of `done`: queues the key again, at the back.
     ///
     /// # Safety
     /// The caller holds the key in this slot, and forgets the slot.
@@ -36,10 +36,10 @@ impl<K> Shared<K> {
         self.tell(|observer| observer.done(known(worked)));
     }
 
-    /// An add of a key that is in the table, also after the shut-down, and whatever a delay of the key would make of it.
+    /// Adds a key that is in the table, even after a shut-down, and regardless of a delay of the key.
     fn add_again(&self, core: &mut Core<K>, slot: SlotRef<K>) {
         // SAFETY: in the table, so taken (S2), and we hold the lock.
-        match unsafe { slot.get() }.state.add() {
+        match unsafe { slot.get() }.state.on_add() {
             OnAdd::Push => {
                 core.counts.pushed += 1;
                 core.note_add(slot, Added::Queued, UNREAD);
@@ -51,14 +51,14 @@ impl<K> Shared<K> {
             OnAdd::Defer => {
                 core.counts.deferred += 1;
                 core.note_add(slot, Added::Deferred, UNREAD);
-                core.owe_watchers(slot);
+                core.owe_dirty_waiters(slot);
             }
         }
     }
 }
 
 impl<K: Hash + Eq> Shared<K> {
-    /// Puts a key at the end of the line.
+    /// Queues a key, at the back.
     pub(crate) fn put_back(&self, key: K) {
         let hash = self.hash(&key);
         let core = &mut *self.enter();
@@ -81,10 +81,10 @@ impl<K: Hash + Eq> Shared<K> {
                 None => core.table.insert(key, hash),
             };
             let now = core.time;
-            this.delay(core, slot, now, AddOptions::new().after(time_left(deadline, now)));
+            this.set_delay(core, slot, now, AddOptions::new().after(time_left(deadline, now)));
             if waited {
                 // SAFETY: in the table, so taken (S2), and we hold the lock.
-                let _waits = unsafe { slot.get() }.state.wait();
+                let _deferred = unsafe { slot.get() }.state.defer_add();
             }
         }
         Self::ensure_driver(this);

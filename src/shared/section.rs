@@ -1,8 +1,8 @@
-//! A critical section of the queue, and what it leaves to do.
+//! A critical section of the queue, and the work that it defers to after the lock.
 //!
-//! Wake-ups are not made, and memory is not freed, under the lock (W4). A step that owes a wake-up puts the waiter into
-//! `Core::owed`; memory waits in the lists of the table, the line and the wheel. When the [`Section`] is dropped, it unlocks, and then
-//! pays. So no caller can forget, and a hot call that owes nothing, as nearly all do, makes one test.
+//! No thread or task is woken, and no large memory freed, under the lock (W4). A step that owes a wake-up puts the waiter into
+//! `Core::owed`; memory to be freed stays in lists of the table, the line and the wheel. The drop of the [`Section`] unlocks, and then
+//! does the deferred work. So no caller can forget it, and a hot call that owes nothing, as nearly all do, makes one test.
 
 use super::{Core, Shared};
 use crate::key::slab::{Retired, SlotRef};
@@ -14,13 +14,13 @@ use crate::wait::{Waiter, WakeList};
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
-/// The lock, held.
+/// The guard of the lock.
 pub(super) struct Section<'s, K> {
     shared: &'s Shared<K>,
     core: ManuallyDrop<MutexGuard<'s, Core<K>>>,
 }
 
-/// What few queues have, or only at times, as bits.
+/// What few queues have, or only from time to time, as bits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Special(u8);
 
@@ -28,11 +28,11 @@ impl Special {
     pub(super) const NONE: Self = Self(0);
     /// Times are kept. There may be an observer.
     pub(super) const MEASURED: Self = Self(1);
-    /// There is no driver thread, and a call that adds, gets or waits is to start one.
+    /// There is no driver thread, and the next call that adds, gets or waits starts one.
     pub(super) const NO_DRIVER: Self = Self(1 << 1);
     /// Adds are refused.
     pub(super) const SHUT_DOWN: Self = Self(1 << 2);
-    /// What a hand-out has to do with.
+    /// The bits that make a hand-out take the slow path.
     pub(super) const HAND_OUT: Self = Self(Self::MEASURED.0 | Self::NO_DRIVER.0);
 
     #[inline]
@@ -61,9 +61,9 @@ impl<K> Shared<K> {
         Section { shared: self, core: ManuallyDrop::new(self.core.lock()) }
     }
 
-    /// Unlocks, and pays what is owed.
+    /// Unlocks, and does the deferred work.
     #[cold]
-    fn settle(&self, mut core: MutexGuard<'_, Core<K>>) {
+    fn run_owed(&self, mut core: MutexGuard<'_, Core<K>>) {
         core.owes = false;
         let wakes = std::mem::take(&mut core.owed);
         let _garbage = core.take_garbage();
@@ -95,14 +95,14 @@ impl<K> Drop for Section<'_, K> {
         // SAFETY: this is the only place that takes the guard, and a value is dropped once.
         let core = unsafe { ManuallyDrop::take(&mut self.core) };
         if core.owes {
-            self.shared.settle(core);
+            self.shared.run_owed(core);
         }
     }
 }
 
-/// Memory that a critical section has let go of. Freeing it may take long: freeing the last block before a gap gives all of the gap
-/// back to the system, which takes a millisecond for some twenty megabytes.
-#[allow(clippy::vec_box, reason = "blocks were boxes before")]
+/// Memory that a critical section no longer needs. Freeing it may take long: if it is the last block before a gap, the allocator gives the
+/// whole gap back to the system, which takes a millisecond for some twenty megabytes.
+#[allow(clippy::vec_box, reason = "a block goes from list to list without being copied")]
 struct Garbage<K> {
     _chunks: Vec<Retired<K>>,
     _line: Vec<Box<Block<SlotRef<K>>>>,
@@ -111,19 +111,19 @@ struct Garbage<K> {
 }
 
 impl<K> Core<K> {
-    /// Has the end of the section wake these.
+    /// Has the end of the critical section wake these.
     pub(super) fn owe(&mut self, waiters: WakeList) {
         self.owes |= !waiters.is_empty();
         self.owed.append(waiters);
     }
 
-    /// Has the end of the section wake this waiter.
+    /// Has the end of the critical section wake this waiter.
     pub(super) fn owe_one(&mut self, waiter: Waiter) {
         self.owes = true;
         self.owed.push(waiter);
     }
 
-    /// Has the end of the section free what the table, the line and the wheel do not need any more.
+    /// Has the end of the critical section free the memory that the table, the line and the wheel do not need any more.
     pub(super) fn owe_garbage(&mut self) {
         self.owes = true;
     }

@@ -6,7 +6,7 @@ use crate::sync::give_way;
 impl<K> Shared<K> {
     /// `shrink_to_fit`, in many short critical sections.
     pub(crate) fn shrink(&self) {
-        if let Limiter::Asked(limiter) = &self.limiter {
+        if let Limiter::External(limiter) = &self.limiter {
             limiter.shrink_to_fit();
         }
         let _wheel = {
@@ -19,7 +19,7 @@ impl<K> Shared<K> {
         while more {
             {
                 let core = &mut *self.enter();
-                // The array of chunks gets shorter meanwhile, if its last chunk is freed.
+                // Read again in each step: freeing the last chunk makes the array shorter.
                 more = chunk < core.table.chunks();
                 if more {
                     core.table.shrink_chunks(chunk..chunk + STEP);

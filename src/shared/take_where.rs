@@ -1,13 +1,14 @@
-//! Takes keys out of the queue by a predicate.
+//! Takes the keys that match a predicate out of the queue.
 //!
-//! The predicate is foreign code, so it runs under no lock (P17), and it may panic, so nothing is taken before it has judged every key:
+//! The predicate is foreign code, so it is not called under the lock (P17). It may panic, so no key is taken before it was called for
+//! every key:
 //!
 //! ```text
-//!   for each step of the line, and of the slots:   lock ─ clone some keys ─ unlock ─ ask the predicate, keep those that match
-//!   for each step of those that match:             lock ─ take the key, if it is still there ─ unlock ─ drop the queue's copy
+//!   for each step of the line, and of the slots:   lock ─ clone some keys ─ unlock ─ call the predicate, keep the clones that match
+//!   for each step of the clones:                   lock ─ take the key, if it is still there ─ unlock ─ drop the queue's copy
 //! ```
 //!
-//! A queued key is found again by its position in the line, which names one push: a key that was handed out meanwhile, and is queued
+//! A queued key is found again by its position in the line, which identifies one push: a key that was handed out meanwhile, and is queued
 //! again, is not taken. A delayed key is found again by its hash.
 
 use super::{Core, STEP, Shared};
@@ -15,13 +16,13 @@ use crate::Leftover;
 use crate::key::slab::SlotRef;
 use crate::key::table;
 use crate::panics::{contained, drop_each};
-use crate::sync::{Ordering, give_way, sized};
+use crate::sync::{Ordering, give_way, model_const};
 use crate::time::time_left;
 use crate::time::wheel::Placements;
 use std::hash::Hash;
 
-/// Chunks of slots that one critical section goes through.
-const CHUNKS: usize = sized(4, 1);
+/// The number of chunks of slots that one critical section visits.
+const CHUNKS: usize = model_const(4, 1);
 
 impl<K: Hash + Eq + Clone> Shared<K> {
     /// `take_where`.
@@ -29,7 +30,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         let queued = self.matching_queued(&mut matches);
         let (delayed, processing) = self.matching_slots(&mut matches);
 
-        // From here on the clones are moved, and no panic of foreign code gets through: what is taken must reach the caller.
+        // From here on keys are taken, so a panic of foreign code is caught: the taken keys must reach the caller.
         let (mut taken, mut missed) = (Vec::with_capacity(queued.len()), Vec::new());
         for step in queued.chunks(STEP) {
             taken.extend(self.take_queued(step.iter().map(|&(position, _)| position)));
@@ -92,7 +93,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         }
     }
 
-    /// Takes the keys at these positions out of the line. Which of them were still there?
+    /// Takes the keys at these positions out of the line. Returns, for each position, whether its key was still there.
     fn take_queued(&self, positions: impl ExactSizeIterator<Item = u64>) -> Vec<bool> {
         let mut vacated = Vec::with_capacity(positions.len());
         let mut taken = Vec::with_capacity(positions.len());
@@ -110,7 +111,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         taken
     }
 
-    /// Takes the delays of these keys. The deadlines of those that were still delayed.
+    /// Takes the delays of these keys. Returns the deadline of each key that was still delayed.
     fn take_delayed_of(&self, keys: &[(table::Hash, K)]) -> Vec<Option<u64>> {
         let mut vacated = Vec::with_capacity(keys.len());
         let mut deadlines = Vec::with_capacity(keys.len());
@@ -123,7 +124,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
                 deadlines.push(found.map(|slot| {
                     let number = core.table.number(slot);
                     let deadline = core.table.placement(number).deadline;
-                    let _waited = core.undelay(slot);
+                    let _waited = core.remove_delay(slot);
                     vacated.extend(core.forget_if_vacant(slot));
                     deadline
                 }));
@@ -145,21 +146,21 @@ impl<K: Clone> Core<K> {
             if let Some(slot) = self.line.get(position) {
                 // SAFETY: queued, so taken (S2), and we hold the lock.
                 let inside = unsafe { slot.get() };
-                // SAFETY: as above.
+                // SAFETY: the slot is taken, so its key is initialised (S1), and we hold the lock.
                 some.push((position, unsafe { inside.key() }.clone()));
             }
         }
         end
     }
 
-    /// Copies the keys of some chunks that are delayed, or processing, or both. `false`: there are no such chunks.
+    /// Copies the delayed and the processing keys of some chunks. `false`: there are no such chunks.
     fn copy_delayed_and_processing(&self, chunk: usize, some: &mut Vec<(K, bool, bool)>) -> bool {
         for slot in self.table.iter_chunks(chunk..chunk + CHUNKS) {
-            // SAFETY: `iter_chunks` has taken slots only (S2), and we hold the lock.
+            // SAFETY: `iter_chunks` yields taken slots only (S2), and we hold the lock.
             let inside = unsafe { slot.get() };
             let (delayed, processing) = (inside.state.is_delayed(), inside.state.is_processing());
             if delayed || processing {
-                // SAFETY: as above.
+                // SAFETY: the slot is taken, so its key is initialised (S1), and we hold the lock.
                 some.push((unsafe { inside.key() }.clone(), delayed, processing));
             }
         }
@@ -168,12 +169,12 @@ impl<K: Clone> Core<K> {
 }
 
 impl<K> Core<K> {
-    /// A key has left the line, and is not handed out. **Linearization point of taking a queued key.**
+    /// A key was taken out of the line and is not handed out. **Linearization point of taking a queued key.**
     fn take_back(&mut self, slot: SlotRef<K>) -> Option<K> {
         self.counts.taken += 1;
         self.note_taken_back(slot);
         // SAFETY: it was queued (S2), and we hold the lock.
-        unsafe { slot.get() }.state.take_back();
+        unsafe { slot.get() }.state.on_take_back();
         self.forget_if_vacant(slot)
     }
 }

@@ -23,8 +23,8 @@
 //! **A lock that stays held.** The race is over within nanoseconds of the moment in which `has_parked` goes up: every release
 //! that comes later sees the flag. So a timed park that expires while the flag is up has found a lock that is really held. The
 //! thread looks once, without spinning, and parks for twice the time, up to [`TIMED_PARK_MAX`]. It starts again with
-//! [`TIMED_PARK`] if it is woken, or if the flag was down when the park expired. A thread that comes to park beside it parks with a
-//! timeout of its own, if that is shorter.
+//! [`TIMED_PARK`] if it is woken, or if the flag was down when the park expired. Another thread that parks meanwhile has a timeout of
+//! its own, if that is shorter.
 //!
 //! **Wake-ups.** While threads are parked, there is always one that wakes the next: the holder, if `has_parked` is up; or a thread
 //! that has been woken and has not taken the lock yet; or the timed one. A woken thread that takes the lock raises `has_parked` if
@@ -40,8 +40,8 @@
 //! release builds.
 
 use super::{
-    AtomicBool, Condvar, Holder, Ordering, ParkGuard, ParkMutex, UnsafeCell, fence, parallelism, sized, spin_hint,
-    unlock_check_fence, wait_timed,
+    AtomicBool, Condvar, Holder, Ordering, ParkGuard, ParkMutex, UnsafeCell, fence, model_const, parallelism,
+    spin_hint, unlock_check_fence, wait_timed,
 };
 use std::fmt;
 use std::marker::PhantomData;
@@ -58,7 +58,7 @@ const TIMED_PARK: Duration = Duration::from_millis(1);
 const TIMED_PARK_MAX: Duration = Duration::from_millis(16);
 
 /// After this number of parks a thread that waits for the lock is starved.
-const HANDOFF_AFTER: usize = sized(8, 1);
+const HANDOFF_AFTER: usize = model_const(8, 1);
 
 /// Data that one thread at a time may touch.
 pub(crate) struct Mutex<T> {
@@ -194,7 +194,7 @@ impl<T> Mutex<T> {
         self.has_parked.store(state.parked > 0, Ordering::Relaxed);
     }
 
-    /// Parks until woken; for `timeout` at most, unless another thread parks for no longer than that. Whether the time is up.
+    /// Parks until woken; for `timeout` at most, unless another thread parks for no longer than that. Returns whether the time is up.
     fn park<'m>(
         &'m self,
         mut state: ParkGuard<'m, ParkedState>,
@@ -218,9 +218,9 @@ impl<T> Mutex<T> {
         (state, expired)
     }
 
-    /// Whether it took the lock.
+    /// Spins for the lock. Returns whether this thread took it.
     fn spin(&self, policy: SpinPolicy) -> bool {
-        let rounds = if parallelism() > 1 { policy.rounds } else { sized(0, 1) };
+        let rounds = if parallelism() > 1 { policy.rounds } else { model_const(0, 1) };
         (0..rounds).any(|_| {
             spin_hint(policy.spins_per_round);
             !self.locked.load(Ordering::Relaxed) && self.try_acquire()
@@ -300,7 +300,7 @@ mod tests {
     use crate::sync::cpu_time;
     use std::sync::Barrier;
 
-    /// Far more threads than processors, each of which leaves its core while it has the lock, now and then.
+    /// Far more threads than processors; each sometimes leaves its core while it holds the lock.
     #[test]
     fn many_threads_one_lock() {
         const THREADS: usize = 64;
@@ -328,7 +328,7 @@ mod tests {
         assert_eq!(lock.parked().parked, 0);
     }
 
-    /// Two threads that do nothing but take the lock do not keep a third away forever.
+    /// Two threads that only take and release the lock do not starve a third.
     #[test]
     fn a_third_thread_gets_it() {
         let lock = Mutex::new(false);
@@ -344,8 +344,8 @@ mod tests {
         });
     }
 
-    /// A blocked thread spins at first only, and then looks at the lock ever less often. (To spin at each look, one a
-    /// millisecond, took 6 % of a core here, and one look a millisecond 3 %.)
+    /// A blocked thread spins only at first, and then checks the lock less and less often. (One check a millisecond took 3 % of a core,
+    /// and 6 % with a spin at each check.)
     #[test]
     #[cfg(target_os = "linux")]
     fn a_thread_that_is_blocked_for_long_does_not_burn_the_cpu() {
@@ -369,7 +369,7 @@ mod tests {
         });
     }
 
-    /// A thread that comes to park beside one that has backed off is woken as soon as before.
+    /// If one parked thread has backed off, another that parks does not wait longer for that.
     #[test]
     fn a_shorter_timed_park_replaces_a_longer_one() {
         let lock = Mutex::new(());

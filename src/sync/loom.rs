@@ -1,7 +1,7 @@
-//! The same names under loom.
+//! The implementation for the models, with loom.
 //!
-//! What loom cannot do is left out rather than faked: there is no time, so a deadline has passed when a thread parks, or is never
-//! reached; and there is no spinning, which would only repeat what parking already explores.
+//! What loom does not have is left out: there is no time, so a deadline either has passed when a thread parks, or is never reached; and
+//! there is no spinning, which would explore the same interleavings as parking.
 
 pub(crate) use loom::cell::UnsafeCell;
 pub(crate) use loom::sync::Arc;
@@ -15,7 +15,7 @@ use std::cell::Cell;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Loom's own: with [`super::lock`] the models would explore its steps at every lock. That one has models of its own.
+/// Loom's mutex: with that of [`super::lock`] the models would explore the steps of the lock each time. That lock has its own models.
 #[derive(Debug)]
 pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 
@@ -28,7 +28,7 @@ impl<T> Mutex<T> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Waits as [`lock`](Self::lock) does: what a caller does if the lock is taken is to lock it.
+    /// Waits like [`lock`](Self::lock): a caller that finds the lock taken locks it next.
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         Some(self.lock())
     }
@@ -42,7 +42,7 @@ impl<T> Mutex<T> {
     }
 }
 
-/// Mutex and condvar, not `loom::thread::park`: an `unpark` that meets a `join` trips an assertion inside loom 0.7.
+/// A mutex and a condvar instead of `loom::thread::park`: an `unpark` at the same time as a `join` fails an assertion inside loom 0.7.
 #[derive(Debug)]
 pub(crate) struct Parker(Unparker);
 
@@ -62,7 +62,7 @@ impl Parker {
         self.0.clone()
     }
 
-    /// A deadline in the past wakes at once, token or not; one in the future never does.
+    /// With a deadline in the past returns at once, whether there is a token or not. A deadline in the future is ignored.
     pub(crate) fn park(&self, deadline: Option<Instant>) {
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return;
@@ -83,7 +83,7 @@ impl Unparker {
     }
 }
 
-/// loom's `Arc` has no weak references, so this one is strong: a model with a driver thread ends it by shutting down.
+/// Loom's `Arc` has no weak references, so this is a strong one: a model with a driver thread ends it by a shut-down.
 pub(crate) struct Weak<T>(Arc<T>);
 
 impl<T> Weak<T> {
@@ -109,7 +109,7 @@ pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io:
     loom::thread::Builder::new().name(name.to_owned()).spawn(run)
 }
 
-/// Never: a model's threads are coroutines of one thread, and all of them would seem to unwind.
+/// Always `false`: a model's threads are coroutines of one thread, so all of them would seem to unwind when one does.
 pub(crate) fn panicking() -> bool {
     false
 }
@@ -120,8 +120,8 @@ pub(crate) fn yield_while(_idle: impl Fn() -> bool) {}
 
 std::thread_local!(static LOOKS: Cell<u64> = const { Cell::new(0) });
 
-/// Advances by one microsecond per call: a model has to do the same whenever its threads take the same steps. Always in the past,
-/// so a deadline that this shows has passed when a thread parks.
+/// Advances by one microsecond per call, because a model has to do the same whenever its threads take the same steps. Always in the past,
+/// so a deadline computed from it has passed when a thread parks.
 pub(crate) fn now() -> Instant {
     static BASE: OnceLock<Instant> = OnceLock::new();
     let base = *BASE.get_or_init(|| Instant::now().checked_sub(Duration::from_secs(1)).expect("up for a second"));
@@ -129,7 +129,7 @@ pub(crate) fn now() -> Instant {
     base + Duration::from_micros(LOOKS.get())
 }
 
-/// A new order of the model begins.
+/// Called when a model begins the next interleaving.
 pub(crate) fn restart_clock() {
     LOOKS.set(0);
 }
@@ -140,14 +140,14 @@ pub(crate) fn parallelism() -> usize {
 
 std::thread_local!(static TIME_PASSES: Cell<bool> = const { Cell::new(false) });
 
-/// From now on timed parks expire at once and a release may be seen late; or neither.
+/// Sets whether time passes from now on: if it does, timed parks expire at once, and a release of the lock may be seen late.
 pub(crate) fn let_time_pass(passes: bool) {
     TIME_PASSES.set(passes);
 }
 
 pub(crate) fn give_way() {}
 
-/// If time passes, every thread that was woken is overdue, as a thread may be in reality at any time; otherwise none is.
+/// If time passes, every woken thread is overdue, as a thread may be in reality at any moment; otherwise none is.
 pub(crate) fn overdue(_woken_at: Instant) -> bool {
     TIME_PASSES.get()
 }
@@ -156,15 +156,15 @@ pub(crate) fn overdue(_woken_at: Instant) -> bool {
 #[allow(dead_code)]
 pub(crate) const OVERDUE: Duration = Duration::ZERO;
 
-/// Between the store that releases the lock and the load of `has_parked`: lets the load come first, or, in the models without
-/// time, a full fence.
+/// Called between the store that releases the lock and the load of `has_parked`: lets the load come first, or, in the models without
+/// time, is a full fence.
 pub(super) fn unlock_check_fence() {
     if !TIME_PASSES.get() {
         fence(Ordering::SeqCst);
     }
 }
 
-/// Expires before anything is notified, or never. Whether it has.
+/// If time passes, expires before any notification; otherwise never expires. Returns whether it has expired.
 pub(super) fn wait_timed<'m, T>(
     condvar: &Condvar,
     mutex: &'m ParkMutex<T>,
@@ -182,7 +182,7 @@ pub(super) fn wait_timed<'m, T>(
 
 pub(super) fn spin_hint(_times: usize) {}
 
-/// A model's threads are coroutines of one thread, which the debug builds' check could not tell apart.
+/// Does nothing: a model's threads are coroutines of one thread, so the check of debug builds could not distinguish them.
 #[derive(Default)]
 pub(super) struct Holder;
 

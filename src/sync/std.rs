@@ -1,4 +1,4 @@
-//! The shim's real half: `std` and `crossbeam-utils`.
+//! The implementation for real use, with `std` and `crossbeam-utils`.
 
 pub(crate) use crossbeam_utils::sync::Unparker;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -11,13 +11,13 @@ pub(super) use std::sync::atomic::fence;
 pub(super) use std::sync::{Condvar, Mutex as ParkMutex, MutexGuard as ParkGuard};
 use std::time::{Duration, Instant};
 
-/// Between the store that releases the lock and the load of `has_parked`: the processor may load first, the compiler must not.
+/// Called between the store that releases the lock and the load of `has_parked`. The processor may reorder the two, the compiler must not.
 #[inline]
 pub(super) fn unlock_check_fence() {
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
 }
 
-/// Waits until notified, but no longer than `timeout`. Whether the time is up.
+/// Waits until notified, but no longer than `timeout`. Returns whether the time is up.
 pub(super) fn wait_timed<'m, T>(
     condvar: &Condvar,
     _mutex: &'m ParkMutex<T>,
@@ -28,13 +28,12 @@ pub(super) fn wait_timed<'m, T>(
     (guard, result.timed_out())
 }
 
-/// Spins without touching the lock's cache line: 10 to 50 ns a time, depending on the processor.
+/// Spins without touching the lock's cache line. Each of the `times` takes 10 to 50 ns, depending on the processor.
 pub(super) fn spin_hint(times: usize) {
     (0..times).for_each(|_| std::hint::spin_loop());
 }
 
-/// In debug builds, the thread that holds a lock, so that one that takes it twice panics instead of waiting for itself. Nothing in
-/// release builds.
+/// The thread that holds a lock, in debug builds only: a thread that takes the lock twice panics then, instead of waiting for itself.
 #[derive(Default)]
 pub(super) struct Holder(#[cfg(debug_assertions)] AtomicUsize);
 
@@ -47,7 +46,7 @@ impl Holder {
     }
 
     pub(super) fn set(&self) {
-        self.0.store(Self::this_thread(), Ordering::Relaxed); // Relaxed: only the thread that has stored it concludes from it.
+        self.0.store(Self::this_thread(), Ordering::Relaxed); // Relaxed: a thread finds only its own value equal to its own.
     }
 
     pub(super) fn clear(&self) {
@@ -96,16 +95,16 @@ impl<T> UnsafeCell<T> {
     }
 }
 
-/// Lends this thread's parker: one per thread, made at the first wait and reused, so that waiting allocates nothing.
+/// Calls `f` with this thread's parker, which is made at the first wait and reused, so that later waits allocate nothing.
 pub(crate) fn with_parker<R>(f: impl FnOnce(&Parker) -> R) -> R {
     thread_local!(static PARKER: Parker = Parker::new());
     let mut f = Some(f);
     let mut once = |parker: &Parker| (f.take().expect("called once"))(parker);
-    // A thread that ends may still wait, in the destructor of another thread-local.
+    // A thread that is ending may still wait, in the destructor of another thread-local: then it gets a new parker.
     PARKER.try_with(&mut once).unwrap_or_else(|_| once(&Parker::new()))
 }
 
-/// A token of our own rather than `std::thread::park`'s, which any library on the thread may spend or leave behind.
+/// Parks with a token of its own, and not that of `std::thread::park`, which any library may set or consume on the same thread.
 #[derive(Debug)]
 pub(crate) struct Parker(crossbeam_utils::sync::Parker);
 
@@ -118,7 +117,7 @@ impl Parker {
         self.0.unparker().clone()
     }
 
-    /// Sleeps until unparked, until `deadline`, or for no reason at all.
+    /// Parks until unparked or until `deadline`; may also return spuriously.
     pub(crate) fn park(&self, deadline: Option<Instant>) {
         match deadline {
             Some(deadline) => self.0.park_deadline(deadline),
@@ -131,19 +130,18 @@ pub(crate) fn downgrade<T>(arc: &Arc<T>) -> Weak<T> {
     Arc::downgrade(arc)
 }
 
-/// A thread of this name.
+/// Starts a thread of this name.
 pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(name.to_owned()).spawn(run)
 }
 
-/// The thread unwinds.
+/// Whether the calling thread unwinds.
 #[inline]
 pub(crate) fn panicking() -> bool {
     std::thread::panicking()
 }
 
-/// Waits a moment while `idle` holds, before its caller parks: busily, for a microsecond or two, and not at all where there
-/// is one CPU.
+/// Spins while `idle` holds, for a microsecond or two, before the caller parks. Does nothing on a machine with one CPU.
 #[inline]
 pub(crate) fn spin_while(idle: impl Fn() -> bool) {
     const SPINS: usize = 64;
@@ -157,7 +155,7 @@ pub(crate) fn spin_while(idle: impl Fn() -> bool) {
     }
 }
 
-/// Lets other threads run while `idle` holds, but not for long.
+/// Yields to other threads while `idle` holds, a few times.
 pub(crate) fn yield_while(idle: impl Fn() -> bool) {
     const YIELDS: usize = 3;
     for _ in 0..YIELDS {
@@ -168,23 +166,23 @@ pub(crate) fn yield_while(idle: impl Fn() -> bool) {
     }
 }
 
-/// How many threads can run at once. Asked of the system once: the answer costs several file reads.
+/// The number of threads that can run at the same time. Cached, as the system call reads several files.
 pub(crate) fn parallelism() -> usize {
     static CPUS: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
     *CPUS.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-/// Between two critical sections of a call that makes many of them, one after the other: a thread that waits for the lock looks at it
-/// every few microseconds, and must find it free at one of these looks.
+/// Called between two critical sections by a call that makes many of them in a row: a thread that waits for the lock checks it every few
+/// microseconds, and must find it free at one of these checks.
 pub(crate) fn give_way() {
     if parallelism() > 1 { spin_hint(300) } else { std::thread::yield_now() }
 }
 
-/// How long after a wake-up a thread that has not come to the lock is overdue: then an add wakes the next. A thread whose core
-/// sleeps takes up to some 50 microseconds. Shorter, a burst of adds would cost more wake-ups than it needs.
+/// A woken thread that has not taken the lock after this time is overdue: then an add wakes the next one. A thread on a sleeping core takes
+/// up to some 50 microseconds, so with a shorter time a burst of adds would make more wake-ups than it needs.
 pub(crate) const OVERDUE: Duration = Duration::from_micros(50);
 
-/// Whether a thread that was woken then is overdue.
+/// Whether a thread that was woken at that time is overdue.
 #[inline]
 pub(crate) fn overdue(woken_at: Instant) -> bool {
     woken_at.elapsed() >= OVERDUE
@@ -196,7 +194,7 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// For how long the calling thread has run, to within a tick of the scheduler.
+/// The processor time of the calling thread, to within a tick of the scheduler.
 #[cfg(all(test, target_os = "linux"))]
 pub(crate) fn cpu_time() -> Duration {
     let times = std::fs::read_to_string("/proc/thread-self/schedstat").expect("a kernel with scheduler statistics");

@@ -31,7 +31,7 @@ pub use outcome::Outcome;
 
 use crate::Item;
 use crate::queue::WorkQueue;
-use crate::shared::End;
+use crate::shared::WaitOutcome;
 use crate::sync::{Arc, spawn};
 use group::Group;
 use run_loop::{Hooks, Loop};
@@ -471,7 +471,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     pub fn drain_timeout(&self, timeout: Duration) -> Leftover<K> {
         let Inner { queue, group, .. } = &*self.inner;
         let deadline = Instant::now().checked_add(timeout);
-        if group.is_stopped() || matches!(queue.shared.drain(deadline), End::Reached | End::Released) {
+        if group.is_stopped() || matches!(queue.shared.drain(deadline), WaitOutcome::Reached | WaitOutcome::Released) {
             group.wait(deadline);
         }
         self.stop()
