@@ -59,8 +59,7 @@ pub(crate) struct Table<K> {
 /// The array is not shrunk below this length: a small number of keys that comes and goes must not resize it each time.
 const MIN_BUCKETS: usize = model_const(4096, 4);
 
-/// With up to this number of keys, in chunks for at most twice as many, the number of buckets changes in one step, which takes half a
-/// millisecond or less. (Ten thousand keys that are left of ten million lie in as many chunks: then one step took four.)
+/// With up to this number of keys, the number of buckets changes in one step, which takes half a millisecond or less.
 const REHASH_AT_ONCE_MAX: usize = model_const(if cfg!(test) { 1000 } else { 1 << 14 }, 2);
 
 /// The number of buckets that the old array loses before it gives their memory back: half a mebibyte.
@@ -455,8 +454,7 @@ impl<K> Table<K> {
     #[cold]
     fn resize(&mut self, count: usize) {
         debug_assert_eq!(self.left, 0);
-        let slots = self.slab.chunks() * Slab::<K>::CHUNK;
-        if self.slab.taken() <= REHASH_AT_ONCE_MAX && slots <= (2 * REHASH_AT_ONCE_MAX).max(Slab::<K>::CHUNK) {
+        if self.slab.taken() <= REHASH_AT_ONCE_MAX {
             // The old array is freed before the new one is allocated, which lowers the peak of memory; unless freeing it takes long.
             let old = std::mem::replace(&mut self.buckets, Buckets::unwritten(0));
             if old.len() > GIVE_BACK {
