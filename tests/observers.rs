@@ -1072,3 +1072,35 @@ mod facade {
         });
     }
 }
+
+/// The retry sets the queue's first delay, and the observer panics before the call has started the driver thread.
+#[test]
+fn an_observer_that_panics_in_done_loses_no_retry() {
+    struct Panics(AtomicBool);
+    impl Observer for Panics {
+        fn done(&self, _: Option<Duration>) {
+            assert!(self.0.swap(true, Ordering::SeqCst), "the first call panics");
+        }
+    }
+    for on_panic in [false, true] {
+        let queue = WorkQueue::builder().observer(Panics(AtomicBool::new(false))).on_panic(OnPanic::Retry).build();
+        queue.add(1);
+        let item = queue.get().unwrap().into_owned();
+        let getter = {
+            let queue = queue.clone();
+            std::thread::spawn(move || queue.get_timeout(Duration::from_secs(30)).is_ok())
+        };
+        while queue.stats().waiters == 0 {
+            std::thread::yield_now();
+        }
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            if on_panic {
+                let _item = item;
+                panic!("a handler that panics");
+            }
+            item.retry();
+        }));
+        assert!(outcome.is_err());
+        assert!(getter.join().unwrap(), "the parked getter gets the key; on_panic {on_panic}");
+    }
+}

@@ -16,7 +16,7 @@ use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -1065,4 +1065,42 @@ fn keys_may_be_zero_sized_large_or_overaligned() {
     let aligned = WorkQueue::new();
     aligned.add_all((0..100).map(Aligned));
     assert!(aligned.get_many(100).iter().all(|item| std::ptr::from_ref::<Aligned>(item).addr() % 256 == 0));
+}
+
+/// `Eq` panics in `add`: the key of the call is dropped after the lock, so its drop may use the queue.
+#[test]
+fn a_key_whose_eq_panics_is_dropped_without_the_lock() {
+    static QUEUES: OnceLock<[WorkQueue<Key>; 2]> = OnceLock::new();
+    static PANICS: AtomicBool = AtomicBool::new(false);
+    #[derive(Debug, Clone)]
+    struct Key(usize);
+    impl std::hash::Hash for Key {
+        fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
+    }
+    impl PartialEq for Key {
+        fn eq(&self, _: &Self) -> bool {
+            assert!(!PANICS.load(Ordering::SeqCst), "an Eq that panics");
+            true
+        }
+    }
+    impl Eq for Key {}
+    impl Drop for Key {
+        fn drop(&mut self) {
+            if PANICS.load(Ordering::SeqCst) {
+                let (sender, answer) = std::sync::mpsc::channel();
+                let number = self.0;
+                thread::spawn(move || sender.send(QUEUES.get().unwrap()[number].stats().len));
+                FREE.store(answer.recv_timeout(Duration::from_secs(10)).is_ok(), Ordering::SeqCst);
+            }
+        }
+    }
+    static FREE: AtomicBool = AtomicBool::new(false);
+    let queues = QUEUES.get_or_init(|| [WorkQueue::new(), WorkQueue::builder().measure(true).build()]);
+    for (number, queue) in queues.iter().enumerate() {
+        queue.add(Key(number));
+        PANICS.store(true, Ordering::SeqCst);
+        assert!(catch_unwind(AssertUnwindSafe(|| queue.add(Key(number)))).is_err());
+        PANICS.store(false, Ordering::SeqCst);
+        assert!(FREE.swap(false, Ordering::SeqCst), "measured: {}", number == 1);
+    }
 }

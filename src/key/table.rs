@@ -403,7 +403,7 @@ impl<K> Table<K> {
     /// There are chunks to be freed after the lock.
     #[inline]
     pub(crate) fn has_retired(&self) -> bool {
-        self.slab.has_retired()
+        self.slab.has_retired() | self.retired_buckets.is_some()
     }
 
     /// A large array that is to be freed after the lock.

@@ -25,7 +25,7 @@ impl<K: Hash + Eq> Shared<K> {
         let hash = this.hash(&key);
         let mut section = this.enter();
         if section.special.is_any() {
-            return Self::add_special(this, section, key, hash, wakeups);
+            return Self::add_special(this, key, hash, wakeups, section);
         }
         let core = &mut *section;
         match core.table.find(&key, hash) {
@@ -43,14 +43,15 @@ impl<K: Hash + Eq> Shared<K> {
         // If the table has an equal key, `key` is dropped here, after the lock (W4).
     }
 
-    /// `add` to a queue that measures, is shut down, or has no driver thread.
+    /// `add` to a queue that measures, is shut down, or has no driver thread. The section is the last parameter, so that it is dropped
+    /// before the key if `Eq` panics (W4).
     #[inline(never)]
     fn add_special(
         this: &Arc<Self>,
-        mut section: Section<'_, K>,
         key: K,
         hash: table::Hash,
         wakeups: Wakeups,
+        mut section: Section<'_, K>,
     ) -> Added {
         let core = &mut *section;
         let added = if core.is_shutting_down() {

@@ -155,6 +155,8 @@ impl<K> Shared<K> {
             // SAFETY: guaranteed by the caller.
             (added, worked, unsafe { this.finish(core, slot) })
         };
+        // First: a panic of the observer must not leave a delay without a driver.
+        Self::ensure_driver(this);
         this.tell(|observer| observer.done(known(worked)));
         drop(vacated);
         if this.has_extras() {
@@ -168,8 +170,7 @@ impl<K> Shared<K> {
     fn start_driver(this: &Arc<Self>) {
         let Err(error) = (this.start)(this) else {
             let core = &mut *this.core.lock();
-            core.special.clear(Special::NO_DRIVER);
-            _ = this.extras.fetch_and(!NO_DRIVER, Ordering::Relaxed); // Relaxed: a hint
+            this.clear_no_driver(core);
             return;
         };
         {
@@ -195,11 +196,23 @@ impl<K> Shared<K> {
     fn retry_driver(this: &Arc<Self>) {
         let retry = {
             let core = &mut *this.core.lock();
-            core.delayed > 0 && !core.is_shutting_down() && core.driver.retry()
+            if core.delayed == 0 || core.is_shutting_down() {
+                // The delay that asked for a driver is gone: the next one asks again.
+                core.driver.give_up();
+                this.clear_no_driver(core);
+                false
+            } else {
+                core.driver.retry()
+            }
         };
         if retry {
             Self::start_driver(this);
         }
+    }
+
+    fn clear_no_driver(&self, core: &mut Core<K>) {
+        core.special.clear(Special::NO_DRIVER);
+        _ = self.extras.fetch_and(!NO_DRIVER, Ordering::Relaxed); // Relaxed: a hint, written under the lock
     }
 
     /// The driver thread could not be started.
@@ -298,6 +311,9 @@ impl<K> Shared<K> {
     /// The driver sleeps past this deadline, or there is no driver thread.
     #[cold]
     fn on_new_deadline(&self, core: &mut Core<K>, deadline: u64) {
+        if core.is_shutting_down() {
+            return; // the delay can be taken, and does not expire
+        }
         match core.driver.on_new_deadline(deadline, self.driver) {
             Notice::Nothing => {}
             Notice::Driver(driver) => core.owe_one(driver),
@@ -624,6 +640,67 @@ mod tests {
         }
         let all = KEYS as usize / (SORTS * BATCH);
         assert!((all / 2..=all).contains(&turns), "{turns} more turns");
+    }
+
+    /// The blocks of the line are freed even if no key leaves the table.
+    #[test]
+    fn blocks_are_freed_while_all_keys_stay_delayed() {
+        let queue = WorkQueue::builder().driver(Driver::Manual).build();
+        queue.add_all(0..100_000_u32);
+        while let Ok(item) = queue.try_get() {
+            item.requeue_after(Duration::from_secs(3600));
+        }
+        assert_eq!(queue.delayed_len(), 100_000);
+        assert!(!queue.shared.core.lock().line.has_retired());
+    }
+
+    /// A delay asks for a driver thread, and is gone before the thread is started.
+    #[test]
+    fn a_driver_that_no_delay_needs_is_not_asked_for() {
+        struct Cancels(std::sync::OnceLock<WorkQueue<u8>>);
+        impl crate::observe::Observer for std::sync::Arc<Cancels> {
+            fn added(&self, added: Added) {
+                if let (Added::Delayed, Some(queue)) = (added, self.0.get()) {
+                    queue.cancel(&1);
+                }
+            }
+        }
+        let start: fn(&Arc<Shared<u8>>) -> std::io::Result<()> = |_| Err(std::io::ErrorKind::WouldBlock.into());
+        let cancels = std::sync::Arc::new(Cancels(std::sync::OnceLock::new()));
+        let queue = WorkQueue::builder().observer(std::sync::Arc::clone(&cancels)).build_with(start);
+        let _set = cancels.0.set(queue.clone());
+        queue.add_after(1, Duration::from_secs(60));
+        assert_eq!((queue.delayed_len(), queue.stats().driver_failures), (0, 1));
+        queue.add(2);
+        assert!(!queue.shared.is_driver_failed());
+        assert!(!queue.shared.core.lock().special.has(Special::NO_DRIVER));
+    }
+
+    /// A delay that is set again after the shut-down asks for no driver thread.
+    #[test]
+    fn no_driver_is_asked_for_after_the_shut_down() {
+        #[derive(PartialEq, Eq, Hash)]
+        struct Key(u8);
+        static PANICS: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+        impl Clone for Key {
+            fn clone(&self) -> Self {
+                assert!(!PANICS.load(std::sync::atomic::Ordering::Relaxed), "a clone that panics");
+                Self(self.0)
+            }
+        }
+        let queue = WorkQueue::new();
+        queue.add(Key(2));
+        let _held = queue.get();
+        queue.add_after(Key(1), Duration::from_secs(3600));
+        queue.add_after(Key(2), Duration::from_secs(7200));
+        queue.shut_down();
+        while !matches!(queue.shared.core.lock().driver, State::Absent) {
+            std::thread::yield_now();
+        }
+        PANICS.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(contained(|| queue.take_delayed()).is_none());
+        assert_eq!(queue.delayed_len(), 2);
+        assert!(!queue.shared.is_driver_failed());
     }
 
     /// The first delay starts the driver thread, and from then on calls take their usual way.

@@ -97,6 +97,9 @@ impl<K> Shared<K> {
     /// Takes the first key out of the line.
     fn take(&self, core: &mut Core<K>) -> Option<SlotRef<K>> {
         let slot = core.line.pop()?;
+        if core.line.has_retired() {
+            core.owe_garbage(); // the next section that ends frees it
+        }
         Some(self.taken(core, slot))
     }
 

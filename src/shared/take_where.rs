@@ -15,7 +15,7 @@ use super::{Core, STEP, Shared};
 use crate::Leftover;
 use crate::key::slab::SlotRef;
 use crate::key::table;
-use crate::panics::{contained, drop_each};
+use crate::panics::{Caught, drop_each};
 use crate::sync::{Ordering, give_way, model_const};
 use crate::time::time_left;
 use crate::time::wheel::Placements;
@@ -105,6 +105,9 @@ impl<K: Hash + Eq + Clone> Shared<K> {
                 vacated.extend(slot.and_then(|slot| core.take_back(slot)));
             }
             self.len.store(core.line.len(), Ordering::Relaxed); // Relaxed: see `len`
+            if core.line.has_retired() {
+                core.owe_garbage();
+            }
             core.owe_drainers();
         }
         self.note_caught(drop_each(vacated));
@@ -115,12 +118,16 @@ impl<K: Hash + Eq + Clone> Shared<K> {
     fn take_delayed_of(&self, keys: &[(table::Hash, K)]) -> Vec<Option<u64>> {
         let mut vacated = Vec::with_capacity(keys.len());
         let mut deadlines = Vec::with_capacity(keys.len());
+        let mut panics = Vec::with_capacity(keys.len());
         {
             let core = &mut *self.enter();
             for (hash, key) in keys {
                 // SAFETY: in the table, so taken (S2), and we hold the lock.
                 let delayed = |slot: &SlotRef<K>| unsafe { slot.get() }.state.is_delayed();
-                let found = contained(|| core.table.find(key, *hash)).flatten().filter(delayed);
+                let mut found = None;
+                // A panic of `Eq` is dropped after the lock: its payload is foreign code.
+                panics.push(Caught::call(|| found = core.table.find(key, *hash)));
+                let found = found.filter(delayed);
                 deadlines.push(found.map(|slot| {
                     let number = core.table.number(slot);
                     let deadline = core.table.placement(number).deadline;

@@ -118,6 +118,13 @@ impl State {
         retry
     }
 
+    /// No delay needs the thread that is still to be started.
+    pub(crate) fn give_up(&mut self) {
+        if matches!(self, Self::Failed { .. }) {
+            *self = Self::Absent;
+        }
+    }
+
     /// Wakes it if it sleeps.
     pub(crate) fn wake(&mut self) -> Option<Waiter> {
         match std::mem::replace(self, Self::Awake) {
