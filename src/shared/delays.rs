@@ -657,23 +657,25 @@ mod tests {
     /// A delay asks for a driver thread, and is gone before the thread is started.
     #[test]
     fn a_driver_that_no_delay_needs_is_not_asked_for() {
-        struct Cancels(std::sync::OnceLock<WorkQueue<u8>>);
+        struct Cancels(std::sync::Mutex<Option<WorkQueue<u8>>>);
         impl crate::observe::Observer for std::sync::Arc<Cancels> {
             fn added(&self, added: Added) {
-                if let (Added::Delayed, Some(queue)) = (added, self.0.get()) {
+                let queue = self.0.lock().unwrap().clone();
+                if let (Added::Delayed, Some(queue)) = (added, queue) {
                     queue.cancel(&1);
                 }
             }
         }
         let start: fn(&Arc<Shared<u8>>) -> std::io::Result<()> = |_| Err(std::io::ErrorKind::WouldBlock.into());
-        let cancels = std::sync::Arc::new(Cancels(std::sync::OnceLock::new()));
+        let cancels = std::sync::Arc::new(Cancels(std::sync::Mutex::new(None)));
         let queue = WorkQueue::builder().observer(std::sync::Arc::clone(&cancels)).build_with(start);
-        let _set = cancels.0.set(queue.clone());
+        *cancels.0.lock().unwrap() = Some(queue.clone());
         queue.add_after(1, Duration::from_secs(60));
         assert_eq!((queue.delayed_len(), queue.stats().driver_failures), (0, 1));
         queue.add(2);
         assert!(!queue.shared.is_driver_failed());
         assert!(!queue.shared.core.lock().special.has(Special::NO_DRIVER));
+        *cancels.0.lock().unwrap() = None; // or the observer would keep the queue that has it
     }
 
     /// A delay that is set again after the shut-down asks for no driver thread.
