@@ -19,7 +19,7 @@ impl<K> Shared<K> {
             let mut section = self.enter();
             if section.special.has(Special::MEASURED) {
                 // SAFETY: guaranteed by the caller.
-                return unsafe { self.done_measured(section, slot, UNREAD) };
+                return unsafe { self.done_measured(section, slot) };
             }
             // SAFETY: guaranteed by the caller.
             unsafe { self.finish(&mut section, slot) }
@@ -31,8 +31,8 @@ impl<K> Shared<K> {
     /// # Safety
     /// That of [`done`](Self::done).
     #[inline(never)]
-    pub(super) unsafe fn done_measured(&self, mut section: Section<'_, K>, slot: SlotRef<K>, now: u64) {
-        let worked = section.note_done(slot, now);
+    unsafe fn done_measured(&self, mut section: Section<'_, K>, slot: SlotRef<K>) {
+        let worked = section.note_done(slot, UNREAD);
         // SAFETY: guaranteed by the caller.
         let _vacated = unsafe { self.finish(&mut section, slot) };
         drop(section);
