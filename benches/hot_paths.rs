@@ -9,7 +9,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How many keys the calls go round.
+/// The calls cycle through this number of keys.
 const KEYS: u64 = 1024;
 
 /// A delay that does not expire meanwhile.
@@ -49,7 +49,7 @@ fn limiters(criterion: &mut Criterion) {
         bencher.iter(|| limiter.when(&keys.next().unwrap()));
     });
     group.bench_function("Bucket::when", |bencher| {
-        // Never empty: 100 tokens for each nanosecond.
+        // Never runs out of tokens: 100 for each nanosecond.
         let limiter = Bucket::with_clock(1e11, u32::MAX, Clock::new());
         bencher.iter(|| limiter.when(black_box(&1_u64)));
     });
@@ -99,7 +99,7 @@ fn two_threads(bencher: &mut Bencher<'_>) {
     });
 }
 
-/// Times `call` for [`KEYS`] keys in a row, again and again; not what comes before and after.
+/// Times rounds of `call`, each for [`KEYS`] keys in a row. What comes before and after a round is not timed.
 fn in_rounds(
     bencher: &mut Bencher<'_>,
     before: impl Fn(&WorkQueue<u64>, u64),

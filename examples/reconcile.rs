@@ -163,7 +163,7 @@ fn run(args: &Args, root: Key) -> Result<usize, Box<dyn Error>> {
 #[cfg(feature = "metrics")]
 fn serve_metrics(mut addr: SocketAddr, queue: &WorkQueue<Key>) -> Result<Reporter, Box<dyn Error>> {
     if addr.port() == 0 {
-        // The exporter does not tell which port it got. If another process takes this one meanwhile, the exporter says so.
+        // The exporter does not report which port it got. If another process takes this one meanwhile, the exporter returns an error.
         addr = std::net::TcpListener::bind(addr)?.local_addr()?;
     }
     // Without buckets the exporter serves quantiles, which cannot be added up. These are 10 us, 40 us, 160 us, ... 11 minutes.
@@ -185,7 +185,7 @@ fn serve_metrics(addr: SocketAddr, _: &WorkQueue<Key>) -> Result<Reporter, Box<d
 ///
 /// With `--once`, the pass has ended when no retry is left either: there are no other delays then. Otherwise it has ended when
 /// each file was tried once. Retries can wait, and one bad file must not hold up the report on all others. Nor can a retry be
-/// told from a delay that an event has set, and events may go on without end.
+/// distinguished from a delay that an event has set, and events may go on without end.
 fn finish_first_pass(tree: &Tree, once: bool, start: Instant, stopped: &Receiver<()>) -> Option<String> {
     loop {
         // One snapshot: between two calls, a key could move from the state read second to the state read first.
@@ -315,8 +315,8 @@ struct Tree {
     verify_every: Option<Duration>,
     /// The result: every regular file, or why it cannot be read. Directories are in it only if they cannot be read.
     files: Mutex<BTreeMap<Key, Result<Digest, Unreadable>>>,
-    /// Every key ever added, and whether it was added since its last hand-out. For the summary and the progress bar, and to tell
-    /// such runs from verifications; the queue itself forgets keys.
+    /// Every key ever added, and whether it was added since its last hand-out. For the summary and the progress bar, and to
+    /// distinguish such runs from verifications; the queue itself forgets keys.
     seen: Mutex<HashMap<Key, bool>>,
     hashed: AtomicU64,
     bytes: AtomicU64,

@@ -2,9 +2,8 @@
 
 use crate::observe::Observer;
 use crate::rate_limiter::{RateLimiter, default_backoff};
-use crate::shared::{Limiter, Settings, Shared};
+use crate::shared::{Limiter, Settings, Shared, start_driver_thread};
 use crate::sync::Arc;
-use crate::time::driver;
 use crate::{Clock, DelayedAdd, Driver, OnPanic, WorkQueue};
 use std::fmt;
 use std::hash::Hash;
@@ -114,7 +113,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
     /// Builds the queue.
     #[must_use]
     pub fn build(self) -> WorkQueue<K> {
-        self.build_with(driver::start)
+        self.build_with(start_driver_thread)
     }
 
     /// Like [`build`](Self::build). `start` starts the driver thread; in a test it may return an error.

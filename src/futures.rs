@@ -2,8 +2,9 @@
 
 use crate::WorkQueue;
 use crate::item::Item;
-use crate::key::slab::SlotRef;
-use crate::shared::{DirtyTicket, Shared, Wait, WaitGoal};
+use crate::key::Claimed;
+use crate::shard::DirtyTicket;
+use crate::shared::{Shared, Wait, WaitGoal};
 use crate::sync::Arc;
 use crate::wait::{Ticket, Waiter};
 use std::fmt;
@@ -43,9 +44,9 @@ impl<'q, K> Future for GetAsync<'q, K> {
         Shared::ensure_driver(shared);
         let wait = match this.state {
             State::New => match Shared::try_take(shared) {
-                Some(slot) => {
+                Some(claimed) => {
                     this.state = State::Finished;
-                    return Poll::Ready(Some(Item::new(shared, slot)));
+                    return Poll::Ready(Some(Item::new(shared, claimed)));
                 }
                 None => Shared::take_or_wait(shared, Waiter::Task(cx.waker().clone())),
             },
@@ -56,7 +57,7 @@ impl<'q, K> Future for GetAsync<'q, K> {
         match wait {
             Wait::Item(taken) => Poll::Ready(Some(Item::new(shared, Shared::hand_out(shared, taken)))),
             Wait::ShutDown | Wait::GaveUp => Poll::Ready(None),
-            Wait::Sleep(ticket) => {
+            Wait::Park(ticket) => {
                 this.state = State::Waiting(ticket);
                 Poll::Pending
             }
@@ -152,15 +153,13 @@ impl<K> Drop for GoalWait<'_, K> {
 #[must_use = "futures do nothing unless polled"]
 pub struct UntilDirty<'i, K> {
     queue: &'i Arc<Shared<K>>,
-    slot: SlotRef<K>,
+    claimed: &'i Claimed<K>,
     ticket: Option<DirtyTicket>,
 }
 
 impl<'i, K> UntilDirty<'i, K> {
-    /// # Safety
-    /// The key in this slot is held as long as `'i` lasts.
-    pub(crate) unsafe fn new(queue: &'i Arc<Shared<K>>, slot: SlotRef<K>) -> Self {
-        Self { queue, slot, ticket: None }
+    pub(crate) fn new(queue: &'i Arc<Shared<K>>, claimed: &'i Claimed<K>) -> Self {
+        Self { queue, claimed, ticket: None }
     }
 }
 
@@ -169,8 +168,7 @@ impl<K> Future for UntilDirty<'_, K> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
-        // SAFETY: the key is held, guaranteed by the caller of `new`.
-        ready(unsafe { this.queue.poll_dirty(this.slot, &mut this.ticket, cx.waker()) })
+        ready(this.queue.poll_dirty(this.claimed, &mut this.ticket, cx.waker()))
     }
 }
 

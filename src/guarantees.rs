@@ -15,53 +15,53 @@
 //! * **P2** No lost add: an accepted add is followed by a hand-out of its key that begins after the add, even if the add meets the
 //!   get or the `done` of that key. What happened before the add is visible to that hand-out, and what happened before `done` is
 //!   visible to the next hand-out of the key. Only a caller can end that: it takes the key out or cancels the delay that the add
-//!   set; or a shut-down cuts that delay off (P12). Upheld by `src/shared.rs` and `src/key/state.rs` (I3, I5). Shown by
+//!   set; or a shut-down cuts that delay off (P12). Upheld by `src/shard/` and `src/key/state.rs` (I3, I5). Shown by
 //!   `tests/stress.rs`, `tests/delays_stress.rs` and the models `coalesced_add_is_visible`, `deferred_add_is_visible` and
 //!   `done_is_visible_to_next_holder`.
 //! * **P3** An add of a key that is processing is remembered: the key is queued again, at the back, when its holder is done.
 //!   Upheld by `src/key/state.rs` (I3). Shown by `tests/traces.rs` and the model `add_while_processing_requeues_once`.
-//! * **P4** First in, first out: keys are handed out in the order in which they became ready. Upheld by `src/line.rs`. Shown by
+//! * **P4** First in, first out: keys are handed out in the order in which they became ready. Upheld by `src/line/fifo.rs`. Shown by
 //!   `tests/stress.rs`, `tests/traces.rs` and the model `coalesced_add_keeps_the_order`.
 //! * **P5** Any number of producers and getters use one queue, threads and async tasks mixed, on any executor. Upheld by
 //!   `src/wait.rs`. Shown by `tests/queue.rs` and the model `a_task_and_a_thread_wake_each_other`.
-//! * **P6** Shut-down: adds are refused, and the caller is told; queued keys are still handed out; a dirty key is queued again at
-//!   `done`; and then every getter is told that the queue is shut down. A second shut-down changes nothing, except P7.
-//!   Upheld by `src/shared.rs` (I7). Shown by `tests/client_go.rs`, `tests/traces.rs` and the models `shutdown_wakes_all` and
-//!   `shutdown_refuses_or_delivers`.
+//! * **P6** Shut-down: adds are refused and return `Rejected`; queued keys are still handed out; a dirty key is queued again at
+//!   `done`; and then every get returns that the queue is shut down. A second shut-down changes nothing, except P7.
+//!   Upheld by `src/shared/life_cycle.rs` (I7). Shown by `tests/client_go.rs`, `tests/traces.rs` and the models `shutdown_wakes_all` and
+//!   `shutdown_refuses_or_hands_out`.
 //! * **P7** Drain: it returns when no key is queued and none is processing, or at its deadline. A later plain shut-down releases
 //!   it. Any number of callers drain at a time. Upheld by `src/shared/drain.rs`. Shown by `tests/client_go.rs`,
-//!   `tests/wait_idle.rs` and the models `drain_waits_for_line_and_work` and `two_drainers_both_return`.
+//!   `tests/wait_idle.rs` and the models `drain_waits_until_no_key_is_queued_or_processing` and `two_drainers_both_return`.
 //! * **P8** Exact delays: a delay expires when the clock is at or past the time of the call plus the delay, to the nanosecond.
 //!   A key is never early, keys come in the order of their deadlines, and late only by what parking and scheduling cost. Any
 //!   [`Duration`](std::time::Duration) is allowed: none panics, and none expires early by wrap-around. Upheld by
-//!   `src/time/wheel/` (T1 to T7) and `src/shared/delays.rs`. Shown by `tests/delays_driver.rs`, `tests/delays_large.rs`,
+//!   `src/time/wheel/` (T1 to T7) and `src/shard/expire.rs`. Shown by `tests/delays_driver.rs`, `tests/delays_large.rs`,
 //!   `tests/support/wheel.rs` and the model `turn_races_turn`.
 //! * **P9** A key has one delay at most. Of two, the earlier counts, or the later call, or the first, as the caller chooses; and a
-//!   delay can be cancelled. Upheld by `src/shared/delays.rs` (I9). Shown by `tests/client_go.rs`, `tests/model.rs` and the
+//!   delay can be cancelled. Upheld by `src/shard/delays.rs` (I9). Shown by `tests/client_go.rs`, `tests/model.rs` and the
 //!   model `earlier_of_two_wins`.
 //! * **P10** A plain add of a delayed key does what [`DelayedAdd`](crate::DelayedAdd) says: both happen, or the add takes the
-//!   place of the delay, or the add waits for it. Upheld by `src/shared.rs`. Shown by `tests/model.rs` and the models
+//!   place of the delay, or the add waits for it. Upheld by `src/shard/known.rs`. Shown by `tests/model.rs` and the models
 //!   `add_races_expiry_independent`, `add_races_expiry_promote` and `add_races_expiry_strict`.
 //! * **P11** Expired keys are queued on time while others set delays, and setting a delay never waits for the driver: each takes
-//!   the lock for a bounded number of steps. Upheld by `src/shared/delays.rs` and the budget of `src/time/wheel/`. Shown by
+//!   the lock for a bounded number of steps. Upheld by `src/shard/expire.rs` and the budget of `src/time/wheel/`. Shown by
 //!   `tests/model.rs` (`the_wheel_pops_expired_entries_before_it_sorts`) and `tests/delays_stress.rs`.
 //! * **P12** A shut-down cuts delays off, but does not lose them: they are counted, and [`take_delayed`] returns them. Upheld by
-//!   `src/shared/delays.rs`. Shown by `tests/delays_driver.rs` and the models `shutdown_with_parked_driver` and
+//!   `src/shard/delays.rs`. Shown by `tests/delays_driver.rs` and the models `shutdown_with_parked_driver` and
 //!   `first_delay_races_shutdown`.
 //! * **P13** `done` belongs to the hand-out: an item is done once, dropping it is `done`, and a panic of its holder leaves no key
-//!   stuck. Upheld by `src/item.rs` and `src/shared.rs`. Shown by `tests/queue.rs`, `tests/worker_panics.rs` and the model
+//!   stuck. Upheld by `src/item.rs` and `src/shared/done.rs`. Shown by `tests/queue.rs`, `tests/worker_panics.rs` and the model
 //!   `requeue_after_races_shutdown`.
-//! * **P14** Limiters answer "how long". They never fail, and no answer overflows, is negative, or exceeds its maximum. Upheld by
+//! * **P14** Limiters return a delay. They never fail, and no delay overflows, is negative, or exceeds its maximum. Upheld by
 //!   `src/rate_limiter/schedule.rs` and `src/rate_limiter/bucket.rs`. Shown by `tests/limits.rs`, `tests/limiter_traces.rs` and
 //!   `tests/support/limiter.rs`.
 //! * **P15** Memory comes back after a burst, and a key that nothing needs is dropped at once. What limiters keep for keys that
-//!   are never forgotten can be bounded. Upheld by `src/line.rs`, `src/key/slab.rs`, `src/key/table.rs`, `src/time/wheel/` and
-//!   `src/rate_limiter/keyed.rs`. Shown by `tests/memory.rs` and `tests/memory_bursts.rs`.
+//!   are never forgotten can be bounded. Upheld by `src/line/fifo.rs`, `src/key/slab.rs`, `src/key/table.rs`, `src/time/wheel/` and
+//!   `src/rate_limiter/keyed.rs` with `src/rate_limiter/keyed/table.rs`. Shown by `tests/memory.rs` and `tests/memory_bursts.rs`.
 //! * **P16** An idle queue runs nothing: it has no thread until the first delay, and that thread is parked until a delay expires.
 //!   Upheld by `src/time/driver.rs`. Shown by `tests/idle.rs` and `tests/delays_driver.rs`.
 //! * **P17** No foreign code runs under a lock, except a key's `Eq` and `Borrow`, and its `Clone` in [`take_delayed`],
 //!   [`take_where`] and [`processing_keys`]. Foreign code is all that the user supplies: keys, wakers, observers, limiters, hooks,
-//!   predicates. Upheld by `src/shared.rs` (W4) and `src/rate_limiter/keyed.rs`. Shown by `tests/queue.rs`, `tests/observers.rs`
+//!   predicates. Upheld by `src/shared/section.rs` (W4) and `src/rate_limiter/keyed.rs`. Shown by `tests/queue.rs`, `tests/observers.rs`
 //!   and the models `wakers_run_without_the_lock`, `keys_are_dropped_without_the_lock` and
 //!   `limiter_clones_and_drops_without_a_lock`.
 //!
@@ -95,19 +95,21 @@
 //! * **I5** The step that makes a key DIRTY and not PROCESSING pushes it, once, and owes one wake-up. Shown by the model
 //!   `done_of_a_dirty_key_wakes_a_getter`.
 //! * **I9** DELAYED means that the key has one entry in the wheel, with the deadline that counts. No entry is stale: when a
-//!   delay is moved or dropped, the same critical section takes the old entry out. Upheld by `src/shared/delays.rs`. Shown by the
+//!   delay is moved or dropped, the same critical section takes the old entry out. Upheld by `src/shard/delays.rs`. Shown by the
 //!   models `stale_delay_is_ignored` and `cancel_races_expiry`.
 //! * **I10** FAILED means that the queue has counted a failure of the key that was not forgotten since. Upheld by
-//!   `src/shared/failures.rs`. Shown by the model `failed_key_is_freed_when_done_and_forgotten`.
+//!   `src/shard/failures.rs`. Shown by the model `failed_key_is_freed_when_done_and_forgotten`.
 //!
 //! # Waiting and wake-ups
 //!
-//! Upheld by `src/shared.rs`, with the list of waiters in `src/wait.rs`; I8 by `src/time/driver.rs`.
+//! Upheld by `src/shared/getters.rs` and `src/shared/get.rs`, with the list of waiters in `src/wait.rs`; W4 by `src/shared/section.rs`
+//! and `src/shard/effects.rs`; I7 by `src/shared/life_cycle.rs`; I8 by `src/shared/driver.rs`, with the states in `src/time/driver.rs`.
 //!
 //! * **W1** A getter parks only after the critical section that found no queued key has put it on the list of waiters. Shown by
 //!   the model `n_adds_wake_n_getters`.
-//! * **W2** Whenever the lock is free, a key is queued and a getter is on the list, another getter has been woken and has not
-//!   arrived yet. So a push wakes one getter, and a getter that arrives wakes the next while keys are left. Shown by the models
+//! * **W2** Whenever the lock is free, a key is queued and a getter is on the list, another getter was taken off the list to be woken
+//!   and has not arrived yet; or a call that wakes getters at its end (`add_all`) is under way. So a push wakes one getter, and a
+//!   getter that arrives wakes the next while keys are left. Shown by the models
 //!   `a_burst_wakes_every_getter_needed`, `an_overdue_getter_is_passed_over` and `overtaken_getter_is_woken_again`.
 //! * **W3** A getter that was woken and leaves without a key (its time is up, its future is dropped) wakes the next in its place.
 //!   Shown by the models `cancelled_getter_forwards_wakeup` and `timed_out_getter_forwards_wakeup`.
@@ -117,7 +119,7 @@
 //! * **I6** No wake-up is lost between a getter's last look and its park: W1, seen from the side of the add. Shown by
 //!   `loom-tests/tests/waiting.rs`.
 //! * **I7** From the critical section of the shut-down on, adds are refused and no getter parks: it takes all getters off the
-//!   list, to be woken, and a getter that comes later and finds no queued key is told. Shown by the model `shutdown_wakes_all`.
+//!   list, to be woken, and a getter that comes later and finds no queued key returns. Shown by the model `shutdown_wakes_all`.
 //! * **I8** The driver parks until a time that is not later than the earliest deadline, and says so in the critical section that
 //!   found nothing expired. A call that sets an earlier deadline, in a later critical section, sees that and wakes the driver. The
 //!   same holds for a getter that does the driver's work because no thread can be started. Shown by the models
@@ -126,7 +128,7 @@
 //! # Slots
 //!
 //! The slots hold the keys, and the table, the line and the items point to them. Most `unsafe` code of the crate rests on these.
-//! Upheld by `src/key/slab.rs`.
+//! Upheld by `src/key/slab.rs` and `src/key/slot.rs`; the steps that clear a bit and vacate the slot (S2) are in `src/key/table.rs`.
 //!
 //! * **S1** A slot is *taken* or *vacant*, by a bit of its chunk. Its key is initialised exactly while the slot is taken, and does
 //!   not change meanwhile. Shown by the models `held_key_keeps_its_slot` and `adds_do_not_write_the_held_key`.
@@ -134,16 +136,23 @@
 //!   afterwards. Shown by the models `vacated_slot_is_reused` and `delayed_key_keeps_its_slot`.
 //! * **S3** A slot never moves. Its chunk is freed only when all its slots are vacant, or with the whole queue. Shown by the model
 //!   `sweep_races_add`.
+//! * **S4** There is one `Queued` for each queued key, in the line of the queue that has the key, or in the step that moves it. There
+//!   is one `Claimed` for each processing key, in an item or in the call that moves it; both keep the queue alive. Neither is `Copy`;
+//!   the step that ends the state consumes the token. (Of two tokens from `Claimed::duplicate`, at most one is consumed.) So the slot of
+//!   a token is taken (S2), and its chunk is alive (S3). Shown by the models
+//!   `never_two_holders` and `held_key_keeps_its_slot`.
 //!
 //! # Line
 //!
-//! `src/line.rs` upholds P4, and T6 for its own blocks. Its unit test compares it with a plain list.
+//! `src/line/fifo.rs` upholds P4, and T6 for the blocks between its first and its last. Its unit test compares it with a plain list.
 //!
 //! # Table
 //!
 //! * **H1** A bucket of a new array is written before it is read: when a chain of the old array moves, all chains of the new array
 //!   that come from it are written, and until then the old array is used for their keys. Upheld by `src/key/table.rs`. Shown by
 //!   its unit test `keys_are_found_while_the_buckets_change`.
+//! * **H2** Each slot in a chain is taken: an insert links it after it was taken, and a remove unlinks it before it is vacated.
+//!   Upheld by `src/key/table.rs`. Shown by the same test and by AddressSanitizer.
 //!
 //! # Wheel
 //!
@@ -172,16 +181,16 @@
 //!
 //! # Linearization points
 //!
-//! A call of this table takes effect at one moment between its begin and its return. In the code, comments that say
+//! A call of this table takes effect at one moment between its start and its return. In the code, comments that say
 //! "Linearization point" mark these moments. "A critical section" is one of the queue's lock, if nothing else is said.
 //!
 //! | call | takes effect in |
 //! |---|---|
 //! | `add` | the critical section that queues the key, marks it dirty, finds it dirty, or refuses it |
-//! | `add_after`, `add_with`, `add_rate_limited` | the same, or the critical section that sets or moves the delay, or finds that the earlier one stands. A limiter of your own is asked before that |
+//! | `add_after`, `add_with`, `add_rate_limited` | the same, or the critical section that sets or moves the delay, or finds that the earlier one stands. A limiter of your own is called before that |
 //! | `get`, `try_get`, `get_timeout`, `get_async` | the critical section that takes the first key out of the line; without a key, the last one that found no key: empty, shut down, or the time is up |
-//! | `done`, the drop of an item, `succeed`, `give_up` | the critical section that ends the hand-out, and queues the key again if it is dirty. A limiter of your own is told before that |
-//! | `retry`, `requeue_after`, `requeue_with` | the critical section that sets the delay *and* ends the hand-out. A limiter of your own is asked before that |
+//! | `done`, the drop of an item, `succeed`, `give_up` | the critical section that ends the hand-out, and queues the key again if it is dirty. A limiter of your own is called before that |
+//! | `retry`, `requeue_after`, `requeue_with` | the critical section that sets the delay *and* ends the hand-out. A limiter of your own is called before that |
 //! | `cancel` | the critical section that takes the delay out, or finds none |
 //! | the expiry of a delay, by the driver or by `turn` | for each key, its add in the critical section that takes it out of the wheel |
 //! | `shut_down` | the critical section that sets the flag |
@@ -207,4 +216,4 @@
 //! * `processing_keys` visits the keys some hundred at a time, and `shrink_to_fit` does its work in steps, too.
 //! * `len` and `is_empty` read a number without the lock. It is the length of the line after some critical section, but it may
 //!   be out of date when the call returns, it publishes nothing, and no conclusion about other calls follows from it.
-//! * `MaxOf` asks one limiter after the other.
+//! * `MaxOf` calls one limiter after the other.

@@ -1,6 +1,6 @@
-//! The guard that a get returns. Its owner holds the key; when it is dropped, the key is done.
+//! The guard that a get returns. The owner of the guard holds the key; when the guard is dropped, the key is done.
 
-use crate::key::slab::SlotRef;
+use crate::key::Claimed;
 use crate::panics::{Caught, contained};
 use crate::shared::{Failures, Shared};
 use crate::sync::{Arc, panicking};
@@ -53,58 +53,53 @@ use std::time::Duration;
 #[must_use = "dropping an item says that its key is done"]
 pub struct Item<'q, K> {
     queue: &'q Arc<Shared<K>>,
-    slot: SlotRef<K>,
+    claimed: Claimed<K>,
 }
 
 impl<'q, K> Item<'q, K> {
-    /// The caller has just taken the key in this slot out of the line.
     #[inline]
-    pub(crate) fn new(queue: &'q Arc<Shared<K>>, slot: SlotRef<K>) -> Self {
+    pub(crate) fn new(queue: &'q Arc<Shared<K>>, claimed: Claimed<K>) -> Self {
         if panicking() {
-            // By value, so that the item stays in registers.
-            // SAFETY: the caller holds the key.
-            unsafe { queue.note_unwinding(slot) };
+            queue.note_unwinding(&claimed);
         }
-        Self { queue, slot }
+        Self { queue, claimed }
     }
 
     /// Notes that the thread was already unwinding when it got this item.
     #[cold]
     pub(crate) fn note_unwinding(&self) {
-        // SAFETY: we hold the key.
-        unsafe { self.queue.note_unwinding(self.slot) }
+        self.queue.note_unwinding(&self.claimed);
     }
 
     /// Like [`new`](Self::new), without the check whether the thread unwinds: see [`note_unwinding`](Self::note_unwinding).
     #[inline]
-    pub(crate) fn new_quietly(queue: &'q Arc<Shared<K>>, slot: SlotRef<K>) -> Self {
-        Self { queue, slot }
+    pub(crate) fn new_quietly(queue: &'q Arc<Shared<K>>, claimed: Claimed<K>) -> Self {
+        Self { queue, claimed }
     }
 
     /// Turns the item into one that owns a handle of the queue.
     pub fn into_owned(self) -> OwnedItem<K> {
-        let (queue, slot) = self.into_parts();
-        OwnedItem::new(Arc::clone(queue), slot)
+        let (queue, claimed) = self.into_parts();
+        OwnedItem::new(Arc::clone(queue), claimed)
     }
 
     /// Instead of `done`: queues the key again, at the back, even after a shut-down. Does not panic.
     pub(crate) fn put_back(self) {
-        let (queue, slot) = self.into_parts();
-        // SAFETY: we held the key, and `slot` is not used after this.
-        contained(|| unsafe { queue.put_back_held(slot) });
+        let (queue, claimed) = self.into_parts();
+        contained(|| queue.put_back_held(claimed));
     }
 
     /// The part of [`num_requeues`](Self::num_requeues) that the queue itself has counted. Calls no limiter.
     pub(crate) fn retries_without_limiter(&self) -> usize {
-        // SAFETY: we hold the key.
-        unsafe { self.queue.failures_held(self.slot) }
+        self.queue.failures_held(&self.claimed)
     }
 
     /// The caller calls `done` in place of the item's drop.
     #[inline]
-    fn into_parts(self) -> (&'q Arc<Shared<K>>, SlotRef<K>) {
+    fn into_parts(self) -> (&'q Arc<Shared<K>>, Claimed<K>) {
         let this = ManuallyDrop::new(self);
-        (this.queue, this.slot)
+        // SAFETY: `this` is not dropped and not used again, so the token is moved (S4).
+        (this.queue, unsafe { this.claimed.duplicate() })
     }
 }
 
@@ -113,10 +108,7 @@ impl<'q, K> Item<'q, K> {
     #[inline]
     #[must_use]
     pub fn key(&self) -> &K {
-        // SAFETY: the key is held as long as `self` lives, so the slot is taken (S2).
-        let slot = unsafe { self.slot.get() };
-        // SAFETY: the slot is taken, so its key is initialised (S1).
-        unsafe { slot.key() }
+        self.claimed.view().key()
     }
 
     /// Says that the work on this key is finished, as dropping the item does.
@@ -126,13 +118,11 @@ impl<'q, K> Item<'q, K> {
     #[doc(alias = "Done")]
     #[inline]
     pub fn done(self) {
-        let (queue, slot) = self.into_parts();
+        let (queue, claimed) = self.into_parts();
         if panicking() {
-            // SAFETY: we held the key, and `slot` is not used after this.
-            return unsafe { queue.done_in_panic(slot) };
+            return queue.done_in_panic(claimed);
         }
-        // SAFETY: we held the key, and `slot` is not used after this.
-        unsafe { queue.done(slot) }
+        queue.done(claimed);
     }
 
     /// The work succeeded: forgets the failures of the key, and says that the work is finished.
@@ -155,9 +145,8 @@ impl<'q, K> Item<'q, K> {
     #[doc(alias = "Forget")]
     pub fn succeed(self) {
         let forgot = self.queue.limiter_forget(&self);
-        let (queue, slot) = self.into_parts();
-        // SAFETY: we held the key, and `slot` is not used after this.
-        unsafe { queue.succeed(slot, false) };
+        let (queue, claimed) = self.into_parts();
+        queue.succeed(claimed);
         forgot.pass_on();
     }
 
@@ -170,9 +159,8 @@ impl<'q, K> Item<'q, K> {
     /// Like [`succeed`](Self::succeed).
     pub fn give_up(self) {
         let forgot = self.queue.limiter_forget(&self);
-        let (queue, slot) = self.into_parts();
-        // SAFETY: we held the key, and `slot` is not used after this.
-        unsafe { queue.succeed(slot, true) };
+        let (queue, claimed) = self.into_parts();
+        queue.give_up(claimed);
         queue.tell(|observer| observer.given_up());
         forgot.pass_on();
     }
@@ -216,8 +204,7 @@ impl<'q, K> Item<'q, K> {
     #[doc(alias = "NumRequeues")]
     #[must_use]
     pub fn num_requeues(&self) -> usize {
-        // SAFETY: we hold the key.
-        unsafe { self.queue.num_requeues_held(self.slot) }
+        self.queue.num_requeues_held(&self.claimed)
     }
 
     /// The work succeeded, and is to be repeated: queues the key again after this delay, and says that the work is finished.
@@ -268,9 +255,8 @@ impl<'q, K> Item<'q, K> {
     /// [`requeue_with`](Self::requeue_with) or [`requeue_after`](Self::requeue_after), without a call of the limiter.
     #[inline]
     fn requeue(self, options: AddOptions, failures: Failures) -> Added {
-        let (queue, slot) = self.into_parts();
-        // SAFETY: we held the key, and `slot` is not used after this.
-        unsafe { Shared::requeue(queue, slot, options, failures) }
+        let (queue, claimed) = self.into_parts();
+        Shared::requeue(queue, claimed, options, failures)
     }
 
     /// Like [`requeue`](Self::requeue), but calls the limiter first, and does not pass its panic on.
@@ -286,7 +272,7 @@ impl<'q, K> Item<'q, K> {
     /// [measure](crate::WorkQueueBuilder::measure), or not this key, because it handles more than a million keys a second.
     #[must_use]
     pub fn waited(&self) -> Option<Duration> {
-        self.queue.waited(self.slot)
+        self.queue.waited(&self.claimed)
     }
 
     /// A span of the `tracing` crate for this hand-out: `workqueue`, at level `INFO`, with the `queue`, the `key`, how long it
@@ -339,8 +325,7 @@ impl<'q, K> Item<'q, K> {
     /// assert!(stale.as_mut().poll(&mut cx).is_ready());
     /// ```
     pub fn until_dirty(&self) -> UntilDirty<'_, K> {
-        // SAFETY: we hold the key as long as `self` is borrowed.
-        unsafe { UntilDirty::new(self.queue, self.slot) }
+        UntilDirty::new(self.queue, &self.claimed)
     }
 
     /// Resolves when the queue is shutting down, at once if it is already: long work may be cut short, so that a drain does not wait
@@ -388,8 +373,7 @@ impl<'q, K> Item<'q, K> {
     /// An add that waits for a delay ([`DelayedAdd::Strict`](crate::DelayedAdd::Strict)) counts when the delay expires.
     #[must_use]
     pub fn is_dirty(&self) -> bool {
-        // SAFETY: we hold the key (S2).
-        unsafe { self.slot.get() }.state.is_dirty()
+        self.claimed.view().state().is_dirty()
     }
 }
 
@@ -405,12 +389,12 @@ impl<K> Deref for Item<'_, K> {
 impl<K> Drop for Item<'_, K> {
     #[inline]
     fn drop(&mut self) {
+        // SAFETY: `self` is not used after its drop, so the token is moved (S4).
+        let claimed = unsafe { self.claimed.duplicate() };
         if panicking() {
-            // SAFETY: we hold the key, and `slot` is not used after this.
-            return unsafe { unwound(self.queue, self.slot) };
+            return unwound(self.queue, claimed);
         }
-        // SAFETY: we hold the key, and `slot` is not used after this.
-        unsafe { self.queue.done(self.slot) }
+        self.queue.done(claimed);
     }
 }
 
@@ -426,33 +410,20 @@ impl<K: fmt::Debug> fmt::Debug for Item<'_, K> {
 
 /// Drops the item of a thread that unwinds: see [`OnPanic`]. If the thread was already unwinding when it got the key, the work on the key
 /// has not panicked, and the key is done. Does not panic itself, as that would abort the process.
-///
-/// # Safety
-/// The caller holds the key in this slot, and forgets the slot.
 #[cold]
-unsafe fn unwound<K>(queue: &Arc<Shared<K>>, slot: SlotRef<K>) {
-    // SAFETY: the caller holds the key (S2).
-    if unsafe { slot.get() }.state.was_unwinding() {
-        // SAFETY: the caller held the key, and `slot` is not used after this.
-        return unsafe { queue.done_in_panic(slot) };
+fn unwound<K>(queue: &Arc<Shared<K>>, claimed: Claimed<K>) {
+    if claimed.view().state().was_unwinding() {
+        return queue.done_in_panic(claimed);
     }
     contained(|| queue.note_panic());
     if queue.on_panic != Some(OnPanic::Retry) {
-        // SAFETY: the caller held the key, and `slot` is not used after this.
-        return unsafe { queue.done_in_panic(slot) };
+        return queue.done_in_panic(claimed);
     }
     let retry = AddOptions::new().rate_limited();
-    // SAFETY: the caller holds the key (S2).
-    let inside = unsafe { slot.get() };
-    let limited = contained(|| {
-        // SAFETY: the key is held, so the slot is taken and its key initialised (S1, S2).
-        let key = unsafe { inside.key() };
-        queue.limited(key, retry)
-    });
+    let limited = contained(|| queue.limited(claimed.view().key(), retry));
     let options = limited.unwrap_or_else(|| {
         queue.note_caught(1);
         retry.without_limiter()
     });
-    // SAFETY: the caller held the key, and `slot` is not used after this.
-    contained(|| unsafe { Shared::requeue(queue, slot, options, Failures::Keep) });
+    contained(|| Shared::requeue(queue, claimed, options, Failures::Keep));
 }

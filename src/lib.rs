@@ -155,7 +155,7 @@
 //! * **Delays are exact.** A delay expires when the clock is at or past its deadline, to the nanosecond: never early, late by what
 //!   waking a thread costs, in the order of the deadlines. Any [`Duration`](std::time::Duration) is accepted.
 //! * **Linearizable.** Each call takes effect at one moment between its start and its return. Calls that consist of several steps
-//!   say so (`add_all`, `get_many`, `turn`, `take_delayed`, `take_where`, the drains). A call that asks the limiter does so before its
+//!   say so (`add_all`, `get_many`, `turn`, `take_delayed`, `take_where`, the drains). A call that uses the limiter calls it before its
 //!   step.
 //! * **Limits hold.** Over any span of time a [`Bucket`](rate_limiter::Bucket) admits at most `burst + rate * span` (to within some
 //!   nanoseconds of the span, if the time for a token is no whole number of nanoseconds). After any number of failures, no limiter
@@ -165,9 +165,9 @@
 //! * **A panicking worker leaves no key stuck.** When an [`Item`] is dropped by a panic, its key is done, or retried if you
 //!   [choose so](OnPanic); [`Workers`] retry it. The panic is counted, and no lock is poisoned. A
 //!   [limiter](rate_limiter::RateLimiter#panics) that panics costs no key its retry.
-//! * **Shut-down drains.** [`shut_down`](WorkQueue::shut_down) refuses adds, and tells the caller; queued keys are still handed out.
+//! * **Shut-down drains.** [`shut_down`](WorkQueue::shut_down) refuses adds, which return [`Rejected`](Added::Rejected); queued keys are still handed out.
 //!   [`shut_down_with_drain`](WorkQueue::shut_down_with_drain) returns when no key is queued *and* none is processing.
-//! * **An idle queue runs nothing.** The thread that expires delays is started by the first delay, sleeps until the next deadline,
+//! * **An idle queue runs nothing.** The thread that expires delays is started by the first delay, is parked until the next deadline,
 //!   and ends with the queue. Delays that a shut-down cuts off can be [taken](WorkQueue::take_delayed).
 //! * **Memory is freed.** A key is dropped when nothing needs it any more and its failures are forgotten; after a burst the storage
 //!   shrinks. A cycle of add, get and done on a steady set of keys (up to about a thousand) allocates nothing, and never clones a key.
@@ -207,8 +207,8 @@
 //!   as the time of the event, does not reach the worker. The queue also keeps a key whose failures it counts, until they are
 //!   forgotten.
 //! * Keys with equal hashes are compared one by one, as in a `HashSet`: n of them take a time that grows with n², and to drain
-//!   them takes two to four times as long as to add them. Hashing is seeded, so this happens only if `Hash` leaves out what tells
-//!   keys apart.
+//!   them takes two to four times as long as to add them. Hashing is seeded, so this happens only if `Hash` leaves out what
+//!   distinguishes the keys.
 //! * The child of a `fork` has a copy of the queue, but only the thread that forked: no thread expires its delays or runs its workers,
 //!   and a lock that another thread held stays locked. Create the queue after the fork, or `exec` in the child; see [`Driver`].
 //! * Retrying keys without ever calling [`succeed`](Item::succeed) or [`forget`](WorkQueue::forget) leaks failure records: see
@@ -216,7 +216,7 @@
 //!
 //! # How it is built and verified
 //!
-//! One short critical section per call; `BENCHMARKS.md` and the head of `src/shared.rs` give the reasons, and the figures of the
+//! One short critical section per call; `BENCHMARKS.md` and the head of `src/shared/mod.rs` give the reasons, and the figures of the
 //! designs that were slower. The real code runs under loom (`loom-tests/`), against a plain reference under a fuzzer (`fuzz/`),
 //! against 928 recorded traces of client-go (`tests/`), and under a linearizability checker, AddressSanitizer and ThreadSanitizer
 //! (`ci/`). These files are in the repository; the package has `src/` alone.
@@ -234,16 +234,19 @@ mod futures;
 pub mod guarantees;
 mod item;
 mod key;
+mod leftover;
 mod line;
 mod numbers;
 pub mod observe;
 mod options;
 mod owned_item;
 mod panics;
+mod prefetch;
 mod queue;
 #[cfg(feature = "jitter")]
 mod random;
 pub mod rate_limiter;
+mod shard;
 mod shared;
 mod stats;
 mod sync;
@@ -255,13 +258,14 @@ pub use builder::WorkQueueBuilder;
 pub use error::{DrainTimeoutError, GetTimeoutError, InvalidArgument, TryGetError, WaitIdleTimeoutError};
 pub use futures::{GetAsync, ShutDownWithDrain, UntilDirty, UntilShuttingDown, WaitIdle};
 pub use item::Item;
+pub use leftover::Leftover;
 pub use options::{AddOptions, DelayConflict, DelayedAdd, OnPanic};
 pub use owned_item::OwnedItem;
 pub use queue::{Added, WorkQueue};
 pub use stats::{ProcessingKey, Stats};
 pub use time::clock::{Clock, MockClock};
 pub use time::driver::Driver;
-pub use workers::{GivenUp, Leftover, Outcome, Tally, Workers, WorkersBuilder};
+pub use workers::{GivenUp, Outcome, Tally, Workers, WorkersBuilder};
 
 /// The README's examples are tests.
 #[cfg(doctest)]

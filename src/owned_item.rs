@@ -1,6 +1,6 @@
-//! An item that owns a handle of its queue. What it does, it does as an [`Item`].
+//! An item that owns a handle of its queue. Its calls are those of [`Item`].
 
-use crate::key::slab::SlotRef;
+use crate::key::Claimed;
 use crate::shared::Shared;
 use crate::sync::Arc;
 use crate::{AddOptions, Added, Item, UntilDirty, UntilShuttingDown};
@@ -23,21 +23,20 @@ use std::time::Duration;
 #[must_use = "dropping an item says that its key is done"]
 pub struct OwnedItem<K> {
     queue: Arc<Shared<K>>,
-    /// Held by this.
-    slot: SlotRef<K>,
+    claimed: Claimed<K>,
 }
 
 impl<K> OwnedItem<K> {
-    /// The caller hands its hold of the key in this slot over.
     #[inline]
-    pub(crate) fn new(queue: Arc<Shared<K>>, slot: SlotRef<K>) -> Self {
-        Self { queue, slot }
+    pub(crate) fn new(queue: Arc<Shared<K>>, claimed: Claimed<K>) -> Self {
+        Self { queue, claimed }
     }
 
-    /// The same item, to look at.
+    /// The same item, borrowed.
     #[inline]
     fn item(&self) -> ManuallyDrop<Item<'_, K>> {
-        ManuallyDrop::new(Item::new_quietly(&self.queue, self.slot))
+        // SAFETY: the item is not dropped, and its token is not moved out of it, so no step consumes it (S4).
+        ManuallyDrop::new(Item::new_quietly(&self.queue, unsafe { self.claimed.duplicate() }))
     }
 
     /// Calls `finish` with the item, in place of the drop of `self`.
@@ -46,17 +45,15 @@ impl<K> OwnedItem<K> {
         let this = ManuallyDrop::new(self);
         // SAFETY: `this` is not dropped, so this is a move.
         let queue = unsafe { std::ptr::read(&this.queue) };
-        finish(Item::new_quietly(&queue, this.slot))
+        // SAFETY: `this` is not dropped and not used again, so the token is moved (S4).
+        finish(Item::new_quietly(&queue, unsafe { this.claimed.duplicate() }))
     }
 
     /// The key.
     #[inline]
     #[must_use]
     pub fn key(&self) -> &K {
-        // SAFETY: the key is held, so the slot is taken (S2), as long as `self` lives.
-        let slot = unsafe { self.slot.get() };
-        // SAFETY: the key is held (S2), as long as `self` lives.
-        unsafe { slot.key() }
+        self.claimed.view().key()
     }
 
     /// Like [`Item::done`].
@@ -132,8 +129,7 @@ impl<K> OwnedItem<K> {
 
     /// Like [`Item::until_dirty`].
     pub fn until_dirty(&self) -> UntilDirty<'_, K> {
-        // SAFETY: the key is held as long as `self` is borrowed.
-        unsafe { UntilDirty::new(&self.queue, self.slot) }
+        UntilDirty::new(&self.queue, &self.claimed)
     }
 
     /// Like [`Item::until_shutting_down`].
@@ -170,11 +166,12 @@ impl<K> Deref for OwnedItem<K> {
 impl<K> Drop for OwnedItem<K> {
     #[inline]
     fn drop(&mut self) {
-        drop(Item::new_quietly(&self.queue, self.slot));
+        // SAFETY: `self` is not used after its drop, so the token is moved (S4).
+        drop(Item::new_quietly(&self.queue, unsafe { self.claimed.duplicate() }));
     }
 }
 
-// As for the queue.
+// See the same `impl` of `WorkQueue`.
 impl<K: RefUnwindSafe> UnwindSafe for OwnedItem<K> {}
 impl<K: RefUnwindSafe> RefUnwindSafe for OwnedItem<K> {}
 

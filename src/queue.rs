@@ -4,12 +4,12 @@ use crate::builder::WorkQueueBuilder;
 use crate::error::{DrainTimeoutError, GetTimeoutError, TryGetError, WaitIdleTimeoutError};
 use crate::futures::{GetAsync, ShutDownWithDrain, UntilShuttingDown, WaitIdle};
 use crate::item::Item;
+use crate::leftover::Leftover;
 use crate::observe::{Metrics, Reporter};
 use crate::options::AddOptions;
 use crate::shared::{Shared, Wait, WaitOutcome, Wakeups};
 use crate::stats::{ProcessingKey, Stats};
 use crate::sync::{Arc, panicking};
-use crate::workers::{Leftover, WorkersBuilder};
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
@@ -310,7 +310,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     ///
     /// Queued keys are returned in the order of the queue, delayed keys with the time that was left, earliest first. A key that is
     /// processing stays with its holder, and is returned in [`processing`](Leftover::processing) if it matches; if it is dirty, it is
-    /// queued when its holder is done, and a caller that wants it out calls again then. Failures stay counted, see
+    /// queued when its holder is done, and the caller can take it out by another call then. Failures stay counted, see
     /// [`forget`](Self::forget). With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waited for a delay is taken with the
     /// delay.
     ///
@@ -368,11 +368,6 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     pub fn report_every(&self, interval: Duration) -> std::io::Result<Reporter> {
         Reporter::start(self.clone(), interval)
     }
-
-    /// Configures [workers](crate::Workers), which run the loop around `get`, `succeed` and `retry`.
-    pub fn workers(&self) -> WorkersBuilder<K> {
-        WorkersBuilder::new(self.clone())
-    }
 }
 
 impl<K> WorkQueue<K> {
@@ -398,7 +393,7 @@ impl<K> WorkQueue<K> {
     #[must_use = "an item that is dropped is done"]
     pub fn get(&self) -> Option<Item<'_, K>> {
         match Shared::try_take(&self.shared) {
-            Some(slot) => Some(Item::new(&self.shared, slot)),
+            Some(claimed) => Some(Item::new(&self.shared, claimed)),
             None => self.get_slow(),
         }
     }
@@ -410,12 +405,13 @@ impl<K> WorkQueue<K> {
     #[inline]
     pub fn try_get(&self) -> Result<Item<'_, K>, TryGetError> {
         match Shared::try_take(&self.shared) {
-            Some(slot) => Ok(Item::new(&self.shared, slot)),
-            None => Shared::try_get_slow(&self.shared).map(|slot| Item::new(&self.shared, slot)),
+            Some(claimed) => Ok(Item::new(&self.shared, claimed)),
+            None => Shared::try_get_slow(&self.shared).map(|claimed| Item::new(&self.shared, claimed)),
         }
     }
 
-    /// Like [`get`](Self::get), but waits for at most this time. A timeout too long for the clock, such as `Duration::MAX`, means no timeout.
+    /// Like [`get`](Self::get), but waits for at most this time. A timeout too long for the clock, such as `Duration::MAX`, means no
+    /// timeout.
     ///
     /// # Blocking
     /// Like [`get`](Self::get).
@@ -425,7 +421,7 @@ impl<K> WorkQueue<K> {
     /// down and no key is queued.
     pub fn get_timeout(&self, timeout: Duration) -> Result<Item<'_, K>, GetTimeoutError> {
         match Shared::try_take(&self.shared) {
-            Some(slot) => Ok(Item::new(&self.shared, slot)),
+            Some(claimed) => Ok(Item::new(&self.shared, claimed)),
             None => self.get_parked(Instant::now().checked_add(timeout)),
         }
     }
@@ -441,7 +437,7 @@ impl<K> WorkQueue<K> {
         match Shared::get_parked(&self.shared, deadline) {
             Wait::Item(taken) => Ok(Item::new(&self.shared, Shared::hand_out(&self.shared, taken))),
             Wait::ShutDown => Err(GetTimeoutError::ShutDown),
-            Wait::GaveUp | Wait::Sleep(_) => Err(GetTimeoutError::Timeout),
+            Wait::GaveUp | Wait::Park(_) => Err(GetTimeoutError::Timeout),
         }
     }
 
@@ -491,7 +487,7 @@ impl<K> WorkQueue<K> {
             if waited.capacity() > 0 {
                 waited.push(taken.waited());
             }
-            items.push(Item::new_quietly(&self.shared, taken.slot));
+            items.push(Item::new_quietly(&self.shared, taken.claimed));
         });
         if panicking() {
             items.iter().for_each(Item::note_unwinding);
@@ -551,7 +547,7 @@ impl<K> WorkQueue<K> {
         self.shared.turn()
     }
 
-    /// Refuses adds from now on. Queued keys are still handed out; a getter that finds no key queued learns that the queue is shut
+    /// Refuses adds from now on. Queued keys are still handed out; a get that finds no queued key returns that the queue is shut
     /// down.
     ///
     /// A key that was added while it was processing, before the shut-down, still comes back when its holder is done. By then all other

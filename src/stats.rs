@@ -8,7 +8,7 @@ use std::time::Duration;
 /// processing and dirty. A delay counts as an add when it expires.
 ///
 /// To debug a stuck process: if `longest_running` grows, a worker hangs ([`processing_keys`](crate::WorkQueue::processing_keys) lists
-/// its key). If `oldest_in_line` grows while `waiters` is 0, there are too few workers. If `delayed` and `failing` are high, keys wait
+/// its key). If `oldest_queued` grows while `waiters` is 0, there are too few workers. If `delayed` and `failing` are high, keys wait
 /// for their backoff. If `next_deadline` stays zero, delays expire but no thread adds their keys.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -40,10 +40,10 @@ pub struct Stats {
     pub delays: u64,
     /// Delays that expired, and whose keys were added.
     pub expired: u64,
-    /// Calls before the shut-down that asked for a delay or for the limiter's delay, whatever their effect. Client-go's
+    /// Calls before the shut-down with a delay or with the limiter's delay, whatever their effect. Client-go's
     /// `workqueue_retries_total`, which also counts plain `add_after`.
     pub retries: u64,
-    /// Calls that asked for the limiter's delay, even after the shut-down: the number of failures.
+    /// Calls with the limiter's delay, even after the shut-down: the number of failures.
     pub failures: u64,
     /// Keys that were [given up](crate::Item::give_up).
     pub given_up: u64,
@@ -60,7 +60,7 @@ pub struct Stats {
     pub taken: u64,
     /// How long the first queued key has waited; zero if no key is queued. If keys become dirty faster than a million per second, it
     /// may be one of the first 16. Like the next two, `None` unless the queue [measures](crate::WorkQueueBuilder::measure).
-    pub oldest_in_line: Option<Duration>,
+    pub oldest_queued: Option<Duration>,
     /// For how long the oldest processing key has been processing; zero if there is none. Client-go's
     /// `workqueue_longest_running_processor_seconds`. Never too high. If the key was not measured, too low by the time until the next
     /// key was measured, or until the next call that reads ages.

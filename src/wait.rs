@@ -154,7 +154,7 @@ type ListOf<T> = fn(&mut T) -> &mut WaitList;
 
 /// Parks on a list until `outcome` returns a result. It is called under the lock, first and after each park; its second argument is
 /// whether the deadline has passed. Each change wakes all waiters of the list, so a thread that stops waiting need not wake another.
-pub(crate) fn sleep_on<T, R>(
+pub(crate) fn park_on<T, R>(
     data: &Mutex<T>,
     list: ListOf<T>,
     deadline: Option<Instant>,
@@ -177,7 +177,7 @@ pub(crate) fn sleep_on<T, R>(
     })
 }
 
-/// Like [`sleep_on`], for a task. Returns whether the task is `done`; otherwise puts it on the list, and sets `ticket`.
+/// Like [`park_on`], for a task. Returns whether the task is `done`; otherwise puts it on the list, and sets `ticket`.
 pub(crate) fn poll_on<T>(
     data: &Mutex<T>,
     list: ListOf<T>,
@@ -207,7 +207,7 @@ pub(crate) fn leave<T>(data: &Mutex<T>, list: ListOf<T>, ticket: Option<Ticket>)
 }
 
 /// Waiters that were taken off their lists and are still to be woken. One waiter needs no allocation.
-#[must_use = "a waiter that is taken from its list and not woken sleeps forever"]
+#[must_use = "a waiter that is taken from its list and not woken waits forever"]
 #[derive(Debug, Default)]
 pub(crate) struct WakeList {
     /// `None`: there are none.

@@ -325,7 +325,7 @@ fn a_panic_of_the_call_propagates() {
 }
 
 #[test]
-fn an_async_loop_sleeps_for_the_delays() {
+fn an_async_loop_waits_for_the_delays() {
     for (timing, expected) in [(Timing::Sliding, [1000, 2000, 4000]), (Timing::NonSliding, [500, 1500, 3500])] {
         let (manager, time) = doubling();
         let (stop, slept) = (Stop::new(), RefCell::new(Vec::new()));
@@ -348,7 +348,7 @@ fn an_async_loop_sleeps_for_the_delays() {
 }
 
 #[test]
-fn a_stop_interrupts_a_sleeping_task() {
+fn a_stop_interrupts_a_waiting_task() {
     let (manager, _) = doubling();
     let stop = Stop::new();
     let mut calls = 0;

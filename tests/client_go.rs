@@ -250,7 +250,7 @@ fn a_second_shut_down_changes_nothing() {
     assert!(queue.get().is_none());
 }
 
-/// A key that is compared by number. Its `Arc` tells whether the queue still has it.
+/// A key that is compared by number. Its `Arc` shows whether the queue still has it.
 #[derive(Clone)]
 struct Traced {
     number: u32,

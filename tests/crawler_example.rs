@@ -361,9 +361,9 @@ mod faults {
 
     #[test]
     fn a_page_that_nothing_leads_to() {
-        let fault = "http://b.test/orphan: asked for, and nothing leads there";
+        let fault = "http://b.test/orphan: asked for, but no link leads there";
         finds(&[fault], |case| case.request(ORPHAN, 80, Verdict::Page, Answer::Status(200)));
-        let fault = "http://b.test/behind: asked for, and nothing leads there";
+        let fault = "http://b.test/behind: asked for, but no link leads there";
         finds(&[fault], |case| case.request(BEHIND, 80, Verdict::Page, Answer::Status(200)));
     }
 
@@ -481,7 +481,7 @@ mod faults {
             interrupted(case);
             case.crawl.given_up.insert(BROKEN.to_owned());
         });
-        finds(&["http://b.test/orphan: asked for, and nothing leads there"], |case| {
+        finds(&["http://b.test/orphan: asked for, but no link leads there"], |case| {
             interrupted(case);
             case.request(ORPHAN, 80, Verdict::TimedOut, Answer::Nothing);
         });

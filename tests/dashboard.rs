@@ -281,7 +281,7 @@ mod served {
         for name in ["adds_total", "queue_duration_seconds_count", "work_duration_seconds_count"] {
             is(name, FILES);
         }
-        for name in ["depth", "in_work", "delayed", "failing", "oldest_in_line_seconds", "unfinished_work_seconds"] {
+        for name in ["depth", "processing", "delayed", "failing", "oldest_queued_seconds", "unfinished_work_seconds"] {
             is(name, 0);
         }
         for name in ["coalesced", "retries", "given_up", "panics", "rejected"] {

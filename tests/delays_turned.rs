@@ -48,7 +48,7 @@ impl Observer for Events {
 }
 
 #[test]
-fn an_observer_is_told_the_result_of_each_expired_delay() {
+fn an_observer_receives_the_result_of_each_expired_delay() {
     let (clock, time) = Clock::mock();
     let (sender, events) = channel();
     let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).observer(Events(sender)).build();

@@ -36,7 +36,7 @@ fn combined_limiters_pass_shrink_to_fit_on() {
     assert_eq!(shrinks.0.load(Ordering::Relaxed), 2);
 }
 
-/// The queue itself counts failures for a plain backoff, beside its keys, and tells how many keys are failing.
+/// The queue itself counts failures for a plain backoff, beside its keys, and reports the number of failing keys.
 #[test]
 fn a_queue_counts_for_a_plain_limiter() {
     fn failing(limiter: impl RateLimiter<u8> + 'static) -> usize {

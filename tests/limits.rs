@@ -697,10 +697,10 @@ fn a_key_that_panics_leaves_a_deduping_bucket_usable() {
     assert_eq!(limiter.when(&Fragile(3)), ms(1_500), "the calls that panicked spent no token");
 }
 
-/// Counts its calls; panics when told to.
+/// A limiter that counts its calls, and panics while its flag is set.
 #[derive(Default)]
 struct Faulty {
-    asked: AtomicUsize,
+    called: AtomicUsize,
     forgotten: AtomicUsize,
     panics: AtomicBool,
 }
@@ -716,7 +716,7 @@ impl Faulty {
 
 impl<K: ?Sized> RateLimiter<K> for Faulty {
     fn when(&self, _: &K) -> Duration {
-        self.note(&self.asked);
+        self.note(&self.called);
         ms(1)
     }
 
@@ -726,7 +726,7 @@ impl<K: ?Sized> RateLimiter<K> for Faulty {
 
     fn num_requeues(&self, _: &K) -> usize {
         self.note(&AtomicUsize::new(0));
-        self.asked.load(Ordering::Relaxed)
+        self.called.load(Ordering::Relaxed)
     }
 }
 
@@ -740,22 +740,22 @@ fn faulty_queue() -> (WorkQueue<&'static str>, Arc<Faulty>) {
 #[test]
 fn a_custom_limiter_is_called_once_for_each_rate_limited_add() {
     let (queue, limiter) = faulty_queue();
-    let asked = || limiter.asked.load(Ordering::Relaxed);
+    let called = || limiter.called.load(Ordering::Relaxed);
     let options = AddOptions::new().rate_limited();
     assert_eq!(queue.add_rate_limited("a"), Added::Delayed);
     assert_eq!(queue.add_with("a", options.conflict(DelayConflict::KeepExisting)), Added::Coalesced);
     assert_eq!(queue.add_with("b", options.after(ms(7))), Added::Delayed);
     assert_eq!(queue.add_with("c", options.after(ns(7))), Added::Delayed);
-    assert_eq!((asked(), queue.num_requeues(&"a")), (4, 4));
+    assert_eq!((called(), queue.num_requeues(&"a")), (4, 4));
     queue.add("a");
     queue.add_after("a", ms(3));
     queue.get().unwrap().done();
-    assert_eq!(asked(), 4, "other adds do not call the limiter");
+    assert_eq!(called(), 4, "other adds do not call the limiter");
     let delays = [("a", ms(1)), ("c", ms(1)), ("b", ms(7))];
     assert_eq!(queue.take_delayed(), delays, "the longer of the two delays");
     queue.shut_down();
     assert_eq!(queue.add_rate_limited("a"), Added::Rejected);
-    assert_eq!(asked(), 5, "a rejected add calls it too, as in client-go");
+    assert_eq!(called(), 5, "a rejected add calls it too, as in client-go");
 }
 
 #[test]

@@ -90,11 +90,11 @@ struct Case {
     /// Its events are discarded.
     before: Act,
     act: Act,
-    told: &'static [Event],
+    reported: &'static [Event],
 }
 
-const fn case(name: &'static str, before: Act, act: Act, told: &'static [Event]) -> Case {
-    Case { name, policy: DelayedAdd::Independent, on_panic: OnPanic::Done, before, act, told }
+const fn case(name: &'static str, before: Act, act: Act, reported: &'static [Event]) -> Case {
+    Case { name, policy: DelayedAdd::Independent, on_panic: OnPanic::Done, before, act, reported }
 }
 
 const QUEUED: Event = Event::Added(Added::Queued);
@@ -319,18 +319,18 @@ fn each_call_reports_its_events_to_the_observer() {
             (case.before)(&queue, &clock);
             events.lock().unwrap().clear();
             (case.act)(&queue, &clock);
-            let mut told = std::mem::take(&mut *events.lock().unwrap());
-            let mut expected = case.told.to_vec();
+            let mut reported = std::mem::take(&mut *events.lock().unwrap());
+            let mut expected = case.reported.to_vec();
             if case.name == "workers" {
                 // With this policy the key whose handler panics is done, not retried.
                 assert_eq!(case.on_panic, OnPanic::Done);
             }
             if case.name.starts_with("unwind") || case.name == "workers" {
                 // The order of the events of one step is not specified.
-                told.sort_by_key(|event| format!("{event:?}"));
+                reported.sort_by_key(|event| format!("{event:?}"));
                 expected.sort_by_key(|event| format!("{event:?}"));
             }
-            assert_eq!(told, expected, "{}, {custom}", case.name);
+            assert_eq!(reported, expected, "{}, {custom}", case.name);
         }
     }
 }
@@ -386,8 +386,8 @@ fn an_observer_may_use_the_queue_in_every_callback() {
                 let done = catch_unwind(AssertUnwindSafe(|| (case.act)(&queue, &clock)));
                 active.store(false, Ordering::SeqCst);
                 IN_OBSERVER.set(false);
-                assert!(done.is_ok() || case.told.len() > 1, "{}", case.name);
-                assert!(uses.load(Ordering::SeqCst) >= case.told.len().min(1), "{}", case.name);
+                assert!(done.is_ok() || case.reported.len() > 1, "{}", case.name);
+                assert!(uses.load(Ordering::SeqCst) >= case.reported.len().min(1), "{}", case.name);
             }
         }
     });
@@ -398,7 +398,7 @@ fn an_observer_may_use_the_queue_on_the_driver_thread() {
     ends(|| {
         let (clock, mock) = Clock::mock();
         let own: Arc<OnceLock<Queue>> = Arc::default();
-        let (send, told) = mpsc::channel();
+        let (send, reported) = mpsc::channel();
         let observer = {
             let own = Arc::clone(&own);
             FnObserver(move |event| {
@@ -414,7 +414,7 @@ fn an_observer_may_use_the_queue_on_the_driver_thread() {
         assert!(own.set(queue.clone()).is_ok());
         queue.add_after(1, MS);
         mock.advance(MS);
-        let events: Vec<_> = told.iter().take(3).collect();
+        let events: Vec<_> = reported.iter().take(3).collect();
         let driver = || "keyqueue-delay".to_owned();
         assert_eq!((events[0].0, events[0].2), (DELAYED, 0));
         assert_eq!(events[1..], [(DELAYED, driver(), 1, 1), (QUEUED, driver(), 1, 1)]);
@@ -522,8 +522,8 @@ fn observed_events_add_up_to_the_stats_with_threads() {
             }
         });
         _ = workers.drain();
-        let (told, stats, tally) = (counts.all(), queue.stats(), workers.tally());
-        assert_eq!(told, counted(&queue), "{policy:?}");
+        let (reported, stats, tally) = (counts.all(), queue.stats(), workers.tally());
+        assert_eq!(reported, counted(&queue), "{policy:?}");
         assert_eq!(tally.panicked, stats.panics);
         // Every add is counted once: by producers, by workers, by delays that expire, and by cancels that release an add.
         let calls = accepted.into_inner() as u64 + refused.into_inner() as u64 + tally.requeued + tally.retried;
@@ -896,10 +896,10 @@ mod facade {
         "workqueue_delayed",
         "workqueue_depth",
         "workqueue_failing",
-        "workqueue_in_work",
         "workqueue_longest_running_processor_seconds",
         "workqueue_next_deadline_seconds",
-        "workqueue_oldest_in_line_seconds",
+        "workqueue_oldest_queued_seconds",
+        "workqueue_processing",
         "workqueue_unfinished_work_seconds",
     ];
     const COUNTERS: [&str; 7] = [
@@ -964,8 +964,8 @@ mod facade {
         let Stats { coalesced, failures, given_up, panics, rejected, retries, .. } = stats;
         assert_eq!(counters, [stats.adds(), coalesced, failures, given_up, panics, rejected, retries]);
         let value = |name: &str| exporter.gauge(&format!("workqueue_{name}{{name=pods}}"));
-        assert_eq!(["delayed", "depth", "failing", "in_work"].map(value), [1.0, 3.0, 1.0, 1.0]);
-        let ages = ["longest_running_processor_seconds", "oldest_in_line_seconds", "unfinished_work_seconds"];
+        assert_eq!(["delayed", "depth", "failing", "processing"].map(value), [1.0, 3.0, 1.0, 1.0]);
+        let ages = ["longest_running_processor_seconds", "oldest_queued_seconds", "unfinished_work_seconds"];
         assert_eq!(ages.map(value), [1.0, 3.0, 1.0]);
         assert_eq!(value("next_deadline_seconds"), 0.0, "the delay of 5 ms has expired");
         let (count, sum) = exporter.histogram("workqueue_queue_duration_seconds{name=pods}");

@@ -42,7 +42,7 @@ fn quiet_panic() -> ! {
 // ---- getting ----
 
 #[test]
-fn try_get_tells_empty_from_shut_down() {
+fn try_get_distinguishes_empty_from_shut_down() {
     let queue = WorkQueue::new();
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
     queue.add(1);
@@ -206,8 +206,8 @@ fn add_all_wakes_one_getter_for_each_key() {
 fn a_woken_task_that_is_not_polled_does_not_keep_a_batch_from_the_threads() {
     let queue = WorkQueue::new();
     let calls = Arc::<Calls>::default();
-    let mut asleep = pin!(queue.get_async());
-    assert!(poll(asleep.as_mut(), &calls).is_pending());
+    let mut waiting = pin!(queue.get_async());
+    assert!(poll(waiting.as_mut(), &calls).is_pending());
     thread::scope(|s| {
         for _ in 0..2 {
             s.spawn(|| while queue.get().is_some() {});
@@ -618,7 +618,7 @@ fn capacity_is_a_hint_and_no_limit() {
 
 thread_local!(static EQ_PANICS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) });
 
-/// Panics in `==` while this thread asks for it.
+/// Panics in `==` while a flag of this thread is set.
 #[derive(Debug, Clone)]
 struct BadEq(u8);
 
@@ -932,10 +932,10 @@ fn waiting_with_a_bad_waker(queue: &WorkQueue<u8>) -> std::pin::Pin<Box<keyqueue
 #[test]
 fn a_waker_that_panics_in_an_add_loses_no_key() {
     let queue = WorkQueue::new();
-    let sleeper = waiting_with_a_bad_waker(&queue);
+    let waiter = waiting_with_a_bad_waker(&queue);
     assert_eq!(queue.add(1), Added::Queued, "the waker's panic does not reach the adder");
     assert_eq!((queue.len(), queue.stats().caught_panics), (1, 1));
-    drop(sleeper);
+    drop(waiter);
     queue.try_get().unwrap().done();
 }
 
@@ -946,11 +946,11 @@ fn a_waker_that_panics_in_the_get_of_another_thread_loses_no_key() {
     thread::scope(|s| {
         let getter = s.spawn(|| queue.get().map(|item| *item));
         wait_until(|| queue.stats().waiters == 1);
-        let sleeper = waiting_with_a_bad_waker(&queue);
+        let waiter = waiting_with_a_bad_waker(&queue);
         assert_eq!(queue.add_all([1, 2]), 2);
         assert_eq!(getter.join().unwrap(), Some(1), "the getter has its key");
         assert_eq!((queue.stats().handed_out, queue.processing_len(), queue.len()), (1, 0, 1));
-        drop(sleeper);
+        drop(waiter);
     });
     assert_eq!(*queue.try_get().unwrap(), 2);
 }
@@ -959,7 +959,7 @@ fn a_waker_that_panics_in_the_get_of_another_thread_loses_no_key() {
 #[test]
 fn keys_are_handed_out_even_if_many_wakers_panic() {
     let queue = WorkQueue::new();
-    let sleepers: Vec<_> = (0..20).map(|_| waiting_with_a_bad_waker(&queue)).collect();
+    let waiters: Vec<_> = (0..20).map(|_| waiting_with_a_bad_waker(&queue)).collect();
     assert_eq!(queue.add_all([1, 2, 3]), 3);
     let worked = thread::scope(|s| {
         let workers = queue.workers().build();
@@ -976,7 +976,7 @@ fn keys_are_handed_out_even_if_many_wakers_panic() {
     assert_eq!(worked, [1, 2, 3]);
     let stats = queue.stats();
     assert_eq!((stats.handed_out, stats.panics, stats.caught_panics), (3, 0, 20));
-    drop(sleepers);
+    drop(waiters);
 }
 
 /// A waker that panics when it is dropped.
@@ -1010,12 +1010,12 @@ fn a_waker_that_panics_when_dropped_loses_no_key() {
 fn a_waker_that_panics_in_a_shut_down_stops_no_other_wake_up() {
     let queue = WorkQueue::new();
     thread::scope(|s| {
-        let sleeper = waiting_with_a_bad_waker(&queue);
+        let waiter = waiting_with_a_bad_waker(&queue);
         let getter = s.spawn(|| queue.get().is_none());
         wait_until(|| queue.stats().waiters == 2);
         queue.shut_down();
         assert!(getter.join().unwrap(), "woken nevertheless");
-        drop(sleeper);
+        drop(waiter);
     });
 }
 
@@ -1031,7 +1031,7 @@ impl Hash for OneHash {
 
 #[test]
 #[cfg_attr(miri, ignore = "takes too long")]
-fn ten_thousand_keys_with_one_hash_are_told_apart() {
+fn ten_thousand_keys_with_one_hash_are_distinguished() {
     const KEYS: u32 = 10_000;
     let queue = WorkQueue::new();
     assert_eq!(queue.add_all((0..KEYS).map(OneHash)), KEYS as usize);

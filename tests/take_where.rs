@@ -108,10 +108,10 @@ fn a_wait_that_ended_without_a_hand_out_is_not_measured() {
     queue.add(1);
     time.advance(S);
     assert_eq!(queue.take_where(|_| true).queued, [1]);
-    assert_eq!(queue.stats().oldest_in_line, Some(Duration::ZERO));
+    assert_eq!(queue.stats().oldest_queued, Some(Duration::ZERO));
     queue.add(1);
     time.advance(2 * S);
-    assert_eq!(queue.stats().oldest_in_line, Some(2 * S));
+    assert_eq!(queue.stats().oldest_queued, Some(2 * S));
     assert_eq!(queue.get().unwrap().waited(), Some(2 * S));
 }
 

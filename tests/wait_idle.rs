@@ -13,8 +13,8 @@ use keyqueue::{AddOptions, Clock, DelayConflict, DelayedAdd, Driver, Item, MockC
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 use support::tasks::{Calls, panicking_waker, poll};
@@ -409,4 +409,28 @@ fn a_clone_that_panics_in_take_delayed_loses_no_idle_wake_up() {
     assert!(poll(idle.as_mut(), &calls).is_pending());
     _ = catch_unwind(AssertUnwindSafe(|| queue.take_delayed()));
     assert!(queue.delayed_len() > 0 || calls.count() == 1);
+}
+
+/// The shut-down wakes getters first, then the tasks that wait for it, and then those that wait for the end of the work.
+#[test]
+fn the_shut_down_wakes_getters_first_and_idle_waits_last() {
+    struct Names(&'static str, Arc<Mutex<Vec<&'static str>>>);
+    impl Wake for Names {
+        fn wake(self: Arc<Self>) {
+            self.1.lock().unwrap().push(self.0);
+        }
+    }
+    let woken = Arc::default();
+    let waker = |name| Waker::from(Arc::new(Names(name, Arc::clone(&woken))));
+    let queue = WorkQueue::<u8>::new();
+    queue.add(1);
+    let item = queue.get();
+    let (mut idle, mut until, mut get) =
+        (pin!(queue.wait_idle_async()), pin!(queue.until_shutting_down()), pin!(queue.get_async()));
+    assert!(idle.as_mut().poll(&mut Context::from_waker(&waker("idle"))).is_pending());
+    assert!(until.as_mut().poll(&mut Context::from_waker(&waker("until"))).is_pending());
+    assert!(get.as_mut().poll(&mut Context::from_waker(&waker("get"))).is_pending());
+    queue.shut_down();
+    assert_eq!(*woken.lock().unwrap(), ["get", "until", "idle"]);
+    drop(item);
 }

@@ -76,7 +76,7 @@ fn equal_deadlines_stay_in_order_while_a_slot_is_opened() {
     const NEAR: u64 = SLOT + 1000;
     const FAR: u64 = SLOT + 10_000_000_000;
     const MANY: u32 = 1000;
-    for looks in 0..200 {
+    for pause in 0..200 {
         let (mut wheel, mut numbers) = wheel(4 * MANY as usize);
         let mut order = Vec::new();
         let mut number = 0..;
@@ -91,12 +91,12 @@ fn equal_deadlines_stay_in_order_while_a_slot_is_opened() {
         insert(&mut wheel, &mut numbers, FAR + 1, 9);
         let mut out = Vec::new();
         // In small steps: one entry has expired, and a thousand are examined and kept.
-        for look in 0.. {
-            if look % 7 == looks % 7 {
+        for step in 0.. {
+            if step % 7 == pause % 7 {
                 insert(&mut wheel, &mut numbers, FAR, 1);
                 insert(&mut wheel, &mut numbers, FAR + 1, 1);
             }
-            if look == looks {
+            if step == pause {
                 insert(&mut wheel, &mut numbers, NEAR + 1, 3);
             }
             match wheel.pop(&mut numbers, NEAR + 1, &mut 20) {
@@ -105,7 +105,7 @@ fn equal_deadlines_stay_in_order_while_a_slot_is_opened() {
                 Popped::NeedsCascade => wheel.cascade(&mut numbers, &mut 20),
                 Popped::Until(at) => {
                     assert!(at <= FAR);
-                    if look > looks {
+                    if step > pause {
                         break;
                     }
                 }
@@ -114,6 +114,6 @@ fn equal_deadlines_stay_in_order_while_a_slot_is_opened() {
         }
         out.extend(due(&mut wheel, &mut numbers, FAR + 1));
         order.sort_by_key(|&(deadline, _)| deadline); // stable
-        assert!(out.into_iter().eq(order.into_iter().map(|(_, number)| number)), "{looks} looks");
+        assert!(out.into_iter().eq(order.into_iter().map(|(_, number)| number)), "inserted at step {pause}");
     }
 }

@@ -660,9 +660,9 @@ fn a_key_whose_limiter_panics_is_retried_after_50_ms_until_it_is_given_up() {
                 assert_eq!((stats.processing, stats.delayed, stats.failing), (0, 0, 0), "{case}");
                 // Each success of 8 calls `forget`, and so does the give-up of 7.
                 let forgets = if forget { tally.succeeded as usize + 1 } else { 0 };
-                let asked = if num_requeues { max + 1 } else { 0 };
+                let counts = if num_requeues { max + 1 } else { 0 };
                 let waits = if when && !num_requeues { max } else { 0 };
-                let panics = (forgets + asked + waits) as u64;
+                let panics = (forgets + counts + waits) as u64;
                 assert_eq!((tally.panicked, stats.panics), (panics, panics), "{case}");
             }
         }

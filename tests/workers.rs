@@ -928,7 +928,7 @@ impl Drop for Busy<'_> {
 impl Load {
     fn begin(&self, item: &Item<'_, u32>) -> (Rng, Busy<'_>) {
         let busy = &self.busy[**item as usize];
-        assert!(!busy.swap(true, Ordering::SeqCst), "P1: two hold {}", **item);
+        assert!(!busy.swap(true, Ordering::SeqCst), "P1: key {} has two holders", **item);
         let run = self.runs.fetch_add(1, Ordering::SeqCst);
         (Rng::with_seed(self.seed ^ run << 20), Busy(busy))
     }

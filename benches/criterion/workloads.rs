@@ -1,5 +1,5 @@
 //! The workloads of the report under criterion, with throughput and plots: `cargo bench` in `benches/`, `cargo bench -- delays` for one
-//! section. Of a workload that is timed for more than one thing, the first.
+//! section. If a workload has several timed parts, criterion shows the first.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use keyqueue_benches::costs::{metrics, workers};

@@ -1,7 +1,6 @@
 //! Delayed keys: subjects, rivals, workloads and the list of them.
 //!
-//! Work in which much time has to pass is measured on [`Manual`] subjects, which have the data structure and no thread, and are told
-//! the time.
+//! Workloads in which much time has to pass run on [`Manual`] subjects: the data structure without a thread, on a mock clock.
 
 mod heap;
 #[cfg(feature = "kube")]
@@ -24,17 +23,17 @@ use crate::workload::{Run, Workload};
 use crate::{Key, Ours, Subject};
 use std::time::Duration;
 
-/// A queue with delays, on the real clock, with a thread of its own that delivers.
+/// A queue with delays, on the real clock, with a thread of its own that queues expired keys.
 pub trait DelaySubject<K: Key>: Subject<K> {
     fn add_after(&self, key: K, delay: Duration);
 
-    /// Returns when all calls so far have taken effect; how many keys are delayed then, where it can be told.
+    /// Waits until all calls so far have taken effect. Returns the number of delayed keys, if the subject knows it.
     fn settle(&self) -> Option<usize>;
 }
 
 /// A queue with delays, on a mock clock.
 pub trait Manual<K: Key> {
-    /// What the tables call it: as the same with its thread.
+    /// The name in the tables, the same as that of the subject with its thread.
     const NAME: &'static str;
 
     fn make() -> Self;
@@ -43,20 +42,20 @@ pub trait Manual<K: Key> {
 
     fn add_after(&mut self, key: K, delay: Duration);
 
-    /// Moves the clock on and queues the keys whose delays have expired; how many.
+    /// Advances the clock, queues the keys whose delays have expired, and returns their number.
     fn advance(&mut self, by: Duration) -> usize;
 
-    /// Takes a queued key, lends it to `work`, is done with it.
+    /// Takes a queued key, lends it to `work`, and finishes it. Returns `false` if no key is queued.
     fn process(&mut self, work: impl FnOnce(&K)) -> bool;
 }
 
-/// The same, where a key can be taken back.
+/// A subject that can cancel delays.
 pub trait Cancel<K: Key>: Manual<K> {
-    /// Whether there was a delay.
+    /// Returns whether there was a delay.
     fn cancel(&mut self, key: &K) -> bool;
 }
 
-/// What the tables call the subjects, in their order.
+/// The subjects' names in the tables, in the order of the columns.
 pub(crate) const NAMES: &[&str] = &[
     <Ours<u64> as Subject<u64>>::NAME,
     <HeapQueue<u64> as Subject<u64>>::NAME,
@@ -66,7 +65,7 @@ pub(crate) const NAMES: &[&str] = &[
     <KubeTask<u64> as Subject<u64>>::NAME,
 ];
 
-/// How many times faster than each rival it is meant to be.
+/// The target: how many times faster than each rival keyqueue is meant to be.
 const TARGET: Option<f64> = Some(3.0);
 
 /// A list of runs, by name.
@@ -94,7 +93,7 @@ pub fn all(keys: u64) -> Vec<Workload> {
         push(format!("insert, {threads} threads"), figures, subjects);
     }
     for threads in [1, 2] {
-        // Without the one that knows no earlier delay.
+        // Without the subject that cannot keep the earlier of two delays.
         let subjects = subjects!(
             Subject; Ours<u64>, HeapQueue<u64>, TaskQueue<u64>, #[cfg(feature = "kube")] KubeTask<u64>;
             re_add(keys / 10, threads, keys)
@@ -105,8 +104,8 @@ pub fn all(keys: u64) -> Vec<Workload> {
         Manual; ManualOurs<u64>, ManualHeap<u64>, ManualTask<u64>, ManualWheel<u64>, #[cfg(feature = "kube")] ManualKube<u64>;
         expire(keys)
     );
-    push("expire".into(), vec![("all in line", TARGET), ("all done", TARGET)], subjects);
-    // Without the one that cannot cancel.
+    push("expire".into(), vec![("all queued", TARGET), ("all done", TARGET)], subjects);
+    // Without the subject that cannot cancel.
     let subjects = subjects!(
         Manual; ManualOurs<u64>, ManualHeap<u64>, ManualTask<u64>, ManualWheel<u64>; mixed(keys / 10, keys)
     );
@@ -124,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn every_subject_that_should_knows_the_earlier_delay() {
+    fn every_re_add_subject_keeps_the_earlier_delay() {
         fn check<Q: Manual<u64>>() {
             let seconds = Duration::from_secs;
             let mut queue = Q::make();
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn every_subject_that_should_knows_the_order_and_the_cancelled_delay() {
+    fn every_cancel_subject_keeps_the_order_and_drops_cancelled_delays() {
         fn check<Q: Cancel<u64>>() {
             let micros = Duration::from_micros;
             let mut queue = Q::make();
@@ -176,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn every_subject_delivers_by_itself() {
+    fn every_subject_queues_expired_keys_by_itself() {
         fn check<Q: DelaySubject<u64>>() {
             assert_eq!(lateness::lateness::<Q>(100, true).late.len(), 100);
         }

@@ -1,5 +1,5 @@
-//! Queues without deduplication, without `done` and without delays: every message is handed out. They are no rivals, but a floor: what
-//! handing messages from thread to thread costs.
+//! Queues without deduplication, without `done` and without delays: every message is handed out. They are not rivals but a lower bound:
+//! the cost of passing messages from thread to thread.
 //!
 //! * [`Channel`]: `crossbeam-channel`, without a bound.
 //! * [`Line`]: `crossbeam-queue`'s `SegQueue`. It cannot wait, so a getter that finds it empty waits on a condition variable.
@@ -52,7 +52,7 @@ impl<K: Key> Subject<K> for Channel<K> {
 /// `SegQueue` and a condition variable.
 pub struct Line<K> {
     line: SegQueue<K>,
-    sleepers: AtomicUsize,
+    waiters: AtomicUsize,
     shutting_down: AtomicBool,
     lock: Mutex<()>,
     wakeup: Condvar,
@@ -64,7 +64,7 @@ impl<K> Line<K> {
         self.line.push(key);
         // Pairs with the fence of a getter that is about to wait: either the getter sees the key, or this thread sees the getter.
         fence(Ordering::SeqCst);
-        if self.sleepers.load(Ordering::Relaxed) > 0 {
+        if self.waiters.load(Ordering::Relaxed) > 0 {
             drop(self.lock.lock());
             self.wakeup.notify_one();
         }
@@ -77,7 +77,7 @@ impl<K> Line<K> {
             return Some(key);
         }
         let mut guard = self.lock.lock();
-        self.sleepers.fetch_add(1, Ordering::Relaxed);
+        self.waiters.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         let key = loop {
             if let Some(key) = self.line.pop() {
@@ -88,7 +88,7 @@ impl<K> Line<K> {
             }
             self.wakeup.wait(&mut guard);
         };
-        self.sleepers.fetch_sub(1, Ordering::Relaxed);
+        self.waiters.fetch_sub(1, Ordering::Relaxed);
         key
     }
 
@@ -108,7 +108,7 @@ impl<K> Default for Line<K> {
     fn default() -> Self {
         Self {
             line: SegQueue::new(),
-            sleepers: AtomicUsize::new(0),
+            waiters: AtomicUsize::new(0),
             shutting_down: AtomicBool::new(false),
             lock: Default::default(),
             wakeup: Default::default(),

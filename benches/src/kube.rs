@@ -1,9 +1,9 @@
 //! `kube-runtime`'s scheduler, on which its controllers are built: a stream that one task polls. It yields each key that another stream
-//! has requested, at the moment of the request, or earlier if a later request says so.
+//! has requested, at the time that the request names, or earlier if a later request names an earlier time.
 //!
-//! What it cannot do: it does not know which keys are processed (a controller keeps its own list), it cannot cancel, and it is not first
-//! in, first out: keys of one moment come out in any order, the last first. Its resolution is a millisecond; so that no key waits for
-//! the next one, the moments of this queue are always past.
+//! What it cannot do: it does not know which keys are processing (a controller keeps its own list), it cannot cancel, and it is not first
+//! in, first out: keys of one time come out in any order, mostly in reverse. Its resolution is a millisecond; so that no key waits for
+//! the next one, the times that this queue requests are always past.
 
 use crate::{Key, Subject};
 use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
@@ -19,12 +19,12 @@ use std::task::{Context, Poll};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
-/// The requests. They never end: the scheduler would end with them, and lose its keys.
+/// The requests. The stream never ends: the scheduler would end with it, and lose its keys.
 type Requests<K> = Chain<UnboundedReceiver<ScheduleRequest<K>>, Pending<ScheduleRequest<K>>>;
 
 type Source<K> = Pin<Box<Scheduler<K, Requests<K>>>>;
 
-/// For one getter, which polls the scheduler itself: no task hands the keys over.
+/// The queue for one getter, which polls the scheduler itself: no task is in between.
 pub struct KubeQueue<K> {
     requests: UnboundedSender<ScheduleRequest<K>>,
     /// Only the getter locks it, so no thread waits for it.
@@ -54,7 +54,7 @@ impl<K: Key> Subject<K> for KubeQueue<K> {
         self.requests.unbounded_send(ScheduleRequest { message, run_at: self.past }).expect("has a receiver");
     }
 
-    /// The requests are still in the channel: has the scheduler take them in.
+    /// The requests are still in the channel: polls the scheduler, so that it takes them in.
     fn catch_up(&self) {
         let _entered = self.runtime.enter();
         let mut scheduler = self.scheduler.lock();

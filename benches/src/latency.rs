@@ -1,4 +1,4 @@
-//! How long a key waits.
+//! The latency of a key.
 
 use crate::delays::lateness::histogram;
 use crate::floors::{Channel, Line};
@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How many times the subjects take turns.
+/// The number of rounds, in each of which every subject runs once.
 const TURNS: u64 = 10;
 
-/// A measurement of that number of keys.
+/// A measurement of this number of keys.
 type Measure = fn(u64) -> Histogram<u64>;
 
-/// What is measured, for how many times as many keys as there are wake-ups, and by which subjects.
+/// The name of a measurement, the number of keys per wake-up, and the subjects.
 type Distribution = (&'static str, u64, Vec<(&'static str, Measure)>);
 
 macro_rules! subjects {
@@ -36,7 +36,7 @@ macro_rules! everyone {
     };
 }
 
-/// What was measured, by whom, and the nanoseconds:
+/// Returns the name of each measurement, the subject, and the nanoseconds:
 ///
 /// * "wake-up": from `add` to the return of a getter that was parked, with no other thread.
 /// * "under load": from the moment at which a key was to be added until it is handed out, with a worker that is busy half of
@@ -70,7 +70,7 @@ pub fn wake_latency<Q: Subject<u64>>(wakes: u64) -> Histogram<u64> {
     thread::scope(|scope| {
         scope.spawn(|| while queue.process(|_, _| woken.store(nanos(), Ordering::Release)) {});
         for n in 0..wakes {
-            // Long enough for the getter to park. This thread sleeps, so that both cores are idle as in a quiet process.
+            // Long enough for the getter to park. This thread sleeps, so that both cores are idle, as in a quiet process.
             thread::sleep(Duration::from_micros(100));
             let before = woken.load(Ordering::Acquire);
             let start = nanos();

@@ -1,6 +1,7 @@
 //! Workloads for a deduplicating queue, for keyqueue and for its rivals.
 //!
-//! A workload does a fixed amount of work with any [`Subject`] and says how long that took. The program that measures decides how often.
+//! A workload does a fixed amount of work with any [`Subject`] and returns how long that took. The program that measures chooses the
+//! number of runs.
 
 pub mod costs;
 pub mod delays;

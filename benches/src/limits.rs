@@ -17,30 +17,30 @@ use common::limiter::{self, ParkingLotLimiter, StdLimiter};
 use keyqueue::rate_limiter::{DedupingBucket, ItemExponentialFailure};
 use std::time::Duration;
 
-/// Tokens.
+/// A token bucket.
 pub trait Tokens: Sync {
     fn make(limit: Limit) -> Self;
 
-    /// Whether there was a token for now.
+    /// Takes a token if there is one now. Returns whether there was.
     fn take(&self) -> bool;
 }
 
-/// Tokens for keys.
+/// Token buckets for keys.
 pub trait KeyedTokens: Sync {
     fn make(limit: Limit) -> Self;
 
-    /// Whether there was a token for now.
+    /// Takes a token if there is one now. Returns whether there was.
     fn take(&self, key: &u64) -> bool;
 }
 
-/// Tokens a second, and how many at once.
+/// Tokens per second, and the burst.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limit {
     pub rate: u32,
     pub burst: u32,
 }
 
-/// Tokens come faster than any machine asks.
+/// More tokens per second than any machine takes.
 const PLENTY: Limit = Limit { rate: 500_000_000, burst: 1_000_000 };
 /// Nearly all calls are refused.
 const SCARCE: Limit = Limit { rate: 10, burst: 10 };
@@ -51,11 +51,10 @@ pub trait Retry {
 
     fn add(&mut self, key: u64);
 
-    /// Moves the clock on and queues the keys whose delays have expired; how many.
+    /// Advances the clock, queues the keys whose delays have expired, and returns their number.
     fn advance(&mut self, by: Duration) -> usize;
 
-    /// Takes a queued key, lends it to `work`, which says whether it succeeded, and retries it if not. There must be a queued
-    /// key.
+    /// Takes a queued key, lends it to `work`, and retries the key if `work` returns `false`. A key must be queued.
     fn process(&mut self, work: impl FnOnce(&u64) -> bool);
 }
 
@@ -88,7 +87,7 @@ pub fn all(ops: u64) -> Vec<Workload> {
     [exponential(5 * ops, ops / 4), bucket(5 * ops), keyed(5 * ops), retry(ops / 4)].into_iter().flatten().collect()
 }
 
-/// The subjects of a group, and how many of its rivals, the first ones, the targets are about.
+/// The subjects of a group, and the number of its rivals, from the first, to which the targets apply.
 struct Group {
     name: &'static str,
     subjects: &'static [&'static str],
@@ -153,7 +152,7 @@ fn keyed(ops: u64) -> Vec<Workload> {
     list
 }
 
-/// By the subjects with delays. A key that waits is not delayed again, so subjects that cannot keep the earlier of two delays take part.
+/// For the subjects with delays. A delayed key is not delayed again, so subjects that cannot keep the earlier of two delays take part.
 fn retry(keys: u64) -> Vec<Workload> {
     let group = Group { name: "retry", subjects: delays::NAMES, rivals: 1 };
     let workload = |name: &str, wave| {
@@ -225,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn every_queue_waits_longer_after_each_failure_and_begins_anew_after_a_success() {
+    fn every_queue_doubles_the_delay_at_each_failure_and_resets_it_at_a_success() {
         fn check<Q: Retry>() {
             let mut queue = Q::make();
             queue.add(7);

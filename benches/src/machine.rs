@@ -1,4 +1,4 @@
-//! What a measurement is made on, and of what.
+//! The machine, the commit and the compiler of a measurement.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ pub fn processor() -> String {
     name.map_or("unknown", |name| name.trim_start_matches([' ', '\t', ':'])).to_owned()
 }
 
-/// How many threads wanted to run, on average over the last minute, those of other programs too.
+/// The load average of the last minute: the number of runnable threads of all programs.
 pub fn load() -> String {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().unwrap_or_default().to_owned()

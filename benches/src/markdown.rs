@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// A table whose first columns are words, and the others, but for those without a number in any row, numbers.
+/// A table. A column of numbers and dashes is aligned to the right.
 pub struct Table {
     head: Vec<String>,
     rows: Vec<Vec<String>>,
@@ -22,7 +22,7 @@ impl Table {
     }
 }
 
-/// Nothing, if it has no rows.
+/// A table without rows is empty text.
 impl std::fmt::Display for Table {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.rows.is_empty() {

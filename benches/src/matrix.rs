@@ -1,4 +1,4 @@
-//! One small program (the package `matrix`) in several builds: which builds there are, what was measured, and the tables.
+//! One small program (the package `matrix`) in several builds: the list of builds, the results, and the tables.
 
 pub mod builds;
 pub mod results;

@@ -7,14 +7,14 @@ pub use self::per_key::{MemoryRow, per_key_of};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering::Relaxed};
 
-/// The system's allocator, which counts while [`live_bytes`] runs; at other times it costs one load, so that what is timed
-/// is not slowed.
+/// The system's allocator. It counts while [`live_bytes`] runs; at other times counting costs one load, so that timed code is not
+/// slowed down.
 pub struct Counting;
 
 static COUNTS: AtomicBool = AtomicBool::new(false);
 static LIVE: AtomicIsize = AtomicIsize::new(0);
 
-/// How many bytes `make` leaves allocated in what it returns. 0 where [`Counting`] is not the allocator.
+/// Returns the number of bytes that are still allocated when `make` has returned. 0 where [`Counting`] is not the allocator.
 pub fn live_bytes<T>(make: impl FnOnce() -> T) -> isize {
     LIVE.store(0, Relaxed);
     COUNTS.store(true, Relaxed);
@@ -30,29 +30,29 @@ fn count(bytes: isize) {
     }
 }
 
-// SAFETY: everything is passed on to `System` as it is.
+// SAFETY: all calls are passed to `System` unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         count(-(layout.size() as isize));
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.dealloc(memory, layout) }
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(size as isize - layout.size() as isize);
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.realloc(memory, layout, size) }
     }
 }

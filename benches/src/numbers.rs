@@ -1,9 +1,9 @@
-//! Arithmetic of the report, and how it writes numbers.
+//! Arithmetic of the report, and the format of its numbers.
 
-/// The middle one; of an even number, the upper of the two in the middle.
+/// The median; of an even number of values, the upper of the two in the middle.
 ///
 /// # Panics
-/// If there are none.
+/// If there are no values.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -14,7 +14,7 @@ pub fn geometric_mean(ratios: &[f64]) -> f64 {
     (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp()
 }
 
-/// To hundredths, so that data files stay short.
+/// Rounds to hundredths, so that data files stay short.
 pub fn rounded(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn twice_as_fast_and_half_as_fast_is_as_fast() {
+    fn the_mean_of_twice_and_half_is_one() {
         assert!((geometric_mean(&[2.0, 0.5]) - 1.0).abs() < 1e-12);
         assert!((geometric_mean(&[2.0, 8.0, 4.0]) - 4.0).abs() < 1e-12);
     }

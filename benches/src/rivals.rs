@@ -1,5 +1,5 @@
 //! [`DashSeg`]: the design that comes to mind first for speed, a concurrent map of states and a lock-free queue. Each key is stored twice
-//! and hashed four times a cycle. It shows what those two crates cost on the hot path.
+//! and hashed four times a cycle. It shows the cost of those two crates on the hot path.
 
 use crate::floors::Line;
 use crate::{Key, Subject};

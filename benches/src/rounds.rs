@@ -1,4 +1,4 @@
-//! What was measured of one subject in one workload.
+//! The results of one subject in one workload.
 
 use crate::numbers::median;
 use serde::{Deserialize, Serialize};

@@ -9,16 +9,16 @@ use crate::{Ours, Subject};
 use common::mutex::{parking_lot_mutex, std_mutex};
 use common::workloads::{cycle, duplicates, fill_and_drain, own_keys, refill, ring, touch, unique};
 
-/// Names and runs.
+/// Subjects: names and runs.
 type Subjects = Vec<(&'static str, Run)>;
 
-/// Threads of each of [`threads`].
+/// The numbers of threads of [`threads`].
 const THREADS: [usize; 7] = [1, 2, 4, 8, 16, 64, 512];
-/// Producers, and as many consumers, of each of [`pairs`].
+/// The numbers of producers, and of consumers, of [`pairs`].
 const PAIRS: [usize; 7] = [1, 2, 4, 8, 16, 64, 256];
-/// Keys of [`sizes`].
+/// The numbers of keys of [`sizes`].
 const SIZES: [u64; 7] = [10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000];
-/// Operations of a run of [`sizes`]; more where there are more keys.
+/// The least number of operations in a run of [`sizes`].
 const SIZES_OPS: u64 = 200_000;
 
 /// The subjects that deduplicate, for any number of threads.
@@ -33,7 +33,7 @@ macro_rules! dedup {
     };
 }
 
-/// The same, and subjects that do not deduplicate, for workloads that do not need it.
+/// The same, and the subjects that do not deduplicate, for workloads without repeated keys.
 macro_rules! threaded {
     ($key:ty, $($run:tt)*) => {{
         let mut subjects = dedup!($key, $($run)*);
@@ -75,7 +75,7 @@ macro_rules! delayed {
     };
 }
 
-/// All workloads; `ops` is the size of a run, except where the name says another.
+/// All workloads. A run has `ops` operations, unless its name says otherwise.
 pub fn all(ops: u64) -> Vec<Workload> {
     let mut list = Vec::new();
     let mut push = |group, name: String, target, ops, subjects| {
@@ -111,7 +111,7 @@ pub fn all(ops: u64) -> Vec<Workload> {
     list
 }
 
-/// A workload that is timed for one thing. The target is about the two mutex queues.
+/// A workload with one timed part. The target applies to the two mutex queues.
 fn workload(group: &'static str, name: String, target: Option<f64>, ops: u64, subjects: Subjects) -> Workload {
     Workload { group, name, figures: vec![("", target)], ops, subjects, rivals: 2 }
 }
@@ -124,7 +124,7 @@ fn unique_keys(pairs: u64, backlog: u64, ops: u64) -> Subjects {
     subjects
 }
 
-/// The same work by more and more threads, each of which adds a new key and takes one; with the number of threads.
+/// A workload for each number of threads, with that number. Each thread adds a new key and takes one; the total work is the same.
 pub fn threads(ops: u64) -> Vec<(usize, Workload)> {
     let row = |count: usize| {
         let threads = count as u64;
@@ -138,7 +138,7 @@ pub fn threads(ops: u64) -> Vec<(usize, Workload)> {
     THREADS.map(row).into()
 }
 
-/// The same work by more and more producers and consumers; with the number of each.
+/// A workload for each number of pairs of a producer and a consumer, with that number. The total work is the same.
 pub fn pairs(ops: u64) -> Vec<(usize, Workload)> {
     let row = |count: usize| {
         let pairs = count as u64;
@@ -149,7 +149,7 @@ pub fn pairs(ops: u64) -> Vec<(usize, Workload)> {
     PAIRS.map(row).into()
 }
 
-/// What an operation costs with more and more keys, `max` at most; with the number of keys.
+/// Workloads for each number of keys up to `max`, with that number.
 ///
 /// * "fill": all are added, then taken; repeatedly where there are few. A key counts as one operation.
 /// * "touch": all are queued, and one of them is added again. Without the subjects that do not deduplicate.
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_should_deduplicate_do() {
+    fn deduplicating_subjects_hand_out_no_key_twice() {
         fn check<K: Key>() {
             assert_eq!(handed_out::<K, Ours<K>>(), [2, 1, 1]);
             assert_eq!(handed_out::<K, parking_lot_mutex::Queue<K>>(), [2, 1, 1]);

@@ -1,4 +1,4 @@
-//! What there is to measure: each module of subjects has a list of these.
+//! A workload and its subjects. Each module of subjects has a list of workloads.
 
 use std::time::Duration;
 
@@ -7,26 +7,26 @@ pub struct Workload {
     /// Workloads of a group are shown in one table.
     pub group: &'static str,
     pub name: String,
-    /// What a run is timed for, and the target of each.
+    /// The timed parts of a run, and the target of each.
     pub figures: Vec<(&'static str, Option<f64>)>,
     /// Operations a run.
     pub ops: u64,
     /// keyqueue, or what stands for it, is the first. Look the others up by name: not every subject can run every workload.
     pub subjects: Vec<(&'static str, Run)>,
-    /// How many subjects, from the second one on, the targets are about.
+    /// The number of subjects, from the second on, to which the targets apply.
     pub rivals: usize,
 }
 
-/// Runs a workload once: a time for each of its figures.
+/// Runs a workload once, and returns a time for each of its figures.
 pub type Run = Box<dyn Fn() -> Vec<Duration>>;
 
-/// A run that is timed for one thing.
+/// A run with one timed part.
 pub fn once(run: impl Fn() -> Duration + 'static) -> Run {
     Box::new(move || vec![run()])
 }
 
 impl Workload {
-    /// The subjects that the targets are about.
+    /// The subjects to which the targets apply.
     pub fn rivals(&self) -> impl Iterator<Item = &'static str> {
         self.subjects[1..][..self.rivals].iter().map(|(name, _)| *name)
     }
@@ -36,7 +36,7 @@ impl Workload {
         [self.group, &self.name].join(" ").trim().to_owned()
     }
 
-    /// Runs it once on each subject. The workloads check themselves: how many keys were handed out, how many are left.
+    /// Runs it once on each subject. The workloads check the number of keys that were handed out, and of those that are left.
     ///
     /// # Panics
     /// If a run gives more or fewer times than the workload has figures.

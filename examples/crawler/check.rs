@@ -1,4 +1,4 @@
-//! Checks the crawl against the site, and against what the server saw of it.
+//! Checks the crawl against the site, and against the server's log.
 //!
 //! Takes logs, and returns faults. Crawler and server have each written a log, with numbered requests and by the same clock.
 //! Together the logs must show:
@@ -7,8 +7,8 @@
 //!    as many failures as are allowed, and then the URL is given up, and reported as such.
 //! 2. **All, and no more.** The requested URLs are those that can be reached from the start, over pages that were fetched. Links
 //!    of a page that was given up are not known to the crawler.
-//! 3. **Both agree.** Each request that the server got is one of the crawler's, and the crawler has understood what the server
-//!    did. So the server has sent as many copies of each page as the crawler has accepted (one, by rule 1), and those that came
+//! 3. **Both agree.** Each request that the server got is one of the crawler's, and the crawler has understood the server's
+//!    answer. So the server has sent as many copies of each page as the crawler has accepted (one, by rule 1), and those that came
 //!    too late: after the crawler's time-out. A page that was cut off is no copy.
 //! 4. **One at a time.** In the crawler's log, a request to a host begins when the one before has ended. In the server's log, a
 //!    host gets no other request while the server handles one, unless the crawler had timed out on one of them. (The server does
@@ -29,10 +29,10 @@ pub(crate) struct Site {
     pub(crate) links: BTreeMap<String, Vec<String>>,
 }
 
-/// What the crawler was told to do.
+/// The crawler's settings.
 pub(crate) struct Rules {
     pub(crate) max_retries: usize,
-    /// Between two requests to a host.
+    /// The pause between two requests to a host.
     pub(crate) interval: Duration,
     /// The crawl was not interrupted.
     pub(crate) complete: bool,
@@ -142,7 +142,7 @@ fn all_and_no_more(site: &Site, rules: &Rules, crawl: &Crawl) -> Vec<String> {
         }
     }
     let missed = reachable.difference(&asked).filter(|_| rules.complete).map(|url| format!("{url}: never asked for"));
-    let made_up = asked.difference(&reachable).map(|url| format!("{url}: asked for, and nothing leads there"));
+    let made_up = asked.difference(&reachable).map(|url| format!("{url}: asked for, but no link leads there"));
     missed.chain(made_up).collect()
 }
 

@@ -22,7 +22,7 @@
 //! * If one worker is done with the last page of a host at the moment when another one finds a new page there, the host is added
 //!   while it is processing, and is handed out once more. Crawlers tend to lose pages there; the queue loses none.
 //! * Politeness is a `Bucket` for each host. Without a token the worker makes no request, but returns `RequeueAfter` with the
-//!   wait that the bucket gives: the worker goes on with another host, and does not sleep.
+//!   wait that the bucket gives: the worker goes on with another host, and does not wait.
 //! * A request that fails is an `Err`, and the workers retry its host after the delay of the queue's limiter, which doubles each
 //!   time. The host waits with all its pages, which suits a host that is down. The first delay is not shorter than the pause
 //!   between two pages, so there is a token when it has expired, and no `RequeueAfter` is needed: that makes the limiter forget
@@ -30,8 +30,8 @@
 //! * A page that fails stays the first of its host, so the host's failures in a row are those of that page, and the workers'
 //!   `max_retries` is the page's. `on_give_up` removes the page, and delays the host for the next one.
 //! * A 404 is an answer like any other, and is not retried.
-//! * Fetched pages lead to more adds, and a drain rejects adds. So the crawl waits until the queue is idle (`wait_idle_async`): no host is queued,
-//!   processing or delayed. Then it drains.
+//! * Fetched pages lead to more adds, and a drain rejects adds. So the crawl waits until the queue is idle (`wait_idle_async`): no
+//!   host is queued, processing or delayed. Then it drains.
 //! * The progress is a report of the queue (`report_every`), and so are the times in the summary (`metrics`).
 
 mod check;
@@ -61,7 +61,7 @@ use std::time::{Duration, Instant};
 use summary::Summary;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
-/// The first pause after a failure, if politeness does not ask for a longer one, and the longest.
+/// The first pause after a failure, unless politeness requires a longer one, and the longest.
 const BACKOFF: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(2)];
 
 /// Crawls a site that it serves itself, and checks that it did so politely and completely.
@@ -92,7 +92,7 @@ struct Args {
     /// Time to wait for an answer
     #[arg(long, value_name = "MS", default_value_t = 250, value_parser = clap::value_parser!(u32).range(1..))]
     timeout: u32,
-    /// Make the check ask for this rate, to see that it can fail
+    /// Check against this rate instead, to see that the check can fail
     #[arg(long, value_name = "N", value_parser = rate, hide = true)]
     check_rate: Option<f64>,
 }

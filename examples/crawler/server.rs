@@ -166,7 +166,7 @@ fn cut(mut html: String, visit: u32) -> Response {
     let half = stream::iter([Ok(html)]);
     let end = stream::once(async move {
         if visit % 2 == 0 {
-            tokio::time::sleep(Duration::from_millis(2)).await; // by then, the half has gone out
+            tokio::time::sleep(Duration::from_millis(2)).await; // by then, half of the page has been sent
         }
         Err(io::Error::other("cut"))
     });

@@ -105,7 +105,7 @@ fn done_is_visible_to_next_holder() {
     });
 }
 
-/// P1: two threads get, and one of them adds. Only holders access the cell, and loom reports two accesses at a time as well as
+/// P1: two threads get, and one of them adds. Only holders access the cell, and loom reports two simultaneous accesses as well as
 /// two that are not ordered.
 #[test]
 fn never_two_holders() {

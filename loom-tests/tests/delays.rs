@@ -72,7 +72,7 @@ fn earlier_delay_rearms_driver() {
     });
 }
 
-/// I8: two threads set an earlier delay at a time. One wake-up suffices if the driver looks at the wheel again before it parks.
+/// I8: two threads set an earlier delay at the same time. One wake-up suffices if the driver looks at the wheel again before it parks.
 #[test]
 fn two_earlier_delays_both_expire() {
     check(|| {
@@ -188,7 +188,7 @@ fn stale_delay_is_ignored() {
     });
 }
 
-/// P9: two threads set a delay of one key at a time, and the earlier delay counts.
+/// P9: two threads set a delay of one key at the same time, and the earlier delay counts.
 #[test]
 fn earlier_of_two_wins() {
     check(|| {
@@ -265,9 +265,9 @@ fn shutdown_cuts_off_a_turn() {
         let (queue, _time) = due(DelayedAdd::Independent, BATCHES);
         let turner = with(&queue, WorkQueue::turn);
         queue.shut_down();
-        let delivered = std::iter::from_fn(|| queue.get()).count();
-        assert_eq!(queue.delayed_len(), 3 - delivered);
-        assert_eq!(turner.join().unwrap(), delivered);
+        let queued = std::iter::from_fn(|| queue.get()).count();
+        assert_eq!(queue.delayed_len(), 3 - queued);
+        assert_eq!(turner.join().unwrap(), queued);
         assert_eq!(queue.turn(), 0);
         assert_eq!(queue.try_get().unwrap_err(), TryGetError::ShutDown, "no key comes after `None`");
     });
@@ -283,10 +283,10 @@ fn shutdown_cuts_off_the_driver() {
         }
         let other = thread::spawn(move || time.advance(ns(10)));
         queue.shut_down();
-        let delivered = std::iter::from_fn(|| queue.get()).count();
-        assert_eq!(queue.delayed_len(), 3 - delivered);
+        let queued = std::iter::from_fn(|| queue.get()).count();
+        assert_eq!(queue.delayed_len(), 3 - queued);
         other.join().unwrap();
-        assert_eq!(queue.take_delayed().len(), 3 - delivered);
+        assert_eq!(queue.take_delayed().len(), 3 - queued);
         assert_eq!(queue.try_get().unwrap_err(), TryGetError::ShutDown, "no key comes after `None`");
     });
 }
@@ -301,11 +301,11 @@ fn take_delayed_races_expiry() {
         assert_eq!(queue.delayed_len(), 0);
         let fired = turner.join().unwrap();
         assert_eq!(fired + taken.len(), 3);
-        let delivered = rest(&queue);
+        let queued = rest(&queue);
         assert!(taken.iter().all(|(_, left)| left.is_zero()));
         let taken: Vec<_> = taken.into_iter().map(|(key, _)| key).collect();
-        assert!(delivered.is_sorted() && taken.is_sorted(), "not in order: {delivered:?}, {taken:?}");
-        let mut keys = [delivered, taken].concat();
+        assert!(queued.is_sorted() && taken.is_sorted(), "not in order: {queued:?}, {taken:?}");
+        let mut keys = [queued, taken].concat();
         keys.sort_unstable();
         assert_eq!(keys, BATCHES);
         let stats = queue.stats();
@@ -333,7 +333,7 @@ fn one_caller_gets_the_delay() {
 fn expiry_races_get_and_done() {
     fn work(cell: &UnsafeCell<usize>) -> usize {
         cell.with_mut(|n| {
-            // SAFETY: this is the property that the model checks: loom panics first if two holders access the cell at a time, or
+            // SAFETY: this is the property that the model checks: loom panics first if two holders access the cell at the same time, or
             // unordered.
             unsafe {
                 *n += 1;

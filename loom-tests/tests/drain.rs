@@ -49,7 +49,7 @@ fn poll<F: Future<Output = ()>>(future: &mut Pin<&mut F>, waker: &Waker) -> Poll
 
 /// With one key processing and one queued, the drain returns after both are done.
 #[test]
-fn drain_waits_for_line_and_work() {
+fn drain_waits_until_no_key_is_queued_or_processing() {
     check(|| {
         let queue = WorkQueue::new();
         let finished = counter();

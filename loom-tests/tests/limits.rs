@@ -82,7 +82,7 @@ fn bucket_never_over_admits_as_time_passes() {
     }
 }
 
-/// Threads reserve at a time, and their reservations are one token apart.
+/// Threads reserve at the same time, and their reservations are one token apart.
 #[test]
 fn reservations_are_one_token_apart() {
     for (burst, delays) in [(1, [0, 1, 2]), (2, [0, 0, 1])] {
@@ -113,7 +113,7 @@ fn cancelled_reservation_is_given_back_once_or_lost() {
     });
 }
 
-/// Two reservations are cancelled at a time: at least the token of the last one is returned.
+/// Two reservations are cancelled at the same time: at least the token of the last one is returned.
 #[test]
 fn last_reservation_is_given_back() {
     check(|| {
@@ -141,7 +141,7 @@ fn bucket_never_reserves_past_max_ahead() {
     });
 }
 
-/// A bucket with rate 0 is asked until its word has the largest value, and stays there. A reservation with an infinite delay has
+/// Calls of a bucket with rate 0 until its word has the largest value, which it keeps. A reservation with an infinite delay has
 /// spent no token, so it cannot be cancelled.
 #[test]
 fn bucket_word_saturates() {
@@ -158,7 +158,7 @@ fn bucket_word_saturates() {
     });
 }
 
-/// Two threads ask for one key: one token is spent, and both wait for it.
+/// Two threads call `when` for one key: one token is spent, and both wait for it.
 #[test]
 fn deduping_bucket_spends_one_token() {
     check(|| {
@@ -187,7 +187,7 @@ fn token_of_a_forgotten_key_stays_spent() {
     });
 }
 
-/// Three failures of a new key at a time: each makes the delay longer.
+/// Three failures of a new key at the same time: each makes the delay longer.
 #[test]
 fn when_counts_each_failure_once() {
     check(|| {
@@ -219,7 +219,7 @@ fn when_races_forget() {
     });
 }
 
-/// Two new keys under one of the limiter's locks fail at a time, one of them twice.
+/// Two new keys under one of the limiter's locks fail at the same time, one of them twice.
 #[test]
 fn two_new_keys_share_a_lock() {
     check(|| {
@@ -378,7 +378,7 @@ impl Drop for Curious {
     }
 }
 
-/// W4 for limiters: two threads ask for a new key, or one evicts keys, forgets one, or drops old ones. No key is hashed, cloned
+/// W4 for limiters: two threads call `when` for a new key, or one evicts keys, forgets one, or drops old ones. No key is hashed, cloned
 /// or dropped under a lock.
 #[test]
 fn limiter_clones_and_drops_without_a_lock() {
@@ -482,7 +482,7 @@ fn retry_races_add_strict() {
 fn retried_key_has_one_holder() {
     fn work(cell: &UnsafeCell<usize>) -> usize {
         cell.with_mut(|n| {
-            // SAFETY: this is the property that the model checks: loom panics first if two holders access the cell at a time, or
+            // SAFETY: this is the property that the model checks: loom panics first if two holders access the cell at the same time, or
             // unordered.
             unsafe {
                 *n += 1;
@@ -595,7 +595,7 @@ fn retry_races_cancel() {
     });
 }
 
-/// P9: two `add_rate_limited` at a time: both failures count, and the shorter of their delays is set, once.
+/// P9: two `add_rate_limited` at the same time: both failures count, and the shorter of their delays is set, once.
 #[test]
 fn add_rate_limited_counts_both() {
     check(|| {
@@ -653,14 +653,14 @@ fn next_holder_sees_no_failures() {
 /// I8: the delay of a retry starts the driver, and wakes it if it is parked for a later delay.
 #[test]
 fn retry_rearms_driver() {
-    fn model(asleep: bool) {
+    fn model(parked: bool) {
         check(move || {
             // With the real clock (see `delays.rs`) only the delay wakes the driver.
             let limiter = ItemExponentialFailure::new(ns(1), ns(1));
             let queue = WorkQueue::builder().capacity(8).rate_limiter(limiter).build();
             queue.add(1);
             let item = queue.get().unwrap().into_owned();
-            if asleep {
+            if parked {
                 queue.add_after(2, Duration::from_secs(3600));
             }
             let holder = thread::spawn(move || item.retry());

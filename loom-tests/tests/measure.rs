@@ -27,7 +27,7 @@ fn adds_up(queue: &WorkQueue<u64>) {
         assert_eq!((stats.longest_running, stats.unfinished_work), (nothing, nothing));
     }
     if stats.len == 0 {
-        assert_eq!(stats.oldest_in_line, nothing);
+        assert_eq!(stats.oldest_queued, nothing);
     }
 }
 
@@ -72,10 +72,10 @@ fn metrics_add_up() {
     });
 }
 
-/// Three keys are processing, and two of them are done at a time, in any order: `in_work` lists the third, and keys that are
+/// Three keys are processing, and two of them are done at the same time, in any order: the list has the third key, and keys that are
 /// handed out later behind it.
 #[test]
-fn in_work_lists_what_is_left() {
+fn processing_keys_lists_what_is_left() {
     for (one, other) in [(0, 1), (1, 2), (0, 2), (2, 0)] {
         check(move || {
             let (queue, time) = measuring_by_hand();
@@ -87,19 +87,19 @@ fn in_work_lists_what_is_left() {
             let gone = [*one, *other];
             let thread = thread::spawn(move || one.done());
             other.done();
-            let left = in_work(&queue);
+            let left = processing(&queue);
             assert!(!left.contains(&gone[1]));
             assert_eq!(left.contains(&gone[0]), left.len() == 2, "{left:?}");
             thread.join().unwrap();
             let held: Vec<_> = items.iter().flatten().map(|item| **item).collect();
-            assert_eq!(in_work(&queue), held);
+            assert_eq!(processing(&queue), held);
             ages_are(&queue, ns(10));
             // A key that is handed out now is the last in the list.
             queue.add(4);
             let _next = queue.get().unwrap();
-            assert_eq!(in_work(&queue), [held[0], 4]);
+            assert_eq!(processing(&queue), [held[0], 4]);
             drop(items);
-            assert_eq!(in_work(&queue), [4]);
+            assert_eq!(processing(&queue), [4]);
             ages_are(&queue, Duration::ZERO);
             adds_up(&queue);
         });
@@ -107,7 +107,7 @@ fn in_work_lists_what_is_left() {
 }
 
 /// The keys that are processing, the oldest first.
-fn in_work(queue: &WorkQueue<u64>) -> Vec<u64> {
+fn processing(queue: &WorkQueue<u64>) -> Vec<u64> {
     let (keys, ages): (Vec<_>, Vec<_>) =
         queue.processing_keys().into_iter().map(|held| (held.key, held.elapsed)).unzip();
     assert!(ages.is_sorted_by(|older, newer| older >= newer), "{ages:?}");
@@ -123,14 +123,18 @@ fn handing_out_races_done() {
             queue.add_all([1, 2, 3]);
             let first = queue.get().unwrap().into_owned();
             let other = with(&queue, move |queue| {
-                if many { queue.get_many(2).len() } else { queue.try_get().map(|_item| in_work(queue)).unwrap().len() }
+                if many {
+                    queue.get_many(2).len()
+                } else {
+                    queue.try_get().map(|_item| processing(queue)).unwrap().len()
+                }
             });
             queue.add(1);
             first.done();
             adds_up(&queue);
             assert!((1..=2).contains(&other.join().unwrap()));
             adds_up(&queue);
-            assert_eq!(in_work(&queue), []);
+            assert_eq!(processing(&queue), []);
         });
     }
 }
@@ -158,11 +162,11 @@ fn dirty_key_waits_from_its_add() {
 
 /// An observer that takes its queue's lock at each event. (The `RwLock` is not loom's: while threads run it is only read.)
 #[derive(Default)]
-struct Looking(RwLock<Option<WorkQueue<u64>>>, Told);
+struct Observed(RwLock<Option<WorkQueue<u64>>>, EventCounts);
 
 /// The number of calls of each kind.
 #[derive(Default)]
-struct Told {
+struct EventCounts {
     added: AtomicUsize,
     handed_out: AtomicUsize,
     done: AtomicUsize,
@@ -170,10 +174,10 @@ struct Told {
     reported: AtomicUsize,
 }
 
-struct Handle(Arc<Looking>);
+struct Handle(Arc<Observed>);
 
 impl Handle {
-    fn look(&self, counter: fn(&Told) -> &AtomicUsize) {
+    fn note(&self, counter: fn(&EventCounts) -> &AtomicUsize) {
         let _lock_is_free = self.0.0.read().unwrap().as_ref().unwrap().stats();
         counter(&self.0.1).fetch_add(1, Relaxed);
     }
@@ -181,23 +185,23 @@ impl Handle {
 
 impl Observer for Handle {
     fn added(&self, _: Added) {
-        self.look(|told| &told.added);
+        self.note(|counts| &counts.added);
     }
 
     fn handed_out(&self, _: Option<Duration>) {
-        self.look(|told| &told.handed_out);
+        self.note(|counts| &counts.handed_out);
     }
 
     fn done(&self, _: Option<Duration>) {
-        self.look(|told| &told.done);
+        self.note(|counts| &counts.done);
     }
 
     fn given_up(&self) {
-        self.look(|told| &told.given_up);
+        self.note(|counts| &counts.given_up);
     }
 
     fn report(&self, _: &str, _: &Metrics) {
-        self.look(|told| &told.reported);
+        self.note(|counts| &counts.reported);
     }
 }
 
@@ -205,11 +209,11 @@ impl Observer for Handle {
 #[test]
 fn observer_is_called_without_the_lock() {
     check(|| {
-        let looking = Arc::new(Looking::default());
+        let observed = Arc::new(Observed::default());
         let (clock, time) = Clock::mock();
         let builder = WorkQueue::builder().clock(clock).driver(Driver::Manual);
-        let queue = builder.observer(Handle(Arc::clone(&looking))).build();
-        *looking.0.write().unwrap() = Some(queue.clone());
+        let queue = builder.observer(Handle(Arc::clone(&observed))).build();
+        *observed.0.write().unwrap() = Some(queue.clone());
         queue.add_all([1, 2, 3, 4]); // 4 adds
         queue.add_after(5, ns(10)); // 5
         time.advance(ns(10));
@@ -223,11 +227,11 @@ fn observer_is_called_without_the_lock() {
         assert_eq!(two.requeue_after(ns(10)), Added::Delayed); // 4; 7
         other.join().unwrap();
         queue.report();
-        let Told { added, handed_out, done, given_up, reported } = &looking.1;
-        let told = [added, handed_out, done, given_up, reported].map(|told| told.load(Relaxed));
-        assert_eq!(told, [7, 4, 4, 1, 1]);
+        let EventCounts { added, handed_out, done, given_up, reported } = &observed.1;
+        let counts = [added, handed_out, done, given_up, reported].map(|count| count.load(Relaxed));
+        assert_eq!(counts, [7, 4, 4, 1, 1]);
         // Otherwise the queue and the observer keep each other alive.
-        let _dropped_without_its_lock = looking.0.write().unwrap().take();
+        let _dropped_without_its_lock = observed.0.write().unwrap().take();
     });
 }
 

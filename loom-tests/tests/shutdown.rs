@@ -9,7 +9,7 @@ use loom::sync::atomic::Ordering::Relaxed;
 use loom::thread;
 use loom_tests::check;
 
-/// A thread and a task that wait, or are about to, learn of the shut-down.
+/// A thread and a task that wait, or are about to, return because of the shut-down.
 #[test]
 fn shutdown_wakes_all() {
     check(|| {
@@ -30,7 +30,7 @@ fn shutdown_wakes_all() {
 
 /// An add that races the shut-down is rejected, or its key is handed out before a getter returns `None`.
 #[test]
-fn shutdown_refuses_or_delivers() {
+fn shutdown_refuses_or_hands_out() {
     check(|| {
         let queue = WorkQueue::new();
         let adder = thread::spawn({
@@ -38,9 +38,9 @@ fn shutdown_refuses_or_delivers() {
             move || queue.add(1_u64)
         });
         queue.shut_down();
-        let delivered = queue.get().is_some();
+        let handed_out = queue.get().is_some();
         let added = adder.join().unwrap();
-        assert_eq!(added, if delivered { Added::Queued } else { Added::Rejected });
+        assert_eq!(added, if handed_out { Added::Queued } else { Added::Rejected });
         assert!(queue.get().is_none());
     });
 }

@@ -13,7 +13,7 @@ use std::pin::pin;
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-/// A thread and a task that wait for a stop, or are about to, learn of it.
+/// A thread and a task that wait for a stop, or are about to, return because of it.
 #[test]
 fn stop_wakes_threads_and_tasks() {
     check(|| {
@@ -33,7 +33,7 @@ fn stop_wakes_threads_and_tasks() {
     });
 }
 
-/// Writes before a stop are visible to a thread that has learned of it: by `wait`, `stopped` or `is_stopped`.
+/// Writes before a stop are visible to a thread that has seen it: by `wait`, `wait_async` or `is_stopped`.
 #[test]
 fn stop_publishes() {
     for way in 0..3 {

@@ -89,12 +89,12 @@ fn panic_races_shutdown() {
 #[test]
 fn panic_races_drain() {
     for way in WAYS {
-        for asleep in WAYS {
+        for waiting in WAYS {
             check_panics(1..=1, move || {
                 let queue = backing_off().build();
                 queue.add(1);
                 let workers = start(queue.workers(), way, fails_first());
-                let left = match asleep {
+                let left = match waiting {
                     Way::Thread => workers.drain(),
                     Way::Task => block_on(workers.drain_async()),
                 };
@@ -555,7 +555,7 @@ fn stop_publishes() {
     });
 }
 
-/// Two stops at a time report each key that is left once.
+/// Two stops at the same time report each key that is left once.
 #[test]
 fn two_stops_share_what_is_left() {
     check(|| {

@@ -14,7 +14,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// A signal that tells threads and tasks to stop. It cannot be reset. Clones are the same signal.
+/// A signal that stops threads and tasks. It cannot be reset. Clones are the same signal.
 ///
 /// # Memory ordering
 /// What happened before [`stop`](Self::stop) is visible to every thread and task that has seen the stop.

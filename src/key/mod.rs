@@ -1,5 +1,22 @@
 //! The keys of a queue: the state of each, the slot that holds it, and the table that finds it.
+//!
+//! | file | |
+//! |---|---|
+//! | `state` | the state word of a key |
+//! | `slot` | one key in memory, and the references to it |
+//! | `slab` | the memory of all slots |
+//! | `side_array` | what some steps keep for each slot, in arrays of their own |
+//! | `buckets`, `table` | from a key's hash to its slot |
 
-pub(crate) mod slab;
-pub(crate) mod state;
-pub(crate) mod table;
+mod buckets;
+mod side_array;
+mod slab;
+mod slot;
+mod state;
+mod table;
+
+pub(crate) use side_array::SideArray;
+pub(crate) use slab::{Retired, RetiredSlots};
+pub(crate) use slot::{Claimed, OnAdd, Queued, SlotRef, SlotView};
+pub(crate) use state::State;
+pub(crate) use table::{Done, Hash, Table, prefetch_bucket};

@@ -8,7 +8,7 @@
 //!  vacant 0000…0  (full)           vacant 0110…0  (open)
 //! ```
 //!
-//! Every call here is made under the queue's lock. The holder of a key, alone, reads the key and its state word without the lock. Three
+//! Every call here is made under the queue's lock. The holder of a key, alone, reads the key and its state word without the lock. These
 //! invariants make this sound:
 //!
 //! * **S1** A slot is *taken* or *vacant*, by a bit of its chunk. Its key is initialised exactly while the slot is taken, and does not
@@ -16,22 +16,16 @@
 //! * **S2** A slot is taken while its word has a bit set (I4): while its key is queued, processing, delayed or has failed. The step that
 //!   clears the last bit vacates it, and does not use it afterwards.
 //! * **S3** A slot never moves. Its chunk is freed only when all its slots are vacant, or with the whole queue.
+//! * **S4** is about the references to slots: see `src/key/slot.rs`.
 //!
-//! So a [`SlotRef`] in the table, in the line or in an item points to a live slot with a key in it. Most unsafe code of the crate rests
-//! on this. Benchmarks justify it: an `Arc` for each key costs twice the memory and one allocation per key, and an index instead of a
-//! pointer costs 20 % of a duplicate add.
-//!
-//! When the first key of a chunk is delayed or fails, the chunk gets an array of [`Placement`]s: for each slot, its deadline and place in
-//! the timing wheel, and the number of its failures. If the queue measures, each chunk has an array of [`Times`] as well. Other queues
-//! have neither.
+//! Most unsafe code of the crate rests on these. Benchmarks justify it: an `Arc` for each key costs twice the memory and one allocation
+//! per key, and an index instead of a pointer costs 20 % of a duplicate add.
 
-use crate::key::state::State;
+use super::buckets::Buckets;
+use super::slot::{Slot, SlotRef, SlotView};
 use crate::numbers::{Numbers, fit};
 use crate::panics::discard;
-use crate::sync::{UnsafeCell, model_const, panicking};
-use crate::time::wheel::{Placement, Placements};
-use std::cell::Cell;
-use std::mem::MaybeUninit;
+use crate::sync::{model_const, panicking};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 
@@ -40,102 +34,17 @@ const NIL: u32 = u32::MAX;
 
 /// A slot's number consists of the number of its chunk, in 24 bits, and its index in the chunk, in this many bits.
 const INDEX_BITS: u32 = 6;
-const INDICES: usize = 1 << INDEX_BITS;
 
-/// One key, its state, and its place in the table: 16 bytes and the key.
-pub(crate) struct Slot<K> {
-    pub(crate) state: State,
-    /// The number of its chunk, in 24 bits. Never changes.
-    chunk: [u8; 3],
-    /// The key's hash. Used under the lock only.
-    hash: Cell<u32>,
-    /// The next slot in the same bucket. Used under the lock only.
-    pub(crate) next: Cell<Option<SlotRef<K>>>,
-    /// S1.
-    key: UnsafeCell<MaybeUninit<K>>,
+/// The number of the chunk of a slot.
+#[inline]
+pub(super) fn chunk_of(number: u32) -> usize {
+    (number >> INDEX_BITS) as usize
 }
 
-impl<K> Slot<K> {
-    fn vacant(chunk: u32) -> Self {
-        let [a, b, c, _] = chunk.to_le_bytes();
-        Self {
-            state: State::vacant(),
-            chunk: [a, b, c],
-            hash: Cell::new(0),
-            next: Cell::new(None),
-            key: UnsafeCell::new(MaybeUninit::uninit()),
-        }
-    }
-
-    fn chunk(&self) -> u32 {
-        let [a, b, c] = self.chunk;
-        u32::from_le_bytes([a, b, c, 0])
-    }
-
-    #[inline]
-    pub(crate) fn hash(&self) -> u32 {
-        self.hash.get()
-    }
-
-    /// The key.
-    ///
-    /// # Safety
-    /// The slot is taken, and stays taken while the reference lives: the caller holds the lock, or the key.
-    #[inline]
-    pub(crate) unsafe fn key(&self) -> &K {
-        self.key.with(|key| {
-            // SAFETY: `key` points into `self`, and the cell of a taken slot is not written (S1).
-            let key = unsafe { &*key };
-            // SAFETY: the slot is taken, guaranteed by the caller, so its key is initialised (S1).
-            unsafe { key.assume_init_ref() }
-        })
-    }
-}
-
-/// A pointer to a slot: the table, the line and the items hold these.
-pub(crate) struct SlotRef<K>(NonNull<Slot<K>>);
-
-impl<K> Clone for SlotRef<K> {
-    #[inline]
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<K> Copy for SlotRef<K> {}
-
-impl<K> PartialEq for SlotRef<K> {
-    #[inline]
-    fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
-    }
-}
-
-// SAFETY: a `SlotRef` behaves as a `&Slot<K>`. Any thread that holds the key reads it through this (`Sync`), and any thread may take the
-// key out and drop it (`Send`). The slot's cells are used under the lock only, except the key, which does not change (S1).
-unsafe impl<K: Send + Sync> Send for SlotRef<K> {}
-// SAFETY: the same holds for a reference to a `SlotRef` (S1).
-unsafe impl<K: Send + Sync> Sync for SlotRef<K> {}
-
-impl<K> SlotRef<K> {
-    pub(crate) fn from_pointer(pointer: *mut Slot<K>) -> Option<Self> {
-        NonNull::new(pointer).map(Self)
-    }
-
-    pub(crate) fn into_pointer(self) -> *mut Slot<K> {
-        self.0.as_ptr()
-    }
-
-    /// The slot.
-    ///
-    /// # Safety
-    /// The slot is taken, and stays taken while the reference is used (S2). To use more of it than its state and its key, the caller
-    /// holds the lock.
-    #[inline]
-    pub(crate) unsafe fn get<'a>(self) -> &'a Slot<K> {
-        // SAFETY: the slot is taken, guaranteed by the caller, so its chunk is alive (S3); and no code makes a `&mut` to a slot of it.
-        unsafe { self.0.as_ref() }
-    }
+/// The index of a slot in its chunk.
+#[inline]
+pub(super) fn index_of(number: u32) -> usize {
+    number as usize & ((1 << INDEX_BITS) - 1)
 }
 
 /// Where the slots of a chunk are, which of them are vacant, and its neighbours.
@@ -150,50 +59,52 @@ struct Chunk<K> {
     prev_open: u32,
 }
 
-/// The memory of a chunk without keys, to be freed after the lock: if it is the last block before a gap of hundreds of megabytes, the
-/// allocator gives the whole gap back to the system in this one call.
-pub(crate) struct Retired<K> {
-    _slots: Box<[Slot<K>]>,
-    _placements: Box<[Placement]>,
-    _times: Box<[Times]>,
+impl<K> Chunk<K> {
+    /// The index of a slot of this chunk.
+    ///
+    /// # Safety
+    /// The slot is in this chunk.
+    #[inline]
+    unsafe fn index(&self, slot: SlotRef<K>) -> u32 {
+        let first = self.first.expect("the chunk has a taken slot");
+        // SAFETY: both point into the allocation of this chunk, guaranteed by the caller.
+        unsafe { slot.0.offset_from(first) as u32 }
+    }
+
+    /// The slot of this index.
+    #[inline]
+    fn slot(&self, index: usize) -> SlotRef<K> {
+        let first = self.first.expect("the chunk has a slot that is in use");
+        assert!(index < Slab::<K>::CHUNK);
+        // SAFETY: `index` is below CHUNK, the length of the allocation (S3).
+        SlotRef(unsafe { first.add(index) })
+    }
 }
 
-/// The times of the key in a slot, and its neighbours in the list of processing keys: see `shared/measure.rs`.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Times {
-    /// When the key became dirty. `u64::MAX` if that was not measured, and while the key is not dirty.
-    pub(crate) queued_at: u64,
-    /// When the key was handed out. This and the following fields are valid while the key is processing.
-    pub(crate) started_at: u64,
-    /// How long the key was queued.
-    pub(crate) waited: u64,
-    /// The numbers of the processing keys that were handed out before and after this one.
-    pub(crate) prev: u32,
-    pub(crate) next: u32,
+/// Memory to be freed after the lock: if it is the last block before a gap of hundreds of megabytes, the allocator gives the whole gap
+/// back to the system in this one call.
+pub(crate) enum Retired<K> {
+    /// A chunk without keys, and its number.
+    Chunk(usize, RetiredSlots<K>),
+    /// A large array of buckets.
+    Buckets(#[expect(dead_code, reason = "it is kept to be dropped")] Buckets<K>),
 }
 
-impl Times {
-    const CLEAN: Self = Self { queued_at: u64::MAX, started_at: 0, waited: 0, prev: 0, next: 0 };
-}
+/// The slots of a chunk without keys.
+pub(crate) struct RetiredSlots<K>(#[expect(dead_code, reason = "it is kept to be dropped")] Box<[Slot<K>]>);
 
 /// The slots of a queue. All methods are called under its lock.
 ///
-/// The arrays are indexed by chunk number, and end behind the last chunk that has slots: `remove` truncates them when that chunk is freed.
-pub(crate) struct Slab<K> {
+/// The array is indexed by chunk number, and ends behind the last chunk that has slots: `free_chunk` truncates it.
+pub(super) struct Slab<K> {
     numbers: Numbers,
     chunks: Vec<Chunk<K>>,
-    /// The placements of each chunk's slots. Empty for a chunk without a delay or failure; the array may be shorter than `chunks`.
-    placements: Vec<Box<[Placement]>>,
-    /// The times of each chunk's slots. Empty if the queue does not measure.
-    times: Vec<Box<[Times]>>,
     /// The first of the open chunks, or [`NIL`].
     open: u32,
     /// The number of taken slots.
     taken: usize,
     /// The number of chunks without a taken slot, which are kept for later keys.
     spare: usize,
-    /// The queue measures, so each chunk gets an array of times.
-    has_times: bool,
     retired: Vec<Retired<K>>,
 }
 
@@ -202,7 +113,7 @@ unsafe impl<K: Send + Sync> Send for Slab<K> {}
 
 impl<K> Slab<K> {
     /// Slots in a chunk: as many as fit in 4 KiB, at most 64 (the bits of a word) and at least 8.
-    pub(crate) const CHUNK: usize = {
+    pub(super) const CHUNK: usize = {
         let fit = 4096 / size_of::<Slot<K>>();
         let real = if fit > 64 {
             64
@@ -221,58 +132,46 @@ impl<K> Slab<K> {
         model_const(if fit > 1 { fit } else { 1 }, 1)
     };
 
-    /// `has_times`: the queue measures.
-    pub(crate) fn new(has_times: bool) -> Self {
-        Self {
-            numbers: Numbers::default(),
-            chunks: Vec::new(),
-            placements: Vec::new(),
-            times: Vec::new(),
-            open: NIL,
-            taken: 0,
-            spare: 0,
-            has_times,
-            retired: Vec::new(),
-        }
+    pub(super) fn new() -> Self {
+        Self { numbers: Numbers::default(), chunks: Vec::new(), open: NIL, taken: 0, spare: 0, retired: Vec::new() }
     }
 
     /// The number of taken slots.
     #[inline]
-    pub(crate) fn taken(&self) -> usize {
+    pub(super) fn taken(&self) -> usize {
         self.taken
     }
 
     /// All taken slots, in the order of memory.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = SlotRef<K>> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = SlotView<'_, K>> {
         self.iter_chunks(0..self.chunks.len())
     }
 
     /// The taken slots of these chunks; numbers beyond the last chunk are ignored. Slots do not move (S3), so a caller that visits the
     /// chunks in several critical sections sees each slot that stays taken once.
-    pub(crate) fn iter_chunks(&self, chunks: std::ops::Range<usize>) -> impl Iterator<Item = SlotRef<K>> {
+    pub(super) fn iter_chunks(&self, chunks: std::ops::Range<usize>) -> impl Iterator<Item = SlotView<'_, K>> {
         let chunks = chunks.start.min(self.chunks.len())..chunks.end.min(self.chunks.len());
-        self.chunks[chunks].iter().filter_map(|chunk| Some((chunk.first?, chunk.vacant))).flat_map(|(first, vacant)| {
-            let taken = (0..Self::CHUNK).filter(move |index| vacant & (1 << index) == 0);
-            // SAFETY: `index` is below CHUNK, the length of the allocation (S3).
-            taken.map(move |index| SlotRef(unsafe { first.add(index) }))
+        self.chunks[chunks].iter().filter(|chunk| chunk.first.is_some()).flat_map(|chunk| {
+            let taken = (0..Self::CHUNK).filter(|index| chunk.vacant & (1 << index) == 0);
+            // SAFETY: taken, and the slab is borrowed, so it stays taken (S1).
+            taken.map(|index| unsafe { chunk.slot(index).view() })
         })
     }
 
     /// The end of the chunk numbers, for [`iter_chunks`](Self::iter_chunks).
-    pub(crate) fn chunks(&self) -> usize {
+    pub(super) fn chunks(&self) -> usize {
         self.chunks.len()
     }
 
     /// Puts a key into a vacant slot. Its word has no bit set yet.
-    #[inline]
-    pub(crate) fn insert(&mut self, key: K, hash: u32) -> SlotRef<K> {
+    #[inline(always)]
+    pub(super) fn insert(&mut self, key: K, hash: u32) -> SlotRef<K> {
         if self.open == NIL {
             self.grow();
         }
         let number = self.open;
         let room = &mut self.chunks[number as usize];
-        let first = room.first.expect("an open chunk is not freed");
-        let index = room.vacant.trailing_zeros();
+        let slot = room.slot(room.vacant.trailing_zeros() as usize);
         if room.vacant == Self::ALL {
             self.spare -= 1;
         }
@@ -281,10 +180,8 @@ impl<K> Slab<K> {
             self.close(number);
         }
         self.taken += 1;
-        // SAFETY: a bit of `vacant`, so below CHUNK, the length of the allocation.
-        let slot = SlotRef(unsafe { first.add(index as usize) });
         // SAFETY: taken from here on (S1), and we hold the lock.
-        let inside = unsafe { slot.get() };
+        let inside = unsafe { slot.view() }.slot();
         inside.hash.set(hash);
         inside.key.with_mut(|cell| {
             // SAFETY: the slot was vacant, so there is no reference to its key (S2), and we hold the lock.
@@ -299,10 +196,10 @@ impl<K> Slab<K> {
     /// # Safety
     /// The slot is taken and its word has no bit set. The caller has cleared the last bit, has taken the slot out of the table, and
     /// forgets it (S2).
-    #[inline]
-    pub(crate) unsafe fn remove(&mut self, slot: SlotRef<K>) -> K {
+    #[inline(always)]
+    pub(super) unsafe fn remove(&mut self, slot: SlotRef<K>) -> K {
         // SAFETY: guaranteed by the caller.
-        let inside = unsafe { slot.get() };
+        let inside = unsafe { slot.view() }.slot();
         debug_assert!(inside.state.is_vacant(), "S2");
         let key = inside.key.with_mut(|cell| {
             // SAFETY: only a holder reads the key without the lock, and there is none: the last bit is cleared (S2).
@@ -312,9 +209,8 @@ impl<K> Slab<K> {
         });
         let number = inside.chunk();
         let room = &mut self.chunks[number as usize];
-        let first = room.first.expect("a taken slot is in a chunk");
-        // SAFETY: both point into this chunk's allocation.
-        let index = unsafe { slot.0.offset_from(first) as usize };
+        // SAFETY: the slot is of this slab (S4), and the number of its chunk never changes.
+        let index = unsafe { room.index(slot) };
         debug_assert_eq!(room.vacant & (1 << index), 0, "S1: vacated once");
         let was_full = room.vacant == 0;
         room.vacant |= 1 << index;
@@ -332,60 +228,27 @@ impl<K> Slab<K> {
         key
     }
 
-    /// The slot's number, for the wheel.
+    /// The number of a slot of this slab.
+    #[inline]
+    pub(super) fn number(&self, slot: SlotView<'_, K>) -> u32 {
+        let chunk = slot.slot().chunk();
+        // SAFETY: the slot is in this chunk of this slab: views and tokens stay with their queue (S4).
+        chunk << INDEX_BITS | unsafe { self.chunks[chunk as usize].index(slot.slot_ref()) }
+    }
+
+    /// The slot of this number.
     ///
-    /// # Safety
-    /// The slot is taken.
+    /// # Panics
+    /// If it is not taken.
     #[inline]
-    pub(crate) unsafe fn number(&self, slot: SlotRef<K>) -> u32 {
-        // SAFETY: guaranteed by the caller.
-        let number = unsafe { slot.get() }.chunk();
-        let first = self.chunks[number as usize].first.expect("a taken slot is in a chunk");
-        // SAFETY: both point into this chunk's allocation.
-        let index = unsafe { slot.0.offset_from(first) as usize };
-        number << INDEX_BITS | index as u32
-    }
-
-    /// The slot of this number. The slot is taken.
-    #[inline]
-    pub(crate) fn slot(&self, number: u32) -> SlotRef<K> {
-        let first = self.chunks[(number >> INDEX_BITS) as usize].first.expect("a taken slot is in a chunk");
-        let index = number as usize & (INDICES - 1);
-        assert!(index < Self::CHUNK);
-        // SAFETY: `index` is below CHUNK, the length of the allocation.
-        SlotRef(unsafe { first.add(index) })
-    }
-
-    /// Makes room for the placement of the slot of this number.
-    #[inline]
-    pub(crate) fn make_placement(&mut self, number: u32) {
-        let chunk = (number >> INDEX_BITS) as usize;
-        if self.placements.get(chunk).is_none_or(|placements| placements.is_empty()) {
-            self.make_placements(chunk);
-        }
-    }
-
-    #[cold]
-    fn make_placements(&mut self, chunk: usize) {
-        if self.placements.len() <= chunk {
-            self.placements.resize_with(chunk + 1, Box::default);
-        }
-        self.placements[chunk] = vec![Placement::default(); Self::CHUNK].into_boxed_slice();
-    }
-
-    /// The times of the slot of this number. Only if the queue measures.
-    #[inline]
-    pub(crate) fn times(&mut self, number: u32) -> &mut Times {
-        &mut self.times[(number >> INDEX_BITS) as usize][number as usize & (INDICES - 1)]
-    }
-
-    /// Like [`times`](Self::times), to read.
-    pub(crate) fn times_of(&self, number: u32) -> &Times {
-        &self.times[(number >> INDEX_BITS) as usize][number as usize & (INDICES - 1)]
+    pub(super) fn taken_slot(&self, number: u32) -> SlotRef<K> {
+        let chunk = &self.chunks[chunk_of(number)];
+        assert_eq!(chunk.vacant & (1 << index_of(number)), 0, "a vacant slot");
+        chunk.slot(index_of(number))
     }
 
     /// Frees the chunks in this range that have no taken slot.
-    pub(crate) fn shrink(&mut self, chunks: std::ops::Range<usize>) {
+    pub(super) fn shrink(&mut self, chunks: std::ops::Range<usize>) {
         for number in chunks {
             // `get`, because freeing the last chunk truncates the array.
             if self.chunks.get(number).is_some_and(|room| room.vacant == Self::ALL) {
@@ -395,24 +258,29 @@ impl<K> Slab<K> {
     }
 
     /// Gives the spare capacity of the arrays back.
-    pub(crate) fn shrink_arrays(&mut self) {
+    pub(super) fn shrink_arrays(&mut self) {
         self.numbers.shrink();
         self.chunks.shrink_to_fit();
-        self.placements.shrink_to_fit();
-        self.times.shrink_to_fit();
     }
 
     #[inline]
-    pub(crate) fn has_retired(&self) -> bool {
+    pub(super) fn has_retired(&self) -> bool {
         !self.retired.is_empty()
     }
 
-    /// Memory of chunks without keys, to be freed after the lock.
-    #[inline]
-    pub(crate) fn retired(&mut self) -> &mut Vec<Retired<K>> {
-        &mut self.retired
+    pub(super) fn retire(&mut self, buckets: Buckets<K>) {
+        self.retired.push(Retired::Buckets(buckets));
     }
 
+    /// Takes the memory that is not needed any more, for the caller to free after the lock.
+    pub(super) fn take_retired(&mut self) -> Vec<Retired<K>> {
+        std::mem::take(&mut self.retired)
+    }
+
+    /// Adds a chunk of vacant slots, and opens it.
+    ///
+    /// # Panics
+    /// If there are 2^24 chunks.
     #[cold]
     fn grow(&mut self) {
         let number = self.numbers.lend();
@@ -427,16 +295,11 @@ impl<K> Slab<K> {
         let slots: Box<[Slot<K>]> = (0..Self::CHUNK).map(|_| Slot::vacant(number)).collect();
         self.chunks[at].first = NonNull::new(Box::into_raw(slots).cast());
         self.chunks[at].vacant = Self::ALL;
-        if self.has_times {
-            if at == self.times.len() {
-                self.times.push(Box::default());
-            }
-            self.times[at] = vec![Times::CLEAN; Self::CHUNK].into_boxed_slice();
-        }
         self.spare += 1;
         self.open(number);
     }
 
+    /// Takes an open chunk without keys out of the slab, to be freed after the lock.
     #[cold]
     fn free_chunk(&mut self, number: u32) {
         self.close(number);
@@ -444,21 +307,13 @@ impl<K> Slab<K> {
         let at = number as usize;
         self.chunks[at].vacant = 0;
         let first = self.chunks[at].first.take().expect("freed once");
-        self.retired.push(Retired {
-            // SAFETY: `first` is from `grow` and was just taken out of `chunks`; all slots of the chunk are vacant (S3).
-            _slots: unsafe { Self::boxed(first) },
-            _placements: self.placements.get_mut(at).map(std::mem::take).unwrap_or_default(),
-            _times: self.times.get_mut(at).map(std::mem::take).unwrap_or_default(),
-        });
+        // SAFETY: `first` is from `grow` and was just taken out of `chunks`; all slots of the chunk are vacant (S3).
+        self.retired.push(Retired::Chunk(at, RetiredSlots(unsafe { Self::boxed(first) })));
         self.numbers.give_back(number);
         let end = self.numbers.end();
         if end < self.chunks.len() {
             self.chunks.truncate(end);
-            self.placements.truncate(end);
-            self.times.truncate(end);
             fit(&mut self.chunks);
-            fit(&mut self.placements);
-            fit(&mut self.times);
         }
     }
 
@@ -482,6 +337,7 @@ impl<K> Slab<K> {
         }
     }
 
+    /// Takes a chunk out of the list of open chunks: it is full, or is freed.
     fn close(&mut self, number: u32) {
         let Chunk { next_open, prev_open, .. } = self.chunks[number as usize];
         if prev_open == NIL {
@@ -492,13 +348,6 @@ impl<K> Slab<K> {
         if next_open != NIL {
             self.chunks[next_open as usize].prev_open = prev_open;
         }
-    }
-}
-
-impl<K> Placements for Slab<K> {
-    #[inline]
-    fn placement(&mut self, number: u32) -> &mut Placement {
-        &mut self.placements[(number >> INDEX_BITS) as usize][number as usize & (INDICES - 1)]
     }
 }
 
@@ -513,10 +362,8 @@ impl<K> Slab<K> {
             while room.vacant != Self::ALL {
                 let index = room.vacant.trailing_ones();
                 room.vacant |= 1 << index; // before the drop: a key whose drop panics is not dropped again
-                // SAFETY: a taken slot's index, so below CHUNK, the length of the allocation.
-                let slot = unsafe { first.add(index as usize) };
-                // SAFETY: the chunk is alive (S3), and the slab is being dropped, so no code makes a `&mut` to its slots.
-                let slot = unsafe { slot.as_ref() };
+                // SAFETY: it was taken, the chunk is alive (S3), and nothing else uses the slab, which is being dropped.
+                let slot = unsafe { room.slot(index as usize).view() }.slot();
                 slot.key.with_mut(|cell| {
                     // SAFETY: the slab is being dropped, so there is no other reference to the key.
                     let cell = unsafe { &mut *cell };
@@ -560,7 +407,7 @@ mod tests {
 
     #[test]
     fn slots_are_recycled_and_chunks_given_back() {
-        let mut slab = Slab::new(false);
+        let mut slab = Slab::new();
         let n = 10_000_u32;
         let slots: Vec<_> = (0..n).map(|i| slab.insert(i.to_string(), i)).collect();
         assert_eq!(slab.taken(), n as usize);
@@ -577,7 +424,7 @@ mod tests {
 
     #[test]
     fn a_steady_number_of_keys_reuses_its_slots() {
-        let mut slab = Slab::new(false);
+        let mut slab = Slab::new();
         let first = slab.insert(1, 1);
         for i in 0..1000 {
             let slot = slab.insert(i, 0);
@@ -590,7 +437,7 @@ mod tests {
     #[test]
     fn dropping_drops_taken_keys_only() {
         let key = std::sync::Arc::new(());
-        let mut slab = Slab::new(false);
+        let mut slab = Slab::new();
         let slots: Vec<_> = (0..100).map(|i| slab.insert(key.clone(), i)).collect();
         for &slot in slots.iter().step_by(3) {
             drop(take(&mut slab, slot));
@@ -626,7 +473,7 @@ mod tests {
     #[test]
     #[cfg_attr(not(target_pointer_width = "64"), ignore = "the sizes are those of 64-bit targets")]
     fn large_keys_fill_their_chunks() {
-        let mut slab = Slab::new(false);
+        let mut slab = Slab::new();
         let slots: Vec<_> = (0..100_u8).map(|i| slab.insert([i; 112], 0)).collect();
         assert_eq!(slab.chunks.iter().map(|room| room.vacant.count_ones()).collect::<Vec<_>>(), [0, 0, 0, 28]);
         assert_eq!(slab.iter().count(), 100);
@@ -639,7 +486,7 @@ mod tests {
     /// When chunks of a burst are freed, the numbers at the end are given up, and the others are used again.
     #[test]
     fn numbers_of_freed_chunks_are_used_again() {
-        let mut slab = Slab::new(false);
+        let mut slab = Slab::new();
         let slots: Vec<_> = (0..6400_u32).map(|i| slab.insert(i, i)).collect();
         let (stay, go): (Vec<_>, Vec<_>) = slots.into_iter().zip(0..).partition(|&(_, i)| i / 64 == 10);
         go.into_iter().for_each(|(slot, i)| assert_eq!(take(&mut slab, slot), i));

@@ -19,7 +19,8 @@
 //! * **I5** The step that makes a key DIRTY and not PROCESSING pushes it, once, and owes one wake-up.
 //! * **I9** DELAYED means that the key has one entry in the wheel, with the deadline that counts. No entry is stale: when a delay is
 //!   moved or dropped, the same critical section takes the old entry out.
-//! * **I10** FAILED means that the number of failures in the key's placement is not 0. Without FAILED it is 0.
+//! * **I10** FAILED means that the queue has counted a failure of the key that was not forgotten since: the number of failures in the
+//!   key's `Record` is not 0. Without FAILED it is 0.
 //!
 //! "Absent" means neither DIRTY nor PROCESSING. DELAYED and FAILED each keep such a key in the table. WAITING goes with DELAYED: an add
 //! waits for the delay ([`DelayedAdd::Strict`](crate::DelayedAdd::Strict)). UNWINDING goes with PROCESSING: the holder's thread was
@@ -50,7 +51,7 @@ pub(crate) struct State(AtomicU8);
 /// What the caller has to do for an `add` of a key that was in the table already.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum OnAdd {
+pub(super) enum OnAdd {
     /// Push the key (I5): it was only delayed, or had failed.
     Push,
     /// Nothing: the key was dirty already.
@@ -62,7 +63,7 @@ pub(crate) enum OnAdd {
 /// What the caller has to do for a `done`.
 #[must_use = "a key that is dirty again has to be pushed"]
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum OnDone {
+pub(super) enum OnDone {
     /// Take the key out of the table (I4).
     Remove,
     /// Push the key (I5): it was added while it was processing.
@@ -75,19 +76,19 @@ pub(crate) enum OnDone {
 // holder that sees DIRTY in `is_dirty` sees what came before the add that set it, even if the word was written again since.
 impl State {
     /// The word of a slot without a key.
-    pub(crate) fn vacant() -> Self {
+    pub(super) fn vacant() -> Self {
         Self(AtomicU8::new(0))
     }
 
     /// `add` of a key that was not in the table. The caller pushes it (I5).
     #[inline]
-    pub(crate) fn on_add_new(&self) {
+    pub(super) fn on_add_new(&self) {
         self.0.store(DIRTY, Ordering::Relaxed);
     }
 
     /// `add` of a key that is in the table.
     #[inline]
-    pub(crate) fn on_add(&self) -> OnAdd {
+    pub(super) fn on_add(&self) -> OnAdd {
         let before = self.0.load(Ordering::Relaxed);
         if before & DIRTY != 0 {
             return OnAdd::Coalesce;
@@ -104,14 +105,14 @@ impl State {
 
     /// `get`, after the key was popped.
     #[inline]
-    pub(crate) fn on_get(&self) {
+    pub(super) fn on_get(&self) {
         let before = self.0.load(Ordering::Relaxed);
         debug_assert_eq!(before & (DIRTY | PROCESSING), DIRTY, "I1: only a queued key can be popped");
         self.0.store(before ^ (DIRTY | PROCESSING), Ordering::Relaxed);
     }
 
     /// The key was taken out of the line and is not handed out.
-    pub(crate) fn on_take_back(&self) {
+    pub(super) fn on_take_back(&self) {
         let before = self.0.load(Ordering::Relaxed);
         debug_assert_eq!(before & (DIRTY | PROCESSING), DIRTY, "I1: only a queued key can be taken out");
         self.0.store(before & !DIRTY, Ordering::Relaxed);
@@ -119,7 +120,7 @@ impl State {
 
     /// `done`, by the holder.
     #[inline]
-    pub(crate) fn on_done(&self) -> OnDone {
+    pub(super) fn on_done(&self) -> OnDone {
         let before = self.0.load(Ordering::Relaxed);
         debug_assert_ne!(before & PROCESSING, 0, "I2: done belongs to the holder");
         let left = before & !(PROCESSING | UNWINDING);

@@ -26,11 +26,13 @@
 //! All calls are made under the queue's lock. The only foreign code that runs here is `K::borrow`, and `eq` of `K` or of the type that it
 //! is borrowed as; it runs before anything is changed.
 
-use crate::key::slab::{Retired, Slab, Slot, SlotRef, Times};
+use super::buckets::Buckets;
+use super::slab::{Retired, Slab};
+use super::slot::{Claimed, Queued, SlotRef, SlotView};
+use super::state::OnDone;
+use crate::prefetch::{prefetch, prefetch_at};
 use crate::sync::model_const;
-use crate::time::wheel::{Placement, Placements};
 use std::borrow::Borrow;
-use std::mem::MaybeUninit;
 use std::ops::Range;
 
 /// The part of a key's hash that is kept.
@@ -49,11 +51,20 @@ pub(crate) struct Table<K> {
     room_at: usize,
     /// With fewer keys than this, a remove gives room back. While chains move, every remove moves some.
     shrink_at: usize,
-    /// To be freed after the lock.
-    retired_buckets: Option<Box<Buckets<K>>>,
     /// The array is not shrunk below this length: [`MIN_BUCKETS`], or more if the user has asked for capacity.
     keep: usize,
     slab: Slab<K>,
+}
+
+/// What the caller has to do for a `done`.
+#[must_use = "a key that is dirty again has to be pushed"]
+pub(crate) enum Done<K> {
+    /// Push the key (I5): it was added while it was processing.
+    Push(Queued<K>),
+    /// Nothing: the key is delayed, or has failed.
+    Keep,
+    /// Drop the key after the lock: it is out of the table (I4).
+    Removed(K),
 }
 
 /// The array is not shrunk below this length: a small number of keys that comes and goes must not resize it each time.
@@ -66,139 +77,25 @@ const REHASH_AT_ONCE_MAX: usize = model_const(if cfg!(test) { 1000 } else { 1 <<
 /// The number of buckets that the old array loses before it gives their memory back: half a mebibyte.
 const GIVE_BACK: usize = 1 << 16;
 
-/// The first slot of each chain, or null. The number of chains is a power of two, or zero.
-///
-/// The low bits of a pointer, which its alignment leaves free, describe the chain: if they are 0, the chain must be walked; otherwise it
-/// is one slot, whose hash has this [`tag`](Self::tag). So a new key is mostly known to be new without a read of a slot, that is, without
-/// one more cache miss.
-///
-/// While chains move, not all of the new array is written (H1).
-pub(crate) struct Buckets<K> {
-    chains: Vec<MaybeUninit<*mut Slot<K>>>,
-}
-
-// SAFETY: its pointers are those of `SlotRef`s, which are `Send`.
-unsafe impl<K: Send + Sync> Send for Buckets<K> {}
-
-impl<K> Buckets<K> {
-    /// Buckets of which none is written.
-    fn unwritten(count: usize) -> Self {
-        debug_assert!(count == 0 || count.is_power_of_two());
-        Self { chains: Box::new_uninit_slice(count).into_vec() }
-    }
-
-    /// Empty chains.
-    fn empty(count: usize) -> Self {
-        let mut buckets = Self::unwritten(count);
-        (0..count).for_each(|at| buckets.clear(at));
-        buckets
-    }
-
-    #[inline]
-    fn len(&self) -> usize {
-        self.chains.len()
-    }
-
-    /// The pointer in a bucket.
-    #[inline]
-    fn pointer(&self, at: usize) -> *mut Slot<K> {
-        // SAFETY: the table reads only buckets that were written (H1).
-        unsafe { self.chains[at].assume_init() }
-    }
-
-    /// Makes a chain empty.
-    #[inline]
-    fn clear(&mut self, at: usize) {
-        self.chains[at].write(std::ptr::null_mut());
-    }
-
-    /// The bucket of a hash. Not for an old array that has been truncated.
-    #[inline]
-    fn at(&self, hash: u32) -> usize {
-        hash as usize & self.len().wrapping_sub(1)
-    }
-
-    /// The free bits of a pointer: 7, or 3 on 32-bit targets.
-    const TAG: usize = if align_of::<Slot<K>>() < 8 { 3 } else { 7 };
-
-    /// An odd number up to `TAG`, from the high bits of the hash; the low bits choose the bucket.
-    #[inline]
-    fn tag(hash: u32) -> usize {
-        (hash >> 29) as usize & Self::TAG | 1
-    }
-
-    /// The first slot of a chain, or `None` if the tag shows that no key of this hash is in it.
-    #[inline]
-    fn find(&self, at: usize, hash: u32) -> Option<SlotRef<K>> {
-        let pointer = self.pointer(at);
-        let tag = pointer.addr() & Self::TAG;
-        if tag != 0 && tag != Self::tag(hash) {
-            None
-        } else {
-            SlotRef::from_pointer(pointer.map_addr(|addr| addr & !Self::TAG))
-        }
-    }
-
-    #[inline]
-    fn first(&self, at: usize) -> Option<SlotRef<K>> {
-        SlotRef::from_pointer(self.pointer(at).map_addr(|addr| addr & !Self::TAG))
-    }
-
-    #[inline]
-    fn set(&mut self, at: usize, slot: Option<SlotRef<K>>) {
-        self.chains[at].write(slot.map_or(std::ptr::null_mut(), SlotRef::into_pointer));
-    }
-
-    /// Puts a taken slot first in the chain of its hash.
-    #[inline]
-    fn link(&mut self, at: usize, slot: SlotRef<K>) {
-        // SAFETY: the slot is taken (S2), and we hold the lock.
-        let inside = unsafe { slot.get() };
-        let first = self.first(at);
-        inside.next.set(first);
-        let tag = if first.is_none() { Self::tag(inside.hash()) } else { 0 };
-        self.chains[at].write(slot.into_pointer().map_addr(|addr| addr | tag));
-    }
-
-    /// Puts a taken slot first in the chain of its hash. Not for an old array that has been truncated.
-    #[inline]
-    fn link_by_hash(&mut self, slot: SlotRef<K>) {
-        // SAFETY: the slot is taken (S2), and we hold the lock.
-        let hash = unsafe { slot.get() }.hash();
-        self.link(self.at(hash), slot);
-    }
-
-    /// Takes a slot out of its chain.
-    #[inline]
-    fn unlink(&mut self, at: usize, slot: SlotRef<K>) {
-        // SAFETY: in the table, so taken (S2), and we hold the lock.
-        let inside = unsafe { slot.get() };
-        let first = self.first(at).expect("its chain is not empty");
-        if first == slot {
-            self.set(at, inside.next.get());
-        } else {
-            Self::unlink_behind(first, slot);
-        }
-    }
-
-    /// Takes a slot out of the chain that begins with `before`, another slot.
-    #[cold]
-    fn unlink_behind(mut before: SlotRef<K>, slot: SlotRef<K>) {
-        loop {
-            // SAFETY: in a chain, so taken (S2), and we hold the lock.
-            let inside = unsafe { before.get() };
-            let next = inside.next.get().expect("it is in its chain");
-            if next == slot {
-                // SAFETY: in a chain, so taken (S2), and we hold the lock.
-                inside.next.set(unsafe { slot.get() }.next.get());
-                return;
-            }
-            before = next;
-        }
-    }
-}
-
 impl<K> Table<K> {
+    /// The slots of a chunk, for a [`SideArray`](super::SideArray).
+    pub(crate) const CHUNK: usize = Slab::<K>::CHUNK;
+
+    pub(crate) fn new(capacity: usize) -> Self {
+        let count = if capacity == 0 { 0 } else { (2 * capacity + 1).next_power_of_two() };
+        let keep = count.max(MIN_BUCKETS);
+        Self {
+            buckets: Buckets::empty(count),
+            old: Buckets::unwritten(0),
+            left: 0,
+            old_mask: 0,
+            room_at: count / 2,
+            shrink_at: 0,
+            keep,
+            slab: Slab::new(),
+        }
+    }
+
     /// The slot of this key.
     #[inline]
     pub(crate) fn find<Q: Eq + ?Sized>(&self, key: &Q, hash: Hash) -> Option<SlotRef<K>>
@@ -227,53 +124,78 @@ impl<K> Table<K> {
     {
         let mut next = buckets.find(at, hash.0);
         while let Some(slot) = next {
-            // SAFETY: in a chain, so taken (S2), and we hold the lock.
-            let inside = unsafe { slot.get() };
-            // SAFETY: the slot is taken, so its key is initialised (S1), and we hold the lock.
-            if inside.hash() == hash.0 && unsafe { inside.key() }.borrow() == key {
-                return Some(slot);
+            if slot.slot().hash.get() == hash.0 && slot.key().borrow() == key {
+                return Some(slot.slot_ref());
             }
-            next = inside.next.get();
+            next = slot.next();
         }
         None
     }
 
-    /// `has_times`: the queue measures.
-    pub(crate) fn new(capacity: usize, has_times: bool) -> Self {
-        let count = if capacity == 0 { 0 } else { (2 * capacity + 1).next_power_of_two() };
-        let keep = count.max(MIN_BUCKETS);
-        Self {
-            buckets: Buckets::empty(count),
-            old: Buckets::unwritten(0),
-            left: 0,
-            old_mask: 0,
-            room_at: count / 2,
-            shrink_at: 0,
-            retired_buckets: None,
-            keep,
-            slab: Slab::new(has_times),
-        }
+    /// Inserts a key that is not in the table. The caller sets a bit of its word (I4).
+    #[inline(never)]
+    pub(crate) fn insert(&mut self, key: K, hash: Hash) -> SlotRef<K> {
+        self.insert_slot(key, hash)
     }
 
-    /// Inserts a key that is not in the table.
-    #[inline]
-    pub(crate) fn insert(&mut self, key: K, hash: Hash) -> SlotRef<K> {
+    #[inline(always)]
+    fn insert_slot(&mut self, key: K, hash: Hash) -> SlotRef<K> {
         if self.slab.taken() >= self.room_at {
             self.make_room();
         }
         let slot = self.slab.insert(key, hash.0);
+        // SAFETY: taken by the line above, and not vacated here (S2).
+        let view = unsafe { slot.view() };
         if self.left == 0 {
-            self.buckets.link(self.buckets.at(hash.0), slot);
+            self.buckets.link(self.buckets.at(hash.0), view);
         } else {
-            self.link_while_moving(slot, hash);
+            self.link_while_moving(view);
         }
         slot
     }
 
+    /// `add` of a key that is not in the table. The caller pushes it (I5).
+    #[inline]
+    pub(crate) fn insert_queued(&mut self, key: K, hash: Hash) -> Queued<K> {
+        let queued = Queued(self.insert_slot(key, hash));
+        queued.view().state().on_add_new();
+        queued
+    }
+
     #[cold]
-    fn link_while_moving(&mut self, slot: SlotRef<K>, hash: Hash) {
-        let (buckets, at) = self.buckets_for_mut(hash.0);
+    fn link_while_moving(&mut self, slot: SlotView<'_, K>) {
+        let (buckets, at) = self.buckets_for_mut(slot.slot().hash.get());
         buckets.link(at, slot);
+    }
+
+    /// `done`, by the holder. **Linearization point.**
+    #[inline]
+    pub(crate) fn done(&mut self, claimed: Claimed<K>) -> Done<K> {
+        match claimed.view().state().on_done() {
+            OnDone::Push => Done::Push(Queued(claimed.0)),
+            OnDone::Keep => Done::Keep,
+            // SAFETY: the step above has cleared the last bit, and the token is consumed (S2).
+            OnDone::Remove => Done::Removed(unsafe { self.remove(claimed.0) }),
+        }
+    }
+
+    /// A queued key was taken out of the line, and is not handed out. Returns the key if no bit keeps it in the table (I4).
+    pub(crate) fn take_back(&mut self, queued: Queued<K>) -> Option<K> {
+        queued.view().state().on_take_back();
+        // SAFETY: the key was queued until here, so it is in the table (I4); the token is consumed (S4).
+        unsafe { self.remove_if_vacant(queued.0) }
+    }
+
+    /// Takes a key out of the table if no bit keeps it there (I4). The caller drops it after the lock.
+    ///
+    /// # Safety
+    /// The slot is in the table. The caller forgets it, unless this returns `None`.
+    #[inline(never)]
+    pub(crate) unsafe fn remove_if_vacant(&mut self, slot: SlotRef<K>) -> Option<K> {
+        // SAFETY: in the table, guaranteed by the caller, so taken (H2).
+        let vacant = unsafe { slot.view() }.state().is_vacant();
+        // SAFETY: no bit is set, so the key is not queued and has no holder (I1, I2); the caller forgets the slot (S2).
+        vacant.then(|| unsafe { self.remove(slot) })
     }
 
     /// Called before an insert, with [`room_at`](Self::room_at) keys or more.
@@ -302,40 +224,18 @@ impl<K> Table<K> {
         };
     }
 
-    /// Prefetches the bucket that the [`remove`](Self::remove) of this key will read.
-    #[inline]
-    pub(crate) fn prefetch(&self, slot: SlotRef<K>) {
-        // SAFETY: queued, so taken (S2), and we hold the lock.
-        let hash = unsafe { slot.get() }.hash();
-        let (buckets, at) = self.buckets_for(hash);
-        prefetch(&buckets.chains[at]);
-    }
-
-    /// Prefetches the slot of this number.
-    #[inline]
-    pub(crate) fn prefetch_slot(&self, number: u32) {
-        // SAFETY: in the wheel until now, so taken (S2), and we hold the lock.
-        prefetch(unsafe { self.slab.slot(number).get() });
-    }
-
-    /// Where the buckets are, and their number: for [`prefetch_bucket`].
-    #[inline]
-    pub(crate) fn buckets(&self) -> (usize, usize) {
-        (self.buckets.chains.as_ptr() as usize, self.buckets.len())
-    }
-
-    /// Takes a key out. The caller drops it after the lock.
+    /// Takes a key out.
     ///
     /// # Safety
     /// The slot is in the table and its word has no bit set. The caller has cleared the last bit, and forgets the slot (S2).
-    #[inline]
-    pub(crate) unsafe fn remove(&mut self, slot: SlotRef<K>) -> K {
+    #[inline(always)]
+    unsafe fn remove(&mut self, slot: SlotRef<K>) -> K {
+        // SAFETY: in the table, guaranteed by the caller, so taken (H2).
+        let view = unsafe { slot.view() };
         if self.left == 0 {
-            // SAFETY: in the table, so taken (S2), and we hold the lock.
-            let hash = unsafe { slot.get() }.hash();
-            self.buckets.unlink(self.buckets.at(hash), slot);
+            self.buckets.unlink(self.buckets.at(view.slot().hash.get()), view);
         } else {
-            self.unlink_while_moving(slot);
+            self.unlink_while_moving(view);
         }
         // SAFETY: taken and out of its chain; the rest is guaranteed by the caller.
         let key = unsafe { self.slab.remove(slot) };
@@ -346,47 +246,41 @@ impl<K> Table<K> {
     }
 
     #[cold]
-    fn unlink_while_moving(&mut self, slot: SlotRef<K>) {
-        // SAFETY: in the table, so taken (S2), and we hold the lock.
-        let hash = unsafe { slot.get() }.hash();
-        let (buckets, at) = self.buckets_for_mut(hash);
+    fn unlink_while_moving(&mut self, slot: SlotView<'_, K>) {
+        let (buckets, at) = self.buckets_for_mut(slot.slot().hash.get());
         buckets.unlink(at, slot);
     }
 
-    /// The number of a slot that is in the table. Makes room for its placement.
+    /// Prefetches the bucket that the `done` of this key will read.
     #[inline]
-    pub(crate) fn make_placement(&mut self, slot: SlotRef<K>) -> u32 {
-        let number = self.number(slot);
-        self.slab.make_placement(number);
-        number
+    pub(crate) fn prefetch(&self, slot: SlotView<'_, K>) {
+        let (buckets, at) = self.buckets_for(slot.slot().hash.get());
+        prefetch(buckets.place(at));
     }
 
-    /// The number of a slot that is in the table.
+    /// Where the buckets are, and their number: for [`prefetch_bucket`].
     #[inline]
-    pub(crate) fn number(&self, slot: SlotRef<K>) -> u32 {
-        // SAFETY: in the table, so taken (S2).
-        unsafe { self.slab.number(slot) }
+    pub(crate) fn buckets(&self) -> (usize, usize) {
+        (self.buckets.address(), self.buckets.len())
     }
 
-    /// The times of the slot of this number, which is in the table. Only if the queue measures.
+    /// The number of a slot of this table.
     #[inline]
-    pub(crate) fn times(&mut self, number: u32) -> &mut Times {
-        self.slab.times(number)
+    pub(crate) fn number(&self, slot: SlotView<'_, K>) -> u32 {
+        self.slab.number(slot)
     }
 
-    /// The times of a slot that is in the table. Only if the queue measures.
-    pub(crate) fn times_of(&self, slot: SlotRef<K>) -> &Times {
-        self.slab.times_of(self.number(slot))
-    }
-
-    /// The slot of this number, which is in the wheel and so in the table.
+    /// The slot of this number.
+    ///
+    /// # Panics
+    /// If it is not taken.
     #[inline]
-    pub(crate) fn slot(&self, number: u32) -> SlotRef<K> {
-        self.slab.slot(number)
+    pub(crate) fn at(&self, number: u32) -> SlotRef<K> {
+        self.slab.taken_slot(number)
     }
 
     /// The slots of the keys in these chunks: see [`Slab::iter_chunks`].
-    pub(crate) fn iter_chunks(&self, chunks: Range<usize>) -> impl Iterator<Item = SlotRef<K>> {
+    pub(crate) fn iter_chunks(&self, chunks: Range<usize>) -> impl Iterator<Item = SlotView<'_, K>> {
         self.slab.iter_chunks(chunks)
     }
 
@@ -395,21 +289,15 @@ impl<K> Table<K> {
         self.slab.chunks()
     }
 
-    /// Memory that is to be freed after the lock.
-    #[inline]
-    pub(crate) fn retired(&mut self) -> &mut Vec<Retired<K>> {
-        self.slab.retired()
-    }
-
-    /// There are chunks to be freed after the lock.
+    /// There are chunks or buckets to be freed after the lock.
     #[inline]
     pub(crate) fn has_retired(&self) -> bool {
-        self.slab.has_retired() | self.retired_buckets.is_some()
+        self.slab.has_retired()
     }
 
-    /// A large array that is to be freed after the lock.
-    pub(crate) fn retired_buckets(&mut self) -> Option<Box<Buckets<K>>> {
-        self.retired_buckets.take()
+    /// Takes the memory that is not needed any more, for the caller to free after the lock.
+    pub(crate) fn take_retired(&mut self) -> Vec<Retired<K>> {
+        self.slab.take_retired()
     }
 
     /// Frees the chunks in this range that hold no key.
@@ -461,7 +349,7 @@ impl<K> Table<K> {
             // The old array is freed before the new one is allocated, which lowers the peak of memory; unless freeing it takes long.
             let old = std::mem::replace(&mut self.buckets, Buckets::unwritten(0));
             if old.len() > GIVE_BACK {
-                self.retired_buckets = Some(Box::new(old));
+                self.slab.retire(old);
             } else {
                 drop(old);
             }
@@ -483,7 +371,7 @@ impl<K> Table<K> {
     #[inline]
     fn step(&mut self) {
         if self.left > 0 {
-            // More when the table shrinks: there are 32 buckets for each key then.
+            // More when the table shrinks by itself: there are at least 16 buckets for each key then.
             self.move_chains(model_const(if self.old_mask < self.buckets.len() { 32 } else { 64 }, 1));
         }
     }
@@ -495,21 +383,19 @@ impl<K> Table<K> {
             self.move_chain(bucket);
         }
         self.left = start;
-        self.old.chains.truncate(start);
+        self.old.truncate(start, GIVE_BACK);
         if start == 0 {
             self.old = Buckets::unwritten(0);
             self.set_limits();
-        } else if self.old.chains.capacity() - start >= GIVE_BACK {
-            self.old.chains.shrink_to(start);
         }
         // Prefetches what the next step will read.
         for slot in (start.saturating_sub(count)..start).take(64).filter_map(|bucket| self.old.first(bucket)) {
-            // SAFETY: in a chain, so taken (S2), and we hold the lock.
-            prefetch(unsafe { slot.get() });
+            prefetch(slot.slot());
         }
     }
 
-    /// Moves one chain of the old array. First makes the chains of the new array empty that no chain before has written (H1).
+    /// Moves one chain of the old array. First empties the chains of the new array that come from it, unless a chain that moved earlier
+    /// has written them (H1).
     #[inline]
     fn move_chain(&mut self, bucket: usize) {
         let (old, new) = (self.old_mask + 1, self.buckets.len());
@@ -518,17 +404,9 @@ impl<K> Table<K> {
         }
         let mut next = self.old.first(bucket);
         while let Some(slot) = next {
-            // SAFETY: in a chain, so taken (S2), and we hold the lock.
-            next = unsafe { slot.get() }.next.get();
+            next = slot.next(); // `link_by_hash` overwrites it
             self.buckets.link_by_hash(slot);
         }
-    }
-}
-
-impl<K> Placements for Table<K> {
-    #[inline]
-    fn placement(&mut self, number: u32) -> &mut Placement {
-        self.slab.placement(number)
     }
 }
 
@@ -536,31 +414,18 @@ impl<K> Placements for Table<K> {
 #[inline]
 pub(crate) fn prefetch_bucket((start, count): (usize, usize), hash: Hash) {
     let bucket = hash.0 as usize & count.wrapping_sub(1);
-    prefetch_at((start as *const usize).wrapping_add(bucket));
-}
-
-/// A prefetch hint; does nothing where the standard library has no intrinsic for it.
-#[inline]
-fn prefetch<T>(place: &T) {
-    prefetch_at(std::ptr::from_ref(place));
-}
-
-#[inline]
-fn prefetch_at<T>(place: *const T) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch reads nothing and cannot fault, whatever the address; SSE is part of x86-64.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(place.cast());
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = place;
+    prefetch_at(std::ptr::without_provenance::<usize>(start).wrapping_add(bucket));
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::collections::HashMap;
+
+    fn take<K>(table: &mut Table<K>, slot: SlotRef<K>) -> K {
+        // SAFETY: the tests remove each of their slots once, and set no bit.
+        unsafe { table.remove(slot) }
+    }
 
     /// Grows and shrinks several times, with look-ups while chains move.
     #[test]
@@ -573,7 +438,7 @@ mod tests {
         };
         // Half of the keys have a good hash, and the others a bad one: long chains.
         let hash = |key: u64| Hash(if key % 2 == 0 { (key as u32).wrapping_mul(0x9e37_79b9) } else { key as u32 % 64 });
-        let mut table = Table::new(0, false);
+        let mut table = Table::new(0);
         let mut known = HashMap::new();
         for (keys, adds) in [(100, 9), (50_000, 9), (50_000, 1), (2_000, 5), (60_000, 9), (60_000, 0)] {
             for _ in 0..150_000 {
@@ -584,8 +449,7 @@ mod tests {
                     assert!(known[&key] == slot);
                     if next(10) >= adds {
                         known.remove(&key);
-                        // SAFETY: in the table, without a bit set, and removed once.
-                        assert_eq!(unsafe { table.remove(slot) }, key);
+                        assert_eq!(take(&mut table, slot), key);
                     }
                 } else if next(10) < adds {
                     known.insert(key, table.insert(key, hash(key)));
@@ -594,8 +458,7 @@ mod tests {
             assert_eq!(table.slab.taken(), known.len());
         }
         for (key, slot) in known {
-            // SAFETY: in the table, without a bit set, and removed once.
-            assert_eq!(unsafe { table.remove(slot) }, key);
+            assert_eq!(take(&mut table, slot), key);
         }
         assert_eq!((table.buckets.len(), table.old.len()), (MIN_BUCKETS, 0), "what a burst took is given back");
         while table.shrink_buckets(100) {}
@@ -605,16 +468,14 @@ mod tests {
     /// The last key of many leaves between two steps of a shrink.
     #[test]
     fn a_table_that_gets_empty_while_it_shrinks_works_on() {
-        let mut table = Table::new(0, false);
+        let mut table = Table::new(0);
         let mut slots: Vec<_> = (0..6000_u32).map(|n| table.insert(n, spread(n))).collect();
         let last = slots.remove(3000);
         for slot in slots {
-            // SAFETY: in the table, without a bit set, and removed once.
-            unsafe { table.remove(slot) };
+            take(&mut table, slot);
         }
         table.shrink_chunks(0..table.chunks());
-        // SAFETY: as for the others.
-        unsafe { table.remove(last) };
+        take(&mut table, last);
         assert!(table.chunks() * Slab::<u32>::CHUNK > 2 * REHASH_AT_ONCE_MAX, "its chunk is a spare one, far back");
         while table.shrink_buckets(100) {}
         assert_eq!((table.buckets.len(), table.left), (0, 0));
@@ -627,11 +488,10 @@ mod tests {
     /// Few keys are left of many, in as many chunks: their buckets change in many steps.
     #[test]
     fn few_keys_in_many_chunks_move_in_many_steps() {
-        let mut table = Table::new(0, false);
+        let mut table = Table::new(0);
         let slots: Vec<_> = (0..60_000_u32).map(|n| table.insert(n, spread(n))).collect();
         for (n, slot) in slots.into_iter().enumerate().filter(|(n, _)| n % 100 != 0) {
-            // SAFETY: in the table, without a bit set, and removed once.
-            assert_eq!(unsafe { table.remove(slot) }, n as u32);
+            assert_eq!(take(&mut table, slot), n as u32);
         }
         while table.left > 0 {
             table.move_chains(100);
@@ -650,20 +510,19 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "takes too long")]
     fn growing_and_shrinking_are_many_small_steps() {
-        let mut table = Table::new(0, false);
+        let mut table = Table::new(0);
         let mut slots = Vec::new();
         let (mut growing, mut shrinking, mut before) = (0, 0, 0_usize);
         for n in 0..200_000_u32 {
             slots.push(table.insert(n, spread(n)));
             growing = growing.max(before.saturating_sub(table.left));
             before = table.left;
-            assert!(table.old.chains.capacity() - table.left <= GIVE_BACK, "moved buckets take memory");
+            assert!(table.old.capacity() - table.left <= GIVE_BACK, "moved buckets take memory");
             assert!(table.buckets.len() >= 2 * slots.len(), "two buckets for each key");
             assert!(slots.len() > REHASH_AT_ONCE_MAX || table.old.len() == 0, "in one step");
         }
         while let Some(slot) = slots.pop() {
-            // SAFETY: in the table, without a bit set, and removed once.
-            unsafe { table.remove(slot) };
+            take(&mut table, slot);
             shrinking = shrinking.max(before.saturating_sub(table.left));
             before = table.left;
         }
@@ -673,33 +532,19 @@ mod tests {
     /// The table shrinks to the length that its keys need, even in the middle of another resize.
     #[test]
     fn shrinking_loses_no_key() {
-        let mut table = Table::new(0, false);
+        let mut table = Table::new(0);
         let mut slots: Vec<_> = (0..2049).map(|n| table.insert(n, spread(n))).collect();
         assert!(table.left > 0, "it is growing");
         for slot in slots.drain(2000..) {
-            // SAFETY: in the table, without a bit set, and removed once.
-            unsafe { table.remove(slot) };
+            take(&mut table, slot);
         }
         assert!(table.left > 0, "it is still growing");
         while table.shrink_buckets(100) {}
         assert_eq!((table.buckets.len(), table.old.len()), (4096, 0));
-        assert_eq!(table.buckets(), (table.buckets.chains.as_ptr() as usize, 4096));
+        assert_eq!(table.buckets(), (table.buckets.address(), 4096));
         for (n, slot) in (0..).zip(slots) {
             assert!(table.find(&n, spread(n)) == Some(slot));
         }
-    }
-
-    /// Every odd tag is about as likely as any other; otherwise look-ups of new keys would read slots more often.
-    #[test]
-    fn tags_are_spread() {
-        const TAGS: usize = Buckets::<u64>::TAG.div_ceil(2);
-        let mut counts = [0; TAGS];
-        (0..1000 * TAGS as u32).for_each(|n| counts[Buckets::<u64>::tag(spread(n).0) / 2] += 1);
-        assert!(counts.iter().all(|count| (900..1100).contains(count)), "{counts:?}");
-        assert!(
-            (0..1000).all(|n| Buckets::<u64>::tag(n << 22) % 2 == 1),
-            "an even tag could be 0, which means that the chain must be walked"
-        );
     }
 
     fn spread(n: u32) -> Hash {

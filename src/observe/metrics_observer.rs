@@ -20,9 +20,9 @@ use std::time::Duration;
 /// | `workqueue_retries_total` | counter | adds with a delay or with the limiter's delay, including those that are no failures |
 /// | `workqueue_failures_total` | counter | adds with the limiter's delay: failures |
 /// | `workqueue_delayed` | gauge | keys with a delay that has not expired |
-/// | `workqueue_in_work` | gauge | keys that are processing |
+/// | `workqueue_processing` | gauge | keys that are processing |
 /// | `workqueue_failing` | gauge | keys whose failures are counted |
-/// | `workqueue_oldest_in_line_seconds` | gauge | how long the first queued key has waited |
+/// | `workqueue_oldest_queued_seconds` | gauge | how long the first queued key has waited |
 /// | `workqueue_next_deadline_seconds` | gauge | the time until the earliest delay expires; 0: overdue, `+Inf`: none (graphs want `< Inf`) |
 /// | `workqueue_coalesced_total` | counter | adds that changed nothing |
 /// | `workqueue_rejected_total` | counter | adds after the shut-down |
@@ -112,7 +112,7 @@ impl Series {
             last: Metrics::default(),
             gauges: [
                 gauge("workqueue_depth", count, "Hand-outs to come for the adds so far", |m| m.stats.depth() as f64),
-                gauge("workqueue_in_work", count, "Keys that are processing", |m| m.stats.processing as f64),
+                gauge("workqueue_processing", count, "Keys that are processing", |m| m.stats.processing as f64),
                 gauge("workqueue_delayed", count, "Keys with a delay that has not expired", |m| m.stats.delayed as f64),
                 gauge("workqueue_failing", count, "Keys whose failures are counted", |m| m.stats.failing as f64),
                 gauge(
@@ -127,8 +127,8 @@ impl Series {
                     "For how long the oldest processing key has been processing",
                     |m| seconds(m.stats.longest_running),
                 ),
-                gauge("workqueue_oldest_in_line_seconds", time, "How long the first queued key has waited", |m| {
-                    seconds(m.stats.oldest_in_line)
+                gauge("workqueue_oldest_queued_seconds", time, "How long the first queued key has waited", |m| {
+                    seconds(m.stats.oldest_queued)
                 }),
                 gauge(
                     "workqueue_next_deadline_seconds",

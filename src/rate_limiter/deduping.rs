@@ -17,8 +17,9 @@ use std::time::Duration;
 /// [`forget`](RateLimiter::forget) forgets the outstanding token, which stays spent: the next add of the key reserves another.
 ///
 /// # Memory
-/// A key is remembered until its token may be used. It takes 30 to 70 bytes and a clone of the key. When there are many keys, those
-/// that need not be remembered any more are dropped; [`shrink_to_fit`](RateLimiter::shrink_to_fit) drops all of them.
+/// A key is remembered until its token may be used. It takes 1.3 to 2.7 times the size of its clone and 16 bytes: 32 to 64 bytes for a
+/// `u64`. When there are many keys, those that need not be remembered any more are dropped;
+/// [`shrink_to_fit`](RateLimiter::shrink_to_fit) drops all of them.
 ///
 /// # Examples
 /// ```

@@ -6,7 +6,7 @@
 //!                                                   └─────────────────────────┘
 //! ```
 //!
-//! A look-up takes one hash, one lock that is seldom contended, and one probe.
+//! A look-up takes one hash, one lock that is seldom contended, and one probe (`keyed/table.rs`).
 //!
 //! **Bounds** (off by default). A shard has two tables, its generations. A key that fails goes to `recent`, even if it was in `old`.
 //! Now and then the shard *rotates*: `recent` becomes `old`, and the old generation is dropped at once. So a bound costs O(1) a
@@ -19,25 +19,32 @@
 //! No foreign code but `Eq` of keys runs under a lock (P17): keys are hashed and cloned before it, and dropped after it. Memory that
 //! keys leave behind is given back (P15).
 
+mod table;
+
 use crate::sync::{Mutex, hasher, model_const, parallelism};
 use crate::time::nanos;
 use ahash::RandomState;
 use crossbeam_utils::CachePadded;
-use hashbrown::HashTable;
 use std::hash::Hash;
 use std::mem;
+use std::num::NonZeroU32;
 use std::time::Duration;
+use table::Table;
 
 /// What is remembered of a key.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Record {
     /// The number of failures since the key was last forgotten.
     pub(super) failures: u32,
-    /// The key's hash. It is here because there is room.
-    hash: u32,
+    /// It is here because there is room.
+    hash: KeyHash,
     /// The time at which the last delay elapses.
     pub(super) until: u64,
 }
+
+/// The part of a key's hash that is kept. Never zero, so that a place without an entry takes no more memory than one with an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct KeyHash(NonZeroU32);
 
 /// See the docs of this module.
 pub(super) struct KeyedStore<K> {
@@ -52,15 +59,15 @@ pub(super) struct KeyedStore<K> {
 struct Bounds {
     /// `recent` is full at this number of keys.
     keys: usize,
-    /// In nanoseconds.
+    /// The length of an age, in nanoseconds.
     age: u64,
     /// Keys of which the delay has elapsed need not be remembered.
     drop_elapsed: bool,
 }
 
 struct Shard<K> {
-    recent: HashTable<Entry<K>>,
-    old: HashTable<Entry<K>>,
+    recent: Table<K>,
+    old: Table<K>,
     /// The begin of the age of `recent`.
     recent_since: u64,
     /// The time at which the last delay in `old` elapses. Used with `drop_elapsed`.
@@ -74,7 +81,7 @@ struct Entry<K> {
 
 /// What a call forgets, to be dropped after the lock.
 struct Dropped<K> {
-    tables: Vec<HashTable<Entry<K>>>,
+    tables: Vec<Table<K>>,
     entries: Vec<Entry<K>>,
 }
 
@@ -84,9 +91,19 @@ const SHRINK_MIN: usize = 64;
 /// With fewer keys, a shard keeps those of which the delay has elapsed: they may fail again soon.
 const DROP_ELAPSED_MIN: usize = model_const(256, 2);
 
-/// With a bound, a shard has room for at least this number of keys. With less, the luck of the hashes would fill one shard long before
-/// the others.
+/// With a bound, a shard has room for at least this number of keys, if the bound allows it. With less room, one shard would often be full
+/// long before the others.
 const SHARD_KEYS_MIN: usize = model_const(512, 4);
+
+impl Record {
+    /// Counts one more failure. Returns the number before.
+    #[inline]
+    pub(super) fn count(&mut self) -> u32 {
+        let before = self.failures;
+        self.failures = before.saturating_add(1);
+        before
+    }
+}
 
 impl<K> KeyedStore<K> {
     /// Remembers all keys until they are forgotten.
@@ -96,7 +113,7 @@ impl<K> KeyedStore<K> {
     }
 
     fn with_bounds(bounds: Bounds, shards: usize) -> Self {
-        let shard = || Shard { recent: HashTable::new(), old: HashTable::new(), recent_since: 0, old_elapsed_at: 0 };
+        let shard = || Shard { recent: Table::default(), old: Table::default(), recent_since: 0, old_elapsed_at: 0 };
         let shards = (0..shards).map(|_| CachePadded::new(Mutex::new(shard()))).collect();
         Self { hasher: hasher(), shards, bounds }
     }
@@ -146,11 +163,11 @@ impl<K> KeyedStore<K> {
             shard.rotate_if_due(&self.bounds, now, &mut dropped);
             if self.bounds.drop_elapsed {
                 for table in [&mut shard.recent, &mut shard.old] {
-                    dropped.entries.extend(table.extract_if(|entry| entry.record.until <= now));
+                    table.extract_if(|entry| entry.record.until <= now, &mut dropped.entries);
                 }
             }
-            shard.recent.shrink_to_fit(Entry::hash);
-            shard.old.shrink_to_fit(Entry::hash);
+            shard.recent.shrink_to(0);
+            shard.old.shrink_to(0);
         }
     }
 
@@ -163,12 +180,12 @@ impl<K> KeyedStore<K> {
 impl<K: Hash + Eq> KeyedStore<K> {
     /// What is remembered of a key.
     #[inline]
-    pub(super) fn get(&self, key: &K, now: u64) -> Record {
+    pub(super) fn get(&self, key: &K, now: u64) -> Option<Record> {
         let hash = self.hasher.hash_one(key);
         let shard = &*self.shard(hash).lock_low_contention();
         // As if the shard had rotated: a call that only reads changes nothing.
         let ages = shard.ages(&self.bounds, now);
-        shard.find(key, hash as u32, ages).map(|entry| entry.record).unwrap_or_default()
+        shard.find(key, KeyHash::new(hash), ages).map(|entry| entry.record)
     }
 
     /// Forgets a key. **Linearization point of a `forget`.**
@@ -177,7 +194,7 @@ impl<K: Hash + Eq> KeyedStore<K> {
         let hash = self.hasher.hash_one(key);
         // Not in one statement: the guard of a temporary would live to its end, and the key would be dropped under the lock.
         let mut shard = self.shard(hash).lock_low_contention();
-        let entry = shard.remove(key, hash as u32);
+        let entry = shard.remove(key, KeyHash::new(hash));
         drop(shard);
         drop(entry);
     }
@@ -190,28 +207,41 @@ impl<K: Hash + Eq + Clone> KeyedStore<K> {
     pub(super) fn update<R>(&self, key: &K, now: u64, change: impl FnOnce(&mut Record) -> R) -> R {
         let hash = self.hasher.hash_one(key);
         let shard = self.shard(hash);
-        let hash = hash as u32;
+        let hash = KeyHash::new(hash);
         if self.bounds.age == u64::MAX {
             // Most keys have failed before.
             let shard = &mut *shard.lock_low_contention();
-            if let Some(entry) = shard.recent.find_mut(widen(hash), |entry| entry.is(key, hash)) {
-                return change(&mut entry.record);
+            if let Some(place) = shard.recent.find(key, hash) {
+                return change(&mut shard.recent.at(place).record);
             }
         }
+        self.update_seldom(key, shard, hash, now, change)
+    }
+
+    /// The same for a key that may be new, or too old.
+    #[inline(never)]
+    fn update_seldom<R>(
+        &self,
+        key: &K,
+        shard: &Mutex<Shard<K>>,
+        hash: KeyHash,
+        now: u64,
+        change: impl FnOnce(&mut Record) -> R,
+    ) -> R {
         // Declared before the guards, as `new` below, and so dropped after them.
         let mut dropped = Dropped::none();
         if self.is_bounded() {
             let shard = &mut *shard.lock_low_contention();
             shard.rotate_if_due(&self.bounds, now, &mut dropped);
-            if shard.promote(key, hash, &self.bounds, now, &mut dropped) {
-                return change(shard.recent_record(key, hash));
+            if let Some(record) = shard.promote(key, hash, &self.bounds, now, &mut dropped) {
+                return change(record);
             }
         }
-        let new = Entry { record: Record { hash, ..Record::default() }, key: key.clone() };
+        let new = Entry { record: Record { failures: 0, hash, until: 0 }, key: key.clone() };
         let shard = &mut *shard.lock_low_contention();
         // Another thread may have inserted the key meanwhile.
-        if shard.promote(key, hash, &self.bounds, now, &mut dropped) {
-            return change(shard.recent_record(key, hash));
+        if let Some(record) = shard.promote(key, hash, &self.bounds, now, &mut dropped) {
+            return change(record);
         }
         change(shard.insert(new, &self.bounds, now, &mut dropped))
     }
@@ -248,7 +278,7 @@ impl<K> Shard<K> {
         }
         if bounds.drop_elapsed && self.len() >= DROP_ELAPSED_MIN && self.old_elapsed_at <= now {
             self.rotate(dropped);
-            self.old_elapsed_at = self.old.iter().map(|entry| entry.record.until).max().unwrap_or(0);
+            self.old_elapsed_at = self.old.entries().map(|entry| entry.record.until).max().unwrap_or(0);
         }
     }
 
@@ -258,65 +288,66 @@ impl<K> Shard<K> {
             self.rotate(dropped);
             self.recent_since = now;
         }
-        &mut self.recent.insert_unique(widen(entry.record.hash), entry, Entry::hash).into_mut().record
+        let place = self.recent.insert(entry);
+        &mut self.recent.at(place).record
     }
 }
 
 impl<K: Eq> Shard<K> {
     /// `ages`: the number of ages that have ended.
     #[inline]
-    fn find(&self, key: &K, hash: u32, ages: u64) -> Option<&Entry<K>> {
-        let is = |entry: &Entry<K>| entry.is(key, hash);
+    fn find(&self, key: &K, hash: KeyHash, ages: u64) -> Option<&Entry<K>> {
         match ages {
-            0 => self.recent.find(widen(hash), is).or_else(|| self.old.find(widen(hash), is)),
-            1 => self.recent.find(widen(hash), is),
+            0 => self.recent.get(key, hash).or_else(|| self.old.get(key, hash)),
+            1 => self.recent.get(key, hash),
             _ => None,
         }
     }
 
-    /// If the key is remembered, moves it to `recent`, and returns `true`.
-    fn promote(&mut self, key: &K, hash: u32, bounds: &Bounds, now: u64, dropped: &mut Dropped<K>) -> bool {
-        if self.recent.find(widen(hash), |entry| entry.is(key, hash)).is_some() {
-            return true;
+    /// The record of a key that is remembered, and is in `recent` from now on.
+    fn promote(
+        &mut self,
+        key: &K,
+        hash: KeyHash,
+        bounds: &Bounds,
+        now: u64,
+        dropped: &mut Dropped<K>,
+    ) -> Option<&mut Record> {
+        if let Some(place) = self.recent.find(key, hash) {
+            return Some(&mut self.recent.at(place).record);
         }
-        let Some(entry) = take(&mut self.old, key, hash) else { return false };
-        self.insert(entry, bounds, now, dropped);
-        true
-    }
-
-    /// The record of a key that is in `recent`.
-    fn recent_record(&mut self, key: &K, hash: u32) -> &mut Record {
-        let entry = self.recent.find_mut(widen(hash), |entry| entry.is(key, hash));
-        &mut entry.expect("it is there").record
+        let entry = take(&mut self.old, key, hash)?;
+        Some(self.insert(entry, bounds, now, dropped))
     }
 
     #[inline]
-    fn remove(&mut self, key: &K, hash: u32) -> Option<Entry<K>> {
+    fn remove(&mut self, key: &K, hash: KeyHash) -> Option<Entry<K>> {
         take(&mut self.recent, key, hash).or_else(|| take(&mut self.old, key, hash))
     }
 }
 
 /// Takes a key out of a table, and gives memory back that the other keys do not need.
 #[inline]
-fn take<K: Eq>(table: &mut HashTable<Entry<K>>, key: &K, hash: u32) -> Option<Entry<K>> {
-    let found = table.find_entry(widen(hash), |entry| entry.is(key, hash)).ok()?;
-    let (entry, _) = found.remove();
+fn take<K: Eq>(table: &mut Table<K>, key: &K, hash: KeyHash) -> Option<Entry<K>> {
+    let entry = table.take(key, hash)?;
     if table.capacity() > SHRINK_MIN && table.len() < table.capacity() / 8 {
-        table.shrink_to(table.len() * 2, Entry::hash);
+        table.shrink_to(table.len() * 2);
     }
     Some(entry)
 }
 
-impl<K> Entry<K> {
-    fn hash(&self) -> u64 {
-        widen(self.record.hash)
-    }
-}
-
-impl<K: Eq> Entry<K> {
+impl KeyHash {
+    /// Of the low half of a hash; the high half chooses the shard.
     #[inline]
-    fn is(&self, key: &K, hash: u32) -> bool {
-        self.record.hash == hash && self.key == *key
+    fn new(hash: u64) -> Self {
+        const NOT_ZERO: NonZeroU32 = NonZeroU32::new(1 << 31).unwrap();
+        Self(NOT_ZERO | hash as u32)
+    }
+
+    /// The place that a table tries first.
+    #[inline]
+    fn place(self, mask: usize) -> usize {
+        self.0.get() as usize & mask
     }
 }
 
@@ -324,12 +355,6 @@ impl<K> Dropped<K> {
     fn none() -> Self {
         Self { tables: Vec::new(), entries: Vec::new() }
     }
-}
-
-/// A table uses the upper and the lower bits of a hash, and 32 bits are kept.
-#[inline]
-fn widen(hash: u32) -> u64 {
-    u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
 #[cfg(all(test, not(loom)))]
@@ -350,12 +375,13 @@ mod tests {
     /// A table of which less than an eighth is used shrinks to twice its length; a small one does not.
     #[test]
     fn storage_follows_the_number_of_keys() {
-        let mut table = HashTable::new();
-        let entry = |n: u32| Entry { record: Record { hash: n, ..Record::default() }, key: n };
-        (0..10_000).for_each(|n| _ = table.insert_unique(widen(n), entry(n), Entry::hash));
+        let mut table = Table::default();
+        let hash = |n: u32| KeyHash::new(n.into());
+        (0..10_000)
+            .for_each(|n| _ = table.insert(Entry { record: Record { failures: 0, hash: hash(n), until: 0 }, key: n }));
         let mut before = table.capacity();
         for n in 0..10_000 {
-            assert!(take(&mut table, &n, n).is_some_and(|entry| entry.key == n));
+            assert!(take(&mut table, &n, hash(n)).is_some_and(|entry| entry.key == n));
             let (left, now) = (table.len(), table.capacity());
             assert!(now == before || left < before / 8 && now >= 2 * left, "{before} -> {now} for {left}");
             assert!(now <= SHRINK_MIN || left >= now / 8, "{now} for {left}");

@@ -1,6 +1,7 @@
 //! How long a key waits after a number of failures: pure functions of that number. Their answers saturate, so none overflows (P14).
 
 use crate::error::InvalidArgument;
+use std::fmt;
 use std::time::Duration;
 
 /// A pure function from the number of failures so far to a delay.
@@ -33,10 +34,11 @@ mod sealed {
 }
 
 /// `base * 2^failures`, up to a maximum.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Exponential {
-    /// All delays: `base`, doubled until it reaches the maximum. At most 96 of them.
+    /// All delays but the longest: `base`, doubled until it reaches the maximum. At most 95 of them.
     delays: Box<[Duration]>,
+    longest: Duration,
 }
 
 /// One delay for the first failures, another for the rest.
@@ -56,19 +58,28 @@ pub struct StepTable {
 
 impl Exponential {
     pub(super) fn new(base: Duration, max: Duration) -> Self {
-        let double = |delay: &Duration| (*delay < max && !delay.is_zero()).then(|| delay.saturating_mul(2).min(max));
-        Self { delays: std::iter::successors(Some(base.min(max)), double).collect() }
+        let longest = if base.is_zero() { base } else { max };
+        let shorter = |delay: Duration| (delay < longest).then_some(delay);
+        let double = |delay: &Duration| shorter(delay.saturating_mul(2));
+        Self { delays: std::iter::successors(shorter(base), double).collect(), longest }
+    }
+}
+
+impl fmt::Debug for Exponential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let delays: Vec<_> = self.delays.iter().chain([&self.longest]).collect();
+        f.debug_struct("Exponential").field("delays", &delays).finish()
     }
 }
 
 impl Schedule for Exponential {
     #[inline]
     fn delay(&self, failures: u32) -> Duration {
-        self.delays[(failures as usize).min(self.delays.len() - 1)]
+        self.delays.get(failures as usize).copied().unwrap_or(self.longest)
     }
 
     fn longest(&self) -> Duration {
-        self.delays[self.delays.len() - 1]
+        self.longest
     }
 
     fn cap(&self) -> Duration {

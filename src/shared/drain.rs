@@ -1,14 +1,14 @@
 //! Drain and idle waits: until no key is queued or processing, or until no key is delayed either.
 //!
-//! The threads and tasks of both kinds wait in one list. A step that leaves no key queued or processing (a `done`, or the removal of a
-//! delay) wakes all of them, and each checks whether its goal is reached.
+//! The threads and tasks of both kinds wait in one list. A call that may leave no key queued or processing (a `done`, `cancel`,
+//! `take_delayed`, `take_where`, a shut-down) owes a wake-up to all of them if none is left, and each checks whether its goal is reached.
 
-use super::delays::ExpiredNow;
+use super::driver::ExpiredNow;
 use super::{Core, Shared};
 use crate::WaitIdleTimeoutError;
 use crate::sync::Arc;
 use crate::time::driver::RETRY;
-use crate::wait::{Ticket, WaitList, leave, poll_on, sleep_on};
+use crate::wait::{Ticket, WaitList, leave, park_on, poll_on};
 use std::task::Waker;
 use std::time::Instant;
 
@@ -43,7 +43,7 @@ impl<K> Shared<K> {
     pub(crate) fn begin_drain(&self) -> u64 {
         let core = &mut *self.enter();
         core.begin_shut_down();
-        core.released
+        core.life_cycle.released
     }
 
     /// Parks until no key is queued, processing or delayed, or until the deadline. If the driver thread could not be started, adds the
@@ -56,7 +56,7 @@ impl<K> Shared<K> {
             let ExpiredNow::Nothing { until } = expired else { continue };
             let retry = driverless.then(|| Instant::now() + RETRY);
             let until = deadline.into_iter().chain(until).chain(retry).min();
-            let end = sleep_on(&this.core, drainers, until, |core, late| {
+            let end = park_on(&this.core, drainers, until, |core, late| {
                 let look_again = late || this.is_driver_failed() != driverless;
                 core.wait_outcome(WaitGoal::Idle, 0)
                     .map(|_| Ok(()))
@@ -69,12 +69,13 @@ impl<K> Shared<K> {
         }
     }
 
-    /// Parks until the goal is reached or until the deadline. A drain also ends at a plain shut-down, unless that is one of the first
-    /// `released` ones.
+    /// Parks until the goal is reached or until the deadline. A drain also ends at a plain shut-down that comes after
+    /// [`begin_drain`](Self::begin_drain), which has returned `released`: the number of plain shut-downs before.
     pub(crate) fn wait_for(&self, goal: WaitGoal, released: u64, deadline: Option<Instant>) -> WaitOutcome {
-        sleep_on(&self.core, drainers, deadline, |core, late| {
-            let timed_out =
-                || late.then(|| WaitOutcome::TimedOut { queued: core.line.len(), processing: core.processing });
+        park_on(&self.core, drainers, deadline, |core, late| {
+            let timed_out = || {
+                late.then(|| WaitOutcome::TimedOut { queued: core.shard.len(), processing: core.shard.processing() })
+            };
             core.wait_outcome(goal, released).or_else(timed_out)
         })
     }
@@ -91,19 +92,20 @@ impl<K> Shared<K> {
 }
 
 fn drainers<K>(core: &mut Core<K>) -> &mut WaitList {
-    &mut core.drainers
+    &mut core.life_cycle.drainers
 }
 
 impl<K> Core<K> {
     fn not_idle(&self) -> WaitIdleTimeoutError {
-        WaitIdleTimeoutError { queued: self.line.len(), processing: self.processing, delayed: self.delayed }
+        let shard = &self.shard;
+        WaitIdleTimeoutError { queued: shard.len(), processing: shard.processing(), delayed: shard.delayed() }
     }
 
     fn wait_outcome(&self, goal: WaitGoal, released: u64) -> Option<WaitOutcome> {
-        let delays_irrelevant = goal == WaitGoal::Drained || self.delayed == 0 || self.is_shutting_down();
-        if self.is_drained() && delays_irrelevant {
+        let delays_irrelevant = goal == WaitGoal::Drained || self.shard.delayed() == 0 || self.is_shutting_down();
+        if self.shard.is_drained() && delays_irrelevant {
             Some(WaitOutcome::Reached)
-        } else if goal == WaitGoal::Drained && self.released != released {
+        } else if goal == WaitGoal::Drained && self.life_cycle.released != released {
             Some(WaitOutcome::Released)
         } else {
             None

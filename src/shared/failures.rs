@@ -9,14 +9,11 @@
 //! is delayed by [`WITHOUT_LIMITER`](crate::options::WITHOUT_LIMITER) instead, and the queue counts the failure inline. So the number of
 //! retries is the sum of the limiter's number and the queue's.
 
-use super::measure::{UNREAD, known};
-use super::{Core, Shared};
+use super::Shared;
 use crate::AddOptions;
-use crate::key::slab::SlotRef;
-use crate::key::table;
+use crate::key::Claimed;
 use crate::panics::{Caught, contained};
 use crate::rate_limiter::{RateLimiter, Schedule};
-use crate::time::wheel::Placements;
 use std::borrow::Borrow;
 use std::hash::Hash;
 use std::time::Duration;
@@ -56,11 +53,11 @@ impl<K: Hash + Eq> Shared<K> {
         Q: Hash + Eq + ?Sized,
     {
         let hash = self.hash(key);
-        let _vacated = {
+        let _removed = {
             let core = &mut *self.enter();
-            let Some(slot) = core.find_failing(key, hash) else { return };
-            core.clear_failures(slot);
-            core.forget_if_vacant(slot)
+            let Some(mut known) = core.shard.find_failing(key, hash) else { return };
+            known.clear_failures();
+            known.remove_if_vacant()
         };
     }
 
@@ -75,8 +72,8 @@ impl<K: Hash + Eq> Shared<K> {
             Limiter::External(limiter) => limiter.num_requeues(&key.to_owned().into()),
         };
         let hash = self.hash(key);
-        let core = &mut *self.core.lock();
-        external.saturating_add(core.find_failing(key, hash).map_or(0, |slot| core.failures(slot)))
+        let counted = self.core.lock().shard.find_failing(key, hash).map_or(0, |known| known.failures());
+        external.saturating_add(counted)
     }
 }
 
@@ -118,58 +115,37 @@ impl<K> Shared<K> {
         caught
     }
 
-    /// Whether the queue counts this failure, in the key's placement.
+    /// Whether the queue counts this failure itself, in the key's `Record`.
     #[inline]
     pub(super) fn counts_inline(&self, options: AddOptions) -> bool {
         options.rate_limited && (options.limiter_panicked || matches!(self.limiter, Limiter::Inline(_)))
     }
 
-    /// Counts one more failure of a key that is in the table. Returns its delay.
+    /// The delay of a key that failed this number of times before, and whose failures are counted inline.
     #[inline]
-    pub(super) fn count_failure(&self, core: &mut Core<K>, slot: SlotRef<K>) -> Duration {
-        let number = core.table.make_placement(slot);
-        let placement = core.table.placement(number);
-        let before = placement.failures;
-        placement.failures = before.saturating_add(1);
-        // SAFETY: in the table, so taken (S2), and we hold the lock.
-        let state = &unsafe { slot.get() }.state;
-        debug_assert_eq!(state.has_failed(), before > 0, "I10");
-        core.failing += usize::from(before == 0);
-        state.set_failed();
+    pub(super) fn delay_after(&self, failures: u32) -> Duration {
         match &self.limiter {
-            Limiter::Inline(schedule) => schedule.delay(before),
+            Limiter::Inline(schedule) => schedule.delay(failures),
             Limiter::External(_) => Duration::ZERO, // it has panicked: the options have the delay
         }
     }
 
     /// `num_requeues`, for the holder of the key.
-    ///
-    /// # Safety
-    /// The caller holds the key in this slot.
-    pub(crate) unsafe fn num_requeues_held(&self, slot: SlotRef<K>) -> usize {
-        if let Limiter::External(limiter) = &self.limiter {
-            // SAFETY: the caller holds the key (S2).
-            let inside = unsafe { slot.get() };
-            // SAFETY: the key is held, so the slot is taken and its key initialised (S1, S2).
-            let external = limiter.num_requeues(unsafe { inside.key() });
-            // Read without the lock: with an external limiter only the holder of a key counts its failures here, before the next
-            // holder has the key.
-            if !inside.state.has_failed() {
-                return external;
-            }
-            // SAFETY: guaranteed by the caller.
-            return external.saturating_add(unsafe { self.failures_held(slot) });
+    pub(crate) fn num_requeues_held(&self, claimed: &Claimed<K>) -> usize {
+        let Limiter::External(limiter) = &self.limiter else { return self.failures_held(claimed) };
+        let external = limiter.num_requeues(claimed.view().key());
+        // Read without the lock: with an external limiter, only holders of the key count failures here, and each does so before the next
+        // holder gets the key. (A `forget` on another thread may clear them at any time.)
+        if claimed.view().state().has_failed() {
+            external.saturating_add(self.failures_held(claimed))
+        } else {
+            external
         }
-        // SAFETY: guaranteed by the caller.
-        unsafe { self.failures_held(slot) }
     }
 
     /// The number of failures that the queue itself has counted, for the holder of the key.
-    ///
-    /// # Safety
-    /// The caller holds the key in this slot.
-    pub(crate) unsafe fn failures_held(&self, slot: SlotRef<K>) -> usize {
-        self.core.lock().failures(slot)
+    pub(crate) fn failures_held(&self, claimed: &Claimed<K>) -> usize {
+        self.core.lock().shard.held(claimed).failures()
     }
 
     /// Has an external limiter forget a key. For the holder of the key: it calls `done`, and then passes the limiter's panic on.
@@ -181,55 +157,20 @@ impl<K> Shared<K> {
         }
     }
 
-    /// `forget` and `done`, for the holder of the key, in one critical section. `given_up`: also counts the key as given up.
-    ///
-    /// # Safety
-    /// The caller holds the key in this slot, has called [`limiter_forget`](Self::limiter_forget), and forgets the slot.
+    /// `forget` and `done`, for the holder of the key, in one critical section. The caller has called
+    /// [`limiter_forget`](Self::limiter_forget).
     #[inline]
-    pub(crate) unsafe fn succeed(&self, slot: SlotRef<K>, given_up: bool) {
-        let (worked, _vacated) = {
-            let core = &mut *self.enter();
-            core.clear_failures(slot);
-            core.counts.given_up += u64::from(given_up);
-            let worked = core.note_done(slot, UNREAD);
-            // SAFETY: guaranteed by the caller.
-            (worked, unsafe { self.finish(core, slot) })
-        };
-        self.tell(|observer| observer.done(known(worked)));
-    }
-}
-
-impl<K: Hash + Eq> Core<K> {
-    /// The slot of a key whose failures the queue may have counted.
-    fn find_failing<Q: Eq + ?Sized>(&self, key: &Q, hash: table::Hash) -> Option<SlotRef<K>>
-    where
-        K: Borrow<Q>,
-    {
-        if self.failing == 0 { None } else { self.table.find(key, hash) }
-    }
-}
-
-impl<K> Core<K> {
-    /// The failures that the queue has counted for a key that is in the table.
-    fn failures(&mut self, slot: SlotRef<K>) -> usize {
-        // SAFETY: in the table, so taken (S2), and we hold the lock.
-        if !unsafe { slot.get() }.state.has_failed() {
-            return 0;
-        }
-        let number = self.table.number(slot);
-        self.table.placement(number).failures as usize
+    pub(crate) fn succeed(&self, claimed: Claimed<K>) {
+        let mut section = self.enter();
+        section.shard.clear_failures(&claimed);
+        self.finish(section, claimed);
     }
 
-    /// Forgets the failures of a key that is in the table. The caller takes the key out if no other bit keeps it there (I4).
-    #[inline]
-    pub(super) fn clear_failures(&mut self, slot: SlotRef<K>) {
-        // SAFETY: in the table, so taken (S2), and we hold the lock.
-        let state = &unsafe { slot.get() }.state;
-        if state.has_failed() {
-            let number = self.table.number(slot);
-            self.table.placement(number).failures = 0;
-            self.failing -= 1;
-            state.clear_failed();
-        }
+    /// [`succeed`](Self::succeed) of a key that was given up.
+    pub(crate) fn give_up(&self, claimed: Claimed<K>) {
+        let mut section = self.enter();
+        section.shard.counts.given_up += 1;
+        section.shard.clear_failures(&claimed);
+        self.finish(section, claimed);
     }
 }

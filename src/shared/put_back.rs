@@ -2,58 +2,21 @@
 //!
 //! These steps are adds, except that they also work after a shut-down, and leave a delay of the key as it is.
 
+use super::Shared;
 use super::add::Wakeups;
-use super::measure::{UNREAD, known};
-use super::{Core, Shared};
-use crate::key::slab::SlotRef;
-use crate::key::state::OnAdd;
+use crate::AddOptions;
+use crate::key::Claimed;
+use crate::shard::Delay;
 use crate::sync::Arc;
 use crate::time::time_left;
-use crate::{AddOptions, Added};
 use std::hash::Hash;
-
-/// A delay that was taken out.
-pub(super) struct Delay<K> {
-    pub(super) deadline: u64,
-    /// An add waits for it ([`DelayedAdd::Strict`](crate::DelayedAdd::Strict)).
-    pub(super) waited: bool,
-    pub(super) key: K,
-}
 
 impl<K> Shared<K> {
     /// For the holder of a key, instead of `done`: queues the key again, at the back.
-    ///
-    /// # Safety
-    /// The caller holds the key in this slot, and forgets the slot.
-    pub(crate) unsafe fn put_back_held(&self, slot: SlotRef<K>) {
-        let (worked, _vacated) = {
-            let core = &mut *self.enter();
-            self.add_again(core, slot);
-            let worked = core.note_done(slot, UNREAD);
-            // SAFETY: guaranteed by the caller.
-            (worked, unsafe { self.finish(core, slot) })
-        };
-        self.tell(|observer| observer.done(known(worked)));
-    }
-
-    /// Adds a key that is in the table, even after a shut-down, and regardless of a delay of the key.
-    fn add_again(&self, core: &mut Core<K>, slot: SlotRef<K>) {
-        // SAFETY: in the table, so taken (S2), and we hold the lock.
-        match unsafe { slot.get() }.state.on_add() {
-            OnAdd::Push => {
-                core.counts.pushed += 1;
-                core.note_add(slot, Added::Queued, UNREAD);
-                self.push(core, slot, Wakeups::Now);
-            }
-            OnAdd::Coalesce => {
-                core.counts.coalesced += 1;
-            }
-            OnAdd::Defer => {
-                core.counts.deferred += 1;
-                core.note_add(slot, Added::Deferred, UNREAD);
-                core.owe_dirty_waiters(slot);
-            }
-        }
+    pub(crate) fn put_back_held(&self, claimed: Claimed<K>) {
+        let mut section = self.enter();
+        section.shard.held(&claimed).add_again(); // processing, so `done` queues it
+        self.finish(section, claimed);
     }
 }
 
@@ -62,13 +25,14 @@ impl<K: Hash + Eq> Shared<K> {
     pub(crate) fn put_back(&self, key: K) {
         let hash = self.hash(&key);
         let core = &mut *self.enter();
-        match core.table.find(&key, hash) {
-            Some(slot) => self.add_again(core, slot),
+        let added = match core.shard.find(&key, hash) {
+            Some(mut known) => known.add_again(),
             None => {
-                let slot = self.add_new(core, key, hash, Wakeups::Now);
-                core.note_add(slot, Added::Queued, UNREAD);
+                core.shard.add_new_measured(key, hash, None);
+                crate::Added::Queued
             }
-        }
+        };
+        self.added(core, added, Wakeups::Now);
     }
 
     /// Sets a delay again, unless the key has an earlier one by now.
@@ -76,16 +40,14 @@ impl<K: Hash + Eq> Shared<K> {
         let hash = this.hash(&key);
         {
             let core = &mut *this.enter();
-            let slot = match core.table.find(&key, hash) {
-                Some(slot) => slot,
-                None => core.table.insert(key, hash),
+            let now = core.shard.time();
+            let known = match core.shard.find(&key, hash) {
+                Some(known) => known,
+                None => core.shard.insert(key, hash),
             };
-            let now = core.time;
-            this.set_delay(core, slot, now, AddOptions::new().after(time_left(deadline, now)));
-            if waited {
-                // SAFETY: in the table, so taken (S2), and we hold the lock.
-                let _deferred = unsafe { slot.get() }.state.defer_add();
-            }
+            let delay = AddOptions::new().after(time_left(deadline, now));
+            let set = known.set_delay_again(now, delay, waited);
+            this.added_with(core, set);
         }
         Self::ensure_driver(this);
     }

@@ -1,16 +1,13 @@
 //! A critical section of the queue, and the work that it defers to after the lock.
 //!
-//! No thread or task is woken, and no large memory freed, under the lock (W4). A step that owes a wake-up puts the waiter into
-//! `Core::owed`; memory to be freed stays in lists of the table, the line and the wheel. The drop of the [`Section`] unlocks, and then
-//! does the deferred work. So no caller can forget it, and a hot call that owes nothing, as nearly all do, makes one test.
+//! The drop of the [`Section`] unlocks, and then does the deferred work: see [`Effects`](crate::shard::Effects). So no caller can forget
+//! it, and a hot call that owes nothing, as nearly all do, makes one test.
+//!
+//! Some calls take the lock without a section, by `core.lock()`. They must owe no wake-up: it would wait for the end of a later section.
+//! Memory that they leave is freed at the end of the next section.
 
 use super::{Core, Shared};
-use crate::key::slab::{Retired, SlotRef};
-use crate::key::table;
-use crate::line::Block;
 use crate::sync::MutexGuard;
-use crate::time::wheel;
-use crate::wait::{Waiter, WakeList};
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
@@ -20,13 +17,13 @@ pub(super) struct Section<'s, K> {
     core: ManuallyDrop<MutexGuard<'s, Core<K>>>,
 }
 
-/// What few queues have, or only from time to time, as bits.
+/// Conditions that send a hot call to its slow path, as bits. They hold for few queues, or only from time to time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Special(u8);
 
 impl Special {
     pub(super) const NONE: Self = Self(0);
-    /// Times are kept. There may be an observer.
+    /// The queue measures. A queue with an observer always does.
     pub(super) const MEASURED: Self = Self(1);
     /// There is no driver thread, and the next call that adds, gets or waits starts one.
     pub(super) const NO_DRIVER: Self = Self(1 << 1);
@@ -64,11 +61,9 @@ impl<K> Shared<K> {
     /// Unlocks, and does the deferred work.
     #[cold]
     fn run_owed(&self, mut core: MutexGuard<'_, Core<K>>) {
-        core.owes = false;
-        let wakes = std::mem::take(&mut core.owed);
-        let _garbage = core.take_garbage();
+        let mut effects = core.shard.take_effects();
         drop(core);
-        let panics = wakes.wake();
+        let panics = effects.wake();
         self.note_caught(panics);
     }
 }
@@ -94,46 +89,8 @@ impl<K> Drop for Section<'_, K> {
     fn drop(&mut self) {
         // SAFETY: this is the only place that takes the guard, and a value is dropped once.
         let core = unsafe { ManuallyDrop::take(&mut self.core) };
-        if core.owes {
+        if core.shard.has_effects() {
             self.shared.run_owed(core);
-        }
-    }
-}
-
-/// Memory that a critical section no longer needs. Freeing it may take long: if it is the last block before a gap, the allocator gives the
-/// whole gap back to the system, which takes a millisecond for some twenty megabytes.
-#[allow(clippy::vec_box, reason = "a block goes from list to list without being copied")]
-struct Garbage<K> {
-    _chunks: Vec<Retired<K>>,
-    _line: Vec<Box<Block<SlotRef<K>>>>,
-    _wheel: Vec<Box<wheel::Block>>,
-    _buckets: Option<Box<table::Buckets<K>>>,
-}
-
-impl<K> Core<K> {
-    /// Has the end of the critical section wake these.
-    pub(super) fn owe(&mut self, waiters: WakeList) {
-        self.owes |= !waiters.is_empty();
-        self.owed.append(waiters);
-    }
-
-    /// Has the end of the critical section wake this waiter.
-    pub(super) fn owe_one(&mut self, waiter: Waiter) {
-        self.owes = true;
-        self.owed.push(waiter);
-    }
-
-    /// Has the end of the critical section free the memory that the table, the line and the wheel do not need any more.
-    pub(super) fn owe_garbage(&mut self) {
-        self.owes = true;
-    }
-
-    fn take_garbage(&mut self) -> Garbage<K> {
-        Garbage {
-            _chunks: std::mem::take(self.table.retired()),
-            _line: std::mem::take(self.line.retired()),
-            _wheel: self.wheel.as_mut().map(|wheel| wheel.retired()).unwrap_or_default(),
-            _buckets: self.table.retired_buckets(),
         }
     }
 }

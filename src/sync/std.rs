@@ -178,7 +178,7 @@ pub(crate) fn give_way() {
     if parallelism() > 1 { spin_hint(300) } else { std::thread::yield_now() }
 }
 
-/// A woken thread that has not taken the lock after this time is overdue: then an add wakes the next one. A thread on a sleeping core takes
+/// A woken thread that has not taken the lock after this time is overdue: then an add wakes the next one. A thread on an idle core takes
 /// up to some 50 microseconds, so with a shorter time a burst of adds would make more wake-ups than it needs.
 pub(crate) const OVERDUE: Duration = Duration::from_micros(50);
 

@@ -87,7 +87,7 @@ impl Clock {
         }
     }
 
-    /// It is a [`mock`](Self::mock).
+    /// Whether this is a [`mock`](Self::mock).
     #[inline]
     pub(crate) fn is_mock(&self) -> bool {
         matches!(self.0, Kind::Mock(_))
@@ -135,7 +135,7 @@ impl UnwindSafe for MockClock {}
 impl RefUnwindSafe for MockClock {}
 
 impl MockClock {
-    /// Moves the time on. It stops at the end of time, `u64::MAX` nanoseconds from the start.
+    /// Advances the time. It stops at `u64::MAX` nanoseconds from the start.
     ///
     /// Queues with [`Driver::Manual`](crate::Driver::Manual) see it at their next [`turn`](crate::WorkQueue::turn). The driver
     /// threads of other queues are woken, and queue the expired keys soon after.

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Each thread calibrates for itself, so the threads share nothing. The counter's rate is measured over all the time since the
-//! thread first read it, and is trusted for no longer than [`TRUSTED_NS`]. An error of a thousandth is 50 ns then, does not add up,
-//! and is larger than what is to be expected. Each calibration compares clock and counter. If the counter went on while the clock
+//! thread first read it, and is trusted for no longer than [`TRUSTED_NS`]. An error of a thousandth is 50 ns then, does not accumulate,
+//! and is larger than any expected error. Each calibration compares clock and counter. If the counter went on while the clock
 //! stood still (the machine was suspended), or if it jumped, the thread measures from there.
 
 use std::cell::Cell;
@@ -40,7 +40,7 @@ thread_local! {
     static FIRST: Cell<Option<Calibration>> = const { Cell::new(None) };
 }
 
-/// The time that `clock` shows, about.
+/// The approximate time of `clock`.
 #[inline]
 pub(super) fn now(clock: impl Fn() -> u64) -> u64 {
     let last = LAST.get();
@@ -70,7 +70,7 @@ fn calibrate(clock: impl Fn() -> u64) -> u64 {
             return clock;
         }
     }
-    // The thread may lose its processor between two readings: the pair that is closest together counts.
+    // The thread may be descheduled between two readings: the pair that is closest together counts.
     let pair = || {
         let counter = self::counter();
         let clock = clock();

@@ -8,13 +8,13 @@ pub(crate) mod wheel;
 use crate::numbers;
 use std::time::Duration;
 
-/// The time from `now` to `until`. The end of time never comes: until then it is `Duration::MAX`.
+/// The time from `now` to `until`; `Duration::MAX` if `until` is `u64::MAX`, which means never.
 #[inline]
 pub(crate) fn time_left(until: u64, now: u64) -> Duration {
     if until == u64::MAX { Duration::MAX } else { Duration::from_nanos(until.saturating_sub(now)) }
 }
 
-/// A delay in nanoseconds. One of more than 584 years is `u64::MAX`, and never ends.
+/// A delay in nanoseconds. One of more than 584 years is `u64::MAX`, and never expires.
 #[inline]
 pub(crate) fn nanos(delay: Duration) -> u64 {
     u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX)

@@ -3,7 +3,7 @@
 use super::Tally;
 use crate::panics::discard;
 use crate::sync::{Arc, AtomicBool, AtomicU64, JoinHandle, Mutex, Ordering};
-use crate::wait::{Ticket, WaitList, leave, poll_on, sleep_on};
+use crate::wait::{Ticket, WaitList, leave, park_on, poll_on};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -133,7 +133,7 @@ impl Group {
     /// Waits until no loop is left, or until the deadline. Joins no thread: a join has no deadline, and a thread whose loop has ended
     /// may take any time to drop its thread-locals. (`JoinHandle::is_finished` does not wait for these.)
     pub(super) fn wait(&self, deadline: Option<Instant>) {
-        sleep_on(&self.core, waiting, deadline, |core, late| (core.running.is_empty() || late).then_some(()));
+        park_on(&self.core, waiting, deadline, |core, late| (core.running.is_empty() || late).then_some(()));
     }
 
     /// Waits until no loop and no thread is left.

@@ -20,19 +20,18 @@
 
 mod given_up;
 mod group;
-mod leftover;
 mod outcome;
 mod run_loop;
 mod run_span;
+mod take_all;
 
 pub use given_up::GivenUp;
-pub use leftover::Leftover;
 pub use outcome::Outcome;
 
-use crate::Item;
 use crate::queue::WorkQueue;
 use crate::shared::WaitOutcome;
 use crate::sync::{Arc, spawn};
+use crate::{Item, Leftover};
 use group::Group;
 use run_loop::{Hooks, Loop};
 use std::error::Error;
@@ -44,6 +43,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::{Duration, Instant};
+use take_all::take_all;
 
 /// A handle of loops that process the keys of one queue; clones refer to the same loops. From [`WorkQueue::workers`].
 ///
@@ -133,8 +133,15 @@ pub struct Tally {
     pub refused: u64,
 }
 
+impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
+    /// Configures [workers](Workers), which run the loop around `get`, `succeed` and `retry`.
+    pub fn workers(&self) -> WorkersBuilder<K> {
+        WorkersBuilder::new(self.clone())
+    }
+}
+
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
-    pub(crate) fn new(queue: WorkQueue<K>) -> Self {
+    fn new(queue: WorkQueue<K>) -> Self {
         Self { queue, name: None, hooks: Hooks::default() }
     }
 
@@ -444,7 +451,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
         let Inner { queue, group, .. } = &*self.inner;
         group.stop();
         queue.shut_down();
-        Leftover::take(queue)
+        take_all(queue)
     }
 
     /// Shuts the queue down, waits until no key is queued or processing, and [joins](Self::join) the loops. Returns the delayed keys.

@@ -676,25 +676,27 @@ impl<'q, K: Key> Pair<'q, K> {
             return; // nothing is measured at the clock's last instant
         }
         let duration = |nanos: u128| Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-        let ages = || plain.in_work.iter().map(|&(_, taken, _)| plain.now - taken);
-        assert_eq!(stats.oldest_in_line, Some(duration(plain.oldest_in_line().into())));
+        let ages = || plain.processing_since.iter().map(|&(_, taken, _)| plain.now - taken);
+        assert_eq!(stats.oldest_queued, Some(duration(plain.oldest_queued().into())));
         assert_eq!(stats.longest_running, Some(duration(ages().max().unwrap_or(0).into())));
         assert_eq!(stats.unfinished_work, Some(duration(ages().map(u128::from).sum())));
-        let in_work = plain.in_work.iter().zip(ages());
-        let mut in_work: Vec<_> = in_work.map(|((key, ..), age)| (key.clone(), Some(duration(age.into())))).collect();
+        let processing_since = plain.processing_since.iter().zip(ages());
+        let mut processing_since: Vec<_> =
+            processing_since.map(|((key, ..), age)| (key.clone(), Some(duration(age.into())))).collect();
         let listed = self.queue().processing_keys();
         let mut listed: Vec<_> = listed.into_iter().map(|listed| (listed.key, listed.elapsed)).collect();
         assert!(listed.is_sorted_by(|(_, age), (_, next)| age >= next), "longest first");
-        for list in [&mut listed, &mut in_work] {
+        for list in [&mut listed, &mut processing_since] {
             list.sort_by_key(|(key, age)| (*age, format!("{key:?}"))); // equal ages are in any order
         }
-        assert_eq!(listed, in_work);
+        assert_eq!(listed, processing_since);
         for held in &self.held {
             let waited = match held {
                 Held::Borrowed(item) => item.waited(),
                 Held::Owned(item) => item.waited(),
             };
-            let expected = plain.in_work.iter().find(|(key, ..)| key == held.key()).map(|&(.., waited)| waited);
+            let expected =
+                plain.processing_since.iter().find(|(key, ..)| key == held.key()).map(|&(.., waited)| waited);
             assert_eq!(waited, expected.map(Duration::from_nanos));
         }
         // Every eighth time is enough: a histogram keeps what was recorded.

@@ -228,7 +228,7 @@ impl<K: Key> Generations<K> {
         self.recent.get_mut(key).expect("just put in")
     }
 
-    fn look(&self, key: &K, now: u64) -> Memory {
+    fn peek(&self, key: &K, now: u64) -> Memory {
         let recent = self.recent.get(key).filter(|_| self.ages(now) < 2);
         let before = self.before.get(key).filter(|_| self.ages(now) < 1);
         recent.or(before).copied().unwrap_or_default()
@@ -357,7 +357,7 @@ impl<K: Key, S: RealSchedule> PerKeyPair<K, S> {
             }
             KeyOp::Advance(ref span) => self.advance(span.nanos()),
             KeyOp::AdvanceToEnd(n, side) => {
-                let until = self.generations.look(&key(n), self.now).until;
+                let until = self.generations.peek(&key(n), self.now).until;
                 self.advance(side.of(until.saturating_sub(self.now)));
             }
             KeyOp::AdvanceByAge(side) => self.advance(side.of(self.generations.age)),
@@ -385,7 +385,7 @@ impl<K: Key, S: RealSchedule> PerKeyPair<K, S> {
         let memory = self.generations.update(&key, self.now);
         if self.served_only && self.now < memory.until {
             let rest = Duration::from_nanos(memory.until - self.now);
-            // A delay that ends at the last instant may be longer than the clock can tell.
+            // A delay that ends at the last instant may be longer than the clock can represent.
             assert!(answer == rest || (memory.until == u64::MAX && answer > rest), "{answer:?}, rest {rest:?}");
         } else {
             let exact = duration(self.schedule.delay(memory.failures));
@@ -414,7 +414,7 @@ impl<K: Key, S: RealSchedule> PerKeyPair<K, S> {
 
     fn check_all(&self) {
         for key in (0..24).map(key::<K>) {
-            assert_eq!(self.limiter.num_requeues(&key), self.generations.look(&key, self.now).failures as usize);
+            assert_eq!(self.limiter.num_requeues(&key), self.generations.peek(&key, self.now).failures as usize);
         }
     }
 }
@@ -628,7 +628,7 @@ impl<'b> BucketPair<'b> {
         assert!(from.min(u64::MAX.into()) <= delay && delay <= to, "{delay} ns, exact is {wait}");
     }
 
-    /// Whether a wait is within `max_ahead`. `None`: too close to it to tell.
+    /// Whether a wait is within `max_ahead`. `None`: too close to it to decide.
     fn near(&self, wait: i128) -> Option<bool> {
         let ahead = self.ahead.as_nanos() as i128;
         match self.range(wait) {
@@ -690,7 +690,7 @@ impl<'b> BucketPair<'b> {
     }
 
     fn cancel(&mut self, reservation: Reservation<'_>, spent: Option<BigUint>) {
-        let hopeless = reservation.delay() == Duration::MAX;
+        let infinite = reservation.delay() == Duration::MAX;
         let cancelled = reservation.cancel();
         let Some(spent) = spent else {
             assert!(!cancelled, "nothing was spent");
@@ -701,7 +701,7 @@ impl<'b> BucketPair<'b> {
         if later > self.early {
             assert!(!cancelled, "there is a later reservation");
         } else if self.exact.spent == spent {
-            assert!(cancelled || hopeless, "the latest reservation can be cancelled");
+            assert!(cancelled || infinite, "the latest reservation can be cancelled");
         }
         if cancelled {
             self.exact.spent -= &self.exact.token;

@@ -382,7 +382,7 @@ impl<'q, K: Key> Pair<'q, K> {
         assert!(!reference.shutting_down() || stats.waiters == 0, "shut down, and a future was not woken");
 
         // The queue does not measure, but lists the keys that are processing.
-        let ages = [stats.oldest_in_line, stats.longest_running, stats.unfinished_work, stats.next_deadline];
+        let ages = [stats.oldest_queued, stats.longest_running, stats.unfinished_work, stats.next_deadline];
         assert_eq!(ages, [None; 4]);
         let listed = queue.processing_keys();
         assert_eq!(listed.len(), self.held.len());

@@ -22,7 +22,7 @@ pub(crate) struct Reference<K> {
     /// When a key became dirty.
     dirty_since: HashMap<K, u64>,
     /// The keys that are processing, in the order of their hand-outs: with the time of the hand-out, and the queue time.
-    pub(crate) in_work: Vec<(K, u64, u64)>,
+    pub(crate) processing_since: Vec<(K, u64, u64)>,
     /// The number of queue times, and their sum. The same of processing times in `worked`.
     pub(crate) waited: (u64, u128),
     pub(crate) worked: (u64, u128),
@@ -49,7 +49,7 @@ impl<K: Hash + Eq + Clone> Reference<K> {
             counts: Counts::default(),
             now: 0,
             dirty_since: HashMap::new(),
-            in_work: Vec::new(),
+            processing_since: Vec::new(),
             waited: (0, 0),
             worked: (0, 0),
         }
@@ -82,14 +82,14 @@ impl<K: Hash + Eq + Clone> Reference<K> {
         self.counts.handed_out += 1;
         let waited = self.now - self.dirty_since.remove(&key).expect("it was dirty");
         self.waited = (self.waited.0 + 1, self.waited.1 + u128::from(waited));
-        self.in_work.push((key.clone(), self.now, waited));
+        self.processing_since.push((key.clone(), self.now, waited));
         Some(key)
     }
 
     pub(crate) fn done(&mut self, key: &K) {
         assert!(self.processing.remove(key), "only a key that is processing can be done");
-        let at = self.in_work.iter().position(|(held, ..)| held == key).expect("both have the same keys");
-        let (_, taken, _) = self.in_work.remove(at);
+        let at = self.processing_since.iter().position(|(held, ..)| held == key).expect("both have the same keys");
+        let (_, taken, _) = self.processing_since.remove(at);
         self.worked = (self.worked.0 + 1, self.worked.1 + u128::from(self.now - taken));
         if self.dirty.contains(key) {
             self.queue.push_back(key.clone());
@@ -133,7 +133,7 @@ impl<K: Hash + Eq + Clone> Reference<K> {
     }
 
     /// How long the first queued key has waited.
-    pub(crate) fn oldest_in_line(&self) -> u64 {
+    pub(crate) fn oldest_queued(&self) -> u64 {
         self.queue.front().map_or(0, |key| self.now - self.dirty_since[key])
     }
 }

@@ -43,7 +43,7 @@ enum Move {
     Produce(bool),
     /// The producer adds the rest of its script at once.
     ProduceAll(bool),
-    /// The worker goes on: asks for a key, polls its future if that was woken, or is done.
+    /// The worker goes on: calls `get_async`, polls its future if that was woken, or is done.
     Work(u8),
     /// The worker polls its future, woken or not, with another waker.
     Poll(u8),
@@ -104,7 +104,7 @@ impl<K> Worker<'_, K> {
         matches!(self, Self::Waiting { waker, .. } if waker.0.load(Ordering::Relaxed) > 0)
     }
 
-    fn sleeps(&self) -> bool {
+    fn waits(&self) -> bool {
         matches!(self, Self::Waiting { .. }) && !self.is_woken()
     }
 }
@@ -249,7 +249,7 @@ where
                 self.done(item);
                 Worker::Idle
             }
-            worker if worker.sleeps() && !spuriously => worker,
+            worker if worker.waits() && !spuriously => worker,
             Worker::Waiting { future, .. } => self.poll(future),
             Worker::Idle => self.poll(Box::pin(self.queue.get_async())),
             Worker::Ended => Worker::Ended,
@@ -275,14 +275,14 @@ where
     }
 
     fn check(&self) {
-        let sleepers = self.workers.iter().filter(|worker| worker.sleeps()).count();
+        let waiting = self.workers.iter().filter(|worker| worker.waits()).count();
         let woken = self.workers.iter().filter(|worker| worker.is_woken()).count();
-        assert_eq!(self.queue.stats().waiters, sleepers);
+        assert_eq!(self.queue.stats().waiters, waiting);
         assert!(
-            self.queue.is_empty() || sleepers == 0 || woken > 0,
+            self.queue.is_empty() || waiting == 0 || woken > 0,
             "W2: a key is queued, and no waiting future was woken"
         );
-        assert!(!self.shut_down || sleepers == 0, "P6: shut down, and a future was not woken");
+        assert!(!self.shut_down || waiting == 0, "P6: shut down, and a future was not woken");
         assert_eq!(self.queue.processing_len(), self.holders.len());
         // P2: each owed key is queued, or is dirty and will be queued at `done`.
         let dirty = |item: &Item<'q, K>| usize::from(item.is_dirty());
@@ -298,7 +298,7 @@ where
 
     /// Lets the workers that can go on do so, until all wait or have ended.
     fn settle(&mut self) {
-        while let Some(at) = self.workers.iter().position(|worker| !worker.sleeps() && !matches!(worker, Worker::Ended))
+        while let Some(at) = self.workers.iter().position(|worker| !worker.waits() && !matches!(worker, Worker::Ended))
         {
             self.work(at, false);
             self.check();
@@ -317,7 +317,7 @@ where
                 "all workers wait, and these are owed: {:?}",
                 self.owed
             );
-            assert!(self.workers.iter().all(Worker::sleeps));
+            assert!(self.workers.iter().all(Worker::waits));
             self.step(Move::ShutDown);
         }
         // Workers may have ended while dirty keys were held, which are queued again at `done`. Those are taken here.

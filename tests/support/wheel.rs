@@ -77,12 +77,12 @@ struct Numbers {
     tickets: Vec<Placement>,
     free: Vec<u32>,
     /// The number of calls of `ticket`.
-    looks: usize,
+    accesses: usize,
 }
 
 impl Placements for Numbers {
     fn placement(&mut self, number: u32) -> &mut Placement {
-        self.looks += 1;
+        self.accesses += 1;
         &mut self.tickets[number as usize]
     }
 }
@@ -105,7 +105,7 @@ impl Numbers {
 /// The largest number of entries.
 const MOST: usize = 2_000;
 /// How many entries a pop may move for each unit of its budget, and how many in addition.
-const LOOKS: (usize, usize) = (2, 300);
+const ACCESSES: (usize, usize) = (2, 300);
 /// The largest number of wake-ups for a deadline.
 const WAKES: usize = 12;
 
@@ -223,7 +223,7 @@ impl Pair {
     fn remove(&mut self, at: u16) -> bool {
         let Some(place) = self.nth(at) else { return false };
         let number = self.map.remove(&place).expect("it is there");
-        assert_eq!(self.numbers.placement(number).deadline, place.0);
+        assert_eq!(self.numbers.placement(number).deadline(), place.0);
         self.wheel.remove(&mut self.numbers, number);
         self.numbers.give_back(number);
         self.removed = true;
@@ -231,10 +231,10 @@ impl Pair {
     }
 
     fn pop(&mut self, budget: &mut usize) -> Popped {
-        let (given, looked) = (*budget, self.numbers.looks);
+        let (given, before) = (*budget, self.numbers.accesses);
         let next = self.wheel.pop(&mut self.numbers, self.now, budget);
         assert!(*budget <= given);
-        assert!(self.numbers.looks - looked <= LOOKS.0 * given + LOOKS.1, "a pop of {given} moved too many");
+        assert!(self.numbers.accesses - before <= ACCESSES.0 * given + ACCESSES.1, "a pop of {given} moved too many");
         let first = self.map.first_key_value().map(|(&(deadline, _), &number)| (deadline, number));
         match next {
             Popped::Expired(number) => {
@@ -324,7 +324,7 @@ pub(crate) fn moves_before_the_expired_entry() -> usize {
     }
     let number = numbers.take();
     wheel.insert(&mut numbers, number, edge + 1);
-    let before = numbers.looks;
+    let before = numbers.accesses;
     while wheel.pop(&mut numbers, edge + 1, &mut 64) != Popped::Expired(number) {}
-    numbers.looks - before
+    numbers.accesses - before
 }

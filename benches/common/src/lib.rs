@@ -1,5 +1,5 @@
 //! What the report and the matrix share: the interface of a queue under test, keyqueue behind it, the two mutex queues that it is
-//! measured against, and the work.
+//! compared with, and the workloads.
 
 pub mod limiter;
 pub mod mutex;
@@ -10,9 +10,9 @@ pub mod workloads;
 use std::fmt::Debug;
 use std::hash::Hash;
 
-/// What a key must be able to do, for every subject.
+/// What every subject needs from a key.
 pub trait Key: Hash + Eq + Clone + Debug + Send + Sync + 'static {
-    /// The `n`th key: all differ.
+    /// The `n`th key. No two are equal.
     fn nth(n: u64) -> Self;
 }
 
@@ -31,7 +31,7 @@ impl Key for String {
 
 /// A queue under test.
 pub trait Subject<K: Key>: Send + Sync + 'static {
-    /// What the tables call it.
+    /// The subject's name in the tables.
     const NAME: &'static str;
 
     fn make() -> Self;
@@ -41,13 +41,13 @@ pub trait Subject<K: Key>: Send + Sync + 'static {
     /// Returns when all calls so far have taken effect.
     fn catch_up(&self) {}
 
-    /// Takes a key, waiting for one; lends it to `work`; is done with it. `false`: shut down and empty.
+    /// Waits for a key, lends it to `work`, and finishes it. Returns `false` when the queue is shut down and empty.
     fn process(&self, work: impl FnOnce(&Self, &K)) -> bool;
 
     fn shut_down(&self);
 }
 
-/// The crate itself.
+/// keyqueue itself.
 pub struct Ours<K>(pub keyqueue::WorkQueue<K>);
 
 impl<K: Key> Subject<K> for Ours<K> {

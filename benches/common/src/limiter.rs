@@ -13,16 +13,16 @@ use std::hash::BuildHasher;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// After the first failure of a key.
+/// The delay after the first failure of a key.
 pub const BASE: Duration = Duration::from_millis(5);
-/// At most.
+/// The longest delay.
 pub const MAX: Duration = Duration::from_secs(1000);
 
 /// An exponential backoff of each key.
 pub trait Limiter<K>: Sync {
     fn make() -> Self;
 
-    /// One more failure: how long to wait.
+    /// Counts a failure of the key, and returns how long to wait.
     fn when(&self, key: &K) -> Duration;
 
     fn forget(&self, key: &K);
@@ -36,7 +36,7 @@ pub struct ParkingLotLimiter<K>(parking_lot::Mutex<HashMap<K, u32, RandomState>>
 /// A rival: see the head of this file.
 pub struct StdLimiter<K>(std::sync::Mutex<HashMap<K, u32>>);
 
-/// The delay after `failures` earlier failures. In whole nanoseconds, which is faster than a `Duration` times a number.
+/// The delay after `failures` earlier failures. Computed in whole nanoseconds, which is faster than a `Duration` times a number.
 #[inline]
 pub fn delay(failures: u32) -> Duration {
     const BASE_NANOS: u64 = BASE.as_nanos() as u64;
@@ -45,7 +45,7 @@ pub fn delay(failures: u32) -> Duration {
     Duration::from_nanos(BASE_NANOS.saturating_mul(factor).min(MAX_NANOS))
 }
 
-/// How often the key failed before. It is cloned only if it is new.
+/// Counts a failure, and returns the number of earlier failures of the key. The key is cloned only if it is new.
 #[inline]
 fn count<K: Key, S: BuildHasher>(failures: &mut HashMap<K, u32, S>, key: &K) -> u32 {
     if let Some(count) = failures.get_mut(key) {

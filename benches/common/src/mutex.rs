@@ -80,9 +80,9 @@ impl<K> Default for Inner<K> {
     }
 }
 
-/// What is done under the lock, for the delayed rivals too.
+/// The data under the lock. The delayed rivals use it too.
 impl<K: Key> Inner<K> {
-    /// `true`: the key is queued now, wake a getter.
+    /// Returns `true` if the add has queued the key, so that the caller must wake a getter.
     #[inline]
     pub fn add(&mut self, key: K) -> bool {
         if self.shutting_down || !self.dirty.insert(key.clone()) || self.processing.contains(&key) {
@@ -95,12 +95,12 @@ impl<K: Key> Inner<K> {
     #[inline]
     pub fn take(&mut self) -> Option<K> {
         let key = self.line.pop_front()?;
-        let known = self.dirty.take(&key).expect("what is in line is dirty");
+        let known = self.dirty.take(&key).expect("a queued key is dirty");
         self.processing.insert(known);
         Some(key)
     }
 
-    /// `true`: the key is queued again, wake a getter.
+    /// Returns `true` if the key is queued again, so that the caller must wake a getter.
     #[inline]
     pub fn done(&mut self, key: K) -> bool {
         self.processing.remove(&key);

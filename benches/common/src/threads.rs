@@ -4,14 +4,14 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Runs `work` on this number of threads; how long that took.
+/// Runs `work` on `threads` threads, and returns how long that took.
 pub fn timed(threads: u64, work: impl Fn(u64) + Sync) -> Duration {
     let (first, last) = span(threads, work);
     last - first
 }
 
-/// Runs `work` on this number of threads; when the first began and when the last ended. Each thread reads the clock itself: on a busy
-/// machine the caller may get a core only after they have begun.
+/// Runs `work` on `threads` threads, and returns when the first thread began and when the last one ended. Each thread reads the clock
+/// itself: on a busy machine the calling thread may get a core only after the others have begun.
 pub fn span(threads: u64, work: impl Fn(u64) + Sync) -> (Instant, Instant) {
     let ready = Barrier::new(threads as usize);
     let times: Vec<(Instant, Instant)> = thread::scope(|scope| {

@@ -1,5 +1,5 @@
-//! The work. Each function does it once and returns how long the timed part took. Threads start at a barrier; set-up and clean-up are
-//! not timed.
+//! The workloads. Each function runs one of them once and returns how long the timed part took. Threads start at a barrier; set-up and
+//! clean-up are not timed.
 
 use crate::random::random;
 use crate::threads::timed;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// add + get + done, one key at a time, going round `keys` keys. Includes making the owned key that `add` takes.
+/// add + get + done, one key at a time, cycling through `keys` keys. Includes making the owned key that `add` takes.
 pub fn cycle<K: Key, Q: Subject<K>>(keys: u64, cycles: u64) -> Duration {
     let queue = Q::make();
     let keys: Vec<K> = (0..keys).map(K::nth).collect();
@@ -44,7 +44,7 @@ pub fn duplicates<K: Key, Q: Subject<K>>(keys: u64, threads: u64, adds: u64) -> 
     time
 }
 
-/// Each thread takes a key, adds it again and is done with it. There are `keys` keys.
+/// Each thread gets a key, adds it again and calls done. There are `keys` keys.
 pub fn ring<K: Key, Q: Subject<K>>(keys: u64, threads: u64, turns: u64) -> Duration {
     let queue = Q::make();
     (0..keys).for_each(|n| queue.add(K::nth(n)));
@@ -57,12 +57,12 @@ pub fn ring<K: Key, Q: Subject<K>>(keys: u64, threads: u64, turns: u64) -> Durat
     time
 }
 
-/// Each thread adds a new key and takes one, its own or another thread's. There is a key for each thread at any time, so no thread waits
+/// Each thread adds a new key and gets one, its own or another thread's. There is a key for each thread at any time, so no thread waits
 /// for a key.
 pub fn own_keys<K: Key, Q: Subject<K>>(threads: u64, keys: u64) -> Duration {
     let queue = Q::make();
     let time = timed(threads, |thread| {
-        // No key twice: if two adds were one, there would be one too few.
+        // No key is added twice: if two adds coalesced, a thread would wait forever for the missing key.
         for n in 0..keys / threads {
             queue.add(K::nth(n * threads + thread));
             queue.process(|_, key| _ = std::hint::black_box(key));
@@ -123,7 +123,7 @@ pub fn fill_and_drain<K: Key, Q: Subject<K>>(keys: u64) -> Duration {
     time
 }
 
-/// The same `rounds` times with one queue. The keys are not made beforehand: 10 million would fill the caches.
+/// Fills and drains one queue `rounds` times. The keys are not made beforehand: 10 million would fill the caches.
 pub fn refill<K: Key, Q: Subject<K>>(keys: u64, rounds: u64) -> Duration {
     let queue = Q::make();
     let start = Instant::now();
@@ -144,7 +144,7 @@ pub fn refill<K: Key, Q: Subject<K>>(keys: u64, rounds: u64) -> Duration {
 pub fn touch<K: Key, Q: Subject<K>>(keys: u64, adds: u64) -> Duration {
     let mut random = random();
     let touched: Vec<K> = (0..adds).map(|_| K::nth(random(0..keys))).collect();
-    let queue: Q = in_line(keys);
+    let queue: Q = with_queued_keys(keys);
     let start = Instant::now();
     for key in touched {
         queue.add(key);
@@ -154,14 +154,14 @@ pub fn touch<K: Key, Q: Subject<K>>(keys: u64, adds: u64) -> Duration {
 }
 
 /// A queue with this number of queued keys.
-pub fn in_line<K: Key, Q: Subject<K>>(keys: u64) -> Q {
+pub fn with_queued_keys<K: Key, Q: Subject<K>>(keys: u64) -> Q {
     let queue = Q::make();
     (0..keys).for_each(|n| queue.add(K::nth(n)));
     queue.catch_up();
     queue
 }
 
-/// How many keys are queued at the end.
+/// Returns the number of keys that are queued at the end.
 fn left<K: Key, Q: Subject<K>>(queue: &Q) -> u64 {
     queue.shut_down();
     let mut left = 0;

@@ -1,8 +1,8 @@
-//! The hot paths, each called [`CALLS`] times in a row by one thread. What comes in is made before counting begins, and what goes
-//! out is dropped after it has ended. (Of a retry the first add is counted, of workers the shut-down.)
+//! The hot paths, each called [`CALLS`] times in a row by one thread. Arguments are made before counting begins, and results are
+//! dropped after it has ended. (The counts of a retry include the first add, those of workers the shut-down.)
 //!
-//! Nothing here may wait, or read the real clock: how often is chance. So delays, limiters and measuring have a mock clock, and
-//! what threads cost each other is for the benchmarks that measure time.
+//! Nothing here may wait or read the real clock, since the number of waits and readings differs between runs. So delays, limiters and
+//! measuring use a mock clock, and the cost of contention is left to the benchmarks that measure time.
 
 use gungraun::{Callgrind, LibraryBenchmarkConfig, library_benchmark, library_benchmark_group, main};
 use instructions::{CALLS, fix_seeds};
@@ -16,10 +16,10 @@ use std::time::Duration;
 type Numbers = WorkQueue<u64>;
 type Strings = WorkQueue<String>;
 
-/// Long after everything else.
+/// Later than all other times here.
 const LATER: Duration = Duration::from_secs(10_000);
 
-// ---- What is there before
+// ---- Queues and limiters, made before counting
 
 fn builder<K>() -> WorkQueueBuilder<K>
 where
@@ -30,41 +30,41 @@ where
     WorkQueue::builder()
 }
 
-/// Nothing, and the table grows.
+/// An empty queue whose table grows.
 fn empty() -> (Numbers, Vec<OwnedItem<u64>>) {
     (builder().build(), Vec::new())
 }
 
-/// Nothing, and room for all.
+/// An empty queue with room for all keys.
 fn roomy() -> (Numbers, Vec<OwnedItem<u64>>) {
     (builder().capacity(CALLS as usize).build(), Vec::new())
 }
 
-/// Keys that are queued.
-fn in_line(keys: u64) -> Numbers {
+/// A queue of `keys` queued keys.
+fn queued(keys: u64) -> Numbers {
     let queue = builder().capacity(keys as usize).build();
     queue.add_all(0..keys);
     queue
 }
 
-fn all_in_line() -> (Numbers, Vec<OwnedItem<u64>>) {
-    (in_line(CALLS), Vec::new())
+fn all_queued() -> (Numbers, Vec<OwnedItem<u64>>) {
+    (queued(CALLS), Vec::new())
 }
 
-fn all_in_work() -> (Numbers, Vec<OwnedItem<u64>>) {
-    let queue = in_line(CALLS);
+fn all_processing() -> (Numbers, Vec<OwnedItem<u64>>) {
+    let queue = queued(CALLS);
     let held = queue.get_many(CALLS as usize).into_iter().map(|item| item.into_owned()).collect();
     (queue, held)
 }
 
-/// They are queued, in a queue that measures how long each waits and is processed.
+/// The same, in a queue that measures how long each key waits and is processed.
 fn measured(keys: u64) -> Numbers {
     let queue = builder().capacity(keys as usize).clock(Clock::mock().0).measure(true).build();
     queue.add_all(0..keys);
     queue
 }
 
-/// As a controller's keys are.
+/// A key like those of a controller.
 fn string(number: u64) -> String {
     format!("namespace-{}/pod-{number}", number % 100)
 }
@@ -85,12 +85,12 @@ fn unhurried() -> (Numbers, MockClock) {
     (builder().capacity(CALLS as usize).clock(clock).driver(Driver::Manual).build(), time)
 }
 
-/// A moment for each key, some later and some earlier than that of the key before.
+/// A delay for each key, some longer and some shorter than that of the key before.
 fn moment(key: u64) -> Duration {
     Duration::from_micros(1 + key * 7919 % CALLS)
 }
 
-/// Each key has a delay: this one, and its moment.
+/// A queue in which each key is delayed, `by` plus the key's own [`moment`].
 fn delayed(by: Duration) -> (Numbers, MockClock) {
     let (queue, time) = unhurried();
     for key in 0..CALLS {
@@ -119,7 +119,7 @@ fn backoff() -> ItemExponentialFailure<u64> {
     ItemExponentialFailure::new(Duration::from_millis(5), Duration::from_secs(1000))
 }
 
-/// It knows them all.
+/// A backoff that knows all keys.
 fn backoff_of_known() -> ItemExponentialFailure<u64> {
     let limiter = backoff();
     for key in 0..CALLS {
@@ -143,8 +143,8 @@ fn spent_bucket() -> Bucket {
 #[library_benchmark]
 #[bench::new(roomy())]
 #[bench::new_growing(empty())]
-#[bench::in_line(all_in_line())]
-#[bench::in_work(all_in_work())]
+#[bench::queued(all_queued())]
+#[bench::processing(all_processing())]
 fn add((queue, held): (Numbers, Vec<OwnedItem<u64>>)) -> (Numbers, Vec<OwnedItem<u64>>) {
     for key in 0..CALLS {
         black_box(queue.add(black_box(key)));
@@ -161,7 +161,7 @@ fn add_all((queue, _): (Numbers, Vec<OwnedItem<u64>>)) -> Numbers {
 
 #[library_benchmark]
 #[bench::new(new_strings())]
-#[bench::in_line(strings(CALLS))]
+#[bench::queued(strings(CALLS))]
 fn add_string((queue, keys): (Strings, Vec<String>)) -> Strings {
     for key in keys {
         black_box(queue.add(key));
@@ -170,16 +170,16 @@ fn add_string((queue, keys): (Strings, Vec<String>)) -> Strings {
 }
 
 #[library_benchmark]
-#[bench::all(in_line(CALLS))]
+#[bench::all(queued(CALLS))]
 fn get_done(queue: Numbers) -> Numbers {
     for _ in 0..CALLS {
-        black_box(queue.get()).expect("in line").done();
+        black_box(queue.get()).expect("a queued key").done();
     }
     queue
 }
 
 #[library_benchmark]
-#[bench::of_100(in_line(CALLS))]
+#[bench::of_100(queued(CALLS))]
 fn get_many_done(queue: Numbers) -> Numbers {
     for _ in 0..CALLS / 100 {
         assert_eq!(black_box(queue.get_many(100)).len(), 100);
@@ -188,13 +188,13 @@ fn get_many_done(queue: Numbers) -> Numbers {
 }
 
 #[library_benchmark]
-#[bench::keys_1(in_line(1))]
-#[bench::keys_1024(in_line(1024))]
-#[bench::keys_100k(in_line(100_000))]
+#[bench::keys_1(queued(1))]
+#[bench::keys_1024(queued(1024))]
+#[bench::keys_100k(queued(100_000))]
 #[bench::measured_1024(measured(1024))]
 fn cycle(queue: Numbers) -> Numbers {
     for _ in 0..CALLS {
-        let item = queue.get().expect("in line");
+        let item = queue.get().expect("a queued key");
         let key = *item;
         item.done();
         black_box(queue.add(black_box(key)));
@@ -206,18 +206,20 @@ fn cycle(queue: Numbers) -> Numbers {
 #[bench::keys_1024(strings(1024))]
 fn cycle_string((queue, keys): (Strings, Vec<String>)) -> Strings {
     for key in keys {
-        black_box(queue.get()).expect("in line").done();
+        black_box(queue.get()).expect("a queued key").done();
         black_box(queue.add(key));
     }
     queue
 }
 
 #[library_benchmark]
-#[bench::keys_1024(in_line(1024))]
+#[bench::keys_1024(queued(1024))]
 fn cycle_async(queue: Numbers) -> Numbers {
     let mut context = Context::from_waker(Waker::noop());
     for _ in 0..CALLS {
-        let Poll::Ready(Some(item)) = pin!(queue.get_async()).poll(&mut context) else { unreachable!("in line") };
+        let Poll::Ready(Some(item)) = pin!(queue.get_async()).poll(&mut context) else {
+            unreachable!("a key is queued")
+        };
         let key = *item;
         item.done();
         black_box(queue.add(black_box(key)));
@@ -236,7 +238,7 @@ fn add_after((queue, time): (Numbers, MockClock), by: Duration) -> (Numbers, Moc
     (queue, time)
 }
 
-// What a debounce does for each event.
+// A debounce makes this call for each event.
 #[library_benchmark]
 #[bench::later(delayed(Duration::ZERO))]
 fn replace((queue, time): (Numbers, MockClock)) -> (Numbers, MockClock) {
@@ -302,13 +304,13 @@ fn reserve(bucket: Bucket) -> Bucket {
     bucket
 }
 
-// A key is taken, fails, and is queued again when its backoff has expired.
+// A key is handed out, fails, and is queued again when its backoff has expired.
 #[library_benchmark]
 #[bench::keys_1024(unhurried(), 1024)]
 fn retry((queue, time): (Numbers, MockClock), keys: u64) -> (Numbers, MockClock) {
     queue.add_all(0..keys);
     for _ in 0..CALLS {
-        let item = queue.get().expect("in line");
+        let item = queue.get().expect("a queued key");
         black_box(item.retry());
         time.advance(LATER);
         assert_eq!(queue.turn(), 1);
@@ -317,7 +319,7 @@ fn retry((queue, time): (Numbers, MockClock), keys: u64) -> (Numbers, MockClock)
 }
 
 #[library_benchmark]
-#[bench::all(in_line(CALLS))]
+#[bench::all(queued(CALLS))]
 fn run_workers(queue: Numbers) -> Numbers {
     queue.shut_down();
     queue.workers().build().run(|item| _ = black_box(**item));
@@ -349,7 +351,7 @@ library_benchmark_group!(
 );
 
 main!(
-    // Instructions are all that is looked at.
+    // Only instructions are compared.
     config = LibraryBenchmarkConfig::default().tool(Callgrind::with_args(["--cache-sim=no"])),
     library_benchmark_groups = hot_paths
 );

@@ -1,30 +1,30 @@
-//! The file of counts, and what is said of counts that differ from it.
+//! The file of recorded counts, and the comparison of new counts with it.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// A count by the recorded one: at most.
+/// The highest ratio of a count to the recorded one.
 const TOLERANCE: f64 = 0.02;
 
-/// What the file begins with.
+/// The head of the file.
 const HEAD: &str = "\
 # Instructions a call on keyqueue's hot paths, recorded by `ci/instructions.sh --accept`; that script fails when a count is more
 # than 2 % above its line. The benchmarks are in benches/instructions/gungraun.
 ";
 
-/// Instructions a call, by the benchmark's name.
+/// Instructions per call, by the benchmark's name.
 type Calls = BTreeMap<String, f64>;
 
-/// Counts, and with what they were made.
+/// Counts, and the tools with which they were made.
 #[derive(Debug, Default, PartialEq)]
 pub struct Counts {
-    /// The compiler and so on, by name.
+    /// The versions of the compiler and the other tools, by name.
     pub made_with: BTreeMap<String, String>,
     pub calls: Calls,
 }
 
-/// How a benchmark stands.
+/// The result of a comparison of one benchmark.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Finding {
     Same {
@@ -39,18 +39,18 @@ pub enum Finding {
         recorded: f64,
         now: f64,
     },
-    /// It is not in the file.
+    /// The benchmark is not in the file.
     NotRecorded {
         now: f64,
     },
-    /// It is in the file, and was not run.
+    /// The benchmark is in the file, but was not run.
     NotRun {
         recorded: f64,
     },
 }
 
 impl Counts {
-    /// Reads what gungraun prints with `--output-format=json`: a line for each benchmark.
+    /// Reads gungraun's output with `--output-format=json`: a line for each benchmark.
     pub fn from_gungraun(json: &str, calls: u64) -> Result<Calls, String> {
         let count = |line: &str| {
             let summary: Value = serde_json::from_str(line).ok()?;
@@ -76,7 +76,7 @@ impl Counts {
         Ok(counts)
     }
 
-    /// How these differ from what is recorded, by name.
+    /// Compares these counts with the recorded ones, by name.
     pub fn compare(&self, recorded: &Self) -> BTreeMap<String, Finding> {
         let names: BTreeSet<_> = self.calls.keys().chain(recorded.calls.keys()).collect();
         let find = |name: &String| match (recorded.calls.get(name).copied(), self.calls.get(name).copied()) {
@@ -87,8 +87,8 @@ impl Counts {
         names.into_iter().map(|name| (name.clone(), find(name))).collect()
     }
 
-    /// Where these were made with something else, and so are no measure: what, then, and now. The crate's own version does not
-    /// count: that is what is measured.
+    /// The tools whose versions differ, so that the counts cannot be compared: the name, the recorded version, and the current one. The
+    /// crate's own version is left out: the crate is what is measured.
     pub fn differences<'a>(&'a self, recorded: &'a Self) -> Vec<(&'a str, &'a str, &'a str)> {
         let was = |name| recorded.made_with.get(name).map_or("unknown", String::as_str);
         let all = self.made_with.iter().map(|(name, now)| (name.as_str(), was(name), now.as_str()));
@@ -97,7 +97,7 @@ impl Counts {
 }
 
 impl fmt::Display for Counts {
-    /// The file.
+    /// Formats the file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(HEAD)?;
         self.made_with.iter().try_for_each(|(name, value)| writeln!(f, "{name} {value}"))?;
@@ -166,14 +166,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_what_is_read() {
+    fn a_written_file_is_read_back() {
         let counts = counts(&[("add new", 58.25), ("turn", 12_345.5)]);
         assert_eq!(Counts::parse(&counts.to_string()), Ok(counts));
         assert!(Counts::parse("12.5\n").is_err());
     }
 
     #[test]
-    fn another_compiler_is_told_and_another_version_of_the_crate_is_not() {
+    fn another_compiler_is_reported_and_another_version_of_the_crate_is_not() {
         let (recorded, mut now) = (counts(&[]), counts(&[]));
         now.made_with.insert("keyqueue".to_owned(), "0.2".to_owned());
         assert_eq!(now.differences(&recorded), []);

@@ -10,13 +10,12 @@ compile_error!(
      `benches/instructions/` with RUSTFLAGS unset (it replaces the flags in .cargo/config.toml)"
 );
 
-/// How often each benchmark makes its call. Counts are per call.
+/// The number of calls in each benchmark. Counts are per call.
 pub const CALLS: u64 = 10_000;
 
-/// From now on, every table hashes alike, in every process: a table with other seeds has other chains, and other counts.
+/// Makes every table hash alike from now on, in every process: with other seeds a table has other chains, and other counts.
 ///
-/// One half of a seed is drawn here, the other once per process, from the system. The latter ahash leaves out under
-/// `--cfg fuzzing`.
+/// One half of a seed comes from here. The other half ahash draws from the system, once per process, but not under `--cfg fuzzing`.
 pub fn fix_seeds() {
     struct Same;
     impl RandomSource for Same {
@@ -24,6 +23,6 @@ pub fn fix_seeds() {
             0
         }
     }
-    // A second call is refused, and has nothing to add.
+    // A second call fails, and is not needed.
     _ = set_random_source(Same);
 }

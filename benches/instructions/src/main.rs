@@ -1,4 +1,4 @@
-//! Compares what gungraun has counted, which comes on standard input, with a file of counts; or writes that file.
+//! Reads gungraun's counts from standard input, and compares them with a file of recorded counts, or writes that file.
 
 use clap::Parser;
 use instructions::CALLS;
@@ -17,7 +17,7 @@ struct Options {
     /// The file of counts.
     #[arg(long)]
     file: PathBuf,
-    /// What the counts depend on or belong to: goes into the file.
+    /// A tool or version that the counts depend on; recorded in the file.
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     with: Vec<(String, String)>,
 }
@@ -47,18 +47,21 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let worse = count(|finding| matches!(finding, Finding::Worse { .. }));
     let better = count(|finding| matches!(finding, Finding::Better { .. }));
     let unmatched = count(|finding| matches!(finding, Finding::NotRecorded { .. } | Finding::NotRun { .. }));
-    println!("{} counts: {worse} more than 2 % above what is recorded, {better} as far below", findings.len());
+    println!(
+        "{} counts: {worse} more than 2 % above the recorded counts, {better} more than 2 % below",
+        findings.len()
+    );
     for (name, was, now) in &differences {
-        println!("too high is no failure here: recorded with {name} {was}, counted with {now}");
+        println!("higher counts are no failure here: recorded with {name} {was}, counted with {now}");
     }
     if worse > 0 && differences.is_empty() {
-        println!("if they are to be higher: `ci/instructions.sh --accept`, and say why in the commit");
+        println!("to accept higher counts: `ci/instructions.sh --accept`, and say why in the commit");
     }
     if better > 0 && differences.is_empty() {
-        println!("have the limits follow what got better: `ci/instructions.sh --accept`");
+        println!("to lower the limits to the better counts: `ci/instructions.sh --accept`");
     }
     if unmatched > 0 {
-        println!("{unmatched} are only in the file or only among the benchmarks: `ci/instructions.sh --accept`");
+        println!("{unmatched} are only in the file, or only among the benchmarks: `ci/instructions.sh --accept`");
     }
     let failed = unmatched > 0 || worse > 0 && differences.is_empty();
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })

@@ -1,5 +1,5 @@
-//! The least that the work can cost: a lock, a table, slots, a queue of slots. No thread parks, keys are copied, there are no delays and no
-//! counts, and no memory is given back. The difference to keyqueue is what keyqueue's promises cost.
+//! A lower bound for the cost of a queue: a lock, a table, slots, a queue of slots. No thread parks, keys are copied, there are no delays and no
+//! counts, and no memory is given back. The difference from keyqueue is what keyqueue's promises cost.
 
 use ahash::RandomState;
 use common::{Key, Subject};
@@ -16,7 +16,7 @@ pub struct Draft<K> {
     keys: SpinLock<Keys<K>>,
 }
 
-/// What the lock protects.
+/// The data under the lock.
 struct Keys<K> {
     /// The slot of each key that is queued or processing.
     table: HashTable<u32>,
@@ -99,7 +99,7 @@ impl<K: Key + Copy> Subject<K> for Draft<K> {
     #[inline]
     fn process(&self, work: impl FnOnce(&Self, &K)) -> bool {
         let (slot, key) = loop {
-            // Read first: an add that comes before the shut-down is seen by the take.
+            // Read before the take, so that the take finds every key that was added before the shut-down.
             let shutting_down = self.shutting_down.load(Ordering::Acquire);
             match self.keys.with(Keys::take) {
                 Some(taken) => break taken,
@@ -124,7 +124,7 @@ struct SpinLock<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: one thread at a time has access to the value: see `with`.
+// SAFETY: only the holder of the lock has access to the value: see `with`.
 unsafe impl<T: Send> Sync for SpinLock<T> {}
 
 impl<T> SpinLock<T> {
@@ -138,13 +138,13 @@ impl<T> SpinLock<T> {
         if self.held.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
             self.contend();
         }
-        // SAFETY: this thread has set `held`, and another thread goes on only after it is clear again.
+        // SAFETY: this thread has set `held`, and another thread enters only after it is clear again.
         let result = work(unsafe { &mut *self.value.get() });
         self.held.store(false, Ordering::Release);
         result
     }
 
-    /// Stays away for some microseconds before it tries again: the holder can do more of its work meanwhile.
+    /// Backs off for some microseconds before the next try, so that the holder can run undisturbed.
     #[cold]
     #[inline(never)]
     fn contend(&self) {

@@ -1,4 +1,4 @@
-//! Does each workload once with each subject and prints the workload, the subject and the nanoseconds a key, with tabs between them.
+//! Runs each workload once with each subject and prints the workload, the subject and the nanoseconds per key, separated by tabs.
 //! The binary `matrix` of the package above builds this program in several ways and runs each build round after round.
 
 mod draft;

@@ -1,4 +1,4 @@
-//! What only keyqueue has: the ways to write a worker's loop, as a program that depends on the crate writes them, and delays.
+//! Workloads that only keyqueue runs: the ways to write a worker's loop, as users of the crate write them, and delays.
 
 use common::threads::timed;
 use keyqueue::{Clock, Driver, Item, WorkQueue};
@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 /// Keys in the queue.
 pub const KEYS: u64 = 1024;
 
-/// A worker's loop: takes a key, adds it again, is done with it. The number says how often.
+/// A worker's loop: gets a key, adds it again, calls done. The number is that of the keys that it processes.
 pub type Worker = fn(&WorkQueue<u64>, u64);
 
-/// The same loop in each of `threads` threads; nanoseconds a key.
+/// Runs the same loop in each of `threads` threads, and returns the nanoseconds per key.
 pub fn ring(threads: u64, turns: u64, worker: Worker) -> f64 {
     let queue = filled();
     let each = turns / threads;
@@ -66,8 +66,8 @@ pub fn get_async(queue: &WorkQueue<u64>, turns: u64) {
     });
 }
 
-/// The loop of `Workers`, in each of `threads` threads. It runs until the queue is shut down, which the last thread does that has
-/// had its share of the turns: the others go on meanwhile, and what they do counts.
+/// The loop of `Workers`, in each of `threads` threads. The last thread to finish its share of the keys shuts the queue down. The other
+/// threads process keys until then, and those keys count.
 pub fn workers(threads: u64, turns: u64) -> f64 {
     let queue = filled();
     let workers = queue.workers().build();

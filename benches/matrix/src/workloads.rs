@@ -20,7 +20,7 @@ pub struct Workload {
     pub subjects: Vec<(&'static str, Run)>,
 }
 
-/// Does the work once, in threads of its own; nanoseconds a key.
+/// Runs a workload once, in threads of its own, and returns the nanoseconds per key.
 pub type Run = Box<dyn Fn() -> f64>;
 
 /// All workloads; `ops` is the number of keys that a run passes through a queue.
@@ -47,12 +47,12 @@ fn subject(name: &'static str, ops: u64, run: impl Fn() -> Duration + 'static) -
     (name, Box::new(move || per_key(run(), ops)))
 }
 
-/// In a thread of its own, for work that starts none.
+/// Runs a workload that starts no threads in a thread of its own.
 fn alone(run: fn(u64, u64) -> Duration, ops: u64) -> Duration {
     thread::spawn(move || run(KEYS, ops)).join().expect("the worker panicked")
 }
 
-/// A worker takes a key, adds it again, and is done with it. keyqueue in all ways to write the loop.
+/// A worker gets a key, adds it again, and calls done. keyqueue takes part with each way to write the loop.
 fn rings(threads: u64, ops: u64) -> Workload {
     let ops = ops / threads * threads;
     let by = |name, worker: ours::Worker| (name, Box::new(move || ours::ring(threads, ops, worker)) as Run);
@@ -114,7 +114,7 @@ fn limiters(ops: u64) -> Workload {
     Workload { name: "when, known".into(), subjects }
 }
 
-/// New keys all the time, from producers to as many consumers.
+/// New keys only, from `pairs` producers to as many consumers.
 fn unique_keys(pairs: u64, backlog: u64, ops: u64) -> Workload {
     let ops = ops / pairs * pairs;
     let subjects = vec![

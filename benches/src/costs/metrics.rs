@@ -1,4 +1,4 @@
-//! Queues with more and more observation, and for comparison the usual way to keep metrics: each event is reported as it happens.
+//! Queues with more and more observation. For comparison, the usual way to keep metrics: each event is reported as it happens.
 
 use crate::Subject;
 use crate::workload::{Workload, once};
@@ -14,13 +14,13 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Between two scrapes. Servers scrape every ten seconds or so; with that, most runs would have no scrape.
+/// The time between two scrapes. Servers scrape every ten seconds or so, but then most runs would have no scrape.
 const SCRAPES: Duration = Duration::from_millis(20);
 
-/// The time with metrics by the time without: at most.
+/// The highest acceptable ratio of the time with metrics to the time without.
 const TARGET: Option<f64> = Some(1.5);
 
-/// Between two adds, so that less than a million a second come.
+/// The pause between two adds, for less than a million adds per second.
 const PAUSE: Duration = Duration::from_nanos(1500);
 
 /// The recorder that is installed, with client-go's buckets: ten nanoseconds, then eleven more, each ten times the last.
@@ -31,12 +31,12 @@ pub fn exporter() -> &'static PrometheusHandle {
         let builder = PrometheusBuilder::new().set_buckets(&bounds).expect("there are bounds");
         let recorder = builder.build_recorder();
         let handle = recorder.handle();
-        metrics::set_global_recorder(recorder).expect("nobody else installs one");
+        metrics::set_global_recorder(recorder).expect("no other recorder is installed");
         handle
     })
 }
 
-/// How a queue is observed.
+/// A way to observe a queue.
 pub trait Setting: Send + Sync + 'static {
     const NAME: &'static str;
 
@@ -46,19 +46,19 @@ pub trait Setting: Send + Sync + 'static {
     fn observe(builder: WorkQueueBuilder<u64>) -> WorkQueueBuilder<u64>;
 }
 
-/// Not at all.
+/// The queue is not observed.
 pub struct Plain;
 
-/// It keeps times.
+/// The queue measures.
 pub struct Measured;
 
-/// It has an observer that does nothing.
+/// The queue has an observer that does nothing.
 pub struct Idle;
 
-/// The crate's metrics.
+/// The queue has the crate's `MetricsObserver`.
 pub struct Reported;
 
-/// Each event is passed on as it happens.
+/// The queue has an observer that passes on each event as it happens.
 pub struct Pushed;
 
 impl Setting for Plain {
@@ -146,7 +146,7 @@ impl Observer for Pushing {
     }
 }
 
-/// The queue with such a setting, and the thread that scrapes it.
+/// A queue with a setting, and the thread that scrapes it.
 pub struct Observed<S> {
     queue: WorkQueue<u64>,
     _scraper: Option<Scraper>,
@@ -219,9 +219,9 @@ fn pause() {
     while start.elapsed() < PAUSE {}
 }
 
-/// As [`cycle`], with a pause before each add. The pauses are not counted.
+/// Like [`cycle`], with a pause before each add. The pauses are not counted.
 pub fn paced<Q: Subject<u64>>(keys: u64, cycles: u64) -> Duration {
-    /// This number of cycles alternates with as many bare pauses, which are subtracted: when the machine changes its speed, both change.
+    /// This number of cycles alternates with as many bare pauses, which are subtracted: if the machine changes its speed, both change.
     const PART: u64 = 500;
     let queue = Q::make();
     let mut next = (0..keys).cycle();
@@ -241,12 +241,12 @@ pub fn paced<Q: Subject<u64>>(keys: u64, cycles: u64) -> Duration {
     let mut part = || timed(&mut || round(PART)) - timed(&mut || (0..PART).for_each(|_| pause()));
     let mut parts: Vec<i64> = (0..(cycles / PART).max(1)).map(|_| part()).collect();
     parts.sort_unstable();
-    // The median, since a thread that loses its core for a while would outweigh all the rest.
+    // The median, since one long preemption would outweigh all other values.
     let median = parts[parts.len() / 2].max(0);
     Duration::from_nanos(median as u64 * cycles / PART)
 }
 
-/// What the crate's metrics cost the thread that reports: the time of a report of `keys` keys, and of the scrape that follows.
+/// The cost of the crate's metrics for the thread that reports: the time of a report of `keys` keys, and of the scrape that follows.
 pub fn scrape(keys: u64) -> (Duration, Duration) {
     let exporter = exporter();
     let queue = Reported::observe(WorkQueue::builder().name("scrape")).build();
@@ -282,8 +282,8 @@ macro_rules! settings {
     };
 }
 
-/// All workloads; `ops` is a fifth of the size of a run, since a shorter run would end before the first scrape, and four times that
-/// of a slow one. The targets are upper bounds, about all settings but the last.
+/// All workloads. A run has `5 * ops` operations, since a shorter one would end before the first scrape; a slow run has `ops / 4`. The
+/// targets are upper bounds, and apply to all settings but the last.
 pub fn all(ops: u64) -> Vec<Workload> {
     let (fast, slow, filled) = (5 * ops, ops / 4, (3 * ops).min(300_000));
     let dense = |name, ops, subjects| Workload {
@@ -312,7 +312,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// What a scrape says of a queue.
+    /// The value of a queue's series in a scrape.
     fn scraped(series: &str, queue: &str) -> f64 {
         let text = exporter().render();
         let start = format!("{series}{{name=\"{queue}\"}} ");
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_tell_the_exporter_of_each_key() {
+    fn both_ways_report_each_key_to_the_exporter() {
         fn check<S: Setting>(durations: std::ops::RangeInclusive<f64>) {
             exporter();
             let queue = S::observe(WorkQueue::builder().name(S::NAME)).build();
@@ -340,7 +340,7 @@ mod tests {
             }
         }
 
-        // Other tests use the names of those that are measured.
+        // Other tests use the names of the settings that are measured.
         struct Other<S>(PhantomData<S>);
         impl Setting for Other<Reported> {
             const NAME: &'static str = "other, reported";
@@ -357,11 +357,11 @@ mod tests {
             }
         }
         check::<Other<Reported>>(999.0..=999.0);
-        check::<Other<Pushed>>(100.0..=999.0); // those that were measured
+        check::<Other<Pushed>>(100.0..=999.0); // only the measured keys
     }
 
     #[test]
-    fn slow_keys_are_measured_each() {
+    fn each_slow_key_is_measured() {
         static MEASURED: AtomicU64 = AtomicU64::new(0);
         static OTHERS: AtomicU64 = AtomicU64::new(0);
         struct Counting;
@@ -381,7 +381,7 @@ mod tests {
         paced::<Observed<Counting>>(16, 1000);
         let (measured, others) = (MEASURED.load(Ordering::Relaxed), OTHERS.load(Ordering::Relaxed));
         assert_eq!(measured + others, 1016);
-        // A thread that was put off its core adds the next few in a hurry.
+        // A thread that was descheduled adds the next few keys too fast.
         assert!(others <= 20, "{others} were not measured");
     }
 }

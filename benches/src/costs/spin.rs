@@ -3,15 +3,15 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Keeps a core busy for a while, without the clock and without memory: a number of steps of which each needs the last.
+/// Keeps a core busy for a while, without the clock and without memory: a chain of dependent steps.
 #[derive(Debug, Clone, Copy)]
 pub struct Spin(u64);
 
 impl Spin {
-    /// That long, at the speed that the machine has now.
+    /// Work that takes `time` at the machine's current speed.
     pub fn lasting(time: Duration) -> Self {
         const STEPS: u64 = 2000;
-        // The shortest of several: the others were interrupted.
+        // The shortest of several: the others may have been interrupted.
         let times = (0..20).map(|_| {
             let start = Instant::now();
             Self(STEPS).run();
@@ -21,7 +21,7 @@ impl Spin {
         Self((time.as_secs_f64() / step).round() as u64)
     }
 
-    /// Not inlined: the same instructions for all subjects, or one loop is a sixth faster than another by where it lies.
+    /// Not inlined, so that all subjects run the same instructions: otherwise one loop is a sixth faster than another by its alignment.
     #[inline(never)]
     pub fn run(self) {
         let mut step = 0;

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::yield_now;
 
-/// The time of the loop of `Workers` by that of the loop written by hand: at most.
+/// The highest acceptable ratio of the time of the loop of `Workers` to that of the loop written by hand.
 const TARGET: Option<f64> = Some(1.05);
 
-/// What is done with a key.
+/// The work of a handler.
 #[derive(Debug, Clone, Copy)]
 pub struct Work {
     spin: Spin,
@@ -36,7 +36,7 @@ impl Work {
     }
 }
 
-/// How long it takes to empty a queue of this number of keys.
+/// Returns how long `work` takes to empty a queue of `keys` keys.
 fn emptied(keys: u64, work: impl FnOnce(&WorkQueue<u64>)) -> Duration {
     let queue = WorkQueue::new();
     for key in 0..keys {
@@ -134,10 +134,10 @@ pub fn tasks_run(keys: u64, many_threads: bool, tasks: usize, work: Work) -> Dur
     })
 }
 
-/// All workloads; `ops` is four times the number of keys.
+/// All workloads. A run has `ops / 4` keys.
 pub fn all(ops: u64) -> Vec<Workload> {
     let keys = ops / 4;
-    // Calibrated once, so that all loops have the same work.
+    // Calibrated once, so that all loops do the same work.
     let spinning = |nanos| Work { spin: Spin::lasting(Duration::from_nanos(nanos)), yields: false };
     let handlers = [0, 100, 1000].map(|nanos| (format!("{nanos} ns"), spinning(nanos)));
     let against = |group, name, by_hand, workers: (&'static str, Run)| {

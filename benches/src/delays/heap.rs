@@ -1,5 +1,5 @@
 //! The delayed queue that one would write in an hour: a binary heap, a map and the mutex queue's sets under one lock, and a thread that
-//! sleeps until the earliest deadline.
+//! parks until the earliest deadline.
 //!
 //! A key that is moved or cancelled leaves its entry in the heap, where it is dropped as stale at its old deadline.
 
@@ -15,13 +15,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// With the thread.
+/// The queue with its thread.
 pub struct HeapQueue<K> {
     shared: Arc<Shared<K>>,
     driver: Option<thread::JoinHandle<()>>,
 }
 
-/// The same without the thread.
+/// The same queue without the thread.
 pub struct ManualHeap<K> {
     shared: Shared<K>,
     now: Instant,
@@ -40,7 +40,7 @@ struct Inner<K> {
     heap: BinaryHeap<Delay<K>>,
     /// The delay that counts for a key: the heap's other entries for it are stale.
     pending: HashMap<K, (Instant, u64), RandomState>,
-    /// How many delays there were: orders those with the same deadline.
+    /// The number of delays so far: orders delays with the same deadline.
     number: u64,
 }
 
@@ -51,7 +51,7 @@ struct Delay<K> {
 }
 
 impl<K> Ord for Delay<K> {
-    /// Reversed: the heap has its greatest entry on top, and the earliest is wanted.
+    /// Reversed: `BinaryHeap` has the greatest entry on top, and the earliest must be there.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.deadline, other.number).cmp(&(self.deadline, self.number))
     }
@@ -72,7 +72,7 @@ impl<K> PartialEq for Delay<K> {
 impl<K> Eq for Delay<K> {}
 
 impl<K: Key> Inner<K> {
-    /// Sets the delay unless the key has an earlier one; `true` if it is now the earliest of all.
+    /// Sets the delay unless the key has an earlier one. Returns `true` if it is now the earliest of all.
     #[inline]
     fn set(&mut self, key: K, deadline: Instant) -> bool {
         let delay = (deadline, self.number);
@@ -94,7 +94,7 @@ impl<K: Key> Inner<K> {
         earliest
     }
 
-    /// Queues the keys whose delays have expired; how many.
+    /// Queues the keys whose delays have expired, and returns their number.
     fn expire(&mut self, now: Instant) -> usize {
         let mut due = 0;
         while self.heap.peek().is_some_and(|first| first.deadline <= now) {
@@ -157,7 +157,7 @@ impl<K: Key> Shared<K> {
         true
     }
 
-    /// The driver: queues keys whose delays have expired, wakes as many getters, sleeps until the earliest deadline.
+    /// The driver: queues keys whose delays have expired, wakes as many getters, and parks until the earliest deadline.
     fn drive(&self) {
         let mut inner = self.inner.lock();
         while !inner.ready.shutting_down {

@@ -1,7 +1,7 @@
-//! `kube-runtime`'s scheduler (see [`crate::kube`]) in a task, as controllers use it: it is told what to do through a channel, and here
-//! hands keys whose delays have expired to the mutex queue.
+//! `kube-runtime`'s scheduler (see [`crate::kube`]) in a task, as controllers use it: it receives requests through a channel, and here
+//! passes keys whose delays have expired to the mutex queue.
 //!
-//! What it cannot do: cancel, and tell how many delays it has. Its resolution is a millisecond.
+//! What it cannot do: cancel, and report the number of its delays. Its resolution is a millisecond.
 
 use super::paused::Paused;
 use super::{DelaySubject, Manual};
@@ -18,7 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tokio::runtime::Builder;
 
-/// How many requests without a look at them.
+/// The scheduler is polled after this number of requests.
 const BATCH: usize = 128;
 
 /// The scheduler in a task, and the mutex queue.
@@ -116,7 +116,7 @@ pub struct ManualKube<K> {
 }
 
 impl<K: Key> ManualKube<K> {
-    /// Moves the clock on and queues the keys whose delays have expired; how many.
+    /// Advances the clock, queues the keys whose delays have expired, and returns their number.
     fn turn(&mut self, by: Duration) -> usize {
         let Self { ready, scheduler, clock, unread, .. } = self;
         *unread = 0;
@@ -135,7 +135,7 @@ impl<K: Key> Manual<K> for ManualKube<K> {
     const NAME: &'static str = <KubeTask<K> as Subject<K>>::NAME;
 
     fn make() -> Self {
-        // The clock first: the scheduler is on it.
+        // The clock is made first: the scheduler uses it.
         let clock = Paused::new();
         let (requests, receiver) = unbounded();
         Self {
@@ -156,13 +156,13 @@ impl<K: Key> Manual<K> for ManualKube<K> {
     fn add_after(&mut self, message: K, delay: Duration) {
         _ = self.requests.unbounded_send(ScheduleRequest { message, run_at: self.clock.now() + delay });
         self.unread += 1;
-        // Nothing expires here, so no count is lost: the clock has not moved.
+        // The clock has not moved, so nothing expires here, and no count is lost.
         if self.unread == BATCH {
             self.turn(Duration::ZERO);
         }
     }
 
-    /// Requests are seen before the clock moves: moments are counted from there.
+    /// The requests are taken in before the clock moves, since their delays count from then.
     fn advance(&mut self, by: Duration) -> usize {
         self.turn(Duration::ZERO) + self.turn(by)
     }

@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 const MILLISECOND: u64 = 1_000_000;
 
-/// How long after the beginning the first deadline is: time to set them all.
+/// The time from the start to the first deadline, in which all delays are set.
 const OPENS: u64 = 400 * MILLISECOND;
 
-/// The flood's keys. It goes round them, so that memory stays within bounds.
+/// The number of the flood's keys. The flood cycles through them, so that memory stays bounded.
 const FLOOD: u64 = 1_000_000;
 
-/// What one run saw, in nanoseconds.
+/// The result of one run, in nanoseconds.
 pub struct Lateness {
     pub late: Histogram<u64>,
     /// Delays that the flood set, per second.
@@ -60,7 +60,7 @@ pub fn lateness<Q: DelaySubject<u64>>(keys: u64, flood: bool) -> Lateness {
         },
         |n| {
             queue.add_after(keys + n % FLOOD, Duration::from_secs(3600));
-            // Lets a queue whose calls only send a message catch up.
+            // A queue whose calls only send a message takes effect later: wait for that.
             if n % 1024 < 2 {
                 queue.settle();
             }
@@ -69,8 +69,7 @@ pub fn lateness<Q: DelaySubject<u64>>(keys: u64, flood: bool) -> Lateness {
     Lateness { late, flood }
 }
 
-/// The best that parking can do: a thread without a queue that sleeps until each of as many deadlines. With `flood`, two other threads
-/// compute.
+/// A lower bound: a thread without a queue that parks until each of as many deadlines. With `flood`, two other threads compute.
 pub fn bare(keys: u64, flood: bool) -> Lateness {
     let mut random = random();
     let mut deadlines: Vec<u64> = (0..keys).map(|_| OPENS + random(MILLISECOND..2000 * MILLISECOND)).collect();
@@ -97,12 +96,13 @@ pub fn bare(keys: u64, flood: bool) -> Lateness {
     Lateness { late, flood: 0.0 }
 }
 
-/// Of nanoseconds; resizes by itself.
+/// A histogram of nanoseconds, which resizes by itself.
 pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new(3).expect("3 digits")
 }
 
-/// Runs `work` on a thread. With `flood`, two other threads call `load` with growing numbers meanwhile; how often a second.
+/// Runs `work` on a thread. With `flood`, two other threads call `load` with growing numbers meanwhile. Returns the result of `work`
+/// and the number of `load` calls per second.
 fn beside<T: Send>(flood: bool, work: impl FnOnce() -> T + Send, load: impl Fn(u64) + Sync) -> (T, f64) {
     let over = AtomicBool::new(!flood);
     let start = Instant::now();

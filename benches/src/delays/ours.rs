@@ -1,4 +1,4 @@
-//! keyqueue.
+//! keyqueue as a subject with delays.
 
 use super::{Cancel, DelaySubject, Manual};
 use crate::{Key, Ours, Subject};

@@ -1,4 +1,4 @@
-//! tokio's clock, stopped, for subjects that are told the time.
+//! tokio's paused clock, for subjects on a mock clock.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -6,10 +6,10 @@ use std::time::Duration;
 use tokio::runtime::{Builder, EnterGuard, Runtime};
 use tokio::time::Instant;
 
-/// A clock that moves when it is told to.
+/// A clock that moves only when it is advanced.
 pub struct Paused {
     now: Instant,
-    /// Entered once, not at each call. Leaked, because the guard borrows it: it is small.
+    /// The runtime is entered once, not at each call. It is leaked because the guard borrows it; it is small.
     runtime: &'static Runtime,
     _entered: EnterGuard<'static>,
 }
@@ -27,10 +27,10 @@ impl Paused {
         self.now
     }
 
-    /// Moves on, and then has `expire` queue the keys whose delays have expired; how many.
+    /// Advances the clock, and calls `expire`, which queues the keys whose delays have expired. Returns their number.
     pub fn advance(&mut self, by: Duration, mut expire: impl FnMut(&mut Context<'_>) -> usize) -> usize {
         self.now += by;
-        // Unconstrained: a timer that tokio wants to be polled later looks like one that has not expired.
+        // Unconstrained: a timer that returns `Pending` because of tokio's budget would look like one that has not expired.
         self.runtime.block_on(tokio::task::coop::unconstrained(async {
             if !by.is_zero() {
                 tokio::time::advance(by).await;

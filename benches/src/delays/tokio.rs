@@ -1,5 +1,5 @@
-//! `tokio_util`'s `DelayQueue`, a ready-made timer wheel. It must belong to one task: that task is told what to do through a channel,
-//! and hands keys whose delays have expired to the mutex queue.
+//! `tokio_util`'s `DelayQueue`, a ready-made timer wheel. It must belong to one task: that task receives calls through a channel,
+//! and passes keys whose delays have expired to the mutex queue.
 
 use super::paused::Paused;
 use super::{Cancel, DelaySubject, Manual};
@@ -17,7 +17,7 @@ use tokio::runtime::Builder;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::time::{DelayQueue, delay_queue};
 
-/// How much the task does of one thing before it looks at the other.
+/// The number of calls, or of expired keys, that the task handles before it turns to the other.
 const BATCH: usize = 128;
 
 /// A task that owns the delays, and the mutex queue.
@@ -71,7 +71,7 @@ impl<K: Key> Delays<K> {
         self.keys.remove(key).is_some_and(|handle| self.queue.try_remove(&handle).is_some())
     }
 
-    /// Queues keys whose delays have expired, at most `most`; how many.
+    /// Queues keys whose delays have expired, at most `most`, and returns their number.
     fn expire(&mut self, context: &mut Context<'_>, most: usize, ready: &parking_lot_mutex::Queue<K>) -> usize {
         let mut due = 0;
         while due < most
@@ -162,7 +162,7 @@ impl<K: Key> Manual<K> for ManualTask<K> {
     const NAME: &'static str = <TaskQueue<K> as Subject<K>>::NAME;
 
     fn make() -> Self {
-        // The clock first: the delays are on it.
+        // The clock is made first: the delays use it.
         let clock = Paused::new();
         Self { ready: parking_lot_mutex::Queue::make(), delays: Delays::new(), clock }
     }

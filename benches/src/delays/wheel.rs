@@ -1,7 +1,7 @@
-//! `hierarchical_hash_wheel_timer`: timers on a thread of its own, which is told of them through a channel, and here hands keys whose
+//! `hierarchical_hash_wheel_timer`: timers on a thread of its own, which receives them through a channel, and here passes keys whose
 //! timers have expired to the mutex queue.
 //!
-//! What it cannot do: keep the earlier of two delays (a second timer for a key replaces the first), and tell another thread whether
+//! What it cannot do: keep the earlier of two delays (a second timer for a key replaces the first), and report to another thread whether
 //! there was a timer to cancel. Its resolution is a millisecond.
 
 use super::{Cancel, DelaySubject, Manual};
@@ -20,14 +20,14 @@ use thread_local::ThreadLocal;
 /// The timer with its thread, and the mutex queue.
 pub struct WheelTimer<K: Key> {
     ready: Arc<parking_lot_mutex::Queue<K>>,
-    /// A handle can be used by one thread at a time: each has its own.
+    /// A handle can be used by one thread at a time, so each thread has its own.
     handles: ThreadLocal<RefCell<Handle<K>>>,
     timer: Option<TimerWithThread<K, Timeout<K>, PeriodicClosureState<K>>>,
 }
 
 type Handle<K> = TimerRef<K, Timeout<K>, PeriodicClosureState<K>>;
 
-/// What the thread does when a timer is due.
+/// The timer thread runs this when a timer is due.
 struct Timeout<K> {
     key: K,
     then: Then<K>,
@@ -95,8 +95,8 @@ impl<K: Key> Subject<K> for WheelTimer<K> {
 }
 
 impl<K: Key> DelaySubject<K> for WheelTimer<K> {
-    /// Up to two milliseconds more: the timer leaves out what is no full millisecond, both of the delay and of the time that it
-    /// counts from, and would be early.
+    /// Adds up to two milliseconds: the timer rounds down both the delay and the time that it counts from to full milliseconds, and would
+    /// be early.
     #[inline]
     fn add_after(&self, key: K, delay: Duration) {
         let delay = Duration::from_millis(delay.as_nanos().div_ceil(1_000_000) as u64 + 1);
@@ -105,10 +105,10 @@ impl<K: Key> DelaySubject<K> for WheelTimer<K> {
 
     fn settle(&self) -> Option<usize> {
         let (sender, answer) = mpsc::channel();
-        // Due at once, and so not in the wheel, where it would be in the place of a key.
+        // A delay of zero is not put into the wheel, where it would take the place of a key.
         self.schedule(Duration::ZERO, Timeout { key: K::nth(0), then: Then::Answer(sender) });
         answer.recv().expect("the thread lives");
-        // Each timer that waits has one.
+        // Each pending timer has one reference.
         Some(Arc::strong_count(&self.ready) - 1)
     }
 }
@@ -125,7 +125,7 @@ pub struct ManualWheel<K: Key> {
     ready: parking_lot_mutex::Queue<K>,
     wheel: QuadWheelWithOverflow<Entry<K>>,
     now: Duration,
-    /// How far the wheel has come.
+    /// The wheel's current time.
     ticks: u64,
 }
 

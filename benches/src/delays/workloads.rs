@@ -1,4 +1,4 @@
-//! The work with delays. Each function does it once, checks that no key was lost or came twice, and returns how long each
+//! The workloads with delays. Each function runs one of them once, checks that no key was lost or came twice, and returns how long each
 //! of the timed parts took. Delays are pseudo-random, the same in each run, and drawn before the clock starts.
 
 use super::{Cancel, DelaySubject, Manual};
@@ -33,7 +33,7 @@ pub fn filled<Q: DelaySubject<u64>>(keys: u64) -> Q {
     queue
 }
 
-/// New keys, delays of 1 to 60 seconds. Until all are in the structure; until the calls have returned.
+/// New keys, delays of 1 to 60 seconds. Times two parts: until all delays are set, and until the calls have returned.
 pub fn insert<Q: DelaySubject<u64>>(keys: u64, threads: u64) -> Vec<Duration> {
     let delays = delays(keys, SECOND..60 * SECOND);
     let queue = Q::make();
@@ -44,7 +44,7 @@ pub fn insert<Q: DelaySubject<u64>>(keys: u64, threads: u64) -> Vec<Duration> {
     });
     let delayed = queue.settle();
     let settled = start.elapsed();
-    // After a second the first are delivered.
+    // After a second the first keys expire.
     assert!(is_all(delayed, keys) || settled > Duration::from_secs(1), "{delayed:?} of {keys} keys are delayed");
     vec![settled, returned - start]
 }
@@ -52,7 +52,7 @@ pub fn insert<Q: DelaySubject<u64>>(keys: u64, threads: u64) -> Vec<Duration> {
 /// Delays for keys that have one: half of them later, which changes nothing, half of them earlier, which moves the key.
 pub fn re_add<Q: DelaySubject<u64>>(keys: u64, threads: u64, adds: u64) -> Vec<Duration> {
     let mut random = random();
-    // Hours, so that the time that the run itself takes does not turn earlier into later.
+    // Delays of hours, so that the duration of the run does not change which of two deadlines is earlier.
     let mut stands: Vec<u64> = (0..keys).map(|_| random(3600 * SECOND..7200 * SECOND)).collect();
     let queue = Q::make();
     for (key, delay) in stands.iter().enumerate() {
@@ -84,12 +84,12 @@ pub fn re_add<Q: DelaySubject<u64>>(keys: u64, threads: u64, adds: u64) -> Vec<D
     vec![settled]
 }
 
-/// Whether all keys are delayed, as far as the subject can tell.
+/// Whether all keys are delayed. `true` if the subject does not know.
 fn is_all(delayed: Option<usize>, keys: u64) -> bool {
     delayed.is_none_or(|delayed| delayed as u64 == keys)
 }
 
-/// Delays of 1 to 60 seconds expire all at once. Until all keys are queued; until all are done.
+/// Delays of 1 to 60 seconds expire all at once. Times two parts: until all keys are queued, and until all are done.
 pub fn expire<Q: Manual<u64>>(keys: u64) -> Vec<Duration> {
     let mut queue: Q = filled_manual(&delays(keys, SECOND..60 * SECOND));
     let mut out = Vec::with_capacity(keys as usize);
@@ -104,10 +104,10 @@ pub fn expire<Q: Manual<u64>>(keys: u64) -> Vec<Duration> {
     vec![ready, done]
 }
 
-/// `live` keys are delayed, give or take, by 0.1 to 2 seconds. Each step sets one more, every third cancels one, and every 64th
-/// moves the clock on and processes what is due.
+/// About `live` keys are delayed, by 0.1 to 2 seconds. Each step sets one more, every third cancels one, and every 64th
+/// advances the clock and processes the expired keys.
 pub fn mixed<Q: Cancel<u64>>(live: u64, steps: u64) -> Vec<Duration> {
-    // At this rate as many delays are set as expire or are cancelled.
+    // At this rate, as many delays are set as expire or are cancelled.
     let tick = 64 * SECOND * 4 / 5 / live;
     let plan = Plan::new(live, steps, tick);
     let mut queue: Q = filled_manual(&plan.delays[..live as usize]);
@@ -134,11 +134,11 @@ pub fn mixed<Q: Cancel<u64>>(live: u64, steps: u64) -> Vec<Duration> {
     vec![time]
 }
 
-/// What [`mixed`] does.
+/// The random choices of [`mixed`].
 struct Plan {
-    /// Of each key.
+    /// The delay of each key.
     delays: Vec<Duration>,
-    /// At each step, a key that is live then.
+    /// For each step, a key that is delayed at that step.
     cancels: Vec<Option<u64>>,
 }
 
@@ -153,7 +153,7 @@ impl Plan {
         };
         let cancels = (0..steps).map(|n| {
             let now = n / 64 * tick;
-            // Older ones are not live.
+            // Older keys are no longer delayed.
             let oldest = (live + n).saturating_sub(3 * live);
             (n % 3 == 2).then(|| {
                 loop {
@@ -169,10 +169,10 @@ impl Plan {
     }
 }
 
-/// Moves delayed keys, each time a random one of `keys`, to an earlier moment.
+/// Moves the delays of random keys, of `keys` delayed ones, to earlier deadlines.
 pub fn moved<Q: Manual<u64>>(keys: u64, moves: u64) -> Duration {
     const HOUR: u64 = 3_600_000_000_000;
-    // So little that no delay expires, even of a key with many more moves than the average.
+    // Short enough steps that no delay expires, even of a key with many more moves than the average.
     let most = HOUR / (2 * moves / keys).max(2);
     let mut random = random();
     let mut stands: Vec<u64> = (0..keys).map(|_| random(10 * HOUR..11 * HOUR)).collect();

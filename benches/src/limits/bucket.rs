@@ -1,7 +1,7 @@
 //! Token buckets: keyqueue's and governor's, which have the same algorithm.
 //!
 //! governor's own clock is `quanta`, which reads the processor's counter. It is measured with the clock of the standard library too.
-//! By key the work differs: governor has a bucket for each key, [`DedupingBucket`] has one for all keys and remembers which key has a
+//! With keys the work differs: governor has a bucket for each key, [`DedupingBucket`] has one for all keys and remembers which key has a
 //! token. Both look the key up and take a step of a bucket.
 
 use super::{KeyedTokens, Limit, Tokens};
@@ -14,10 +14,10 @@ use governor::{Quota, RateLimiter as Limiter};
 use keyqueue::rate_limiter::{Bucket, DedupingBucket, RateLimiter};
 use std::num::NonZeroU32;
 
-/// keyqueue's, asked for a token now.
+/// keyqueue's `try_acquire`.
 pub struct Acquire(Bucket);
 
-/// keyqueue's, asked how long to wait.
+/// keyqueue's `when`.
 pub struct Reserve(Bucket);
 
 /// governor.

@@ -7,7 +7,7 @@ use dashmap::DashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// A counter each key, in a concurrent map.
+/// A counter for each key, in a concurrent map.
 pub struct DashLimiter<K>(DashMap<K, AtomicU32, RandomState>);
 
 impl<K: Key> Limiter<K> for DashLimiter<K> {

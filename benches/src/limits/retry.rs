@@ -39,7 +39,7 @@ impl Retry for RetryOurs {
 
     #[inline]
     fn process(&mut self, work: impl FnOnce(&u64) -> bool) {
-        let item = self.queue.try_get().expect("a key is in line");
+        let item = self.queue.try_get().expect("a key is queued");
         if work(&item) {
             item.succeed();
         } else {

@@ -1,4 +1,5 @@
-//! The work with limiters. Each function does it once, checks the result, and returns how long each of the timed parts took.
+//! The workloads with limiters. Each function runs one of them once, checks the result, and returns how long each of the timed parts
+//! took.
 
 use super::{KeyedTokens, Limit, PLENTY, Retry, Tokens};
 use common::limiter::orders;
@@ -38,7 +39,7 @@ pub fn keyed_tokens<T: KeyedTokens>(keys: u64, limit: Limit, threads: u64, calls
 /// Checks how many calls were admitted since the buckets were made. There is one bucket for all keys, or one for each.
 fn check_admitted(limit: Limit, admitted: u64, calls: u64, keys: u64, made: Instant) {
     if limit == PLENTY {
-        // A thread that loses its core after it has read the clock may find that other threads have read a later time.
+        // A thread that is descheduled after it has read the clock is behind threads that have read a later time.
         assert!(admitted >= calls - calls / 100, "{admitted} were admitted of {calls}");
         return;
     }
@@ -46,10 +47,10 @@ fn check_admitted(limit: Limit, admitted: u64, calls: u64, keys: u64, made: Inst
     assert!((u64::from(limit.burst)..=most).contains(&admitted), "{admitted} were admitted of {calls}");
 }
 
-/// How often a key fails before it succeeds.
+/// The number of failures of a key before it succeeds.
 const FAILURES: u8 = 3;
 
-/// Keys are added, fail three times, and succeed. Either the clock moves on by a microsecond a key, and the delays expire one by one,
+/// Keys are added, fail three times, and succeed. Either the clock advances by a microsecond per key, and the delays expire one by one,
 /// or it stands still until no key is queued, and then all delays expire at one moment.
 pub fn retry<Q: Retry>(keys: u64, waves: bool) -> Vec<Duration> {
     // This number of keys is processed before the clock moves.
@@ -69,7 +70,7 @@ pub fn retry<Q: Retry>(keys: u64, waves: bool) -> Vec<Duration> {
         queue.add(key);
     }
     let (mut line, mut idle) = (keys, 0);
-    // Until no key was queued for longer than any delay lasts.
+    // Runs until the queue has been empty for longer than the longest delay.
     while idle < 100 {
         let now = line.min(step);
         for _ in 0..now {

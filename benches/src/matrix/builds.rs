@@ -16,7 +16,7 @@ pub struct Build {
     rustflags: &'static str,
 }
 
-/// How many of [`BUILDS`], the first ones, differ only in codegen units and LTO.
+/// The first this many of [`BUILDS`] differ only in codegen units and LTO.
 pub const LTO_BUILDS: usize = 6;
 
 /// All of them. The first is a plain release build. "off" is what a plain release build has: no LTO between crates.
@@ -33,7 +33,7 @@ pub const BUILDS: &[Build] = &[
 ];
 
 impl Build {
-    /// Builds the program in a target folder of its own, with the settings of this build and no others; where the program is then.
+    /// Builds the program in a target folder of its own, with the settings of this build and no others. Returns the program's path.
     ///
     /// # Errors
     /// If cargo cannot be started or fails.

@@ -1,5 +1,5 @@
-//! What the builds took, as data. A file for each processor, since a locked instruction of one takes twice the time that it takes on
-//! another. In a file it is one JSON value a line.
+//! The times of all builds, as data. There is a file for each processor, since a locked RMW takes twice as long on one as on another. A
+//! file has one JSON value per line.
 
 use crate::numbers::rounded;
 use crate::rounds::Subject;
@@ -8,17 +8,17 @@ use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The crate itself among the subjects, where it is called by the simplest means: a loop with `get`.
+/// The subject that is keyqueue in its simplest use: a loop with `get`.
 pub const OURS: &str = "keyqueue";
 
-/// All that was measured on one machine.
+/// All results of one machine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Matrix {
     pub run: Run,
     pub times: Vec<Times>,
 }
 
-/// Where, of what and how much.
+/// The machine, the code, and the size of the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     pub processor: String,
@@ -50,21 +50,21 @@ impl Times {
         Some(self.subjects.iter().find(|known| known.name == subject)?.median())
     }
 
-    /// The subject's time, by that of the faster mutex queue.
+    /// The subject's time divided by that of the faster mutex queue.
     pub fn by_mutex(&self, subject: &str) -> Option<f64> {
         let mutexes = self.subjects.iter().filter(|subject| subject.name.ends_with(" mutex"));
         let fastest = mutexes.map(Subject::median).min_by(f64::total_cmp)?;
         Some(self.median(subject)? / fastest)
     }
 
-    /// keyqueue's time, by that of another subject.
+    /// keyqueue's time divided by that of another subject.
     pub fn by(&self, subject: &str) -> Option<f64> {
         Some(self.median(OURS)? / self.median(subject)?)
     }
 }
 
 impl Matrix {
-    /// Takes in what the program has printed in one round.
+    /// Adds the output of one round of the program.
     ///
     /// # Errors
     /// If a line is not a workload, a subject and a number: that line.
@@ -111,7 +111,7 @@ impl Matrix {
         Ok(matrix)
     }
 
-    /// Writes the data of this processor below a copy of the repository; to which file.
+    /// Writes the data of this processor below a copy of the repository, and returns the file's path.
     pub fn write(&self, repository: &Path) -> io::Result<PathBuf> {
         let folder = folder(repository);
         std::fs::create_dir_all(&folder)?;
@@ -184,7 +184,7 @@ pub mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again_a_file_for_each_processor() {
+    fn written_results_are_read_back_from_a_file_for_each_processor() {
         let repository = std::env::temp_dir().join(format!("keyqueue-matrix-{}", std::process::id()));
         assert_eq!(Matrix::read_all(&repository).unwrap(), []);
         let mut other = made_up();

@@ -1,19 +1,19 @@
-//! The tables of a matrix: all medians, and for each workload how it stands to its targets.
+//! The tables of a matrix: all medians, and each workload beside its targets.
 
 use super::builds::{BUILDS, LTO_BUILDS};
 use super::results::{Matrix, OURS, Times};
 use crate::markdown::Table;
 
-/// The slowest of the builds that differ in LTO and codegen units, by the fastest of them: at most.
+/// The highest acceptable ratio of the slowest to the fastest of the builds that differ in LTO and codegen units.
 const SPREAD: f64 = 1.15;
-/// A loop with `get`, by one with `try_get`: at most.
+/// The highest acceptable ratio of a loop with `get` to one with `try_get`.
 const BY_TRY_GET: f64 = 1.1;
-/// A ring of several threads, by a ring of one: at most.
+/// The highest acceptable ratio of a ring of several threads to a ring of one.
 const BY_ONE_THREAD: f64 = 1.2;
 const ONE_THREAD: &str = "ring, 1 thread";
 const OTHER_LOOPS: &[&str] = &["try_get", "get_async", "Workers"];
 
-/// A row for each workload in each build: the subjects' medians, and keyqueue's by those that it is measured against.
+/// A row for each workload in each build: the subjects' medians, and keyqueue's divided by those that it is compared with.
 pub fn medians(matrix: &Matrix) -> String {
     let mut names: Vec<&str> = Vec::new();
     for subject in matrix.times.iter().flat_map(|times| &times.subjects) {
@@ -68,12 +68,12 @@ pub fn summary(matrix: &Matrix) -> String {
     table.to_string()
 }
 
-/// keyqueue's other ways to write the loop, each by the faster mutex queue.
+/// keyqueue's other ways to write the loop, each divided by the faster mutex queue.
 fn others<'a>(matrix: &'a Matrix, workload: &'a str) -> impl Iterator<Item = f64> + 'a {
     OTHER_LOOPS.iter().flat_map(move |name| of(matrix, workload).filter_map(|times| times.by_mutex(name)))
 }
 
-/// keyqueue's time by that of the faster mutex queue, and by that of the draft, at most.
+/// The targets: the highest acceptable ratio of keyqueue's time to that of the faster mutex queue, and to that of the draft.
 fn targets(workload: &str) -> (f64, Option<f64>) {
     match workload.split([',', ' ']).next().unwrap_or_default() {
         "ring" => (0.75, Some(1.3)),
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn medians_of_each_build_stand_beside_their_ratios() {
+    fn each_build_has_a_row_of_medians_and_ratios() {
         let text = medians(&made_up());
         has(&text, "| ring, 1 thread | 16-off | 20.0 | 20.0 | 50.0 | 30.0 | 16.0 | 0.67 | 1.25 | 1.00 |");
         has(&text, "| ring, 2 threads | 16-thin | 23.0 | – | – | – | – | – | – | – |");

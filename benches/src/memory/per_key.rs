@@ -7,32 +7,32 @@ use crate::floors::{Channel, Line};
 use crate::rivals::DashSeg;
 use crate::{Key, Ours, Subject};
 use common::mutex::{parking_lot_mutex, std_mutex};
-use common::workloads::in_line;
+use common::workloads::with_queued_keys;
 
-/// What one subject needs.
+/// The memory of one subject.
 pub struct MemoryRow {
     pub subject: &'static str,
-    /// "in line", "in line, String" or "delayed".
+    /// "queued", "queued, String" or "delayed".
     pub what: &'static str,
-    /// How many there were.
+    /// The number of keys.
     pub keys: u64,
-    /// For each.
+    /// Bytes per key.
     pub bytes: f64,
 }
 
-/// For `keys` keys, with what the keys themselves have allocated. Tables double, so another number of keys may take half as much again
-/// for each.
+/// Measures `keys` keys, including their own allocations. Tables double, so with another number of keys, a key may take half as much
+/// again.
 pub fn per_key_of(keys: u64) -> Vec<MemoryRow> {
     let row = |subject, what, bytes| MemoryRow { subject, what, keys, bytes: bytes as f64 / keys as f64 };
-    let in_line = queued::<u64>(keys).into_iter().map(|(subject, bytes)| row(subject, "in line", bytes));
-    let strings = queued::<String>(keys).into_iter().map(|(subject, bytes)| row(subject, "in line, String", bytes));
+    let numbers = queued::<u64>(keys).into_iter().map(|(subject, bytes)| row(subject, "queued", bytes));
+    let strings = queued::<String>(keys).into_iter().map(|(subject, bytes)| row(subject, "queued, String", bytes));
     let delayed = delayed(keys).into_iter().map(|(subject, bytes)| row(subject, "delayed", bytes));
-    in_line.chain(strings).chain(delayed).collect()
+    numbers.chain(strings).chain(delayed).collect()
 }
 
 fn queued<K: Key>(keys: u64) -> Vec<(&'static str, isize)> {
     fn one<K: Key, Q: Subject<K>>(keys: u64) -> (&'static str, isize) {
-        (Q::NAME, live_bytes(|| in_line::<K, Q>(keys)))
+        (Q::NAME, live_bytes(|| with_queued_keys::<K, Q>(keys)))
     }
     vec![
         one::<K, Ours<K>>(keys),

@@ -9,7 +9,7 @@ const PLACE_BITS: u32 = 5;
 /// The number of blocks without entries that are kept, 64 KiB: a steady set of delays comes and goes without an allocation.
 const SPARE: usize = 256;
 
-/// In the place of a number: the entry was removed. So there are at most 2^32 - 1 numbers.
+/// Stored in place of a number: the entry was removed. So there are at most 2^32 - 1 numbers.
 pub(super) const DEAD: u32 = u32::MAX;
 
 /// Entries of one list.
@@ -55,7 +55,7 @@ impl Wheel {
         block.end += 1;
         block.live += 1;
         let placement = placements.placement(number);
-        placement.deadline = deadline;
+        placement.deadline = deadline.to_ne_bytes();
         placement.place = last << PLACE_BITS | u32::from(at);
     }
 
@@ -149,12 +149,12 @@ impl Wheel {
         fit(&mut self.blocks);
     }
 
-    /// There are blocks to be freed after the owner's lock.
+    /// Whether there are blocks to be freed after the owner has unlocked.
     pub(crate) fn has_retired(&self) -> bool {
         !self.retired.is_empty()
     }
 
-    /// The blocks to be freed after the owner's lock.
+    /// The blocks to be freed after the owner has unlocked.
     pub(crate) fn retired(&mut self) -> Vec<Box<Block>> {
         std::mem::take(&mut self.retired)
     }

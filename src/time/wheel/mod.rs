@@ -54,9 +54,9 @@ const SLOTS: usize = 1 << DIGIT;
 const HEAD: u32 = 1 << 31;
 /// Expired entries, in order, not popped yet.
 const EXPIRED: u32 = HEAD | (LEVELS * SLOTS) as u32;
-/// Entries of an opened slot that were not looked at yet.
+/// Entries of an opened slot that were not examined yet.
 const OPENING: u32 = EXPIRED + 1;
-/// Entries that were looked at and expire after the horizon, while others are in `OPENING`.
+/// Entries that were examined and expire after the horizon, while others are in `OPENING`.
 const DEFERRED: u32 = EXPIRED + 2;
 /// Entries that expire after the horizon, and move to finer slots while no entry has expired.
 const BACKLOG: u32 = EXPIRED + 3;
@@ -64,12 +64,18 @@ const BACKLOG: u32 = EXPIRED + 3;
 /// What the owner of the numbers keeps for each number in the wheel.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Placement {
-    /// When the number expires. The entry has it too, for opening a slot; this one is read by callers that have only the number.
-    pub(crate) deadline: u64,
+    /// When the number expires, as bytes: so a placement takes 12 bytes, and its owner can use the other four of 16.
+    deadline: [u8; 8],
     /// The place of its entry.
     place: u32,
-    /// Not the wheel's, but the owner's, even for a number that is not in the wheel. It is here because there is room.
-    pub(crate) failures: u32,
+}
+
+impl Placement {
+    /// When the number expires. The entry has it too, for opening a slot; this one is read by callers that have only the number.
+    #[inline]
+    pub(crate) fn deadline(&self) -> u64 {
+        u64::from_ne_bytes(self.deadline)
+    }
 }
 
 /// The owner of the numbers.
@@ -99,7 +105,7 @@ pub(crate) enum Popped {
 pub(crate) struct Wheel {
     /// The wheel's time (T5).
     elapsed: u64,
-    /// One bit a slot: it has entries.
+    /// One bit per slot: set if the slot has entries.
     occupied: [u64; LEVELS],
     /// The last tick of the slot that is being opened.
     opening_end: u64,
@@ -113,7 +119,7 @@ pub(crate) struct Wheel {
     spare: Vec<u32>,
     /// Blocks for the owner to free after its lock, at most `SPARE`. Further ones are freed at once.
     retired: Vec<Box<Block>>,
-    /// For `open_slot`.
+    /// A buffer of `open_slot`.
     sort_buffer: Vec<(u64, u32)>,
 }
 
@@ -159,6 +165,7 @@ impl Wheel {
 
     /// Removes the next number that has expired at `now`, or says when to call again. (An earlier `now` than in the last call is
     /// allowed, and finds nothing new.) Each entry that is removed or moved takes one from the budget.
+    #[inline]
     pub(crate) fn pop(&mut self, placements: &mut impl Placements, now: u64, budget: &mut usize) -> Popped {
         loop {
             if *budget == 0 {
@@ -168,49 +175,53 @@ impl Wheel {
                 *budget -= 1;
                 return Popped::Expired(number);
             }
-            if !self.is_empty(OPENING) {
-                self.sift_block(placements, budget);
-                continue;
+            if let Some(popped) = self.expire(placements, now, budget) {
+                return popped;
             }
-            if !self.is_empty(DEFERRED) {
-                self.splice_front(DEFERRED, BACKLOG);
-            }
-            let opening = !self.is_empty(BACKLOG);
-            if opening && now > self.horizon {
-                self.horizon = now.saturating_add(NEAR_HORIZON);
-                self.splice(BACKLOG, OPENING);
-                continue;
-            }
-            let first = self.first();
-            let earliest = first.map(|(level, slot)| self.heads[level * SLOTS + slot].earliest);
-            if opening && earliest.is_none_or(|earliest| earliest > now) {
-                return Popped::NeedsCascade;
-            }
-            let (Some((level, slot)), Some(earliest)) = (first, earliest) else {
-                self.elapsed = self.elapsed.max(now);
-                return Popped::Empty;
-            };
-            let (start, end) = self.range(level, slot);
-            if earliest > now {
-                if start > now {
-                    self.elapsed = self.elapsed.max(now); // T5: before the first slot that has entries
-                }
-                return Popped::Until(earliest);
-            }
-            self.open_slot(placements, HEAD | (level * SLOTS + slot) as u32, start, end, now, budget);
         }
+    }
+
+    /// Moves entries that have expired to the list of expired ones, or says why there are none. `None`: look again.
+    fn expire(&mut self, placements: &mut impl Placements, now: u64, budget: &mut usize) -> Option<Popped> {
+        if !self.is_empty(OPENING) {
+            self.sift_block(placements, budget);
+            return None;
+        }
+        if !self.is_empty(DEFERRED) {
+            self.splice_front(DEFERRED, BACKLOG);
+        }
+        let opening = !self.is_empty(BACKLOG);
+        if opening && now > self.horizon {
+            self.horizon = now.saturating_add(NEAR_HORIZON);
+            self.splice(BACKLOG, OPENING);
+            return None;
+        }
+        let first = self.first();
+        let earliest = first.map(|(level, slot)| self.heads[level * SLOTS + slot].earliest);
+        if opening && earliest.is_none_or(|earliest| earliest > now) {
+            return Some(Popped::NeedsCascade);
+        }
+        let (Some((level, slot)), Some(earliest)) = (first, earliest) else {
+            self.elapsed = self.elapsed.max(now);
+            return Some(Popped::Empty);
+        };
+        let (start, end) = self.range(level, slot);
+        if earliest > now {
+            if start > now {
+                self.elapsed = self.elapsed.max(now); // T5: before the first slot that has entries
+            }
+            return Some(Popped::Until(earliest));
+        }
+        self.open_slot(placements, HEAD | (level * SLOTS + slot) as u32, start, end, now, budget);
+        None
     }
 
     /// Removes some number, whatever its deadline, and returns both. Equal deadlines come out in order. Time does not move.
     pub(crate) fn pop_any(&mut self) -> Option<(u32, u64)> {
         let slot = self.first().map(|(level, slot)| HEAD | (level * SLOTS + slot) as u32);
         // The entries of a slot were inserted before those that are on their way there.
-        let pop = |wheel: &mut Self, list| wheel.pop_front(list);
-        pop(self, EXPIRED)
-            .or_else(|| pop(self, slot?))
-            .or_else(|| pop(self, DEFERRED))
-            .or_else(|| pop(self, OPENING))
-            .or_else(|| pop(self, BACKLOG))
+        let lists = [Some(EXPIRED), slot, Some(DEFERRED), Some(OPENING), Some(BACKLOG)];
+        lists.into_iter().flatten().find_map(|list| self.pop_front(list))
     }
 
     /// No entry expires before this, and most probably one does then (T3). `None`: the wheel is empty.

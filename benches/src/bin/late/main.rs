@@ -17,7 +17,7 @@ use not_running::{held_up, idle};
 /// Measures wake-ups.
 #[derive(Parser)]
 struct Options {
-    /// The median of this number of rounds counts.
+    /// The number of rounds; their median counts.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Only scenarios whose name contains this.
@@ -28,7 +28,7 @@ struct Options {
 /// What one round of a scenario measures, with its unit.
 type Values = Vec<(&'static str, f64)>;
 
-/// A name, what each subject does, and the number that this is called with.
+/// A name, the function for each subject, and the number that it is called with.
 struct Scenario(&'static str, [fn(usize) -> Values; 3], usize);
 
 macro_rules! subjects {
@@ -82,7 +82,7 @@ fn measure(Scenario(name, subjects, number): &Scenario, rounds: usize) {
     }
 }
 
-/// The least value that this share of the values does not exceed.
+/// The smallest value that at least this share of the values does not exceed.
 fn quantile(values: &mut [f64], part: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     values[((values.len() as f64 * part).ceil() as usize).max(1) - 1]
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!([0.0, 0.5, 0.99, 1.0].map(|part| quantile(&mut values, part)), [1.0, 2.0, 3.0, 3.0]);
     }
 
-    /// One after the other: only one thread at a time can be held up.
+    /// Scenarios run one after the other: only one thread at a time can be held up.
     #[test]
     fn all_subjects_measure_the_same_in_every_scenario() {
         for Scenario(name, subjects, number) in SCENARIOS {

@@ -1,4 +1,4 @@
-//! Two getters are parked; one of them, when it is woken, does not run. How late the other one has the keys.
+//! Two getters are parked, and one of them does not run when it is woken. Measures how late the other getter receives the keys.
 
 use crate::system::{core, hold, release, stay_on, this_thread};
 use crate::{Values, quantile};
@@ -8,9 +8,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Between two adds.
+/// The pause between two adds.
 const APART: Duration = Duration::from_millis(2);
-/// Until a getter is parked.
+/// The time that a getter gets to park.
 const PARKED: Duration = Duration::from_millis(20);
 
 /// When each key was added and handed out.
@@ -49,7 +49,7 @@ impl Times {
         }
     }
 
-    /// The first key is a case of its own: with no further add it waits for the getter that does not run.
+    /// The first key is shown by itself: until the next add, it waits for the getter that does not run.
     fn values(&self) -> Values {
         let times =
             |times: &[AtomicU64]| -> Vec<u64> { times.iter().map(|time| time.load(Ordering::Relaxed)).collect() };
@@ -71,16 +71,16 @@ impl Times {
 pub fn held_up<Q: Subject<u64>>(which: usize) -> Values {
     let (queue, times) = (Q::make(), Times::new(60));
     thread::scope(|scope| {
-        let (tell, told) = mpsc::channel();
+        let (send, received) = mpsc::channel();
         for _ in 0..2 {
-            let (tell, queue, times) = (tell.clone(), &queue, &times);
+            let (send, queue, times) = (send.clone(), &queue, &times);
             scope.spawn(move || {
-                tell.send(this_thread()).expect("the receiver is there");
+                send.send(this_thread()).expect("the receiver is there");
                 times.get(queue);
             });
             thread::sleep(PARKED);
         }
-        let threads: Vec<_> = told.iter().take(2).collect();
+        let threads: Vec<_> = received.iter().take(2).collect();
         let start = Instant::now();
         hold(threads[which]);
         times.add(&queue);
@@ -92,7 +92,7 @@ pub fn held_up<Q: Subject<u64>>(which: usize) -> Values {
     times.values()
 }
 
-/// The getter that parked first runs only when nothing else wants its core, and a busy thread does. 300 keys.
+/// The getter that parked first has the lowest priority, and shares its core with a busy thread. 300 keys.
 pub fn idle<Q: Subject<u64>>(_: usize) -> Values {
     let (queue, times, core) = (Q::make(), Times::new(300), core());
     let over = AtomicBool::new(false);

@@ -1,4 +1,4 @@
-//! Control of single threads: hold one up, give it the lowest priority, count its sleeps. Linux only.
+//! Control of single threads: hold one up, give it the lowest priority, count how often it parks. Linux only.
 
 use std::mem::zeroed;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,22 +14,22 @@ extern "C" fn stay(_signal: libc::c_int) {
     HELD.store(true, Ordering::SeqCst);
     while HOLD.load(Ordering::SeqCst) {
         let time = libc::timespec { tv_sec: 0, tv_nsec: 100_000 };
-        // SAFETY: `time` lives during the call, and a handler may call this.
+        // SAFETY: `time` is valid during the call, and `nanosleep` is async-signal-safe.
         unsafe { libc::nanosleep(&time, std::ptr::null_mut()) };
     }
 }
 
 pub fn this_thread() -> libc::pthread_t {
-    // SAFETY: takes nothing.
+    // SAFETY: takes no arguments, and has no preconditions.
     unsafe { libc::pthread_self() }
 }
 
-/// Keeps the thread in a signal handler until [`release`]. One at a time. The thread must not have ended.
+/// Keeps the thread in a signal handler until [`release`]. Only one thread at a time can be held. The thread must not have ended.
 pub fn hold(thread: libc::pthread_t) {
     HELD.store(false, Ordering::SeqCst);
     HOLD.store(true, Ordering::SeqCst);
-    // SAFETY: all zero is a `sigaction` without flags; the handler calls what a handler may call, and lives as long as the
-    // program. The thread has not ended, as the caller promises.
+    // SAFETY: all zero is a `sigaction` without flags; the handler calls async-signal-safe functions only, and lives as long as the
+    // program. The caller guarantees that the thread has not ended.
     let results = unsafe {
         let mut action: libc::sigaction = zeroed();
         action.sa_sigaction = stay as *const () as usize;
@@ -47,14 +47,15 @@ pub fn release() {
 
 /// The core that this thread runs on now.
 pub fn core() -> usize {
-    // SAFETY: takes nothing.
+    // SAFETY: takes no arguments, and has no preconditions.
     let core = unsafe { libc::sched_getcpu() };
     core.try_into().expect("Linux knows")
 }
 
-/// This thread runs on that core alone, as others do (`SCHED_OTHER`) or when no other thread wants to (`SCHED_IDLE`).
+/// From now on this thread runs on that core only: at the normal priority (`SCHED_OTHER`), or only when no other thread is runnable
+/// there (`SCHED_IDLE`).
 pub fn stay_on(core: usize, policy: libc::c_int) {
-    // SAFETY: all zero is a set of no cores, and priority 0, which these policies want. Both live during the calls.
+    // SAFETY: all zero is a set of no cores, and priority 0, which these policies require. Both live during the calls.
     let results = unsafe {
         let mut cores: libc::cpu_set_t = zeroed();
         libc::CPU_SET(core, &mut cores);
@@ -64,8 +65,8 @@ pub fn stay_on(core: usize, policy: libc::c_int) {
     assert_eq!(results, [0, 0]);
 }
 
-/// How often this thread went to sleep so far. Yielding does not count.
-pub fn sleeps() -> u64 {
+/// How often this thread has parked so far: its voluntary context switches. Yielding does not count.
+pub fn parks() -> u64 {
     // SAFETY: all zero is a valid `rusage`, which the call overwrites.
     let usage = unsafe {
         let mut usage: libc::rusage = zeroed();

@@ -1,5 +1,5 @@
-//! Measures keyqueue in the builds that users make, beside the two mutex queues and a draft: builds the program of `benches/matrix/` in
-//! nine ways, runs each build round after round, and prints the tables that BENCHMARKS.md shows.
+//! Measures keyqueue, the two mutex queues and a draft in the builds that users make: builds the program of `benches/matrix/` in nine
+//! ways, runs all builds in each of several rounds, and prints the tables that BENCHMARKS.md shows.
 
 mod options;
 
@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A round goes through all builds, in an order that rotates: what the machine does for a while, it does to all of them.
+/// A round runs all builds, in an order that rotates, so that a disturbance of the machine affects all of them.
 fn measure(programs: &[(&Build, PathBuf)], options: &Options) -> Result<Matrix, Box<dyn Error>> {
     let &Options { rounds, ops, .. } = options;
     let run = Run { processor: processor(), cores: cores(), commit: commit(), compiler: compiler(), rounds, ops };

@@ -1,4 +1,4 @@
-//! What the command line says.
+//! The command line.
 
 use clap::Parser;
 use keyqueue_benches::REPOSITORY;
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn quick_is_two_builds_and_what_is_said_counts_all_the_same() {
+    fn quick_means_two_builds_unless_other_options_say_otherwise() {
         assert_eq!(names(&[]).len(), BUILDS.len());
         assert_eq!(names(&["--quick"]), ["16-off", "1-fat"]);
         assert_eq!(names(&["--quick", "--builds", "native,16-thin"]), ["16-thin", "native"]);

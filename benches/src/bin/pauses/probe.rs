@@ -1,6 +1,6 @@
 //! A thread that adds keys while an operation runs, and how long its longest call took.
 
-use crate::stopwatch::{Longest, RunDelay, Stopwatch};
+use crate::stopwatch::{Longest, RunDelay, SameCall, Stopwatch};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -26,13 +26,15 @@ impl Adds {
 }
 
 /// One measurement of one operation.
-pub struct Probe {
+pub struct Probe<'a> {
     /// How many keys a large queue has.
     pub keys: u64,
     /// How many keys one call moves.
     pub batch: u64,
+    /// How long a control runs.
+    pub control: Duration,
     adds: Adds,
-    own: RunDelay,
+    same_call: &'a mut SameCall,
     measured: Option<Measured>,
 }
 
@@ -48,74 +50,76 @@ const READY: u8 = 1;
 const BEGUN: u8 = 2;
 const ENDED: u8 = 3;
 
-impl Probe {
-    pub fn new(keys: u64, batch: u64, adds: Adds) -> Self {
-        Self { keys, batch: batch.min(keys), adds, own: RunDelay::of_this_thread(), measured: None }
+impl<'a> Probe<'a> {
+    pub fn new(keys: u64, batch: u64, control: Duration, adds: Adds, same_call: &'a mut SameCall) -> Self {
+        Self { keys, batch: batch.min(keys), control, adds, same_call, measured: None }
     }
 
-    /// Runs the operation on this thread while another one adds keys to `queue`.
+    /// Runs the operation on this thread while another one adds keys to `queue`. An operation of many calls says when each has
+    /// returned.
     ///
     /// # Panics
     /// If something was measured before.
-    pub fn during<R>(&mut self, queue: &Queue, operation: impl FnOnce() -> R) -> R {
-        let stage = AtomicU8::new(0);
+    pub fn during<R>(&mut self, queue: &Queue, operation: impl FnOnce(&mut SameCall) -> R) -> R {
+        let (adds, keys) = (self.adds, self.keys);
+        let adder = move || {
+            let mut new = (1 << 40..(1 << 40) + keys).cycle();
+            let mut add = move || match adds {
+                Adds::Known => queue.add(0),
+                Adds::New => queue.add(new.next().expect("there is a key")),
+            };
+            (0..100).for_each(|_| _ = add());
+            add
+        };
+        self.beside(adder, operation)
+    }
+
+    /// Runs the operation on this thread while another one repeats the call that `caller` makes there.
+    ///
+    /// # Panics
+    /// If something was measured before.
+    pub fn beside<R, T, Call: FnMut() -> T>(
+        &mut self,
+        caller: impl FnOnce() -> Call + Send,
+        operation: impl FnOnce(&mut SameCall) -> R,
+    ) -> R {
+        let (stage, own) = (AtomicU8::new(0), RunDelay::of_this_thread());
         let (result, took, longest) = thread::scope(|scope| {
-            let adder = scope.spawn(|| self.add(queue, &stage));
-            // Otherwise the adder would measure how long its own start takes.
+            let caller = scope.spawn(|| repeat(caller(), &stage, &own));
+            // Otherwise the other thread would measure how long its own start takes.
             await_stage(&stage, READY);
             stage.store(BEGUN, Ordering::SeqCst);
             await_stage(&stage, READY);
+            self.same_call.begin_round();
             let start = Instant::now();
-            let result = operation();
+            let result = operation(self.same_call);
             let took = start.elapsed();
             stage.store(ENDED, Ordering::SeqCst);
-            (result, took, adder.join().expect("the adder panicked"))
+            (result, took, caller.join().expect("the other thread panicked"))
         });
-        self.set(longest, took);
-        result
-    }
-
-    /// Calls on this thread, with no second thread: `calls` says when each has returned.
-    ///
-    /// # Panics
-    /// If something was measured before.
-    pub fn own(&mut self, calls: impl FnOnce(&mut Stopwatch<'_>)) {
-        let start = Instant::now();
-        let mut stopwatch = Stopwatch::start(&self.own, &self.own);
-        calls(&mut stopwatch);
-        let longest = stopwatch.longest();
-        self.set(longest, start.elapsed());
-    }
-
-    fn set(&mut self, longest: Longest, took: Duration) {
         assert!(self.measured.replace(Measured { longest, took }).is_none(), "measured twice");
+        result
     }
 
     /// # Panics
     /// If nothing was measured.
     pub fn measured(self) -> Measured {
-        self.measured.expect("an operation calls `during` or `own`")
+        self.measured.expect("an operation calls `during` or `beside`")
     }
+}
 
-    /// The second thread. A call that has begun when the operation ends is measured to its end.
-    fn add(&self, queue: &Queue, stage: &AtomicU8) -> Longest {
-        let own = RunDelay::of_this_thread();
-        let mut new = (1 << 40..(1 << 40) + self.keys).cycle();
-        let mut add = || match self.adds {
-            Adds::Known => queue.add(0),
-            Adds::New => queue.add(new.next().expect("there is a key")),
-        };
-        (0..100).for_each(|_| _ = add());
-        stage.store(READY, Ordering::SeqCst);
-        await_stage(stage, BEGUN);
-        let mut stopwatch = Stopwatch::start(&own, &self.own);
-        stage.store(READY, Ordering::SeqCst);
-        while stage.load(Ordering::Relaxed) != ENDED {
-            add();
-            stopwatch.lap();
-        }
-        stopwatch.longest()
+/// The second thread. A call that has begun when the operation ends is measured to its end.
+fn repeat<T>(mut call: impl FnMut() -> T, stage: &AtomicU8, other: &RunDelay) -> Longest {
+    let own = RunDelay::of_this_thread();
+    stage.store(READY, Ordering::SeqCst);
+    await_stage(stage, BEGUN);
+    let mut stopwatch = Stopwatch::start(&own, other);
+    stage.store(READY, Ordering::SeqCst);
+    while stage.load(Ordering::Relaxed) != ENDED {
+        call();
+        stopwatch.lap();
     }
+    stopwatch.longest()
 }
 
 fn await_stage(stage: &AtomicU8, wanted: u8) {

@@ -40,7 +40,7 @@ pub fn all(results: &Results) -> Vec<(&'static str, String)> {
     charts.into_iter().filter_map(|(name, svg)| Some((name, svg?))).collect()
 }
 
-/// A line for each subject, with a point for each row in which it is.
+/// A line for each subject, with a point for each row that has it.
 fn series(rows: &[&Times], y: impl Fn(f64) -> f64) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
     for times in rows {
@@ -67,7 +67,7 @@ fn throughput(results: &Results, section: &str, title: &str, unit: &str) -> Opti
 fn keys(results: &Results, group: &str) -> Option<String> {
     let title = match group {
         "fill" => "All keys added, then drained",
-        "touch" => "All keys in line, and one of them touched",
+        "touch" => "All keys queued, and one of them added again",
         _ => "All keys delayed, and one of them moved",
     };
     let rows: Vec<_> = results.times("keys").filter(|times| times.group == group).collect();
@@ -78,7 +78,7 @@ fn keys(results: &Results, group: &str) -> Option<String> {
     (!rows.is_empty()).then(|| Lines { title: title.into(), x, y, lines }.draw())
 }
 
-/// The axis is logarithmic in how rare a value is: the further to the right, the rarer.
+/// The horizontal axis is the share of values above a percentile, on a logarithmic scale: rarer values are further to the right.
 fn percentiles(results: &Results, section: &str, what: &str, title: &str) -> Option<String> {
     let spreads: Vec<&Spread> = results.spreads(section, what).collect();
     let rarity = |percentile: f64| 100.0 / (100.0 - percentile);
@@ -158,7 +158,7 @@ mod tests {
     fn bars_have_their_names_values_and_targets() {
         let memory = chart("memory.svg");
         assert_eq!(words(&memory).iter().filter(|word| *word == "keyqueue").count(), 2);
-        has(&memory, &["in line, 1M keys", "delayed, 1M keys", "bytes a key"]);
+        has(&memory, &["queued, 1M keys", "delayed, 1M keys", "bytes a key"]);
         let overview = chart("overview.svg");
         has(&overview, &["fill, drain, 300000 keys", "0.75", "refused", "in waves", "2.34"]);
         assert!(!words(&overview).contains(&"512 threads".into()), "scaling is elsewhere");
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_not_drawn() {
+    fn charts_without_data_are_not_drawn() {
         assert!(all(&Results::default()).is_empty());
     }
 }

@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The data first: they are what would have to be measured again.
+/// Writes the data first: if they were lost, they would have to be measured again.
 fn write(results: &Results, page: &str, directory: &Path) -> std::io::Result<()> {
     let charts = directory.join("benches/charts");
     std::fs::create_dir_all(&charts)?;

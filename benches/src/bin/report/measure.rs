@@ -1,14 +1,14 @@
-//! Runs everything, round by round.
+//! Runs all workloads, round by round.
 //!
-//! A round goes through all workloads, and through the subjects of each in an order that rotates. A disturbance of the machine
-//! so affects all subjects, and only some of the rounds of each workload.
+//! A round goes through all workloads, and through the subjects of each in an order that rotates. So a disturbance of the machine
+//! affects all subjects, but only some of the rounds of each workload.
 
 use crate::results::{Bytes, Results, Spread, Times};
 use hdrhistogram::Histogram;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Duration;
 
-/// Work that several subjects do, in a number of rounds.
+/// A workload, its subjects, and its number of rounds.
 pub struct Task {
     pub label: String,
     pub rounds: usize,
@@ -16,7 +16,7 @@ pub struct Task {
     pub runs: Vec<Run>,
 }
 
-/// Does the work once, and notes the results.
+/// Runs the workload once, and records the results.
 pub type Run = Box<dyn Fn(&mut Notes)>;
 
 /// The results so far.
@@ -28,7 +28,7 @@ pub struct Notes {
     pub bytes: Vec<Bytes>,
 }
 
-/// All rounds in one histogram, because the tail counts.
+/// One histogram for all rounds, because the tail matters.
 struct Seen {
     section: &'static str,
     what: String,
@@ -44,7 +44,7 @@ impl Notes {
         self.times[figure].subjects[subject].ns.push(keyqueue_benches::numbers::rounded(ns));
     }
 
-    /// How long each operation took, and how many operations a second other threads did meanwhile.
+    /// How long each operation took, and how many operations per second other threads did meanwhile.
     pub fn spread(
         &mut self,
         section: &'static str,

@@ -1,4 +1,4 @@
-//! What the command line says.
+//! The command line.
 
 use clap::Parser;
 use keyqueue_benches::REPOSITORY;
@@ -10,7 +10,7 @@ pub struct Options {
     /// A run of a minute: few rounds of little work.
     #[arg(long)]
     pub quick: bool,
-    /// Rounds per workload; the median counts. Workloads that take long have a third as many.
+    /// Rounds per workload; the median counts. Workloads that take long get a third of the rounds.
     #[arg(long, default_value_t = 9, default_value_if("quick", "true", "3"))]
     pub rounds: usize,
     /// Operations per run.
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn quick_is_less_of_everything_and_what_is_said_counts_all_the_same() {
+    fn quick_means_less_of_everything_unless_other_options_say_otherwise() {
         let (full, quick) = (parse(&[]), parse(&["--quick"]));
         assert!(quick.quick && !full.quick);
         let sizes =

@@ -1,4 +1,4 @@
-//! BENCHMARKS.md: the texts of `benches/text/`, one for each section. Names in double braces are places for what was measured.
+//! BENCHMARKS.md: the texts of `benches/text/`, one for each section. Names in double braces are placeholders for tables and numbers.
 
 use crate::results::Results;
 use crate::{tables, wins};

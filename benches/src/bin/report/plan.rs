@@ -1,4 +1,4 @@
-//! What there is to measure, section by section.
+//! The list of measurements, section by section.
 
 use crate::measure::{Notes, Run, Task};
 use crate::options::Options;
@@ -22,7 +22,7 @@ pub struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// Everything that the options ask for.
+    /// All measurements that the options select.
     pub fn new(options: &'a Options) -> Self {
         let mut plan = Self { options, tasks: Vec::new(), notes: Notes::default() };
         plan.queues();
@@ -68,7 +68,7 @@ impl<'a> Plan<'a> {
 
     fn workload(&mut self, section: &str, at: Option<u64>, rounds: usize, workload: Workload) {
         let rivals = workload.rivals().map(Into::into).collect();
-        // The name of a group that is the whole section would only repeat it.
+        // A group that is the whole section has no name of its own.
         let group = if workload.group == section { String::new() } else { workload.group.into() };
         let Workload { name, figures, ops, subjects, .. } = workload;
         let row = Times { section: section.into(), group, name, at, rivals, ..Times::default() };
@@ -80,7 +80,7 @@ impl<'a> Plan<'a> {
         for workload in suite::all(ops) {
             self.workload("queue", None, rounds, workload);
         }
-        // Enough for hundreds of threads: until each has got a core for the first time, some 20 ms pass.
+        // Enough work for hundreds of threads: it takes some 20 ms until each has had a core for the first time.
         for (threads, workload) in suite::threads(8 * ops) {
             self.workload("threads", Some(threads as u64), few, workload);
         }
@@ -116,7 +116,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// What metrics and workers cost. Their targets are upper bounds.
+    /// The costs of metrics and workers. Their targets are upper bounds.
     fn costs(&mut self) {
         let ops = self.options.ops;
         for (section, workloads) in [("metrics", costs::metrics::all(ops)), ("workers", costs::workers::all(ops))] {

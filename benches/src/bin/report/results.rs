@@ -1,6 +1,6 @@
 //! The data of a run, from which tables and charts are made.
 //!
-//! In a file it is one JSON value a line, so that two runs can be compared line by line.
+//! A file has one JSON value per line, so that two runs can be compared line by line.
 
 use hdrhistogram::Histogram;
 use keyqueue_benches::numbers::rounded;
@@ -41,13 +41,13 @@ pub struct Times {
     pub section: String,
     pub group: String,
     pub name: String,
-    /// What is timed, where a run gives several times.
+    /// The name of the timed part, if a run has several.
     pub figure: String,
-    /// Threads, pairs or keys: the place on a chart.
+    /// The number of threads, pairs or keys: the position on a chart.
     pub at: Option<u64>,
-    /// The least ratio that is wanted; for metrics and workers the greatest.
+    /// The target: the lowest acceptable ratio, or, for metrics and workers, the highest.
     pub target: Option<f64>,
-    /// The rivals that the target is about.
+    /// The rivals to which the target applies.
     pub rivals: Vec<String>,
     pub subjects: Vec<Subject>,
 }
@@ -61,7 +61,7 @@ pub struct Spread {
     pub count: u64,
     /// Percentiles and nanoseconds, up to the last percentile that at least four values exceed, and the maximum.
     pub curve: Vec<(f64, f64)>,
-    /// Operations a second that other threads did meanwhile.
+    /// Operations per second that other threads did meanwhile.
     pub beside: Option<f64>,
 }
 
@@ -83,12 +83,12 @@ impl Times {
         self.subject(name).map(Subject::median)
     }
 
-    /// The other subject's time by that of the first.
+    /// The other subject's time divided by that of the first.
     pub fn ratio(&self, name: &str) -> Option<f64> {
         Some(self.median(name)? / self.subjects[0].median())
     }
 
-    /// The ratio to the fastest rival that the target is about.
+    /// The ratio to the fastest rival to which the target applies.
     pub fn least_ratio(&self) -> Option<f64> {
         self.rivals.iter().filter_map(|rival| self.ratio(rival)).min_by(f64::total_cmp)
     }
@@ -230,7 +230,7 @@ pub mod tests {
                 results.spreads.push(spread(section, what, subject, scale));
             }
         }
-        for what in ["in line", "delayed"] {
+        for what in ["queued", "delayed"] {
             for (subject, bytes) in [(OURS, 50.0), ("std mutex", 71.25)] {
                 let (what, subject) = (what.into(), subject.into());
                 results.bytes.push(Bytes { what, subject, keys: 1_000_000, bytes });
@@ -240,7 +240,7 @@ pub mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn written_results_are_read_back() {
         let results = made_up();
         let text = results.to_lines();
         assert_eq!(Results::from_lines(&text).unwrap(), results);
@@ -263,7 +263,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_spread_says_no_more_than_its_count_allows() {
+    fn a_spread_has_only_percentiles_that_four_values_exceed() {
         let spread = |count: u64| {
             let mut histogram = Histogram::new(3).unwrap();
             (1..=count).for_each(|n| histogram.record(n * 1000).unwrap());

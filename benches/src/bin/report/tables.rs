@@ -6,9 +6,9 @@ use keyqueue_benches::matrix::results::{Matrix, Run};
 use keyqueue_benches::matrix::tables::{medians, summary};
 use keyqueue_benches::numbers::{figures, geometric_mean, short};
 
-/// The p99 by that of a bare parked thread: at most.
+/// The highest acceptable ratio of the p99 to that of a bare parked thread.
 const QUIET_TARGET: f64 = 1.5;
-/// The p99 under the flood by that of the quiet run: at most.
+/// The highest acceptable ratio of the p99 under the flood to that of the quiet run.
 const FLOOD_TARGET: f64 = 2.0;
 
 pub fn run(results: &Results) -> String {
@@ -47,7 +47,7 @@ pub fn mean(results: &Results) -> String {
     }
 }
 
-/// For each processor the worst of all builds, and below that every build, folded.
+/// For each processor a table of the worst of all builds, and a folded table of every build.
 pub fn matrices(matrices: &[Matrix]) -> String {
     let sections = matrices.iter().map(|matrix| {
         let Run { processor, cores, commit, compiler, rounds, ops } = &matrix.run;
@@ -70,7 +70,7 @@ pub fn parts(results: &Results) -> String {
     table.to_string()
 }
 
-/// A row for each number of threads; the last row is the throughput of the most threads by that of two.
+/// A row for each number of threads; the last row is the throughput of the most threads divided by that of two.
 pub fn scaling(results: &Results, section: &str, unit: &str) -> String {
     let rows: Vec<_> = results.times(section).collect();
     let names = subjects(&rows);
@@ -84,7 +84,7 @@ pub fn scaling(results: &Results, section: &str, unit: &str) -> String {
             (Some(two), Some(most)) => format!("**{:.2}**", two / most),
             _ => "–".into(),
         };
-        let label = format!("{} / 2", short(most.at.expect("as above")));
+        let label = format!("{} / 2", short(most.at.expect("a number of threads")));
         table.row([label].into_iter().chain(names.iter().map(left)));
     }
     table.to_string()
@@ -130,7 +130,7 @@ pub fn latency(results: &Results, what: &str) -> String {
 }
 
 pub fn lateness(results: &Results) -> String {
-    let mut table = Table::new(["", "", "p50", "p99", "max", "target p99", "", "beside, millions a second"]);
+    let mut table = Table::new(["", "", "p50", "p99", "max", "target p99", "", "other threads, millions a second"]);
     let p99 = |what, subject| {
         results
             .spreads("lateness", what)
@@ -218,7 +218,8 @@ fn against_each(title: &str, rows: &[&Times]) -> String {
     table.to_string()
 }
 
-/// Each subject's time by that of the first, from medians, and in brackets from the shortest rounds. The target is an upper bound.
+/// Each subject's time divided by that of the first, from medians, and in brackets from the shortest rounds. The target is an upper
+/// bound.
 fn against_first(title: &str, rows: &[&Times]) -> String {
     let names = subjects(rows);
     let ratios = names.iter().skip(1).map(|name| format!("ratio, {name}"));
@@ -311,14 +312,14 @@ mod tests {
     }
 
     #[test]
-    fn the_last_row_says_what_is_left_of_two_threads_throughput() {
+    fn the_last_row_compares_the_throughput_of_the_most_threads_with_that_of_two() {
         let text = scaling(&made_up(), "threads", "threads");
         has(&text, "| 512 | 100.0 | 120.0 | 180.0 | 81.0 |");
         has(&text, "| 512 / 2 | **0.75** | **0.75** | **1.00** | **1.00** |");
     }
 
     #[test]
-    fn lateness_is_held_against_the_bare_thread_and_the_quiet_run() {
+    fn lateness_is_compared_with_the_bare_thread_and_the_quiet_run() {
         let mut results = made_up();
         has(&lateness(&results), "| keyqueue | quiet | 30 | 1000 | 100073 | 1350 |  |  |");
         for spread in &mut results.spreads {

@@ -1,4 +1,4 @@
-//! Where each rival is faster, or smaller, than keyqueue.
+//! The comparisons in which a rival is faster, or smaller, than keyqueue.
 
 use crate::results::{OURS, Results};
 use std::fmt::Write as _;
@@ -122,7 +122,7 @@ mod tests {
             }
         }
         let text = wins(&results);
-        assert!(of(&text, "std mutex").contains("\n* memory: in line **2.00**"), "{text}");
+        assert!(of(&text, "std mutex").contains("\n* memory: queued **2.00**"), "{text}");
         assert!(of(&text, "parking_lot mutex").contains("\n* lateness, quiet: p50 **2.00**; p99 **2.00**"), "{text}");
     }
 }

@@ -1,5 +1,5 @@
 //! Consumers: loops of [`Workers`](keyqueue::Workers) in threads and in tasks that are aborted at times, and bare loops around each kind
-//! of get. What becomes of a key is random.
+//! of get. The outcome of each key is random.
 
 use crate::fail;
 use crate::key::Key;
@@ -14,13 +14,13 @@ use std::sync::atomic::AtomicU64;
 use std::thread;
 use std::time::Duration;
 
-/// How often a key is retried.
+/// The number of retries of a key.
 pub const RETRIES: usize = 4;
 
-/// What a planned panic says; it is not printed.
+/// The message of a planned panic, which is not printed.
 struct Planned;
 
-/// One hand-out, from its begin to its end.
+/// One hand-out, from its start to its end.
 struct Run<'w> {
     world: &'w World,
     id: u32,
@@ -39,7 +39,7 @@ impl<'w> Run<'w> {
         Self { world, id: key.id, rng, _held: held }
     }
 
-    /// What handlers do to the queue they work for.
+    /// Random calls of a handler to its own queue.
     fn meddle(&mut self, is_dirty: impl Fn() -> bool) {
         let (world, rng, id) = (self.world, &mut self.rng, self.id);
         match rng.u16(..256) {
@@ -65,7 +65,7 @@ impl<'w> Run<'w> {
         }
     }
 
-    /// What becomes of the key. May panic.
+    /// Chooses the outcome of the key. May panic.
     fn outcome(mut self, panics: &AtomicU64, promise: bool) -> Outcome {
         let (world, rng) = (self.world, &mut self.rng);
         let lot = rng.u8(..100);
@@ -98,7 +98,7 @@ pub fn handle(world: &World, item: &Item<'_, Key>) -> Outcome {
     run.outcome(&world.counts.panics_in_workers, true)
 }
 
-/// The handler of tasks, which may be aborted wherever it waits.
+/// The handler of tasks, which may be aborted at any await.
 pub async fn handle_async(world: &World, item: &Item<'_, Key>) -> Outcome {
     let mut run = Run::begin(world, item);
     run.meddle(|| item.is_dirty());
@@ -116,7 +116,7 @@ pub async fn handle_async(world: &World, item: &Item<'_, Key>) -> Outcome {
     run.outcome(&world.counts.panics_in_workers, true)
 }
 
-/// Loops in tasks that are aborted after some milliseconds, in whatever they do, and followed by others.
+/// Loops in tasks. Each task is aborted after some milliseconds, whatever it is doing, and replaced by another.
 pub async fn aborted_loops(world: Arc<World>, workers: Workers<Key>, seed: u64) {
     let mut rng = Rng::with_seed(seed);
     while !world.queue.shutting_down() {
@@ -131,12 +131,12 @@ pub async fn aborted_loops(world: Arc<World>, workers: Workers<Key>, seed: u64) 
     }
 }
 
-/// What a bare holder does: it keeps the ledger, calls the queue, and finishes the key.
+/// A holder outside `Workers`: it updates the ledger, calls the queue, and finishes the key.
 trait Bare: std::ops::Deref<Target = Key> + Sized {
     fn is_dirty(&self) -> bool;
     fn finish(self, world: &World, outcome: Outcome);
 
-    /// May panic with the item in its hands; it is retried then.
+    /// May panic while it holds the item, which is then retried.
     fn work(self, world: &World) {
         let held = Run::begin(world, &self);
         self.work_held(world, held);
@@ -179,7 +179,7 @@ macro_rules! bare {
 bare!(Item<'_, Key>);
 bare!(OwnedItem<Key>);
 
-/// Works, and survives the panics that are planned.
+/// Calls `run`, and catches planned panics.
 fn contained(run: impl FnOnce()) {
     let Err(payload) = catch_unwind(AssertUnwindSafe(run)) else { return };
     if !payload.is::<Planned>() {
@@ -196,7 +196,7 @@ pub fn bare_gets(world: &Arc<World>, seed: u64) {
             if items.is_empty() {
                 return;
             }
-            // All are held from here on.
+            // All items are held from here on.
             let runs: Vec<_> = items.iter().map(|item| Run::begin(world, item)).collect();
             items.into_iter().zip(runs).for_each(|(item, run)| contained(|| item.work_held(world, run)));
             continue;

@@ -12,7 +12,7 @@ pub struct Key {
     alive: Alive,
 }
 
-/// All are equal; how many there are is counted.
+/// A part of each key; the live ones are counted. All are equal.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Alive;
 
@@ -21,12 +21,12 @@ impl Key {
         Self { id, name: name(id), alive: Alive::new() }
     }
 
-    /// Whether the key is as it was made.
+    /// Whether the key's contents are intact.
     pub fn is_whole(&self) -> bool {
         self.name == name(self.id)
     }
 
-    /// How many there are in the process.
+    /// The number of live keys in the process.
     pub fn live() -> i64 {
         LIVE.load(Relaxed)
     }

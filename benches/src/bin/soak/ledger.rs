@@ -1,4 +1,4 @@
-//! What the queue owes, key by key.
+//! For each key, the adds for which the queue still owes a hand-out.
 //!
 //! ```text
 //!  producer:     ticket = asked += 1   ─▶   add     ─▶  accepted: due = max(due, ticket)        (or later, for a delay)
@@ -8,7 +8,7 @@
 //!
 //! An accepted add is followed by a hand-out that begins after it, to which is visible what came before the add: so that
 //! hand-out sees its ticket. When nothing is left to do, each key's `due` has been seen, and its `later` was seen or excused.
-//! All is Relaxed: that it is visible is the queue's promise, not ours.
+//! All accesses are Relaxed: only the queue's promise makes the tickets visible.
 
 use crate::fail;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -36,7 +36,7 @@ pub struct Ticket {
     number: u32,
 }
 
-/// A key is held.
+/// A key that is processing.
 pub struct Held<'l> {
     account: &'l Account,
     id: u32,
@@ -67,7 +67,7 @@ impl Ledger {
         self.account(ticket.id).later.fetch_max(ticket.number, Relaxed);
     }
 
-    /// Whatever delay the key had until now is gone.
+    /// No delay of the key is left: delayed adds before this need no hand-out.
     pub fn excuse(&self, id: u32) {
         let account = self.account(id);
         account.excused.fetch_max(account.asked.load(Relaxed), Relaxed);
@@ -85,13 +85,13 @@ impl Ledger {
         Held { account, id, seen }
     }
 
-    /// Nothing is owed any more.
+    /// Checks that no hand-out is owed any more.
     pub fn settle(&self, when: &str) {
         for (id, account) in self.accounts.iter().enumerate() {
             let Account { due, later, excused, seen, held, .. } = account;
             let [due, later, excused, seen] = [due, later, excused, seen].map(|ticket| ticket.load(Relaxed));
             if held.load(Relaxed) {
-                fail(format_args!("{when}: key {id} is in work, and the queue says that nothing is"));
+                fail(format_args!("{when}: key {id} is held, but the queue says that no key is processing"));
             }
             if due > seen {
                 fail(format_args!(

@@ -1,4 +1,4 @@
-//! Runs all of the crate at once, for as long as wanted, and checks that no add is lost.
+//! Runs all features of the crate at once, for a given time, and checks that no add is lost.
 //!
 //! ```text
 //!  producers: threads, short-lived threads, tasks       workers: threads, tasks (some aborted), bare loops of each get
@@ -38,12 +38,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use watch::stage;
-use world::{Listener, Told, World};
+use world::{Events, Listener, World};
 
 #[derive(Parser)]
-#[command(about = "Runs all of the crate at once, for as long as wanted, and checks that no add is lost")]
+#[command(about = "Runs all features of the crate at once, for a given time, and checks that no add is lost")]
 struct Options {
-    /// How long.
+    /// The duration of the run.
     #[arg(long, default_value_t = 10.0)]
     minutes: f64,
     /// Seed of all random choices; the schedule of the threads is not part of it. By default a new one each time.
@@ -79,7 +79,7 @@ fn main() {
     drop(world);
     let live = until_zero(Key::live);
     if live != 0 {
-        fail(format_args!("{live} keys are alive, and no queue is"));
+        fail(format_args!("{live} keys are alive, but no queue is left"));
     }
     let left = until_zero(|| process::threads() as i64 - threads as i64);
     if left != 0 {
@@ -101,9 +101,9 @@ fn main() {
     row("Workers: requeued", tally.requeued);
     row("Workers: given up", tally.given_up);
     row("delays set or moved", stats.delays);
-    row("delays that came due", stats.expired);
+    row("delays that expired", stats.expired);
     row("adds that were coalesced", stats.coalesced);
-    row("adds of a key in work", stats.deferred);
+    row("adds of a processing key", stats.deferred);
     row("hand-outs", stats.handed_out);
     let memory = Memory::now();
     println!(
@@ -120,7 +120,7 @@ fn main() {
     println!("passed, {seconds:.0} s, seed {seed}");
 }
 
-/// The last value, when it is zero or ten seconds have passed: threads that end by themselves need a moment.
+/// Reads `value` until it is zero or ten seconds have passed, and returns the last reading: threads that end by themselves need a moment.
 fn until_zero(value: impl Fn() -> i64) -> i64 {
     for _ in 0..1_000 {
         if value() == 0 {
@@ -135,7 +135,7 @@ fn mb(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
 }
 
-/// Memory at rest, in the last third of the samples, is what it was in the first. The first sample of all is warm-up.
+/// Checks that memory at rest is the same in the first and the last third of the samples. The very first sample is warm-up.
 fn trend(samples: &[Memory]) {
     let Some((_, samples)) = samples.split_first().filter(|(_, rest)| rest.len() >= 3) else {
         return println!("too short a run to see whether memory grows");
@@ -155,7 +155,7 @@ fn trend(samples: &[Memory]) {
     }
 }
 
-/// All that runs.
+/// All running threads and tasks.
 struct Soak {
     world: Arc<World>,
     runtime: Runtime,
@@ -170,20 +170,20 @@ struct Soak {
 
 impl Soak {
     fn start(seed: u64) -> Self {
-        let told = Arc::new(Told::default());
+        let events = Arc::new(Events::default());
         let queue = WorkQueue::builder()
             .name("soak")
             .rate_limiter(ItemExponentialFailure::new(Duration::from_micros(500), Duration::from_millis(8)))
             .on_panic(OnPanic::Retry)
             .measure(true)
-            .observer(Listener(Arc::clone(&told)))
+            .observer(Listener(Arc::clone(&events)))
             .build();
         let world = Arc::new(World {
             queue,
             ledger: Ledger::new(produce::KEYS),
             seed,
             counts: Default::default(),
-            told,
+            events,
             gate: Default::default(),
             ending: false.into(),
             stop: false.into(),
@@ -225,7 +225,7 @@ impl Soak {
         Self { world, runtime, workers: [in_threads, in_tasks], producers, consumers, tasks, watchdog, reporter }
     }
 
-    /// Lets them run until the time is up. The memory each time the queue was at rest after a burst.
+    /// Runs until the time is up. Returns a memory sample for each time that the queue was at rest after a burst.
     fn phases(&self, time: Duration, burst: u32) -> Vec<Memory> {
         let world = &self.world;
         let style = ProgressStyle::with_template("{bar:40} {elapsed}/{msg}").expect("a template");
@@ -251,7 +251,7 @@ impl Soak {
                     mb(Memory::now().resident),
                 ));
             }
-            stage("producers to hold still");
+            stage("producers to pause");
             let _still = world.gate.blocking_write();
             self.rest(rounds);
             rounds += 1;
@@ -260,10 +260,10 @@ impl Soak {
                 self.burst(burst);
                 self.rest(rounds);
                 self.forget_all();
-                stage("a queue beside");
+                stage("the second queue");
                 side::run(world.seed ^ rounds);
                 world::count(&world.counts.side_queues);
-                self.check_live("after a queue beside");
+                self.check_live("after the second queue");
                 let memory = Memory::trimmed();
                 samples.push(memory);
                 bar.suspend(|| {
@@ -297,7 +297,7 @@ impl Soak {
         } else {
             self.runtime.block_on(world.queue.wait_idle_async());
         }
-        stage("the books");
+        stage("the check of the ledger");
         let stats = world.queue.stats();
         let hand_outs = world.ledger.hand_outs.load(Relaxed);
         if stats.len + stats.processing + stats.delayed > 0
@@ -310,7 +310,7 @@ impl Soak {
         self.check_live("at rest");
     }
 
-    /// Only keys with recorded failures are alive, and the queue has them.
+    /// Checks that only keys with recorded failures are alive, and that the queue has them.
     fn check_live(&self, when: &str) {
         let failing = self.world.queue.stats().failing as i64;
         let leaked = until_zero(|| Key::live() - failing);
@@ -339,7 +339,7 @@ impl Soak {
         (0..produce::KEYS).for_each(|id| self.world.queue.forget(&Key::new(id)));
         let failing = self.world.queue.stats().failing;
         if failing > 0 {
-            fail(format_args!("{failing} keys are known to fail, and all were forgotten"));
+            fail(format_args!("{failing} keys have recorded failures, but all were forgotten"));
         }
         self.check_live("all keys forgotten");
     }
@@ -349,7 +349,7 @@ impl Soak {
         let Self { world, runtime, workers: [in_threads, in_tasks], producers, consumers, tasks, watchdog, reporter } =
             self;
         {
-            stage("producers to hold still");
+            stage("producers to pause");
             let _still = world.gate.blocking_write();
             world.far.lock().drain(..).for_each(|id| world.cancel(id));
             stage("the queue to be idle");
@@ -379,7 +379,7 @@ impl Soak {
         join(vec![watchdog]);
         drop((in_threads, in_tasks));
         if Arc::strong_count(&world) != 1 {
-            fail("somebody still has the queue");
+            fail("a handle of the queue is left");
         }
         (world, stats, tally)
     }
@@ -387,7 +387,7 @@ impl Soak {
 
 fn hooked(world: &Arc<World>) -> WorkersBuilder<Key> {
     let its_world = Arc::clone(world);
-    // What it was promised does not come.
+    // The delayed adds of a key that is given up need no hand-out.
     world.queue.workers().max_retries(RETRIES).on_give_up(move |key, _| its_world.ledger.excuse(key.id))
 }
 
@@ -400,7 +400,7 @@ fn join(threads: Vec<thread::JoinHandle<()>>) {
 /// A drain does not wait for delays, and lists each of them.
 fn check_leftover(world: &World, left: &Leftover<Key>) {
     if !left.queued.is_empty() || !left.processing.is_empty() {
-        fail(format_args!("the drain left {} keys in line and {} in work", left.queued.len(), left.processing.len()));
+        fail(format_args!("the drain left {} queued and {} processing keys", left.queued.len(), left.processing.len()));
     }
     left.delayed.iter().for_each(|(key, _)| world.ledger.excuse(key.id));
     world.ledger.settle("after the drain");
@@ -418,7 +418,7 @@ fn sum(a: Tally, b: Tally) -> Tally {
     sum
 }
 
-/// The queue's numbers, the workers', the observer's and ours say the same.
+/// Checks that the numbers of the queue, the workers, the observer and the soak agree.
 fn check_numbers(world: &World, stats: &Stats, tally: &Tally) {
     let counts = &world.counts;
     let of = |counters: &[&AtomicU64]| counters.iter().map(|counter| counter.load(Relaxed)).sum::<u64>();
@@ -427,7 +427,7 @@ fn check_numbers(world: &World, stats: &Stats, tally: &Tally) {
     let calls = adds + of(&[&counts.panics_outside]) + tally.retried + tally.requeued + stats.expired;
     let became = stats.pushed + stats.coalesced + stats.deferred + stats.rejected + stats.delays;
     let panics = of(&[&counts.panics_in_workers, &counts.panics_outside]);
-    let told = &world.told;
+    let events = &world.events;
     for (what, one, other) in [
         ("adds", calls, became),
         ("adds refused", of(&[&counts.rejected]) + tally.refused, stats.rejected),
@@ -437,11 +437,11 @@ fn check_numbers(world: &World, stats: &Stats, tally: &Tally) {
         ("keys given up", of(&[&counts.give_ups]) + tally.given_up, stats.given_up),
         ("panics", panics, stats.panics),
         ("panics in workers", of(&[&counts.panics_in_workers]), tally.panicked),
-        ("adds, says the observer", of(&[&told.added]), became),
-        ("hand-outs, says the observer", of(&[&told.handed_out]), stats.handed_out),
-        ("keys done, says the observer", of(&[&told.done]), stats.handed_out),
-        ("keys given up, says the observer", of(&[&told.given_up]), stats.given_up),
-        ("panics, says the observer", of(&[&told.panicked]), stats.panics),
+        ("adds, by the observer", of(&[&events.added]), became),
+        ("hand-outs, by the observer", of(&[&events.handed_out]), stats.handed_out),
+        ("keys done, by the observer", of(&[&events.done]), stats.handed_out),
+        ("keys given up, by the observer", of(&[&events.given_up]), stats.given_up),
+        ("panics, by the observer", of(&[&events.panicked]), stats.panics),
         (
             "keys and waiters left",
             (stats.len + stats.processing + stats.delayed + stats.waiters + stats.drainers) as u64,
@@ -453,7 +453,7 @@ fn check_numbers(world: &World, stats: &Stats, tally: &Tally) {
             fail(format_args!("{what}: {one} and {other}; {stats:?}, {tally:?}"));
         }
     }
-    if of(&[&told.reports]) == 0 {
+    if of(&[&events.reports]) == 0 {
         fail("nothing was reported");
     }
 }

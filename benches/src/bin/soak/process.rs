@@ -1,4 +1,4 @@
-//! What the process has: memory, threads, open files. Linux only.
+//! The resources of the process: memory, threads, open files. Linux only.
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use std::alloc::System;
@@ -7,20 +7,20 @@ use std::fs;
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Bytes, as the program sees them and as the system does.
+/// Bytes as the allocator counts them, and as the system does.
 #[derive(Clone, Copy)]
 pub struct Memory {
     pub heap: u64,
     pub resident: u64,
-    /// The most that was resident so far.
+    /// The maximum of `resident` so far.
     pub peak: u64,
 }
 
-/// Has the allocator use one arena for all threads. Otherwise resident memory depends on how the keys of short-lived threads are spread
-/// over the arenas, and grows by some megabytes while the heap does not. To be called first.
+/// Makes the allocator use one arena for all threads. Otherwise resident memory depends on how the keys of short-lived threads are spread
+/// over the arenas, and grows by some megabytes while the heap does not. Must be called before any thread is started.
 pub fn one_arena() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: no other thread is there yet.
+    // SAFETY: no other thread is running yet.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 1);
     }
@@ -56,7 +56,7 @@ pub fn threads() -> usize {
     entries("/proc/self/task")
 }
 
-/// Open files. The folder that this function reads counts each time.
+/// The number of open files. It includes the directory that this function reads.
 pub fn files() -> usize {
     entries("/proc/self/fd")
 }

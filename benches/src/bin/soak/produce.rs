@@ -1,4 +1,4 @@
-//! Producers, which add, move and cancel: threads that stay, threads that come and go, and tasks.
+//! Producers, which add, move and cancel: long-lived threads, short-lived threads, and tasks.
 
 use crate::key::Key;
 use crate::world::{World, count};
@@ -15,13 +15,13 @@ pub const KEYS: u32 = 1 << 20;
 
 /// Producers pause when this number of keys is queued.
 const BACKLOG: usize = 20_000;
-/// Calls between two looks at the gate.
+/// The number of calls between two checks of the gate.
 const BATCH: u32 = 64;
 
 /// A long delay, which is cancelled before it expires.
 const FAR: Duration = Duration::from_secs(3600);
 
-/// Adds until it is told to stop, or `batches` batches.
+/// Adds until the soak ends, at most `batches` batches.
 pub fn thread(world: &World, seed: u64, batches: u64) {
     let mut rng = Rng::with_seed(seed);
     for _ in 0..batches {

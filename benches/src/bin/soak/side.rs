@@ -13,7 +13,7 @@ const KEYS: u32 = 2_000;
 
 pub fn run(seed: u64) {
     let mut rng = Rng::with_seed(seed);
-    let queue = WorkQueue::builder().name("beside").build();
+    let queue = WorkQueue::builder().name("second").build();
     let handled = Arc::new(Mutex::new(Vec::new()));
     let workers = queue
         .workers()
@@ -21,7 +21,7 @@ pub fn run(seed: u64) {
             let handled = Arc::clone(&handled);
             move |item: &Item<'_, Key>| handled.lock().push(item.id)
         })
-        .unwrap_or_else(|error| fail(format_args!("a queue beside has no workers: {error}")));
+        .unwrap_or_else(|error| fail(format_args!("the second queue has no workers: {error}")));
     for id in 0..KEYS {
         match rng.u8(..8) {
             0 => queue.add_after(Key::new(id), Duration::from_secs(3600)),
@@ -35,14 +35,17 @@ pub fn run(seed: u64) {
 
     let mut found = handled.lock().clone();
     if let Some(key) = left.processing.iter().find(|key| !found.contains(&key.id)) {
-        fail(format_args!("a queue beside was stopped: key {} was in work and not worked on", key.id));
+        fail(format_args!(
+            "the second queue was stopped: key {} is reported as processing, but no handler has it",
+            key.id
+        ));
     }
     found.extend(left.queued.iter().chain(left.delayed.iter().map(|(key, _)| key)).map(|key| key.id));
     found.sort_unstable();
     if !found.iter().copied().eq(0..KEYS) {
         let wrong = (0..KEYS).find(|id| found.iter().filter(|other| *other == id).count() != 1);
         fail(format_args!(
-            "a queue beside was stopped: of {KEYS} keys, {} are accounted for; see key {wrong:?}",
+            "the second queue was stopped: of {KEYS} keys, {} are accounted for; see key {wrong:?}",
             found.len()
         ));
     }

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-/// What the soak waits for, and how often that has changed.
+/// The current stage of the soak, and the number of stages so far.
 static STAGE: Mutex<&str> = Mutex::new("the start");
 static STAGES: AtomicU64 = AtomicU64::new(0);
 
-/// In seconds during which this process runs: time in which it is stopped does not count.
+/// In seconds of this process: time during which it is stopped does not count.
 const PATIENCE: u32 = 60;
 
 pub fn stage(name: &'static str) {
@@ -20,7 +20,7 @@ pub fn stage(name: &'static str) {
     count(&STAGES);
 }
 
-/// Looks at the queue until it is shut down.
+/// Checks the queue's numbers until the queue is shut down.
 pub fn numbers(world: &World) {
     for round in 0_u64.. {
         let stats = world.queue.stats();
@@ -28,7 +28,7 @@ pub fn numbers(world: &World) {
         let metrics = world.queue.metrics();
         check(&metrics.stats);
         if round % 64 == 0 && world.queue.processing_keys().len() > 10_000 {
-            fail("more keys are processed than there are workers for");
+            fail("more keys are processing than there are workers");
         }
         count(&world.counts.stats);
         if world.is_stopped() {
@@ -42,7 +42,7 @@ fn check(stats: &Stats) {
     let Stats { len, processing, handed_out, .. } = *stats;
     let coming_back = stats.adds().checked_sub(handed_out + len as u64);
     if coming_back.is_none_or(|keys| keys > processing as u64) {
-        fail(format_args!("adds do not match hand-outs and what is to come: {stats:?}"));
+        fail(format_args!("adds do not match hand-outs so far and those still owed: {stats:?}"));
     }
 }
 

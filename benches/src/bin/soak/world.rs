@@ -14,14 +14,14 @@ pub struct World {
     pub ledger: Ledger,
     pub seed: u64,
     pub counts: Counts,
-    pub told: Arc<Told>,
-    /// Producers hold it (shared) while they add. The main thread takes it (exclusively) when the queue is to come to rest.
+    pub events: Arc<Events>,
+    /// Producers hold it (shared) while they add. The main thread takes it (exclusively) so that the queue comes to rest.
     pub gate: tokio::sync::RwLock<()>,
-    /// The queue may be shut down at any moment, so no add is known to be accepted before it says so.
+    /// The queue may be shut down at any moment, so an add counts as accepted only when the queue has returned that.
     pub ending: AtomicBool,
-    /// Producers end.
+    /// Producers are to end.
     pub stop: AtomicBool,
-    /// All have ended.
+    /// All threads and tasks have ended.
     pub over: AtomicBool,
     /// Keys with delays of hours, to be cancelled before the queue can rest.
     pub far: Mutex<Vec<u32>>,
@@ -64,7 +64,7 @@ counts! {
     panics_in_workers: "panics in Workers",
     panics_outside: "panics of bare holders",
     give_ups: "give_up, bare",
-    side_queues: "queues beside, stopped at once",
+    side_queues: "second queues, stopped at once",
 }
 
 pub fn count(counter: &AtomicU64) {
@@ -72,7 +72,7 @@ pub fn count(counter: &AtomicU64) {
 }
 
 impl World {
-    /// Adds a key in some way, which counts it, and keeps the books.
+    /// Records an add in the ledger and in the counts.
     fn book(&self, ticket: Ticket, added: Added) -> Added {
         match added {
             Added::Queued | Added::Deferred => self.ledger.due(ticket),
@@ -92,7 +92,7 @@ impl World {
         self.book(ticket, added)
     }
 
-    /// Not while the queue may shut down.
+    /// Must not be called while the queue may be shut down.
     pub fn add_all(&self, ids: impl Iterator<Item = u32>) {
         self.queue.add_all(ids.map(|id| {
             count(&self.counts.add_alls);
@@ -119,7 +119,7 @@ impl World {
         self.book(ticket, self.queue.add_rate_limited(Key::new(id)))
     }
 
-    /// A bare holder says that it is done, in a way that adds the key.
+    /// A holder outside `Workers` finishes its item in a way that adds the key.
     pub fn requeue(&self, id: u32, counter: &AtomicU64, how: impl FnOnce() -> Added) {
         count(counter);
         let ticket = self.ledger.ticket(id);
@@ -155,9 +155,9 @@ impl World {
     }
 }
 
-/// What the queue's observer was told.
+/// The events that the queue's observer has received.
 #[derive(Default)]
-pub struct Told {
+pub struct Events {
     pub added: AtomicU64,
     pub handed_out: AtomicU64,
     pub done: AtomicU64,
@@ -166,8 +166,8 @@ pub struct Told {
     pub reports: AtomicU64,
 }
 
-/// Counts what it is told.
-pub struct Listener(pub Arc<Told>);
+/// Counts the events.
+pub struct Listener(pub Arc<Events>);
 
 impl Observer for Listener {
     fn added(&self, _: Added) {

@@ -8,7 +8,7 @@ use std::ops::Range;
 pub struct Axis {
     pub label: String,
     log: bool,
-    /// The ends, on the scale of the axis.
+    /// Both ends, on the scale of the axis.
     span: Range<f64>,
     /// Values with a label.
     pub ticks: Vec<(f64, String)>,
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn decades_are_as_wide_as_each_other_and_named_as_was_said() {
+    fn decades_have_equal_widths_and_the_given_labels() {
         let axis = Axis::logarithmic("keys", [(10.0, "ten".into()), (1000.0, "1k".into())]);
         let [ten, hundred, thousand] = [10.0, 100.0, 1000.0].map(|value| axis.map(&value, (0, 10_000)));
         assert!((hundred - ten - (thousand - hundred)).abs() <= 1 && ten > 0 && thousand < 10_000);

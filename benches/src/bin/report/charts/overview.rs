@@ -1,4 +1,4 @@
-//! All workloads with rivals on one chart: the best rival's time by keyqueue's.
+//! All workloads with rivals on one chart: the fastest rival's time divided by keyqueue's.
 
 use super::axis::Axis;
 use super::bars::{Bar, Bars};
@@ -7,7 +7,7 @@ use crate::results::{Results, Times};
 
 const SECTIONS: [(&str, &str); 3] = [("queue", ""), ("delays", "delays"), ("limiters", "limiters: ")];
 
-/// Bars go from 1 to the right where keyqueue is faster, otherwise to the left.
+/// Bars start at 1 and extend to the right where keyqueue is faster, to the left where it is slower.
 pub fn overview(results: &Results) -> Option<Bars> {
     let mut groups: Vec<(String, Vec<Bar>)> = Vec::new();
     for (section, prefix) in SECTIONS {

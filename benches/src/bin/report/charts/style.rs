@@ -3,7 +3,7 @@
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{Color as _, FontStyle, IntoFont, RGBColor, TextStyle};
 
-/// How a line looks. Marks tell lines apart for readers that cannot tell the colours apart.
+/// How a line looks. Marks distinguish the lines for readers who cannot distinguish the colours.
 #[derive(Clone, Copy)]
 pub struct Style {
     pub colour: RGBColor,
@@ -34,7 +34,7 @@ const GREEN: RGBColor = RGBColor(0x00, 0x9e, 0x73);
 const SKY: RGBColor = RGBColor(0x56, 0xb4, 0xe9);
 const PURPLE: RGBColor = RGBColor(0xcc, 0x79, 0xa7);
 
-/// By a part of the name, since the names of a subject differ a little from table to table. The first match counts. Subjects that do
+/// The style is chosen by a part of the name, since the names of a subject differ a little from table to table. The first match counts. Subjects that do
 /// less work, without dedup or without a queue, are dashed.
 pub fn of(subject: &str) -> Style {
     use Mark::*;

@@ -1,11 +1,10 @@
-//! The order in which queued keys are handed out.
+//! First in, first out.
 
-#![allow(clippy::vec_box, reason = "a block goes from list to list without being copied")]
-
+use super::Line;
 use crate::sync::model_const;
 use std::collections::VecDeque;
 
-/// First in, first out (P4), in blocks:
+/// Entries in the order of their pushes (P4), in blocks:
 ///
 /// ```text
 ///   position   base        head                                      tail
@@ -29,7 +28,7 @@ pub(crate) struct Fifo<T> {
     back: Option<Box<Block<T>>>,
     /// The position of the first entry of the front block.
     base: u64,
-    /// The index of the next pop in the front block. The entry there is not a removed one, unless the line is empty.
+    /// The index from which the next pop looks for an entry in the front block, or the length of the block.
     head: usize,
     /// The index of the next push in the last block, which always has room.
     tail: usize,
@@ -56,7 +55,7 @@ pub(crate) struct Block<T> {
     removed: usize,
 }
 
-impl<T: Copy> Fifo<T> {
+impl<T> Fifo<T> {
     /// A line that has room for `capacity` entries.
     pub(crate) fn with_capacity(capacity: usize) -> Self {
         let blocks = capacity.div_ceil(BLOCK);
@@ -75,133 +74,10 @@ impl<T: Copy> Fifo<T> {
         }
     }
 
-    #[inline]
-    pub(crate) fn push(&mut self, item: T) {
-        let last = self.back.as_mut().unwrap_or(&mut self.front);
-        last.entries[self.tail % BLOCK] = Some(item);
-        self.tail += 1;
-        self.len += 1;
-        if self.tail == BLOCK {
-            self.add_block();
-        }
-    }
-
-    /// [`pop`](Self::pop), if that is one step in the front block. `None`: use `pop`.
-    #[inline]
-    pub(crate) fn pop_simple(&mut self) -> Option<T> {
-        if self.len == 0 || self.holes > 0 || self.head + 1 >= BLOCK {
-            return None;
-        }
-        let item = self.front.entries[self.head % BLOCK].take();
-        self.len -= 1;
-        if self.len == 0 {
-            // There is no other block: the line is empty, and a full last block would have been followed by another.
-            (self.head, self.tail) = (0, 0);
-            self.base += BLOCK as u64;
-        } else {
-            self.head += 1;
-        }
-        item
-    }
-
-    pub(crate) fn pop(&mut self) -> Option<T> {
-        if self.len == 0 {
-            return None;
-        }
-        let item = self.front.entries[self.head % BLOCK].take();
-        self.head += 1;
-        self.len -= 1;
-        if self.len == 0 {
-            self.rewind();
-        } else if self.holes > 0 || self.head == BLOCK {
-            self.skip();
-        }
-        item
-    }
-
-    #[inline]
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
-    /// The entry that will be popped after `ahead` others, if it is in the front block and was not removed.
-    #[inline]
-    pub(crate) fn peek(&self, ahead: usize) -> Option<T> {
-        self.front.entries.get(self.head + ahead).copied().flatten()
-    }
-
-    /// The first `count` entries; fewer if thousands of removed ones are between them.
-    pub(crate) fn first(&self, count: usize) -> impl Iterator<Item = T> {
-        self.positions().take(4096).filter_map(|position| self.get(position)).take(count)
-    }
-
-    /// The position of the next pop, and of the next push.
-    pub(crate) fn positions(&self) -> std::ops::Range<u64> {
-        let blocks = if self.back.is_some() { self.middle.len() + 1 } else { 0 };
-        self.base + self.head as u64..self.base + (blocks * BLOCK + self.tail) as u64
-    }
-
-    /// The entry at a position. `None`: it was popped or removed, or is not pushed yet.
-    pub(crate) fn get(&self, position: u64) -> Option<T> {
-        let (block, at) = self.place(position)?;
-        let block = match block {
-            0 => Some(&self.front),
-            n if n <= self.middle.len() => self.middle[n - 1].as_ref(),
-            n if n == self.middle.len() + 1 => self.back.as_ref(),
-            _ => None,
-        };
-        block?.entries[at]
-    }
-
-    /// Removes the entry at a position, if it is there.
-    pub(crate) fn remove(&mut self, position: u64) -> Option<T> {
-        let (block, at) = self.place(position)?;
-        let count = self.middle.len();
-        let inside = match block {
-            0 => Some(&mut self.front),
-            n if n <= count => self.middle[n - 1].as_mut(),
-            n if n == count + 1 => self.back.as_mut(),
-            _ => None,
-        }?;
-        let item = inside.entries[at].take()?;
-        inside.removed += 1;
-        self.len -= 1;
-        self.holes += 1;
-        if inside.removed == BLOCK && (1..=count).contains(&block) {
-            let empty = self.middle[block - 1].take();
-            empty.into_iter().for_each(|block| self.recycle(block));
-        }
-        if self.len == 0 {
-            self.rewind();
-        } else if (block, at) == (0, self.head) {
-            self.skip();
-        }
-        Some(item)
-    }
-
     /// The block of a position, counted from the front, and the index there.
     fn place(&self, position: u64) -> Option<(usize, usize)> {
         let offset = usize::try_from(position.checked_sub(self.base)?).ok()?;
         Some((offset / BLOCK, offset % BLOCK))
-    }
-
-    /// Puts all memory that is not needed now aside, for the caller to free.
-    pub(crate) fn shrink(&mut self) {
-        self.keep = KEEP;
-        self.retired.append(&mut self.spare);
-        self.spare = Vec::new();
-        self.middle.shrink_to_fit();
-    }
-
-    #[inline]
-    pub(crate) fn has_retired(&self) -> bool {
-        !self.retired.is_empty()
-    }
-
-    /// Blocks that are not needed any more, to be freed after the lock.
-    #[inline]
-    pub(crate) fn retired(&mut self) -> &mut Vec<Box<Block<T>>> {
-        &mut self.retired
     }
 
     /// The last block is full: adds another.
@@ -220,6 +96,7 @@ impl<T: Copy> Fifo<T> {
     }
 
     /// The line is empty: the next push goes to the start of the front block, which is in the cache.
+    #[inline]
     fn rewind(&mut self) {
         if self.holes > 0 || self.back.is_some() {
             self.drop_blocks();
@@ -238,7 +115,7 @@ impl<T: Copy> Fifo<T> {
     }
 
     /// Moves the head to the next entry that was not removed. The line is not empty.
-    #[cold]
+    #[inline]
     fn skip(&mut self) {
         loop {
             if self.head == BLOCK {
@@ -280,9 +157,128 @@ impl<T: Copy> Fifo<T> {
     }
 }
 
-impl<T: Copy> Block<T> {
+impl<T> Line<T> for Fifo<T> {
+    type Rank = ();
+    type Garbage = Vec<Box<Block<T>>>;
+
+    #[inline]
+    fn push(&mut self, entry: T, (): ()) -> u64 {
+        let position = self.positions().end;
+        let last = self.back.as_mut().unwrap_or(&mut self.front);
+        last.entries[self.tail % BLOCK] = Some(entry);
+        self.tail += 1;
+        self.len += 1;
+        if self.tail == BLOCK {
+            self.add_block();
+        }
+        position
+    }
+
+    #[inline]
+    fn pop_simple(&mut self) -> Option<T> {
+        if self.head + 1 >= BLOCK {
+            return None;
+        }
+        let entry = self.front.entries[self.head % BLOCK].take()?;
+        self.head += 1;
+        self.len -= 1;
+        if self.len == 0 {
+            self.rewind();
+        }
+        Some(entry)
+    }
+
+    fn pop(&mut self) -> Option<T> {
+        if self.len == 0 {
+            return None;
+        }
+        self.skip();
+        let entry = self.front.entries[self.head % BLOCK].take();
+        self.head += 1;
+        self.len -= 1;
+        if self.len == 0 {
+            self.rewind();
+        }
+        entry
+    }
+
+    #[inline]
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Looks at the front block only.
+    #[inline]
+    fn peek(&self, ahead: usize) -> Option<&T> {
+        self.front.entries.get(self.head + ahead)?.as_ref()
+    }
+
+    #[inline]
+    fn positions(&self) -> std::ops::Range<u64> {
+        let blocks = if self.back.is_some() { self.middle.len() + 1 } else { 0 };
+        self.base + self.head as u64..self.base + (blocks * BLOCK + self.tail) as u64
+    }
+
+    fn get(&self, position: u64) -> Option<&T> {
+        let (block, at) = self.place(position)?;
+        let block = match block {
+            0 => Some(&self.front),
+            n if n <= self.middle.len() => self.middle[n - 1].as_ref(),
+            n if n == self.middle.len() + 1 => self.back.as_ref(),
+            _ => None,
+        };
+        block?.entries[at].as_ref()
+    }
+
+    fn remove(&mut self, position: u64) -> Option<T> {
+        let (block, at) = self.place(position)?;
+        let count = self.middle.len();
+        let inside = match block {
+            0 => Some(&mut self.front),
+            n if n <= count => self.middle[n - 1].as_mut(),
+            n if n == count + 1 => self.back.as_mut(),
+            _ => None,
+        }?;
+        let entry = inside.entries[at].take()?;
+        inside.removed += 1;
+        self.len -= 1;
+        self.holes += 1;
+        if inside.removed == BLOCK && (1..=count).contains(&block) {
+            let empty = self.middle[block - 1].take();
+            empty.into_iter().for_each(|block| self.recycle(block));
+        }
+        if self.len == 0 {
+            self.rewind();
+        }
+        Some(entry)
+    }
+
+    fn skip_removed(&mut self) {
+        if self.len > 0 {
+            self.skip();
+        }
+    }
+
+    fn shrink(&mut self) {
+        self.keep = KEEP;
+        self.retired.append(&mut self.spare);
+        self.spare = Vec::new();
+        self.middle.shrink_to_fit();
+    }
+
+    #[inline]
+    fn has_retired(&self) -> bool {
+        !self.retired.is_empty()
+    }
+
+    fn take_retired(&mut self) -> Vec<Box<Block<T>>> {
+        std::mem::take(&mut self.retired)
+    }
+}
+
+impl<T> Block<T> {
     fn new() -> Box<Self> {
-        Box::new(Self { entries: [None; BLOCK], removed: 0 })
+        Box::new(Self { entries: [const { None }; BLOCK], removed: 0 })
     }
 }
 
@@ -300,17 +296,16 @@ mod tests {
             let (push, remove) = [(8, 1), (5, 4), (1, 8), (2, 0), (5, 5)][n as usize / 10_000 % 5];
             match random.u32(0..10) {
                 choice if choice < push => {
-                    let position = line.positions().end;
-                    line.push(n);
+                    let position = line.push(n, ());
                     assert!(plain.back().is_none_or(|&(last, _)| last < position), "positions ascend");
                     plain.push_back((position, n));
                 }
                 choice if choice < push + remove => {
                     let at = random.usize(..=plain.len());
                     let Some(&(position, item)) = plain.get(at) else { continue };
-                    assert_eq!(line.get(position), Some(item));
+                    assert_eq!(line.get(position), Some(&item));
                     assert_eq!(line.remove(position), Some(item));
-                    assert_eq!((line.get(position), line.remove(position)), (None, None), "once");
+                    assert_eq!((line.get(position).copied(), line.remove(position)), (None, None), "once");
                     plain.remove(at);
                 }
                 _ => {
@@ -321,7 +316,8 @@ mod tests {
                 }
             }
             assert_eq!(line.len(), plain.len());
-            assert_eq!(line.peek(0), plain.front().map(|&(_, item)| item), "the first is at the head");
+            let first = line.positions().find_map(|position| line.get(position));
+            assert_eq!(first, plain.front().map(|(_, item)| item));
             // As in the wheel (T6), each block has a live entry.
             let blocks = line.middle.iter().flatten().count();
             assert!(blocks <= plain.len(), "{blocks} blocks for {} entries", plain.len());
@@ -333,12 +329,12 @@ mod tests {
     fn storage_follows_the_length() {
         const BLOCKS: usize = 1000;
         let mut line = Fifo::with_capacity(0);
-        (0..BLOCKS * BLOCK).for_each(|n| line.push(n));
+        (0..BLOCKS * BLOCK).for_each(|n| _ = line.push(n, ()));
         while line.pop().is_some() {}
         // All blocks but the front.
         assert_eq!((line.spare.len(), line.retired.len()), (KEEP, BLOCKS - KEEP));
         assert!(line.middle.capacity() <= 64 && line.back.is_none());
-        line.push(1);
+        line.push(1, ());
         line.shrink();
         assert_eq!((line.spare.len(), line.middle.capacity(), line.pop()), (0, 0, Some(1)));
     }
@@ -347,12 +343,12 @@ mod tests {
     fn capacity_stays_until_it_is_shrunk() {
         let mut line = Fifo::with_capacity(10_000);
         let room = line.spare.len();
-        (0..20_000).for_each(|n| line.push(n));
+        (0..20_000).for_each(|n| _ = line.push(n, ()));
         while line.pop().is_some() {}
         assert_eq!(line.spare.len(), room);
         assert!(room * BLOCK >= 10_000);
         line.shrink();
-        (0..20_000).for_each(|n| line.push(n));
+        (0..20_000).for_each(|n| _ = line.push(n, ()));
         while line.pop().is_some() {}
         assert_eq!(line.spare.len(), KEEP);
     }

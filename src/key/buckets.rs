@@ -1,0 +1,157 @@
+//! The arrays of chains of the table.
+
+use super::slot::{Slot, SlotRef, SlotView};
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+
+/// The first slot of each chain, or null. The number of chains is a power of two, or zero.
+///
+/// The low bits of a pointer, which its alignment leaves free, describe the chain: if they are 0, the chain must be walked; otherwise it
+/// is one slot, whose hash has this [`tag`](Self::tag). So a new key is mostly known to be new without a read of a slot, that is, without
+/// one more cache miss.
+///
+/// * **H1** A bucket of a new array is written before it is read: see `src/key/table.rs`.
+/// * **H2** Each slot in a chain is taken: an insert links it after it was taken, and a remove unlinks it before it is vacated.
+pub(crate) struct Buckets<K> {
+    chains: Vec<MaybeUninit<*mut Slot<K>>>,
+}
+
+// SAFETY: its pointers are those of `SlotRef`s, which are `Send`.
+unsafe impl<K: Send + Sync> Send for Buckets<K> {}
+
+impl<K> Buckets<K> {
+    /// Buckets of which none is written.
+    pub(super) fn unwritten(count: usize) -> Self {
+        debug_assert!(count == 0 || count.is_power_of_two());
+        Self { chains: Box::new_uninit_slice(count).into_vec() }
+    }
+
+    /// Empty chains.
+    pub(super) fn empty(count: usize) -> Self {
+        let mut buckets = Self::unwritten(count);
+        (0..count).for_each(|at| buckets.clear(at));
+        buckets
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.chains.len()
+    }
+
+    /// Where the array is.
+    #[inline]
+    pub(super) fn address(&self) -> usize {
+        self.chains.as_ptr().addr()
+    }
+
+    /// Drops the chains from number `count` on. Gives memory back when the array has room for `give_back` chains that it has dropped.
+    pub(super) fn truncate(&mut self, count: usize, give_back: usize) {
+        self.chains.truncate(count);
+        if self.chains.capacity() - count >= give_back {
+            self.chains.shrink_to(count);
+        }
+    }
+
+    /// The number of buckets that the array has memory for.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn capacity(&self) -> usize {
+        self.chains.capacity()
+    }
+
+    /// The bucket of a hash. Not for an old array that has been truncated.
+    #[inline]
+    pub(super) fn at(&self, hash: u32) -> usize {
+        hash as usize & self.len().wrapping_sub(1)
+    }
+
+    /// The place of a bucket, for a prefetch.
+    #[inline]
+    pub(super) fn place(&self, at: usize) -> &impl Sized {
+        &self.chains[at]
+    }
+
+    /// The pointer in a bucket.
+    #[inline]
+    fn pointer(&self, at: usize) -> *mut Slot<K> {
+        // SAFETY: the table reads only buckets that were written (H1).
+        unsafe { self.chains[at].assume_init() }
+    }
+
+    /// Makes a chain empty.
+    #[inline]
+    pub(super) fn clear(&mut self, at: usize) {
+        self.chains[at].write(std::ptr::null_mut());
+    }
+
+    /// The free bits of a pointer: 7, or 3 on 32-bit targets.
+    const TAG: usize = if align_of::<Slot<K>>() < 8 { 3 } else { 7 };
+
+    /// An odd number up to `TAG`, from the high bits of the hash; the low bits choose the bucket.
+    #[inline]
+    fn tag(hash: u32) -> usize {
+        (hash >> 29) as usize & Self::TAG | 1
+    }
+
+    /// The first slot of a chain, or `None` if the tag shows that no key of this hash is in it.
+    #[inline]
+    pub(super) fn find(&self, at: usize, hash: u32) -> Option<SlotView<'_, K>> {
+        let tag = self.pointer(at).addr() & Self::TAG;
+        if tag != 0 && tag != Self::tag(hash) { None } else { self.first(at) }
+    }
+
+    #[inline]
+    pub(super) fn first(&self, at: usize) -> Option<SlotView<'_, K>> {
+        let pointer = self.pointer(at).map_addr(|addr| addr & !Self::TAG);
+        // SAFETY: in a chain, so taken, as long as the table is borrowed (H2).
+        NonNull::new(pointer).map(|slot| unsafe { SlotRef(slot).view() })
+    }
+
+    /// Puts a slot first in the chain of its hash.
+    #[inline]
+    pub(super) fn link(&mut self, at: usize, slot: SlotView<'_, K>) {
+        let first = self.first(at).map(SlotView::slot_ref);
+        slot.slot().next.set(first);
+        let tag = if first.is_none() { Self::tag(slot.slot().hash.get()) } else { 0 };
+        self.chains[at].write(slot.slot_ref().0.as_ptr().map_addr(|addr| addr | tag));
+    }
+
+    /// Puts a slot first in the chain of its hash. Not for an old array that has been truncated.
+    #[inline]
+    pub(super) fn link_by_hash(&mut self, slot: SlotView<'_, K>) {
+        self.link(self.at(slot.slot().hash.get()), slot);
+    }
+
+    /// Takes a slot out of its chain.
+    #[inline]
+    pub(super) fn unlink(&mut self, at: usize, slot: SlotView<'_, K>) {
+        let first = self.first(at).expect("its chain is not empty");
+        let next = slot.slot().next.get();
+        if first.slot_ref() == slot.slot_ref() {
+            self.chains[at].write(next.map_or(std::ptr::null_mut(), |next| next.0.as_ptr()));
+        } else {
+            let mut before = first;
+            while before.slot().next.get() != Some(slot.slot_ref()) {
+                before = before.next().expect("it is in its chain");
+            }
+            before.slot().next.set(next);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Every odd tag is about as likely as any other; otherwise look-ups of new keys would read slots more often.
+    #[test]
+    fn tags_are_spread() {
+        const TAGS: usize = Buckets::<u64>::TAG.div_ceil(2);
+        let mut counts = [0; TAGS];
+        (0..1000 * TAGS as u32).for_each(|n| counts[Buckets::<u64>::tag(n.wrapping_mul(0x9e37_79b9)) / 2] += 1);
+        assert!(counts.iter().all(|count| (900..1100).contains(count)), "{counts:?}");
+        assert!(
+            (0..1000).all(|n| Buckets::<u64>::tag(n << 22) % 2 == 1),
+            "an even tag could be 0, which means that the chain must be walked"
+        );
+    }
+}

@@ -1,0 +1,96 @@
+//! Values for some of the slots, in arrays beside them.
+
+use super::slab::{chunk_of, index_of};
+use crate::numbers::fit;
+use std::ops::{Index, IndexMut};
+
+/// A value for each slot of the chunks that need one, by slot number.
+///
+/// Few queues measure, and few keys are delayed, so these values are not in the slots: a chunk without them costs at most an empty array.
+/// The owner takes the array of a chunk away when the chunk is freed.
+#[derive(Debug)]
+pub(crate) struct SideArray<T> {
+    /// May be shorter than the number of chunks.
+    chunks: Vec<Box<[T]>>,
+    /// The number of slots in a chunk.
+    slots: usize,
+}
+
+impl<T: Clone + Default> SideArray<T> {
+    /// `slots`: the number of slots in a chunk.
+    pub(crate) fn new(slots: usize) -> Self {
+        Self { chunks: Vec::new(), slots }
+    }
+
+    /// Makes an array for the chunk of this slot, if there is none.
+    #[inline]
+    pub(crate) fn make(&mut self, number: u32) {
+        if self.chunks.get(chunk_of(number)).is_none_or(|chunk| chunk.is_empty()) {
+            self.make_chunk(chunk_of(number));
+        }
+    }
+
+    #[cold]
+    fn make_chunk(&mut self, chunk: usize) {
+        if self.chunks.len() <= chunk {
+            self.chunks.resize_with(chunk + 1, Box::default);
+        }
+        self.chunks[chunk] = vec![T::default(); self.slots].into_boxed_slice();
+    }
+
+    /// The value of this slot, if its chunk has an array.
+    pub(crate) fn get(&self, number: u32) -> Option<&T> {
+        self.chunks.get(chunk_of(number))?.get(index_of(number))
+    }
+
+    /// Takes the array of a chunk that was freed.
+    pub(crate) fn take_chunk(&mut self, chunk: usize) -> Box<[T]> {
+        self.chunks.get_mut(chunk).map(std::mem::take).unwrap_or_default()
+    }
+
+    /// `chunks`: the number of chunks that are left. The arrays of the others were taken, so that none is freed here, under the lock.
+    pub(crate) fn truncate(&mut self, chunks: usize) {
+        self.chunks.truncate(chunks);
+        fit(&mut self.chunks);
+    }
+
+    /// Gives the spare capacity back.
+    pub(crate) fn shrink(&mut self) {
+        self.chunks.shrink_to_fit();
+    }
+}
+
+impl<T> Index<u32> for SideArray<T> {
+    type Output = T;
+
+    #[inline]
+    fn index(&self, number: u32) -> &T {
+        &self.chunks[chunk_of(number)][index_of(number)]
+    }
+}
+
+impl<T> IndexMut<u32> for SideArray<T> {
+    #[inline]
+    fn index_mut(&mut self, number: u32) -> &mut T {
+        &mut self.chunks[chunk_of(number)][index_of(number)]
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrays_come_and_go_with_their_chunks() {
+        let mut array = SideArray::<u8>::new(64);
+        array.make(3 << 6 | 63);
+        array[3 << 6 | 63] = 7;
+        array.make(3 << 6);
+        assert_eq!((array[3 << 6 | 63], array.get(2 << 6), array.get(9 << 6)), (7, None, None));
+        assert_eq!((array.take_chunk(9).len(), array.take_chunk(3).len()), (0, 64));
+        array.truncate(3);
+        assert_eq!((array.get(3 << 6), array.chunks.len()), (None, 3));
+        array.shrink();
+        assert_eq!(array.chunks.capacity(), 3);
+    }
+}

@@ -1,0 +1,207 @@
+//! One key in memory, and the references to it.
+//!
+//! | reference | held by | the slot is taken because |
+//! |---|---|---|
+//! | [`SlotRef`] | the chains of the table; a step that has just found the key | the key is in the table; each use is `unsafe` |
+//! | [`SlotView`] | a step that reads; the holder | the view borrows the table, or the token of the key |
+//! | [`Queued`] | the line | the key is queued (I1) |
+//! | [`Claimed`] | an item | the key is processing (I2) |
+//!
+//! * **S4** There is one [`Queued`] for each queued key, in the line of the queue that has the key, or in the step that moves it. There is
+//!   one [`Claimed`] for each processing key, in an item or in the call that moves it; both keep the queue alive. Neither is `Copy`; the
+//!   step that ends the state consumes the token. (Of two tokens from [`Claimed::duplicate`], at most one is consumed.) So the slot of a
+//!   token is taken (S2), and its chunk is alive (S3).
+
+use super::state::{self, State};
+use crate::prefetch::prefetch_at;
+use crate::sync::UnsafeCell;
+use std::cell::Cell;
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+
+/// One key, its state, and its place in the table: 16 bytes and the key.
+pub(super) struct Slot<K> {
+    pub(super) state: State,
+    /// The number of its chunk, in 24 bits. Never changes.
+    chunk: [u8; 3],
+    /// The key's hash. Used under the lock only.
+    pub(super) hash: Cell<u32>,
+    /// The next slot in the same chain of the table. Used under the lock only.
+    pub(super) next: Cell<Option<SlotRef<K>>>,
+    /// Initialised while the slot is taken (S1).
+    pub(super) key: UnsafeCell<MaybeUninit<K>>,
+}
+
+impl<K> Slot<K> {
+    pub(super) fn vacant(chunk: u32) -> Self {
+        let [a, b, c, _] = chunk.to_le_bytes();
+        Self {
+            state: State::vacant(),
+            chunk: [a, b, c],
+            hash: Cell::new(0),
+            next: Cell::new(None),
+            key: UnsafeCell::new(MaybeUninit::uninit()),
+        }
+    }
+
+    #[inline]
+    pub(super) fn chunk(&self) -> u32 {
+        let [a, b, c] = self.chunk;
+        u32::from_le_bytes([a, b, c, 0])
+    }
+}
+
+/// A pointer to a slot.
+pub(crate) struct SlotRef<K>(pub(super) NonNull<Slot<K>>);
+
+impl<K> Clone for SlotRef<K> {
+    #[inline]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K> Copy for SlotRef<K> {}
+
+impl<K> PartialEq for SlotRef<K> {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+// SAFETY: a `SlotRef` behaves as a `&Slot<K>`. Any thread that holds the key reads it through this (`Sync`), and any thread may take the
+// key out and drop it (`Send`). The slot's cells are used under the lock only, except the key, which does not change (S1).
+unsafe impl<K: Send + Sync> Send for SlotRef<K> {}
+// SAFETY: the same holds for a reference to a `SlotRef` (S1).
+unsafe impl<K: Send + Sync> Sync for SlotRef<K> {}
+
+impl<K> SlotRef<K> {
+    #[inline]
+    pub(crate) fn prefetch(self) {
+        prefetch_at(self.0.as_ptr());
+    }
+
+    /// The slot.
+    ///
+    /// # Safety
+    /// The slot is taken, and stays taken during `'t` (S2). A caller that does not hold the lock uses the state and the key only.
+    #[inline]
+    pub(crate) unsafe fn view<'t>(self) -> SlotView<'t, K> {
+        // SAFETY: the slot is taken, guaranteed by the caller, so its chunk is alive (S3); and no code makes a `&mut` to a slot of it.
+        SlotView(unsafe { self.0.as_ref() })
+    }
+}
+
+/// A taken slot, which stays taken while this is used.
+pub(crate) struct SlotView<'t, K>(&'t Slot<K>);
+
+impl<K> Clone for SlotView<'_, K> {
+    #[inline]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K> Copy for SlotView<'_, K> {}
+
+/// What the caller has to do for an `add` of a key that is in the table.
+#[must_use]
+pub(crate) enum OnAdd<K> {
+    /// Push the key (I5).
+    Push(Queued<K>),
+    /// Nothing: the key was dirty already.
+    Coalesce,
+    /// Nothing: the key is processing, and its `done` will push it (I3).
+    Defer,
+}
+
+impl<'t, K> SlotView<'t, K> {
+    /// The key.
+    #[inline]
+    pub(crate) fn key(self) -> &'t K {
+        self.0.key.with(|key| {
+            // SAFETY: `key` points into the slot, and the cell of a taken slot is not written (S1).
+            let key = unsafe { &*key };
+            // SAFETY: the slot is taken, so its key is initialised (S1).
+            unsafe { key.assume_init_ref() }
+        })
+    }
+
+    /// The key's state.
+    #[inline]
+    pub(crate) fn state(self) -> &'t State {
+        &self.0.state
+    }
+
+    #[inline]
+    pub(super) fn slot(self) -> &'t Slot<K> {
+        self.0
+    }
+
+    #[inline]
+    pub(super) fn slot_ref(self) -> SlotRef<K> {
+        SlotRef(NonNull::from(self.0))
+    }
+
+    /// The next slot in the same chain.
+    #[inline]
+    pub(super) fn next(self) -> Option<Self> {
+        // SAFETY: in a chain, so taken, as long as the table is borrowed (H2).
+        self.0.next.get().map(|next| unsafe { next.view() })
+    }
+
+    /// `add` of a key that is in the table.
+    #[inline]
+    pub(crate) fn add(self) -> OnAdd<K> {
+        match self.0.state.on_add() {
+            state::OnAdd::Push => OnAdd::Push(Queued(self.slot_ref())),
+            state::OnAdd::Coalesce => OnAdd::Coalesce,
+            state::OnAdd::Defer => OnAdd::Defer,
+        }
+    }
+}
+
+/// A queued key (S4).
+pub(crate) struct Queued<K>(pub(super) SlotRef<K>);
+
+impl<K> Queued<K> {
+    #[inline]
+    pub(crate) fn view(&self) -> SlotView<'_, K> {
+        // SAFETY: the key is queued, so the slot is taken, as long as the token lives (S4).
+        unsafe { self.0.view() }
+    }
+
+    /// `get`. **Linearization point.**
+    #[inline]
+    pub(crate) fn claim(self) -> Claimed<K> {
+        self.view().0.state.on_get();
+        Claimed(self.0)
+    }
+}
+
+/// A key that is processing (S4).
+pub(crate) struct Claimed<K>(pub(super) SlotRef<K>);
+
+impl<K> Claimed<K> {
+    #[inline]
+    pub(crate) fn view(&self) -> SlotView<'_, K> {
+        // SAFETY: the key is processing, so the slot is taken, as long as the token lives (S4).
+        unsafe { self.0.view() }
+    }
+
+    /// The slot, which stays taken as long as the key is processing (S4).
+    #[inline]
+    pub(crate) fn slot_ref(&self) -> SlotRef<K> {
+        self.0
+    }
+
+    /// The same token again, to move it out of a value that has a `Drop`, or to lend it to an item that is not dropped.
+    ///
+    /// # Safety
+    /// The caller passes at most one of the two tokens to a step that consumes it (S4).
+    #[inline]
+    pub(crate) unsafe fn duplicate(&self) -> Self {
+        Self(self.0)
+    }
+}

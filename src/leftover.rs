@@ -1,0 +1,26 @@
+//! Keys that were taken out of a queue.
+
+use std::time::Duration;
+
+/// Keys that a call has taken out of the queue, and those that it found processing, which stay with their holders. From
+/// [`Workers::stop`](crate::Workers::stop), the drains of [`Workers`](crate::Workers), and
+/// [`WorkQueue::take_where`](crate::WorkQueue::take_where).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+#[must_use = "these keys were not processed"]
+pub struct Leftover<K> {
+    /// Keys that were queued.
+    pub queued: Vec<K>,
+    /// Keys that were processing. They still are, unless their handlers have returned meanwhile.
+    pub processing: Vec<K>,
+    /// Keys that were delayed, with the time until their delays expire, earliest first.
+    pub delayed: Vec<(K, Duration)>,
+}
+
+impl<K> Leftover<K> {
+    /// Whether no key was left.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.queued.is_empty() && self.processing.is_empty() && self.delayed.is_empty()
+    }
+}

@@ -1,0 +1,20 @@
+//! Prefetch hints. They do nothing where the standard library has no intrinsic for them.
+
+/// Prefetches the cache line of a value.
+#[inline]
+pub(crate) fn prefetch<T: ?Sized>(place: &T) {
+    prefetch_at(std::ptr::from_ref(place));
+}
+
+/// Prefetches the cache line of an address. The address may be invalid.
+#[inline]
+pub(crate) fn prefetch_at<T: ?Sized>(place: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch reads nothing and cannot fault, whatever the address; SSE is part of x86-64.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(place.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = place;
+}
