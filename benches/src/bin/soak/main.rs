@@ -135,20 +135,20 @@ fn mb(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
 }
 
-/// Checks that memory at rest is the same in the first and the last third of the samples. The very first sample is warm-up.
+/// Checks that memory at rest does not grow: the lowest sample of the second half is compared with the lowest of the first. Single samples
+/// differ by up to 0.8 MB, as tasks and threads of the moment hold some. The first sample is warm-up.
 fn trend(samples: &[Memory]) {
-    let Some((_, samples)) = samples.split_first().filter(|(_, rest)| rest.len() >= 3) else {
+    let Some((_, samples)) = samples.split_first().filter(|(_, rest)| rest.len() >= 6) else {
         return println!("too short a run to see whether memory grows");
     };
-    let third = samples.len() / 3;
-    let mean = |part: &[Memory], of: fn(&Memory) -> u64| part.iter().map(of).sum::<u64>() / part.len() as u64;
-    let (first, last) = (&samples[..third], &samples[samples.len() - third..]);
+    let (first, last) = samples.split_at(samples.len() / 2);
     for (what, of, allowed) in [
-        ("heap", (|memory| memory.heap) as fn(&Memory) -> u64, 300_000),
+        ("heap", (|memory| memory.heap) as fn(&Memory) -> u64, 800_000),
         ("resident", |memory| memory.resident, 3_000_000),
     ] {
-        let (first, last) = (mean(first, of), mean(last, of));
-        println!("{what} at rest: {} in the first third, {} in the last", mb(first), mb(last));
+        let lowest = |part: &[Memory]| part.iter().map(of).min().expect("a half has three samples or more");
+        let (first, last) = (lowest(first), lowest(last));
+        println!("{what} at rest: {} in the first half, {} in the second", mb(first), mb(last));
         if last > first + allowed {
             fail(format_args!("{what} at rest has grown from {} to {}", mb(first), mb(last)));
         }
@@ -230,7 +230,7 @@ impl Soak {
         let world = &self.world;
         let style = ProgressStyle::with_template("{bar:40} {elapsed}/{msg}").expect("a template");
         let bar = ProgressBar::new(time.as_millis() as u64).with_style(style);
-        let phase = Duration::from_secs(20).min(time / 6);
+        let phase = Duration::from_secs(20).min(time / 14);
         let round = Duration::from_secs(1).min(phase / 2);
         let began = Instant::now();
         let (mut samples, mut next_phase, mut rounds) = (Vec::new(), phase, 0);
