@@ -141,6 +141,9 @@
 //!   the step that ends the state consumes the token. (Of two tokens from `Claimed::duplicate`, at most one is consumed.) So the slot of
 //!   a token is taken (S2), and its chunk is alive (S3). Shown by the models
 //!   `never_two_holders` and `held_key_keeps_its_slot`.
+//! * **S5** Each slot knows its index in its chunk, so the place of the chunk's head follows from the place of the slot. The pointers to
+//!   both are made from the pointer to the whole allocation. Upheld by `src/key/chunk.rs`, and shown by its unit test
+//!   `the_head_is_found_from_each_slot`.
 //!
 //! # Line
 //!

@@ -4,19 +4,24 @@
 //! |---|---|
 //! | `state` | the state word of a key |
 //! | `slot` | one key in memory, and the references to it |
+//! | `chunk` | the memory of some slots |
 //! | `slab` | the memory of all slots |
+//! | `segmented` | an array that grows without a copy of all that it holds |
 //! | `side_array` | what some steps keep for each slot, in arrays of their own |
 //! | `buckets`, `table` | from a key's hash to its slot |
 
 mod buckets;
+mod chunk;
+mod segmented;
 mod side_array;
 mod slab;
 mod slot;
 mod state;
 mod table;
 
+pub(crate) use chunk::Chunk;
 pub(crate) use side_array::SideArray;
-pub(crate) use slab::{Retired, RetiredSlots};
+pub(crate) use slab::Retired;
 pub(crate) use slot::{Claimed, OnAdd, Queued, SlotRef, SlotView};
 pub(crate) use state::State;
 pub(crate) use table::{Done, Hash, Table, prefetch_bucket};

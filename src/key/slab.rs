@@ -1,11 +1,9 @@
 //! The memory of keys: slots that never move and are recycled, in chunks that are freed when they are empty.
 //!
 //! ```text
-//!  chunk 0                         chunk 1                        chunk 2
-//! ┌──────┬──────┬───── ─┬──────┐  ┌──────┬──────┬── ───┬──────┐
-//! │ slot │ slot │   …   │ slot │  │ slot │ slot │  …   │ slot │   (freed: it was empty)
-//! └──────┴──────┴───── ─┴──────┘  └──────┴──────┴── ───┴──────┘
-//!  vacant 0000…0  (full)           vacant 0110…0  (open)
+//!  chunks     [0] full           [1]           [2] freed     [3]
+//!                                 ▲                           ▲
+//!  open ──────────────────────────┴── neighbours ─────────────┘      the chunks that have room
 //! ```
 //!
 //! Every call here is made under the queue's lock. The holder of a key, alone, reads the key and its state word without the lock. These
@@ -22,15 +20,13 @@
 //! per key, and an index instead of a pointer costs 20 % of a duplicate add.
 
 use super::buckets::Buckets;
+use super::chunk::{Chunk, ChunkRef, Head};
+use super::segmented::Segmented;
 use super::slot::{Slot, SlotRef, SlotView};
-use crate::numbers::{Numbers, fit};
+use crate::numbers::Numbers;
 use crate::panics::discard;
 use crate::sync::{model_const, panicking};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::ptr::NonNull;
-
-/// No chunk.
-const NIL: u32 = u32::MAX;
 
 /// A slot's number consists of the number of its chunk, in 24 bits, and its index in the chunk, in this many bits.
 const INDEX_BITS: u32 = 6;
@@ -47,60 +43,24 @@ pub(super) fn index_of(number: u32) -> usize {
     number as usize & ((1 << INDEX_BITS) - 1)
 }
 
-/// Where the slots of a chunk are, which of them are vacant, and its neighbours.
-#[derive(Debug)]
-struct Chunk<K> {
-    /// The first slot. `None`: the chunk was freed, and its number is free.
-    first: Option<NonNull<Slot<K>>>,
-    /// A bit for each slot, set if the slot is vacant. 0 if the chunk was freed.
-    vacant: u64,
-    /// Neighbours among the open chunks (those with room), or [`NIL`].
-    next_open: u32,
-    prev_open: u32,
-}
-
-impl<K> Chunk<K> {
-    /// The index of a slot of this chunk.
-    ///
-    /// # Safety
-    /// The slot is in this chunk.
-    #[inline]
-    unsafe fn index(&self, slot: SlotRef<K>) -> u32 {
-        let first = self.first.expect("the chunk has a taken slot");
-        // SAFETY: both point into the allocation of this chunk, guaranteed by the caller.
-        unsafe { slot.0.offset_from(first) as u32 }
-    }
-
-    /// The slot of this index.
-    #[inline]
-    fn slot(&self, index: usize) -> SlotRef<K> {
-        let first = self.first.expect("the chunk has a slot that is in use");
-        assert!(index < Slab::<K>::CHUNK);
-        // SAFETY: `index` is below CHUNK, the length of the allocation (S3).
-        SlotRef(unsafe { first.add(index) })
-    }
-}
-
 /// Memory to be freed after the lock: if it is the last block before a gap of hundreds of megabytes, the allocator gives the whole gap
 /// back to the system in this one call.
 pub(crate) enum Retired<K> {
-    /// A chunk without keys, and its number.
-    Chunk(usize, RetiredSlots<K>),
+    /// A chunk without keys.
+    Chunk(Chunk<K>),
     /// A large array of buckets.
     Buckets(#[expect(dead_code, reason = "it is kept to be dropped")] Buckets<K>),
 }
 
-/// The slots of a chunk without keys.
-pub(crate) struct RetiredSlots<K>(#[expect(dead_code, reason = "it is kept to be dropped")] Box<[Slot<K>]>);
-
 /// The slots of a queue. All methods are called under its lock.
 ///
-/// The array is indexed by chunk number, and ends behind the last chunk that has slots: `free_chunk` truncates it.
+/// The array is indexed by chunk number, and ends behind the last chunk: `free_chunk` truncates it.
 pub(super) struct Slab<K> {
     numbers: Numbers,
-    chunks: Vec<Chunk<K>>,
-    /// The first of the open chunks, or [`NIL`].
-    open: u32,
+    /// `None`: the chunk was freed, and its number is free.
+    chunks: Segmented<Option<Chunk<K>>>,
+    /// The first of the open chunks.
+    open: Option<ChunkRef<K>>,
     /// The number of taken slots.
     taken: usize,
     /// The number of chunks without a taken slot, which are kept for later keys.
@@ -112,28 +72,21 @@ pub(super) struct Slab<K> {
 unsafe impl<K: Send + Sync> Send for Slab<K> {}
 
 impl<K> Slab<K> {
-    /// Slots in a chunk: as many as fit in 4 KiB, at most 64 (the bits of a word) and at least 8.
-    pub(super) const CHUNK: usize = {
-        let fit = 4096 / size_of::<Slot<K>>();
-        let real = if fit > 64 {
-            64
-        } else if fit < 8 {
-            8
-        } else {
-            fit
-        };
-        model_const(real, 2)
-    };
-    /// The bits of all slots of a chunk.
-    const ALL: u64 = u64::MAX >> (64 - Self::CHUNK);
     /// The number of spare chunks that are kept: 64 KiB of memory. The keys that fit there come and go without an allocation.
     const SPARE: usize = {
-        let fit = (64 << 10) / (Self::CHUNK * size_of::<Slot<K>>());
+        let fit = (64 << 10) / (Chunk::<K>::SLOTS * size_of::<Slot<K>>());
         model_const(if fit > 1 { fit } else { 1 }, 1)
     };
 
     pub(super) fn new() -> Self {
-        Self { numbers: Numbers::default(), chunks: Vec::new(), open: NIL, taken: 0, spare: 0, retired: Vec::new() }
+        Self {
+            numbers: Numbers::default(),
+            chunks: Segmented::new(),
+            open: None,
+            taken: 0,
+            spare: 0,
+            retired: Vec::new(),
+        }
     }
 
     /// The number of taken slots.
@@ -144,40 +97,38 @@ impl<K> Slab<K> {
 
     /// All taken slots, in the order of memory.
     pub(super) fn iter(&self) -> impl Iterator<Item = SlotView<'_, K>> {
-        self.iter_chunks(0..self.chunks.len())
+        self.iter_chunks(0..self.chunks())
     }
 
     /// The taken slots of these chunks; numbers beyond the last chunk are ignored. Slots do not move (S3), so a caller that visits the
     /// chunks in several critical sections sees each slot that stays taken once.
     pub(super) fn iter_chunks(&self, chunks: std::ops::Range<usize>) -> impl Iterator<Item = SlotView<'_, K>> {
-        let chunks = chunks.start.min(self.chunks.len())..chunks.end.min(self.chunks.len());
-        self.chunks[chunks].iter().filter(|chunk| chunk.first.is_some()).flat_map(|chunk| {
-            let taken = (0..Self::CHUNK).filter(|index| chunk.vacant & (1 << index) == 0);
-            // SAFETY: taken, and the slab is borrowed, so it stays taken (S1).
-            taken.map(|index| unsafe { chunk.slot(index).view() })
-        })
+        let chunks = chunks.start.min(self.chunks())..chunks.end.min(self.chunks());
+        chunks.filter_map(|number| self.chunks[number].as_ref()).flat_map(Chunk::iter)
     }
 
     /// The end of the chunk numbers, for [`iter_chunks`](Self::iter_chunks).
     pub(super) fn chunks(&self) -> usize {
-        self.chunks.len()
+        self.numbers.end()
     }
 
     /// Puts a key into a vacant slot. Its word has no bit set yet.
     #[inline(always)]
     pub(super) fn insert(&mut self, key: K, hash: u32) -> SlotRef<K> {
-        if self.open == NIL {
-            self.grow();
-        }
-        let number = self.open;
-        let room = &mut self.chunks[number as usize];
-        let slot = room.slot(room.vacant.trailing_zeros() as usize);
-        if room.vacant == Self::ALL {
+        let chunk = match self.open {
+            Some(chunk) => chunk,
+            None => self.grow(),
+        };
+        // SAFETY: an open chunk is in the slab (S3).
+        let head = unsafe { chunk.head() };
+        let vacant = head.vacant.get();
+        let slot = chunk.slot(vacant.trailing_zeros() as usize); // an open chunk has a vacant slot
+        if vacant == Chunk::<K>::ALL {
             self.spare -= 1;
         }
-        room.vacant &= room.vacant - 1;
-        if room.vacant == 0 {
-            self.close(number);
+        head.vacant.set(vacant & (vacant - 1));
+        if head.vacant.get() == 0 {
+            self.close(head);
         }
         self.taken += 1;
         // SAFETY: taken from here on (S1), and we hold the lock.
@@ -199,7 +150,8 @@ impl<K> Slab<K> {
     #[inline(always)]
     pub(super) unsafe fn remove(&mut self, slot: SlotRef<K>) -> K {
         // SAFETY: guaranteed by the caller.
-        let inside = unsafe { slot.view() }.slot();
+        let view = unsafe { slot.view() };
+        let inside = view.slot();
         debug_assert!(inside.state.is_vacant(), "S2");
         let key = inside.key.with_mut(|cell| {
             // SAFETY: only a holder reads the key without the lock, and there is none: the last bit is cleared (S2).
@@ -207,22 +159,18 @@ impl<K> Slab<K> {
             // SAFETY: the slot is taken, so its key is initialised; it is vacant from here on (S1).
             unsafe { cell.assume_init_read() }
         });
-        let number = inside.chunk();
-        let room = &mut self.chunks[number as usize];
-        // SAFETY: the slot is of this slab (S4), and the number of its chunk never changes.
-        let index = unsafe { room.index(slot) };
-        debug_assert_eq!(room.vacant & (1 << index), 0, "S1: vacated once");
-        let was_full = room.vacant == 0;
-        room.vacant |= 1 << index;
-        let now_empty = room.vacant == Self::ALL;
+        let (chunk, head) = ChunkRef::of(view);
+        let vacant = head.vacant.get();
+        debug_assert_eq!(vacant & (1 << inside.index()), 0, "S1: vacated once");
+        head.vacant.set(vacant | 1 << inside.index());
         self.taken -= 1;
-        if was_full {
-            self.open(number);
+        if vacant == 0 {
+            self.open(chunk, head);
         }
-        if now_empty {
+        if head.vacant.get() == Chunk::<K>::ALL {
             self.spare += 1;
             if self.spare > Self::SPARE {
-                self.free_chunk(number);
+                self.free_chunk(head.number);
             }
         }
         key
@@ -231,9 +179,8 @@ impl<K> Slab<K> {
     /// The number of a slot of this slab.
     #[inline]
     pub(super) fn number(&self, slot: SlotView<'_, K>) -> u32 {
-        let chunk = slot.slot().chunk();
-        // SAFETY: the slot is in this chunk of this slab: views and tokens stay with their queue (S4).
-        chunk << INDEX_BITS | unsafe { self.chunks[chunk as usize].index(slot.slot_ref()) }
+        let (_, head) = ChunkRef::of(slot);
+        head.number << INDEX_BITS | slot.slot().index() as u32
     }
 
     /// The slot of this number.
@@ -242,16 +189,18 @@ impl<K> Slab<K> {
     /// If it is not taken.
     #[inline]
     pub(super) fn taken_slot(&self, number: u32) -> SlotRef<K> {
-        let chunk = &self.chunks[chunk_of(number)];
-        assert_eq!(chunk.vacant & (1 << index_of(number)), 0, "a vacant slot");
-        chunk.slot(index_of(number))
+        let chunk = self.chunks[chunk_of(number)].as_ref().expect("a chunk with a taken slot");
+        let (vacant, index) = (chunk.head().vacant.get(), index_of(number));
+        assert!(index < Chunk::<K>::SLOTS && vacant & (1 << index) == 0, "a vacant slot");
+        chunk.chunk_ref().slot(index)
     }
 
     /// Frees the chunks in this range that have no taken slot.
     pub(super) fn shrink(&mut self, chunks: std::ops::Range<usize>) {
         for number in chunks {
             // `get`, because freeing the last chunk truncates the array.
-            if self.chunks.get(number).is_some_and(|room| room.vacant == Self::ALL) {
+            let chunk = self.chunks.get(number).and_then(Option::as_ref);
+            if chunk.is_some_and(|chunk| chunk.head().vacant.get() == Chunk::<K>::ALL) {
                 self.free_chunk(number as u32);
             }
         }
@@ -282,98 +231,79 @@ impl<K> Slab<K> {
     /// # Panics
     /// If there are 2^24 chunks.
     #[cold]
-    fn grow(&mut self) {
+    fn grow(&mut self) -> ChunkRef<K> {
         let number = self.numbers.lend();
         if number >= 1 << 24 {
             self.numbers.give_back(number);
-            panic!("a queue holds at most 2^24 chunks of {} keys", Self::CHUNK);
+            panic!("a queue holds at most 2^24 chunks of {} keys", Chunk::<K>::SLOTS);
         }
-        let at = number as usize;
-        if at == self.chunks.len() {
-            self.chunks.push(Chunk { first: None, vacant: 0, next_open: NIL, prev_open: NIL });
-        }
-        let slots: Box<[Slot<K>]> = (0..Self::CHUNK).map(|_| Slot::vacant(number)).collect();
-        self.chunks[at].first = NonNull::new(Box::into_raw(slots).cast());
-        self.chunks[at].vacant = Self::ALL;
+        let chunk = Chunk::new(number);
+        let chunk_ref = chunk.chunk_ref();
         self.spare += 1;
-        self.open(number);
+        self.open(chunk_ref, chunk.head());
+        *self.chunks.get_or_make(number as usize) = Some(chunk);
+        chunk_ref
     }
 
     /// Takes an open chunk without keys out of the slab, to be freed after the lock.
     #[cold]
     fn free_chunk(&mut self, number: u32) {
-        self.close(number);
+        let chunk = self.chunks[number as usize].take().expect("freed once");
+        self.close(chunk.head());
         self.spare -= 1;
-        let at = number as usize;
-        self.chunks[at].vacant = 0;
-        let first = self.chunks[at].first.take().expect("freed once");
-        // SAFETY: `first` is from `grow` and was just taken out of `chunks`; all slots of the chunk are vacant (S3).
-        self.retired.push(Retired::Chunk(at, RetiredSlots(unsafe { Self::boxed(first) })));
+        self.retired.push(Retired::Chunk(chunk));
         self.numbers.give_back(number);
-        let end = self.numbers.end();
-        if end < self.chunks.len() {
-            self.chunks.truncate(end);
-            fit(&mut self.chunks);
+        if self.numbers.end() <= number as usize {
+            self.chunks.truncate(self.numbers.end());
         }
-    }
-
-    /// Takes the allocation of a chunk back.
-    ///
-    /// # Safety
-    /// `first` is from `grow`, no other call takes it back, and there is no reference to any of its slots.
-    unsafe fn boxed(first: NonNull<Slot<K>>) -> Box<[Slot<K>]> {
-        let slots = NonNull::slice_from_raw_parts(first, Self::CHUNK);
-        // SAFETY: made by `Box::into_raw` in `grow`, with this length; the rest is guaranteed by the caller.
-        unsafe { Box::from_raw(slots.as_ptr()) }
     }
 
     /// Puts a chunk that has room first in the list of open chunks: its vacant slot was just used, and is still in the cache.
-    fn open(&mut self, number: u32) {
-        let next = std::mem::replace(&mut self.open, number);
-        self.chunks[number as usize].next_open = next;
-        self.chunks[number as usize].prev_open = NIL;
-        if next != NIL {
-            self.chunks[next as usize].prev_open = number;
+    fn open(&mut self, chunk: ChunkRef<K>, head: &Head<K>) {
+        head.next_open.set(self.open);
+        head.prev_open.set(None);
+        if let Some(next) = self.open_head(self.open) {
+            next.prev_open.set(Some(chunk));
         }
+        self.open = Some(chunk);
     }
 
     /// Takes a chunk out of the list of open chunks: it is full, or is freed.
-    fn close(&mut self, number: u32) {
-        let Chunk { next_open, prev_open, .. } = self.chunks[number as usize];
-        if prev_open == NIL {
-            self.open = next_open;
-        } else {
-            self.chunks[prev_open as usize].next_open = next_open;
+    fn close(&mut self, head: &Head<K>) {
+        let (prev, next) = (head.prev_open.get(), head.next_open.get());
+        match self.open_head(prev) {
+            Some(prev) => prev.next_open.set(next),
+            None => self.open = next,
         }
-        if next_open != NIL {
-            self.chunks[next_open as usize].prev_open = prev_open;
+        if let Some(next) = self.open_head(next) {
+            next.prev_open.set(prev);
         }
+    }
+
+    /// The head of a chunk in the list of open chunks.
+    fn open_head(&self, chunk: Option<ChunkRef<K>>) -> Option<&Head<K>> {
+        // SAFETY: an open chunk is in the slab (S3).
+        chunk.map(|chunk| unsafe { chunk.head() })
     }
 }
 
 impl<K> Slab<K> {
     /// Drops all keys and frees all chunks. After a panic in a key's drop, the next call goes on with the next key.
     fn clear(&mut self) {
-        while let Some(room) = self.chunks.last_mut() {
-            let Some(first) = room.first else {
-                self.chunks.pop();
-                continue;
-            };
-            while room.vacant != Self::ALL {
-                let index = room.vacant.trailing_ones();
-                room.vacant |= 1 << index; // before the drop: a key whose drop panics is not dropped again
-                // SAFETY: it was taken, the chunk is alive (S3), and nothing else uses the slab, which is being dropped.
-                let slot = unsafe { room.slot(index as usize).view() }.slot();
-                slot.key.with_mut(|cell| {
+        while let Some(last) = self.numbers.end().checked_sub(1) {
+            let chunk = self.chunks[last].as_ref().expect("the last chunk has slots");
+            while let Some(slot) = chunk.iter().next() {
+                let vacant = &chunk.head().vacant;
+                vacant.set(vacant.get() | 1 << slot.slot().index()); // before the drop: a key whose drop panics is not dropped again
+                slot.slot().key.with_mut(|cell| {
                     // SAFETY: the slab is being dropped, so there is no other reference to the key.
                     let cell = unsafe { &mut *cell };
                     // SAFETY: the slot was taken, so its key is initialised; it is vacant from here on (S1).
                     unsafe { cell.assume_init_drop() }
                 });
             }
-            self.chunks.pop();
-            // SAFETY: `first` is from `grow` and was just taken out of `chunks`; all slots of the chunk are vacant (S3).
-            drop(unsafe { Self::boxed(first) });
+            self.chunks[last] = None;
+            self.numbers.give_back(last as u32);
         }
     }
 }
@@ -405,6 +335,15 @@ mod tests {
         unsafe { slab.remove(slot) }
     }
 
+    fn chunks<K>(slab: &Slab<K>) -> impl Iterator<Item = &Chunk<K>> {
+        (0..slab.chunks()).filter_map(|number| slab.chunks[number].as_ref())
+    }
+
+    /// The number of vacant slots of each chunk.
+    fn vacant<K>(slab: &Slab<K>) -> Vec<u32> {
+        chunks(slab).map(|chunk| chunk.head().vacant.get().count_ones()).collect()
+    }
+
     #[test]
     fn slots_are_recycled_and_chunks_given_back() {
         let mut slab = Slab::new();
@@ -414,7 +353,7 @@ mod tests {
         for (&slot, i) in slots.iter().zip(0..n).rev() {
             assert_eq!(take(&mut slab, slot), i.to_string());
         }
-        assert_eq!(slab.chunks.iter().filter_map(|chunk| chunk.first).count(), Slab::<String>::SPARE);
+        assert_eq!(chunks(&slab).count(), Slab::<String>::SPARE);
         assert_eq!(slab.spare, Slab::<String>::SPARE);
         slab.shrink(0..slab.chunks());
         assert!(slab.chunks.capacity() <= 64);
@@ -455,7 +394,7 @@ mod tests {
 
     /// The constants of a slab for keys of `N` bytes.
     fn shape<const N: usize>() -> (usize, u64, usize) {
-        (Slab::<[u8; N]>::CHUNK, Slab::<[u8; N]>::ALL, Slab::<[u8; N]>::SPARE)
+        (Chunk::<[u8; N]>::SLOTS, Chunk::<[u8; N]>::ALL, Slab::<[u8; N]>::SPARE)
     }
 
     #[test]
@@ -475,12 +414,12 @@ mod tests {
     fn large_keys_fill_their_chunks() {
         let mut slab = Slab::new();
         let slots: Vec<_> = (0..100_u8).map(|i| slab.insert([i; 112], 0)).collect();
-        assert_eq!(slab.chunks.iter().map(|room| room.vacant.count_ones()).collect::<Vec<_>>(), [0, 0, 0, 28]);
+        assert_eq!(vacant(&slab), [0, 0, 0, 28]);
         assert_eq!(slab.iter().count(), 100);
         for (&slot, i) in slots.iter().zip(0..) {
             assert_eq!(take(&mut slab, slot), [i; 112]);
         }
-        assert_eq!(slab.chunks.iter().map(|room| room.vacant.count_ones()).collect::<Vec<_>>(), [32; 4]);
+        assert_eq!(vacant(&slab), [32; 4]);
     }
 
     /// When chunks of a burst are freed, the numbers at the end are given up, and the others are used again.
@@ -491,10 +430,7 @@ mod tests {
         let (stay, go): (Vec<_>, Vec<_>) = slots.into_iter().zip(0..).partition(|&(_, i)| i / 64 == 10);
         go.into_iter().for_each(|(slot, i)| assert_eq!(take(&mut slab, slot), i));
         slab.shrink(0..slab.chunks());
-        assert_eq!(
-            (slab.chunks(), slab.chunks.iter().filter_map(|chunk| chunk.first).count(), slab.taken()),
-            (11, 1, 64)
-        );
+        assert_eq!((slab.chunks(), chunks(&slab).count(), slab.taken()), (11, 1, 64));
         assert!(slab.chunks.capacity() < 100);
         let again: Vec<_> = (0..640).map(|i| slab.insert(i, i)).collect();
         assert_eq!(slab.chunks(), 11);

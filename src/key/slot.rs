@@ -16,14 +16,15 @@ use super::state::{self, State};
 use crate::prefetch::prefetch_at;
 use crate::sync::UnsafeCell;
 use std::cell::Cell;
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 /// One key, its state, and its place in the table: 16 bytes and the key.
 pub(super) struct Slot<K> {
     pub(super) state: State,
-    /// The number of its chunk, in 24 bits. Never changes.
-    chunk: [u8; 3],
+    /// Its index in its chunk (S5). Never changes.
+    index: u8,
     /// The key's hash. Used under the lock only.
     pub(super) hash: Cell<u32>,
     /// The next slot in the same chain of the table. Used under the lock only.
@@ -33,11 +34,10 @@ pub(super) struct Slot<K> {
 }
 
 impl<K> Slot<K> {
-    pub(super) fn vacant(chunk: u32) -> Self {
-        let [a, b, c, _] = chunk.to_le_bytes();
+    pub(super) fn vacant(index: u8) -> Self {
         Self {
             state: State::vacant(),
-            chunk: [a, b, c],
+            index,
             hash: Cell::new(0),
             next: Cell::new(None),
             key: UnsafeCell::new(MaybeUninit::uninit()),
@@ -45,9 +45,8 @@ impl<K> Slot<K> {
     }
 
     #[inline]
-    pub(super) fn chunk(&self) -> u32 {
-        let [a, b, c] = self.chunk;
-        u32::from_le_bytes([a, b, c, 0])
+    pub(super) fn index(&self) -> usize {
+        self.index.into()
     }
 }
 
@@ -88,13 +87,12 @@ impl<K> SlotRef<K> {
     /// The slot is taken, and stays taken during `'t` (S2). A caller that does not hold the lock uses the state and the key only.
     #[inline]
     pub(crate) unsafe fn view<'t>(self) -> SlotView<'t, K> {
-        // SAFETY: the slot is taken, guaranteed by the caller, so its chunk is alive (S3); and no code makes a `&mut` to a slot of it.
-        SlotView(unsafe { self.0.as_ref() })
+        SlotView(self, PhantomData)
     }
 }
 
 /// A taken slot, which stays taken while this is used.
-pub(crate) struct SlotView<'t, K>(&'t Slot<K>);
+pub(crate) struct SlotView<'t, K>(SlotRef<K>, PhantomData<&'t Slot<K>>);
 
 impl<K> Clone for SlotView<'_, K> {
     #[inline]
@@ -120,7 +118,7 @@ impl<'t, K> SlotView<'t, K> {
     /// The key.
     #[inline]
     pub(crate) fn key(self) -> &'t K {
-        self.0.key.with(|key| {
+        self.slot().key.with(|key| {
             // SAFETY: `key` points into the slot, and the cell of a taken slot is not written (S1).
             let key = unsafe { &*key };
             // SAFETY: the slot is taken, so its key is initialised (S1).
@@ -131,30 +129,31 @@ impl<'t, K> SlotView<'t, K> {
     /// The key's state.
     #[inline]
     pub(crate) fn state(self) -> &'t State {
-        &self.0.state
+        &self.slot().state
     }
 
     #[inline]
     pub(super) fn slot(self) -> &'t Slot<K> {
-        self.0
+        // SAFETY: taken during `'t`, so its chunk is alive (S3); and no code makes a `&mut` to a slot of it.
+        unsafe { self.0.0.as_ref() }
     }
 
     #[inline]
     pub(super) fn slot_ref(self) -> SlotRef<K> {
-        SlotRef(NonNull::from(self.0))
+        self.0
     }
 
     /// The next slot in the same chain.
     #[inline]
     pub(super) fn next(self) -> Option<Self> {
         // SAFETY: in a chain, so taken, as long as the table is borrowed (H2).
-        self.0.next.get().map(|next| unsafe { next.view() })
+        self.slot().next.get().map(|next| unsafe { next.view() })
     }
 
     /// `add` of a key that is in the table.
     #[inline]
     pub(crate) fn add(self) -> OnAdd<K> {
-        match self.0.state.on_add() {
+        match self.state().on_add() {
             state::OnAdd::Push => OnAdd::Push(Queued(self.slot_ref())),
             state::OnAdd::Coalesce => OnAdd::Coalesce,
             state::OnAdd::Defer => OnAdd::Defer,
@@ -175,7 +174,7 @@ impl<K> Queued<K> {
     /// `get`. **Linearization point.**
     #[inline]
     pub(crate) fn claim(self) -> Claimed<K> {
-        self.view().0.state.on_get();
+        self.view().state().on_get();
         Claimed(self.0)
     }
 }

@@ -27,6 +27,7 @@
 //! is borrowed as; it runs before anything is changed.
 
 use super::buckets::Buckets;
+use super::chunk::Chunk;
 use super::slab::{Retired, Slab};
 use super::slot::{Claimed, Queued, SlotRef, SlotView};
 use super::state::OnDone;
@@ -79,7 +80,7 @@ const GIVE_BACK: usize = 1 << 16;
 
 impl<K> Table<K> {
     /// The slots of a chunk, for a [`SideArray`](super::SideArray).
-    pub(crate) const CHUNK: usize = Slab::<K>::CHUNK;
+    pub(crate) const CHUNK: usize = Chunk::<K>::SLOTS;
 
     pub(crate) fn new(capacity: usize) -> Self {
         let count = if capacity == 0 { 0 } else { (2 * capacity + 1).next_power_of_two() };
@@ -344,7 +345,7 @@ impl<K> Table<K> {
     #[cold]
     fn resize(&mut self, count: usize) {
         debug_assert_eq!(self.left, 0);
-        let (keys, slots) = (self.slab.taken(), self.slab.chunks() * Slab::<K>::CHUNK);
+        let (keys, slots) = (self.slab.taken(), self.slab.chunks() * Chunk::<K>::SLOTS);
         if keys == 0 || keys <= REHASH_AT_ONCE_MAX && slots <= 2 * REHASH_AT_ONCE_MAX {
             // The old array is freed before the new one is allocated, which lowers the peak of memory; unless freeing it takes long.
             let old = std::mem::replace(&mut self.buckets, Buckets::unwritten(0));
@@ -476,7 +477,7 @@ mod tests {
         }
         table.shrink_chunks(0..table.chunks());
         take(&mut table, last);
-        assert!(table.chunks() * Slab::<u32>::CHUNK > 2 * REHASH_AT_ONCE_MAX, "its chunk is a spare one, far back");
+        assert!(table.chunks() * Chunk::<u32>::SLOTS > 2 * REHASH_AT_ONCE_MAX, "its chunk is a spare one, far back");
         while table.shrink_buckets(100) {}
         assert_eq!((table.buckets.len(), table.left), (0, 0));
         for n in 0..100 {

@@ -7,7 +7,7 @@
 use super::Shard;
 use super::delays::Record;
 use super::times::KeyTimes;
-use crate::key::{Queued, Retired, RetiredSlots};
+use crate::key::{Chunk, Queued, Retired};
 use crate::line::{Fifo, Line};
 use crate::time::wheel;
 use crate::wait::{Waiter, WakeList};
@@ -24,7 +24,7 @@ pub(crate) struct Effects<K> {
 #[expect(dead_code, reason = "it is kept to be dropped")]
 enum Garbage<K> {
     /// A chunk of slots without keys, with what was kept beside the slots.
-    Chunk(RetiredSlots<K>, Box<[Record]>, Box<[KeyTimes]>),
+    Chunk(Chunk<K>, Box<[Record]>, Box<[KeyTimes]>),
     Table(Retired<K>),
     Line(<Fifo<Queued<K>> as Line<Queued<K>>>::Garbage),
     Wheel(Vec<Box<wheel::Block>>),
@@ -95,9 +95,10 @@ impl<K> Shard<K> {
     pub(super) fn retire(&mut self) {
         for retired in self.table.take_retired() {
             let garbage = match retired {
-                Retired::Chunk(chunk, slots) => {
-                    let times = self.times.as_mut().map(|times| times.take_chunk(chunk)).unwrap_or_default();
-                    Garbage::Chunk(slots, self.later.records.take_chunk(chunk), times)
+                Retired::Chunk(chunk) => {
+                    let number = chunk.number();
+                    let times = self.times.as_mut().map(|times| times.take_chunk(number)).unwrap_or_default();
+                    Garbage::Chunk(chunk, self.later.records.take_chunk(number), times)
                 }
                 buckets @ Retired::Buckets(_) => Garbage::Table(buckets),
             };

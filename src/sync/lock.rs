@@ -31,7 +31,7 @@
 //! others are parked; one that finds the lock held raises it and parks again. So a release wakes at most one thread.
 //!
 //! **Not fair**, on purpose: to move a cache line from core to core costs a hundred nanoseconds, so it pays if the thread that runs
-//! takes the lock many times in a row. A thread that has parked [`HANDOFF_AFTER`] times is starved, and while a starved thread is
+//! takes the lock many times in a row. A thread that has parked and waited for [`STARVED_AFTER`] is starved, and while a starved thread is
 //! parked, a release hands the lock off: the releasing thread takes it again, sets `handoff`, and the next thread that unparks
 //! owns it.
 //!
@@ -47,18 +47,18 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The first timeout of a timed park: how long a wake-up that is lost to the race delays a thread. (Longer where the system's timer
 /// is coarse.)
-const TIMED_PARK: Duration = Duration::from_millis(1);
+const TIMED_PARK: Duration = Duration::from_micros(250);
 
 /// The longest timeout of a timed park. At one look in 16 ms a blocked thread costs one or two thousandths of a core. No
 /// longer, because the timed park is also what finds a lock that is free while the thread that was woken for it does not run.
 const TIMED_PARK_MAX: Duration = Duration::from_millis(16);
 
-/// After this number of parks a thread that waits for the lock is starved.
-const HANDOFF_AFTER: usize = model_const(8, 1);
+/// A thread that parks for the lock again, and has waited for longer than this since it first parked, is starved.
+const STARVED_AFTER: Duration = Duration::from_micros(model_const(200, 0) as u64);
 
 /// Data that one thread at a time may touch.
 pub(crate) struct Mutex<T> {
@@ -167,8 +167,9 @@ impl<T> Mutex<T> {
         if self.spin(policy) {
             return;
         }
-        let (mut state, mut timeout) = (self.parked(), TIMED_PARK);
-        for parks in 0.. {
+        let first_park = Instant::now();
+        let (mut state, mut timeout, mut starved) = (self.parked(), TIMED_PARK, false);
+        loop {
             // The flag goes up before the look. But for the race, the release sees the flag, or this thread the release.
             self.has_parked.store(true, Ordering::Relaxed);
             fence(Ordering::SeqCst);
@@ -176,10 +177,11 @@ impl<T> Mutex<T> {
                 break;
             }
             let expired;
-            (state, expired) = self.park(state, timeout, parks >= HANDOFF_AFTER);
+            (state, expired) = self.park(state, timeout, starved);
             if std::mem::take(&mut state.handoff) {
                 break;
             }
+            starved = first_park.elapsed() >= STARVED_AFTER;
             let really_held = expired && self.has_parked.load(Ordering::Relaxed);
             timeout = if really_held { TIMED_PARK_MAX.min(2 * timeout) } else { TIMED_PARK };
             if !expired {

@@ -1,0 +1,190 @@
+//! The memory of some slots:
+//!
+//! ```text
+//!  ┌─────────────────────────────────────┬────────┬────────┬─── ───┬─────────┐
+//!  │ head: number, vacant bits, two      │ slot 0 │ slot 1 │   …   │ last    │   one allocation
+//!  │       neighbours in the open list   │        │        │       │         │
+//!  └─────────────────────────────────────┴────────┴────────┴─── ───┴─────────┘
+//! ```
+//!
+//! * **S5** Each slot knows its index in its chunk, so the place of the head follows from the place of the slot. Both pointers are made
+//!   from the pointer to the whole allocation.
+
+use super::slot::{Slot, SlotRef, SlotView};
+use crate::sync::model_const;
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::cell::Cell;
+use std::ptr::{NonNull, slice_from_raw_parts_mut};
+
+/// Which slots of a chunk are vacant, and the chunk's neighbours. Used under the lock only.
+pub(super) struct Head<K> {
+    pub(super) number: u32,
+    /// A bit for each slot, set if the slot is vacant.
+    pub(super) vacant: Cell<u64>,
+    /// Neighbours among the open chunks: those with room.
+    pub(super) next_open: Cell<Option<ChunkRef<K>>>,
+    pub(super) prev_open: Cell<Option<ChunkRef<K>>>,
+}
+
+/// A chunk, freed when this is dropped. Its keys are not dropped.
+pub(crate) struct Chunk<K>(NonNull<Head<K>>);
+
+// SAFETY: a chunk owns its slots; see `SlotRef` for why keys must be `Send + Sync`.
+unsafe impl<K: Send + Sync> Send for Chunk<K> {}
+
+impl<K> Chunk<K> {
+    /// Slots in a chunk: as many as fit in 4 KiB, at most 64 (the bits of a word) and at least 8.
+    pub(super) const SLOTS: usize = {
+        let fit = 4096 / size_of::<Slot<K>>();
+        let real = if fit > 64 {
+            64
+        } else if fit < 8 {
+            8
+        } else {
+            fit
+        };
+        model_const(real, 2)
+    };
+    /// The bits of all slots.
+    pub(super) const ALL: u64 = u64::MAX >> (64 - Self::SLOTS);
+    /// The offset of the first slot.
+    const FIRST: usize = size_of::<Head<K>>().next_multiple_of(align_of::<Slot<K>>());
+
+    fn layout() -> Layout {
+        let slots = Layout::array::<Slot<K>>(Self::SLOTS).expect("64 keys fit into memory");
+        let (layout, first) = Layout::new::<Head<K>>().extend(slots).expect("64 keys fit into memory");
+        debug_assert_eq!(first, Self::FIRST);
+        layout
+    }
+
+    /// A chunk of vacant slots.
+    pub(super) fn new(number: u32) -> Self {
+        let layout = Self::layout();
+        // SAFETY: the layout is not empty: it has a head.
+        let memory = unsafe { alloc(layout) };
+        let Some(place) = NonNull::new(memory.cast::<Head<K>>()) else { handle_alloc_error(layout) };
+        let none = Cell::new(None);
+        let head = Head { number, vacant: Cell::new(Self::ALL), next_open: none.clone(), prev_open: none };
+        // SAFETY: in the new allocation, to which nobody else has a pointer.
+        unsafe { place.write(head) };
+        for index in 0..Self::SLOTS {
+            // SAFETY: as above (S5).
+            unsafe { ChunkRef(place).slot(index).0.write(Slot::vacant(index as u8)) };
+        }
+        Self(place)
+    }
+
+    #[inline]
+    pub(super) fn chunk_ref(&self) -> ChunkRef<K> {
+        ChunkRef(self.0)
+    }
+
+    #[inline]
+    pub(super) fn head(&self) -> &Head<K> {
+        // SAFETY: this owns the allocation, and no code makes a `&mut` to a head.
+        unsafe { self.0.as_ref() }
+    }
+
+    pub(crate) fn number(&self) -> usize {
+        self.head().number as usize
+    }
+
+    /// The taken slots.
+    pub(super) fn iter(&self) -> impl Iterator<Item = SlotView<'_, K>> {
+        let mut taken = !self.head().vacant.get() & Self::ALL;
+        std::iter::from_fn(move || {
+            let index = (taken != 0).then(|| taken.trailing_zeros() as usize)?;
+            taken &= taken - 1;
+            // SAFETY: this owns the allocation; and the slot is taken as long as the slab is borrowed (S1), which has this chunk.
+            Some(unsafe { self.chunk_ref().slot(index).view() })
+        })
+    }
+}
+
+impl<K> Drop for Chunk<K> {
+    fn drop(&mut self) {
+        let slots = slice_from_raw_parts_mut(self.chunk_ref().slot(0).0.as_ptr(), Self::SLOTS);
+        // SAFETY: written by `new`; there is no reference to a slot, as the chunk leaves the slab only when all are vacant (S3).
+        unsafe { slots.drop_in_place() };
+        // SAFETY: allocated by `new` with this layout; a head needs no drop.
+        unsafe { dealloc(self.0.as_ptr().cast(), Self::layout()) };
+    }
+}
+
+/// A pointer to a chunk.
+pub(super) struct ChunkRef<K>(NonNull<Head<K>>);
+
+impl<K> Clone for ChunkRef<K> {
+    #[inline]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K> Copy for ChunkRef<K> {}
+
+impl<K> ChunkRef<K> {
+    /// # Safety
+    /// The chunk is in the slab during `'s`. The caller holds the lock.
+    #[inline]
+    pub(super) unsafe fn head<'s>(self) -> &'s Head<K> {
+        // SAFETY: alive, guaranteed by the caller; and no code makes a `&mut` to a head.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// The slot of this index, which is below [`Chunk::SLOTS`].
+    #[inline]
+    pub(super) fn slot(self, index: usize) -> SlotRef<K> {
+        debug_assert!(index < Chunk::<K>::SLOTS);
+        let slots = self.0.as_ptr().wrapping_byte_add(Chunk::<K>::FIRST).cast::<Slot<K>>();
+        // SAFETY: in an allocation (S5), so it is not null.
+        SlotRef(unsafe { NonNull::new_unchecked(slots.wrapping_add(index)) })
+    }
+
+    /// The chunk of a slot, and its head.
+    #[inline]
+    pub(super) fn of<'t>(slot: SlotView<'t, K>) -> (Self, &'t Head<K>) {
+        let first = slot.slot_ref().0.as_ptr().wrapping_sub(slot.slot().index());
+        // SAFETY: the start of the slot's chunk (S5), so it is not null.
+        let chunk = Self(unsafe { NonNull::new_unchecked(first.wrapping_byte_sub(Chunk::<K>::FIRST).cast()) });
+        // SAFETY: the slot is taken, so its chunk is in the slab (S3).
+        (chunk, unsafe { chunk.head() })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg_attr(not(target_pointer_width = "64"), ignore = "the sizes are those of 64-bit targets")]
+    fn a_chunk_has_four_kibibytes_of_slots_and_up_to_64() {
+        fn shape<const N: usize>() -> (usize, u64) {
+            (Chunk::<[u8; N]>::SLOTS, Chunk::<[u8; N]>::ALL)
+        }
+        assert_eq!(shape::<8>(), (64, u64::MAX), "no more slots than bits");
+        assert_eq!(shape::<112>(), (32, u64::from(u32::MAX)));
+        assert_eq!(shape::<496>(), (8, 0xFF));
+        assert_eq!(shape::<70_000>(), (8, 0xFF), "no fewer than eight");
+    }
+
+    #[test]
+    fn the_head_is_found_from_each_slot() {
+        #[repr(align(64))]
+        struct Aligned;
+        fn check<K>() {
+            let chunk = Chunk::<K>::new(7);
+            for index in 0..Chunk::<K>::SLOTS {
+                // SAFETY: the index is in the chunk, which is alive. The slot is not taken, but its key is not read.
+                let slot = unsafe { chunk.chunk_ref().slot(index).view() };
+                assert_eq!((slot.slot().index(), ChunkRef::of(slot).0.0), (index, chunk.0));
+                assert!(slot.slot_ref().0.is_aligned());
+            }
+            assert_eq!((chunk.head().number, chunk.iter().count()), (7, 0));
+        }
+        check::<u8>();
+        check::<String>();
+        check::<Aligned>();
+        check::<[u8; 5000]>();
+    }
+}
