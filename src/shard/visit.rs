@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 /// The number of keys that one critical section visits, in calls that visit many: some ten microseconds.
-pub(crate) const STEP: usize = model_const(256, 2);
+pub(crate) const STEP: usize = model_const(128, 2);
 
 /// The number of chunks of slots that one critical section visits.
 pub(crate) const CHUNKS: usize = model_const(4, 1);
