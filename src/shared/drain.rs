@@ -51,13 +51,13 @@ impl<K> Shared<K> {
     pub(crate) fn wait_idle(this: &Arc<Self>, deadline: Option<Instant>) -> Result<(), WaitIdleTimeoutError> {
         loop {
             Self::ensure_driver(this);
-            let driverless = this.is_driver_failed();
+            let driverless = this.is_driver_missing();
             let expired = if driverless { this.expire_due() } else { ExpiredNow::Nothing { until: None } };
             let ExpiredNow::Nothing { until } = expired else { continue };
             let retry = driverless.then(|| Instant::now() + RETRY);
             let until = deadline.into_iter().chain(until).chain(retry).min();
             let end = park_on(&this.core, drainers, until, |core, late| {
-                let look_again = late || this.is_driver_failed() != driverless;
+                let look_again = late || this.is_driver_missing() != driverless;
                 core.wait_outcome(WaitGoal::Idle, 0)
                     .map(|_| Ok(()))
                     .or_else(|| look_again.then(|| Err(core.not_idle())))

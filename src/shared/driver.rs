@@ -33,7 +33,7 @@ impl<K> Shared<K> {
         {
             let core = &mut *this.enter();
             core.shard.counts.driver_failures += 1;
-            core.driver = State::Failed { retry_at: now() + RETRY, until: NEVER };
+            core.driver = State::Missing { retry_at: now() + RETRY, until: NEVER };
             core.owe_deadline_to_getters();
         }
         if contained(|| this.tell(|observer| observer.driver_failed(&error))).is_none() {
@@ -44,7 +44,7 @@ impl<K> Shared<K> {
     /// Starts the driver thread if a delay has asked for it, even after a failed try: every call that adds, gets or waits does this.
     #[inline]
     pub(crate) fn ensure_driver(this: &Arc<Self>) {
-        if this.is_driver_failed() {
+        if this.is_driver_missing() {
             Self::retry_driver(this);
         }
     }
@@ -74,7 +74,7 @@ impl<K> Shared<K> {
 
     /// A delay has asked for the driver thread, and it is still to be started, or could not be. A hint, read without the lock.
     #[inline]
-    pub(crate) fn is_driver_failed(&self) -> bool {
+    pub(crate) fn is_driver_missing(&self) -> bool {
         self.extras.load(Ordering::Relaxed) & NO_DRIVER != 0 // Relaxed: see `notify_driver`
     }
 
@@ -142,7 +142,7 @@ impl<K> Shared<K> {
     /// thread may park. I8 holds as for the driver: an earlier deadline wakes it (`owe_deadline_to_getters`).
     pub(super) fn expire_due(&self) -> ExpiredNow {
         let note = |driver: &mut State, next| {
-            if let (State::Failed { until, .. }, NextStep::ParkUntil(time)) = (driver, next) {
+            if let (State::Missing { until, .. }, NextStep::ParkUntil(time)) = (driver, next) {
                 *until = time;
             }
         };
@@ -283,7 +283,7 @@ mod tests {
         queue.add_after(1, Duration::from_secs(60));
         assert_eq!((queue.delayed_len(), queue.stats().driver_failures), (0, 1));
         queue.add(2);
-        assert!(!queue.shared.is_driver_failed());
+        assert!(!queue.shared.is_driver_missing());
         assert!(!queue.shared.core.lock().special.has(Special::NO_DRIVER));
         *cancels.0.lock().unwrap() = None; // or the observer would keep the queue that has it
     }
@@ -312,7 +312,7 @@ mod tests {
         PANICS.store(true, std::sync::atomic::Ordering::Relaxed);
         assert!(contained(|| queue.take_delayed()).is_none());
         assert_eq!(queue.delayed_len(), 2);
-        assert!(!queue.shared.is_driver_failed());
+        assert!(!queue.shared.is_driver_missing());
     }
 
     /// The first delay starts the driver thread, and from then on calls take their usual way.

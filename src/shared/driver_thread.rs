@@ -72,12 +72,12 @@ mod tests {
             POSSIBLE.store(false, Ordering::SeqCst);
             let queue = WorkQueue::builder().build_with(start);
             queue.add_after("key", Duration::from_secs(3600));
-            assert!(queue.shared.is_driver_failed(), "{name}");
+            assert!(queue.shared.is_driver_missing(), "{name}");
             let failures = queue.stats().driver_failures; // more than one, if this thread was descheduled for long
             assert!(failures >= 1, "{name}");
             POSSIBLE.store(true, Ordering::SeqCst);
             let begin = Instant::now();
-            while queue.shared.is_driver_failed() {
+            while queue.shared.is_driver_missing() {
                 call(&queue);
                 assert!(begin.elapsed() < Duration::from_secs(60), "{name} starts no thread");
             }

@@ -160,7 +160,7 @@ impl<K> Shared<K> {
     /// Parks a getter that is on the list. If there is no driver thread, the getter first adds the keys whose delays have expired, and
     /// parks until the earliest deadline at most.
     fn park(&self, parker: &Parker, deadline: Option<Instant>) {
-        if !self.is_driver_failed() {
+        if !self.is_driver_missing() {
             return parker.park(deadline);
         }
         let _subscription = ClockSubscription::new(&self.clock, parker);

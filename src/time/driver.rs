@@ -1,14 +1,11 @@
 //! The driver queues expired keys: it is a thread of the queue, or each thread that calls `turn`.
 //!
 //! ```text
-//!              first delay              no delay has expired: parks until the next deadline, or without limit
-//!   Absent ──────────────────▶ Running ───────────────────────────────────────────▶ Parked { until }
-//!     ▲                        │ │ ▲                                                   │
-//!     └──── shut down ─────────┘ │ └── a delay that expires before `until`; shut down; ┘
-//!                                │     the time `until`; a spurious wake-up
-//!   the thread cannot be started │
-//!                                ▼
-//!                              Failed { retry_at } ── a call at or after `retry_at` ──▶ Running
+//!         first delay            a call starts it          no delay has expired
+//!  Absent ───────────▶ Missing ───────────────────▶ Running ───────────────────▶ Parked { until }
+//!    ▲                  │  ▲ │                       │   ▲                           │
+//!    ├── no delay left ─┘  └─┘ the start fails       │   └── an earlier deadline; ───┘
+//!    └── shut down ──────────────────────────────────┘       the time `until`; shut down; a spurious wake-up
 //! ```
 //!
 //! The thread cannot be started when the process is out of threads or memory. Delays are set in spite of that. Until a later call
@@ -61,7 +58,7 @@ pub(crate) enum State {
     /// It is parked until this time.
     Parked { until: u64, driver: Unparker },
     /// The thread is still to be started, or could not be: no call before `retry_at` tries again. Parked getters wake at `until`.
-    Failed { retry_at: Instant, until: u64 },
+    Missing { retry_at: Instant, until: u64 },
 }
 
 /// The time between two tries to start the driver thread. A failed try costs some ten microseconds.
@@ -84,7 +81,7 @@ impl State {
     #[inline]
     pub(crate) fn is_waiting_past(&self, deadline: u64, driver: Driver) -> bool {
         match self {
-            Self::Parked { until, .. } | Self::Failed { until, .. } => deadline < *until,
+            Self::Parked { until, .. } | Self::Missing { until, .. } => deadline < *until,
             Self::Absent => driver == Driver::Thread && deadline < u64::MAX,
             Self::Running => false,
         }
@@ -95,10 +92,10 @@ impl State {
         match self {
             Self::Parked { until, .. } if deadline < *until => self.wake().map_or(Notice::Nothing, Notice::Driver),
             Self::Absent if driver == Driver::Thread && deadline < u64::MAX => {
-                *self = Self::Failed { retry_at: now(), until: 0 };
+                *self = Self::Missing { retry_at: now(), until: 0 };
                 Notice::Start
             }
-            Self::Failed { until, .. } if deadline < *until => {
+            Self::Missing { until, .. } if deadline < *until => {
                 *until = deadline;
                 Notice::Getters
             }
@@ -108,7 +105,7 @@ impl State {
 
     /// Whether the caller is to try again to start the thread.
     pub(crate) fn retry(&mut self) -> bool {
-        let retry = matches!(self, Self::Failed { retry_at, .. } if *retry_at <= now());
+        let retry = matches!(self, Self::Missing { retry_at, .. } if *retry_at <= now());
         if retry {
             *self = Self::Running;
         }
@@ -117,7 +114,7 @@ impl State {
 
     /// Called when no delay needs the thread that is still to be started.
     pub(crate) fn give_up(&mut self) {
-        if matches!(self, Self::Failed { .. }) {
+        if matches!(self, Self::Missing { .. }) {
             *self = Self::Absent;
         }
     }

@@ -46,7 +46,7 @@ fn main() {
 Median, min, max: the longest call of `add` beside it, of each round. From these the time is subtracted in which a thread was runnable and not running. Undisturbed: the longest `add` of those from which
 nothing need be subtracted, median. Gross: nothing subtracted.
 No critical section is longer than the same call, nor than min if the operation is one call. An `add` that waits long parks, and is
-woken up to nine times: what the machine takes for a wake-up is in the controls, below.\n"
+woken a few times before it has the lock: what the machine takes for a wake-up is in the controls, below.\n"
     );
     println!(
         "| {:36} | adds  | {:>18} | {:>8} | {:>8} | {:>8} | {:>11} | {:>12} | {:>13} |",
