@@ -128,7 +128,7 @@
 //! # Slots
 //!
 //! The slots hold the keys, and the table, the line and the items point to them. Most `unsafe` code of the crate rests on these.
-//! Upheld by `src/key/slab.rs` and `src/key/slot.rs`; the steps that clear a bit and vacate the slot (S2) are in `src/key/table.rs`.
+//! Upheld by `src/key/slab.rs`, `src/key/chunk.rs` and `src/key/slot.rs`; the steps that clear a bit and vacate the slot (S2) are in `src/key/table.rs`.
 //!
 //! * **S1** A slot is *taken* or *vacant*, by a bit of its chunk. Its key is initialised exactly while the slot is taken, and does
 //!   not change meanwhile. Shown by the models `held_key_keeps_its_slot` and `adds_do_not_write_the_held_key`.
@@ -144,6 +144,8 @@
 //! * **S5** Each slot knows its index in its chunk, so the place of the chunk's head follows from the place of the slot. The pointers to
 //!   both are made from the pointer to the whole allocation. Upheld by `src/key/chunk.rs`, and shown by its unit test
 //!   `the_head_is_found_from_each_slot`.
+//! * **S6** A chunk is in the open list exactly while the slab has it and one of its slots is vacant. Shown by the models
+//!   `sweep_races_add` and `last_done_races_add`.
 //!
 //! # Line
 //!

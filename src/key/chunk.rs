@@ -16,7 +16,7 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::Cell;
 use std::ptr::{NonNull, slice_from_raw_parts_mut};
 
-/// Which slots of a chunk are vacant, and the chunk's neighbours. Used under the lock only.
+/// A chunk's number, which of its slots are vacant, and its neighbours. Used under the lock only, as are all calls of this file.
 pub(super) struct Head<K> {
     pub(super) number: u32,
     /// A bit for each slot, set if the slot is vacant.
@@ -51,8 +51,8 @@ impl<K> Chunk<K> {
     const FIRST: usize = size_of::<Head<K>>().next_multiple_of(align_of::<Slot<K>>());
 
     fn layout() -> Layout {
-        let slots = Layout::array::<Slot<K>>(Self::SLOTS).expect("64 keys fit into memory");
-        let (layout, first) = Layout::new::<Head<K>>().extend(slots).expect("64 keys fit into memory");
+        let slots = Layout::array::<Slot<K>>(Self::SLOTS).expect("a chunk fits into memory");
+        let (layout, first) = Layout::new::<Head<K>>().extend(slots).expect("a chunk fits into memory");
         debug_assert_eq!(first, Self::FIRST);
         layout
     }
@@ -137,7 +137,7 @@ impl<K> ChunkRef<K> {
     pub(super) fn slot(self, index: usize) -> SlotRef<K> {
         debug_assert!(index < Chunk::<K>::SLOTS);
         let slots = self.0.as_ptr().wrapping_byte_add(Chunk::<K>::FIRST).cast::<Slot<K>>();
-        // SAFETY: in an allocation (S5), so it is not null.
+        // SAFETY: the index is that of a slot, so this is in an allocation (S5), and not null.
         SlotRef(unsafe { NonNull::new_unchecked(slots.wrapping_add(index)) })
     }
 
@@ -147,7 +147,7 @@ impl<K> ChunkRef<K> {
         let first = slot.slot_ref().0.as_ptr().wrapping_sub(slot.slot().index());
         // SAFETY: the start of the slot's chunk (S5), so it is not null.
         let chunk = Self(unsafe { NonNull::new_unchecked(first.wrapping_byte_sub(Chunk::<K>::FIRST).cast()) });
-        // SAFETY: the slot is taken, so its chunk is in the slab (S3).
+        // SAFETY: the slot is taken, so its chunk is in the slab (S3); calls of this file are made under the lock.
         (chunk, unsafe { chunk.head() })
     }
 }

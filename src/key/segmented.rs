@@ -7,7 +7,7 @@ use std::ops::{Index, IndexMut};
 /// The number of values in a segment, a power of two.
 const SEGMENT: usize = model_const(1024, 2);
 
-/// Values by number, in segments of up to [`SEGMENT`]. A segment is as long as the highest of its numbers that was asked for needs.
+/// Values by number, in segments of up to [`SEGMENT`]. A segment is as long as its highest number so far requires.
 ///
 /// The growth of one large array writes to fresh memory as much as it copies, and the kernel must map each page of it: at ten million
 /// keys, under the lock, that took two milliseconds. Here a segment is copied only while it grows.
@@ -59,7 +59,7 @@ impl<T> Segmented<T> {
     /// Gives the spare capacity back.
     pub(super) fn shrink_to_fit(&mut self) {
         self.segments.shrink_to_fit();
-        self.segments.last_mut().into_iter().for_each(Vec::shrink_to_fit);
+        self.segments.iter_mut().for_each(Vec::shrink_to_fit);
     }
 
     /// The number of values that the segments have memory for.

@@ -45,7 +45,8 @@ impl<T: Clone + Default> SideArray<T> {
         self.chunks.get_mut(chunk).map(std::mem::take).unwrap_or_default()
     }
 
-    /// `chunks`: the number of chunks that are left. The arrays of the others were taken, so that none is freed here, under the lock.
+    /// `chunks`: the number of chunks that are left. The arrays of the others were taken, so that none is freed here, under the lock; only
+    /// the segments that listed them are.
     pub(crate) fn truncate(&mut self, chunks: usize) {
         self.chunks.truncate(chunks);
     }

@@ -14,7 +14,9 @@
 //! * **S2** A slot is taken while its word has a bit set (I4): while its key is queued, processing, delayed or has failed. The step that
 //!   clears the last bit vacates it, and does not use it afterwards.
 //! * **S3** A slot never moves. Its chunk is freed only when all its slots are vacant, or with the whole queue.
-//! * **S4** is about the references to slots: see `src/key/slot.rs`.
+//! * **S4** is about the references to slots: see `src/key/slot.rs`; **S5** is about the place of a chunk's head: see
+//!   `src/key/chunk.rs`.
+//! * **S6** A chunk is in the open list exactly while the slab has it and one of its slots is vacant.
 //!
 //! Most unsafe code of the crate rests on these. Benchmarks justify it: an `Arc` for each key costs twice the memory and one allocation
 //! per key, and an index instead of a pointer costs 20 % of a duplicate add.
@@ -119,10 +121,12 @@ impl<K> Slab<K> {
             Some(chunk) => chunk,
             None => self.grow(),
         };
-        // SAFETY: an open chunk is in the slab (S3).
+        // SAFETY: an open chunk is in the slab (S6).
         let head = unsafe { chunk.head() };
+        debug_assert!(self.chunks[head.number as usize].is_some(), "an open chunk is not freed");
         let vacant = head.vacant.get();
-        let slot = chunk.slot(vacant.trailing_zeros() as usize); // an open chunk has a vacant slot
+        debug_assert_ne!(vacant, 0, "S6");
+        let slot = chunk.slot(vacant.trailing_zeros() as usize);
         if vacant == Chunk::<K>::ALL {
             self.spare -= 1;
         }
@@ -237,12 +241,11 @@ impl<K> Slab<K> {
             self.numbers.give_back(number);
             panic!("a queue holds at most 2^24 chunks of {} keys", Chunk::<K>::SLOTS);
         }
-        let chunk = Chunk::new(number);
-        let chunk_ref = chunk.chunk_ref();
+        let chunk = self.chunks.get_or_make(number as usize).insert(Chunk::new(number)).chunk_ref();
+        // SAFETY: in the slab, by the line above.
+        self.open(chunk, unsafe { chunk.head() });
         self.spare += 1;
-        self.open(chunk_ref, chunk.head());
-        *self.chunks.get_or_make(number as usize) = Some(chunk);
-        chunk_ref
+        chunk
     }
 
     /// Takes an open chunk without keys out of the slab, to be freed after the lock.
@@ -282,7 +285,7 @@ impl<K> Slab<K> {
 
     /// The head of a chunk in the list of open chunks.
     fn open_head(&self, chunk: Option<ChunkRef<K>>) -> Option<&Head<K>> {
-        // SAFETY: an open chunk is in the slab (S3).
+        // SAFETY: an open chunk is in the slab (S6).
         chunk.map(|chunk| unsafe { chunk.head() })
     }
 }
@@ -291,7 +294,10 @@ impl<K> Slab<K> {
     /// Drops all keys and frees all chunks. After a panic in a key's drop, the next call goes on with the next key.
     fn clear(&mut self) {
         while let Some(last) = self.numbers.end().checked_sub(1) {
-            let chunk = self.chunks[last].as_ref().expect("the last chunk has slots");
+            let Some(chunk) = self.chunks.get(last).and_then(Option::as_ref) else {
+                self.numbers.give_back(last as u32); // `grow` has panicked
+                continue;
+            };
             while let Some(slot) = chunk.iter().next() {
                 let vacant = &chunk.head().vacant;
                 vacant.set(vacant.get() | 1 << slot.slot().index()); // before the drop: a key whose drop panics is not dropped again

@@ -6,11 +6,14 @@ use super::{Core, Shared};
 use crate::TryGetError;
 use crate::key::Claimed;
 use crate::panics::{contained, drop_each};
-use crate::shard::{MaybeNanos, STEP};
-use crate::sync::{Arc, MutexGuard, Parker, give_way, spin_while, with_parker, yield_while};
+use crate::shard::MaybeNanos;
+use crate::sync::{Arc, MutexGuard, Parker, give_way, model_const, spin_while, with_parker, yield_while};
 use crate::time::driver::ClockSubscription;
 use crate::wait::{Ticket, Waiter};
 use std::time::{Duration, Instant};
+
+/// The number of keys that one critical section of `get_many` takes.
+const TAKEN_AT_ONCE: usize = model_const(256, 2);
 
 /// A key that was taken out of the line.
 pub(crate) struct Taken<K> {
@@ -115,11 +118,11 @@ impl<K> Shared<K> {
         }
     }
 
-    /// Takes up to `max` keys, as many as are queued, some hundred at a time.
+    /// Takes up to `max` keys, as many as are queued, [`TAKEN_AT_ONCE`] in a critical section.
     pub(crate) fn take_many(&self, max: usize, mut each: impl FnMut(Taken<K>)) {
         let mut left = max;
         loop {
-            let step = left.min(STEP);
+            let step = left.min(TAKEN_AT_ONCE);
             left -= step;
             {
                 let core = &mut *self.core.lock();

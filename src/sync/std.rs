@@ -173,7 +173,7 @@ pub(crate) fn parallelism() -> usize {
 }
 
 /// Called between two critical sections by a call that makes many of them in a row: a thread that waits for the lock checks it every few
-/// microseconds, and must find it free at one of these checks.
+/// microseconds (`BACKOFF_LONG` of the lock: 200 hints), and must find it free at one of these checks.
 pub(crate) fn give_way() {
     if parallelism() > 1 { spin_hint(300) } else { std::thread::yield_now() }
 }

@@ -6,7 +6,7 @@
 //!        └──────────▶  one queue, of keys that count themselves  ◀┘
 //!                              ▲
 //!       every second: producers pause, the queue comes to rest, the ledger is checked, the producers go on
-//!       every 20 s:   a million more keys; memory, threads and files are noted; a second queue is stopped while it has keys
+//!       every 20 s, or 14 times in a shorter run: a million more keys; memory, threads and files are noted; a second queue is stopped while it has keys
 //! ```
 //!
 //! What is checked: for each key, that no add is lost and that it never has two holders; the queue's numbers against the soak's own; that
@@ -135,18 +135,18 @@ fn mb(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
 }
 
+/// The least number of samples of memory.
+const SAMPLES: usize = 7;
+
 /// Checks that memory at rest does not grow: the lowest sample of the second half is compared with the lowest of the first. Single samples
-/// differ by up to 0.8 MB, as tasks and threads of the moment hold some. The first sample is warm-up.
+/// differ by up to 0.8 MB, as running tasks and threads hold some memory. The first sample is warm-up.
 fn trend(samples: &[Memory]) {
-    let Some((_, samples)) = samples.split_first().filter(|(_, rest)| rest.len() >= 6) else {
-        return println!("too short a run to see whether memory grows");
-    };
-    let (first, last) = samples.split_at(samples.len() / 2);
+    let (first, last) = samples[1..].split_at(samples.len() / 2);
     for (what, of, allowed) in [
         ("heap", (|memory| memory.heap) as fn(&Memory) -> u64, 800_000),
         ("resident", |memory| memory.resident, 3_000_000),
     ] {
-        let lowest = |part: &[Memory]| part.iter().map(of).min().expect("a half has three samples or more");
+        let lowest = |part: &[Memory]| part.iter().map(of).min().expect("there are `SAMPLES` or more");
         let (first, last) = (lowest(first), lowest(last));
         println!("{what} at rest: {} in the first half, {} in the second", mb(first), mb(last));
         if last > first + allowed {
@@ -225,7 +225,7 @@ impl Soak {
         Self { world, runtime, workers: [in_threads, in_tasks], producers, consumers, tasks, watchdog, reporter }
     }
 
-    /// Runs until the time is up. Returns a memory sample for each time that the queue was at rest after a burst.
+    /// Runs until the time is up, or longer until there are [`SAMPLES`]. Returns a memory sample for each time that the queue was at rest after a burst.
     fn phases(&self, time: Duration, burst: u32) -> Vec<Memory> {
         let world = &self.world;
         let style = ProgressStyle::with_template("{bar:40} {elapsed}/{msg}").expect("a template");
@@ -235,7 +235,7 @@ impl Soak {
         let began = Instant::now();
         let (mut samples, mut next_phase, mut rounds) = (Vec::new(), phase, 0);
         println!("{:>6} {:>16} {:>10} {:>10} {:>10} {:>8}", "s", "hand-outs", "heap", "resident", "peak", "threads");
-        while began.elapsed() < time {
+        while began.elapsed() < time || samples.len() < SAMPLES {
             let end = Instant::now() + round;
             while Instant::now() < end {
                 stage("a round to end");
