@@ -79,11 +79,11 @@ pub(crate) struct Mutex<T> {
 #[derive(Default)]
 struct ParkedState {
     /// Their number.
-    parked: usize,
+    parked: u32,
     /// One of them parks with this timeout.
     timed: Option<Duration>,
     /// The number of those that are starved.
-    starved: usize,
+    starved: u32,
     /// The lock is held for the next thread that unparks.
     handoff: bool,
     /// When the last hand-off was.
@@ -212,7 +212,7 @@ impl<T> Mutex<T> {
     ) -> (ParkGuard<'m, ParkedState>, bool) {
         let timed = state.timed.is_none_or(|other| other > timeout);
         state.parked += 1;
-        state.starved += usize::from(starved);
+        state.starved += u32::from(starved);
         let (mut state, expired) = if timed {
             state.timed = Some(timeout);
             wait_timed(&self.unpark_cv, &self.parked, state, timeout)
@@ -220,7 +220,7 @@ impl<T> Mutex<T> {
             (self.unpark_cv.wait(state).unwrap_or_else(PoisonError::into_inner), false)
         };
         state.parked -= 1;
-        state.starved -= usize::from(starved);
+        state.starved -= u32::from(starved);
         if timed && state.timed == Some(timeout) {
             state.timed = None;
         }
