@@ -2,7 +2,7 @@
 
 use crate::observe::Observer;
 use crate::rate_limiter::{RateLimiter, default_backoff};
-use crate::shared::{Limiter, Settings, Shared, start_driver_thread};
+use crate::shared::{Limiter, MAX_SHARDS, Settings, Shared, start_driver_thread};
 use crate::sync::Arc;
 use crate::{Clock, DelayedAdd, Driver, OnPanic, WorkQueue};
 use std::fmt;
@@ -26,6 +26,7 @@ impl<K> WorkQueueBuilder<K> {
     pub(crate) fn new() -> Self {
         let settings = Settings {
             name: Box::default(),
+            shards: 1,
             capacity: 0,
             clock: Clock::default(),
             driver: Driver::default(),
@@ -40,6 +41,16 @@ impl<K> WorkQueueBuilder<K> {
     /// The queue's name, in `Debug` output, metrics, spans, and the names of its workers' threads. Empty by default.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.settings.name = name.into().into_boxed_str();
+        self
+    }
+
+    /// The number of shards: parts of the queue with a lock, a table, a line and a timing wheel each. 1 by default. Rounded up to a power
+    /// of two; at most 64, and 0 counts as 1.
+    ///
+    /// With one shard, all calls take turns at one lock, and the queue is strictly first in, first out. With more, threads that work on keys
+    /// of different shards do not meet, and the order is weaker: see the crate's page, "Shards".
+    pub fn shards(mut self, n: usize) -> Self {
+        self.settings.shards = n.clamp(1, MAX_SHARDS).next_power_of_two();
         self
     }
 
@@ -128,9 +139,11 @@ impl<K> RefUnwindSafe for WorkQueueBuilder<K> {}
 
 impl<K> fmt::Debug for WorkQueueBuilder<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Settings { name, capacity, clock, driver, delayed_add, on_panic, measure, observer: _ } = &self.settings;
+        let Settings { name, shards, capacity, clock, driver, delayed_add, on_panic, measure, observer: _ } =
+            &self.settings;
         f.debug_struct("WorkQueueBuilder")
             .field("name", name)
+            .field("shards", shards)
             .field("capacity", capacity)
             .field("clock", clock)
             .field("driver", driver)

@@ -5,7 +5,7 @@ use crate::item::Item;
 use crate::key::Claimed;
 use crate::shard::DirtyTicket;
 use crate::shared::{Shared, Wait, WaitGoal};
-use crate::sync::Arc;
+use crate::sync::{Arc, give_way};
 use crate::wait::{Ticket, Waiter};
 use std::fmt;
 use std::future::Future;
@@ -59,6 +59,13 @@ impl<'q, K> Future for GetAsync<'q, K> {
             Wait::ShutDown | Wait::GaveUp => Poll::Ready(None),
             Wait::Park(ticket) => {
                 this.state = State::Waiting(ticket);
+                Poll::Pending
+            }
+            Wait::ParkBriefly(ticket) => {
+                this.state = State::Waiting(ticket);
+                // A task cannot park for a time. The thread yields, as the shard's holder may wait for this core.
+                give_way();
+                cx.waker().wake_by_ref();
                 Poll::Pending
             }
         }
@@ -175,7 +182,7 @@ impl<K> Future for UntilDirty<'_, K> {
 impl<K> Drop for UntilDirty<'_, K> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket {
-            self.queue.leave_dirty_waiters(ticket);
+            self.queue.leave_dirty_waiters(self.claimed, ticket);
         }
     }
 }

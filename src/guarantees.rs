@@ -4,7 +4,8 @@
 //! that nothing cites, and on a file or test named here that does not exist. The files of the tests and of the models
 //! (`loom-tests/tests/`) are in the repository, not in the package.
 //!
-//! *The lock* is the one lock of a queue. A key is *queued* while it waits for a getter, *processing* while an
+//! *The lock* is the lock of a key's shard; a queue has one shard unless it was built with more. The *hub* is what the shards share, with a
+//! lock of its own: getters that wait, the life cycle, the state of the driver. A key is *queued* while it waits for a getter, *processing* while an
 //! [`Item`](crate::Item) of it is alive, and *dirty* while a hand-out is still owed for an add. A *holder* has the item, a
 //! *getter* is a thread or a task in one of the get calls, and a delay *expires* when the clock reaches its deadline.
 //!
@@ -20,7 +21,8 @@
 //!   `done_is_visible_to_next_holder`.
 //! * **P3** An add of a key that is processing is remembered: the key is queued again, at the back, when its holder is done.
 //!   Upheld by `src/key/state.rs` (I3). Shown by `tests/traces.rs` and the model `add_while_processing_requeues_once`.
-//! * **P4** First in, first out: keys are handed out in the order in which they became ready. Upheld by `src/line/fifo.rs`. Shown by
+//! * **P4** First in, first out: keys are handed out in the order in which they became ready; with several shards, those of one shard
+//!   (P18). Upheld by `src/line/fifo.rs`. Shown by
 //!   `tests/stress.rs`, `tests/traces.rs` and the model `coalesced_add_keeps_the_order`.
 //! * **P5** Any number of producers and getters use one queue, threads and async tasks mixed, on any executor. Upheld by
 //!   `src/wait.rs`. Shown by `tests/queue.rs` and the model `a_task_and_a_thread_wake_each_other`.
@@ -32,7 +34,7 @@
 //!   it. Any number of callers drain at a time. Upheld by `src/shared/drain.rs`. Shown by `tests/client_go.rs`,
 //!   `tests/wait_idle.rs` and the models `drain_waits_until_no_key_is_queued_or_processing` and `two_drainers_both_return`.
 //! * **P8** Exact delays: a delay expires when the clock is at or past the time of the call plus the delay, to the nanosecond.
-//!   A key is never early, keys come in the order of their deadlines, and late only by what parking and scheduling cost. Any
+//!   A key is never early, keys come in the order of their deadlines (with several shards, those of one shard), and late only by what parking and scheduling cost. Any
 //!   [`Duration`](std::time::Duration) is allowed: none panics, and none expires early by wrap-around. Upheld by
 //!   `src/time/wheel/` (T1 to T7) and `src/shard/expire.rs`. Shown by `tests/delays_driver.rs`, `tests/delays_large.rs`,
 //!   `tests/support/wheel.rs` and the model `turn_races_turn`.
@@ -64,6 +66,22 @@
 //!   predicates. Upheld by `src/shared/section.rs` (W4) and `src/rate_limiter/keyed.rs`. Shown by `tests/queue.rs`, `tests/observers.rs`
 //!   and the models `wakers_run_without_the_lock`, `keys_are_dropped_without_the_lock` and
 //!   `limiter_clones_and_drops_without_a_lock`.
+//!
+//! * **P18** With several shards, calls for keys of different shards share no lock, and no cache line that they write, unless threads or
+//!   tasks wait. All other promises hold as with one, except those that say so. First in, first out within a shard; across shards a key is
+//!   overtaken by at most about `(shards + 5 * getters) * 64` keys that became ready after it, however long the line is (longer only
+//!   while a thread that holds its shard is stopped: P21). Upheld by
+//!   `src/shared/choose.rs`, `src/shared/hub.rs` and the stamps of `src/line/fifo.rs`. Shown by `tests/shards.rs`, the unit tests of
+//!   `src/shared/choose.rs`, `loom-tests/tests/shards.rs` and `loom-tests/shuttle/tests/shards.rs`.
+//!
+//! * **P21** With several shards, a thread that stops in the middle of a call keeps other threads only from the keys of one shard: getters and
+//!   the driver pass by a shard that is busy for longer than a critical section takes, and come back within 100 µs (a task: when it is
+//!   polled again, at once). These calls wait for the shard: those that need it, as they name its key; `try_get` and `get_many`, if it has
+//!   keys and no other shard has; calls that visit all shards (`turn`, after all others; `stats`, `shut_down`, drains, idle waits and
+//!   the like); and the driver of a mock clock. A thread that stops while it holds the hub's lock keeps back those that wait, and those
+//!   that wake them; one that stops between taking a getter off the list and waking it, that getter; and a woken getter that does not run, the
+//!   other getters, until an add comes 50 µs later (W2). Upheld by `src/shared/choose.rs`, `src/shared/get.rs` and
+//!   `src/shared/driver.rs`. Shown by the tests of `src/shared/stopped.rs`.
 //!
 //! [`take_delayed`]: crate::WorkQueue::take_delayed
 //! [`take_where`]: crate::WorkQueue::take_where
@@ -105,25 +123,31 @@
 //! Upheld by `src/shared/getters.rs` and `src/shared/get.rs`, with the list of waiters in `src/wait.rs`; W4 by `src/shared/section.rs`
 //! and `src/shard/effects.rs`; I7 by `src/shared/life_cycle.rs`; I8 by `src/shared/driver.rs`, with the states in `src/time/driver.rs`.
 //!
-//! * **W1** A getter parks only after the critical section that found no queued key has put it on the list of waiters. Shown by
-//!   the model `n_adds_wake_n_getters`.
-//! * **W2** Whenever the lock is free, a key is queued and a getter is on the list, another getter was taken off the list to be woken
-//!   and has not arrived yet; or a call that wakes getters at its end (`add_all`) is under way. So a push wakes one getter, and a
-//!   getter that arrives wakes the next while keys are left. Shown by the models
-//!   `a_burst_wakes_every_getter_needed`, `an_overdue_getter_is_passed_over` and `overtaken_getter_is_woken_again`.
+//! * **W1** A getter goes on the list of waiters, and after that visits each shard under its lock; it parks only if each was empty.
+//!   Shown by the models `n_adds_wake_n_getters` and `a_push_meets_a_sleeper_in_each_shard`.
+//! * **W2** If a key is queued, and a getter on the list has visited the key's shard before it was queued, then another getter was taken
+//!   off the list to be woken and has not arrived yet; or the call that queued the key is still to take one off (`add_all` does so
+//!   at its end). So a push wakes one getter, and a getter that arrives wakes the next while keys are left. Shown by the models
+//!   `a_burst_wakes_every_getter_needed`, `an_overdue_getter_is_passed_over`, `overtaken_getter_is_woken_again` and
+//!   `adds_to_two_shards_wake_two_getters`.
 //! * **W3** A getter that was woken and leaves without a key (its time is up, its future is dropped) wakes the next in its place.
 //!   Shown by the models `cancelled_getter_forwards_wakeup` and `timed_out_getter_forwards_wakeup`.
 //! * **W4** No critical section wakes a thread or task, clones or drops a waker, drops a key, or calls an observer, a limiter or a
 //!   predicate: what is owed is done after the lock is released. The exceptions are those of P17. Shown by the models of P17
 //!   and by `observer_is_called_without_the_lock` and `watchers_are_woken_and_dropped_without_the_lock`.
-//! * **I6** No wake-up is lost between a getter's last look and its park: W1, seen from the side of the add. Shown by
+//! * **I6** No wake-up is lost between a getter's last look and its park: W1, seen from the side of the add, which reads the flag of the
+//!   waiting getters in the critical section that queues the key. Shown by
 //!   `loom-tests/tests/waiting.rs`.
-//! * **I7** From the critical section of the shut-down on, adds are refused and no getter parks: it takes all getters off the
-//!   list, to be woken, and a getter that comes later and finds no queued key returns. Shown by the model `shutdown_wakes_all`.
-//! * **I8** The driver parks until a time that is not later than the earliest deadline, and says so in the critical section that
-//!   found nothing expired. A call that sets an earlier deadline, in a later critical section, sees that and wakes the driver. The
-//!   same holds for a getter that does the driver's work because no thread can be started. Shown by the models
-//!   `earlier_delay_rearms_driver`, `moved_delay_rearms_driver` and `a_parked_getter_replaces_the_driver`.
+//! * **I7** The shut-down sets its flag and takes all getters off the list, to be woken, in one critical section of the hub; then it
+//!   enters each shard once. A critical section that sees the flag refuses adds, and after the return of the shut-down all see it. A
+//!   getter that has found each shard empty, and has seen the flag in each, returns. Shown by the models `shutdown_wakes_all` and
+//!   `a_key_added_before_the_shut_down_is_handed_out`.
+//! * **I8** The driver parks until a time that is not later than the earliest deadline of any shard. It publishes the next deadline of a
+//!   shard in the critical section in which it found nothing expired there. A call that sets an earlier one counts it in the hub, in the
+//!   same critical section, and wakes the driver if it is parked for longer; and the driver parks only if none was counted since it
+//!   began to visit the shards. The same holds for a getter that does the driver's work because no thread can be started. Shown by
+//!   the models `earlier_delay_rearms_driver`, `moved_delay_rearms_driver`, `a_parked_getter_replaces_the_driver` and
+//!   `an_earlier_delay_in_the_other_shard_rearms_the_driver`.
 //!
 //! # Slots
 //!
@@ -131,7 +155,7 @@
 //! Upheld by `src/key/slab.rs`, `src/key/chunk.rs` and `src/key/slot.rs`; the steps that clear a bit and vacate the slot (S2) are in `src/key/table.rs`.
 //!
 //! * **S1** A slot is *taken* or *vacant*, by a bit of its chunk. Its key is initialised exactly while the slot is taken, and does
-//!   not change meanwhile. Shown by the models `held_key_keeps_its_slot` and `adds_do_not_write_the_held_key`.
+//!   not change meanwhile, nor does its hash. Shown by the models `held_key_keeps_its_slot` and `adds_do_not_write_the_held_key`.
 //! * **S2** A slot is taken while its word has a bit set (I4). The step that clears the last bit vacates it, and does not use it
 //!   afterwards. Shown by the models `vacated_slot_is_reused` and `delayed_key_keeps_its_slot`.
 //! * **S3** A slot never moves. Its chunk is freed only when all its slots are vacant, or with the whole queue. Shown by the model
@@ -187,7 +211,8 @@
 //! # Linearization points
 //!
 //! A call of this table takes effect at one moment between its start and its return. In the code, comments that say
-//! "Linearization point" mark these moments. "A critical section" is one of the queue's lock, if nothing else is said.
+//! "Linearization point" mark these moments. "A critical section" is one of the lock of the key's shard, if nothing else is said. A queue
+//! with several shards is linearizable for the calls on one key; the rows of `get`, `shut_down`, the waits and the numbers hold with one.
 //!
 //! | call | takes effect in |
 //! |---|---|
@@ -198,12 +223,13 @@
 //! | `retry`, `requeue_after`, `requeue_with` | the critical section that sets the delay *and* ends the hand-out. A limiter of your own is called before that |
 //! | `cancel` | the critical section that takes the delay out, or finds none |
 //! | the expiry of a delay, by the driver or by `turn` | for each key, its add in the critical section that takes it out of the wheel |
-//! | `shut_down` | the critical section that sets the flag |
+//! | `shut_down` | the critical section of the hub that sets the flag |
 //! | the return of a drain or of `wait_idle` | the critical section that found nothing left, a later shut-down (drains), or that the time is up |
 //! | `forget`, `num_requeues` | if the queue counts the failures, the critical section that reads or clears their number; with a limiter of your own, its call |
-//! | `stats`, `metrics`, `processing_len`, `delayed_len`, `shutting_down` | the critical section that reads |
+//! | `processing_len`, `delayed_len` | the critical section that reads |
+//! | `shutting_down`, `until_shutting_down` | the load of the flag; the critical section of the hub in the poll that is ready |
 //! | `Item::is_dirty` | its load of the key's word, without the lock |
-//! | `until_dirty`, `until_shutting_down` | the critical section of the poll that is ready |
+//! | `until_dirty` | the critical section of the poll that is ready |
 //! | `MockClock::advance` | the atomic update of the time; drivers are woken after it |
 //! | `Bucket`: `when`, `reserve`, `try_acquire`, `Reservation::cancel` | the compare-and-swap of its word; a refusal, the load or failed compare-and-swap before it |
 //! | limiters that count: `when`, `forget`, `num_requeues` | the last critical section of the lock that guards this key's count |
@@ -213,6 +239,8 @@
 //! These calls are several steps. Each step takes effect at one moment, and other calls may take effect between the steps.
 //!
 //! * `add_all`: each add is one step.
+//! * `stats` and `metrics`: the numbers of keys and events are of one moment, a second step reads how many wait. With several shards,
+//!   each shard is one step.
 //! * `get_many`: 256 keys a step. The getter waits for the first key as `get` does.
 //! * `turn`: about a hundred keys a step, up to the time that the clock showed when the call began.
 //! * `take_delayed`: about a hundred keys a step, so it may find or miss a delay that another thread sets meanwhile. And

@@ -136,9 +136,29 @@
 //! `_async` appended ([`get_async`](WorkQueue::get_async), [`wait_idle_async`](WorkQueue::wait_idle_async)). A future that has no
 //! blocking form is named `until_` and the event ([`until_dirty`](Item::until_dirty)).
 //!
+//! # Shards
+//!
+//! A queue has one lock, which a call holds for about ten nanoseconds. Where threads do little else than add and get, or there are dozens
+//! of cores, they wait for each other there. [`WorkQueueBuilder::shards`] divides the queue into parts with a lock, a table, a line and a
+//! timing wheel each; the hash of a key chooses its part. **Most programs need one**: a worker that spends a microsecond on a key does not
+//! notice the lock. Otherwise take 16; more than four times the number of cores is of no use. With several shards:
+//!
+//! * **Order** is first in, first out within a shard. Across shards a key is overtaken by at most about `(shards + 5 * getters) * 64` keys
+//!   that were queued after it, however long the queue is. Delays expire in the order of their deadlines within a shard.
+//! * **Snapshots** ([`stats`](WorkQueue::stats), [`metrics`](WorkQueue::metrics), [`len`](WorkQueue::len)) are consistent in each shard,
+//!   not across shards: numbers of different shards are read one after the other.
+//! * While [`shut_down`](WorkQueue::shut_down) runs, an add may still be accepted after an add of another thread was refused.
+//!   [`try_get`](WorkQueue::try_get) says `Empty` if each shard was empty at some moment of the call.
+//! * **A thread that is stopped** in the middle of a call keeps back the keys of one shard; getters pass by it. So
+//!   [`get_timeout`](WorkQueue::get_timeout) may time out while a key is queued there.
+//! * **Memory**: an empty shard takes 4 KiB (12 if the queue measures), and the two hundred kilobytes that a queue keeps after a burst
+//!   are per shard, too.
+//!
+//! All else holds as with one shard: one holder per key, no lost add, no lost wake-up, drains, limits.
+//!
 //! # Observing a queue
 //!
-//! [`stats`](WorkQueue::stats), which the queue's `Debug` shows, is a consistent snapshot of its counters: how many keys are queued,
+//! [`stats`](WorkQueue::stats), which the queue's `Debug` shows, is a consistent snapshot of its counters (with one shard): how many keys are queued,
 //! processing and delayed, and more. If the queue [measures](WorkQueueBuilder::measure), the snapshot includes the age of the
 //! oldest keys, and [`metrics`](WorkQueue::metrics) has histograms of how long keys waited and were processed. The feature `metrics`
 //! exports these under client-go's names, the feature `tracing` gives each hand-out a [span](Item#method.span), and an
@@ -150,11 +170,11 @@
 //! * **No lost add.** An add that was not [`Rejected`](Added::Rejected) is followed by a hand-out of its key that begins after the
 //!   add, even if the add races with a `get` or the `done` of the same key. What happened before the add is visible to that hand-out,
 //!   even if the add was [`Coalesced`](Added::Coalesced). What happened before `done` is visible to the next hand-out of the key.
-//! * **First in, first out**, by the moment at which a key became queued. A key that is added while it is processing goes to the back
+//! * **First in, first out**, by the moment at which a key became queued (with several [shards](#shards): in each). A key that is added while it is processing goes to the back
 //!   of the queue when it is done.
 //! * **Delays are exact.** A delay expires when the clock is at or past its deadline, to the nanosecond: never early, late by what
 //!   waking a thread costs, in the order of the deadlines. Any [`Duration`](std::time::Duration) is accepted.
-//! * **Linearizable.** Each call takes effect at one moment between its start and its return. Calls that consist of several steps
+//! * **Linearizable** (with one shard). Each call takes effect at one moment between its start and its return. Calls that consist of several steps
 //!   say so (`add_all`, `get_many`, `turn`, `take_delayed`, `take_where`, the drains). A call that uses the limiter calls it before its
 //!   step.
 //! * **Limits hold.** Over any span of time a [`Bucket`](rate_limiter::Bucket) admits at most `burst + rate * span` (to within some
@@ -185,8 +205,6 @@
 //! * Each message matters, not only its key: two adds of one key become one run. Use a channel.
 //! * Work must survive the process, or be shared by several processes: the queue is in memory.
 //! * Producers must be slowed down when the queue is long: `add` never waits. The number of distinct keys is the only bound.
-//! * Dozens of cores only add: all calls share one lock, which each holds for about 10 ns. Workers that process a key for a
-//!   microsecond do not notice; a benchmark that does nothing else does.
 //!
 //! # Traps
 //!
@@ -291,6 +309,15 @@ pub fn refuse_threads(refuse: bool) {
 #[doc(hidden)]
 pub fn let_time_pass(passes: bool) {
     sync::let_time_pass(passes);
+}
+
+#[cfg(loom)]
+impl<K: std::hash::Hash + Eq> WorkQueue<K> {
+    /// For `loom-tests/`: the index of a key's shard.
+    #[doc(hidden)]
+    pub fn shard_index(&self, key: &K) -> usize {
+        self.shared.shard_index(key)
+    }
 }
 
 /// For `loom-tests/`: the queue's lock. The other models use loom's mutex instead.

@@ -132,15 +132,26 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// ```
     pub fn add_all(&self, keys: impl IntoIterator<Item = K>) -> usize {
         /// Its drop wakes the getters, even if the iterator panics.
-        struct WakeOnDrop<'q, K>(&'q Shared<K>);
+        struct WakeOnDrop<'q, K> {
+            shared: &'q Shared<K>,
+            queued: usize,
+        }
         impl<K> Drop for WakeOnDrop<'_, K> {
             fn drop(&mut self) {
-                self.0.wake_for_all();
+                self.shared.wake_getters(self.queued);
             }
         }
-        let _wake = WakeOnDrop(&self.shared);
-        let added = keys.into_iter().map(|key| Shared::add(&self.shared, key, Wakeups::Later));
-        added.filter(|added| matches!(added, Added::Queued | Added::Deferred)).count()
+        let mut wake = WakeOnDrop { shared: &self.shared, queued: 0 };
+        let mut deferred = 0;
+        for key in keys {
+            wake.queued += 1; // first: an observer may panic when the key is queued
+            let added = Shared::add(&self.shared, key, Wakeups::Later);
+            if added != Added::Queued {
+                wake.queued -= 1;
+                deferred += usize::from(added == Added::Deferred);
+            }
+        }
+        wake.queued + deferred
     }
 
     /// Adds a key when this delay expires. With a delay of zero, the same as [`add`](Self::add).
@@ -437,7 +448,7 @@ impl<K> WorkQueue<K> {
         match Shared::get_parked(&self.shared, deadline) {
             Wait::Item(taken) => Ok(Item::new(&self.shared, Shared::hand_out(&self.shared, taken))),
             Wait::ShutDown => Err(GetTimeoutError::ShutDown),
-            Wait::GaveUp | Wait::Park(_) => Err(GetTimeoutError::Timeout),
+            Wait::GaveUp | Wait::Park(_) | Wait::ParkBriefly(_) => Err(GetTimeoutError::Timeout),
         }
     }
 
@@ -468,8 +479,8 @@ impl<K> WorkQueue<K> {
         GetAsync::new(self)
     }
 
-    /// Waits until a key is queued, and takes up to `max` keys. The lock is released after every 256 keys, so other getters may take
-    /// keys in between. Empty: the queue is shut down and no key is queued, or `max` is 0.
+    /// Waits until a key is queued, and takes up to `max` keys. The lock is released after every 256 keys (with several
+    /// shards, after each), so other getters may take keys in between. Empty: the queue is shut down and no key is queued, or `max` is 0.
     ///
     /// # Blocking
     /// Like [`get`](Self::get).
@@ -680,15 +691,28 @@ impl<K> WorkQueue<K> {
         &self.shared.name
     }
 
-    /// A consistent snapshot of the queue's counters.
+    /// The number of shards: see [`WorkQueueBuilder::shards`](crate::WorkQueueBuilder::shards).
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::<u64>::builder().shards(5).build();
+    /// assert_eq!(queue.shards(), 8);
+    /// ```
+    #[must_use]
+    pub fn shards(&self) -> usize {
+        self.shared.shards()
+    }
+
+    /// A snapshot of the queue's counters, consistent in each [shard](Self::shards).
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.shared.stats()
     }
 
-    /// A consistent snapshot of the counters and of the histograms of how long keys waited and were processed.
+    /// A snapshot of the counters and of the histograms of how long keys waited and were processed, consistent in each
+    /// [shard](Self::shards).
     ///
-    /// Takes the lock for less than a microsecond, whatever the number of keys.
+    /// Takes the lock of each shard for less than a microsecond, whatever the number of keys.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         self.shared.metrics()

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 /// A snapshot of a queue, from [`WorkQueue::stats`](crate::WorkQueue::stats).
 ///
-/// All counters are of one moment, and they add up: `pushed + deferred == handed_out + taken + len +` the number of keys that are
+/// All counters are of one moment (in a queue with several [shards](crate::WorkQueue::shards), one for each shard; `waiters` and `drainers`
+/// are read after them), and they add up: `pushed + deferred == handed_out + taken + len +` the number of keys that are
 /// processing and dirty. A delay counts as an add when it expires.
 ///
 /// To debug a stuck process: if `longest_running` grows, a worker hangs ([`processing_keys`](crate::WorkQueue::processing_keys) lists
@@ -80,6 +81,57 @@ impl Stats {
     #[must_use]
     pub fn depth(&self) -> u64 {
         self.adds() - self.handed_out - self.taken
+    }
+
+    /// Adds the numbers of one shard.
+    pub(crate) fn add_shard(&mut self, shard: &Self) {
+        let Self {
+            len,
+            processing,
+            delayed,
+            failing,
+            waiters: _,
+            drainers: _,
+            pushed,
+            coalesced,
+            deferred,
+            rejected,
+            handed_out,
+            delays,
+            expired,
+            retries,
+            failures,
+            given_up,
+            panics: _,
+            caught_panics: _,
+            driver_failures: _,
+            taken,
+            oldest_queued,
+            longest_running,
+            unfinished_work,
+            next_deadline,
+            shutting_down: _,
+        } = *shard;
+        self.len += len;
+        self.processing += processing;
+        self.delayed += delayed;
+        self.failing += failing;
+        self.pushed += pushed;
+        self.coalesced += coalesced;
+        self.deferred += deferred;
+        self.rejected += rejected;
+        self.handed_out += handed_out;
+        self.delays += delays;
+        self.expired += expired;
+        self.retries += retries;
+        self.failures += failures;
+        self.given_up += given_up;
+        self.taken += taken;
+        self.oldest_queued = self.oldest_queued.max(oldest_queued);
+        self.longest_running = self.longest_running.max(longest_running);
+        self.unfinished_work =
+            [self.unfinished_work, unfinished_work].into_iter().flatten().reduce(Duration::saturating_add);
+        self.next_deadline = [self.next_deadline, next_deadline].into_iter().flatten().min();
     }
 
     /// Adds that have led, or will lead, to a hand-out of their own. Client-go's `workqueue_adds_total`.

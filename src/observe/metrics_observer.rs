@@ -167,19 +167,11 @@ impl Series {
     }
 
     fn pass_on(&mut self, now: &Metrics) {
-        // If two threads report, the older metrics may arrive last: those are ignored.
-        let events = |m: &Metrics| {
-            let s = m.stats;
-            s.adds()
-                + s.handed_out
-                + m.work_duration.count()
-                + s.retries
-                + s.coalesced
-                + s.rejected
-                + s.given_up
-                + s.panics
-        };
-        if events(now) < events(&self.last) {
+        // If two threads report, the older metrics may arrive last; with several shards, a part of them may be older. Those are ignored:
+        // the next report passes on what they miss.
+        let counters_are_newer = self.counters.iter().all(|(_, of)| of(now) >= of(&self.last));
+        let histograms_are_newer = self.histograms.iter().all(|(_, of)| of(now).continues(of(&self.last)));
+        if !counters_are_newer || !histograms_are_newer || now.stats.handed_out < self.last.stats.handed_out {
             return;
         }
         let last = std::mem::replace(&mut self.last, now.clone());

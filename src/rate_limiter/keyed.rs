@@ -114,7 +114,7 @@ impl<K> KeyedStore<K> {
 
     fn with_bounds(bounds: Bounds, shards: usize) -> Self {
         let shard = || Shard { recent: Table::default(), old: Table::default(), recent_since: 0, old_elapsed_at: 0 };
-        let shards = (0..shards).map(|_| CachePadded::new(Mutex::new(shard()))).collect();
+        let shards = (0..shards).map(|_| CachePadded::new(Mutex::one_of_many(shard()))).collect();
         Self { hasher: hasher(), shards, bounds }
     }
 
@@ -152,14 +152,14 @@ impl<K> KeyedStore<K> {
 
     /// The number of keys that are remembered.
     pub(super) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock_low_contention().len()).sum()
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 
     /// Forgets what need not be remembered at `now`, and gives memory back.
     pub(super) fn shrink(&self, now: u64) {
         for shard in &self.shards {
             let mut dropped = Dropped::none();
-            let shard = &mut *shard.lock_low_contention();
+            let shard = &mut *shard.lock();
             shard.rotate_if_due(&self.bounds, now, &mut dropped);
             if self.bounds.drop_elapsed {
                 for table in [&mut shard.recent, &mut shard.old] {
@@ -182,7 +182,7 @@ impl<K: Hash + Eq> KeyedStore<K> {
     #[inline]
     pub(super) fn get(&self, key: &K, now: u64) -> Option<Record> {
         let hash = self.hasher.hash_one(key);
-        let shard = &*self.shard(hash).lock_low_contention();
+        let shard = &*self.shard(hash).lock();
         // As if the shard had rotated: a call that only reads changes nothing.
         let ages = shard.ages(&self.bounds, now);
         shard.find(key, KeyHash::new(hash), ages).map(|entry| entry.record)
@@ -193,7 +193,7 @@ impl<K: Hash + Eq> KeyedStore<K> {
     pub(super) fn forget(&self, key: &K) {
         let hash = self.hasher.hash_one(key);
         // Not in one statement: the guard of a temporary would live to its end, and the key would be dropped under the lock.
-        let mut shard = self.shard(hash).lock_low_contention();
+        let mut shard = self.shard(hash).lock();
         let entry = shard.remove(key, KeyHash::new(hash));
         drop(shard);
         drop(entry);
@@ -210,7 +210,7 @@ impl<K: Hash + Eq + Clone> KeyedStore<K> {
         let hash = KeyHash::new(hash);
         if self.bounds.age == u64::MAX {
             // Most keys have failed before.
-            let shard = &mut *shard.lock_low_contention();
+            let shard = &mut *shard.lock();
             if let Some(place) = shard.recent.find(key, hash) {
                 return change(&mut shard.recent.at(place).record);
             }
@@ -231,14 +231,14 @@ impl<K: Hash + Eq + Clone> KeyedStore<K> {
         // Declared before the guards, as `new` below, and so dropped after them.
         let mut dropped = Dropped::none();
         if self.is_bounded() {
-            let shard = &mut *shard.lock_low_contention();
+            let shard = &mut *shard.lock();
             shard.rotate_if_due(&self.bounds, now, &mut dropped);
             if let Some(record) = shard.promote(key, hash, &self.bounds, now, &mut dropped) {
                 return change(record);
             }
         }
         let new = Entry { record: Record { failures: 0, hash, until: 0 }, key: key.clone() };
-        let shard = &mut *shard.lock_low_contention();
+        let shard = &mut *shard.lock();
         // Another thread may have inserted the key meanwhile.
         if let Some(record) = shard.promote(key, hash, &self.bounds, now, &mut dropped) {
             return change(record);
@@ -369,7 +369,7 @@ mod tests {
         (0..keys).for_each(|key| keyed.update(&key, 0, |_| ()));
         assert_eq!(keyed.len(), keys);
         assert!(keyed.shards.len() > 1);
-        assert!(keyed.shards.iter().all(|shard| (50..200).contains(&shard.lock_low_contention().len())));
+        assert!(keyed.shards.iter().all(|shard| (50..200).contains(&shard.lock().len())));
     }
 
     /// A table of which less than an eighth is used shrinks to twice its length; a small one does not.

@@ -120,7 +120,7 @@ mod tests {
     /// Many chunks are freed in one step: their side arrays are freed after the lock, not in the step (W4).
     #[test]
     fn side_arrays_leave_with_their_chunks() {
-        let mut shard = super::Shard::new(0, DelayedAdd::default(), Some(Clock::new()));
+        let mut shard = super::Shard::new(0, DelayedAdd::default(), Some(Clock::new()), None);
         const KEYS: u32 = 64 * 100;
         let hash = crate::key::Hash;
         for key in 0..KEYS {

@@ -81,19 +81,21 @@ pub(crate) struct Counts {
     pub(crate) retries: u64,
     pub(crate) failures: u64,
     pub(crate) given_up: u64,
-    pub(crate) panics: u64,
-    pub(crate) caught_panics: u64,
-    pub(crate) driver_failures: u64,
     pub(crate) taken: u64,
 }
 
 impl<K> Shard<K> {
-    /// `measure`: the clock of a queue that measures.
-    pub(crate) fn new(capacity: usize, delayed_add: DelayedAdd, measure: Option<Clock>) -> Self {
+    /// `measure`: the clock of a queue that measures. `stamp`: see [`Fifo::new`].
+    pub(crate) fn new(
+        capacity: usize,
+        delayed_add: DelayedAdd,
+        measure: Option<Clock>,
+        stamp: Option<fn() -> u64>,
+    ) -> Self {
         Self {
             effects: Effects::default(),
             table: Table::new(capacity),
-            line: Fifo::with_capacity(capacity),
+            line: Fifo::new(capacity, stamp),
             later: Later::new(Table::<K>::CHUNK),
             delayed_add,
             processing: 0,
@@ -122,6 +124,17 @@ impl<K> Shard<K> {
     /// No key is queued or processing.
     pub(crate) fn is_drained(&self) -> bool {
         self.line.len() == 0 && self.processing == 0
+    }
+
+    /// A time before the push of the first queued key: see [`Fifo::front_stamp`].
+    #[inline]
+    pub(crate) fn front_stamp(&self) -> Option<u64> {
+        self.line.front_stamp()
+    }
+
+    /// A number that each add that changes anything makes greater.
+    pub(crate) fn activity(&self) -> u64 {
+        self.counts.pushed.wrapping_add(self.counts.deferred).wrapping_add(self.counts.delays)
     }
 
     /// Where the table's buckets are, and their number.
@@ -195,7 +208,7 @@ impl<K> Shard<K> {
     }
 
     /// `done`, by the holder.
-    #[inline]
+    #[inline(always)] // as `Table::done`
     pub(crate) fn done(&mut self, claimed: Claimed<K>) -> Ended<K> {
         self.processing -= 1;
         match self.table.done(claimed) {
@@ -238,9 +251,6 @@ impl<K> Shard<K> {
             retries: self.counts.retries,
             failures: self.counts.failures,
             given_up: self.counts.given_up,
-            panics: self.counts.panics,
-            caught_panics: self.counts.caught_panics,
-            driver_failures: self.counts.driver_failures,
             taken: self.counts.taken,
             next_deadline: self.later.next_deadline(now),
             ..Stats::default()

@@ -121,11 +121,11 @@ impl Sampled {
     }
 
     /// Records the unknown ones since the last known one as equal to it: a count never goes back.
-    fn copy_to(&mut self, histogram: &mut Histogram) {
+    fn add_to(&mut self, histogram: &mut Histogram) {
         if self.known.count() > 0 && self.unknown > 0 {
             self.known.record(self.last, std::mem::take(&mut self.unknown));
         }
-        histogram.copy_from(&self.known);
+        histogram.add(&self.known);
     }
 }
 
@@ -286,10 +286,10 @@ impl Times {
 
 impl<K> Shard<K> {
     /// Copies the histograms of a queue that measures.
-    pub(crate) fn copy_durations(&mut self, queue_duration: &mut Histogram, work_duration: &mut Histogram) {
+    pub(crate) fn add_durations(&mut self, queue_duration: &mut Histogram, work_duration: &mut Histogram) {
         if let Some(times) = &mut self.times {
-            times.waited.copy_to(queue_duration);
-            times.worked.copy_to(work_duration);
+            times.waited.add_to(queue_duration);
+            times.worked.add_to(work_duration);
         }
     }
 

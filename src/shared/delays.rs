@@ -1,11 +1,12 @@
 //! Calls that set, move, cancel and take out delays. The steps are in `src/shard/delays.rs`; expiry is in [`driver`](super::driver).
 
 use super::add::Wakeups;
-use super::{Core, Failures, Shared};
-use crate::key::{Claimed, Hash as KeyHash, prefetch_bucket};
+use super::section::Section;
+use super::{Failures, Shared};
+use crate::key::Claimed;
 use crate::panics::contained;
 use crate::shard::{AddedWith, BATCH, Delay, Known};
-use crate::sync::{Arc, Ordering, give_way};
+use crate::sync::{Arc, give_way};
 use crate::time::time_left;
 use crate::{AddOptions, Added};
 use std::borrow::Borrow;
@@ -17,35 +18,36 @@ impl<K: Hash + Eq> Shared<K> {
     pub(crate) fn add_with(this: &Arc<Self>, key: K, options: AddOptions) -> Added {
         let options = this.limited(&key, options);
         let hash = this.hash(&key);
-        this.prefetch_bucket(hash);
+        let locked = this.shard_of(hash);
+        locked.prefetch_bucket(hash);
         let now = this.now_for(options);
         let added = {
-            let core = &mut *this.enter();
-            this.publish_buckets(core);
-            let open = !core.is_shutting_down();
+            let mut section = this.enter(locked);
+            locked.publish_buckets(&section);
+            let open = !this.is_shutting_down();
             let failures = u64::from(options.rate_limited);
             if !open && !this.counts_inline(options) {
-                core.shard.counts.failures += failures;
-                core.shard.reject()
+                section.counts.failures += failures;
+                section.reject()
             } else {
                 // The failure is counted after the look-up, below: if `K::eq` panics in the look-up, nothing has changed.
-                let set = match core.shard.find(&key, hash) {
+                let set = match section.find(&key, hash) {
                     Some(known) => this.add_known_with(known, open, now, options),
                     None if this.counts_inline(options) => {
-                        this.add_known_with(core.shard.insert(key, hash), open, now, options)
+                        this.add_known_with(section.insert(key, hash), open, now, options)
                     }
                     None if options.is_now() => {
-                        core.shard.counts.retries += u64::from(options.delay.is_some());
-                        core.shard.add_new_measured(key, hash, now);
+                        section.counts.retries += u64::from(options.delay.is_some());
+                        section.add_new_measured(key, hash, now);
                         Added::Queued.into()
                     }
                     None => {
-                        core.shard.counts.retries += 1;
-                        core.shard.insert(key, hash).set_delay(now, options)
+                        section.counts.retries += 1;
+                        section.insert(key, hash).set_delay(now, options)
                     }
                 };
-                core.shard.counts.failures += failures;
-                this.added_with(core, set)
+                section.counts.failures += failures;
+                section.added_with(set)
             }
         };
         if this.has_extras() {
@@ -62,17 +64,17 @@ impl<K: Hash + Eq> Shared<K> {
         let hash = self.hash(key);
         let mut added = None;
         let removed = {
-            let core = &mut *self.enter();
-            let open = !core.is_shutting_down();
-            let Some(mut known) = core.shard.find(key, hash).filter(|known| known.state().is_delayed()) else {
+            let mut section = self.enter(self.shard_of(hash));
+            let open = !self.is_shutting_down();
+            let Some(mut known) = section.find(key, hash).filter(|known| known.state().is_delayed()) else {
                 return false;
             };
             if known.remove_delay() && open {
                 added = Some(known.add_measured(None));
             }
             let removed = known.remove_if_vacant();
-            added.into_iter().for_each(|added| _ = self.added(core, added, Wakeups::Now));
-            core.owe_drainers();
+            added.into_iter().for_each(|added| _ = section.added(added, Wakeups::Now));
+            section.owe_drainers();
             removed
         };
         added.into_iter().for_each(|added| self.tell(|observer| observer.added(added)));
@@ -86,16 +88,16 @@ impl<K> Shared<K> {
     pub(crate) fn requeue(this: &Arc<Self>, claimed: Claimed<K>, options: AddOptions, failures: Failures) -> Added {
         let now = this.now_for(options);
         let (added, worked, removed) = {
-            let core = &mut *this.enter();
-            core.shard.counts.failures += u64::from(options.rate_limited);
-            let open = !core.is_shutting_down();
-            let mut known = core.shard.held(&claimed);
+            let mut section = this.enter(this.home(&claimed));
+            section.counts.failures += u64::from(options.rate_limited);
+            let open = !this.is_shutting_down();
+            let mut known = section.held(&claimed);
             if failures == Failures::Forget {
                 known.clear_failures();
             }
             let set = this.add_known_with(known, open, now, options);
-            let added = this.added_with(core, set);
-            let (worked, removed) = this.end_measured(core, claimed, now);
+            let added = section.added_with(set);
+            let (worked, removed) = section.end(claimed, now);
             (added, worked, removed)
         };
         // First: a panic of the observer must not leave a delay without a driver.
@@ -106,28 +108,6 @@ impl<K> Shared<K> {
             Self::after_add(this, added);
         }
         added
-    }
-
-    /// Prefetches the bucket that the look-up of this hash will read, while the caller reads the clock and waits for the lock.
-    #[inline]
-    fn prefetch_bucket(&self, hash: KeyHash) {
-        if cfg!(loom) {
-            return; // loom has no cache, and would explore every value that the two words had
-        }
-        let (start, count) = &*self.buckets;
-        // Relaxed: a prefetch of the wrong address does no harm.
-        prefetch_bucket((start.load(Ordering::Relaxed), count.load(Ordering::Relaxed)), hash);
-    }
-
-    /// Publishes where the buckets are, for [`prefetch_bucket`](Self::prefetch_bucket).
-    #[inline]
-    fn publish_buckets(&self, core: &Core<K>) {
-        let (start, count) = core.shard.buckets();
-        // Relaxed: see `prefetch_bucket`. Written under the lock only.
-        if !cfg!(loom) && self.buckets.1.load(Ordering::Relaxed) != count {
-            self.buckets.0.store(start, Ordering::Relaxed);
-            self.buckets.1.store(count, Ordering::Relaxed);
-        }
     }
 
     /// The time, if it is needed.
@@ -152,16 +132,18 @@ impl<K> Shared<K> {
         }
         if open { known.add_with(now, options) } else { known.reject().into() }
     }
+}
 
+impl<K> Section<'_, K> {
     /// The rest of an `add_with`, after the step of the shard.
     #[inline]
-    pub(super) fn added_with(&self, core: &mut Core<K>, set: AddedWith) -> Added {
+    pub(super) fn added_with(&mut self, set: AddedWith) -> Added {
         match set.added {
             Added::Delayed => {
-                self.on_new_deadline(core, set.deadline);
+                self.on_new_deadline(set.deadline);
                 Added::Delayed
             }
-            added => self.added(core, added, Wakeups::Now),
+            added => self.added(added, Wakeups::Now),
         }
     }
 }
@@ -169,24 +151,27 @@ impl<K> Shared<K> {
 impl<K: Hash + Eq + Clone> Shared<K> {
     /// `take_delayed`.
     pub(crate) fn take_delayed(this: &Arc<Self>) -> Vec<(K, Duration)> {
-        let mut left = this.delayed_len();
         let now = this.clock.now();
-        // Allocates here, so that the critical sections allocate little.
-        let mut taken = TakenDelays { shared: this, delays: Vec::with_capacity(left) };
-        while left > 0 {
-            {
-                let core = &mut *this.enter();
-                for _ in 0..BATCH.min(left) {
-                    let Some(delay) = core.shard.take_delay() else {
-                        left = 0;
-                        break;
-                    };
-                    left -= 1;
-                    taken.delays.push(delay);
+        let mut taken = TakenDelays { shared: this, delays: Vec::new() };
+        for locked in this.all() {
+            let mut left = locked.lock().delayed();
+            // Allocates here, so that the critical sections allocate little.
+            taken.delays.reserve(left);
+            while left > 0 {
+                {
+                    let mut section = this.enter(locked);
+                    for _ in 0..BATCH.min(left) {
+                        let Some(delay) = section.take_delay() else {
+                            left = 0;
+                            break;
+                        };
+                        left -= 1;
+                        taken.delays.push(delay);
+                    }
                 }
-            }
-            if left > 0 {
-                give_way();
+                if left > 0 {
+                    give_way();
+                }
             }
         }
         let mut delays = std::mem::take(&mut taken.delays);
@@ -207,6 +192,6 @@ impl<K: Hash + Eq> Drop for TakenDelays<'_, K> {
         for delay in self.delays.drain(..) {
             contained(|| Shared::put_back_delay(self.shared, delay));
         }
-        self.shared.enter().owe_drainers();
+        self.shared.all().for_each(|locked| self.shared.enter(locked).owe_drainers());
     }
 }

@@ -1,14 +1,16 @@
 //! Drain and idle waits: until no key is queued or processing, or until no key is delayed either.
 //!
-//! The threads and tasks of both kinds wait in one list. A call that may leave no key queued or processing (a `done`, `cancel`,
-//! `take_delayed`, `take_where`, a shut-down) owes a wake-up to all of them if none is left, and each checks whether its goal is reached.
+//! The threads and tasks of both kinds wait in one list of the hub, each for a shard that has work. A call that may end the work of a shard
+//! (a `done`, `cancel`, `take_delayed`, `take_where`, a shut-down) owes a wake-up to all of them if one of them waits for this shard, and
+//! each looks again.
 
+use super::Shared;
 use super::driver::ExpiredNow;
-use super::{Core, Shared};
 use crate::WaitIdleTimeoutError;
-use crate::sync::Arc;
+use crate::shard::Shard;
+use crate::sync::{Arc, with_parker};
 use crate::time::driver::RETRY;
-use crate::wait::{Ticket, WaitList, leave, park_on, poll_on};
+use crate::wait::{Ticket, Waiter};
 use std::task::Waker;
 use std::time::Instant;
 
@@ -32,18 +34,28 @@ pub(crate) enum WaitOutcome {
     },
 }
 
+/// What a thread or task that waits has found.
+enum Look {
+    Over(WaitOutcome),
+    /// It is on the list, and parks.
+    Listed(Ticket),
+    /// The goal is not reached, and there was no waiter to put on the list.
+    NotYet,
+}
+
 impl<K> Shared<K> {
     /// Shuts down, and parks until no key is queued or processing, until the deadline, or until a plain shut-down (P7).
     pub(crate) fn drain(&self, deadline: Option<Instant>) -> WaitOutcome {
         let released = self.begin_drain();
-        self.wait_for(WaitGoal::Drained, released, deadline)
-    }
-
-    /// Shuts down. Returns `released` for [`wait_for`](Self::wait_for).
-    pub(crate) fn begin_drain(&self) -> u64 {
-        let core = &mut *self.enter();
-        core.begin_shut_down();
-        core.life_cycle.released
+        loop {
+            if let Some(outcome) = self.park_for(WaitGoal::Drained, released, deadline, || false) {
+                return outcome;
+            }
+            let left = self.left();
+            if left.queued + left.processing > 0 {
+                return WaitOutcome::TimedOut { queued: left.queued, processing: left.processing };
+            }
+        }
     }
 
     /// Parks until no key is queued, processing or delayed, or until the deadline. If the driver thread could not be started, adds the
@@ -56,59 +68,113 @@ impl<K> Shared<K> {
             let ExpiredNow::Nothing { until } = expired else { continue };
             let retry = driverless.then(|| Instant::now() + RETRY);
             let until = deadline.into_iter().chain(until).chain(retry).min();
-            let end = park_on(&this.core, drainers, until, |core, late| {
-                let look_again = late || this.is_driver_missing() != driverless;
-                core.wait_outcome(WaitGoal::Idle, 0)
-                    .map(|_| Ok(()))
-                    .or_else(|| look_again.then(|| Err(core.not_idle())))
-            });
-            match end {
-                Err(_) if deadline.is_none_or(|deadline| deadline > Instant::now()) => {}
-                end => return end,
+            let look_again = || this.is_driver_missing() != driverless;
+            if this.park_for(WaitGoal::Idle, 0, until, look_again).is_some() {
+                return Ok(());
+            }
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                let left = this.left();
+                // After a shut-down, delays do not count.
+                let delayed = if this.is_shutting_down() { 0 } else { left.delayed };
+                if left.queued + left.processing + delayed > 0 {
+                    return Err(left);
+                }
             }
         }
     }
 
-    /// Parks until the goal is reached or until the deadline. A drain also ends at a plain shut-down that comes after
-    /// [`begin_drain`](Self::begin_drain), which has returned `released`: the number of plain shut-downs before.
-    pub(crate) fn wait_for(&self, goal: WaitGoal, released: u64, deadline: Option<Instant>) -> WaitOutcome {
-        park_on(&self.core, drainers, deadline, |core, late| {
-            let timed_out = || {
-                late.then(|| WaitOutcome::TimedOut { queued: core.shard.len(), processing: core.shard.processing() })
-            };
-            core.wait_outcome(goal, released).or_else(timed_out)
+    /// Parks until the goal is reached, or a plain shut-down has released the drain. `None`: the deadline has passed, or `give_up` says so.
+    /// `released`: from [`begin_drain`](Self::begin_drain).
+    fn park_for(
+        &self,
+        goal: WaitGoal,
+        released: u64,
+        deadline: Option<Instant>,
+        give_up: impl Fn() -> bool,
+    ) -> Option<WaitOutcome> {
+        with_parker(|parker| {
+            loop {
+                let late = deadline.is_some_and(|deadline| deadline <= Instant::now()) || give_up();
+                let waiter = (!late).then(|| Waiter::Thread(parker.unparker()));
+                match self.look(goal, released, waiter, &give_up) {
+                    Look::Over(outcome) => return Some(outcome),
+                    Look::NotYet => return None,
+                    Look::Listed(ticket) => {
+                        parker.park(deadline);
+                        self.leave_drainers(Some(ticket));
+                    }
+                }
+            }
         })
     }
 
-    /// Like [`wait_for`](Self::wait_for), for a task: `true` if the wait has ended.
+    /// Like [`park_for`](Self::park_for), for a task: `true` if the wait has ended.
     pub(crate) fn poll_for(&self, goal: WaitGoal, released: u64, ticket: &mut Option<Ticket>, waker: &Waker) -> bool {
-        poll_on(&self.core, drainers, ticket, waker, |core| core.wait_outcome(goal, released).is_some())
-    }
-
-    /// A task stops waiting.
-    pub(crate) fn leave_drainers(&self, ticket: Option<Ticket>) {
-        leave(&self.core, drainers, ticket);
-    }
-}
-
-fn drainers<K>(core: &mut Core<K>) -> &mut WaitList {
-    &mut core.life_cycle.drainers
-}
-
-impl<K> Core<K> {
-    fn not_idle(&self) -> WaitIdleTimeoutError {
-        let shard = &self.shard;
-        WaitIdleTimeoutError { queued: shard.len(), processing: shard.processing(), delayed: shard.delayed() }
-    }
-
-    fn wait_outcome(&self, goal: WaitGoal, released: u64) -> Option<WaitOutcome> {
-        let delays_irrelevant = goal == WaitGoal::Drained || self.shard.delayed() == 0 || self.is_shutting_down();
-        if self.shard.is_drained() && delays_irrelevant {
-            Some(WaitOutcome::Reached)
-        } else if goal == WaitGoal::Drained && self.life_cycle.released != released {
-            Some(WaitOutcome::Released)
-        } else {
-            None
+        self.leave_drainers(ticket.take());
+        match self.look(goal, released, Some(Waiter::Task(waker.clone())), || false) {
+            Look::Listed(listed) => {
+                *ticket = Some(listed);
+                false
+            }
+            Look::Over(_) | Look::NotYet => true,
         }
+    }
+
+    /// A thread or task stops waiting, or is about to look again.
+    pub(crate) fn leave_drainers(&self, ticket: Option<Ticket>) {
+        if let Some(ticket) = ticket {
+            let listed = self.hub().life_cycle.drainers.remove(ticket);
+            self.discard(listed); // after the lock (W4)
+        }
+    }
+
+    /// Visits the shards until one has work left, and puts the waiter on the list while that shard is locked: the step that ends its work
+    /// finds the flag.
+    ///
+    /// * A drain is over when each shard was found without work once: after the shut-down no add gives it any.
+    /// * A queue with several shards is idle if two visits find each shard without work, and no add has come in between: then there was a
+    ///   moment at which no shard had work.
+    fn look(&self, goal: WaitGoal, released: u64, waiter: Option<Waiter>, give_up: impl Fn() -> bool) -> Look {
+        let mut activity_before = None;
+        loop {
+            let mut activity = 0_u64;
+            for locked in self.all() {
+                let shard = &*locked.lock();
+                if self.has_work(shard, goal) {
+                    let mut hub = self.hub();
+                    if !self.has_work(shard, goal) {
+                        continue; // a shut-down came in between: under the hub's lock, it is seen
+                    }
+                    if goal == WaitGoal::Drained && hub.life_cycle.released != released {
+                        return Look::Over(WaitOutcome::Released);
+                    }
+                    // `give_up` again: from here on, who changes what it looks at finds the waiter on the list.
+                    let Some(waiter) = waiter.filter(|_| !give_up()) else { return Look::NotYet };
+                    return Look::Listed(hub.life_cycle.wait_for(locked.index, waiter));
+                }
+                activity = activity.wrapping_add(shard.activity());
+            }
+            if self.shards() == 1 || goal == WaitGoal::Drained || activity_before == Some(activity) {
+                return Look::Over(WaitOutcome::Reached);
+            }
+            activity_before = Some(activity);
+        }
+    }
+
+    fn has_work(&self, shard: &Shard<K>, goal: WaitGoal) -> bool {
+        let delays_count = goal == WaitGoal::Idle && !self.is_shutting_down();
+        !shard.is_drained() || delays_count && shard.delayed() > 0
+    }
+
+    /// What the queue has to do.
+    fn left(&self) -> WaitIdleTimeoutError {
+        let mut left = WaitIdleTimeoutError { queued: 0, processing: 0, delayed: 0 };
+        for locked in self.all() {
+            let shard = locked.lock();
+            left.queued += shard.len();
+            left.processing += shard.processing();
+            left.delayed += shard.delayed();
+        }
+        left
     }
 }

@@ -1,12 +1,16 @@
 //! The expiry of delays, by the driver thread, by `turn`, or by a getter; and the start of the thread.
 
-use super::section::Special;
-use super::{Core, NO_DRIVER, Shared};
+use super::Shared;
+use super::choose::Busy;
+use super::get::BUSY;
+use super::hub::{Flags, HubGuard};
+use super::section::Section;
 use crate::Added;
 use crate::panics::contained;
 use crate::shard::{NEVER, Turn};
-use crate::sync::{Arc, Ordering, Parker, model_const, now};
-use crate::time::driver::{NextStep, Notice, RETRY, State};
+use crate::sync::{Arc, Parker, model_const, now};
+use crate::time::driver::{Driver, NextStep, Notice, RETRY, State};
+use crate::time::nanos;
 use crate::time::wheel::Popped;
 use std::time::Instant;
 
@@ -26,15 +30,14 @@ impl<K> Shared<K> {
     #[cold]
     fn start_driver(this: &Arc<Self>) {
         let Err(error) = (this.start)(this) else {
-            let core = &mut *this.core.lock();
-            this.clear_no_driver(core);
+            this.hub().set(Flags::NO_DRIVER, false);
             return;
         };
         {
-            let core = &mut *this.enter();
-            core.shard.counts.driver_failures += 1;
-            core.driver = State::Missing { retry_at: now() + RETRY, until: NEVER };
-            core.owe_deadline_to_getters();
+            let mut hub = this.hub();
+            hub.counts.driver_failures += 1;
+            hub.driver = State::Missing { retry_at: now() + RETRY, until: NEVER };
+            hub.wake_driver_stand_ins();
         }
         if contained(|| this.tell(|observer| observer.driver_failed(&error))).is_none() {
             this.note_caught(1);
@@ -51,15 +54,25 @@ impl<K> Shared<K> {
 
     #[cold]
     fn retry_driver(this: &Arc<Self>) {
+        let told = {
+            let hub = this.hub();
+            if !hub.driver.is_time_to_retry() {
+                return;
+            }
+            hub.deadlines_told
+        };
+        let delayed = this.forget_deadlines_of_undelayed();
         let retry = {
-            let core = &mut *this.core.lock();
-            if core.shard.delayed() == 0 || core.is_shutting_down() {
+            let mut hub = this.hub();
+            if !hub.driver.is_time_to_retry() {
+                false // another thread tries; if it fails, the flag must be set
+            } else if (delayed == 0 && hub.deadlines_told == told) || this.is_shutting_down() {
                 // The delay that asked for a driver is gone: the next one asks again.
-                core.driver.give_up();
-                this.clear_no_driver(core);
+                hub.driver.give_up();
+                hub.set(Flags::NO_DRIVER, false);
                 false
             } else {
-                core.driver.retry()
+                hub.driver.retry()
             }
         };
         if retry {
@@ -67,62 +80,63 @@ impl<K> Shared<K> {
         }
     }
 
-    fn clear_no_driver(&self, core: &mut Core<K>) {
-        core.special.clear(Special::NO_DRIVER);
-        _ = self.extras.fetch_and(!NO_DRIVER, Ordering::Relaxed); // Relaxed: a hint, written under the lock
+    /// The number of delayed keys; a shard that is busy counts as having one. From here on the next delay in a shard without any tells
+    /// the hub.
+    fn forget_deadlines_of_undelayed(&self) -> usize {
+        let mut delayed = 0;
+        for locked in self.all() {
+            let Some(shard) = self.lock_unless_busy(locked) else {
+                delayed += 1;
+                continue;
+            };
+            delayed += shard.delayed();
+            if shard.delayed() == 0 {
+                locked.set_driver_until(NEVER);
+            }
+        }
+        delayed
     }
 
-    /// A delay has asked for the driver thread, and it is still to be started, or could not be. A hint, read without the lock.
+    /// A delay has asked for the driver thread, and it is still to be started, or could not be. A hint, read without a lock.
     #[inline]
     pub(crate) fn is_driver_missing(&self) -> bool {
-        self.extras.load(Ordering::Relaxed) & NO_DRIVER != 0 // Relaxed: see `notify_driver`
+        self.flags().has(Flags::NO_DRIVER)
     }
 
-    /// There is a new deadline: owes a wake-up to the driver, or to the getters that do its work, if they are parked for longer.
-    #[inline]
-    pub(super) fn on_new_deadline(&self, core: &mut Core<K>, deadline: u64) {
-        if core.driver.is_waiting_past(deadline, self.driver) {
-            self.notify_driver(core, deadline);
-        }
-    }
-
-    #[cold]
-    fn notify_driver(&self, core: &mut Core<K>, deadline: u64) {
-        if core.is_shutting_down() {
-            return; // the delay can be taken, and does not expire
-        }
-        match core.driver.on_new_deadline(deadline, self.driver) {
-            Notice::Nothing => {}
-            Notice::Driver(driver) => core.shard.owe(driver),
-            Notice::Getters => core.owe_deadline_to_getters(),
-            Notice::Start => {
-                core.special.set(Special::NO_DRIVER);
-                // Relaxed: the calling thread reads it after the lock. A getter that goes on the list later holds the lock later, and
-                // sees it.
-                self.extras.fetch_or(NO_DRIVER, Ordering::Relaxed);
-            }
-        }
-    }
-
-    /// `turn`.
+    /// `turn`. Visits the shards that are busy at the end (P21).
     pub(crate) fn turn(&self) -> usize {
         let now = self.clock.now();
-        let (mut expired, mut sorts) = (0, 0);
+        let (mut expired, mut sorts, mut busy) = (0, 0, Busy::default());
+        for locked in self.all() {
+            match self.enter_unless_busy(locked) {
+                Some(section) => expired += self.turn_of(section, now, &mut sorts),
+                None => busy.insert(locked),
+            }
+        }
+        for locked in self.all().filter(|locked| busy.contains(locked)) {
+            expired += self.turn_of(self.enter(locked), now, &mut sorts);
+        }
+        expired
+    }
+
+    /// Adds the keys of a shard whose delays have expired. Returns their number.
+    fn turn_of<'s>(&'s self, mut section: Section<'s, K>, now: u64, sorts: &mut usize) -> usize {
+        let (locked, mut expired) = (section.locked(), 0);
         loop {
             let turn = {
-                let core = &mut *self.enter();
-                if core.is_shutting_down() {
+                if self.is_shutting_down() {
                     return expired;
                 }
-                self.turn_batch(core, now)
+                section.expire_batch(now)
             };
-            let next = turn.next;
+            drop(section);
             expired += self.report(&turn);
-            match next {
+            match turn.next {
                 Popped::BudgetSpent => {}
-                Popped::NeedsCascade if sorts < SORTS => sorts += 1,
+                Popped::NeedsCascade if *sorts < SORTS => *sorts += 1,
                 _ => return expired,
             }
+            section = self.enter(locked);
         }
     }
 
@@ -132,14 +146,13 @@ impl<K> Shared<K> {
             *driver = match next {
                 NextStep::End => State::Absent,
                 NextStep::ParkUntil(until) => State::Parked { until, driver: parker.unparker() },
-                NextStep::LookAgain => State::Running,
             };
         })
         .0
     }
 
     /// The same work, for a getter or an idle wait that is about to park while the driver thread is not started. Returns until when the
-    /// thread may park. I8 holds as for the driver: an earlier deadline wakes it (`owe_deadline_to_getters`).
+    /// thread may park. I8 holds as for the driver: an earlier deadline wakes it.
     pub(super) fn expire_due(&self) -> ExpiredNow {
         let note = |driver: &mut State, next| {
             if let (State::Missing { until, .. }, NextStep::ParkUntil(time)) = (driver, next) {
@@ -157,41 +170,62 @@ impl<K> Shared<K> {
         }
     }
 
-    /// Adds the keys whose delays have expired, a batch at a time, until there are none. Calls `note` at the end of each batch, under the
-    /// lock, with what the caller does next. Returns that, and the number of delays that expired.
+    /// Adds the keys whose delays have expired, and visits the shards until there are none. Then calls `note`, under the hub's lock, with
+    /// what the caller does next. Returns that, and the number of delays that expired.
+    ///
+    /// A visit publishes until when the driver may park, as far as this shard is concerned. A call that sets an earlier deadline there tells
+    /// the hub, in the same critical section. So either the visit comes later, and sees the deadline; or the call comes later, the number
+    /// of deadlines told has changed since the visits began, and they begin again (I8).
     fn expire_all(&self, note: impl Fn(&mut State, NextStep)) -> (NextStep, usize) {
         let mut expired = 0;
         loop {
-            let now = self.clock.now();
-            let (turn, next) = {
-                let core = &mut *self.enter();
-                if core.is_shutting_down() {
-                    note(&mut core.driver, NextStep::End);
-                    return (NextStep::End, expired);
-                }
-                let turn = self.turn_batch(core, now);
-                let next = match turn.next {
-                    Popped::Until(until) => NextStep::ParkUntil(until),
-                    Popped::Empty => NextStep::ParkUntil(NEVER),
-                    Popped::Expired(_) | Popped::BudgetSpent | Popped::NeedsCascade => NextStep::LookAgain,
-                };
-                note(&mut core.driver, next);
-                (turn, next)
-            };
-            expired += self.report(&turn);
-            if let NextStep::ParkUntil(_) = next {
-                return (next, expired);
+            let told = self.hub().deadlines_told;
+            let mut until = NEVER;
+            for index in 0..self.shards() {
+                until = until.min(self.expire_shard(index, &mut expired));
             }
+            let hub = &mut *self.hub();
+            let next = if self.is_shutting_down() {
+                NextStep::End
+            } else if hub.deadlines_told == told {
+                NextStep::ParkUntil(until)
+            } else {
+                continue;
+            };
+            note(&mut hub.driver, next);
+            return (next, expired);
         }
     }
 
-    /// Adds some of the keys whose delays have expired: one critical section of a driver.
-    fn turn_batch(&self, core: &mut Core<K>, now: u64) -> Turn {
-        let turn = core.shard.expire(now);
-        self.publish_len(core);
-        core.getters.note_unwoken(turn.expired[0]);
-        core.owe_unwoken();
-        turn
+    /// Adds the keys of a shard whose delays have expired, a batch at a time. Returns the next deadline.
+    fn expire_shard(&self, index: usize, expired: &mut usize) -> u64 {
+        let locked = self.at(index);
+        loop {
+            let now = self.clock.now();
+            let until = locked.driver_until();
+            if until > now.min(NEVER - 1) {
+                return until;
+            }
+            let turn = {
+                // A mock clock does not say when the 100 µs are over.
+                let wait = self.clock.is_mock();
+                let section = if wait { Some(self.enter(locked)) } else { self.enter_unless_busy(locked) };
+                let Some(mut section) = section else {
+                    return now.saturating_add(nanos(BUSY));
+                };
+                if self.is_shutting_down() {
+                    return NEVER;
+                }
+                let turn = section.expire_batch(now);
+                match turn.next {
+                    Popped::Until(until) => locked.set_driver_until(until),
+                    Popped::Empty => locked.set_driver_until(NEVER),
+                    Popped::Expired(_) | Popped::BudgetSpent | Popped::NeedsCascade => {}
+                }
+                turn
+            };
+            *expired += self.report(&turn);
+        }
     }
 
     /// Calls the observer for the delays that expired. Returns their number.
@@ -205,19 +239,60 @@ impl<K> Shared<K> {
     }
 }
 
-impl<K> Core<K> {
-    /// There is no driver thread, and a new earliest deadline: owes a wake-up to all getters, and to all that wait for the queue to be
-    /// idle, as one of them has to do the driver's work.
-    fn owe_deadline_to_getters(&mut self) {
-        self.owe_all_getters();
-        self.owe_all_drainers();
+impl<K> Section<'_, K> {
+    /// Adds some of the keys whose delays have expired: one critical section of a driver.
+    fn expire_batch(&mut self, now: u64) -> Turn {
+        let turn = self.expire(now);
+        self.publish_len();
+        if self.shared().flags().has(Flags::GETTERS) {
+            self.owe_getters(turn.expired[0]);
+        }
+        turn
+    }
+
+    /// There is a new deadline: tells the hub if the driver is parked for longer, and owes the wake-up.
+    #[inline]
+    pub(super) fn on_new_deadline(&mut self, deadline: u64) {
+        if deadline < self.locked().driver_until() {
+            self.tell_deadline(deadline);
+        }
+    }
+
+    #[cold]
+    fn tell_deadline(&mut self, deadline: u64) {
+        let shared = self.shared();
+        if shared.driver == Driver::Manual || shared.is_shutting_down() {
+            return; // `turn` looks by itself; or the delay can be taken, and does not expire
+        }
+        self.locked().set_driver_until(deadline);
+        let mut hub = shared.hub();
+        hub.deadlines_told += 1;
+        match hub.driver.on_new_deadline(deadline) {
+            Notice::Nothing => {}
+            Notice::Driver(driver) => self.owe(driver),
+            Notice::Getters => {
+                self.owe_all(hub.getters.take_all());
+                self.owe_all(hub.life_cycle.take_drainers());
+            }
+            // The calling thread sees the flag after the lock. A getter that goes on the list later sees it too.
+            Notice::Start => hub.set(Flags::NO_DRIVER, true),
+        }
+    }
+}
+
+impl<K> HubGuard<'_, K> {
+    /// There is no driver thread, and a new earliest deadline: wakes all getters, and all that wait for the queue to be idle, as one of
+    /// them has to do the driver's work.
+    fn wake_driver_stand_ins(&mut self) {
+        self.wake_all_getters();
+        self.wake_all_drainers();
     }
 }
 
 impl<K> Drop for Shared<K> {
     /// Wakes the driver if it is parked: it finds that the queue is gone, and ends.
     fn drop(&mut self) {
-        if let Some(driver) = self.core.get_mut().driver.wake() {
+        if let Some(driver) = self.hub.get_mut().driver.wake() {
             driver.unpark();
         }
     }
@@ -241,7 +316,7 @@ mod tests {
             queue.add_after(key, Duration::from_millis(3_600_000 + key));
         }
         time.advance(Duration::from_secs(3600));
-        let is_sorting = || queue.shared.core.lock().shard.needs_cascade();
+        let is_sorting = || queue.shared.first.lock().needs_cascade();
         assert_eq!(queue.turn(), 1);
         let mut turns = 0;
         while is_sorting() {
@@ -261,7 +336,7 @@ mod tests {
             item.requeue_after(Duration::from_secs(3600));
         }
         assert_eq!(queue.delayed_len(), 100_000);
-        assert!(!queue.shared.core.lock().shard.line_has_retired());
+        assert!(!queue.shared.first.lock().line_has_retired());
     }
 
     /// A delay asks for a driver thread, and is gone before the thread is started.
@@ -282,9 +357,9 @@ mod tests {
         *cancels.0.lock().unwrap() = Some(queue.clone());
         queue.add_after(1, Duration::from_secs(60));
         assert_eq!((queue.delayed_len(), queue.stats().driver_failures), (0, 1));
+        std::thread::sleep(RETRY);
         queue.add(2);
         assert!(!queue.shared.is_driver_missing());
-        assert!(!queue.shared.core.lock().special.has(Special::NO_DRIVER));
         *cancels.0.lock().unwrap() = None; // or the observer would keep the queue that has it
     }
 
@@ -306,7 +381,7 @@ mod tests {
         queue.add_after(Key(1), Duration::from_secs(3600));
         queue.add_after(Key(2), Duration::from_secs(7200));
         queue.shut_down();
-        while !matches!(queue.shared.core.lock().driver, State::Absent) {
+        while !matches!(queue.shared.hub().driver, State::Absent) {
             std::thread::yield_now();
         }
         PANICS.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -320,7 +395,7 @@ mod tests {
     fn a_started_driver_leaves_the_queue_as_it_was() {
         let queue = WorkQueue::new();
         assert_eq!(queue.add_after("key", Duration::from_secs(3600)), Added::Delayed);
-        assert!(!queue.shared.core.lock().special.is_any());
+        assert!(!queue.shared.flags().has(Flags::ADD));
         assert!(!queue.shared.has_extras());
     }
 
@@ -332,7 +407,7 @@ mod tests {
         (0..50).for_each(|key| _ = queue.add_after(key, Duration::from_secs(1)));
         time.advance(Duration::from_secs(1));
         let now = queue.shared.clock.now();
-        let turn = queue.shared.turn_batch(&mut queue.shared.core.lock(), now);
+        let turn = queue.shared.enter(&queue.shared.first).expire_batch(now);
         assert_eq!(queue.shared.report(&turn), 50);
     }
 }

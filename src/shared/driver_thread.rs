@@ -25,7 +25,6 @@ fn run<K>(weak: &Weak<Shared<K>>) {
         drop(shared);
         match next {
             Ok(NextStep::ParkUntil(time)) => parker.park(clock.instant(time)),
-            Ok(NextStep::LookAgain) => {}
             Ok(NextStep::End) => return,
             Err(payload) => discard(payload),
         }

@@ -54,8 +54,8 @@ impl<K: Hash + Eq> Shared<K> {
     {
         let hash = self.hash(key);
         let _removed = {
-            let core = &mut *self.enter();
-            let Some(mut known) = core.shard.find_failing(key, hash) else { return };
+            let mut section = self.enter(self.shard_of(hash));
+            let Some(mut known) = section.find_failing(key, hash) else { return };
             known.clear_failures();
             known.remove_if_vacant()
         };
@@ -72,7 +72,7 @@ impl<K: Hash + Eq> Shared<K> {
             Limiter::External(limiter) => limiter.num_requeues(&key.to_owned().into()),
         };
         let hash = self.hash(key);
-        let counted = self.core.lock().shard.find_failing(key, hash).map_or(0, |known| known.failures());
+        let counted = self.shard_of(hash).lock().find_failing(key, hash).map_or(0, |known| known.failures());
         external.saturating_add(counted)
     }
 }
@@ -145,7 +145,7 @@ impl<K> Shared<K> {
 
     /// The number of failures that the queue itself has counted, for the holder of the key.
     pub(crate) fn failures_held(&self, claimed: &Claimed<K>) -> usize {
-        self.core.lock().shard.held(claimed).failures()
+        self.home(claimed).lock().held(claimed).failures()
     }
 
     /// Has an external limiter forget a key. For the holder of the key: it calls `done`, and then passes the limiter's panic on.
@@ -161,16 +161,16 @@ impl<K> Shared<K> {
     /// [`limiter_forget`](Self::limiter_forget).
     #[inline]
     pub(crate) fn succeed(&self, claimed: Claimed<K>) {
-        let mut section = self.enter();
-        section.shard.clear_failures(&claimed);
+        let mut section = self.enter(self.home(&claimed));
+        section.clear_failures(&claimed);
         self.finish(section, claimed);
     }
 
     /// [`succeed`](Self::succeed) of a key that was given up.
     pub(crate) fn give_up(&self, claimed: Claimed<K>) {
-        let mut section = self.enter();
-        section.shard.counts.given_up += 1;
-        section.shard.clear_failures(&claimed);
+        let mut section = self.enter(self.home(&claimed));
+        section.counts.given_up += 1;
+        section.clear_failures(&claimed);
         self.finish(section, claimed);
     }
 }

@@ -1,12 +1,14 @@
 //! `get` in all its forms.
 
+use super::Shared;
+use super::choose::Busy;
 use super::driver::ExpiredNow;
-use super::section::Special;
-use super::{Core, Shared};
+use super::hub::Flags;
+use super::locked::Locked;
 use crate::TryGetError;
 use crate::key::Claimed;
 use crate::panics::{contained, drop_each};
-use crate::shard::MaybeNanos;
+use crate::shard::{MaybeNanos, Shard};
 use crate::sync::{Arc, MutexGuard, Parker, give_way, model_const, spin_while, with_parker, yield_while};
 use crate::time::driver::ClockSubscription;
 use crate::wait::{Ticket, Waiter};
@@ -14,6 +16,9 @@ use std::time::{Duration, Instant};
 
 /// The number of keys that one critical section of `get_many` takes.
 const TAKEN_AT_ONCE: usize = model_const(256, 2);
+
+/// How long a getter parks before it visits a shard again that was busy for longer than a critical section takes.
+pub(super) const BUSY: Duration = Duration::from_micros(100);
 
 /// A key that was taken out of the line.
 pub(crate) struct Taken<K> {
@@ -28,55 +33,97 @@ impl<K> Taken<K> {
     }
 }
 
+/// How a getter was found that runs again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Arrival {
+    /// It was still on the list: its time is up, or it runs for another reason.
+    Listed,
+    /// It had been taken off, to be woken; or this was so when it last arrived, and it has not looked into each shard since.
+    Woken,
+}
+
+/// What a getter has found in its visits.
+struct Visited<K> {
+    /// A key; or each shard was empty, and the queue is shut down. `None`: no shard had a key.
+    found: Option<Wait<K>>,
+    /// A shard was busy, so the getter has not looked into it.
+    passed_by: bool,
+}
+
+/// Why a getter visits the shards.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Visit {
+    /// It returns if it finds no key, and must know that there is none.
+    Last,
+    /// It goes back on the list if it finds no key, and looks again, or its time is up.
+    Again,
+    /// It parks if it finds no key.
+    BeforePark,
+}
+
 /// What [`take_or_wait`](Shared::take_or_wait) or [`resume`](Shared::resume) has found.
 pub(crate) enum Wait<K> {
     Item(Taken<K>),
     ShutDown,
     /// The getter is on the list: it parks, and then calls [`resume`](Shared::resume) with the ticket.
     Park(Ticket),
+    /// The same, but it has passed by a shard that was busy, so it parks for [`BUSY`] at most.
+    ParkBriefly(Ticket),
     /// No key, and the getter has asked to give up: it is off the list.
     GaveUp,
 }
 
 impl<K> Shared<K> {
-    /// Takes the first key, if there is one.
+    /// Takes the next key, if there is one.
     #[inline]
     pub(crate) fn try_take(this: &Arc<Self>) -> Option<Claimed<K>> {
-        let Some(mut core) = this.core.try_lock() else {
+        if !this.others.is_empty() {
+            return Self::take_chosen(this);
+        }
+        let Some(mut shard) = this.first.try_lock() else {
             return Self::take_contended(this);
         };
-        if core.special.has(Special::HAND_OUT) {
-            return Self::take_slow(this, core);
+        if this.flags().has(Flags::HAND_OUT) {
+            return Self::take_slow(this, shard);
         }
-        match core.shard.pop_simple() {
+        match shard.pop_simple() {
             Some(claimed) => {
-                this.publish_len(&core);
+                this.first.publish_len(&shard);
                 Some(claimed)
             }
-            None => Self::take_slow(this, core),
+            None => Self::take_slow(this, shard),
         }
     }
 
     /// [`try_take`](Self::try_take) of a thread that has to wait for the lock.
     #[cold]
     fn take_contended(this: &Arc<Self>) -> Option<Claimed<K>> {
-        Self::take_slow(this, this.core.lock())
+        Self::take_slow(this, this.first.lock())
     }
 
     /// [`try_take`](Self::try_take) if the lock was held, if the queue measures or has to start its driver thread, and if the line is
     /// empty, or its next entry is the last of a block or was removed.
     #[inline(never)]
-    fn take_slow(this: &Arc<Self>, mut core: MutexGuard<'_, Core<K>>) -> Option<Claimed<K>> {
-        let taken = this.take(&mut core);
-        drop(core);
+    fn take_slow(this: &Arc<Self>, mut shard: MutexGuard<'_, Shard<K>>) -> Option<Claimed<K>> {
+        let taken = Self::take(&this.first, &mut shard);
+        drop(shard);
         taken.map(|taken| Self::hand_out(this, taken))
+    }
+
+    /// [`try_take`](Self::try_take) of a queue with several shards.
+    #[inline(never)]
+    fn take_chosen(this: &Arc<Self>) -> Option<Claimed<K>> {
+        if let Some(claimed) = this.take_where_it_stays() {
+            return Some(claimed);
+        }
+        let taken = this.choose()?;
+        Some(Self::hand_out(this, taken))
     }
 
     /// After [`try_take`](Self::try_take) has found no key: tries once more, and returns the reason if there is none.
     #[cold]
     pub(crate) fn try_get_slow(this: &Arc<Self>) -> Result<Claimed<K>, TryGetError> {
-        let found = this.find(&mut this.core.lock());
-        match found {
+        match this.visit_all(Visit::Last).found {
             Some(Wait::Item(taken)) => Ok(Self::hand_out(this, taken)),
             Some(_) => Err(TryGetError::ShutDown),
             None => {
@@ -86,20 +133,58 @@ impl<K> Shared<K> {
         }
     }
 
-    /// Takes the first key.
-    fn take(&self, core: &mut Core<K>) -> Option<Taken<K>> {
-        let (claimed, waited) = core.shard.pop()?;
-        self.publish_len(core);
+    /// Takes the first key of a shard.
+    pub(super) fn take(locked: &Locked<K>, shard: &mut Shard<K>) -> Option<Taken<K>> {
+        let (claimed, waited) = shard.pop()?;
+        locked.publish_len(shard);
+        locked.publish_front(shard);
         Some(Taken { claimed, waited })
     }
 
-    /// Takes a key, or finds the queue shut down. `None`: no key is queued, and the queue is open.
-    fn find(&self, core: &mut Core<K>) -> Option<Wait<K>> {
-        match self.take(core) {
-            Some(taken) => Some(Wait::Item(taken)),
-            None if core.is_shutting_down() => Some(Wait::ShutDown),
-            None => None,
+    /// Visits each shard under its lock until one has a key, which it takes. Of several shards, it passes by those that are busy. In its
+    /// last visit a getter then waits for those of them that have keys; and for all of them if the queue is shut down.
+    fn visit_all(&self, visit: Visit) -> Visited<K> {
+        let (mut is_shut_down, mut passed_by) = (true, Busy::default());
+        for locked in self.all() {
+            match self.lock_unless_busy(locked) {
+                Some(mut shard) => {
+                    if let Some(taken) = self.visit(locked, &mut shard, visit, &mut is_shut_down) {
+                        return Visited { found: Some(Wait::Item(taken)), passed_by: !passed_by.is_empty() };
+                    }
+                }
+                None => passed_by.insert(locked),
+            }
         }
+        if visit == Visit::Last {
+            for locked in self.all() {
+                if passed_by.contains(locked) && (locked.len() > 0 || self.is_shutting_down()) {
+                    passed_by.remove(locked);
+                    if let Some(taken) = self.visit(locked, &mut locked.lock(), visit, &mut is_shut_down) {
+                        return Visited { found: Some(Wait::Item(taken)), passed_by: !passed_by.is_empty() };
+                    }
+                }
+            }
+        }
+        let passed_by = !passed_by.is_empty();
+        Visited { found: (is_shut_down && !passed_by).then_some(Wait::ShutDown), passed_by }
+    }
+
+    /// Takes a key of this shard. If there is none, looks whether it is shut down.
+    fn visit(
+        &self,
+        locked: &Locked<K>,
+        shard: &mut Shard<K>,
+        visit: Visit,
+        is_shut_down: &mut bool,
+    ) -> Option<Taken<K>> {
+        let taken = Self::take(locked, shard);
+        if taken.is_none() {
+            *is_shut_down &= self.is_shutting_down();
+            if visit == Visit::BeforePark {
+                shard.reset_sampling();
+            }
+        }
+        taken
     }
 
     /// The rest of a hand-out, after the lock. Does not panic: the key must reach its holder (P2).
@@ -118,16 +203,35 @@ impl<K> Shared<K> {
         }
     }
 
-    /// Takes up to `max` keys, as many as are queued, [`TAKEN_AT_ONCE`] in a critical section.
+    /// Takes up to `max` keys, as many as are queued.
     pub(crate) fn take_many(&self, max: usize, mut each: impl FnMut(Taken<K>)) {
+        if self.others.is_empty() {
+            self.take_many_from_first(max, each);
+        } else {
+            // One by one, so that each shard has its turn (P18).
+            (0..max).map_while(|_| self.choose().or_else(|| self.take_any())).for_each(&mut each);
+        }
+    }
+
+    /// Takes a key, after [`choose`](Self::choose) has found none: it may have passed by a shard that is busy.
+    #[cold]
+    fn take_any(&self) -> Option<Taken<K>> {
+        match self.visit_all(Visit::Last).found {
+            Some(Wait::Item(taken)) => Some(taken),
+            _ => None,
+        }
+    }
+
+    /// [`take_many`](Self::take_many) of a queue with one shard, [`TAKEN_AT_ONCE`] in a critical section.
+    fn take_many_from_first(&self, max: usize, mut each: impl FnMut(Taken<K>)) {
         let mut left = max;
         loop {
             let step = left.min(TAKEN_AT_ONCE);
             left -= step;
             {
-                let core = &mut *self.core.lock();
+                let shard = &mut *self.first.lock();
                 for _ in 0..step {
-                    let Some(taken) = self.take(core) else { return };
+                    let Some(taken) = Self::take(&self.first, shard) else { return };
                     each(taken);
                 }
             }
@@ -144,15 +248,19 @@ impl<K> Shared<K> {
         Self::ensure_driver(this);
         if deadline.is_none_or(|deadline| deadline > Instant::now()) {
             spin_while(|| this.len() == 0);
-            let should_yield = this.core.lock().should_yield();
+            // The first shard stands for all.
+            let first = this.lock_unless_busy(&this.first).map_or(0, |shard| shard.counts.handed_out);
+            let handed_out = first * this.shards() as u64;
+            let should_yield = this.hub().getters.should_yield(handed_out);
             if should_yield {
                 yield_while(|| this.len() == 0);
             }
         }
         with_parker(|parker| {
             let mut wait = Self::take_or_wait(this, Waiter::Thread(parker.unparker()));
-            while let Wait::Park(ticket) = wait {
-                this.park(parker, deadline);
+            while let Wait::Park(ticket) | Wait::ParkBriefly(ticket) = wait {
+                let soon = matches!(wait, Wait::ParkBriefly(_)).then(|| Instant::now() + BUSY);
+                this.park(parker, deadline.into_iter().chain(soon).min());
                 let late = deadline.is_some_and(|deadline| deadline <= Instant::now());
                 wait = Self::resume(this, ticket, Waiter::Thread(parker.unparker()), late);
             }
@@ -174,68 +282,71 @@ impl<K> Shared<K> {
         }
     }
 
-    /// Takes a key, or goes on the list (W1).
+    /// Goes on the list, and then takes a key or parks (W1).
     pub(crate) fn take_or_wait(this: &Arc<Self>, waiter: Waiter) -> Wait<K> {
-        let mut waiter = Some(waiter);
-        let wait = {
-            let core = &mut *this.core.lock();
-            this.find(core).unwrap_or_else(|| {
-                core.shard.reset_sampling();
-                let waiter = waiter.take().expect("not used yet");
-                Wait::Park(core.getters.push(waiter, core.shard.counts.handed_out))
-            })
+        let is_thread = waiter.is_thread();
+        let ticket = this.hub().getters.push(waiter);
+        this.visit_listed(ticket, is_thread)
+    }
+
+    /// Visits the shards for a getter that is on the list. If it need not park, takes it off the list (W1).
+    fn visit_listed(&self, ticket: Ticket, is_thread: bool) -> Wait<K> {
+        let visited = self.visit_all(Visit::BeforePark);
+        let Some(wait) = visited.found else {
+            return if visited.passed_by { Wait::ParkBriefly(ticket) } else { Wait::Park(ticket) };
         };
-        this.discard(waiter); // after the lock (W4)
+        if self.arrive(ticket, is_thread) == Arrival::Woken {
+            self.wake_getters(1);
+        }
         wait
     }
 
-    /// After a park, whatever ended it: takes a key, goes back on the list, or gives up. Then owes the next getter a wake-up (W2).
+    /// After a park, whatever ended it: takes a key, goes back on the list, or gives up. Then wakes the next getter if keys are left (W2).
     pub(crate) fn resume(this: &Arc<Self>, ticket: Ticket, waiter: Waiter, give_up: bool) -> Wait<K> {
+        let is_thread = waiter.is_thread();
+        let arrival = this.arrive(ticket, is_thread);
         let mut waiter = Some(waiter);
-        let (wait, listed) = {
-            let mut section = this.enter();
-            let core = &mut *section;
-            let listed = core.getters.arrive(ticket, waiter.as_ref().expect("not used yet"));
-            let wait = this.find(core).unwrap_or_else(|| {
-                if give_up {
-                    return Wait::GaveUp;
+        let visited = this.visit_all(Visit::Again);
+        let wait = match visited.found {
+            Some(wait) => wait,
+            None if give_up => Wait::GaveUp,
+            None => {
+                let waiter = waiter.take().expect("not used yet");
+                if arrival == Arrival::Woken && visited.passed_by {
+                    this.hub().getters.put_back_owing(ticket, waiter);
+                } else {
+                    this.hub().getters.put_back(ticket, waiter);
                 }
-                core.getters.put_back(ticket, waiter.take().expect("not used yet"));
-                Wait::Park(ticket)
-            });
-            // W2, if keys are left. W3 holds because the getter has looked at the line once more before it gives up.
-            core.owe_getter();
-            (wait, listed)
+                return this.visit_listed(ticket, is_thread);
+            }
         };
-        this.discard(listed); // after the lock (W4)
         this.discard(waiter);
+        if arrival == Arrival::Woken {
+            this.wake_getters(1);
+        }
         wait
     }
 
     /// A future is dropped without having taken a key (W3).
     pub(crate) fn leave(&self, ticket: Ticket) {
-        let listed = {
-            let core = &mut *self.enter();
-            let listed = core.getters.leave(ticket);
-            if listed.is_none() {
-                core.owe_getter();
-            }
-            listed
-        };
-        self.discard(listed);
+        if self.arrive(ticket, false) == Arrival::Woken {
+            self.wake_getters(1);
+        }
+    }
+
+    /// Takes a getter that runs again off the list. If it was woken, calls that queued keys since then have relied on it: after it has
+    /// taken a key or given up, it wakes the next getter, if keys are left (W2, W3).
+    fn arrive(&self, ticket: Ticket, is_thread: bool) -> Arrival {
+        let (listed, is_relied_on) = self.hub().getters.arrive(ticket, is_thread);
+        self.discard(listed); // after the lock (W4)
+        if is_relied_on { Arrival::Woken } else { Arrival::Listed }
     }
 
     /// Drops a waiter that need not be woken. Not under the lock (W4).
     #[inline]
-    fn discard(&self, waiter: Option<Waiter>) {
+    pub(super) fn discard(&self, waiter: Option<Waiter>) {
         if let Some(waiter @ Waiter::Task(_)) = waiter {
             self.note_caught(drop_each([waiter]));
         }
-    }
-}
-
-impl<K> Core<K> {
-    fn should_yield(&self) -> bool {
-        self.getters.should_yield(self.shard.counts.handed_out)
     }
 }

@@ -1,8 +1,9 @@
 //! The shut-down, and the threads and tasks that wait for it or for the end of the work.
 
-use super::section::Special;
-use super::{Core, Shared};
-use crate::wait::{Ticket, WaitList, leave, poll_on};
+use super::Shared;
+use super::hub::{Flags, Hub, HubGuard};
+use crate::sync::Mutex;
+use crate::wait::{Ticket, WaitList, Waiter, WakeList, leave, poll_on};
 use std::task::Waker;
 
 /// Waits for the end of the work, and for the shut-down.
@@ -10,6 +11,8 @@ use std::task::Waker;
 pub(super) struct LifeCycle {
     /// Threads and tasks in a drain or in an idle wait.
     pub(super) drainers: WaitList,
+    /// The shards whose work they wait for, as bits.
+    awaited: u64,
     /// The number of plain shut-downs: each releases the drains that wait.
     pub(super) released: u64,
     /// Tasks that wait for the shut-down to begin. They have a list of their own: the shut-down by a drain wakes them, but not the threads
@@ -17,72 +20,94 @@ pub(super) struct LifeCycle {
     shut_down_waiters: WaitList,
 }
 
+impl LifeCycle {
+    /// Puts a waiter on the list until the work of this shard has ended.
+    pub(super) fn wait_for(&mut self, shard: usize, waiter: Waiter) -> Ticket {
+        self.awaited |= 1 << shard;
+        self.drainers.push(waiter)
+    }
+
+    /// The work of this shard has ended: returns all waiters, to be woken, if one of them waits for this shard.
+    pub(super) fn work_ended(&mut self, shard: usize) -> WakeList {
+        if self.awaited & 1 << shard == 0 { WakeList::default() } else { self.take_drainers() }
+    }
+
+    /// Returns all waiters, to be woken.
+    pub(super) fn take_drainers(&mut self) -> WakeList {
+        self.awaited = 0;
+        self.drainers.take_all()
+    }
+}
+
 impl<K> Shared<K> {
     /// Refuses adds from here on; a getter that finds no queued key learns that the queue is shut down (P6, I7). Releases drains (P7).
     pub(crate) fn shut_down(&self) {
-        let mut section = self.enter();
-        let core = &mut *section;
-        core.life_cycle.released += 1;
-        core.begin_shut_down();
-        core.owe_all_drainers();
+        {
+            let mut hub = self.hub();
+            hub.life_cycle.released += 1;
+            hub.begin_shut_down();
+            hub.wake_all_drainers();
+        }
+        self.pass_all();
     }
 
-    pub(crate) fn is_shutting_down(&self) -> bool {
-        self.core.lock().is_shutting_down()
+    /// Shuts down. Returns `released` for [`poll_for`](Self::poll_for).
+    pub(crate) fn begin_drain(&self) -> u64 {
+        let released = {
+            let mut hub = self.hub();
+            hub.begin_shut_down();
+            hub.life_cycle.released
+        };
+        self.pass_all();
+        released
+    }
+
+    /// Enters each shard once: after this, every critical section sees that adds are refused (I7). Delays no longer count, so an idle wait
+    /// may be over: wakes those that wait for a shard without queued and processing keys.
+    fn pass_all(&self) {
+        self.all().for_each(|locked| self.enter(locked).owe_drainers());
     }
 
     /// Whether the queue is shutting down. If not, puts the task on the list, for the shut-down to wake it, and sets `ticket`.
     pub(crate) fn poll_shutting_down(&self, ticket: &mut Option<Ticket>, waker: &Waker) -> bool {
-        poll_on(&self.core, shut_down_waiters, ticket, waker, |core| core.is_shutting_down())
+        poll_on(self.hub_lock(), shut_down_waiters, ticket, waker, |_| self.is_shutting_down())
     }
 
     /// A task stops waiting for the shut-down.
     pub(crate) fn leave_shut_down_waiters(&self, ticket: Option<Ticket>) {
-        leave(&self.core, shut_down_waiters, ticket);
+        leave(self.hub_lock(), shut_down_waiters, ticket);
+    }
+
+    /// The hub's lock, for waits that set no flag.
+    fn hub_lock(&self) -> &Mutex<Hub> {
+        &self.hub
     }
 }
 
-fn shut_down_waiters<K>(core: &mut Core<K>) -> &mut WaitList {
-    &mut core.life_cycle.shut_down_waiters
+fn shut_down_waiters(hub: &mut Hub) -> &mut WaitList {
+    &mut hub.life_cycle.shut_down_waiters
 }
 
-impl<K> Core<K> {
-    /// Adds are refused.
-    #[inline]
-    pub(super) fn is_shutting_down(&self) -> bool {
-        self.special.has(Special::SHUT_DOWN)
-    }
-
-    /// Refuses adds from here on (I7). Owes a wake-up to all getters, to the driver, to the tasks that wait for the shut-down, and, if no
-    /// key is queued or processing, to drains and idle waits.
-    pub(super) fn begin_shut_down(&mut self) {
-        self.special.set(Special::SHUT_DOWN);
-        self.owe_all_getters();
+impl<K> HubGuard<'_, K> {
+    /// Refuses adds from here on (I7). Wakes all getters, the driver, and the tasks that wait for the shut-down.
+    fn begin_shut_down(&mut self) {
+        self.set(Flags::SHUT_DOWN, true);
+        self.wake_all_getters();
         let shut_down_waiters = self.life_cycle.shut_down_waiters.take_all();
-        self.shard.owe_all(shut_down_waiters);
-        self.driver.wake().into_iter().for_each(|driver| self.shard.owe(driver));
-        // Delays no longer count for an idle wait, so it may be over.
-        self.owe_drainers();
+        self.wakes.append(shut_down_waiters);
+        let driver = self.driver.wake();
+        self.wakes.extend(driver);
     }
 
-    /// If no key is queued or processing, owes a wake-up to all drains and idle waits.
-    #[inline]
-    pub(super) fn owe_drainers(&mut self) {
-        if !self.life_cycle.drainers.is_empty() {
-            self.owe_drainers_if_drained();
-        }
+    /// Wakes all getters.
+    pub(super) fn wake_all_getters(&mut self) {
+        let getters = self.getters.take_all();
+        self.wakes.append(getters);
     }
 
-    #[cold]
-    fn owe_drainers_if_drained(&mut self) {
-        if self.shard.is_drained() {
-            self.owe_all_drainers();
-        }
-    }
-
-    /// Owes a wake-up to all drains and idle waits.
-    pub(super) fn owe_all_drainers(&mut self) {
-        let drainers = self.life_cycle.drainers.take_all();
-        self.shard.owe_all(drainers);
+    /// Wakes all drains and idle waits.
+    pub(super) fn wake_all_drainers(&mut self) {
+        let drainers = self.life_cycle.take_drainers();
+        self.wakes.append(drainers);
     }
 }

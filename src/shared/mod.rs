@@ -1,41 +1,42 @@
 //! What all handles of one queue share, and the calls on it.
 //!
 //! ```text
-//!  handles ──▶ Shared: settings, limiter, observer
-//!                 └─ one lock ─▶ Core ┌ shard: keys, order, delays: `src/shard/`
-//!                                     ├ getters: threads and tasks that wait for a key
+//!              hash ──▶ shard
+//!  handles ──▶ Shared: settings, limiter, observer, flags
+//!                 ├─ shard 0: a lock over keys, order, delays: `src/shard/`       ┐ one, unless the user asks for more
+//!                 ├─ shard 1 …                                                    ┘
+//!                 └─ hub: a lock over ┌ getters: threads and tasks that wait for a key
 //!                                     ├ life cycle: drains, idle waits, waits for the shut-down
 //!                                     └ driver: the state of the thread that expires delays
 //! ```
 //!
-//! A call takes the lock, makes a step of the shard, and says which waiters are owed a wake-up. The end of the critical section
-//! ([`section`]) unlocks, and then wakes them and frees memory.
+//! A call takes the lock of the key's shard and makes a step there. If a flag says that somebody waits, it also locks the hub, and takes out
+//! the waiters that are owed a wake-up. The end of the critical section ([`section`]) unlocks, and then wakes them and frees memory. Why
+//! no wake-up is lost: [`hub`].
 //!
-//! One file per kind of call: [`add`], [`get`] and [`getters`], [`done`], [`delays`] (set, cancel, take), [`driver`] and
+//! One file per kind of call: [`add`], [`get`], [`getters`] and [`choose`], [`done`], [`delays`] (set, cancel, take), [`driver`] and
 //! [`driver_thread`] (delays expire), [`failures`] (limiters), [`life_cycle`] and [`drain`], [`take_where`], [`put_back`], [`snapshot`]
-//! (also `until_dirty` and `shrink_to_fit`).
+//! (also `until_dirty` and `shrink_to_fit`). [`locked`] is a shard with its lock.
 //!
-//! **One lock**, because it was measured (`BENCHMARKS.md`, "Designs") against a sharded table with one shared line: every key passes
-//! the line twice, so such shards save the look-up at most, and each part of the finer design (a lock per shard, an atomic step per
-//! transition, a fence against parked getters) costs as much as this lock does once. A critical section takes 5 to 15 ns as a rule. The
-//! price is that adds of *different* keys do not run in parallel, which shows where dozens of cores only add.
+//! **One shard, one lock.** A critical section takes 5 to 15 ns as a rule, so one lock serves most programs, and it makes the contract
+//! simple: **the queue is linearizable**, each call takes effect at one moment while it holds the lock (P1, P2, P4 follow from the
+//! sequential picture in `src/key/state.rs`), and what a thread did before a call is visible to every thread whose call comes later. Calls
+//! that consist of several steps say so. Some calls take no lock: `len` and `is_empty`, which publish nothing, `Item::is_dirty` and `shutting_down`.
 //!
-//! It also makes the contract simple: **the queue is linearizable**, each call takes effect at one moment while it holds the lock (P1,
-//! P2, P4 follow from the sequential picture in `src/key/state.rs`), and what a thread did before a call is visible to every
-//! thread whose call comes later. Calls that consist of several steps say so: `add_all`, `get_many`, `turn`, `take_delayed`,
-//! `take_where`, `processing_keys`, `shrink_to_fit` and the drains. Three calls take no lock: `len` and `is_empty`, which publish
-//! nothing, and `Item::is_dirty`.
+//! **Several shards** (P18) let threads work side by side. Each is a whole queue but for what the hub has. What was tried before was a sharded
+//! table with *one shared line*: every key passes the line twice, so such shards save the look-up at most (`BENCHMARKS.md`, "Designs").
 //!
 //! **No critical section is long**, whatever the number of keys: the wheel moves a hundred entries at a time, calls that visit many
 //! keys visit some hundred at a time, the line grows by a block at a time, a large table by a few chains (a smaller one at once, in
 //! half a millisecond), and memory is freed after the lock.
 //!
 //! **Hot calls** (`add`, `get`, `done`) return what fits in two registers, test one byte for all that few queues have
-//! ([`Special`]) and one for all that is owed, and leave the rest to functions that are not inlined. A result of
+//! ([`Flags`]) and one for all that is owed, and leave the rest to functions that are not inlined. A result of
 //! several words that goes through memory is stored in pieces and loaded whole, and the processor waits for it: that was half of the
 //! time of these calls.
 
 mod add;
+mod choose;
 mod delays;
 mod done;
 mod drain;
@@ -44,10 +45,14 @@ mod driver_thread;
 mod failures;
 mod get;
 mod getters;
+mod hub;
 mod life_cycle;
+mod locked;
 mod put_back;
 mod section;
 mod snapshot;
+#[cfg(all(test, not(loom)))]
+mod stopped;
 mod take_where;
 
 pub(crate) use add::Wakeups;
@@ -58,18 +63,20 @@ pub(crate) use get::Wait;
 
 use crate::DelayedAdd;
 use crate::OnPanic;
-use crate::key::Hash as KeyHash;
+use crate::key::{Claimed, Hash as KeyHash};
 use crate::observe::Observer;
 use crate::shard::Shard;
-use crate::sync::{Arc, AtomicU8, AtomicUsize, Mutex, Ordering, hasher};
+use crate::sync::{Arc, AtomicU8, Mutex, hasher, stamp};
 use crate::time::clock::Clock;
-use crate::time::driver::{Driver, State};
+use crate::time::driver::Driver;
 use ahash::RandomState;
 use crossbeam_utils::CachePadded;
-use getters::Getters;
-use life_cycle::LifeCycle;
-use section::Special;
+use hub::{Flags, Hub};
+use locked::Locked;
 use std::hash::Hash;
+
+/// The most shards that a queue can have.
+pub(crate) const MAX_SHARDS: usize = 64;
 
 /// What all handles of one queue share.
 pub(crate) struct Shared<K> {
@@ -84,33 +91,19 @@ pub(crate) struct Shared<K> {
     /// Starts the driver thread. A pointer, made where `K` is known to be `Send` and `Sync`.
     start: fn(&Arc<Self>) -> std::io::Result<()>,
     hasher: RandomState,
-    /// [`OBSERVED`] and [`NO_DRIVER`], for calls that do not hold the lock.
-    extras: AtomicU8,
-    core: CachePadded<Mutex<Core<K>>>,
-    /// The number of queued keys. Written under the lock, and read without it by `len` and by getters that spin.
-    len: CachePadded<AtomicUsize>,
-    /// Where the table's buckets are, and how many. Written and read in the same way, by `add_with`; may be out of date.
-    buckets: CachePadded<(AtomicUsize, AtomicUsize)>,
-}
-
-/// The queue has an observer.
-const OBSERVED: u8 = 1;
-/// The next call has to start the driver thread. A hint, written under the lock together with the driver's state.
-const NO_DRIVER: u8 = 1 << 1;
-
-/// What the lock guards.
-struct Core<K> {
-    /// What few queues have: a hot call tests it once.
-    special: Special,
-    shard: Shard<K>,
-    getters: Getters,
-    life_cycle: LifeCycle,
-    driver: State,
+    /// [`Flags`]: written under the hub's lock.
+    flags: AtomicU8,
+    first: Locked<K>,
+    /// The shards after the first: none, unless the user has asked for them.
+    others: Box<[Locked<K>]>,
+    hub: CachePadded<Mutex<Hub>>,
 }
 
 /// The settings of a new queue.
 pub(crate) struct Settings {
     pub(crate) name: Box<str>,
+    /// A power of two, up to [`MAX_SHARDS`].
+    pub(crate) shards: usize,
     pub(crate) capacity: usize,
     pub(crate) clock: Clock,
     pub(crate) driver: Driver,
@@ -122,15 +115,26 @@ pub(crate) struct Settings {
 
 impl<K: Hash + Eq> Shared<K> {
     pub(crate) fn new(settings: Settings, limiter: Limiter<K>, start: fn(&Arc<Self>) -> std::io::Result<()>) -> Self {
-        let Settings { name, capacity, clock, driver, delayed_add, on_panic, measure, observer } = settings;
+        let Settings { name, shards, capacity, clock, driver, delayed_add, on_panic, measure, observer } = settings;
         let observed = observer.is_some();
         let measured = measure || observed;
         if measured {
             clock.calibrate();
         }
-        let shard = Shard::new(capacity, delayed_add, measured.then(|| clock.clone()));
+        let stamp = (shards > 1).then_some(stamp as fn() -> u64);
+        stamp.into_iter().for_each(|stamp| _ = stamp()); // the first call takes long
+        let new_shard = |index| {
+            let times = measured.then(|| clock.clone());
+            let shard = Shard::new(capacity / shards, delayed_add, times, stamp);
+            Locked::new(index, if shards == 1 { Mutex::new(shard) } else { Mutex::one_of_many(shard) })
+        };
+        let mut flags = Flags(0);
+        flags.0 |= if measured { Flags::MEASURED.0 } else { 0 };
+        flags.0 |= if observed { Flags::OBSERVED.0 } else { 0 };
         Self {
             name,
+            first: new_shard(0),
+            others: (1..shards).map(new_shard).collect(),
             clock,
             driver,
             on_panic,
@@ -139,16 +143,8 @@ impl<K: Hash + Eq> Shared<K> {
             observer,
             start,
             hasher: hasher(),
-            extras: AtomicU8::new(if observed { OBSERVED } else { 0 }),
-            core: CachePadded::new(Mutex::new(Core {
-                special: if measured { Special::MEASURED } else { Special::NONE },
-                shard,
-                getters: Getters::new(),
-                life_cycle: LifeCycle::default(),
-                driver: State::Absent,
-            })),
-            len: CachePadded::new(AtomicUsize::new(0)),
-            buckets: CachePadded::new((AtomicUsize::new(0), AtomicUsize::new(0))),
+            flags: AtomicU8::new(flags.0),
+            hub: CachePadded::new(Mutex::new(Hub::new(flags))),
         }
     }
 
@@ -156,13 +152,49 @@ impl<K: Hash + Eq> Shared<K> {
     fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> KeyHash {
         KeyHash(self.hasher.hash_one(key) as u32)
     }
+
+    /// The index of a key's shard.
+    #[cfg(loom)]
+    pub(crate) fn shard_index(&self, key: &K) -> usize {
+        self.hash(key).shard(self.shards())
+    }
 }
 
 impl<K> Shared<K> {
+    /// The number of shards.
+    #[inline]
+    pub(crate) fn shards(&self) -> usize {
+        self.others.len() + 1
+    }
+
+    /// All shards.
+    #[inline]
+    fn all(&self) -> impl ExactSizeIterator<Item = &Locked<K>> {
+        (0..self.shards()).map(|index| self.at(index))
+    }
+
+    /// The shard of this index.
+    #[inline]
+    fn at(&self, index: usize) -> &Locked<K> {
+        if index == 0 { &self.first } else { &self.others[index - 1] }
+    }
+
+    /// The shard that has the keys of this hash.
+    #[inline]
+    fn shard_of(&self, hash: KeyHash) -> &Locked<K> {
+        if self.others.is_empty() { &self.first } else { self.at(hash.shard(self.shards())) }
+    }
+
+    /// The shard that has a key that the caller holds.
+    #[inline]
+    fn home(&self, claimed: &Claimed<K>) -> &Locked<K> {
+        if self.others.is_empty() { &self.first } else { self.at(claimed.hash().shard(self.shards())) }
+    }
+
     /// Whether a call has more to do after the lock: there is an observer, or the driver thread has to be started.
     #[inline]
     pub(crate) fn has_extras(&self) -> bool {
-        self.extras.load(Ordering::Relaxed) != 0 // Relaxed: see `notify_driver`
+        self.flags().has(Flags::EXTRAS)
     }
 
     /// Calls the observer, if there is one. Not under the lock (P17).
@@ -176,7 +208,7 @@ impl<K> Shared<K> {
     /// Counts panics of foreign code that were caught.
     pub(crate) fn note_caught(&self, panics: usize) {
         if panics > 0 {
-            self.core.lock().shard.counts.caught_panics += panics as u64;
+            self.hub().counts.caught_panics += panics as u64;
         }
     }
 
@@ -188,14 +220,7 @@ impl<K> Shared<K> {
     /// The number of queued keys.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        // Relaxed: no conclusion about other data follows from it. A getter that spins takes the lock next.
-        self.len.load(Ordering::Relaxed)
-    }
-
-    /// A step has changed the number of queued keys.
-    #[inline]
-    fn publish_len(&self, core: &Core<K>) {
-        self.len.store(core.shard.len(), Ordering::Relaxed); // Relaxed: see `len`
+        self.first.len() + self.others.iter().map(Locked::len).sum::<usize>()
     }
 }
 
@@ -215,10 +240,10 @@ mod tests {
             let wait = Shared::take_or_wait(&queue.shared, Waiter::Thread(parker.unparker()));
             assert!(matches!(wait, Wait::Park(_)));
         }
-        let parked = || queue.shared.core.lock().getters.len();
+        let parked = || queue.shared.hub().getters.len();
         queue.add(1);
         assert_eq!(parked(), 1);
-        while queue.shared.core.lock().getters.woken_at().elapsed() < OVERDUE {}
+        while queue.shared.hub().getters.woken_at().elapsed() < OVERDUE {}
         queue.add(2);
         assert_eq!(parked(), 0);
     }

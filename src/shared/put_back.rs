@@ -14,8 +14,8 @@ use std::hash::Hash;
 impl<K> Shared<K> {
     /// For the holder of a key, instead of `done`: queues the key again, at the back.
     pub(crate) fn put_back_held(&self, claimed: Claimed<K>) {
-        let mut section = self.enter();
-        section.shard.held(&claimed).add_again(); // processing, so `done` queues it
+        let mut section = self.enter(self.home(&claimed));
+        section.held(&claimed).add_again(); // processing, so `done` queues it
         self.finish(section, claimed);
     }
 }
@@ -24,30 +24,30 @@ impl<K: Hash + Eq> Shared<K> {
     /// Queues a key, at the back.
     pub(crate) fn put_back(&self, key: K) {
         let hash = self.hash(&key);
-        let core = &mut *self.enter();
-        let added = match core.shard.find(&key, hash) {
+        let mut section = self.enter(self.shard_of(hash));
+        let added = match section.find(&key, hash) {
             Some(mut known) => known.add_again(),
             None => {
-                core.shard.add_new_measured(key, hash, None);
+                section.add_new_measured(key, hash, None);
                 crate::Added::Queued
             }
         };
-        self.added(core, added, Wakeups::Now);
+        section.added(added, Wakeups::Now);
     }
 
     /// Sets a delay again, unless the key has an earlier one by now.
     pub(super) fn put_back_delay(this: &Arc<Self>, Delay { deadline, waited, key }: Delay<K>) {
         let hash = this.hash(&key);
         {
-            let core = &mut *this.enter();
-            let now = core.shard.time();
-            let known = match core.shard.find(&key, hash) {
+            let mut section = this.enter(this.shard_of(hash));
+            let now = section.time();
+            let known = match section.find(&key, hash) {
                 Some(known) => known,
-                None => core.shard.insert(key, hash),
+                None => section.insert(key, hash),
             };
             let delay = AddOptions::new().after(time_left(deadline, now));
             let set = known.set_delay_again(now, delay, waited);
-            this.added_with(core, set);
+            section.added_with(set);
         }
         Self::ensure_driver(this);
     }

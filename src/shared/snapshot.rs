@@ -1,12 +1,11 @@
 //! Calls that look at the queue, the wait of `until_dirty`, and `shrink_to_fit`.
 
-use super::{Core, Limiter, Shared};
+use super::{Limiter, Shared};
 use crate::key::Claimed;
 use crate::observe::Metrics;
 use crate::shard::{CHUNKS, DirtyTicket};
 use crate::stats::Stats;
 use crate::sync::give_way;
-use crate::time::clock::Clock;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -15,18 +14,34 @@ impl<K> Shared<K> {
     pub(crate) fn metrics(&self) -> Metrics {
         // Allocates here, not under the lock.
         let mut metrics = Metrics::default();
-        let core = &mut *self.core.lock();
-        metrics.stats = core.stats(&self.clock);
-        core.shard.copy_durations(&mut metrics.queue_duration, &mut metrics.work_duration);
+        for locked in self.all() {
+            let shard = &mut *locked.lock();
+            metrics.stats.add_shard(&shard.stats(&self.clock));
+            shard.add_durations(&mut metrics.queue_duration, &mut metrics.work_duration);
+        }
+        self.add_hub(&mut metrics.stats);
         metrics
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        self.core.lock().stats(&self.clock)
+        let mut stats = Stats::default();
+        self.all().for_each(|locked| stats.add_shard(&locked.lock().stats(&self.clock)));
+        self.add_hub(&mut stats);
+        stats
+    }
+
+    fn add_hub(&self, stats: &mut Stats) {
+        stats.shutting_down = self.is_shutting_down();
+        let hub = self.hub.lock();
+        stats.waiters = hub.getters.len();
+        stats.drainers = hub.life_cycle.drainers.len();
+        stats.panics = hub.counts.panics;
+        stats.caught_panics = hub.counts.caught_panics;
+        stats.driver_failures = hub.counts.driver_failures;
     }
 
     pub(crate) fn delayed_len(&self) -> usize {
-        self.core.lock().shard.delayed()
+        self.all().map(|locked| locked.lock().delayed()).sum()
     }
 
     /// How long the key that the caller holds was queued.
@@ -34,7 +49,7 @@ impl<K> Shared<K> {
         if !self.measured {
             return None;
         }
-        let waited = self.core.lock().shard.waited(claimed);
+        let waited = self.home(claimed).lock().waited(claimed);
         waited.duration()
     }
 
@@ -44,19 +59,19 @@ impl<K> Shared<K> {
         let waker = waker.clone();
         // Wakers are foreign code: dropped after the lock.
         let (dirty, _older, _unused) = {
-            let core = &mut *self.core.lock();
+            let shard = &mut *self.home(claimed).lock();
             if claimed.view().state().is_dirty() {
                 (true, None, Some(waker))
             } else {
-                (false, core.shard.wait_for_dirty(claimed, ticket, waker), None)
+                (false, shard.wait_for_dirty(claimed, ticket, waker), None)
             }
         };
         dirty
     }
 
     /// A task stops waiting for its key to become dirty.
-    pub(crate) fn leave_dirty_waiters(&self, ticket: DirtyTicket) {
-        let _dropped_after_the_lock = self.core.lock().shard.stop_waiting_for_dirty(ticket);
+    pub(crate) fn leave_dirty_waiters(&self, claimed: &Claimed<K>, ticket: DirtyTicket) {
+        let _dropped_after_the_lock = self.home(claimed).lock().stop_waiting_for_dirty(ticket);
     }
 
     /// `shrink_to_fit`, in many short critical sections.
@@ -64,14 +79,13 @@ impl<K> Shared<K> {
         if let Limiter::External(limiter) = &self.limiter {
             limiter.shrink_to_fit();
         }
-        let _wheel = {
-            let core = &mut *self.enter();
-            core.getters.shrink();
-            core.shard.begin_shrink()
-        };
-        let mut chunk = 0;
-        while self.enter().shard.shrink_step(&mut chunk) {
-            give_way();
+        self.hub().getters.shrink();
+        for locked in self.all() {
+            let _wheel = self.enter(locked).begin_shrink();
+            let mut chunk = 0;
+            while self.enter(locked).shrink_step(&mut chunk) {
+                give_way();
+            }
         }
     }
 }
@@ -79,29 +93,20 @@ impl<K> Shared<K> {
 impl<K: Clone> Shared<K> {
     /// `processing_keys`: visits the slots, some hundred at a time.
     pub(crate) fn processing_keys(&self) -> Vec<(K, Option<Duration>)> {
-        let mut keys = Vec::with_capacity(self.core.lock().shard.processing());
-        let (mut chunk, now) = (0, self.core.lock().shard.now_for_ages(&self.clock));
-        loop {
-            // Allocates here, so that the critical section allocates little.
-            keys.reserve(64 * CHUNKS);
-            if !self.core.lock().shard.copy_processing(chunk, now, &mut keys) {
-                break;
+        let mut keys = Vec::new();
+        for locked in self.all() {
+            let (mut chunk, now) = (0, locked.lock().now_for_ages(&self.clock));
+            loop {
+                // Allocates here, so that the critical section allocates little.
+                keys.reserve(64 * CHUNKS);
+                if !locked.lock().copy_processing(chunk, now, &mut keys) {
+                    break;
+                }
+                chunk += CHUNKS;
+                give_way();
             }
-            chunk += CHUNKS;
-            give_way();
         }
         keys.sort_by_key(|&(_, age)| std::cmp::Reverse(age)); // stable
         keys
-    }
-}
-
-impl<K> Core<K> {
-    fn stats(&mut self, clock: &Clock) -> Stats {
-        Stats {
-            waiters: self.getters.len(),
-            drainers: self.life_cycle.drainers.len(),
-            shutting_down: self.is_shutting_down(),
-            ..self.shard.stats(clock)
-        }
     }
 }

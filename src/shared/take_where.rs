@@ -12,6 +12,7 @@
 //! again, is not taken. A delayed key is found again by its hash.
 
 use super::Shared;
+use super::locked::Locked;
 use crate::Leftover;
 use crate::key::Hash as KeyHash;
 use crate::panics::drop_each;
@@ -20,46 +21,63 @@ use crate::sync::give_way;
 use crate::time::time_left;
 use std::hash::Hash;
 
+/// The keys of one shard that match: queued ones with their positions in the line, delayed ones with their hashes.
+struct Matching<K> {
+    queued: Vec<(u64, K)>,
+    delayed: Vec<(KeyHash, K)>,
+    processing: Vec<K>,
+}
+
 impl<K: Hash + Eq + Clone> Shared<K> {
     /// `take_where`.
     pub(crate) fn take_where(&self, mut matches: impl FnMut(&K) -> bool) -> Leftover<K> {
-        let queued = self.matching_queued(&mut matches);
-        let (delayed, processing) = self.matching_slots(&mut matches);
+        let found: Vec<_> = self.all().map(|locked| (locked, self.matching(locked, &mut matches))).collect();
 
         // From here on keys are taken, so a panic of foreign code is caught: the taken keys must reach the caller.
-        let (mut taken, mut missed) = (Vec::with_capacity(queued.len()), Vec::new());
-        for step in queued.chunks(STEP) {
-            taken.extend(self.take_queued(step.iter().map(|&(position, _)| position)));
-            give_way();
-        }
-        let mut deadlines = Vec::with_capacity(delayed.len());
-        for step in delayed.chunks(STEP) {
-            deadlines.extend(self.take_delays_of(step));
-            give_way();
-        }
-        let mut leftover = Leftover { queued: Vec::with_capacity(taken.len()), processing, delayed: Vec::new() };
-        for ((_, key), taken) in queued.into_iter().zip(taken) {
-            if taken { &mut leftover.queued } else { &mut missed }.push(key);
-        }
+        let mut leftover = Leftover { queued: Vec::new(), processing: Vec::new(), delayed: Vec::new() };
+        let mut missed = Vec::new();
         let now = self.clock.now();
-        for ((_, key), deadline) in delayed.into_iter().zip(deadlines) {
-            match deadline {
-                Some(deadline) => leftover.delayed.push((key, time_left(deadline, now))),
-                None => missed.push(key),
+        for (locked, Matching { queued, delayed, processing }) in found {
+            let mut taken = Vec::with_capacity(queued.len());
+            for step in queued.chunks(STEP) {
+                taken.extend(self.take_queued(locked, step.iter().map(|&(position, _)| position)));
+                give_way();
             }
+            let mut deadlines = Vec::with_capacity(delayed.len());
+            for step in delayed.chunks(STEP) {
+                deadlines.extend(self.take_delays_of(locked, step));
+                give_way();
+            }
+            for ((_, key), taken) in queued.into_iter().zip(taken) {
+                if taken { &mut leftover.queued } else { &mut missed }.push(key);
+            }
+            for ((_, key), deadline) in delayed.into_iter().zip(deadlines) {
+                match deadline {
+                    Some(deadline) => leftover.delayed.push((key, time_left(deadline, now))),
+                    None => missed.push(key),
+                }
+            }
+            leftover.processing.extend(processing);
         }
         leftover.delayed.sort_by_key(|&(_, left)| left);
         self.note_caught(drop_each(missed));
         leftover
     }
 
+    /// The keys of a shard that match.
+    fn matching(&self, locked: &Locked<K>, matches: &mut impl FnMut(&K) -> bool) -> Matching<K> {
+        let queued = Self::matching_queued(locked, matches);
+        let (delayed, processing) = self.matching_slots(locked, matches);
+        Matching { queued, delayed, processing }
+    }
+
     /// The queued keys that match, with their positions in the line. Keys that are queued during the call may be missing.
-    fn matching_queued(&self, matches: &mut impl FnMut(&K) -> bool) -> Vec<(u64, K)> {
+    fn matching_queued(locked: &Locked<K>, matches: &mut impl FnMut(&K) -> bool) -> Vec<(u64, K)> {
         let mut found = Vec::new();
-        let mut range = self.core.lock().shard.positions();
+        let mut range = locked.lock().positions();
         while range.start < range.end {
             let mut some = Vec::with_capacity(STEP);
-            range.start = self.core.lock().shard.copy_queued(range.clone(), &mut some);
+            range.start = locked.lock().copy_queued(range.clone(), &mut some);
             found.extend(some.into_iter().filter(|(_, key)| matches(key)));
             give_way();
         }
@@ -67,11 +85,11 @@ impl<K: Hash + Eq + Clone> Shared<K> {
     }
 
     /// The delayed keys that match, and the processing ones.
-    fn matching_slots(&self, matches: &mut impl FnMut(&K) -> bool) -> (Vec<(KeyHash, K)>, Vec<K>) {
+    fn matching_slots(&self, locked: &Locked<K>, matches: &mut impl FnMut(&K) -> bool) -> (Vec<(KeyHash, K)>, Vec<K>) {
         let (mut delayed, mut processing, mut chunk) = (Vec::new(), Vec::new(), 0);
         loop {
             let mut some = Vec::with_capacity(64 * CHUNKS);
-            if !self.core.lock().shard.copy_delayed_and_processing(chunk, &mut some) {
+            if !locked.lock().copy_delayed_and_processing(chunk, &mut some) {
                 return (delayed, processing);
             }
             chunk += CHUNKS;
@@ -90,27 +108,28 @@ impl<K: Hash + Eq + Clone> Shared<K> {
     }
 
     /// Takes the keys at these positions out of the line. Returns, for each position, whether its key was still there.
-    fn take_queued(&self, positions: impl ExactSizeIterator<Item = u64>) -> Vec<bool> {
+    fn take_queued(&self, locked: &Locked<K>, positions: impl ExactSizeIterator<Item = u64>) -> Vec<bool> {
         let (mut taken, mut removed) = (Vec::with_capacity(positions.len()), Vec::with_capacity(positions.len()));
         {
-            let core = &mut *self.enter();
-            core.shard.take_queued(positions, &mut taken, &mut removed);
-            self.publish_len(core);
-            core.owe_drainers();
+            let mut section = self.enter(locked);
+            section.take_queued(positions, &mut taken, &mut removed);
+            section.publish_len();
+            locked.publish_front(&section);
+            section.owe_drainers();
         }
         self.note_caught(drop_each(removed));
         taken
     }
 
     /// Takes the delays of these keys. Returns the deadline of each key that was still delayed.
-    fn take_delays_of(&self, keys: &[(KeyHash, K)]) -> Vec<Option<u64>> {
+    fn take_delays_of(&self, locked: &Locked<K>, keys: &[(KeyHash, K)]) -> Vec<Option<u64>> {
         let (mut deadlines, mut removed) = (Vec::with_capacity(keys.len()), Vec::with_capacity(keys.len()));
         // A panic of `Eq` is dropped after the lock: its payload is foreign code.
         let mut panics = Vec::with_capacity(keys.len());
         {
-            let core = &mut *self.enter();
-            core.shard.take_delays_of(keys, &mut deadlines, &mut removed, &mut panics);
-            core.owe_drainers();
+            let mut section = self.enter(locked);
+            section.take_delays_of(keys, &mut deadlines, &mut removed, &mut panics);
+            section.owe_drainers();
         }
         self.note_caught(drop_each(removed));
         deadlines

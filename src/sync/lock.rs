@@ -37,7 +37,7 @@
 //!
 //! **No poison.** The foreign code that runs under it, `Eq`, `Borrow` and `Clone` of keys, never observes a broken invariant, and
 //! leaves none if it panics. If it uses the queue, it takes a lock that its thread holds: a panic in debug builds, a deadlock in
-//! release builds.
+//! release builds. (With several shards, it may take another lock: two such threads can wait for each other.)
 
 use super::{
     AtomicBool, Condvar, Holder, Ordering, ParkGuard, ParkMutex, UnsafeCell, fence, model_const, now, parallelism,
@@ -69,6 +69,8 @@ pub(crate) struct Mutex<T> {
     locked: AtomicBool,
     /// Written under `parked` only; read after each release.
     has_parked: AtomicBool,
+    /// There are many such locks, so this one is hardly ever contended, and for a short time.
+    one_of_many: bool,
     parked: ParkMutex<ParkedState>,
     unpark_cv: Condvar,
     holder: Holder,
@@ -102,7 +104,6 @@ struct SpinPolicy {
 /// twice that, two threads were 13 % faster on an Intel machine, and a contender that meets one short critical section waits twice as long.
 const BACKOFF_LONG: SpinPolicy = SpinPolicy { rounds: 6, spins_per_round: 200 };
 /// For locks of which there are many.
-#[cfg_attr(loom, allow(dead_code, reason = "its user has loom's mutex in the models"))]
 const BACKOFF_SHORT: SpinPolicy = SpinPolicy { rounds: 20, spins_per_round: 8 };
 
 // SAFETY: the data is lent to one thread at a time (L1), so it need not be `Sync`; it may move from one to the other.
@@ -112,9 +113,20 @@ unsafe impl<T: Send> Sync for Mutex<T> {}
 
 impl<T> Mutex<T> {
     pub(crate) fn new(value: T) -> Self {
+        Self::with_policy(value, false)
+    }
+
+    /// A lock of which there are many, so that it is hardly ever contended: a contender looks again sooner.
+    #[cfg_attr(loom, allow(dead_code, reason = "its users have loom's mutex in the models"))]
+    pub(crate) fn one_of_many(value: T) -> Self {
+        Self::with_policy(value, true)
+    }
+
+    fn with_policy(value: T, one_of_many: bool) -> Self {
         Self {
             locked: AtomicBool::new(false),
             has_parked: AtomicBool::new(false),
+            one_of_many,
             parked: ParkMutex::new(ParkedState::default()),
             unpark_cv: Condvar::new(),
             holder: Holder::default(),
@@ -125,7 +137,7 @@ impl<T> Mutex<T> {
     #[inline]
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         if !self.try_acquire() {
-            self.lock_contended(BACKOFF_LONG);
+            self.lock_contended();
         }
         MutexGuard::new(self)
     }
@@ -137,14 +149,15 @@ impl<T> Mutex<T> {
         if self.try_acquire() { Some(MutexGuard::new(self)) } else { None }
     }
 
-    /// For a lock of which there are many, so that it is hardly ever contended: looks again sooner.
-    #[inline]
-    #[cfg_attr(loom, allow(dead_code, reason = "its user has loom's mutex in the models"))]
-    pub(crate) fn lock_low_contention(&self) -> MutexGuard<'_, T> {
-        if !self.try_acquire() {
-            self.lock_contended(BACKOFF_SHORT);
+    /// The lock, if it becomes free while this thread spins for it. `None`: the holder takes longer than a critical section does, so the
+    /// system has put it off its core, or many threads wait.
+    #[cfg_attr(loom, allow(dead_code, reason = "its users have loom's mutex in the models"))]
+    pub(crate) fn lock_briefly(&self) -> Option<MutexGuard<'_, T>> {
+        if self.try_acquire() {
+            return Some(MutexGuard::new(self));
         }
-        MutexGuard::new(self)
+        self.holder.assert_another_thread();
+        if self.spin(self.policy()) { Some(MutexGuard::new(self)) } else { None }
     }
 
     #[cfg_attr(loom, allow(dead_code, reason = "its user has loom's mutex in the models"))]
@@ -169,7 +182,8 @@ impl<T> Mutex<T> {
     }
 
     #[cold]
-    fn lock_contended(&self, policy: SpinPolicy) {
+    fn lock_contended(&self) {
+        let policy = self.policy();
         self.holder.assert_another_thread();
         if self.spin(policy) {
             return;
@@ -225,6 +239,10 @@ impl<T> Mutex<T> {
             state.timed = None;
         }
         (state, expired)
+    }
+
+    fn policy(&self) -> SpinPolicy {
+        if self.one_of_many { BACKOFF_SHORT } else { BACKOFF_LONG }
     }
 
     /// Spins for the lock. Returns whether this thread took it.
@@ -315,17 +333,20 @@ mod tests {
     /// Far more threads than processors; each sometimes leaves its core while it holds the lock.
     #[test]
     fn many_threads_one_lock() {
+        [Mutex::new((0, 0)), Mutex::one_of_many((0, 0))].iter().for_each(many_threads);
+    }
+
+    fn many_threads(lock: &Mutex<(usize, usize)>) {
         const THREADS: usize = 64;
         const TIMES: usize = 500;
-        let lock = Mutex::new((0, 0));
         let start = Barrier::new(THREADS);
         std::thread::scope(|scope| {
             for thread in 0..THREADS {
-                let (lock, start) = (&lock, &start);
+                let start = &start;
                 scope.spawn(move || {
                     start.wait();
                     for n in 0..TIMES {
-                        let mut pair = if n % 2 == 0 { lock.lock() } else { lock.lock_low_contention() };
+                        let mut pair = lock.lock();
                         pair.0 += 1;
                         if (thread + n) % 100 == 0 {
                             std::thread::yield_now();

@@ -24,6 +24,10 @@ impl<T> Mutex<T> {
         Self(loom::sync::Mutex::new(value))
     }
 
+    pub(crate) fn one_of_many(value: T) -> Self {
+        Self::new(value)
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
@@ -33,8 +37,9 @@ impl<T> Mutex<T> {
         Some(self.lock())
     }
 
-    pub(crate) fn lock_low_contention(&self) -> MutexGuard<'_, T> {
-        self.lock()
+    /// Waits like [`lock`](Self::lock).
+    pub(crate) fn lock_briefly(&self) -> Option<MutexGuard<'_, T>> {
+        Some(self.lock())
     }
 
     pub(crate) fn get_mut(&mut self) -> &mut T {
@@ -132,6 +137,24 @@ pub(crate) fn now() -> Instant {
 /// Called when a model begins the next interleaving.
 pub(crate) fn restart_clock() {
     LOOKS.set(0);
+}
+
+/// Grows with each call.
+pub(crate) fn stamp() -> u64 {
+    LOOKS.set(LOOKS.get() + 1);
+    LOOKS.get()
+}
+
+/// See `sync/std.rs`.
+pub(crate) struct Cursor {
+    pub(crate) queue: Cell<usize>,
+    pub(crate) shard: Cell<usize>,
+    pub(crate) left: Cell<u32>,
+}
+
+/// A model's threads are coroutines of one thread, so they have no cursors of their own: each get chooses.
+pub(crate) fn with_cursor<R>(use_it: impl FnOnce(&Cursor) -> R) -> R {
+    use_it(&Cursor { queue: Cell::new(0), shard: Cell::new(0), left: Cell::new(0) })
 }
 
 pub(crate) fn parallelism() -> usize {

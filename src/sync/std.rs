@@ -6,6 +6,7 @@ pub(crate) use std::sync::{Arc, Weak};
 pub(crate) use std::thread::JoinHandle;
 
 pub(crate) use super::lock::{Mutex, MutexGuard};
+use std::cell::Cell;
 use std::sync::PoisonError;
 pub(super) use std::sync::atomic::fence;
 pub(super) use std::sync::{Condvar, Mutex as ParkMutex, MutexGuard as ParkGuard};
@@ -186,6 +187,27 @@ pub(crate) const OVERDUE: Duration = Duration::from_micros(50);
 #[inline]
 pub(crate) fn overdue(woken_at: Instant) -> bool {
     woken_at.elapsed() >= OVERDUE
+}
+
+/// A counter that grows with time, at the same pace on all cores, from which nothing but an order is concluded.
+pub(crate) fn stamp() -> u64 {
+    crate::time::coarse_clock::counter()
+}
+
+/// Where a thread takes keys. The fields are written one by one, since a load of all of them would wait for the stores of the parts.
+pub(crate) struct Cursor {
+    /// The queue's address, or 0.
+    pub(crate) queue: Cell<usize>,
+    pub(crate) shard: Cell<usize>,
+    /// How many more keys the thread takes from this shard before it chooses again.
+    pub(crate) left: Cell<u32>,
+}
+
+/// The cursor of the calling thread.
+#[inline]
+pub(crate) fn with_cursor<R>(use_it: impl FnOnce(&Cursor) -> R) -> R {
+    std::thread_local!(static CURSOR: Cursor = const { Cursor { queue: Cell::new(0), shard: Cell::new(0), left: Cell::new(0) } });
+    CURSOR.with(use_it)
 }
 
 /// The time, for delays.

@@ -56,7 +56,7 @@ pub(super) fn now(clock: impl Fn() -> u64) -> u64 {
 
 /// The first call of the process takes half a millisecond, in which `quanta` measures the counter for itself.
 #[inline]
-pub(super) fn counter() -> u64 {
+pub(crate) fn counter() -> u64 {
     static COUNTER: OnceLock<quanta::Clock> = OnceLock::new();
     COUNTER.get_or_init(quanta::Clock::new).raw()
 }

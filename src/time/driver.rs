@@ -12,9 +12,9 @@
 //! starts the thread, each getter that parks does the driver's work: it queues expired keys, and parks until the earliest deadline
 //! at most. An earlier deadline wakes all parked getters.
 //!
-//! The state is under the queue's lock. The driver writes `Parked` in the critical section in which it found no expired delay, so a
-//! later critical section that sets an earlier deadline sees it, and owes the wake-up ([I8](crate::guarantees#waiting-and-wake-ups)).
-//! A driver that runs needs no wake-up, as it looks again before it parks. So a burst of earlier and earlier deadlines costs one.
+//! The state is under the hub's lock. A call that sets a deadline earlier than any before in its shard counts it there, and wakes the driver
+//! if it is parked for longer. The driver writes `Parked` only if none was counted since it began to visit the shards
+//! ([I8](crate::guarantees#waiting-and-wake-ups)). A driver that runs needs no wake-up. So a burst of earlier and earlier deadlines costs one.
 //!
 //! The thread has a strong reference to the queue only while it works. While it is parked its reference is weak, and the drop of
 //! the last handle wakes it, so that it ends.
@@ -77,35 +77,31 @@ pub(crate) enum Notice {
 }
 
 impl State {
-    /// Whether [`on_new_deadline`](Self::on_new_deadline) must be called for this deadline.
-    #[inline]
-    pub(crate) fn is_waiting_past(&self, deadline: u64, driver: Driver) -> bool {
-        match self {
-            Self::Parked { until, .. } | Self::Missing { until, .. } => deadline < *until,
-            Self::Absent => driver == Driver::Thread && deadline < u64::MAX,
-            Self::Running => false,
-        }
-    }
-
-    /// Called when a delay with this deadline is set.
-    pub(crate) fn on_new_deadline(&mut self, deadline: u64, driver: Driver) -> Notice {
+    /// Called when a delay with this deadline is set. Not in a queue with [`Driver::Manual`].
+    pub(crate) fn on_new_deadline(&mut self, deadline: u64) -> Notice {
         match self {
             Self::Parked { until, .. } if deadline < *until => self.wake().map_or(Notice::Nothing, Notice::Driver),
-            Self::Absent if driver == Driver::Thread && deadline < u64::MAX => {
+            Self::Absent if deadline < u64::MAX => {
                 *self = Self::Missing { retry_at: now(), until: 0 };
                 Notice::Start
             }
-            Self::Missing { until, .. } if deadline < *until => {
-                *until = deadline;
+            // Always: `until` may have passed since a getter has noted it, and another getter be parked for longer.
+            Self::Missing { until, .. } => {
+                *until = deadline.min(*until);
                 Notice::Getters
             }
             _ => Notice::Nothing,
         }
     }
 
+    /// Whether the thread could not be started, and it is time to try again.
+    pub(crate) fn is_time_to_retry(&self) -> bool {
+        matches!(self, Self::Missing { retry_at, .. } if *retry_at <= now())
+    }
+
     /// Whether the caller is to try again to start the thread.
     pub(crate) fn retry(&mut self) -> bool {
-        let retry = matches!(self, Self::Missing { retry_at, .. } if *retry_at <= now());
+        let retry = self.is_time_to_retry();
         if retry {
             *self = Self::Running;
         }
@@ -134,8 +130,6 @@ impl State {
 /// What the driver does next.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum NextStep {
-    /// It looks again: more delays may have expired.
-    LookAgain,
     ParkUntil(u64),
     /// The queue is shut down.
     End,
@@ -168,18 +162,13 @@ mod tests {
     fn only_an_earlier_delay_wakes_the_driver() {
         let parked = || State::Parked { until: 10, driver: Parker::new().unparker() };
         for (deadline, wakes) in [(9, true), (10, false), (11, false)] {
-            assert_eq!(parked().is_waiting_past(deadline, Driver::Thread), wakes, "{deadline}");
-            let notice = parked().on_new_deadline(deadline, Driver::Thread);
+            let notice = parked().on_new_deadline(deadline);
             assert_eq!(matches!(notice, Notice::Driver(_)), wakes, "{deadline}");
         }
-        for (deadline, driver, starts) in
-            [(9, Driver::Thread, true), (u64::MAX, Driver::Thread, false), (9, Driver::Manual, false)]
-        {
-            assert_eq!(State::Absent.is_waiting_past(deadline, driver), starts, "{deadline} {driver:?}");
-            let notice = State::Absent.on_new_deadline(deadline, driver);
-            assert_eq!(matches!(notice, Notice::Start), starts, "{deadline} {driver:?}");
+        for (deadline, starts) in [(9, true), (u64::MAX, false)] {
+            assert_eq!(matches!(State::Absent.on_new_deadline(deadline), Notice::Start), starts, "{deadline}");
         }
-        assert!(!State::Running.is_waiting_past(9, Driver::Thread), "it will look by itself");
+        assert!(matches!(State::Running.on_new_deadline(9), Notice::Nothing), "it will look by itself");
     }
 
     /// A move of the clock does not unpark a driver that has ended.

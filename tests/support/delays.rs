@@ -51,8 +51,12 @@ impl<K: Hash + Eq + Clone> Delays<K> {
     }
 
     pub(crate) fn with_limits(policy: DelayedAdd, limits: Limits<K>) -> Self {
+        Self::with_queue(Reference::new(), policy, limits)
+    }
+
+    pub(crate) fn with_queue(queue: Reference<K>, policy: DelayedAdd, limits: Limits<K>) -> Self {
         Self {
-            queue: Reference::new(),
+            queue,
             limits,
             policy,
             delays: BTreeMap::new(),

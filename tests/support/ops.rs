@@ -56,6 +56,9 @@ pub(crate) enum Op {
 
 /// The type of key. Calls use few values, so that they meet on one key.
 pub(crate) trait Key: Hash + Eq + Clone + Debug + Send + Sync + 'static {
+    /// All keys have one hash, so they are in one shard.
+    const COLLIDES: bool = false;
+
     fn nth(n: u8) -> Self;
     /// One of many other values (of 40, if they collide), none of which is an [`nth`](Self::nth).
     fn other(n: u16) -> Self;
@@ -95,6 +98,8 @@ impl Hash for Colliding {
 }
 
 impl Key for Colliding {
+    const COLLIDES: bool = true;
+
     fn nth(n: u8) -> Self {
         Self(u16::from(n % KEYS))
     }
@@ -184,11 +189,18 @@ struct Pair<'q, K: Key> {
     panics: u64,
 }
 
-/// Runs the calls with plain keys, with keys that own memory, and with keys that collide.
+/// Runs the calls with plain keys, with keys that own memory, and with keys that collide; with one shard, and with four.
 pub(crate) fn run(ops: &[Op]) {
-    run_with::<u64>(ops);
-    run_with::<String>(ops);
-    run_with::<Colliding>(ops);
+    for shards in [1, 4] {
+        run_with::<u64>(shards, ops);
+        run_with::<String>(shards, ops);
+        run_with::<Colliding>(shards, ops);
+    }
+}
+
+/// The reference for a queue with this number of shards. Within a shard the order is that of one queue.
+pub(crate) fn reference<K: Key>(shards: usize) -> Reference<K> {
+    if shards == 1 || K::COLLIDES { Reference::new() } else { Reference::new().in_any_order() }
 }
 
 /// Runs the fuzz target's input.
@@ -198,11 +210,11 @@ pub(crate) fn run_bytes(data: &[u8]) {
     }
 }
 
-pub(crate) fn run_with<K: Key>(ops: &[Op]) {
-    let queue = WorkQueue::<K>::new();
+pub(crate) fn run_with<K: Key>(shards: usize, ops: &[Op]) {
+    let queue = WorkQueue::<K>::builder().shards(shards).build();
     let handles = [queue.clone(), queue];
     let mut pair =
-        Pair { handles: &handles, handle: 0, reference: Reference::new(), held: vec![], waiting: vec![], panics: 0 };
+        Pair { handles: &handles, handle: 0, reference: reference(shards), held: vec![], waiting: vec![], panics: 0 };
     for op in ops {
         pair.step(op);
         pair.check();
@@ -320,7 +332,8 @@ impl<'q, K: Key> Pair<'q, K> {
 
     /// Compares a hand-out, and keeps the item. `none` is the error if no key is queued.
     fn compare<E: PartialEq + Debug>(&mut self, got: Result<Item<'q, K>, E>, none: E) {
-        match (got, self.reference.get()) {
+        let expected = self.reference.get_like(got.as_ref().ok().map(Item::key));
+        match (got, expected) {
             (Ok(item), Some(key)) => {
                 assert_eq!(*item, key);
                 self.held.push(Held::Borrowed(item));

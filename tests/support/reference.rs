@@ -13,6 +13,8 @@ use std::hash::Hash;
 #[derive(Debug)]
 pub(crate) struct Reference<K> {
     queue: VecDeque<K>,
+    /// The crate's queue has several shards, and may hand out any queued key: see [`get_like`](Self::get_like).
+    any_order: bool,
     dirty: HashSet<K>,
     processing: HashSet<K>,
     shutting_down: bool,
@@ -43,6 +45,7 @@ impl<K: Hash + Eq + Clone> Reference<K> {
     pub(crate) fn new() -> Self {
         Self {
             queue: VecDeque::new(),
+            any_order: false,
             dirty: HashSet::new(),
             processing: HashSet::new(),
             shutting_down: false,
@@ -53,6 +56,15 @@ impl<K: Hash + Eq + Clone> Reference<K> {
             waited: (0, 0),
             worked: (0, 0),
         }
+    }
+
+    /// The keys are in several shards of the crate's queue.
+    pub(crate) fn in_any_order(self) -> Self {
+        Self { any_order: true, ..self }
+    }
+
+    pub(crate) fn is_in_any_order(&self) -> bool {
+        self.any_order
     }
 
     pub(crate) fn add(&mut self, key: K) -> Added {
@@ -84,6 +96,16 @@ impl<K: Hash + Eq + Clone> Reference<K> {
         self.waited = (self.waited.0 + 1, self.waited.1 + u128::from(waited));
         self.processing_since.push((key.clone(), self.now, waited));
         Some(key)
+    }
+
+    /// [`get`](Self::get), after the crate has handed out `handed_out`, or nothing. With several shards it may be any queued key.
+    pub(crate) fn get_like(&mut self, handed_out: Option<&K>) -> Option<K> {
+        if self.any_order {
+            let at = self.queue.iter().position(|queued| Some(queued) == handed_out);
+            let key = at.and_then(|at| self.queue.remove(at));
+            key.into_iter().for_each(|key| self.queue.push_front(key));
+        }
+        self.get()
     }
 
     pub(crate) fn done(&mut self, key: &K) {
@@ -132,8 +154,11 @@ impl<K: Hash + Eq + Clone> Reference<K> {
         self.dirty.contains(key)
     }
 
-    /// How long the first queued key has waited.
-    pub(crate) fn oldest_queued(&self) -> u64 {
-        self.queue.front().map_or(0, |key| self.now - self.dirty_since[key])
+    /// How long the first queued key has waited: a range. With several shards it is the first of any shard.
+    pub(crate) fn oldest_queued(&self) -> std::ops::RangeInclusive<u64> {
+        let waited = |key: &K| self.now - self.dirty_since[key];
+        let first = self.queue.front().map_or(0, waited);
+        let longest = self.queue.iter().map(waited).max().unwrap_or(0);
+        first..=if self.any_order { longest } else { first }
     }
 }

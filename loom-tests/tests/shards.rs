@@ -1,0 +1,264 @@
+//! A queue with two shards: getters sleep and are woken, drains and idle waits end, and the driver is told of deadlines, whichever shard
+//! it comes from (`src/shared/hub.rs`).
+#![cfg(loom)]
+
+use keyqueue::{Added, GetTimeoutError, WorkQueue};
+use loom::future::block_on;
+use loom::sync::Arc;
+use loom::sync::atomic::AtomicUsize;
+use loom::sync::atomic::Ordering::Relaxed;
+use loom::thread;
+use loom_tests::{check, ns, with};
+use std::pin::pin;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+const SOON: Duration = ns(1);
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A queue with two shards, a key of the first, and a key of the second.
+fn two_shards() -> (WorkQueue<u64>, u64, u64) {
+    let queue = WorkQueue::builder().shards(2).build();
+    let key_of = |shard| (0..100).find(|key| queue.shard_index(key) == shard).expect("half of the keys");
+    let keys = (key_of(0), key_of(1));
+    (queue, keys.0, keys.1)
+}
+
+fn getter(queue: &WorkQueue<u64>) -> thread::JoinHandle<u64> {
+    with(queue, |queue| *queue.get().unwrap())
+}
+
+fn sorted<const N: usize>(mut keys: [u64; N]) -> [u64; N] {
+    keys.sort_unstable();
+    keys
+}
+
+/// W1, I6: a getter parks, or is about to, and a key is queued in the shard that it visits first, or last.
+#[test]
+fn a_push_meets_a_sleeper_in_each_shard() {
+    for last in [false, true] {
+        check(move || {
+            let (queue, first, second) = two_shards();
+            let parked = getter(&queue);
+            let key = if last { second } else { first };
+            queue.add(key);
+            assert_eq!(parked.join().unwrap(), key);
+        });
+    }
+}
+
+/// W2: the second push wakes no getter while the first woken one is on its way. That getter then wakes the other, for a key of the other
+/// shard.
+#[test]
+fn adds_to_two_shards_wake_two_getters() {
+    check(|| {
+        let (queue, first, second) = two_shards();
+        let getters = [getter(&queue), getter(&queue)];
+        queue.add(first);
+        queue.add(second);
+        assert_eq!(sorted(getters.map(|getter| getter.join().unwrap())), sorted([first, second]));
+    });
+}
+
+/// W2: one call queues keys in both shards.
+#[test]
+fn a_burst_over_two_shards_wakes_two_getters() {
+    check(|| {
+        let (queue, first, second) = two_shards();
+        let getters = [getter(&queue), getter(&queue)];
+        assert_eq!(queue.add_all([second, first]), 2);
+        assert_eq!(sorted(getters.map(|getter| getter.join().unwrap())), sorted([first, second]));
+    });
+}
+
+/// W2: a thread takes the last key of one shard while the other shard gets one, and a getter sleeps.
+#[test]
+fn the_last_key_is_taken_while_another_shard_gets_one() {
+    check(|| {
+        let (queue, first, second) = two_shards();
+        queue.add(first);
+        let parked = getter(&queue);
+        let adder = with(&queue, move |queue| queue.add(second));
+        let mine = queue.get().map(|item| *item).unwrap();
+        assert_eq!(sorted([mine, parked.join().unwrap()]), sorted([first, second]));
+        assert_eq!(adder.join().unwrap(), Added::Queued);
+    });
+}
+
+/// W3: a future that is first in the list is dropped while adds to both shards wake it; the wake-up goes on to the next getter.
+#[test]
+fn a_cancelled_getter_forwards_its_wake_up() {
+    for last in [false, true] {
+        check(move || {
+            let (queue, first, second) = two_shards();
+            let mut future = Box::pin(queue.get_async());
+            assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            let parked = getter(&queue);
+            let key = if last { second } else { first };
+            let adder = with(&queue, move |queue| queue.add(key));
+            drop(future);
+            assert_eq!(parked.join().unwrap(), key);
+            adder.join().unwrap();
+        });
+    }
+}
+
+/// W3: a getter whose time is up races adds to both shards. It returns with a key or without, and the other getter gets one.
+#[test]
+fn a_timed_out_getter_forwards_its_wake_up() {
+    check(|| {
+        let (queue, first, second) = two_shards();
+        let parked = getter(&queue);
+        let adder = with(&queue, move |queue| queue.add_all([first, second]));
+        match queue.get_timeout(Duration::ZERO) {
+            Ok(item) => item.done(),
+            Err(error) => assert_eq!(error, GetTimeoutError::Timeout),
+        }
+        assert!([first, second].contains(&parked.join().unwrap()));
+        adder.join().unwrap();
+    });
+}
+
+/// P6, I7: a shut-down races an add. A getter gets each key that was accepted before it learns of the shut-down.
+#[test]
+fn a_getter_learns_of_the_shut_down_after_the_last_key() {
+    for last in [false, true] {
+        check(move || {
+            let (queue, first, second) = two_shards();
+            let key = if last { second } else { first };
+            let getter = with(&queue, |queue| {
+                let mut count = 0;
+                while let Some(item) = queue.get() {
+                    item.done();
+                    count += 1;
+                }
+                count
+            });
+            let adder = with(&queue, move |queue| usize::from(queue.add(key).is_accepted()));
+            queue.shut_down();
+            // The getter does not go while an add may still be accepted.
+            let (accepted, handed_out) = (adder.join().unwrap(), getter.join().unwrap());
+            assert_eq!((handed_out, queue.len()), (accepted, 0));
+            assert_eq!(queue.add(first), Added::Rejected);
+            assert_eq!(queue.add(second), Added::Rejected);
+        });
+    }
+}
+
+/// P6, I7: a key is queued, and then the queue is shut down, while a getter visits the shards. The getter gets the key first.
+#[test]
+fn a_key_added_before_the_shut_down_is_handed_out() {
+    for last in [false, true] {
+        check(move || {
+            let (queue, first, second) = two_shards();
+            let other = with(&queue, move |queue| {
+                assert_eq!(queue.add(if last { second } else { first }), Added::Queued);
+                queue.shut_down();
+            });
+            assert!(queue.get().is_some());
+            assert!(queue.get().is_none());
+            other.join().unwrap();
+        });
+    }
+}
+
+/// P6: all getters are woken by the shut-down.
+#[test]
+fn a_shut_down_wakes_all_getters() {
+    check(|| {
+        let (queue, ..) = two_shards();
+        let getters = [(); 2].map(|()| with(&queue, |queue| queue.get().is_none()));
+        queue.shut_down();
+        assert_eq!(getters.map(|getter| getter.join().unwrap()), [true, true]);
+    });
+}
+
+/// P7: a drain returns after the keys of both shards are done, and what their holders did is visible to it.
+#[test]
+fn a_drain_waits_for_both_shards() {
+    for is_task in [false, true] {
+        check(move || {
+            let (queue, first, second) = two_shards();
+            queue.add_all([first, second]);
+            let finished = Arc::new(AtomicUsize::new(0));
+            let workers = [(); 2].map(|()| {
+                let (queue, finished) = (queue.clone(), Arc::clone(&finished));
+                thread::spawn(move || {
+                    let item = queue.get().unwrap();
+                    finished.fetch_add(1, Relaxed);
+                    item.done();
+                })
+            });
+            if is_task {
+                block_on(queue.shut_down_with_drain_async());
+            } else {
+                queue.shut_down_with_drain();
+            }
+            assert_eq!(finished.load(Relaxed), 2);
+            workers.into_iter().for_each(|worker| worker.join().unwrap());
+        });
+    }
+}
+
+/// A key of one shard leads to a key of the other, which an idle wait has visited before. It returns after both are done.
+#[test]
+fn an_idle_wait_sees_work_that_changes_shards() {
+    for is_task in [false, true] {
+        check(move || {
+            let (queue, first, second) = two_shards();
+            queue.add(second);
+            let finished = Arc::new(AtomicUsize::new(0));
+            let worker = {
+                let (queue, finished) = (queue.clone(), Arc::clone(&finished));
+                thread::spawn(move || {
+                    let item = queue.try_get().unwrap();
+                    queue.add(first);
+                    item.done();
+                    let item = queue.try_get().unwrap();
+                    finished.fetch_add(1, Relaxed);
+                    item.done();
+                })
+            };
+            if is_task {
+                block_on(queue.wait_idle_async());
+            } else {
+                queue.wait_idle();
+            }
+            assert_eq!(finished.load(Relaxed), 1);
+            worker.join().unwrap();
+        });
+    }
+}
+
+/// I8: the driver parks for the delay of one shard, or is about to, and a thread sets an earlier one in the other.
+#[test]
+fn an_earlier_delay_in_the_other_shard_rearms_the_driver() {
+    for last in [false, true] {
+        check(move || {
+            let (queue, first, second) = two_shards();
+            let (far, soon) = if last { (first, second) } else { (second, first) };
+            queue.add_after(far, HOUR);
+            let other = with(&queue, move |queue| queue.add_after(soon, SOON));
+            assert_eq!(queue.get().as_deref(), Some(&soon));
+            assert_eq!(other.join().unwrap(), Added::Delayed);
+            assert_eq!(queue.delayed_len(), 1);
+            queue.shut_down();
+        });
+    }
+}
+
+/// A task and a thread wait, and two shards get a key each.
+#[test]
+fn a_task_and_a_thread_wake_each_other() {
+    check(|| {
+        let (queue, first, second) = two_shards();
+        let parked = getter(&queue);
+        let adder = with(&queue, move |queue| {
+            queue.add(first);
+            queue.add(second);
+        });
+        let mine = block_on(async { *pin!(queue.get_async()).await.unwrap() });
+        assert_eq!(sorted([mine, parked.join().unwrap()]), sorted([first, second]));
+        adder.join().unwrap();
+    });
+}

@@ -1,0 +1,308 @@
+//! Which shard a getter takes its next key from.
+//!
+//! ```text
+//!  thread's cursor ──▶ shard 2: up to STAY keys in a row ──▶ then the shard with the oldest front ──▶ …
+//! ```
+//!
+//! A getter **stays** with a shard for some keys. So two threads that work on one queue meet at a shard's lock and cache lines once in
+//! [`STAY`] keys, not at every key. Then it goes to the shard whose first key has waited longest: each shard publishes a time before the
+//! push of that key, written once for [64 keys](crate::line).
+//!
+//! If another getter stays there, it **passes by**, and takes the next one: two threads at one shard's lock are slower than one. But it
+//! passes by an oldest shard [`PASSES`] times at most, all getters together; then all join there, until a getter that stays finds an older
+//! shard and leaves. So a key is overtaken by later keys of other shards, but at most by about `(shards + (1 + PASSES) * getters) * 64` of
+//! them (P18): while its shard is the oldest, a getter chooses it or uses up a pass; and the keys with an older front are a group in each
+//! shard at most.
+//!
+//! A plain cursor that visits the shards in turn would be simpler. But it does not bound how far a key is overtaken: the lines of the
+//! shards are not equally long, and the difference grows with them.
+//!
+//! The numbers are read without a lock, and may be out of date. No promise but the order depends on them: a getter that finds nothing
+//! here visits each shard before it says so or parks.
+
+use super::Shared;
+use super::get::Taken;
+use super::hub::Flags;
+use super::locked::{Locked, Stay};
+use crate::key::Claimed;
+use crate::sync::{Cursor, model_const, with_cursor};
+
+/// The number of keys that a getter takes from a shard before it chooses again.
+const STAY: u32 = 64;
+
+/// The shards that a getter has found busy for longer than a critical section takes, as bits: it passes by them (P21).
+#[derive(Default)]
+pub(super) struct Busy(u64);
+
+impl Busy {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0 == 0
+    }
+
+    pub(super) fn contains<K>(&self, locked: &Locked<K>) -> bool {
+        self.0 & 1 << locked.index != 0
+    }
+
+    pub(super) fn insert<K>(&mut self, locked: &Locked<K>) {
+        self.0 |= 1 << locked.index;
+    }
+
+    pub(super) fn remove<K>(&mut self, locked: &Locked<K>) {
+        self.0 &= !(1 << locked.index);
+    }
+}
+
+/// How many times getters pass by the oldest shard because another getter stays with it, before they join it.
+const PASSES: usize = 4;
+
+/// A shard to take from.
+struct Choice {
+    shard: usize,
+    /// The getter joins others that stay there: they have been passed by often enough, or no other shard has a key.
+    joins: bool,
+}
+
+impl<K> Shared<K> {
+    /// Takes a key from the shard with which this thread stays, if that is a few instructions.
+    #[inline]
+    pub(super) fn take_where_it_stays(&self) -> Option<Claimed<K>> {
+        with_cursor(|cursor| {
+            let left = cursor.left.get();
+            if cursor.queue.get() != self.address() || left == 0 {
+                return None;
+            }
+            let locked = self.stays_with(cursor);
+            let mut shard = locked.try_lock()?;
+            if self.flags().has(Flags::HAND_OUT) {
+                return None;
+            }
+            let claimed = shard.pop_simple()?;
+            locked.publish_len(&shard);
+            locked.publish_front(&shard);
+            cursor.left.set(left - 1);
+            Some(claimed)
+        })
+    }
+
+    /// Takes a key from the shard with which this thread stays, or from the one that it chooses.
+    pub(super) fn choose(&self) -> Option<Taken<K>> {
+        let mut busy = Busy::default();
+        with_cursor(|cursor| {
+            let left = cursor.left.replace(0);
+            let mut own = None;
+            if cursor.queue.replace(0) == self.address() {
+                let stays = self.stays_with(cursor);
+                if left > 0 {
+                    if let Some(taken) = Self::take_from(stays, &mut busy) {
+                        cursor.queue.set(self.address());
+                        cursor.left.set(left - 1);
+                        return Some(taken);
+                    }
+                }
+                own = Some(stays.index);
+            }
+            // Another getter may come first, or take the last key of the chosen shard.
+            for _ in 0..model_const(2, 1) * self.shards() {
+                let choice = self.oldest(&busy, own);
+                if let Some(left) = own.filter(|own| choice.as_ref().is_none_or(|choice| choice.shard != *own)) {
+                    self.at(left).end_stay();
+                    own = None;
+                }
+                let Choice { shard, joins } = choice?;
+                let locked = self.at(shard);
+                if own.is_none() && !joins && !locked.begin_stay(PASSES) {
+                    continue;
+                }
+                if let Some(taken) = Self::take_from(locked, &mut busy) {
+                    cursor.queue.set(self.address());
+                    cursor.shard.set(shard);
+                    cursor.left.set(STAY - 1);
+                    return Some(taken);
+                }
+                locked.end_stay();
+                own = None;
+            }
+            None
+        })
+    }
+
+    /// The shard with which a thread stays. A cursor may be that of an older queue at the same address, with more shards.
+    #[inline]
+    fn stays_with(&self, cursor: &Cursor) -> &Locked<K> {
+        self.at(cursor.shard.get() & (self.shards() - 1))
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// Takes a key from a shard, unless it has none or is busy.
+    #[inline]
+    fn take_from(locked: &Locked<K>, busy: &mut Busy) -> Option<Taken<K>> {
+        if locked.seems_empty() {
+            return None;
+        }
+        match locked.lock_briefly() {
+            Some(mut shard) => Self::take(locked, &mut shard),
+            None => {
+                busy.insert(locked);
+                None
+            }
+        }
+    }
+
+    /// The shard whose first key has waited longest, not counting those that this getter passes by. `own`: the shard with which this getter
+    /// has stayed so far.
+    fn oldest(&self, busy: &Busy, own: Option<usize>) -> Option<Choice> {
+        let (mut oldest, mut open) = (None, None);
+        for (index, locked) in self.all().enumerate() {
+            if locked.seems_empty() || busy.contains(locked) {
+                continue;
+            }
+            let (passes, joins) = match locked.stay() {
+                Stay::Taken { passes } if own != Some(index) => (passes, true),
+                _ => (0, false),
+            };
+            let front = (locked.front(), index, passes, joins);
+            if oldest.is_none_or(|oldest| front < oldest) {
+                oldest = Some(front);
+            }
+            if passes == 0 && open.is_none_or(|open| front < open) {
+                open = Some(front);
+            }
+        }
+        let (_, oldest_shard, passes, _) = oldest?;
+        let (_, shard, _, joins) = open.or(oldest)?;
+        if shard != oldest_shard {
+            self.at(oldest_shard).set_passes(passes - 1);
+        }
+        Some(Choice { shard, joins })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::WorkQueue;
+    use std::collections::HashMap;
+    use std::sync::mpsc;
+    use std::thread;
+
+    /// A thread's cursor is that of another queue, which has more shards: at another address, and at the same one.
+    #[test]
+    fn a_cursor_of_another_queue_does_no_harm() {
+        let (many, few) = (WorkQueue::builder().shards(64).build(), WorkQueue::builder().shards(2).build());
+        for round in 0..1000_u64 {
+            many.add(round);
+            few.add(round);
+            assert!(many.try_get().is_ok() && few.try_get().is_ok());
+            assert!(many.try_get().is_err() && few.try_get().is_err() && few.try_get().is_err());
+            super::with_cursor(|cursor| {
+                cursor.shard.set(63);
+                cursor.left.set(64);
+            });
+            assert!(few.try_get().is_err());
+        }
+    }
+
+    /// Queues `keys` keys, a part of them (`percent`) in shard 0, and hands them out to threads that take one key each in turn. Returns by
+    /// how many later keys a key was overtaken at most.
+    fn overtaken(shards: usize, getters: usize, percent: u64, keys: usize) -> usize {
+        let queue = WorkQueue::builder().shards(shards).build();
+        let mut fresh: Vec<_> = (0..shards)
+            .map(|shard| {
+                let queue = queue.clone();
+                (0_u64..).filter(move |key| queue.shared.hash(key).shard(shards) == shard)
+            })
+            .collect();
+        let mut random = fastrand::Rng::with_seed(7);
+        let mut number_of = HashMap::new();
+        for number in 0..keys {
+            // 100: the first half is in shard 0, the second half in others.
+            let in_first = if percent == 100 { number < keys / 2 } else { random.u64(0..100) < percent };
+            let shard = if in_first { 0 } else { random.usize(1..shards) };
+            let key = fresh[shard].next().unwrap();
+            number_of.insert(key, number);
+            queue.add(key);
+        }
+        let (report, taken) = mpsc::channel();
+        let getters: Vec<_> = (0..getters)
+            .map(|_| {
+                let (go, turn) = mpsc::channel::<()>();
+                let (queue, report) = (queue.clone(), report.clone());
+                thread::spawn(move || {
+                    for () in turn {
+                        let key = *queue.try_get().unwrap(); // done before the next getter has its turn
+                        report.send(key).unwrap();
+                    }
+                });
+                go
+            })
+            .collect();
+        let (mut worst, mut lowest, mut gone) = (0, 0, vec![false; keys]);
+        for turn in 0..keys {
+            getters[turn % getters.len()].send(()).unwrap();
+            gone[number_of[&taken.recv().unwrap()]] = true;
+            lowest += gone[lowest..].iter().take_while(|gone| **gone).count();
+            worst = worst.max(turn + 1 - lowest);
+        }
+        worst
+    }
+
+    /// P18, with several getters, and with shards whose lines are not equally long.
+    #[test]
+    fn getters_that_pass_by_do_not_overtake_without_bound() {
+        let cases =
+            [(2, 1, 50), (2, 2, 50), (2, 2, 70), (2, 2, 100), (2, 3, 100), (16, 4, 6), (16, 4, 40), (16, 8, 100)];
+        for (shards, getters, percent) in cases {
+            let worst = overtaken(shards, getters, percent, 40_000);
+            println!("{shards} shards, {getters} getters, {percent} % in shard 0: {worst}");
+            let bound = (shards + (1 + super::PASSES) * getters) * 64;
+            assert!(worst <= bound, "{shards} shards, {getters} getters, {percent} % in shard 0: {worst}, not {bound}");
+        }
+    }
+
+    /// A thread that serves two queues in turn comes to a shard anew for each key: that gives others no more passes.
+    #[test]
+    fn a_getter_of_two_queues_does_not_renew_the_passes() {
+        let queues = [(); 2].map(|()| WorkQueue::builder().shards(2).build());
+        let of = |shard| (0_u64..).filter(move |key| key % 2 == shard);
+        // The shards are not known, but a hash is: the keys of shard 0 and 1 of the first queue.
+        let shard_of = |key: &u64| queues[0].shared.hash(key).shard(2);
+        let old: Vec<_> = of(0).filter(|key| shard_of(key) == 0).take(64).collect();
+        let new: Vec<_> = of(1).filter(|key| shard_of(key) == 1).take(50_000).collect();
+        queues[0].add_all(old.iter().chain(&new).copied());
+        queues[1].add_all(0..1000);
+        let (go, turn) = mpsc::channel::<()>();
+        let (report, taken) = mpsc::channel();
+        thread::spawn({
+            let queues = queues.clone();
+            move || {
+                for () in turn {
+                    let key = *queues[0].try_get().unwrap();
+                    drop(queues[1].try_get());
+                    report.send(key).unwrap();
+                }
+            }
+        });
+        let visit = || {
+            go.send(()).unwrap();
+            taken.recv().unwrap()
+        };
+        let (mut left, mut overtook) = (64, 0);
+        let mut count = |key: u64| {
+            if key % 2 == 0 {
+                left -= 1
+            } else {
+                overtook += 1
+            }
+            left == 0
+        };
+        count(visit());
+        for turn in 1.. {
+            if count(*queues[0].try_get().unwrap()) || turn % 256 == 44 && turn > 256 && count(visit()) {
+                break;
+            }
+        }
+        assert!(overtook <= (2 + 5 * 2) * 64, "{overtook}");
+    }
+}

@@ -1,0 +1,172 @@
+//! A shard with its lock, and what other threads read of it without the lock.
+
+use crate::key::{Hash as KeyHash, prefetch_bucket};
+use crate::shard::{NEVER, Shard};
+use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
+use crossbeam_utils::CachePadded;
+
+/// One shard.
+pub(super) struct Locked<K> {
+    /// Its number in the queue, from 0.
+    pub(super) index: usize,
+    shard: CachePadded<Mutex<Shard<K>>>,
+    published: CachePadded<Published>,
+    /// Where the table's buckets are, and how many. Written under the lock, and read without it by `add_with`; may be out of date.
+    buckets: CachePadded<(AtomicUsize, AtomicUsize)>,
+}
+
+/// Whether a getter stays with a shard. A hint: which shard a getter chooses depends on it, and nothing else.
+pub(super) enum Stay {
+    Free,
+    /// A getter does. Others pass by, this many more times.
+    Taken {
+        passes: usize,
+    },
+}
+
+/// `Stay::Free`. Any higher number is one more than the number of passes.
+const FREE: usize = 0;
+
+/// What other threads read without the lock. Written under the lock.
+struct Published {
+    /// The number of queued keys.
+    len: AtomicUsize,
+    /// A time before the push of the first of them, or of the next push if there is none, in a queue with several shards.
+    front: AtomicU64,
+    /// [`Stay`], as a number. Written without the lock.
+    stay: AtomicUsize,
+    /// The time until which the driver may park, as far as this shard is concerned. A call that sets an earlier deadline tells the hub.
+    driver_until: AtomicU64,
+}
+
+impl<K> Locked<K> {
+    pub(super) fn new(index: usize, shard: Mutex<Shard<K>>) -> Self {
+        Self {
+            index,
+            shard: CachePadded::new(shard),
+            published: CachePadded::new(Published {
+                len: AtomicUsize::new(0),
+                front: AtomicU64::new(0),
+                stay: AtomicUsize::new(FREE),
+                driver_until: AtomicU64::new(NEVER),
+            }),
+            buckets: CachePadded::new((AtomicUsize::new(0), AtomicUsize::new(0))),
+        }
+    }
+
+    /// Takes the lock without a [`Section`](super::section::Section): see there.
+    #[inline]
+    pub(super) fn lock(&self) -> MutexGuard<'_, Shard<K>> {
+        self.shard.lock()
+    }
+
+    #[inline]
+    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Shard<K>>> {
+        self.shard.try_lock()
+    }
+
+    /// The lock, for a caller that passes by a shard that is busy for longer than a critical section takes (P21).
+    #[inline]
+    pub(super) fn lock_briefly(&self) -> Option<MutexGuard<'_, Shard<K>>> {
+        self.shard.lock_briefly()
+    }
+
+    /// The number of queued keys.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        // Relaxed: a getter that acts on it takes the lock next.
+        self.published.len.load(Ordering::Relaxed)
+    }
+
+    /// The number of queued keys has changed.
+    #[inline]
+    pub(super) fn publish_len(&self, shard: &Shard<K>) {
+        self.published.len.store(shard.len(), Ordering::Relaxed); // Relaxed: see `len`
+    }
+
+    /// Whether a getter that chooses a shard passes by this one, since no key is queued. A hint.
+    #[inline]
+    pub(super) fn seems_empty(&self) -> bool {
+        // loom would explore every value that the number had, and a getter that visits an empty shard finds that out.
+        !cfg!(loom) && self.len() == 0
+    }
+
+    /// A time before the push of the first key.
+    #[inline]
+    pub(super) fn front(&self) -> u64 {
+        if cfg!(loom) {
+            return 0; // as above
+        }
+        self.published.front.load(Ordering::Relaxed) // Relaxed: see `len`
+    }
+
+    /// A key was taken out, so the first key may be in another group of the line.
+    #[inline]
+    pub(super) fn publish_front(&self, shard: &Shard<K>) {
+        if let (Some(front), false) = (shard.front_stamp(), cfg!(loom)) {
+            self.published.front.store(front, Ordering::Relaxed); // Relaxed: see `len`
+        }
+    }
+
+    /// Whether a getter stays with this shard.
+    #[inline]
+    pub(super) fn stay(&self) -> Stay {
+        // loom: as above. Relaxed, here and below: a hint.
+        match if cfg!(loom) { FREE } else { self.published.stay.load(Ordering::Relaxed) } {
+            FREE => Stay::Free,
+            taken => Stay::Taken { passes: taken - 1 },
+        }
+    }
+
+    /// A getter is about to stay with this shard, which was free. Returns whether it still is: two getters may come at a time.
+    pub(super) fn begin_stay(&self, passes: usize) -> bool {
+        let stay = &self.published.stay;
+        cfg!(loom) || stay.compare_exchange(FREE, passes + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// A getter passes by this shard.
+    pub(super) fn set_passes(&self, left: usize) {
+        if !cfg!(loom) {
+            self.published.stay.store(left + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// A getter goes to another shard.
+    pub(super) fn end_stay(&self) {
+        if !cfg!(loom) {
+            self.published.stay.store(FREE, Ordering::Relaxed);
+        }
+    }
+
+    /// Until when the driver may park, as far as this shard is concerned.
+    #[inline]
+    pub(super) fn driver_until(&self) -> u64 {
+        self.published.driver_until.load(Ordering::Relaxed) // Relaxed: the lock, or the count `deadlines_told` of the hub, orders it
+    }
+
+    pub(super) fn set_driver_until(&self, until: u64) {
+        self.published.driver_until.store(until, Ordering::Relaxed); // Relaxed: see `driver_until`
+    }
+
+    /// Prefetches the bucket that the look-up of this hash will read, while the caller reads the clock and waits for the lock.
+    #[inline]
+    pub(super) fn prefetch_bucket(&self, hash: KeyHash) {
+        if cfg!(loom) {
+            return; // loom has no cache, and would explore every value that the two words had
+        }
+        let (start, count) = &*self.buckets;
+        // Relaxed: a prefetch of the wrong address does no harm.
+        prefetch_bucket((start.load(Ordering::Relaxed), count.load(Ordering::Relaxed)), hash);
+    }
+
+    /// Publishes where the buckets are, for [`prefetch_bucket`](Self::prefetch_bucket).
+    #[inline]
+    pub(super) fn publish_buckets(&self, shard: &Shard<K>) {
+        let (start, count) = shard.buckets();
+        // Relaxed: see `prefetch_bucket`. Written under the lock only.
+        if !cfg!(loom) && self.buckets.1.load(Ordering::Relaxed) != count {
+            self.buckets.0.store(start, Ordering::Relaxed);
+            self.buckets.1.store(count, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Tests with a thread that stops in a critical section of one shard (P21).
+
+use super::{Shared, Wait, start_driver_thread};
+use crate::sync::{Arc, Parker};
+use crate::wait::Waiter;
+use crate::{Clock, Driver, OnPanic, TryGetError, WorkQueue, WorkQueueBuilder};
+use std::collections::HashSet;
+use std::future::Future;
+use std::io::ErrorKind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::task::{Context, Poll, Waker};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+const SHARDS: usize = 4;
+
+fn builder() -> WorkQueueBuilder<u64> {
+    WorkQueue::builder().shards(SHARDS)
+}
+
+/// The keys of a shard.
+fn keys_of(queue: &WorkQueue<u64>, shard: usize) -> impl Iterator<Item = u64> + use<> {
+    let queue = queue.clone();
+    (0..).filter(move |key| queue.shared.hash(key).shard(SHARDS) == shard)
+}
+
+fn key_of(queue: &WorkQueue<u64>, shard: usize) -> u64 {
+    keys_of(queue, shard).next().unwrap()
+}
+
+/// A thread that holds the lock of a shard until it is told to go on.
+struct Stopped {
+    go_on: mpsc::Sender<()>,
+    holder: JoinHandle<()>,
+}
+
+impl Stopped {
+    fn in_shard(queue: &WorkQueue<u64>, shard: usize) -> Self {
+        let (go_on, stop) = mpsc::channel();
+        let (is_held, held) = mpsc::channel();
+        let queue = queue.clone();
+        let holder = thread::spawn(move || {
+            let _shard = queue.shared.at(shard).lock();
+            is_held.send(()).unwrap();
+            stop.recv().unwrap();
+        });
+        held.recv().unwrap();
+        Self { go_on, holder }
+    }
+
+    fn goes_on(self) {
+        self.go_on.send(()).unwrap();
+        self.holder.join().unwrap();
+    }
+
+    fn goes_on_after(self, delay: Duration) -> JoinHandle<()> {
+        thread::spawn(move || {
+            thread::sleep(delay);
+            self.goes_on();
+        })
+    }
+}
+
+/// Waits for this, but not for ever.
+fn until(what: &str, reached: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !reached() {
+        assert!(begin.elapsed() < Duration::from_secs(20), "{what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A thread stops in a critical section of a shard that has keys (P21). Getters of all kinds get the keys of the other shards, the
+/// driver delivers delays there, and when the thread goes on, they get the rest.
+#[test]
+fn getters_and_the_driver_pass_by_a_shard_whose_holder_has_stopped() {
+    let queue = builder().build();
+    queue.add_all(0..400_u64);
+    let stopped = 2;
+    let behind = queue.shared.at(stopped).len();
+    let shard_of = |key: &u64| queue.shared.hash(key).shard(SHARDS);
+    let holder = Stopped::in_shard(&queue, stopped);
+    let mut taken = HashSet::new();
+    while taken.len() < 400 - behind {
+        let item = match taken.len() % 3 {
+            0 => queue.get().unwrap(),
+            1 => queue.get_timeout(Duration::from_secs(20)).unwrap(),
+            _ => match pin!(queue.get_async()).poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(item) => item.unwrap(),
+                Poll::Pending => panic!("there are keys"),
+            },
+        };
+        assert_ne!(shard_of(&item), stopped);
+        taken.insert(*item);
+    }
+    // Nothing is left but in that shard.
+    assert!(queue.get_timeout(Duration::from_millis(2)).is_err());
+    let late = (400..).find(|key| shard_of(key) == 1).unwrap();
+    let getter = thread::spawn({
+        let queue = queue.clone();
+        move || *queue.get().unwrap()
+    });
+    queue.add_after(late, Duration::from_millis(5));
+    assert_eq!(getter.join().unwrap(), late, "delivered by the driver, to a getter that was parked");
+    let getter = thread::spawn({
+        let queue = queue.clone();
+        move || *queue.get().unwrap()
+    });
+    thread::sleep(Duration::from_millis(5));
+    holder.goes_on();
+    assert_eq!(shard_of(&getter.join().unwrap()), stopped, "it came back, though no add has woken it");
+    while queue.try_get().is_ok() {}
+    assert_eq!(queue.stats().handed_out, 401);
+}
+
+/// A getter was woken, passes by the busy shard, and then leaves, or takes one of two keys: in each case it wakes the next (W2, W3).
+#[test]
+fn a_woken_getter_that_passes_by_still_counts_as_woken() {
+    #[derive(PartialEq)]
+    enum Then {
+        IsDropped,
+        TakesOneOfTwo,
+    }
+    for then in [Then::IsDropped, Then::TakesOneOfTwo] {
+        let queue = builder().build();
+        let keys: Vec<_> = keys_of(&queue, 1).take(2).collect();
+        let first = Parker::new();
+        let waiter = || match then {
+            Then::IsDropped => Waiter::Task(Waker::noop().clone()),
+            Then::TakesOneOfTwo => Waiter::Thread(first.unparker()),
+        };
+        let Wait::Park(ticket) = Shared::take_or_wait(&queue.shared, waiter()) else { panic!("no key") };
+        let next = thread::spawn({
+            let queue = queue.clone();
+            move || {
+                let begin = Instant::now();
+                drop(queue.get_timeout(Duration::from_secs(20)).unwrap());
+                assert!(
+                    begin.elapsed() < Duration::from_secs(20),
+                    "it was not woken, and found the key at its time-out"
+                );
+            }
+        });
+        until("the second getter parks", || queue.stats().waiters == 2);
+        queue.add(keys[0]);
+        assert_eq!(queue.stats().waiters, 1, "the first getter is off the list");
+        let holder = Stopped::in_shard(&queue, 1);
+        let Wait::ParkBriefly(ticket) = Shared::resume(&queue.shared, ticket, waiter(), false) else { panic!("busy") };
+        match then {
+            Then::IsDropped => queue.shared.leave(ticket),
+            Then::TakesOneOfTwo => {}
+        }
+        holder.goes_on();
+        if then == Then::TakesOneOfTwo {
+            // Queued without a wake-up, as by a push that found the first getter on its way.
+            queue.shared.enter(queue.shared.at(1)).add_new(keys[1], queue.shared.hash(&keys[1]));
+            queue.shared.at(1).publish_len(&queue.shared.at(1).lock());
+            let wait = Shared::resume(&queue.shared, ticket, waiter(), false);
+            assert!(matches!(wait, Wait::Item(_)));
+        }
+        next.join().unwrap();
+    }
+}
+
+/// `try_get` and `get_many` wait for a busy shard that has keys, if no other has; a `get_timeout` does not.
+#[test]
+fn a_last_look_waits_for_a_busy_shard_only_if_it_must() {
+    let queue = builder().driver(Driver::Manual).build();
+    let [empty, full] = [key_of(&queue, 1), key_of(&queue, 2)];
+    let holder = Stopped::in_shard(&queue, 1);
+    assert_eq!(queue.try_get().err(), Some(TryGetError::Empty));
+    queue.add(full);
+    assert_eq!(*queue.try_get().unwrap(), full, "another shard has a key");
+    holder.goes_on();
+    queue.add(empty);
+    let holder = Stopped::in_shard(&queue, 1);
+    assert!(queue.get_timeout(Duration::from_millis(1)).is_err());
+    let holder = holder.goes_on_after(Duration::from_millis(20));
+    assert_eq!(*queue.try_get().unwrap(), empty);
+    holder.join().unwrap();
+    queue.add_all([empty, full]);
+    let holder = Stopped::in_shard(&queue, 1).goes_on_after(Duration::from_millis(20));
+    assert_eq!(queue.get_many(usize::MAX).len(), 2);
+    holder.join().unwrap();
+    queue.shut_down();
+    let holder = Stopped::in_shard(&queue, 1).goes_on_after(Duration::from_millis(20));
+    assert_eq!(queue.try_get().err(), Some(TryGetError::ShutDown));
+    holder.join().unwrap();
+}
+
+/// `turn` visits the other shards first, and a panic is counted although the first shard is held.
+#[test]
+fn a_turn_and_a_panic_do_not_wait_for_the_first_shard() {
+    let (clock, time) = Clock::mock();
+    let queue = builder().clock(clock).driver(Driver::Manual).on_panic(OnPanic::Done).build();
+    let key = key_of(&queue, 3);
+    queue.add_after(key, Duration::from_secs(1));
+    time.advance(Duration::from_secs(1));
+    let holder = Stopped::in_shard(&queue, 0);
+    let turn = thread::spawn({
+        let queue = queue.clone();
+        move || queue.turn()
+    });
+    until("the other shards had their turn", || queue.len() == 1);
+    let item = queue.get().unwrap();
+    let panics = AssertUnwindSafe(|| {
+        let _item = item;
+        resume_unwind(Box::new(()))
+    });
+    assert!(catch_unwind::<_, ()>(panics).is_err());
+    holder.goes_on();
+    assert_eq!((turn.join().unwrap(), queue.stats().panics), (1, 1));
+}
+
+/// A mock clock does not say when a busy shard is to be visited again, so the driver waits for it.
+#[test]
+fn the_driver_of_a_mock_clock_waits_for_a_busy_shard() {
+    let (clock, time) = Clock::mock();
+    let queue = builder().clock(clock).build();
+    queue.add_after(key_of(&queue, 2), Duration::from_secs(1));
+    thread::sleep(Duration::from_millis(20)); // the driver parks
+    let holder = Stopped::in_shard(&queue, 2);
+    time.advance(Duration::from_secs(1));
+    thread::sleep(Duration::from_millis(20)); // the driver wakes
+    holder.goes_on();
+    until("the delay expires", || queue.len() == 1);
+}
+
+/// Starts no thread.
+fn no_thread(_: &Arc<Shared<u64>>) -> std::io::Result<()> {
+    Err(ErrorKind::WouldBlock.into())
+}
+
+/// An idle wait has visited the shard of the delay, and is not on the list yet, when the start of the driver fails.
+#[test]
+fn an_idle_wait_notices_that_the_driver_is_missing() {
+    let queue = builder().build_with(no_thread);
+    let holder = Stopped::in_shard(&queue, 1);
+    let _waits = thread::spawn({
+        let queue = queue.clone();
+        move || queue.wait_idle()
+    });
+    thread::sleep(Duration::from_millis(20)); // it waits for shard 1
+    queue.add_after(key_of(&queue, 0), Duration::from_millis(5));
+    holder.goes_on();
+    until("the idle wait does the driver's work", || queue.len() == 1);
+}
+
+/// While a thread tries to start the driver, and fails, another cancels the delay that has asked for it. The next delay asks again.
+#[test]
+fn a_failed_start_is_not_forgotten() {
+    static STARTS: AtomicUsize = AtomicUsize::new(0);
+    fn start(shared: &Arc<Shared<u64>>) -> std::io::Result<()> {
+        if STARTS.fetch_add(1, Ordering::Relaxed) > 0 {
+            return start_driver_thread(shared);
+        }
+        assert!(shared.cancel(&1));
+        Shared::ensure_driver(shared);
+        no_thread(shared)
+    }
+    let queue = WorkQueue::builder().build_with(start);
+    queue.add_after(1, Duration::from_millis(1));
+    thread::sleep(Duration::from_millis(20));
+    queue.add_after(2, Duration::from_millis(1));
+    assert_eq!(queue.get_timeout(Duration::from_secs(20)).map(|item| *item), Ok(2));
+}
