@@ -8,3 +8,4 @@ for package in fuzz benches benches/instructions; do
     (cd "$package" && cargo clippy --locked --workspace --all-targets -- -D warnings)
 done
 (cd loom-tests && RUSTFLAGS="--cfg loom" cargo clippy --locked --all-targets -- -D warnings)
+(cd loom-tests/shuttle && RUSTFLAGS="--cfg loom" cargo clippy --locked --workspace --all-targets -- -D warnings)
