@@ -1,11 +1,17 @@
-//! [`DashSeg`]: the design that comes to mind first for speed, a concurrent map of states and a lock-free queue. Each key is stored twice
-//! and hashed four times a cycle. It shows the cost of those two crates on the hot path.
+//! Queues of parts that are said to be lock-free. Each key is stored twice.
+//!
+//! * [`DashSeg`]: the design that comes to mind first for speed, a concurrent map of states and a lock-free queue. Each key is hashed four
+//!   times a cycle.
+//! * [`Papaya`]: a map whose reads and writes take no lock, a state word for each key, which changes by compare-and-swap, and the same
+//!   lock-free queue. Only its getters that wait take a lock.
 
 use crate::floors::Line;
 use crate::{Key, Subject};
 use ahash::RandomState;
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// A concurrent map of states and a lock-free queue.
 pub struct DashSeg<K> {
@@ -64,6 +70,77 @@ impl<K: Key> Subject<K> for DashSeg<K> {
             } else {
                 state.remove();
             }
+        }
+        true
+    }
+
+    fn shut_down(&self) {
+        self.line.shut_down();
+    }
+}
+
+/// A lock-free map, a state word for each key, and a lock-free queue.
+pub struct Papaya<K> {
+    nodes: papaya::HashMap<K, Arc<Node<K>>, RandomState>,
+    line: Line<Arc<Node<K>>>,
+}
+
+struct Node<K> {
+    key: K,
+    state: AtomicU8,
+}
+
+const QUEUED: u8 = 0;
+const PROCESSING: u8 = 1;
+const AGAIN: u8 = 2;
+/// Done: the node is being removed from the map.
+const GONE: u8 = 3;
+
+impl<K> Node<K> {
+    fn step(&self, from: u8, to: u8) -> bool {
+        self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
+
+impl<K: Key> Subject<K> for Papaya<K> {
+    const NAME: &'static str = "papaya + SegQueue";
+
+    fn make() -> Self {
+        Self { nodes: papaya::HashMap::default(), line: Line::default() }
+    }
+
+    #[inline]
+    fn add(&self, key: K) {
+        if self.line.is_shutting_down() {
+            return;
+        }
+        let nodes = self.nodes.pin();
+        loop {
+            let Some(node) = nodes.get(&key) else {
+                let node = Arc::new(Node { key: key.clone(), state: AtomicU8::new(QUEUED) });
+                if nodes.try_insert(key.clone(), Arc::clone(&node)).is_ok() {
+                    return self.line.push(node);
+                }
+                continue;
+            };
+            match node.state.load(Ordering::Acquire) {
+                PROCESSING if !node.step(PROCESSING, AGAIN) => {}
+                GONE => _ = nodes.remove_if(&key, |_, found| Arc::ptr_eq(found, node)),
+                _ => return,
+            }
+        }
+    }
+
+    #[inline]
+    fn process(&self, work: impl FnOnce(&Self, &K)) -> bool {
+        let Some(node) = self.line.pop() else { return false };
+        node.state.store(PROCESSING, Ordering::Release);
+        work(self, &node.key);
+        if node.step(PROCESSING, GONE) {
+            _ = self.nodes.pin().remove_if(&node.key, |_, found| Arc::ptr_eq(found, &node));
+        } else {
+            node.state.store(QUEUED, Ordering::Release);
+            self.line.push(node);
         }
         true
     }
