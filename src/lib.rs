@@ -143,7 +143,7 @@
 //! timing wheel each; the hash of a key chooses its part. **Most programs need one**: a worker that spends a microsecond on a key does not
 //! notice the lock. Otherwise take 16; more than four times the number of cores is of no use. With several shards:
 //!
-//! * **Order** is first in, first out within a shard. Across shards a key is overtaken by at most about `(shards + 5 * getters) * 64` keys
+//! * **Order** is first in, first out within a shard. Across shards a key is overtaken by at most about `(shards + 6 * getters) * 64` keys
 //!   that were queued after it, however long the queue is. Delays expire in the order of their deadlines within a shard.
 //! * **Snapshots** ([`stats`](WorkQueue::stats), [`metrics`](WorkQueue::metrics), [`len`](WorkQueue::len)) are consistent in each shard,
 //!   not across shards: numbers of different shards are read one after the other.

@@ -33,7 +33,9 @@ impl<K: Hash + Eq> Shared<K> {
 
     #[inline(never)]
     fn add_to_one_of_many(this: &Arc<Self>, key: K, hash: KeyHash, wakeups: Wakeups) -> Added {
-        Self::add_to(this, this.shard_of(hash), key, hash, wakeups)
+        let locked = this.shard_of(hash);
+        this.note_add(locked);
+        Self::add_to(this, locked, key, hash, wakeups)
     }
 
     // `inline(always)`: with one shard, the place of its data is known when this is compiled.

@@ -113,7 +113,7 @@ impl<K> Shared<K> {
     /// [`try_take`](Self::try_take) of a queue with several shards.
     #[inline(never)]
     fn take_chosen(this: &Arc<Self>) -> Option<Claimed<K>> {
-        if let Some(claimed) = this.take_where_it_stays() {
+        if let Some(claimed) = this.take_nearby() {
             return Some(claimed);
         }
         let taken = this.choose()?;
@@ -248,9 +248,8 @@ impl<K> Shared<K> {
         Self::ensure_driver(this);
         if deadline.is_none_or(|deadline| deadline > Instant::now()) {
             spin_while(|| this.len() == 0);
-            // The first shard stands for all.
-            let first = this.lock_unless_busy(&this.first).map_or(0, |shard| shard.counts.handed_out);
-            let handed_out = first * this.shards() as u64;
+            let handed_out_by = |locked| this.lock_unless_busy(locked).map_or(0, |shard| shard.counts.handed_out);
+            let handed_out = this.all().map(handed_out_by).sum();
             let should_yield = this.hub().getters.should_yield(handed_out);
             if should_yield {
                 yield_while(|| this.len() == 0);

@@ -146,15 +146,19 @@ pub(crate) fn stamp() -> u64 {
 }
 
 /// See `sync/std.rs`.
+#[derive(Default)]
 pub(crate) struct Cursor {
     pub(crate) queue: Cell<usize>,
     pub(crate) shard: Cell<usize>,
     pub(crate) left: Cell<u32>,
+    pub(crate) added_queue: Cell<usize>,
+    pub(crate) added: Cell<usize>,
+    pub(crate) own_left: Cell<u32>,
 }
 
 /// A model's threads are coroutines of one thread, so they have no cursors of their own: each get chooses.
 pub(crate) fn with_cursor<R>(use_it: impl FnOnce(&Cursor) -> R) -> R {
-    use_it(&Cursor { queue: Cell::new(0), shard: Cell::new(0), left: Cell::new(0) })
+    use_it(&Cursor::default())
 }
 
 pub(crate) fn parallelism() -> usize {

@@ -201,12 +201,29 @@ pub(crate) struct Cursor {
     pub(crate) shard: Cell<usize>,
     /// How many more keys the thread takes from this shard before it chooses again.
     pub(crate) left: Cell<u32>,
+    /// The queue to which the thread has last added a key, the shard, and how many more keys it takes back there before it chooses again.
+    pub(crate) added_queue: Cell<usize>,
+    pub(crate) added: Cell<usize>,
+    pub(crate) own_left: Cell<u32>,
+}
+
+impl Cursor {
+    pub(crate) const fn new() -> Self {
+        Self {
+            queue: Cell::new(0),
+            shard: Cell::new(0),
+            left: Cell::new(0),
+            added_queue: Cell::new(0),
+            added: Cell::new(0),
+            own_left: Cell::new(0),
+        }
+    }
 }
 
 /// The cursor of the calling thread.
 #[inline]
 pub(crate) fn with_cursor<R>(use_it: impl FnOnce(&Cursor) -> R) -> R {
-    std::thread_local!(static CURSOR: Cursor = const { Cursor { queue: Cell::new(0), shard: Cell::new(0), left: Cell::new(0) } });
+    std::thread_local!(static CURSOR: Cursor = const { Cursor::new() });
     CURSOR.with(use_it)
 }
 
