@@ -5,6 +5,7 @@
 //! The subjects of a row run in turn, round after round. On a machine with more than two cores the same command measures more of them.
 
 mod latencies;
+mod model;
 mod order;
 mod stalls;
 mod subjects;
@@ -26,7 +27,7 @@ struct Options {
     /// How long each measurement of stalls takes.
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
-    /// Only rows whose name contains this; `order`, `latencies` and `stalls` are the names of the other tables.
+    /// Only rows whose name contains this; `order`, `latencies`, `model` and `stalls` are the names of the other tables.
     #[arg(long, default_value = "")]
     only: String,
 }
@@ -58,6 +59,9 @@ fn main() {
     }
     if "latencies".contains(&options.only) {
         println!("{}\n", latencies::table(options.rounds));
+    }
+    if "model".contains(&options.only) {
+        println!("{}\n", model::table(options.rounds));
     }
     if "stalls".contains(&options.only) {
         println!("{}", stalls::table(options.seconds));
