@@ -30,7 +30,7 @@ const BACKOFF_OF_ONE: f64 = 3000.0;
 const BACKOFF: f64 = 120.0;
 
 pub fn table(rounds: usize) -> Table {
-    let transfers = Transfers { one: transfer_price(1), many: transfer_price(1000) };
+    let transfers = Transfers { one: transfer_price(1), many: transfer_price(4096) };
     let measured = |ring: fn(u64) -> f64, threads| median(&(0..rounds).map(|_| ring(threads)).collect::<Vec<_>>());
     let mut table = Table::new(["ns a turn", "1 shard", "16 shards", "64 shards"]);
     println!("a transfer of a cache line: {:.0} ns, of many at a time {:.0} ns each", transfers.one, transfers.many);
@@ -55,16 +55,18 @@ fn ring<const N: usize>(threads: u64) -> f64 {
 }
 
 /// Nanoseconds for a line that another core wrote last. Two threads write to `lines` lines in turn: with one, each waits for the whole
-/// transfer; with many, the transfers overlap, as those of keys do, which the queue prefetches.
+/// transfer; with many, in an order that no prefetcher guesses, the transfers overlap, as those of keys do.
 fn transfer_price(lines: usize) -> f64 {
     let times = 1_000_000 / lines;
     let (turn, data) = (AtomicU64::new(0), (0..lines).map(|_| CachePadded::new(AtomicU64::new(0))).collect::<Vec<_>>());
+    // A prime that does not divide the number of lines: each line once.
+    let order: Vec<_> = (0..lines).map(|n| n * 6_700_417 % lines).collect();
     let take_turns = |first: usize| {
         for n in (first..times).step_by(2) {
             while turn.load(Ordering::Acquire) != n as u64 {
                 std::hint::spin_loop();
             }
-            for line in &data {
+            for line in order.iter().map(|line| &data[*line]) {
                 line.store(line.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             }
             turn.store(n as u64 + 1, Ordering::Release);
