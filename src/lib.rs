@@ -141,7 +141,8 @@
 //! A queue has one lock, which a call holds for about ten nanoseconds. Where threads do little else than add and get, or there are dozens
 //! of cores, they wait for each other there. [`WorkQueueBuilder::shards`] divides the queue into parts with a lock, a table, a line and a
 //! timing wheel each; the hash of a key chooses its part. **Most programs need one**: a worker that spends a microsecond on a key does not
-//! notice the lock. Otherwise take 16; more than four times the number of cores is of no use. With several shards:
+//! notice the lock. Otherwise take 16, or twice the number of threads that do little but add and get. It is not lock-free. With several
+//! shards:
 //!
 //! * **Order** is first in, first out within a shard. Across shards a key is overtaken by at most about `(shards + 6 * getters) * 64` keys
 //!   that were queued after it, however long the queue is. Delays expire in the order of their deadlines within a shard.

@@ -204,6 +204,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
 
     /// Starts `threads` threads, each of which runs a loop.
     ///
+    /// Dozens of threads whose handlers take a microsecond or less wait for each other at the queue's lock: see
+    /// [`shards`](crate::WorkQueueBuilder::shards).
+    ///
     /// # Errors
     /// If a thread cannot be started: the threads that were started end, and no key was handed out. If `threads` is 0, or the name
     /// contains a NUL byte.

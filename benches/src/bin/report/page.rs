@@ -9,12 +9,13 @@ macro_rules! texts {
 }
 
 /// The texts, in the order of the page.
-pub const TEXTS: [&str; 15] = texts![
+pub const TEXTS: [&str; 16] = texts![
     "head",
     "queues",
     "matrix",
     "parts",
     "threads",
+    "shards",
     "keys",
     "memory",
     "latency",
