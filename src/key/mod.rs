@@ -20,6 +20,7 @@ mod state;
 mod table;
 
 pub(crate) use chunk::Chunk;
+pub(crate) use segmented::Segmented;
 pub(crate) use side_array::SideArray;
 pub(crate) use slab::Retired;
 pub(crate) use slot::{Claimed, OnAdd, Queued, SlotRef, SlotView};

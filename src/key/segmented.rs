@@ -12,27 +12,27 @@ const SEGMENT: usize = model_const(1024, 2);
 /// The growth of one large array writes to fresh memory as much as it copies, and the kernel must map each page of it: at ten million
 /// keys, under the lock, that took two milliseconds. Here a segment is copied only while it grows.
 #[derive(Debug)]
-pub(super) struct Segmented<T> {
+pub(crate) struct Segmented<T> {
     segments: Vec<Vec<T>>,
 }
 
 impl<T> Segmented<T> {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { segments: Vec::new() }
     }
 
     #[inline]
-    pub(super) fn get(&self, at: usize) -> Option<&T> {
+    pub(crate) fn get(&self, at: usize) -> Option<&T> {
         self.segments.get(at / SEGMENT)?.get(at % SEGMENT)
     }
 
     #[inline]
-    pub(super) fn get_mut(&mut self, at: usize) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, at: usize) -> Option<&mut T> {
         self.segments.get_mut(at / SEGMENT)?.get_mut(at % SEGMENT)
     }
 
     /// The value of this number. If it is missing it is made, with those before it in its segment.
-    pub(super) fn get_or_make(&mut self, at: usize) -> &mut T
+    pub(crate) fn get_or_make(&mut self, at: usize) -> &mut T
     where
         T: Default,
     {
@@ -47,7 +47,7 @@ impl<T> Segmented<T> {
     }
 
     /// Drops the values from number `len` on, and gives memory back if much is left over.
-    pub(super) fn truncate(&mut self, len: usize) {
+    pub(crate) fn truncate(&mut self, len: usize) {
         self.segments.truncate(len.div_ceil(SEGMENT));
         if let Some(last) = self.segments.get_mut(len / SEGMENT) {
             last.truncate(len % SEGMENT);
@@ -57,14 +57,14 @@ impl<T> Segmented<T> {
     }
 
     /// Gives the spare capacity back.
-    pub(super) fn shrink_to_fit(&mut self) {
+    pub(crate) fn shrink_to_fit(&mut self) {
         self.segments.shrink_to_fit();
         self.segments.iter_mut().for_each(Vec::shrink_to_fit);
     }
 
     /// The number of values that the segments have memory for.
     #[cfg(all(test, not(loom)))]
-    pub(super) fn capacity(&self) -> usize {
+    pub(crate) fn capacity(&self) -> usize {
         self.segments.iter().map(Vec::capacity).sum()
     }
 }

@@ -16,7 +16,7 @@ pub(crate) struct SideArray<T> {
     slots: usize,
 }
 
-impl<T: Clone + Default> SideArray<T> {
+impl<T: Default> SideArray<T> {
     /// `slots`: the number of slots in a chunk.
     pub(crate) fn new(slots: usize) -> Self {
         Self { chunks: Segmented::new(), slots }
@@ -32,7 +32,7 @@ impl<T: Clone + Default> SideArray<T> {
 
     #[cold]
     fn make_chunk(&mut self, chunk: usize) {
-        *self.chunks.get_or_make(chunk) = vec![T::default(); self.slots].into_boxed_slice();
+        *self.chunks.get_or_make(chunk) = std::iter::repeat_with(T::default).take(self.slots).collect();
     }
 
     /// The value of this slot, if its chunk has an array.

@@ -1,12 +1,20 @@
 //! The order in which queued keys are handed out.
 //!
-//! [`Fifo`] is the order of a plain queue. Another order, by priority or by group, is another implementation of [`Line`].
+//! [`Fifo`] is the order of a plain queue, an implementation of [`Line`]. [`Ordered`] is the order by priority and by group.
 
 #![allow(clippy::vec_box, reason = "a block goes from list to list without being copied")]
 
+mod fair;
 mod fifo;
+mod ordered;
+mod priority;
 
 pub(crate) use fifo::Fifo;
+#[allow(unused_imports, reason = "under construction")]
+pub(crate) use ordered::{Ordered, Rank};
+
+/// No number.
+const NIL: u32 = u32::MAX;
 
 /// The queued entries, in the order in which they will be popped.
 ///

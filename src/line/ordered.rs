@@ -1,0 +1,575 @@
+//! The order by priority, and within a level by groups that take turns.
+//!
+//! ```text
+//!   level 228 (HIGH)     ring:  lane ⇄ lane                    a lane: the queued keys of one group in one level,
+//!   level 128 (NORMAL)   ring:  lane ⇄ lane ⇄ lane             first in, first out
+//!                                │
+//!                                ▼
+//!                               key ⇄ key ⇄ key                lists through the nodes, by slot number
+//! ```
+//!
+//! [`Levels`] says which level has its turn (P19); the first lane of its ring gives up to `weight` keys, and then goes to the end (deficit
+//! round robin with a cost of 1, after Shreedhar and Varghese, 1995: P20). A lane without keys leaves the ring and keeps no credit. Without
+//! groups each level has one lane. Each step is O(1): a key is linked to its neighbours, so it is also removed, or moved to
+//! another level, without a search.
+//!
+//! With a limit, a group with that many processing keys is *full*: its lanes are in no ring, until one of these keys is done.
+
+use super::NIL;
+use super::fair::Groups;
+use super::priority::{Levels, index_of};
+use crate::key::{Segmented, SideArray};
+
+/// Queued entries by the number of their slot.
+pub(crate) struct Ordered<T> {
+    nodes: SideArray<Node<T>>,
+    lanes: Segmented<Lane>,
+    free_lanes: Vec<u32>,
+    end_of_lanes: u32,
+    /// For each level, the lane whose turn it is, or [`NIL`].
+    rings: Box<[u32; 256]>,
+    levels: Levels,
+    /// `None`: without groups.
+    groups: Option<Groups>,
+    /// Keys of a group that may be processing.
+    limit: u32,
+    len: usize,
+    /// Queued entries of full groups.
+    blocked: usize,
+}
+
+/// Where an entry is put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rank {
+    pub(crate) priority: i8,
+    /// The hash of its group. Not used without groups.
+    pub(crate) group: u32,
+}
+
+/// The place of a queued entry in its lane.
+struct Node<T> {
+    entry: Option<T>,
+    prev: u32,
+    next: u32,
+    lane: u32,
+}
+
+impl<T> Default for Node<T> {
+    fn default() -> Self {
+        Self { entry: None, prev: NIL, next: NIL, lane: NIL }
+    }
+}
+
+/// The queued entries of one group in one level: never empty. 32 bytes.
+#[derive(Debug, Clone, Copy, Default)]
+struct Lane {
+    head: u32,
+    tail: u32,
+    len: u32,
+    /// Its neighbours in the ring of its level, unless the group is full.
+    prev: u32,
+    next: u32,
+    /// The next lane of the same group.
+    sibling: u32,
+    /// The number of its group.
+    group: u32,
+    /// Keys that it may still give in this turn.
+    credit: u16,
+    level: u8,
+}
+
+impl<T> Ordered<T> {
+    /// `slots`: the number of slots in a chunk. `limit`: of processing keys of a group.
+    pub(crate) fn new(slots: usize, strict: bool, fair: bool, limit: Option<u32>) -> Self {
+        Self {
+            nodes: SideArray::new(slots),
+            lanes: Segmented::new(),
+            free_lanes: Vec::new(),
+            end_of_lanes: 0,
+            rings: Box::new([NIL; 256]),
+            levels: Levels::new(strict),
+            groups: fair.then(Groups::new),
+            limit: limit.unwrap_or(u32::MAX),
+            len: 0,
+            blocked: 0,
+        }
+    }
+
+    /// The number of entries.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The number of entries that a pop may return.
+    pub(crate) fn ready(&self) -> usize {
+        self.len - self.blocked
+    }
+
+    fn has_limit(&self) -> bool {
+        self.limit < u32::MAX
+    }
+
+    fn lane(&mut self, lane: u32) -> &mut Lane {
+        self.lanes.get_mut(lane as usize).expect("a lane of this number exists")
+    }
+
+    /// Adds an entry behind all others of its rank. `weight`: of its group, asked if the group is new.
+    pub(crate) fn push(&mut self, number: u32, entry: T, rank: Rank, weight: impl FnOnce() -> u16) {
+        let level = index_of(rank.priority);
+        let group = self.groups.as_mut().map_or(NIL, |groups| groups.find_or_make(rank.group, weight));
+        let lane = self.find_lane(group, level).unwrap_or_else(|| self.make_lane(group, level));
+        let is_full = self.is_full(group);
+        let tail = std::mem::replace(&mut self.lane(lane).tail, number);
+        self.lane(lane).len += 1;
+        self.nodes.make(number);
+        self.nodes[number] = Node { entry: Some(entry), prev: tail, next: NIL, lane };
+        match tail {
+            NIL => self.lane(lane).head = number,
+            tail => self.nodes[tail].next = number,
+        }
+        self.len += 1;
+        self.blocked += usize::from(is_full);
+    }
+
+    /// Takes the next entry, and the number of its slot. With a limit, it counts as processing until [`done`](Self::done).
+    pub(crate) fn pop(&mut self) -> Option<(u32, T)> {
+        let level = self.levels.choose()?;
+        let lane = self.rings[usize::from(level)];
+        let Lane { head: number, group, .. } = *self.lane(lane);
+        self.lane(lane).credit -= 1;
+        if self.lane(lane).credit == 0 {
+            let weight = self.weight(group);
+            self.lane(lane).credit = weight;
+            self.rings[usize::from(level)] = self.lane(lane).next;
+        }
+        if self.has_limit() && group != NIL {
+            // First: the group does not end to exist when its last lane goes.
+            let limit = self.limit;
+            let processing = &mut self.group(group).processing;
+            *processing += 1;
+            if *processing == limit {
+                self.each_lane(group, Self::leave_ring);
+            }
+        }
+        let entry = self.unlink(number);
+        entry.map(|entry| (number, entry))
+    }
+
+    /// Takes out the entry of this slot.
+    pub(crate) fn remove(&mut self, number: u32) -> Option<T> {
+        self.nodes.get(number)?.entry.as_ref()?;
+        self.unlink(number)
+    }
+
+    /// The entry of this slot gets a higher priority, and goes to the end of its new level. A lower one changes nothing. Returns whether it
+    /// was moved.
+    pub(crate) fn raise(&mut self, number: u32, priority: i8) -> bool {
+        let Some(Node { entry: Some(_), lane, .. }) = self.nodes.get(number) else { return false };
+        let Lane { level, group, .. } = self.lanes[*lane as usize];
+        if index_of(priority) <= level {
+            return false;
+        }
+        // The group may lose its last lane in between, and is then made again.
+        let rank = Rank { priority, group: self.groups.as_ref().map_or(0, |groups| groups[group].hash()) };
+        let weight = self.weight(group);
+        let entry = self.unlink(number);
+        entry.into_iter().for_each(|entry| self.push(number, entry, rank, || weight));
+        true
+    }
+
+    /// A key of this group is no longer processing, in a queue with a limit. Returns whether the group was full and has queued keys: they are
+    /// ready now.
+    pub(crate) fn done(&mut self, group: u32) -> bool {
+        let groups = self.groups.as_mut().expect("a limit needs groups");
+        let number = groups.find(group).expect("the group has a processing key");
+        let was_full = self.is_full(number);
+        let group = self.group(number);
+        group.processing -= 1;
+        let has_lanes = group.lanes != NIL;
+        if was_full {
+            self.each_lane(number, Self::join_ring);
+        }
+        self.groups.as_mut().into_iter().for_each(|groups| groups.remove_if_unused(number));
+        was_full && has_lanes
+    }
+
+    /// The number of groups that have queued keys, or processing ones in a queue with a limit.
+    #[cfg(all(test, not(loom)))]
+    fn groups_len(&self) -> usize {
+        self.groups.as_ref().map_or(0, Groups::len)
+    }
+
+    fn group(&mut self, number: u32) -> &mut super::fair::Group {
+        &mut self.groups.as_mut().expect("only called with groups")[number]
+    }
+
+    fn weight(&self, group: u32) -> u16 {
+        self.groups.as_ref().map_or(u16::MAX, |groups| groups[group].weight)
+    }
+
+    fn is_full(&self, group: u32) -> bool {
+        self.groups.as_ref().is_some_and(|groups| groups[group].processing >= self.limit)
+    }
+
+    /// The lane of a group in a level, if it has one.
+    fn find_lane(&self, group: u32, level: u8) -> Option<u32> {
+        let Some(groups) = &self.groups else {
+            let lane = self.rings[usize::from(level)];
+            return (lane != NIL).then_some(lane);
+        };
+        let mut lane = groups[group].lanes;
+        while lane != NIL && self.lanes[lane as usize].level != level {
+            lane = self.lanes[lane as usize].sibling;
+        }
+        (lane != NIL).then_some(lane)
+    }
+
+    /// A lane without entries, at the end of its ring unless the group is full.
+    fn make_lane(&mut self, group: u32, level: u8) -> u32 {
+        let lane = self.free_lanes.pop().unwrap_or(self.end_of_lanes);
+        self.end_of_lanes = self.end_of_lanes.max(lane + 1);
+        let sibling = if self.groups.is_some() { std::mem::replace(&mut self.group(group).lanes, lane) } else { NIL };
+        *self.lanes.get_or_make(lane as usize) =
+            Lane { head: NIL, tail: NIL, len: 0, prev: lane, next: lane, sibling, group, credit: 0, level };
+        if !self.is_full(group) {
+            self.enter_ring(lane);
+        }
+        lane
+    }
+
+    /// Takes the entry out of its lane, which must be in its ring exactly if its group is not full.
+    fn unlink(&mut self, number: u32) -> Option<T> {
+        let Node { entry, prev, next, lane } = std::mem::take(&mut self.nodes[number]);
+        match prev {
+            NIL => self.lane(lane).head = next,
+            prev => self.nodes[prev].next = next,
+        }
+        match next {
+            NIL => self.lane(lane).tail = prev,
+            next => self.nodes[next].prev = prev,
+        }
+        let Lane { group, len, .. } = *self.lane(lane);
+        let is_full = self.is_full(group);
+        self.lane(lane).len = len - 1;
+        self.len -= 1;
+        self.blocked -= usize::from(is_full);
+        if len == 1 {
+            if !is_full {
+                self.exit_ring(lane);
+            }
+            self.free_lane(lane);
+        }
+        entry
+    }
+
+    /// A lane has no more entries.
+    fn free_lane(&mut self, lane: u32) {
+        let Lane { group, sibling, .. } = *self.lane(lane);
+        self.free_lanes.push(lane);
+        if self.groups.is_none() {
+            return;
+        }
+        if self.group(group).lanes == lane {
+            self.group(group).lanes = sibling;
+        } else {
+            let mut before = self.group(group).lanes;
+            while self.lane(before).sibling != lane {
+                before = self.lane(before).sibling;
+            }
+            self.lane(before).sibling = sibling;
+        }
+        self.groups.as_mut().into_iter().for_each(|groups| groups.remove_if_unused(group));
+    }
+
+    /// Puts a lane at the end of the ring of its level: it has its turn after all others.
+    fn enter_ring(&mut self, lane: u32) {
+        let Lane { level, group, .. } = *self.lane(lane);
+        let weight = self.weight(group);
+        self.lane(lane).credit = weight;
+        let first = self.rings[usize::from(level)];
+        if first == NIL {
+            self.levels.set(level, true);
+            self.rings[usize::from(level)] = lane;
+            (self.lane(lane).prev, self.lane(lane).next) = (lane, lane);
+        } else {
+            let last = std::mem::replace(&mut self.lane(first).prev, lane);
+            self.lane(last).next = lane;
+            (self.lane(lane).prev, self.lane(lane).next) = (last, first);
+        }
+    }
+
+    fn exit_ring(&mut self, lane: u32) {
+        let Lane { level, prev, next, .. } = *self.lane(lane);
+        if next == lane {
+            self.levels.set(level, false);
+            self.rings[usize::from(level)] = NIL;
+            return;
+        }
+        self.lane(prev).next = next;
+        self.lane(next).prev = prev;
+        if self.rings[usize::from(level)] == lane {
+            self.rings[usize::from(level)] = next;
+        }
+    }
+
+    /// The group of this lane is full now.
+    fn leave_ring(&mut self, lane: u32) {
+        self.exit_ring(lane);
+        self.blocked += self.lane(lane).len as usize;
+    }
+
+    /// The group of this lane is not full any more.
+    fn join_ring(&mut self, lane: u32) {
+        self.enter_ring(lane);
+        self.blocked -= self.lane(lane).len as usize;
+    }
+
+    fn each_lane(&mut self, group: u32, mut step: impl FnMut(&mut Self, u32)) {
+        let mut lane = self.group(group).lanes;
+        while lane != NIL {
+            let sibling = self.lane(lane).sibling;
+            step(self, lane);
+            lane = sibling;
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::collections::{BTreeMap, HashMap, VecDeque};
+
+    /// Settings of a run.
+    #[derive(Debug, Clone, Copy)]
+    struct Plan {
+        strict: bool,
+        fair: bool,
+        limit: Option<u32>,
+        groups: u32,
+        levels: i8,
+    }
+
+    /// What the order is, said with sorted maps and lists that are searched.
+    struct Plain {
+        plan: Plan,
+        /// For each level, its groups in the order of their turns, with the keys that are left in the turn, and the queued keys.
+        levels: BTreeMap<i8, VecDeque<(u32, u16, VecDeque<u32>)>>,
+        /// The same of full groups, in the order in which they got there.
+        full: BTreeMap<i8, Vec<(u32, VecDeque<u32>)>>,
+        processing: HashMap<u32, u32>,
+        since_lower: u32,
+        last_lower: i8,
+    }
+
+    fn weight_of(group: u32) -> u16 {
+        1 + (group % 3) as u16
+    }
+
+    impl Plain {
+        fn is_full(&self, group: u32) -> bool {
+            self.plan.limit.is_some_and(|limit| self.processing.get(&group).is_some_and(|now| *now >= limit))
+        }
+
+        fn credit(&self, group: u32) -> u16 {
+            if self.plan.fair { weight_of(group) } else { u16::MAX }
+        }
+
+        fn push(&mut self, number: u32, priority: i8, group: u32) {
+            let group = if self.plan.fair { group } else { 0 };
+            if self.is_full(group) {
+                let lanes = self.full.entry(priority).or_default();
+                match lanes.iter_mut().find(|(other, _)| *other == group) {
+                    Some((_, keys)) => keys.push_back(number),
+                    None => lanes.push((group, [number].into())),
+                }
+                return;
+            }
+            let credit = self.credit(group);
+            let ring = self.levels.entry(priority).or_default();
+            match ring.iter_mut().find(|(other, ..)| *other == group) {
+                Some((.., keys)) => keys.push_back(number),
+                None => ring.push_back((group, credit, [number].into())),
+            }
+        }
+
+        fn pop(&mut self) -> Option<u32> {
+            let waiting: Vec<i8> = self.levels.keys().rev().copied().collect();
+            let mut level = *waiting.first()?;
+            if waiting.len() == 1 {
+                self.since_lower = 0;
+            } else if !self.plan.strict {
+                self.since_lower += 1;
+                if self.since_lower == 16 {
+                    self.since_lower = 0;
+                    let next = waiting[1..].iter().find(|lower| **lower < self.last_lower);
+                    level = *next.unwrap_or(&waiting[1]);
+                    self.last_lower = level;
+                }
+            }
+            let ring = self.levels.get_mut(&level).unwrap();
+            let (group, credit, keys) = ring.front_mut().unwrap();
+            let (group, number) = (*group, keys.pop_front().unwrap());
+            *credit -= 1;
+            let (is_empty, ends) = (keys.is_empty(), *credit == 0);
+            if is_empty {
+                ring.pop_front();
+            } else if ends {
+                let (.., keys) = ring.pop_front().unwrap();
+                let credit = if self.plan.fair { weight_of(group) } else { u16::MAX };
+                ring.push_back((group, credit, keys));
+            }
+            self.levels.retain(|_, ring| !ring.is_empty());
+            if let Some(limit) = self.plan.limit {
+                let now = self.processing.entry(group).or_default();
+                *now += 1;
+                if *now == limit {
+                    for (level, ring) in &mut self.levels {
+                        if let Some(at) = ring.iter().position(|(other, ..)| *other == group) {
+                            let (.., keys) = ring.remove(at).unwrap();
+                            self.full.entry(*level).or_default().push((group, keys));
+                        }
+                    }
+                    self.levels.retain(|_, ring| !ring.is_empty());
+                }
+            }
+            Some(number)
+        }
+
+        fn done(&mut self, group: u32) -> bool {
+            let was_full = self.is_full(group);
+            *self.processing.get_mut(&group).unwrap() -= 1;
+            let mut ready = false;
+            if was_full {
+                for (level, lanes) in &mut self.full {
+                    if let Some(at) = lanes.iter().position(|(other, _)| *other == group) {
+                        let (_, keys) = lanes.remove(at);
+                        self.levels.entry(*level).or_default().push_back((group, weight_of(group), keys));
+                        ready = true;
+                    }
+                }
+            }
+            ready
+        }
+
+        /// Returns the level in which the key was.
+        fn remove(&mut self, number: u32) -> Option<i8> {
+            let mut found = None;
+            for (level, ring) in &mut self.levels {
+                for (.., keys) in ring.iter_mut() {
+                    let before = keys.len();
+                    keys.retain(|key| *key != number);
+                    found = found.or((keys.len() < before).then_some(*level));
+                }
+                ring.retain(|(.., keys)| !keys.is_empty());
+            }
+            self.levels.retain(|_, ring| !ring.is_empty());
+            for (level, lanes) in &mut self.full {
+                for (_, keys) in lanes.iter_mut() {
+                    let before = keys.len();
+                    keys.retain(|key| *key != number);
+                    found = found.or((keys.len() < before).then_some(*level));
+                }
+                lanes.retain(|(_, keys)| !keys.is_empty());
+            }
+            found
+        }
+
+        fn ready(&self) -> usize {
+            self.levels.values().flatten().map(|(.., keys)| keys.len()).sum()
+        }
+
+        fn blocked(&self) -> usize {
+            self.full.values().flatten().map(|(_, keys)| keys.len()).sum()
+        }
+    }
+
+    /// Random calls have the same results as those of the plain form. Keys have the numbers below 200; a key's group is that number modulo
+    /// the number of groups.
+    fn compare(plan: Plan) {
+        let mut random = fastrand::Rng::with_seed(11);
+        let mut ordered = Ordered::new(64, plan.strict, plan.fair, plan.limit);
+        let mut plain = Plain {
+            plan,
+            levels: BTreeMap::new(),
+            full: BTreeMap::new(),
+            processing: HashMap::new(),
+            since_lower: 0,
+            last_lower: i8::MIN,
+        };
+        let mut queued = [false; 200];
+        let mut held: Vec<u32> = Vec::new();
+        let group_of = |number: u32| number % plan.groups;
+        for n in 0..60_000_u32 {
+            let push = [7, 5, 2][n as usize / 2000 % 3];
+            let number = random.u32(0..200);
+            let priority = random.i8(0..plan.levels) * 50;
+            match random.u32(0..12) {
+                choice if choice < push && !queued[number as usize] && !held.contains(&number) => {
+                    queued[number as usize] = true;
+                    let rank = Rank { priority, group: group_of(number) };
+                    ordered.push(number, number, rank, || weight_of(group_of(number)));
+                    plain.push(number, priority, group_of(number));
+                }
+                9 => {
+                    let before = plain.remove(number);
+                    assert_eq!(ordered.remove(number), before.map(|_| number));
+                    queued[number as usize] = false;
+                }
+                10 => {
+                    let before = plain.remove(number);
+                    let raised = before.is_some_and(|before| priority > before);
+                    // A key that is not raised must keep its place, so it is looked for in a copy.
+                    if raised {
+                        assert!(ordered.raise(number, priority));
+                        plain.push(number, priority, group_of(number));
+                    } else if before.is_some() {
+                        assert!(!ordered.raise(number, priority));
+                        assert_eq!(ordered.remove(number), Some(number));
+                        queued[number as usize] = false;
+                    } else {
+                        assert!(!ordered.raise(number, priority));
+                    }
+                }
+                11 if !held.is_empty() => {
+                    let number = held.swap_remove(random.usize(0..held.len()));
+                    if plan.limit.is_some() {
+                        assert_eq!(ordered.done(group_of(number)), plain.done(group_of(number)));
+                    }
+                }
+                _ => {
+                    let popped = ordered.pop();
+                    assert_eq!(popped, plain.pop().map(|number| (number, number)), "{plan:?}, step {n}");
+                    if let Some((number, _)) = popped {
+                        queued[number as usize] = false;
+                        held.push(number);
+                    }
+                }
+            }
+            assert_eq!((ordered.ready(), ordered.len()), (plain.ready(), plain.ready() + plain.blocked()));
+        }
+        while let Some((number, _)) = ordered.pop() {
+            if plan.limit.is_some() {
+                ordered.done(group_of(number));
+            }
+        }
+        if plan.limit.is_some() {
+            held.iter().for_each(|number| _ = ordered.done(group_of(*number)));
+            while let Some((number, _)) = ordered.pop() {
+                ordered.done(group_of(number));
+            }
+        }
+        assert_eq!((ordered.len(), ordered.groups_len()), (0, 0), "no group is left");
+        assert_eq!(ordered.free_lanes.len(), ordered.end_of_lanes as usize, "no lane is left");
+    }
+
+    #[test]
+    fn it_does_what_plain_lists_do() {
+        for strict in [false, true] {
+            compare(Plan { strict, fair: false, limit: None, groups: 1, levels: 3 });
+            compare(Plan { strict, fair: true, limit: None, groups: 7, levels: 1 });
+            compare(Plan { strict, fair: true, limit: None, groups: 50, levels: 3 });
+            compare(Plan { strict, fair: true, limit: Some(1), groups: 7, levels: 3 });
+            compare(Plan { strict, fair: true, limit: Some(3), groups: 12, levels: 2 });
+        }
+    }
+}
