@@ -2,9 +2,9 @@
 
 use crate::observe::Observer;
 use crate::rate_limiter::{RateLimiter, default_backoff};
-use crate::shared::{Limiter, MAX_SHARDS, Settings, Shared, start_driver_thread};
+use crate::shared::{Limiter, MAX_SHARDS, Order, Settings, Shared, start_driver_thread};
 use crate::sync::Arc;
-use crate::{Clock, DelayedAdd, Driver, OnPanic, WorkQueue};
+use crate::{Clock, DelayedAdd, Driver, InvalidArgument, OnPanic, WorkQueue};
 use std::fmt;
 use std::hash::Hash;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -20,6 +20,9 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 pub struct WorkQueueBuilder<K> {
     settings: Settings,
     limiter: Limiter<K>,
+    order: Order<K>,
+    /// As the user has set it.
+    max_processing_per_group: Option<usize>,
 }
 
 impl<K> WorkQueueBuilder<K> {
@@ -35,7 +38,8 @@ impl<K> WorkQueueBuilder<K> {
             measure: false,
             observer: None,
         };
-        Self { settings, limiter: Limiter::Inline(Box::new(default_backoff())) }
+        let limiter = Limiter::Inline(Box::new(default_backoff()));
+        Self { settings, limiter, order: Order::default(), max_processing_per_group: None }
     }
 
     /// The queue's name, in `Debug` output, metrics, spans, and the names of its workers' threads. Empty by default.
@@ -113,6 +117,56 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
+    /// Whether lower [priorities](crate::Priority) wait for as long as higher ones have keys. `false` by default: of any 16 hand-outs one
+    /// goes to a level below the highest.
+    pub fn strict_priorities(mut self, strict: bool) -> Self {
+        self.order.settings.strict = strict;
+        self
+    }
+
+    /// Groups of keys (namespaces, tenants, hosts) take turns, so that none drowns the others: each group with queued keys gives
+    /// [`group_weight`](Self::group_weight) keys (1 by default), and then goes to the end. Within a group keys are first in, first out; with
+    /// priorities, groups take turns within a level. A group that had no queued keys joins at the end, without credit. With several
+    /// [shards](Self::shards) the groups take turns in each. By default keys have no groups.
+    ///
+    /// A group is known by a 32-bit hash of what the function returns: two groups with the same hash count as one. The function is asked
+    /// once for a key that is new to the queue (or twice, if two threads add it at a time), under no lock. If it panics, the add does,
+    /// and has no effect.
+    ///
+    /// The turns are a deficit round robin with a cost of one (Shreedhar and Varghese, "Efficient fair queueing using deficit round robin",
+    /// 1995), so a hand-out takes the same time however many groups there are.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::builder().fair_by(|&(tenant, _): &(u8, u32)| tenant).build();
+    /// queue.add_all((0..1000).map(|n| (1, n)));
+    /// queue.add((2, 0));
+    /// let tenants: Vec<u8> = (0..4).map(|_| queue.get().unwrap().0).collect();
+    /// assert_eq!(tenants, [1, 2, 1, 1]);
+    /// ```
+    pub fn fair_by<G: Hash>(mut self, group: impl Fn(&K) -> G + Send + Sync + 'static) -> Self {
+        self.order.settings.fair = true;
+        self.order.group_of = Some(Box::new(move |key, hasher| hasher.hash_one(group(key)) as u32));
+        self
+    }
+
+    /// How many keys a group gives in a turn, asked with each new key; that of the key that brings the group into the ring counts. From 1 to
+    /// 1000: other values are clamped. Needs [`fair_by`](Self::fair_by). 1 by default.
+    pub fn group_weight(mut self, weight: impl Fn(&K) -> u32 + Send + Sync + 'static) -> Self {
+        self.order.weight_of = Some(Box::new(weight));
+        self
+    }
+
+    /// The number of keys of a group that may be processing at a time. Needs [`fair_by`](Self::fair_by), and a queue with one shard. No limit
+    /// by default.
+    ///
+    /// A queued key of a group that is full is not handed out until one of the group's keys is done; it counts in
+    /// [`len`](WorkQueue::len), and drains wait for it. After a shut-down a getter waits while such keys are queued.
+    pub fn max_processing_per_group(mut self, n: usize) -> Self {
+        self.max_processing_per_group = Some(n);
+        self
+    }
+
     /// What an [`add`](WorkQueue::add) of a delayed key does. [`DelayedAdd::Independent`] by default.
     pub fn delayed_add(mut self, policy: DelayedAdd) -> Self {
         self.settings.delayed_add = policy;
@@ -122,14 +176,50 @@ impl<K> WorkQueueBuilder<K> {
 
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
     /// Builds the queue.
+    ///
+    /// # Panics
+    /// If [`try_build`](Self::try_build) returns an error.
     #[must_use]
     pub fn build(self) -> WorkQueue<K> {
         self.build_with(start_driver_thread)
     }
 
+    /// Builds the queue.
+    ///
+    /// # Errors
+    /// If there is a [weight](Self::group_weight) or a [limit](Self::max_processing_per_group) without [`fair_by`](Self::fair_by), or a
+    /// limit of 0, or a limit in a queue with several shards, where it could not be exact.
+    pub fn try_build(mut self) -> Result<WorkQueue<K>, InvalidArgument> {
+        self.check()?;
+        Ok(self.build_with(start_driver_thread))
+    }
+
+    /// Checks the arguments that depend on each other.
+    fn check(&mut self) -> Result<(), InvalidArgument> {
+        if self.order.weight_of.is_some() && self.order.group_of.is_none() {
+            return Err(InvalidArgument::new("group_weight", "a function", "it needs `fair_by`"));
+        }
+        let Some(limit) = self.max_processing_per_group else { return Ok(()) };
+        let why = if self.order.group_of.is_none() {
+            "it needs `fair_by`"
+        } else if limit == 0 {
+            "no key would be handed out"
+        } else if self.settings.shards > 1 {
+            "with several shards it would not be exact"
+        } else {
+            // A limit above 2^32 keys is none: a queue has fewer.
+            self.order.settings.limit = u32::try_from(limit).ok().filter(|limit| *limit < u32::MAX);
+            return Ok(());
+        };
+        Err(InvalidArgument::new("max_processing_per_group", limit, why))
+    }
+
     /// Like [`build`](Self::build). `start` starts the driver thread; in a test it may return an error.
-    pub(crate) fn build_with(self, start: fn(&Arc<Shared<K>>) -> std::io::Result<()>) -> WorkQueue<K> {
-        WorkQueue { shared: Arc::new(Shared::new(self.settings, self.limiter, start)) }
+    pub(crate) fn build_with(mut self, start: fn(&Arc<Shared<K>>) -> std::io::Result<()>) -> WorkQueue<K> {
+        if let Err(error) = self.check() {
+            panic!("{error}");
+        }
+        WorkQueue { shared: Arc::new(Shared::new(self.settings, self.limiter, self.order, start)) }
     }
 }
 
@@ -150,6 +240,9 @@ impl<K> fmt::Debug for WorkQueueBuilder<K> {
             .field("delayed_add", delayed_add)
             .field("on_panic", on_panic)
             .field("measure", measure)
+            .field("strict_priorities", &self.order.settings.strict)
+            .field("fair_by", &self.order.settings.fair)
+            .field("max_processing_per_group", &self.max_processing_per_group)
             .finish_non_exhaustive()
     }
 }

@@ -4,7 +4,7 @@ use crate::key::Claimed;
 use crate::panics::{Caught, contained};
 use crate::shared::{Failures, Shared};
 use crate::sync::{Arc, panicking};
-use crate::{AddOptions, Added, OnPanic, OwnedItem, UntilDirty, UntilShuttingDown};
+use crate::{AddOptions, Added, OnPanic, OwnedItem, Priority, UntilDirty, UntilShuttingDown};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
@@ -266,6 +266,13 @@ impl<'q, K> Item<'q, K> {
             Failures::Keep => self.queue.limited_held(&self, &mut options),
         };
         (self.requeue(options, failures), caught)
+    }
+
+    /// The [priority](crate::Priority) with which the key was handed out. [`retry`](Self::retry),
+    /// [`requeue_after`](Self::requeue_after) and [`requeue_with`](Self::requeue_with) keep it, unless the options have another one.
+    #[must_use]
+    pub fn priority(&self) -> Priority {
+        self.queue.priority(&self.claimed)
     }
 
     /// How long the key was queued before it was handed out, counted from the add that made it dirty. `None`: the queue does not

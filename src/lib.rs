@@ -278,10 +278,10 @@ pub use error::{DrainTimeoutError, GetTimeoutError, InvalidArgument, TryGetError
 pub use futures::{GetAsync, ShutDownWithDrain, UntilDirty, UntilShuttingDown, WaitIdle};
 pub use item::Item;
 pub use leftover::Leftover;
-pub use options::{AddOptions, DelayConflict, DelayedAdd, OnPanic};
+pub use options::{AddOptions, DelayConflict, DelayedAdd, OnPanic, Priority};
 pub use owned_item::OwnedItem;
 pub use queue::{Added, WorkQueue};
-pub use stats::{ProcessingKey, Stats};
+pub use stats::{GroupStats, Level, ProcessingKey, Stats};
 pub use time::clock::{Clock, MockClock};
 pub use time::driver::Driver;
 pub use workers::{GivenUp, Outcome, Tally, Workers, WorkersBuilder};

@@ -24,12 +24,38 @@ pub struct AddOptions {
     pub(crate) delay: Option<Duration>,
     pub(crate) conflict: DelayConflict,
     pub(crate) rate_limited: bool,
+    /// `None`: NORMAL for an add, and that of the item for a holder.
+    pub(crate) priority: Option<Priority>,
     /// The limiter has panicked: it is not called, and the queue counts the failure itself.
     pub(crate) limiter_panicked: bool,
 }
 
 /// The delay of a retry if the queue's limiter panics.
 pub(crate) const WITHOUT_LIMITER: Duration = Duration::from_millis(50);
+
+/// How urgent a key is. The higher number comes first; keys of one priority are first in, first out.
+///
+/// A plain [`add`](crate::WorkQueue::add) counts as [`NORMAL`](Self::NORMAL). Of several adds of a key, the highest priority counts: an add
+/// of a queued key with a higher one moves the key to the end of that level; a lower one changes nothing. Of adds of a key that is
+/// processing, the highest counts when it is done. A delayed key takes its priority when its delay expires: the highest of the calls
+/// that have set or moved the delay, whichever deadline counts.
+///
+/// Lower priorities do not starve: of any 16 hand-outs one goes to a level below the highest, in turn, unless the queue is
+/// [strict](crate::WorkQueueBuilder::strict_priorities). With several [shards](crate#shards) all of this holds in each shard; a getter takes
+/// up to 16 keys from a shard before it looks for one with a higher priority.
+///
+/// The values are those of controller-runtime's priority queue.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Priority(pub i8);
+
+impl Priority {
+    /// For work that can wait, such as a look at everything after a start.
+    pub const LOW: Self = Self(-100);
+    /// That of a plain add.
+    pub const NORMAL: Self = Self(0);
+    /// For work that somebody waits for.
+    pub const HIGH: Self = Self(100);
+}
 
 /// What happens if a key that gets a delay already has one. A key has at most one delay.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -78,7 +104,13 @@ pub enum OnPanic {
 impl AddOptions {
     /// Adds the key at once.
     pub const fn new() -> Self {
-        Self { delay: None, conflict: DelayConflict::EarliestWins, rate_limited: false, limiter_panicked: false }
+        Self {
+            delay: None,
+            conflict: DelayConflict::EarliestWins,
+            rate_limited: false,
+            priority: None,
+            limiter_panicked: false,
+        }
     }
 
     /// Adds the key after this delay.
@@ -94,6 +126,32 @@ impl AddOptions {
     pub const fn rate_limited(mut self) -> Self {
         self.rate_limited = true;
         self
+    }
+
+    /// Adds the key with this [priority](Priority).
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{AddOptions, Priority, WorkQueue};
+    ///
+    /// let queue = WorkQueue::new();
+    /// queue.add_all(["page-1", "page-2"]);
+    /// queue.add_with("page-2", AddOptions::new().priority(Priority::HIGH)); // a user waits for it
+    /// let item = queue.get().unwrap();
+    /// assert_eq!((*item, item.priority()), ("page-2", Priority::HIGH));
+    /// ```
+    pub const fn priority(mut self, priority: Priority) -> Self {
+        self.priority = Some(priority);
+        self
+    }
+
+    /// The priority of an add.
+    #[inline]
+    pub(crate) fn level(&self) -> i8 {
+        match self.priority {
+            Some(priority) => priority.0,
+            None => Priority::NORMAL.0,
+        }
     }
 
     /// At least this delay.

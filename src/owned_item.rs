@@ -115,6 +115,12 @@ impl<K> OwnedItem<K> {
         self.item().num_requeues()
     }
 
+    /// Like [`Item::priority`].
+    #[must_use]
+    pub fn priority(&self) -> crate::Priority {
+        self.item().priority()
+    }
+
     /// Like [`Item::waited`].
     #[must_use]
     pub fn waited(&self) -> Option<Duration> {

@@ -8,7 +8,7 @@ use crate::leftover::Leftover;
 use crate::observe::{Metrics, Reporter};
 use crate::options::AddOptions;
 use crate::shared::{Shared, Wait, WaitOutcome, Wakeups};
-use crate::stats::{ProcessingKey, Stats};
+use crate::stats::{GroupStats, Level, ProcessingKey, Stats};
 use crate::sync::{Arc, panicking};
 use std::borrow::Borrow;
 use std::fmt;
@@ -371,6 +371,31 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
         keys.map(|(key, elapsed)| ProcessingKey { key, elapsed }).collect()
     }
 
+    /// The [groups](WorkQueueBuilder::fair_by) that have queued or processing keys, in no order. None in a queue without groups.
+    ///
+    /// Visits all keys of the queue, some hundred at a time under the lock, and clones one of each group. So the numbers are not of one
+    /// moment.
+    ///
+    /// # Panics
+    /// If `K`'s `Clone` panics. It is called under the lock, so it must not use this queue.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::builder().fair_by(|&(tenant, _): &(u8, u32)| tenant).build();
+    /// queue.add_all((0..1000).map(|n| (1, n)));
+    /// queue.add((2, 0));
+    /// let item = queue.get().unwrap();
+    /// for group in queue.groups() {
+    ///     let (tenant, _) = group.key;
+    ///     let expected = if tenant == 1 { (999, 1, 1) } else { (1, 0, 0) };
+    ///     assert_eq!((group.queued, group.processing, group.handed_out), expected);
+    /// }
+    /// ```
+    #[must_use]
+    pub fn groups(&self) -> Vec<GroupStats<K>> {
+        Shared::groups(&self.shared)
+    }
+
     /// Starts a thread that calls [`report`](Self::report) once per `interval`, until the [`Reporter`] is dropped. An interval below a
     /// millisecond counts as one millisecond. The reporter keeps the queue alive.
     ///
@@ -707,6 +732,23 @@ impl<K> WorkQueue<K> {
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.shared.stats()
+    }
+
+    /// How many keys of each [priority](crate::Priority) are queued, the highest first; consistent in each [shard](Self::shards).
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{AddOptions, Priority, WorkQueue};
+    ///
+    /// let queue = WorkQueue::new();
+    /// queue.add_all(0..10);
+    /// queue.add_with(100, AddOptions::new().priority(Priority::HIGH));
+    /// let levels: Vec<_> = queue.levels().iter().map(|level| (level.priority, level.len)).collect();
+    /// assert_eq!(levels, [(Priority::HIGH, 1), (Priority::NORMAL, 10)]);
+    /// ```
+    #[must_use]
+    pub fn levels(&self) -> Vec<Level> {
+        self.shared.levels()
     }
 
     /// A snapshot of the counters and of the histograms of how long keys waited and were processed, consistent in each

@@ -1,5 +1,6 @@
 //! A consistent snapshot of a queue's counters.
 
+use crate::Priority;
 use std::time::Duration;
 
 /// A snapshot of a queue, from [`WorkQueue::stats`](crate::WorkQueue::stats).
@@ -149,4 +150,31 @@ pub struct ProcessingKey<K> {
     pub key: K,
     /// For how long it has been processing. `None` unless the queue [measures](crate::WorkQueueBuilder::measure).
     pub elapsed: Option<Duration>,
+}
+
+/// A number of queued keys of one priority: from [`WorkQueue::levels`](crate::WorkQueue::levels).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Level {
+    /// The priority.
+    pub priority: Priority,
+    /// Keys of it that are queued.
+    pub len: usize,
+}
+
+/// The numbers of one group: from [`WorkQueue::groups`](crate::WorkQueue::groups).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GroupStats<K> {
+    /// A key of the group.
+    pub key: K,
+    /// Keys that are queued.
+    pub queued: usize,
+    /// Keys that are processing.
+    pub processing: usize,
+    /// Hand-outs, since the group has last begun to have queued keys.
+    pub handed_out: u64,
+    /// How long the oldest queued key has waited. `None` unless the queue [measures](crate::WorkQueueBuilder::measure), and if no queued
+    /// key of the group was measured.
+    pub oldest: Option<Duration>,
 }

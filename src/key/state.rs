@@ -192,6 +192,11 @@ impl State {
         self.0.load(Ordering::Relaxed) & DELAYED != 0
     }
 
+    /// Dirty, and not processing (I1).
+    pub(crate) fn is_queued(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & (DIRTY | PROCESSING) == DIRTY
+    }
+
     #[inline]
     pub(crate) fn is_processing(&self) -> bool {
         self.0.load(Ordering::Relaxed) & PROCESSING != 0

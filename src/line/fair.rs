@@ -3,12 +3,12 @@
 //! A group is known by a hash of what the user's function returns for a key. It exists while keys of it are queued, or are processing in
 //! a queue with a limit. Its queued keys are in [lanes](super::ordered), one for each level; the lanes of a level take turns.
 
-use super::NIL;
+use super::{NIL, ordered};
 use crate::key::Segmented;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A group. 16 bytes, and its entry in the map.
+/// A group. 20 bytes, and its entry in the map.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Group {
     hash: u32,
@@ -16,9 +16,16 @@ pub(super) struct Group {
     pub(super) lanes: u32,
     /// Its keys that are processing, if the queue has a limit.
     pub(super) processing: u32,
+    /// Hand-outs, since it exists.
+    pub(super) handed_out: u32,
     /// Keys in a turn.
     pub(super) weight: u16,
 }
+
+/// Memory of groups that are no longer there.
+#[derive(Default)]
+#[expect(dead_code, reason = "it is kept to be dropped")]
+pub(super) struct Garbage(Option<Segmented<Group>>, Vec<u32>);
 
 /// The groups by hash, and by number.
 pub(super) struct Groups {
@@ -50,12 +57,6 @@ impl Hasher for Identity {
     }
 }
 
-impl Group {
-    pub(super) fn hash(&self) -> u32 {
-        self.hash
-    }
-}
-
 impl Groups {
     pub(super) fn new() -> Self {
         Self {
@@ -75,14 +76,16 @@ impl Groups {
         self.map(hash).get(&hash).copied()
     }
 
-    /// The number of a group, which begins to exist if it does not. `weight` is asked in that case.
-    pub(super) fn find_or_make(&mut self, hash: u32, weight: impl FnOnce() -> u16) -> u32 {
+    /// The number of a group, which begins to exist if it does not.
+    pub(super) fn find_or_make(&mut self, group: ordered::Group) -> u32 {
+        let ordered::Group { hash, weight } = group;
         if let Some(number) = self.map(hash).get(&hash) {
             return *number;
         }
         let number = self.free.pop().unwrap_or(self.end);
         self.end = self.end.max(number + 1);
-        *self.groups.get_or_make(number as usize) = Group { hash, lanes: NIL, processing: 0, weight: weight().max(1) };
+        *self.groups.get_or_make(number as usize) =
+            Group { hash, lanes: NIL, processing: 0, handed_out: 0, weight: weight.max(1) };
         self.map(hash).insert(hash, number);
         number
     }
@@ -99,9 +102,15 @@ impl Groups {
             map.shrink_to(map.len() * 2);
         }
         self.free.push(number);
-        if self.free.len() == self.end as usize {
-            (self.free, self.end, self.groups) = (Vec::new(), 0, Segmented::new());
+    }
+
+    /// Takes the memory that is no longer needed, if no group exists.
+    pub(super) fn take_retired(&mut self) -> Garbage {
+        if self.len() > 0 {
+            return Garbage::default();
         }
+        self.end = 0;
+        Garbage(Some(std::mem::replace(&mut self.groups, Segmented::new())), std::mem::take(&mut self.free))
     }
 
     /// The number of groups.

@@ -87,6 +87,11 @@ impl<T> Fifo<T> {
         line
     }
 
+    /// What reads the stamps.
+    pub(crate) fn stamp(&self) -> Option<fn() -> u64> {
+        self.stamp
+    }
+
     /// A time before the push of the next entry, and after the pushes of all but a group of those before it. `None`: no stamps.
     #[inline]
     pub(crate) fn front_stamp(&self) -> Option<u64> {

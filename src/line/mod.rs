@@ -10,8 +10,7 @@ mod ordered;
 mod priority;
 
 pub(crate) use fifo::Fifo;
-#[allow(unused_imports, reason = "under construction")]
-pub(crate) use ordered::{Ordered, Rank};
+pub(crate) use ordered::{Garbage, Group, KeyOrder, Node, Ordered};
 
 /// No number.
 const NIL: u32 = u32::MAX;

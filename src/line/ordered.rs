@@ -16,8 +16,8 @@
 //! With a limit, a group with that many processing keys is *full*: its lanes are in no ring, until one of these keys is done.
 
 use super::NIL;
-use super::fair::Groups;
-use super::priority::{Levels, index_of};
+use super::fair::{self, Groups};
+use super::priority::{Levels, index_of, priority_of};
 use crate::key::{Segmented, SideArray};
 
 /// Queued entries by the number of their slot.
@@ -28,6 +28,8 @@ pub(crate) struct Ordered<T> {
     end_of_lanes: u32,
     /// For each level, the lane whose turn it is, or [`NIL`].
     rings: Box<[u32; 256]>,
+    /// For each level, the number of queued entries.
+    lens: Box<[u32; 256]>,
     levels: Levels,
     /// `None`: without groups.
     groups: Option<Groups>,
@@ -36,29 +38,58 @@ pub(crate) struct Ordered<T> {
     len: usize,
     /// Queued entries of full groups.
     blocked: usize,
+    pushes: u64,
+    stamp: Option<fn() -> u64>,
+    last_stamp: u64,
 }
 
-/// Where an entry is put.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Rank {
-    pub(crate) priority: i8,
-    /// The hash of its group. Not used without groups.
-    pub(crate) group: u32,
+/// What the order needs to know of a key, queued or not. It lives as long as the key is in the queue.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct KeyOrder {
+    pub(crate) group: Group,
+    /// While the key is processing: the priority with which it was handed out.
+    pub(crate) held: i8,
+    /// While it is processing and dirty: the highest priority of the adds meanwhile.
+    pub(crate) pending: i8,
+    /// While it is delayed: the priority that it will have.
+    pub(crate) delayed: i8,
 }
 
-/// The place of a queued entry in its lane.
-struct Node<T> {
+/// A key's group.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Group {
+    /// The hash of what the user's function has returned.
+    pub(crate) hash: u32,
+    /// Keys in a turn, if this key brings the group into the ring.
+    pub(crate) weight: u16,
+}
+
+/// What is kept for a slot.
+pub(crate) struct Node<T> {
+    key: KeyOrder,
+    /// A number for each push, which tells it from a later push of the same slot.
+    push: u64,
+    /// If the key is queued: its place in its lane.
     entry: Option<T>,
     prev: u32,
     next: u32,
     lane: u32,
+    /// A time before its push.
+    stamp: u64,
 }
 
 impl<T> Default for Node<T> {
     fn default() -> Self {
-        Self { entry: None, prev: NIL, next: NIL, lane: NIL }
+        Self { key: KeyOrder::default(), push: 0, entry: None, prev: NIL, next: NIL, lane: NIL, stamp: 0 }
     }
 }
+
+/// Of this number of pushes in a row, one reads the time.
+const STAMPED: u64 = 64;
+
+/// Memory that was for many groups. It is freed after the lock.
+#[expect(dead_code, reason = "it is kept to be dropped")]
+pub(crate) struct Garbage(Segmented<Lane>, Vec<u32>, fair::Garbage);
 
 /// The queued entries of one group in one level: never empty. 32 bytes.
 #[derive(Debug, Clone, Copy, Default)]
@@ -78,21 +109,96 @@ struct Lane {
     level: u8,
 }
 
+/// The weight of a group, and its hand-outs.
+fn group_of(groups: Option<&Groups>, number: u32) -> Option<(u16, u32)> {
+    groups.map(|groups| (groups[number].weight, groups[number].handed_out))
+}
+
 impl<T> Ordered<T> {
-    /// `slots`: the number of slots in a chunk. `limit`: of processing keys of a group.
-    pub(crate) fn new(slots: usize, strict: bool, fair: bool, limit: Option<u32>) -> Self {
+    /// `slots`: the number of slots in a chunk. `limit`: of processing keys of a group. `stamp`: reads a time, if the queue has several
+    /// shards.
+    pub(crate) fn new(slots: usize, strict: bool, fair: bool, limit: Option<u32>, stamp: Option<fn() -> u64>) -> Self {
         Self {
             nodes: SideArray::new(slots),
             lanes: Segmented::new(),
             free_lanes: Vec::new(),
             end_of_lanes: 0,
             rings: Box::new([NIL; 256]),
+            lens: Box::new([0; 256]),
             levels: Levels::new(strict),
             groups: fair.then(Groups::new),
             limit: limit.unwrap_or(u32::MAX),
             len: 0,
             blocked: 0,
+            pushes: 0,
+            stamp,
+            last_stamp: 0,
         }
+    }
+
+    /// What the order knows of the key in this slot.
+    pub(crate) fn key(&mut self, number: u32) -> &mut KeyOrder {
+        self.nodes.make(number);
+        &mut self.nodes[number].key
+    }
+
+    /// A key is put into this slot.
+    pub(crate) fn begin(&mut self, number: u32, group: Group) {
+        *self.key(number) = KeyOrder { group, ..KeyOrder::default() };
+    }
+
+    /// The queued entry of this slot, with the number of its push.
+    pub(crate) fn get(&self, number: u32) -> Option<(&T, u64)> {
+        let node = self.nodes.get(number)?;
+        Some((node.entry.as_ref()?, node.push))
+    }
+
+    /// The priority of the queued entry of this slot.
+    pub(crate) fn priority(&self, number: u32) -> Option<i8> {
+        let node = self.nodes.get(number).filter(|node| node.entry.is_some())?;
+        Some(priority_of(self.lanes[node.lane as usize].level))
+    }
+
+    /// The priority of the entry whose turn is next, but for the turns of lower levels, and a time before its push.
+    pub(crate) fn front(&self) -> Option<(i8, u64)> {
+        let level = self.levels.top()?;
+        let lane = self.lanes[self.rings[usize::from(level)] as usize];
+        Some((priority_of(level), self.nodes[lane.head].stamp))
+    }
+
+    /// The slots of some of the entries that have waited longest: the first of each level, and of some groups.
+    pub(crate) fn firsts(&self) -> impl Iterator<Item = u32> {
+        let mut level = 256;
+        let levels = std::iter::from_fn(move || {
+            let next = self.levels.highest_below(level)?;
+            level = next.into();
+            Some(next)
+        });
+        levels.flat_map(move |level| {
+            let first = self.rings[usize::from(level)];
+            let mut lane = first;
+            let mut lanes = 0;
+            std::iter::from_fn(move || {
+                if lanes == 64 || lanes > 0 && lane == first {
+                    return None;
+                }
+                lanes += 1;
+                let Lane { head, next, .. } = self.lanes[lane as usize];
+                lane = next;
+                Some(head)
+            })
+        })
+    }
+
+    /// Adds the number of queued entries of each level.
+    pub(crate) fn add_levels(&self, levels: &mut [usize; 256]) {
+        levels.iter_mut().zip(&*self.lens).for_each(|(sum, len)| *sum += *len as usize);
+    }
+
+    /// The number of hand-outs of this group since it has begun to have queued keys.
+    pub(crate) fn handed_out(&mut self, hash: u32) -> u32 {
+        let Some(groups) = &mut self.groups else { return 0 };
+        groups.find(hash).map_or(0, |number| groups[number].handed_out)
     }
 
     /// The number of entries.
@@ -105,7 +211,8 @@ impl<T> Ordered<T> {
         self.len - self.blocked
     }
 
-    fn has_limit(&self) -> bool {
+    /// A group may have so many processing keys only: [`done`](Self::done) is called for each.
+    pub(crate) fn has_limit(&self) -> bool {
         self.limit < u32::MAX
     }
 
@@ -113,21 +220,28 @@ impl<T> Ordered<T> {
         self.lanes.get_mut(lane as usize).expect("a lane of this number exists")
     }
 
-    /// Adds an entry behind all others of its rank. `weight`: of its group, asked if the group is new.
-    pub(crate) fn push(&mut self, number: u32, entry: T, rank: Rank, weight: impl FnOnce() -> u16) {
-        let level = index_of(rank.priority);
-        let group = self.groups.as_mut().map_or(NIL, |groups| groups.find_or_make(rank.group, weight));
+    /// Adds an entry behind all others of its priority and group.
+    pub(crate) fn push(&mut self, number: u32, entry: T, priority: i8) {
+        let level = index_of(priority);
+        let of = self.key(number).group;
+        let group = self.groups.as_mut().map_or(NIL, |groups| groups.find_or_make(of));
         let lane = self.find_lane(group, level).unwrap_or_else(|| self.make_lane(group, level));
         let is_full = self.is_full(group);
+        if let (Some(stamp), true) = (self.stamp, self.len == 0 || self.pushes % STAMPED == 0) {
+            self.last_stamp = stamp();
+        }
+        self.pushes += 1;
         let tail = std::mem::replace(&mut self.lane(lane).tail, number);
         self.lane(lane).len += 1;
-        self.nodes.make(number);
-        self.nodes[number] = Node { entry: Some(entry), prev: tail, next: NIL, lane };
+        let key = self.nodes[number].key;
+        self.nodes[number] =
+            Node { key, push: self.pushes, entry: Some(entry), prev: tail, next: NIL, lane, stamp: self.last_stamp };
         match tail {
             NIL => self.lane(lane).head = number,
             tail => self.nodes[tail].next = number,
         }
         self.len += 1;
+        self.lens[usize::from(level)] += 1;
         self.blocked += usize::from(is_full);
     }
 
@@ -142,15 +256,19 @@ impl<T> Ordered<T> {
             self.lane(lane).credit = weight;
             self.rings[usize::from(level)] = self.lane(lane).next;
         }
-        if self.has_limit() && group != NIL {
-            // First: the group does not end to exist when its last lane goes.
+        if group != NIL {
             let limit = self.limit;
-            let processing = &mut self.group(group).processing;
-            *processing += 1;
-            if *processing == limit {
-                self.each_lane(group, Self::leave_ring);
+            let of = self.group(group);
+            of.handed_out = of.handed_out.wrapping_add(1);
+            if limit < u32::MAX {
+                // First: the group does not end to exist when its last lane goes.
+                of.processing += 1;
+                if of.processing == limit {
+                    self.each_lane(group, Self::leave_ring);
+                }
             }
         }
+        self.nodes[number].key.held = priority_of(level);
         let entry = self.unlink(number);
         entry.map(|entry| (number, entry))
     }
@@ -169,11 +287,18 @@ impl<T> Ordered<T> {
         if index_of(priority) <= level {
             return false;
         }
-        // The group may lose its last lane in between, and is then made again.
-        let rank = Rank { priority, group: self.groups.as_ref().map_or(0, |groups| groups[group].hash()) };
-        let weight = self.weight(group);
+        // The group may lose its last lane in between, and is then made again: with the weight, and the hand-outs, that it has.
+        let known = group_of(self.groups.as_ref(), group);
         let entry = self.unlink(number);
-        entry.into_iter().for_each(|entry| self.push(number, entry, rank, || weight));
+        if let Some((weight, handed_out)) = known {
+            self.nodes[number].key.group.weight = weight;
+            entry.into_iter().for_each(|entry| self.push(number, entry, priority));
+            let lane = self.nodes[number].lane;
+            let group = self.lane(lane).group;
+            self.group(group).handed_out = handed_out;
+        } else {
+            entry.into_iter().for_each(|entry| self.push(number, entry, priority));
+        }
         true
     }
 
@@ -199,7 +324,7 @@ impl<T> Ordered<T> {
         self.groups.as_ref().map_or(0, Groups::len)
     }
 
-    fn group(&mut self, number: u32) -> &mut super::fair::Group {
+    fn group(&mut self, number: u32) -> &mut fair::Group {
         &mut self.groups.as_mut().expect("only called with groups")[number]
     }
 
@@ -239,7 +364,9 @@ impl<T> Ordered<T> {
 
     /// Takes the entry out of its lane, which must be in its ring exactly if its group is not full.
     fn unlink(&mut self, number: u32) -> Option<T> {
-        let Node { entry, prev, next, lane } = std::mem::take(&mut self.nodes[number]);
+        let node = &mut self.nodes[number];
+        let (key, push) = (node.key, node.push);
+        let Node { entry, prev, next, lane, .. } = std::mem::replace(node, Node { key, push, ..Node::default() });
         match prev {
             NIL => self.lane(lane).head = next,
             prev => self.nodes[prev].next = next,
@@ -248,10 +375,11 @@ impl<T> Ordered<T> {
             NIL => self.lane(lane).tail = prev,
             next => self.nodes[next].prev = prev,
         }
-        let Lane { group, len, .. } = *self.lane(lane);
+        let Lane { group, len, level, .. } = *self.lane(lane);
         let is_full = self.is_full(group);
         self.lane(lane).len = len - 1;
         self.len -= 1;
+        self.lens[usize::from(level)] -= 1;
         self.blocked -= usize::from(is_full);
         if len == 1 {
             if !is_full {
@@ -322,6 +450,35 @@ impl<T> Ordered<T> {
     fn join_ring(&mut self, lane: u32) {
         self.enter_ring(lane);
         self.blocked -= self.lane(lane).len as usize;
+    }
+
+    /// There is memory to be freed.
+    pub(crate) fn has_retired(&self) -> bool {
+        self.end_of_lanes > 64 && self.free_lanes.len() == self.end_of_lanes as usize
+    }
+
+    /// Takes the memory for lanes and groups that are no longer there, for the caller to free after the lock.
+    pub(crate) fn take_retired(&mut self) -> Garbage {
+        self.end_of_lanes = 0;
+        let groups = self.groups.as_mut().map_or_else(fair::Garbage::default, Groups::take_retired);
+        Garbage(std::mem::replace(&mut self.lanes, Segmented::new()), std::mem::take(&mut self.free_lanes), groups)
+    }
+
+    /// Takes what was kept for the slots of a chunk that was freed.
+    pub(crate) fn take_chunk(&mut self, chunk: usize) -> Box<[Node<T>]> {
+        self.nodes.take_chunk(chunk)
+    }
+
+    /// `chunks`: the number of chunks that are left.
+    pub(crate) fn truncate(&mut self, chunks: usize) {
+        self.nodes.truncate(chunks);
+    }
+
+    /// Gives spare capacity back.
+    pub(crate) fn shrink(&mut self) {
+        self.nodes.shrink();
+        self.lanes.shrink_to_fit();
+        self.free_lanes.shrink_to_fit();
     }
 
     fn each_lane(&mut self, group: u32, mut step: impl FnMut(&mut Self, u32)) {
@@ -487,7 +644,7 @@ mod tests {
     /// the number of groups.
     fn compare(plan: Plan) {
         let mut random = fastrand::Rng::with_seed(11);
-        let mut ordered = Ordered::new(64, plan.strict, plan.fair, plan.limit);
+        let mut ordered = Ordered::new(64, plan.strict, plan.fair, plan.limit, None);
         let mut plain = Plain {
             plan,
             levels: BTreeMap::new(),
@@ -506,8 +663,9 @@ mod tests {
             match random.u32(0..12) {
                 choice if choice < push && !queued[number as usize] && !held.contains(&number) => {
                     queued[number as usize] = true;
-                    let rank = Rank { priority, group: group_of(number) };
-                    ordered.push(number, number, rank, || weight_of(group_of(number)));
+                    let group = group_of(number);
+                    ordered.begin(number, Group { hash: group, weight: weight_of(group) });
+                    ordered.push(number, number, priority);
                     plain.push(number, priority, group_of(number));
                 }
                 9 => {

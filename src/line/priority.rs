@@ -17,6 +17,12 @@ pub(super) fn index_of(priority: i8) -> u8 {
     (i16::from(priority) - i16::from(i8::MIN)) as u8
 }
 
+/// The priority of an index.
+#[inline]
+pub(super) fn priority_of(level: u8) -> i8 {
+    (i16::from(level) + i16::from(i8::MIN)) as i8
+}
+
 /// Which levels have entries, as a bitmap, and whose turn it is.
 #[derive(Debug)]
 pub(super) struct Levels {
@@ -42,7 +48,7 @@ impl Levels {
 
     /// The highest level below `end` that waits.
     #[inline]
-    fn highest_below(&self, end: u16) -> Option<u8> {
+    pub(super) fn highest_below(&self, end: u16) -> Option<u8> {
         let (last, rest) = (usize::from(end / 64), end % 64);
         let of = |word: usize, bits: u64| (bits > 0).then(|| (word * 64) as u8 + bits.ilog2() as u8);
         let partial = self.waiting.get(last).map_or(0, |bits| bits & ((1 << rest) - 1));

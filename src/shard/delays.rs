@@ -47,6 +47,7 @@ pub(crate) struct Delay<K> {
     pub(crate) deadline: u64,
     /// An add waits for it ([`DelayedAdd::Strict`](crate::DelayedAdd::Strict)).
     pub(crate) waited: bool,
+    pub(crate) priority: i8,
     pub(crate) key: K,
 }
 
@@ -76,11 +77,12 @@ impl Later {
 
 impl<K> Known<'_, K> {
     /// Sets or moves the delay (P9). **Linearization point of a delayed add.**
-    pub(crate) fn set_delay(self, now: Option<u64>, options: AddOptions) -> AddedWith {
+    pub(crate) fn set_delay(mut self, now: Option<u64>, options: AddOptions) -> AddedWith {
         let number = self.number();
         let state = self.state();
         let delayed = state.is_delayed();
         state.set_delayed();
+        self.note_delayed(delayed, options.level());
         let later = &mut self.shard.later;
         later.time = later.time.max(now.unwrap_or_default());
         let deadline = later.time.saturating_add(nanos(options.delay.unwrap_or_default()));
@@ -146,6 +148,7 @@ impl<K: Clone> Shard<K> {
         self.effects.pending |= wheel.has_retired();
         let mut known = self.at(number);
         let waited = known.note_delay_removed();
+        let priority = known.delayed_priority();
         let key = if known.state().is_vacant() {
             known.remove_if_vacant().expect("no bit is set")
         } else {
@@ -154,7 +157,7 @@ impl<K: Clone> Shard<K> {
                 resume_unwind(payload)
             })
         };
-        Some(Delay { deadline, waited, key })
+        Some(Delay { deadline, waited, priority, key })
     }
 }
 

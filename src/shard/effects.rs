@@ -8,7 +8,7 @@ use super::Shard;
 use super::delays::Record;
 use super::times::KeyTimes;
 use crate::key::{Chunk, Queued, Retired};
-use crate::line::{Fifo, Line};
+use crate::line::{self, Fifo, Line, Node};
 use crate::time::wheel;
 use crate::wait::{Waiter, WakeList};
 
@@ -24,10 +24,11 @@ pub(crate) struct Effects<K> {
 #[expect(dead_code, reason = "it is kept to be dropped")]
 enum Garbage<K> {
     /// A chunk of slots without keys, with what was kept beside the slots.
-    Chunk(Chunk<K>, Box<[Record]>, Box<[KeyTimes]>),
+    Chunk(Chunk<K>, Box<[Record]>, Box<[KeyTimes]>, Box<[Node<Queued<K>>]>),
     Table(Retired<K>),
     Line(<Fifo<Queued<K>> as Line<Queued<K>>>::Garbage),
     Wheel(Vec<Box<wheel::Block>>),
+    Order(line::Garbage),
 }
 
 impl<K> Default for Effects<K> {
@@ -78,6 +79,9 @@ impl<K> Shard<K> {
             effects.garbage.push(Garbage::Line(self.line.take_retired()));
         }
         effects.garbage.extend(self.later.take_retired().map(Garbage::Wheel));
+        if let Some(order) = self.order.as_mut().filter(|order| order.has_retired()) {
+            effects.garbage.push(Garbage::Order(order.take_retired()));
+        }
         effects
     }
 
@@ -98,7 +102,8 @@ impl<K> Shard<K> {
                 Retired::Chunk(chunk) => {
                     let number = chunk.number();
                     let times = self.times.as_mut().map(|times| times.take_chunk(number)).unwrap_or_default();
-                    Garbage::Chunk(chunk, self.later.records.take_chunk(number), times)
+                    let nodes = self.order.as_mut().map(|order| order.take_chunk(number)).unwrap_or_default();
+                    Garbage::Chunk(chunk, self.later.records.take_chunk(number), times, nodes)
                 }
                 buckets @ Retired::Buckets(_) => Garbage::Table(buckets),
             };
@@ -107,6 +112,7 @@ impl<K> Shard<K> {
         let chunks = self.table.chunks();
         self.later.records.truncate(chunks);
         self.times.iter_mut().for_each(|times| times.truncate(chunks));
+        self.order.iter_mut().for_each(|order| order.truncate(chunks));
         self.effects.owe_garbage();
     }
 }
@@ -120,11 +126,17 @@ mod tests {
     /// Many chunks are freed in one step: their side arrays are freed after the lock, not in the step (W4).
     #[test]
     fn side_arrays_leave_with_their_chunks() {
-        let mut shard = super::Shard::new(0, DelayedAdd::default(), Some(Clock::new()), None);
+        let mut shard = super::Shard::new(
+            0,
+            super::super::OrderSettings::default(),
+            DelayedAdd::default(),
+            Some(Clock::new()),
+            None,
+        );
         const KEYS: u32 = 64 * 100;
         let hash = crate::key::Hash;
         for key in 0..KEYS {
-            shard.add_new_measured(key, hash(key), Some(1));
+            shard.add_new_measured(key, hash(key), super::super::NewKey { now: Some(1), ..Default::default() });
             let _delay =
                 shard.find(&key, hash(key)).map(|key| key.set_delay(Some(1), AddOptions::new().after(Duration::MAX)));
         }
@@ -140,7 +152,7 @@ mod tests {
         shard.retire();
         let mut freed = 0;
         for garbage in &shard.take_effects().garbage {
-            if let super::Garbage::Chunk(_, records, times) = garbage {
+            if let super::Garbage::Chunk(_, records, times, _) = garbage {
                 assert_eq!((records.len(), times.len()), (64, 64));
                 freed += 1;
             }

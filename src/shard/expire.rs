@@ -80,8 +80,9 @@ impl<K> Known<'_, K> {
     #[inline]
     fn expire(mut self, now: u64) -> Added {
         self.shard.counts.expired += 1;
+        let priority = self.delayed_priority();
         let _waited = self.note_delay_removed();
-        self.add_measured(Some(now))
+        self.add_measured(Some(now), priority)
     }
 }
 

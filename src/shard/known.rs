@@ -2,7 +2,8 @@
 
 use super::Shard;
 use crate::key::{Claimed, Hash, OnAdd, SlotRef, SlotView, State};
-use crate::{AddOptions, Added, DelayConflict, DelayedAdd};
+use crate::line::Group;
+use crate::{AddOptions, Added, DelayConflict, DelayedAdd, Priority};
 use std::borrow::Borrow;
 
 /// A key that is in the table of a shard. It stays there while this exists: the shard is borrowed, and the step that takes the key out
@@ -25,9 +26,12 @@ impl<K> Shard<K> {
 
     /// Inserts a key that is not in the table. The caller makes it delayed, or counts a failure (I4).
     #[inline]
-    pub(crate) fn insert(&mut self, key: K, hash: Hash) -> Known<'_, K> {
+    pub(crate) fn insert(&mut self, key: K, hash: Hash, group: Group) -> Known<'_, K> {
         let slot = self.table.insert(key, hash);
-        Known { shard: self, slot }
+        let known = Known { shard: self, slot };
+        let number = known.number();
+        known.shard.begin_key(number, group);
+        known
     }
 
     /// The key in the slot of this number.
@@ -102,18 +106,45 @@ impl<K> Known<'_, K> {
     #[inline]
     pub(crate) fn add(&mut self) -> Added {
         if self.state().is_delayed() {
-            if let Some(added) = self.add_delayed() {
+            let mut priority = Priority::NORMAL.0;
+            if let Some(added) = self.add_delayed(&mut priority) {
                 return added;
             }
         }
         self.make_dirty()
     }
 
-    /// [`add`](Self::add) in a queue that may measure.
-    pub(crate) fn add_measured(&mut self, now: Option<u64>) -> Added {
-        let added = self.add();
+    /// [`add`](Self::add) in a queue that may measure, or be ordered.
+    pub(crate) fn add_measured(&mut self, now: Option<u64>, mut priority: i8) -> Added {
+        let waits = if self.state().is_delayed() { self.add_delayed(&mut priority) } else { None };
+        let added = waits.unwrap_or_else(|| self.make_dirty_at(priority));
         self.note_added(added, now);
         added
+    }
+
+    /// [`make_dirty`](Self::make_dirty) in a queue that may be ordered.
+    fn make_dirty_at(&mut self, priority: i8) -> Added {
+        if !self.shard.is_ordered() {
+            return self.make_dirty();
+        }
+        match self.view().add() {
+            OnAdd::Push(queued) => {
+                self.shard.counts.pushed += 1;
+                self.shard.push_at(queued, priority);
+                Added::Queued
+            }
+            OnAdd::Coalesce => {
+                self.shard.counts.coalesced += 1;
+                self.raise(priority);
+                Added::Coalesced
+            }
+            OnAdd::Defer => {
+                self.shard.counts.deferred += 1;
+                self.note_pending(priority);
+                self.owe_dirty_waiters();
+                Added::Deferred
+            }
+        }
     }
 
     /// Adds the key, regardless of a delay.
@@ -138,8 +169,8 @@ impl<K> Known<'_, K> {
     }
 
     /// Adds the key, even after a shut-down, and regardless of a delay: for a call that takes back what it did.
-    pub(crate) fn add_again(&mut self) -> Added {
-        let added = self.make_dirty();
+    pub(crate) fn add_again(&mut self, priority: i8) -> Added {
+        let added = self.make_dirty_at(priority);
         self.note_added(added, None);
         added
     }
@@ -149,14 +180,22 @@ impl<K> Known<'_, K> {
         self.shard.reject()
     }
 
-    /// What an `add` does about the delay of its key. `Some`: the add does nothing more.
+    /// What an `add` does about the delay of its key. `Some`: the add does nothing more. An add that replaces the delay takes its priority
+    /// if that is higher.
     #[cold]
-    fn add_delayed(&mut self) -> Option<Added> {
+    fn add_delayed(&mut self, priority: &mut i8) -> Option<Added> {
         match self.shard.delayed_add {
             DelayedAdd::Independent => {}
-            DelayedAdd::Promote => _ = self.remove_delay(),
+            DelayedAdd::Promote => {
+                *priority = self.delayed_priority().max(*priority);
+                let _waited = self.remove_delay();
+            }
             DelayedAdd::Strict => {
-                let _deferred = self.state().defer_add();
+                if self.state().defer_add() {
+                    self.note_delayed(true, *priority);
+                } else {
+                    self.raise(*priority);
+                }
                 self.shard.counts.coalesced += 1;
                 return Some(Added::Coalesced);
             }
@@ -171,17 +210,22 @@ impl<K> Known<'_, K> {
         if !options.is_now() {
             return self.set_delay(now, options);
         }
+        let mut priority = options.level();
         if self.state().is_delayed() {
             match options.conflict {
                 DelayConflict::EarliestWins => {}
-                DelayConflict::Replace => _ = self.remove_delay(),
+                DelayConflict::Replace => {
+                    priority = self.delayed_priority().max(priority);
+                    let _waited = self.remove_delay();
+                }
                 DelayConflict::KeepExisting => {
+                    self.note_delayed(true, priority);
                     self.shard.counts.coalesced += 1;
                     return Added::Coalesced.into();
                 }
             }
         }
-        self.add_measured(now).into()
+        self.add_measured(now, priority).into()
     }
 
     /// Sets a delay again that was taken out, unless the key has an earlier one. `waited`: an add waits for the delay.

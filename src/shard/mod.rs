@@ -6,6 +6,7 @@
 //!             ▼                       ▼                        ▼
 //!  ┌─ Shard ─────────────────────────────────────────────────────────────────────────┐
 //!  │  table: key ─▶ slot (state word, key)      line: queued slots, in order          │
+//!  │  order: queued slots by priority and group, instead of the line                  │
 //!  │  later: deadlines and failures of slots    times: when keys were queued, started │
 //!  │  effects: what the end of the critical section wakes and frees                   │
 //!  └─────────────────────────────────────────────────────────────────────────────────┘
@@ -14,7 +15,7 @@
 //! A step is a method of plain data: it takes no lock, wakes no thread, drops no key and calls no foreign code but that of P17. It knows
 //! nothing of getters, drivers, shut-downs and observers. What it owes to others, it returns, or puts into [`Effects`].
 //!
-//! One file per kind of step: [`known`] (a key that is in the table, and the adds of it), [`delays`], [`expire`], [`failures`], [`times`],
+//! One file per kind of step: [`known`] (a key that is in the table, and the adds of it), [`order`], [`delays`], [`expire`], [`failures`], [`times`],
 //! [`dirty_waiters`], [`visit`] (steps over many keys), [`effects`].
 
 #![allow(clippy::vec_box, reason = "a block goes from list to list without being copied")]
@@ -25,6 +26,7 @@ mod effects;
 mod expire;
 mod failures;
 mod known;
+mod order;
 mod times;
 mod visit;
 
@@ -33,12 +35,13 @@ pub(crate) use dirty_waiters::DirtyTicket;
 pub(crate) use effects::Effects;
 pub(crate) use expire::{BATCH, Turn};
 pub(crate) use known::{AddedWith, Known};
+pub(crate) use order::OrderSettings;
 pub(crate) use times::MaybeNanos;
-pub(crate) use visit::{CHUNKS, STEP};
+pub(crate) use visit::{CHUNKS, Place, STEP};
 
 use crate::DelayedAdd;
 use crate::key::{Claimed, Done, Hash, Queued, Table};
-use crate::line::{Fifo, Line};
+use crate::line::{Fifo, Group, Line, Ordered};
 use crate::stats::Stats;
 use crate::time::clock::Clock;
 use delays::Later;
@@ -56,6 +59,9 @@ pub(crate) struct Shard<K> {
     effects: Effects<K>,
     table: Table<K>,
     line: Fifo<Queued<K>>,
+    /// `None`: the queue is first in, first out.
+    order: Option<Box<Ordered<Queued<K>>>>,
+    order_settings: OrderSettings,
     later: Later,
     /// What an add does about the delay of its key.
     delayed_add: DelayedAdd,
@@ -88,6 +94,7 @@ impl<K> Shard<K> {
     /// `measure`: the clock of a queue that measures. `stamp`: see [`Fifo::new`].
     pub(crate) fn new(
         capacity: usize,
+        order_settings: OrderSettings,
         delayed_add: DelayedAdd,
         measure: Option<Clock>,
         stamp: Option<fn() -> u64>,
@@ -96,6 +103,8 @@ impl<K> Shard<K> {
             effects: Effects::default(),
             table: Table::new(capacity),
             line: Fifo::new(capacity, stamp),
+            order: order_settings.fair.then(|| Self::make_order(order_settings, stamp)),
+            order_settings,
             later: Later::new(Table::<K>::CHUNK),
             delayed_add,
             processing: 0,
@@ -106,8 +115,13 @@ impl<K> Shard<K> {
     }
 
     /// The number of queued keys.
-    #[inline]
     pub(crate) fn len(&self) -> usize {
+        self.line.len() + self.order.as_ref().map_or(0, |order| order.len())
+    }
+
+    /// The number of keys in the line: all queued keys, unless the shard is [ordered](Self::is_ordered).
+    #[inline]
+    pub(crate) fn line_len(&self) -> usize {
         self.line.len()
     }
 
@@ -123,7 +137,7 @@ impl<K> Shard<K> {
 
     /// No key is queued or processing.
     pub(crate) fn is_drained(&self) -> bool {
-        self.line.len() == 0 && self.processing == 0
+        self.len() == 0 && self.processing == 0
     }
 
     /// A time before the push of the first queued key: see [`Fifo::front_stamp`].
@@ -160,16 +174,19 @@ impl<K> Shard<K> {
 
     /// [`add_new`](Self::add_new) in a queue that may measure.
     #[inline(never)]
-    pub(crate) fn add_new_measured(&mut self, key: K, hash: Hash, now: Option<u64>) {
+    pub(crate) fn add_new_measured(&mut self, key: K, hash: Hash, new: NewKey) {
+        let NewKey { now, group, priority } = new;
         let queued = self.table.insert_queued(key, hash);
         self.counts.pushed += 1;
+        let number = self.table.number(queued.view());
         if let Some(times) = &mut self.times {
-            times.added(self.table.number(queued.view()), now);
+            times.added(number, now);
         }
-        self.push(queued);
+        self.begin_key(number, group);
+        self.push_at(queued, priority);
     }
 
-    /// Queues a key (I5).
+    /// Queues a key (I5), in a queue that is not ordered.
     #[inline]
     fn push(&mut self, queued: Queued<K>) {
         self.line.push(queued, ());
@@ -184,7 +201,7 @@ impl<K> Shard<K> {
 
     /// Takes the first key out of the line, and says how long it was queued.
     pub(crate) fn pop(&mut self) -> Option<(Claimed<K>, MaybeNanos)> {
-        let queued = self.line.pop()?;
+        let queued = self.pop_in_order()?;
         if self.line.has_retired() {
             self.effects.owe_garbage(); // the next section that ends frees it
         }
@@ -258,6 +275,10 @@ impl<K> Shard<K> {
         if let Some(times) = &self.times {
             self.line.skip_removed();
             self.effects.pending |= self.line.has_retired();
+            if let Some(order) = self.order.as_ref().filter(|order| order.len() > 0) {
+                times.describe_oldest_of(order.firsts().take(1024), now, &mut stats);
+                return stats;
+            }
             // Not all positions: thousands of removed entries may be between the first ones.
             let first = self.line.positions().take(4096).filter_map(|position| self.line.get(position));
             let numbers = first.take(times::FIRST_MEASURED).map(|queued| self.table.number(queued.view()));
@@ -265,6 +286,15 @@ impl<K> Shard<K> {
         }
         stats
     }
+}
+
+/// What a slow add knows of a key that is new.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct NewKey {
+    /// The time, if the call has read the clock.
+    pub(crate) now: Option<u64>,
+    pub(crate) group: Group,
+    pub(crate) priority: i8,
 }
 
 /// What became of a key that was done.

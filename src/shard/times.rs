@@ -265,8 +265,20 @@ impl Times {
             NIL => Duration::ZERO,
             oldest => since(self.started_at(oldest), now),
         });
-        let queued_at = first.find_map(|number| self.keys.get(number)?.queued_at.known());
+        let queued_at = first.find_map(|number| self.queued_at(number));
         stats.oldest_queued = Some(queued_at.map_or(Duration::ZERO, |queued_at| since(queued_at, now)));
+    }
+
+    /// The oldest of these queued keys.
+    pub(super) fn describe_oldest_of(&self, numbers: impl Iterator<Item = u32>, now: u64, stats: &mut Stats) {
+        self.describe(std::iter::empty(), now, stats);
+        let oldest = numbers.filter_map(|number| self.queued_at(number)).min();
+        stats.oldest_queued = Some(oldest.map_or(Duration::ZERO, |queued_at| since(queued_at, now)));
+    }
+
+    /// When the key in this slot became dirty, if that was measured.
+    pub(super) fn queued_at(&self, number: u32) -> Option<u64> {
+        self.keys.get(number)?.queued_at.known()
     }
 
     /// Takes the times of a chunk that was freed.

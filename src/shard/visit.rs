@@ -2,18 +2,34 @@
 
 use super::Shard;
 use super::times::since;
-use crate::key::Hash;
+use crate::Priority;
+use crate::key::{Hash, Queued};
 use crate::line::Line;
 use crate::panics::Caught;
+use crate::stats::GroupStats;
 use crate::sync::model_const;
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::ops::Range;
 use std::time::Duration;
 
 /// The number of keys that one critical section visits, in calls that visit many: some ten microseconds.
 pub(crate) const STEP: usize = model_const(128, 2);
 
+/// Where a queued key was found. It stands for one push: if the key is queued again later, it is elsewhere.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Its position in the line.
+    InLine(u64),
+    /// Its slot, and the number of its push.
+    InOrder(u32, u64),
+}
+
 /// The number of chunks of slots that one critical section visits.
 pub(crate) const CHUNKS: usize = model_const(4, 1);
+
+/// The higher priority first, and then the earlier push.
+pub(crate) type Rank = (Reverse<i8>, u64);
 
 impl<K> Shard<K> {
     /// The positions of the queued keys, for [`copy_queued`](Self::copy_queued).
@@ -21,16 +37,19 @@ impl<K> Shard<K> {
         self.line.positions()
     }
 
-    /// Takes the keys at these positions out of the line. `taken` gets whether the key of each position was still there, and `removed` the
+    /// Takes the keys at these places out. `taken` gets whether the key of each place was still there, and `removed` the
     /// keys that are out of the queue, for the caller to drop after the lock. **Linearization point of taking a queued key.**
     pub(crate) fn take_queued(
         &mut self,
-        positions: impl Iterator<Item = u64>,
+        places: impl Iterator<Item = Place>,
         taken: &mut Vec<bool>,
         removed: &mut Vec<K>,
     ) {
-        for position in positions {
-            let queued = self.line.remove(position);
+        for place in places {
+            let queued = match place {
+                Place::InLine(position) => self.line.remove(position),
+                Place::InOrder(number, push) => self.remove_from_order(number, push),
+            };
             taken.push(queued.is_some());
             let Some(queued) = queued else { continue };
             self.counts.taken += 1;
@@ -43,12 +62,36 @@ impl<K> Shard<K> {
         self.effects.pending |= self.line.has_retired();
     }
 
+    fn remove_from_order(&mut self, number: u32, push: u64) -> Option<Queued<K>> {
+        let order = self.order.as_mut()?;
+        if order.get(number)?.1 != push {
+            return None;
+        }
+        let removed = order.remove(number);
+        self.effects.pending |= order.has_retired();
+        removed
+    }
+
     /// Frees memory that the keys do not need: the first step. The steps that follow are [`shrink_step`](Self::shrink_step). Returns a
     /// wheel without keys, to be dropped after the lock.
     pub(crate) fn begin_shrink(&mut self) -> Option<impl Sized + use<K>> {
         self.line.shrink();
         self.effects.pending |= self.line.has_retired();
         if self.later.delayed == 0 { self.later.wheel.take() } else { None }
+    }
+
+    /// The hand-outs of these groups since they have last begun to have queued keys.
+    pub(crate) fn add_handed_out(&mut self, groups: &mut [(u32, GroupStats<K>)]) {
+        for (hash, group) in groups {
+            group.handed_out += self.order.as_mut().map_or(0, |order| u64::from(order.handed_out(*hash)));
+        }
+    }
+
+    /// The number of queued keys of each priority, in ascending order of their indices.
+    pub(crate) fn add_levels(&self, levels: &mut [usize; 256]) {
+        let normal = (i16::from(Priority::NORMAL.0) - i16::from(i8::MIN)) as usize;
+        levels[normal] += self.line.len();
+        self.order.iter().for_each(|order| order.add_levels(levels));
     }
 
     /// One more step: frees chunks from `*chunk` on, and then buckets. `false`: that was the last.
@@ -62,6 +105,7 @@ impl<K> Shard<K> {
             let more = self.table.shrink_buckets(2 * STEP);
             if !more {
                 self.later.records.shrink();
+                self.order.iter_mut().for_each(|order| order.shrink());
                 self.times.iter_mut().for_each(|times| times.shrink());
             }
             more
@@ -95,14 +139,53 @@ impl<K: Eq> Shard<K> {
 }
 
 impl<K: Clone> Shard<K> {
-    /// Copies the queued keys of a step of the line, with their positions. Returns where the next step begins.
-    pub(crate) fn copy_queued(&self, range: Range<u64>, some: &mut Vec<(u64, K)>) -> u64 {
+    /// Copies the queued keys of a step of the line, with their places. Returns where the next step begins.
+    pub(crate) fn copy_queued(&self, range: Range<u64>, some: &mut Vec<(Place, K)>) -> u64 {
         let start = range.start.max(self.line.positions().start);
         let end = range.end.min(start + STEP as u64);
         for position in start..end {
-            some.extend(self.line.get(position).map(|queued| (position, queued.view().key().clone())));
+            some.extend(self.line.get(position).map(|queued| (Place::InLine(position), queued.view().key().clone())));
         }
         end
+    }
+
+    /// Copies the keys of [`CHUNKS`] chunks that are queued in the order, with what they are sorted by. `false`: there are no such chunks.
+    pub(crate) fn copy_in_order(&self, chunk: usize, some: &mut Vec<(Rank, Place, K)>) -> bool {
+        let Some(order) = &self.order else { return false };
+        for slot in self.table.iter_chunks(chunk..chunk + CHUNKS) {
+            let number = self.table.number(slot);
+            let Some(((_, push), priority)) = order.get(number).zip(order.priority(number)) else { continue };
+            some.push(((Reverse(priority), push), Place::InOrder(number, push), slot.key().clone()));
+        }
+        chunk < self.table.chunks()
+    }
+
+    /// Adds the keys of [`CHUNKS`] chunks that are queued or processing to the numbers of their groups, by the hash of the group. `false`:
+    /// there are no such chunks.
+    pub(crate) fn add_to_groups(&mut self, chunk: usize, now: u64, groups: &mut HashMap<u32, GroupStats<K>>) -> bool {
+        let Some(order) = &mut self.order else { return false };
+        for slot in self.table.iter_chunks(chunk..chunk + CHUNKS) {
+            let (queued, processing) = (slot.state().is_queued(), slot.state().is_processing());
+            if !queued && !processing {
+                continue;
+            }
+            let number = self.table.number(slot);
+            let hash = order.key(number).group.hash;
+            let group = groups.entry(hash).or_insert_with(|| GroupStats {
+                key: slot.key().clone(),
+                queued: 0,
+                processing: 0,
+                handed_out: 0,
+                oldest: None,
+            });
+            group.queued += usize::from(queued);
+            group.processing += usize::from(processing);
+            if queued {
+                let queued_at = self.times.as_ref().and_then(|times| times.queued_at(number));
+                group.oldest = group.oldest.max(queued_at.map(|queued_at| since(queued_at, now)));
+            }
+        }
+        chunk < self.table.chunks()
     }
 
     /// Copies the delayed and the processing keys of [`CHUNKS`] chunks, each with whether it is delayed and whether it is processing.

@@ -4,9 +4,10 @@ use super::Shared;
 use super::hub::Flags;
 use super::locked::Locked;
 use super::section::Section;
-use crate::Added;
 use crate::key::Hash as KeyHash;
+use crate::shard::NewKey;
 use crate::sync::Arc;
+use crate::{Added, Priority};
 use std::hash::Hash;
 
 /// When getters are woken for a key that becomes queued.
@@ -40,7 +41,7 @@ impl<K: Hash + Eq> Shared<K> {
 
     // `inline(always)`: with one shard, the place of its data is known when this is compiled.
     #[inline(always)]
-    fn add_to(this: &Arc<Self>, locked: &Locked<K>, key: K, hash: KeyHash, wakeups: Wakeups) -> Added {
+    fn add_to<'s>(this: &'s Arc<Self>, locked: &'s Locked<K>, key: K, hash: KeyHash, wakeups: Wakeups) -> Added {
         let mut section = this.enter(locked);
         if this.flags().has(Flags::ADD) {
             return Self::add_special(this, key, hash, wakeups, section);
@@ -64,19 +65,35 @@ impl<K: Hash + Eq> Shared<K> {
         // If the table has an equal key, `key` is dropped here, after the lock (W4).
     }
 
-    /// `add` to a queue that measures, is shut down, has a getter that waits, or has to start its driver thread. The section is the last
+    /// `add` to a queue that measures, is ordered or shut down, has a getter that waits, or has to start its driver thread. The section is the last
     /// parameter, so that it is dropped before the key if `Eq` panics (W4).
     #[inline(never)]
-    fn add_special(this: &Arc<Self>, key: K, hash: KeyHash, wakeups: Wakeups, mut section: Section<'_, K>) -> Added {
-        let added = if this.is_shutting_down() {
-            section.reject()
-        } else {
+    fn add_special<'s>(
+        this: &'s Arc<Self>,
+        key: K,
+        hash: KeyHash,
+        wakeups: Wakeups,
+        mut section: Section<'s, K>,
+    ) -> Added {
+        let mut group = this.group_unless_fair();
+        let added = loop {
+            if this.is_shutting_down() {
+                break section.reject();
+            }
             match section.find(&key, hash) {
-                Some(mut known) => known.add_measured(None),
-                None => {
-                    section.add_new_measured(key, hash, None);
-                    Added::Queued
-                }
+                Some(mut known) => break known.add_measured(None, Priority::NORMAL.0),
+                None => match group {
+                    Some(group) => {
+                        section.add_new_measured(key, hash, NewKey { group, ..NewKey::default() });
+                        break Added::Queued;
+                    }
+                    None => {
+                        let locked = section.locked();
+                        drop(section);
+                        group = Some(this.ask_group(&key));
+                        section = this.enter(locked);
+                    }
+                },
             }
         };
         section.added(added, wakeups);

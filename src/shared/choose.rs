@@ -56,6 +56,12 @@ impl Busy {
     }
 }
 
+/// The same, in a queue whose keys have priorities or groups: a getter should not stay long with keys of a low priority.
+const STAY_IN_ORDER: u32 = 16;
+
+/// Of this number of choices by priority, one goes by age alone, so that no shard starves (P19).
+const BY_AGE: u32 = 16;
+
 /// How many times getters pass by the oldest shard because another getter stays with it, before they join it.
 const PASSES: usize = 4;
 
@@ -145,7 +151,7 @@ impl<K> Shared<K> {
                 if let Some(taken) = Self::take_from(locked, &mut busy) {
                     cursor.queue.set(self.address());
                     cursor.shard.set(shard);
-                    cursor.left.set(STAY - 1);
+                    cursor.left.set(if self.flags().has(Flags::ORDERED) { STAY_IN_ORDER } else { STAY } - 1);
                     cursor.own_left.set(STAY);
                     return Some(taken);
                 }
@@ -181,9 +187,19 @@ impl<K> Shared<K> {
         }
     }
 
-    /// The shard whose first key has waited longest, not counting those that this getter passes by. `own`: the shard with which this getter
+    /// Whether this thread goes by age alone this time.
+    #[cold]
+    fn is_turn_of_age(&self) -> bool {
+        with_cursor(|cursor| {
+            cursor.choices.set(cursor.choices.get().wrapping_add(1));
+            cursor.choices.get() % BY_AGE == 0
+        })
+    }
+
+    /// The shard whose first key has waited longest, or has the highest priority, not counting those that this getter passes by. `own`: the shard with which this getter
     /// has stayed so far.
     fn oldest(&self, busy: &Busy, own: Option<usize>) -> Option<Choice> {
+        let by_age = self.flags().has(Flags::ORDERED) && !self.order.settings.strict && self.is_turn_of_age();
         let (mut oldest, mut open) = (None, None);
         for (index, locked) in self.all().enumerate() {
             if locked.seems_empty() || busy.contains(locked) {
@@ -193,7 +209,8 @@ impl<K> Shared<K> {
                 Stay::Taken { passes } if own != Some(index) => (passes, true),
                 _ => (0, false),
             };
-            let front = (locked.front(), index, passes, joins);
+            let front = if by_age { locked.front_age() } else { locked.front() };
+            let front = (front, index, passes, joins);
             if oldest.is_none_or(|oldest| front < oldest) {
                 oldest = Some(front);
             }

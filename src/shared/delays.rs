@@ -5,7 +5,7 @@ use super::section::Section;
 use super::{Failures, Shared};
 use crate::key::Claimed;
 use crate::panics::contained;
-use crate::shard::{AddedWith, BATCH, Delay, Known};
+use crate::shard::{AddedWith, BATCH, Delay, Known, NewKey};
 use crate::sync::{Arc, give_way};
 use crate::time::time_left;
 use crate::{AddOptions, Added};
@@ -20,34 +20,42 @@ impl<K: Hash + Eq> Shared<K> {
         let hash = this.hash(&key);
         let locked = this.shard_of(hash);
         locked.prefetch_bucket(hash);
+        this.prepare_for(locked, options);
         let now = this.now_for(options);
-        let added = {
+        let mut group = this.group_unless_fair();
+        let added = loop {
             let mut section = this.enter(locked);
             locked.publish_buckets(&section);
             let open = !this.is_shutting_down();
             let failures = u64::from(options.rate_limited);
             if !open && !this.counts_inline(options) {
                 section.counts.failures += failures;
-                section.reject()
-            } else {
+                break section.reject();
+            }
+            {
                 // The failure is counted after the look-up, below: if `K::eq` panics in the look-up, nothing has changed.
-                let set = match section.find(&key, hash) {
-                    Some(known) => this.add_known_with(known, open, now, options),
-                    None if this.counts_inline(options) => {
-                        this.add_known_with(section.insert(key, hash), open, now, options)
+                let set = match (section.find(&key, hash), group) {
+                    (Some(known), _) => this.add_known_with(known, open, now, options),
+                    (None, None) => {
+                        drop(section);
+                        group = Some(this.ask_group(&key));
+                        continue;
                     }
-                    None if options.is_now() => {
+                    (None, Some(group)) if this.counts_inline(options) => {
+                        this.add_known_with(section.insert(key, hash, group), open, now, options)
+                    }
+                    (None, Some(group)) if options.is_now() => {
                         section.counts.retries += u64::from(options.delay.is_some());
-                        section.add_new_measured(key, hash, now);
+                        section.add_new_measured(key, hash, NewKey { now, group, priority: options.level() });
                         Added::Queued.into()
                     }
-                    None => {
+                    (None, Some(group)) => {
                         section.counts.retries += 1;
-                        section.insert(key, hash).set_delay(now, options)
+                        section.insert(key, hash, group).set_delay(now, options)
                     }
                 };
                 section.counts.failures += failures;
-                section.added_with(set)
+                break section.added_with(set);
             }
         };
         if this.has_extras() {
@@ -69,8 +77,9 @@ impl<K: Hash + Eq> Shared<K> {
             let Some(mut known) = section.find(key, hash).filter(|known| known.state().is_delayed()) else {
                 return false;
             };
+            let priority = known.delayed_priority();
             if known.remove_delay() && open {
-                added = Some(known.add_measured(None));
+                added = Some(known.add_measured(None, priority));
             }
             let removed = known.remove_if_vacant();
             added.into_iter().for_each(|added| _ = section.added(added, Wakeups::Now));
@@ -85,10 +94,14 @@ impl<K: Hash + Eq> Shared<K> {
 
 impl<K> Shared<K> {
     /// `add_with` and `done`, for the holder of the key, in one critical section.
-    pub(crate) fn requeue(this: &Arc<Self>, claimed: Claimed<K>, options: AddOptions, failures: Failures) -> Added {
+    pub(crate) fn requeue(this: &Arc<Self>, claimed: Claimed<K>, mut options: AddOptions, failures: Failures) -> Added {
+        this.prepare_for(this.home(&claimed), options);
         let now = this.now_for(options);
         let (added, worked, removed) = {
             let mut section = this.enter(this.home(&claimed));
+            if options.priority.is_none() && section.is_ordered() {
+                options.priority = Some(section.held_priority(&claimed));
+            }
             section.counts.failures += u64::from(options.rate_limited);
             let open = !this.is_shutting_down();
             let mut known = section.held(&claimed);

@@ -83,12 +83,12 @@ impl<K> Section<'_, K> {
     #[inline(always)]
     pub(super) fn end(&mut self, claimed: Claimed<K>, now: Option<u64>) -> (MaybeNanos, Option<K>) {
         let worked = self.note_end(&claimed, now);
-        let removed = match self.done(claimed) {
-            Ended::Queued => {
-                self.pushed(Wakeups::Now);
-                None
-            }
-            Ended::Kept => None,
+        let (ended, ready) = if self.is_ordered() { self.done_in_order(claimed) } else { (self.done(claimed), false) };
+        if ready || matches!(ended, Ended::Queued) {
+            self.pushed(Wakeups::Now);
+        }
+        let removed = match ended {
+            Ended::Queued | Ended::Kept => None,
             Ended::Removed(key) => Some(key),
         };
         self.owe_drainers();

@@ -243,7 +243,7 @@ impl<K> Section<'_, K> {
     /// Adds some of the keys whose delays have expired: one critical section of a driver.
     fn expire_batch(&mut self, now: u64) -> Turn {
         let turn = self.expire(now);
-        self.publish_len();
+        self.publish();
         if self.shared().flags().has(Flags::GETTERS) {
             self.owe_getters(turn.expired[0]);
         }

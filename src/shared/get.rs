@@ -136,8 +136,7 @@ impl<K> Shared<K> {
     /// Takes the first key of a shard.
     pub(super) fn take(locked: &Locked<K>, shard: &mut Shard<K>) -> Option<Taken<K>> {
         let (claimed, waited) = shard.pop()?;
-        locked.publish_len(shard);
-        locked.publish_front(shard);
+        locked.publish(shard);
         Some(Taken { claimed, waited })
     }
 
@@ -179,7 +178,8 @@ impl<K> Shared<K> {
     ) -> Option<Taken<K>> {
         let taken = Self::take(locked, shard);
         if taken.is_none() {
-            *is_shut_down &= self.is_shutting_down();
+            // Keys of full groups are still to be handed out.
+            *is_shut_down &= self.is_shutting_down() && shard.len() == 0;
             if visit == Visit::BeforePark {
                 shard.reset_sampling();
             }
@@ -189,6 +189,7 @@ impl<K> Shared<K> {
 
     /// The rest of a hand-out, after the lock. Does not panic: the key must reach its holder (P2).
     pub(crate) fn hand_out(this: &Arc<Self>, taken: Taken<K>) -> Claimed<K> {
+        this.end_getters();
         if this.has_extras() {
             Self::ensure_driver(this);
             this.tell_handed_out(taken.waited());
@@ -247,12 +248,12 @@ impl<K> Shared<K> {
     pub(crate) fn get_parked(this: &Arc<Self>, deadline: Option<Instant>) -> Wait<K> {
         Self::ensure_driver(this);
         if deadline.is_none_or(|deadline| deadline > Instant::now()) {
-            spin_while(|| this.len() == 0);
+            spin_while(|| this.ready() == 0);
             let handed_out_by = |locked| this.lock_unless_busy(locked).map_or(0, |shard| shard.counts.handed_out);
             let handed_out = this.all().map(handed_out_by).sum();
             let should_yield = this.hub().getters.should_yield(handed_out);
             if should_yield {
-                yield_while(|| this.len() == 0);
+                yield_while(|| this.ready() == 0);
             }
         }
         with_parker(|parker| {

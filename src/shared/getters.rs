@@ -130,10 +130,27 @@ impl<K> Shared<K> {
             return;
         }
         let mut hub = self.hub();
-        let queued = self.len();
+        let queued = self.ready();
         for _ in 0..at_most {
             let Some(waiter) = hub.getters.next(queued) else { return };
             hub.wakes.push(waiter);
+        }
+    }
+
+    /// A queued key was taken. If it was the last one, and the queue is shut down, getters that have waited for keys of full groups return.
+    #[inline]
+    pub(super) fn end_getters(&self) {
+        if self.order.settings.limit.is_some() {
+            self.end_getters_if_over();
+        }
+    }
+
+    #[cold]
+    fn end_getters_if_over(&self) {
+        if self.is_shutting_down() && self.flags().has(Flags::GETTERS) && self.len() == 0 {
+            let mut hub = self.hub();
+            let all = hub.getters.take_all();
+            hub.wakes.append(all);
         }
     }
 }

@@ -72,13 +72,15 @@ impl Flags {
     pub(super) const GETTERS: Self = Self(1 << 4);
     /// Threads or tasks wait in a drain or in an idle wait.
     pub(super) const DRAINERS: Self = Self(1 << 5);
+    /// Keys have priorities or groups: a shard may have an order (O1). Never cleared.
+    pub(super) const ORDERED: Self = Self(1 << 6);
 
     /// The flags that make an add take its slow path.
     pub(super) const ADD: Self = Self(!Self::DRAINERS.0);
     /// The same, for a hand-out.
-    pub(super) const HAND_OUT: Self = Self(Self::MEASURED.0 | Self::NO_DRIVER.0);
+    pub(super) const HAND_OUT: Self = Self(Self::MEASURED.0 | Self::NO_DRIVER.0 | Self::ORDERED.0);
     /// The same, for `done`.
-    pub(super) const DONE: Self = Self(Self::MEASURED.0 | Self::GETTERS.0 | Self::DRAINERS.0);
+    pub(super) const DONE: Self = Self(Self::MEASURED.0 | Self::GETTERS.0 | Self::DRAINERS.0 | Self::ORDERED.0);
     /// A call has more to do after the lock.
     pub(super) const EXTRAS: Self = Self(Self::OBSERVED.0 | Self::NO_DRIVER.0);
 

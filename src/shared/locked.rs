@@ -2,7 +2,7 @@
 
 use crate::key::{Hash as KeyHash, prefetch_bucket};
 use crate::shard::{NEVER, Shard};
-use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
 use crossbeam_utils::CachePadded;
 
 /// One shard.
@@ -13,6 +13,8 @@ pub(super) struct Locked<K> {
     published: CachePadded<Published>,
     /// Where the table's buckets are, and how many. Written under the lock, and read without it by `add_with`; may be out of date.
     buckets: CachePadded<(AtomicUsize, AtomicUsize)>,
+    /// All queued keys are in the shard's order (O3). Never cleared.
+    is_moved: AtomicBool,
 }
 
 /// Whether a getter stays with a shard. A hint: which shard a getter chooses depends on it, and nothing else.
@@ -29,14 +31,26 @@ const FREE: usize = 0;
 
 /// What other threads read without the lock. Written under the lock.
 struct Published {
-    /// The number of queued keys.
+    /// The number of queued keys that a getter may take.
     len: AtomicUsize,
-    /// A time before the push of the first of them, or of the next push if there is none, in a queue with several shards.
+    /// The number of other queued keys: their groups are full.
+    blocked: AtomicUsize,
+    /// A time before the push of the first of them, or of the next push if there is none, in a queue with several shards; and its
+    /// priority: [`front_of`].
     front: AtomicU64,
     /// [`Stay`], as a number. Written without the lock.
     stay: AtomicUsize,
     /// The time until which the driver may park, as far as this shard is concerned. A call that sets an earlier deadline tells the hub.
     driver_until: AtomicU64,
+}
+
+/// The bits of a front that are the time.
+const STAMP: u64 = (1 << 56) - 1;
+
+/// A front as a number. For the priority NORMAL, the time. A higher priority makes it less, as an `i64`.
+fn front_of(priority: i8, stamp: u64) -> u64 {
+    let level = -i64::from(priority.max(-i8::MAX));
+    (level << 56) as u64 | stamp & STAMP
 }
 
 impl<K> Locked<K> {
@@ -46,11 +60,13 @@ impl<K> Locked<K> {
             shard: CachePadded::new(shard),
             published: CachePadded::new(Published {
                 len: AtomicUsize::new(0),
+                blocked: AtomicUsize::new(0),
                 front: AtomicU64::new(0),
                 stay: AtomicUsize::new(FREE),
                 driver_until: AtomicU64::new(NEVER),
             }),
             buckets: CachePadded::new((AtomicUsize::new(0), AtomicUsize::new(0))),
+            is_moved: AtomicBool::new(false),
         }
     }
 
@@ -71,17 +87,40 @@ impl<K> Locked<K> {
         self.shard.lock_briefly()
     }
 
-    /// The number of queued keys.
+    /// The number of queued keys that a getter may take.
     #[inline]
     pub(super) fn len(&self) -> usize {
         // Relaxed: a getter that acts on it takes the lock next.
         self.published.len.load(Ordering::Relaxed)
     }
 
-    /// The number of queued keys has changed.
+    /// The number of queued keys whose groups are full.
+    pub(super) fn blocked(&self) -> usize {
+        self.published.blocked.load(Ordering::Relaxed) // Relaxed: see `len`
+    }
+
+    /// The number of queued keys has changed, in a queue that is not ordered.
     #[inline]
     pub(super) fn publish_len(&self, shard: &Shard<K>) {
-        self.published.len.store(shard.len(), Ordering::Relaxed); // Relaxed: see `len`
+        self.published.len.store(shard.line_len(), Ordering::Relaxed); // Relaxed: see `len`
+    }
+
+    /// The queued keys have changed, in a queue that may be ordered.
+    pub(super) fn publish(&self, shard: &Shard<K>) {
+        if !shard.is_ordered() {
+            self.publish_len(shard);
+            return self.publish_front(shard);
+        }
+        let ready = shard.ready();
+        self.published.len.store(ready, Ordering::Relaxed); // Relaxed: see `len`
+        let blocked = shard.len() - ready;
+        // loom would explore the stores of a number that does not change.
+        if blocked != self.blocked() {
+            self.published.blocked.store(blocked, Ordering::Relaxed);
+        }
+        if let (Some((priority, stamp)), false) = (shard.ordered_front(), cfg!(loom)) {
+            self.published.front.store(front_of(priority, stamp), Ordering::Relaxed);
+        }
     }
 
     /// Whether a getter that chooses a shard passes by this one, since no key is queued. A hint.
@@ -91,13 +130,20 @@ impl<K> Locked<K> {
         !cfg!(loom) && self.len() == 0
     }
 
-    /// A time before the push of the first key.
+    /// The shard's front, as a number by which fronts are compared: by the priority of the first key, and then by a time before its
+    /// push.
     #[inline]
-    pub(super) fn front(&self) -> u64 {
+    pub(super) fn front(&self) -> i64 {
         if cfg!(loom) {
             return 0; // as above
         }
-        self.published.front.load(Ordering::Relaxed) // Relaxed: see `len`
+        self.published.front.load(Ordering::Relaxed) as i64 // Relaxed: see `len`
+    }
+
+    /// The time alone.
+    #[inline]
+    pub(super) fn front_age(&self) -> i64 {
+        self.front() & STAMP as i64
     }
 
     /// A key was taken out, so the first key may be in another group of the line.
@@ -146,6 +192,17 @@ impl<K> Locked<K> {
 
     pub(super) fn set_driver_until(&self, until: u64) {
         self.published.driver_until.store(until, Ordering::Relaxed); // Relaxed: see `driver_until`
+    }
+
+    /// All queued keys are in the shard's order, and a step of the caller that follows finds them there.
+    #[inline]
+    pub(super) fn is_moved(&self) -> bool {
+        self.is_moved.load(Ordering::Relaxed) // Relaxed: the lock orders the step that follows
+    }
+
+    /// For a thread that holds the lock.
+    pub(super) fn set_moved(&self) {
+        self.is_moved.store(true, Ordering::Relaxed);
     }
 
     /// Prefetches the bucket that the look-up of this hash will read, while the caller reads the clock and waits for the lock.

@@ -15,7 +15,7 @@
 //! no wake-up is lost: [`hub`].
 //!
 //! One file per kind of call: [`add`], [`get`], [`getters`] and [`choose`], [`done`], [`delays`] (set, cancel, take), [`driver`] and
-//! [`driver_thread`] (delays expire), [`failures`] (limiters), [`life_cycle`] and [`drain`], [`take_where`], [`put_back`], [`snapshot`]
+//! [`driver_thread`] (delays expire), [`failures`] (limiters), [`order`] (priorities and groups), [`life_cycle`] and [`drain`], [`take_where`], [`put_back`], [`snapshot`]
 //! (also `until_dirty` and `shrink_to_fit`). [`locked`] is a shard with its lock.
 //!
 //! **One shard, one lock.** A critical section takes 5 to 15 ns as a rule, so one lock serves most programs, and it makes the contract
@@ -48,6 +48,7 @@ mod getters;
 mod hub;
 mod life_cycle;
 mod locked;
+mod order;
 mod put_back;
 mod section;
 mod snapshot;
@@ -60,6 +61,7 @@ pub(crate) use drain::{WaitGoal, WaitOutcome};
 pub(crate) use driver_thread::start_driver_thread;
 pub(crate) use failures::{Failures, Limiter};
 pub(crate) use get::Wait;
+pub(crate) use order::Order;
 
 use crate::DelayedAdd;
 use crate::OnPanic;
@@ -85,6 +87,7 @@ pub(crate) struct Shared<K> {
     driver: Driver,
     pub(crate) on_panic: Option<OnPanic>,
     limiter: Limiter<K>,
+    order: Order<K>,
     /// The queue measures.
     measured: bool,
     observer: Option<Box<dyn Observer>>,
@@ -114,7 +117,12 @@ pub(crate) struct Settings {
 }
 
 impl<K: Hash + Eq> Shared<K> {
-    pub(crate) fn new(settings: Settings, limiter: Limiter<K>, start: fn(&Arc<Self>) -> std::io::Result<()>) -> Self {
+    pub(crate) fn new(
+        settings: Settings,
+        limiter: Limiter<K>,
+        order: Order<K>,
+        start: fn(&Arc<Self>) -> std::io::Result<()>,
+    ) -> Self {
         let Settings { name, shards, capacity, clock, driver, delayed_add, on_panic, measure, observer } = settings;
         let observed = observer.is_some();
         let measured = measure || observed;
@@ -125,12 +133,13 @@ impl<K: Hash + Eq> Shared<K> {
         stamp.into_iter().for_each(|stamp| _ = stamp()); // the first call takes long
         let new_shard = |index| {
             let times = measured.then(|| clock.clone());
-            let shard = Shard::new(capacity / shards, delayed_add, times, stamp);
+            let shard = Shard::new(capacity / shards, order.settings, delayed_add, times, stamp);
             Locked::new(index, if shards == 1 { Mutex::new(shard) } else { Mutex::one_of_many(shard) })
         };
         let mut flags = Flags(0);
         flags.0 |= if measured { Flags::MEASURED.0 } else { 0 };
         flags.0 |= if observed { Flags::OBSERVED.0 } else { 0 };
+        flags.0 |= if order.settings.fair { Flags::ORDERED.0 } else { 0 };
         Self {
             name,
             first: new_shard(0),
@@ -139,6 +148,7 @@ impl<K: Hash + Eq> Shared<K> {
             driver,
             on_panic,
             limiter,
+            order,
             measured,
             observer,
             start,
@@ -217,10 +227,17 @@ impl<K> Shared<K> {
         self.observer.is_some()
     }
 
+    /// The number of queued keys that a getter may take.
+    #[inline]
+    pub(crate) fn ready(&self) -> usize {
+        self.first.len() + self.others.iter().map(Locked::len).sum::<usize>()
+    }
+
     /// The number of queued keys.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.first.len() + self.others.iter().map(Locked::len).sum::<usize>()
+        let blocked = if self.order.settings.limit.is_some() { self.first.blocked() } else { 0 };
+        self.ready() + blocked
     }
 }
 

@@ -4,18 +4,19 @@
 
 use super::Shared;
 use super::add::Wakeups;
-use crate::AddOptions;
 use crate::key::Claimed;
-use crate::shard::Delay;
+use crate::shard::{Delay, NewKey};
 use crate::sync::Arc;
 use crate::time::time_left;
+use crate::{AddOptions, Priority};
 use std::hash::Hash;
 
 impl<K> Shared<K> {
     /// For the holder of a key, instead of `done`: queues the key again, at the back.
     pub(crate) fn put_back_held(&self, claimed: Claimed<K>) {
         let mut section = self.enter(self.home(&claimed));
-        section.held(&claimed).add_again(); // processing, so `done` queues it
+        let priority = section.held_priority(&claimed);
+        section.held(&claimed).add_again(priority.0); // processing, so `done` queues it
         self.finish(section, claimed);
     }
 }
@@ -24,11 +25,12 @@ impl<K: Hash + Eq> Shared<K> {
     /// Queues a key, at the back.
     pub(crate) fn put_back(&self, key: K) {
         let hash = self.hash(&key);
+        let group = self.group_for_put_back(&key, hash);
         let mut section = self.enter(self.shard_of(hash));
         let added = match section.find(&key, hash) {
-            Some(mut known) => known.add_again(),
+            Some(mut known) => known.add_again(Priority::NORMAL.0),
             None => {
-                section.add_new_measured(key, hash, None);
+                section.add_new_measured(key, hash, NewKey { group, ..NewKey::default() });
                 crate::Added::Queued
             }
         };
@@ -36,16 +38,17 @@ impl<K: Hash + Eq> Shared<K> {
     }
 
     /// Sets a delay again, unless the key has an earlier one by now.
-    pub(super) fn put_back_delay(this: &Arc<Self>, Delay { deadline, waited, key }: Delay<K>) {
+    pub(super) fn put_back_delay(this: &Arc<Self>, Delay { deadline, waited, priority, key }: Delay<K>) {
         let hash = this.hash(&key);
+        let group = this.group_for_put_back(&key, hash);
         {
             let mut section = this.enter(this.shard_of(hash));
             let now = section.time();
             let known = match section.find(&key, hash) {
                 Some(known) => known,
-                None => section.insert(key, hash),
+                None => section.insert(key, hash, group),
             };
-            let delay = AddOptions::new().after(time_left(deadline, now));
+            let delay = AddOptions::new().after(time_left(deadline, now)).priority(Priority(priority));
             let set = known.set_delay_again(now, delay, waited);
             section.added_with(set);
         }

@@ -68,7 +68,7 @@ impl<'s, K> Section<'s, K> {
     /// A step has queued a key: owes a wake-up to a getter (W2), unless the caller wakes getters for many keys at its end.
     #[inline]
     pub(super) fn pushed(&mut self, wakeups: Wakeups) {
-        self.publish_len();
+        self.publish();
         if matches!(wakeups, Wakeups::Now) && self.shared.flags().has(Flags::GETTERS) {
             self.owe_getters(1);
         }
@@ -77,7 +77,7 @@ impl<'s, K> Section<'s, K> {
     /// This number of keys became queued: owes a wake-up to at most as many getters, and fewer if woken threads have not arrived yet (W2).
     #[cold]
     pub(super) fn owe_getters(&mut self, pushed: usize) {
-        let queued = self.len() * self.shared.shards();
+        let queued = self.ready() * self.shared.shards();
         let mut hub = self.shared.hub();
         for _ in 0..pushed {
             let Some(waiter) = hub.getters.next(queued) else { return };

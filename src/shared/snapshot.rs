@@ -1,5 +1,6 @@
 //! Calls that look at the queue, the wait of `until_dirty`, and `shrink_to_fit`.
 
+use super::hub::Flags;
 use super::{Limiter, Shared};
 use crate::key::Claimed;
 use crate::observe::Metrics;
@@ -42,6 +43,14 @@ impl<K> Shared<K> {
 
     pub(crate) fn delayed_len(&self) -> usize {
         self.all().map(|locked| locked.lock().delayed()).sum()
+    }
+
+    /// The priority of a key that the caller holds.
+    pub(crate) fn priority(&self, claimed: &Claimed<K>) -> crate::Priority {
+        if !self.flags().has(Flags::ORDERED) {
+            return crate::Priority::NORMAL;
+        }
+        self.home(claimed).lock().held_priority(claimed)
     }
 
     /// How long the key that the caller holds was queued.

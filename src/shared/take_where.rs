@@ -8,7 +8,7 @@
 //!   for each step of the clones:                   lock ─ take the key, if it is still there ─ unlock ─ drop the queue's copy
 //! ```
 //!
-//! A queued key is found again by its position in the line, which identifies one push: a key that was handed out meanwhile, and is queued
+//! A queued key is found again by its place, which identifies one push: a key that was handed out meanwhile, and is queued
 //! again, is not taken. A delayed key is found again by its hash.
 
 use super::Shared;
@@ -16,14 +16,14 @@ use super::locked::Locked;
 use crate::Leftover;
 use crate::key::Hash as KeyHash;
 use crate::panics::drop_each;
-use crate::shard::{CHUNKS, STEP};
+use crate::shard::{CHUNKS, Place, STEP};
 use crate::sync::give_way;
 use crate::time::time_left;
 use std::hash::Hash;
 
 /// The keys of one shard that match: queued ones with their positions in the line, delayed ones with their hashes.
 struct Matching<K> {
-    queued: Vec<(u64, K)>,
+    queued: Vec<(Place, K)>,
     delayed: Vec<(KeyHash, K)>,
     processing: Vec<K>,
 }
@@ -40,7 +40,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         for (locked, Matching { queued, delayed, processing }) in found {
             let mut taken = Vec::with_capacity(queued.len());
             for step in queued.chunks(STEP) {
-                taken.extend(self.take_queued(locked, step.iter().map(|&(position, _)| position)));
+                taken.extend(self.take_queued(locked, step.iter().map(|&(place, _)| place)));
                 give_way();
             }
             let mut deadlines = Vec::with_capacity(delayed.len());
@@ -66,13 +66,17 @@ impl<K: Hash + Eq + Clone> Shared<K> {
 
     /// The keys of a shard that match.
     fn matching(&self, locked: &Locked<K>, matches: &mut impl FnMut(&K) -> bool) -> Matching<K> {
-        let queued = Self::matching_queued(locked, matches);
+        self.finish_move(locked, false);
+        let is_ordered = locked.lock().is_ordered();
+        let queued =
+            if is_ordered { Self::matching_in_order(locked, matches) } else { Self::matching_queued(locked, matches) };
         let (delayed, processing) = self.matching_slots(locked, matches);
         Matching { queued, delayed, processing }
     }
 
-    /// The queued keys that match, with their positions in the line. Keys that are queued during the call may be missing.
-    fn matching_queued(locked: &Locked<K>, matches: &mut impl FnMut(&K) -> bool) -> Vec<(u64, K)> {
+    /// The queued keys that match, with their places. Keys that are queued during the call may be missing, and keys that are
+    /// given their first priority.
+    fn matching_queued(locked: &Locked<K>, matches: &mut impl FnMut(&K) -> bool) -> Vec<(Place, K)> {
         let mut found = Vec::new();
         let mut range = locked.lock().positions();
         while range.start < range.end {
@@ -82,6 +86,22 @@ impl<K: Hash + Eq + Clone> Shared<K> {
             give_way();
         }
         found
+    }
+
+    /// The same, of a shard whose keys have priorities or groups: by priority, and then by age.
+    fn matching_in_order(locked: &Locked<K>, matches: &mut impl FnMut(&K) -> bool) -> Vec<(Place, K)> {
+        let (mut found, mut chunk) = (Vec::new(), 0);
+        loop {
+            let mut some = Vec::with_capacity(64 * CHUNKS);
+            if !locked.lock().copy_in_order(chunk, &mut some) {
+                break;
+            }
+            chunk += CHUNKS;
+            found.extend(some.into_iter().filter(|(.., key)| matches(key)));
+            give_way();
+        }
+        found.sort_by_key(|&(rank, ..)| rank);
+        found.into_iter().map(|(_, place, key)| (place, key)).collect()
     }
 
     /// The delayed keys that match, and the processing ones.
@@ -107,16 +127,16 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         }
     }
 
-    /// Takes the keys at these positions out of the line. Returns, for each position, whether its key was still there.
-    fn take_queued(&self, locked: &Locked<K>, positions: impl ExactSizeIterator<Item = u64>) -> Vec<bool> {
-        let (mut taken, mut removed) = (Vec::with_capacity(positions.len()), Vec::with_capacity(positions.len()));
+    /// Takes the keys at these places out. Returns, for each place, whether its key was still there.
+    fn take_queued(&self, locked: &Locked<K>, places: impl ExactSizeIterator<Item = Place>) -> Vec<bool> {
+        let (mut taken, mut removed) = (Vec::with_capacity(places.len()), Vec::with_capacity(places.len()));
         {
             let mut section = self.enter(locked);
-            section.take_queued(positions, &mut taken, &mut removed);
-            section.publish_len();
-            locked.publish_front(&section);
+            section.take_queued(places, &mut taken, &mut removed);
+            section.publish();
             section.owe_drainers();
         }
+        self.end_getters();
         self.note_caught(drop_each(removed));
         taken
     }

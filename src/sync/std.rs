@@ -191,7 +191,7 @@ pub(crate) fn overdue(woken_at: Instant) -> bool {
 
 /// A counter that grows with time, at the same pace on all cores, from which nothing but an order is concluded.
 pub(crate) fn stamp() -> u64 {
-    crate::time::coarse_clock::counter()
+    crate::time::coarse_clock::counter() & (1 << 56) - 1 // the other bits are for the priority
 }
 
 /// Where a thread takes keys. The fields are written one by one, since a load of all of them would wait for the stores of the parts.
@@ -205,6 +205,8 @@ pub(crate) struct Cursor {
     pub(crate) added_queue: Cell<usize>,
     pub(crate) added: Cell<usize>,
     pub(crate) own_left: Cell<u32>,
+    /// The number of choices among shards of queues with priorities.
+    pub(crate) choices: Cell<u32>,
 }
 
 impl Cursor {
@@ -216,6 +218,7 @@ impl Cursor {
             added_queue: Cell::new(0),
             added: Cell::new(0),
             own_left: Cell::new(0),
+            choices: Cell::new(0),
         }
     }
 }

@@ -1,0 +1,162 @@
+//! The steps of a queue whose keys have priorities or groups.
+//!
+//! Other queues are first in, first out: their keys are in the `line`. With the first call that gives a priority, the queued keys of its
+//! shard move to the `order`, some at a time:
+//!
+//! ```text
+//!   add ──▶ line ──── moves, the first first ────▶ order ──▶ get
+//! ```
+//!
+//! * **O1** A shard has an order only after the queue's flag `ORDERED` was set. It makes the hot calls take their slow paths, which look for
+//!   the order; so a queue without it pays nothing.
+//! * **O2** While keys move, all queued keys have the priority NORMAL, and adds go to the line: so a get takes from the order first.
+//! * **O3** A call that gives a priority makes its step after the keys have moved. A queue with groups has its order from the beginning.
+
+use super::{Ended, Known, STEP, Shard};
+use crate::Priority;
+use crate::key::{Claimed, Done, Queued};
+use crate::line::{Group, KeyOrder, Line, Ordered};
+
+/// How the queue orders its keys.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct OrderSettings {
+    /// Lower levels wait while higher ones have keys.
+    pub(crate) strict: bool,
+    /// Groups take turns.
+    pub(crate) fair: bool,
+    /// The number of keys of a group that may be processing.
+    pub(crate) limit: Option<u32>,
+}
+
+impl<K> Shard<K> {
+    pub(super) fn make_order(settings: OrderSettings, stamp: Option<fn() -> u64>) -> Box<Ordered<Queued<K>>> {
+        let OrderSettings { strict, fair, limit } = settings;
+        Box::new(Ordered::new(crate::key::Table::<K>::CHUNK, strict, fair, limit, stamp))
+    }
+
+    /// Moves some of the queued keys from the line to the order, which is made if there is none. `true`: there are more.
+    pub(crate) fn move_to_order(&mut self) -> bool {
+        if self.order.is_none() {
+            self.order = Some(Self::make_order(self.order_settings, self.line.stamp()));
+        }
+        let order = self.order.as_mut().expect("made above");
+        for queued in std::iter::from_fn(|| self.line.pop()).take(STEP) {
+            order.push(self.table.number(queued.view()), queued, Priority::NORMAL.0);
+        }
+        self.effects.pending |= self.line.has_retired();
+        self.line.len() > 0
+    }
+
+    /// Keys have priorities or groups.
+    #[inline]
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.order.is_some()
+    }
+
+    /// The number of queued keys that a getter may take: not those of full groups.
+    pub(crate) fn ready(&self) -> usize {
+        self.line.len() + self.order.as_ref().map_or(0, |order| order.ready())
+    }
+
+    /// The priority of the key whose turn is next, and a time before its push.
+    pub(crate) fn ordered_front(&self) -> Option<(i8, u64)> {
+        self.order.as_ref()?.front()
+    }
+
+    /// A key is put into a slot.
+    pub(super) fn begin_key(&mut self, number: u32, group: Group) {
+        if let Some(order) = &mut self.order {
+            order.begin(number, group);
+        }
+    }
+
+    /// Queues a key (I5), in a queue that may be ordered.
+    pub(super) fn push_at(&mut self, queued: Queued<K>, priority: i8) {
+        match &mut self.order {
+            // O2
+            Some(order) if self.line.len() == 0 => order.push(self.table.number(queued.view()), queued, priority),
+            _ => self.push(queued),
+        }
+    }
+
+    /// Takes the next key (O2).
+    pub(super) fn pop_in_order(&mut self) -> Option<Queued<K>> {
+        let Some(order) = &mut self.order else { return self.line.pop() };
+        let popped = order.pop();
+        self.effects.pending |= order.has_retired();
+        match popped {
+            Some((_, queued)) => Some(queued),
+            None => self.line.pop(),
+        }
+    }
+
+    /// [`done`](Self::done), in a queue that may be ordered. Also returns whether a group was full, and has keys that are ready now.
+    pub(crate) fn done_in_order(&mut self, claimed: Claimed<K>) -> (Ended<K>, bool) {
+        let Some(order) = &mut self.order else { return (self.done(claimed), false) };
+        let number = self.table.number(claimed.view());
+        let KeyOrder { group, pending, .. } = *order.key(number);
+        let ready = order.has_limit() && order.done(group.hash);
+        self.effects.pending |= order.has_retired();
+        self.processing -= 1;
+        let ended = match self.table.done(claimed) {
+            Done::Push(queued) => {
+                self.push_at(queued, pending);
+                Ended::Queued
+            }
+            Done::Keep => Ended::Kept,
+            Done::Removed(key) => {
+                self.note_removed();
+                Ended::Removed(key)
+            }
+        };
+        (ended, ready)
+    }
+
+    /// The priority with which a key was handed out.
+    pub(crate) fn held_priority(&mut self, claimed: &Claimed<K>) -> Priority {
+        let number = self.table.number(claimed.view());
+        Priority(self.order.as_mut().map_or(Priority::NORMAL.0, |order| order.key(number).held))
+    }
+}
+
+impl<K> Known<'_, K> {
+    /// What the order knows of the key. `None`: the queue is first in, first out.
+    #[inline]
+    pub(super) fn in_order(&mut self) -> Option<&mut KeyOrder> {
+        if !self.shard.is_ordered() {
+            return None;
+        }
+        let number = self.number();
+        Some(self.shard.order.as_mut()?.key(number))
+    }
+
+    /// The key, which was dirty already, was added with this priority: raises it.
+    pub(super) fn raise(&mut self, priority: i8) {
+        let (number, processing) = (self.number(), self.state().is_processing());
+        let Some(order) = &mut self.shard.order else { return };
+        if processing {
+            let key = order.key(number);
+            key.pending = key.pending.max(priority);
+        } else {
+            order.raise(number, priority);
+            self.shard.effects.pending |= order.has_retired();
+        }
+    }
+
+    /// The key, which is processing, was added for the first time since it was handed out.
+    pub(super) fn note_pending(&mut self, priority: i8) {
+        self.in_order().into_iter().for_each(|key| key.pending = priority);
+    }
+
+    /// The key gets a delay, or has one: it will have this priority, or a higher one that it has by then.
+    pub(super) fn note_delayed(&mut self, was_delayed: bool, priority: i8) {
+        if let Some(key) = self.in_order() {
+            key.delayed = if was_delayed { key.delayed.max(priority) } else { priority };
+        }
+    }
+
+    /// The priority that the key has after its delay.
+    pub(crate) fn delayed_priority(&mut self) -> i8 {
+        self.in_order().map_or(Priority::NORMAL.0, |key| key.delayed)
+    }
+}

@@ -1,0 +1,147 @@
+//! Priorities and groups: what the calls share, and the foreign functions that name groups.
+//!
+//! A queue is ordered by priority from the first call on that gives one: the call sets the flag `ORDERED`, which sends hot calls to their
+//! slow paths, and then moves the queued keys of its shard, some at a time: see `src/shard/order.rs`, O1 to O3. A queue with
+//! groups is ordered from the beginning.
+
+use super::Shared;
+use super::hub::Flags;
+use super::locked::Locked;
+use super::section::Section;
+use crate::key::Hash as KeyHash;
+use crate::line::Group;
+use crate::shard::{CHUNKS, OrderSettings, STEP};
+use crate::stats::{GroupStats, Level};
+use crate::sync::{Arc, give_way};
+use crate::{AddOptions, Priority};
+use std::collections::HashMap;
+use std::hash::Hash;
+
+/// The most keys that a group gives in a turn.
+pub(crate) const MAX_WEIGHT: u32 = 1000;
+
+/// How the queue orders its keys, with the functions of the user.
+pub(crate) struct Order<K> {
+    pub(crate) settings: OrderSettings,
+    /// A hash of the group of a key.
+    pub(crate) group_of: Option<HashOf<K>>,
+    /// Keys a turn of the group of this key.
+    pub(crate) weight_of: Option<Box<dyn Fn(&K) -> u32 + Send + Sync>>,
+}
+
+/// Hashes the group of a key, with the queue's hasher.
+type HashOf<K> = Box<dyn Fn(&K, &ahash::RandomState) -> u32 + Send + Sync>;
+
+impl<K> Default for Order<K> {
+    fn default() -> Self {
+        Self { settings: OrderSettings::default(), group_of: None, weight_of: None }
+    }
+}
+
+impl<K> Shared<K> {
+    /// The group of a new key, if the caller need not ask for it.
+    #[inline]
+    pub(super) fn group_unless_fair(&self) -> Option<Group> {
+        if self.order.group_of.is_none() { Some(Group::default()) } else { None }
+    }
+
+    /// Asks for the group of a key. Not under the lock (P17).
+    #[cold]
+    pub(super) fn ask_group(&self, key: &K) -> Group {
+        let hash = self.order.group_of.as_ref().map_or(0, |hash| hash(key, &self.hasher));
+        let weight = self.order.weight_of.as_ref().map_or(1, |weight| weight(key));
+        Group { hash, weight: weight.clamp(1, MAX_WEIGHT) as u16 }
+    }
+
+    /// Makes the queue one with priorities if a call gives one.
+    #[inline]
+    pub(super) fn prepare_for(&self, locked: &Locked<K>, options: AddOptions) {
+        if options.level() != Priority::NORMAL.0 && !locked.is_moved() {
+            self.make_ordered(locked);
+        }
+    }
+
+    #[cold]
+    fn make_ordered(&self, locked: &Locked<K>) {
+        if !self.flags().has(Flags::ORDERED) {
+            self.hub().set(Flags::ORDERED, true);
+        }
+        self.finish_move(locked, true);
+    }
+
+    /// Moves the queued keys of a shard to its order (O3). `begin`: if it has none, makes one.
+    pub(super) fn finish_move(&self, locked: &Locked<K>, begin: bool) {
+        loop {
+            {
+                let mut section = self.enter(locked);
+                if !section.is_ordered() && !begin {
+                    return;
+                }
+                if section.is_ordered() && section.line_len() == 0 {
+                    return locked.set_moved();
+                }
+                section.move_to_order();
+                section.publish();
+            }
+            give_way();
+        }
+    }
+
+    /// `levels`.
+    pub(crate) fn levels(&self) -> Vec<Level> {
+        let mut lens = [0; 256];
+        self.all().for_each(|locked| locked.lock().add_levels(&mut lens));
+        let levels = (i8::MIN..=i8::MAX).zip(lens).rev().filter(|&(_, len)| len > 0);
+        levels.map(|(priority, len)| Level { priority: Priority(priority), len }).collect()
+    }
+}
+
+impl<K: Hash + Eq> Shared<K> {
+    /// The group of a key that a call puts back. A panic of the user's function is caught: the key must not be lost.
+    pub(super) fn group_for_put_back(&self, key: &K, hash: KeyHash) -> Group {
+        let known = self.shard_of(hash).lock().find(key, hash).is_some();
+        if known || self.order.group_of.is_none() {
+            return Group::default();
+        }
+        crate::panics::contained(|| self.ask_group(key)).unwrap_or_else(|| {
+            self.note_caught(1);
+            Group { hash: 0, weight: 1 }
+        })
+    }
+}
+
+impl<K: Clone> Shared<K> {
+    /// `groups`: visits the slots, some hundred at a time.
+    pub(crate) fn groups(this: &Arc<Self>) -> Vec<GroupStats<K>> {
+        if this.order.group_of.is_none() {
+            return Vec::new();
+        }
+        let mut groups = HashMap::new();
+        for locked in this.all() {
+            let (mut chunk, now) = (0, locked.lock().now_for_ages(&this.clock));
+            loop {
+                groups.reserve(64 * CHUNKS);
+                if !locked.lock().add_to_groups(chunk, now, &mut groups) {
+                    break;
+                }
+                chunk += CHUNKS;
+                give_way();
+            }
+        }
+        let mut groups: Vec<_> = groups.into_iter().collect();
+        for locked in this.all() {
+            for step in groups.chunks_mut(STEP) {
+                locked.lock().add_handed_out(step);
+                give_way();
+            }
+        }
+        groups.into_iter().map(|(_, group)| group).collect()
+    }
+}
+
+impl<K> Section<'_, K> {
+    /// The queued keys have changed, in a queue that may be ordered.
+    pub(super) fn publish(&self) {
+        self.locked().publish(self);
+    }
+}
