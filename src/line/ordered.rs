@@ -109,11 +109,6 @@ struct Lane {
     level: u8,
 }
 
-/// The weight of a group, and its hand-outs.
-fn group_of(groups: Option<&Groups>, number: u32) -> Option<(u16, u32)> {
-    groups.map(|groups| (groups[number].weight, groups[number].handed_out))
-}
-
 impl<T> Ordered<T> {
     /// `slots`: the number of slots in a chunk. `limit`: of processing keys of a group. `stamp`: reads a time, if the queue has several
     /// shards.
@@ -142,9 +137,9 @@ impl<T> Ordered<T> {
         &mut self.nodes[number].key
     }
 
-    /// A key is put into this slot.
+    /// A key is put into this slot. (Each other number of it is set before it is read.)
     pub(crate) fn begin(&mut self, number: u32, group: Group) {
-        *self.key(number) = KeyOrder { group, ..KeyOrder::default() };
+        self.key(number).group = group;
     }
 
     /// The queued entry of this slot, with the number of its push.
@@ -222,17 +217,21 @@ impl<T> Ordered<T> {
 
     /// Adds an entry behind all others of its priority and group.
     pub(crate) fn push(&mut self, number: u32, entry: T, priority: i8) {
-        let level = index_of(priority);
         let of = self.key(number).group;
         let group = self.groups.as_mut().map_or(NIL, |groups| groups.find_or_make(of));
-        let lane = self.find_lane(group, level).unwrap_or_else(|| self.make_lane(group, level));
-        let is_full = self.is_full(group);
+        let lane = self.lane_for(group, index_of(priority));
+        self.link(number, entry, lane);
+    }
+
+    /// Puts an entry at the end of a lane.
+    fn link(&mut self, number: u32, entry: T, lane: u32) {
         if let (Some(stamp), true) = (self.stamp, self.len == 0 || self.pushes % STAMPED == 0) {
             self.last_stamp = stamp();
         }
         self.pushes += 1;
-        let tail = std::mem::replace(&mut self.lane(lane).tail, number);
+        let Lane { level, group, .. } = *self.lane(lane);
         self.lane(lane).len += 1;
+        let tail = std::mem::replace(&mut self.lane(lane).tail, number);
         let key = self.nodes[number].key;
         self.nodes[number] =
             Node { key, push: self.pushes, entry: Some(entry), prev: tail, next: NIL, lane, stamp: self.last_stamp };
@@ -242,7 +241,7 @@ impl<T> Ordered<T> {
         }
         self.len += 1;
         self.lens[usize::from(level)] += 1;
-        self.blocked += usize::from(is_full);
+        self.blocked += usize::from(self.is_full(group));
     }
 
     /// Takes the next entry, and the number of its slot. With a limit, it counts as processing until [`done`](Self::done).
@@ -287,18 +286,10 @@ impl<T> Ordered<T> {
         if index_of(priority) <= level {
             return false;
         }
-        // The group may lose its last lane in between, and is then made again: with the weight, and the hand-outs, that it has.
-        let known = group_of(self.groups.as_ref(), group);
+        // The new lane first: so the group does not lose its last lane in between.
+        let lane = self.lane_for(group, index_of(priority));
         let entry = self.unlink(number);
-        if let Some((weight, handed_out)) = known {
-            self.nodes[number].key.group.weight = weight;
-            entry.into_iter().for_each(|entry| self.push(number, entry, priority));
-            let lane = self.nodes[number].lane;
-            let group = self.lane(lane).group;
-            self.group(group).handed_out = handed_out;
-        } else {
-            entry.into_iter().for_each(|entry| self.push(number, entry, priority));
-        }
+        entry.into_iter().for_each(|entry| self.link(number, entry, lane));
         true
     }
 
@@ -318,12 +309,6 @@ impl<T> Ordered<T> {
         was_full && has_lanes
     }
 
-    /// The number of groups that have queued keys, or processing ones in a queue with a limit.
-    #[cfg(all(test, not(loom)))]
-    fn groups_len(&self) -> usize {
-        self.groups.as_ref().map_or(0, Groups::len)
-    }
-
     fn group(&mut self, number: u32) -> &mut fair::Group {
         &mut self.groups.as_mut().expect("only called with groups")[number]
     }
@@ -334,6 +319,11 @@ impl<T> Ordered<T> {
 
     fn is_full(&self, group: u32) -> bool {
         self.groups.as_ref().is_some_and(|groups| groups[group].processing >= self.limit)
+    }
+
+    /// The lane of a group in a level, which is made if there is none.
+    fn lane_for(&mut self, group: u32, level: u8) -> u32 {
+        self.find_lane(group, level).unwrap_or_else(|| self.make_lane(group, level))
     }
 
     /// The lane of a group in a level, if it has one.
@@ -494,240 +484,50 @@ impl<T> Ordered<T> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use std::collections::{BTreeMap, HashMap, VecDeque};
 
-    /// Settings of a run.
-    #[derive(Debug, Clone, Copy)]
-    struct Plan {
-        strict: bool,
-        fair: bool,
-        limit: Option<u32>,
-        groups: u32,
-        levels: i8,
-    }
-
-    /// What the order is, said with sorted maps and lists that are searched.
-    struct Plain {
-        plan: Plan,
-        /// For each level, its groups in the order of their turns, with the keys that are left in the turn, and the queued keys.
-        levels: BTreeMap<i8, VecDeque<(u32, u16, VecDeque<u32>)>>,
-        /// The same of full groups, in the order in which they got there.
-        full: BTreeMap<i8, Vec<(u32, VecDeque<u32>)>>,
-        processing: HashMap<u32, u32>,
-        since_lower: u32,
-        last_lower: i8,
-    }
-
-    fn weight_of(group: u32) -> u16 {
-        1 + (group % 3) as u16
-    }
-
-    impl Plain {
-        fn is_full(&self, group: u32) -> bool {
-            self.plan.limit.is_some_and(|limit| self.processing.get(&group).is_some_and(|now| *now >= limit))
-        }
-
-        fn credit(&self, group: u32) -> u16 {
-            if self.plan.fair { weight_of(group) } else { u16::MAX }
-        }
-
-        fn push(&mut self, number: u32, priority: i8, group: u32) {
-            let group = if self.plan.fair { group } else { 0 };
-            if self.is_full(group) {
-                let lanes = self.full.entry(priority).or_default();
-                match lanes.iter_mut().find(|(other, _)| *other == group) {
-                    Some((_, keys)) => keys.push_back(number),
-                    None => lanes.push((group, [number].into())),
-                }
-                return;
-            }
-            let credit = self.credit(group);
-            let ring = self.levels.entry(priority).or_default();
-            match ring.iter_mut().find(|(other, ..)| *other == group) {
-                Some((.., keys)) => keys.push_back(number),
-                None => ring.push_back((group, credit, [number].into())),
-            }
-        }
-
-        fn pop(&mut self) -> Option<u32> {
-            let waiting: Vec<i8> = self.levels.keys().rev().copied().collect();
-            let mut level = *waiting.first()?;
-            if waiting.len() == 1 {
-                self.since_lower = 0;
-            } else if !self.plan.strict {
-                self.since_lower += 1;
-                if self.since_lower == 16 {
-                    self.since_lower = 0;
-                    let next = waiting[1..].iter().find(|lower| **lower < self.last_lower);
-                    level = *next.unwrap_or(&waiting[1]);
-                    self.last_lower = level;
-                }
-            }
-            let ring = self.levels.get_mut(&level).unwrap();
-            let (group, credit, keys) = ring.front_mut().unwrap();
-            let (group, number) = (*group, keys.pop_front().unwrap());
-            *credit -= 1;
-            let (is_empty, ends) = (keys.is_empty(), *credit == 0);
-            if is_empty {
-                ring.pop_front();
-            } else if ends {
-                let (.., keys) = ring.pop_front().unwrap();
-                let credit = if self.plan.fair { weight_of(group) } else { u16::MAX };
-                ring.push_back((group, credit, keys));
-            }
-            self.levels.retain(|_, ring| !ring.is_empty());
-            if let Some(limit) = self.plan.limit {
-                let now = self.processing.entry(group).or_default();
-                *now += 1;
-                if *now == limit {
-                    for (level, ring) in &mut self.levels {
-                        if let Some(at) = ring.iter().position(|(other, ..)| *other == group) {
-                            let (.., keys) = ring.remove(at).unwrap();
-                            self.full.entry(*level).or_default().push((group, keys));
+    /// The order is compared with plain lists in `tests/order_model.rs`. Here: when all keys are gone, so are lanes and groups.
+    #[test]
+    fn no_lane_and_no_group_is_left() {
+        let mut random = fastrand::Rng::with_seed(11);
+        for (fair, limit) in [(false, None), (true, None), (true, Some(2))] {
+            let mut ordered = Ordered::new(64, false, fair, limit, None);
+            let (mut queued, mut held) = ([false; 200], Vec::new());
+            let group_of = |number: u32| number % 50;
+            for n in 0..20_000_u32 {
+                let number = random.u32(0..200);
+                let is_free = !queued[number as usize] && !held.contains(&number);
+                match random.u32(0..8) {
+                    choice if is_free && choice < [6, 3][n as usize / 2000 % 2] => {
+                        ordered.begin(number, Group { hash: group_of(number), weight: 1 + number as u16 % 3 });
+                        ordered.push(number, number, random.i8(-1..2));
+                        queued[number as usize] = true;
+                    }
+                    6 => queued[number as usize] &= ordered.remove(number).is_none(),
+                    7 => _ = ordered.raise(number, random.i8(-1..2)),
+                    _ if held.len() < 40 => {
+                        if let Some((number, _)) = ordered.pop() {
+                            queued[number as usize] = false;
+                            held.push(number);
                         }
                     }
-                    self.levels.retain(|_, ring| !ring.is_empty());
-                }
-            }
-            Some(number)
-        }
-
-        fn done(&mut self, group: u32) -> bool {
-            let was_full = self.is_full(group);
-            *self.processing.get_mut(&group).unwrap() -= 1;
-            let mut ready = false;
-            if was_full {
-                for (level, lanes) in &mut self.full {
-                    if let Some(at) = lanes.iter().position(|(other, _)| *other == group) {
-                        let (_, keys) = lanes.remove(at);
-                        self.levels.entry(*level).or_default().push_back((group, weight_of(group), keys));
-                        ready = true;
+                    _ => {
+                        let number = held.swap_remove(0);
+                        if limit.is_some() {
+                            ordered.done(group_of(number));
+                        }
                     }
                 }
             }
-            ready
-        }
-
-        /// Returns the level in which the key was.
-        fn remove(&mut self, number: u32) -> Option<i8> {
-            let mut found = None;
-            for (level, ring) in &mut self.levels {
-                for (.., keys) in ring.iter_mut() {
-                    let before = keys.len();
-                    keys.retain(|key| *key != number);
-                    found = found.or((keys.len() < before).then_some(*level));
-                }
-                ring.retain(|(.., keys)| !keys.is_empty());
-            }
-            self.levels.retain(|_, ring| !ring.is_empty());
-            for (level, lanes) in &mut self.full {
-                for (_, keys) in lanes.iter_mut() {
-                    let before = keys.len();
-                    keys.retain(|key| *key != number);
-                    found = found.or((keys.len() < before).then_some(*level));
-                }
-                lanes.retain(|(_, keys)| !keys.is_empty());
-            }
-            found
-        }
-
-        fn ready(&self) -> usize {
-            self.levels.values().flatten().map(|(.., keys)| keys.len()).sum()
-        }
-
-        fn blocked(&self) -> usize {
-            self.full.values().flatten().map(|(_, keys)| keys.len()).sum()
-        }
-    }
-
-    /// Random calls have the same results as those of the plain form. Keys have the numbers below 200; a key's group is that number modulo
-    /// the number of groups.
-    fn compare(plan: Plan) {
-        let mut random = fastrand::Rng::with_seed(11);
-        let mut ordered = Ordered::new(64, plan.strict, plan.fair, plan.limit, None);
-        let mut plain = Plain {
-            plan,
-            levels: BTreeMap::new(),
-            full: BTreeMap::new(),
-            processing: HashMap::new(),
-            since_lower: 0,
-            last_lower: i8::MIN,
-        };
-        let mut queued = [false; 200];
-        let mut held: Vec<u32> = Vec::new();
-        let group_of = |number: u32| number % plan.groups;
-        for n in 0..60_000_u32 {
-            let push = [7, 5, 2][n as usize / 2000 % 3];
-            let number = random.u32(0..200);
-            let priority = random.i8(0..plan.levels) * 50;
-            match random.u32(0..12) {
-                choice if choice < push && !queued[number as usize] && !held.contains(&number) => {
-                    queued[number as usize] = true;
-                    let group = group_of(number);
-                    ordered.begin(number, Group { hash: group, weight: weight_of(group) });
-                    ordered.push(number, number, priority);
-                    plain.push(number, priority, group_of(number));
-                }
-                9 => {
-                    let before = plain.remove(number);
-                    assert_eq!(ordered.remove(number), before.map(|_| number));
-                    queued[number as usize] = false;
-                }
-                10 => {
-                    let before = plain.remove(number);
-                    let raised = before.is_some_and(|before| priority > before);
-                    // A key that is not raised must keep its place, so it is looked for in a copy.
-                    if raised {
-                        assert!(ordered.raise(number, priority));
-                        plain.push(number, priority, group_of(number));
-                    } else if before.is_some() {
-                        assert!(!ordered.raise(number, priority));
-                        assert_eq!(ordered.remove(number), Some(number));
-                        queued[number as usize] = false;
-                    } else {
-                        assert!(!ordered.raise(number, priority));
-                    }
-                }
-                11 if !held.is_empty() => {
-                    let number = held.swap_remove(random.usize(0..held.len()));
-                    if plan.limit.is_some() {
-                        assert_eq!(ordered.done(group_of(number)), plain.done(group_of(number)));
-                    }
-                }
-                _ => {
-                    let popped = ordered.pop();
-                    assert_eq!(popped, plain.pop().map(|number| (number, number)), "{plan:?}, step {n}");
-                    if let Some((number, _)) = popped {
-                        queued[number as usize] = false;
-                        held.push(number);
-                    }
+            while ordered.len() > 0 || !held.is_empty() {
+                held.extend(ordered.pop().map(|(number, _)| number));
+                let number = held.pop().expect("a full group has a held key");
+                if limit.is_some() {
+                    ordered.done(group_of(number));
                 }
             }
-            assert_eq!((ordered.ready(), ordered.len()), (plain.ready(), plain.ready() + plain.blocked()));
-        }
-        while let Some((number, _)) = ordered.pop() {
-            if plan.limit.is_some() {
-                ordered.done(group_of(number));
-            }
-        }
-        if plan.limit.is_some() {
-            held.iter().for_each(|number| _ = ordered.done(group_of(*number)));
-            while let Some((number, _)) = ordered.pop() {
-                ordered.done(group_of(number));
-            }
-        }
-        assert_eq!((ordered.len(), ordered.groups_len()), (0, 0), "no group is left");
-        assert_eq!(ordered.free_lanes.len(), ordered.end_of_lanes as usize, "no lane is left");
-    }
-
-    #[test]
-    fn it_does_what_plain_lists_do() {
-        for strict in [false, true] {
-            compare(Plan { strict, fair: false, limit: None, groups: 1, levels: 3 });
-            compare(Plan { strict, fair: true, limit: None, groups: 7, levels: 1 });
-            compare(Plan { strict, fair: true, limit: None, groups: 50, levels: 3 });
-            compare(Plan { strict, fair: true, limit: Some(1), groups: 7, levels: 3 });
-            compare(Plan { strict, fair: true, limit: Some(3), groups: 12, levels: 2 });
+            assert_eq!(ordered.groups.as_ref().map_or(0, Groups::len), 0, "no group is left");
+            assert_eq!(ordered.free_lanes.len(), ordered.end_of_lanes as usize, "no lane is left");
+            assert_eq!((ordered.ready(), ordered.levels.top(), ordered.lens.iter().sum::<u32>()), (0, None, 0));
         }
     }
 }

@@ -160,3 +160,33 @@ impl<K> Known<'_, K> {
         self.in_order().map_or(Priority::NORMAL.0, |key| key.delayed)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::DelayedAdd;
+    use crate::key::Hash;
+    use crate::shard::NewKey;
+
+    /// O2: while keys move from the line, gets and adds keep the order.
+    #[test]
+    fn keys_that_move_keep_their_order() {
+        let mut shard = Shard::new(0, OrderSettings::default(), DelayedAdd::default(), None, None);
+        let total = 5 * STEP as u32;
+        (0..total).for_each(|key| shard.add_new(key, Hash(key)));
+        let (mut next, mut added) = (0, total);
+        let mut more = true;
+        while more || shard.len() > 0 {
+            more = more && shard.move_to_order();
+            shard.add_new_measured(added, Hash(added), NewKey::default());
+            added += 1;
+            for _ in 0..STEP / 2 {
+                let Some((claimed, _)) = shard.pop() else { break };
+                assert_eq!(*claimed.view().key(), next);
+                next += 1;
+                let _done = shard.done_in_order(claimed);
+            }
+        }
+        assert!(next == added && added > total + 5);
+    }
+}
