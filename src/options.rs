@@ -145,6 +145,12 @@ impl AddOptions {
         self
     }
 
+    /// The priority is not NORMAL.
+    #[inline]
+    pub(crate) fn has_level(&self) -> bool {
+        self.level() != Priority::NORMAL.0
+    }
+
     /// The priority of an add.
     #[inline]
     pub(crate) fn level(&self) -> i8 {

@@ -77,12 +77,11 @@ impl Later {
 
 impl<K> Known<'_, K> {
     /// Sets or moves the delay (P9). **Linearization point of a delayed add.**
-    pub(crate) fn set_delay(mut self, now: Option<u64>, options: AddOptions) -> AddedWith {
+    pub(crate) fn set_delay(self, now: Option<u64>, options: &AddOptions) -> AddedWith {
         let number = self.number();
         let state = self.state();
         let delayed = state.is_delayed();
         state.set_delayed();
-        self.note_delayed(delayed, options.level());
         let later = &mut self.shard.later;
         later.time = later.time.max(now.unwrap_or_default());
         let deadline = later.time.saturating_add(nanos(options.delay.unwrap_or_default()));

@@ -136,9 +136,9 @@ mod tests {
         const KEYS: u32 = 64 * 100;
         let hash = crate::key::Hash;
         for key in 0..KEYS {
-            shard.add_new_measured(key, hash(key), super::super::NewKey { now: Some(1), ..Default::default() });
+            shard.add_new_measured(key, hash(key), Some(1));
             let _delay =
-                shard.find(&key, hash(key)).map(|key| key.set_delay(Some(1), AddOptions::new().after(Duration::MAX)));
+                shard.find(&key, hash(key)).map(|key| key.set_delay(Some(1), &AddOptions::new().after(Duration::MAX)));
         }
         for key in 0..KEYS {
             let (claimed, _) = shard.pop().unwrap();

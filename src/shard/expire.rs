@@ -80,9 +80,12 @@ impl<K> Known<'_, K> {
     #[inline]
     fn expire(mut self, now: u64) -> Added {
         self.shard.counts.expired += 1;
-        let priority = self.delayed_priority();
         let _waited = self.note_delay_removed();
-        self.add_measured(Some(now), priority)
+        if self.shard.is_ordered() {
+            let priority = self.delayed_priority();
+            return self.add_in_order(Some(now), priority);
+        }
+        self.add_measured(Some(now))
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Shard;
 use crate::key::{Claimed, Hash, OnAdd, SlotRef, SlotView, State};
 use crate::line::Group;
-use crate::{AddOptions, Added, DelayConflict, DelayedAdd, Priority};
+use crate::{AddOptions, Added, DelayConflict, DelayedAdd};
 use std::borrow::Borrow;
 
 /// A key that is in the table of a shard. It stays there while this exists: the shard is borrowed, and the step that takes the key out
@@ -24,13 +24,15 @@ impl<K> Shard<K> {
         Some(Known { shard: self, slot })
     }
 
-    /// Inserts a key that is not in the table. The caller makes it delayed, or counts a failure (I4).
+    /// Inserts a key that is not in the table. `ORDERED`: the queue may be ordered. The caller makes it delayed, or counts a failure (I4).
     #[inline]
-    pub(crate) fn insert(&mut self, key: K, hash: Hash, group: Group) -> Known<'_, K> {
+    pub(crate) fn insert<const ORDERED: bool>(&mut self, key: K, hash: Hash, group: Group) -> Known<'_, K> {
         let slot = self.table.insert(key, hash);
         let known = Known { shard: self, slot };
-        let number = known.number();
-        known.shard.begin_key(number, group);
+        if ORDERED {
+            let number = known.number();
+            known.shard.begin_key(number, group);
+        }
         known
     }
 
@@ -106,45 +108,18 @@ impl<K> Known<'_, K> {
     #[inline]
     pub(crate) fn add(&mut self) -> Added {
         if self.state().is_delayed() {
-            let mut priority = Priority::NORMAL.0;
-            if let Some(added) = self.add_delayed(&mut priority) {
+            if let Some(added) = self.add_delayed() {
                 return added;
             }
         }
         self.make_dirty()
     }
 
-    /// [`add`](Self::add) in a queue that may measure, or be ordered.
-    pub(crate) fn add_measured(&mut self, now: Option<u64>, mut priority: i8) -> Added {
-        let waits = if self.state().is_delayed() { self.add_delayed(&mut priority) } else { None };
-        let added = waits.unwrap_or_else(|| self.make_dirty_at(priority));
+    /// [`add`](Self::add) in a queue that may measure.
+    pub(crate) fn add_measured(&mut self, now: Option<u64>) -> Added {
+        let added = self.add();
         self.note_added(added, now);
         added
-    }
-
-    /// [`make_dirty`](Self::make_dirty) in a queue that may be ordered.
-    fn make_dirty_at(&mut self, priority: i8) -> Added {
-        if !self.shard.is_ordered() {
-            return self.make_dirty();
-        }
-        match self.view().add() {
-            OnAdd::Push(queued) => {
-                self.shard.counts.pushed += 1;
-                self.shard.push_at(queued, priority);
-                Added::Queued
-            }
-            OnAdd::Coalesce => {
-                self.shard.counts.coalesced += 1;
-                self.raise(priority);
-                Added::Coalesced
-            }
-            OnAdd::Defer => {
-                self.shard.counts.deferred += 1;
-                self.note_pending(priority);
-                self.owe_dirty_waiters();
-                Added::Deferred
-            }
-        }
     }
 
     /// Adds the key, regardless of a delay.
@@ -170,7 +145,7 @@ impl<K> Known<'_, K> {
 
     /// Adds the key, even after a shut-down, and regardless of a delay: for a call that takes back what it did.
     pub(crate) fn add_again(&mut self, priority: i8) -> Added {
-        let added = self.make_dirty_at(priority);
+        let added = if self.shard.is_ordered() { self.make_dirty_at(priority) } else { self.make_dirty() };
         self.note_added(added, None);
         added
     }
@@ -180,22 +155,14 @@ impl<K> Known<'_, K> {
         self.shard.reject()
     }
 
-    /// What an `add` does about the delay of its key. `Some`: the add does nothing more. An add that replaces the delay takes its priority
-    /// if that is higher.
+    /// What an `add` does about the delay of its key. `Some`: the add does nothing more.
     #[cold]
-    fn add_delayed(&mut self, priority: &mut i8) -> Option<Added> {
+    fn add_delayed(&mut self) -> Option<Added> {
         match self.shard.delayed_add {
             DelayedAdd::Independent => {}
-            DelayedAdd::Promote => {
-                *priority = self.delayed_priority().max(*priority);
-                let _waited = self.remove_delay();
-            }
+            DelayedAdd::Promote => _ = self.remove_delay(),
             DelayedAdd::Strict => {
-                if self.state().defer_add() {
-                    self.note_delayed(true, *priority);
-                } else {
-                    self.raise(*priority);
-                }
+                let _deferred = self.state().defer_add();
                 self.shard.counts.coalesced += 1;
                 return Some(Added::Coalesced);
             }
@@ -205,33 +172,28 @@ impl<K> Known<'_, K> {
 
     /// `add_with`.
     #[inline]
-    pub(crate) fn add_with(mut self, now: Option<u64>, options: AddOptions) -> AddedWith {
+    pub(crate) fn add_with(mut self, now: Option<u64>, options: &AddOptions) -> AddedWith {
         self.shard.counts.retries += u64::from(options.delay.is_some());
         if !options.is_now() {
             return self.set_delay(now, options);
         }
-        let mut priority = options.level();
         if self.state().is_delayed() {
             match options.conflict {
                 DelayConflict::EarliestWins => {}
-                DelayConflict::Replace => {
-                    priority = self.delayed_priority().max(priority);
-                    let _waited = self.remove_delay();
-                }
+                DelayConflict::Replace => _ = self.remove_delay(),
                 DelayConflict::KeepExisting => {
-                    self.note_delayed(true, priority);
                     self.shard.counts.coalesced += 1;
                     return Added::Coalesced.into();
                 }
             }
         }
-        self.add_measured(now, priority).into()
+        self.add_measured(now).into()
     }
 
     /// Sets a delay again that was taken out, unless the key has an earlier one. `waited`: an add waits for the delay.
-    pub(crate) fn set_delay_again(self, now: u64, options: AddOptions, waited: bool) -> AddedWith {
+    pub(crate) fn set_delay_again(self, now: u64, options: &AddOptions, waited: bool) -> AddedWith {
         let Known { shard, slot } = self;
-        let set = Known { shard: &mut *shard, slot }.set_delay(Some(now), options);
+        let set = Known { shard: &mut *shard, slot }.set_delay_at::<true>(Some(now), options);
         if waited {
             let _deferred = Known { shard, slot }.state().defer_add();
         }
@@ -240,7 +202,7 @@ impl<K> Known<'_, K> {
 
     /// After an add: notes the time, if the add made the key dirty.
     #[inline]
-    fn note_added(&mut self, added: Added, now: Option<u64>) {
+    pub(super) fn note_added(&mut self, added: Added, now: Option<u64>) {
         if self.shard.times.is_some() && matches!(added, Added::Queued | Added::Deferred) {
             let number = self.number();
             self.shard.times.iter_mut().for_each(|times| times.added(number, now));

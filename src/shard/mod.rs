@@ -140,10 +140,10 @@ impl<K> Shard<K> {
         self.len() == 0 && self.processing == 0
     }
 
-    /// A time before the push of the first queued key: see [`Fifo::front_stamp`].
+    /// A time before the push of the first queued key: see [`Fifo::front_stamp`]. `None`: no stamps, or the shard is ordered.
     #[inline]
     pub(crate) fn front_stamp(&self) -> Option<u64> {
-        self.line.front_stamp()
+        if self.is_ordered() { None } else { self.line.front_stamp() }
     }
 
     /// A number that each add that changes anything makes greater.
@@ -165,7 +165,7 @@ impl<K> Shard<K> {
     }
 
     /// `add` of a key that is not in the table. **Linearization point of such an add.**
-    #[inline]
+    #[inline(always)]
     pub(crate) fn add_new(&mut self, key: K, hash: Hash) {
         let queued = self.table.insert_queued(key, hash);
         self.counts.pushed += 1;
@@ -174,16 +174,13 @@ impl<K> Shard<K> {
 
     /// [`add_new`](Self::add_new) in a queue that may measure.
     #[inline(never)]
-    pub(crate) fn add_new_measured(&mut self, key: K, hash: Hash, new: NewKey) {
-        let NewKey { now, group, priority } = new;
+    pub(crate) fn add_new_measured(&mut self, key: K, hash: Hash, now: Option<u64>) {
         let queued = self.table.insert_queued(key, hash);
         self.counts.pushed += 1;
-        let number = self.table.number(queued.view());
         if let Some(times) = &mut self.times {
-            times.added(number, now);
+            times.added(self.table.number(queued.view()), now);
         }
-        self.begin_key(number, group);
-        self.push_at(queued, priority);
+        self.push(queued);
     }
 
     /// Queues a key (I5), in a queue that is not ordered.
@@ -201,16 +198,21 @@ impl<K> Shard<K> {
 
     /// Takes the first key out of the line, and says how long it was queued.
     pub(crate) fn pop(&mut self) -> Option<(Claimed<K>, MaybeNanos)> {
-        let queued = self.pop_in_order()?;
+        let queued = self.line.pop()?;
         if self.line.has_retired() {
             self.effects.owe_garbage(); // the next section that ends frees it
         }
+        Some(self.claim_measured(queued))
+    }
+
+    #[inline]
+    fn claim_measured(&mut self, queued: Queued<K>) -> (Claimed<K>, MaybeNanos) {
         let claimed = self.claim(queued);
         let waited = match &mut self.times {
             Some(times) => times.started(self.table.number(claimed.view())),
             None => MaybeNanos::UNKNOWN,
         };
-        Some((claimed, waited))
+        (claimed, waited)
     }
 
     /// A key was taken out of the line.

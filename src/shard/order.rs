@@ -12,10 +12,10 @@
 //! * **O2** While keys move, all queued keys have the priority NORMAL, and adds go to the line: so a get takes from the order first.
 //! * **O3** A call that gives a priority makes its step after the keys have moved. A queue with groups has its order from the beginning.
 
-use super::{Ended, Known, STEP, Shard};
-use crate::Priority;
-use crate::key::{Claimed, Done, Queued};
+use super::{AddedWith, Ended, Known, MaybeNanos, NewKey, STEP, Shard};
+use crate::key::{Claimed, Done, Hash, OnAdd, Queued};
 use crate::line::{Group, KeyOrder, Line, Ordered};
+use crate::{AddOptions, Added, DelayConflict, DelayedAdd, Priority};
 
 /// How the queue orders its keys.
 #[derive(Clone, Copy, Default)]
@@ -63,7 +63,22 @@ impl<K> Shard<K> {
         self.order.as_ref()?.front()
     }
 
+    /// [`add_new`](Self::add_new) in a queue that is ordered.
+    #[inline(never)]
+    pub(crate) fn add_new_in_order(&mut self, key: K, hash: Hash, new: NewKey) {
+        let NewKey { now, group, priority } = new;
+        let queued = self.table.insert_queued(key, hash);
+        self.counts.pushed += 1;
+        let number = self.table.number(queued.view());
+        if let Some(times) = &mut self.times {
+            times.added(number, now);
+        }
+        self.begin_key(number, group);
+        self.push_at(queued, priority);
+    }
+
     /// A key is put into a slot.
+    #[inline]
     pub(super) fn begin_key(&mut self, number: u32, group: Group) {
         if let Some(order) = &mut self.order {
             order.begin(number, group);
@@ -79,18 +94,18 @@ impl<K> Shard<K> {
         }
     }
 
-    /// Takes the next key (O2).
-    pub(super) fn pop_in_order(&mut self) -> Option<Queued<K>> {
-        let Some(order) = &mut self.order else { return self.line.pop() };
+    /// [`pop`](Self::pop), in a queue that is ordered (O2).
+    pub(crate) fn pop_in_order(&mut self) -> Option<(Claimed<K>, MaybeNanos)> {
+        let order = self.order.as_mut()?;
         let popped = order.pop();
         self.effects.pending |= order.has_retired();
         match popped {
-            Some((_, queued)) => Some(queued),
-            None => self.line.pop(),
+            Some((_, queued)) => Some(self.claim_measured(queued)),
+            None => self.pop(),
         }
     }
 
-    /// [`done`](Self::done), in a queue that may be ordered. Also returns whether a group was full, and has keys that are ready now.
+    /// [`done`](Self::done), in a queue that is ordered. Also returns whether a group was full, and has keys that are ready now.
     pub(crate) fn done_in_order(&mut self, claimed: Claimed<K>) -> (Ended<K>, bool) {
         let Some(order) = &mut self.order else { return (self.done(claimed), false) };
         let number = self.table.number(claimed.view());
@@ -120,6 +135,59 @@ impl<K> Shard<K> {
 }
 
 impl<K> Known<'_, K> {
+    /// [`add`](Self::add) in a queue that is ordered.
+    #[inline(never)]
+    pub(crate) fn add_in_order(&mut self, now: Option<u64>, priority: i8) -> Added {
+        let added = self.add_unnoted(priority);
+        self.note_added(added, now);
+        added
+    }
+
+    /// An add that replaces a delay takes its priority if that is higher.
+    fn add_unnoted(&mut self, mut priority: i8) -> Added {
+        if self.state().is_delayed() {
+            match self.shard.delayed_add {
+                DelayedAdd::Independent => {}
+                DelayedAdd::Promote => {
+                    priority = priority.max(self.delayed_priority());
+                    let _waited = self.remove_delay();
+                }
+                DelayedAdd::Strict => {
+                    if self.state().defer_add() {
+                        self.note_delayed(true, priority);
+                    } else {
+                        self.raise(priority);
+                    }
+                    self.shard.counts.coalesced += 1;
+                    return Added::Coalesced;
+                }
+            }
+        }
+        self.make_dirty_at(priority)
+    }
+
+    /// Adds the key, regardless of a delay.
+    pub(super) fn make_dirty_at(&mut self, priority: i8) -> Added {
+        match self.view().add() {
+            OnAdd::Push(queued) => {
+                self.shard.counts.pushed += 1;
+                self.shard.push_at(queued, priority);
+                Added::Queued
+            }
+            OnAdd::Coalesce => {
+                self.shard.counts.coalesced += 1;
+                self.raise(priority);
+                Added::Coalesced
+            }
+            OnAdd::Defer => {
+                self.shard.counts.deferred += 1;
+                self.note_pending(priority);
+                self.owe_dirty_waiters();
+                Added::Deferred
+            }
+        }
+    }
+
     /// What the order knows of the key. `None`: the queue is first in, first out.
     #[inline]
     pub(super) fn in_order(&mut self) -> Option<&mut KeyOrder> {
@@ -149,13 +217,58 @@ impl<K> Known<'_, K> {
     }
 
     /// The key gets a delay, or has one: it will have this priority, or a higher one that it has by then.
+    #[inline]
     pub(super) fn note_delayed(&mut self, was_delayed: bool, priority: i8) {
         if let Some(key) = self.in_order() {
             key.delayed = if was_delayed { key.delayed.max(priority) } else { priority };
         }
     }
 
+    /// `add_with` in a queue that is ordered. Whichever deadline counts, the higher priority does.
+    pub(crate) fn add_with_in_order(mut self, now: Option<u64>, options: &AddOptions) -> AddedWith {
+        let (mut priority, is_delayed) = (options.level(), self.state().is_delayed());
+        self.shard.counts.retries += u64::from(options.delay.is_some());
+        if !options.is_now() {
+            return self.set_delay_at::<true>(now, options);
+        }
+        match options.conflict {
+            DelayConflict::Replace if is_delayed => {
+                priority = priority.max(self.delayed_priority());
+                let _waited = self.remove_delay();
+            }
+            DelayConflict::KeepExisting if is_delayed => {
+                self.note_delayed(true, priority);
+                self.shard.counts.coalesced += 1;
+                return Added::Coalesced.into();
+            }
+            _ => {}
+        }
+        self.add_in_order(now, priority).into()
+    }
+
+    /// [`set_delay`](Self::set_delay). `ORDERED`: the queue is ordered.
+    #[inline]
+    pub(crate) fn set_delay_at<const ORDERED: bool>(mut self, now: Option<u64>, options: &AddOptions) -> AddedWith {
+        if ORDERED {
+            let is_delayed = self.state().is_delayed();
+            self.note_delayed(is_delayed, options.level());
+        }
+        self.set_delay(now, options)
+    }
+
+    /// Adds a key whose add has waited for a delay that was cancelled.
+    #[cold]
+    pub(crate) fn add_that_waited(&mut self) -> Added {
+        if self.shard.is_ordered() {
+            let priority = self.delayed_priority();
+            self.add_in_order(None, priority)
+        } else {
+            self.add_measured(None)
+        }
+    }
+
     /// The priority that the key has after its delay.
+    #[inline]
     pub(crate) fn delayed_priority(&mut self) -> i8 {
         self.in_order().map_or(Priority::NORMAL.0, |key| key.delayed)
     }
@@ -164,9 +277,6 @@ impl<K> Known<'_, K> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::DelayedAdd;
-    use crate::key::Hash;
-    use crate::shard::NewKey;
 
     /// O2: while keys move from the line, gets and adds keep the order.
     #[test]
@@ -178,10 +288,14 @@ mod tests {
         let mut more = true;
         while more || shard.len() > 0 {
             more = more && shard.move_to_order();
-            shard.add_new_measured(added, Hash(added), NewKey::default());
+            if shard.is_ordered() {
+                shard.add_new_in_order(added, Hash(added), NewKey::default());
+            } else {
+                shard.add_new(added, Hash(added));
+            }
             added += 1;
             for _ in 0..STEP / 2 {
-                let Some((claimed, _)) = shard.pop() else { break };
+                let Some((claimed, _)) = shard.pop_in_order() else { break };
                 assert_eq!(*claimed.view().key(), next);
                 next += 1;
                 let _done = shard.done_in_order(claimed);

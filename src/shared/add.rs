@@ -65,8 +65,8 @@ impl<K: Hash + Eq> Shared<K> {
         // If the table has an equal key, `key` is dropped here, after the lock (W4).
     }
 
-    /// `add` to a queue that measures, is ordered or shut down, has a getter that waits, or has to start its driver thread. The section is the last
-    /// parameter, so that it is dropped before the key if `Eq` panics (W4).
+    /// `add` to a queue that measures, is ordered or shut down, has a getter that waits, or has to start its driver thread. The section is
+    /// the last parameter, so that it is dropped before the key if `Eq` panics (W4).
     #[inline(never)]
     fn add_special<'s>(
         this: &'s Arc<Self>,
@@ -75,25 +75,48 @@ impl<K: Hash + Eq> Shared<K> {
         wakeups: Wakeups,
         mut section: Section<'s, K>,
     ) -> Added {
-        let mut group = this.group_unless_fair();
-        let added = loop {
-            if this.is_shutting_down() {
-                break section.reject();
-            }
+        if this.flags().has(Flags::ORDERED) {
+            return Self::add_in_order(this, key, hash, wakeups, section);
+        }
+        let added = if this.is_shutting_down() {
+            section.reject()
+        } else {
             match section.find(&key, hash) {
-                Some(mut known) => break known.add_measured(None, Priority::NORMAL.0),
-                None => match group {
-                    Some(group) => {
-                        section.add_new_measured(key, hash, NewKey { group, ..NewKey::default() });
-                        break Added::Queued;
-                    }
-                    None => {
-                        let locked = section.locked();
-                        drop(section);
-                        group = Some(this.ask_group(&key));
-                        section = this.enter(locked);
-                    }
-                },
+                Some(mut known) => known.add_measured(None),
+                None => {
+                    section.add_new_measured(key, hash, None);
+                    Added::Queued
+                }
+            }
+        };
+        section.added(added, wakeups);
+        drop(section);
+        if this.has_extras() {
+            Self::after_add(this, added);
+        }
+        added
+    }
+
+    /// `add` to a queue that is ordered.
+    #[inline(never)]
+    fn add_in_order<'s>(
+        this: &'s Arc<Self>,
+        key: K,
+        hash: KeyHash,
+        wakeups: Wakeups,
+        mut section: Section<'s, K>,
+    ) -> Added {
+        let group;
+        (section, group) = this.settle_group(section, &key, hash);
+        let added = if this.is_shutting_down() {
+            section.reject()
+        } else {
+            match section.find(&key, hash) {
+                Some(mut known) => known.add_in_order(None, Priority::NORMAL.0),
+                None => {
+                    section.add_new_in_order(key, hash, NewKey { group, ..NewKey::default() });
+                    Added::Queued
+                }
             }
         };
         section.added(added, wakeups);

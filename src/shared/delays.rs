@@ -1,9 +1,12 @@
 //! Calls that set, move, cancel and take out delays. The steps are in `src/shard/delays.rs`; expiry is in [`driver`](super::driver).
 
 use super::add::Wakeups;
+use super::hub::Flags;
+use super::locked::Locked;
 use super::section::Section;
 use super::{Failures, Shared};
-use crate::key::Claimed;
+use crate::key::{Claimed, Hash as KeyHash};
+use crate::line::Group;
 use crate::panics::contained;
 use crate::shard::{AddedWith, BATCH, Delay, Known, NewKey};
 use crate::sync::{Arc, give_way};
@@ -16,52 +19,90 @@ use std::time::Duration;
 impl<K: Hash + Eq> Shared<K> {
     /// `add_with`.
     pub(crate) fn add_with(this: &Arc<Self>, key: K, options: AddOptions) -> Added {
-        let options = this.limited(&key, options);
+        let asked;
+        let options = match options.rate_limited && this.has_external_limiter() {
+            true => {
+                asked = this.limited(&key, options);
+                &asked
+            }
+            false => &options,
+        };
         let hash = this.hash(&key);
         let locked = this.shard_of(hash);
         locked.prefetch_bucket(hash);
-        this.prepare_for(locked, options);
+        if options.has_level() {
+            this.prepare_order(locked);
+        }
+        Self::add_limited::<false>(this, locked, key, hash, options)
+    }
+
+    /// `add_with`, after the limiter has said how long. `ORDERED`: the queue is ordered.
+    // `inline(always)`: the version for plain queues knows nothing of order.
+    #[inline(always)]
+    fn add_limited<const ORDERED: bool>(
+        this: &Arc<Self>,
+        locked: &Locked<K>,
+        key: K,
+        hash: KeyHash,
+        options: &AddOptions,
+    ) -> Added {
         let now = this.now_for(options);
-        let mut group = this.group_unless_fair();
-        let added = loop {
+        let added = {
             let mut section = this.enter(locked);
+            let mut group = Group::default();
+            if ORDERED {
+                (section, group) = this.settle_group(section, &key, hash);
+            } else if this.flags().has(Flags::ORDERED) {
+                drop(section);
+                return Self::add_limited_in_order(this, locked, key, hash, options);
+            }
             locked.publish_buckets(&section);
             let open = !this.is_shutting_down();
             let failures = u64::from(options.rate_limited);
             if !open && !this.counts_inline(options) {
                 section.counts.failures += failures;
-                break section.reject();
-            }
-            {
+                section.reject()
+            } else {
                 // The failure is counted after the look-up, below: if `K::eq` panics in the look-up, nothing has changed.
-                let set = match (section.find(&key, hash), group) {
-                    (Some(known), _) => this.add_known_with(known, open, now, options),
-                    (None, None) => {
-                        drop(section);
-                        group = Some(this.ask_group(&key));
-                        continue;
+                let set = match section.find(&key, hash) {
+                    Some(known) => this.add_known_with::<ORDERED>(known, open, now, options),
+                    None if this.counts_inline(options) => {
+                        let known = section.insert::<ORDERED>(key, hash, group);
+                        this.add_known_with::<ORDERED>(known, open, now, options)
                     }
-                    (None, Some(group)) if this.counts_inline(options) => {
-                        this.add_known_with(section.insert(key, hash, group), open, now, options)
-                    }
-                    (None, Some(group)) if options.is_now() => {
+                    None if options.is_now() => {
                         section.counts.retries += u64::from(options.delay.is_some());
-                        section.add_new_measured(key, hash, NewKey { now, group, priority: options.level() });
+                        if ORDERED {
+                            section.add_new_in_order(key, hash, NewKey { now, group, priority: options.level() });
+                        } else {
+                            section.add_new_measured(key, hash, now);
+                        }
                         Added::Queued.into()
                     }
-                    (None, Some(group)) => {
+                    None => {
                         section.counts.retries += 1;
-                        section.insert(key, hash, group).set_delay(now, options)
+                        section.insert::<ORDERED>(key, hash, group).set_delay_at::<ORDERED>(now, options)
                     }
                 };
                 section.counts.failures += failures;
-                break section.added_with(set);
+                section.added_with(set)
             }
         };
         if this.has_extras() {
             Self::after_add(this, added);
         }
         added
+    }
+
+    #[inline(never)]
+    fn add_limited_in_order(
+        this: &Arc<Self>,
+        locked: &Locked<K>,
+        key: K,
+        hash: KeyHash,
+        options: &AddOptions,
+    ) -> Added {
+        Self::add_limited::<true>(this, locked, key, hash, options)
     }
 
     /// `cancel`.
@@ -77,9 +118,8 @@ impl<K: Hash + Eq> Shared<K> {
             let Some(mut known) = section.find(key, hash).filter(|known| known.state().is_delayed()) else {
                 return false;
             };
-            let priority = known.delayed_priority();
             if known.remove_delay() && open {
-                added = Some(known.add_measured(None, priority));
+                added = Some(known.add_that_waited());
             }
             let removed = known.remove_if_vacant();
             added.into_iter().for_each(|added| _ = section.added(added, Wakeups::Now));
@@ -94,13 +134,33 @@ impl<K: Hash + Eq> Shared<K> {
 
 impl<K> Shared<K> {
     /// `add_with` and `done`, for the holder of the key, in one critical section.
-    pub(crate) fn requeue(this: &Arc<Self>, claimed: Claimed<K>, mut options: AddOptions, failures: Failures) -> Added {
-        this.prepare_for(this.home(&claimed), options);
+    pub(crate) fn requeue(this: &Arc<Self>, claimed: Claimed<K>, options: AddOptions, failures: Failures) -> Added {
+        if options.has_level() {
+            this.prepare_order(this.home(&claimed));
+        }
+        Self::requeue_in::<false>(this, claimed, &options, failures)
+    }
+
+    /// [`requeue`](Self::requeue). `ORDERED`: as in [`add_limited`](Self::add_limited).
+    #[inline(always)]
+    fn requeue_in<const ORDERED: bool>(
+        this: &Arc<Self>,
+        claimed: Claimed<K>,
+        options: &AddOptions,
+        failures: Failures,
+    ) -> Added {
         let now = this.now_for(options);
         let (added, worked, removed) = {
             let mut section = this.enter(this.home(&claimed));
-            if options.priority.is_none() && section.is_ordered() {
-                options.priority = Some(section.held_priority(&claimed));
+            let with_priority;
+            let mut options = options;
+            if ORDERED {
+                let priority = options.priority.unwrap_or_else(|| section.held_priority(&claimed));
+                with_priority = options.priority(priority);
+                options = &with_priority;
+            } else if this.flags().has(Flags::ORDERED) {
+                drop(section);
+                return Self::requeue_in_order(this, claimed, options, failures);
             }
             section.counts.failures += u64::from(options.rate_limited);
             let open = !this.is_shutting_down();
@@ -108,7 +168,7 @@ impl<K> Shared<K> {
             if failures == Failures::Forget {
                 known.clear_failures();
             }
-            let set = this.add_known_with(known, open, now, options);
+            let set = this.add_known_with::<ORDERED>(known, open, now, options);
             let added = section.added_with(set);
             let (worked, removed) = section.end(claimed, now);
             (added, worked, removed)
@@ -123,27 +183,39 @@ impl<K> Shared<K> {
         added
     }
 
+    #[inline(never)]
+    fn requeue_in_order(this: &Arc<Self>, claimed: Claimed<K>, options: &AddOptions, failures: Failures) -> Added {
+        Self::requeue_in::<true>(this, claimed, options, failures)
+    }
+
     /// The time, if it is needed.
     #[inline]
-    fn now_for(&self, options: AddOptions) -> Option<u64> {
+    fn now_for(&self, options: &AddOptions) -> Option<u64> {
         (!options.is_now() || options.rate_limited).then(|| self.clock.now())
     }
 
     /// `add_with` of a key that is in the table. `open`: the queue is not shutting down. After a shut-down a failure still counts, as it
     /// does with an external limiter.
     #[inline]
-    fn add_known_with(
+    fn add_known_with<const ORDERED: bool>(
         &self,
         mut known: Known<'_, K>,
         open: bool,
         now: Option<u64>,
-        mut options: AddOptions,
+        options: &AddOptions,
     ) -> AddedWith {
+        let limited;
+        let mut options = options;
         if self.counts_inline(options) {
             let before = known.count_failure();
-            options = options.not_before(self.delay_after(before));
+            limited = options.not_before(self.delay_after(before));
+            options = &limited;
         }
-        if open { known.add_with(now, options) } else { known.reject().into() }
+        match open {
+            false => known.reject().into(),
+            true if ORDERED => known.add_with_in_order(now, options),
+            true => known.add_with(now, options),
+        }
     }
 }
 

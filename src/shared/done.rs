@@ -83,15 +83,32 @@ impl<K> Section<'_, K> {
     #[inline(always)]
     pub(super) fn end(&mut self, claimed: Claimed<K>, now: Option<u64>) -> (MaybeNanos, Option<K>) {
         let worked = self.note_end(&claimed, now);
-        let (ended, ready) = if self.is_ordered() { self.done_in_order(claimed) } else { (self.done(claimed), false) };
-        if ready || matches!(ended, Ended::Queued) {
-            self.pushed(Wakeups::Now);
+        if self.is_ordered() {
+            return (worked, self.end_in_order(claimed));
         }
-        let removed = match ended {
-            Ended::Queued | Ended::Kept => None,
+        let removed = match self.done(claimed) {
+            Ended::Queued => {
+                self.pushed(Wakeups::Now);
+                None
+            }
+            Ended::Kept => None,
             Ended::Removed(key) => Some(key),
         };
         self.owe_drainers();
         (worked, removed)
+    }
+
+    /// The rest of [`end`](Self::end) in a queue that is ordered.
+    #[inline(never)]
+    fn end_in_order(&mut self, claimed: Claimed<K>) -> Option<K> {
+        let (ended, ready) = self.done_in_order(claimed);
+        if ready || matches!(ended, Ended::Queued) {
+            self.pushed(Wakeups::Now);
+        }
+        self.owe_drainers();
+        match ended {
+            Ended::Queued | Ended::Kept => None,
+            Ended::Removed(key) => Some(key),
+        }
     }
 }

@@ -117,7 +117,7 @@ impl<K> Shared<K> {
 
     /// Whether the queue counts this failure itself, in the key's `Record`.
     #[inline]
-    pub(super) fn counts_inline(&self, options: AddOptions) -> bool {
+    pub(super) fn counts_inline(&self, options: &AddOptions) -> bool {
         options.rate_limited && (options.limiter_panicked || matches!(self.limiter, Limiter::Inline(_)))
     }
 

@@ -135,7 +135,19 @@ impl<K> Shared<K> {
 
     /// Takes the first key of a shard.
     pub(super) fn take(locked: &Locked<K>, shard: &mut Shard<K>) -> Option<Taken<K>> {
+        if shard.is_ordered() {
+            return Self::take_in_order(locked, shard);
+        }
         let (claimed, waited) = shard.pop()?;
+        locked.publish_len(shard);
+        locked.publish_front(shard);
+        Some(Taken { claimed, waited })
+    }
+
+    /// [`take`](Self::take) in a queue that is ordered.
+    #[inline(never)]
+    fn take_in_order(locked: &Locked<K>, shard: &mut Shard<K>) -> Option<Taken<K>> {
+        let (claimed, waited) = shard.pop_in_order()?;
         locked.publish(shard);
         Some(Taken { claimed, waited })
     }
@@ -188,13 +200,19 @@ impl<K> Shared<K> {
     }
 
     /// The rest of a hand-out, after the lock. Does not panic: the key must reach its holder (P2).
+    #[inline]
     pub(crate) fn hand_out(this: &Arc<Self>, taken: Taken<K>) -> Claimed<K> {
-        this.end_getters();
         if this.has_extras() {
-            Self::ensure_driver(this);
-            this.tell_handed_out(taken.waited());
+            Self::after_hand_out(this, taken.waited());
         }
         taken.claimed
+    }
+
+    #[cold]
+    fn after_hand_out(this: &Arc<Self>, waited: Option<Duration>) {
+        this.end_getters();
+        Self::ensure_driver(this);
+        this.tell_handed_out(waited);
     }
 
     /// Tells the observer of a hand-out, and catches its panic.

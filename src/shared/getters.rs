@@ -138,16 +138,9 @@ impl<K> Shared<K> {
     }
 
     /// A queued key was taken. If it was the last one, and the queue is shut down, getters that have waited for keys of full groups return.
-    #[inline]
     pub(super) fn end_getters(&self) {
-        if self.order.settings.limit.is_some() {
-            self.end_getters_if_over();
-        }
-    }
-
-    #[cold]
-    fn end_getters_if_over(&self) {
-        if self.is_shutting_down() && self.flags().has(Flags::GETTERS) && self.len() == 0 {
+        let waited = self.order.settings.limit.is_some() && self.is_shutting_down() && self.flags().has(Flags::GETTERS);
+        if waited && self.len() == 0 {
             let mut hub = self.hub();
             let all = hub.getters.take_all();
             hub.wakes.append(all);

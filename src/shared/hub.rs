@@ -82,7 +82,7 @@ impl Flags {
     /// The same, for `done`.
     pub(super) const DONE: Self = Self(Self::MEASURED.0 | Self::GETTERS.0 | Self::DRAINERS.0 | Self::ORDERED.0);
     /// A call has more to do after the lock.
-    pub(super) const EXTRAS: Self = Self(Self::OBSERVED.0 | Self::NO_DRIVER.0);
+    pub(super) const EXTRAS: Self = Self(Self::OBSERVED.0 | Self::NO_DRIVER.0 | Self::ORDERED.0);
 
     #[inline]
     pub(super) fn has(self, any_of: Self) -> bool {

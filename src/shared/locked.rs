@@ -105,12 +105,19 @@ impl<K> Locked<K> {
         self.published.len.store(shard.line_len(), Ordering::Relaxed); // Relaxed: see `len`
     }
 
-    /// The queued keys have changed, in a queue that may be ordered.
+    /// The queued keys have changed, in a queue that may be ordered. If keys were taken, the caller also calls
+    /// [`publish_front`](Self::publish_front).
+    #[inline]
     pub(super) fn publish(&self, shard: &Shard<K>) {
-        if !shard.is_ordered() {
+        if shard.is_ordered() {
+            self.publish_order(shard);
+        } else {
             self.publish_len(shard);
-            return self.publish_front(shard);
         }
+    }
+
+    #[inline(never)]
+    fn publish_order(&self, shard: &Shard<K>) {
         let ready = shard.ready();
         self.published.len.store(ready, Ordering::Relaxed); // Relaxed: see `len`
         let blocked = shard.len() - ready;

@@ -8,12 +8,12 @@ use super::Shared;
 use super::hub::Flags;
 use super::locked::Locked;
 use super::section::Section;
+use crate::Priority;
 use crate::key::Hash as KeyHash;
 use crate::line::Group;
 use crate::shard::{CHUNKS, OrderSettings, STEP};
 use crate::stats::{GroupStats, Level};
 use crate::sync::{Arc, give_way};
-use crate::{AddOptions, Priority};
 use std::collections::HashMap;
 use std::hash::Hash;
 
@@ -39,12 +39,6 @@ impl<K> Default for Order<K> {
 }
 
 impl<K> Shared<K> {
-    /// The group of a new key, if the caller need not ask for it.
-    #[inline]
-    pub(super) fn group_unless_fair(&self) -> Option<Group> {
-        if self.order.group_of.is_none() { Some(Group::default()) } else { None }
-    }
-
     /// Asks for the group of a key. Not under the lock (P17).
     #[cold]
     pub(super) fn ask_group(&self, key: &K) -> Group {
@@ -53,16 +47,12 @@ impl<K> Shared<K> {
         Group { hash, weight: weight.clamp(1, MAX_WEIGHT) as u16 }
     }
 
-    /// Makes the queue one with priorities if a call gives one.
-    #[inline]
-    pub(super) fn prepare_for(&self, locked: &Locked<K>, options: AddOptions) {
-        if options.level() != Priority::NORMAL.0 && !locked.is_moved() {
-            self.make_ordered(locked);
-        }
-    }
-
+    /// Before a call that gives a priority: makes the shard of its key an ordered one.
     #[cold]
-    fn make_ordered(&self, locked: &Locked<K>) {
+    pub(super) fn prepare_order(&self, locked: &Locked<K>) {
+        if locked.is_moved() {
+            return;
+        }
         if !self.flags().has(Flags::ORDERED) {
             self.hub().set(Flags::ORDERED, true);
         }
@@ -97,6 +87,22 @@ impl<K> Shared<K> {
 }
 
 impl<K: Hash + Eq> Shared<K> {
+    /// For an add in a queue that is ordered: asks for the group of its key if that is new. Returns a section that follows.
+    pub(super) fn settle_group<'s>(
+        &'s self,
+        mut section: Section<'s, K>,
+        key: &K,
+        hash: KeyHash,
+    ) -> (Section<'s, K>, Group) {
+        if !self.order.settings.fair || self.is_shutting_down() || section.find(key, hash).is_some() {
+            return (section, Group::default());
+        }
+        let locked = section.locked();
+        drop(section);
+        let group = self.ask_group(key);
+        (self.enter(locked), group)
+    }
+
     /// The group of a key that a call puts back. A panic of the user's function is caught: the key must not be lost.
     pub(super) fn group_for_put_back(&self, key: &K, hash: KeyHash) -> Group {
         let known = self.shard_of(hash).lock().find(key, hash).is_some();
@@ -141,6 +147,7 @@ impl<K: Clone> Shared<K> {
 
 impl<K> Section<'_, K> {
     /// The queued keys have changed, in a queue that may be ordered.
+    #[inline]
     pub(super) fn publish(&self) {
         self.locked().publish(self);
     }

@@ -30,7 +30,11 @@ impl<K: Hash + Eq> Shared<K> {
         let added = match section.find(&key, hash) {
             Some(mut known) => known.add_again(Priority::NORMAL.0),
             None => {
-                section.add_new_measured(key, hash, NewKey { group, ..NewKey::default() });
+                if section.is_ordered() {
+                    section.add_new_in_order(key, hash, NewKey { group, ..NewKey::default() });
+                } else {
+                    section.add_new_measured(key, hash, None);
+                }
                 crate::Added::Queued
             }
         };
@@ -46,10 +50,10 @@ impl<K: Hash + Eq> Shared<K> {
             let now = section.time();
             let known = match section.find(&key, hash) {
                 Some(known) => known,
-                None => section.insert(key, hash, group),
+                None => section.insert::<true>(key, hash, group),
             };
             let delay = AddOptions::new().after(time_left(deadline, now)).priority(Priority(priority));
-            let set = known.set_delay_again(now, delay, waited);
+            let set = known.set_delay_again(now, &delay, waited);
             section.added_with(set);
         }
         Self::ensure_driver(this);

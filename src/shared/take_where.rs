@@ -134,6 +134,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
             let mut section = self.enter(locked);
             section.take_queued(places, &mut taken, &mut removed);
             section.publish();
+            locked.publish_front(&section);
             section.owe_drainers();
         }
         self.end_getters();
