@@ -40,7 +40,11 @@ pub(crate) struct Ordered<T> {
     blocked: usize,
     pushes: u64,
     stamp: Option<fn() -> u64>,
+    /// When the last group of pushes began.
     last_stamp: u64,
+    /// With groups: when the last group of pops began, or the first entry came.
+    turn_stamp: u64,
+    pops: u64,
 }
 
 /// What the order needs to know of a key, queued or not. It lives as long as the key is in the queue.
@@ -86,6 +90,8 @@ impl<T> Default for Node<T> {
 
 /// Of this number of pushes in a row, one reads the time.
 const STAMPED: u64 = 64;
+/// The same, of pops, with groups.
+const STAMPED_POPS: u64 = 16;
 
 /// Memory that was for many groups. It is freed after the lock.
 #[expect(dead_code, reason = "it is kept to be dropped")]
@@ -128,6 +134,8 @@ impl<T> Ordered<T> {
             pushes: 0,
             stamp,
             last_stamp: 0,
+            turn_stamp: 0,
+            pops: 0,
         }
     }
 
@@ -155,8 +163,14 @@ impl<T> Ordered<T> {
     }
 
     /// The priority of the entry whose turn is next, but for the turns of lower levels, and a time before its push.
+    ///
+    /// With groups: a time before the last few pops. So the shards take turns. By the age of its entry a shard whose next group has just got
+    /// its keys would come after all shards in which an old group has many.
     pub(crate) fn front(&self) -> Option<(i8, u64)> {
         let level = self.levels.top()?;
+        if self.groups.is_some() {
+            return Some((priority_of(level), self.turn_stamp));
+        }
         let lane = self.lanes[self.rings[usize::from(level)] as usize];
         Some((priority_of(level), self.nodes[lane.head].stamp))
     }
@@ -227,6 +241,9 @@ impl<T> Ordered<T> {
     fn link(&mut self, number: u32, entry: T, lane: u32) {
         if let (Some(stamp), true) = (self.stamp, self.len == 0 || self.pushes % STAMPED == 0) {
             self.last_stamp = stamp();
+            if self.len == 0 {
+                self.turn_stamp = self.last_stamp;
+            }
         }
         self.pushes += 1;
         let Lane { level, group, .. } = *self.lane(lane);
@@ -256,6 +273,10 @@ impl<T> Ordered<T> {
             self.rings[usize::from(level)] = self.lane(lane).next;
         }
         if group != NIL {
+            self.pops += 1;
+            if let (Some(stamp), 0) = (self.stamp, self.pops % STAMPED_POPS) {
+                self.turn_stamp = stamp();
+            }
             let limit = self.limit;
             let of = self.group(group);
             of.handed_out = of.handed_out.wrapping_add(1);

@@ -1,0 +1,156 @@
+//! Priorities and groups: keys that are raised, groups that are full, and the first priority of a queue (`src/shared/order.rs`,
+//! `src/shard/order.rs`).
+#![cfg(loom)]
+
+use keyqueue::{AddOptions, Added, Priority, TryGetError, WorkQueue};
+use loom::thread::JoinHandle;
+use loom_tests::{check, with};
+
+const HIGH: AddOptions = AddOptions::new().priority(Priority::HIGH);
+
+/// All keys are in one group, one of which may be processing at a time.
+fn one_at_a_time() -> WorkQueue<u64> {
+    WorkQueue::builder().fair_by(|_| 0).max_processing_per_group(1).build()
+}
+
+fn getter(queue: &WorkQueue<u64>) -> JoinHandle<Option<u64>> {
+    with(queue, |queue| queue.get().map(|item| *item))
+}
+
+/// P2, P19: a raise meets the get of the same key. A hand-out that begins after the raise has the higher priority.
+#[test]
+fn a_raise_meets_a_get() {
+    check(|| {
+        let queue = WorkQueue::new();
+        queue.add(1);
+        let raiser = with(&queue, |queue| queue.add_with(1, HIGH));
+        let priority = queue.get().unwrap().priority();
+        let added = raiser.join().unwrap();
+        match queue.try_get() {
+            Ok(item) => assert!(priority == Priority::NORMAL && added != Added::Coalesced && item.priority() == Priority::HIGH),
+            Err(_) => assert_eq!((priority, added), (Priority::HIGH, Added::Coalesced)),
+        };
+    });
+}
+
+/// O1, O2: the first priority of a queue comes while another thread adds and a third one gets. No key is lost, and the order holds.
+#[test]
+fn the_first_priority_meets_plain_calls() {
+    check(|| {
+        let queue = WorkQueue::new();
+        queue.add_all([1, 2, 3]);
+        let adder = with(&queue, |queue| queue.add(4));
+        let urgent = with(&queue, |queue| queue.add_with(9, HIGH));
+        let first = *queue.get().unwrap();
+        assert_eq!((adder.join().unwrap(), urgent.join().unwrap()), (Added::Queued, Added::Queued));
+        let rest: Vec<_> = std::iter::from_fn(|| queue.try_get().ok().map(|item| *item)).collect();
+        assert_eq!((first, rest), if first == 9 { (9, vec![1, 2, 3, 4]) } else { (1, vec![9, 2, 3, 4]) });
+    });
+}
+
+/// P20: the `done` of a full group meets a getter that goes to sleep.
+#[test]
+fn the_done_of_a_full_group_meets_a_sleeper() {
+    check(|| {
+        let queue = one_at_a_time();
+        queue.add_all([1, 2]);
+        let item = queue.get().unwrap();
+        let parked = getter(&queue);
+        drop(item);
+        assert_eq!(parked.join().unwrap(), Some(2));
+    });
+}
+
+/// P20: two getters, and a limit of one: they are never inside at the same time, and both get a key.
+#[test]
+fn a_limit_holds_while_two_getters_take() {
+    check(|| {
+        let queue = one_at_a_time();
+        queue.add_all([1, 2]);
+        let other = with(&queue, |queue| {
+            let item = queue.get().unwrap();
+            assert_eq!(queue.processing_len(), 1);
+            *item
+        });
+        let item = queue.get().unwrap();
+        assert_eq!(queue.processing_len(), 1);
+        let mine = *item;
+        drop(item);
+        assert_eq!(mine + other.join().unwrap(), 3);
+    });
+}
+
+/// P2, P20: the last key of a group is taken and done while it is added again.
+#[test]
+fn the_last_key_of_a_group_meets_a_re_add() {
+    check(|| {
+        let queue = one_at_a_time();
+        queue.add(1);
+        let worker = with(&queue, |queue| drop(queue.get().unwrap()));
+        let added = queue.add(1);
+        worker.join().unwrap();
+        let again = queue.try_get();
+        match added {
+            Added::Coalesced => assert_eq!(again.err(), Some(TryGetError::Empty)),
+            _ => assert_eq!(*again.unwrap(), 1),
+        }
+    });
+}
+
+/// P6, P20: after a shut-down, getters wait while a full group has keys, and all return when it has none.
+#[test]
+fn getters_of_a_shut_down_queue_wait_for_full_groups() {
+    check(|| {
+        let queue = one_at_a_time();
+        queue.add_all([1, 2]);
+        let item = queue.get().unwrap();
+        queue.shut_down();
+        let getters = [getter(&queue), getter(&queue)];
+        drop(item);
+        let mut got = getters.map(|getter| getter.join().unwrap());
+        got.sort_unstable();
+        assert_eq!(got, [None, Some(2)]);
+    });
+}
+
+/// P6, P20: the same, if the last key is taken out of the queue.
+#[test]
+fn getters_of_a_shut_down_queue_return_when_the_last_key_is_taken_out() {
+    check(|| {
+        let queue = one_at_a_time();
+        queue.add_all([1, 2]);
+        let item = queue.get().unwrap();
+        queue.shut_down();
+        let parked = getter(&queue);
+        let taken = queue.take_where(|key| *key == 2).queued.len();
+        drop(item);
+        assert_eq!(parked.join().unwrap().is_some(), taken == 0);
+    });
+}
+
+/// Two threads find a key new, and both ask for its group. It is queued once.
+#[test]
+fn two_adds_of_a_new_key_ask_for_its_group() {
+    check(|| {
+        let queue = WorkQueue::builder().fair_by(|key| key % 2).build();
+        let other = with(&queue, |queue| queue.add(1));
+        let mine = queue.add(1);
+        let both = [mine, other.join().unwrap()];
+        assert!(both == [Added::Queued, Added::Coalesced] || both == [Added::Coalesced, Added::Queued]);
+        assert_eq!((queue.len(), queue.try_get().is_ok(), queue.try_get().is_ok()), (1, true, false));
+    });
+}
+
+/// W1, W2: a key with a priority comes to one of two shards, while a getter parks.
+#[test]
+fn an_urgent_key_meets_a_sleeper_in_each_shard() {
+    check(|| {
+        let queue = WorkQueue::builder().shards(2).build();
+        let parked = getter(&queue);
+        let adder = with(&queue, |queue| queue.add_with(1, HIGH));
+        queue.add_with(2, HIGH);
+        let first = parked.join().unwrap().unwrap();
+        adder.join().unwrap();
+        assert_eq!(first + *queue.get().unwrap(), 3);
+    });
+}

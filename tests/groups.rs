@@ -1,0 +1,257 @@
+//! Groups that take turns, and the limit of what a group may have processing (P20).
+
+use keyqueue::{AddOptions, Added, Clock, Driver, Priority, TryGetError, WorkQueue, WorkQueueBuilder};
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+type Key = (u8, u32);
+
+/// The first number of a key is its group.
+fn fair() -> WorkQueueBuilder<Key> {
+    WorkQueue::builder().fair_by(|&(group, _): &Key| group)
+}
+
+fn take(queue: &WorkQueue<Key>, count: usize) -> Vec<u8> {
+    (0..count).map(|_| queue.try_get().unwrap().0).collect()
+}
+
+#[test]
+fn groups_take_turns() {
+    let queue = fair().build();
+    queue.add_all((0..6).map(|n| (1, n)));
+    queue.add_all((0..2).map(|n| (2, n)));
+    queue.add((3, 0));
+    assert_eq!(take(&queue, 9), [1, 2, 3, 1, 2, 1, 1, 1, 1]);
+}
+
+#[test]
+fn a_group_gives_as_many_keys_a_turn_as_its_weight() {
+    let queue = fair().group_weight(|&(group, _)| u32::from(group)).build();
+    for group in [1, 3, 0] {
+        queue.add_all((0..6).map(|n| (group, n)));
+    }
+    // 0 counts as 1.
+    assert_eq!(take(&queue, 18), [1, 3, 3, 3, 0, 1, 3, 3, 3, 0, 1, 0, 1, 0, 1, 0, 1, 0]);
+}
+
+/// No late-comer jumps the queue: a group that comes back joins at the end, without what it left of its turn.
+#[test]
+fn a_group_that_was_idle_has_no_credit() {
+    let queue = fair().group_weight(|_| 3).build();
+    queue.add((1, 0));
+    queue.add_all((0..9).map(|n| (2, n)));
+    assert_eq!(take(&queue, 1), [1]);
+    queue.add_all((1..5).map(|n| (1, n)));
+    assert_eq!(take(&queue, 8), [2, 2, 2, 1, 1, 1, 2, 2]);
+}
+
+/// The level first, and groups take turns within a level.
+#[test]
+fn priorities_come_before_groups() {
+    let queue = fair().strict_priorities(true).build();
+    let high = AddOptions::new().priority(Priority::HIGH);
+    for n in 0..2 {
+        queue.add_all([(1, n), (2, n)]);
+        queue.add_with((1, 10 + n), high);
+        queue.add_with((3, 10 + n), high);
+    }
+    assert_eq!(take(&queue, 8), [1, 3, 1, 3, 1, 2, 1, 2]);
+}
+
+/// The function is asked once for a new key, not for one that is known, and under no lock.
+#[test]
+fn the_group_is_asked_once_under_no_lock() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let (report, taken) = mpsc::channel::<WorkQueue<u32>>();
+    let taken = std::sync::Mutex::new(taken);
+    let queue = WorkQueue::builder()
+        .fair_by({
+            let asked = Arc::clone(&asked);
+            move |key: &u32| {
+                asked.fetch_add(1, Ordering::Relaxed);
+                // It may use the queue.
+                let queue = taken.lock().unwrap().try_recv();
+                queue.iter().for_each(|queue| _ = queue.add(*key + 100));
+                *key
+            }
+        })
+        .build();
+    queue.add(1);
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+    queue.add(1);
+    queue.add_after(1, Duration::from_secs(60));
+    let item = queue.get().unwrap();
+    queue.add(1);
+    drop(item);
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+    report.send(queue.clone()).unwrap();
+    queue.add(2);
+    assert_eq!((asked.load(Ordering::Relaxed), queue.len()), (3, 3));
+}
+
+/// A function that panics: the add does, and has no effect.
+#[test]
+fn a_group_function_that_panics_leaves_the_queue_as_it_was() {
+    let queue = WorkQueue::builder().fair_by(|key: &u32| assert!(*key < 10)).max_processing_per_group(1).build();
+    queue.add(1);
+    assert!(catch_unwind(AssertUnwindSafe(|| queue.add(10))).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| queue.add_after(10, Duration::from_secs(1)))).is_err());
+    assert_eq!((queue.len(), queue.delayed_len(), queue.stats().adds()), (1, 0, 1));
+    assert_eq!((*queue.get().unwrap(), queue.add(2), queue.len()), (1, Added::Queued, 1));
+}
+
+#[test]
+fn bad_settings_are_errors() {
+    let error = |builder: WorkQueueBuilder<Key>| builder.try_build().unwrap_err().to_string();
+    let plain = WorkQueue::<Key>::builder;
+    assert!(error(plain().group_weight(|_| 1)).contains("group_weight"));
+    assert!(error(plain().max_processing_per_group(1)).contains("fair_by"));
+    assert!(error(fair().max_processing_per_group(0)).contains("no key"));
+    assert!(error(fair().max_processing_per_group(1).shards(2)).contains("shards"));
+    let message = catch_unwind(|| drop(fair().max_processing_per_group(0).build())).unwrap_err();
+    assert!(message.downcast_ref::<String>().unwrap().contains("max_processing_per_group"));
+    assert!(fair().max_processing_per_group(usize::MAX).group_weight(|_| 0).try_build().is_ok());
+}
+
+#[test]
+fn a_full_group_waits_until_one_of_its_keys_is_done() {
+    let queue = fair().max_processing_per_group(2).build();
+    queue.add_all((0..4).map(|n| (1, n)));
+    queue.add((2, 0));
+    let [a, b, c] = [(); 3].map(|()| queue.try_get().unwrap());
+    assert_eq!([a.0, b.0, c.0], [1, 2, 1]);
+    assert_eq!((queue.len(), queue.try_get().unwrap_err()), (2, TryGetError::Empty));
+    b.done();
+    assert_eq!(queue.get_timeout(Duration::ZERO).err(), Some(keyqueue::GetTimeoutError::Timeout));
+    a.done();
+    assert_eq!(*queue.try_get().unwrap(), (1, 2)); // and done
+    assert_eq!(*queue.try_get().unwrap(), (1, 3));
+    drop(c);
+}
+
+/// The limit is exact whatever threads do: get, requeue, retry, panic, give up.
+#[test]
+fn the_limit_is_exact_after_panics_too() {
+    const LIMIT: usize = 3;
+    let queue = WorkQueue::<u32>::builder().fair_by(|key| key % 4).max_processing_per_group(LIMIT).build();
+    let inside: [AtomicUsize; 4] = Default::default();
+    let most = AtomicUsize::new(0);
+    queue.add_all(0..400);
+    let hand_outs = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for seed in 0..16 {
+            let (queue, inside, most, hand_outs) = (&queue, &inside, &most, &hand_outs);
+            scope.spawn(move || {
+                let mut random = fastrand::Rng::with_seed(seed);
+                while let Some(item) = queue.get() {
+                    let group = &inside[*item as usize % 4];
+                    let now = group.fetch_add(1, Ordering::SeqCst) + 1;
+                    most.fetch_max(now, Ordering::SeqCst);
+                    if random.u8(0..4) == 0 {
+                        thread::yield_now();
+                    }
+                    let end = hand_outs.fetch_add(1, Ordering::Relaxed) > 40_000;
+                    group.fetch_sub(1, Ordering::SeqCst);
+                    match random.u8(0..6) {
+                        _ if end => {
+                            queue.shut_down();
+                            item.done();
+                        }
+                        0 => _ = item.requeue_with(AddOptions::new().priority(Priority(random.i8(..)))),
+                        1 => _ = item.requeue_after(Duration::from_micros(random.u64(0..50))),
+                        2 => {
+                            queue.add(*item);
+                            let _panic = catch_unwind(AssertUnwindSafe(|| {
+                                let _item = item;
+                                std::panic::resume_unwind(Box::new("planned"));
+                            }));
+                        }
+                        3 => {
+                            queue.add(*item);
+                            item.give_up();
+                        }
+                        _ => {
+                            queue.add_with(*item, AddOptions::new().priority(Priority(random.i8(..))));
+                            item.into_owned().succeed();
+                        }
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(most.load(Ordering::SeqCst), LIMIT, "at most {LIMIT}, and that many were seen");
+    assert_eq!((queue.len(), queue.processing_len()), (0, 0));
+}
+
+/// A drain waits for the keys of full groups.
+#[test]
+fn a_drain_waits_for_full_groups() {
+    let queue = fair().max_processing_per_group(1).build();
+    queue.add_all((0..100).map(|n| (1, n)));
+    let workers =
+        queue.workers().spawn(4, |_: &keyqueue::Item<'_, Key>| thread::sleep(Duration::from_micros(50))).unwrap();
+    let leftover = workers.drain_timeout(Duration::from_secs(60));
+    assert!(leftover.is_empty());
+    assert_eq!(workers.tally().succeeded, 100);
+}
+
+/// One group floods the queue, and ten others add a key now and then: each waits for a bounded number of hand-outs.
+#[test]
+fn a_flood_does_not_keep_small_groups_waiting() {
+    for (shards, bound) in [(1, 22), (16, (16 + 1) * 96)] {
+        let queue = fair().shards(shards).build();
+        queue.add_all((0..100_000).map(|n| (0, n)));
+        // Another thread adds: a getter prefers the shard to which its own thread has just added.
+        let (to_add, adds) = mpsc::channel();
+        let (report, added) = mpsc::channel();
+        let adder = thread::spawn({
+            let queue = queue.clone();
+            move || adds.into_iter().for_each(|key| report.send(queue.add(key)).unwrap())
+        });
+        let mut random = fastrand::Rng::with_seed(5);
+        let (mut added_at, mut worst, mut small) = (HashMap::new(), 0, 0);
+        for turn in 0..60_000_u32 {
+            if random.u8(0..40) == 0 {
+                let group = random.u8(1..11);
+                if !added_at.contains_key(&group) {
+                    to_add.send((group, turn)).unwrap();
+                    assert_eq!(added.recv(), Ok(Added::Queued));
+                    added_at.insert(group, turn);
+                }
+            }
+            let item = queue.try_get().unwrap();
+            if let Some(added) = added_at.remove(&item.0) {
+                worst = worst.max(turn - added);
+                small += 1;
+            }
+        }
+        drop(to_add);
+        adder.join().unwrap();
+        println!("{shards} shards: {small} keys of small groups waited for {worst} hand-outs at most");
+        assert!(small > 500 && worst <= bound, "{shards} shards: {worst} hand-outs, and not {bound}");
+    }
+}
+
+/// P15: groups without keys cost no memory (measured by `groups`, and by `tests/memory.rs` in bytes).
+#[test]
+fn groups_come_and_go() {
+    let (clock, mock) = Clock::mock();
+    let queue =
+        WorkQueue::<u32>::builder().fair_by(|key| key / 10).measure(true).clock(clock).driver(Driver::Manual).build();
+    for _ in 0..3 {
+        queue.add_all(0..1000);
+        mock.advance(Duration::from_millis(7));
+        assert_eq!(queue.groups().len(), 100);
+        let items = queue.get_many(100);
+        let groups = queue.groups();
+        assert!(groups.iter().all(|group| (group.queued, group.processing, group.handed_out) == (9, 1, 1)));
+        assert!(groups.iter().all(|group| group.oldest == Some(Duration::from_millis(7))));
+        drop(items);
+        assert_eq!(queue.get_many(usize::MAX).len(), 900);
+        assert_eq!(queue.groups().len(), 0);
+    }
+}
