@@ -1,7 +1,7 @@
 //! Runs the committed corpus of the fuzz targets (`fuzz/corpus/<target>/`) through the same functions that the targets call,
 //! on stable and without a fuzzer. What a fuzzer has found interesting stays tested; a new find is one more file there.
 //!
-//! The checks are described at the top of `support/{ops,schedule,delay_ops,wheel,limiter}.rs`.
+//! The checks are described at the top of `support/{ops,order_ops,schedule,delay_ops,wheel,limiter}.rs`.
 
 mod support {
     pub(crate) mod delay_ops;
@@ -9,13 +9,15 @@ mod support {
     pub(crate) mod limiter;
     pub(crate) mod limits;
     pub(crate) mod ops;
+    pub(crate) mod order_ops;
+    pub(crate) mod plain_order;
     pub(crate) mod reference;
     pub(crate) mod schedule;
     pub(crate) mod wheel;
 }
 
 use std::path::Path;
-use support::{delay_ops, limiter, ops, schedule, wheel};
+use support::{delay_ops, limiter, ops, order_ops, schedule, wheel};
 
 /// Runs `target` on every file of its corpus, and returns the number of files.
 fn replay(name: &str, target: fn(&[u8])) -> usize {
@@ -34,6 +36,11 @@ fn replay(name: &str, target: fn(&[u8])) -> usize {
 #[test]
 fn queue_vs_reference() {
     assert!(replay("queue_vs_reference", ops::run_bytes) > 0);
+}
+
+#[test]
+fn order_vs_lists() {
+    assert!(replay("order_vs_lists", order_ops::run_bytes) > 0);
 }
 
 #[test]

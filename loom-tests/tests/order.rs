@@ -48,6 +48,21 @@ fn the_first_priority_meets_plain_calls() {
     });
 }
 
+/// O3: two calls give the first priorities at a time. Each makes its step when all keys have moved.
+#[test]
+fn two_first_priorities_meet() {
+    check(|| {
+        let queue = WorkQueue::new();
+        queue.add_all([1, 2, 3]);
+        let other = with(&queue, |queue| queue.add_with(9, HIGH));
+        queue.add_with(3, HIGH);
+        other.join().unwrap();
+        let mut keys: Vec<_> = std::iter::from_fn(|| queue.try_get().ok().map(|item| *item)).collect();
+        keys[..2].sort_unstable();
+        assert_eq!(keys, [3, 9, 1, 2]);
+    });
+}
+
 /// P20: the `done` of a full group meets a getter that goes to sleep.
 #[test]
 fn the_done_of_a_full_group_meets_a_sleeper() {

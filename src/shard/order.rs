@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn keys_that_move_keep_their_order() {
         let mut shard = Shard::new(0, OrderSettings::default(), DelayedAdd::default(), None, None);
-        let total = 5 * STEP as u32;
+        let total = 20 * STEP as u32;
         (0..total).for_each(|key| shard.add_new(key, Hash(key)));
         let (mut next, mut added) = (0, total);
         let mut more = true;
@@ -294,8 +294,12 @@ mod tests {
                 shard.add_new(added, Hash(added));
             }
             added += 1;
-            for _ in 0..STEP / 2 {
-                let Some((claimed, _)) = shard.pop_in_order() else { break };
+            // Now and then all keys are taken that have moved so far, and some that have not.
+            for _ in 0..if added % 2 == 0 { STEP / 2 } else { 2 * STEP } {
+                let Some((claimed, _)) = shard.pop_in_order() else {
+                    assert_eq!(shard.len(), 0);
+                    break;
+                };
                 assert_eq!(*claimed.view().key(), next);
                 next += 1;
                 let _done = shard.done_in_order(claimed);

@@ -1,0 +1,173 @@
+//! What priorities and groups cost: queues that use them beside a plain one and beside what a user would write by hand, in one run.
+//!
+//! The subjects of a row run in turn, round after round.
+
+mod rivals;
+
+use clap::Parser;
+use common::workloads;
+use common::{Key as _, Subject};
+use keyqueue::{AddOptions, Driver, Priority, WorkQueue};
+use keyqueue_benches::machine::{cores, load, processor};
+use keyqueue_benches::markdown::Table;
+use keyqueue_benches::numbers::median;
+use std::time::{Duration, Instant};
+
+/// Measures priorities and groups.
+#[derive(Parser)]
+struct Options {
+    /// The number of rounds; their median counts.
+    #[arg(long, default_value_t = 7)]
+    rounds: usize,
+    /// Keys of a run.
+    #[arg(long, default_value_t = 1_000_000)]
+    ops: u64,
+}
+
+/// A queue without priorities and groups.
+struct Plain(WorkQueue<u64>);
+
+/// A queue whose keys have three priorities.
+struct Prioritized(WorkQueue<u64>);
+
+/// A queue whose keys are in this number of groups.
+struct Fair<const GROUPS: u64>(WorkQueue<u64>);
+
+/// The same, with a limit of processing keys that is not reached.
+struct Limited<const GROUPS: u64>(WorkQueue<u64>);
+
+macro_rules! subject {
+    ($name:ident $(<$n:ident>)?, $make:expr, |$queue:ident, $key:ident| $add:expr) => {
+        impl $(<const $n: u64>)? Subject<u64> for $name $(<$n>)? {
+            const NAME: &'static str = stringify!($name);
+
+            fn make() -> Self {
+                Self($make)
+            }
+
+            #[inline]
+            fn add(&self, $key: u64) {
+                let $queue = &self.0;
+                $add;
+            }
+
+            #[inline]
+            fn process(&self, work: impl FnOnce(&Self, &u64)) -> bool {
+                match self.0.get() {
+                    Some(item) => {
+                        work(self, &item);
+                        true
+                    }
+                    None => false,
+                }
+            }
+
+            fn shut_down(&self) {
+                self.0.shut_down();
+            }
+        }
+    };
+}
+
+/// The priority of a key.
+fn priority_of(key: u64) -> i8 {
+    [Priority::LOW, Priority::NORMAL, Priority::HIGH][key as usize % 3].0
+}
+
+subject!(Plain, WorkQueue::new(), |queue, key| queue.add(key));
+subject!(Prioritized, WorkQueue::new(), |queue, key| {
+    queue.add_with(key, AddOptions::new().priority(Priority(priority_of(key))))
+});
+subject!(Fair<N>, WorkQueue::builder().fair_by(|key| key % N).build(), |queue, key| queue.add(key));
+subject!(
+    Limited<N>,
+    WorkQueue::builder().fair_by(|key| key % N).max_processing_per_group(1000).build(),
+    |queue, key| queue.add(key)
+);
+
+const NAMES: [&str; 8] = [
+    "plain",
+    "3 priorities",
+    "BTreeMap",
+    "1 group",
+    "100 groups",
+    "100 000 groups",
+    "100 groups, a limit",
+    "map of VecDeques, 100",
+];
+
+type Run = fn(u64) -> Duration;
+
+macro_rules! runs {
+    ($workload:ident, $($argument:expr),*) => {
+        [
+            |ops| workloads::$workload::<u64, Plain>($($argument,)* ops),
+            |ops| workloads::$workload::<u64, Prioritized>($($argument,)* ops),
+            |ops| workloads::$workload::<u64, rivals::ByPriority>($($argument,)* ops),
+            |ops| workloads::$workload::<u64, Fair<1>>($($argument,)* ops),
+            |ops| workloads::$workload::<u64, Fair<100>>($($argument,)* ops),
+            |ops| workloads::$workload::<u64, Fair<100_000>>($($argument,)* ops),
+            |ops| workloads::$workload::<u64, Limited<100>>($($argument,)* ops),
+            |ops| workloads::$workload::<u64, rivals::ByGroup<100>>($($argument,)* ops),
+        ]
+    };
+}
+
+fn main() {
+    let options = Options::parse();
+    assert!(options.rounds > 0 && options.ops > 0, "at least one round, and one key");
+    println!("{}, {} cores, load {}; {} rounds\n", processor(), cores(), load(), options.rounds);
+
+    let rows: [(&str, [Run; 8]); 5] = [
+        ("cycle, 1 thread, 1024 keys", runs!(cycle, 1024)),
+        ("ring, 1 thread, 1024 queued keys", runs!(ring, 1024, 1)),
+        ("ring, 1 thread, 200 000 queued keys", runs!(ring, 200_000, 1)),
+        ("ring, 2 threads, 1024 queued keys", runs!(ring, 1024, 2)),
+        ("fill and drain", runs!(fill_and_drain,)),
+    ];
+    let mut table = Table::new(["ns a key"].into_iter().chain(NAMES));
+    for (name, runs) in rows {
+        let mut times = vec![Vec::new(); runs.len()];
+        for _ in 0..options.rounds {
+            for (times, run) in times.iter_mut().zip(runs) {
+                times.push(run(options.ops).as_nanos() as f64 / options.ops as f64);
+            }
+        }
+        let cells = times.iter().map(|times| format!("{:.1}", median(times)));
+        let cells: Vec<String> = std::iter::once(name.to_owned()).chain(cells).collect();
+        println!("{}", cells.join(" | "));
+        table.row(cells);
+    }
+    println!("\n{table}\n");
+
+    let mut table = Table::new(["ns a raise, with so many queued keys", "keyqueue", "BTreeMap"]);
+    for keys in [1_000, 100_000, 1_000_000] {
+        let times = |raise: fn(u64) -> f64| {
+            format!("{:.1}", median(&(0..options.rounds).map(|_| raise(keys)).collect::<Vec<_>>()))
+        };
+        table.row([keys.to_string(), times(raise_ours), times(raise_rivals)]);
+    }
+    println!("{table}");
+}
+
+/// Nanoseconds to raise each of the queued keys from NORMAL to HIGH, in an order that no prefetcher guesses.
+fn raise(keys: u64, mut step: impl FnMut(u64)) -> f64 {
+    let start = Instant::now();
+    for n in 0..keys {
+        step(u64::nth(n * 6_700_417 % keys));
+    }
+    start.elapsed().as_nanos() as f64 / keys as f64
+}
+
+fn raise_ours(keys: u64) -> f64 {
+    let queue = WorkQueue::builder().driver(Driver::Manual).build();
+    queue.add_with(u64::MAX, AddOptions::new().priority(Priority::LOW));
+    queue.add_all((0..keys).map(u64::nth));
+    raise(keys, |key| _ = queue.add_with(key, AddOptions::new().priority(Priority::HIGH)))
+}
+
+fn raise_rivals(keys: u64) -> f64 {
+    let queue = rivals::ByPriority::make();
+    (0..keys).for_each(|n| queue.add_at(u64::nth(n), 0));
+    raise(keys, |key| queue.add_at(key, 100))
+}
