@@ -145,9 +145,16 @@ impl<T> Ordered<T> {
         &mut self.nodes[number].key
     }
 
+    /// The same, to read it.
+    pub(crate) fn known(&self, number: u32) -> KeyOrder {
+        self.nodes.get(number).map_or_else(KeyOrder::default, |node| node.key)
+    }
+
     /// A key is put into this slot. (Each other number of it is set before it is read.)
     pub(crate) fn begin(&mut self, number: u32, group: Group) {
-        self.key(number).group = group;
+        if self.groups.is_some() {
+            self.key(number).group = group;
+        }
     }
 
     /// The queued entry of this slot, with the number of its push.
@@ -166,7 +173,10 @@ impl<T> Ordered<T> {
     ///
     /// With groups: a time before the last few pops. So the shards take turns. By the age of its entry a shard whose next group has just got
     /// its keys would come after all shards in which an old group has many.
+    ///
+    /// `None`: no entry is ready, or the queue has one shard.
     pub(crate) fn front(&self) -> Option<(i8, u64)> {
+        self.stamp?;
         let level = self.levels.top()?;
         if self.groups.is_some() {
             return Some((priority_of(level), self.turn_stamp));
@@ -231,8 +241,11 @@ impl<T> Ordered<T> {
 
     /// Adds an entry behind all others of its priority and group.
     pub(crate) fn push(&mut self, number: u32, entry: T, priority: i8) {
-        let of = self.key(number).group;
-        let group = self.groups.as_mut().map_or(NIL, |groups| groups.find_or_make(of));
+        self.nodes.make(number);
+        let group = match &mut self.groups {
+            Some(groups) => groups.find_or_make(self.nodes[number].key.group),
+            None => NIL,
+        };
         let lane = self.lane_for(group, index_of(priority));
         self.link(number, entry, lane);
     }
@@ -246,16 +259,20 @@ impl<T> Ordered<T> {
             }
         }
         self.pushes += 1;
-        let Lane { level, group, .. } = *self.lane(lane);
-        self.lane(lane).len += 1;
-        let tail = std::mem::replace(&mut self.lane(lane).tail, number);
-        let key = self.nodes[number].key;
-        self.nodes[number] =
-            Node { key, push: self.pushes, entry: Some(entry), prev: tail, next: NIL, lane, stamp: self.last_stamp };
+        let in_lane = self.lane(lane);
+        in_lane.len += 1;
+        let (level, group) = (in_lane.level, in_lane.group);
+        let tail = std::mem::replace(&mut in_lane.tail, number);
         match tail {
-            NIL => self.lane(lane).head = number,
+            NIL => {
+                in_lane.head = number;
+                self.levels.set(level, self.groups.is_none() || self.levels.get(level));
+            }
             tail => self.nodes[tail].next = number,
         }
+        let node = &mut self.nodes[number];
+        (node.push, node.entry, node.stamp) = (self.pushes, Some(entry), self.last_stamp);
+        (node.prev, node.next, node.lane) = (tail, NIL, lane);
         self.len += 1;
         self.lens[usize::from(level)] += 1;
         self.blocked += usize::from(self.is_full(group));
@@ -265,14 +282,16 @@ impl<T> Ordered<T> {
     pub(crate) fn pop(&mut self) -> Option<(u32, T)> {
         let level = self.levels.choose()?;
         let lane = self.rings[usize::from(level)];
-        let Lane { head: number, group, .. } = *self.lane(lane);
-        self.lane(lane).credit -= 1;
-        if self.lane(lane).credit == 0 {
-            let weight = self.weight(group);
-            self.lane(lane).credit = weight;
-            self.rings[usize::from(level)] = self.lane(lane).next;
-        }
+        let in_lane = self.lane(lane);
+        let (number, group) = (in_lane.head, in_lane.group);
         if group != NIL {
+            in_lane.credit -= 1;
+            if in_lane.credit == 0 {
+                let weight = self.weight(group);
+                let in_lane = self.lane(lane);
+                in_lane.credit = weight;
+                self.rings[usize::from(level)] = in_lane.next;
+            }
             self.pops += 1;
             if let (Some(stamp), 0) = (self.stamp, self.pops % STAMPED_POPS) {
                 self.turn_stamp = stamp();
@@ -288,8 +307,19 @@ impl<T> Ordered<T> {
                 }
             }
         }
-        self.nodes[number].key.held = priority_of(level);
-        let entry = self.unlink(number);
+        let node = &mut self.nodes[number];
+        node.key.held = priority_of(level);
+        if node.next == NIL || self.limit < u32::MAX {
+            return self.unlink(number).map(|entry| (number, entry));
+        }
+        // The same, for an entry that is not the last of its lane, and whose group is not full.
+        let (entry, next) = (node.entry.take(), node.next);
+        self.nodes[next].prev = NIL;
+        let in_lane = self.lane(lane);
+        in_lane.head = next;
+        in_lane.len -= 1;
+        self.len -= 1;
+        self.lens[usize::from(level)] -= 1;
         entry.map(|entry| (number, entry))
     }
 
@@ -338,8 +368,9 @@ impl<T> Ordered<T> {
         self.groups.as_ref().map_or(u16::MAX, |groups| groups[group].weight)
     }
 
+    #[inline]
     fn is_full(&self, group: u32) -> bool {
-        self.groups.as_ref().is_some_and(|groups| groups[group].processing >= self.limit)
+        self.has_limit() && self.groups.as_ref().is_some_and(|groups| groups[group].processing >= self.limit)
     }
 
     /// The lane of a group in a level, which is made if there is none.
@@ -376,8 +407,7 @@ impl<T> Ordered<T> {
     /// Takes the entry out of its lane, which must be in its ring exactly if its group is not full.
     fn unlink(&mut self, number: u32) -> Option<T> {
         let node = &mut self.nodes[number];
-        let (key, push) = (node.key, node.push);
-        let Node { entry, prev, next, lane, .. } = std::mem::replace(node, Node { key, push, ..Node::default() });
+        let (entry, prev, next, lane) = (node.entry.take(), node.prev, node.next, node.lane);
         match prev {
             NIL => self.lane(lane).head = next,
             prev => self.nodes[prev].next = next,
@@ -393,21 +423,21 @@ impl<T> Ordered<T> {
         self.lens[usize::from(level)] -= 1;
         self.blocked -= usize::from(is_full);
         if len == 1 {
-            if !is_full {
-                self.exit_ring(lane);
-            }
-            self.free_lane(lane);
+            self.end_lane(lane, is_full);
         }
         entry
     }
 
-    /// A lane has no more entries.
-    fn free_lane(&mut self, lane: u32) {
-        let Lane { group, sibling, .. } = *self.lane(lane);
-        self.free_lanes.push(lane);
+    /// A lane has no more entries. Without groups it stays, for the next entry of its level.
+    fn end_lane(&mut self, lane: u32, is_full: bool) {
+        let Lane { group, sibling, level, .. } = *self.lane(lane);
         if self.groups.is_none() {
-            return;
+            return self.levels.set(level, false);
         }
+        if !is_full {
+            self.exit_ring(lane);
+        }
+        self.free_lanes.push(lane);
         if self.group(group).lanes == lane {
             self.group(group).lanes = sibling;
         } else {
@@ -547,7 +577,12 @@ mod tests {
                 }
             }
             assert_eq!(ordered.groups.as_ref().map_or(0, Groups::len), 0, "no group is left");
-            assert_eq!(ordered.free_lanes.len(), ordered.end_of_lanes as usize, "no lane is left");
+            let kept = if fair { 0 } else { 3 };
+            assert_eq!(
+                ordered.end_of_lanes as usize - ordered.free_lanes.len(),
+                kept,
+                "one for each level, without groups"
+            );
             assert_eq!((ordered.ready(), ordered.levels.top(), ordered.lens.iter().sum::<u32>()), (0, None, 0));
         }
     }

@@ -27,6 +27,8 @@ pub(super) fn priority_of(level: u8) -> i8 {
 #[derive(Debug)]
 pub(super) struct Levels {
     waiting: [u64; 4],
+    /// The number of levels that wait.
+    count: u16,
     strict: bool,
     /// Hand-outs since a lower level had its turn, while lower levels wait.
     since_lower: u8,
@@ -36,14 +38,22 @@ pub(super) struct Levels {
 
 impl Levels {
     pub(super) fn new(strict: bool) -> Self {
-        Self { waiting: [0; 4], strict, since_lower: 0, last_lower: 0 }
+        Self { waiting: [0; 4], count: 0, strict, since_lower: 0, last_lower: 0 }
     }
 
     /// A level has got its first entry, or has lost its last.
     #[inline]
     pub(super) fn set(&mut self, level: u8, waits: bool) {
-        let (word, bit) = (usize::from(level / 64), 1 << (level % 64));
-        if waits { self.waiting[word] |= bit } else { self.waiting[word] &= !bit }
+        if self.get(level) != waits {
+            self.waiting[usize::from(level / 64)] ^= 1 << (level % 64);
+            self.count = if waits { self.count + 1 } else { self.count - 1 };
+        }
+    }
+
+    /// Whether a level has entries.
+    #[inline]
+    pub(super) fn get(&self, level: u8) -> bool {
+        self.waiting[usize::from(level / 64)] & 1 << (level % 64) != 0
     }
 
     /// The highest level below `end` that waits.
@@ -59,20 +69,18 @@ impl Levels {
     #[inline]
     pub(super) fn choose(&mut self) -> Option<u8> {
         let top = self.highest_below(256)?;
-        if self.strict {
-            return Some(top);
-        }
-        let Some(highest_lower) = self.highest_below(top.into()) else {
+        if self.strict || self.count == 1 {
             self.since_lower = 0;
             return Some(top);
-        };
+        }
         self.since_lower += 1;
         if self.since_lower < TURNS {
             return Some(top);
         }
         self.since_lower = 0;
         // The next one down from that which had the last turn, or the highest again.
-        self.last_lower = self.highest_below(self.last_lower.min(top).into()).unwrap_or(highest_lower);
+        let next = self.highest_below(self.last_lower.min(top).into()).or_else(|| self.highest_below(top.into()));
+        self.last_lower = next.unwrap_or(top);
         Some(self.last_lower)
     }
 

@@ -109,7 +109,7 @@ impl<K> Shard<K> {
     pub(crate) fn done_in_order(&mut self, claimed: Claimed<K>) -> (Ended<K>, bool) {
         let Some(order) = &mut self.order else { return (self.done(claimed), false) };
         let number = self.table.number(claimed.view());
-        let KeyOrder { group, pending, .. } = *order.key(number);
+        let KeyOrder { group, pending, .. } = order.known(number);
         let ready = order.has_limit() && order.done(group.hash);
         self.effects.pending |= order.has_retired();
         self.processing -= 1;
@@ -128,9 +128,9 @@ impl<K> Shard<K> {
     }
 
     /// The priority with which a key was handed out.
-    pub(crate) fn held_priority(&mut self, claimed: &Claimed<K>) -> Priority {
+    pub(crate) fn held_priority(&self, claimed: &Claimed<K>) -> Priority {
         let number = self.table.number(claimed.view());
-        Priority(self.order.as_mut().map_or(Priority::NORMAL.0, |order| order.key(number).held))
+        Priority(self.order.as_ref().map_or(Priority::NORMAL.0, |order| order.known(number).held))
     }
 }
 

@@ -30,8 +30,11 @@ impl<K: Hash + Eq> Shared<K> {
         let hash = this.hash(&key);
         let locked = this.shard_of(hash);
         locked.prefetch_bucket(hash);
-        if options.has_level() {
+        if options.has_level() && !locked.is_moved() {
             this.prepare_order(locked);
+        }
+        if this.flags().has(Flags::ORDERED) {
+            return Self::add_limited_in_order(this, locked, key, hash, options);
         }
         Self::add_limited::<false>(this, locked, key, hash, options)
     }
@@ -135,8 +138,11 @@ impl<K: Hash + Eq> Shared<K> {
 impl<K> Shared<K> {
     /// `add_with` and `done`, for the holder of the key, in one critical section.
     pub(crate) fn requeue(this: &Arc<Self>, claimed: Claimed<K>, options: AddOptions, failures: Failures) -> Added {
-        if options.has_level() {
+        if options.has_level() && !this.home(&claimed).is_moved() {
             this.prepare_order(this.home(&claimed));
+        }
+        if this.flags().has(Flags::ORDERED) {
+            return Self::requeue_in_order(this, claimed, &options, failures);
         }
         Self::requeue_in::<false>(this, claimed, &options, failures)
     }

@@ -139,7 +139,7 @@ impl<K> Shared<K> {
 
     /// A queued key was taken. If it was the last one, and the queue is shut down, getters that have waited for keys of full groups return.
     pub(super) fn end_getters(&self) {
-        let waited = self.order.settings.limit.is_some() && self.is_shutting_down() && self.flags().has(Flags::GETTERS);
+        let waited = self.flags().has(Flags::LIMITED) && self.is_shutting_down() && self.flags().has(Flags::GETTERS);
         if waited && self.len() == 0 {
             let mut hub = self.hub();
             let all = hub.getters.take_all();

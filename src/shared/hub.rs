@@ -74,6 +74,8 @@ impl Flags {
     pub(super) const DRAINERS: Self = Self(1 << 5);
     /// Keys have priorities or groups: a shard may have an order (O1). Never cleared.
     pub(super) const ORDERED: Self = Self(1 << 6);
+    /// Groups may be full.
+    pub(super) const LIMITED: Self = Self(1 << 7);
 
     /// The flags that make an add take its slow path.
     pub(super) const ADD: Self = Self(!Self::DRAINERS.0);
@@ -82,7 +84,7 @@ impl Flags {
     /// The same, for `done`.
     pub(super) const DONE: Self = Self(Self::MEASURED.0 | Self::GETTERS.0 | Self::DRAINERS.0 | Self::ORDERED.0);
     /// A call has more to do after the lock.
-    pub(super) const EXTRAS: Self = Self(Self::OBSERVED.0 | Self::NO_DRIVER.0 | Self::ORDERED.0);
+    pub(super) const EXTRAS: Self = Self(Self::OBSERVED.0 | Self::NO_DRIVER.0 | Self::LIMITED.0);
 
     #[inline]
     pub(super) fn has(self, any_of: Self) -> bool {

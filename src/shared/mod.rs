@@ -140,6 +140,7 @@ impl<K: Hash + Eq> Shared<K> {
         flags.0 |= if measured { Flags::MEASURED.0 } else { 0 };
         flags.0 |= if observed { Flags::OBSERVED.0 } else { 0 };
         flags.0 |= if order.settings.fair { Flags::ORDERED.0 } else { 0 };
+        flags.0 |= if order.settings.limit.is_some() { Flags::LIMITED.0 } else { 0 };
         Self {
             name,
             first: new_shard(0),

@@ -50,9 +50,6 @@ impl<K> Shared<K> {
     /// Before a call that gives a priority: makes the shard of its key an ordered one.
     #[cold]
     pub(super) fn prepare_order(&self, locked: &Locked<K>) {
-        if locked.is_moved() {
-            return;
-        }
         if !self.flags().has(Flags::ORDERED) {
             self.hub().set(Flags::ORDERED, true);
         }
@@ -88,13 +85,18 @@ impl<K> Shared<K> {
 
 impl<K: Hash + Eq> Shared<K> {
     /// For an add in a queue that is ordered: asks for the group of its key if that is new. Returns a section that follows.
+    #[inline]
     pub(super) fn settle_group<'s>(
         &'s self,
-        mut section: Section<'s, K>,
+        section: Section<'s, K>,
         key: &K,
         hash: KeyHash,
     ) -> (Section<'s, K>, Group) {
-        if !self.order.settings.fair || self.is_shutting_down() || section.find(key, hash).is_some() {
+        if self.order.settings.fair { self.settle_group_slow(section, key, hash) } else { (section, Group::default()) }
+    }
+
+    fn settle_group_slow<'s>(&'s self, mut section: Section<'s, K>, key: &K, hash: KeyHash) -> (Section<'s, K>, Group) {
+        if self.is_shutting_down() || section.find(key, hash).is_some() {
             return (section, Group::default());
         }
         let locked = section.locked();
