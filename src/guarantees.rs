@@ -22,7 +22,7 @@
 //! * **P3** An add of a key that is processing is remembered: the key is queued again, at the back, when its holder is done.
 //!   Upheld by `src/key/state.rs` (I3). Shown by `tests/traces.rs` and the model `add_while_processing_requeues_once`.
 //! * **P4** First in, first out: keys are handed out in the order in which they became ready; with several shards, those of one shard
-//!   (P18). Upheld by `src/line/fifo.rs`. Shown by
+//!   (P18), of one priority (P19) and of one group (P20). Upheld by `src/line/fifo.rs`. Shown by
 //!   `tests/stress.rs`, `tests/traces.rs` and the model `coalesced_add_keeps_the_order`.
 //! * **P5** Any number of producers and getters use one queue, threads and async tasks mixed, on any executor. Upheld by
 //!   `src/wait.rs`. Shown by `tests/queue.rs` and the model `a_task_and_a_thread_wake_each_other`.
@@ -62,7 +62,7 @@
 //! * **P16** An idle queue runs nothing: it has no thread until the first delay, and that thread is parked until a delay expires.
 //!   Upheld by `src/time/driver.rs`. Shown by `tests/idle.rs` and `tests/delays_driver.rs`.
 //! * **P17** No foreign code runs under a lock, except a key's `Eq` and `Borrow`, and its `Clone` in [`take_delayed`],
-//!   [`take_where`] and [`processing_keys`]. Foreign code is all that the user supplies: keys, wakers, observers, limiters, hooks,
+//!   [`take_where`], [`processing_keys`] and [`groups`]. Foreign code is all that the user supplies: keys, wakers, observers, limiters, hooks,
 //!   predicates. Upheld by `src/shared/section.rs` (W4) and `src/rate_limiter/keyed.rs`. Shown by `tests/queue.rs`, `tests/observers.rs`
 //!   and the models `wakers_run_without_the_lock`, `keys_are_dropped_without_the_lock` and
 //!   `limiter_clones_and_drops_without_a_lock`.
@@ -74,6 +74,17 @@
 //!   `src/shared/choose.rs`, `src/shared/hub.rs` and the stamps of `src/line/fifo.rs`. Shown by `tests/shards.rs`, the unit tests of
 //!   `src/shared/choose.rs`, `loom-tests/tests/shards.rs` and `loom-tests/shuttle/tests/shards.rs`.
 //!
+//! * **P19** Priorities: keys of a higher one are handed out first, those of one first in, first out. Of several adds of a key the highest
+//!   counts: a queued key is raised, to the end of its new level, and never lowered; a key that is processing is queued at the highest of
+//!   the adds meanwhile; a delayed key takes the highest of the calls that set or moved its delay. Unless the queue is strict, of any 16
+//!   hand-outs of a shard while lower levels wait one goes to them, in turn, and of any 16 choices of a shard by a getter one goes by
+//!   age alone. A key that its holder puts back keeps its priority. Upheld by `src/line/priority.rs`, `src/line/ordered.rs` and
+//!   `src/shard/order.rs`. Shown by `tests/priorities.rs`, `tests/order_model.rs` and the model `a_raise_meets_a_get`.
+//! * **P20** Groups: those with queued keys take turns, in each shard, of as many keys as their weights; a group that comes back joins at the
+//!   end, without credit. The level comes first, and groups take turns within it. With a limit at most so many keys of a group are
+//!   processing at a time; after a shut-down, getters wait while full groups have queued keys. Upheld by `src/line/fair.rs`,
+//!   `src/line/ordered.rs` and `src/shared/order.rs`. Shown by `tests/groups.rs`, `tests/order_model.rs` and
+//!   `loom-tests/tests/order.rs`.
 //! * **P21** With several shards, a thread that stops in the middle of a call keeps other threads only from the keys of one shard: getters and
 //!   the driver pass by a shard that is busy for longer than a critical section takes, and come back within 100 µs (a task: when it is
 //!   polled again, at once). These calls wait for the shard: those that need it, as they name its key; `try_get` and `get_many`, if it has
@@ -86,6 +97,7 @@
 //! [`take_delayed`]: crate::WorkQueue::take_delayed
 //! [`take_where`]: crate::WorkQueue::take_where
 //! [`processing_keys`]: crate::WorkQueue::processing_keys
+//! [`groups`]: crate::WorkQueue::groups
 //!
 //! # Key states
 //!
@@ -174,6 +186,15 @@
 //! # Line
 //!
 //! `src/line/fifo.rs` upholds P4, and T6 for the blocks between its first and its last. Its unit test compares it with a plain list.
+//!
+//! # Order
+//!
+//! * **O1** A shard has an order only after the queue's flag ORDERED was set, which sends the hot calls to their slow paths. Upheld by
+//!   `src/shared/order.rs`. Shown by the model `the_first_priority_meets_plain_calls`.
+//! * **O2** While keys move from the line to the order, all queued keys have the priority NORMAL, and adds go to the line. Upheld by
+//!   `src/shard/order.rs`. Shown by its unit test and the same model.
+//! * **O3** A call that gives a priority makes its step after the keys have moved. Upheld by `src/shared/order.rs`. Shown by the model
+//!   `two_first_priorities_meet`.
 //!
 //! # Table
 //!

@@ -157,6 +157,23 @@
 //!
 //! All else holds as with one shard: one holder per key, no lost add, no lost wake-up, drains, limits.
 //!
+//! # Priorities and groups
+//!
+//! An add may have a [`Priority`], and a queue may let groups of keys take turns, so that no tenant drowns the others:
+//! ```
+//! use keyqueue::{AddOptions, Priority, WorkQueue};
+//!
+//! let queue = WorkQueue::builder().fair_by(|&(tenant, _): &(&str, u32)| tenant.to_owned()).build();
+//! queue.add_all((0..3).map(|n| ("large", n)));
+//! queue.add(("small", 0));
+//! queue.add_with(("large", 9), AddOptions::new().priority(Priority::HIGH)); // somebody waits for it
+//! let order: Vec<_> = (0..5).map(|_| *queue.get().unwrap()).collect();
+//! assert_eq!(order, [("large", 9), ("large", 0), ("small", 0), ("large", 1), ("large", 2)]);
+//! ```
+//! Lower priorities do not starve, unless the queue is [strict](WorkQueueBuilder::strict_priorities). Groups may have
+//! [weights](WorkQueueBuilder::group_weight), and a [limit](WorkQueueBuilder::max_processing_per_group) of keys that are processing at a
+//! time. A queue that uses neither pays nothing; one that does takes two to four times as long for a key (some 100 ns), and 50 bytes more.
+//!
 //! # Observing a queue
 //!
 //! [`stats`](WorkQueue::stats), which the queue's `Debug` shows, is a consistent snapshot of its counters (with one shard): how many keys are queued,
@@ -171,7 +188,8 @@
 //! * **No lost add.** An add that was not [`Rejected`](Added::Rejected) is followed by a hand-out of its key that begins after the
 //!   add, even if the add races with a `get` or the `done` of the same key. What happened before the add is visible to that hand-out,
 //!   even if the add was [`Coalesced`](Added::Coalesced). What happened before `done` is visible to the next hand-out of the key.
-//! * **First in, first out**, by the moment at which a key became queued (with several [shards](#shards): in each). A key that is added while it is processing goes to the back
+//! * **First in, first out**, by the moment at which a key became queued (with several [shards](#shards): in each; of one
+//!   [priority and group](#priorities-and-groups)). A key that is added while it is processing goes to the back
 //!   of the queue when it is done.
 //! * **Delays are exact.** A delay expires when the clock is at or past its deadline, to the nanosecond: never early, late by what
 //!   waking a thread costs, in the order of the deadlines. Any [`Duration`](std::time::Duration) is accepted.

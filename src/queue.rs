@@ -92,7 +92,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// deadlocks in a release build.
     ///
     /// # Panics
-    /// If `Hash` or `Eq` panics; nothing has changed then. Or if the queue would hold more than 2^24 chunks of 8 to 64 keys.
+    /// If `Hash` or `Eq`, or the function of [`fair_by`](WorkQueueBuilder::fair_by) or
+    /// [`group_weight`](WorkQueueBuilder::group_weight), panics; nothing has changed then. Or if the queue would hold more than 2^24 chunks of 8 to 64 keys.
     ///
     /// # Blocking
     /// Does not wait for keys or workers. Takes one lock for some ten nanoseconds. A thread that finds it taken backs off for about

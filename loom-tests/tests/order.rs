@@ -27,7 +27,9 @@ fn a_raise_meets_a_get() {
         let priority = queue.get().unwrap().priority();
         let added = raiser.join().unwrap();
         match queue.try_get() {
-            Ok(item) => assert!(priority == Priority::NORMAL && added != Added::Coalesced && item.priority() == Priority::HIGH),
+            Ok(item) => {
+                assert!(priority == Priority::NORMAL && added != Added::Coalesced && item.priority() == Priority::HIGH)
+            }
             Err(_) => assert_eq!((priority, added), (Priority::HIGH, Added::Coalesced)),
         };
     });
