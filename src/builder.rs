@@ -150,7 +150,7 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// How many keys a group gives in a turn, asked with each new key; that of the key that brings the group into the ring counts. From 1 to
+    /// How many keys a group gives in a turn, asked with each new key; that of the key with which the group begins to have keys counts. From 1 to
     /// 1000: other values are clamped. Needs [`fair_by`](Self::fair_by). 1 by default.
     pub fn group_weight(mut self, weight: impl Fn(&K) -> u32 + Send + Sync + 'static) -> Self {
         self.order.weight_of = Some(Box::new(weight));
@@ -161,7 +161,7 @@ impl<K> WorkQueueBuilder<K> {
     /// by default.
     ///
     /// A queued key of a group that is full is not handed out until one of the group's keys is done; it counts in
-    /// [`len`](WorkQueue::len), and drains wait for it. After a shut-down a getter waits while such keys are queued.
+    /// [`len`](WorkQueue::len), and drains wait for it. A group that was full joins at the end of the turns. After a shut-down a getter waits while such keys are queued.
     pub fn max_processing_per_group(mut self, n: usize) -> Self {
         self.max_processing_per_group = Some(n);
         self

@@ -198,7 +198,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// Like [`add_after`](Self::add_after).
     ///
     /// # Blocking
-    /// Like [`add_after`](Self::add_after).
+    /// Like [`add_after`](Self::add_after). But the first call that gives a [priority](AddOptions::priority) other than NORMAL visits all
+    /// queued keys (of the key's shard), up to some thousand at a time under the lock: some 50 ns each.
     #[doc(alias = "AddWithOpts")]
     pub fn add_with(&self, key: K, options: AddOptions) -> Added {
         Shared::add_with(&self.shared, key, options)
@@ -320,7 +321,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// Takes all queued and delayed keys that match out of the queue, and returns them: for a replica that no longer owns part of the
     /// keys, or to drop the work of a tenant that is gone.
     ///
-    /// Queued keys are returned in the order of the queue, delayed keys with the time that was left, earliest first. A key that is
+    /// Queued keys are returned in the order of the queue (with priorities or groups, by priority and then by age), delayed keys with the time that was left, earliest first. A key that is
     /// processing stays with its holder, and is returned in [`processing`](Leftover::processing) if it matches; if it is dirty, it is
     /// queued when its holder is done, and the caller can take it out by another call then. Failures stay counted, see
     /// [`forget`](Self::forget). With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waited for a delay is taken with the

@@ -61,7 +61,7 @@ pub struct Stats {
     /// Queued keys that were taken out by [`take_where`](crate::WorkQueue::take_where), so that no hand-out follows their adds.
     pub taken: u64,
     /// How long the first queued key has waited; zero if no key is queued. If keys become dirty faster than a million per second, it
-    /// may be one of the first 16. Like the next two, `None` unless the queue [measures](crate::WorkQueueBuilder::measure).
+    /// may be one of the first 16. Keys of groups that are [full](crate::WorkQueueBuilder::max_processing_per_group) do not count. Like the next two, `None` unless the queue [measures](crate::WorkQueueBuilder::measure).
     pub oldest_queued: Option<Duration>,
     /// For how long the oldest processing key has been processing; zero if there is none. Client-go's
     /// `workqueue_longest_running_processor_seconds`. Never too high. If the key was not measured, too low by the time until the next
@@ -172,7 +172,7 @@ pub struct GroupStats<K> {
     pub queued: usize,
     /// Keys that are processing.
     pub processing: usize,
-    /// Hand-outs, since the group has last begun to have queued keys.
+    /// Hand-outs, since the group has last begun to have queued keys (or processing ones, with a limit). 0 if it has none.
     pub handed_out: u64,
     /// How long the oldest queued key has waited. `None` unless the queue [measures](crate::WorkQueueBuilder::measure), and if no queued
     /// key of the group was measured.

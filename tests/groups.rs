@@ -217,11 +217,11 @@ fn a_flood_does_not_keep_small_groups_waiting() {
         for turn in 0..60_000_u32 {
             if random.u8(0..40) == 0 {
                 let group = random.u8(1..11);
-                if !added_at.contains_key(&group) {
+                added_at.entry(group).or_insert_with(|| {
                     to_add.send((group, turn)).unwrap();
                     assert_eq!(added.recv(), Ok(Added::Queued));
-                    added_at.insert(group, turn);
-                }
+                    turn
+                });
             }
             let item = queue.try_get().unwrap();
             if let Some(added) = added_at.remove(&item.0) {
@@ -253,5 +253,27 @@ fn groups_come_and_go() {
         drop(items);
         assert_eq!(queue.get_many(usize::MAX).len(), 900);
         assert_eq!(queue.groups().len(), 0);
+    }
+}
+
+/// P19 with a limit: groups become full all the time, so the lower level often waits alone, and it has its turns nevertheless.
+#[test]
+fn a_limit_does_not_make_a_level_starve() {
+    let queue = fair().max_processing_per_group(1).build();
+    let high = AddOptions::new().priority(Priority::HIGH);
+    queue.add((0, 9));
+    (0..2).for_each(|n| _ = (queue.add_with((0, n), high), queue.add_with((1, n), high)));
+    let mut held = Vec::new();
+    for turn in 0.. {
+        assert!(turn < 200, "the lower key was not handed out");
+        let item = queue.try_get().unwrap();
+        if item.priority() == Priority::NORMAL {
+            break;
+        }
+        queue.add_with(*item, high);
+        held.push(item);
+        if held.len() == 2 {
+            drop(held.remove(0)); // done
+        }
     }
 }

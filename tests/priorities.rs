@@ -277,7 +277,8 @@ fn a_requeued_key_keeps_its_priority() {
     let (clock, mock) = Clock::mock();
     let queue = builder().clock(clock).driver(Driver::Manual).build();
     queue.add_with("foo", at(9));
-    let steps: [(fn(Item<'_, &str>) -> Added, i8); 4] = [
+    type Step = fn(Item<'_, &str>) -> Added;
+    let steps: [(Step, i8); 4] = [
         (|item| item.retry(), 9),
         (|item| item.requeue_after(Duration::from_secs(1)), 9),
         (|item| item.requeue_with(at(-3)), -3),
@@ -323,4 +324,34 @@ fn a_million_keys_move_when_the_first_priority_comes() {
     assert_eq!(*queue.get().unwrap(), 500_000);
     let rest = queue.get_many(usize::MAX);
     assert!(rest.iter().map(|item| **item).eq((0..1_000_000).filter(|key| *key != 500_000)));
+}
+
+/// A key that is raised in one of many shards comes next, as soon as the getter looks for another shard.
+#[test]
+fn a_raised_key_is_found_in_any_shard() {
+    let queue = WorkQueue::builder().shards(64).strict_priorities(true).build();
+    (0..20_000_u32).for_each(|key| _ = queue.add_with(key, at(if key % 2 == 0 { 0 } else { -1 })));
+    for key in (19_001..19_500).step_by(20) {
+        assert_eq!(queue.add_with(key, at(5)), Added::Coalesced);
+        let before = (0..).take_while(|_| *queue.try_get().unwrap() != key).count();
+        assert!(before <= 16, "{before} keys came before");
+    }
+}
+
+/// The predicate gives the queue its first priority, while the keys that match are still being collected.
+#[test]
+fn keys_that_move_meanwhile_are_taken_out() {
+    for after in [0, 600] {
+        let queue = WorkQueue::new();
+        queue.add_all(0..1000_u32);
+        let taken = queue.take_where(|key| {
+            if *key == after {
+                queue.add_with(5000, at(1));
+            }
+            *key < 900
+        });
+        assert!(taken.queued.iter().copied().eq(0..900), "after {after}: {} keys", taken.queued.len());
+        let left: Vec<u32> = std::iter::from_fn(|| queue.try_get().ok().map(|item| *item)).collect();
+        assert!(left.iter().copied().eq([5000].into_iter().chain(900..1000)));
+    }
 }

@@ -145,6 +145,22 @@ fn getters_of_a_shut_down_queue_return_when_the_last_key_is_taken_out() {
     });
 }
 
+/// The same, if a call takes the last keys at once.
+#[test]
+fn getters_of_a_shut_down_queue_return_when_get_many_takes_the_last_keys() {
+    check(|| {
+        let queue = WorkQueue::builder().fair_by(|_: &u64| 0).max_processing_per_group(2).build();
+        queue.add_all([1, 2, 3, 4]);
+        let held = queue.get_many(2);
+        queue.shut_down();
+        let parked = getter(&queue);
+        drop(held);
+        let last = queue.get_many(2).len();
+        assert_eq!(parked.join().unwrap().is_some(), last < 2);
+        drop(queue.get_many(2));
+    });
+}
+
 /// Two threads find a key new, and both ask for its group. It is queued once.
 #[test]
 fn two_adds_of_a_new_key_ask_for_its_group() {

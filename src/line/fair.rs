@@ -23,9 +23,8 @@ pub(super) struct Group {
 }
 
 /// Memory of groups that are no longer there.
-#[derive(Default)]
 #[expect(dead_code, reason = "it is kept to be dropped")]
-pub(super) struct Garbage(Option<Segmented<Group>>, Vec<u32>);
+pub(super) struct Garbage(Segmented<Group>, Vec<u32>);
 
 /// The groups by hash, and by number.
 pub(super) struct Groups {
@@ -68,7 +67,8 @@ impl Groups {
     }
 
     fn map(&mut self, hash: u32) -> &mut HashMap<u32, u32, BuildHasherDefault<Identity>> {
-        &mut self.numbers[hash as usize >> 8 & (MAPS - 1)]
+        // Neither the highest bits nor the lowest: within a map these say where an entry is.
+        &mut self.numbers[hash as usize >> 19 & (MAPS - 1)]
     }
 
     /// The number of a group that exists.
@@ -104,13 +104,22 @@ impl Groups {
         self.free.push(number);
     }
 
-    /// Takes the memory that is no longer needed, if no group exists.
+    /// Takes the memory of groups. No group exists.
     pub(super) fn take_retired(&mut self) -> Garbage {
-        if self.len() > 0 {
-            return Garbage::default();
-        }
         self.end = 0;
-        Garbage(Some(std::mem::replace(&mut self.groups, Segmented::new())), std::mem::take(&mut self.free))
+        Garbage(std::mem::replace(&mut self.groups, Segmented::new()), std::mem::take(&mut self.free))
+    }
+
+    /// No group exists, and there is memory for many.
+    pub(super) fn has_retired(&self) -> bool {
+        self.end > 64 && self.len() == 0
+    }
+
+    /// Gives spare capacity back.
+    pub(super) fn shrink(&mut self) {
+        self.numbers.iter_mut().for_each(HashMap::shrink_to_fit);
+        self.groups.shrink_to_fit();
+        self.free.shrink_to_fit();
     }
 
     /// The number of groups.

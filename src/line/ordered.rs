@@ -90,12 +90,14 @@ impl<T> Default for Node<T> {
 
 /// Of this number of pushes in a row, one reads the time.
 const STAMPED: u64 = 64;
+/// The number of the first push: higher than the positions in a line, from which entries may come.
+const PUSHES: u64 = 1 << 63;
 /// The same, of pops, with groups.
 const STAMPED_POPS: u64 = 16;
 
 /// Memory that was for many groups. It is freed after the lock.
 #[expect(dead_code, reason = "it is kept to be dropped")]
-pub(crate) struct Garbage(Segmented<Lane>, Vec<u32>, fair::Garbage);
+pub(crate) struct Garbage(Segmented<Lane>, Vec<u32>, Option<fair::Garbage>);
 
 /// The queued entries of one group in one level: never empty. 32 bytes.
 #[derive(Debug, Clone, Copy, Default)]
@@ -131,7 +133,7 @@ impl<T> Ordered<T> {
             limit: limit.unwrap_or(u32::MAX),
             len: 0,
             blocked: 0,
-            pushes: 0,
+            pushes: PUSHES,
             stamp,
             last_stamp: 0,
             turn_stamp: 0,
@@ -150,7 +152,8 @@ impl<T> Ordered<T> {
         self.nodes.get(number).map_or_else(KeyOrder::default, |node| node.key)
     }
 
-    /// A key is put into this slot. (Each other number of it is set before it is read.)
+    /// A key is put into this slot. The other numbers may be those of an earlier key: a pop sets `held`, the first add while the key is
+    /// processing `pending`, and the call that makes it delayed `delayed`, each before it is read.
     pub(crate) fn begin(&mut self, number: u32, group: Group) {
         if self.groups.is_some() {
             self.key(number).group = group;
@@ -250,6 +253,13 @@ impl<T> Ordered<T> {
         self.link(number, entry, lane);
     }
 
+    /// Adds an entry that comes from a line, where it had this position, and this time before its push. The position identifies this push.
+    pub(crate) fn push_moved(&mut self, number: u32, entry: T, position: u64, stamp: Option<u64>) {
+        self.push(number, entry, 0);
+        let node = &mut self.nodes[number];
+        (node.push, node.stamp) = (position, stamp.unwrap_or_default());
+    }
+
     /// Puts an entry at the end of a lane.
     fn link(&mut self, number: u32, entry: T, lane: u32) {
         if let (Some(stamp), true) = (self.stamp, self.len == 0 || self.pushes % STAMPED == 0) {
@@ -266,7 +276,9 @@ impl<T> Ordered<T> {
         match tail {
             NIL => {
                 in_lane.head = number;
-                self.levels.set(level, self.groups.is_none() || self.levels.get(level));
+                if self.groups.is_none() {
+                    self.levels.set(level, true);
+                }
             }
             tail => self.nodes[tail].next = number,
         }
@@ -300,7 +312,8 @@ impl<T> Ordered<T> {
             let of = self.group(group);
             of.handed_out = of.handed_out.wrapping_add(1);
             if limit < u32::MAX {
-                // First: the group does not end to exist when its last lane goes.
+                // Before the entry leaves its lane: so the group goes on to exist. If it is full now, `blocked` counts the entry too,
+                // and `unlink` takes it off.
                 of.processing += 1;
                 if of.processing == limit {
                     self.each_lane(group, Self::leave_ring);
@@ -344,8 +357,7 @@ impl<T> Ordered<T> {
         true
     }
 
-    /// A key of this group is no longer processing, in a queue with a limit. Returns whether the group was full and has queued keys: they are
-    /// ready now.
+    /// A key of this group is no longer processing, in a queue with a limit. Returns whether the group has queued keys: one more is ready.
     pub(crate) fn done(&mut self, group: u32) -> bool {
         let groups = self.groups.as_mut().expect("a limit needs groups");
         let number = groups.find(group).expect("the group has a processing key");
@@ -357,7 +369,7 @@ impl<T> Ordered<T> {
             self.each_lane(number, Self::join_ring);
         }
         self.groups.as_mut().into_iter().for_each(|groups| groups.remove_if_unused(number));
-        was_full && has_lanes
+        has_lanes
     }
 
     fn group(&mut self, number: u32) -> &mut fair::Group {
@@ -495,13 +507,20 @@ impl<T> Ordered<T> {
 
     /// There is memory to be freed.
     pub(crate) fn has_retired(&self) -> bool {
+        self.has_retired_lanes() || self.groups.as_ref().is_some_and(Groups::has_retired)
+    }
+
+    fn has_retired_lanes(&self) -> bool {
         self.end_of_lanes > 64 && self.free_lanes.len() == self.end_of_lanes as usize
     }
 
     /// Takes the memory for lanes and groups that are no longer there, for the caller to free after the lock.
     pub(crate) fn take_retired(&mut self) -> Garbage {
+        let groups = self.groups.as_mut().filter(|groups| groups.has_retired()).map(Groups::take_retired);
+        if !self.has_retired_lanes() {
+            return Garbage(Segmented::new(), Vec::new(), groups);
+        }
         self.end_of_lanes = 0;
-        let groups = self.groups.as_mut().map_or_else(fair::Garbage::default, Groups::take_retired);
         Garbage(std::mem::replace(&mut self.lanes, Segmented::new()), std::mem::take(&mut self.free_lanes), groups)
     }
 
@@ -520,6 +539,7 @@ impl<T> Ordered<T> {
         self.nodes.shrink();
         self.lanes.shrink_to_fit();
         self.free_lanes.shrink_to_fit();
+        self.groups.iter_mut().for_each(Groups::shrink);
     }
 
     fn each_lane(&mut self, group: u32, mut step: impl FnMut(&mut Self, u32)) {

@@ -30,7 +30,8 @@ pub(super) struct Levels {
     /// The number of levels that wait.
     count: u16,
     strict: bool,
-    /// Hand-outs since a lower level had its turn, while lower levels wait.
+    /// Hand-outs of the highest level, while lower ones waited, since a lower level had its turn. Not reset when none waits: with a limit
+    /// of processing keys, levels come and go.
     since_lower: u8,
     /// The lower level that had the last turn.
     last_lower: u8,
@@ -70,7 +71,6 @@ impl Levels {
     pub(super) fn choose(&mut self) -> Option<u8> {
         let top = self.highest_below(256)?;
         if self.strict || self.count == 1 {
-            self.since_lower = 0;
             return Some(top);
         }
         self.since_lower += 1;

@@ -12,7 +12,7 @@
 //! * **O2** While keys move, all queued keys have the priority NORMAL, and adds go to the line: so a get takes from the order first.
 //! * **O3** A call that gives a priority makes its step after the keys have moved. A queue with groups has its order from the beginning.
 
-use super::{AddedWith, Ended, Known, MaybeNanos, NewKey, STEP, Shard};
+use super::{AddedWith, Ended, Known, MaybeNanos, NewKey, Shard};
 use crate::key::{Claimed, Done, Hash, OnAdd, Queued};
 use crate::line::{Group, KeyOrder, Line, Ordered};
 use crate::{AddOptions, Added, DelayConflict, DelayedAdd, Priority};
@@ -34,14 +34,17 @@ impl<K> Shard<K> {
         Box::new(Ordered::new(crate::key::Table::<K>::CHUNK, strict, fair, limit, stamp))
     }
 
-    /// Moves some of the queued keys from the line to the order, which is made if there is none. `true`: there are more.
-    pub(crate) fn move_to_order(&mut self) -> bool {
+    /// Moves this number of queued keys from the line to the order, which is made if there is none. `true`: there are more.
+    pub(crate) fn move_to_order(&mut self, count: usize) -> bool {
         if self.order.is_none() {
             self.order = Some(Self::make_order(self.order_settings, self.line.stamp()));
         }
         let order = self.order.as_mut().expect("made above");
-        for queued in std::iter::from_fn(|| self.line.pop()).take(STEP) {
-            order.push(self.table.number(queued.view()), queued, Priority::NORMAL.0);
+        for _ in 0..count {
+            self.line.skip_removed();
+            let (position, stamp) = (self.line.positions().start, self.line.front_stamp());
+            let Some(queued) = self.line.pop() else { break };
+            order.push_moved(self.table.number(queued.view()), queued, position, stamp);
         }
         self.effects.pending |= self.line.has_retired();
         self.line.len() > 0
@@ -51,6 +54,11 @@ impl<K> Shard<K> {
     #[inline]
     pub(crate) fn is_ordered(&self) -> bool {
         self.order.is_some()
+    }
+
+    /// Groups may be full.
+    pub(crate) fn has_limit(&self) -> bool {
+        self.order_settings.limit.is_some()
     }
 
     /// The number of queued keys that a getter may take: not those of full groups.
@@ -277,6 +285,7 @@ impl<K> Known<'_, K> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::shard::STEP;
 
     /// O2: while keys move from the line, gets and adds keep the order.
     #[test]
@@ -287,7 +296,7 @@ mod tests {
         let (mut next, mut added) = (0, total);
         let mut more = true;
         while more || shard.len() > 0 {
-            more = more && shard.move_to_order();
+            more = more && shard.move_to_order(STEP);
             if shard.is_ordered() {
                 shard.add_new_in_order(added, Hash(added), NewKey::default());
             } else {

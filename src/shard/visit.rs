@@ -19,8 +19,8 @@ pub(crate) const STEP: usize = model_const(128, 2);
 /// Where a queued key was found. It stands for one push: if the key is queued again later, it is elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Its position in the line.
-    InLine(u64),
+    /// Its position in the line, and its slot: the key may move to the order.
+    InLine(u64, u32),
     /// Its slot, and the number of its push.
     InOrder(u32, u64),
 }
@@ -47,7 +47,9 @@ impl<K> Shard<K> {
     ) {
         for place in places {
             let queued = match place {
-                Place::InLine(position) => self.line.remove(position),
+                Place::InLine(position, number) => {
+                    self.line.remove(position).or_else(|| self.remove_from_order(number, position))
+                }
                 Place::InOrder(number, push) => self.remove_from_order(number, push),
             };
             taken.push(queued.is_some());
@@ -144,7 +146,9 @@ impl<K: Clone> Shard<K> {
         let start = range.start.max(self.line.positions().start);
         let end = range.end.min(start + STEP as u64);
         for position in start..end {
-            some.extend(self.line.get(position).map(|queued| (Place::InLine(position), queued.view().key().clone())));
+            some.extend(self.line.get(position).map(|queued| {
+                (Place::InLine(position, self.table.number(queued.view())), queued.view().key().clone())
+            }));
         }
         end
     }

@@ -132,8 +132,11 @@ impl<K> Section<'_, K> {
     /// A step has added a key: owes a wake-up to a getter if the key is queued now (W2).
     #[inline]
     pub(super) fn added(&mut self, added: Added, wakeups: Wakeups) -> Added {
-        if added == Added::Queued {
-            self.pushed(wakeups);
+        match added {
+            Added::Queued => self.pushed(wakeups),
+            // The key may have been raised.
+            _ if self.is_ordered() => self.publish(),
+            _ => {}
         }
         added
     }

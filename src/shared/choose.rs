@@ -59,8 +59,9 @@ impl Busy {
 /// The same, in a queue whose keys have priorities or groups: a getter should not stay long with keys of a low priority.
 const STAY_IN_ORDER: u32 = 16;
 
-/// Of this number of choices by priority, one goes by age alone, so that no shard starves (P19).
-const BY_AGE: u32 = 16;
+/// Of this number of choices by priority, one goes by age alone, so that no shard starves (P19). They are counted by thread; a prime, since
+/// a thread may serve several queues in turn.
+const BY_AGE: u32 = 13;
 
 /// How many times getters pass by the oldest shard because another getter stays with it, before they join it.
 const PASSES: usize = 4;
@@ -199,7 +200,7 @@ impl<K> Shared<K> {
     /// The shard whose first key has waited longest, or has the highest priority, not counting those that this getter passes by. `own`: the shard with which this getter
     /// has stayed so far.
     fn oldest(&self, busy: &Busy, own: Option<usize>) -> Option<Choice> {
-        let by_age = self.flags().has(Flags::ORDERED) && !self.order.settings.strict && self.is_turn_of_age();
+        let by_age = self.flags().has(Flags::ORDERED) && !self.strict && self.is_turn_of_age();
         let (mut oldest, mut open) = (None, None);
         for (index, locked) in self.all().enumerate() {
             if locked.seems_empty() || busy.contains(locked) {

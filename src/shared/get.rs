@@ -230,6 +230,7 @@ impl<K> Shared<K> {
             // One by one, so that each shard has its turn (P18).
             (0..max).map_while(|_| self.choose().or_else(|| self.take_any())).for_each(&mut each);
         }
+        self.end_getters();
     }
 
     /// Takes a key, after [`choose`](Self::choose) has found none: it may have passed by a shard that is busy.

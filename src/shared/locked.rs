@@ -11,8 +11,13 @@ pub(super) struct Locked<K> {
     pub(super) index: usize,
     shard: CachePadded<Mutex<Shard<K>>>,
     published: CachePadded<Published>,
-    /// Where the table's buckets are, and how many. Written under the lock, and read without it by `add_with`; may be out of date.
-    buckets: CachePadded<(AtomicUsize, AtomicUsize)>,
+    hints: CachePadded<Hints>,
+}
+
+/// What `add_with` reads without the lock. Written under the lock, and rarely.
+struct Hints {
+    /// Where the table's buckets are, and how many. May be out of date.
+    buckets: (AtomicUsize, AtomicUsize),
     /// All queued keys are in the shard's order (O3). Never cleared.
     is_moved: AtomicBool,
 }
@@ -33,8 +38,8 @@ const FREE: usize = 0;
 struct Published {
     /// The number of queued keys that a getter may take.
     len: AtomicUsize,
-    /// The number of other queued keys: their groups are full.
-    blocked: AtomicUsize,
+    /// In a queue with a limit: the number of all queued keys.
+    total: AtomicUsize,
     /// A time before the push of the first of them, or of the next push if there is none, in a queue with several shards; and its
     /// priority: [`front_of`].
     front: AtomicU64,
@@ -47,7 +52,7 @@ struct Published {
 /// The bits of a front that are the time.
 const STAMP: u64 = (1 << 56) - 1;
 
-/// A front as a number. For the priority NORMAL, the time. A higher priority makes it less, as an `i64`.
+/// A front as a number. For the priority NORMAL, the time. A higher priority makes it less, as an `i64`; the lowest two count as one.
 fn front_of(priority: i8, stamp: u64) -> u64 {
     let level = -i64::from(priority.max(-i8::MAX));
     (level << 56) as u64 | stamp & STAMP
@@ -60,13 +65,15 @@ impl<K> Locked<K> {
             shard: CachePadded::new(shard),
             published: CachePadded::new(Published {
                 len: AtomicUsize::new(0),
-                blocked: AtomicUsize::new(0),
+                total: AtomicUsize::new(0),
                 front: AtomicU64::new(0),
                 stay: AtomicUsize::new(FREE),
                 driver_until: AtomicU64::new(NEVER),
             }),
-            buckets: CachePadded::new((AtomicUsize::new(0), AtomicUsize::new(0))),
-            is_moved: AtomicBool::new(false),
+            hints: CachePadded::new(Hints {
+                buckets: (AtomicUsize::new(0), AtomicUsize::new(0)),
+                is_moved: AtomicBool::new(false),
+            }),
         }
     }
 
@@ -94,9 +101,9 @@ impl<K> Locked<K> {
         self.published.len.load(Ordering::Relaxed)
     }
 
-    /// The number of queued keys whose groups are full.
-    pub(super) fn blocked(&self) -> usize {
-        self.published.blocked.load(Ordering::Relaxed) // Relaxed: see `len`
+    /// In a queue with a limit: the number of all queued keys.
+    pub(super) fn total(&self) -> usize {
+        self.published.total.load(Ordering::Relaxed) // Relaxed: see `len`
     }
 
     /// The number of queued keys has changed, in a queue that is not ordered.
@@ -118,12 +125,9 @@ impl<K> Locked<K> {
 
     #[inline(never)]
     fn publish_order(&self, shard: &Shard<K>) {
-        let ready = shard.ready();
-        self.published.len.store(ready, Ordering::Relaxed); // Relaxed: see `len`
-        let blocked = shard.len() - ready;
-        // loom would explore the stores of a number that does not change.
-        if blocked != self.blocked() {
-            self.published.blocked.store(blocked, Ordering::Relaxed);
+        self.published.len.store(shard.ready(), Ordering::Relaxed); // Relaxed: see `len`
+        if shard.has_limit() {
+            self.published.total.store(shard.len(), Ordering::Relaxed);
         }
         if let (Some((priority, stamp)), false) = (shard.ordered_front(), cfg!(loom)) {
             self.published.front.store(front_of(priority, stamp), Ordering::Relaxed);
@@ -204,12 +208,12 @@ impl<K> Locked<K> {
     /// All queued keys are in the shard's order, and a step of the caller that follows finds them there.
     #[inline]
     pub(super) fn is_moved(&self) -> bool {
-        self.is_moved.load(Ordering::Relaxed) // Relaxed: the lock orders the step that follows
+        self.hints.is_moved.load(Ordering::Relaxed) // Relaxed: the lock orders the step that follows
     }
 
     /// For a thread that holds the lock.
     pub(super) fn set_moved(&self) {
-        self.is_moved.store(true, Ordering::Relaxed);
+        self.hints.is_moved.store(true, Ordering::Relaxed);
     }
 
     /// Prefetches the bucket that the look-up of this hash will read, while the caller reads the clock and waits for the lock.
@@ -218,7 +222,7 @@ impl<K> Locked<K> {
         if cfg!(loom) {
             return; // loom has no cache, and would explore every value that the two words had
         }
-        let (start, count) = &*self.buckets;
+        let (start, count) = &self.hints.buckets;
         // Relaxed: a prefetch of the wrong address does no harm.
         prefetch_bucket((start.load(Ordering::Relaxed), count.load(Ordering::Relaxed)), hash);
     }
@@ -228,9 +232,9 @@ impl<K> Locked<K> {
     pub(super) fn publish_buckets(&self, shard: &Shard<K>) {
         let (start, count) = shard.buckets();
         // Relaxed: see `prefetch_bucket`. Written under the lock only.
-        if !cfg!(loom) && self.buckets.1.load(Ordering::Relaxed) != count {
-            self.buckets.0.store(start, Ordering::Relaxed);
-            self.buckets.1.store(count, Ordering::Relaxed);
+        if !cfg!(loom) && self.hints.buckets.1.load(Ordering::Relaxed) != count {
+            self.hints.buckets.0.store(start, Ordering::Relaxed);
+            self.hints.buckets.1.store(count, Ordering::Relaxed);
         }
     }
 }

@@ -87,7 +87,9 @@ pub(crate) struct Shared<K> {
     driver: Driver,
     pub(crate) on_panic: Option<OnPanic>,
     limiter: Limiter<K>,
-    order: Order<K>,
+    /// Lower priorities wait while higher ones have keys.
+    strict: bool,
+    groups: Option<Box<order::Groups<K>>>,
     /// The queue measures.
     measured: bool,
     observer: Option<Box<dyn Observer>>,
@@ -149,7 +151,8 @@ impl<K: Hash + Eq> Shared<K> {
             driver,
             on_panic,
             limiter,
-            order,
+            strict: order.settings.strict,
+            groups: order.into_groups(),
             measured,
             observer,
             start,
@@ -237,8 +240,7 @@ impl<K> Shared<K> {
     /// The number of queued keys.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        let blocked = if self.order.settings.limit.is_some() { self.first.blocked() } else { 0 };
-        self.ready() + blocked
+        if self.flags().has(Flags::LIMITED) { self.first.total() } else { self.ready() }
     }
 }
 

@@ -26,8 +26,25 @@ pub(crate) struct Order<K> {
     /// A hash of the group of a key.
     pub(crate) group_of: Option<HashOf<K>>,
     /// Keys a turn of the group of this key.
-    pub(crate) weight_of: Option<Box<dyn Fn(&K) -> u32 + Send + Sync>>,
+    pub(crate) weight_of: Option<WeightOf<K>>,
 }
+
+/// The functions of a queue with groups.
+pub(super) struct Groups<K> {
+    hash_of: HashOf<K>,
+    weight_of: Option<WeightOf<K>>,
+}
+
+impl<K> Order<K> {
+    /// The functions, for a queue with groups.
+    pub(super) fn into_groups(self) -> Option<Box<Groups<K>>> {
+        let weight_of = self.weight_of;
+        self.group_of.map(|hash_of| Box::new(Groups { hash_of, weight_of }))
+    }
+}
+
+/// The keys a turn of a key's group.
+type WeightOf<K> = Box<dyn Fn(&K) -> u32 + Send + Sync>;
 
 /// Hashes the group of a key, with the queue's hasher.
 type HashOf<K> = Box<dyn Fn(&K, &ahash::RandomState) -> u32 + Send + Sync>;
@@ -42,8 +59,9 @@ impl<K> Shared<K> {
     /// Asks for the group of a key. Not under the lock (P17).
     #[cold]
     pub(super) fn ask_group(&self, key: &K) -> Group {
-        let hash = self.order.group_of.as_ref().map_or(0, |hash| hash(key, &self.hasher));
-        let weight = self.order.weight_of.as_ref().map_or(1, |weight| weight(key));
+        let Some(groups) = &self.groups else { return Group::default() };
+        let hash = (groups.hash_of)(key, &self.hasher);
+        let weight = groups.weight_of.as_ref().map_or(1, |weight| weight(key));
         Group { hash, weight: weight.clamp(1, MAX_WEIGHT) as u16 }
     }
 
@@ -58,6 +76,7 @@ impl<K> Shared<K> {
 
     /// Moves the queued keys of a shard to its order (O3). `begin`: if it has none, makes one.
     pub(super) fn finish_move(&self, locked: &Locked<K>, begin: bool) {
+        let mut count = STEP;
         loop {
             {
                 let mut section = self.enter(locked);
@@ -67,9 +86,11 @@ impl<K> Shared<K> {
                 if section.is_ordered() && section.line_len() == 0 {
                     return locked.set_moved();
                 }
-                section.move_to_order();
+                section.move_to_order(count);
                 section.publish();
             }
+            // More each time, so that it ends however fast keys are added: up to some hundred microseconds.
+            count = (2 * count).min(64 * STEP);
             give_way();
         }
     }
@@ -92,7 +113,7 @@ impl<K: Hash + Eq> Shared<K> {
         key: &K,
         hash: KeyHash,
     ) -> (Section<'s, K>, Group) {
-        if self.order.settings.fair { self.settle_group_slow(section, key, hash) } else { (section, Group::default()) }
+        if self.groups.is_some() { self.settle_group_slow(section, key, hash) } else { (section, Group::default()) }
     }
 
     fn settle_group_slow<'s>(&'s self, mut section: Section<'s, K>, key: &K, hash: KeyHash) -> (Section<'s, K>, Group) {
@@ -106,9 +127,8 @@ impl<K: Hash + Eq> Shared<K> {
     }
 
     /// The group of a key that a call puts back. A panic of the user's function is caught: the key must not be lost.
-    pub(super) fn group_for_put_back(&self, key: &K, hash: KeyHash) -> Group {
-        let known = self.shard_of(hash).lock().find(key, hash).is_some();
-        if known || self.order.group_of.is_none() {
+    pub(super) fn group_for_put_back(&self, key: &K) -> Group {
+        if self.groups.is_none() {
             return Group::default();
         }
         crate::panics::contained(|| self.ask_group(key)).unwrap_or_else(|| {
@@ -121,7 +141,7 @@ impl<K: Hash + Eq> Shared<K> {
 impl<K: Clone> Shared<K> {
     /// `groups`: visits the slots, some hundred at a time.
     pub(crate) fn groups(this: &Arc<Self>) -> Vec<GroupStats<K>> {
-        if this.order.group_of.is_none() {
+        if this.groups.is_none() {
             return Vec::new();
         }
         let mut groups = HashMap::new();

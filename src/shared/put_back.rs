@@ -25,7 +25,7 @@ impl<K: Hash + Eq> Shared<K> {
     /// Queues a key, at the back.
     pub(crate) fn put_back(&self, key: K) {
         let hash = self.hash(&key);
-        let group = self.group_for_put_back(&key, hash);
+        let group = self.group_for_put_back(&key);
         let mut section = self.enter(self.shard_of(hash));
         let added = match section.find(&key, hash) {
             Some(mut known) => known.add_again(Priority::NORMAL.0),
@@ -44,7 +44,7 @@ impl<K: Hash + Eq> Shared<K> {
     /// Sets a delay again, unless the key has an earlier one by now.
     pub(super) fn put_back_delay(this: &Arc<Self>, Delay { deadline, waited, priority, key }: Delay<K>) {
         let hash = this.hash(&key);
-        let group = this.group_for_put_back(&key, hash);
+        let group = this.group_for_put_back(&key);
         {
             let mut section = this.enter(this.shard_of(hash));
             let now = section.time();

@@ -66,16 +66,25 @@ impl<K: Hash + Eq + Clone> Shared<K> {
 
     /// The keys of a shard that match.
     fn matching(&self, locked: &Locked<K>, matches: &mut impl FnMut(&K) -> bool) -> Matching<K> {
-        self.finish_move(locked, false);
-        let is_ordered = locked.lock().is_ordered();
+        let is_ordered = self.is_ordered_and_moved(locked);
         let queued =
             if is_ordered { Self::matching_in_order(locked, matches) } else { Self::matching_queued(locked, matches) };
         let (delayed, processing) = self.matching_slots(locked, matches);
         Matching { queued, delayed, processing }
     }
 
-    /// The queued keys that match, with their places. Keys that are queued during the call may be missing, and keys that are
-    /// given their first priority.
+    /// Whether the keys of a shard have priorities or groups. If so, none of them is still in the line.
+    fn is_ordered_and_moved(&self, locked: &Locked<K>) -> bool {
+        loop {
+            self.finish_move(locked, false);
+            let shard = locked.lock();
+            if !shard.is_ordered() || shard.line_len() == 0 {
+                return shard.is_ordered();
+            }
+        }
+    }
+
+    /// The queued keys that match, with their places. Keys that are queued during the call may be missing.
     fn matching_queued(locked: &Locked<K>, matches: &mut impl FnMut(&K) -> bool) -> Vec<(Place, K)> {
         let mut found = Vec::new();
         let mut range = locked.lock().positions();

@@ -191,7 +191,8 @@ pub(crate) fn overdue(woken_at: Instant) -> bool {
 
 /// A counter that grows with time, at the same pace on all cores, from which nothing but an order is concluded.
 pub(crate) fn stamp() -> u64 {
-    crate::time::coarse_clock::counter() & (1 << 56) - 1 // the other bits are for the priority
+    // In steps of about 100 ns: the highest bits are for the priority, and the counter must not get there in the life of a machine.
+    crate::time::coarse_clock::counter() >> 8
 }
 
 /// Where a thread takes keys. The fields are written one by one, since a load of all of them would wait for the stores of the parts.

@@ -286,9 +286,7 @@ impl PlainQueue {
     fn next_level(&mut self) -> Option<i8> {
         let waiting: Vec<i8> = self.levels.keys().rev().copied().collect();
         let top = *waiting.first()?;
-        if waiting.len() == 1 {
-            self.since_lower = 0;
-        } else if !self.plan.strict {
+        if waiting.len() > 1 && !self.plan.strict {
             self.since_lower += 1;
             if self.since_lower == 16 {
                 self.since_lower = 0;
