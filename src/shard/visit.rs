@@ -142,12 +142,13 @@ impl<K: Eq> Shard<K> {
 
 impl<K: Clone> Shard<K> {
     /// Copies the queued keys of a step of the line, with their places. Returns where the next step begins.
-    pub(crate) fn copy_queued(&self, range: Range<u64>, some: &mut Vec<(Place, K)>) -> u64 {
+    pub(crate) fn copy_queued(&self, range: Range<u64>, some: &mut Vec<(Rank, Place, K)>) -> u64 {
         let start = range.start.max(self.line.positions().start);
         let end = range.end.min(start + STEP as u64);
         for position in start..end {
             some.extend(self.line.get(position).map(|queued| {
-                (Place::InLine(position, self.table.number(queued.view())), queued.view().key().clone())
+                let place = Place::InLine(position, self.table.number(queued.view()));
+                ((Reverse(Priority::NORMAL.0), position), place, queued.view().key().clone())
             }));
         }
         end

@@ -16,7 +16,7 @@ use super::locked::Locked;
 use crate::Leftover;
 use crate::key::Hash as KeyHash;
 use crate::panics::drop_each;
-use crate::shard::{CHUNKS, Place, STEP};
+use crate::shard::{CHUNKS, Place, Rank, STEP};
 use crate::sync::give_way;
 use crate::time::time_left;
 use std::hash::Hash;
@@ -66,9 +66,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
 
     /// The keys of a shard that match.
     fn matching(&self, locked: &Locked<K>, matches: &mut impl FnMut(&K) -> bool) -> Matching<K> {
-        let is_ordered = self.is_ordered_and_moved(locked);
-        let queued =
-            if is_ordered { Self::matching_in_order(locked, matches) } else { Self::matching_queued(locked, matches) };
+        let queued = self.matching_queued(locked, matches);
         let (delayed, processing) = self.matching_slots(locked, matches);
         Matching { queued, delayed, processing }
     }
@@ -84,33 +82,56 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         }
     }
 
-    /// The queued keys that match, with their places. Keys that are queued during the call may be missing.
-    fn matching_queued(locked: &Locked<K>, matches: &mut impl FnMut(&K) -> bool) -> Vec<(Place, K)> {
-        let mut found = Vec::new();
+    /// The queued keys that match, with their places, in the order of the queue; with priorities or groups, by priority and then by age.
+    /// Keys that are queued during the call may be missing.
+    fn matching_queued(&self, locked: &Locked<K>, matches: &mut impl FnMut(&K) -> bool) -> Vec<(Place, K)> {
+        let (mut found, mut seen) = (Vec::new(), Vec::new());
+        if !self.is_ordered_and_moved(locked) {
+            Self::match_in_line(locked, matches, &mut found, &mut seen);
+        }
+        // Also if it is ordered only now: keys may have moved before they were seen.
+        if self.is_ordered_and_moved(locked) {
+            Self::match_in_order(locked, matches, &mut found, &seen);
+            found.sort_by_key(|&(rank, ..)| rank);
+        }
+        found.into_iter().map(|(_, place, key)| (place, key)).collect()
+    }
+
+    /// Keys of the line. `seen` gets the positions for which the predicate was called.
+    fn match_in_line(
+        locked: &Locked<K>,
+        matches: &mut impl FnMut(&K) -> bool,
+        found: &mut Vec<(Rank, Place, K)>,
+        seen: &mut Vec<u64>,
+    ) {
         let mut range = locked.lock().positions();
         while range.start < range.end {
             let mut some = Vec::with_capacity(STEP);
             range.start = locked.lock().copy_queued(range.clone(), &mut some);
-            found.extend(some.into_iter().filter(|(_, key)| matches(key)));
-            give_way();
-        }
-        found
-    }
-
-    /// The same, of a shard whose keys have priorities or groups: by priority, and then by age.
-    fn matching_in_order(locked: &Locked<K>, matches: &mut impl FnMut(&K) -> bool) -> Vec<(Place, K)> {
-        let (mut found, mut chunk) = (Vec::new(), 0);
-        loop {
-            let mut some = Vec::with_capacity(64 * CHUNKS);
-            if !locked.lock().copy_in_order(chunk, &mut some) {
-                break;
-            }
-            chunk += CHUNKS;
+            seen.extend(some.iter().map(|&((_, push), ..)| push));
             found.extend(some.into_iter().filter(|(.., key)| matches(key)));
             give_way();
         }
-        found.sort_by_key(|&(rank, ..)| rank);
-        found.into_iter().map(|(_, place, key)| (place, key)).collect()
+    }
+
+    /// Keys of the order, but for those that were seen in the line.
+    fn match_in_order(
+        locked: &Locked<K>,
+        matches: &mut impl FnMut(&K) -> bool,
+        found: &mut Vec<(Rank, Place, K)>,
+        seen: &[u64],
+    ) {
+        let mut chunk = 0;
+        loop {
+            let mut some = Vec::with_capacity(64 * CHUNKS);
+            if !locked.lock().copy_in_order(chunk, &mut some) {
+                return;
+            }
+            chunk += CHUNKS;
+            some.retain(|&((_, push), ..)| seen.binary_search(&push).is_err());
+            found.extend(some.into_iter().filter(|(.., key)| matches(key)));
+            give_way();
+        }
     }
 
     /// The delayed keys that match, and the processing ones.
