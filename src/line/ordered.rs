@@ -64,7 +64,7 @@ pub(crate) struct KeyOrder {
 pub(crate) struct Group {
     /// The hash of what the user's function has returned.
     pub(crate) hash: u32,
-    /// Keys in a turn, if this key brings the group into the ring.
+    /// Keys in a turn, if this is the key with which the group begins to exist.
     pub(crate) weight: u16,
 }
 
@@ -90,16 +90,16 @@ impl<T> Default for Node<T> {
 
 /// Of this number of pushes in a row, one reads the time.
 const STAMPED: u64 = 64;
-/// The number of the first push: higher than the positions in a line, from which entries may come.
-const PUSHES: u64 = 1 << 63;
 /// The same, of pops, with groups.
 const STAMPED_POPS: u64 = 16;
+/// The number of the first push: higher than the positions in a line, from which entries may come.
+const PUSHES: u64 = 1 << 63;
 
 /// Memory that was for many groups. It is freed after the lock.
 #[expect(dead_code, reason = "it is kept to be dropped")]
 pub(crate) struct Garbage(Segmented<Lane>, Vec<u32>, Option<fair::Garbage>);
 
-/// The queued entries of one group in one level: never empty. 32 bytes.
+/// The queued entries of one group in one level. With groups never empty. 32 bytes.
 #[derive(Debug, Clone, Copy, Default)]
 struct Lane {
     head: u32,

@@ -113,7 +113,8 @@ impl<K> Shard<K> {
         }
     }
 
-    /// [`done`](Self::done), in a queue that is ordered. Also returns whether a group was full, and has keys that are ready now.
+    /// [`done`](Self::done), in a queue that is ordered. Also returns whether, with a limit, its group has
+    /// queued keys: one more is ready.
     pub(crate) fn done_in_order(&mut self, claimed: Claimed<K>) -> (Ended<K>, bool) {
         let Some(order) = &mut self.order else { return (self.done(claimed), false) };
         let number = self.table.number(claimed.view());

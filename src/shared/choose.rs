@@ -56,7 +56,7 @@ impl Busy {
     }
 }
 
-/// The same, in a queue whose keys have priorities or groups: a getter should not stay long with keys of a low priority.
+/// [`STAY`] in a queue whose keys have priorities or groups: a getter should not stay long with keys of a low priority.
 const STAY_IN_ORDER: u32 = 16;
 
 /// Of this number of choices by priority, one goes by age alone, so that no shard starves (P19). They are counted by thread; a prime, since
@@ -197,8 +197,8 @@ impl<K> Shared<K> {
         })
     }
 
-    /// The shard whose first key has waited longest, or has the highest priority, not counting those that this getter passes by. `own`: the shard with which this getter
-    /// has stayed so far.
+    /// The shard whose first key has waited longest, or has the highest priority, not counting those that this getter passes by. `own`: the
+    /// shard with which this getter has stayed so far.
     fn oldest(&self, busy: &Busy, own: Option<usize>) -> Option<Choice> {
         let by_age = self.flags().has(Flags::ORDERED) && !self.strict && self.is_turn_of_age();
         let (mut oldest, mut open) = (None, None);
