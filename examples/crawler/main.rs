@@ -8,31 +8,28 @@
 //! ```
 //!
 //! At the end, the crawler's log is checked against the site and against the server's log: see `check.rs`. Ctrl-C finishes the
-//! queued hosts and checks the part that was crawled; a second Ctrl-C exits at once.
+//! requests that are under way, and checks the part that was crawled; a second Ctrl-C exits at once.
 //!
 //! How it uses the queue:
 //!
-//! * The key is a host, not a page, because a host is what must not be processed twice at a time. So the queue guarantees that no
-//!   host gets two requests at a time, with any number of workers. A hand-out is one request, and then the host goes to the back
-//!   of the queue: a large host does not starve a small one.
-//! * The pages of a host are beside the queue (`frontier.rs`), each once. A worker that finds a new page adds its host only if
-//!   that had no pages left. Otherwise the queue has the host already: queued, processing or delayed. Another add would do harm:
-//!   an add while the host is processing leads to a hand-out right after `done`, without the pause between two requests. Nor
-//!   could the worker delay that hand-out and change nothing else: `RequeueAfter` would forget the host's failures.
-//! * If one worker is done with the last page of a host at the moment when another one finds a new page there, the host is added
-//!   while it is processing, and is handed out once more. Crawlers tend to lose pages there; the queue loses none.
-//! * Politeness is a `Bucket` for each host. Without a token the worker makes no request, but returns `RequeueAfter` with the
-//!   wait that the bucket gives: the worker goes on with another host, and does not wait.
-//! * A request that fails is an `Err`, and the workers retry its host after the delay of the queue's limiter, which doubles each
-//!   time. The host waits with all its pages, which suits a host that is down. The first delay is not shorter than the pause
-//!   between two pages, so there is a token when it has expired, and no `RequeueAfter` is needed: that makes the limiter forget
-//!   the failures, as `Done` does.
-//! * A page that fails stays the first of its host, so the host's failures in a row are those of that page, and the workers'
-//!   `max_retries` is the page's. `on_give_up` removes the page, and delays the host for the next one.
+//! * The key is a page. The queue holds each page once, and `frontier.rs` knows those that are done.
+//! * The group of a page is its host ([`fair_by`]): hosts take turns, so a large host does not starve a small one. And a host gets one
+//!   request at a time ([`max_processing_per_group`]), with any number of workers: while a page of a host is processing, the others of
+//!   that host wait, and getters take pages of other hosts.
+//! * The start page has a high [`Priority`], and so has the first page that is found of each host: all hosts are busy early, instead of
+//!   one after the other. Lower priorities do not starve, even if new hosts are found all the time.
+//! * Politeness is a `Bucket` for each host. A worker without a token waits for it, and keeps the host's place meanwhile. So there is a
+//!   worker for each host (a task costs little), and a semaphore bounds the requests that are under way.
+//! * A request that fails is an `Err`, and the workers retry its page after the delay of the queue's limiter, which doubles each
+//!   time. The other pages of the host go on meanwhile. `max_retries` is the page's, and `on_give_up` reports it.
 //! * A 404 is an answer like any other, and is not retried.
 //! * Fetched pages lead to more adds, and a drain rejects adds. So the crawl waits until the queue is idle (`wait_idle_async`): no
-//!   host is queued, processing or delayed. Then it drains.
+//!   page is queued, processing or delayed. Then it drains. After Ctrl-C it first takes out what is queued (`take_where`), and a worker
+//!   that waits for a token learns of the shut-down (`until_shutting_down`).
 //! * The progress is a report of the queue (`report_every`), and so are the times in the summary (`metrics`).
+//!
+//! [`fair_by`]: keyqueue::WorkQueueBuilder::fair_by
+//! [`max_processing_per_group`]: keyqueue::WorkQueueBuilder::max_processing_per_group
 
 mod check;
 mod fetch;
@@ -44,21 +41,22 @@ mod summary;
 use check::{Attempt, Crawl, Rules, Verdict};
 use clap::Parser;
 use fetch::{FetchError, Fetched, Fetcher};
-use frontier::{Found, Frontier, Host, Next};
+use frontier::{Found, Frontier, host};
 use indicatif::{ProgressBar, ProgressStyle};
 use keyqueue::observe::{Metrics, Observer};
 use keyqueue::rate_limiter::ItemExponentialFailure;
-use keyqueue::{GivenUp, Item, Outcome, WorkQueue, Workers};
+use keyqueue::{AddOptions, GivenUp, Item, Outcome, Priority, WorkQueue, Workers};
 use reqwest::Url;
 use server::{Chaos, Server};
 use site::{Page, Site};
 use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use summary::Summary;
+use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 /// The first pause after a failure, unless politeness requires a longer one, and the longest.
@@ -131,14 +129,14 @@ async fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
     let server = Arc::new(Server::new(Arc::clone(&site), args.chaos.then_some(Chaos { timeout }), start));
     let address = server.start().await?;
 
-    let crawler = Arc::new(Crawler::new(args.rate, Fetcher::new(address, timeout)?, start));
+    let crawler = Arc::new(Crawler::new(args, Fetcher::new(address, timeout)?, start));
     let first = Page::FIRST.url();
     crawler.say(format_args!("crawling {first}: {} hosts of {} pages each", args.hosts, args.pages));
 
     let workers = workers(&crawler, args.max_retries);
-    for _ in 0..args.workers {
+    for _ in 0..args.hosts {
         let crawler = Arc::clone(&crawler);
-        tokio::spawn(workers.run_async(async move |item: &Item<'_, Host>| crawler.visit(item.key()).await));
+        tokio::spawn(workers.run_async(async move |page: &Item<'_, Url>| crawler.visit(page).await));
     }
     let progress = crawler.queue.report_every(Duration::from_millis(100))?;
     crawler.found(Url::parse(&first)?);
@@ -146,8 +144,8 @@ async fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
         () = crawler.queue.wait_idle_async() => true,
         _ = stopped.recv() => false,
     };
-    // After an interrupt, one more page of each queued host is fetched, and none of a delayed host.
-    let leftover = workers.drain_async().await;
+    let dropped = crawler.queue.take_where(|_| true); // nothing, unless there was an interrupt
+    let _left = workers.drain_async().await;
     drop(progress);
     crawler.bar.finish_and_clear();
 
@@ -160,8 +158,8 @@ async fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
         requests: &requests,
         faults: &faults,
         metrics: crawler.queue.metrics(),
-        left: crawler.frontier.left(),
-        dropped: leftover.delayed.len(),
+        left: crawler.left.load(Relaxed),
+        dropped: dropped.queued.len() + dropped.delayed.len(),
         rate: args.rate,
         took: start.elapsed(),
         complete,
@@ -181,22 +179,26 @@ fn on_ctrl_c() -> Result<UnboundedReceiver<()>, ctrlc::Error> {
             std::process::exit(130);
         }
         let _ = sender.send(()); // Fails if the crawl has just ended.
-        let _ = writeln!(io::stderr(), "\nstopping when the queued hosts are done; Ctrl-C again stops at once");
+        let _ = writeln!(io::stderr(), "\nstopping when the requests under way are done; Ctrl-C again stops at once");
     })?;
     Ok(stopped)
 }
 
 /// Workers that retry failed requests, and give a page up after `max_retries` retries.
-fn workers(crawler: &Arc<Crawler>, max_retries: usize) -> Workers<Host> {
+fn workers(crawler: &Arc<Crawler>, max_retries: usize) -> Workers<Url> {
     let giving_up = Arc::clone(crawler);
-    crawler.queue.workers().max_retries(max_retries).on_give_up(move |host, why| giving_up.give_up(host, why)).build()
+    crawler.queue.workers().max_retries(max_retries).on_give_up(move |page, why| giving_up.give_up(page, why)).build()
 }
 
 /// The queue, and everything else that the workers share.
 struct Crawler {
-    queue: WorkQueue<Host>,
+    queue: WorkQueue<Url>,
     frontier: Frontier,
     fetcher: Fetcher,
+    /// Permits for the requests that are under way.
+    under_way: Semaphore,
+    /// Pages that were found and neither fetched nor given up.
+    left: AtomicUsize,
     /// The times in both logs count from here.
     start: Instant,
     requests: AtomicU64,
@@ -205,19 +207,23 @@ struct Crawler {
 }
 
 impl Crawler {
-    fn new(rate: f64, fetcher: Fetcher, start: Instant) -> Self {
+    fn new(args: &Args, fetcher: Fetcher, start: Instant) -> Self {
         let style = ProgressStyle::with_template("{bar:30} {pos}/{len} pages  {msg}").expect("the template is valid");
         // Draws to stderr, and only if that is a terminal.
         let bar = ProgressBar::new(0).with_style(style);
-        let [base, max] = BACKOFF.map(|pause| pause.max(interval(rate)));
+        let [base, max] = BACKOFF.map(|pause| pause.max(interval(args.rate)));
         let queue = WorkQueue::builder()
-            .name("hosts")
+            .name("pages")
+            .fair_by(host)
+            .max_processing_per_group(1)
             .rate_limiter(ItemExponentialFailure::new(base, max))
             .observer(Progress { bar: bar.clone() });
         Self {
             queue: queue.build(),
-            frontier: Frontier::new(rate),
+            frontier: Frontier::new(args.rate),
             fetcher,
+            under_way: Semaphore::new(args.workers.into()),
+            left: AtomicUsize::new(0),
             start,
             requests: AtomicU64::new(0),
             crawl: Mutex::default(),
@@ -225,28 +231,42 @@ impl Crawler {
         }
     }
 
-    /// Handles a host: fetches one page, if there is one and a token for it. An error is retried.
-    async fn visit(&self, host: &Host) -> Result<Outcome, FetchError> {
-        let asked = self.start.elapsed();
-        let url = match self.frontier.next(host) {
-            Next::Fetch(url) => url,
-            Next::Wait(time) => return Ok(Outcome::RequeueAfter(time)),
-            Next::Nothing => return Ok(Outcome::Done),
+    /// Fetches a page, as soon as there is a token of its host. An error is retried.
+    async fn visit(&self, page: &Item<'_, Url>) -> Result<Outcome, FetchError> {
+        let bucket = self.frontier.bucket(page);
+        let fetched = loop {
+            let permit = self.under_way.acquire().await.expect("it is never closed");
+            let asked = self.start.elapsed();
+            let Err(early) = bucket.try_acquire() else { break self.fetch(page, asked).await? };
+            drop(permit);
+            tokio::select! {
+                () = tokio::time::sleep(early.wait()) => {}
+                () = page.until_shutting_down() => return Ok(Outcome::Done), // it is left
+            }
         };
-        if let Fetched::Page(links) = self.fetch(&url, asked).await? {
+        if let Fetched::Page(links) = fetched {
             links.into_iter().for_each(|link| self.found(link));
         }
-        self.bar.inc(1);
-        Ok(self.frontier.finish(host).map_or(Outcome::Done, Outcome::RequeueAfter))
+        self.settled();
+        Ok(Outcome::Done)
     }
 
     /// Adds a page that a link leads to.
-    fn found(&self, url: Url) {
-        let found = self.frontier.add(url);
-        self.bar.inc_length(u64::from(!matches!(found, Found::Known)));
-        if let Found::First(host) = found {
-            self.queue.add(host);
-        }
+    fn found(&self, page: Url) {
+        let options = match self.frontier.add(&page) {
+            Found::Known => return,
+            Found::FirstOfHost => AddOptions::new().priority(Priority::HIGH),
+            Found::New => AddOptions::new(),
+        };
+        self.left.fetch_add(1, Relaxed);
+        self.bar.inc_length(1);
+        self.queue.add_with(page, options);
+    }
+
+    /// A page was fetched, or given up.
+    fn settled(&self) {
+        self.left.fetch_sub(1, Relaxed);
+        self.bar.inc(1);
     }
 
     /// Makes a request, and records its result.
@@ -263,17 +283,13 @@ impl Crawler {
         result
     }
 
-    /// All tries have failed: goes on with the next page. The host is still held, so no other worker takes its first page.
-    fn give_up(&self, host: &Host, why: &GivenUp<'_>) {
-        let Some(url) = self.frontier.first(host) else { return };
+    /// All tries have failed.
+    fn give_up(&self, page: &Url, why: &GivenUp<'_>) {
         let error = why.reason.map_or_else(|| why.panic.unwrap_or_default().to_owned(), ToString::to_string);
         let tried = if why.retries == 0 { "once".into() } else { format!("{} times", why.retries + 1) };
-        self.say(format_args!("gave up  {url}: {error}, tried {tried}"));
-        self.crawl.lock().unwrap().given_up.insert(url.into());
-        self.bar.inc(1);
-        if let Some(time) = self.frontier.finish(host) {
-            self.queue.add_after(Arc::clone(host), time);
-        }
+        self.say(format_args!("gave up  {page}: {error}, tried {tried}"));
+        self.crawl.lock().unwrap().given_up.insert(page.to_string());
+        self.settled();
     }
 
     /// Prints a line above the progress bar. If stdout is closed, the crawl goes on.
@@ -290,7 +306,7 @@ struct Progress {
 impl Observer for Progress {
     fn report(&self, _: &str, metrics: &Metrics) {
         let now = &metrics.stats;
-        let hosts = format!("{} queued, {} processing, {} delayed", now.len, now.processing, now.delayed);
-        self.bar.set_message(format!("hosts: {hosts}, {} of them failing", now.failing));
+        let pages = format!("{} queued, {} processing, {} delayed", now.len, now.processing, now.delayed);
+        self.bar.set_message(format!("{pages}, {} failing", now.failing));
     }
 }

@@ -15,7 +15,7 @@ pub(crate) struct Summary<'a> {
     pub(crate) metrics: Metrics,
     /// Pages that were found and neither fetched nor given up.
     pub(crate) left: usize,
-    /// Hosts that had a delay when the queue was shut down.
+    /// Pages that were queued or delayed when the crawl was interrupted.
     pub(crate) dropped: usize,
     /// The rate that was allowed, in requests a second.
     pub(crate) rate: f64,
@@ -39,7 +39,7 @@ impl Summary<'_> {
         writeln!(out, "timed out   {}", count(Verdict::TimedOut))?;
         writeln!(out, "too late    {} pages", check::too_late(crawl, requests))?;
         writeln!(out, "hand-outs   {}", metrics.stats.handed_out)?;
-        writeln!(out, "dropped     {} delayed hosts", self.dropped)?;
+        writeln!(out, "dropped     {} pages", self.dropped)?;
         for (name, times) in [("wait", &metrics.queue_duration), ("work", &metrics.work_duration)] {
             let [p50, p99] = [0.5, 0.99].map(|share| times.quantile(share));
             writeln!(out, "{name:<11} p50 {p50:.1?}, p99 {p99:.1?}")?;
