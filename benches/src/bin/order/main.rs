@@ -78,10 +78,10 @@ subject!(Plain, WorkQueue::new(), |queue, key| queue.add(key));
 subject!(Prioritized, WorkQueue::new(), |queue, key| {
     queue.add_with(key, AddOptions::new().priority(Priority(priority_of(key))))
 });
-subject!(Fair<N>, WorkQueue::builder().fair_by(|key| key % N).build(), |queue, key| queue.add(key));
+subject!(Fair<N>, WorkQueue::builder().fair_by(|key: &u64| key % N).build(), |queue, key| queue.add(key));
 subject!(
     Limited<N>,
-    WorkQueue::builder().fair_by(|key| key % N).max_processing_per_group(1000).build(),
+    WorkQueue::builder().fair_by(|key: &u64| key % N).max_processing_per_group(1000).build(),
     |queue, key| queue.add(key)
 );
 
