@@ -75,6 +75,7 @@ pub(crate) struct Node<T> {
     push: u64,
     /// If the key is queued: its place in its lane.
     entry: Option<T>,
+    /// Unless it is the first of its lane.
     prev: u32,
     next: u32,
     lane: u32,
@@ -142,18 +143,21 @@ impl<T> Ordered<T> {
     }
 
     /// What the order knows of the key in this slot.
+    #[inline]
     pub(crate) fn key(&mut self, number: u32) -> &mut KeyOrder {
         self.nodes.make(number);
         &mut self.nodes[number].key
     }
 
     /// The same, to read it.
+    #[inline]
     pub(crate) fn known(&self, number: u32) -> KeyOrder {
         self.nodes.get(number).map_or_else(KeyOrder::default, |node| node.key)
     }
 
     /// A key is put into this slot. The other numbers may be those of an earlier key: a pop sets `held`, the first add while the key is
     /// processing `pending`, and the call that makes it delayed `delayed`, each before it is read.
+    #[inline]
     pub(crate) fn begin(&mut self, number: u32, group: Group) {
         if self.groups.is_some() {
             self.key(number).group = group;
@@ -178,6 +182,7 @@ impl<T> Ordered<T> {
     /// its keys would come after all shards in which an old group has many.
     ///
     /// `None`: no entry is ready, or the queue has one shard.
+    #[inline]
     pub(crate) fn front(&self) -> Option<(i8, u64)> {
         self.stamp?;
         let level = self.levels.top()?;
@@ -229,20 +234,24 @@ impl<T> Ordered<T> {
     }
 
     /// The number of entries that a pop may return.
+    #[inline]
     pub(crate) fn ready(&self) -> usize {
         self.len - self.blocked
     }
 
     /// A group may have so many processing keys only: [`done`](Self::done) is called for each.
+    #[inline]
     pub(crate) fn has_limit(&self) -> bool {
         self.limit < u32::MAX
     }
 
+    #[inline]
     fn lane(&mut self, lane: u32) -> &mut Lane {
         self.lanes.get_mut(lane as usize).expect("a lane of this number exists")
     }
 
     /// Adds an entry behind all others of its priority and group.
+    #[inline]
     pub(crate) fn push(&mut self, number: u32, entry: T, priority: i8) {
         self.nodes.make(number);
         let group = match &mut self.groups {
@@ -261,6 +270,7 @@ impl<T> Ordered<T> {
     }
 
     /// Puts an entry at the end of a lane.
+    #[inline]
     fn link(&mut self, number: u32, entry: T, lane: u32) {
         if let (Some(stamp), true) = (self.stamp, self.len == 0 || self.pushes % STAMPED == 0) {
             self.last_stamp = stamp();
@@ -291,6 +301,7 @@ impl<T> Ordered<T> {
     }
 
     /// Takes the next entry, and the number of its slot. With a limit, it counts as processing until [`done`](Self::done).
+    #[inline]
     pub(crate) fn pop(&mut self) -> Option<(u32, T)> {
         let level = self.levels.choose()?;
         let lane = self.rings[usize::from(level)];
@@ -320,20 +331,8 @@ impl<T> Ordered<T> {
                 }
             }
         }
-        let node = &mut self.nodes[number];
-        node.key.held = priority_of(level);
-        if node.next == NIL || self.limit < u32::MAX {
-            return self.unlink(number).map(|entry| (number, entry));
-        }
-        // The same, for an entry that is not the last of its lane, and whose group is not full.
-        let (entry, next) = (node.entry.take(), node.next);
-        self.nodes[next].prev = NIL;
-        let in_lane = self.lane(lane);
-        in_lane.head = next;
-        in_lane.len -= 1;
-        self.len -= 1;
-        self.lens[usize::from(level)] -= 1;
-        entry.map(|entry| (number, entry))
+        self.nodes[number].key.held = priority_of(level);
+        self.unlink(number).map(|entry| (number, entry))
     }
 
     /// Takes out the entry of this slot.
@@ -372,6 +371,7 @@ impl<T> Ordered<T> {
         has_lanes
     }
 
+    #[inline]
     fn group(&mut self, number: u32) -> &mut fair::Group {
         &mut self.groups.as_mut().expect("only called with groups")[number]
     }
@@ -386,11 +386,13 @@ impl<T> Ordered<T> {
     }
 
     /// The lane of a group in a level, which is made if there is none.
+    #[inline]
     fn lane_for(&mut self, group: u32, level: u8) -> u32 {
         self.find_lane(group, level).unwrap_or_else(|| self.make_lane(group, level))
     }
 
     /// The lane of a group in a level, if it has one.
+    #[inline]
     fn find_lane(&self, group: u32, level: u8) -> Option<u32> {
         let Some(groups) = &self.groups else {
             let lane = self.rings[usize::from(level)];
@@ -404,6 +406,7 @@ impl<T> Ordered<T> {
     }
 
     /// A lane without entries, at the end of its ring unless the group is full.
+    #[inline(never)]
     fn make_lane(&mut self, group: u32, level: u8) -> u32 {
         let lane = self.free_lanes.pop().unwrap_or(self.end_of_lanes);
         self.end_of_lanes = self.end_of_lanes.max(lane + 1);
@@ -417,35 +420,43 @@ impl<T> Ordered<T> {
     }
 
     /// Takes the entry out of its lane, which must be in its ring exactly if its group is not full.
+    // The first entry's `prev` is out of date, so that a pop does not write to the next node.
+    #[inline]
     fn unlink(&mut self, number: u32) -> Option<T> {
         let node = &mut self.nodes[number];
         let (entry, prev, next, lane) = (node.entry.take(), node.prev, node.next, node.lane);
-        match prev {
-            NIL => self.lane(lane).head = next,
-            prev => self.nodes[prev].next = next,
+        let in_lane = self.lanes.get_mut(lane as usize)?;
+        in_lane.len -= 1;
+        let (group, level) = (in_lane.group, in_lane.level);
+        if in_lane.head == number {
+            in_lane.head = next;
+            if next == NIL {
+                in_lane.tail = NIL;
+            }
+        } else {
+            self.nodes[prev].next = next;
+            match next {
+                NIL => in_lane.tail = prev,
+                next => self.nodes[next].prev = prev,
+            }
         }
-        match next {
-            NIL => self.lane(lane).tail = prev,
-            next => self.nodes[next].prev = prev,
-        }
-        let Lane { group, len, level, .. } = *self.lane(lane);
-        let is_full = self.is_full(group);
-        self.lane(lane).len = len - 1;
+        let (is_empty, is_full) = (in_lane.len == 0, self.is_full(group));
         self.len -= 1;
         self.lens[usize::from(level)] -= 1;
         self.blocked -= usize::from(is_full);
-        if len == 1 {
-            self.end_lane(lane, is_full);
+        match is_empty {
+            // Without groups the lane stays, for the next entry of its level.
+            true if self.groups.is_none() => self.levels.set(level, false),
+            true => self.end_lane(lane, is_full),
+            false => {}
         }
         entry
     }
 
-    /// A lane has no more entries. Without groups it stays, for the next entry of its level.
+    /// A lane has no more entries, in a queue with groups.
+    #[inline(never)]
     fn end_lane(&mut self, lane: u32, is_full: bool) {
-        let Lane { group, sibling, level, .. } = *self.lane(lane);
-        if self.groups.is_none() {
-            return self.levels.set(level, false);
-        }
+        let Lane { group, sibling, .. } = *self.lane(lane);
         if !is_full {
             self.exit_ring(lane);
         }

@@ -62,11 +62,13 @@ impl<K> Shard<K> {
     }
 
     /// The number of queued keys that a getter may take: not those of full groups.
+    #[inline]
     pub(crate) fn ready(&self) -> usize {
         self.line.len() + self.order.as_ref().map_or(0, |order| order.ready())
     }
 
     /// The priority of the key whose turn is next, and a time before its push.
+    #[inline]
     pub(crate) fn ordered_front(&self) -> Option<(i8, u64)> {
         self.order.as_ref()?.front()
     }
@@ -94,6 +96,7 @@ impl<K> Shard<K> {
     }
 
     /// Queues a key (I5), in a queue that may be ordered.
+    #[inline]
     pub(super) fn push_at(&mut self, queued: Queued<K>, priority: i8) {
         match &mut self.order {
             // O2
@@ -103,6 +106,7 @@ impl<K> Shard<K> {
     }
 
     /// [`pop`](Self::pop), in a queue that is ordered (O2).
+    #[inline]
     pub(crate) fn pop_in_order(&mut self) -> Option<(Claimed<K>, MaybeNanos)> {
         let order = self.order.as_mut()?;
         let popped = order.pop();
@@ -115,15 +119,19 @@ impl<K> Shard<K> {
 
     /// [`done`](Self::done), in a queue that is ordered. Also returns whether, with a limit, its group has
     /// queued keys: one more is ready.
+    #[inline]
     pub(crate) fn done_in_order(&mut self, claimed: Claimed<K>) -> (Ended<K>, bool) {
         let Some(order) = &mut self.order else { return (self.done(claimed), false) };
-        let number = self.table.number(claimed.view());
-        let KeyOrder { group, pending, .. } = order.known(number);
-        let ready = order.has_limit() && order.done(group.hash);
-        self.effects.pending |= order.has_retired();
+        let mut ready = false;
+        if order.has_limit() {
+            let group = order.known(self.table.number(claimed.view())).group;
+            ready = order.done(group.hash);
+            self.effects.pending |= order.has_retired();
+        }
         self.processing -= 1;
         let ended = match self.table.done(claimed) {
             Done::Push(queued) => {
+                let pending = order.known(self.table.number(queued.view())).pending;
                 self.push_at(queued, pending);
                 Ended::Queued
             }
