@@ -8,6 +8,7 @@
 //!   processed; a delay that is moved again and again costs no more than one; a steady set of delays allocates nothing.
 //! * A million keys of a limiter cost the promised bytes, and give them back when they are forgotten; with a bound they cost no
 //!   more than the bound; a key that fails again, or that is forgotten and fails later, allocates nothing.
+//! * A group costs the promised bytes, and only while it has keys.
 //! * Without its last handle nothing is left of a queue.
 //!
 //! The counts are per thread, and a queue here is used by one thread, so the tests do not disturb each other. They print their
@@ -547,4 +548,40 @@ fn a_deduping_bucket_remembers_only_keys_with_a_pending_token() {
     limiter.shrink_to_fit();
     assert_eq!((limiter.tracked_len(), live() - empty), (0, 0));
     println!("{full} bytes after a million keys, {remembered} remembered");
+}
+
+#[test]
+fn a_group_costs_the_promised_bytes_and_gives_them_back() {
+    let keys = 100_000;
+    let cost = |groups: u64, limit| {
+        let mut builder = WorkQueue::builder().fair_by(move |key: &u64| key % groups);
+        if limit {
+            builder = builder.max_processing_per_group(10);
+        }
+        let queue = builder.build();
+        warm_up();
+        let empty = live();
+        (0..keys).for_each(|key| _ = queue.add(key));
+        let full = live() - empty;
+        let mut held: Vec<_> = (0..keys / 2).map_while(|_| queue.try_get().ok()).collect();
+        (0..keys).for_each(|_| held.extend(queue.try_get().ok()));
+        if !limit {
+            assert_eq!(held.len(), keys as usize);
+        }
+        while let Some(item) = held.pop() {
+            item.done();
+            held.extend(queue.try_get().ok());
+        }
+        drop(held);
+        queue.shrink_to_fit();
+        assert_eq!(queue.groups(), []);
+        let left = live() - empty;
+        assert!(left * 10 <= full, "{left} of {full} bytes are left");
+        full as f64
+    };
+    for limit in [false, true] {
+        let (one, many) = (cost(1, limit), cost(keys, limit));
+        println!("{} bytes a key, {} bytes a group", one / keys as f64, (many - one) / keys as f64);
+        assert!(one / keys as f64 <= 100.0 && (many - one) / keys as f64 <= 64.0);
+    }
 }

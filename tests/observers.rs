@@ -12,8 +12,8 @@ mod support {
 use keyqueue::observe::{Metrics, Observer};
 use keyqueue::rate_limiter::{ItemFastSlow, RateLimiter};
 use keyqueue::{
-    AddOptions, Added, Clock, DelayConflict, DelayedAdd, Driver, Item, MockClock, OnPanic, Outcome, WorkQueue,
-    WorkQueueBuilder,
+    AddOptions, Added, Clock, DelayConflict, DelayedAdd, Driver, Item, MockClock, OnPanic, Outcome, Priority,
+    WorkQueue, WorkQueueBuilder,
 };
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -993,6 +993,70 @@ mod facade {
             let (count, sum) = exporter.histogram("workqueue_queue_duration_seconds{name=pods}");
             assert!(count == 199 && (sum / expected - 1.0).abs() < 0.0625, "{count}: {sum}, not {expected}");
             assert_eq!(exporter.histogram("workqueue_work_duration_seconds{name=pods}").0, 199);
+        });
+    }
+
+    #[test]
+    fn priorities_have_series_of_their_own_and_sums_are_right() {
+        let exporter = Exporter::default();
+        let (queue, clock) = observed("pods");
+        let add = |key, priority| queue.add_with(key, AddOptions::new().priority(Priority(priority)));
+        let depth = |labels: &str| exporter.gauge(&format!("workqueue_depth{{name=pods{labels}}}"));
+        let waits =
+            |labels: &str| exporter.histogram(&format!("workqueue_queue_duration_seconds{{name=pods{labels}}}"));
+        let is_about = |(count, sum): (usize, f64), expected: (usize, f64)| {
+            assert!(count == expected.0 && (sum / expected.1 - 1.0).abs() < 0.0625, "{count}, {sum}: not {expected:?}");
+        };
+        with_local_recorder(&exporter, || {
+            // Without priorities there is one series.
+            queue.add(1);
+            clock.advance(1000 * MS);
+            queue.get().unwrap().done();
+            queue.report();
+            is_about(waits(""), (1, 1.0));
+            // Keys of three levels, and one that is added again by its holder.
+            queue.add_all([1, 2]);
+            add(3, 100);
+            add(4, -100);
+            clock.advance(2000 * MS);
+            let first = queue.get().unwrap();
+            assert_eq!((*first, queue.add(3)), (3, Added::Deferred));
+            queue.report();
+            assert_eq!([depth(""), depth(",priority=100"), depth(",priority=-100")], [3.0, 0.0, 1.0]);
+            assert_eq!(queue.stats().depth(), 4);
+            is_about(waits(",priority=100"), (1, 2.0));
+            is_about(waits(""), (1, 1.0));
+            first.done();
+            while let Ok(item) = queue.try_get() {
+                item.done();
+            }
+            queue.report();
+            queue.report(); // nothing new
+            assert_eq!([depth(""), depth(",priority=100"), depth(",priority=-100")], [0.0; 3]);
+            is_about(waits(",priority=100"), (1, 2.0));
+            is_about(waits(",priority=-100"), (1, 2.0));
+            is_about(waits(""), (4, 5.0)); // 1, 1 and 2, and 3 once more, which has not waited
+            // Of many levels, 25 have their own series.
+            (1..=40).for_each(|level: i8| _ = add(1000 + u32::from(level as u8), level));
+            queue.report();
+            let has = |level: i8| {
+                exporter
+                    .0
+                    .lock()
+                    .unwrap()
+                    .gauges
+                    .contains_key(&format!("workqueue_depth{{name=pods,priority={level}}}"))
+            };
+            // The first two are 100 and -100; the others are visited highest first.
+            assert_eq!((1..=40).filter(|&level| has(level)).collect::<Vec<_>>(), (18..=40).collect::<Vec<_>>());
+            assert_eq!((depth(",priority=other"), depth(",priority=18"), depth("")), (17.0, 1.0, 0.0));
+            clock.advance(1000 * MS);
+            while let Ok(item) = queue.try_get() {
+                item.done();
+            }
+            queue.report();
+            is_about(waits(",priority=other"), (17, 17.0));
+            assert_eq!((depth(",priority=other"), depth(",priority=18")), (0.0, 0.0));
         });
     }
 

@@ -357,3 +357,38 @@ fn keys_that_move_meanwhile_are_taken_out() {
         assert!(left.iter().copied().eq([5000].into_iter().chain(900..1000)));
     }
 }
+
+/// Metrics by level: what is queued, and how long keys of each priority have waited.
+#[test]
+fn metrics_count_each_level() {
+    for shards in [1, 4] {
+        let (clock, time) = Clock::mock();
+        let queue = WorkQueue::builder().shards(shards).clock(clock).driver(Driver::Manual).measure(true).build();
+        let wait = |ms| time.advance(Duration::from_millis(ms));
+        queue.add(1);
+        wait(1);
+        queue.get().unwrap().done();
+        assert_eq!(queue.metrics().levels, [], "no priority was given");
+        // Each level's keys wait for a time that tells the level. Key 1000 is raised after half of it.
+        for priority in [-100, 0, 100] {
+            let time = (priority / 10 + 20) as u64;
+            (0..100).for_each(|key| _ = queue.add_with(key, at(priority)));
+            queue.add_with(1000, at(priority - 1));
+            wait(time / 2);
+            queue.add_with(1000, at(priority));
+            assert_eq!(queue.metrics().levels.iter().map(|level| level.len).sum::<usize>(), 101);
+            wait(time - time / 2);
+            while let Ok(item) = queue.try_get() {
+                item.done();
+            }
+        }
+        let metrics = queue.metrics();
+        let count = |level: &keyqueue::observe::LevelMetrics| {
+            let waited = &level.queue_duration;
+            (level.priority.0, level.len, waited.count(), waited.sum().as_millis())
+        };
+        let levels: Vec<_> = metrics.levels.iter().map(count).collect();
+        assert_eq!(levels, [(100, 0, 101, 3030), (0, 0, 102, 2021), (-100, 0, 101, 1010)]);
+        assert_eq!((metrics.queue_duration.count(), metrics.queue_duration.sum().as_millis()), (304, 6061));
+    }
+}

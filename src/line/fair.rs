@@ -8,10 +8,9 @@ use crate::key::Segmented;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A group. 20 bytes, and its entry in the map.
+/// A group. 16 bytes, and its entry in the map.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Group {
-    hash: u32,
     /// The first of its lanes, or [`NIL`].
     pub(super) lanes: u32,
     /// Its keys that are processing, if the queue has a limit.
@@ -85,14 +84,14 @@ impl Groups {
         let number = self.free.pop().unwrap_or(self.end);
         self.end = self.end.max(number + 1);
         *self.groups.get_or_make(number as usize) =
-            Group { hash, lanes: NIL, processing: 0, handed_out: 0, weight: weight.max(1) };
+            Group { lanes: NIL, processing: 0, handed_out: 0, weight: weight.max(1) };
         self.map(hash).insert(hash, number);
         number
     }
 
     /// A group that has no lanes and no processing keys ends to exist.
-    pub(super) fn remove_if_unused(&mut self, number: u32) {
-        let Group { hash, lanes, processing, .. } = self[number];
+    pub(super) fn remove_if_unused(&mut self, number: u32, hash: u32) {
+        let Group { lanes, processing, .. } = self[number];
         if lanes != NIL || processing > 0 {
             return;
         }

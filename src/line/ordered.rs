@@ -300,9 +300,9 @@ impl<T> Ordered<T> {
         self.blocked += usize::from(self.is_full(group));
     }
 
-    /// Takes the next entry, and the number of its slot. With a limit, it counts as processing until [`done`](Self::done).
+    /// Takes the next entry, and says its priority. With a limit, it counts as processing until [`done`](Self::done).
     #[inline]
-    pub(crate) fn pop(&mut self) -> Option<(u32, T)> {
+    pub(crate) fn pop(&mut self) -> Option<(T, i8)> {
         let level = self.levels.choose()?;
         let lane = self.rings[usize::from(level)];
         let in_lane = self.lane(lane);
@@ -332,7 +332,7 @@ impl<T> Ordered<T> {
             }
         }
         self.nodes[number].key.held = priority_of(level);
-        self.unlink(number).map(|entry| (number, entry))
+        self.unlink(number).map(|entry| (entry, priority_of(level)))
     }
 
     /// Takes out the entry of this slot.
@@ -357,9 +357,9 @@ impl<T> Ordered<T> {
     }
 
     /// A key of this group is no longer processing, in a queue with a limit. Returns whether the group has queued keys: one more is ready.
-    pub(crate) fn done(&mut self, group: u32) -> bool {
+    pub(crate) fn done(&mut self, hash: u32) -> bool {
         let groups = self.groups.as_mut().expect("a limit needs groups");
-        let number = groups.find(group).expect("the group has a processing key");
+        let number = groups.find(hash).expect("the group has a processing key");
         let was_full = self.is_full(number);
         let group = self.group(number);
         group.processing -= 1;
@@ -367,7 +367,7 @@ impl<T> Ordered<T> {
         if was_full {
             self.each_lane(number, Self::join_ring);
         }
-        self.groups.as_mut().into_iter().for_each(|groups| groups.remove_if_unused(number));
+        self.groups.as_mut().into_iter().for_each(|groups| groups.remove_if_unused(number, hash));
         has_lanes
     }
 
@@ -425,6 +425,7 @@ impl<T> Ordered<T> {
     fn unlink(&mut self, number: u32) -> Option<T> {
         let node = &mut self.nodes[number];
         let (entry, prev, next, lane) = (node.entry.take(), node.prev, node.next, node.lane);
+        let hash = node.key.group.hash;
         let in_lane = self.lanes.get_mut(lane as usize)?;
         in_lane.len -= 1;
         let (group, level) = (in_lane.group, in_lane.level);
@@ -447,7 +448,7 @@ impl<T> Ordered<T> {
         match is_empty {
             // Without groups the lane stays, for the next entry of its level.
             true if self.groups.is_none() => self.levels.set(level, false),
-            true => self.end_lane(lane, is_full),
+            true => self.end_lane(lane, hash, is_full),
             false => {}
         }
         entry
@@ -455,7 +456,7 @@ impl<T> Ordered<T> {
 
     /// A lane has no more entries, in a queue with groups.
     #[inline(never)]
-    fn end_lane(&mut self, lane: u32, is_full: bool) {
+    fn end_lane(&mut self, lane: u32, hash: u32, is_full: bool) {
         let Lane { group, sibling, .. } = *self.lane(lane);
         if !is_full {
             self.exit_ring(lane);
@@ -470,7 +471,7 @@ impl<T> Ordered<T> {
             }
             self.lane(before).sibling = sibling;
         }
-        self.groups.as_mut().into_iter().for_each(|groups| groups.remove_if_unused(group));
+        self.groups.as_mut().into_iter().for_each(|groups| groups.remove_if_unused(group, hash));
     }
 
     /// Puts a lane at the end of the ring of its level: it has its turn after all others.

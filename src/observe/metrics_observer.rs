@@ -1,6 +1,7 @@
 //! Client-go's metrics, and some that its users miss, through the `metrics` facade.
 
-use super::{Histogram, Metrics, Observer};
+use super::{Histogram, LevelMetrics, Metrics, Observer};
+use crate::Priority;
 use metrics::{Counter, Gauge, Unit};
 use std::fmt;
 use std::sync::{Mutex, TryLockError};
@@ -11,9 +12,9 @@ use std::time::Duration;
 ///
 /// | Name | Kind | Meaning |
 /// |---|---|---|
-/// | `workqueue_depth` | gauge | hand-outs to come for the adds so far |
+/// | `workqueue_depth` | gauge | hand-outs to come for the adds so far; by `priority` |
 /// | `workqueue_adds_total` | counter | adds that have led, or will lead, to a hand-out of their own |
-/// | `workqueue_queue_duration_seconds` | histogram | how long keys waited before they were handed out |
+/// | `workqueue_queue_duration_seconds` | histogram | how long keys waited before they were handed out; by `priority` |
 /// | `workqueue_work_duration_seconds` | histogram | how long keys were processing |
 /// | `workqueue_unfinished_work_seconds` | gauge | the sum of the times for which keys have been processing |
 /// | `workqueue_longest_running_processor_seconds` | gauge | for how long the oldest processing key has been processing |
@@ -29,9 +30,14 @@ use std::time::Duration;
 /// | `workqueue_given_up_total` | counter | keys that were given up |
 /// | `workqueue_panics_total` | counter | panics of holders of a key |
 ///
-/// The first seven are client-go's. Each has one label, `name`: the [queue's name](crate::WorkQueueBuilder::name). If two queues have
+/// The first seven are client-go's. Each has the label `name`: the [queue's name](crate::WorkQueueBuilder::name). If two queues have
 /// the same name, their counters and histograms are added up, and each gauge shows the queue that reported last. There is no series
-/// per key, and no series at all before the first report.
+/// per key or group, and no series at all before the first report.
+///
+/// A queue with [priorities](crate::AddOptions::priority) has two more series for each priority but NORMAL, with a second label:
+/// `workqueue_depth{name="pods",priority="-100"}`, as controller-runtime's, and the same of `workqueue_queue_duration_seconds`. The first
+/// 25 priorities have their own, and further ones share `priority="other"`. The series without that label have the rest: the keys of
+/// priority NORMAL, and in the depth also the keys that are processing and dirty. So a sum over `priority` counts each key once.
 ///
 /// Only reports call the exporter, so calls of the queue cost no more than those of a queue that only
 /// [measures](crate::WorkQueueBuilder::measure). Each duration is passed on as the middle of its [bucket](Histogram), so an exporter
@@ -62,7 +68,23 @@ struct Series {
     gauges: [(Gauge, Of<f64>); 8],
     counters: [(Counter, Of<u64>); 7],
     histograms: [(metrics::Histogram, OfHistogram); 2],
+    /// Of the first [`LEVELS`] priorities other than NORMAL, and then of all others.
+    levels: Vec<LevelSeries>,
 }
+
+/// The most priorities that have series of their own, as in controller-runtime.
+const LEVELS: usize = 25;
+
+/// The series of one priority.
+struct LevelSeries {
+    /// `None`: of all priorities that have no series of their own.
+    priority: Option<Priority>,
+    depth: Gauge,
+    queue_duration: metrics::Histogram,
+}
+
+const DEPTH: &str = "workqueue_depth";
+const QUEUE_DURATION: &str = "workqueue_queue_duration_seconds";
 
 /// Reads the value of a series.
 type Of<V> = fn(&Metrics) -> V;
@@ -85,7 +107,7 @@ impl Observer for MetricsObserver {
             // Another thread is reporting; or this thread is, and its exporter calls `report`.
             Err(TryLockError::WouldBlock) => return,
         };
-        series.get_or_insert_with(|| Series::new(queue)).pass_on(metrics);
+        series.get_or_insert_with(|| Series::new(queue)).pass_on(queue, metrics);
     }
 }
 
@@ -111,7 +133,10 @@ impl Series {
         Self {
             last: Metrics::default(),
             gauges: [
-                gauge("workqueue_depth", count, "Hand-outs to come for the adds so far", |m| m.stats.depth() as f64),
+                gauge(DEPTH, count, "Hand-outs to come for the adds so far", |m| {
+                    let others: usize = levels(m).map(|level| level.len).sum();
+                    m.stats.depth().saturating_sub(others as u64) as f64
+                }),
                 gauge("workqueue_processing", count, "Keys that are processing", |m| m.stats.processing as f64),
                 gauge("workqueue_delayed", count, "Keys with a delay that has not expired", |m| m.stats.delayed as f64),
                 gauge("workqueue_failing", count, "Keys whose failures are counted", |m| m.stats.failing as f64),
@@ -156,22 +181,29 @@ impl Series {
                 counter("workqueue_panics_total", "Panics of holders of a key", |m| m.stats.panics),
             ],
             histograms: [
-                histogram(
-                    "workqueue_queue_duration_seconds",
-                    "How long keys waited before they were handed out",
-                    |m| &m.queue_duration,
-                ),
+                histogram(QUEUE_DURATION, "How long keys waited before they were handed out", |m| {
+                    level(m, Priority::NORMAL).map_or(&m.queue_duration, |normal| &normal.queue_duration)
+                }),
                 histogram("workqueue_work_duration_seconds", "How long keys were processing", |m| &m.work_duration),
             ],
+            levels: Vec::new(),
         }
     }
 
-    fn pass_on(&mut self, now: &Metrics) {
+    fn pass_on(&mut self, queue: &str, now: &Metrics) {
         // If two threads report, the older metrics may arrive last; with several shards, a part of them may be older. Those are ignored:
         // the next report passes on what they miss.
         let counters_are_newer = self.counters.iter().all(|(_, of)| of(now) >= of(&self.last));
         let histograms_are_newer = self.histograms.iter().all(|(_, of)| of(now).continues(of(&self.last)));
-        if !counters_are_newer || !histograms_are_newer || now.stats.handed_out < self.last.stats.handed_out {
+        let levels_are_newer = levels(&self.last).all(|last| {
+            let is_unused = last.queue_duration.count() == 0;
+            level(now, last.priority).map_or(is_unused, |now| now.queue_duration.continues(&last.queue_duration))
+        });
+        if !counters_are_newer
+            || !histograms_are_newer
+            || !levels_are_newer
+            || now.stats.handed_out < self.last.stats.handed_out
+        {
             return;
         }
         let last = std::mem::replace(&mut self.last, now.clone());
@@ -183,10 +215,55 @@ impl Series {
             counter.increment(of(now).saturating_sub(of(&last)));
         }
         for (histogram, of) in &self.histograms {
-            for (duration, count) in of(now).since(of(&last)).buckets() {
-                histogram.record_many(duration.as_secs_f64(), count as usize);
-            }
+            record(histogram, of(now), Some(of(&last)));
         }
+        let mut lens = vec![0; self.levels.len()];
+        for of in levels(now) {
+            let series = self.level_series(queue, of.priority);
+            lens.resize(self.levels.len(), 0);
+            lens[series] += of.len;
+            let last = level(&last, of.priority).map(|last| &last.queue_duration);
+            record(&self.levels[series].queue_duration, &of.queue_duration, last);
+        }
+        for (series, len) in self.levels.iter().zip(lens) {
+            series.depth.set(len as f64);
+        }
+    }
+
+    /// The series of a priority other than NORMAL, by number, which are made if there are none.
+    fn level_series(&mut self, queue: &str, priority: Priority) -> usize {
+        let own = self.levels.iter().position(|series| series.priority == Some(priority));
+        // Beyond the limit: those of all others, which come last.
+        if let Some(series) = own.or((self.levels.len() > LEVELS).then_some(LEVELS)) {
+            return series;
+        }
+        let priority = (self.levels.len() < LEVELS).then_some(priority);
+        let name = || queue.to_owned();
+        let label = || priority.map_or_else(|| "other".to_owned(), |priority| priority.0.to_string());
+        self.levels.push(LevelSeries {
+            priority,
+            depth: metrics::gauge!(DEPTH, "name" => name(), "priority" => label()),
+            queue_duration: metrics::histogram!(QUEUE_DURATION, "name" => name(), "priority" => label()),
+        });
+        self.levels.len() - 1
+    }
+}
+
+/// The levels other than NORMAL.
+fn levels(metrics: &Metrics) -> impl Iterator<Item = &LevelMetrics> {
+    metrics.levels.iter().filter(|level| level.priority != Priority::NORMAL)
+}
+
+/// One level.
+fn level(metrics: &Metrics, priority: Priority) -> Option<&LevelMetrics> {
+    metrics.levels.iter().find(|level| level.priority == priority)
+}
+
+/// Passes on the durations that are new.
+fn record(to: &metrics::Histogram, now: &Histogram, last: Option<&Histogram>) {
+    let new = last.map(|last| now.since(last));
+    for (duration, count) in new.as_ref().unwrap_or(now).buckets() {
+        to.record_many(duration.as_secs_f64(), count as usize);
     }
 }
 

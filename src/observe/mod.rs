@@ -16,7 +16,7 @@ pub use metrics_observer::MetricsObserver;
 pub use observer::Observer;
 pub use reporter::Reporter;
 
-use crate::Stats;
+use crate::{Priority, Stats};
 
 /// A consistent snapshot of a queue's counters and histograms, from [`WorkQueue::metrics`](crate::WorkQueue::metrics).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -29,4 +29,32 @@ pub struct Metrics {
     pub queue_duration: Histogram,
     /// How long keys that are done were processing. Client-go's `workqueue_work_duration_seconds`.
     pub work_duration: Histogram,
+    /// The levels in which keys are queued or were handed out, highest first. Empty until a call gives a
+    /// [priority](crate::AddOptions::priority).
+    pub levels: Vec<LevelMetrics>,
+}
+
+/// The keys of one priority, from [`Metrics::levels`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LevelMetrics {
+    /// The priority.
+    pub priority: Priority,
+    /// Keys of it that are queued.
+    pub len: usize,
+    /// How long the keys that were handed out with it have waited. The levels' durations add up to [`Metrics::queue_duration`]. A key that
+    /// was raised counts with its highest priority, and with all its wait.
+    pub queue_duration: Histogram,
+}
+
+impl Metrics {
+    /// The level of this priority.
+    pub(crate) fn level(&mut self, priority: Priority) -> &mut LevelMetrics {
+        let place = self.levels.binary_search_by(|level| priority.cmp(&level.priority));
+        let place = place.unwrap_or_else(|place| {
+            self.levels.insert(place, LevelMetrics { priority, ..LevelMetrics::default() });
+            place
+        });
+        &mut self.levels[place]
+    }
 }

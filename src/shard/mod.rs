@@ -39,11 +39,11 @@ pub(crate) use order::OrderSettings;
 pub(crate) use times::MaybeNanos;
 pub(crate) use visit::{CHUNKS, Place, Rank, STEP};
 
-use crate::DelayedAdd;
 use crate::key::{Claimed, Done, Hash, Queued, Table};
 use crate::line::{Fifo, Group, Line, Ordered};
 use crate::stats::Stats;
 use crate::time::clock::Clock;
+use crate::{DelayedAdd, Priority};
 use delays::Later;
 use dirty_waiters::DirtyWaiters;
 use times::Times;
@@ -202,14 +202,14 @@ impl<K> Shard<K> {
         if self.line.has_retired() {
             self.effects.owe_garbage(); // the next section that ends frees it
         }
-        Some(self.claim_measured(queued))
+        Some(self.claim_measured(queued, Priority::NORMAL.0))
     }
 
     #[inline]
-    fn claim_measured(&mut self, queued: Queued<K>) -> (Claimed<K>, MaybeNanos) {
+    fn claim_measured(&mut self, queued: Queued<K>, priority: i8) -> (Claimed<K>, MaybeNanos) {
         let claimed = self.claim(queued);
         let waited = match &mut self.times {
-            Some(times) => times.started(self.table.number(claimed.view())),
+            Some(times) => times.started(self.table.number(claimed.view()), priority),
             None => MaybeNanos::UNKNOWN,
         };
         (claimed, waited)

@@ -112,7 +112,7 @@ impl<K> Shard<K> {
         let popped = order.pop();
         self.effects.pending |= order.has_retired();
         match popped {
-            Some((_, queued)) => Some(self.claim_measured(queued)),
+            Some((queued, priority)) => Some(self.claim_measured(queued, priority)),
             None => self.pop(),
         }
     }

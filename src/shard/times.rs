@@ -20,8 +20,9 @@
 //! The clock readings of two threads may differ by a tenth of a microsecond, so differences saturate at zero.
 
 use super::Shard;
+use crate::Priority;
 use crate::key::SideArray;
-use crate::observe::Histogram;
+use crate::observe::{Histogram, Metrics};
 use crate::stats::Stats;
 use crate::time::clock::Clock;
 use std::time::Duration;
@@ -89,7 +90,10 @@ pub(super) struct Times {
     skip: u32,
     /// The time of the last measured add.
     last: u64,
+    /// Of keys of priority NORMAL.
     waited: Sampled,
+    /// Of keys of other priorities, in the order of these.
+    waited_by_priority: Vec<(i8, Sampled)>,
     worked: Sampled,
     /// The ends of the list of processing keys, or [`NIL`].
     oldest: u32,
@@ -139,6 +143,7 @@ impl Times {
             skip: 0,
             last: 0,
             waited: Sampled::default(),
+            waited_by_priority: Vec::new(),
             worked: Sampled::default(),
             oldest: NIL,
             newest: NIL,
@@ -183,7 +188,7 @@ impl Times {
 
     /// A key is handed out. Returns how long it was queued.
     #[inline(never)]
-    pub(super) fn started(&mut self, number: u32) -> MaybeNanos {
+    pub(super) fn started(&mut self, number: u32, priority: i8) -> MaybeNanos {
         let prev = std::mem::replace(&mut self.newest, number);
         match prev {
             NIL => self.oldest = number,
@@ -194,15 +199,31 @@ impl Times {
         let queued_at = times.queued_at;
         *times = KeyTimes { prev, ..KeyTimes::default() };
         let Some(queued_at) = queued_at.known() else {
-            self.waited.record(MaybeNanos::UNKNOWN);
+            self.waited_at(priority).record(MaybeNanos::UNKNOWN);
             return MaybeNanos::UNKNOWN;
         };
         let now = self.time(None);
         let waited = MaybeNanos::new(now.saturating_sub(queued_at));
         self.keys[number].waited = waited;
-        self.waited.record(waited);
+        self.waited_at(priority).record(waited);
         self.time_newest(now);
         waited
+    }
+
+    /// How long keys of this priority were queued.
+    #[inline]
+    fn waited_at(&mut self, priority: i8) -> &mut Sampled {
+        if priority == Priority::NORMAL.0 { &mut self.waited } else { self.waited_at_other(priority) }
+    }
+
+    #[inline(never)]
+    fn waited_at_other(&mut self, priority: i8) -> &mut Sampled {
+        let place = self.waited_by_priority.binary_search_by_key(&priority, |&(of, _)| of);
+        let place = place.unwrap_or_else(|place| {
+            self.waited_by_priority.insert(place, (priority, Sampled::default()));
+            place
+        });
+        &mut self.waited_by_priority[place].1
     }
 
     /// A key is done. Returns how long it was processing.
@@ -297,11 +318,14 @@ impl Times {
 }
 
 impl<K> Shard<K> {
-    /// Copies the histograms of a queue that measures.
-    pub(crate) fn add_durations(&mut self, queue_duration: &mut Histogram, work_duration: &mut Histogram) {
-        if let Some(times) = &mut self.times {
-            times.waited.add_to(queue_duration);
-            times.worked.add_to(work_duration);
+    /// Adds the histograms of a queue that measures: how long keys of priority NORMAL were queued to `normal`, and of others to
+    /// their levels.
+    pub(crate) fn add_durations(&mut self, metrics: &mut Metrics, normal: &mut Histogram) {
+        let Some(times) = &mut self.times else { return };
+        times.worked.add_to(&mut metrics.work_duration);
+        times.waited.add_to(normal);
+        for (priority, waited) in &mut times.waited_by_priority {
+            waited.add_to(&mut metrics.level(Priority(*priority)).queue_duration);
         }
     }
 

@@ -8,11 +8,10 @@ use super::Shared;
 use super::hub::Flags;
 use super::locked::Locked;
 use super::section::Section;
-use crate::Priority;
 use crate::key::Hash as KeyHash;
 use crate::line::Group;
 use crate::shard::{CHUNKS, OrderSettings, STEP};
-use crate::stats::{GroupStats, Level};
+use crate::stats::GroupStats;
 use crate::sync::{Arc, give_way};
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -93,14 +92,6 @@ impl<K> Shared<K> {
             count = (2 * count).min(64 * STEP);
             give_way();
         }
-    }
-
-    /// `levels`.
-    pub(crate) fn levels(&self) -> Vec<Level> {
-        let mut lens = [0; 256];
-        self.all().for_each(|locked| locked.lock().add_levels(&mut lens));
-        let levels = (i8::MIN..=i8::MAX).zip(lens).rev().filter(|&(_, len)| len > 0);
-        levels.map(|(priority, len)| Level { priority: Priority(priority), len }).collect()
     }
 }
 

@@ -2,10 +2,11 @@
 
 use super::hub::Flags;
 use super::{Limiter, Shared};
+use crate::Priority;
 use crate::key::Claimed;
-use crate::observe::Metrics;
+use crate::observe::{Histogram, Metrics};
 use crate::shard::{CHUNKS, DirtyTicket};
-use crate::stats::Stats;
+use crate::stats::{Level, Stats};
 use crate::sync::give_way;
 use std::task::Waker;
 use std::time::Duration;
@@ -14,14 +15,29 @@ impl<K> Shared<K> {
     /// `metrics`.
     pub(crate) fn metrics(&self) -> Metrics {
         // Allocates here, not under the lock.
-        let mut metrics = Metrics::default();
+        let (mut metrics, mut normal, mut lens) = (Metrics::default(), Histogram::default(), [0; 256]);
         for locked in self.all() {
             let shard = &mut *locked.lock();
             metrics.stats.add_shard(&shard.stats(&self.clock));
-            shard.add_durations(&mut metrics.queue_duration, &mut metrics.work_duration);
+            shard.add_levels(&mut lens);
+            shard.add_durations(&mut metrics, &mut normal);
         }
         self.add_hub(&mut metrics.stats);
+        metrics.queue_duration.add(&normal);
+        metrics.levels.iter().for_each(|level| metrics.queue_duration.add(&level.queue_duration));
+        // Read after the locks: so it is set if a level is there.
+        if self.flags().has(Flags::ORDERED) {
+            levels_of(lens).for_each(|(priority, len)| metrics.level(priority).len = len);
+            metrics.level(Priority::NORMAL).queue_duration = normal;
+        }
         metrics
+    }
+
+    /// `levels`.
+    pub(crate) fn levels(&self) -> Vec<Level> {
+        let mut lens = [0; 256];
+        self.all().for_each(|locked| locked.lock().add_levels(&mut lens));
+        levels_of(lens).map(|(priority, len)| Level { priority, len }).collect()
     }
 
     pub(crate) fn stats(&self) -> Stats {
@@ -97,6 +113,12 @@ impl<K> Shared<K> {
             }
         }
     }
+}
+
+/// The priorities with queued keys, highest first. `lens`: the number of queued keys of each, lowest first.
+fn levels_of(lens: [usize; 256]) -> impl Iterator<Item = (Priority, usize)> {
+    let levels = (i8::MIN..=i8::MAX).map(Priority).zip(lens);
+    levels.rev().filter(|&(_, len)| len > 0)
 }
 
 impl<K: Clone> Shared<K> {
