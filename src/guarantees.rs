@@ -69,8 +69,8 @@
 //!
 //! * **P18** With several shards, calls for keys of different shards share no lock, and no cache line that they write, unless threads or
 //!   tasks wait. All other promises hold as with one, except those that say so. First in, first out within a shard; across shards a key is
-//!   overtaken by at most about `(shards + 6 * getters) * 64` keys that became ready after it, however long the line is (longer only
-//!   while a thread that holds its shard is stopped: P21). Upheld by
+//!   overtaken by at most about `(shards + 6 * getters) * 64` keys that became ready after it, or twice as many if getters add keys
+//!   themselves, however long the line is (longer only while a thread that holds its shard is stopped: P21). Upheld by
 //!   `src/shared/choose.rs`, `src/shared/hub.rs` and the stamps of `src/line/fifo.rs`. Shown by `tests/shards.rs`, the unit tests of
 //!   `src/shared/choose.rs`, `loom-tests/tests/shards.rs` and `loom-tests/shuttle/tests/shards.rs`.
 //!

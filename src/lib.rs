@@ -145,7 +145,7 @@
 //! shards:
 //!
 //! * **Order** is first in, first out within a shard. Across shards a key is overtaken by at most about `(shards + 6 * getters) * 64` keys
-//!   that were queued after it, however long the queue is. Delays expire in the order of their deadlines within a shard.
+//!   that were queued after it (twice as many if getters add keys themselves), however long the queue is. Delays expire in the order of their deadlines within a shard.
 //! * **Snapshots** ([`stats`](WorkQueue::stats), [`metrics`](WorkQueue::metrics), [`len`](WorkQueue::len)) are consistent in each shard,
 //!   not across shards: numbers of different shards are read one after the other.
 //! * While [`shut_down`](WorkQueue::shut_down) runs, an add may still be accepted after an add of another thread was refused.

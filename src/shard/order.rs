@@ -12,7 +12,7 @@
 //! * **O2** While keys move, all queued keys have the priority NORMAL, and adds go to the line: so a get takes from the order first.
 //! * **O3** A call that gives a priority makes its step after the keys have moved. A queue with groups has its order from the beginning.
 
-use super::{AddedWith, Ended, Known, MaybeNanos, NewKey, Shard};
+use super::{AddedWith, Ended, Known, MaybeNanos, NewKey, PREFETCH_MIN_LEN, Shard};
 use crate::key::{Claimed, Done, Hash, OnAdd, Queued};
 use crate::line::{Group, KeyOrder, Line, Ordered};
 use crate::{AddOptions, Added, DelayConflict, DelayedAdd, Priority};
@@ -112,7 +112,12 @@ impl<K> Shard<K> {
         let popped = order.pop();
         self.effects.pending |= order.has_retired();
         match popped {
-            Some((queued, priority)) => Some(self.claim_measured(queued, priority)),
+            Some((queued, priority)) => {
+                if order.len() > PREFETCH_MIN_LEN {
+                    order.upcoming().into_iter().for_each(|next| self.table.prefetch(next.view()));
+                }
+                Some(self.claim_measured(queued, priority))
+            }
             None => self.pop(),
         }
     }

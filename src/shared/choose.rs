@@ -16,7 +16,7 @@
 //! passes by an oldest shard [`PASSES`] times at most, all getters together; then all join there, until a getter that stays finds an older
 //! shard and leaves. So a key is overtaken by later keys of other shards, but at most by about `(shards + (2 + PASSES) * getters) * 64` of
 //! them (P18): while its shard is the oldest, a getter chooses it or uses up a pass; and the keys with an older front are a group in each
-//! shard at most.
+//! shard at most. Each choice may be followed by [`STAY`] keys that the getter has just added: then by twice as many.
 //!
 //! A plain cursor that visits the shards in turn would be simpler. But it does not bound how far a key is overtaken: the lines of the
 //! shards are not equally long, and the difference grows with them.
@@ -322,7 +322,33 @@ mod tests {
                 lowest += gone[lowest..].iter().take_while(|gone| **gone).count();
                 worst = worst.max(turn + 1 - lowest);
             }
-            assert!(worst <= (shards + 6) * 64, "{shards} shards: {worst}");
+            // Of 300 runs with 16 shards, half stayed below 1094 and one reached 1497.
+            assert!(worst <= (shards + 6) * 128, "{shards} shards: {worst}");
+        }
+    }
+
+    /// P18: a thread that adds one key again and again takes it so often, and then looks for older keys.
+    #[test]
+    fn a_thread_that_adds_one_key_takes_others_too() {
+        let queue = WorkQueue::builder().shards(2).build();
+        let of = |shard| {
+            let queue = &queue;
+            (0_u64..).filter(move |key| queue.shared.hash(key).shard(2) == shard)
+        };
+        let own = of(0).next().unwrap();
+        queue.add(own);
+        queue.add_all(of(1).take(500));
+        let (mut others, mut in_a_row) = (0, 0);
+        while others < 500 {
+            let item = queue.try_get().unwrap();
+            if *item == own {
+                in_a_row += 1;
+                assert!(in_a_row <= 2 * 64, "{others} others were taken");
+                item.done();
+                queue.add(own);
+            } else {
+                (others, in_a_row) = (others + 1, 0);
+            }
         }
     }
 

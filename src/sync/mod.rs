@@ -6,11 +6,14 @@
 
 use ahash::RandomState;
 
+#[cfg(any(loom, not(keyqueue_std_lock)))]
 pub(crate) mod lock;
 #[cfg(loom)]
 mod loom;
 #[cfg(not(loom))]
 mod std;
+#[cfg(all(keyqueue_std_lock, not(loom)))]
+mod std_lock;
 
 #[cfg(loom)]
 pub(crate) use self::loom::*;

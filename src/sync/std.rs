@@ -5,27 +5,33 @@ pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize,
 pub(crate) use std::sync::{Arc, Weak};
 pub(crate) use std::thread::JoinHandle;
 
+#[cfg(not(keyqueue_std_lock))]
 pub(crate) use super::lock::{Mutex, MutexGuard};
+#[cfg(keyqueue_std_lock)]
+pub(crate) use super::std_lock::{Mutex, MutexGuard};
 use std::cell::Cell;
-use std::sync::PoisonError;
+#[cfg(not(keyqueue_std_lock))]
 pub(super) use std::sync::atomic::fence;
+#[cfg(not(keyqueue_std_lock))]
 pub(super) use std::sync::{Condvar, Mutex as ParkMutex, MutexGuard as ParkGuard};
 use std::time::{Duration, Instant};
 
 /// Called between the store that releases the lock and the load of `has_parked`. The processor may reorder the two, the compiler must not.
 #[inline]
+#[cfg(not(keyqueue_std_lock))]
 pub(super) fn unlock_check_fence() {
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
 }
 
 /// Waits until notified, but no longer than `timeout`. Returns whether the time is up.
+#[cfg(not(keyqueue_std_lock))]
 pub(super) fn wait_timed<'m, T>(
     condvar: &Condvar,
     _mutex: &'m ParkMutex<T>,
     guard: ParkGuard<'m, T>,
     timeout: Duration,
 ) -> (ParkGuard<'m, T>, bool) {
-    let (guard, result) = condvar.wait_timeout(guard, timeout).unwrap_or_else(PoisonError::into_inner);
+    let (guard, result) = condvar.wait_timeout(guard, timeout).unwrap_or_else(std::sync::PoisonError::into_inner);
     (guard, result.timed_out())
 }
 

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Runs the small examples; each checks its own result. (`reconcile` and `crawler` have tests of their own.)
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+for example in debounce periodic retry_with_reasons; do
+    echo "--- $example"
+    cargo run --locked --quiet --example "$example"
+done
