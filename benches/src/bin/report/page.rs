@@ -9,13 +9,14 @@ macro_rules! texts {
 }
 
 /// The texts, in the order of the page.
-pub const TEXTS: [&str; 16] = texts![
+pub const TEXTS: [&str; 17] = texts![
     "head",
     "queues",
     "matrix",
     "parts",
     "threads",
     "shards",
+    "order",
     "keys",
     "memory",
     "latency",
