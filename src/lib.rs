@@ -39,6 +39,14 @@
 //! A key says *what* to look at, never what happened. The worker reads the current state when it runs, so an event that arrives
 //! twice, late or out of order does no harm, and a thousand events for one key lead to one run.
 //!
+//! **In short**: a key is absent, queued, or processing, and at most one worker has it. It is processed after every add, once for all
+//! adds before. Two traps: a worker that only ever calls [`retry`](Item::retry), and after a success neither
+//! [`succeed`](Item::succeed) nor [`forget`](WorkQueue::forget), keeps a long backoff and a record for ever (dropping the item forgets nothing);
+//! and an [`add`](WorkQueue::add) does not wait for a backoff or another delay of its key, unless [`DelayedAdd`] says so.
+//!
+//! Next: [workers](#workers), the [`cookbook`] with recipes and the names for those who know client-go, all
+//! [guarantees](#what-it-guarantees), more [traps](#traps), and [`how_it_works`].
+//!
 //! # The life of a key
 //!
 //! ```text
@@ -253,8 +261,8 @@
 //!
 //! # How it is built and verified
 //!
-//! One short critical section per call; `BENCHMARKS.md` and the head of `src/shared/mod.rs` give the reasons, and the figures of the
-//! designs that were slower. The real code runs under loom (`loom-tests/`), against a plain reference under a fuzzer (`fuzz/`),
+//! One short critical section per call: [`how_it_works`] has the pictures, `BENCHMARKS.md` the figures of the designs that were slower. The
+//! real code runs under loom (`loom-tests/`), against a plain reference under a fuzzer (`fuzz/`),
 //! against 928 recorded traces of client-go (`tests/`), and under a linearizability checker, AddressSanitizer and ThreadSanitizer
 //! (`ci/`). These files are in the repository; the package has `src/` alone.
 //!
@@ -266,9 +274,11 @@
 #[cfg(feature = "jitter")]
 pub mod backoff;
 mod builder;
+pub mod cookbook;
 mod error;
 mod futures;
 pub mod guarantees;
+pub mod how_it_works;
 mod item;
 mod key;
 mod leftover;

@@ -1,0 +1,274 @@
+//! Recipes, and the names for those who know another work queue. This module has no items: it is a page.
+//!
+//! * [As a stream](#as-a-stream) · [a task for each key](#a-task-for-each-key) · [with `select!`](#with-select) ·
+//!   [without an async runtime](#without-an-async-runtime) · [without any other thread](#without-any-other-thread)
+//! * [Debounce and throttle](#debounce-and-throttle) · [resync](#resync) · [a result for the adder](#a-result-for-the-adder) ·
+//!   [producers that must wait](#producers-that-must-wait)
+//! * [Tests with a mock clock](#tests-with-a-mock-clock) · [what makes a good key](#what-makes-a-good-key)
+//! * [From client-go](#from-client-go) · [from controller-runtime](#from-controller-runtime) · [from kube-rs](#from-kube-rs)
+//!
+//! # As a stream
+//!
+//! A stream needs items that own their queue: [`into_owned`](crate::Item::into_owned).
+//! ```
+//! use futures_util::stream::{self, StreamExt};
+//! use keyqueue::{OwnedItem, WorkQueue};
+//!
+//! # futures_executor::block_on(async {
+//! let queue = WorkQueue::new();
+//! queue.add_all([1, 2, 3]);
+//! queue.shut_down(); // for this example: the stream ends when the queue is empty
+//!
+//! let keys = stream::unfold(queue, async |queue| {
+//!     let item = queue.get_async().await?.into_owned();
+//!     Some((item, queue))
+//! });
+//! // Up to eight keys are processed at a time.
+//! let sum = std::cell::Cell::new(0);
+//! keys.for_each_concurrent(8, async |item: OwnedItem<u32>| {
+//!     sum.set(sum.get() + *item);
+//!     item.succeed();
+//! })
+//! .await;
+//! assert_eq!(sum.get(), 6);
+//! # });
+//! ```
+//!
+//! # A task for each key
+//!
+//! [`Workers::run_async`](crate::Workers::run_async) makes a fixed number of tasks. Here each key has a task of its own, and a semaphore bounds
+//! their number. It is acquired *before* the key is taken: otherwise the key counts as processing while it waits.
+//! ```
+//! use keyqueue::WorkQueue;
+//! use std::sync::Arc;
+//! use tokio::{sync::Semaphore, task::JoinSet};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let queue = WorkQueue::new();
+//! queue.add_all((0..100).map(|n| format!("page-{n}")));
+//! queue.shut_down(); // for this example
+//!
+//! let (mut tasks, limit) = (JoinSet::new(), Arc::new(Semaphore::new(8)));
+//! loop {
+//!     let permit = limit.clone().acquire_owned().await.unwrap();
+//!     let Some(item) = queue.get_async().await else { break };
+//!     let item = item.into_owned();
+//!     tasks.spawn(async move {
+//!         let _permit = permit;
+//!         item.succeed(); // or, after an error, `item.retry()`
+//!     });
+//!     while tasks.try_join_next().is_some() {} // frees the results of tasks that have ended
+//! }
+//! tasks.join_all().await;
+//! assert_eq!(queue.stats().handed_out, 100);
+//! # }
+//! ```
+//! A task that panics or is aborted drops its item, which is `done`; [`OnPanic::Retry`](crate::OnPanic::Retry) retries it.
+//!
+//! # With `select!`
+//!
+//! All futures of the crate are cancel-safe: one that is dropped loses no key and no wake-up.
+//! ```
+//! use keyqueue::WorkQueue;
+//! use std::time::Duration;
+//! use tokio::{sync::Notify, time};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let (queue, stop) = (WorkQueue::new(), Notify::new());
+//! # queue.add(1);
+//! # stop.notify_one();
+//! loop {
+//!     let item = tokio::select! {
+//!         biased; // otherwise a stop may come one key later
+//!         () = stop.notified() => break,
+//!         item = queue.get_async() => match item {
+//!             Some(item) => item,
+//!             None => break,
+//!         },
+//!         () = time::sleep(Duration::from_secs(60)) => continue, // nothing for a minute
+//!     };
+//!     item.succeed();
+//! }
+//! # assert_eq!(queue.len(), 1);
+//! # }
+//! ```
+//! A handler that should stop early awaits [`until_dirty`](crate::Item::until_dirty) (its key was added again: its work is out of date) or
+//! [`until_shutting_down`](crate::Item::until_shutting_down) beside its work.
+//!
+//! # Without an async runtime
+//!
+//! Threads need none: [`WorkersBuilder::spawn`](crate::WorkersBuilder::spawn), or a loop around [`get`](crate::WorkQueue::get). The futures run
+//! on any executor, as they use no timer and no reactor:
+//! ```
+//! use keyqueue::{Item, WorkQueue};
+//!
+//! let queue = WorkQueue::new();
+//! queue.add_all([1, 2, 3]);
+//! queue.shut_down(); // for this example
+//! let workers = queue.workers().build();
+//! futures_executor::block_on(workers.run_async(async |key: &Item<'_, u32>| println!("{}", **key)));
+//! assert_eq!(workers.tally().succeeded, 3);
+//! ```
+//!
+//! # Without any other thread
+//!
+//! The first delay starts a thread that expires delays. With [`Driver::Manual`](crate::Driver::Manual) there is none: an event loop of yours
+//! calls [`turn`](crate::WorkQueue::turn), which adds the keys that are due, and sleeps no longer than until the next one is.
+//! ```
+//! use keyqueue::{Driver, WorkQueue};
+//! use std::{thread, time::Duration};
+//!
+//! let queue = WorkQueue::builder().driver(Driver::Manual).build();
+//! queue.add_after("b", Duration::from_millis(2));
+//! queue.add("a");
+//! let mut seen = Vec::new();
+//! let longest = Duration::from_secs(1);
+//! while seen.len() < 2 {
+//!     queue.turn();
+//!     match queue.try_get() {
+//!         Ok(item) => seen.push(*item),
+//!         // Or waits for events as long.
+//!         Err(_) => thread::sleep(queue.stats().next_deadline.map_or(longest, |left| left.min(longest))),
+//!     }
+//! }
+//! assert_eq!(seen, ["a", "b"]);
+//! ```
+//!
+//! # Debounce and throttle
+//!
+//! | the key is handed out | |
+//! |---|---|
+//! | when it was quiet for 200 ms | `add_with(key, AddOptions::new().after(ms_200).conflict(DelayConflict::Replace))` |
+//! | 200 ms after the first of several adds, so at most every 200 ms | `add_with(key, AddOptions::new().after(ms_200).conflict(DelayConflict::KeepExisting))` |
+//! | at the earliest of several times | `add_after(key, delay)` |
+//! | at most 50 keys a second, together | a [`DedupingBucket`](crate::rate_limiter::DedupingBucket) as the limiter, and `add_rate_limited` |
+//!
+//! A plain `add` does not wait for a delay of the same key: it is handed out at once, and the delay stays set, unless
+//! [`DelayedAdd`](crate::DelayedAdd) says otherwise.
+//!
+//! # Resync
+//!
+//! Events get lost. A handler that returns `Outcome::RequeueAfter(an_hour)` sees each key again, each at its own time. That is better than
+//! to add all keys every hour, which makes a peak. If such a listing is needed, give it
+//! [`Priority::LOW`](crate::Priority::LOW), so that events overtake it.
+//!
+//! # A result for the adder
+//!
+//! A run stands for all adds before it, so the queue has no result for one add. Keep results by key, and let those who wait look there; or
+//! wait for the key itself:
+//! ```
+//! use keyqueue::WorkQueue;
+//! use std::collections::HashMap;
+//! use std::sync::{Condvar, Mutex};
+//!
+//! let queue = WorkQueue::<u32>::new();
+//! let (results, changed) = (Mutex::new(HashMap::new()), Condvar::new());
+//! std::thread::scope(|scope| {
+//!     scope.spawn(|| {
+//!         while let Some(item) = queue.get() {
+//!             results.lock().unwrap().insert(*item, *item * 2); // before `done`: the next holder sees it
+//!             changed.notify_all();
+//!             item.succeed();
+//!         }
+//!     });
+//!     queue.add(21);
+//!     let results = changed.wait_while(results.lock().unwrap(), |results| !results.contains_key(&21)).unwrap();
+//!     assert_eq!(results[&21], 42);
+//!     queue.shut_down();
+//! });
+//! ```
+//!
+//! # Producers that must wait
+//!
+//! `add` never waits, and the number of *different* keys bounds the queue. Where that is not enough, a producer looks at
+//! [`len`](crate::WorkQueue::len) (which takes no lock) and pauses, or takes a permit of a semaphore which the handler gives back.
+//!
+//! # Tests with a mock clock
+//!
+//! Time stands still until the test moves it, and no thread expires delays behind its back. A [`Bucket`](crate::rate_limiter::Bucket::with_clock)
+//! takes the same clock.
+//! ```
+//! use keyqueue::rate_limiter::ItemExponentialFailure;
+//! use keyqueue::{Clock, Driver, Item, Outcome, WorkQueue};
+//! use std::time::Duration;
+//!
+//! let (clock, time) = Clock::mock();
+//! let backoff = ItemExponentialFailure::new(Duration::from_secs(1), Duration::from_secs(60));
+//! let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).rate_limiter(backoff).build();
+//! queue.add("pod-1");
+//! queue.get().unwrap().retry();
+//!
+//! time.advance(Duration::from_millis(999));
+//! assert_eq!(queue.turn(), 0);
+//! time.advance(Duration::from_millis(1));
+//! assert_eq!(queue.turn(), 1); // one key became due
+//!
+//! // A handler is tested with an item: what it returns is what happens to the key.
+//! fn reconcile(pod: &Item<'_, &str>) -> Outcome {
+//!     if pod.num_requeues() > 0 { Outcome::Done } else { Outcome::Retry }
+//! }
+//! let item = queue.try_get().unwrap();
+//! assert!(matches!(reconcile(&item), Outcome::Done));
+//! ```
+//!
+//! # What makes a good key
+//!
+//! * **It names an object, not an event**: `("namespace", "name")`, a path, a URL. What happened is not part of it; the worker reads the
+//!   present state.
+//! * **`Eq` compares what the name consists of, and nothing else.** If it compared a generation or a time, two events for one object would be two
+//!   keys, and two workers would process the object at a time. If two objects are equal, one of them is never looked at. `Hash` must agree.
+//!   Data that `Eq` leaves out does not reach the worker if the key is there already: the queue keeps the old key.
+//! * **It is cheap to clone and to hash.** The queue moves keys and clones none, but most handlers do. For strings `Arc<str>`; for long
+//!   composed names an id, with the names in a table of yours.
+//! * **It does not change while it is in the queue**, and its `Eq`, `Hash` and `Borrow` do not use the queue.
+//! * **Keys that must not be processed at a time** but are different (all rows of a table) are best one key. If they must be several: a
+//!   [group](crate::WorkQueueBuilder::fair_by) with [at most one key](crate::WorkQueueBuilder::max_processing_per_group) in work.
+//!
+//! # From client-go
+//!
+//! | client-go `util/workqueue` | here |
+//! |---|---|
+//! | `NewTyped`, `NewTypedWithConfig` | [`WorkQueue::new`](crate::WorkQueue::new), [`builder`](crate::WorkQueue::builder) |
+//! | `Add` | [`add`](crate::WorkQueue::add), which says what it did |
+//! | `Get` and `Done` | [`get`](crate::WorkQueue::get), and the drop of the [`Item`](crate::Item) |
+//! | `Len` | [`len`](crate::WorkQueue::len) |
+//! | `ShutDown`, `ShutDownWithDrain`, `ShuttingDown` | [`shut_down`](crate::WorkQueue::shut_down), [`shut_down_with_drain`](crate::WorkQueue::shut_down_with_drain) (also waits for queued keys), [`shutting_down`](crate::WorkQueue::shutting_down) |
+//! | `AddAfter` | [`add_after`](crate::WorkQueue::add_after); [`cancel`](crate::WorkQueue::cancel) undoes it |
+//! | `AddRateLimited`, `Forget`, `NumRequeues` | [`add_rate_limited`](crate::WorkQueue::add_rate_limited), [`forget`](crate::WorkQueue::forget), [`num_requeues`](crate::WorkQueue::num_requeues); for a holder [`retry`](crate::Item::retry) and [`succeed`](crate::Item::succeed) |
+//! | `NewTypedItemExponentialFailureRateLimiter` | [`ItemExponentialFailure`](crate::rate_limiter::ItemExponentialFailure) |
+//! | `NewTypedItemFastSlowRateLimiter` | [`ItemFastSlow`](crate::rate_limiter::ItemFastSlow) |
+//! | `TypedBucketRateLimiter` | [`Bucket`](crate::rate_limiter::Bucket), or [`DedupingBucket`](crate::rate_limiter::DedupingBucket), which gives a key one token however often it is added |
+//! | `NewTypedMaxOfRateLimiter`, `NewTypedWithMaxWaitRateLimiter` | [`MaxOf`](crate::rate_limiter::MaxOf), [`WithMaxWait`](crate::rate_limiter::WithMaxWait) |
+//! | `DefaultTypedControllerRateLimiter` | [`default_controller_rate_limiter`](crate::rate_limiter::default_controller_rate_limiter) |
+//! | `MetricsProvider` | the feature `metrics`, or an [`Observer`](crate::observe::Observer) |
+//! | `wait.Backoff`, `wait.BackoffUntil` | the module `backoff` |
+//! | the loop `for c.processNextItem() {}` | [`Workers`](crate::Workers) |
+//!
+//! The usual loop, `defer queue.Done(key)` with `AddRateLimited` after an error and `Forget` otherwise, is a handler that returns a `Result`.
+//! What differs: a drain waits for queued keys; `Done` cannot be forgotten; a panic makes the key done; after the shut-down an add says
+//! [`Rejected`](crate::Added::Rejected).
+//!
+//! # From controller-runtime
+//!
+//! | controller-runtime | here |
+//! |---|---|
+//! | `Reconcile(ctx, req) (Result, error)` | a handler `Fn(&Item<K>) -> Result<Outcome, E>` |
+//! | `return Result{}, nil` | `Ok(Outcome::Done)`, or `Ok(())` |
+//! | `return Result{}, err` | `Err(error)`: retried with backoff |
+//! | `Result{RequeueAfter: d}` | [`Outcome::RequeueAfter`](crate::Outcome::RequeueAfter) |
+//! | `reconcile.TerminalError(err)` | [`Outcome::GiveUp`](crate::Outcome::GiveUp) |
+//! | `MaxConcurrentReconciles` | the number of loops: `spawn(n, …)` |
+//! | `RecoverPanic` | always; [`on_panic`](crate::WorkersBuilder::on_panic) tells you |
+//! | `priorityqueue`, `AddWithOpts(AddOpts{After, RateLimited, Priority})` | [`add_with`](crate::WorkQueue::add_with) and [`AddOptions`](crate::AddOptions); lower priorities are not starved |
+//! | `handler.LowPriority` for the initial list | [`Priority::LOW`](crate::Priority::LOW) |
+//! | `UsePriorityQueue` | from the first call that gives a priority |
+//! | leader election, watches, caches, predicates | not here: `kube-rs`, or your own |
+//!
+//! # From kube-rs
+//!
+//! `kube::runtime::Controller` is a stream: it has a scheduler, a limit on concurrent reconciles, and caches. With this crate you write the loop
+//! around a `watcher` yourself, and gain: priorities and groups, limits per key and for all, retries that are counted and end, client-go's metrics,
+//! drains with a deadline, keys of any type, and several sources of events without a stream to merge them. You lose `owns` and `watches`
+//! with their mappings, and the store that `Controller` keeps for you.
