@@ -12,8 +12,8 @@ mod support {
 use keyqueue::observe::{Metrics, Observer};
 use keyqueue::rate_limiter::{ItemFastSlow, RateLimiter};
 use keyqueue::{
-    AddOptions, Added, Clock, DelayConflict, DelayedAdd, Driver, Item, MockClock, OnPanic, Outcome, Priority,
-    WorkQueue, WorkQueueBuilder,
+    AddOptions, Added, Clock, DelayConflict, DelayedAdd, Driver, Item, MockClock, OnPanic, Outcome, WorkQueue,
+    WorkQueueBuilder,
 };
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -772,8 +772,8 @@ fn an_observer_may_drop_its_reporter() {
 #[cfg(feature = "metrics")]
 mod facade {
     use super::*;
-    use keyqueue::Stats;
     use keyqueue::observe::MetricsObserver;
+    use keyqueue::{Priority, Stats};
     use metrics::{
         Counter, CounterFn, Gauge, GaugeFn, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
         with_local_recorder,
