@@ -6,3 +6,6 @@ for example in debounce periodic retry_with_reasons; do
     echo "--- $example"
     cargo run --locked --quiet --example "$example"
 done
+echo "--- controller"
+timeout="$(command -v timeout >/dev/null && echo "timeout 300" || true)" # a controller that misses an event would wait for ever
+$timeout cargo run --locked --quiet --manifest-path examples/controller/Cargo.toml

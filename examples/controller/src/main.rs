@@ -1,0 +1,139 @@
+//! A Kubernetes controller: a `kube-rs` watcher, this queue, and workers on tokio.
+//!
+//! ```text
+//! cargo run --release --manifest-path examples/controller/Cargo.toml    # against a stand-in API server, which it starts
+//! KUBECONFIG=~/.kube/config cargo run --release --manifest-path examples/controller/Cargo.toml    # against a cluster, until SIGTERM
+//! ```
+//!
+//! It keeps the annotation `keyqueue.example/checksum` of each ConfigMap with the label `keyqueue.example=checksum` up to date. The stand-in has
+//! 200 of them, which it changes and deletes; it fails one write in five, and cuts each watch after a second. At the end all checksums must be right.
+//!
+//! * The key is an `ObjectRef`: kind, namespace and name. (Its `Eq` leaves out the version, as it must.)
+//! * The watcher's events go through a store, and then add the key. A worker reads the object from the store: its present state.
+//! * The objects of the initial list have the priority LOW, so a change that comes meanwhile is not behind thousands of them.
+//! * An `Err` is retried with a backoff per key. `RequeueAfter` looks at each object again now and then.
+//! * SIGTERM or Ctrl-C ends the watch, and drains: what is queued is finished, within ten seconds. A second signal ends the process.
+//!
+//! **Beside `kube::runtime::Controller`**, which has the same parts in one stream:
+//!
+//! | you gain | you lose |
+//! |---|---|
+//! | priorities, groups (a namespace that does not drown the others), limits for all keys | `owns` and `watches`: here you map an event to a key and `add` it |
+//! | retries that are counted, logged in one place, and end | `Context` and `Action`: here a closure and an `Outcome` |
+//! | client-go's metrics, `stats`, and the keys that are processing, for who debugs | its metrics for the watch |
+//! | a drain with a deadline, and what was left | `graceful_shutdown_on`, which waits for what is running |
+//! | other sources of keys: timers, HTTP, another queue | – |
+
+mod stand_in;
+
+use futures_util::{StreamExt, pin_mut};
+use k8s_openapi::api::core::v1::ConfigMap;
+use keyqueue::{AddOptions, Item, Outcome, Priority, WorkQueue};
+use kube::api::{Api, Patch, PatchParams};
+use kube::runtime::reflector::{self, ObjectRef, Store};
+use kube::runtime::watcher::{self, Event};
+use kube::runtime::{WatchStreamExt, watcher::watcher};
+use kube::{Client, ResourceExt};
+use std::error::Error;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+
+const LABEL: &str = "keyqueue.example=checksum";
+const ANNOTATION: &str = "keyqueue.example/checksum";
+const RESYNC: Duration = Duration::from_secs(600);
+
+type Key = ObjectRef<ConfigMap>;
+
+/// What an object's annotation must say.
+fn checksum(object: &ConfigMap) -> String {
+    let mut sum = crc32fast::Hasher::new();
+    for (name, text) in object.data.iter().flatten() {
+        [name, "=", text, "\n"].into_iter().for_each(|part| sum.update(part.as_bytes()));
+    }
+    format!("{:08x}", sum.finalize())
+}
+
+async fn reconcile(client: &Client, store: &Store<ConfigMap>, key: &Key) -> Result<Outcome, kube::Error> {
+    let Some(object) = store.get(key) else { return Ok(Outcome::Done) }; // deleted
+    let sum = checksum(&object);
+    if object.annotations().get(ANNOTATION) == Some(&sum) {
+        return Ok(Outcome::RequeueAfter(RESYNC));
+    }
+    let objects: Api<ConfigMap> = Api::namespaced(client.clone(), key.namespace.as_deref().unwrap_or("default"));
+    // With the version: an object that has changed since is not written (409), and its event leads to another run.
+    let patch = serde_json::json!({
+        "metadata": { "resourceVersion": object.resource_version(), "annotations": { ANNOTATION: sum } }
+    });
+    match objects.patch(&key.name, &PatchParams::default(), &Patch::Merge(patch)).await {
+        Ok(_) => Ok(Outcome::RequeueAfter(RESYNC)),
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Outcome::Done),
+        Err(error) => Err(error),
+    }
+}
+
+/// Adds the key of each event until the stream ends.
+async fn watch(client: Client, writer: reflector::store::Writer<ConfigMap>, queue: WorkQueue<Key>) {
+    let objects = watcher(Api::<ConfigMap>::all(client), watcher::Config::default().labels(LABEL));
+    let events = reflector::reflector(writer, objects).default_backoff(); // the store has the event before we see it
+    pin_mut!(events);
+    let mut listed = Vec::new();
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Init) => listed.clear(),
+            Ok(Event::InitApply(object)) => listed.push(ObjectRef::from_obj(&object)),
+            // Only now does the store have the objects of the list: a key that was added earlier would find nothing.
+            Ok(Event::InitDone) => {
+                let low = AddOptions::new().priority(Priority::LOW);
+                listed.drain(..).for_each(|key| _ = queue.add_with(key, low));
+            }
+            Ok(Event::Apply(object) | Event::Delete(object)) => _ = queue.add(ObjectRef::from_obj(&object)),
+            Err(error) => eprintln!("watch: {error}"), // and the watcher tries again
+        }
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let stand_in = if std::env::var_os("KUBECONFIG").is_none() { Some(stand_in::start().await?) } else { None };
+    let client = match &stand_in {
+        Some(server) => Client::try_from(kube::Config::new(server.uri()))?,
+        None => Client::try_default().await?,
+    };
+
+    let queue = WorkQueue::builder().name("configmaps").measure(true).build();
+    let workers = queue
+        .workers()
+        .max_retries(15)
+        .on_error(|key, error| println!("{key} is retried: {error}"))
+        .on_give_up(|key, why| println!("{key}: {why}"))
+        .build();
+    let (store, writer) = reflector::store();
+    for _ in 0..4 {
+        let (client, store) = (client.clone(), store.clone());
+        tokio::spawn(workers.run_async(async move |key: &Item<'_, Key>| reconcile(&client, &store, key).await));
+    }
+    let watching = tokio::spawn(watch(client, writer, queue.clone()));
+
+    let mut terminate = signal(SignalKind::terminate())?;
+    let verdict = tokio::select! {
+        _ = terminate.recv() => Ok(()),
+        _ = tokio::signal::ctrl_c() => Ok(()),
+        verdict = stand_in::scenario(stand_in.as_ref()) => verdict, // only with the stand-in does it ever end
+    };
+    watching.abort();
+    let left = tokio::select! {
+        left = workers.drain_until(tokio::time::sleep(Duration::from_secs(10))) => left,
+        _ = terminate.recv() => return Err("ended by a second signal".into()),
+        _ = tokio::signal::ctrl_c() => return Err("ended by a second signal".into()),
+    };
+
+    println!("{:?}", workers.tally());
+    println!(
+        "left: {} queued, {} processing, {} to look at again",
+        left.queued.len(),
+        left.processing.len(),
+        left.delayed.len()
+    );
+    println!("waits: {:?}", queue.metrics().queue_duration);
+    verdict
+}
