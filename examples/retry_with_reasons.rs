@@ -15,7 +15,7 @@
 //! `on_error` and `on_give_up` get the key and the reason, so no handler logs by itself.
 
 use keyqueue::rate_limiter::ItemExponentialFailure;
-use keyqueue::{Item, Outcome, WorkQueue};
+use keyqueue::{Item, Outcome, Stats, WorkQueue};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -35,6 +35,7 @@ fn fetch(page: &str, nth: u32) -> Result<&'static str, Outcome> {
 
 fn main() -> std::io::Result<()> {
     // The worker's panics are part of this example: without their messages.
+    let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let backoff = ItemExponentialFailure::new(Duration::from_millis(5), Duration::from_secs(1));
     let queue = WorkQueue::builder().rate_limiter(backoff).build();
@@ -55,11 +56,13 @@ fn main() -> std::io::Result<()> {
         })?;
 
     queue.add_all(["/", "/gone", "/busy", "/flaky", "/down", "/odd"]);
-    // Retries are delays, and a queue with delays only is idle: so wait for both.
-    while queue.delayed_len() > 0 || !queue.is_empty() || queue.processing_len() > 0 {
+    // A drain does not wait for delays, and retries are delays. One snapshot: a key may move from the one to the other between two.
+    let is_busy = |stats: Stats| stats.len + stats.processing + stats.delayed > 0;
+    while is_busy(queue.stats()) {
         thread::sleep(Duration::from_millis(10));
     }
     let leftover = workers.drain();
+    std::panic::set_hook(hook);
 
     let (tally, given_up) = (workers.tally(), given_up.lock().unwrap());
     println!("{tally:?}\n{given_up:#?}");

@@ -60,11 +60,12 @@
 //!     });
 //!     while tasks.try_join_next().is_some() {} // frees the results of tasks that have ended
 //! }
-//! tasks.join_all().await;
+//! while tasks.join_next().await.is_some() {}
 //! assert_eq!(queue.stats().handed_out, 100);
 //! # }
 //! ```
-//! A task that panics or is aborted drops its item, which is `done`; [`OnPanic::Retry`](crate::OnPanic::Retry) retries it.
+//! A task that is aborted drops its item, which is `done`. So does one that panics, unless [`OnPanic::Retry`](crate::OnPanic::Retry) asks for
+//! a retry.
 //!
 //! # With `select!`
 //!
@@ -81,7 +82,7 @@
 //! # stop.notify_one();
 //! loop {
 //!     let item = tokio::select! {
-//!         biased; // otherwise a stop may come one key later
+//!         biased; // the stop comes first, however many keys are queued
 //!         () = stop.notified() => break,
 //!         item = queue.get_async() => match item {
 //!             Some(item) => item,
@@ -117,7 +118,7 @@
 //! The first delay starts a thread that expires delays. With [`Driver::Manual`](crate::Driver::Manual) there is none: an event loop of yours
 //! calls [`turn`](crate::WorkQueue::turn), which adds the keys that are due, and sleeps no longer than until the next one is.
 //! ```
-//! use keyqueue::{Driver, WorkQueue};
+//! use keyqueue::{Driver, TryGetError, WorkQueue};
 //! use std::{thread, time::Duration};
 //!
 //! let queue = WorkQueue::builder().driver(Driver::Manual).build();
@@ -129,7 +130,8 @@
 //!     queue.turn();
 //!     match queue.try_get() {
 //!         Ok(item) => seen.push(*item),
-//!         // Or waits for events as long.
+//!         Err(TryGetError::ShutDown) => break,
+//!         // An event loop waits for its events this long instead.
 //!         Err(_) => thread::sleep(queue.stats().next_deadline.map_or(longest, |left| left.min(longest))),
 //!     }
 //! }
@@ -141,9 +143,9 @@
 //! | the key is handed out | |
 //! |---|---|
 //! | when it was quiet for 200 ms | `add_with(key, AddOptions::new().after(ms_200).conflict(DelayConflict::Replace))` |
-//! | 200 ms after the first of several adds, so at most every 200 ms | `add_with(key, AddOptions::new().after(ms_200).conflict(DelayConflict::KeepExisting))` |
+//! | 200 ms after the first of several adds, so it becomes due at most every 200 ms | `add_with(key, AddOptions::new().after(ms_200).conflict(DelayConflict::KeepExisting))` |
 //! | at the earliest of several times | `add_after(key, delay)` |
-//! | at most 50 keys a second, together | a [`DedupingBucket`](crate::rate_limiter::DedupingBucket) as the limiter, and `add_rate_limited` |
+//! | at most 50 keys a second, together, after a burst | [`MaxOf`](crate::rate_limiter::MaxOf) a backoff and a [`DedupingBucket`](crate::rate_limiter::DedupingBucket) as the limiter, and `add_rate_limited` for each add |
 //!
 //! A plain `add` does not wait for a delay of the same key: it is handed out at once, and the delay stays set, unless
 //! [`DelayedAdd`](crate::DelayedAdd) says otherwise.
@@ -156,8 +158,8 @@
 //!
 //! # A result for the adder
 //!
-//! A run stands for all adds before it, so the queue has no result for one add. Keep results by key, and let those who wait look there; or
-//! wait for the key itself:
+//! A run stands for all adds before it, so the queue has no result for one add. Keep results by key, and let those who wait look there.
+//! (To tell a new result from an old one, remove the old one before the add, or store a version with it.)
 //! ```
 //! use keyqueue::WorkQueue;
 //! use std::collections::HashMap;
@@ -183,7 +185,8 @@
 //! # Producers that must wait
 //!
 //! `add` never waits, and the number of *different* keys bounds the queue. Where that is not enough, a producer looks at
-//! [`len`](crate::WorkQueue::len) (which takes no lock) and pauses, or takes a permit of a semaphore which the handler gives back.
+//! [`len`](crate::WorkQueue::len), which takes no lock, and pauses while it is high. (A permit of a semaphore for each add does not work: several
+//! adds may lead to one run, and a retry is a run without an add.)
 //!
 //! # Tests with a mock clock
 //!
@@ -218,12 +221,12 @@
 //! * **It names an object, not an event**: `("namespace", "name")`, a path, a URL. What happened is not part of it; the worker reads the
 //!   present state.
 //! * **`Eq` compares what the name consists of, and nothing else.** If it compared a generation or a time, two events for one object would be two
-//!   keys, and two workers would process the object at a time. If two objects are equal, one of them is never looked at. `Hash` must agree.
+//!   keys, and two workers would process the object at the same time. If two objects are equal, one of them is never looked at. `Hash` must agree.
 //!   Data that `Eq` leaves out does not reach the worker if the key is there already: the queue keeps the old key.
 //! * **It is cheap to clone and to hash.** The queue moves keys and clones none, but most handlers do. For strings `Arc<str>`; for long
 //!   composed names an id, with the names in a table of yours.
 //! * **It does not change while it is in the queue**, and its `Eq`, `Hash` and `Borrow` do not use the queue.
-//! * **Keys that must not be processed at a time** but are different (all rows of a table) are best one key. If they must be several: a
+//! * **Keys that must not be processed at the same time** but are different (all rows of a table) are best one key. If they must be several: a
 //!   [group](crate::WorkQueueBuilder::fair_by) with [at most one key](crate::WorkQueueBuilder::max_processing_per_group) in work.
 //!
 //! # From client-go

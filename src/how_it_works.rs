@@ -30,7 +30,7 @@
 //! ```
 //!
 //! and bits for a delay and for counted failures, which keep the slot alive when the key is neither queued nor processing. Slots are in chunks of
-//! 64, so that a burst leaves no holes: a chunk that has no keys is freed. The table is an array of chains that run through the slots. When it
+//! up to 64, so memory comes back after a burst: an empty chunk is freed. The table is an array of chains that run through the slots. When it
 //! grows, each call moves some chains, so no call pays for all of them. `src/key/`.
 //!
 //! # The order
@@ -51,9 +51,9 @@
 //! # Delays
 //!
 //! Deadlines are in a hierarchical timing wheel: a slot of the lowest level is a nanosecond, of the next one 64, and so on. A key is put into the level
-//! whose slots are just fine enough to tell its deadline from the present, and moves to a finer one when that slot's time comes: two or three times in
-//! its life, however many keys there are. A thread, the *driver*, parks until the first slot's time; it is started by the first delay. A get
-//! that finds no key does the driver's work if a delay has expired. `src/time/wheel/`, `src/shared/driver.rs`.
+//! whose slots are just fine enough to tell its deadline from the present, and moves to a finer one when an entry of its slot has expired: two or three times
+//! in its life, however many keys there are. A thread, the *driver*, parks until the first slot's time; it is started by the first delay. If it
+//! cannot be started, getters that wait do its work; with [`Driver::Manual`](crate::Driver::Manual) only calls of `turn` do. `src/time/wheel/`, `src/shared/driver.rs`.
 //!
 //! # Waiting
 //!
@@ -68,8 +68,9 @@
 //!
 //! # Several shards
 //!
-//! Each has its own lock, table, line and wheel; the key's hash says which. A getter stays with a shard for up to 64 keys, and
-//! then goes to the one whose first key has waited longest, or has the highest priority. So threads rarely meet at a lock, and no key is
+//! Each has its own lock, table, line and wheel; the key's hash says which. A getter stays with a shard for up to 64 keys (16 with
+//! priorities or groups), takes as many of those that it has just added itself, and then goes to the one whose first key has waited longest, or
+//! has the highest priority (every 13th time by age alone). So threads rarely meet at a lock, and no key is
 //! overtaken by more than a bounded number of later ones. `src/shared/choose.rs`.
 //!
 //! # Failures and limits

@@ -39,10 +39,12 @@
 //! A key says *what* to look at, never what happened. The worker reads the current state when it runs, so an event that arrives
 //! twice, late or out of order does no harm, and a thousand events for one key lead to one run.
 //!
-//! **In short**: a key is absent, queued, or processing, and at most one worker has it. It is processed after every add, once for all
-//! adds before. Two traps: a worker that only ever calls [`retry`](Item::retry), and after a success neither
-//! [`succeed`](Item::succeed) nor [`forget`](WorkQueue::forget), keeps a long backoff and a record for ever (dropping the item forgets nothing);
-//! and an [`add`](WorkQueue::add) does not wait for a backoff or another delay of its key, unless [`DelayedAdd`] says so.
+//! **In short**: a key is absent, queued, or processing, beside that it may have a delay, and at most one worker has it. After an add it is
+//! processed; one run stands for all adds before it. Two traps:
+//!
+//! * After a success call [`succeed`](Item::succeed) (or [`forget`](WorkQueue::forget)). If not, a key that was retried keeps its long
+//!   backoff and its record for ever: dropping the item forgets nothing. [Workers](#workers) do it for you.
+//! * An [`add`](WorkQueue::add) does not wait for a backoff or another delay of its key, unless [`DelayedAdd`] says so.
 //!
 //! Next: [workers](#workers), the [`cookbook`] with recipes and the names for those who know client-go, all
 //! [guarantees](#what-it-guarantees), more [traps](#traps), and [`how_it_works`].

@@ -392,3 +392,34 @@ fn metrics_count_each_level() {
         assert_eq!((metrics.queue_duration.count(), metrics.queue_duration.sum().as_millis()), (304, 6061));
     }
 }
+
+/// Where keys come fast, one add in eight is measured; not in a queue with priorities, where a rare key would get the wait of another one.
+#[test]
+fn each_wait_of_a_rare_priority_is_measured() {
+    for is_fair in [false, true] {
+        let builder = WorkQueue::builder().measure(true);
+        let queue = if is_fair { builder.fair_by(|key: &u32| key % 3) } else { builder }.build();
+        let get = || queue.get().unwrap().done();
+        let fast = |keys: u32| {
+            for key in 0..keys {
+                queue.add(key);
+                get();
+            }
+        };
+        fast(1000);
+        queue.add(7);
+        queue.add_with(7, at(100)); // raised
+        get();
+        let wait = Duration::from_millis(2);
+        for n in 0..10 {
+            fast(1000 + n);
+            queue.add_with(1_000_000, at(100));
+            thread::sleep(wait);
+            get();
+        }
+        let metrics = queue.metrics();
+        let high = &metrics.levels[0].queue_duration;
+        assert!((10..=11).contains(&high.count()) && high.sum() >= 10 * wait, "{metrics:?}");
+        assert_eq!(metrics.queue_duration.count(), metrics.stats.handed_out, "{metrics:?}");
+    }
+}

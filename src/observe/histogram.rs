@@ -22,7 +22,7 @@ const BUCKETS: usize = EIGHTHS * (1 + 64 - BITS as usize);
 /// Measured durations: their number, their sum and their distribution. From [`WorkQueue::metrics`](crate::WorkQueue::metrics).
 ///
 /// The sum is exact. Each duration is known to an eighth of a power of two: within 6 % of the middle of its bucket. If keys become
-/// dirty faster than a million per second, one in eight is measured, and counts for the others.
+/// dirty faster than a million per second, one in eight is measured, and counts for the others (all in a queue with priorities).
 ///
 /// # Examples
 /// ```

@@ -29,8 +29,8 @@ pub struct Metrics {
     pub queue_duration: Histogram,
     /// How long keys that are done were processing. Client-go's `workqueue_work_duration_seconds`.
     pub work_duration: Histogram,
-    /// The levels in which keys are queued or were handed out, highest first. Empty until a call gives a
-    /// [priority](crate::AddOptions::priority).
+    /// The level NORMAL, and those in which keys are queued or, if the queue measures, were handed out; highest first. Empty in a queue without
+    /// [priorities](crate::AddOptions::priority) and [groups](crate::WorkQueueBuilder::fair_by).
     pub levels: Vec<LevelMetrics>,
 }
 

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Each slot has a [`KeyTimes`], through which the list of processing keys runs, and the queue has two histograms. All of these are plain
-//! numbers that change in the critical sections of `add`, `get` and `done`. So the oldest processing key is known without a walk over the
+//! numbers that change in the critical sections of `add`, `get` and `done`. (Each priority but NORMAL has a histogram of its own.) So the oldest processing key is known without a walk over the
 //! keys, and so is the sum of their ages: their number times the present time, less the sum of the times at which they started.
 //!
 //! **The clock costs most**: a key needs three readings, and a reading takes 10 ns even with the processor's counter, where all the
@@ -84,6 +84,8 @@ impl Default for KeyTimes {
 pub(super) struct Times {
     clock: Clock,
     keys: SideArray<KeyTimes>,
+    /// Each add is measured: see [`measure_all`](Self::measure_all).
+    measures_all: bool,
     /// One add in this number is measured: 1 to [`SAMPLE_STRIDE`].
     stride: u32,
     /// The number of adds to skip until the next one is measured.
@@ -139,6 +141,7 @@ impl Times {
         Self {
             clock,
             keys: SideArray::new(slots),
+            measures_all: false,
             stride: 1,
             skip: 0,
             last: 0,
@@ -166,13 +169,19 @@ impl Times {
             return MaybeNanos::UNKNOWN;
         }
         let now = self.time(now);
-        if !self.clock.is_mock() {
+        if !self.clock.is_mock() && !self.measures_all {
             let dense = now.saturating_sub(self.last) < DENSE_GAP_NS * u64::from(self.stride);
             self.stride = if dense { SAMPLE_STRIDE.min(self.stride * 2) } else { 1 };
             self.skip = self.stride - 1;
             self.last = now;
         }
         MaybeNanos::new(now)
+    }
+
+    /// Keys have priorities from now on: no add is skipped. A key of a rare priority would stand for others of that priority that came
+    /// long ago, and they for it.
+    pub(super) fn measure_all(&mut self) {
+        (self.measures_all, self.stride, self.skip) = (true, 1, 0);
     }
 
     /// A key became dirty.
@@ -199,7 +208,8 @@ impl Times {
         let queued_at = times.queued_at;
         *times = KeyTimes { prev, ..KeyTimes::default() };
         let Some(queued_at) = queued_at.known() else {
-            self.waited_at(priority).record(MaybeNanos::UNKNOWN);
+            // It was added before `measure_all`, so with the priority NORMAL.
+            self.waited.record(MaybeNanos::UNKNOWN);
             return MaybeNanos::UNKNOWN;
         };
         let now = self.time(None);
@@ -333,6 +343,17 @@ impl<K> Shard<K> {
     pub(crate) fn waited(&self, claimed: &crate::key::Claimed<K>) -> MaybeNanos {
         let number = self.table.number(claimed.view());
         self.times.as_ref().map_or(MaybeNanos::UNKNOWN, |times| times.keys[number].waited)
+    }
+
+    /// Keys have priorities from now on.
+    pub(crate) fn begin_levels(&mut self) {
+        self.times.iter_mut().for_each(|times| times.measure_all());
+    }
+
+    /// The priorities other than NORMAL for which there are durations.
+    pub(crate) fn measured_priorities(&self) -> Vec<i8> {
+        let durations = self.times.iter().flat_map(|times| &times.waited_by_priority);
+        durations.map(|(priority, _)| *priority).collect()
     }
 
     /// A getter is about to park, so keys do not come fast: the next add is measured.

@@ -79,7 +79,9 @@ impl<K> Shared<K> {
         loop {
             {
                 let mut section = self.enter(locked);
-                if !section.is_ordered() && !begin {
+                if begin {
+                    section.begin_levels();
+                } else if !section.is_ordered() {
                     return;
                 }
                 if section.is_ordered() && section.line_len() == 0 {

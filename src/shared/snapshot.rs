@@ -14,9 +14,11 @@ use std::time::Duration;
 impl<K> Shared<K> {
     /// `metrics`.
     pub(crate) fn metrics(&self) -> Metrics {
-        // Allocates here, not under the lock.
         let (mut metrics, mut normal, mut lens) = (Metrics::default(), Histogram::default(), [0; 256]);
         for locked in self.all() {
+            // Allocates here, not under the lock (but for a level that comes in between).
+            let priorities = locked.lock().measured_priorities();
+            priorities.into_iter().for_each(|priority| _ = metrics.level(Priority(priority)));
             let shard = &mut *locked.lock();
             metrics.stats.add_shard(&shard.stats(&self.clock));
             shard.add_levels(&mut lens);

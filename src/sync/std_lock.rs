@@ -40,7 +40,7 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// The lock, if it becomes free while this thread spins for it for a microsecond or two.
+    /// The lock, if it becomes free while this thread spins for it for some microseconds.
     pub(crate) fn lock_briefly(&self) -> Option<MutexGuard<'_, T>> {
         self.holder.assert_another_thread();
         self.try_lock().or_else(|| {
