@@ -43,6 +43,12 @@ impl<K> WorkQueueBuilder<K> {
     }
 
     /// The queue's name, in `Debug` output, metrics, spans, and the names of its workers' threads. Empty by default.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::<u32>::builder().name("pods").build();
+    /// assert_eq!(queue.name(), "pods");
+    /// ```
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.settings.name = name.into().into_boxed_str();
         self
@@ -53,6 +59,12 @@ impl<K> WorkQueueBuilder<K> {
     ///
     /// With one shard, all calls take turns at one lock, and the queue is strictly first in, first out. With more, threads that work on keys
     /// of different shards do not meet, and the order is weaker: see the crate's page, "Shards".
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::<u32>::builder().shards(16).build();
+    /// assert_eq!(queue.shards(), 16);
+    /// ```
     pub fn shards(mut self, n: usize) -> Self {
         self.settings.shards = n.clamp(1, MAX_SHARDS).next_power_of_two();
         self
@@ -61,6 +73,12 @@ impl<K> WorkQueueBuilder<K> {
     /// The number of keys for which the queue allocates room when it is built, and keeps it until
     /// [`shrink_to_fit`](WorkQueue::shrink_to_fit). A hint that avoids growing, not a limit. Values above 2^24 count as 2^24. 0 by
     /// default.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::builder().capacity(100_000).build();
+    /// queue.add_all(0..100_000); // the table does not grow meanwhile
+    /// ```
     pub fn capacity(mut self, keys: usize) -> Self {
         self.settings.capacity = keys.min(1 << 24);
         self
@@ -71,6 +89,16 @@ impl<K> WorkQueueBuilder<K> {
     /// By default an [`ItemExponentialFailure`](crate::rate_limiter::ItemExponentialFailure) of 5 ms to 1000 s, and, unlike in
     /// client-go, no bucket for all keys together. A limiter that reads a clock has a clock of its own: if you set the queue's
     /// [clock](Self::clock), give the limiter the same.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::WorkQueue;
+    /// use keyqueue::rate_limiter::ItemExponentialFailure;
+    /// use std::time::Duration;
+    ///
+    /// let backoff = ItemExponentialFailure::new(Duration::from_millis(100), Duration::from_secs(60));
+    /// let queue = WorkQueue::<u32>::builder().rate_limiter(backoff).build();
+    /// ```
     pub fn rate_limiter(mut self, limiter: impl RateLimiter<K> + 'static) -> Self {
         self.limiter = match limiter.schedule() {
             Some(schedule) => Limiter::Inline(schedule),
@@ -80,6 +108,14 @@ impl<K> WorkQueueBuilder<K> {
     }
 
     /// The clock by which delays expire. The system's by default; [`Clock::mock`] is for tests.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{Clock, WorkQueue};
+    ///
+    /// let (clock, time) = Clock::mock();
+    /// let queue = WorkQueue::<u32>::builder().clock(clock).build();
+    /// ```
     pub fn clock(mut self, clock: Clock) -> Self {
         self.settings.clock = clock;
         self
@@ -87,6 +123,17 @@ impl<K> WorkQueueBuilder<K> {
 
     /// What adds keys whose delays have expired: by default a thread of the queue, otherwise only callers of
     /// [`turn`](WorkQueue::turn).
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{Driver, WorkQueue};
+    /// use std::time::Duration;
+    ///
+    /// let queue = WorkQueue::builder().driver(Driver::Manual).build();
+    /// queue.add_after("pod-1", Duration::from_nanos(1));
+    /// while queue.turn() == 0 {} // an event loop of yours calls it
+    /// assert_eq!(queue.len(), 1);
+    /// ```
     pub fn driver(mut self, driver: Driver) -> Self {
         self.settings.driver = driver;
         self
@@ -96,6 +143,21 @@ impl<K> WorkQueueBuilder<K> {
     ///
     /// If this is not set: the key of an [`Item`](crate::Item) that is dropped by a panic is done, since retrying a key that panics each
     /// time would end one thread after the other. [`Workers`](crate::Workers), which catch panics, retry it.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{OnPanic, WorkQueue};
+    /// use std::panic::{AssertUnwindSafe, catch_unwind};
+    ///
+    /// let queue = WorkQueue::builder().on_panic(OnPanic::Retry).build();
+    /// queue.add("pod-1");
+    /// let panics = || {
+    ///     let _item = queue.get();
+    ///     panic!("a bug");
+    /// };
+    /// assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+    /// assert_eq!(*queue.get().unwrap(), "pod-1"); // after 5 ms
+    /// ```
     pub fn on_panic(mut self, policy: OnPanic) -> Self {
         self.settings.on_panic = Some(policy);
         self
@@ -107,12 +169,47 @@ impl<K> WorkQueueBuilder<K> {
     /// Costs 32 bytes per key, and 70 ns from the key's add to its done, mostly for reading the clock three times. If keys become dirty
     /// faster than a million per second, one in eight is measured, and counts for the others: 15 ns. Keys of a queue with
     /// [priorities](crate::AddOptions::priority) are all measured, and each priority that is used takes 4 KiB in each shard.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::WorkQueue;
+    ///
+    /// let queue = WorkQueue::builder().measure(true).build();
+    /// queue.add("pod-1");
+    /// let item = queue.get().unwrap();
+    /// println!("waited for {:?}", item.waited());
+    /// drop(item);
+    /// println!("{:?}", queue.metrics().work_duration);
+    /// ```
     pub fn measure(mut self, measure: bool) -> Self {
         self.settings.measure = measure;
         self
     }
 
     /// Receives the queue's events. None by default. A second call replaces the first observer.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::observe::Observer;
+    /// use keyqueue::{Added, WorkQueue};
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicUsize, Ordering};
+    ///
+    /// #[derive(Default)]
+    /// struct Rejected(Arc<AtomicUsize>);
+    ///
+    /// impl Observer for Rejected {
+    ///     fn added(&self, added: Added) {
+    ///         self.0.fetch_add(usize::from(added == Added::Rejected), Ordering::Relaxed);
+    ///     }
+    /// }
+    ///
+    /// let rejected = Arc::<AtomicUsize>::default();
+    /// let queue = WorkQueue::builder().observer(Rejected(Arc::clone(&rejected))).build();
+    /// queue.shut_down();
+    /// queue.add("pod-1");
+    /// assert_eq!(rejected.load(Ordering::Relaxed), 1);
+    /// ```
     pub fn observer(mut self, observer: impl Observer + 'static) -> Self {
         self.settings.observer = Some(Box::new(observer));
         self
@@ -120,6 +217,19 @@ impl<K> WorkQueueBuilder<K> {
 
     /// Whether lower [priorities](crate::Priority) wait for as long as higher ones have keys. `false` by default: of any 16 hand-outs one
     /// goes to a level below the highest.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{AddOptions, Priority, WorkQueue};
+    ///
+    /// let queue = WorkQueue::builder().strict_priorities(true).build();
+    /// queue.add_with(0, AddOptions::new().priority(Priority::LOW));
+    /// for key in 1..100 {
+    ///     queue.add_with(key, AddOptions::new().priority(Priority::HIGH));
+    /// }
+    /// let order: Vec<_> = (0..100).map(|_| *queue.get().unwrap()).collect();
+    /// assert_eq!(order.last(), Some(&0)); // otherwise about the 16th
+    /// ```
     pub fn strict_priorities(mut self, strict: bool) -> Self {
         self.order.settings.strict = strict;
         self
@@ -153,6 +263,19 @@ impl<K> WorkQueueBuilder<K> {
 
     /// How many keys a group gives in a turn, asked with each new key; that of the key with which the group begins to have keys counts. From 1 to
     /// 1000: other values are clamped. Needs [`fair_by`](Self::fair_by). 1 by default.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::WorkQueue;
+    ///
+    /// let queue = WorkQueue::builder()
+    ///     .fair_by(|&(tenant, _): &(&str, u32)| tenant.to_owned())
+    ///     .group_weight(|&(tenant, _)| if tenant == "paid" { 2 } else { 1 })
+    ///     .build();
+    /// queue.add_all((0..3).flat_map(|n| [("free", n), ("paid", n)]));
+    /// let order: Vec<_> = (0..6).map(|_| queue.get().unwrap().0).collect();
+    /// assert_eq!(order, ["free", "paid", "paid", "free", "paid", "free"]);
+    /// ```
     pub fn group_weight(mut self, weight: impl Fn(&K) -> u32 + Send + Sync + 'static) -> Self {
         self.order.weight_of = Some(Box::new(weight));
         self
@@ -163,12 +286,36 @@ impl<K> WorkQueueBuilder<K> {
     ///
     /// A queued key of a group that is full is not handed out until one of the group's keys is done; it counts in
     /// [`len`](WorkQueue::len), and drains wait for it. A group that was full joins at the end of the turns. After a shut-down a getter waits while such keys are queued.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::WorkQueue;
+    ///
+    /// let queue = WorkQueue::builder().fair_by(|&(host, _): &(&str, u32)| host.to_owned()).max_processing_per_group(1).build();
+    /// queue.add_all([("a.example", 1), ("a.example", 2), ("b.example", 1)]);
+    /// let (first, second) = (queue.get().unwrap(), queue.get().unwrap());
+    /// assert_eq!((*first, *second), (("a.example", 1), ("b.example", 1)));
+    /// assert!(queue.try_get().is_err()); // one key is queued, and its host has one in work
+    /// first.done();
+    /// assert_eq!(*queue.get().unwrap(), ("a.example", 2));
+    /// ```
     pub fn max_processing_per_group(mut self, n: usize) -> Self {
         self.max_processing_per_group = Some(n);
         self
     }
 
     /// What an [`add`](WorkQueue::add) of a delayed key does. [`DelayedAdd::Independent`] by default.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{DelayedAdd, WorkQueue};
+    /// use std::time::Duration;
+    ///
+    /// let queue = WorkQueue::builder().delayed_add(DelayedAdd::Promote).build();
+    /// queue.add_after("pod-1", Duration::from_secs(60));
+    /// queue.add("pod-1"); // instead of the delay
+    /// assert_eq!((queue.len(), queue.delayed_len()), (1, 0));
+    /// ```
     pub fn delayed_add(mut self, policy: DelayedAdd) -> Self {
         self.settings.delayed_add = policy;
         self
@@ -180,6 +327,12 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
     ///
     /// # Panics
     /// If [`try_build`](Self::try_build) returns an error.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::builder().name("pods").measure(true).build();
+    /// queue.add("pod-1");
+    /// ```
     #[must_use]
     pub fn build(self) -> WorkQueue<K> {
         self.build_with(start_driver_thread)
@@ -190,6 +343,14 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
     /// # Errors
     /// If there is a [weight](Self::group_weight) or a [limit](Self::max_processing_per_group) without [`fair_by`](Self::fair_by), or a
     /// limit of 0, or a limit in a queue with several shards, where it could not be exact.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::WorkQueue;
+    ///
+    /// let error = WorkQueue::<u32>::builder().max_processing_per_group(1).try_build().unwrap_err();
+    /// assert_eq!(error.argument(), "max_processing_per_group"); // a limit needs `fair_by`
+    /// ```
     pub fn try_build(mut self) -> Result<WorkQueue<K>, InvalidArgument> {
         self.check()?;
         Ok(self.build_with(start_driver_thread))

@@ -4,6 +4,18 @@ use std::error::Error;
 use std::fmt;
 
 /// Why [`WorkQueue::try_get`](crate::WorkQueue::try_get) has no key.
+///
+/// # Examples
+/// ```
+/// use keyqueue::{TryGetError, WorkQueue};
+///
+/// let queue = WorkQueue::<u32>::new();
+/// match queue.try_get() {
+///     Ok(item) => println!("{}", *item),
+///     Err(TryGetError::Empty) => println!("nothing to do"),
+///     Err(error) => println!("{error}"), // shut down
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TryGetError {
@@ -15,6 +27,19 @@ pub enum TryGetError {
 }
 
 /// Why [`WorkQueue::get_timeout`](crate::WorkQueue::get_timeout) has no key.
+///
+/// # Examples
+/// ```
+/// use keyqueue::{GetTimeoutError, WorkQueue};
+/// use std::time::Duration;
+///
+/// let queue = WorkQueue::<u32>::new();
+/// match queue.get_timeout(Duration::from_millis(1)) {
+///     Ok(item) => println!("{}", *item),
+///     Err(GetTimeoutError::Timeout) => println!("nothing for a millisecond"),
+///     Err(error) => println!("{error}"), // shut down
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GetTimeoutError {
@@ -28,6 +53,18 @@ pub enum GetTimeoutError {
 
 /// [`WorkQueue::shut_down_with_drain_timeout`](crate::WorkQueue::shut_down_with_drain_timeout) timed out before the queue was
 /// drained. The queue stays shut down, and the caller may drain it again.
+///
+/// # Examples
+/// ```
+/// use keyqueue::WorkQueue;
+/// use std::time::Duration;
+///
+/// let queue = WorkQueue::new();
+/// queue.add("pod-1"); // and no worker
+/// if let Err(error) = queue.shut_down_with_drain_timeout(Duration::from_millis(1)) {
+///     println!("{error}");
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct DrainTimeoutError {
@@ -38,6 +75,18 @@ pub struct DrainTimeoutError {
 }
 
 /// [`WorkQueue::wait_idle_timeout`](crate::WorkQueue::wait_idle_timeout) timed out before the queue was idle.
+///
+/// # Examples
+/// ```
+/// use keyqueue::WorkQueue;
+/// use std::time::Duration;
+///
+/// let queue = WorkQueue::new();
+/// queue.add("pod-1"); // and no worker
+/// if let Err(error) = queue.wait_idle_timeout(Duration::from_millis(1)) {
+///     println!("{error}");
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct WaitIdleTimeoutError {
@@ -73,6 +122,15 @@ impl InvalidArgument {
     }
 
     /// The name of the argument.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::WorkQueue;
+    ///
+    /// let error = WorkQueue::<u32>::builder().max_processing_per_group(1).try_build().unwrap_err();
+    /// println!("{error}"); // says what is wrong with it
+    /// assert_eq!(error.argument(), "max_processing_per_group");
+    /// ```
     #[must_use]
     pub fn argument(&self) -> &'static str {
         self.argument
@@ -114,12 +172,25 @@ impl Error for InvalidArgument {}
 
 impl TryGetError {
     /// `true` if a later call may succeed.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::<u32>::new();
+    /// assert!(queue.try_get().unwrap_err().is_empty());
+    /// ```
     #[must_use]
     pub fn is_empty(self) -> bool {
         self == Self::Empty
     }
 
     /// `true` if the queue is shutting down.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::<u32>::new();
+    /// queue.shut_down();
+    /// assert!(queue.try_get().unwrap_err().is_shut_down());
+    /// ```
     #[must_use]
     pub fn is_shut_down(self) -> bool {
         self == Self::ShutDown
@@ -128,12 +199,29 @@ impl TryGetError {
 
 impl GetTimeoutError {
     /// `true` if a later call may succeed.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let queue = keyqueue::WorkQueue::<u32>::new();
+    /// assert!(queue.get_timeout(Duration::from_millis(1)).unwrap_err().is_timeout());
+    /// ```
     #[must_use]
     pub fn is_timeout(self) -> bool {
         self == Self::Timeout
     }
 
     /// `true` if the queue is shutting down.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let queue = keyqueue::WorkQueue::<u32>::new();
+    /// queue.shut_down();
+    /// assert!(queue.get_timeout(Duration::MAX).unwrap_err().is_shut_down());
+    /// ```
     #[must_use]
     pub fn is_shut_down(self) -> bool {
         self == Self::ShutDown

@@ -78,6 +78,17 @@ impl<'q, K> Item<'q, K> {
     }
 
     /// Turns the item into one that owns a handle of the queue.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::WorkQueue;
+    /// use std::thread;
+    ///
+    /// let queue = WorkQueue::new();
+    /// queue.add("pod-1");
+    /// let item = queue.get().unwrap().into_owned(); // keeps the queue alive, and may go to another thread
+    /// thread::spawn(move || item.done()).join().unwrap();
+    /// ```
     pub fn into_owned(self) -> OwnedItem<K> {
         let (queue, claimed) = self.into_parts();
         OwnedItem::new(Arc::clone(queue), claimed)
@@ -105,6 +116,15 @@ impl<'q, K> Item<'q, K> {
 
 impl<'q, K> Item<'q, K> {
     /// The key.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::new();
+    /// queue.add("pod-1".to_owned());
+    /// let item = queue.get().unwrap();
+    /// assert_eq!(item.key(), "pod-1");
+    /// assert_eq!(item.len(), 5); // an item dereferences to its key
+    /// ```
     #[inline]
     #[must_use]
     pub fn key(&self) -> &K {
@@ -115,6 +135,14 @@ impl<'q, K> Item<'q, K> {
     ///
     /// If the key was added meanwhile, it is queued now, at the back. A thread that unwinds may call this too, in a `Drop`: then the
     /// key is done, where dropping the item would count as a [panic](crate::OnPanic) of the work on it.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::new();
+    /// queue.add("pod-1");
+    /// queue.get().unwrap().done(); // as a drop does
+    /// assert_eq!(queue.processing_len(), 0);
+    /// ```
     #[doc(alias = "Done")]
     #[inline]
     pub fn done(self) {
@@ -157,6 +185,14 @@ impl<'q, K> Item<'q, K> {
     ///
     /// # Panics
     /// Like [`succeed`](Self::succeed).
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::new();
+    /// queue.add("pod-1");
+    /// queue.get().unwrap().give_up();
+    /// assert_eq!(queue.stats().given_up, 1);
+    /// ```
     pub fn give_up(self) {
         let forgot = self.queue.limiter_forget(&self);
         let (queue, claimed) = self.into_parts();
@@ -201,6 +237,14 @@ impl<'q, K> Item<'q, K> {
     ///
     /// # Panics
     /// If the limiter does.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::new();
+    /// queue.add("pod-1");
+    /// queue.get().unwrap().retry();
+    /// assert_eq!(queue.get().unwrap().num_requeues(), 1); // after 5 ms
+    /// ```
     #[doc(alias = "NumRequeues")]
     #[must_use]
     pub fn num_requeues(&self) -> usize {
@@ -243,6 +287,16 @@ impl<'q, K> Item<'q, K> {
     ///
     /// # Panics
     /// Like [`retry`](Self::retry).
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{AddOptions, Priority, WorkQueue};
+    ///
+    /// let queue = WorkQueue::new();
+    /// queue.add("pod-1");
+    /// queue.get().unwrap().requeue_with(AddOptions::new().priority(Priority::LOW)); // when there is nothing else to do
+    /// assert_eq!(queue.get().unwrap().priority(), Priority::LOW);
+    /// ```
     pub fn requeue_with(self, options: AddOptions) -> Added {
         if self.queue.has_external_limiter() {
             let (added, caught) = self.requeue_asked(options, Failures::Keep);
@@ -270,6 +324,15 @@ impl<'q, K> Item<'q, K> {
 
     /// The [priority](crate::Priority) with which the key was handed out. [`retry`](Self::retry),
     /// [`requeue_after`](Self::requeue_after) and [`requeue_with`](Self::requeue_with) keep it, unless the options have another one.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{AddOptions, Priority, WorkQueue};
+    ///
+    /// let queue = WorkQueue::new();
+    /// queue.add_with("pod-1", AddOptions::new().priority(Priority::HIGH));
+    /// assert_eq!(queue.get().unwrap().priority(), Priority::HIGH);
+    /// ```
     #[must_use]
     pub fn priority(&self) -> Priority {
         self.queue.priority(&self.claimed)
@@ -277,6 +340,18 @@ impl<'q, K> Item<'q, K> {
 
     /// How long the key was queued before it was handed out, counted from the add that made it dirty. `None`: the queue does not
     /// [measure](crate::WorkQueueBuilder::measure), or not this key, because it handles more than a million keys a second.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{Clock, Driver, WorkQueue};
+    /// use std::time::Duration;
+    ///
+    /// let (clock, time) = Clock::mock();
+    /// let queue = WorkQueue::builder().clock(clock).measure(true).build();
+    /// queue.add("pod-1");
+    /// time.advance(Duration::from_secs(2));
+    /// assert_eq!(queue.get().unwrap().waited(), Some(Duration::from_secs(2)));
+    /// ```
     #[must_use]
     pub fn waited(&self) -> Option<Duration> {
         self.queue.waited(&self.claimed)
@@ -369,6 +444,15 @@ impl<'q, K> Item<'q, K> {
     }
 
     /// Whether the queue is shutting down. [`until_shutting_down`](Self::until_shutting_down) waits for that.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::new();
+    /// queue.add("pod-1");
+    /// let item = queue.get().unwrap();
+    /// queue.shut_down();
+    /// assert!(item.shutting_down()); // a long run may stop here
+    /// ```
     #[must_use]
     pub fn shutting_down(&self) -> bool {
         self.queue.is_shutting_down()
@@ -378,6 +462,16 @@ impl<'q, K> Item<'q, K> {
     /// once more. [`until_dirty`](Self::until_dirty) waits for that.
     ///
     /// An add that waits for a delay ([`DelayedAdd::Strict`](crate::DelayedAdd::Strict)) counts when the delay expires.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::new();
+    /// queue.add("pod-1");
+    /// let item = queue.get().unwrap();
+    /// assert!(!item.is_dirty());
+    /// queue.add("pod-1");
+    /// assert!(item.is_dirty()); // it runs once more, so this run may stop
+    /// ```
     #[must_use]
     pub fn is_dirty(&self) -> bool {
         self.claimed.view().state().is_dirty()

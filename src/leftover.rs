@@ -5,6 +5,14 @@ use std::time::Duration;
 /// Keys that a call has taken out of the queue, and those that it found processing, which stay with their holders. From
 /// [`Workers::stop`](crate::Workers::stop), the drains of [`Workers`](crate::Workers), and
 /// [`WorkQueue::take_where`](crate::WorkQueue::take_where).
+///
+/// # Examples
+/// ```
+/// let queue = keyqueue::WorkQueue::new();
+/// queue.add_all(["a/1", "b/1", "a/2"]);
+/// let taken = queue.take_where(|key| key.starts_with("a/"));
+/// assert_eq!(taken.queued, ["a/1", "a/2"]);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use = "these keys were not processed"]
@@ -19,6 +27,15 @@ pub struct Leftover<K> {
 
 impl<K> Leftover<K> {
     /// Whether no key was left.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::<u32>::new();
+    /// let workers = queue.workers().spawn(1, |key: &keyqueue::Item<'_, u32>| println!("{}", **key))?;
+    /// queue.add(1);
+    /// assert!(workers.drain().is_empty());
+    /// # std::io::Result::Ok(())
+    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.queued.is_empty() && self.processing.is_empty() && self.delayed.is_empty()

@@ -45,6 +45,18 @@ pub(crate) const WITHOUT_LIMITER: Duration = Duration::from_millis(50);
 /// up to 16 keys from a shard before it looks for one with a higher priority.
 ///
 /// The values are those of controller-runtime's priority queue.
+///
+/// # Examples
+/// ```
+/// use keyqueue::{AddOptions, Priority, WorkQueue};
+///
+/// let queue = WorkQueue::new();
+/// queue.add("resync");
+/// queue.add_with("somebody waits", AddOptions::new().priority(Priority::HIGH));
+/// queue.add_with("a little sooner", AddOptions::new().priority(Priority(1)));
+/// let order: Vec<_> = (0..3).map(|_| *queue.get().unwrap()).collect();
+/// assert_eq!(order, ["somebody waits", "a little sooner", "resync"]);
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Priority(pub i8);
 
@@ -58,6 +70,24 @@ impl Priority {
 }
 
 /// What happens if a key that gets a delay already has one. A key has at most one delay.
+///
+/// # Examples
+/// ```
+/// use keyqueue::{AddOptions, Clock, DelayConflict, Driver, WorkQueue};
+/// use std::time::Duration;
+///
+/// let due = |conflict| {
+///     let (clock, _time) = Clock::mock();
+///     let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
+///     for seconds in [2, 1, 3] {
+///         queue.add_with("pod-1", AddOptions::new().after(Duration::from_secs(seconds)).conflict(conflict));
+///     }
+///     queue.take_delayed()[0].1.as_secs()
+/// };
+/// assert_eq!(due(DelayConflict::EarliestWins), 1);
+/// assert_eq!(due(DelayConflict::Replace), 3);
+/// assert_eq!(due(DelayConflict::KeepExisting), 2);
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DelayConflict {
@@ -72,6 +102,22 @@ pub enum DelayConflict {
 
 /// What [`add`](crate::WorkQueue::add) does for a key that is delayed; set by
 /// [`WorkQueueBuilder::delayed_add`](crate::WorkQueueBuilder::delayed_add).
+///
+/// # Examples
+/// ```
+/// use keyqueue::{DelayedAdd, WorkQueue};
+/// use std::time::Duration;
+///
+/// let queued_and_delayed = |policy| {
+///     let queue = WorkQueue::builder().delayed_add(policy).build();
+///     queue.add_after("pod-1", Duration::from_secs(60));
+///     queue.add("pod-1");
+///     (queue.len(), queue.delayed_len())
+/// };
+/// assert_eq!(queued_and_delayed(DelayedAdd::Independent), (1, 1));
+/// assert_eq!(queued_and_delayed(DelayedAdd::Promote), (1, 0));
+/// assert_eq!(queued_and_delayed(DelayedAdd::Strict), (0, 1));
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DelayedAdd {
@@ -92,6 +138,13 @@ pub enum DelayedAdd {
 /// The policy applies to an item that is dropped while its thread unwinds. It does not apply if the holder makes a call such as
 /// [`done`](crate::Item::done), even in a thread that unwinds. It does not apply either to an item that was handed out while the thread
 /// was already unwinding, in a `Drop` that calls [`get`](crate::WorkQueue::get): dropping that item is `done`.
+///
+/// # Examples
+/// ```
+/// use keyqueue::{OnPanic, WorkQueue};
+///
+/// let queue = WorkQueue::<u32>::builder().on_panic(OnPanic::Retry).build();
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnPanic {

@@ -64,6 +64,14 @@ pub enum Added {
 impl Added {
     /// `false` if the key was refused. If `true`, the key will be handed out, and that hand-out begins after the add. (A key that waits
     /// for a delay is not handed out if the delay is cancelled, taken out, or cut off by a shut-down.)
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::new();
+    /// assert!(queue.add("pod-1").is_accepted());
+    /// queue.shut_down();
+    /// assert!(!queue.add("pod-2").is_accepted());
+    /// ```
     #[must_use]
     pub fn is_accepted(self) -> bool {
         self != Self::Rejected
@@ -72,6 +80,12 @@ impl Added {
 
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// Creates a queue with the default settings.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::new();
+    /// queue.add("pod-1");
+    /// ```
     #[doc(alias = "NewTyped")]
     #[must_use]
     pub fn new() -> Self {
@@ -79,6 +93,12 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     }
 
     /// Configures a queue.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::builder().name("pods").build();
+    /// queue.add("pod-1");
+    /// ```
     pub fn builder() -> WorkQueueBuilder<K> {
         WorkQueueBuilder::new()
     }
@@ -200,6 +220,19 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// # Blocking
     /// Like [`add_after`](Self::add_after). But the first call that gives a [priority](AddOptions::priority) other than NORMAL visits all
     /// queued keys (of the key's shard), up to some thousand at a time under the lock: some 50 ns each.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{AddOptions, DelayConflict, Priority, WorkQueue};
+    /// use std::time::Duration;
+    ///
+    /// let queue = WorkQueue::new();
+    /// queue.add_with("pod-1", AddOptions::new().priority(Priority::HIGH));
+    /// // When it was quiet for 200 ms:
+    /// let quiet = AddOptions::new().after(Duration::from_millis(200)).conflict(DelayConflict::Replace);
+    /// queue.add_with("Cargo.toml", quiet);
+    /// assert_eq!((queue.len(), queue.delayed_len()), (1, 1));
+    /// ```
     #[doc(alias = "AddWithOpts")]
     pub fn add_with(&self, key: K, options: AddOptions) -> Added {
         Shared::add_with(&self.shared, key, options)
@@ -242,6 +275,14 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// A worker that holds the key calls [`succeed`](Item::succeed) instead. A limiter of your own is called with a key of type `K`, which
     /// this call creates: if `K` is `String`, a `&str` costs a `String`. If the queue counts failures itself, `K`'s `Borrow` and `Q`'s
     /// `Eq` are called under a lock, so they must not use this queue.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::new();
+    /// queue.add_rate_limited("pod-1"); // counts a failure
+    /// queue.forget(&"pod-1");
+    /// assert_eq!(queue.num_requeues(&"pod-1"), 0);
+    /// ```
     #[doc(alias = "Forget")]
     pub fn forget<Q>(&self, key: &Q)
     where
@@ -255,6 +296,14 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     ///
     /// A worker that holds the key calls [`Item::num_requeues`] instead. Like [`forget`](Self::forget), this creates a key of type `K`, or
     /// calls `Borrow` and `Eq` under a lock.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::new();
+    /// queue.add_rate_limited("pod-1");
+    /// queue.add_rate_limited("pod-1");
+    /// assert_eq!(queue.num_requeues(&"pod-1"), 2);
+    /// ```
     #[doc(alias = "NumRequeues")]
     #[must_use]
     pub fn num_requeues<Q>(&self, key: &Q) -> usize
@@ -367,6 +416,16 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     ///
     /// # Panics
     /// If `K`'s `Clone` panics. It is called under the lock, so it must not use this queue.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::builder().measure(true).build();
+    /// queue.add("pod-1");
+    /// let _item = queue.get().unwrap();
+    /// for stuck in queue.processing_keys() {
+    ///     println!("{} has been processing for {:?}", stuck.key, stuck.elapsed);
+    /// }
+    /// ```
     #[must_use]
     pub fn processing_keys(&self) -> Vec<ProcessingKey<K>> {
         let keys = self.shared.processing_keys().into_iter();
@@ -403,6 +462,26 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     ///
     /// # Errors
     /// If the thread cannot be started.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::WorkQueue;
+    /// use keyqueue::observe::{Metrics, Observer};
+    /// use std::time::Duration;
+    ///
+    /// struct Log;
+    ///
+    /// impl Observer for Log {
+    ///     fn report(&self, queue: &str, metrics: &Metrics) {
+    ///         println!("{queue}: {} keys are queued", metrics.stats.len);
+    ///     }
+    /// }
+    ///
+    /// let queue = WorkQueue::<u32>::builder().name("pods").observer(Log).build();
+    /// let reporter = queue.report_every(Duration::from_secs(10))?;
+    /// drop(reporter); // reports once more, and ends
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn report_every(&self, interval: Duration) -> std::io::Result<Reporter> {
         Reporter::start(self.clone(), interval)
     }
@@ -440,6 +519,18 @@ impl<K> WorkQueue<K> {
     ///
     /// # Errors
     /// If no key is queued: [`ShutDown`](TryGetError::ShutDown) if the queue is shut down, [`Empty`](TryGetError::Empty) otherwise.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{TryGetError, WorkQueue};
+    ///
+    /// let queue = WorkQueue::new();
+    /// assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
+    /// queue.add("pod-1");
+    /// assert_eq!(*queue.try_get().unwrap(), "pod-1");
+    /// queue.shut_down();
+    /// assert_eq!(queue.try_get().unwrap_err(), TryGetError::ShutDown);
+    /// ```
     #[inline]
     pub fn try_get(&self) -> Result<Item<'_, K>, TryGetError> {
         match Shared::try_take(&self.shared) {
@@ -457,6 +548,15 @@ impl<K> WorkQueue<K> {
     /// # Errors
     /// [`Timeout`](GetTimeoutError::Timeout) if no key was queued in time, [`ShutDown`](GetTimeoutError::ShutDown) if the queue is shut
     /// down and no key is queued.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{GetTimeoutError, WorkQueue};
+    /// use std::time::Duration;
+    ///
+    /// let queue = WorkQueue::<u32>::new();
+    /// assert_eq!(queue.get_timeout(Duration::from_millis(1)).unwrap_err(), GetTimeoutError::Timeout);
+    /// ```
     pub fn get_timeout(&self, timeout: Duration) -> Result<Item<'_, K>, GetTimeoutError> {
         match Shared::try_take(&self.shared) {
             Some(claimed) => Ok(Item::new(&self.shared, claimed)),
@@ -511,6 +611,14 @@ impl<K> WorkQueue<K> {
     ///
     /// # Blocking
     /// Like [`get`](Self::get).
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::new();
+    /// queue.add_all(0..10);
+    /// let batch = queue.get_many(4); // waits for the first, and takes what else is there
+    /// assert_eq!(batch.iter().map(|item| **item).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    /// ```
     #[must_use = "an item that is dropped is done"]
     pub fn get_many(&self, max: usize) -> Vec<Item<'_, K>> {
         let Some(first) = (max > 0).then(|| self.get()).flatten() else {
@@ -535,6 +643,14 @@ impl<K> WorkQueue<K> {
     }
 
     /// The number of queued keys; processing keys do not count. A snapshot, read without the lock: it orders no memory accesses.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::new();
+    /// queue.add_all(["pod-1", "pod-2", "pod-1"]);
+    /// let _item = queue.get();
+    /// assert_eq!(queue.len(), 1);
+    /// ```
     #[doc(alias = "Len")]
     #[must_use]
     pub fn len(&self) -> usize {
@@ -542,12 +658,28 @@ impl<K> WorkQueue<K> {
     }
 
     /// Whether no key is queued. A snapshot.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::new();
+    /// queue.add("pod-1");
+    /// let _item = queue.get();
+    /// assert!(queue.is_empty()); // the key is processing
+    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The number of keys that are processing: handed out and not done. A snapshot.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::new();
+    /// queue.add("pod-1");
+    /// let _item = queue.get();
+    /// assert_eq!(queue.processing_len(), 1);
+    /// ```
     #[must_use]
     pub fn processing_len(&self) -> usize {
         self.shared.stats().processing
@@ -555,6 +687,15 @@ impl<K> WorkQueue<K> {
 
     /// The number of keys with a delay that has not expired; they may also be queued or processing. Includes delays that a shut-down
     /// has cut off, until they are [taken](Self::take_delayed). A snapshot.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let queue = keyqueue::WorkQueue::new();
+    /// queue.add_after("pod-1", Duration::from_secs(60));
+    /// assert_eq!(queue.delayed_len(), 1);
+    /// ```
     #[must_use]
     pub fn delayed_len(&self) -> usize {
         self.shared.delayed_len()
@@ -593,6 +734,18 @@ impl<K> WorkQueue<K> {
     ///
     /// Calling it again has no effect, except that it releases the callers that wait in
     /// [`shut_down_with_drain`](Self::shut_down_with_drain).
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{Added, WorkQueue};
+    ///
+    /// let queue = WorkQueue::new();
+    /// queue.add("pod-1");
+    /// queue.shut_down();
+    /// assert_eq!(queue.add("pod-2"), Added::Rejected);
+    /// assert_eq!(*queue.get().unwrap(), "pod-1"); // what is queued is handed out
+    /// assert!(queue.get().is_none());
+    /// ```
     #[doc(alias = "ShutDown")]
     pub fn shut_down(&self) {
         self.shared.shut_down();
@@ -605,6 +758,20 @@ impl<K> WorkQueue<K> {
     /// # Blocking
     /// Waits until workers have processed all keys; some worker must keep calling `get`. A thread that holds an item of this queue waits
     /// forever, as the drain waits for that item.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::WorkQueue;
+    /// use std::thread;
+    ///
+    /// let queue = WorkQueue::new();
+    /// queue.add_all(0..10);
+    /// thread::scope(|scope| {
+    ///     scope.spawn(|| while queue.get().is_some() {});
+    ///     queue.shut_down_with_drain();
+    ///     assert_eq!((queue.len(), queue.processing_len()), (0, 0));
+    /// });
+    /// ```
     #[doc(alias = "ShutDownWithDrain")]
     pub fn shut_down_with_drain(&self) {
         let _how = self.shared.drain(None);
@@ -615,6 +782,16 @@ impl<K> WorkQueue<K> {
     ///
     /// # Errors
     /// [`DrainTimeoutError`] if a key was queued or processing at the time-out. Returns `Ok` if a plain `shut_down` released the drain.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::WorkQueue;
+    /// use std::time::Duration;
+    ///
+    /// let queue = WorkQueue::new();
+    /// queue.add("pod-1"); // and no worker
+    /// assert!(queue.shut_down_with_drain_timeout(Duration::from_millis(1)).is_err());
+    /// ```
     pub fn shut_down_with_drain_timeout(&self, timeout: Duration) -> Result<(), DrainTimeoutError> {
         match self.shared.drain(Instant::now().checked_add(timeout)) {
             WaitOutcome::Reached | WaitOutcome::Released => Ok(()),
@@ -629,6 +806,14 @@ impl<K> WorkQueue<K> {
     ///
     /// # Cancel safety
     /// Dropping it ends the wait. If it was polled, the queue stays shut down.
+    ///
+    /// # Examples
+    /// ```
+    /// # futures_executor::block_on(async {
+    /// let queue = keyqueue::WorkQueue::<u32>::new();
+    /// queue.shut_down_with_drain_async().await; // no key is queued or processing
+    /// # });
+    /// ```
     pub fn shut_down_with_drain_async(&self) -> ShutDownWithDrain<'_, K> {
         ShutDownWithDrain::new(self)
     }
@@ -669,6 +854,17 @@ impl<K> WorkQueue<K> {
     ///
     /// # Errors
     /// [`WaitIdleTimeoutError`] if the queue was not idle by then.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::WorkQueue;
+    /// use std::time::Duration;
+    ///
+    /// let queue = WorkQueue::new();
+    /// assert!(queue.wait_idle_timeout(Duration::from_millis(1)).is_ok());
+    /// queue.add("pod-1");
+    /// assert!(queue.wait_idle_timeout(Duration::from_millis(1)).is_err());
+    /// ```
     pub fn wait_idle_timeout(&self, timeout: Duration) -> Result<(), WaitIdleTimeoutError> {
         Shared::wait_idle(&self.shared, Instant::now().checked_add(timeout))
     }
@@ -677,6 +873,14 @@ impl<K> WorkQueue<K> {
     ///
     /// # Cancel safety
     /// Dropping it ends the wait, and changes nothing in the queue.
+    ///
+    /// # Examples
+    /// ```
+    /// # futures_executor::block_on(async {
+    /// let queue = keyqueue::WorkQueue::<u32>::new();
+    /// queue.wait_idle_async().await; // no key is queued, processing or delayed
+    /// # });
+    /// ```
     pub fn wait_idle_async(&self) -> WaitIdle<'_, K> {
         WaitIdle::new(self)
     }
@@ -706,6 +910,13 @@ impl<K> WorkQueue<K> {
     }
 
     /// Whether the queue is shutting down: it refuses adds. [`until_shutting_down`](Self::until_shutting_down) waits for this.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::<u32>::new();
+    /// queue.shut_down();
+    /// assert!(queue.shutting_down());
+    /// ```
     #[doc(alias = "ShuttingDown")]
     #[must_use]
     pub fn shutting_down(&self) -> bool {
@@ -713,6 +924,12 @@ impl<K> WorkQueue<K> {
     }
 
     /// The queue's name, see [`WorkQueueBuilder::name`].
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::<u32>::builder().name("pods").build();
+    /// assert_eq!(queue.name(), "pods");
+    /// ```
     #[must_use]
     pub fn name(&self) -> &str {
         &self.shared.name
@@ -731,6 +948,14 @@ impl<K> WorkQueue<K> {
     }
 
     /// A snapshot of the queue's counters, consistent in each [shard](Self::shards).
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::new();
+    /// queue.add_all(["pod-1", "pod-2", "pod-1"]);
+    /// let stats = queue.stats();
+    /// assert_eq!((stats.len, stats.pushed, stats.coalesced), (2, 2, 1));
+    /// ```
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.shared.stats()
@@ -757,6 +982,18 @@ impl<K> WorkQueue<K> {
     /// [shard](Self::shards).
     ///
     /// Takes the lock of each shard for less than a microsecond, whatever the number of keys.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::WorkQueue;
+    ///
+    /// let queue = WorkQueue::builder().measure(true).build();
+    /// queue.add("pod-1");
+    /// queue.get().unwrap().done();
+    /// let metrics = queue.metrics();
+    /// println!("half of the keys waited for less than {:?}", metrics.queue_duration.quantile(0.5));
+    /// assert_eq!((metrics.stats.handed_out, metrics.work_duration.count()), (1, 1));
+    /// ```
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         self.shared.metrics()
@@ -764,6 +1001,23 @@ impl<K> WorkQueue<K> {
 
     /// Passes the queue's [`metrics`](Self::metrics) to its [observer](WorkQueueBuilder::observer). Call it before metrics are read, or
     /// from time to time: [`report_every`](Self::report_every).
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::WorkQueue;
+    /// use keyqueue::observe::{Metrics, Observer};
+    ///
+    /// struct Log;
+    ///
+    /// impl Observer for Log {
+    ///     fn report(&self, queue: &str, metrics: &Metrics) {
+    ///         println!("{queue}: {} keys are queued", metrics.stats.len);
+    ///     }
+    /// }
+    ///
+    /// let queue = WorkQueue::<u32>::builder().observer(Log).build();
+    /// queue.report(); // when the metrics are read, for instance
+    /// ```
     pub fn report(&self) {
         self.shared.tell(|observer| observer.report(self.name(), &self.metrics()));
     }
@@ -774,6 +1028,14 @@ impl<K> WorkQueue<K> {
     /// set of keys allocates nothing. This call frees the rest too, and the room for [`capacity`](WorkQueueBuilder::capacity). Keys do
     /// not move: a chunk of up to 64 keys (4 KiB; one more if delays were set, or keys failed) stays while it contains a key. A limiter
     /// that counts failures itself is [shrunk](crate::rate_limiter::RateLimiter::shrink_to_fit) as well.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::new();
+    /// queue.add_all(0..10_000);
+    /// while queue.try_get().is_ok() {}
+    /// queue.shrink_to_fit(); // a queue keeps some memory for the next burst
+    /// ```
     pub fn shrink_to_fit(&self) {
         self.shared.shrink();
     }

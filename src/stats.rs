@@ -12,6 +12,17 @@ use std::time::Duration;
 /// To debug a stuck process: if `longest_running` grows, a worker hangs ([`processing_keys`](crate::WorkQueue::processing_keys) lists
 /// its key). If `oldest_queued` grows while `waiters` is 0, there are too few workers. If `delayed` and `failing` are high, keys wait
 /// for their backoff. If `next_deadline` stays zero, delays expire but no thread adds their keys.
+///
+/// # Examples
+/// ```
+/// let queue = keyqueue::WorkQueue::new();
+/// queue.add("pod-1");
+/// let item = queue.get();
+/// queue.add("pod-1");
+/// let stats = queue.stats();
+/// assert_eq!((stats.pushed, stats.deferred, stats.processing), (1, 1, 1));
+/// # drop(item);
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -79,6 +90,16 @@ pub struct Stats {
 impl Stats {
     /// The number of hand-outs to come for the adds so far: keys that are queued, and keys that are processing and dirty. Client-go's
     /// `workqueue_depth`.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::new();
+    /// queue.add_all(["pod-1", "pod-2"]);
+    /// let item = queue.get();
+    /// queue.add("pod-1"); // once more, afterwards
+    /// assert_eq!((queue.len(), queue.stats().depth()), (1, 2));
+    /// # drop(item);
+    /// ```
     #[must_use]
     pub fn depth(&self) -> u64 {
         self.adds() - self.handed_out - self.taken
@@ -136,6 +157,13 @@ impl Stats {
     }
 
     /// Adds that have led, or will lead, to a hand-out of their own. Client-go's `workqueue_adds_total`.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::new();
+    /// queue.add_all(["pod-1", "pod-1"]);
+    /// assert_eq!(queue.stats().adds(), 1);
+    /// ```
     #[must_use]
     pub fn adds(&self) -> u64 {
         self.pushed + self.deferred
@@ -143,6 +171,15 @@ impl Stats {
 }
 
 /// A key that is processing, from [`WorkQueue::processing_keys`](crate::WorkQueue::processing_keys).
+///
+/// # Examples
+/// ```
+/// let queue = keyqueue::WorkQueue::builder().measure(true).build();
+/// queue.add("pod-1");
+/// let _item = queue.get();
+/// let stuck = &queue.processing_keys()[0];
+/// println!("{} for {:?}", stuck.key, stuck.elapsed);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProcessingKey<K> {
@@ -153,6 +190,16 @@ pub struct ProcessingKey<K> {
 }
 
 /// A number of queued keys of one priority: from [`WorkQueue::levels`](crate::WorkQueue::levels).
+///
+/// # Examples
+/// ```
+/// use keyqueue::{AddOptions, Priority, WorkQueue};
+///
+/// let queue = WorkQueue::new();
+/// queue.add_with("pod-1", AddOptions::new().priority(Priority::HIGH));
+/// let level = queue.levels()[0];
+/// assert_eq!((level.priority, level.len), (Priority::HIGH, 1));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Level {
@@ -163,6 +210,16 @@ pub struct Level {
 }
 
 /// The numbers of one group: from [`WorkQueue::groups`](crate::WorkQueue::groups).
+///
+/// # Examples
+/// ```
+/// use keyqueue::WorkQueue;
+///
+/// let queue = WorkQueue::builder().fair_by(|key: &u32| key % 2).build();
+/// queue.add_all([1, 3, 5]);
+/// let groups = queue.groups();
+/// assert_eq!((groups.len(), groups[0].queued), (1, 3));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GroupStats<K> {

@@ -86,6 +86,14 @@ impl Histogram {
     }
 
     /// The number of durations.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::builder().measure(true).build();
+    /// queue.add(1);
+    /// queue.get().unwrap().done();
+    /// assert_eq!(queue.metrics().work_duration.count(), 1);
+    /// ```
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
@@ -119,6 +127,16 @@ impl Histogram {
     }
 
     /// The buckets that are not empty, shortest first: the middle of each, and its number of durations.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::builder().measure(true).build();
+    /// queue.add(1);
+    /// queue.get().unwrap().done();
+    /// for (duration, count) in queue.metrics().work_duration.buckets() {
+    ///     println!("{count} of about {duration:?}");
+    /// }
+    /// ```
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
         let counts = self.buckets.iter().enumerate().filter(|&(_, &count)| count > 0);
         counts.map(|(bucket, &count)| (middle(bucket), count))
@@ -131,6 +149,17 @@ impl Histogram {
     }
 
     /// The durations that were recorded since an earlier state of the same histogram.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::WorkQueue;
+    ///
+    /// let queue = WorkQueue::builder().measure(true).build();
+    /// let before = queue.metrics().work_duration;
+    /// queue.add(1);
+    /// queue.get().unwrap().done();
+    /// assert_eq!(queue.metrics().work_duration.since(&before).count(), 1);
+    /// ```
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut since = self.clone();

@@ -19,6 +19,15 @@ pub use reporter::Reporter;
 use crate::{Priority, Stats};
 
 /// A consistent snapshot of a queue's counters and histograms, from [`WorkQueue::metrics`](crate::WorkQueue::metrics).
+///
+/// # Examples
+/// ```
+/// let queue = keyqueue::WorkQueue::builder().measure(true).build();
+/// queue.add("pod-1");
+/// queue.get().unwrap().done();
+/// let metrics = queue.metrics();
+/// println!("{} keys, p99 of the work {:?}", metrics.stats.handed_out, metrics.work_duration.quantile(0.99));
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metrics {
@@ -35,6 +44,18 @@ pub struct Metrics {
 }
 
 /// The keys of one priority, from [`Metrics::levels`].
+///
+/// # Examples
+/// ```
+/// use keyqueue::{AddOptions, Priority, WorkQueue};
+///
+/// let queue = WorkQueue::builder().measure(true).build();
+/// queue.add_with("pod-1", AddOptions::new().priority(Priority::HIGH));
+/// queue.add("pod-2");
+/// for level in queue.metrics().levels {
+///     println!("priority {}: {} queued, p99 of the wait {:?}", level.priority.0, level.len, level.queue_duration.quantile(0.99));
+/// }
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LevelMetrics {

@@ -12,6 +12,16 @@ use std::time::Duration;
 ///
 /// # Blocking
 /// The drop waits until the observer returns from the last report.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+///
+/// let queue = keyqueue::WorkQueue::<u32>::new();
+/// let reporter = queue.report_every(Duration::from_secs(10))?;
+/// drop(reporter); // the thread ends
+/// # std::io::Result::Ok(())
+/// ```
 #[must_use = "dropping it ends the reports"]
 pub struct Reporter {
     /// Never sent on; dropping it disconnects the receiver.

@@ -130,6 +130,14 @@ impl Bucket {
     ///
     /// # Panics
     /// If the rate is negative or not a number. See [`try_new`](Self::try_new).
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::rate_limiter::Bucket;
+    ///
+    /// let bucket = Bucket::new(50.0, 100); // 50 a second, and 100 at once
+    /// assert!(bucket.try_acquire().is_ok());
+    /// ```
     #[must_use]
     #[track_caller]
     pub fn new(rate_per_second: f64, burst: u32) -> Self {
@@ -140,6 +148,13 @@ impl Bucket {
     ///
     /// # Errors
     /// If the rate is negative or not a number.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::rate_limiter::Bucket;
+    ///
+    /// assert!(Bucket::try_new(f64::NAN, 100).is_err());
+    /// ```
     pub fn try_new(rate_per_second: f64, burst: u32) -> Result<Self, InvalidArgument> {
         Self::try_with_clock(rate_per_second, burst, Clock::default())
     }
@@ -176,6 +191,17 @@ impl Bucket {
     }
 
     /// Spends a token, and says when it may be used.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::rate_limiter::Bucket;
+    /// use std::thread;
+    ///
+    /// let bucket = Bucket::new(1000.0, 1);
+    /// for _ in 0..3 {
+    ///     thread::sleep(bucket.reserve().delay()); // 1000 a second
+    /// }
+    /// ```
     #[inline]
     pub fn reserve(&self) -> Reservation<'_> {
         let (delay, tat) = self.reserve_at(self.clock.now_coarse());
@@ -186,6 +212,15 @@ impl Bucket {
     ///
     /// # Errors
     /// If there is none. Nothing is spent then.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::rate_limiter::Bucket;
+    ///
+    /// let bucket = Bucket::new(1.0, 1);
+    /// assert!(bucket.try_acquire().is_ok());
+    /// println!("the next token comes in {:?}", bucket.try_acquire().unwrap_err().wait());
+    /// ```
     #[inline]
     pub fn try_acquire(&self) -> Result<(), TryAcquireError> {
         let rate = match &self.limit {

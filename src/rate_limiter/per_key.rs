@@ -198,6 +198,16 @@ impl<K, S: Schedule> PerKey<K, S> {
     /// A key that is forgotten begins with the first delay again. From 1024 keys on, the keys are spread over shards, and each shard
     /// has its share of the bound: one that gets more keys by chance forgets a little earlier. Call this before the limiter is used:
     /// it forgets all keys.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::rate_limiter::{ItemExponentialFailure, RateLimiter};
+    /// use std::time::Duration;
+    ///
+    /// let limiter = ItemExponentialFailure::new(Duration::from_millis(5), Duration::from_secs(1000)).max_tracked(1000);
+    /// (0..1_000_000).for_each(|key| _ = limiter.when(&key));
+    /// assert!(limiter.tracked_len() <= 1000);
+    /// ```
     #[must_use]
     pub fn max_tracked(mut self, keys: usize) -> Self {
         self.failures = self.failures.max_tracked(keys);
@@ -264,6 +274,18 @@ impl<K: Hash + Eq + Clone, S: Schedule> PerKey<K, S> {
 
 impl<K, S> PerKey<K, S> {
     /// The number of keys that are remembered.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::rate_limiter::{ItemExponentialFailure, RateLimiter};
+    /// use std::time::Duration;
+    ///
+    /// let limiter = ItemExponentialFailure::new(Duration::from_millis(5), Duration::from_secs(1000));
+    /// limiter.when(&"pod-1");
+    /// assert_eq!(limiter.tracked_len(), 1);
+    /// limiter.forget(&"pod-1");
+    /// assert_eq!(limiter.tracked_len(), 0);
+    /// ```
     #[must_use]
     pub fn tracked_len(&self) -> usize {
         self.failures.len()

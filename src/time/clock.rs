@@ -40,6 +40,16 @@ enum Kind {
 }
 
 /// Moves the time of a [`Clock::mock`]. Clones move the same time.
+///
+/// # Examples
+/// ```
+/// use keyqueue::Clock;
+/// use std::time::Duration;
+///
+/// let (clock, time) = Clock::mock();
+/// time.advance(Duration::from_secs(1));
+/// # let _ = clock;
+/// ```
 #[derive(Clone)]
 pub struct MockClock(Arc<Mock>);
 

@@ -31,6 +31,15 @@ use std::time::{Duration, Instant};
 /// and its delayed keys are never queued. If another thread was using the queue at the fork, each call may wait forever for a lock.
 /// Make queues after the fork, or call `exec` in the child. Only a queue with [`Driver::Manual`] that no other thread was using
 /// works in the child.
+///
+/// # Examples
+/// ```
+/// use keyqueue::{Driver, WorkQueue};
+///
+/// // No thread: calls of `turn` expire delays.
+/// let queue = WorkQueue::<u32>::builder().driver(Driver::Manual).build();
+/// assert_eq!(queue.turn(), 0);
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Driver {

@@ -106,6 +106,17 @@ struct Inner<K> {
 }
 
 /// Settings of [`Workers`]. From [`WorkQueue::workers`].
+///
+/// # Examples
+/// ```
+/// use keyqueue::{Item, WorkQueue};
+///
+/// let queue = WorkQueue::new();
+/// let workers = queue.workers().name("pods").max_retries(15).spawn(2, |pod: &Item<'_, &str>| println!("{}", **pod))?;
+/// queue.add("pod-1");
+/// assert!(workers.drain().is_empty());
+/// # std::io::Result::Ok(())
+/// ```
 #[must_use = "a builder does nothing until `spawn` or `build`"]
 pub struct WorkersBuilder<K> {
     queue: WorkQueue<K>,
@@ -114,6 +125,16 @@ pub struct WorkersBuilder<K> {
 }
 
 /// Counts of what workers have done so far; from [`Workers::tally`]. Keys that are processing are not counted yet.
+///
+/// # Examples
+/// ```
+/// let queue = keyqueue::WorkQueue::new();
+/// let workers = queue.workers().spawn(1, |n: &keyqueue::Item<'_, u32>| if **n > 1 { Err("too large") } else { Ok(()) })?;
+/// queue.add_all([1, 2]);
+/// let _leftover = workers.drain();
+/// assert_eq!((workers.tally().succeeded, workers.tally().running), (1, 0));
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tally {
@@ -159,6 +180,18 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     ///
     /// If the limiter panics, the key is retried after 50 ms, and the queue counts the retry instead. So a key is given up after this
     /// number of retries even if the limiter panics each time.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{Item, WorkQueue};
+    ///
+    /// let queue = WorkQueue::new();
+    /// let workers = queue.workers().max_retries(2).spawn(1, |_: &Item<'_, &str>| Err::<(), _>("never works"))?;
+    /// queue.add("pod-1");
+    /// queue.wait_idle();
+    /// assert_eq!((workers.tally().retried, workers.tally().given_up), (2, 1));
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn max_retries(mut self, retries: usize) -> Self {
         self.hooks.max_retries = Some(retries);
         self
@@ -166,6 +199,13 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
 
     /// Sets a hook for each error of a handler ([`Outcome::Failed`] and [`Outcome::RetryAfter`]); it is called before the key is retried
     /// or given up. (The reason of an [`Outcome::GiveUp`] goes to [`on_give_up`](Self::on_give_up).)
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::<String>::new();
+    /// let workers = queue.workers().on_error(|key, error| eprintln!("{key} is retried: {error}")).build();
+    /// # let _ = workers;
+    /// ```
     pub fn on_error(mut self, hook: impl Fn(&K, &(dyn Error + Send + Sync)) + Send + Sync + 'static) -> Self {
         self.hooks.on_error = Some(Box::new(hook));
         self
@@ -174,6 +214,13 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     /// Sets a hook that is called with the key and the panic message when a handler has panicked. After that the key is retried, or
     /// done if the queue is [configured](crate::WorkQueueBuilder::on_panic) so. The hook may abort the process if no panic may be
     /// ignored.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::<String>::new();
+    /// let workers = queue.workers().on_panic(|key, message| eprintln!("{key}: {message}")).build();
+    /// # let _ = workers;
+    /// ```
     pub fn on_panic(mut self, hook: impl Fn(&K, &str) + Send + Sync + 'static) -> Self {
         self.hooks.on_panic = Some(Box::new(hook));
         self
@@ -181,6 +228,13 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
 
     /// Sets a hook that is called with each key that is given up and the [reason](GivenUp): how often it was retried, and the error or
     /// the panic of the last try. The key is done after that; to retry it in an hour, say, the hook may add it with a delay.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::<String>::new();
+    /// let workers = queue.workers().max_retries(15).on_give_up(|key, why| eprintln!("{key}: {why}")).build();
+    /// # let _ = workers;
+    /// ```
     #[doc(alias = "on_drop")]
     pub fn on_give_up(mut self, hook: impl Fn(&K, &GivenUp<'_>) + Send + Sync + 'static) -> Self {
         self.hooks.on_give_up = Some(Box::new(hook));
@@ -210,6 +264,17 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     /// # Errors
     /// If a thread cannot be started: the threads that were started end, and no key was handed out. If `threads` is 0, or the name
     /// contains a NUL byte.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{Item, WorkQueue};
+    ///
+    /// let queue = WorkQueue::new();
+    /// let workers = queue.workers().spawn(4, |pod: &Item<'_, &str>| println!("{}", **pod))?;
+    /// queue.add("pod-1");
+    /// assert!(workers.drain().is_empty());
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn spawn<R: Into<Outcome>>(
         self,
         threads: usize,
@@ -253,6 +318,13 @@ impl<K> Workers<K> {
     }
 
     /// Counts of what the loops have done so far.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::<u32>::new();
+    /// let workers = queue.workers().build();
+    /// assert_eq!(workers.tally().running, 0);
+    /// ```
     #[must_use]
     pub fn tally(&self) -> Tally {
         self.inner.group.tally()
@@ -288,6 +360,18 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     ///
     /// # Blocking
     /// Like [`get`](WorkQueue::get).
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{Item, WorkQueue};
+    ///
+    /// let queue = WorkQueue::new();
+    /// queue.add_all([1, 2, 3]);
+    /// queue.shut_down(); // for this example: `run` returns when the queue is shut down and empty
+    /// let mut sum = 0; // in the caller's thread, the handler may borrow
+    /// queue.workers().build().run(|n: &Item<'_, u32>| sum += **n);
+    /// assert_eq!(sum, 6);
+    /// ```
     pub fn run<R: Into<Outcome>>(&self, handler: impl FnMut(&Item<'_, K>) -> R) {
         let (handler, own) = &mut self.enter(handler);
         own.run(handler);
@@ -450,6 +534,15 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// goes back: keys to the end of the queue, delays to their deadlines. So another `stop` finds all of it, and
     /// [`get`](WorkQueue::get), which clones nothing, hands out the queued keys. (Only a key whose `Hash` or `Eq` panics while it is put
     /// back is lost.)
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::new();
+    /// let workers = queue.workers().build();
+    /// queue.add("pod-1");
+    /// let left = workers.stop(); // at once, with what is queued and delayed
+    /// assert_eq!(left.queued, ["pod-1"]);
+    /// ```
     pub fn stop(&self) -> Leftover<K> {
         let Inner { queue, group, .. } = &*self.inner;
         group.stop();
@@ -463,6 +556,16 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// # Blocking
     /// Like [`shut_down_with_drain`](WorkQueue::shut_down_with_drain), which waits forever if no loop is left, and like
     /// [`join`](Self::join).
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::new();
+    /// let workers = queue.workers().spawn(1, |key: &keyqueue::Item<'_, u32>| println!("{}", **key))?;
+    /// queue.add_all([1, 2, 3]);
+    /// assert!(workers.drain().is_empty());
+    /// assert_eq!(workers.tally().succeeded, 3);
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn drain(&self) -> Leftover<K> {
         if !self.inner.group.is_stopped() {
             self.inner.queue.shut_down_with_drain();
@@ -478,6 +581,17 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// For at most this time, even if a handler, or the drop of a value that a handler has captured, takes longer. Such a loop counts as
     /// [running](Tally::running) until it ends, and [`join`](Self::join) waits for it. Threads whose loops have ended may not have ended
     /// yet.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let queue = keyqueue::WorkQueue::new();
+    /// let workers = queue.workers().build(); // and no loop runs
+    /// queue.add("pod-1");
+    /// let left = workers.drain_timeout(Duration::from_millis(1));
+    /// assert_eq!(left.queued, ["pod-1"]);
+    /// ```
     pub fn drain_timeout(&self, timeout: Duration) -> Leftover<K> {
         let Inner { queue, group, .. } = &*self.inner;
         let deadline = Instant::now().checked_add(timeout);
