@@ -14,6 +14,15 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 /// The future that [`WorkQueue::get_async`] returns. It waits in the same list as threads in [`get`](WorkQueue::get).
+///
+/// # Examples
+/// ```
+/// # futures_executor::block_on(async {
+/// let queue = keyqueue::WorkQueue::new();
+/// queue.add("pod-1");
+/// assert_eq!(*queue.get_async().await.unwrap(), "pod-1");
+/// # });
+/// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct GetAsync<'q, K> {
     queue: &'q WorkQueue<K>,
@@ -84,6 +93,13 @@ impl<K> Drop for GetAsync<'_, K> {
 ///
 /// # Cancel safety
 /// Dropping it ends the wait, and changes nothing in the queue.
+///
+/// # Examples
+/// ```
+/// # futures_executor::block_on(async {
+/// keyqueue::WorkQueue::<u32>::new().wait_idle_async().await;
+/// # });
+/// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct WaitIdle<'q, K>(GoalWait<'q, K>);
 
@@ -105,6 +121,13 @@ impl<K> Future for WaitIdle<'_, K> {
 ///
 /// # Cancel safety
 /// Dropping it ends the wait. If it was polled, the queue stays shut down.
+///
+/// # Examples
+/// ```
+/// # futures_executor::block_on(async {
+/// keyqueue::WorkQueue::<u32>::new().shut_down_with_drain_async().await;
+/// # });
+/// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct ShutDownWithDrain<'q, K>(GoalWait<'q, K>);
 
@@ -157,6 +180,17 @@ impl<K> Drop for GoalWait<'_, K> {
 ///
 /// # Cancel safety
 /// Dropping it loses nothing: the key stays dirty.
+///
+/// # Examples
+/// ```
+/// # futures_executor::block_on(async {
+/// let queue = keyqueue::WorkQueue::new();
+/// queue.add("pod-1");
+/// let item = queue.get().unwrap();
+/// queue.add("pod-1");
+/// item.until_dirty().await; // at once
+/// # });
+/// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct UntilDirty<'i, K> {
     queue: &'i Arc<Shared<K>>,
@@ -191,6 +225,15 @@ impl<K> Drop for UntilDirty<'_, K> {
 ///
 /// # Cancel safety
 /// Dropping it loses nothing: a queue that is shutting down stays so.
+///
+/// # Examples
+/// ```
+/// # futures_executor::block_on(async {
+/// let queue = keyqueue::WorkQueue::<u32>::new();
+/// queue.shut_down();
+/// queue.until_shutting_down().await; // at once
+/// # });
+/// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct UntilShuttingDown<'q, K> {
     queue: &'q Arc<Shared<K>>,

@@ -156,6 +156,14 @@ pub enum OnPanic {
 
 impl AddOptions {
     /// Adds the key at once.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{AddOptions, WorkQueue};
+    ///
+    /// let queue = WorkQueue::new();
+    /// queue.add_with("pod-1", AddOptions::new()); // as `add`
+    /// ```
     pub const fn new() -> Self {
         Self {
             delay: None,
@@ -167,6 +175,16 @@ impl AddOptions {
     }
 
     /// Adds the key after this delay.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{AddOptions, WorkQueue};
+    /// use std::time::Duration;
+    ///
+    /// let queue = WorkQueue::new();
+    /// queue.add_with("pod-1", AddOptions::new().after(Duration::from_secs(60)));
+    /// assert_eq!(queue.delayed_len(), 1);
+    /// ```
     #[doc(alias = "After")]
     pub const fn after(mut self, delay: Duration) -> Self {
         self.delay = Some(delay);
@@ -175,6 +193,15 @@ impl AddOptions {
 
     /// Adds the key after the delay of the queue's [limiter](crate::WorkQueueBuilder::rate_limiter); together with
     /// [`after`](Self::after), after the longer of the two delays.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{AddOptions, WorkQueue};
+    ///
+    /// let queue = WorkQueue::new();
+    /// queue.add_with("pod-1", AddOptions::new().rate_limited()); // as `add_rate_limited`
+    /// assert_eq!(queue.num_requeues(&"pod-1"), 1);
+    /// ```
     #[doc(alias = "RateLimited")]
     pub const fn rate_limited(mut self) -> Self {
         self.rate_limited = true;
@@ -231,6 +258,16 @@ impl AddOptions {
     }
 
     /// What happens if the key already has a delay.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{AddOptions, DelayConflict, WorkQueue};
+    /// use std::time::Duration;
+    ///
+    /// // When the file was quiet for 200 ms:
+    /// let quiet = AddOptions::new().after(Duration::from_millis(200)).conflict(DelayConflict::Replace);
+    /// WorkQueue::new().add_with("Cargo.toml", quiet);
+    /// ```
     pub const fn conflict(mut self, conflict: DelayConflict) -> Self {
         self.conflict = conflict;
         self

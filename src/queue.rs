@@ -44,6 +44,22 @@ pub struct WorkQueue<K> {
 }
 
 /// What an `add` did.
+///
+/// # Examples
+/// ```
+/// use keyqueue::{Added, WorkQueue};
+/// use std::time::Duration;
+///
+/// let queue = WorkQueue::new();
+/// assert_eq!(queue.add("pod-1"), Added::Queued);
+/// assert_eq!(queue.add("pod-1"), Added::Coalesced);
+/// let item = queue.get();
+/// assert_eq!(queue.add("pod-1"), Added::Deferred); // queued again when `item` is dropped
+/// assert_eq!(queue.add_after("pod-2", Duration::from_secs(60)), Added::Delayed);
+/// queue.shut_down();
+/// assert_eq!(queue.add("pod-3"), Added::Rejected);
+/// # drop(item);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Added {

@@ -40,6 +40,16 @@ pub struct BackoffManager {
 
 impl BackoffManager {
     /// Creates a manager that starts over when more than `reset` has passed since the last delay.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::backoff::{Backoff, BackoffManager};
+    /// use std::time::Duration;
+    ///
+    /// let backoff = Backoff { duration: Duration::from_millis(10), factor: 2.0, steps: 5, ..Backoff::default() };
+    /// let mut manager = BackoffManager::new(backoff, Duration::from_secs(60));
+    /// assert_eq!([manager.step(), manager.step()], [10, 20].map(Duration::from_millis));
+    /// ```
     #[must_use]
     pub fn new(backoff: Backoff, reset: Duration) -> Self {
         let clock = Clock::default();

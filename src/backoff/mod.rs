@@ -75,6 +75,15 @@ pub struct Backoff {
 
 impl Backoff {
     /// Returns the current delay, and advances to the next.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::backoff::Backoff;
+    /// use std::time::Duration;
+    ///
+    /// let mut backoff = Backoff { duration: Duration::from_millis(10), factor: 2.0, steps: 5, ..Backoff::default() };
+    /// assert_eq!([backoff.step(), backoff.step()], [10, 20].map(Duration::from_millis));
+    /// ```
     #[doc(alias = "Step")]
     pub fn step(&mut self) -> Duration {
         let delay = self.duration;

@@ -43,6 +43,15 @@ struct Core {
 }
 
 /// The future that [`Stop::wait_async`] returns. Resolves when the signal is stopped.
+///
+/// # Examples
+/// ```
+/// # futures_executor::block_on(async {
+/// let stop = keyqueue::backoff::Stop::new();
+/// stop.stop();
+/// stop.wait_async().await;
+/// # });
+/// ```
 #[must_use = "a future does nothing unless polled"]
 pub struct StopWait<'a> {
     stop: &'a Stop,
@@ -51,12 +60,25 @@ pub struct StopWait<'a> {
 
 impl Stop {
     /// Creates a signal that is not stopped.
+    ///
+    /// # Examples
+    /// ```
+    /// let stop = keyqueue::backoff::Stop::new();
+    /// assert!(!stop.is_stopped());
+    /// ```
     #[must_use]
     pub fn new() -> Self {
         Self(Arc::new(Mutex::new(Core::default())))
     }
 
     /// Sets the signal: wakes all waiters, and later waits return at once. Calling it again has no effect.
+    ///
+    /// # Examples
+    /// ```
+    /// let stop = keyqueue::backoff::Stop::new();
+    /// stop.clone().stop(); // clones are one
+    /// assert!(stop.is_stopped());
+    /// ```
     pub fn stop(&self) {
         let waiters = {
             let core = &mut *self.0.lock();
@@ -67,6 +89,12 @@ impl Stop {
     }
 
     /// Whether the signal is stopped.
+    ///
+    /// # Examples
+    /// ```
+    /// let stop = keyqueue::backoff::Stop::new();
+    /// assert!(!stop.is_stopped());
+    /// ```
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.0.lock().stopped
@@ -76,6 +104,20 @@ impl Stop {
     ///
     /// # Blocking
     /// Parks the thread.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::backoff::Stop;
+    /// use std::thread;
+    ///
+    /// let stop = Stop::new();
+    /// let waiting = thread::spawn({
+    ///     let stop = stop.clone();
+    ///     move || stop.wait()
+    /// });
+    /// stop.stop();
+    /// waiting.join().unwrap();
+    /// ```
     pub fn wait(&self) {
         let _stopped = self.wait_until(&Clock::new(), u64::MAX);
     }
@@ -84,6 +126,14 @@ impl Stop {
     ///
     /// # Blocking
     /// Parks the thread.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let stop = keyqueue::backoff::Stop::new();
+    /// assert!(!stop.wait_timeout(Duration::from_millis(1))); // not stopped meanwhile
+    /// ```
     pub fn wait_timeout(&self, timeout: Duration) -> bool {
         let clock = Clock::new();
         self.wait_until(&clock, clock.now().saturating_add(nanos(timeout)))
@@ -116,6 +166,15 @@ impl Stop {
     ///
     /// # Cancel safety
     /// Dropping it loses nothing.
+    ///
+    /// # Examples
+    /// ```
+    /// # futures_executor::block_on(async {
+    /// let stop = keyqueue::backoff::Stop::new();
+    /// stop.stop();
+    /// stop.wait_async().await; // at once
+    /// # });
+    /// ```
     pub fn wait_async(&self) -> StopWait<'_> {
         StopWait { stop: self, ticket: None }
     }

@@ -100,12 +100,24 @@ impl Histogram {
     }
 
     /// The exact sum of all durations. At most 584 years.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::<u32>::builder().measure(true).build();
+    /// println!("the workers were busy for {:?}", queue.metrics().work_duration.sum());
+    /// ```
     #[must_use]
     pub fn sum(&self) -> Duration {
         Duration::from_nanos(u64::try_from(self.sum).unwrap_or(u64::MAX))
     }
 
     /// The mean, or zero if there are no durations.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::<u32>::builder().measure(true).build();
+    /// println!("a key waited for {:?} on average", queue.metrics().queue_duration.mean());
+    /// ```
     #[must_use]
     pub fn mean(&self) -> Duration {
         let mean = self.sum.checked_div(u128::from(self.count)).unwrap_or(0);
@@ -114,6 +126,12 @@ impl Histogram {
 
     /// A quantile; 0.5 is the median. Returns the middle of its bucket, or zero if there are no durations. A share below 0 counts as 0,
     /// above 1 as 1, and NaN as 0.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::<u32>::builder().measure(true).build();
+    /// println!("99 of 100 keys waited for less than {:?}", queue.metrics().queue_duration.quantile(0.99));
+    /// ```
     #[must_use]
     pub fn quantile(&self, share: f64) -> Duration {
         // A float is exact up to 2^53 durations.

@@ -163,6 +163,19 @@ impl Bucket {
     ///
     /// # Panics
     /// As [`new`](Self::new).
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::Clock;
+    /// use keyqueue::rate_limiter::Bucket;
+    /// use std::time::Duration;
+    ///
+    /// let (clock, time) = Clock::mock();
+    /// let bucket = Bucket::with_clock(1.0, 1, clock);
+    /// assert!(bucket.try_acquire().is_ok() && bucket.try_acquire().is_err());
+    /// time.advance(Duration::from_secs(1));
+    /// assert!(bucket.try_acquire().is_ok());
+    /// ```
     #[must_use]
     #[track_caller]
     pub fn with_clock(rate_per_second: f64, burst: u32, clock: Clock) -> Self {
@@ -371,6 +384,16 @@ impl NanosPerUnit {
 
 impl Reservation<'_> {
     /// The time from the reservation until the token may be used. `Duration::MAX`: never.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::rate_limiter::Bucket;
+    /// use std::time::Duration;
+    ///
+    /// let bucket = Bucket::new(1.0, 1);
+    /// assert_eq!(bucket.reserve().delay(), Duration::ZERO);
+    /// assert!(bucket.reserve().delay() > Duration::ZERO);
+    /// ```
     #[inline]
     #[must_use]
     pub fn delay(&self) -> Duration {
@@ -380,6 +403,16 @@ impl Reservation<'_> {
     /// Gives the token back, unused. `false`: the token is lost, because a later caller has reserved after it and was told to wait
     /// for it. To admit another caller in its place could admit too many at one moment. `false` too if no token was spent: the
     /// bucket is unlimited or closed, or the wait was beyond [`max_ahead`](Bucket::max_ahead).
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::rate_limiter::Bucket;
+    /// use std::time::Duration;
+    ///
+    /// let bucket = Bucket::new(1.0, 1);
+    /// bucket.reserve().cancel(); // the token is there again
+    /// assert_eq!(bucket.reserve().delay(), Duration::ZERO);
+    /// ```
     #[doc(alias = "CancelAt")]
     pub fn cancel(self) -> bool {
         let (Some(tat), Limit::Rate(rate)) = (self.tat, &self.bucket.limit) else { return false };
@@ -390,6 +423,16 @@ impl Reservation<'_> {
 
 impl TryAcquireError {
     /// The time until there is a token, if no other caller takes it. `Duration::MAX`: never.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::rate_limiter::Bucket;
+    /// use std::time::Duration;
+    ///
+    /// let bucket = Bucket::new(1.0, 1);
+    /// assert!(bucket.try_acquire().is_ok());
+    /// assert!(bucket.try_acquire().unwrap_err().wait() <= Duration::from_secs(1));
+    /// ```
     #[must_use]
     pub fn wait(self) -> Duration {
         time_left(self.nanos_per_unit.nanos(self.excess), 0)

@@ -27,6 +27,16 @@ pub struct MaxOf<K: ?Sized> {
 
 impl<K: ?Sized> MaxOf<K> {
     /// The longest wait of all of these.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::rate_limiter::{Bucket, ItemExponentialFailure, MaxOf, RateLimiter};
+    /// use std::time::Duration;
+    ///
+    /// let backoff = ItemExponentialFailure::new(Duration::from_millis(5), Duration::from_secs(1000));
+    /// let both = MaxOf::<&str>::new(vec![Box::new(backoff), Box::new(Bucket::new(10.0, 100))]);
+    /// assert_eq!(both.when(&"pod-1"), Duration::from_millis(5));
+    /// ```
     #[must_use]
     pub fn new(limiters: Vec<Box<dyn RateLimiter<K>>>) -> Self {
         Self { limiters: limiters.into() }
@@ -81,6 +91,16 @@ pub struct WithMaxWait<L> {
 
 impl<L> WithMaxWait<L> {
     /// The answers of `limiter`, but `max` at most.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::rate_limiter::{ItemExponentialFailure, RateLimiter, WithMaxWait};
+    /// use std::time::Duration;
+    ///
+    /// let backoff = ItemExponentialFailure::new(Duration::from_secs(100), Duration::from_secs(1000));
+    /// let limiter = WithMaxWait::new(backoff, Duration::from_secs(60));
+    /// assert_eq!(limiter.when(&"pod-1"), Duration::from_secs(60));
+    /// ```
     #[must_use]
     pub fn new(limiter: L, max: Duration) -> Self {
         Self { limiter, max }
@@ -110,6 +130,14 @@ impl<K: ?Sized, L: RateLimiter<K>> RateLimiter<K> for WithMaxWait<L> {
 ///
 /// That bucket is a bottleneck when many keys fail at once: 10 000 of them take a quarter of an hour, and each retry waits for all
 /// retries before it. [`WorkQueue::new`](crate::WorkQueue::new) has no such bucket, as in controller-runtime.
+///
+/// # Examples
+/// ```
+/// use keyqueue::WorkQueue;
+/// use keyqueue::rate_limiter::default_controller_rate_limiter;
+///
+/// let queue = WorkQueue::<String>::builder().rate_limiter(default_controller_rate_limiter()).build();
+/// ```
 #[doc(alias = "DefaultTypedControllerRateLimiter")]
 #[doc(alias = "DefaultControllerRateLimiter")]
 #[must_use]

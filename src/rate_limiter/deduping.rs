@@ -42,6 +42,13 @@ pub struct DedupingBucket<K> {
 
 impl<K> DedupingBucket<K> {
     /// One token of this bucket a key at a time.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::rate_limiter::{Bucket, DedupingBucket};
+    ///
+    /// let limiter = DedupingBucket::<String>::new(Bucket::new(50.0, 100)); // 50 tokens a second, and 100 at once
+    /// ```
     #[must_use]
     pub fn new(bucket: Bucket) -> Self {
         Self { bucket, outstanding: KeyedStore::new().drop_elapsed() }

@@ -96,6 +96,16 @@ pub type Step<K> = PerKey<K, StepTable>;
 impl<K> ItemExponentialFailure<K> {
     /// `base` after the first failure, twice the delay after each further one, at most `max`. All keys are remembered until they are
     /// forgotten, see [`PerKey`].
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::rate_limiter::{ItemExponentialFailure, RateLimiter};
+    /// use std::time::Duration;
+    ///
+    /// let limiter = ItemExponentialFailure::new(Duration::from_millis(5), Duration::from_millis(15));
+    /// let delays = [0; 3].map(|_| limiter.when(&"pod-1").as_millis());
+    /// assert_eq!(delays, [5, 10, 15]);
+    /// ```
     #[must_use]
     pub fn new(base: Duration, max: Duration) -> Self {
         Self::by(Exponential::new(base, max))
@@ -105,6 +115,16 @@ impl<K> ItemExponentialFailure<K> {
 impl<K> ItemFastSlow<K> {
     /// `fast` after each of the first `max_fast_attempts` failures, then `slow`. All keys are remembered until they are
     /// forgotten, see [`PerKey`].
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::rate_limiter::{ItemFastSlow, RateLimiter};
+    /// use std::time::Duration;
+    ///
+    /// let limiter = ItemFastSlow::new(Duration::from_millis(5), Duration::from_secs(10), 2);
+    /// let delays = [0; 3].map(|_| limiter.when(&"pod-1").as_millis());
+    /// assert_eq!(delays, [5, 5, 10_000]);
+    /// ```
     #[must_use]
     pub fn new(fast: Duration, slow: Duration, max_fast_attempts: usize) -> Self {
         Self::by(FastSlow::new(fast, slow, max_fast_attempts))
@@ -118,6 +138,16 @@ impl<K> Step<K> {
     ///
     /// # Panics
     /// If there is no row, or the numbers do not ascend. See [`try_new`](Self::try_new).
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::rate_limiter::{RateLimiter, Step};
+    /// use std::time::Duration;
+    ///
+    /// let limiter = Step::new([(0, Duration::from_secs(1)), (2, Duration::from_secs(5))]);
+    /// let delays = [0; 3].map(|_| limiter.when(&"pod-1").as_secs());
+    /// assert_eq!(delays, [1, 1, 5]);
+    /// ```
     #[must_use]
     #[track_caller]
     pub fn new(rows: impl IntoIterator<Item = (usize, Duration)>) -> Self {

@@ -61,12 +61,29 @@ struct Mock {
 
 impl Clock {
     /// The real clock.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::<u32>::builder().clock(keyqueue::Clock::new()).build(); // the default
+    /// ```
     #[must_use]
     pub fn new() -> Self {
         Self(Kind::Real)
     }
 
     /// A clock for tests, which stands still until its [`MockClock`] moves it.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{Clock, Driver, WorkQueue};
+    /// use std::time::Duration;
+    ///
+    /// let (clock, time) = Clock::mock();
+    /// let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
+    /// queue.add_after("pod-1", Duration::from_secs(60));
+    /// time.advance(Duration::from_secs(60));
+    /// assert_eq!(queue.turn(), 1);
+    /// ```
     #[must_use]
     pub fn mock() -> (Self, MockClock) {
         let mock = MockClock(Arc::new(Mock { now: AtomicU64::new(0), subscribers: Mutex::new(WaitList::default()) }));
@@ -149,6 +166,15 @@ impl MockClock {
     ///
     /// Queues with [`Driver::Manual`](crate::Driver::Manual) see it at their next [`turn`](crate::WorkQueue::turn). The driver
     /// threads of other queues are woken, and queue the expired keys soon after.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::Clock;
+    /// use std::time::Duration;
+    ///
+    /// let (_clock, time) = Clock::mock();
+    /// time.advance(Duration::from_millis(1500));
+    /// ```
     pub fn advance(&self, by: Duration) {
         let by = nanos(by);
         let later = |now: u64| Some(now.saturating_add(by));

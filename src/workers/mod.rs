@@ -156,6 +156,17 @@ pub struct Tally {
 
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// Configures [workers](Workers), which run the loop around `get`, `succeed` and `retry`.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{Item, WorkQueue};
+    ///
+    /// let queue = WorkQueue::new();
+    /// let workers = queue.workers().spawn(2, |pod: &Item<'_, &str>| println!("{}", **pod))?;
+    /// queue.add("pod-1");
+    /// assert!(workers.drain().is_empty());
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn workers(&self) -> WorkersBuilder<K> {
         WorkersBuilder::new(self.clone())
     }
@@ -168,6 +179,18 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
 
     /// The name of the threads of [`spawn`](Self::spawn), followed by a number: `pods-0`. By default the queue's name, or `worker` if
     /// the queue has none.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::new();
+    /// let workers = queue.workers().name("reindex").spawn(1, |_: &keyqueue::Item<'_, u32>| {
+    ///     assert_eq!(std::thread::current().name(), Some("reindex-0"));
+    /// })?;
+    /// queue.add(1);
+    /// assert!(workers.drain().is_empty());
+    /// assert_eq!(workers.tally().panicked, 0);
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
@@ -252,6 +275,18 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     }
 
     /// Builds workers without a loop. Add loops with [`run`](Workers::run) or [`run_async`](Workers::run_async).
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::<u32>::new();
+    /// let workers = queue.workers().build();
+    /// std::thread::spawn({
+    ///     let workers = workers.clone();
+    ///     move || workers.run(|key: &keyqueue::Item<'_, u32>| println!("{}", **key)) // a thread of your own
+    /// });
+    /// queue.add(1);
+    /// let _leftover = workers.drain();
+    /// ```
     pub fn build(self) -> Workers<K> {
         Workers { inner: Arc::new(Inner { queue: self.queue, hooks: self.hooks, group: Group::default() }) }
     }
@@ -331,6 +366,12 @@ impl<K> Workers<K> {
     }
 
     /// The queue whose keys the loops process.
+    ///
+    /// # Examples
+    /// ```
+    /// let workers = keyqueue::WorkQueue::new().workers().build();
+    /// workers.queue().add("pod-1");
+    /// ```
     #[must_use]
     pub fn queue(&self) -> &WorkQueue<K> {
         &self.inner.queue
@@ -342,6 +383,15 @@ impl<K> Workers<K> {
     /// # Blocking
     /// Until then, however long it takes to run a handler, or to drop a captured value or a thread-local. A handler that calls this
     /// waits forever, as the join waits for that handler.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::new();
+    /// let workers = queue.workers().spawn(1, |key: &keyqueue::Item<'_, u32>| println!("{}", **key))?;
+    /// queue.shut_down();
+    /// workers.join(); // the loops have ended
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn join(&self) {
         self.inner.group.join();
     }
@@ -350,6 +400,17 @@ impl<K> Workers<K> {
     ///
     /// # Cancel safety
     /// Dropping it ends the wait, and changes nothing else.
+    ///
+    /// # Examples
+    /// ```
+    /// # futures_executor::block_on(async {
+    /// let queue = keyqueue::WorkQueue::new();
+    /// let workers = queue.workers().spawn(1, |key: &keyqueue::Item<'_, u32>| println!("{}", **key))?;
+    /// queue.shut_down();
+    /// workers.join_async().await;
+    /// # std::io::Result::Ok(())
+    /// # }).unwrap();
+    /// ```
     pub fn join_async(&self) -> impl Future<Output = ()> + '_ {
         self.inner.group.ended()
     }
@@ -606,6 +667,17 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// # Cancel safety
     /// Dropping it ends the wait; if it was polled, the queue stays shut down. The keys that are left are taken out in the poll that
     /// returns them, so after a drain that was dropped, [`stop`](Self::stop) returns all of them.
+    ///
+    /// # Examples
+    /// ```
+    /// # futures_executor::block_on(async {
+    /// let queue = keyqueue::WorkQueue::new();
+    /// let workers = queue.workers().spawn(1, |key: &keyqueue::Item<'_, u32>| println!("{}", **key))?;
+    /// queue.add(1);
+    /// assert!(workers.drain_async().await.is_empty());
+    /// # std::io::Result::Ok(())
+    /// # }).unwrap();
+    /// ```
     pub async fn drain_async(&self) -> Leftover<K> {
         self.drain_until(std::future::pending::<()>()).await
     }
