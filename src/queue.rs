@@ -219,7 +219,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// # use std::time::Duration;
     /// let queue = WorkQueue::new();
     /// assert_eq!(queue.add_after("pod-1", Duration::from_secs(60)), Added::Delayed);
-    /// assert_eq!(queue.add_after("pod-1", Duration::from_millis(5)), Added::Delayed, "earlier");
+    /// assert_eq!(queue.add_after("pod-1", Duration::from_millis(100)), Added::Delayed, "earlier");
     /// assert_eq!(queue.add_after("pod-1", Duration::from_secs(60)), Added::Coalesced, "the earlier one stands");
     /// assert_eq!(*queue.get().unwrap(), "pod-1");
     /// ```
@@ -272,8 +272,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     ///
     /// # Examples
     /// ```
-    /// # use keyqueue::{Added, WorkQueue};
-    /// let queue = WorkQueue::new();
+    /// # use keyqueue::{Added, Driver, WorkQueue};
+    /// let queue = WorkQueue::builder().driver(Driver::Manual).build(); // so that no delay expires here
     /// assert_eq!(queue.add_rate_limited("pod-1"), Added::Delayed, "by 5 ms");
     /// assert_eq!(queue.add_rate_limited("pod-1"), Added::Coalesced, "10 ms: the earlier one stands");
     /// assert_eq!(queue.num_requeues(&"pod-1"), 2);
