@@ -12,4 +12,4 @@ cargo run "${without[@]}" --release --bin matrix -- --builds 16-off --rounds 1 -
 report="$(mktemp -d)"
 trap 'rm -rf "$report"' EXIT
 cargo run "${without[@]}" --release --bin report -- --rounds 1 --ops 20000 --wakes 50 --delays 20000 --keys 10000 --write "$report"
-ls "$report/BENCHMARKS.md" "$report"/benches/charts/*.svg
+ls "$report/BENCHMARKS.md" "$report/benches/TABLES.md" "$report"/benches/charts/*.svg

@@ -20,7 +20,7 @@ while read -r file; do
         path="$(realpath -ms --relative-to=. "$(dirname "$file")/${link%%#*}")"
         [ -n "$(git ls-files -- "$path")" ] || { echo "$file: $link leads nowhere"; failed=1; }
     done < <(grep -oE '\]\([^) ]+\)' "$file" | sed -E 's/^\]\((.*)\)$/\1/')
-done < <(git ls-files -- '*.md' ':!benches/text') # parts of BENCHMARKS.md, relative to it
+done < <(git ls-files -- '*.md' ':!benches/text') # parts of other files, relative to those
 echo "$checked relative links"
 [ "$checked" -gt 0 ]
 

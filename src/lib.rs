@@ -263,7 +263,7 @@
 //!
 //! # How it is built and verified
 //!
-//! One short critical section per call: [`how_it_works`] has the pictures, `BENCHMARKS.md` the figures of the designs that were slower. The
+//! One short critical section per call: [`how_it_works`] has the pictures, `benches/TABLES.md` the figures of the designs that were slower. The
 //! real code runs under loom (`loom-tests/`), against a plain reference under a fuzzer (`fuzz/`),
 //! against 928 recorded traces of client-go (`tests/`), and under a linearizability checker, AddressSanitizer and ThreadSanitizer
 //! (`ci/`). These files are in the repository; the package has `src/` alone.

@@ -12,7 +12,7 @@
 //! A critical section of the queue takes some ten nanoseconds, and on the machines it was measured on a locked read-modify-write
 //! takes five. Most locks need two of them, one to take and one to release. This one releases with a plain store and looks at
 //! `has_parked` afterwards: add + get + done of one thread, three critical sections, takes two thirds of the time that it takes
-//! under `parking_lot`'s mutex (`BENCHMARKS.md`, "Designs").
+//! under `parking_lot`'s mutex (`benches/TABLES.md`, "Designs").
 //!
 //! **The price is a race.** The processor of the thread that releases may load `has_parked` before other processors see its
 //! store to `locked`. A thread that raises `has_parked` and looks at `locked` between the two finds the lock held, parks, and is

@@ -1,5 +1,5 @@
 //! Measures keyqueue, the two mutex queues and a draft in the builds that users make: builds the program of `benches/matrix/` in nine
-//! ways, runs all builds in each of several rounds, and prints the tables that BENCHMARKS.md shows.
+//! ways, runs all builds in each of several rounds, and prints the tables that benches/TABLES.md shows.
 
 mod options;
 

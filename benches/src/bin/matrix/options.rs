@@ -27,7 +27,7 @@ pub struct Options {
     #[arg(long, default_value = "")]
     pub only: String,
     /// Writes the data to benches/matrix/data/, in a file that has the processor's name, in this directory or, without a name, in
-    /// the repository. `report --draw benches/charts/results.jsonl --write` puts them into BENCHMARKS.md.
+    /// the repository. `report --draw benches/charts/results.jsonl --write` puts them into benches/TABLES.md.
     #[arg(long, value_name = "DIRECTORY", num_args = 0..=1, default_missing_value = REPOSITORY)]
     pub write: Option<PathBuf>,
 }

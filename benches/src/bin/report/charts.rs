@@ -37,7 +37,8 @@ pub fn all(results: &Results) -> Vec<(&'static str, String)> {
             percentiles(results, "lateness", "flood", "Lateness of delays, under a flood of new delays"),
         ),
     ];
-    charts.into_iter().filter_map(|(name, svg)| Some((name, svg?))).collect()
+    let machine = &results.run.machine;
+    charts.into_iter().filter_map(|(name, svg)| Some((name, style::finish(&svg?, machine)))).collect()
 }
 
 /// A line for each subject, with a point for each row that has it.

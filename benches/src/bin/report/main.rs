@@ -1,4 +1,4 @@
-//! Measures keyqueue and its rivals, and writes `BENCHMARKS.md` and its charts.
+//! Measures keyqueue and its rivals, and writes `BENCHMARKS.md`, its charts, and `benches/TABLES.md`.
 //!
 //! ```text
 //! options ──▶ plan ──▶ measure ──▶ results ──▶ page (tables, wins)
@@ -41,21 +41,22 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     };
     let matrices = Matrix::read_all(Path::new(REPOSITORY))?;
-    let page = page::page(&results, &matrices);
+    let (short, tables) = (page::short(&results), page::tables(&results, &matrices));
     match &options.write {
-        Some(directory) => write(&results, &page, directory)?,
-        None => print!("{page}"),
+        Some(directory) => write(&results, &short, &tables, directory)?,
+        None => print!("{short}\n{tables}"),
     }
     Ok(())
 }
 
 /// Writes the data first: if they were lost, they would have to be measured again.
-fn write(results: &Results, page: &str, directory: &Path) -> std::io::Result<()> {
+fn write(results: &Results, short: &str, tables: &str, directory: &Path) -> std::io::Result<()> {
     let charts = directory.join("benches/charts");
     std::fs::create_dir_all(&charts)?;
     std::fs::write(charts.join("results.jsonl"), results.to_lines())?;
     for (name, svg) in charts::all(results) {
         std::fs::write(charts.join(name), svg)?;
     }
-    std::fs::write(directory.join("BENCHMARKS.md"), page)
+    std::fs::write(directory.join("benches/TABLES.md"), tables)?;
+    std::fs::write(directory.join("BENCHMARKS.md"), short)
 }

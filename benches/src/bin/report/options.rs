@@ -4,7 +4,7 @@ use clap::Parser;
 use keyqueue_benches::REPOSITORY;
 use std::path::{Path, PathBuf};
 
-/// Measures keyqueue and its rivals, and writes BENCHMARKS.md and its charts.
+/// Measures keyqueue and its rivals, and writes BENCHMARKS.md, its charts, and benches/TABLES.md.
 #[derive(Parser, Clone, Debug, PartialEq)]
 pub struct Options {
     /// A run of a minute: few rounds of little work.
@@ -29,8 +29,8 @@ pub struct Options {
     /// "memory", "delays", "limiters", "metrics", "workers".
     #[arg(long, default_value = "")]
     pub only: String,
-    /// Writes BENCHMARKS.md, benches/charts/*.svg and the data they are drawn from, in this directory or, without a
-    /// name, in the repository. Without `--write` the page goes to standard output.
+    /// Writes BENCHMARKS.md, benches/TABLES.md, benches/charts/*.svg and the data they are drawn from, in this directory or, without a
+    /// name, in the repository. Without `--write` the pages go to standard output.
     #[arg(long, value_name = "DIRECTORY", num_args = 0..=1, default_missing_value = REPOSITORY)]
     pub write: Option<PathBuf>,
     /// Measures nothing, and writes the page from the data of an earlier run.

@@ -9,6 +9,9 @@ macro_rules! texts {
 }
 
 /// The texts, in the order of the page.
+/// The texts of `BENCHMARKS.md`.
+pub const SHORT: [&str; 1] = texts!["short"];
+
 pub const TEXTS: [&str; 17] = texts![
     "head",
     "queues",
@@ -29,9 +32,19 @@ pub const TEXTS: [&str; 17] = texts![
     "designs",
 ];
 
-/// The page. A section whose places are all empty is left out.
-pub fn page(results: &Results, matrices: &[Matrix]) -> String {
-    let sections = TEXTS.iter().filter_map(|text| fill(text, results, matrices));
+/// `BENCHMARKS.md`: what a reader takes in at a glance.
+pub fn short(results: &Results) -> String {
+    page_of(&SHORT, results, &[])
+}
+
+/// `benches/TABLES.md`: all figures.
+pub fn tables(results: &Results, matrices: &[Matrix]) -> String {
+    page_of(&TEXTS, results, matrices)
+}
+
+/// A section whose places are all empty is left out.
+fn page_of(texts: &[&str], results: &Results, matrices: &[Matrix]) -> String {
+    let sections = texts.iter().filter_map(|text| fill(text, results, matrices));
     sections.map(|section| section.trim().to_owned() + "\n").collect::<Vec<_>>().join("\n")
 }
 
@@ -42,7 +55,7 @@ fn fill(text: &str, results: &Results, matrices: &[Matrix]) -> Option<String> {
     while let Some((before, after)) = rest.split_once("{{") {
         let (name, after) = after.split_once("}}").expect("a place ends");
         let value = place(name, results, matrices);
-        if !matches!(name, "rounds" | "few rounds" | "wakes" | "delays keys") {
+        if !matches!(name, "machine" | "commit" | "rounds" | "few rounds" | "wakes" | "delays keys") {
             places += 1;
             values += usize::from(!value.is_empty());
         }
@@ -58,6 +71,10 @@ fn fill(text: &str, results: &Results, matrices: &[Matrix]) -> Option<String> {
 /// If there is no such place.
 fn place(name: &str, results: &Results, matrices: &[Matrix]) -> String {
     match name {
+        "machine" => results.run.machine.clone(),
+        "commit" => results.run.commit.clone(),
+        "won" => tables::won(results),
+        "lost" => tables::lost(results),
         "rounds" => results.run.rounds.to_string(),
         "few rounds" => results.run.few_rounds.to_string(),
         "wakes" => results.run.wakes.to_string(),
@@ -103,13 +120,14 @@ mod tests {
     #[test]
     fn every_processor_has_a_table() {
         let other = Matrix { run: Default::default(), ..matrix() };
-        let page = page(&made_up(), &[matrix(), other]);
+        let page = tables(&made_up(), &[matrix(), other]);
         assert_eq!(page.matches("\n| ring, 1 thread | 16-off | 25.0 |").count(), 2, "{page}");
     }
 
     #[test]
     fn every_place_is_filled_and_every_section_there() {
-        let page = page(&made_up(), &[matrix()]);
+        let page = tables(&made_up(), &[matrix()]);
+        assert!(!short(&made_up()).contains("{{"));
         assert!(!page.contains("{{") && !page.contains("}}"));
         assert!(!page.contains("\n\n\n"), "two empty lines");
         let titles = |text: &str| text.lines().filter(|line| line.starts_with('#')).count();
@@ -120,7 +138,7 @@ mod tests {
     fn a_section_that_was_not_measured_is_left_out() {
         let mut results = made_up();
         results.times.retain(|times| times.section != "limiters");
-        let page = page(&results, &[]);
+        let page = tables(&results, &[]);
         assert!(
             !page.contains("## Limiters")
                 && !page.contains("## In every build")
@@ -131,11 +149,12 @@ mod tests {
 
     #[test]
     fn every_chart_is_shown_once_and_every_picture_is_a_chart() {
-        let page = page(&made_up(), &[matrix()]);
-        let mut shown: Vec<_> = page
-            .split("![")
-            .skip(1)
-            .map(|rest| rest.split_once("(benches/charts/").unwrap().1.split(')').next().unwrap())
+        let pages = [short(&made_up()), tables(&made_up(), &[matrix()])];
+        let mut shown: Vec<_> = ["(benches/charts/", "(charts/"]
+            .into_iter()
+            .zip(&pages)
+            .flat_map(|(place, page)| page.split("![").skip(1).map(move |rest| rest.split_once(place).unwrap().1))
+            .map(|rest| rest.split(')').next().unwrap())
             .collect();
         let mut drawn: Vec<_> = charts::all(&made_up()).into_iter().map(|(name, _)| name).collect();
         shown.sort_unstable();

@@ -1,4 +1,4 @@
-//! The tables of BENCHMARKS.md. A table without data is empty.
+//! The tables of the two pages. A table without data is empty.
 
 use crate::results::{OURS, Results, Spread, Subject, Times};
 use keyqueue_benches::markdown::Table;
@@ -35,6 +35,48 @@ pub fn workloads(results: &Results) -> String {
             target(times),
             verdict(times),
         ]));
+    }
+    table.to_string()
+}
+
+/// The sections whose workloads have rivals with a ratio.
+fn with_rivals(results: &Results) -> impl Iterator<Item = (&Times, String, f64)> {
+    let sections = [("queue", ""), ("delays", "delays: "), ("limiters", "limiters: ")];
+    sections.into_iter().flat_map(|(section, prefix)| {
+        results
+            .times(section)
+            .filter_map(move |times| Some((times, format!("{prefix}{}", times.group), times.least_ratio()?)))
+    })
+}
+
+/// A row for each group of workloads in which keyqueue is faster than the fastest rival.
+pub fn won(results: &Results) -> String {
+    let mut groups: Vec<(String, Vec<f64>, usize)> = Vec::new();
+    for (_, group, ratio) in with_rivals(results) {
+        if groups.iter().all(|(other, ..)| *other != group) {
+            groups.push((group.clone(), Vec::new(), 0));
+        }
+        let of = groups.iter_mut().find(|(other, ..)| *other == group).expect("pushed above");
+        of.2 += 1;
+        of.1.extend((ratio >= 1.0).then_some(ratio));
+    }
+    let mut table = Table::new(["workloads", "faster than the fastest rival in", "by, least to most"]);
+    for (group, won, of) in groups.iter().filter(|(_, won, _)| !won.is_empty()) {
+        let (least, most) = (won.iter().copied().fold(f64::MAX, f64::min), won.iter().copied().fold(0.0, f64::max));
+        let times = if won.len() == 1 { format!("{least:.2}") } else { format!("{least:.2} to {most:.2}") };
+        table.row([group.clone(), format!("{} of {of}", won.len()), times]);
+    }
+    table.to_string()
+}
+
+/// A row for each workload in which a rival is faster.
+pub fn lost(results: &Results) -> String {
+    let mut table = Table::new(["workload", "keyqueue, ns", "rival, ns", "rival", "ratio"]);
+    for (times, group, ratio) in with_rivals(results).filter(|(.., ratio)| *ratio < 1.0) {
+        let rival = times.rivals.iter().find(|rival| times.ratio(rival) == Some(ratio)).expect("it has this ratio");
+        let label = Times { group, ..times.clone() }.label();
+        let [ours, theirs] = [times.subjects[0].median(), times.median(rival).expect("it has a ratio")];
+        table.row([label, format!("{ours:.1}"), format!("{theirs:.1}"), rival.clone(), format!("{ratio:.2}")]);
     }
     table.to_string()
 }

@@ -53,6 +53,30 @@ pub fn of(subject: &str) -> Style {
     }
 }
 
+/// The same colours on a dark page: an image follows the reader's setting.
+const DARK: &str = "<style>@media (prefers-color-scheme: dark) {\
+    [fill='#FFFFFF'] { fill: #0d1117 } [stroke='#FFFFFF'] { stroke: #0d1117 } \
+    [fill='#222222'] { fill: #e6edf3 } [stroke='#222222'] { stroke: #e6edf3 } \
+    [fill='#777777'] { fill: #9aa4ae } [stroke='#777777'] { stroke: #9aa4ae } [stroke='#DDDDDD'] { stroke: #30363d } \
+    [fill='#0072B2'] { fill: #4aa8e8 } [stroke='#0072B2'] { stroke: #4aa8e8 } \
+    }</style>";
+
+/// Adds the colours of dark pages, and in the lower right corner the machine on which was measured.
+pub fn finish(svg: &str, machine: &str) -> String {
+    let (head, rest) = svg.split_once('\n').expect("the element `svg` has a line of its own");
+    let number = |name: &str| -> u32 {
+        let value = head.split_once(&format!(" {name}=\"")).and_then(|(_, rest)| rest.split_once('"'));
+        value.and_then(|(value, _)| value.parse().ok()).expect("a chart has a size")
+    };
+    let (x, y) = (number("width") - 8, number("height") - 6);
+    let machine = machine.replace('&', "&amp;").replace('<', "&lt;");
+    let caption = format!(
+        "<text x=\"{x}\" y=\"{y}\" text-anchor=\"end\" font-family=\"sans-serif\" font-size=\"10\" fill=\"#777777\">{machine}</text>"
+    );
+    let body = rest.trim_end().strip_suffix("</svg>").expect("the element `svg` ends");
+    format!("{head}\n{DARK}\n{body}{caption}\n</svg>\n")
+}
+
 /// Text of this size, anchored as `anchor` says, and vertically at its middle.
 pub fn text(size: u32, colour: RGBColor, anchor: HPos) -> TextStyle<'static> {
     TextStyle {
