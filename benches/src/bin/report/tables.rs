@@ -43,9 +43,9 @@ pub fn workloads(results: &Results) -> String {
 fn with_rivals(results: &Results) -> impl Iterator<Item = (&Times, String, f64)> {
     let sections = [("queue", ""), ("delays", "delays: "), ("limiters", "limiters: ")];
     sections.into_iter().flat_map(|(section, prefix)| {
-        results
-            .times(section)
-            .filter_map(move |times| Some((times, format!("{prefix}{}", times.group), times.least_ratio()?)))
+        results.times(section).filter_map(move |times| {
+            Some((times, format!("{prefix}{}", times.group).trim_end_matches(": ").to_owned(), times.least_ratio()?))
+        })
     })
 }
 
