@@ -136,6 +136,9 @@ impl<'q, K> Item<'q, K> {
     /// If the key was added meanwhile, it is queued now, at the back. A thread that unwinds may call this too, in a `Drop`: then the
     /// key is done, where dropping the item would count as a [panic](crate::OnPanic) of the work on it.
     ///
+    /// # Panics
+    /// If the key's drop or an [observer](crate::observe::Observer#panics) panics; the key is done.
+    ///
     /// # Examples
     /// ```
     /// let queue = keyqueue::WorkQueue::new();

@@ -162,6 +162,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// [linearizable](crate#what-it-guarantees)): other threads may add and take keys in between. If the iterator panics, the keys that
     /// it has yielded are added.
     ///
+    /// # Panics
+    /// Like [`add`](Self::add), and if the iterator panics; the keys before that stay added, and workers are woken for them.
+    ///
     /// # Examples
     /// ```
     /// # let queue = keyqueue::WorkQueue::new();
@@ -292,6 +295,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// this call creates: if `K` is `String`, a `&str` costs a `String`. If the queue counts failures itself, `K`'s `Borrow` and `Q`'s
     /// `Eq` are called under a lock, so they must not use this queue.
     ///
+    /// # Panics
+    /// If `Hash`, `Eq` or a limiter of your own panics; in `Hash` and `Eq` before anything has changed.
+    ///
     /// # Examples
     /// ```
     /// let queue = keyqueue::WorkQueue::new();
@@ -312,6 +318,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     ///
     /// A worker that holds the key calls [`Item::num_requeues`] instead. Like [`forget`](Self::forget), this creates a key of type `K`, or
     /// calls `Borrow` and `Eq` under a lock.
+    ///
+    /// # Panics
+    /// Like [`forget`](Self::forget).
     ///
     /// # Examples
     /// ```
@@ -336,6 +345,10 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// deadlocks in a release build. If the key is queued or processing, it stays so. `false` may also mean that the delay has just
     /// expired, and the key is queued. With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waited for the delay takes
     /// effect now.
+    ///
+    /// # Panics
+    /// If `Hash`, `Eq` or the key's `Borrow` panics, before anything has changed; or if the drop of the key or an
+    /// [observer](crate::observe::Observer#panics) does, afterwards.
     ///
     /// # Examples
     /// ```
@@ -722,6 +735,9 @@ impl<K> WorkQueue<K> {
     ///
     /// Returns 0 after a shut-down, which cuts off all delays.
     ///
+    /// # Panics
+    /// If an [observer](crate::observe::Observer#panics) panics. The keys that it was told of are added, and a later call adds those that are still due.
+    ///
     /// # Blocking
     /// Takes the lock for a few microseconds at a time, until all keys are added whose delays had expired when the call began.
     ///
@@ -1017,6 +1033,9 @@ impl<K> WorkQueue<K> {
 
     /// Passes the queue's [`metrics`](Self::metrics) to its [observer](WorkQueueBuilder::observer). Call it before metrics are read, or
     /// from time to time: [`report_every`](Self::report_every).
+    ///
+    /// # Panics
+    /// If the [observer](crate::observe::Observer#panics) panics.
     ///
     /// # Examples
     /// ```
