@@ -8,19 +8,27 @@
 //!             │◀───────── TRUSTED_NS at most ─────────▶│
 //! ```
 //!
-//! Each thread calibrates for itself, so the threads share nothing. The counter's rate is measured over all the time since the
-//! thread first read it, and is trusted for no longer than [`TRUSTED_NS`]. An error of a thousandth is 50 ns then, does not accumulate,
-//! and is larger than any expected error. Each calibration compares clock and counter. If the counter went on while the clock
-//! stood still (the machine was suspended), or if it jumped, the thread measures from there.
+//! Each thread calibrates for itself. The counter's rate is measured over all the time since the thread first read it, and is trusted
+//! for no longer than [`TRUSTED_NS`]. An error of a thousandth is 50 ns then, does not accumulate, and is larger than any expected error.
+//! Each calibration compares clock and counter. If the counter went on while the clock stood still (the machine was suspended), or if
+//! it jumped, the thread measures from there.
+//!
+//! A rate takes [`WARMUP`] to measure. So the threads share one, and nothing else: the first thread that has measured it, and found it
+//! right once, writes it to [`SHARED_RATE`], and new threads begin with that. A thread that finds it wrong withdraws it.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How long a calibration is trusted, in nanoseconds.
 const TRUSTED_NS: u64 = 50_000;
 
 /// For how long the counter is measured before it is trusted, in nanoseconds: the two readings of a calibration are some 50 ns apart.
 const WARMUP: u64 = 10_000_000;
+
+/// The rate with which a new thread begins: nanoseconds a tick, times 2^32. 0: not known.
+// Relaxed: the number is all there is.
+static SHARED_RATE: AtomicU64 = AtomicU64::new(0);
 
 /// One reading of the clock and of the counter.
 #[derive(Clone, Copy)]
@@ -80,21 +88,38 @@ fn calibrate(clock: impl Fn() -> u64) -> u64 {
     let mut next = Calibration { counter, clock, ns_per_tick: 0, trusted_ticks: 0 };
     match first {
         Some(first) if last.consistent_with(next) => {
-            let ticks = u128::from(counter.wrapping_sub(first.counter)).max(1);
-            let ns_per_tick = (u128::from(clock.saturating_sub(first.clock)) << 32) / ticks;
-            // A counter with less than one tick in TRUSTED_NS, or more than 2^32 in a nanosecond, is not trusted.
-            if let Some(trusted) = (u128::from(TRUSTED_NS) << 32).checked_div(ns_per_tick) {
-                next.ns_per_tick = ns_per_tick as u64;
-                next.trusted_ticks = trusted as u64;
+            if clock.saturating_sub(first.clock) < WARMUP {
+                next.trust(last.ns_per_tick.into());
+            } else {
+                let ticks = u128::from(counter.wrapping_sub(first.counter)).max(1);
+                next.trust((u128::from(clock.saturating_sub(first.clock)) << 32) / ticks);
+                if last.trusted_ticks != 0 && SHARED_RATE.load(Ordering::Relaxed) == 0 {
+                    SHARED_RATE.store(next.ns_per_tick, Ordering::Relaxed);
+                }
             }
         }
-        _ => FIRST.set(Some(next)),
+        Some(_) => {
+            FIRST.set(Some(next));
+            SHARED_RATE.store(0, Ordering::Relaxed);
+        }
+        None => {
+            FIRST.set(Some(next));
+            next.trust(SHARED_RATE.load(Ordering::Relaxed).into());
+        }
     }
     LAST.set(next);
     clock
 }
 
 impl Calibration {
+    /// Trusts the counter, unless it has less than one tick in [`TRUSTED_NS`], or more than 2^32 in a nanosecond, or no known rate.
+    fn trust(&mut self, ns_per_tick: u128) {
+        if let Some(trusted) = (u128::from(TRUSTED_NS) << 32).checked_div(ns_per_tick) {
+            self.ns_per_tick = ns_per_tick as u64;
+            self.trusted_ticks = trusted as u64;
+        }
+    }
+
     /// Whether clock and counter have gone on by the same time since this calibration, to within a hundredth and a microsecond.
     /// `true` if the counter's rate is not known.
     fn consistent_with(&self, next: Calibration) -> bool {
@@ -138,6 +163,23 @@ mod tests {
         let (reads, off) = compare(|| clock.now(), Duration::from_millis(300));
         assert!(reads > 1000 && off * TOLERATED < reads, "{off} of {reads}");
         assert_ne!(LAST.get().trusted_ticks, 0, "the counter was used");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "the time there is not real")]
+    fn a_new_thread_begins_with_the_rate_of_another() {
+        let clock = Clock::new();
+        let begins_with_it = || {
+            compare(|| clock.now(), Duration::from_millis(30));
+            let begin = || {
+                let (reads, off) = compare(|| clock.now(), Duration::from_millis(1));
+                (LAST.get().trusted_ticks != 0).then_some((reads, off))
+            };
+            std::thread::scope(|scope| scope.spawn(begin).join().unwrap())
+        };
+        // The other tests withdraw the rate once.
+        let (reads, off) = (0..5).find_map(|_| begins_with_it()).expect("the counter was used at once");
+        assert!(reads > 100 && off * TOLERATED < reads, "{off} of {reads}");
     }
 
     #[test]
