@@ -211,7 +211,7 @@ impl<K: Hash + Eq + Clone> KeyedStore<K> {
         if self.bounds.age == u64::MAX {
             // Most keys have failed before.
             let shard = &mut *shard.lock();
-            if let Some(place) = shard.recent.find(key, hash) {
+            if let Ok(place) = shard.recent.find(key, hash) {
                 return change(&mut shard.recent.at(place).record);
             }
         }
@@ -240,6 +240,13 @@ impl<K: Hash + Eq + Clone> KeyedStore<K> {
         let new = Entry { record: Record { failures: 0, hash, until: 0 }, key: key.clone() };
         let shard = &mut *shard.lock();
         // Another thread may have inserted the key meanwhile.
+        if !self.is_bounded() {
+            let place = match shard.recent.find(key, hash) {
+                Ok(place) => place,
+                Err(free) => shard.recent.insert_at(free, new),
+            };
+            return change(&mut shard.recent.at(place).record);
+        }
         if let Some(record) = shard.promote(key, hash, &self.bounds, now, &mut dropped) {
             return change(record);
         }
@@ -313,7 +320,7 @@ impl<K: Eq> Shard<K> {
         now: u64,
         dropped: &mut Dropped<K>,
     ) -> Option<&mut Record> {
-        if let Some(place) = self.recent.find(key, hash) {
+        if let Ok(place) = self.recent.find(key, hash) {
             return Some(&mut self.recent.at(place).record);
         }
         let entry = take(&mut self.old, key, hash)?;

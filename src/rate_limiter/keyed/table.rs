@@ -63,6 +63,17 @@ impl<K> Table<K> {
         self.put(entry)
     }
 
+    /// The same, for a caller that knows the first free place of the key's probe.
+    #[inline]
+    pub(super) fn insert_at(&mut self, place: usize, entry: Entry<K>) -> usize {
+        if self.len >= self.capacity() {
+            return self.insert(entry);
+        }
+        self.len += 1;
+        self.places[place] = Some(entry);
+        place
+    }
+
     /// Gives memory back: keeps room for this number of keys, or for those that are there, if they are more.
     pub(super) fn shrink_to(&mut self, keys: usize) {
         let keys = keys.max(self.len);
@@ -134,27 +145,27 @@ impl<K> Table<K> {
 }
 
 impl<K: Eq> Table<K> {
-    /// The place of a key.
+    /// The place of a key; or, if it is not there, the first free place of its probe.
     #[inline]
-    pub(super) fn find(&self, key: &K, hash: KeyHash) -> Option<usize> {
+    pub(super) fn find(&self, key: &K, hash: KeyHash) -> Result<usize, usize> {
         let mut place = hash.place(self.mask());
-        // In a table without places, `get` returns `None` at once.
+        // In a table without places, `get` returns `None` at once, and the free place is not used: the table grows first.
         while let Some(Some(entry)) = self.places.get(place) {
             if entry.record.hash == hash && entry.key == *key {
-                return Some(place);
+                return Ok(place);
             }
             place = self.after(place);
         }
-        None
+        Err(place)
     }
 
     pub(super) fn get(&self, key: &K, hash: KeyHash) -> Option<&Entry<K>> {
-        self.places[self.find(key, hash)?].as_ref()
+        self.places[self.find(key, hash).ok()?].as_ref()
     }
 
     #[inline]
     pub(super) fn take(&mut self, key: &K, hash: KeyHash) -> Option<Entry<K>> {
-        self.remove(self.find(key, hash)?)
+        self.remove(self.find(key, hash).ok()?)
     }
 }
 
@@ -227,8 +238,8 @@ mod tests {
         ]
     }
 
-    fn insert(table: &mut Table<Key>, key: Key) -> usize {
-        table.insert(Entry { record: Record { failures: 1, hash: key.hash(), until: 0 }, key })
+    fn entry(key: Key) -> Entry<Key> {
+        Entry { record: Record { failures: 1, hash: key.hash(), until: 0 }, key }
     }
 
     /// Each entry is found from where its probe begins, and nothing else is in the table.
@@ -250,9 +261,9 @@ mod tests {
                 Op::Count(key) => {
                     *reference.entry(key.0).or_insert(0) += 1;
                     match table.find(&key, key.hash()) {
-                        Some(place) => _ = table.at(place).record.count(),
-                        None => {
-                            let place = insert(&mut table, key);
+                        Ok(place) => _ = table.at(place).record.count(),
+                        Err(free) => {
+                            let place = table.insert_at(free, entry(key));
                             assert_eq!(table.at(place).key.0, key.0);
                         }
                     }
@@ -277,11 +288,7 @@ mod tests {
                 Op::Panic(key, take, at) => {
                     FUSE.set(at);
                     let found = catch_unwind(AssertUnwindSafe(|| {
-                        if take {
-                            table.take(&key, key.hash()).is_some()
-                        } else {
-                            table.find(&key, key.hash()).is_some()
-                        }
+                        if take { table.take(&key, key.hash()).is_some() } else { table.find(&key, key.hash()).is_ok() }
                     }));
                     FUSE.set(0);
                     if take && found.is_ok_and(|found| found) {
@@ -309,7 +316,7 @@ mod tests {
             let (mut table, mut reference) = (Table::default(), HashMap::new());
             for n in 0..6 {
                 let key = Key(n * 8 + 1); // all begin at the same place, near the end
-                insert(&mut table, key);
+                table.insert(entry(key));
                 reference.insert(key.0, 1);
             }
             assert_eq!(table.places.len(), 8);
@@ -325,8 +332,8 @@ mod tests {
         assert_eq!([0, 1, 3, 4, 6, 7, 12, 13].map(places_for), [0, 4, 4, 8, 8, 16, 16, 32]);
         let mut table = Table::default();
         let key = Key(7);
-        assert!(table.find(&key, key.hash()).is_none() && table.places.is_empty());
-        insert(&mut table, key);
+        assert!(table.find(&key, key.hash()).is_err() && table.places.is_empty());
+        table.insert(entry(key));
         assert!(table.take(&key, key.hash()).is_some());
         table.shrink_to(0);
         assert!(table.places.is_empty() && table.take(&key, key.hash()).is_none());
