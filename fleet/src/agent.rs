@@ -1,0 +1,287 @@
+//! The task that drives one member: it carries out the requests of [`Member`](crate::protocol::member::Member), feeds it with the
+//! answers and with what the watch says, and tells the program what has changed.
+
+use crate::error::FleetError;
+use crate::gate::Gates;
+use crate::protocol::member::{Answer, GateControl, Member, Notice, Refusal, Request, Step, Time};
+use crate::protocol::record::Record;
+use crate::shared::{Shared, Status};
+use crate::store::{Change, Deleted, Store, StoreError, Watch, Written};
+use std::future::Future;
+use std::hash::Hash;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+pub(crate) struct Agent<K, S> {
+    store: Arc<S>,
+    shared: Arc<Shared<K>>,
+    member: Member,
+    /// How long a request may take before its outcome counts as unknown.
+    patience: Duration,
+    /// The longest sleep. The runtime's timers may not count the time of a suspend, the member's clock does.
+    nap: Duration,
+    watcher: JoinSet<()>,
+    changes: mpsc::Receiver<Change>,
+    owners: Owners,
+}
+
+type UnderWay = Pin<Box<dyn Future<Output = (Answer, Option<StoreError>)> + Send>>;
+
+impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
+    pub(crate) fn new(store: Arc<S>, shared: Arc<Shared<K>>, member: Member, lease: Duration) -> Self {
+        let partitions = shared.gates.len();
+        let (_, changes) = mpsc::channel(1);
+        let mut agent = Self {
+            store,
+            shared,
+            member,
+            patience: lease / 6,
+            nap: lease / 10,
+            watcher: JoinSet::new(),
+            changes,
+            owners: Owners::new(partitions),
+        };
+        agent.list_anew();
+        agent
+    }
+
+    /// Runs until the member has left or is refused.
+    pub(crate) async fn run(mut self) {
+        let mut under_way: Option<UnderWay> = None;
+        loop {
+            let mut pause = Duration::MAX;
+            if under_way.is_none() {
+                let now = self.shared.clock.now();
+                let step = self.member.next(now, &mut &self.shared.gates);
+                match step {
+                    Step::Send(request) => under_way = Some(self.send(request)),
+                    Step::Wait(until) => pause = Duration::from_nanos(until.saturating_sub(now)),
+                    Step::Left => return self.end(Status::Left),
+                    Step::Refused(refusal) => {
+                        let error = match refusal {
+                            Refusal::NameTaken => FleetError::NameTaken { name: self.member.id().name.clone() },
+                            Refusal::PartitionsDiffer(theirs) => {
+                                FleetError::PartitionsDiffer { ours: self.shared.gates.len(), theirs }
+                            }
+                        };
+                        return self.end(Status::Refused(Arc::new(error)));
+                    }
+                }
+            }
+            self.publish();
+            let answer = async {
+                match &mut under_way {
+                    Some(request) => request.await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                (answer, error) = answer => {
+                    under_way = None;
+                    self.shared.note_error(error);
+                    self.member.answered(answer, self.shared.clock.now(), &mut &self.shared.gates);
+                }
+                Some(change) = self.changes.recv() => self.observe(change),
+                () = self.shared.wake.notified() => {
+                    if self.shared.is_leaving() {
+                        self.member.leave();
+                    }
+                }
+                () = sleep(pause.min(self.nap)) => {}
+            }
+            if self.member.take_relist() {
+                self.list_anew();
+            }
+        }
+    }
+
+    fn send(&self, request: Request) -> UnderWay {
+        let (store, patience) = (Arc::clone(&self.store), self.patience);
+        Box::pin(async move {
+            match timeout(patience, perform(&*store, request)).await {
+                Ok(Ok(answer)) => (answer, None),
+                Ok(Err(error)) => (Answer::Unknown, Some(error)),
+                Err(_) => {
+                    (Answer::Unknown, Some(StoreError::message(format!("the store did not answer within {patience:?}"))))
+                }
+            }
+        })
+    }
+
+    fn observe(&mut self, change: Change) {
+        let now = self.shared.clock.now();
+        let gates = &mut &self.shared.gates;
+        match change {
+            Change::All(records) => {
+                let names = records.iter().filter_map(|(name, _)| member_of(name)).collect();
+                for (name, stored) in records {
+                    if let Some(record) = Record::decode(&name, &stored.value) {
+                        self.member.observed(member_of(&name).as_deref().unwrap_or(&name), record, stored.version, now, gates);
+                    }
+                }
+                self.member.observed_all(&names);
+            }
+            Change::Put(name, stored) => {
+                if let Some(record) = Record::decode(&name, &stored.value) {
+                    self.member.observed(member_of(&name).as_deref().unwrap_or(&name), record, stored.version, now, gates);
+                }
+            }
+            Change::Deleted(name) => {
+                if let Some(name) = member_of(&name) {
+                    self.member.observed_deletion(&name);
+                }
+            }
+        }
+    }
+
+    /// Starts the watch again, which begins with all records.
+    fn list_anew(&mut self) {
+        self.watcher.abort_all();
+        let (sender, changes) = mpsc::channel(64);
+        self.changes = changes;
+        let (store, shared, pause) = (Arc::clone(&self.store), Arc::clone(&self.shared), self.nap);
+        self.watcher.spawn(async move {
+            loop {
+                let error = match store.watch().await {
+                    Ok(mut watch) => loop {
+                        match watch.next().await {
+                            Ok(change) => {
+                                if sender.send(change).await.is_err() {
+                                    return; // listed anew, or ended
+                                }
+                            }
+                            Err(error) => break error,
+                        }
+                    },
+                    Err(error) => error,
+                };
+                shared.note_error(Some(error));
+                sleep(pause).await;
+            }
+        });
+    }
+
+    /// Takes out the keys of partitions that are gone, and tells the program.
+    fn publish(&mut self) {
+        let notices = self.member.take_notices();
+        let shared = &self.shared;
+        if notices.iter().any(|notice| !matches!(notice, Notice::Acquired(_))) {
+            // Before anything opens a gate again: only this task does.
+            let _not_ours = shared.queue.take_where(|key| shared.gates.is_closed(shared.partition(key)));
+        }
+        shared.tell(&notices);
+        let now = shared.clock.now();
+        self.owners.update(&self.member, now);
+        shared.stats.lock().copy_from(&self.owners, &self.member, &notices, now);
+        if self.member.has_joined() {
+            shared.status.send_if_modified(|status| {
+                let joining = matches!(status, Status::Joining);
+                if joining {
+                    *status = Status::Joined;
+                }
+                joining
+            });
+        }
+    }
+
+    fn end(mut self, status: Status) {
+        self.shared.gates.lose();
+        self.publish();
+        self.shared.lost.notify_waiters();
+        self.shared.hub.lock().end();
+        self.shared.status.send_replace(status);
+    }
+}
+
+fn member_of(record: &str) -> Option<String> {
+    crate::protocol::record::member_of(record).map(str::to_owned)
+}
+
+async fn perform<S: Store>(store: &S, request: Request) -> Result<Answer, StoreError> {
+    Ok(match request {
+        Request::Read { record } => Answer::Read(match store.read(&record).await? {
+            None => None,
+            Some(stored) => {
+                let value = Record::decode(&record, &stored.value);
+                let value = value.ok_or_else(|| StoreError::message(format!("{record}: not a record of this version")))?;
+                Some((value, stored.version))
+            }
+        }),
+        Request::Write { record, expected, value } => match store.write(&record, expected, &value.encode()).await? {
+            Written::Done(version) => Answer::Written(version),
+            Written::Conflict => Answer::Conflict,
+        },
+        Request::Overwrite { record, value } => loop {
+            let expected = store.read(&record).await?.map(|stored| stored.version);
+            if let Written::Done(version) = store.write(&record, expected, &value.encode()).await? {
+                break Answer::Written(version);
+            }
+        },
+        Request::Delete { record, expected } => match store.delete(&record, expected).await? {
+            Deleted::Done => Answer::Deleted,
+            Deleted::Conflict => Answer::Conflict,
+        },
+    })
+}
+
+impl GateControl for &Gates {
+    fn open(&mut self, partition: u32, token: u64) {
+        Gates::open(self, partition, token);
+    }
+
+    fn close(&mut self, partition: u32) {
+        Gates::close(self, partition);
+    }
+
+    fn is_empty(&self, partition: u32) -> bool {
+        Gates::is_empty(self, partition)
+    }
+
+    fn set_deadline(&mut self, deadline: Time) {
+        Gates::set_deadline(self, deadline);
+    }
+
+    fn lose(&mut self) {
+        Gates::lose(self);
+    }
+}
+
+/// Since when partitions have had no owner, and this member has wanted them.
+#[derive(Debug)]
+pub(crate) struct Owners {
+    unowned_since: Vec<Option<Time>>,
+    wanted_since: Vec<Option<Time>>,
+}
+
+impl Owners {
+    fn new(partitions: u32) -> Self {
+        Self { unowned_since: vec![None; partitions as usize], wanted_since: vec![None; partitions as usize] }
+    }
+
+    fn update(&mut self, member: &Member, now: Time) {
+        let states = self.unowned_since.iter_mut().zip(&mut self.wanted_since);
+        for (partition, (unowned, wanted)) in (0..).zip(states) {
+            let note = |since: &mut Option<Time>, holds: bool| *since = holds.then(|| since.unwrap_or(now));
+            note(unowned, !member.is_owned(partition));
+            note(wanted, member.wants(partition));
+        }
+    }
+
+    /// The number of partitions without an owner, and the earliest time since when.
+    pub(crate) fn unowned(&self) -> (usize, Option<Time>) {
+        let times = self.unowned_since.iter().flatten();
+        (times.clone().count(), times.min().copied())
+    }
+
+    pub(crate) fn wanted(&self) -> usize {
+        self.wanted_since.iter().flatten().count()
+    }
+
+    pub(crate) fn wanted_since(&self, partition: u32) -> Option<Time> {
+        self.wanted_since[partition as usize]
+    }
+}

@@ -1,0 +1,66 @@
+//! Why a fleet cannot be joined.
+
+use crate::store::StoreError;
+use std::error::Error;
+use std::fmt;
+
+/// Why [`FleetBuilder::build`](crate::FleetBuilder::build) failed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum FleetError {
+    /// The store could not be reached, or refused, for as long as a lease.
+    Store(StoreError),
+    /// Another process renews the record of this name: give each replica a name of its own.
+    NameTaken {
+        /// The name.
+        name: String,
+    },
+    /// The fleet has another number of partitions. All replicas must name the same number; to change it, stop all, and delete the
+    /// record `owners`.
+    PartitionsDiffer {
+        /// What this replica was told.
+        ours: u32,
+        /// What the fleet has.
+        theirs: u32,
+    },
+    /// An argument of the builder is not valid.
+    InvalidArgument(String),
+    /// The member left before it had joined.
+    Left,
+}
+
+impl FleetError {
+    /// The same error for another caller.
+    pub(crate) fn again(&self) -> Self {
+        match self {
+            Self::Store(error) => Self::Store(StoreError::message(error.to_string())),
+            Self::NameTaken { name } => Self::NameTaken { name: name.clone() },
+            Self::PartitionsDiffer { ours, theirs } => Self::PartitionsDiffer { ours: *ours, theirs: *theirs },
+            Self::InvalidArgument(what) => Self::InvalidArgument(what.clone()),
+            Self::Left => Self::Left,
+        }
+    }
+}
+
+impl fmt::Display for FleetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(error) => write!(f, "the fleet's store: {error}"),
+            Self::NameTaken { name } => write!(f, "another process is the member {name:?}: names must differ"),
+            Self::PartitionsDiffer { ours, theirs } => {
+                write!(f, "this replica has {ours} partitions, the fleet has {theirs}: all replicas must have the same number")
+            }
+            Self::InvalidArgument(what) => f.write_str(what),
+            Self::Left => f.write_str("the member has left"),
+        }
+    }
+}
+
+impl Error for FleetError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Store(error) => Some(error),
+            _ => None,
+        }
+    }
+}

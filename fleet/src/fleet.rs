@@ -1,0 +1,537 @@
+//! The handle of a member, and its builder.
+
+use crate::agent::Agent;
+use crate::clock::Clock;
+use crate::error::FleetError;
+use crate::events::Events;
+use crate::gate::{Entry, Gates, Refused};
+use crate::hash::{StableHash, StableHasher, first_hash, last_hash};
+use crate::protocol::member::{Member, Mutant, Timing};
+use crate::shared::{HashKey, Shared, Status};
+use crate::stats::Stats;
+use crate::store::Store;
+use keyqueue::WorkQueue;
+use std::fmt;
+use std::hash::Hash;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+/// One replica of a program whose replicas share the keys of a queue. A cheap handle; clones refer to the same member.
+///
+/// When the last handle is dropped, the member stops at once without handing over, and others take its partitions after the
+/// [expiry](FleetBuilder::lease): call [`leave`](Self::leave) before.
+///
+/// # Examples
+/// ```
+/// use keyqueue::WorkQueue;
+/// use keyqueue_fleet::{Fleet, Held, MemoryStore};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), keyqueue_fleet::FleetError> {
+/// let store = MemoryStore::new(); // or EtcdStore, KubeStore
+/// let fleet = Fleet::builder(store).member("pod-1").build(WorkQueue::<String>::new()).await?;
+///
+/// let workers = fleet.workers();
+/// for _ in 0..8 {
+///     tokio::spawn(workers.run(async |key: &Held<'_, String>| println!("{} with token {}", key.key(), key.token())));
+/// }
+///
+/// let mut events = fleet.events();
+/// while fleet.stats().owned < 256 {
+///     for event in events.next_many().await {
+///         println!("{event:?}"); // Acquired: list what its keys are about, and add them
+///     }
+/// }
+/// assert!(fleet.add("a".to_owned()).is_mine());
+/// fleet.queue().wait_idle_async().await;
+/// fleet.leave().await;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Fleet<K> {
+    pub(crate) shared: Arc<Shared<K>>,
+    _task: Arc<Task<K>>,
+}
+
+/// Ends the member's task with the last handle.
+struct Task<K> {
+    shared: Arc<Shared<K>>,
+    handle: JoinHandle<()>,
+}
+
+impl<K> Drop for Task<K> {
+    fn drop(&mut self) {
+        self.handle.abort();
+        self.shared.gates.lose();
+        self.shared.lost.notify_waiters();
+        self.shared.hub.lock().end();
+    }
+}
+
+/// What [`Fleet::add`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Added {
+    /// This member owns the key's partition: the queue's answer.
+    Queued(keyqueue::Added),
+    /// Another member owns it, or nobody does yet. Whoever will own it lists what the key is about.
+    NotMine,
+}
+
+impl Added {
+    /// Whether this member owns the key's partition.
+    pub fn is_mine(self) -> bool {
+        matches!(self, Self::Queued(_))
+    }
+}
+
+impl<K> Clone for Fleet<K> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), _task: Arc::clone(&self._task) }
+    }
+}
+
+impl<K> fmt::Debug for Fleet<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fleet").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+impl Fleet<()> {
+    /// Begins the settings of a member. The store is where the members meet.
+    pub fn builder<S: Store>(store: S) -> FleetBuilder<S> {
+        FleetBuilder {
+            store,
+            name: None,
+            partitions: 256,
+            lease: Duration::from_secs(10),
+            grace: Duration::from_secs(2),
+            clock: Clock::system(),
+            mutant: None,
+        }
+    }
+}
+
+impl<K> Fleet<K> {
+    /// Whether this member owns the key's partition, and hands out its keys.
+    pub fn owns(&self, key: &K) -> bool {
+        self.shared.gates.admits(self.partition(key))
+    }
+
+    /// The partition of a key.
+    pub fn partition(&self, key: &K) -> u32 {
+        self.shared.partition(key)
+    }
+
+    /// The partitions that this member owns, as the [events](Self::events) have said.
+    pub fn owned(&self) -> Vec<u32> {
+        self.shared.hub.lock().owned().iter().copied().collect()
+    }
+
+    /// The hashes of a partition: a range of FNV-1a values, such as a `shardSelector` of Kubernetes (KEP-5866) names.
+    ///
+    /// # Panics
+    /// If there is no such partition.
+    pub fn hashes(&self, partition: u32) -> RangeInclusive<u64> {
+        let partitions = self.shared.gates.len();
+        assert!(partition < partitions, "partition {partition} of {partitions}");
+        first_hash(partition, partitions)..=last_hash(partition, partitions)
+    }
+
+    /// The queue.
+    pub fn queue(&self) -> &WorkQueue<K> {
+        &self.shared.queue
+    }
+
+    /// What happens to this member's partitions from now on, after [`Acquired`](crate::Event::Acquired) for each one that it owns already.
+    pub fn events(&self) -> Events {
+        self.shared.hub.lock().listen()
+    }
+
+    /// A snapshot of the member. The numbers of its partitions are from the last step of its task.
+    pub fn stats(&self) -> Stats {
+        let shared = &self.shared;
+        let now = shared.clock.now();
+        let measured = shared.stats.lock().clone();
+        Stats {
+            member: measured.member,
+            partitions: shared.gates.len(),
+            members: measured.members,
+            owned: measured.owned,
+            wanted: measured.wanted,
+            unowned: measured.unowned,
+            unowned_for: Duration::from_nanos(measured.unowned_since.map_or(0, |since| now.saturating_sub(since))),
+            releasing: measured.releasing,
+            last_hand_over: measured.last_hand_over,
+            longest_hand_over: measured.longest_hand_over,
+            acquired: measured.acquired,
+            released: measured.released,
+            lost: measured.lost,
+            refused: shared.refused.load(Ordering::Relaxed),
+            late: shared.late.load(Ordering::Relaxed),
+            time_to_deadline: Duration::from_nanos(shared.gates.deadline().saturating_sub(now)),
+            store_errors: shared.errors.load(Ordering::Relaxed),
+            last_store_error: shared.last_error.lock().as_ref().map(ToString::to_string),
+        }
+    }
+
+    /// Asks for permission to process a key, for a loop of your own; [workers](Self::workers) do it for you. The permission lasts until
+    /// it is dropped, or until it [is lost](Permit::is_lost).
+    ///
+    /// # Errors
+    /// If another member owns the key's partition, or this member's deadline is reached.
+    #[inline]
+    pub fn enter(&self, key: &K) -> Result<Permit<'_, K>, NotAllowed> {
+        self.shared.enter(key)
+    }
+
+    /// Hands everything over and leaves: closes all gates, waits for the handlers that run, releases all partitions and deletes the
+    /// member's record, so that others need not wait for its expiry. Returns when that is done.
+    ///
+    /// # Cancel safety
+    /// The member goes on to leave if the future is dropped. If the store cannot be reached or a handler hangs, the future does not
+    /// return: put a timeout around it, and exit.
+    pub async fn leave(&self) {
+        self.shared.leaving.store(true, Ordering::Release);
+        self.shared.wake.notify_one();
+        let mut status = self.shared.status.subscribe();
+        // Err: the task has ended.
+        let _ended = status.wait_for(|status| matches!(status, Status::Left | Status::Refused(_))).await;
+    }
+}
+
+impl<K: Hash + Eq + Clone + Send + Sync + 'static> Fleet<K> {
+    /// Adds a key to the queue if this member owns its partition.
+    ///
+    /// Call it after the event has reached the store that you list upon [`Acquired`](crate::Event::Acquired), such as a reflector's: then
+    /// either this call finds the partition owned, or the list finds the object.
+    #[inline]
+    pub fn add(&self, key: K) -> Added {
+        if self.owns(&key) { Added::Queued(self.shared.queue.add(key)) } else { Added::NotMine }
+    }
+
+    /// Like [`add`](Self::add), with options.
+    pub fn add_with(&self, key: K, options: keyqueue::AddOptions) -> Added {
+        if self.owns(&key) { Added::Queued(self.shared.queue.add_with(key, options)) } else { Added::NotMine }
+    }
+
+    /// Workers that process the keys of this member's partitions, with the settings of [`WorkQueue::workers`].
+    pub fn workers(&self) -> crate::Workers<K> {
+        self.workers_with(self.shared.queue.workers())
+    }
+
+    /// Workers with settings of their own: `fleet.workers_with(fleet.queue().workers().max_retries(15))`.
+    ///
+    /// # Panics
+    /// If the settings are of another queue's workers.
+    pub fn workers_with(&self, settings: keyqueue::WorkersBuilder<K>) -> crate::Workers<K> {
+        crate::Workers::new(self.clone(), settings.build())
+    }
+}
+
+/// Why [`Fleet::enter`] gives no permission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotAllowed {
+    /// The key's partition is not owned by this member. Drop the key.
+    NotMine,
+    /// The member's deadline is reached: the store does not answer, or the process stood still. Try the key again later.
+    Late,
+}
+
+impl fmt::Display for NotAllowed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotMine => "another member owns the key's partition",
+            Self::Late => "the member could not renew its record in time",
+        })
+    }
+}
+
+impl std::error::Error for NotAllowed {}
+
+/// The permission to process a key of a partition. While it lives, the partition is not handed over.
+pub struct Permit<'a, K> {
+    shared: &'a Shared<K>,
+    partition: u32,
+    entry: Entry,
+}
+
+impl<K> Shared<K> {
+    #[inline]
+    pub(crate) fn enter(&self, key: &K) -> Result<Permit<'_, K>, NotAllowed> {
+        let partition = self.partition(key);
+        match self.gates.enter(partition, || self.clock.now()) {
+            Ok(entry) => Ok(Permit { shared: self, partition, entry }),
+            Err((refused, last)) => {
+                self.after_leaving(last);
+                Err(match refused {
+                    Refused::Closed => {
+                        self.refused.fetch_add(1, Ordering::Relaxed);
+                        NotAllowed::NotMine
+                    }
+                    Refused::Late => {
+                        self.late.fetch_add(1, Ordering::Relaxed);
+                        NotAllowed::Late
+                    }
+                })
+            }
+        }
+    }
+}
+
+impl<K> Permit<'_, K> {
+    /// The fencing token: it grows whenever the partition changes its owner. Send it along with each write; whoever stores the write
+    /// refuses a token lower than one it has seen. That alone protects from a process that was stopped in the middle of a handler.
+    pub fn token(&self) -> u64 {
+        self.entry.token
+    }
+
+    /// The partition.
+    pub fn partition(&self) -> u32 {
+        self.partition
+    }
+
+    /// Whether the work must stop: the deadline is reached, or the member was lost. Another member may process the key after the grace.
+    pub fn is_lost(&self) -> bool {
+        self.shared.gates.is_lost(self.entry, self.shared.clock.now())
+    }
+
+    /// Waits until the work must stop.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost if the future is dropped.
+    pub async fn lost(&self) {
+        // The runtime's timers may not count the time of a suspend, so it looks again now and then.
+        const NAP: Duration = Duration::from_millis(250);
+        loop {
+            let lost = self.shared.lost.notified();
+            let now = self.shared.clock.now();
+            if self.shared.gates.is_lost(self.entry, now) {
+                return;
+            }
+            let left = Duration::from_nanos(self.shared.gates.deadline().saturating_sub(now));
+            tokio::select! {
+                () = lost => {}
+                () = sleep(left.min(NAP)) => {}
+            }
+        }
+    }
+}
+
+impl<K> Drop for Permit<'_, K> {
+    #[inline]
+    fn drop(&mut self) {
+        self.shared.leave_gate(self.partition);
+    }
+}
+
+impl<K> fmt::Debug for Permit<'_, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit")
+            .field("partition", &self.partition)
+            .field("token", &self.token())
+            .field("lost", &self.is_lost())
+            .finish()
+    }
+}
+
+/// Settings of a [`Fleet`], from [`Fleet::builder`].
+///
+/// All members of a fleet must have the same settings, but for the name and the clock.
+#[derive(Debug)]
+#[must_use = "a builder does nothing until `build`"]
+pub struct FleetBuilder<S> {
+    store: S,
+    name: Option<String>,
+    partitions: u32,
+    lease: Duration,
+    grace: Duration,
+    clock: Clock,
+    mutant: Option<Mutant>,
+}
+
+/// The most partitions: the table of owners is one record, and each step of a member visits all of them.
+const MOST_PARTITIONS: u32 = 4096;
+const SHORTEST_LEASE: Duration = Duration::from_millis(60);
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl<S: Store> FleetBuilder<S> {
+    /// The member's name, which no other member may have: the pod's or the host's name. Lower-case letters, digits, `-` and `.`, at most
+    /// 63. By default `member-` and 16 random digits.
+    ///
+    /// A name that stays the same over a restart keeps its partitions, but after a kill the new process has to wait until the record of
+    /// its predecessor expires.
+    pub fn member(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Into how many partitions the keys are divided, 256 by default, at most 4096. Some ten per member are enough for even shares.
+    pub fn partitions(mut self, partitions: u32) -> Self {
+        self.partitions = partitions;
+        self
+    }
+
+    /// R, how long a renewal of the member's record allows it to hand out keys: 10 seconds by default, 60 ms to a day. It is renewed three
+    /// times as often.
+    ///
+    /// The member's deadline is the moment at which the last successful renewal was sent, plus this. Others take its partitions if
+    /// its record has not changed for 1.25 * (lease + [grace](Self::grace)): so a member that is killed is replaced after 15
+    /// seconds by default.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// The time within which handlers stop after the deadline, 2 seconds by default. Futures are dropped at the deadline, so that is the
+    /// time until they yield; a thread is only [told](crate::Held::is_lost), and must look.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// The member's clock, for tests.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Breaks the protocol, for tests of its tests.
+    #[cfg(feature = "mutants")]
+    #[doc(hidden)]
+    pub fn mutant(mut self, mutant: Option<Mutant>) -> Self {
+        self.mutant = mutant;
+        self
+    }
+
+    /// Joins the fleet. Returns when the member's record is written; partitions come afterwards, see [`Fleet::events`].
+    ///
+    /// The member's task runs on the tokio runtime of the caller. It must run at least every few seconds: handlers that block belong to
+    /// threads of their own.
+    ///
+    /// # Errors
+    /// If the arguments are not valid, the name is taken, the fleet has another number of partitions, or the store cannot be reached for
+    /// the time of a lease.
+    ///
+    /// # Panics
+    /// If it is not called from within a tokio runtime.
+    pub async fn build<K>(self, queue: WorkQueue<K>) -> Result<Fleet<K>, FleetError>
+    where
+        K: StableHash + Hash + Eq + Clone + Send + Sync + 'static,
+    {
+        self.join(queue, Box::new(K::stable_hash)).await
+    }
+
+    /// Like [`build`](Self::build), with the bytes of a key that decide where it belongs: `|pod, hasher| hasher.write(pod.uid.as_bytes())`.
+    ///
+    /// # Errors
+    /// See [`build`](Self::build).
+    pub async fn build_by<K>(
+        self,
+        queue: WorkQueue<K>,
+        hash: impl Fn(&K, &mut StableHasher) + Send + Sync + 'static,
+    ) -> Result<Fleet<K>, FleetError>
+    where
+        K: Hash + Eq + Clone + Send + Sync + 'static,
+    {
+        self.join(queue, Box::new(hash)).await
+    }
+
+    fn check(&self, name: &str) -> Result<(), FleetError> {
+        let is_valid = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-' || c == b'.';
+        let ends_well = |c: Option<u8>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+        let bytes = name.as_bytes();
+        let refuse = |what: String| Err(FleetError::InvalidArgument(what));
+        if bytes.len() > 63
+            || !bytes.iter().copied().all(is_valid)
+            || !ends_well(bytes.first().copied())
+            || !ends_well(bytes.last().copied())
+        {
+            return refuse(format!(
+                "member name {name:?}: 1 to 63 lower-case letters, digits, '-' and '.' are allowed, a letter or a digit at both ends"
+            ));
+        }
+        if !(1..=MOST_PARTITIONS).contains(&self.partitions) {
+            return refuse(format!("{} partitions: 1 to {MOST_PARTITIONS} are allowed", self.partitions));
+        }
+        if !(SHORTEST_LEASE..=LONGEST).contains(&self.lease) {
+            return refuse(format!("a lease of {:?}: {SHORTEST_LEASE:?} to {LONGEST:?} are allowed", self.lease));
+        }
+        if self.grace > LONGEST {
+            return refuse(format!("a grace of {:?}: at most {LONGEST:?} are allowed", self.grace));
+        }
+        Ok(())
+    }
+
+    async fn join<K>(self, queue: WorkQueue<K>, hash: HashKey<K>) -> Result<Fleet<K>, FleetError>
+    where
+        K: Hash + Eq + Clone + Send + Sync + 'static,
+    {
+        let name = self.name.clone().unwrap_or_else(|| format!("member-{:016x}", fastrand::u64(..)));
+        self.check(&name)?;
+        let nanos = |time: Duration| time.as_nanos() as u64;
+        let mut expiry = (self.lease + self.grace) * 5 / 4;
+        if self.mutant == Some(Mutant::ShortExpiry) {
+            expiry = self.lease / 2;
+        }
+        let timing = Timing {
+            lease: nanos(self.lease),
+            renew_every: nanos(self.lease / 3),
+            expiry: nanos(expiry),
+            retry_after: nanos(self.lease / 30),
+        };
+        let shared = Arc::new(Shared {
+            queue,
+            gates: Gates::new(self.partitions, self.mutant != Some(Mutant::NoDeadline)),
+            clock: self.clock,
+            hash,
+            wake: Notify::new(),
+            lost: Notify::new(),
+            status: watch::Sender::new(Status::Joining),
+            stats: Default::default(),
+            refused: Default::default(),
+            late: Default::default(),
+            leaving: Default::default(),
+            hub: Default::default(),
+            last_error: Default::default(),
+            errors: Default::default(),
+        });
+        let member = Member::new(&name, fastrand::u64(..), self.partitions, timing, self.mutant);
+        let mut status = shared.status.subscribe();
+        let agent = Agent::new(Arc::new(self.store), Arc::clone(&shared), member, self.lease);
+        let handle = tokio::spawn(agent.run());
+        let fleet = Fleet { _task: Arc::new(Task { shared: Arc::clone(&shared), handle }), shared };
+        fleet.joined(&mut status, self.lease).await?;
+        Ok(fleet)
+    }
+}
+
+impl<K> Fleet<K> {
+    /// Waits until the member has joined. A store that fails for as long as a lease is an error; the record of a predecessor is not.
+    async fn joined(&self, status: &mut watch::Receiver<Status>, lease: Duration) -> Result<(), FleetError> {
+        loop {
+            match &*status.borrow_and_update() {
+                Status::Joining => {}
+                Status::Joined => return Ok(()),
+                Status::Left => return Err(FleetError::Left),
+                Status::Refused(error) => return Err(error.again()),
+            }
+            let errors = self.shared.errors.load(Ordering::Relaxed);
+            tokio::select! {
+                changed = status.changed() => if changed.is_err() { return Err(FleetError::Left) },
+                () = sleep(lease) => {
+                    if self.shared.errors.load(Ordering::Relaxed) > errors
+                        && let Some(error) = self.shared.last_error.lock().take()
+                    {
+                        return Err(FleetError::Store(error));
+                    }
+                }
+            }
+        }
+    }
+}

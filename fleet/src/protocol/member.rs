@@ -1,0 +1,603 @@
+//! The protocol's steps for one member, without input and output: it is told the time, what the store says, and when a gate is empty,
+//! and names the next request. At most one request is under way. `agent.rs` drives it with a store and a clock, and the model in
+//! `model.rs` drives the same code through all orders of events.
+
+use super::record::{MemberId, MemberRecord, Owner, Record, TABLE, Table, member_record};
+use super::rendezvous;
+use crate::store::Version;
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
+
+/// Nanoseconds of the member's clock.
+pub(crate) type Time = u64;
+
+/// The times that all members agree on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Timing {
+    /// R: a member's deadline is the sending of its last successful renewal plus this.
+    pub(crate) lease: Time,
+    /// From one renewal to the next.
+    pub(crate) renew_every: Time,
+    /// D: a record that has not changed for this long is deleted.
+    pub(crate) expiry: Time,
+    /// The pause after a request whose outcome is unknown.
+    pub(crate) retry_after: Time,
+}
+
+/// A fault to build in, for the model and for `fleet-chaos`: each must be noticed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(not(any(test, feature = "mutants")), allow(dead_code))]
+#[doc(hidden)]
+pub enum Mutant {
+    /// Keys are handed out after the deadline.
+    NoDeadline,
+    /// A partition is released while handlers are inside.
+    NoDrain,
+    /// Records are deleted earlier than lease and grace allow.
+    ShortExpiry,
+    /// A partition is taken over without a look at what has changed.
+    NoCompare,
+    /// The deadline counts from the answer to a renewal.
+    DeadlineFromAnswer,
+}
+
+/// The gates, as the protocol sees them.
+pub(crate) trait GateControl {
+    fn open(&mut self, partition: u32, token: u64);
+    fn close(&mut self, partition: u32);
+    fn is_empty(&self, partition: u32) -> bool;
+    fn set_deadline(&mut self, deadline: Time);
+    /// Closes all and sets the deadline to 0.
+    fn lose(&mut self);
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Request {
+    Read { record: String },
+    /// Writes if the record is at this version (`None`: if there is none).
+    Write { record: String, expected: Option<Version>, value: Record },
+    /// Writes whatever is there; only [`Mutant::NoCompare`] does.
+    Overwrite { record: String, value: Record },
+    Delete { record: String, expected: Version },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Answer {
+    Read(Option<(Record, Version)>),
+    Written(Version),
+    Deleted,
+    /// The record is at another version; nothing was done.
+    Conflict,
+    /// Unreachable, or no answer in time: it may have been done, or may still be.
+    Unknown,
+}
+
+/// What the program is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Notice {
+    Acquired(u32),
+    Released(u32),
+    Lost(u32),
+}
+
+/// What to do next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    Send(Request),
+    /// Nothing until this time, or until something is observed.
+    Wait(Time),
+    /// The member has left.
+    Left,
+    Refused(Refusal),
+}
+
+/// Why a member cannot join.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Refusal {
+    /// Another process renews a record of this name.
+    NameTaken,
+    /// The table has this number of partitions.
+    PartitionsDiffer(u32),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Partition {
+    /// The gate is closed; as far as the member knows, it is not the owner.
+    Closed,
+    /// The member is the owner, and the gate is open.
+    Open { token: u64 },
+    /// The gate is closed for good, the member is still the owner: it releases when nobody is inside. It never opens this gate again
+    /// without a new claim. A release whose answer was lost may be carried out at any time.
+    Closing { token: u64 },
+}
+
+/// Another member's record, as seen last.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Peer {
+    record: MemberRecord,
+    version: Version,
+    /// When this member saw it change.
+    since: Time,
+}
+
+/// What the member knows of its own record.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Own {
+    Absent,
+    Present { version: Version, renewals: u64, leaving: bool },
+    /// A write's outcome is unknown, or something was observed that may be old: read it.
+    Unsure,
+}
+
+/// The request under way. Those that concern the own record carry its incarnation: the member may be lost before the answer.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Doing {
+    WriteOwn { incarnation: u64, record: MemberRecord, sent: Time },
+    ReadOwn { incarnation: u64 },
+    WriteTable(Table),
+    ReadTable,
+    /// Reads whether the record of an owner that is not in sight is really gone.
+    Check(MemberId),
+    Expire { name: String, version: Version },
+    Retire { incarnation: u64 },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Member {
+    timing: Timing,
+    mutant: Option<Mutant>,
+    id: MemberId,
+    own: Own,
+    renew_at: Time,
+    /// Nothing is sent before, since a request's outcome was unknown.
+    retry_at: Time,
+    /// Whether the store's records were listed once.
+    listed: bool,
+    /// Members by name. Under the own name: another incarnation.
+    peers: BTreeMap<String, Peer>,
+    table: Option<(Table, Version)>,
+    table_is_old: bool,
+    /// The highest token seen.
+    token: u64,
+    /// Owners in the table whose records are gone. They never come back.
+    gone: BTreeSet<MemberId>,
+    partitions: Vec<Partition>,
+    doing: Option<Doing>,
+    leaving: bool,
+    left: bool,
+    refused: Option<Refusal>,
+    /// A record changed without our seeing it: the watch may hang.
+    relist: bool,
+    notices: Vec<Notice>,
+}
+
+impl Member {
+    pub(crate) fn new(name: &str, incarnation: u64, partitions: u32, timing: Timing, mutant: Option<Mutant>) -> Self {
+        Self {
+            timing,
+            mutant,
+            id: MemberId { name: name.to_owned(), incarnation },
+            own: Own::Absent,
+            renew_at: 0,
+            retry_at: 0,
+            listed: false,
+            peers: BTreeMap::new(),
+            table: None,
+            table_is_old: true,
+            token: 0,
+            gone: BTreeSet::new(),
+            partitions: vec![Partition::Closed; partitions as usize],
+            doing: None,
+            leaving: false,
+            left: false,
+            refused: None,
+            relist: false,
+            notices: Vec::new(),
+        }
+    }
+
+    /// The next step, if no request is under way.
+    pub(crate) fn next(&mut self, now: Time, gates: &mut impl GateControl) -> Step {
+        debug_assert!(self.doing.is_none(), "one request at a time");
+        if let Some(refusal) = self.refused {
+            return Step::Refused(refusal);
+        }
+        if self.left || self.leaving && self.own == Own::Absent {
+            self.left = true;
+            return Step::Left;
+        }
+        self.close_unwanted(gates); // even if the store cannot be reached
+        if !self.listed {
+            return Step::Wait(Time::MAX);
+        }
+        if now < self.retry_at {
+            return Step::Wait(self.retry_at);
+        }
+        match self.next_doing(now, gates) {
+            Some(doing) => {
+                let request = self.request(&doing);
+                self.doing = Some(doing);
+                Step::Send(request)
+            }
+            None if self.refused.is_some() => self.next(now, gates),
+            None => Step::Wait(self.wake_up_at()),
+        }
+    }
+
+    fn next_doing(&mut self, now: Time, gates: &impl GateControl) -> Option<Doing> {
+        // The own record first: the deadline depends on it.
+        let incarnation = self.id.incarnation;
+        match self.own {
+            Own::Unsure => return Some(Doing::ReadOwn { incarnation }),
+            Own::Present { renewals, leaving, .. } if now >= self.renew_at || leaving != self.leaving => {
+                let record = MemberRecord { incarnation, renewals: renewals + 1, leaving: self.leaving };
+                return Some(Doing::WriteOwn { incarnation, record, sent: now });
+            }
+            _ => {}
+        }
+        if self.table_is_old {
+            return Some(Doing::ReadTable);
+        }
+        let Some((table, _)) = &self.table else {
+            return Some(Doing::WriteTable(Table::new(incarnation, self.partitions.len() as u32, self.token)));
+        };
+        if table.partitions as usize != self.partitions.len() {
+            self.refused = Some(Refusal::PartitionsDiffer(table.partitions));
+            return None;
+        }
+        match self.own {
+            Own::Absent if !self.peers.contains_key(&self.id.name) => {
+                let record = MemberRecord { incarnation, renewals: 0, leaving: false };
+                return Some(Doing::WriteOwn { incarnation, record, sent: now });
+            }
+            Own::Absent => {} // another incarnation of this name: it ends, or is refused, below
+            _ => {
+                if let Some(doing) = self.next_table(gates) {
+                    return Some(doing);
+                }
+                if self.leaving && self.owned() == 0 {
+                    return Some(Doing::Retire { incarnation });
+                }
+            }
+        }
+        let expired = self.peers.iter().find(|(_, peer)| now >= peer.since.saturating_add(self.timing.expiry));
+        expired.map(|(name, peer)| Doing::Expire { name: name.clone(), version: peer.version })
+    }
+
+    /// Closes the gates of partitions that another member should have.
+    fn close_unwanted(&mut self, gates: &mut impl GateControl) {
+        for partition in 0..self.partitions.len() as u32 {
+            if let Partition::Open { token } = self.partitions[partition as usize]
+                && !self.wants(partition)
+            {
+                gates.close(partition);
+                self.partitions[partition as usize] = Partition::Closing { token };
+            }
+        }
+    }
+
+    /// The table with what this member can release and claim now; or a look at an owner that may be gone.
+    fn next_table(&self, gates: &impl GateControl) -> Option<Doing> {
+        let (old, _) = self.table.as_ref()?;
+        let mut owners = old.owners.clone();
+        let (mut changed, mut check) = (false, None);
+        let token = old.token + 1;
+        for partition in 0..self.partitions.len() as u32 {
+            match self.partitions[partition as usize] {
+                Partition::Open { .. } => {}
+                Partition::Closing { .. } => {
+                    if gates.is_empty(partition) || self.mutant == Some(Mutant::NoDrain) {
+                        owners.remove(&partition);
+                        changed = true;
+                    }
+                }
+                Partition::Closed if !self.wants(partition) => {}
+                Partition::Closed => match old.owners.get(&partition) {
+                    Some(owner) if !self.is_gone(&owner.member) => {
+                        if !self.is_in_sight(&owner.member) {
+                            check = Some(owner.member.clone());
+                        }
+                    }
+                    _ => {
+                        owners.insert(partition, Owner { member: self.id.clone(), token });
+                        changed = true;
+                    }
+                },
+            }
+        }
+        if changed {
+            let claims = owners.values().any(|owner| owner.token == token);
+            let token = if claims { token } else { old.token };
+            return Some(Doing::WriteTable(Table { revision: old.revision + 1, token, owners, ..*old }));
+        }
+        check.map(Doing::Check)
+    }
+
+    fn request(&self, doing: &Doing) -> Request {
+        let own = || member_record(&self.id.name);
+        match doing {
+            Doing::ReadOwn { .. } => Request::Read { record: own() },
+            Doing::ReadTable => Request::Read { record: TABLE.to_owned() },
+            Doing::Check(id) => Request::Read { record: member_record(&id.name) },
+            Doing::WriteOwn { record, .. } => {
+                let expected = match self.own {
+                    Own::Present { version, .. } => Some(version),
+                    _ => None,
+                };
+                Request::Write { record: own(), expected, value: Record::Member(record.clone()) }
+            }
+            Doing::WriteTable(table) if self.mutant == Some(Mutant::NoCompare) => {
+                Request::Overwrite { record: TABLE.to_owned(), value: Record::Table(table.clone()) }
+            }
+            Doing::WriteTable(table) => Request::Write {
+                record: TABLE.to_owned(),
+                expected: self.table.as_ref().map(|(_, version)| *version),
+                value: Record::Table(table.clone()),
+            },
+            Doing::Expire { name, version } => Request::Delete { record: member_record(name), expected: *version },
+            Doing::Retire { .. } => match self.own {
+                Own::Present { version, .. } => Request::Delete { record: own(), expected: version },
+                _ => unreachable!("a member retires that has a record"),
+            },
+        }
+    }
+
+    /// The answer to the request under way.
+    pub(crate) fn answered(&mut self, answer: Answer, now: Time, gates: &mut impl GateControl) {
+        let doing = self.doing.take().expect("an answer belongs to a request");
+        if answer == Answer::Unknown {
+            self.retry_at = now.saturating_add(self.timing.retry_after);
+        }
+        match doing {
+            Doing::WriteOwn { incarnation, .. } | Doing::ReadOwn { incarnation } | Doing::Retire { incarnation }
+                if incarnation != self.id.incarnation => {} // lost meanwhile
+            Doing::WriteOwn { record, sent, .. } => match answer {
+                Answer::Written(version) => {
+                    self.own = Own::Present { version, renewals: record.renewals, leaving: record.leaving };
+                    self.renew_at = sent.saturating_add(self.timing.renew_every);
+                    let from = if self.mutant == Some(Mutant::DeadlineFromAnswer) { now } else { sent };
+                    gates.set_deadline(from.saturating_add(self.timing.lease));
+                }
+                _ => self.own = Own::Unsure,
+            },
+            Doing::ReadOwn { .. } => match answer {
+                Answer::Read(Some((Record::Member(record), version))) if record.incarnation == self.id.incarnation => {
+                    self.own = Own::Present { version, renewals: record.renewals, leaving: record.leaving };
+                    self.renew_at = now; // this reading renews nothing
+                }
+                Answer::Read(other) => {
+                    if let Some((Record::Member(record), version)) = other {
+                        self.saw_peer(self.id.name.clone(), record, version, now);
+                    }
+                    self.lose(gates);
+                }
+                _ => {}
+            },
+            Doing::WriteTable(table) => match answer {
+                Answer::Written(version) => self.saw_table(table, version, true, gates),
+                _ => self.table_is_old = true,
+            },
+            Doing::ReadTable => match answer {
+                Answer::Read(Some((Record::Table(table), version))) => {
+                    self.table_is_old = false;
+                    self.saw_table(table, version, true, gates);
+                }
+                Answer::Read(_) => {
+                    self.table_is_old = false;
+                    self.table = None;
+                }
+                _ => {}
+            },
+            Doing::Check(id) => match answer {
+                Answer::Read(Some((Record::Member(record), version))) => {
+                    let alive = record.incarnation == id.incarnation;
+                    self.saw_peer(id.name.clone(), record, version, now);
+                    if !alive {
+                        self.gone.insert(id);
+                    }
+                }
+                Answer::Read(_) => _ = self.gone.insert(id),
+                _ => {}
+            },
+            Doing::Expire { name, version } => match answer {
+                Answer::Deleted => {
+                    if let Some(peer) = self.peers.get(&name).filter(|peer| peer.version == version) {
+                        self.gone.insert(MemberId { name: name.clone(), incarnation: peer.record.incarnation });
+                        self.peers.remove(&name);
+                    }
+                }
+                Answer::Conflict => {
+                    // It has changed, or is gone, and we did not see it.
+                    self.relist = true;
+                    if let Some(peer) = self.peers.get_mut(&name) {
+                        peer.since = now;
+                    }
+                }
+                _ => {}
+            },
+            Doing::Retire { .. } => match answer {
+                Answer::Deleted => {
+                    gates.lose();
+                    self.own = Own::Absent;
+                    self.left = true;
+                }
+                _ => self.own = Own::Unsure,
+            },
+        }
+    }
+
+    /// The store's watch says that a record has this value now. It may be old, but not older than what it said before.
+    pub(crate) fn observed(&mut self, name: &str, record: Record, version: Version, now: Time, gates: &mut impl GateControl) {
+        match record {
+            Record::Table(table) => self.saw_table(table, version, false, gates),
+            Record::Member(record) if name == self.id.name => {
+                if record.incarnation == self.id.incarnation {
+                    return; // the answers to the own writes say more
+                }
+                if self.own != Own::Absent {
+                    self.own = Own::Unsure;
+                } else {
+                    self.saw_peer(name.to_owned(), record, version, now);
+                }
+            }
+            Record::Member(record) => self.saw_peer(name.to_owned(), record, version, now),
+        }
+    }
+
+    /// The store's watch says that a member's record was deleted.
+    pub(crate) fn observed_deletion(&mut self, name: &str) {
+        if name == self.id.name && self.own != Own::Absent {
+            self.own = Own::Unsure; // perhaps a record of an earlier incarnation
+        }
+        self.peers.remove(name);
+    }
+
+    /// The store's records were listed: members that are not among `names` are gone. Called after [`observed`](Self::observed) for each.
+    pub(crate) fn observed_all(&mut self, names: &BTreeSet<String>) {
+        self.listed = true;
+        let unseen: Vec<_> = self.peers.keys().filter(|name| !names.contains(*name)).cloned().collect();
+        unseen.iter().for_each(|name| self.observed_deletion(name));
+        if self.own != Own::Absent && !names.contains(&self.id.name) {
+            self.own = Own::Unsure;
+        }
+    }
+
+    fn saw_peer(&mut self, name: String, record: MemberRecord, version: Version, now: Time) {
+        match self.peers.get_mut(&name) {
+            Some(peer) if peer.version == version => {} // seen before: its time counts from then
+            Some(peer) => {
+                // A record under the own name is a predecessor that was killed, and stays as it is, or a process that lives.
+                if name == self.id.name && peer.record.incarnation == record.incarnation && record.renewals > peer.record.renewals {
+                    self.refused = Some(Refusal::NameTaken);
+                }
+                *peer = Peer { record, version, since: now };
+            }
+            None => _ = self.peers.insert(name, Peer { record, version, since: now }),
+        }
+    }
+
+    /// Brings the partitions in line with the table, unless it is older than the one that the member knows. `certain`: it is an answer,
+    /// not from the watch.
+    fn saw_table(&mut self, table: Table, version: Version, certain: bool, gates: &mut impl GateControl) {
+        match &self.table {
+            Some((known, _)) if known.creator == table.creator => {
+                if known.revision >= table.revision {
+                    return;
+                }
+            }
+            Some(_) if !certain => {
+                self.table_is_old = true; // deleted by hand and created again, or older: read it
+                return;
+            }
+            _ => {}
+        }
+        self.token = self.token.max(table.token);
+        if table.partitions as usize != self.partitions.len() {
+            self.table = Some((table, version)); // refused by `next`
+            return;
+        }
+        for partition in 0..self.partitions.len() as u32 {
+            let mine = table.owners.get(&partition).filter(|owner| owner.member == self.id).map(|owner| owner.token);
+            let state = &mut self.partitions[partition as usize];
+            match (*state, mine) {
+                (Partition::Open { token } | Partition::Closing { token }, Some(mine)) if token == mine => {}
+                (Partition::Closed, None) => {}
+                (Partition::Closed, Some(token)) => {
+                    *state = Partition::Open { token };
+                    gates.open(partition, token);
+                    self.notices.push(Notice::Acquired(partition));
+                }
+                (Partition::Closing { .. }, None) => {
+                    *state = Partition::Closed;
+                    self.notices.push(Notice::Released(partition));
+                }
+                // Somebody wrote into the table who does not follow the protocol, or a record was deleted by hand.
+                (_, mine) => {
+                    gates.close(partition);
+                    *state = mine.map_or(Partition::Closed, |token| Partition::Closing { token });
+                    self.notices.push(Notice::Lost(partition));
+                }
+            }
+        }
+        self.gone.retain(|id| table.owners.values().any(|owner| owner.member == *id));
+        self.table = Some((table, version));
+    }
+
+    /// The record is gone: others may own the partitions. The member starts again as a new incarnation.
+    fn lose(&mut self, gates: &mut impl GateControl) {
+        gates.lose();
+        for partition in 0..self.partitions.len() as u32 {
+            if mem::replace(&mut self.partitions[partition as usize], Partition::Closed) != Partition::Closed {
+                self.notices.push(Notice::Lost(partition));
+            }
+        }
+        self.gone.insert(self.id.clone());
+        self.id.incarnation = self.id.incarnation.wrapping_add(1);
+        self.own = Own::Absent;
+    }
+
+    fn is_in_sight(&self, id: &MemberId) -> bool {
+        *id == self.id || self.peers.get(&id.name).is_some_and(|peer| peer.record.incarnation == id.incarnation)
+    }
+
+    fn is_gone(&self, id: &MemberId) -> bool {
+        self.gone.contains(id)
+    }
+
+    /// Whether this member should have the partition, as far as it knows the members.
+    pub(crate) fn wants(&self, partition: u32) -> bool {
+        if self.leaving || !matches!(self.own, Own::Present { .. } | Own::Unsure) {
+            return false;
+        }
+        let others = self.peers.iter().filter(|(name, peer)| **name != self.id.name && !peer.record.leaving);
+        let names = others.map(|(name, _)| name.as_str()).chain([self.id.name.as_str()]);
+        rendezvous::owner_of(partition, names) == Some(self.id.name.as_str())
+    }
+
+    /// The earliest time at which there is something to do if nothing is observed.
+    fn wake_up_at(&self) -> Time {
+        let renew_at = if self.own == Own::Absent { Time::MAX } else { self.renew_at };
+        self.peers.values().map(|peer| peer.since.saturating_add(self.timing.expiry)).fold(renew_at, Time::min)
+    }
+
+    pub(crate) fn leave(&mut self) {
+        self.leaving = true;
+    }
+
+    pub(crate) fn take_notices(&mut self) -> Vec<Notice> {
+        mem::take(&mut self.notices)
+    }
+
+    /// Whether the records should be listed anew.
+    pub(crate) fn take_relist(&mut self) -> bool {
+        mem::take(&mut self.relist)
+    }
+
+    pub(crate) fn id(&self) -> &MemberId {
+        &self.id
+    }
+
+    pub(crate) fn has_joined(&self) -> bool {
+        matches!(self.own, Own::Present { .. })
+    }
+
+    /// Whether a member that lives, as far as this one knows, owns the partition.
+    pub(crate) fn is_owned(&self, partition: u32) -> bool {
+        let owner = self.table.as_ref().and_then(|(table, _)| table.owners.get(&partition));
+        owner.is_some_and(|owner| self.is_in_sight(&owner.member) && !self.is_gone(&owner.member))
+    }
+
+    /// The number of partitions that are not closed.
+    pub(crate) fn owned(&self) -> usize {
+        self.partitions.iter().filter(|state| **state != Partition::Closed).count()
+    }
+
+    /// The number of partitions that wait for their handlers.
+    pub(crate) fn releasing(&self) -> usize {
+        self.partitions.iter().filter(|state| matches!(state, Partition::Closing { .. })).count()
+    }
+
+    pub(crate) fn peers(&self) -> usize {
+        self.peers.keys().filter(|name| **name != self.id.name).count()
+    }
+}

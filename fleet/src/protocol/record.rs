@@ -1,0 +1,172 @@
+//! What the store holds: one record per member, and one table of owners. As JSON, to be read with the store's own tools.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The name of the record that holds the table of owners.
+pub(crate) const TABLE: &str = "owners";
+
+/// The name of a member's record.
+pub(crate) fn member_record(name: &str) -> String {
+    format!("member-{name}")
+}
+
+/// The member of a record's name, if it is a member's.
+pub(crate) fn member_of(record: &str) -> Option<&str> {
+    record.strip_prefix("member-")
+}
+
+/// One life of a member: from the creation of its record to its deletion. An incarnation never comes back.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) struct MemberId {
+    pub(crate) name: String,
+    #[serde(with = "hex")]
+    pub(crate) incarnation: u64,
+}
+
+impl fmt::Display for MemberId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}#{:016x}", self.name, self.incarnation)
+    }
+}
+
+/// A member's record. Its writer is the member alone; others may only delete it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct MemberRecord {
+    #[serde(with = "hex")]
+    pub(crate) incarnation: u64,
+    /// Grows with each renewal, so that each renewal changes the record.
+    pub(crate) renewals: u64,
+    /// The member leaves: it should have no partition any more.
+    pub(crate) leaving: bool,
+}
+
+/// The owner of a partition.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Owner {
+    #[serde(flatten)]
+    pub(crate) member: MemberId,
+    /// The table's token when the member claimed the partition.
+    pub(crate) token: u64,
+}
+
+/// Who owns which partition. All claims and releases are writes of this one record, so owners cannot overlap.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Table {
+    /// The incarnation of the member that created the table: another one if the table was deleted by hand.
+    #[serde(with = "hex")]
+    pub(crate) creator: u64,
+    pub(crate) partitions: u32,
+    /// Grows with each write, so that of two readings the later one is known.
+    pub(crate) revision: u64,
+    /// Grows with each claim, and never falls.
+    pub(crate) token: u64,
+    /// Partitions that are not here have no owner.
+    #[serde(with = "by_owner")]
+    pub(crate) owners: BTreeMap<u32, Owner>,
+}
+
+impl Table {
+    /// `token`: the highest one that the creator knows of.
+    pub(crate) fn new(creator: u64, partitions: u32, token: u64) -> Self {
+        Self { creator, partitions, revision: 1, token, owners: BTreeMap::new() }
+    }
+}
+
+/// Incarnations are 64 random bits; numbers of that size do not survive every JSON tool.
+mod hex {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{number:016x}"))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+        u64::from_str_radix(&String::deserialize(deserializer)?, 16).map_err(D::Error::custom)
+    }
+}
+
+/// `[{"name": "pod-1", "incarnation": "…", "token": 7, "partitions": [0, 1, 5]}]`: names are written once, not per partition.
+mod by_owner {
+    use super::{BTreeMap, Owner};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    struct Row {
+        #[serde(flatten)]
+        owner: Owner,
+        partitions: Vec<u32>,
+    }
+
+    pub(super) fn serialize<S: Serializer>(owners: &BTreeMap<u32, Owner>, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut rows: Vec<Row> = Vec::new();
+        let mut places = std::collections::HashMap::new();
+        for (&partition, owner) in owners {
+            let place = *places.entry((&owner.member, owner.token)).or_insert_with(|| {
+                rows.push(Row { owner: owner.clone(), partitions: Vec::new() });
+                rows.len() - 1
+            });
+            rows[place].partitions.push(partition);
+        }
+        serializer.collect_seq(rows)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<u32, Owner>, D::Error> {
+        let rows = Vec::<Row>::deserialize(deserializer)?;
+        Ok(rows.into_iter().flat_map(|row| row.partitions.into_iter().map(move |p| (p, row.owner.clone()))).collect())
+    }
+}
+
+/// A record of either kind.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Record {
+    Member(MemberRecord),
+    Table(Table),
+}
+
+impl Record {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let text = match self {
+            Self::Member(record) => serde_json::to_vec(record),
+            Self::Table(table) => serde_json::to_vec(table),
+        };
+        text.expect("numbers and strings are always written")
+    }
+
+    /// The record of this name. `None` if it is of another kind or from a newer version.
+    pub(crate) fn decode(name: &str, text: &[u8]) -> Option<Self> {
+        if name == TABLE {
+            serde_json::from_slice(text).ok().map(Self::Table)
+        } else {
+            member_of(name)?;
+            serde_json::from_slice(text).ok().map(Self::Member)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_reads_back_what_was_written() {
+        let mut table = Table::new(1, 4, 0);
+        for (partition, name, token) in [(0, "a", 7), (1, "b", 8), (2, "a", 7), (3, "a", 9)] {
+            let member = MemberId { name: name.to_owned(), incarnation: u64::MAX - 1 };
+            table.owners.insert(partition, Owner { member, token });
+        }
+        let text = Record::Table(table.clone()).encode();
+        let shown = String::from_utf8(text.clone()).unwrap();
+        assert!(
+            shown.contains(r#"{"name":"a","incarnation":"fffffffffffffffe","token":7,"partitions":[0,2]}"#),
+            "{shown}"
+        );
+        assert_eq!(Record::decode(TABLE, &text), Some(Record::Table(table)));
+
+        let member = Record::Member(MemberRecord { incarnation: 3, renewals: 4, leaving: false });
+        assert_eq!(Record::decode("member-a", &member.encode()), Some(member.clone()));
+        assert_eq!(Record::decode("other", &member.encode()), None);
+        assert_eq!(Record::decode("member-a", b"{"), None);
+    }
+}

@@ -1,0 +1,100 @@
+//! What the handle, the workers and the member's task share.
+
+use crate::clock::Clock;
+use crate::error::FleetError;
+use crate::events::{Event, Hub};
+use crate::gate::{Gates, LastOut};
+use crate::hash::{StableHasher, partition_of};
+use crate::protocol::member::Notice;
+use crate::stats::Measured;
+use crate::store::StoreError;
+use keyqueue::WorkQueue;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::{Notify, watch};
+
+/// How far a member has come.
+#[derive(Debug, Clone)]
+pub(crate) enum Status {
+    Joining,
+    Joined,
+    Left,
+    Refused(Arc<FleetError>),
+}
+
+pub(crate) type HashKey<K> = Box<dyn Fn(&K, &mut StableHasher) + Send + Sync>;
+
+pub(crate) struct Shared<K> {
+    pub(crate) queue: WorkQueue<K>,
+    pub(crate) gates: Gates,
+    pub(crate) clock: Clock,
+    pub(crate) hash: HashKey<K>,
+    /// Wakes the member's task: a gate became empty, or the member shall leave.
+    pub(crate) wake: Notify,
+    /// Wakes holders: the member was lost.
+    pub(crate) lost: Notify,
+    pub(crate) status: watch::Sender<Status>,
+    pub(crate) stats: Locked<Measured>,
+    pub(crate) refused: AtomicU64,
+    pub(crate) late: AtomicU64,
+    pub(crate) leaving: AtomicBool,
+    pub(crate) hub: Locked<Hub>,
+    pub(crate) last_error: Locked<Option<StoreError>>,
+    pub(crate) errors: AtomicU64,
+}
+
+impl<K> Shared<K> {
+    #[inline]
+    pub(crate) fn partition(&self, key: &K) -> u32 {
+        let mut hasher = StableHasher::new();
+        (self.hash)(key, &mut hasher);
+        partition_of(hasher.finish(), self.gates.len())
+    }
+
+    #[inline]
+    pub(crate) fn leave_gate(&self, partition: u32) {
+        self.after_leaving(self.gates.leave(partition));
+    }
+
+    #[inline]
+    pub(crate) fn after_leaving(&self, last: LastOut) {
+        if last.0 {
+            self.wake.notify_one();
+        }
+    }
+
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn note_error(&self, error: Option<StoreError>) {
+        if error.is_some() {
+            self.errors.fetch_add(1, Ordering::Relaxed);
+            *self.last_error.lock() = error;
+        }
+    }
+
+    pub(crate) fn tell(&self, notices: &[Notice]) {
+        if notices.iter().any(|notice| matches!(notice, Notice::Lost(_))) {
+            self.lost.notify_waiters();
+        }
+        let mut hub = self.hub.lock();
+        for notice in notices {
+            hub.tell(match *notice {
+                Notice::Acquired(partition) => Event::Acquired(partition),
+                Notice::Released(partition) => Event::Released(partition),
+                Notice::Lost(partition) => Event::Lost(partition),
+            });
+        }
+    }
+}
+
+/// A mutex whose data is valid after a panic.
+#[derive(Debug, Default)]
+pub(crate) struct Locked<T>(Mutex<T>);
+
+impl<T> Locked<T> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,88 @@
+//! Numbers of a member.
+
+use crate::agent::Owners;
+use crate::protocol::member::{Member, Notice, Time};
+use std::time::Duration;
+
+/// A snapshot of a member, from [`Fleet::stats`](crate::Fleet::stats).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// The member's name, and the number of its present life.
+    pub member: String,
+    /// Partitions of the fleet.
+    pub partitions: u32,
+    /// Members that this one knows of, itself included.
+    pub members: usize,
+    /// Partitions that this member owns.
+    pub owned: usize,
+    /// Partitions that this member should own. The difference is under way, or held up by another member's handlers.
+    pub wanted: usize,
+    /// Partitions that no member owns, as far as this one knows. Their keys are processed by nobody.
+    pub unowned: usize,
+    /// For how long the first of these has had no owner.
+    pub unowned_for: Duration,
+    /// Partitions that are to be handed over and wait for their handlers to return.
+    pub releasing: usize,
+    /// How long the last hand-over to this member took: from the moment at which it should have the partition until it had it.
+    pub last_hand_over: Option<Duration>,
+    /// The longest hand-over to this member.
+    pub longest_hand_over: Duration,
+    /// The number of times that partitions were acquired, released and lost.
+    pub acquired: u64,
+    /// See `acquired`.
+    pub released: u64,
+    /// See `acquired`. Not 0: the store or this process stood still for longer than a lease.
+    pub lost: u64,
+    /// Hand-outs that were refused because the partition was not owned; their keys were dropped.
+    pub refused: u64,
+    /// Hand-outs that were refused because the deadline was reached; their keys were queued again.
+    pub late: u64,
+    /// The time until this member stops handing out keys, unless it renews its record. Zero: it has stopped.
+    pub time_to_deadline: Duration,
+    /// Requests and watches that failed.
+    pub store_errors: u64,
+    /// The last of these.
+    pub last_store_error: Option<String>,
+}
+
+/// What the member's task writes.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Measured {
+    pub(crate) member: String,
+    pub(crate) members: usize,
+    pub(crate) owned: usize,
+    pub(crate) releasing: usize,
+    pub(crate) wanted: usize,
+    pub(crate) unowned: usize,
+    pub(crate) unowned_since: Option<Time>,
+    pub(crate) last_hand_over: Option<Duration>,
+    pub(crate) longest_hand_over: Duration,
+    pub(crate) acquired: u64,
+    pub(crate) released: u64,
+    pub(crate) lost: u64,
+}
+
+impl Measured {
+    pub(crate) fn copy_from(&mut self, owners: &Owners, member: &Member, notices: &[Notice], now: Time) {
+        for notice in notices {
+            match *notice {
+                Notice::Acquired(partition) => {
+                    self.acquired += 1;
+                    let since = owners.wanted_since(partition).unwrap_or(now);
+                    let took = Duration::from_nanos(now.saturating_sub(since));
+                    self.last_hand_over = Some(took);
+                    self.longest_hand_over = self.longest_hand_over.max(took);
+                }
+                Notice::Released(_) => self.released += 1,
+                Notice::Lost(_) => self.lost += 1,
+            }
+        }
+        self.member = member.id().to_string();
+        self.members = member.peers() + usize::from(member.has_joined());
+        self.owned = member.owned();
+        self.releasing = member.releasing();
+        self.wanted = owners.wanted();
+        (self.unowned, self.unowned_since) = owners.unowned();
+    }
+}
