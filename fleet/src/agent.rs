@@ -4,7 +4,7 @@
 use crate::error::FleetError;
 use crate::gate::Gates;
 use crate::protocol::member::{Answer, GateControl, Member, Notice, Refusal, Request, Step, Time};
-use crate::protocol::record::Record;
+use crate::protocol::record::{Record, TABLE};
 use crate::shared::{Shared, Status};
 use crate::store::{Change, Deleted, Store, StoreError, Watch, Written};
 use std::future::Future;
@@ -117,6 +117,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
         let gates = &mut &self.shared.gates;
         match change {
             Change::All(records) => {
+                let has_table = records.iter().any(|(name, _)| name == TABLE);
                 let names = records.iter().filter_map(|(name, _)| member_of(name)).collect();
                 for (name, stored) in records {
                     if let Some(record) = Record::decode(&name, &stored.value) {
@@ -124,6 +125,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
                     }
                 }
                 self.member.observed_all(&names);
+                if !has_table {
+                    self.member.observed_no_table();
+                }
             }
             Change::Put(name, stored) => {
                 if let Some(record) = Record::decode(&name, &stored.value) {
@@ -131,7 +135,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
                 }
             }
             Change::Deleted(name) => {
-                if let Some(name) = member_of(&name) {
+                if name == TABLE {
+                    self.member.observed_no_table();
+                } else if let Some(name) = member_of(&name) {
                     self.member.observed_deletion(&name);
                 }
             }

@@ -484,6 +484,7 @@ impl<S: Store> FleetBuilder<S> {
             renew_every: nanos(self.lease / 3),
             expiry: nanos(expiry),
             retry_after: nanos(self.lease / 30),
+            conflict_pause: nanos(self.lease / 1000),
         };
         let shared = Arc::new(Shared {
             queue,

@@ -2,7 +2,7 @@
 //! and names the next request. At most one request is under way. `agent.rs` drives it with a store and a clock, and the model in
 //! `model.rs` drives the same code through all orders of events.
 
-use super::record::{MemberId, MemberRecord, Owner, Record, TABLE, Table, member_record};
+use super::record::{Highest, MemberId, MemberRecord, Owner, Record, TABLE, Table, member_record};
 use super::rendezvous;
 use crate::store::Version;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +22,8 @@ pub(crate) struct Timing {
     pub(crate) expiry: Time,
     /// The pause after a request whose outcome is unknown.
     pub(crate) retry_after: Time,
+    /// The pause after another member was faster to write the table.
+    pub(crate) conflict_pause: Time,
 }
 
 /// A fault to build in, for the model and for `fleet-chaos`: each must be noticed.
@@ -157,11 +159,13 @@ pub(crate) struct Member {
     peers: BTreeMap<String, Peer>,
     table: Option<(Table, Version)>,
     table_is_old: bool,
-    /// The highest token seen.
-    token: u64,
+    /// The highest revision and token seen, for a table that was deleted by hand.
+    highest: Highest,
     /// Owners in the table whose records are gone. They never come back.
     gone: BTreeSet<MemberId>,
     partitions: Vec<Partition>,
+    /// The partitions that this member should have, until the members change.
+    share: Option<Vec<bool>>,
     doing: Option<Doing>,
     leaving: bool,
     left: bool,
@@ -184,9 +188,10 @@ impl Member {
             peers: BTreeMap::new(),
             table: None,
             table_is_old: true,
-            token: 0,
+            highest: Highest::default(),
             gone: BTreeSet::new(),
             partitions: vec![Partition::Closed; partitions as usize],
+            share: None,
             doing: None,
             leaving: false,
             left: false,
@@ -205,6 +210,9 @@ impl Member {
         if self.left || self.leaving && self.own == Own::Absent {
             self.left = true;
             return Step::Left;
+        }
+        if self.share.is_none() {
+            self.compute_share();
         }
         self.close_unwanted(gates); // even if the store cannot be reached
         if !self.listed {
@@ -239,7 +247,7 @@ impl Member {
             return Some(Doing::ReadTable);
         }
         let Some((table, _)) = &self.table else {
-            return Some(Doing::WriteTable(Table::new(incarnation, self.partitions.len() as u32, self.token)));
+            return Some(Doing::WriteTable(Table::new(incarnation, self.partitions.len() as u32, self.highest)));
         };
         if table.partitions as usize != self.partitions.len() {
             self.refused = Some(Refusal::PartitionsDiffer(table.partitions));
@@ -281,7 +289,7 @@ impl Member {
         let (old, _) = self.table.as_ref()?;
         let mut owners = old.owners.clone();
         let (mut changed, mut check) = (false, None);
-        let token = old.token + 1;
+        let token = self.highest.token + 1; // more than the table's
         for partition in 0..self.partitions.len() as u32 {
             match self.partitions[partition as usize] {
                 Partition::Open { .. } => {}
@@ -375,7 +383,10 @@ impl Member {
             },
             Doing::WriteTable(table) => match answer {
                 Answer::Written(version) => self.saw_table(table, version, true, gates),
-                _ => self.table_is_old = true,
+                _ => {
+                    self.table_is_old = true;
+                    self.retry_at = self.retry_at.max(now.saturating_add(self.timing.conflict_pause));
+                }
             },
             Doing::ReadTable => match answer {
                 Answer::Read(Some((Record::Table(table), version))) => {
@@ -404,6 +415,7 @@ impl Member {
                     if let Some(peer) = self.peers.get(&name).filter(|peer| peer.version == version) {
                         self.gone.insert(MemberId { name: name.clone(), incarnation: peer.record.incarnation });
                         self.peers.remove(&name);
+                        self.share = None;
                     }
                 }
                 Answer::Conflict => {
@@ -446,10 +458,16 @@ impl Member {
 
     /// The store's watch says that a member's record was deleted.
     pub(crate) fn observed_deletion(&mut self, name: &str) {
+        self.share = None;
         if name == self.id.name && self.own != Own::Absent {
             self.own = Own::Unsure; // perhaps a record of an earlier incarnation
         }
         self.peers.remove(name);
+    }
+
+    /// The store's watch says that there is no table: it was deleted by hand, or this is old.
+    pub(crate) fn observed_no_table(&mut self) {
+        self.table_is_old = true;
     }
 
     /// The store's records were listed: members that are not among `names` are gone. Called after [`observed`](Self::observed) for each.
@@ -463,6 +481,9 @@ impl Member {
     }
 
     fn saw_peer(&mut self, name: String, record: MemberRecord, version: Version, now: Time) {
+        if self.peers.get(&name).is_none_or(|peer| peer.record.leaving != record.leaving) {
+            self.share = None;
+        }
         match self.peers.get_mut(&name) {
             Some(peer) if peer.version == version => {} // seen before: its time counts from then
             Some(peer) => {
@@ -491,7 +512,8 @@ impl Member {
             }
             _ => {}
         }
-        self.token = self.token.max(table.token);
+        self.highest.revision = self.highest.revision.max(table.revision);
+        self.highest.token = self.highest.token.max(table.token);
         if table.partitions as usize != self.partitions.len() {
             self.table = Some((table, version)); // refused by `next`
             return;
@@ -546,12 +568,15 @@ impl Member {
 
     /// Whether this member should have the partition, as far as it knows the members.
     pub(crate) fn wants(&self, partition: u32) -> bool {
-        if self.leaving || !matches!(self.own, Own::Present { .. } | Own::Unsure) {
-            return false;
-        }
+        !self.leaving && self.own != Own::Absent && self.share.as_ref().is_some_and(|share| share[partition as usize])
+    }
+
+    fn compute_share(&mut self) {
         let others = self.peers.iter().filter(|(name, peer)| **name != self.id.name && !peer.record.leaving);
-        let names = others.map(|(name, _)| name.as_str()).chain([self.id.name.as_str()]);
-        rendezvous::owner_of(partition, names) == Some(self.id.name.as_str())
+        let names = || others.clone().map(|(name, _)| name.as_str()).chain([self.id.name.as_str()]);
+        let partitions = 0..self.partitions.len() as u32;
+        let share = partitions.map(|p| rendezvous::owner_of(p, names()) == Some(self.id.name.as_str())).collect();
+        self.share = Some(share);
     }
 
     /// The earliest time at which there is something to do if nothing is observed.

@@ -3,3 +3,6 @@
 pub(crate) mod member;
 pub(crate) mod record;
 pub(crate) mod rendezvous;
+
+#[cfg(test)]
+mod model;

@@ -67,10 +67,17 @@ pub(crate) struct Table {
     pub(crate) owners: BTreeMap<u32, Owner>,
 }
 
+/// The highest numbers of the tables that a member has seen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Highest {
+    pub(crate) revision: u64,
+    pub(crate) token: u64,
+}
+
 impl Table {
-    /// `token`: the highest one that the creator knows of.
-    pub(crate) fn new(creator: u64, partitions: u32, token: u64) -> Self {
-        Self { creator, partitions, revision: 1, token, owners: BTreeMap::new() }
+    /// `highest`: what the creator knows of earlier tables.
+    pub(crate) fn new(creator: u64, partitions: u32, highest: Highest) -> Self {
+        Self { creator, partitions, revision: highest.revision + 1, token: highest.token, owners: BTreeMap::new() }
     }
 }
 
@@ -151,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_record_reads_back_what_was_written() {
-        let mut table = Table::new(1, 4, 0);
+        let mut table = Table::new(1, 4, Highest::default());
         for (partition, name, token) in [(0, "a", 7), (1, "b", 8), (2, "a", 7), (3, "a", 9)] {
             let member = MemberId { name: name.to_owned(), incarnation: u64::MAX - 1 };
             table.owners.insert(partition, Owner { member, token });

@@ -1,0 +1,383 @@
+//! A model of a fleet for a model checker: two members, which are the real [`Member`]s, one partition, and every order of their steps,
+//! of the store's answers, of what the watch delivers, of time, and of handlers that start and end.
+//!
+//! The store is a map; a request is on its way, then carried out, then answered, with any delay in between. It may be given up
+//! before its answer comes, and be carried out later all the same. A process that is stopped is one whose steps do not come. A
+//! handler ends at any time, at the latest when the grace after the deadline is over.
+//!
+//! Time goes in ticks, and each member's clock has a rate of its own. The bounds (renewals, ticks, given-up requests) keep the states
+//! finite; each fault that is built in must be found within them, so they are not too narrow for what they are to show.
+
+use super::member::{Answer, GateControl, Member, Mutant, Request, Step, Time, Timing};
+use super::record::{MemberId, Record, TABLE, member_record};
+use crate::store::Version;
+use stateright::{Checker, HasDiscoveries, Model, Property};
+use std::collections::BTreeMap;
+
+const NAMES: [&str; 2] = ["a", "b"];
+
+#[derive(Debug, Clone)]
+struct Fleet {
+    timing: Timing,
+    grace: Time,
+    mutant: Option<Mutant>,
+    /// What each clock gains in a tick.
+    rates: [Time; 2],
+    most_ticks: u64,
+    /// How often each member may write its record.
+    most_renewals: u64,
+    /// How many requests may be given up.
+    most_unknown: u64,
+}
+
+impl Fleet {
+    /// A lease of one tick, expiry after two, no grace: clocks may differ by almost 2 : 1.
+    fn new() -> Self {
+        Self {
+            timing: Timing { lease: 4, renew_every: 4, expiry: 8, retry_after: 0, conflict_pause: 0 },
+            grace: 0,
+            mutant: None,
+            rates: [4, 4],
+            most_ticks: 4,
+            most_renewals: 2,
+            most_unknown: 0,
+        }
+    }
+
+    fn with(mutant: Mutant) -> Self {
+        let mut fleet = Self { mutant: Some(mutant), ..Self::new() };
+        if mutant == Mutant::ShortExpiry {
+            fleet.timing.expiry = 4;
+        }
+        fleet
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+struct Gate {
+    open: Option<u64>,
+    handler: bool,
+    deadline: Time,
+    /// The latest deadline ever: until then, and the grace, a handler may run even if its member is lost.
+    last_deadline: Time,
+}
+
+impl GateControl for Gate {
+    fn open(&mut self, _: u32, token: u64) {
+        self.open = Some(token);
+    }
+
+    fn close(&mut self, _: u32) {
+        self.open = None;
+    }
+
+    fn is_empty(&self, _: u32) -> bool {
+        !self.handler
+    }
+
+    fn set_deadline(&mut self, deadline: Time) {
+        self.deadline = deadline;
+        self.last_deadline = self.last_deadline.max(deadline);
+    }
+
+    fn lose(&mut self) {
+        self.deadline = 0;
+        self.open = None;
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum UnderWay {
+    Sent(Request),
+    Answered(Answer),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Node {
+    member: Member,
+    gate: Gate,
+    now: Time,
+    under_way: Option<UnderWay>,
+    /// A request that the member has given up, and that the store may still carry out.
+    late: Option<Request>,
+    renewals: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct World {
+    ticks: u64,
+    unknown: u64,
+    nodes: [Node; 2],
+    records: BTreeMap<String, (Record, Version)>,
+    /// How often each record was written: a version never comes back.
+    versions: BTreeMap<String, u64>,
+    /// The highest token of an owner so far, and the owner.
+    newest: Option<(u64, MemberId)>,
+    token_fell: bool,
+    taken_over: bool,
+    handed_over: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Action {
+    Tick,
+    CarryOut(usize),
+    Answer(usize),
+    GiveUp(usize),
+    CarryOutLate(usize),
+    /// The watch delivers a record's present value: a member's, or (2) the table.
+    Observe(usize, usize),
+    Start(usize),
+    End(usize),
+}
+
+fn record_name(which: usize) -> String {
+    NAMES.get(which).map_or_else(|| TABLE.to_owned(), |name| member_record(name))
+}
+
+impl World {
+    fn carry_out(&mut self, request: Request) -> Answer {
+        let version = |records: &BTreeMap<String, (Record, Version)>, name: &str| records.get(name).map(|(_, version)| *version);
+        match request {
+            Request::Read { record } => Answer::Read(self.records.get(&record).cloned()),
+            Request::Write { record, expected, .. } if version(&self.records, &record) != expected => Answer::Conflict,
+            Request::Write { record, value, .. } | Request::Overwrite { record, value } => {
+                let version = self.versions.entry(record.clone()).or_default();
+                *version += 1;
+                let version = Version(*version);
+                if let Record::Table(table) = &value {
+                    self.watch_tokens(table.owners.get(&0).map(|owner| (owner.token, owner.member.clone())));
+                }
+                self.records.insert(record, (value, version));
+                Answer::Written(version)
+            }
+            Request::Delete { record, expected } if version(&self.records, &record) != Some(expected) => Answer::Conflict,
+            Request::Delete { record, .. } => {
+                self.records.remove(&record);
+                Answer::Deleted
+            }
+        }
+    }
+
+    /// Checks a table that is written: another owner has a higher token.
+    fn watch_tokens(&mut self, owner: Option<(u64, MemberId)>) {
+        let Some(owner) = owner else { return };
+        if let Some((token, member)) = &self.newest {
+            if owner.1 != *member {
+                self.token_fell |= owner.0 <= *token;
+                let released = matches!(self.records.get(TABLE), Some((Record::Table(table), _)) if table.owners.is_empty());
+                self.handed_over |= released;
+                self.taken_over |= !released;
+            } else {
+                self.token_fell |= owner.0 < *token;
+            }
+        }
+        self.newest = Some(owner);
+    }
+
+    /// A member that has no request under way goes on.
+    fn step(&mut self, i: usize, most_renewals: u64) {
+        let node = &mut self.nodes[i];
+        if node.under_way.is_some() || node.renewals > most_renewals {
+            return;
+        }
+        if let Step::Send(request) = node.member.next(node.now, &mut node.gate) {
+            node.renewals += u64::from(matches!(&request, Request::Write { value: Record::Member(_), .. }));
+            node.under_way = Some(UnderWay::Sent(request));
+        }
+    }
+
+    fn observe(&mut self, i: usize, which: usize) {
+        let name = record_name(which);
+        let node = &mut self.nodes[i];
+        let member_name = NAMES.get(which).copied().unwrap_or(&name);
+        match self.records.get(&name) {
+            Some((record, version)) => {
+                node.member.observed(member_name, record.clone(), *version, node.now, &mut node.gate);
+            }
+            None if which < NAMES.len() => node.member.observed_deletion(member_name),
+            None => node.member.observed_no_table(),
+        }
+        // Only for the program, and for the agent.
+        node.member.take_notices();
+        node.member.take_relist();
+    }
+
+    fn apply(&mut self, fleet: &Fleet, action: Action) -> bool {
+        match action {
+            Action::Tick => {
+                self.ticks += 1;
+                for (node, rate) in self.nodes.iter_mut().zip(fleet.rates) {
+                    node.now += rate;
+                    if fleet.mutant != Some(Mutant::NoDeadline) && node.now > node.gate.last_deadline + fleet.grace {
+                        node.gate.handler = false; // dropped
+                    }
+                }
+            }
+            Action::CarryOut(i) => {
+                let Some(UnderWay::Sent(request)) = self.nodes[i].under_way.take() else { return false };
+                let renews = matches!(request, Request::Write { value: Record::Member(_), .. });
+                let answer = self.carry_out(request);
+                self.nodes[i].under_way = Some(UnderWay::Answered(answer));
+                if !renews {
+                    self.apply(fleet, Action::Answer(i)); // a late answer to another request is like a late step
+                }
+            }
+            Action::Answer(i) => {
+                let node = &mut self.nodes[i];
+                let Some(UnderWay::Answered(answer)) = node.under_way.take() else { return false };
+                node.member.answered(answer, node.now, &mut node.gate);
+                node.member.take_notices();
+                node.member.take_relist();
+            }
+            Action::GiveUp(i) => {
+                let node = &mut self.nodes[i];
+                if let Some(UnderWay::Sent(request)) = node.under_way.take() {
+                    node.late = Some(request);
+                }
+                node.member.answered(Answer::Unknown, node.now, &mut node.gate);
+                self.unknown += 1;
+            }
+            Action::CarryOutLate(i) => {
+                let Some(request) = self.nodes[i].late.take() else { return false };
+                self.carry_out(request);
+            }
+            Action::Observe(i, which) => self.observe(i, which),
+            Action::Start(i) => self.nodes[i].gate.handler = true,
+            Action::End(i) => self.nodes[i].gate.handler = false,
+        }
+        true
+    }
+}
+
+impl Model for Fleet {
+    type State = World;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<World> {
+        let node = |i: usize| {
+            let mut member = Member::new(NAMES[i], 1, 1, self.timing, self.mutant);
+            member.observed_all(&Default::default());
+            Node { member, gate: Gate::default(), now: 0, under_way: None, late: None, renewals: 0 }
+        };
+        let mut world = World {
+            ticks: 0,
+            unknown: 0,
+            nodes: [node(0), node(1)],
+            records: BTreeMap::new(),
+            versions: BTreeMap::new(),
+            newest: None,
+            token_fell: false,
+            taken_over: false,
+            handed_over: false,
+        };
+        // The first member has joined and owns the partition, and the second one begins.
+        world.step(0, self.most_renewals);
+        while world.nodes[0].under_way.is_some() {
+            world.apply(self, Action::CarryOut(0));
+            world.apply(self, Action::Answer(0));
+            world.step(0, self.most_renewals);
+        }
+        world.nodes[0].renewals = 0;
+        world.step(1, self.most_renewals);
+        vec![world]
+    }
+
+    fn actions(&self, world: &World, actions: &mut Vec<Action>) {
+        if world.ticks < self.most_ticks {
+            actions.push(Action::Tick);
+        }
+        for (i, node) in world.nodes.iter().enumerate() {
+            match &node.under_way {
+                None => {}
+                Some(UnderWay::Sent(_)) => actions.push(Action::CarryOut(i)),
+                Some(UnderWay::Answered(_)) => actions.push(Action::Answer(i)),
+            }
+            if node.under_way.is_some() && world.unknown < self.most_unknown {
+                actions.push(Action::GiveUp(i));
+            }
+            if node.late.is_some() {
+                actions.push(Action::CarryOutLate(i));
+            }
+            actions.extend([1 - i, 2].map(|which| Action::Observe(i, which)));
+            if node.gate.handler {
+                actions.push(Action::End(i));
+            } else if node.gate.open.is_some()
+                && (node.now < node.gate.deadline || self.mutant == Some(Mutant::NoDeadline))
+            {
+                actions.push(Action::Start(i));
+            }
+        }
+    }
+
+    fn next_state(&self, world: &World, action: Action) -> Option<World> {
+        let mut next = world.clone();
+        let applies = next.apply(self, action);
+        (0..2).for_each(|i| next.step(i, self.most_renewals));
+        (applies && next != *world).then_some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always("no two handlers", |_, world: &World| !world.nodes.iter().all(|node| node.gate.handler)),
+            Property::always("tokens grow", |_, world: &World| !world.token_fell),
+            Property::sometimes("handed over", |_, world: &World| world.handed_over),
+            Property::sometimes("taken over", |_, world: &World| world.taken_over),
+        ]
+    }
+}
+
+/// The names of the properties that do not hold.
+fn broken(fleet: Fleet) -> Vec<&'static str> {
+    let properties = ["no two handlers", "tokens grow"];
+    let checker = fleet.checker().threads(2).finish_when(HasDiscoveries::AnyOf(properties.into())).spawn_bfs().join();
+    let broken: Vec<_> = properties.into_iter().filter(|name| checker.discovery(name).is_some()).collect();
+    println!("{} states, broken: {broken:?}", checker.unique_state_count());
+    for name in &broken {
+        println!("{name}: {:?}", checker.discovery(name).expect("it was found").into_actions());
+    }
+    if broken.is_empty() {
+        // Not because nothing happened.
+        checker.assert_any_discovery("handed over");
+        checker.assert_any_discovery("taken over");
+    }
+    broken
+}
+
+#[test]
+fn the_protocol_holds() {
+    assert_eq!(broken(Fleet::new()), [""; 0]);
+}
+
+/// A request that was given up is carried out later, before or after the member's next ones.
+#[test]
+fn it_holds_if_a_request_is_carried_out_after_it_was_given_up() {
+    assert_eq!(broken(Fleet { most_unknown: 1, most_ticks: 2, ..Fleet::new() }), [""; 0]);
+}
+
+/// The first member's clock, or the second's, is slower by less than the ratio of expiry and lease.
+#[test]
+fn it_holds_while_clocks_differ_by_less_than_expiry_to_lease() {
+    for rates in [[4, 7], [7, 4]] {
+        assert_eq!(broken(Fleet { rates, most_ticks: 3, ..Fleet::new() }), [""; 0]);
+    }
+}
+
+#[test]
+fn clocks_that_differ_by_more_lead_to_two_handlers_but_tokens_grow() {
+    assert_eq!(broken(Fleet { rates: [4, 12], ..Fleet::new() }), ["no two handlers"]);
+}
+
+#[test]
+fn each_fault_is_found() {
+    for (mutant, expected) in [
+        (Mutant::NoDeadline, "no two handlers"),
+        (Mutant::NoDrain, "no two handlers"),
+        (Mutant::ShortExpiry, "no two handlers"),
+        (Mutant::NoCompare, "tokens grow"),
+        (Mutant::DeadlineFromAnswer, "no two handlers"),
+    ] {
+        let broken = broken(Fleet::with(mutant));
+        assert!(broken.contains(&expected), "{mutant:?}: {broken:?}");
+    }
+}
