@@ -317,7 +317,7 @@ impl<K> Permit<'_, K> {
             let left = Duration::from_nanos(self.shared.gates.deadline().saturating_sub(now));
             tokio::select! {
                 () = lost => {}
-                () = sleep(left.min(NAP)) => {}
+                () = sleep(left.clamp(Duration::from_millis(1), NAP)) => {}
             }
         }
     }

@@ -1,5 +1,5 @@
 //! Members on tokio's paused clock: time passes when all tasks wait, so tests are fast, and the same in each run.
-#![allow(dead_code)]
+#![allow(dead_code, unreachable_pub)]
 
 use keyqueue::WorkQueue;
 use keyqueue_fleet::{Clock, Fleet, FleetBuilder, FleetError, Store};
