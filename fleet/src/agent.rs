@@ -146,7 +146,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
 
     /// Starts the watch again, which begins with all records.
     fn list_anew(&mut self) {
-        self.watcher.abort_all();
+        self.watcher = JoinSet::new(); // ends the old one
         let (sender, changes) = mpsc::channel(64);
         self.changes = changes;
         let (store, shared, pause) = (Arc::clone(&self.store), Arc::clone(&self.shared), self.nap);
@@ -195,11 +195,24 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
     }
 
     fn end(mut self, status: Status) {
-        self.shared.gates.lose();
         self.publish();
+        self.shared.status.send_replace(status);
+    }
+}
+
+/// However the task ends, also by a panic of the program's code: no key is handed out any more, and who waits is told.
+impl<K, S> Drop for Agent<K, S> {
+    fn drop(&mut self) {
+        self.shared.gates.lose();
         self.shared.lost.notify_waiters();
         self.shared.hub.lock().end();
-        self.shared.status.send_replace(status);
+        self.shared.status.send_if_modified(|status| {
+            let ended = matches!(status, Status::Left | Status::Refused(_));
+            if !ended {
+                *status = Status::Left;
+            }
+            !ended
+        });
     }
 }
 

@@ -66,10 +66,9 @@ struct Task<K> {
 
 impl<K> Drop for Task<K> {
     fn drop(&mut self) {
-        self.handle.abort();
+        // The task itself ends a little later.
         self.shared.gates.lose();
-        self.shared.lost.notify_waiters();
-        self.shared.hub.lock().end();
+        self.handle.abort();
     }
 }
 

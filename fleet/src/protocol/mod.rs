@@ -1,4 +1,76 @@
-//! (the argument: to be written)
+//! How members share the partitions, and why no key has two handlers. One page.
+//!
+//! # What the store holds
+//!
+//! ```text
+//!   member-pod-1   { incarnation, renewals, leaving }          written by pod-1 alone; others may only delete it
+//!   member-pod-2   { incarnation, renewals, leaving }
+//!   owners         { partitions, revision, token, owners: partition → (name, incarnation, token) }
+//! ```
+//!
+//! Each write compares and swaps one record. An incarnation is one life of a member: from the creation of its record to its deletion. It is
+//! 64 bits, random at first, and never comes back. A member should have the partitions for which it has the highest
+//! score among the members that it sees (`rendezvous.rs`). That is only a wish: members that see different members wish differently, and the
+//! table decides.
+//!
+//! # The steps of a member
+//!
+//! 1. **Renew.** It writes its record every R/3. Its *deadline* is the moment at which the last renewal that succeeded was *sent*, plus R, by
+//!    a clock that counts suspends.
+//! 2. **Hand out.** A key is handed out only while its partition's gate is open and the deadline is not reached. The gate counts who is inside.
+//! 3. **Release.** A partition that it should not have any more: it closes the gate, waits until nobody is inside, and writes the table without
+//!    itself. The gate does not open again without a new claim. Then it takes the partition's keys out of the queue.
+//! 4. **Claim.** A partition that it should have, and that has no owner, or one whose incarnation is gone: it writes the table with itself and a
+//!    higher token. Gone means that a read of the owner's record, after the owner was seen in the table, found none, or another incarnation.
+//! 5. **Expire.** A record that has not changed for D by its own clock: it deletes the record *as it saw it*. D is 1.25 * (R + grace).
+//! 6. **Tell.** After a claim it opens the gate, and then tells the program to list its objects and add their keys. An event meanwhile looks
+//!    at the gate after it has reached the program's store. One of the two sees the key: see `gate.rs`.
+//!
+//! If its own record is gone, it closes all gates at once, tells those inside, and begins a new incarnation. A request has one of three
+//! outcomes: done, not done, or unknown. After an unknown one it reads the record before it goes on.
+//!
+//! # Always, whatever clocks do
+//!
+//! **A partition has one owner at most, and tokens only grow.** All claims and releases are writes of one record with compare-and-swap. So they
+//! have an order, and each one was decided on the table that it replaces. A claim writes a token higher than all before it.
+//!
+//! **An owner that was passed over is gone for good.** Step 4 claims from an owner only if its incarnation is gone. Gone is stable: an incarnation
+//! never comes back. So it does not matter how old the observation is, and the claim need not be one transaction with a look at the owner's
+//! record. (Nor with a look at the claimant's own: if that is gone, the claim is one of an incarnation that is gone, and the next member claims the
+//! partition in its turn. So one record per write is enough, which is all that Kubernetes offers.)
+//!
+//! **A request that is carried out late does no harm.** The table's version has moved on, so the write fails; or it has not, and then nothing was
+//! decided since. A late claim is seen in the table: the gate opens, or the partition is released. A late release finds the gate closed,
+//! because a closed gate opens only after a claim, which moves the version.
+//!
+//! # No two handlers of a key at once
+//!
+//! if the rates of two clocks differ by less than D : (R + grace), and handlers stop within the grace after the deadline. Let B claim a
+//! partition that A had.
+//!
+//! * *A has released it.* Then A's gate was closed and empty before the table was written, and A hands out no key of it without another claim.
+//! * *A's incarnation is gone.* Somebody, say C, deleted A's record as it saw it (only A itself deletes it otherwise, with all gates closed for
+//!   good). C saw this version appear at a moment s, and deleted it at s + D or later, by its clock. The record was still at this version, so it is A's
+//!   last renewal that was carried out. A sent it before s. Hence A's deadline is at most R after s by A's clock, and its handlers have stopped R +
+//!   grace after s. D by C's clock is more than that, if the clocks' rates differ by less than D : (R + grace). So A's handlers have stopped
+//!   before the record was deleted.
+//!
+//! Within one process the queue hands a key out once at a time, even if the gate was closed and opened again with a new token meanwhile.
+//!
+//! A process that is stopped *inside* a handler can go on after its grace: no clock helps, and neither would a lock. Its writes carry the token;
+//! whoever stores them refuses a lower token than one that it has seen.
+//!
+//! # Nothing is lost
+//!
+//! A partition that has no owner is claimed by the member that should have it as soon as that sees the table; members see each other's records
+//! by the watch, and a record whose owner is silent is deleted after D. Each member says for how long partitions have been without an owner
+//! ([`Stats::unowned_for`](crate::Stats::unowned_for)). The keys themselves are not in the store: whoever acquires a partition lists them (step 6).
+//!
+//! # What shows it
+//!
+//! `model.rs` runs this code through all orders of steps within bounds, and finds each of five built-in faults: no deadline, no waiting at a
+//! release, D too short, a table written without a comparison, and a deadline that counts from the answer. `tests/simulation.rs` runs whole
+//! members over a store that loses requests. `loom-tests/tests/fleet_gate.rs` has the gates. `fleet/chaos` has real processes and etcd.
 
 pub(crate) mod member;
 pub(crate) mod record;

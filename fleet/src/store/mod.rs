@@ -18,7 +18,7 @@ use std::error::Error;
 use std::fmt;
 use std::future::Future;
 
-/// The version of a record: another one after each write. A version never comes back, not even if the record is deleted and created
+/// The version of a record: another one after each write that changes it. A version never comes back, not even if the record is deleted and created
 /// again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub u64);

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# `keyqueue-fleet` with etcd: the store's tests against a real server, and fleet-chaos: the protocol, and each built-in fault, which must be noticed.
+# CHAOS_SECONDS (default 45) for each. Installs etcd and protoc with apt-get if it can; says so if it cannot, and skips.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../fleet"
+if ! command -v etcd >/dev/null || ! command -v protoc >/dev/null || [ ! -e /usr/include/google/protobuf/empty.proto ]; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq etcd-server protobuf-compiler libprotobuf-dev) >/dev/null || true
+    fi
+fi
+for tool in etcd protoc; do
+    command -v "$tool" >/dev/null || { echo "skipped: there is no $tool (Debian: etcd-server, protobuf-compiler, libprotobuf-dev)"; exit 0; }
+done
+
+data="$(mktemp -d)"
+etcd --data-dir "$data" --listen-client-urls http://127.0.0.1:23790 --advertise-client-urls http://127.0.0.1:23790 \
+    --listen-peer-urls http://127.0.0.1:23800 --initial-advertise-peer-urls http://127.0.0.1:23800 \
+    --initial-cluster default=http://127.0.0.1:23800 >"$data/log" 2>&1 &
+server=$!
+trap 'kill "$server" 2>/dev/null || true; wait "$server" 2>/dev/null || true; rm -rf "$data"' EXIT
+for _ in $(seq 100); do
+    (exec 3<>/dev/tcp/127.0.0.1/23790) 2>/dev/null && break
+    sleep 0.1
+done
+cargo clippy --locked --all-targets --all-features -- -D warnings
+FLEET_ETCD=http://127.0.0.1:23790 cargo test --locked --release --features etcd --test stores -- --nocapture
+cargo fmt --manifest-path chaos/Cargo.toml --check
+cargo clippy --locked --manifest-path chaos/Cargo.toml --all-targets -- -D warnings
+cargo test --locked --release --manifest-path chaos/Cargo.toml
+cargo run --locked --release --manifest-path chaos/Cargo.toml -- --seconds "${CHAOS_SECONDS:-45}" --all

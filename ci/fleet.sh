@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# `keyqueue-fleet`: format, clippy, the model, the simulation with built-in faults, tests, docs. With a Rust toolchain alone; what needs
+# etcd is in ci/fleet-etcd.sh.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../fleet"
+cargo fmt --check
+cargo clippy --locked --all-targets --features kube,mutants -- -D warnings
+cargo clippy --locked --lib -- -D warnings
+log="$(mktemp)"
+trap 'rm -f "$log"' EXIT
+cargo test --locked --release --features kube,mutants 2>&1 | tee "$log"
+# Each test binary must have run a test, and there must be as many binaries as files with tests.
+awk -v want="$(($(ls tests/*.rs | wc -l) + 2))" '
+    /^test result: ok\. [1-9]/ { suites++; passed += $4 }
+    END { printf "fleet: %d tests passed, in %d of %d suites\n", passed, suites, want; exit suites != want }' "$log"
+RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --locked --no-deps --document-private-items --features kube

@@ -1,0 +1,139 @@
+//! Replicas as real processes over a real etcd, and what may happen to them: does a key ever have two handlers?
+//!
+//! ```text
+//!                      kill -9, SIGSTOP, SIGTERM, start again
+//!   fleet-chaos ──────────────────┬──────────────┬──────────────┐
+//!        │                        ▼              ▼              ▼
+//!        │                    replica r0     replica r1     replica r2 …      each logs the start and the end of each run
+//!        │                        │              │              │
+//!        ├── stops ──────────▶ [proxy]        [proxy]        [proxy]
+//!        │                        └──────────────┼──────────────┘
+//!        └── stops the leader ──────────▶  etcd, one server or three
+//! ```
+//!
+//! All write times of one clock, `CLOCK_BOOTTIME`. At the end the checker puts the logs together: it counts runs of one key that overlap,
+//! and the longest time in which a key was not run. A run during which its process was stopped can end after its grace, whatever
+//! the protocol; such overlaps are counted apart.
+//!
+//! ```text
+//! cargo run --release --manifest-path fleet/chaos/Cargo.toml -- --seconds 60
+//! cargo run --release --manifest-path fleet/chaos/Cargo.toml -- --seconds 30 --mutant no-drain       # must find overlaps
+//! cargo run --release --manifest-path fleet/chaos/Cargo.toml -- --all                                # the protocol and each mutant
+//! ```
+//!
+//! It needs `etcd` (Debian: etcd-server). It ends what it starts.
+
+mod check;
+mod etcd;
+mod log;
+mod proxy;
+mod replica;
+mod scenario;
+
+use clap::{Parser, ValueEnum};
+use keyqueue_fleet::Mutant;
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::Duration;
+
+#[derive(Parser, Debug, Clone)]
+#[command(about = "Tries to make two replicas process one key at a time")]
+struct Options {
+    /// How long things happen.
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// Decides what happens when.
+    #[arg(long, default_value_t = fastrand::u64(..1_000_000))]
+    seed: u64,
+    #[arg(long, default_value_t = 4)]
+    replicas: usize,
+    #[arg(long, default_value_t = 200)]
+    keys: u64,
+    /// Servers of etcd: 1, or 3, of which one is stopped now and then.
+    #[arg(long, default_value_t = 3)]
+    servers: usize,
+    /// A fault to build into the protocol: overlaps are expected then.
+    #[arg(long)]
+    mutant: Option<Fault>,
+    /// The protocol for `--seconds`, and then each mutant until it shows overlaps, for as long at most.
+    #[arg(long)]
+    all: bool,
+    /// Run as a replica; for this program's own use.
+    #[arg(long, hide = true)]
+    replica: Option<String>,
+    #[arg(long, hide = true, default_value = "")]
+    endpoint: String,
+    #[arg(long, hide = true, default_value = "")]
+    log: String,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    NoDeadline,
+    NoDrain,
+    ShortExpiry,
+    NoCompare,
+    DeadlineFromAnswer,
+}
+
+impl From<Fault> for Mutant {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::NoDeadline => Self::NoDeadline,
+            Fault::NoDrain => Self::NoDrain,
+            Fault::ShortExpiry => Self::ShortExpiry,
+            Fault::NoCompare => Self::NoCompare,
+            Fault::DeadlineFromAnswer => Self::DeadlineFromAnswer,
+        }
+    }
+}
+
+/// Short, so that much happens in a minute. The expiry is 1.5 s.
+const LEASE: Duration = Duration::from_secs(1);
+const GRACE: Duration = Duration::from_millis(200);
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let options = Options::parse();
+    if let Some(name) = &options.replica {
+        return match replica::run(name, &options).await {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{name}: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let verdict = tokio::select! {
+        verdict = run_all(&options) => verdict,
+        _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
+    };
+    match verdict {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("fleet-chaos: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run_all(options: &Options) -> Result<(), Box<dyn Error>> {
+    let faults: Vec<Option<Fault>> = match (options.all, options.mutant) {
+        (false, fault) => vec![fault],
+        (true, _) => std::iter::once(None).chain(Fault::value_variants().iter().map(|fault| Some(*fault))).collect(),
+    };
+    for mutant in faults {
+        let options = Options { mutant, ..options.clone() };
+        println!("--- {}, seed {}", mutant.map_or("the protocol".to_owned(), |fault| format!("{fault:?}")), options.seed);
+        let report = scenario::run(&options).await?;
+        println!("{report}");
+        match mutant {
+            None if report.overlaps > 0 => return Err("two replicas processed one key at a time".into()),
+            None if report.runs < 1000 => return Err("too few runs to say anything".into()),
+            None if report.unowned > 0 => return Err("partitions have no owner after all is quiet".into()),
+            Some(_) if report.overlaps == 0 => return Err("the fault was not noticed".into()),
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! What each store must do: the same tests for all. `memory` always; `kube` with the feature, against a stand-in API server; `etcd` with the
+//! feature and a server at `FLEET_ETCD` (`ci/fleet.sh` starts one).
+
+mod common;
+
+use common::within;
+use keyqueue::WorkQueue;
+use keyqueue_fleet::store::{Change, Deleted, MemoryStore, Store, Stored, Version, Watch, Written};
+use keyqueue_fleet::{Event, Fleet, Held};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+fn done(written: Written) -> Version {
+    match written {
+        Written::Done(version) => version,
+        Written::Conflict => panic!("it should have been written"),
+    }
+}
+
+async fn compares_and_swaps(store: &impl Store) {
+    assert_eq!(store.read("owners").await.unwrap(), None);
+    let first = done(store.write("owners", None, b"{\"a\":1}").await.unwrap());
+    assert_eq!(store.write("owners", None, b"2").await.unwrap(), Written::Conflict);
+    assert_eq!(store.read("owners").await.unwrap(), Some(Stored { value: b"{\"a\":1}".to_vec(), version: first }));
+    let second = done(store.write("owners", Some(first), b"2").await.unwrap());
+    assert_ne!(first, second);
+    assert_eq!(store.write("owners", Some(first), b"3").await.unwrap(), Written::Conflict);
+    assert_eq!(store.delete("owners", first).await.unwrap(), Deleted::Conflict);
+    assert_eq!(store.delete("member-x", first).await.unwrap(), Deleted::Conflict);
+    assert_eq!(store.write("member-x", Some(first), b"3").await.unwrap(), Written::Conflict);
+    assert_eq!(store.delete("owners", second).await.unwrap(), Deleted::Done);
+    assert_eq!(store.read("owners").await.unwrap(), None);
+    // A version never comes back, not even for the same value.
+    let third = done(store.write("owners", None, b"2").await.unwrap());
+    assert!(third != first && third != second);
+    assert_eq!(store.delete("owners", second).await.unwrap(), Deleted::Conflict);
+    // The same value once more is a change: a renewal must be seen.
+    let fourth = done(store.write("owners", Some(third), b"3").await.unwrap());
+    assert_eq!(store.delete("owners", fourth).await.unwrap(), Deleted::Done);
+}
+
+async fn of_many_writers_one_wins(store: &(impl Store + Clone)) {
+    let first = done(store.write("owners", None, b"0").await.unwrap());
+    let mut writers = tokio::task::JoinSet::new();
+    for n in 0..8 {
+        let store = store.clone();
+        writers.spawn(async move { store.write("owners", Some(first), format!("{n}").as_bytes()).await.unwrap() });
+    }
+    let outcomes = writers.join_all().await;
+    assert_eq!(outcomes.iter().filter(|outcome| **outcome != Written::Conflict).count(), 1);
+    let last = store.read("owners").await.unwrap().unwrap().version;
+    store.delete("owners", last).await.unwrap();
+}
+
+async fn watches(store: &impl Store) {
+    let version = done(store.write("member-a", None, b"1").await.unwrap());
+    let mut watch = store.watch().await.unwrap();
+    let stored = |value: &[u8], version| Stored { value: value.to_vec(), version };
+    assert_eq!(watch.next().await.unwrap(), Change::All(vec![("member-a".to_owned(), stored(b"1", version))]));
+    let second = done(store.write("member-a", Some(version), b"2").await.unwrap());
+    let owners = done(store.write("owners", None, b"3").await.unwrap());
+    store.delete("member-a", second).await.unwrap();
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        seen.push(tokio::time::timeout(Duration::from_secs(10), watch.next()).await.unwrap().unwrap());
+    }
+    assert!(seen.contains(&Change::Put("owners".to_owned(), stored(b"3", owners))), "{seen:?}");
+    let of_a: Vec<_> = seen.into_iter().filter(|change| !matches!(change, Change::Put(name, _) if name == "owners")).collect();
+    assert_eq!(
+        of_a,
+        [Change::Put("member-a".to_owned(), stored(b"2", second)), Change::Deleted("member-a".to_owned())]
+    );
+    store.delete("owners", owners).await.unwrap();
+}
+
+/// Three members share 60 keys; they leave one by one.
+async fn carries_a_fleet(store: &(impl Store + Clone)) {
+    let runs: Arc<Mutex<BTreeMap<u64, String>>> = Arc::default();
+    let mut fleets = Vec::new();
+    for name in ["a", "b", "c"] {
+        let lease = Duration::from_millis(600);
+        let fleet = Fleet::builder(store.clone()).member(name).partitions(16).lease(lease).grace(lease / 4);
+        let fleet = fleet.build(WorkQueue::<u64>::new()).await.unwrap();
+        let (workers, runs) = (fleet.workers(), runs.clone());
+        tokio::spawn(workers.run(async move |held: &Held<'_, u64>| {
+            runs.lock().unwrap().insert(*held.key(), name.to_owned());
+        }));
+        let (lister, mut events) = (fleet.clone(), fleet.events());
+        tokio::spawn(async move {
+            while let Some(event) = events.next().await {
+                if let Event::Acquired(partition) = event {
+                    (0..60).filter(|key| lister.partition(key) == partition).for_each(|key| _ = lister.add(key));
+                }
+            }
+        });
+        fleets.push(fleet);
+    }
+    let limit = Duration::from_secs(20);
+    let owned = |fleets: &[Fleet<u64>]| fleets.iter().map(|fleet| fleet.stats().owned).collect::<Vec<_>>();
+    within(limit, || owned(&fleets).iter().sum::<usize>() == 16 && owned(&fleets).iter().all(|owned| *owned > 0)).await;
+    within(limit, || runs.lock().unwrap().len() == 60).await;
+    fleets.remove(1).leave().await;
+    within(limit, || owned(&fleets).iter().sum::<usize>() == 16).await;
+    runs.lock().unwrap().clear();
+    fleets.remove(1).leave().await;
+    within(limit, || owned(&fleets) == [16]).await;
+    (0..60).for_each(|key| _ = fleets[0].add(key));
+    within(limit, || runs.lock().unwrap().len() == 60).await;
+    assert!(runs.lock().unwrap().values().all(|name| name == "a"));
+    assert_eq!(fleets[0].stats().lost, 0);
+    fleets[0].leave().await;
+    assert_eq!(store.read("member-a").await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn memory() {
+    compares_and_swaps(&MemoryStore::new()).await;
+    of_many_writers_one_wins(&MemoryStore::new()).await;
+    watches(&MemoryStore::new()).await;
+    carries_a_fleet(&MemoryStore::new()).await;
+}
+
+#[cfg(feature = "etcd")]
+#[tokio::test]
+async fn etcd() {
+    use keyqueue_fleet::store::EtcdStore;
+    let Ok(endpoint) = std::env::var("FLEET_ETCD") else {
+        println!("skipped: FLEET_ETCD names no server");
+        return;
+    };
+    let store = |test: &'static str| {
+        let endpoint = endpoint.clone();
+        async move { EtcdStore::connect([endpoint], format!("/stores-{}/{test}", std::process::id())).await.unwrap() }
+    };
+    compares_and_swaps(&store("compares").await).await;
+    of_many_writers_one_wins(&store("writers").await).await;
+    watches(&store("watches").await).await;
+    carries_a_fleet(&store("fleet").await).await;
+    let error = EtcdStore::connect(["http://127.0.0.1:1"], "/x").await.unwrap().read("owners").await.unwrap_err();
+    assert!(error.to_string().starts_with("etcd: get: "), "{error}");
+}
+
+#[cfg(feature = "kube")]
+#[path = "common/stand_in.rs"]
+mod stand_in;
+
+#[cfg(feature = "kube")]
+#[tokio::test]
+async fn kube() {
+    use keyqueue_fleet::store::KubeStore;
+    let address = stand_in::start().await;
+    let client = ::kube::Client::try_from(::kube::Config::new(address.parse().unwrap())).unwrap();
+    let store = |fleet: &str| KubeStore::new(client.clone(), "test", fleet);
+    compares_and_swaps(&store("compares")).await;
+    of_many_writers_one_wins(&store("writers")).await;
+    watches(&store("watches")).await;
+    carries_a_fleet(&store("fleet")).await;
+    let nobody = ::kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+    let error = KubeStore::new(::kube::Client::try_from(nobody).unwrap(), "test", "x").read("owners").await.unwrap_err();
+    assert!(error.to_string().starts_with("kubernetes: get: "), "{error}");
+}
