@@ -14,6 +14,7 @@
 //! * A checksum is written with the token of the hand-out, and a lower token than the one that is there is refused.
 //! * The first process starts the others, changes files, kills one replica, and checks at the end that all checksums are right.
 
+#[allow(unreachable_pub)]
 mod file_store;
 
 use file_store::FileStore;

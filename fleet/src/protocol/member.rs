@@ -501,12 +501,8 @@ impl Member {
     /// not from the watch.
     fn saw_table(&mut self, table: Table, version: Version, certain: bool, gates: &mut impl GateControl) {
         match &self.table {
-            Some((known, _)) if known.creator == table.creator => {
-                if known.revision >= table.revision {
-                    return;
-                }
-            }
-            Some(_) if !certain => {
+            Some((known, _)) if known.creator == table.creator && known.revision >= table.revision => return,
+            Some((known, _)) if known.creator != table.creator && !certain => {
                 self.table_is_old = true; // deleted by hand and created again, or older: read it
                 return;
             }

@@ -11,10 +11,7 @@ pub fn clock() -> Clock {
     Clock::new(move || 1 + start.elapsed().as_nanos() as u64)
 }
 
-pub fn builder<S: Store>(store: &S, name: &str) -> FleetBuilder<S>
-where
-    S: Clone,
-{
+pub fn builder<S: Store + Clone>(store: &S, name: &str) -> FleetBuilder<S> {
     Fleet::builder(store.clone()).member(name).partitions(16).clock(clock())
 }
 

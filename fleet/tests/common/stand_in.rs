@@ -1,6 +1,6 @@
 //! A stand-in for the part of a Kubernetes API server that keeps Leases: versions, conflicts, preconditions, lists and watches. A watch ends
 //! after a second, as a real one does after some minutes.
-#![allow(unreachable_pub)]
+#![allow(unreachable_pub, clippy::result_large_err)]
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Query, State};
@@ -112,7 +112,7 @@ fn is_selected(object: &Value, query: &HashMap<String, String>) -> bool {
 }
 
 async fn list(State(server): State<Server>, Query(query): Query<HashMap<String, String>>) -> Response {
-    if !query.get("watch").is_some_and(|watch| watch == "true") {
+    if query.get("watch").is_none_or(|watch| watch != "true") {
         let leases = server.leases.lock().unwrap();
         let items: Vec<_> = leases.objects.values().filter(|object| is_selected(object, &query)).collect();
         let metadata = json!({ "resourceVersion": leases.version.to_string() });
