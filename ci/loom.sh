@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the loom models of loom-tests/, after a check that each has a row in loom-tests/README.md, and each row a model.
-# LOOM_MAX_PREEMPTIONS (default 3) and LOOM_TIMEOUT (seconds, default 900, the build included) may be set; arguments go to the tests.
+# LOOM_MAX_PREEMPTIONS (default 3) and LOOM_TIMEOUT (seconds, default 1500, the build included) may be set; arguments go to the tests.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -24,7 +24,7 @@ if ! diff <(echo "$models") <(echo "$rows"); then
     exit 1
 fi
 
-timeout --kill-after=10 "${LOOM_TIMEOUT:-900}" cargo test --locked --tests -- "$@" 2>&1 | tee "$log"
+timeout --kill-after=10 "${LOOM_TIMEOUT:-1500}" cargo test --locked --tests -- "$@" 2>&1 | tee "$log"
 
 # Every test binary must have run at least one model, because a binary without tests passes too.
 # (With arguments, at least one binary.)

@@ -232,7 +232,8 @@
 //! # When not to use it
 //!
 //! * Each message matters, not only its key: two adds of one key become one run. Use a channel.
-//! * Work must survive the process, or be shared by several processes: the queue is in memory.
+//! * Work must survive the process, or be shared by several processes: the queue is in memory. (If its keys can be listed, replicas can share
+//!   them: the package `keyqueue-fleet` in the repository.)
 //! * Producers must be slowed down when the queue is long: `add` never waits. The number of distinct keys is the only bound.
 //!
 //! # Traps

@@ -10,6 +10,7 @@ use crate::store::{Change, Deleted, Store, StoreError, Watch, Written};
 use std::future::Future;
 use std::hash::Hash;
 use std::pin::Pin;
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -82,10 +83,16 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
             tokio::select! {
                 (answer, error) = answer => {
                     under_way = None;
+                    if error.is_none() {
+                        self.shared.answers.fetch_add(1, Ordering::Relaxed);
+                    }
                     self.shared.note_error(error);
                     self.member.answered(answer, self.shared.clock.now(), &mut &self.shared.gates);
                 }
-                Some(change) = self.changes.recv() => self.observe(change),
+                change = self.changes.recv() => match change {
+                    Some(change) => self.observe(change),
+                    None => self.list_anew(), // the store's code has panicked
+                },
                 () = self.shared.wake.notified() => {
                     if self.shared.is_leaving() {
                         self.member.leave();
@@ -150,22 +157,31 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
         let (sender, changes) = mpsc::channel(64);
         self.changes = changes;
         let (store, shared, pause) = (Arc::clone(&self.store), Arc::clone(&self.shared), self.nap);
+        // The member's own renewals are changes, three per lease: a watch that is silent for longer may be dead.
+        let silence = pause * 10;
         self.watcher.spawn(async move {
             loop {
-                let error = match store.watch().await {
-                    Ok(mut watch) => loop {
-                        match watch.next().await {
-                            Ok(change) => {
-                                if sender.send(change).await.is_err() {
-                                    return; // listed anew, or ended
+                let mut ended = None;
+                match timeout(silence, store.watch()).await {
+                    Err(_) => ended = Some(StoreError::message(format!("no watch began within {silence:?}"))),
+                    Ok(Err(error)) => ended = Some(error),
+                    Ok(Ok(mut watch)) => {
+                        while let Ok(change) = timeout(silence, watch.next()).await {
+                            match change {
+                                Ok(change) => {
+                                    if sender.send(change).await.is_err() {
+                                        return; // listed anew, or ended
+                                    }
+                                }
+                                Err(error) => {
+                                    ended = Some(error);
+                                    break;
                                 }
                             }
-                            Err(error) => break error,
                         }
-                    },
-                    Err(error) => error,
-                };
-                shared.note_error(Some(error));
+                    }
+                }
+                shared.note_error(ended);
                 sleep(pause).await;
             }
         });
@@ -177,12 +193,14 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
         let shared = &self.shared;
         if notices.iter().any(|notice| !matches!(notice, Notice::Acquired(_))) {
             // Before anything opens a gate again: only this task does.
-            let _not_ours = shared.queue.take_where(|key| shared.gates.is_closed(shared.partition(key)));
+            let taken = shared.queue.take_where(|key| shared.gates.is_closed(shared.partition(key)));
+            let delayed = taken.delayed.iter().map(|(key, _)| key);
+            taken.queued.iter().chain(delayed).for_each(|key| shared.queue.forget(key));
         }
-        shared.tell(&notices);
         let now = shared.clock.now();
         self.owners.update(&self.member, now);
         shared.stats.lock().copy_from(&self.owners, &self.member, &notices, now);
+        shared.tell(&notices);
         if self.member.has_joined() {
             shared.status.send_if_modified(|status| {
                 let joining = matches!(status, Status::Joining);

@@ -15,8 +15,8 @@ pub enum FleetError {
         /// The name.
         name: String,
     },
-    /// The fleet has another number of partitions. All replicas must name the same number; to change it, stop all, and delete the
-    /// record `owners`.
+    /// The fleet has another number of partitions. All replicas must name the same number. To change it, stop all, and edit the
+    /// record `owners`: the new number in `partitions`, an empty list in `owners`, and the same `token`.
     PartitionsDiffer {
         /// What this replica was told.
         ours: u32,

@@ -23,7 +23,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// The next event, or `None` when the member has left or the fleet's handles are dropped.
+    /// The next event, or `None` at the end: the member has left or was refused, or the fleet's handles are dropped.
     ///
     /// # Cancel safety
     /// No event is lost if the future is dropped.

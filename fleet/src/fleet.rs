@@ -12,7 +12,7 @@ use crate::stats::Stats;
 use crate::store::Store;
 use keyqueue::WorkQueue;
 use std::fmt;
-use std::hash::Hash;
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,7 +23,7 @@ use tokio::time::sleep;
 
 /// One replica of a program whose replicas share the keys of a queue. A cheap handle; clones refer to the same member.
 ///
-/// When the last handle is dropped, the member stops at once without handing over, and others take its partitions after the
+/// When the last handle is dropped ([`Workers`](crate::Workers) hold one), the member stops at once without handing over, and others take its partitions after the
 /// [expiry](FleetBuilder::lease): call [`leave`](Self::leave) before.
 ///
 /// # Examples
@@ -224,9 +224,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Fleet<K> {
     }
 
     /// Workers with settings of their own: `fleet.workers_with(fleet.queue().workers().max_retries(15))`.
-    ///
-    /// # Panics
-    /// If the settings are of another queue's workers.
+    /// The settings must be of this queue's workers.
     pub fn workers_with(&self, settings: keyqueue::WorkersBuilder<K>) -> crate::Workers<K> {
         crate::Workers::new(self.clone(), settings.build())
     }
@@ -354,6 +352,11 @@ pub struct FleetBuilder<S> {
     mutant: Option<Mutant>,
 }
 
+/// 64 bits that differ from process to process.
+fn random() -> u64 {
+    RandomState::new().hash_one(std::process::id())
+}
+
 /// The most partitions: the table of owners is one record, and each step of a member visits all of them.
 const MOST_PARTITIONS: u32 = 4096;
 const SHORTEST_LEASE: Duration = Duration::from_millis(60);
@@ -363,8 +366,8 @@ impl<S: Store> FleetBuilder<S> {
     /// The member's name, which no other member may have: the pod's or the host's name. Lower-case letters, digits, `-` and `.`, at most
     /// 63. By default `member-` and 16 random digits.
     ///
-    /// A name that stays the same over a restart keeps its partitions, but after a kill the new process has to wait until the record of
-    /// its predecessor expires.
+    /// A name that stays the same over a restart gets the same partitions again. After a kill the new process has to wait until the record
+    /// of its predecessor expires.
     pub fn member(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
@@ -443,16 +446,15 @@ impl<S: Store> FleetBuilder<S> {
 
     fn check(&self, name: &str) -> Result<(), FleetError> {
         let is_valid = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-' || c == b'.';
-        let ends_well = |c: Option<u8>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+        let ends_well = |c: Option<&u8>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
         let bytes = name.as_bytes();
         let refuse = |what: String| Err(FleetError::InvalidArgument(what));
         if bytes.len() > 63
             || !bytes.iter().copied().all(is_valid)
-            || !ends_well(bytes.first().copied())
-            || !ends_well(bytes.last().copied())
+            || !bytes.split(|c| *c == b'.').all(|part| ends_well(part.first()) && ends_well(part.last()))
         {
             return refuse(format!(
-                "member name {name:?}: 1 to 63 lower-case letters, digits, '-' and '.' are allowed, a letter or a digit at both ends"
+                "member name {name:?}: 1 to 63 lower-case letters, digits, '-' and '.' are allowed, a letter or a digit at both ends and around each '.'"
             ));
         }
         if !(1..=MOST_PARTITIONS).contains(&self.partitions) {
@@ -471,7 +473,7 @@ impl<S: Store> FleetBuilder<S> {
     where
         K: Hash + Eq + Clone + Send + Sync + 'static,
     {
-        let name = self.name.clone().unwrap_or_else(|| format!("member-{:016x}", fastrand::u64(..)));
+        let name = self.name.clone().unwrap_or_else(|| format!("member-{:016x}", random()));
         self.check(&name)?;
         let nanos = |time: Duration| time.as_nanos() as u64;
         let mut expiry = (self.lease + self.grace) * 5 / 4;
@@ -500,8 +502,9 @@ impl<S: Store> FleetBuilder<S> {
             hub: Default::default(),
             last_error: Default::default(),
             errors: Default::default(),
+            answers: Default::default(),
         });
-        let member = Member::new(&name, fastrand::u64(..), self.partitions, timing, self.mutant);
+        let member = Member::new(&name, random(), self.partitions, timing, self.mutant);
         let mut status = shared.status.subscribe();
         let agent = Agent::new(Arc::new(self.store), Arc::clone(&shared), member, self.lease);
         let handle = tokio::spawn(agent.run());
@@ -521,11 +524,13 @@ impl<K> Fleet<K> {
                 Status::Left => return Err(FleetError::Left),
                 Status::Refused(error) => return Err(error.again()),
             }
-            let errors = self.shared.errors.load(Ordering::Relaxed);
+            let counts = || (self.shared.errors.load(Ordering::Relaxed), self.shared.answers.load(Ordering::Relaxed));
+            let (errors, answers) = counts();
             tokio::select! {
                 changed = status.changed() => if changed.is_err() { return Err(FleetError::Left) },
                 () = sleep(lease) => {
-                    if self.shared.errors.load(Ordering::Relaxed) > errors
+                    if counts().0 > errors
+                        && counts().1 == answers
                         && let Some(error) = self.shared.last_error.lock().take()
                     {
                         return Err(FleetError::Store(error));

@@ -103,6 +103,9 @@ impl Gates {
     #[inline]
     pub(crate) fn enter(&self, partition: u32, now: impl FnOnce() -> u64) -> Result<Entry, (Refused, LastOut)> {
         let gate = self.gate(partition);
+        if gate.state.load(Ordering::Relaxed) & CLOSED != 0 {
+            return Err((Refused::Closed, LastOut(false))); // without waking the member's task for each such key
+        }
         let losses = self.losses.load(Ordering::Acquire);
         // Acquire: pairs with `open`, for the token.
         if gate.state.fetch_add(ONE_INSIDE, Ordering::AcqRel) & CLOSED != 0 {

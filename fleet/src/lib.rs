@@ -1,5 +1,5 @@
-//! Replicas of a program share the keys of a [`keyqueue`]: each key has one owner at a time, moves without two handlers, and is never without an
-//! owner unseen.
+//! Replicas of a program share the keys of a [`keyqueue`]: each key has one owner at a time, and moves without two handlers; what has no
+//! owner is reported.
 //!
 //! A control loop outgrows one machine, and one leader is not enough. So several replicas run, and each key belongs to one of them.
 //!
@@ -63,7 +63,7 @@
 //!
 //! # What it does not
 //!
-//! * **A process that is stopped in the middle of a handler** and goes on minutes later may write after another has taken its keys. No lock prevents that.
+//! * **A process that is stopped in the middle of a handler**, or a virtual machine whose clock stands still while it is paused, may write after another has taken its keys. No lock prevents that.
 //!   Send the token with each write, and let the receiver refuse a lower one; or write with the version that you have read, as Kubernetes
 //!   offers.
 //! * **The keys are in memory.** Their source is elsewhere, and can be listed.

@@ -41,6 +41,8 @@ pub(crate) struct Shared<K> {
     pub(crate) hub: Locked<Hub>,
     pub(crate) last_error: Locked<Option<StoreError>>,
     pub(crate) errors: AtomicU64,
+    /// Requests that the store has answered.
+    pub(crate) answers: AtomicU64,
 }
 
 impl<K> Shared<K> {

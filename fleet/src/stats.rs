@@ -16,9 +16,11 @@ pub struct Stats {
     pub members: usize,
     /// Partitions that this member owns.
     pub owned: usize,
-    /// Partitions that this member should own. The difference is under way, or held up by another member's handlers.
+    /// Partitions that this member should own. The others are being handed over, or wait for another
+    /// member's handlers.
     pub wanted: usize,
-    /// Partitions that no member owns, as far as this one knows. Their keys are processed by nobody.
+    /// Partitions that no member owns, as far as this one knows. Their keys are processed by nobody. (A member that was killed counts as an
+    /// owner until its record has expired.)
     pub unowned: usize,
     /// For how long the first of these has had no owner.
     pub unowned_for: Duration,

@@ -58,13 +58,13 @@ impl<'a, K> Deref for Held<'a, K> {
     }
 }
 
-/// How long a key waits that came after the deadline.
+/// How long a loop rests when the deadline is reached, with the key that it was handed. Then the key goes to the end of the queue.
 const LATE_PAUSE: Duration = Duration::from_millis(100);
 
 fn refuse(why: NotAllowed) -> Outcome {
     match why {
         NotAllowed::NotMine => Outcome::Done,
-        NotAllowed::Late => Outcome::RequeueWith(AddOptions::new().after(LATE_PAUSE)),
+        NotAllowed::Late => Outcome::RequeueWith(AddOptions::new()),
     }
 }
 
@@ -89,7 +89,12 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
         self.workers.run_async(async move |item: &Item<'_, K>| -> Outcome {
             let permit = match shared.enter(item.key()) {
                 Ok(permit) => permit,
-                Err(why) => return refuse(why),
+                Err(why) => {
+                    if why == NotAllowed::Late {
+                        tokio::time::sleep(LATE_PAUSE).await;
+                    }
+                    return refuse(why);
+                }
             };
             let held = Held { item, permit };
             tokio::select! {
@@ -117,7 +122,12 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
                 let shared = &workers.fleet.shared;
                 workers.workers.run(|item: &Item<'_, K>| match shared.enter(item.key()) {
                     Ok(permit) => handler(&Held { item, permit }).into(),
-                    Err(why) => refuse(why),
+                    Err(why) => {
+                        if why == NotAllowed::Late {
+                            std::thread::sleep(LATE_PAUSE);
+                        }
+                        refuse(why)
+                    }
                 });
             })?;
         }

@@ -164,8 +164,13 @@ impl Simulation {
     fn change(&mut self) {
         let key = self.roll(KEYS);
         *self.world.lock().unwrap().changes.entry(key).or_default() += 1;
+        // Each watch delivers the event when it likes; until then the process knows nothing of it but what it lists.
         for process in self.processes.lock().unwrap().values() {
-            _ = process.fleet.add(key);
+            let (fleet, time) = (process.fleet.clone(), millis(self.random.lock().unwrap().u64(..300)));
+            tokio::spawn(async move {
+                sleep(time).await;
+                _ = fleet.add(key);
+            });
         }
     }
 

@@ -35,7 +35,6 @@ async fn compares_and_swaps(store: &impl Store) {
     let third = done(store.write("owners", None, b"2").await.unwrap());
     assert!(third != first && third != second);
     assert_eq!(store.delete("owners", second).await.unwrap(), Deleted::Conflict);
-    // The same value once more is a change: a renewal must be seen.
     let fourth = done(store.write("owners", Some(third), b"3").await.unwrap());
     assert_eq!(store.delete("owners", fourth).await.unwrap(), Deleted::Done);
 }
@@ -149,7 +148,7 @@ mod stand_in;
 #[tokio::test]
 async fn kube() {
     use keyqueue_fleet::store::KubeStore;
-    let address = stand_in::start().await;
+    let (address, _) = stand_in::start().await;
     let client = ::kube::Client::try_from(::kube::Config::new(address.parse().unwrap())).unwrap();
     let store = |fleet: &str| KubeStore::new(client.clone(), "test", fleet);
     compares_and_swaps(&store("compares")).await;

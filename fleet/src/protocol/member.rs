@@ -29,6 +29,7 @@ pub(crate) struct Timing {
 /// A fault to build in, for the model and for `fleet-chaos`: each must be noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(not(any(test, feature = "mutants")), allow(dead_code))]
+#[cfg_attr(not(feature = "mutants"), allow(unreachable_pub))]
 #[doc(hidden)]
 pub enum Mutant {
     /// Keys are handed out after the deadline.
@@ -120,6 +121,14 @@ struct Peer {
     version: Version,
     /// When this member saw it change.
     since: Time,
+    /// How often this member saw it being renewed.
+    renewals: u64,
+}
+
+impl Peer {
+    fn expires_at(&self) -> Time {
+        self.since.saturating_add(self.record.expiry)
+    }
 }
 
 /// What the member knows of its own record.
@@ -137,7 +146,8 @@ enum Doing {
     WriteOwn { incarnation: u64, record: MemberRecord, sent: Time },
     ReadOwn { incarnation: u64 },
     WriteTable(Table),
-    ReadTable,
+    /// With the creator and the revision of the table that was known.
+    ReadTable(Option<(u64, u64)>),
     /// Reads whether the record of an owner that is not in sight is really gone.
     Check(MemberId),
     Expire { name: String, version: Version },
@@ -149,6 +159,7 @@ pub(crate) struct Member {
     timing: Timing,
     mutant: Option<Mutant>,
     id: MemberId,
+    first_incarnation: u64,
     own: Own,
     renew_at: Time,
     /// Nothing is sent before, since a request's outcome was unknown.
@@ -181,6 +192,7 @@ impl Member {
             timing,
             mutant,
             id: MemberId { name: name.to_owned(), incarnation },
+            first_incarnation: incarnation,
             own: Own::Absent,
             renew_at: 0,
             retry_at: 0,
@@ -238,13 +250,14 @@ impl Member {
         match self.own {
             Own::Unsure => return Some(Doing::ReadOwn { incarnation }),
             Own::Present { renewals, leaving, .. } if now >= self.renew_at || leaving != self.leaving => {
-                let record = MemberRecord { incarnation, renewals: renewals + 1, leaving: self.leaving };
+                let record = MemberRecord { incarnation, renewals: renewals + 1, leaving: self.leaving, expiry: self.timing.expiry };
                 return Some(Doing::WriteOwn { incarnation, record, sent: now });
             }
             _ => {}
         }
         if self.table_is_old {
-            return Some(Doing::ReadTable);
+            self.table_is_old = false; // unless something is observed meanwhile
+            return Some(Doing::ReadTable(self.table.as_ref().map(|(table, _)| (table.creator, table.revision))));
         }
         let Some((table, _)) = &self.table else {
             return Some(Doing::WriteTable(Table::new(incarnation, self.partitions.len() as u32, self.highest)));
@@ -255,7 +268,7 @@ impl Member {
         }
         match self.own {
             Own::Absent if !self.peers.contains_key(&self.id.name) => {
-                let record = MemberRecord { incarnation, renewals: 0, leaving: false };
+                let record = MemberRecord { incarnation, renewals: 0, leaving: false, expiry: self.timing.expiry };
                 return Some(Doing::WriteOwn { incarnation, record, sent: now });
             }
             Own::Absent => {} // another incarnation of this name: it ends, or is refused, below
@@ -268,7 +281,7 @@ impl Member {
                 }
             }
         }
-        let expired = self.peers.iter().find(|(_, peer)| now >= peer.since.saturating_add(self.timing.expiry));
+        let expired = self.peers.iter().find(|(_, peer)| now >= peer.expires_at());
         expired.map(|(name, peer)| Doing::Expire { name: name.clone(), version: peer.version })
     }
 
@@ -287,16 +300,13 @@ impl Member {
     /// The table with what this member can release and claim now; or a look at an owner that may be gone.
     fn next_table(&self, gates: &impl GateControl) -> Option<Doing> {
         let (old, _) = self.table.as_ref()?;
-        let mut owners = old.owners.clone();
-        let (mut changed, mut check) = (false, None);
-        let token = self.highest.token + 1; // more than the table's
+        let (mut releases, mut claims, mut check) = (Vec::new(), Vec::new(), None);
         for partition in 0..self.partitions.len() as u32 {
             match self.partitions[partition as usize] {
                 Partition::Open { .. } => {}
                 Partition::Closing { .. } => {
                     if gates.is_empty(partition) || self.mutant == Some(Mutant::NoDrain) {
-                        owners.remove(&partition);
-                        changed = true;
+                        releases.push(partition);
                     }
                 }
                 Partition::Closed if !self.wants(partition) => {}
@@ -306,16 +316,18 @@ impl Member {
                             check = Some(owner.member.clone());
                         }
                     }
-                    _ => {
-                        owners.insert(partition, Owner { member: self.id.clone(), token });
-                        changed = true;
-                    }
+                    _ => claims.push(partition),
                 },
             }
         }
-        if changed {
-            let claims = owners.values().any(|owner| owner.token == token);
-            let token = if claims { token } else { old.token };
+        if !releases.is_empty() || !claims.is_empty() {
+            // More than the table's.
+            let token = if claims.is_empty() { old.token } else { self.highest.token + 1 };
+            let mut owners = old.owners.clone();
+            releases.iter().for_each(|partition| _ = owners.remove(partition));
+            for partition in claims {
+                owners.insert(partition, Owner { member: self.id.clone(), token });
+            }
             return Some(Doing::WriteTable(Table { revision: old.revision + 1, token, owners, ..*old }));
         }
         check.map(Doing::Check)
@@ -325,7 +337,7 @@ impl Member {
         let own = || member_record(&self.id.name);
         match doing {
             Doing::ReadOwn { .. } => Request::Read { record: own() },
-            Doing::ReadTable => Request::Read { record: TABLE.to_owned() },
+            Doing::ReadTable(_) => Request::Read { record: TABLE.to_owned() },
             Doing::Check(id) => Request::Read { record: member_record(&id.name) },
             Doing::WriteOwn { record, .. } => {
                 let expected = match self.own {
@@ -388,21 +400,27 @@ impl Member {
                     self.retry_at = self.retry_at.max(now.saturating_add(self.timing.conflict_pause));
                 }
             },
-            Doing::ReadTable => match answer {
+            Doing::ReadTable(known) => match answer {
                 Answer::Read(Some((Record::Table(table), version))) => {
-                    self.table_is_old = false;
+                    // Another table, or an older one than this member knew before it asked: made or restored by hand.
+                    if known.is_some_and(|(creator, revision)| creator != table.creator || revision > table.revision) {
+                        self.lose_if_owner(gates);
+                        self.table = None;
+                    }
                     self.saw_table(table, version, true, gates);
                 }
                 Answer::Read(_) => {
-                    self.table_is_old = false;
+                    self.lose_if_owner(gates);
                     self.table = None;
                 }
-                _ => {}
+                _ => self.table_is_old = true,
             },
             Doing::Check(id) => match answer {
                 Answer::Read(Some((Record::Member(record), version))) => {
                     let alive = record.incarnation == id.incarnation;
-                    self.saw_peer(id.name.clone(), record, version, now);
+                    if id.name != self.id.name {
+                        self.saw_peer(id.name.clone(), record, version, now);
+                    }
                     if !alive {
                         self.gone.insert(id);
                     }
@@ -487,13 +505,18 @@ impl Member {
         match self.peers.get_mut(&name) {
             Some(peer) if peer.version == version => {} // seen before: its time counts from then
             Some(peer) => {
-                // A record under the own name is a predecessor that was killed, and stays as it is, or a process that lives.
-                if name == self.id.name && peer.record.incarnation == record.incarnation && record.renewals > peer.record.renewals {
+                let renewed = peer.record.incarnation == record.incarnation && record.renewals > peer.record.renewals;
+                let renewals = if renewed { peer.renewals + 1 } else { 0 };
+                // A record under the own name is a predecessor's, which was killed and may have sent one more renewal before; or an
+                // earlier life of this member, of which the watch tells late; or else the record of a process that lives.
+                let own_life = record.incarnation.wrapping_sub(self.first_incarnation)
+                    <= self.id.incarnation.wrapping_sub(self.first_incarnation);
+                if name == self.id.name && renewals > 1 && !own_life {
                     self.refused = Some(Refusal::NameTaken);
                 }
-                *peer = Peer { record, version, since: now };
+                *peer = Peer { record, version, since: now, renewals };
             }
-            None => _ = self.peers.insert(name, Peer { record, version, since: now }),
+            None => _ = self.peers.insert(name, Peer { record, version, since: now, renewals: 0 }),
         }
     }
 
@@ -520,6 +543,8 @@ impl Member {
             match (*state, mine) {
                 (Partition::Open { token } | Partition::Closing { token }, Some(mine)) if token == mine => {}
                 (Partition::Closed, None) => {}
+                // A claim that was carried out late, while the member leaves: its record may be gone before it can close the gate again.
+                (Partition::Closed, Some(token)) if self.leaving => *state = Partition::Closing { token },
                 (Partition::Closed, Some(token)) => {
                     *state = Partition::Open { token };
                     gates.open(partition, token);
@@ -539,6 +564,13 @@ impl Member {
         }
         self.gone.retain(|id| table.owners.values().any(|owner| owner.member == *id));
         self.table = Some((table, version));
+    }
+
+    /// Somebody has deleted the table: another member may own the partitions already, so nobody may go on to work on them.
+    fn lose_if_owner(&mut self, gates: &mut impl GateControl) {
+        if self.owned() > 0 {
+            self.lose(gates);
+        }
     }
 
     /// The record is gone: others may own the partitions. The member starts again as a new incarnation.
@@ -578,7 +610,7 @@ impl Member {
     /// The earliest time at which there is something to do if nothing is observed.
     fn wake_up_at(&self) -> Time {
         let renew_at = if self.own == Own::Absent { Time::MAX } else { self.renew_at };
-        self.peers.values().map(|peer| peer.since.saturating_add(self.timing.expiry)).fold(renew_at, Time::min)
+        self.peers.values().map(Peer::expires_at).fold(renew_at, Time::min)
     }
 
     pub(crate) fn leave(&mut self) {

@@ -10,8 +10,7 @@
 //!
 //! Each write compares and swaps one record. An incarnation is one life of a member: from the creation of its record to its deletion. It is
 //! 64 bits, random at first, and never comes back. A member should have the partitions for which it has the highest
-//! score among the members that it sees (`rendezvous.rs`). That is only a wish: members that see different members wish differently, and the
-//! table decides.
+//! score among the members that it sees (`rendezvous.rs`). Members that see different members compute different owners; the table decides.
 //!
 //! # The steps of a member
 //!
@@ -19,15 +18,18 @@
 //!    a clock that counts suspends.
 //! 2. **Hand out.** A key is handed out only while its partition's gate is open and the deadline is not reached. The gate counts who is inside.
 //! 3. **Release.** A partition that it should not have any more: it closes the gate, waits until nobody is inside, and writes the table without
-//!    itself. The gate does not open again without a new claim. Then it takes the partition's keys out of the queue.
-//! 4. **Claim.** A partition that it should have, and that has no owner, or one whose incarnation is gone: it writes the table with itself and a
+//!    its own name. The gate does not open again without a new claim. Then it takes the partition's keys out of the queue.
+//! 4. **Claim.** A partition that it should have, and that has no owner, or one whose incarnation is gone: it writes the table with its own name as the owner, and a
 //!    higher token. Gone means that a read of the owner's record, after the owner was seen in the table, found none, or another incarnation.
 //! 5. **Expire.** A record that has not changed for D by its own clock: it deletes the record *as it saw it*. D is 1.25 * (R + grace).
-//! 6. **Tell.** After a claim it opens the gate, and then tells the program to list its objects and add their keys. An event meanwhile looks
-//!    at the gate after it has reached the program's store. One of the two sees the key: see `gate.rs`.
+//! 6. **Tell.** After a claim it opens the gate, and then tells the program to list its objects and add their keys. The program's
+//!    event thread first stores the object and then calls `add`, which looks at the gate. Either `add` finds it open, or the list finds the object: see
+//!    `gate.rs`.
 //!
-//! If its own record is gone, it closes all gates at once, tells those inside, and begins a new incarnation. A request has one of three
-//! outcomes: done, not done, or unknown. After an unknown one it reads the record before it goes on.
+//! If it reads that its own record is gone, it closes all gates, tells those inside, and begins a new incarnation. So it does if the table was
+//! deleted or went back. A request has one of three
+//! outcomes: done, not done, or unknown. After an unknown one it reads the record before it
+//! goes on. (A deletion of another's record is sent again.)
 //!
 //! # Always, whatever clocks do
 //!
@@ -45,19 +47,19 @@
 //!
 //! # No two handlers of a key at once
 //!
-//! if the rates of two clocks differ by less than D : (R + grace), and handlers stop within the grace after the deadline. Let B claim a
+//! if the store does what [`Store`](crate::Store) says, nobody but the members writes or deletes records while they run, the rates of two clocks differ by less than D : (R + grace), and handlers stop within the grace after the deadline. Let B claim a
 //! partition that A had.
 //!
 //! * *A has released it.* Then A's gate was closed and empty before the table was written, and A hands out no key of it without another claim.
-//! * *A's incarnation is gone.* Somebody, say C, deleted A's record as it saw it (only A itself deletes it otherwise, with all gates closed for
-//!   good). C saw this version appear at a moment s, and deleted it at s + D or later, by its clock. The record was still at this version, so it is A's
+//! * *A's incarnation is gone.* Somebody, say C, deleted A's record as it saw it (only A itself deletes it otherwise, as it leaves: all gates
+//!   are closed then, and while it leaves it opens none, even if a late claim of its own is carried out). C saw this version appear at a moment s, and deleted it at s + D or later, by its clock. The record was still at this version, so it is A's
 //!   last renewal that was carried out. A sent it before s. Hence A's deadline is at most R after s by A's clock, and its handlers have stopped R +
 //!   grace after s. D by C's clock is more than that, if the clocks' rates differ by less than D : (R + grace). So A's handlers have stopped
 //!   before the record was deleted.
 //!
 //! Within one process the queue hands a key out once at a time, even if the gate was closed and opened again with a new token meanwhile.
 //!
-//! A process that is stopped *inside* a handler can go on after its grace: no clock helps, and neither would a lock. Its writes carry the token;
+//! A process that is stopped *inside* a handler can go on after its grace: the protocol cannot prevent that. Its writes carry the token;
 //! whoever stores them refuses a lower token than one that it has seen.
 //!
 //! # Nothing is lost

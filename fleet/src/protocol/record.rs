@@ -18,10 +18,9 @@ pub(crate) fn member_of(record: &str) -> Option<&str> {
 }
 
 /// One life of a member: from the creation of its record to its deletion. An incarnation never comes back.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct MemberId {
     pub(crate) name: String,
-    #[serde(with = "hex")]
     pub(crate) incarnation: u64,
 }
 
@@ -40,12 +39,13 @@ pub(crate) struct MemberRecord {
     pub(crate) renewals: u64,
     /// The member leaves: it should have no partition any more.
     pub(crate) leaving: bool,
+    /// D, nanoseconds: who sees the record unchanged for so long deletes it. It is the writer's, which has computed its lease with it.
+    pub(crate) expiry: u64,
 }
 
 /// The owner of a partition.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Owner {
-    #[serde(flatten)]
     pub(crate) member: MemberId,
     /// The table's token when the member claimed the partition.
     pub(crate) token: u64,
@@ -94,34 +94,37 @@ mod hex {
     }
 }
 
-/// `[{"name": "pod-1", "incarnation": "…", "token": 7, "partitions": [0, 1, 5]}]`: names are written once, not per partition.
+/// `[{"name": "pod-1", "incarnation": "…", "partitions": {"7": [0, 1, 5]}}]`, partitions by token: names are written once.
 mod by_owner {
-    use super::{BTreeMap, Owner};
+    use super::{BTreeMap, MemberId, Owner};
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     #[derive(Serialize, Deserialize)]
     struct Row {
-        #[serde(flatten)]
-        owner: Owner,
-        partitions: Vec<u32>,
+        name: String,
+        #[serde(with = "super::hex")]
+        incarnation: u64,
+        partitions: BTreeMap<u64, Vec<u32>>,
     }
 
     pub(super) fn serialize<S: Serializer>(owners: &BTreeMap<u32, Owner>, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut rows: Vec<Row> = Vec::new();
-        let mut places = std::collections::HashMap::new();
-        for (&partition, owner) in owners {
-            let place = *places.entry((&owner.member, owner.token)).or_insert_with(|| {
-                rows.push(Row { owner: owner.clone(), partitions: Vec::new() });
-                rows.len() - 1
-            });
-            rows[place].partitions.push(partition);
+        let mut rows: BTreeMap<&MemberId, BTreeMap<u64, Vec<u32>>> = BTreeMap::new();
+        for (partition, owner) in owners {
+            rows.entry(&owner.member).or_default().entry(owner.token).or_default().push(*partition);
         }
-        serializer.collect_seq(rows)
+        let row = |(id, partitions): (&MemberId, _)| Row { name: id.name.clone(), incarnation: id.incarnation, partitions };
+        serializer.collect_seq(rows.into_iter().map(row))
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<u32, Owner>, D::Error> {
-        let rows = Vec::<Row>::deserialize(deserializer)?;
-        Ok(rows.into_iter().flat_map(|row| row.partitions.into_iter().map(move |p| (p, row.owner.clone()))).collect())
+        let mut owners = BTreeMap::new();
+        for row in Vec::<Row>::deserialize(deserializer)? {
+            let member = MemberId { name: row.name, incarnation: row.incarnation };
+            for (token, partitions) in row.partitions {
+                owners.extend(partitions.into_iter().map(|partition| (partition, Owner { member: member.clone(), token })));
+            }
+        }
+        Ok(owners)
     }
 }
 
@@ -166,12 +169,12 @@ mod tests {
         let text = Record::Table(table.clone()).encode();
         let shown = String::from_utf8(text.clone()).unwrap();
         assert!(
-            shown.contains(r#"{"name":"a","incarnation":"fffffffffffffffe","token":7,"partitions":[0,2]}"#),
+            shown.contains(r#"{"name":"a","incarnation":"fffffffffffffffe","partitions":{"7":[0,2],"9":[3]}}"#),
             "{shown}"
         );
         assert_eq!(Record::decode(TABLE, &text), Some(Record::Table(table)));
 
-        let member = Record::Member(MemberRecord { incarnation: 3, renewals: 4, leaving: false });
+        let member = Record::Member(MemberRecord { incarnation: 3, renewals: 4, leaving: false, expiry: 5 });
         assert_eq!(Record::decode("member-a", &member.encode()), Some(member.clone()));
         assert_eq!(Record::decode("other", &member.encode()), None);
         assert_eq!(Record::decode("member-a", b"{"), None);

@@ -8,11 +8,12 @@ use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, PostParams, Precondit
 use kube::{Client, ResourceExt};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::time::{Duration, Instant};
 
 const FLEET: &str = "keyqueue.dev/fleet";
 const RECORD: &str = "keyqueue.dev/record";
 
-/// A [`Store`] in Kubernetes. Its records are the Leases `<fleet>-<record>` of one namespace, in the annotation `keyqueue.dev/record`; to
+/// A [`Store`] in Kubernetes. Its records are the Leases `<fleet>.<record>` of one namespace, in the annotation `keyqueue.dev/record`; to
 /// see them: `kubectl get leases -l keyqueue.dev/fleet=<fleet> -o yaml`.
 ///
 /// Their times are not used, nor does Kubernetes delete them. The member needs the verbs get, list, watch, create, update and delete for
@@ -83,11 +84,11 @@ impl KubeStore {
     }
 
     fn name(&self, record: &str) -> String {
-        format!("{}-{record}", self.fleet)
+        format!("{}.{record}", self.fleet)
     }
 
     fn record(&self, lease: &Lease) -> Option<String> {
-        Some(lease.metadata.name.as_ref()?.strip_prefix(&self.fleet)?.strip_prefix('-')?.to_owned())
+        Some(lease.metadata.name.as_ref()?.strip_prefix(&self.fleet)?.strip_prefix('.')?.to_owned())
     }
 
     fn lease(&self, record: &str, expected: Option<Version>, value: &[u8]) -> Lease {
@@ -159,7 +160,7 @@ impl Store for KubeStore {
             }
         }
         let stream = self.watch_from(&version).await?;
-        Ok(KubeWatch { store: self.clone(), stream, version, changes: VecDeque::from([Change::All(records)]) })
+        Ok(KubeWatch { store: self.clone(), stream, begun: Instant::now(), version, changes: VecDeque::from([Change::All(records)]) })
     }
 }
 
@@ -169,6 +170,7 @@ type Changes = BoxStream<'static, kube::Result<WatchEvent<Lease>>>;
 pub struct KubeWatch {
     store: KubeStore,
     stream: Changes,
+    begun: Instant,
     /// Of the last event: the API server ends each watch after some minutes, and the next one begins here.
     version: String,
     changes: VecDeque<Change>,
@@ -187,6 +189,10 @@ impl Watch for KubeWatch {
                 return Ok(change);
             }
             let Some(event) = self.stream.next().await else {
+                if self.begun.elapsed() < Duration::from_millis(500) {
+                    return Err(StoreError::message("kubernetes: the watch ended at once")); // the caller pauses
+                }
+                self.begun = Instant::now();
                 self.stream = self.store.watch_from(&self.version).await?;
                 continue;
             };

@@ -48,7 +48,7 @@ pub enum Change {
 pub enum Written {
     /// It was done; the record is at this version now.
     Done(Version),
-    /// The record was at another version, and nothing was done.
+    /// The record was at another version, and nothing was done; or a client has sent the request again, and the first one was done.
     Conflict,
 }
 
@@ -64,10 +64,11 @@ pub enum Deleted {
 /// A store of records.
 ///
 /// * [`read`](Self::read), [`write`](Self::write) and [`delete`](Self::delete) are linearizable: each takes effect at one moment.
+/// * Each call takes effect once at most.
 /// * A call that fails, or whose future is dropped, may have taken effect, and may still do so later: the protocol expects that.
 /// * [`watch`](Self::watch) delivers the changes of each record in their order. It may be late, may leave out values that were overwritten,
 ///   and need not keep the order of different records.
-/// * No record is deleted by the store itself: a lease of the store's is not a safe lock
+/// * No record goes back to an older version, and none is deleted by the store itself: a lease of the store's is not a safe lock
 ///   ([etcd#15247](https://github.com/etcd-io/etcd/issues/15247), [etcd#11456](https://github.com/etcd-io/etcd/issues/11456)).
 ///
 /// Names of records consist of lower-case letters, digits, `-` and `.`.
