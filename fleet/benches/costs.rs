@@ -35,10 +35,19 @@ fn compare(name: &str, mut without: impl FnMut(), mut with: impl FnMut()) {
         }
     }
     let (plain, fleet) = (median(&mut plain), median(&mut fleet));
-    println!("{name:<28} queue {plain:>6.1} ns   fleet {fleet:>6.1} ns   ratio {:.2}   {:+.1} ns", fleet / plain, fleet - plain);
+    println!(
+        "{name:<28} queue {plain:>6.1} ns   fleet {fleet:>6.1} ns   ratio {:.2}   {:+.1} ns",
+        fleet / plain,
+        fleet - plain
+    );
 }
 
-fn cycle<K: Hash + Eq + Clone + Send + Sync + 'static>(queue: &WorkQueue<K>, keys: &[K], add: impl Fn(K), fleet: Option<&Fleet<K>>) {
+fn cycle<K: Hash + Eq + Clone + Send + Sync + 'static>(
+    queue: &WorkQueue<K>,
+    keys: &[K],
+    add: impl Fn(K),
+    fleet: Option<&Fleet<K>>,
+) {
     for i in 0..OPERATIONS {
         add(keys[i % keys.len()].clone());
         let item = queue.try_get().expect("a key is queued");

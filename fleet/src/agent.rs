@@ -10,8 +10,8 @@ use crate::store::{Change, Deleted, Store, StoreError, Watch, Written};
 use std::future::Future;
 use std::hash::Hash;
 use std::pin::Pin;
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -112,9 +112,10 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
             match timeout(patience, perform(&*store, request)).await {
                 Ok(Ok(answer)) => (answer, None),
                 Ok(Err(error)) => (Answer::Unknown, Some(error)),
-                Err(_) => {
-                    (Answer::Unknown, Some(StoreError::message(format!("the store did not answer within {patience:?}"))))
-                }
+                Err(_) => (
+                    Answer::Unknown,
+                    Some(StoreError::message(format!("the store did not answer within {patience:?}"))),
+                ),
             }
         })
     }
@@ -128,7 +129,13 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
                 let names = records.iter().filter_map(|(name, _)| member_of(name)).collect();
                 for (name, stored) in records {
                     if let Some(record) = Record::decode(&name, &stored.value) {
-                        self.member.observed(member_of(&name).as_deref().unwrap_or(&name), record, stored.version, now, gates);
+                        self.member.observed(
+                            member_of(&name).as_deref().unwrap_or(&name),
+                            record,
+                            stored.version,
+                            now,
+                            gates,
+                        );
                     }
                 }
                 self.member.observed_all(&names);
@@ -138,7 +145,13 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
             }
             Change::Put(name, stored) => {
                 if let Some(record) = Record::decode(&name, &stored.value) {
-                    self.member.observed(member_of(&name).as_deref().unwrap_or(&name), record, stored.version, now, gates);
+                    self.member.observed(
+                        member_of(&name).as_deref().unwrap_or(&name),
+                        record,
+                        stored.version,
+                        now,
+                        gates,
+                    );
                 }
             }
             Change::Deleted(name) => {
@@ -244,7 +257,8 @@ async fn perform<S: Store>(store: &S, request: Request) -> Result<Answer, StoreE
             None => None,
             Some(stored) => {
                 let value = Record::decode(&record, &stored.value);
-                let value = value.ok_or_else(|| StoreError::message(format!("{record}: not a record of this version")))?;
+                let value =
+                    value.ok_or_else(|| StoreError::message(format!("{record}: not a record of this version")))?;
                 Some((value, stored.version))
             }
         }),

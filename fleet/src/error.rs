@@ -48,7 +48,10 @@ impl fmt::Display for FleetError {
             Self::Store(error) => write!(f, "the fleet's store: {error}"),
             Self::NameTaken { name } => write!(f, "another process is the member {name:?}: names must differ"),
             Self::PartitionsDiffer { ours, theirs } => {
-                write!(f, "this replica has {ours} partitions, the fleet has {theirs}: all replicas must have the same number")
+                write!(
+                    f,
+                    "this replica has {ours} partitions, the fleet has {theirs}: all replicas must have the same number"
+                )
             }
             Self::InvalidArgument(what) => f.write_str(what),
             Self::Left => f.write_str("the member has left"),

@@ -284,11 +284,10 @@ fn each_fault_is_noticed() {
     use keyqueue_fleet::Mutant;
     // Not `DeadlineFromAnswer`: the time for which a request is awaited is shorter than the margin of the expiry. The model finds it,
     // and `fleet-chaos`, which stops processes.
-    for fault in
-        [Mutant::NoDeadline, Mutant::NoDrain, Mutant::ShortExpiry, Mutant::NoCompare]
-    {
+    for fault in [Mutant::NoDeadline, Mutant::NoDrain, Mutant::ShortExpiry, Mutant::NoCompare] {
         println!("{fault:?}");
-        let found = seeds().find_map(|seed| Some((seed, simulate(seed, Some(fault)))).filter(|(_, wrong)| !wrong.is_empty()));
+        let found =
+            seeds().find_map(|seed| Some((seed, simulate(seed, Some(fault)))).filter(|(_, wrong)| !wrong.is_empty()));
         let (seed, wrong) = found.unwrap_or_else(|| panic!("{fault:?} was not noticed"));
         println!("{fault:?}, seed {seed}: {wrong:?}");
         assert!(wrong.iter().any(|what| what.contains("runs at")), "{fault:?}: {wrong:?}");

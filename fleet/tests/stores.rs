@@ -65,7 +65,8 @@ async fn watches(store: &impl Store) {
         seen.push(tokio::time::timeout(Duration::from_secs(10), watch.next()).await.unwrap().unwrap());
     }
     assert!(seen.contains(&Change::Put("owners".to_owned(), stored(b"3", owners))), "{seen:?}");
-    let of_a: Vec<_> = seen.into_iter().filter(|change| !matches!(change, Change::Put(name, _) if name == "owners")).collect();
+    let of_a: Vec<_> =
+        seen.into_iter().filter(|change| !matches!(change, Change::Put(name, _) if name == "owners")).collect();
     assert_eq!(
         of_a,
         [Change::Put("member-a".to_owned(), stored(b"2", second)), Change::Deleted("member-a".to_owned())]
@@ -156,6 +157,7 @@ async fn kube() {
     watches(&store("watches")).await;
     carries_a_fleet(&store("fleet")).await;
     let nobody = ::kube::Config::new("http://127.0.0.1:1".parse().unwrap());
-    let error = KubeStore::new(::kube::Client::try_from(nobody).unwrap(), "test", "x").read("owners").await.unwrap_err();
+    let error =
+        KubeStore::new(::kube::Client::try_from(nobody).unwrap(), "test", "x").read("owners").await.unwrap_err();
     assert!(error.to_string().starts_with("kubernetes: get: "), "{error}");
 }

@@ -13,8 +13,8 @@ mod sync {
 
 use gate::{Gates, Refused};
 use loom::cell::UnsafeCell;
-use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use loom::thread;
 use loom_tests::check;
 

@@ -43,9 +43,18 @@ pub struct Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} runs in {} processes", self.runs, self.lives)?;
-        writeln!(f, "overlaps: {}; and {} where a process was stopped in the middle of the work", self.overlaps, self.stopped)?;
+        writeln!(
+            f,
+            "overlaps: {}; and {} where a process was stopped in the middle of the work",
+            self.overlaps, self.stopped
+        )?;
         writeln!(f, "of all these, {} without a higher token", self.without_higher_token)?;
-        write!(f, "longest silence of a key: {:.2} s; partitions without an owner at the end: {}", self.silence.0 as f64 / 1e9, self.unowned)?;
+        write!(
+            f,
+            "longest silence of a key: {:.2} s; partitions without an owner at the end: {}",
+            self.silence.0 as f64 / 1e9,
+            self.unowned
+        )?;
         self.examples.iter().try_for_each(|example| write!(f, "\n    {example}"))
     }
 }
@@ -89,7 +98,9 @@ pub fn check(lives: &[Life], keys: u64, from: u64, to: u64) -> Report {
         for (i, run) in runs.iter().enumerate() {
             report.silence = report.silence.max((run.start.min(to).saturating_sub(last_end), key));
             last_end = last_end.max(run.end);
-            for other in runs[i + 1..].iter().take_while(|other| other.start < run.end).filter(|other| other.life != run.life) {
+            for other in
+                runs[i + 1..].iter().take_while(|other| other.start < run.end).filter(|other| other.life != run.life)
+            {
                 if run.stopped || other.stopped {
                     report.stopped += 1;
                 } else {

@@ -14,10 +14,19 @@ pub fn now() -> u64 {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Line {
-    Start { key: u64, token: u64, at: u64 },
-    End { key: u64, at: u64 },
+    Start {
+        key: u64,
+        token: u64,
+        at: u64,
+    },
+    End {
+        key: u64,
+        at: u64,
+    },
     /// Partitions that this replica owns, as it ends.
-    Owned { partitions: u64 },
+    Owned {
+        partitions: u64,
+    },
 }
 
 pub struct Log(Mutex<File>);

@@ -124,12 +124,18 @@ async fn run_all(options: &Options) -> Result<(), Box<dyn Error>> {
     };
     for mutant in faults {
         let options = Options { mutant, ..options.clone() };
-        println!("--- {}, seed {}", mutant.map_or("the protocol".to_owned(), |fault| format!("{fault:?}")), options.seed);
+        println!(
+            "--- {}, seed {}",
+            mutant.map_or("the protocol".to_owned(), |fault| format!("{fault:?}")),
+            options.seed
+        );
         let report = scenario::run(&options).await?;
         println!("{report}");
         match mutant {
             None if report.overlaps > 0 => return Err("two replicas processed one key at a time".into()),
-            None if report.without_higher_token > 0 => return Err("an overlap whose later run has no higher token".into()),
+            None if report.without_higher_token > 0 => {
+                return Err("an overlap whose later run has no higher token".into());
+            }
             None if report.runs < 1000 => return Err("too few runs to say anything".into()),
             None if report.unowned > 0 => return Err("partitions have no owner after all is quiet".into()),
             Some(_) if report.overlaps == 0 => return Err("the fault was not noticed".into()),

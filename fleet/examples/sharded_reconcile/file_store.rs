@@ -42,7 +42,8 @@ impl FileStore {
             text => text?,
         };
         let end = text.iter().position(|byte| *byte == b'\n').ok_or(ErrorKind::InvalidData)?;
-        let version = std::str::from_utf8(&text[..end]).ok().and_then(|text| text.parse().ok()).ok_or(ErrorKind::InvalidData)?;
+        let version =
+            std::str::from_utf8(&text[..end]).ok().and_then(|text| text.parse().ok()).ok_or(ErrorKind::InvalidData)?;
         Ok(Some(Stored { value: text[end + 1..].to_vec(), version: Version(version) }))
     }
 

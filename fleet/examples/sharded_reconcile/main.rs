@@ -110,8 +110,10 @@ async fn replica(name: &str, folder: &Path) -> Fallible<()> {
 }
 
 async fn serve(store: impl Store, name: &str, folder: &Path) -> Fallible<()> {
-    let fleet = Fleet::builder(store).member(name).lease(LEASE).grace(LEASE / 5).build(WorkQueue::<String>::new()).await?;
-    let workers = fleet.workers_with(fleet.queue().workers().on_error(|key, error| eprintln!("{key} is retried: {error}")));
+    let fleet =
+        Fleet::builder(store).member(name).lease(LEASE).grace(LEASE / 5).build(WorkQueue::<String>::new()).await?;
+    let workers =
+        fleet.workers_with(fleet.queue().workers().on_error(|key, error| eprintln!("{key} is retried: {error}")));
     for _ in 0..4 {
         let (folder, name) = (folder.to_owned(), name.to_owned());
         tokio::spawn(workers.run(async move |file: &Held<'_, String>| {
@@ -201,7 +203,10 @@ async fn etcd(folder: &Path) -> Fallible<(Option<Child>, Option<String>)> {
 
 fn change(folder: &Path, n: u64) -> io::Result<()> {
     let (sub, file) = (n % FOLDERS, n / FOLDERS % FILES);
-    fs::write(folder.join("tree").join(sub.to_string()).join(format!("{file}.txt")), format!("{n} {}", fastrand::u64(..)))
+    fs::write(
+        folder.join("tree").join(sub.to_string()).join(format!("{file}.txt")),
+        format!("{n} {}", fastrand::u64(..)),
+    )
 }
 
 /// The number of files whose checksum is not right.
@@ -255,7 +260,13 @@ async fn story(folder: &Path) -> Fallible<()> {
             text.split_whitespace().next().and_then(|owned| owned.parse().ok()).unwrap_or(0_u64)
         });
         let now_stale = stale(folder)?;
-        println!("{:>5.1}s  {:>14} {:>14} {:>14}  {now_stale:>14}", elapsed.as_secs_f64(), owned[0], owned[1], owned[2]);
+        println!(
+            "{:>5.1}s  {:>14} {:>14} {:>14}  {now_stale:>14}",
+            elapsed.as_secs_f64(),
+            owned[0],
+            owned[1],
+            owned[2]
+        );
         if killed.is_none() && elapsed > Duration::from_secs(4) && owned.iter().all(|owned| *owned > 0) {
             replicas[1].kill().await?;
             fs::write(folder.join("r2"), "0")?;
@@ -277,7 +288,10 @@ async fn story(folder: &Path) -> Fallible<()> {
             break;
         }
         if elapsed > Duration::from_secs(60) {
-            return Err(format!("after a minute: killed {killed:?}, replaced {replaced:?}, {now_stale} files are stale").into());
+            return Err(format!(
+                "after a minute: killed {killed:?}, replaced {replaced:?}, {now_stale} files are stale"
+            )
+            .into());
         }
     }
     println!("all checksums are right");

@@ -56,12 +56,24 @@ pub(crate) trait GateControl {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Request {
-    Read { record: String },
+    Read {
+        record: String,
+    },
     /// Writes if the record is at this version (`None`: if there is none).
-    Write { record: String, expected: Option<Version>, value: Record },
+    Write {
+        record: String,
+        expected: Option<Version>,
+        value: Record,
+    },
     /// Writes whatever is there; only [`Mutant::NoCompare`] does.
-    Overwrite { record: String, value: Record },
-    Delete { record: String, expected: Version },
+    Overwrite {
+        record: String,
+        value: Record,
+    },
+    Delete {
+        record: String,
+        expected: Version,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -135,7 +147,11 @@ impl Peer {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Own {
     Absent,
-    Present { version: Version, renewals: u64, leaving: bool },
+    Present {
+        version: Version,
+        renewals: u64,
+        leaving: bool,
+    },
     /// A write's outcome is unknown, or something was observed that may be old: read it.
     Unsure,
 }
@@ -143,15 +159,26 @@ enum Own {
 /// The request under way. Those that concern the own record carry its incarnation: the member may be lost before the answer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Doing {
-    WriteOwn { incarnation: u64, record: MemberRecord, sent: Time },
-    ReadOwn { incarnation: u64 },
+    WriteOwn {
+        incarnation: u64,
+        record: MemberRecord,
+        sent: Time,
+    },
+    ReadOwn {
+        incarnation: u64,
+    },
     WriteTable(Table),
     /// With the creator and the revision of the table that was known.
     ReadTable(Option<(u64, u64)>),
     /// Reads whether the record of an owner that is not in sight is really gone.
     Check(MemberId),
-    Expire { name: String, version: Version },
-    Retire { incarnation: u64 },
+    Expire {
+        name: String,
+        version: Version,
+    },
+    Retire {
+        incarnation: u64,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -250,7 +277,12 @@ impl Member {
         match self.own {
             Own::Unsure => return Some(Doing::ReadOwn { incarnation }),
             Own::Present { renewals, leaving, .. } if now >= self.renew_at || leaving != self.leaving => {
-                let record = MemberRecord { incarnation, renewals: renewals + 1, leaving: self.leaving, expiry: self.timing.expiry };
+                let record = MemberRecord {
+                    incarnation,
+                    renewals: renewals + 1,
+                    leaving: self.leaving,
+                    expiry: self.timing.expiry,
+                };
                 return Some(Doing::WriteOwn { incarnation, record, sent: now });
             }
             _ => {}
@@ -457,7 +489,14 @@ impl Member {
     }
 
     /// The store's watch says that a record has this value now. It may be old, but not older than what it said before.
-    pub(crate) fn observed(&mut self, name: &str, record: Record, version: Version, now: Time, gates: &mut impl GateControl) {
+    pub(crate) fn observed(
+        &mut self,
+        name: &str,
+        record: Record,
+        version: Version,
+        now: Time,
+        gates: &mut impl GateControl,
+    ) {
         match record {
             Record::Table(table) => self.saw_table(table, version, false, gates),
             Record::Member(record) if name == self.id.name => {

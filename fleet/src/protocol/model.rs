@@ -137,7 +137,8 @@ fn record_name(which: usize) -> String {
 
 impl World {
     fn carry_out(&mut self, request: Request) -> Answer {
-        let version = |records: &BTreeMap<String, (Record, Version)>, name: &str| records.get(name).map(|(_, version)| *version);
+        let version =
+            |records: &BTreeMap<String, (Record, Version)>, name: &str| records.get(name).map(|(_, version)| *version);
         match request {
             Request::Read { record } => Answer::Read(self.records.get(&record).cloned()),
             Request::Write { record, expected, .. } if version(&self.records, &record) != expected => Answer::Conflict,
@@ -151,7 +152,9 @@ impl World {
                 self.records.insert(record, (value, version));
                 Answer::Written(version)
             }
-            Request::Delete { record, expected } if version(&self.records, &record) != Some(expected) => Answer::Conflict,
+            Request::Delete { record, expected } if version(&self.records, &record) != Some(expected) => {
+                Answer::Conflict
+            }
             Request::Delete { record, .. } => {
                 self.records.remove(&record);
                 Answer::Deleted
@@ -165,7 +168,8 @@ impl World {
         if let Some((token, member)) = &self.newest {
             if owner.1 != *member {
                 self.token_fell |= owner.0 <= *token;
-                let released = matches!(self.records.get(TABLE), Some((Record::Table(table), _)) if table.owners.is_empty());
+                let released =
+                    matches!(self.records.get(TABLE), Some((Record::Table(table), _)) if table.owners.is_empty());
                 self.handed_over |= released;
                 self.taken_over |= !released;
             } else {

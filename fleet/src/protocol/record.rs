@@ -112,7 +112,8 @@ mod by_owner {
         for (partition, owner) in owners {
             rows.entry(&owner.member).or_default().entry(owner.token).or_default().push(*partition);
         }
-        let row = |(id, partitions): (&MemberId, _)| Row { name: id.name.clone(), incarnation: id.incarnation, partitions };
+        let row =
+            |(id, partitions): (&MemberId, _)| Row { name: id.name.clone(), incarnation: id.incarnation, partitions };
         serializer.collect_seq(rows.into_iter().map(row))
     }
 
@@ -121,7 +122,9 @@ mod by_owner {
         for row in Vec::<Row>::deserialize(deserializer)? {
             let member = MemberId { name: row.name, incarnation: row.incarnation };
             for (token, partitions) in row.partitions {
-                owners.extend(partitions.into_iter().map(|partition| (partition, Owner { member: member.clone(), token })));
+                owners.extend(
+                    partitions.into_iter().map(|partition| (partition, Owner { member: member.clone(), token })),
+                );
             }
         }
         Ok(owners)

@@ -2,7 +2,8 @@
 
 use super::{Change, Deleted, Store, StoreError, Stored, Version, Watch, Written};
 use etcd_client::{
-    Client, Compare, CompareOp, ConnectOptions, Event, EventType, GetOptions, KeyValue, Txn, TxnOp, WatchOptions, WatchStream, Watcher,
+    Client, Compare, CompareOp, ConnectOptions, Event, EventType, GetOptions, KeyValue, Txn, TxnOp, WatchOptions,
+    WatchStream, Watcher,
 };
 use std::collections::VecDeque;
 use std::fmt;

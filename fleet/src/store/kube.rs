@@ -67,7 +67,8 @@ fn is_conflict(error: &kube::Error) -> bool {
 
 fn version(lease: &Lease) -> Result<Version, StoreError> {
     let text = lease.resource_version().unwrap_or_default();
-    let number = text.parse().map_err(|_| StoreError::message(format!("kubernetes: resourceVersion {text:?} is no number")))?;
+    let number =
+        text.parse().map_err(|_| StoreError::message(format!("kubernetes: resourceVersion {text:?} is no number")))?;
     Ok(Version(number))
 }
 
@@ -133,7 +134,10 @@ impl Store for KubeStore {
         match answer {
             Ok(lease) => Ok(Written::Done(version(&lease)?)),
             // A namespace that does not exist is a 404 as well: no conflict, if the record should not exist either.
-            Err(error) if is_conflict(&error) && !(expected.is_none() && matches!(&error, kube::Error::Api(s) if s.code == 404)) => {
+            Err(error)
+                if is_conflict(&error)
+                    && !(expected.is_none() && matches!(&error, kube::Error::Api(s) if s.code == 404)) =>
+            {
                 Ok(Written::Conflict)
             }
             Err(error) => Err(failed("write")(error)),
@@ -160,7 +164,13 @@ impl Store for KubeStore {
             }
         }
         let stream = self.watch_from(&version).await?;
-        Ok(KubeWatch { store: self.clone(), stream, begun: Instant::now(), version, changes: VecDeque::from([Change::All(records)]) })
+        Ok(KubeWatch {
+            store: self.clone(),
+            stream,
+            begun: Instant::now(),
+            version,
+            changes: VecDeque::from([Change::All(records)]),
+        })
     }
 }
 
@@ -203,7 +213,9 @@ impl Watch for KubeWatch {
                     self.version = bookmark.metadata.resource_version;
                     continue;
                 }
-                WatchEvent::Error(error) => return Err(StoreError::message(format!("kubernetes: watch: {}", error.message))),
+                WatchEvent::Error(error) => {
+                    return Err(StoreError::message(format!("kubernetes: watch: {}", error.message)));
+                }
             };
             self.version = lease.resource_version().unwrap_or_default();
             if let Some(record) = self.store.record(&lease) {

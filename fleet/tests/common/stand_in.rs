@@ -77,10 +77,17 @@ async fn create(State(server): State<Server>, Json(mut object): Json<Value>) -> 
 
 async fn read(State(server): State<Server>, Path((_, name)): Path<(String, String)>) -> Response {
     let objects = server.objects.lock().unwrap();
-    objects.objects.get(&name).map_or_else(|| error(StatusCode::NOT_FOUND, "NotFound"), |object| Json(object).into_response())
+    objects
+        .objects
+        .get(&name)
+        .map_or_else(|| error(StatusCode::NOT_FOUND, "NotFound"), |object| Json(object).into_response())
 }
 
-async fn replace(State(server): State<Server>, Path((_, name)): Path<(String, String)>, Json(mut object): Json<Value>) -> Response {
+async fn replace(
+    State(server): State<Server>,
+    Path((_, name)): Path<(String, String)>,
+    Json(mut object): Json<Value>,
+) -> Response {
     server.change(|objects| {
         let old = objects.objects.get(&name).ok_or_else(|| error(StatusCode::NOT_FOUND, "NotFound"))?;
         if old["metadata"]["resourceVersion"] != object["metadata"]["resourceVersion"] {
@@ -111,7 +118,11 @@ fn merge(object: &mut Value, patch: Value) {
     }
 }
 
-async fn patch(State(server): State<Server>, Path((_, name)): Path<(String, String)>, Json(patch): Json<Value>) -> Response {
+async fn patch(
+    State(server): State<Server>,
+    Path((_, name)): Path<(String, String)>,
+    Json(patch): Json<Value>,
+) -> Response {
     server.change(|objects| {
         let object = objects.objects.get(&name).ok_or_else(|| error(StatusCode::NOT_FOUND, "NotFound"))?;
         let wanted = &patch["metadata"]["resourceVersion"];
@@ -144,7 +155,9 @@ async fn delete(State(server): State<Server>, Path((_, name)): Path<(String, Str
 
 /// Whether the object has the label of the selector `label=value`.
 fn is_selected(object: &Value, query: &HashMap<String, String>) -> bool {
-    let Some((label, value)) = query.get("labelSelector").and_then(|selector| selector.split_once('=')) else { return true };
+    let Some((label, value)) = query.get("labelSelector").and_then(|selector| selector.split_once('=')) else {
+        return true;
+    };
     object["metadata"]["labels"][label] == *value
 }
 
@@ -214,7 +227,8 @@ impl Server {
 pub async fn start() -> (String, Server) {
     let leases = Server::new("Lease", "coordination.k8s.io/v1");
     let config_maps = Server::new("ConfigMap", "v1");
-    let routes = leases.routes("/apis/coordination.k8s.io/v1", "leases").merge(config_maps.routes("/api/v1", "configmaps"));
+    let routes =
+        leases.routes("/apis/coordination.k8s.io/v1", "leases").merge(config_maps.routes("/api/v1", "configmaps"));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
