@@ -151,7 +151,9 @@ async fn serve(store: impl Store, name: &str, folder: &Path) -> Fallible<()> {
             }
         }
         let stats = fleet.stats();
-        fs::write(folder.join(name), format!("{} {}", stats.owned, stats.lost))?;
+        let new = folder.join(format!("{name}.new"));
+        fs::write(&new, format!("{} {}", stats.owned, stats.lost))?;
+        fs::rename(new, folder.join(name))?; // who reads it sees the old or the new one
     }
     fleet.leave().await;
     Ok(())
