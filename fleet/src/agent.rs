@@ -1,4 +1,4 @@
-//! The task that drives one member: it carries out the requests of [`Member`](crate::protocol::member::Member), feeds it with the
+//! The task that drives one member: it carries out the requests of [`Member`], feeds it with the
 //! answers and with what the watch says, and tells the program what has changed.
 
 use crate::error::FleetError;

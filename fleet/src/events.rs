@@ -12,7 +12,7 @@ pub enum Event {
     /// The partition was handed over: no handler of its keys runs here, and its keys were taken out of the queue.
     Released(u32),
     /// The member could not renew its record in time, and others have deleted it: they may own the partition already. Its keys were
-    /// taken out of the queue; handlers that still run are told ([`lost`](crate::Held::lost)).
+    /// taken out of the queue; handlers that still run are told ([`lost`](crate::Permit::lost)).
     Lost(u32),
 }
 

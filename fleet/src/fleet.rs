@@ -391,7 +391,7 @@ impl<S: Store> FleetBuilder<S> {
     }
 
     /// The time within which handlers stop after the deadline, 2 seconds by default. Futures are dropped at the deadline, so that is the
-    /// time until they yield; a thread is only [told](crate::Held::is_lost), and must look.
+    /// time until they yield; a thread is only [told](crate::Permit::is_lost), and must look.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self

@@ -53,7 +53,7 @@ impl Default for StableHasher {
 /// Keys whose hash is the same in each replica. (`std::hash::Hash` promises that for one program only.)
 ///
 /// Implemented for strings, integers, references and pairs of them. For another type, implement it, or name the bytes with
-/// [`hash_by`](crate::FleetBuilder::hash_by).
+/// [`build_by`](crate::FleetBuilder::build_by).
 ///
 /// # Examples
 /// ```
