@@ -1,12 +1,12 @@
-//! The task that drives one member: it carries out the requests of [`Member`], feeds it with the
-//! answers and with what the watch says, and tells the program what has changed.
+//! The task that drives one member: it carries out the requests of [`Member`], feeds it with the answers and with what the watch says, and
+//! tells the program what has changed.
 
 use crate::error::FleetError;
 use crate::gate::Gates;
 use crate::protocol::member::{Answer, GateControl, Member, Notice, Refusal, Request, Step, Time};
-use crate::protocol::record::{Record, TABLE};
+use crate::protocol::record::{Record, TABLE, member_of};
 use crate::shared::{Shared, Status};
-use crate::store::{Change, Deleted, Store, StoreError, Watch, Written};
+use crate::store::{Change, Deleted, Store, StoreError, Stored, Watch, Written};
 use std::future::Future;
 use std::hash::Hash;
 use std::pin::Pin;
@@ -121,46 +121,30 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
     }
 
     fn observe(&mut self, change: Change) {
-        let now = self.shared.clock.now();
-        let gates = &mut &self.shared.gates;
         match change {
             Change::All(records) => {
+                let names = records.iter().filter_map(|(name, _)| member_of(name)).map(str::to_owned).collect();
                 let has_table = records.iter().any(|(name, _)| name == TABLE);
-                let names = records.iter().filter_map(|(name, _)| member_of(name)).collect();
-                for (name, stored) in records {
-                    if let Some(record) = Record::decode(&name, &stored.value) {
-                        self.member.observed(
-                            member_of(&name).as_deref().unwrap_or(&name),
-                            record,
-                            stored.version,
-                            now,
-                            gates,
-                        );
-                    }
-                }
+                records.into_iter().for_each(|(name, stored)| self.observe_record(&name, &stored));
                 self.member.observed_all(&names);
                 if !has_table {
                     self.member.observed_no_table();
                 }
             }
-            Change::Put(name, stored) => {
-                if let Some(record) = Record::decode(&name, &stored.value) {
-                    self.member.observed(
-                        member_of(&name).as_deref().unwrap_or(&name),
-                        record,
-                        stored.version,
-                        now,
-                        gates,
-                    );
-                }
-            }
+            Change::Put(name, stored) => self.observe_record(&name, &stored),
+            Change::Deleted(name) if name == TABLE => self.member.observed_no_table(),
             Change::Deleted(name) => {
-                if name == TABLE {
-                    self.member.observed_no_table();
-                } else if let Some(name) = member_of(&name) {
-                    self.member.observed_deletion(&name);
+                if let Some(name) = member_of(&name) {
+                    self.member.observed_deletion(name);
                 }
             }
+        }
+    }
+
+    fn observe_record(&mut self, name: &str, stored: &Stored) {
+        if let Some(record) = Record::decode(name, &stored.value) {
+            let (name, now) = (member_of(name).unwrap_or(name), self.shared.clock.now());
+            self.member.observed(name, record, stored.version, now, &mut &self.shared.gates);
         }
     }
 
@@ -245,10 +229,6 @@ impl<K, S> Drop for Agent<K, S> {
             !ended
         });
     }
-}
-
-fn member_of(record: &str) -> Option<String> {
-    crate::protocol::record::member_of(record).map(str::to_owned)
 }
 
 async fn perform<S: Store>(store: &S, request: Request) -> Result<Answer, StoreError> {

@@ -323,7 +323,7 @@ impl<K> Permit<'_, K> {
 impl<K> Drop for Permit<'_, K> {
     #[inline]
     fn drop(&mut self) {
-        self.shared.leave_gate(self.partition);
+        self.shared.after_leaving(self.shared.gates.leave(self.partition));
     }
 }
 

@@ -54,11 +54,6 @@ impl<K> Shared<K> {
     }
 
     #[inline]
-    pub(crate) fn leave_gate(&self, partition: u32) {
-        self.after_leaving(self.gates.leave(partition));
-    }
-
-    #[inline]
     pub(crate) fn after_leaving(&self, last: LastOut) {
         if last.0 {
             self.wake.notify_one();

@@ -55,7 +55,7 @@ struct Options {
     /// A fault to build into the protocol: overlaps are expected then.
     #[arg(long)]
     mutant: Option<Fault>,
-    /// The protocol for `--seconds`, and then each mutant until it shows overlaps, for as long at most.
+    /// The protocol, and then each mutant, for `--seconds` each.
     #[arg(long)]
     all: bool,
     /// Run as a replica; for this program's own use.

@@ -277,13 +277,7 @@ impl Member {
         match self.own {
             Own::Unsure => return Some(Doing::ReadOwn { incarnation }),
             Own::Present { renewals, leaving, .. } if now >= self.renew_at || leaving != self.leaving => {
-                let record = MemberRecord {
-                    incarnation,
-                    renewals: renewals + 1,
-                    leaving: self.leaving,
-                    expiry: self.timing.expiry,
-                };
-                return Some(Doing::WriteOwn { incarnation, record, sent: now });
+                return Some(self.write_own(renewals + 1, now));
             }
             _ => {}
         }
@@ -300,8 +294,7 @@ impl Member {
         }
         match self.own {
             Own::Absent if !self.peers.contains_key(&self.id.name) => {
-                let record = MemberRecord { incarnation, renewals: 0, leaving: false, expiry: self.timing.expiry };
-                return Some(Doing::WriteOwn { incarnation, record, sent: now });
+                return Some(self.write_own(0, now));
             }
             Own::Absent => {} // another incarnation of this name: it ends, or is refused, below
             _ => {
@@ -315,6 +308,12 @@ impl Member {
         }
         let expired = self.peers.iter().find(|(_, peer)| now >= peer.expires_at());
         expired.map(|(name, peer)| Doing::Expire { name: name.clone(), version: peer.version })
+    }
+
+    fn write_own(&self, renewals: u64, now: Time) -> Doing {
+        let incarnation = self.id.incarnation;
+        let record = MemberRecord { incarnation, renewals, leaving: self.leaving, expiry: self.timing.expiry };
+        Doing::WriteOwn { incarnation, record, sent: now }
     }
 
     /// Closes the gates of partitions that another member should have.
