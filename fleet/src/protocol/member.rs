@@ -22,9 +22,16 @@ pub(crate) struct Timing {
     pub(crate) expiry: Time,
     /// The pause after a request whose outcome is unknown.
     pub(crate) retry_after: Time,
-    /// The pause after another member was faster to write the table.
+    /// The first pause after another member was faster to write the table. It doubles with each conflict in a row, up to
+    /// [`MOST_DOUBLINGS`] times. Members also take turns of this length to delete an expired record.
     pub(crate) conflict_pause: Time,
 }
+
+/// How often the pause after a conflict doubles: to 64 pauses at most, six hundredths of a lease by default.
+const MOST_DOUBLINGS: u32 = 6;
+
+/// The most turns that a member waits before it deletes an expired record.
+const MOST_TURNS: u64 = 32;
 
 /// A fault to build in, for the model and for `fleet-chaos`: each must be noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -188,9 +195,14 @@ pub(crate) struct Member {
     id: MemberId,
     first_incarnation: u64,
     own: Own,
+    /// The renewals of the own record that the store has confirmed. A record that has fewer is one that a repeated request has created
+    /// again after it was deleted: the member is gone all the same.
+    renewed: u64,
     renew_at: Time,
     /// Nothing is sent before, since a request's outcome was unknown.
     retry_at: Time,
+    /// The number of times in a row that another member was faster to write the table.
+    conflicts: u32,
     /// Whether the store's records were listed once.
     listed: bool,
     /// Members by name. Under the own name: another incarnation.
@@ -221,8 +233,10 @@ impl Member {
             id: MemberId { name: name.to_owned(), incarnation },
             first_incarnation: incarnation,
             own: Own::Absent,
+            renewed: 0,
             renew_at: 0,
             retry_at: 0,
+            conflicts: 0,
             listed: false,
             peers: BTreeMap::new(),
             table: None,
@@ -267,7 +281,7 @@ impl Member {
                 Step::Send(request)
             }
             None if self.refused.is_some() => self.next(now, gates),
-            None => Step::Wait(self.wake_up_at()),
+            None => Step::Wait(self.wake_up_at(now)),
         }
     }
 
@@ -301,12 +315,13 @@ impl Member {
                 if let Some(doing) = self.next_table(gates) {
                     return Some(doing);
                 }
+                self.conflicts = 0;
                 if self.leaving && self.owned() == 0 {
                     return Some(Doing::Retire { incarnation });
                 }
             }
         }
-        let expired = self.peers.iter().find(|(_, peer)| now >= peer.expires_at());
+        let expired = self.peers.iter().find(|(name, peer)| now >= self.deletes_at(name, peer, now));
         expired.map(|(name, peer)| Doing::Expire { name: name.clone(), version: peer.version })
     }
 
@@ -405,6 +420,7 @@ impl Member {
             Doing::WriteOwn { record, sent, .. } => match answer {
                 Answer::Written(version) => {
                     self.own = Own::Present { version, renewals: record.renewals, leaving: record.leaving };
+                    self.renewed = record.renewals;
                     self.renew_at = sent.saturating_add(self.timing.renew_every);
                     let from = if self.mutant == Some(Mutant::DeadlineFromAnswer) { now } else { sent };
                     gates.set_deadline(from.saturating_add(self.timing.lease));
@@ -412,7 +428,9 @@ impl Member {
                 _ => self.own = Own::Unsure,
             },
             Doing::ReadOwn { .. } => match answer {
-                Answer::Read(Some((Record::Member(record), version))) if record.incarnation == self.id.incarnation => {
+                Answer::Read(Some((Record::Member(record), version)))
+                    if record.incarnation == self.id.incarnation && record.renewals >= self.renewed =>
+                {
                     self.own = Own::Present { version, renewals: record.renewals, leaving: record.leaving };
                     self.renew_at = now; // this reading renews nothing
                 }
@@ -425,10 +443,14 @@ impl Member {
                 _ => {}
             },
             Doing::WriteTable(table) => match answer {
-                Answer::Written(version) => self.saw_table(table, version, true, gates),
+                Answer::Written(version) => {
+                    self.conflicts = 0;
+                    self.saw_table(table, version, true, gates);
+                }
                 _ => {
                     self.table_is_old = true;
-                    self.retry_at = self.retry_at.max(now.saturating_add(self.timing.conflict_pause));
+                    self.conflicts = (self.conflicts + 1).min(MOST_DOUBLINGS);
+                    self.retry_at = self.retry_at.max(now.saturating_add(self.conflict_pause()));
                 }
             },
             Doing::ReadTable(known) => match answer {
@@ -619,9 +641,14 @@ impl Member {
                 self.notices.push(Notice::Lost(partition));
             }
         }
-        self.gone.insert(self.id.clone());
+        if let Some((table, _)) = &self.table
+            && table.owners.values().any(|owner| owner.member == self.id)
+        {
+            self.gone.insert(self.id.clone());
+        }
         self.id.incarnation = self.id.incarnation.wrapping_add(1);
         self.own = Own::Absent;
+        self.renewed = 0;
     }
 
     fn is_in_sight(&self, id: &MemberId) -> bool {
@@ -645,10 +672,36 @@ impl Member {
         self.share = Some(share);
     }
 
+    /// The pause after conflicts: between half and the whole of the doubled pause, so that members that collided once do not collide again.
+    fn conflict_pause(&self) -> Time {
+        let longest = self.timing.conflict_pause << self.conflicts.saturating_sub(1);
+        let part = rendezvous::score(&self.id.name, self.conflicts) % 1024;
+        longest / 2 + longest / 2 * part / 1024
+    }
+
+    /// When this member deletes the record of a silent one: after its expiry, and after the turns of the members that come before this one.
+    /// Otherwise each of a hundred members would send a request that one of them has to send.
+    fn deletes_at(&self, name: &str, peer: &Peer, now: Time) -> Time {
+        let expires_at = peer.expires_at();
+        if now < expires_at || name == self.id.name {
+            return expires_at; // nobody else waits for the own name
+        }
+        expires_at.saturating_add(self.turn(name, now) * self.timing.conflict_pause)
+    }
+
+    /// The number of members that delete the record `name` before this one does. Each record has an order of its own.
+    fn turn(&self, name: &str, now: Time) -> u64 {
+        let rank = |member: &str| (rendezvous::score(member, 0) ^ rendezvous::score(name, 0), rendezvous::score(member, 1));
+        let own = rank(&self.id.name);
+        let alive = self.peers.iter().filter(|(_, peer)| now < peer.expires_at());
+        let before = alive.filter(|(member, _)| **member != self.id.name && rank(member) < own).count();
+        (before as u64).min(MOST_TURNS)
+    }
+
     /// The earliest time at which there is something to do if nothing is observed.
-    fn wake_up_at(&self) -> Time {
+    fn wake_up_at(&self, now: Time) -> Time {
         let renew_at = if self.own == Own::Absent { Time::MAX } else { self.renew_at };
-        self.peers.values().map(Peer::expires_at).fold(renew_at, Time::min)
+        self.peers.iter().map(|(name, peer)| self.deletes_at(name, peer, now)).fold(renew_at, Time::min)
     }
 
     pub(crate) fn leave(&mut self) {
@@ -666,6 +719,11 @@ impl Member {
 
     pub(crate) fn id(&self) -> &MemberId {
         &self.id
+    }
+
+    #[cfg(test)]
+    pub(crate) fn known_to_be_gone(&self) -> usize {
+        self.gone.len()
     }
 
     pub(crate) fn has_joined(&self) -> bool {

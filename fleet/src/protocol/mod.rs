@@ -80,3 +80,5 @@ pub(crate) mod rendezvous;
 
 #[cfg(test)]
 mod model;
+#[cfg(test)]
+mod sequences;

@@ -1,5 +1,6 @@
 //! A model of a fleet for a model checker: two members, which are the real [`Member`]s, one partition, and every order of their steps,
-//! of the store's answers, of what the watch delivers, of time, and of handlers that start and end.
+//! of the store's answers, of what the watch delivers, of time, and of handlers that start and end. A member may leave, or be killed and
+//! start again under its name; a watch may be late.
 //!
 //! The store is a map; a request is on its way, then carried out, then answered, with any delay in between. It may be given up
 //! before its answer comes, and be carried out later all the same. A process that is stopped is one whose steps do not come. A
@@ -28,6 +29,12 @@ struct Fleet {
     most_renewals: u64,
     /// How many requests may be given up.
     most_unknown: u64,
+    /// How many members may leave.
+    most_leaves: u64,
+    /// How many processes may be killed and started again.
+    most_restarts: u64,
+    /// Whether the watch may deliver each value of a record in its turn, however late. If not, it delivers the present value.
+    late_watches: bool,
 }
 
 impl Fleet {
@@ -41,6 +48,9 @@ impl Fleet {
             most_ticks: 4,
             most_renewals: 2,
             most_unknown: 0,
+            most_leaves: 0,
+            most_restarts: 0,
+            late_watches: false,
         }
     }
 
@@ -101,17 +111,25 @@ struct Node {
     /// A request that the member has given up, and that the store may still carry out.
     late: Option<Request>,
     renewals: u64,
+    has_left: bool,
+    /// How much of each record's history the watch has delivered.
+    seen: [usize; 3],
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct World {
+    late_watches: bool,
     ticks: u64,
     unknown: u64,
     nodes: [Node; 2],
     records: BTreeMap<String, (Record, Version)>,
+    /// The values that each record has had, if watches may be late.
+    history: [Vec<Option<(Record, Version)>>; 3],
+    leaves: u64,
+    restarts: u64,
     /// How often each record was written: a version never comes back.
     versions: BTreeMap<String, u64>,
-    /// The highest token of an owner so far, and the owner.
+    /// The last owner, and its token.
     newest: Option<(u64, MemberId)>,
     token_fell: bool,
     taken_over: bool,
@@ -129,6 +147,9 @@ enum Action {
     Observe(usize, usize),
     Start(usize),
     End(usize),
+    Leave(usize),
+    /// Kills the process, and starts another one under the same name.
+    Restart(usize),
 }
 
 fn record_name(which: usize) -> String {
@@ -149,6 +170,7 @@ impl World {
                 if let Record::Table(table) = &value {
                     self.watch_tokens(table.owners.get(&0).map(|owner| (owner.token, owner.member.clone())));
                 }
+                self.note(&record, Some((value.clone(), version)));
                 self.records.insert(record, (value, version));
                 Answer::Written(version)
             }
@@ -156,25 +178,32 @@ impl World {
                 Answer::Conflict
             }
             Request::Delete { record, .. } => {
+                self.note(&record, None);
                 self.records.remove(&record);
                 Answer::Deleted
             }
         }
     }
 
-    /// Checks a table that is written: another owner has a higher token.
+    fn note(&mut self, record: &str, value: Option<(Record, Version)>) {
+        let which = (0..3).find(|which| record_name(*which) == record).expect("one of three records");
+        if self.late_watches {
+            self.history[which].push(value);
+        }
+    }
+
+    /// Checks a table that is written: each claim, of whomever, has a higher token than all before.
     fn watch_tokens(&mut self, owner: Option<(u64, MemberId)>) {
         let Some(owner) = owner else { return };
         if let Some((token, member)) = &self.newest {
+            let released =
+                matches!(self.records.get(TABLE), Some((Record::Table(table), _)) if table.owners.is_empty());
             if owner.1 != *member {
-                self.token_fell |= owner.0 <= *token;
-                let released =
-                    matches!(self.records.get(TABLE), Some((Record::Table(table), _)) if table.owners.is_empty());
                 self.handed_over |= released;
                 self.taken_over |= !released;
-            } else {
-                self.token_fell |= owner.0 < *token;
             }
+            let stays = owner.1 == *member && !released;
+            self.token_fell |= if stays { owner.0 < *token } else { owner.0 <= *token };
         }
         self.newest = Some(owner);
     }
@@ -185,17 +214,43 @@ impl World {
         if node.under_way.is_some() || node.renewals > most_renewals {
             return;
         }
-        if let Step::Send(request) = node.member.next(node.now, &mut node.gate) {
-            node.renewals += u64::from(matches!(&request, Request::Write { value: Record::Member(_), .. }));
-            node.under_way = Some(UnderWay::Sent(request));
+        match node.member.next(node.now, &mut node.gate) {
+            Step::Send(request) => {
+                node.renewals += u64::from(matches!(&request, Request::Write { value: Record::Member(_), .. }));
+                node.under_way = Some(UnderWay::Sent(request));
+            }
+            Step::Left => node.has_left = true,
+            Step::Wait(_) | Step::Refused(_) => {}
         }
     }
 
+    /// What the watch of a member delivers next of a record: `None` if it has delivered all.
+    fn next_value(&self, i: usize, which: usize) -> Option<Option<&(Record, Version)>> {
+        if self.late_watches {
+            self.history[which].get(self.nodes[i].seen[which]).map(Option::as_ref)
+        } else {
+            Some(self.records.get(&record_name(which)))
+        }
+    }
+
+    /// A process under the name begins with a list of all records.
+    fn list(&mut self, i: usize) {
+        let names = NAMES.into_iter().filter(|name| self.records.contains_key(&member_record(name)));
+        let names = names.map(str::to_owned).collect();
+        for which in 0..3 {
+            self.nodes[i].seen[which] = self.history[which].len().saturating_sub(1);
+            self.observe(i, which);
+        }
+        self.nodes[i].member.observed_all(&names);
+    }
+
     fn observe(&mut self, i: usize, which: usize) {
+        let Some(value) = self.next_value(i, which).map(Option::<&(Record, Version)>::cloned) else { return };
         let name = record_name(which);
         let node = &mut self.nodes[i];
+        node.seen[which] += usize::from(self.late_watches);
         let member_name = NAMES.get(which).copied().unwrap_or(&name);
-        match self.records.get(&name) {
+        match &value {
             Some((record, version)) => {
                 node.member.observed(member_name, record.clone(), *version, node.now, &mut node.gate);
             }
@@ -249,8 +304,39 @@ impl World {
             Action::Observe(i, which) => self.observe(i, which),
             Action::Start(i) => self.nodes[i].gate.handler = true,
             Action::End(i) => self.nodes[i].gate.handler = false,
+            Action::Leave(i) => {
+                self.nodes[i].member.leave();
+                self.leaves += 1;
+            }
+            Action::Restart(i) => {
+                self.restarts += 1;
+                let now = self.nodes[i].now;
+                // A request of the killed process may still be carried out.
+                let late = match self.nodes[i].under_way.take() {
+                    Some(UnderWay::Sent(request)) => Some(request),
+                    _ => None,
+                };
+                let member = Member::new(NAMES[i], 50 + self.restarts, 1, fleet.timing, fleet.mutant);
+                self.nodes[i] = Node { late, now, ..Node::new(member) };
+                self.list(i);
+            }
         }
         true
+    }
+}
+
+impl Node {
+    fn new(member: Member) -> Self {
+        Self {
+            member,
+            gate: Gate::default(),
+            now: 0,
+            under_way: None,
+            late: None,
+            renewals: 0,
+            has_left: false,
+            seen: [0; 3],
+        }
     }
 }
 
@@ -262,13 +348,17 @@ impl Model for Fleet {
         let node = |i: usize| {
             let mut member = Member::new(NAMES[i], 1, 1, self.timing, self.mutant);
             member.observed_all(&Default::default());
-            Node { member, gate: Gate::default(), now: 0, under_way: None, late: None, renewals: 0 }
+            Node::new(member)
         };
         let mut world = World {
             ticks: 0,
             unknown: 0,
             nodes: [node(0), node(1)],
             records: BTreeMap::new(),
+            history: Default::default(),
+            late_watches: self.late_watches,
+            leaves: 0,
+            restarts: 0,
             versions: BTreeMap::new(),
             newest: None,
             token_fell: false,
@@ -303,7 +393,18 @@ impl Model for Fleet {
             if node.late.is_some() {
                 actions.push(Action::CarryOutLate(i));
             }
-            actions.extend([1 - i, 2].map(|which| Action::Observe(i, which)));
+            if !node.has_left {
+                let records = [1 - i, 2, i];
+                // The own record only if the watch may be late, or if it may be a predecessor's: otherwise it tells nothing new.
+                let observed = if self.late_watches || world.restarts > 0 { &records[..] } else { &records[..2] };
+                actions.extend(observed.iter().map(|which| Action::Observe(i, *which)));
+                if world.leaves < self.most_leaves {
+                    actions.push(Action::Leave(i));
+                }
+                if world.restarts < self.most_restarts {
+                    actions.push(Action::Restart(i));
+                }
+            }
             if node.gate.handler {
                 actions.push(Action::End(i));
             } else if node.gate.open.is_some()
@@ -365,6 +466,23 @@ fn it_holds_while_clocks_differ_by_less_than_expiry_to_lease() {
     for rates in [[4, 7], [7, 4]] {
         assert_eq!(broken(Fleet { rates, most_ticks: 3, ..Fleet::new() }), [""; 0]);
     }
+}
+
+/// Each member may leave at any moment, with a handler inside or a request under way.
+#[test]
+fn it_holds_while_members_leave() {
+    assert_eq!(broken(Fleet { most_leaves: 2, most_ticks: 3, ..Fleet::new() }), [""; 0]);
+}
+
+/// A process is killed at any moment and starts again under its name, while a request of the killed one is still to be carried out.
+#[test]
+fn it_holds_if_a_process_is_killed_and_starts_again() {
+    assert_eq!(broken(Fleet { most_restarts: 1, most_ticks: 3, ..Fleet::new() }), [""; 0]);
+}
+
+#[test]
+fn it_holds_while_watches_are_late() {
+    assert_eq!(broken(Fleet { late_watches: true, most_ticks: 2, most_renewals: 1, ..Fleet::new() }), [""; 0]);
 }
 
 #[test]

@@ -8,7 +8,8 @@ pub(crate) fn owner_of<'a>(partition: u32, names: impl IntoIterator<Item = &'a s
     names.into_iter().max_by_key(|name| (score(name, partition), *name))
 }
 
-fn score(name: &str, partition: u32) -> u64 {
+/// A number that depends on both, evenly spread.
+pub(crate) fn score(name: &str, partition: u32) -> u64 {
     let mut hasher = StableHasher::new();
     hasher.write(name.as_bytes());
     hasher.write(&partition.to_le_bytes());

@@ -1,0 +1,474 @@
+//! Sequences of events that once went wrong, or could: each test drives the real [`Member`] step by step, and plays the store, the watch, the
+//! clock and the handlers.
+
+use super::member::{Answer, GateControl, Member, Notice, Refusal, Request, Step, Time, Timing};
+use super::record::{Highest, MemberId, MemberRecord, Owner, Record, TABLE, Table, member_record};
+use crate::store::Version;
+use std::collections::{BTreeMap, BTreeSet};
+
+const TIMING: Timing = Timing { lease: 1000, renew_every: 300, expiry: 1500, retry_after: 10, conflict_pause: 8 };
+
+#[derive(Default)]
+struct Gates {
+    open: BTreeMap<u32, u64>,
+    /// Partitions with a handler inside.
+    inside: BTreeSet<u32>,
+    deadline: Time,
+    losses: u32,
+}
+
+impl GateControl for Gates {
+    fn open(&mut self, partition: u32, token: u64) {
+        self.open.insert(partition, token);
+    }
+
+    fn close(&mut self, partition: u32) {
+        self.open.remove(&partition);
+    }
+
+    fn is_empty(&self, partition: u32) -> bool {
+        !self.inside.contains(&partition)
+    }
+
+    fn set_deadline(&mut self, deadline: Time) {
+        self.deadline = deadline;
+    }
+
+    fn lose(&mut self) {
+        self.open.clear();
+        self.deadline = 0;
+        self.losses += 1;
+    }
+}
+
+/// The member `a` and a store.
+struct Stage {
+    member: Member,
+    gates: Gates,
+    now: Time,
+    records: BTreeMap<String, (Record, Version)>,
+    versions: u64,
+}
+
+impl Stage {
+    /// A member that has listed an empty store.
+    fn new(partitions: u32) -> Self {
+        let mut member = Member::new("a", 100, partitions, TIMING, None);
+        member.observed_all(&BTreeSet::new());
+        Self { member, gates: Gates::default(), now: 0, records: BTreeMap::new(), versions: 0 }
+    }
+
+    /// A member that has joined, and owns all partitions unless others are in sight.
+    fn joined(partitions: u32) -> Self {
+        let mut stage = Self::new(partitions);
+        stage.settle();
+        stage
+    }
+
+    /// The next request; a panic if there is none.
+    fn request(&mut self) -> Request {
+        match self.member.next(self.now, &mut self.gates) {
+            Step::Send(request) => request,
+            other => panic!("{other:?} instead of a request"),
+        }
+    }
+
+    fn answer(&mut self, answer: Answer) {
+        self.member.answered(answer, self.now, &mut self.gates);
+    }
+
+    fn put(&mut self, name: &str, record: Record) -> Version {
+        self.versions += 1;
+        self.records.insert(name.to_owned(), (record, Version(self.versions)));
+        Version(self.versions)
+    }
+
+    /// What the store answers to a request.
+    fn carry_out(&mut self, request: Request) -> Answer {
+        let version = |name: &str| self.records.get(name).map(|(_, version)| *version);
+        match request {
+            Request::Read { record } => Answer::Read(self.records.get(&record).cloned()),
+            Request::Write { record, expected, .. } if version(&record) != expected => Answer::Conflict,
+            Request::Write { record, value, .. } | Request::Overwrite { record, value } => {
+                Answer::Written(self.put(&record, value))
+            }
+            Request::Delete { record, expected } if version(&record) != Some(expected) => Answer::Conflict,
+            Request::Delete { record, .. } => {
+                self.records.remove(&record);
+                Answer::Deleted
+            }
+        }
+    }
+
+    /// Carries out requests until the member has nothing to do. Returns what it waits for, and the number of requests.
+    fn settle(&mut self) -> (Step, usize) {
+        for requests in 0..100 {
+            match self.member.next(self.now, &mut self.gates) {
+                Step::Send(request) => {
+                    let answer = self.carry_out(request);
+                    self.answer(answer);
+                }
+                step => return (step, requests),
+            }
+        }
+        panic!("the member does not come to an end");
+    }
+
+    /// The watch tells of another member's record, or of another incarnation of `a`.
+    fn see_member(&mut self, name: &str, incarnation: u64, renewals: u64, leaving: bool) -> Version {
+        let record = Record::Member(MemberRecord { incarnation, renewals, leaving, expiry: TIMING.expiry });
+        let version = self.put(&member_record(name), record.clone());
+        self.member.observed(name, record, version, self.now, &mut self.gates);
+        version
+    }
+
+    fn see_gone(&mut self, name: &str) {
+        self.records.remove(&member_record(name));
+        self.member.observed_deletion(name);
+    }
+
+    fn table(&self) -> Table {
+        match &self.records[TABLE] {
+            (Record::Table(table), _) => table.clone(),
+            other => panic!("{other:?} is no table"),
+        }
+    }
+
+    fn put_table(&mut self, table: Table) -> Version {
+        self.put(TABLE, Record::Table(table))
+    }
+
+    /// The watch tells of the table that the store has.
+    fn see_table(&mut self) {
+        let (record, version) = self.records[TABLE].clone();
+        self.member.observed(TABLE, record, version, self.now, &mut self.gates);
+    }
+
+    /// Another member, in the store and in sight, with a name for which `a` should not have partition 0.
+    fn see_rival(&mut self) -> &'static str {
+        const NAMES: [&str; 8] = ["b", "c", "d", "e", "f", "g", "h", "i"];
+        let has_first = |name: &&str| super::rendezvous::owner_of(0, ["a", *name]) == Some(*name);
+        let name = NAMES.into_iter().find(has_first).expect("one of them has a higher score");
+        self.see_member(name, 7, 0, false);
+        name
+    }
+
+    fn claim(&self, name: &str, incarnation: u64) -> Table {
+        let old = self.table();
+        let mut owners = old.owners.clone();
+        let member = MemberId { name: name.to_owned(), incarnation };
+        owners.insert(0, Owner { member, token: old.token + 1 });
+        Table { revision: old.revision + 1, token: old.token + 1, owners, ..old }
+    }
+}
+
+#[test]
+fn a_member_joins_an_empty_store_and_owns_all() {
+    let mut stage = Stage::new(4);
+    stage.now = 50;
+    assert_eq!(stage.settle().0, Step::Wait(350), "the next renewal");
+    assert_eq!(stage.gates.open.len(), 4);
+    assert_eq!(stage.gates.deadline, 1050);
+    assert!(stage.table().owners.values().all(|owner| owner.token == 1 && owner.member.incarnation == 100));
+}
+
+/// The deadline counts from the sending; a renewal without an answer does not move it.
+#[test]
+fn only_a_confirmed_renewal_moves_the_deadline_and_from_its_sending() {
+    let mut stage = Stage::joined(1);
+    stage.now = 300;
+    let renewal = stage.request();
+    stage.now = 450;
+    let answer = stage.carry_out(renewal);
+    stage.answer(answer);
+    assert_eq!(stage.gates.deadline, 1300);
+    stage.now = 600;
+    let renewal = stage.request();
+    stage.carry_out(renewal); // carried out, and the answer is lost
+    stage.now = 700;
+    stage.answer(Answer::Unknown);
+    assert_eq!(stage.gates.deadline, 1300);
+    assert_eq!(stage.member.next(705, &mut stage.gates), Step::Wait(710));
+    stage.now = 710;
+    assert_eq!(stage.request(), Request::Read { record: "member-a".to_owned() });
+    let answer = stage.carry_out(Request::Read { record: "member-a".to_owned() });
+    stage.answer(answer);
+    assert_eq!(stage.gates.deadline, 1300, "a reading renews nothing");
+    stage.settle();
+    assert_eq!(stage.gates.deadline, 1710);
+}
+
+/// A claim whose answer was lost is carried out while the member leaves. It opens no gate, and is released before the record goes.
+#[test]
+fn a_late_claim_does_not_open_a_gate_of_a_member_that_leaves() {
+    let mut stage = Stage::new(1);
+    let claim = loop {
+        match stage.request() {
+            claim @ Request::Write { value: Record::Table(Table { token: 1, .. }), .. } => break claim,
+            other => {
+                let answer = stage.carry_out(other);
+                stage.answer(answer);
+            }
+        }
+    };
+    stage.answer(Answer::Unknown);
+    stage.member.leave();
+    stage.now += 10;
+    stage.carry_out(claim);
+    stage.see_table();
+    assert!(stage.gates.open.is_empty(), "two handlers: its record may be gone before the gate is closed again");
+    assert_eq!(stage.settle().0, Step::Left);
+    assert!(stage.gates.open.is_empty());
+    assert!(stage.table().owners.is_empty(), "released before it has left");
+    assert!(!stage.records.contains_key("member-a"));
+}
+
+/// A partition that is being handed over stays closed, also if the member should have it again before the release is carried out.
+#[test]
+fn a_closed_gate_opens_only_after_a_new_claim() {
+    let mut stage = Stage::joined(1);
+    stage.gates.inside.insert(0);
+    let rival = stage.see_rival();
+    assert_eq!(stage.settle().0, Step::Wait(300), "it waits for its handler");
+    assert!(stage.gates.open.is_empty());
+    stage.gates.inside.clear();
+    let release = stage.request();
+    stage.answer(Answer::Unknown);
+    stage.see_gone(rival);
+    stage.now = 20;
+    // The table is as it was: the release is on its way.
+    stage.see_table();
+    assert_eq!(stage.request(), Request::Read { record: TABLE.to_owned() });
+    let answer = stage.carry_out(Request::Read { record: TABLE.to_owned() });
+    stage.answer(answer);
+    assert!(stage.gates.open.is_empty(), "the release may still be carried out");
+    stage.carry_out(release);
+    for now in [40, 60] {
+        stage.now = now; // its own release fails, and it pauses
+        stage.settle();
+    }
+    assert_eq!(stage.gates.open, BTreeMap::from([(0, 2)]), "with a new token");
+}
+
+#[test]
+fn a_predecessor_that_was_killed_while_it_renewed_is_no_rival() {
+    let mut stage = Stage::new(1);
+    stage.see_member("a", 5, 3, false);
+    stage.see_member("a", 5, 4, false); // sent before it was killed
+    assert!(matches!(stage.settle().0, Step::Wait(_)));
+    stage.now = 1500;
+    stage.settle();
+    assert_eq!(stage.gates.open.len(), 1, "the predecessor has expired");
+}
+
+#[test]
+fn a_process_that_lives_keeps_its_name() {
+    let mut stage = Stage::new(1);
+    for renewals in 3..=5 {
+        stage.see_member("a", 5, renewals, false);
+    }
+    assert_eq!(stage.settle().0, Step::Refused(Refusal::NameTaken));
+    assert!(stage.gates.open.is_empty());
+}
+
+/// The watch tells late of records that this very process wrote in an earlier life.
+#[test]
+fn a_member_does_not_refuse_its_own_earlier_life() {
+    let mut stage = Stage::joined(1);
+    stage.see_gone("a");
+    stage.request();
+    stage.answer(Answer::Read(None)); // lost: the next life is 101
+    assert_eq!(stage.member.id().incarnation, 101);
+    for renewals in 1..=4 {
+        let record = Record::Member(MemberRecord { incarnation: 100, renewals, leaving: false, expiry: TIMING.expiry });
+        stage.member.observed("a", record, Version(50 + renewals), stage.now, &mut stage.gates);
+    }
+    stage.member.observed_deletion("a");
+    assert!(matches!(stage.settle().0, Step::Wait(_)));
+    assert_eq!(stage.gates.open.len(), 1);
+}
+
+/// The creation of the record was sent twice by the client, and the second one is carried out after the record was renewed and deleted.
+#[test]
+fn a_creation_that_is_repeated_after_the_deletion_does_not_bring_a_member_back() {
+    let mut stage = Stage::new(1);
+    stage.request();
+    let Answer::Read(None) = stage.carry_out(Request::Read { record: TABLE.to_owned() }) else { panic!("no table yet") };
+    stage.answer(Answer::Read(None));
+    let table = stage.request();
+    let answer = stage.carry_out(table);
+    stage.answer(answer);
+    let creation = stage.request();
+    let answer = stage.carry_out(creation.clone());
+    stage.answer(answer);
+    stage.settle();
+    stage.now = 300;
+    stage.settle(); // renewed
+    stage.records.remove("member-a"); // somebody has seen it expire, and claims
+    stage.put_table(stage.claim("b", 7));
+    assert!(matches!(stage.carry_out(creation), Answer::Written(_)));
+    stage.now = 600;
+    stage.settle();
+    assert!(stage.gates.open.is_empty() && stage.gates.losses == 1, "another member owns the partition");
+    assert_eq!(stage.member.id().incarnation, 101);
+}
+
+#[test]
+fn a_table_that_goes_back_loses_the_member() {
+    let mut stage = Stage::joined(2);
+    let old = stage.table();
+    let rival = stage.see_rival();
+    stage.settle(); // hands over partition 0
+    stage.see_gone(rival);
+    stage.settle(); // and claims it again
+    assert!(stage.table().revision > old.revision);
+    stage.member.take_notices();
+    let losses = stage.gates.losses;
+    stage.put_table(Table { owners: BTreeMap::new(), ..old }); // a backup was restored
+    stage.member.observed_no_table();
+    stage.request();
+    let answer = stage.carry_out(Request::Read { record: TABLE.to_owned() });
+    stage.answer(answer);
+    assert_eq!(stage.gates.losses, losses + 1);
+    assert!(stage.gates.open.is_empty());
+    assert_eq!(stage.member.take_notices(), [Notice::Lost(0), Notice::Lost(1)]);
+}
+
+/// The procedure that `FleetError::PartitionsDiffer` describes, or a deletion: tokens go on from the highest that was seen.
+#[test]
+fn tokens_do_not_fall_after_a_table_was_deleted_by_hand() {
+    let mut stage = Stage::joined(1);
+    stage.put_table(Table { token: 41, revision: 9, ..stage.table() });
+    stage.see_table();
+    let holders = stage.gates.losses;
+    stage.records.remove(TABLE);
+    stage.member.observed_no_table();
+    stage.now = 10;
+    let mut end = stage.settle().0;
+    while let Step::Wait(until) = end
+        && stage.gates.open.is_empty()
+    {
+        stage.now = until; // its own former record has to expire
+        end = stage.settle().0;
+    }
+    assert!(stage.gates.losses > holders, "holders are told: another member may own the partition now");
+    assert_eq!(stage.gates.open, BTreeMap::from([(0, 42)]));
+    assert!(stage.table().revision > 9);
+}
+
+#[test]
+fn another_number_of_partitions_is_refused() {
+    let mut stage = Stage::new(4);
+    stage.put_table(Table::new(9, 5, Highest::default()));
+    assert_eq!(stage.settle().0, Step::Refused(Refusal::PartitionsDiffer(5)));
+    assert!(!stage.records.contains_key("member-a"), "it has not joined");
+}
+
+/// Pauses double and differ from member to member; they begin anew after a success.
+#[test]
+fn pauses_after_conflicts_double() {
+    let mut stage = Stage::new(1);
+    let mut pauses = Vec::new();
+    while pauses.len() < 5 {
+        match stage.member.next(stage.now, &mut stage.gates) {
+            Step::Send(Request::Write { value: Record::Table(_), .. }) => stage.answer(Answer::Conflict),
+            Step::Send(request) => {
+                let answer = stage.carry_out(request);
+                stage.answer(answer);
+            }
+            Step::Wait(until) => {
+                pauses.push(until - stage.now);
+                stage.now = until;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    for (doublings, pause) in pauses.iter().enumerate() {
+        let longest = TIMING.conflict_pause << doublings;
+        assert!((longest / 2..=longest).contains(pause), "{pauses:?}");
+    }
+    stage.settle();
+    stage.see_rival();
+    stage.request();
+    stage.answer(Answer::Conflict);
+    let Step::Wait(until) = stage.member.next(stage.now, &mut stage.gates) else { panic!("it pauses") };
+    assert!(until - stage.now <= TIMING.conflict_pause);
+}
+
+/// Ten members see the same record expire: they delete it by turns, and a member that is expired itself has no turn.
+#[test]
+fn members_delete_an_expired_record_by_turns() {
+    let names: Vec<String> = (0..10).map(|i| format!("m{i}")).collect();
+    let mut times = BTreeSet::new();
+    for name in &names {
+        let mut member = Member::new(name, 1, 1, TIMING, None);
+        let mut gates = Gates::default();
+        member.observed_all(&BTreeSet::new());
+        let record = |renewals| MemberRecord { incarnation: 3, renewals, leaving: false, expiry: TIMING.expiry };
+        let mut see = |member: &mut Member, name: &str, renewals, now| {
+            member.observed(name, Record::Member(record(renewals)), Version(renewals), now, &mut gates);
+        };
+        see(&mut member, "silent", 1, 0);
+        // These are expired as well at 1500, all but m0 to m4.
+        for (i, other) in names.iter().enumerate().filter(|(_, other)| *other != name) {
+            see(&mut member, other, 1, if i < 5 { 1000 } else { 0 });
+        }
+        let mut table = Table::new(1, 1, Highest::default());
+        table.owners.insert(0, Owner { member: MemberId { name: "m0".to_owned(), incarnation: 3 }, token: 1 });
+        member.observed(TABLE, Record::Table(table.clone()), Version(1), 0, &mut gates);
+        let mut now = 1500;
+        loop {
+            match member.next(now, &mut gates) {
+                Step::Send(Request::Delete { record, .. }) if record == "member-silent" => break,
+                Step::Send(Request::Read { record }) if record == TABLE => {
+                    member.answered(Answer::Read(Some((Record::Table(table.clone()), Version(1)))), now, &mut gates);
+                }
+                Step::Send(Request::Write { .. }) => member.answered(Answer::Written(Version(now)), now, &mut gates),
+                Step::Send(Request::Delete { .. }) => member.answered(Answer::Deleted, now, &mut gates),
+                Step::Wait(until) => now = until,
+                other => panic!("{name}: {other:?}"),
+            }
+        }
+        assert!(now <= 1500 + 5 * TIMING.conflict_pause, "{name}: {now}");
+        if names[..5].contains(name) {
+            assert!(times.insert(now), "two of the five that live at {now}");
+        }
+    }
+    assert_eq!(times.first(), Some(&1500));
+}
+
+/// A record that could not be deleted has changed, or is gone: the watch may hang, so the member lists anew and waits for another expiry.
+#[test]
+fn a_deletion_that_fails_is_followed_by_a_list() {
+    let mut stage = Stage::joined(1);
+    stage.see_member("b", 7, 0, false);
+    stage.records.insert(
+        "member-b".to_owned(),
+        (
+            Record::Member(MemberRecord { incarnation: 7, renewals: 1, leaving: false, expiry: TIMING.expiry }),
+            Version(999),
+        ),
+    );
+    for now in (300..=1500).step_by(300) {
+        stage.now = now;
+        assert!(!stage.member.take_relist());
+        stage.settle();
+    }
+    assert!(stage.member.take_relist());
+    assert!(stage.records.contains_key("member-b"));
+    assert_eq!(stage.settle().0, Step::Wait(1800), "its own renewal; b's record has its time again");
+}
+
+/// A program that runs for years is lost now and then; it does not remember each life.
+#[test]
+fn earlier_lives_are_forgotten() {
+    let mut stage = Stage::joined(1);
+    for life in 101..200 {
+        stage.records.remove("member-a");
+        stage.now += 300;
+        stage.settle();
+        assert_eq!(stage.member.id().incarnation, life);
+        assert_eq!(stage.gates.open.len(), 1, "life {life}");
+        assert!(stage.member.known_to_be_gone() <= 1);
+    }
+}
