@@ -215,7 +215,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
     }
 }
 
-/// However the task ends, also by a panic of the program's code: no key is handed out any more, and who waits is told.
+/// However the task ends, also by a panic of the program's code: no key is handed out any more, and waiting callers are told.
 impl<K, S> Drop for Agent<K, S> {
     fn drop(&mut self) {
         self.shared.gates.lose();

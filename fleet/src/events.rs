@@ -43,7 +43,7 @@ impl Events {
     }
 }
 
-/// Who listens, and what a new listener must be told first.
+/// The listeners, and what a new one must be told first.
 #[derive(Debug, Default)]
 pub(crate) struct Hub {
     owned: BTreeSet<u32>,

@@ -77,7 +77,7 @@ impl<K> Drop for Task<K> {
 pub enum Added {
     /// This member owns the key's partition: the queue's answer.
     Queued(keyqueue::Added),
-    /// Another member owns it, or nobody does yet. Whoever will own it lists what the key is about.
+    /// Another member owns it, or no member does yet. The next owner lists its objects, and finds this one.
     NotMine,
 }
 
@@ -282,8 +282,8 @@ impl<K> Shared<K> {
 }
 
 impl<K> Permit<'_, K> {
-    /// The fencing token: it grows whenever the partition changes its owner. Send it along with each write; whoever stores the write
-    /// refuses a token lower than one it has seen. That alone protects from a process that was stopped in the middle of a handler.
+    /// The fencing token: it grows whenever the partition changes its owner. Send it along with each write; the receiver of the write
+    /// refuses a token lower than one that it has seen. That alone protects from a process that was stopped in the middle of a handler.
     pub fn token(&self) -> u64 {
         self.entry.token
     }

@@ -1,5 +1,5 @@
 //! The gates of the partitions: a key is handed out only while its partition's gate is open and the deadline is not reached. A gate
-//! counts who is inside, so that its closer learns when the last handler has left.
+//! counts the handlers inside, so that its closer learns when the last one has left.
 //!
 //! ```text
 //!            open(token)                       close                        the last one leaves
@@ -44,7 +44,7 @@ pub(crate) struct Gates {
     gates: Box<[CachePadded<Gate>]>,
     /// No key is handed out from this moment on, by the member's clock.
     deadline: AtomicU64,
-    /// The number of times that all gates were closed because the member was lost. Who entered before is told.
+    /// The number of times that all gates were closed because the member was lost. Holders that entered before are told.
     losses: AtomicU64,
     /// False only in tests of the tests.
     has_deadline: bool,
@@ -76,22 +76,22 @@ impl Gates {
     pub(crate) fn open(&self, partition: u32, token: u64) {
         let gate = self.gate(partition);
         gate.token.store(token, Ordering::Relaxed);
-        // Release: whoever enters through the open gate sees the token.
+        // Release: a thread that enters through the open gate sees the token.
         gate.state.fetch_and(!CLOSED, Ordering::Release);
         fence(Ordering::SeqCst); // pairs with the fence in `admits`
     }
 
-    /// Closes a gate. Nobody enters any more; those inside stay until they leave.
+    /// Closes a gate. No handler enters any more; those inside stay until they leave.
     pub(crate) fn close(&self, partition: u32) {
         self.gate(partition).state.fetch_or(CLOSED, Ordering::AcqRel);
     }
 
-    /// Whether a closed gate has nobody inside. Acquire: what they did happened before.
+    /// Whether a closed gate has no handler inside. Acquire: what the handlers did happened before.
     pub(crate) fn is_empty(&self, partition: u32) -> bool {
         self.gate(partition).state.load(Ordering::Acquire) < ONE_INSIDE
     }
 
-    /// Whether the gate is open. What the caller wrote before is visible to whoever lists after opening the gate, if the answer is no.
+    /// Whether the gate is open. If the answer is no, what the caller wrote before is visible to a thread that lists after it has opened the gate.
     #[inline]
     pub(crate) fn admits(&self, partition: u32) -> bool {
         fence(Ordering::SeqCst); // pairs with the fence in `open`

@@ -51,7 +51,7 @@
 //! * **One handler.** No key has two handlers at a time, in all replicas, if the clocks of two machines gain less than a quarter on each
 //!   other ([D : (R + grace)](FleetBuilder::lease)), and if handlers stop within the [grace](FleetBuilder::grace) after they are told.
 //!   Futures are dropped then; a thread must [look](Permit::is_lost).
-//! * **No key is lost in a hand-over**: whoever acquires a partition is told to list, after its gate was opened. An [`add`](Fleet::add) that
+//! * **No key is lost in a hand-over**: the member that acquires a partition is told to list, after its gate was opened. An [`add`](Fleet::add) that
 //!   returned [`NotMine`](Added::NotMine) is seen by that list, if the event reached the program's store before the add.
 //! * **An outage is seen.** [`Stats`] say how many partitions have no owner, and for how long; until when this member may go on without its
 //!   store; and the last error.

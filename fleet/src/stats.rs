@@ -19,7 +19,7 @@ pub struct Stats {
     /// Partitions that this member should own. The others are being handed over, or wait for another
     /// member's handlers.
     pub wanted: usize,
-    /// Partitions that no member owns, as far as this one knows. Their keys are processed by nobody. (A member that was killed counts as an
+    /// Partitions that no member owns, as far as this one knows. No replica processes their keys. (A member that was killed counts as an
     /// owner until its record has expired.)
     pub unowned: usize,
     /// For how long the first of these has had no owner.

@@ -128,7 +128,7 @@ pub(crate) enum Partition {
     Closed,
     /// The member is the owner, and the gate is open.
     Open { token: u64 },
-    /// The gate is closed for good, the member is still the owner: it releases when nobody is inside. It never opens this gate again
+    /// The gate is closed for good, the member is still the owner: it releases when no handler is inside. It never opens this gate again
     /// without a new claim. A release whose answer was lost may be carried out at any time.
     Closing { token: u64 },
 }
@@ -614,7 +614,7 @@ impl Member {
                     *state = Partition::Closed;
                     self.notices.push(Notice::Released(partition));
                 }
-                // Somebody wrote into the table who does not follow the protocol, or a record was deleted by hand.
+                // The table was edited by hand, or a record was deleted by hand.
                 (_, mine) => {
                     gates.close(partition);
                     *state = mine.map_or(Partition::Closed, |token| Partition::Closing { token });
@@ -626,7 +626,7 @@ impl Member {
         self.table = Some((table, version));
     }
 
-    /// Somebody has deleted the table: another member may own the partitions already, so nobody may go on to work on them.
+    /// The table was deleted by hand: another member may own the partitions already, so this one stops to work on them.
     fn lose_if_owner(&mut self, gates: &mut impl GateControl) {
         if self.owned() > 0 {
             self.lose(gates);
@@ -684,7 +684,7 @@ impl Member {
     fn deletes_at(&self, name: &str, peer: &Peer, now: Time) -> Time {
         let expires_at = peer.expires_at();
         if now < expires_at || name == self.id.name {
-            return expires_at; // nobody else waits for the own name
+            return expires_at; // no other member waits for the own name
         }
         expires_at.saturating_add(self.turn(name, now) * self.timing.conflict_pause)
     }

@@ -16,9 +16,10 @@
 //!
 //! 1. **Renew.** It writes its record every R/3. Its *deadline* is the moment at which the last renewal that succeeded was *sent*, plus R, by
 //!    a clock that counts suspends.
-//! 2. **Hand out.** A key is handed out only while its partition's gate is open and the deadline is not reached. The gate counts who is inside.
-//! 3. **Release.** A partition that it should not have any more: it closes the gate, waits until nobody is inside, and writes the table without
-//!    its own name. The gate does not open again without a new claim. Then it takes the partition's keys out of the queue.
+//! 2. **Hand out.** A key is handed out only while its partition's gate is open and the deadline is not reached. The gate counts the
+//!    handlers inside.
+//! 3. **Release.** A partition that it should not have any more: it closes the gate, waits until no handler is inside, and writes the table
+//!    without its own name. The gate does not open again without a new claim. Then it takes the partition's keys out of the queue.
 //! 4. **Claim.** A partition that it should have, and that has no owner, or one whose incarnation is gone: it writes the table with its own name as the owner, and a
 //!    higher token. Gone means that a read of the owner's record, after the owner was seen in the table, found none, or another incarnation.
 //! 5. **Expire.** A record that has not changed for D by its own clock: it deletes the record *as it saw it*. D is 1.25 * (R + grace).
@@ -47,8 +48,8 @@
 //!
 //! # No two handlers of a key at once
 //!
-//! if the store does what [`Store`](crate::Store) says, nobody but the members writes or deletes records while they run, the rates of two clocks differ by less than D : (R + grace), and handlers stop within the grace after the deadline. Let B claim a
-//! partition that A had.
+//! if the store does what [`Store`](crate::Store) says, only members write or delete records while they run, the rates of two clocks differ
+//! by less than D : (R + grace), and handlers stop within the grace after the deadline. Let B claim a partition that A had.
 //!
 //! * *A has released it.* Then A's gate was closed and empty before the table was written, and A hands out no key of it without another claim.
 //! * *A's incarnation is gone.* Somebody, say C, deleted A's record as it saw it (only A itself deletes it otherwise, as it leaves: all gates
@@ -60,18 +61,19 @@
 //! Within one process the queue hands a key out once at a time, even if the gate was closed and opened again with a new token meanwhile.
 //!
 //! A process that is stopped *inside* a handler can go on after its grace: the protocol cannot prevent that. Its writes carry the token;
-//! whoever stores them refuses a lower token than one that it has seen.
+//! their receiver refuses a lower token than one that it has seen.
 //!
 //! # Nothing is lost
 //!
 //! A partition that has no owner is claimed by the member that should have it as soon as that sees the table; members see each other's records
 //! by the watch, and a record whose owner is silent is deleted after D. Each member says for how long partitions have been without an owner
-//! ([`Stats::unowned_for`](crate::Stats::unowned_for)). The keys themselves are not in the store: whoever acquires a partition lists them (step 6).
+//! ([`Stats::unowned_for`](crate::Stats::unowned_for)). The keys themselves are not in the store: the member that acquires a partition lists them (step 6).
 //!
 //! # What shows it
 //!
 //! `model.rs` runs this code through all orders of steps within bounds, and finds each of five built-in faults: no deadline, no waiting at a
-//! release, D too short, a table written without a comparison, and a deadline that counts from the answer. `tests/simulation.rs` runs whole
+//! release, D too short, a table written without a comparison, and a deadline that counts from the answer. `sequences.rs` has single
+//! sequences of events that once went wrong. `tests/simulation.rs` runs whole
 //! members over a store that loses requests. `loom-tests/tests/fleet_gate.rs` has the gates. `fleet/chaos` has real processes and etcd.
 
 pub(crate) mod member;

@@ -39,7 +39,7 @@ pub(crate) struct MemberRecord {
     pub(crate) renewals: u64,
     /// The member leaves: it should have no partition any more.
     pub(crate) leaving: bool,
-    /// D, nanoseconds: who sees the record unchanged for so long deletes it. It is the writer's, which has computed its lease with it.
+    /// D, nanoseconds: a member that sees the record unchanged for so long deletes it. The writer's setting, not the reader's.
     pub(crate) expiry: u64,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Owner {
     pub(crate) token: u64,
 }
 
-/// Who owns which partition. All claims and releases are writes of this one record, so owners cannot overlap.
+/// The owner of each partition. All claims and releases are writes of this one record, so owners cannot overlap.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Table {
     /// The incarnation of the member that created the table: another one if the table was deleted by hand.
