@@ -691,7 +691,8 @@ impl Member {
 
     /// The number of members that delete the record `name` before this one does. Each record has an order of its own.
     fn turn(&self, name: &str, now: Time) -> u64 {
-        let rank = |member: &str| (rendezvous::score(member, 0) ^ rendezvous::score(name, 0), rendezvous::score(member, 1));
+        let rank =
+            |member: &str| (rendezvous::score(member, 0) ^ rendezvous::score(name, 0), rendezvous::score(member, 1));
         let own = rank(&self.id.name);
         let alive = self.peers.iter().filter(|(_, peer)| now < peer.expires_at());
         let before = alive.filter(|(member, _)| **member != self.id.name && rank(member) < own).count();

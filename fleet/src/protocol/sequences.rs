@@ -293,7 +293,9 @@ fn a_member_does_not_refuse_its_own_earlier_life() {
 fn a_creation_that_is_repeated_after_the_deletion_does_not_bring_a_member_back() {
     let mut stage = Stage::new(1);
     stage.request();
-    let Answer::Read(None) = stage.carry_out(Request::Read { record: TABLE.to_owned() }) else { panic!("no table yet") };
+    let Answer::Read(None) = stage.carry_out(Request::Read { record: TABLE.to_owned() }) else {
+        panic!("no table yet")
+    };
     stage.answer(Answer::Read(None));
     let table = stage.request();
     let answer = stage.carry_out(table);
