@@ -5,13 +5,14 @@
 //! cargo run --release --example top -- --frames 3  # prints three pages instead, half a second apart
 //! ```
 //!
-//! Three tenants share four workers here: `large` adds bursts, `steady` one key at a time, and `rare` asks for some of its keys at HIGH.
-//! One run in ten fails. All that the page shows comes from calls that any program can make, at any time and from any thread: `metrics`
-//! (with `stats`), `processing_keys`, `levels` and `groups`. None holds the queue's lock for long.
+//! Four tenants share four workers here: `large` adds bursts, `steady` one key at a time, some of them later, `rare` asks for some of
+//! its keys at HIGH, and `hourly` looks at its keys once an hour. One run in ten fails. All that the page shows comes from calls that any
+//! program can make, at any time and from any thread: `metrics` (with `stats`), `processing_keys`, `delayed_keys` and `groups`. None
+//! holds the queue's lock for long.
 
 use keyqueue::observe::{Histogram, Metrics};
 use keyqueue::rate_limiter::ItemExponentialFailure;
-use keyqueue::{AddOptions, GroupStats, Item, Outcome, Priority, ProcessingKey, WorkQueue};
+use keyqueue::{AddOptions, DelayedKey, GroupStats, Item, Outcome, Priority, ProcessingKey, WorkQueue};
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -19,7 +20,8 @@ use ratatui::style::{Style, Stylize};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Paragraph, Row, Sparkline, Table};
 use ratatui::{Frame, Terminal};
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -29,9 +31,18 @@ type Key = (&'static str, u32);
 
 const REFRESH: Duration = Duration::from_millis(500);
 
+/// The ranges of the delays to come, but for the last, which has no end: a delay may be as long as `Duration::MAX`.
+const RANGES: [(&str, Duration); 4] = [
+    ("<10 ms", Duration::from_millis(10)),
+    ("<100 ms", Duration::from_millis(100)),
+    ("<1 s", Duration::from_secs(1)),
+    ("<10 s", Duration::from_secs(10)),
+];
+
 /// Adds keys for ever.
 fn produce(queue: &WorkQueue<Key>) {
     let mut random = fastrand::Rng::with_seed(7);
+    queue.add_all((0..3).map(|n| ("hourly", n)));
     for turn in 0_u32.. {
         if turn % 200 == 0 {
             queue.add_all((0..300).map(|n| ("large", n)));
@@ -51,6 +62,7 @@ fn handle(key: &Item<'_, Key>) -> Result<Outcome, &'static str> {
     thread::sleep(Duration::from_millis(fastrand::u64(2..20)));
     match fastrand::u32(0..10) {
         0 => Err("the store did not answer"),
+        _ if key.0 == "hourly" => Ok(Outcome::RequeueAfter(Duration::from_secs(3600))),
         1 if key.0 == "rare" => Ok(Outcome::RequeueAfter(Duration::from_secs(2))),
         _ => Ok(Outcome::Done),
     }
@@ -61,6 +73,7 @@ struct View {
     at: Instant,
     metrics: Metrics,
     processing: Vec<ProcessingKey<Key>>,
+    delayed: Vec<DelayedKey<Key>>,
     groups: Vec<GroupStats<Key>>,
 }
 
@@ -69,7 +82,23 @@ impl View {
         let (at, metrics) = (Instant::now(), queue.metrics());
         let mut groups = queue.groups();
         groups.sort_by_key(|group| group.key.0);
-        Self { at, metrics, processing: queue.processing_keys(), groups }
+        Self { at, metrics, processing: queue.processing_keys(), delayed: queue.delayed_keys(), groups }
+    }
+
+    /// The number of delays in each range, by group and by the priority that the keys will have, the highest first. `groups` has only
+    /// groups with queued or processing keys, so a group may be in one of the lists alone.
+    fn to_come(&self) -> BTreeMap<(&'static str, Reverse<Priority>), [usize; RANGES.len() + 1]> {
+        let mut rows = BTreeMap::new();
+        for DelayedKey { key, left, priority, .. } in &self.delayed {
+            let range = RANGES.iter().position(|(_, end)| left < end).unwrap_or(RANGES.len());
+            rows.entry((key.0, Reverse(*priority))).or_insert([0; RANGES.len() + 1])[range] += 1;
+        }
+        for group in &self.groups {
+            if rows.keys().all(|(name, _)| *name != group.key.0) {
+                rows.insert((group.key.0, Reverse(Priority::NORMAL)), [0; RANGES.len() + 1]);
+            }
+        }
+        rows
     }
 }
 
@@ -94,9 +123,10 @@ fn percentiles(name: &str, now: &Histogram, last: &Histogram) -> Row<'static> {
 }
 
 fn draw(frame: &mut Frame<'_>, now: &View, last: &View, depths: &VecDeque<u64>) {
-    let [top, chart, middle, bottom] =
-        Layout::vertical([Constraint::Length(5), Constraint::Length(6), Constraint::Length(7), Constraint::Min(6)])
+    let [top, upper, middle, bottom] =
+        Layout::vertical([Constraint::Length(5), Constraint::Length(8), Constraint::Length(6), Constraint::Min(6)])
             .areas(frame.area());
+    let [chart, to_come] = Layout::horizontal([Constraint::Fill(2), Constraint::Fill(3)]).areas(upper);
     let [times, levels] = Layout::horizontal([Constraint::Fill(3), Constraint::Fill(2)]).areas(middle);
     let [processing, groups] = Layout::horizontal([Constraint::Fill(2), Constraint::Fill(3)]).areas(bottom);
     let (stats, before) = (&now.metrics.stats, &last.metrics.stats);
@@ -126,6 +156,13 @@ fn draw(frame: &mut Frame<'_>, now: &View, last: &View, depths: &VecDeque<u64>) 
     let width = chart.width.saturating_sub(2) as usize;
     let depths: Vec<u64> = depths.iter().rev().take(width).rev().copied().collect();
     frame.render_widget(Sparkline::default().data(depths).block(titled("queued")), chart);
+    let rows = now.to_come().into_iter().map(|((group, Reverse(priority)), counts)| {
+        let counts = counts.map(|count| if count == 0 { "·".to_owned() } else { count.to_string() });
+        Row::new([group.to_owned(), priority.0.to_string()].into_iter().chain(counts))
+    });
+    let [first, second, third, fourth] = RANGES.map(|(name, _)| name);
+    let head = ["", "level", first, second, third, fourth, "more"];
+    table(frame, to_come, "delays to come", head, rows.collect());
     table(
         frame,
         times,
@@ -213,6 +250,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             page.lines().for_each(|line| println!("{}", line.trim_matches('"')));
         }
         assert!(frames == 0 || last.metrics.stats.handed_out > 0, "the workers work");
+        let later = last.to_come().values().map(|counts| counts[RANGES.len()]).sum::<usize>();
+        assert!(frames < 3 || later > 0, "`hourly` comes back in an hour");
         return Ok(());
     }
     let mut terminal = ratatui::init();

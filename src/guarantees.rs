@@ -47,9 +47,9 @@
 //! * **P11** Expired keys are queued on time while others set delays, and setting a delay never waits for the driver: each takes
 //!   the lock for a bounded number of steps. Upheld by `src/shard/expire.rs` and the budget of `src/time/wheel/`. Shown by
 //!   `tests/model.rs` (`the_wheel_pops_expired_entries_before_it_sorts`) and `tests/delays_stress.rs`.
-//! * **P12** A shut-down cuts delays off, but does not lose them: they are counted, and [`take_delayed`] returns them. Upheld by
-//!   `src/shard/delays.rs`. Shown by `tests/delays_driver.rs` and the models `shutdown_with_parked_driver` and
-//!   `first_delay_races_shutdown`.
+//! * **P12** A shut-down cuts delays off, but does not lose them: they are counted, [`delayed_keys`] lists them, and [`take_delayed`]
+//!   returns them. Upheld by `src/shard/delays.rs`. Shown by `tests/delays_driver.rs`, `tests/delayed_keys.rs` and the models
+//!   `shutdown_with_parked_driver` and `first_delay_races_shutdown`.
 //! * **P13** `done` belongs to the hand-out: an item is done once, dropping it is `done`, and a panic of its holder leaves no key
 //!   stuck. Upheld by `src/item.rs` and `src/shared/done.rs`. Shown by `tests/queue.rs`, `tests/worker_panics.rs` and the model
 //!   `requeue_after_races_shutdown`.
@@ -62,9 +62,9 @@
 //! * **P16** An idle queue runs nothing: it has no thread until the first delay, and that thread is parked until a delay expires.
 //!   Upheld by `src/time/driver.rs`. Shown by `tests/idle.rs` and `tests/delays_driver.rs`.
 //! * **P17** No foreign code runs under a lock, except a key's `Eq` and `Borrow`, and its `Clone` in [`take_delayed`],
-//!   [`take_where`], [`processing_keys`] and [`groups`]. Foreign code is all that the user supplies: keys, wakers, observers, limiters, hooks,
-//!   predicates. Upheld by `src/shared/section.rs` (W4) and `src/rate_limiter/keyed.rs`. Shown by `tests/queue.rs`, `tests/observers.rs`
-//!   and the models `wakers_run_without_the_lock`, `keys_are_dropped_without_the_lock` and
+//!   [`take_where`], [`processing_keys`], [`delayed_keys`] and [`groups`]. Foreign code is all that the user supplies: keys, wakers,
+//!   observers, limiters, hooks, predicates. Upheld by `src/shared/section.rs` (W4) and `src/rate_limiter/keyed.rs`. Shown by `tests/queue.rs`,
+//!   `tests/observers.rs` and the models `wakers_run_without_the_lock`, `keys_are_dropped_without_the_lock` and
 //!   `limiter_clones_and_drops_without_a_lock`.
 //!
 //! * **P18** With several shards, calls for keys of different shards share no lock, and no cache line that they write, unless threads or
@@ -97,6 +97,7 @@
 //! [`take_delayed`]: crate::WorkQueue::take_delayed
 //! [`take_where`]: crate::WorkQueue::take_where
 //! [`processing_keys`]: crate::WorkQueue::processing_keys
+//! [`delayed_keys`]: crate::WorkQueue::delayed_keys
 //! [`groups`]: crate::WorkQueue::groups
 //!
 //! # Key states
@@ -267,7 +268,8 @@
 //! * `take_delayed`: about a hundred keys a step, so it may find or miss a delay that another thread sets meanwhile. And
 //!   `take_where`: each key is taken in one step, if it is still where the call has seen it.
 //! * Drains: the shut-down is one step, the return another.
-//! * `processing_keys` visits the keys some hundred at a time, and `shrink_to_fit` does its work in steps, too.
+//! * `processing_keys`, `delayed_keys` and `groups` visit the keys some hundred at a time, and `shrink_to_fit` does its work in
+//!   steps, too.
 //! * `len` and `is_empty` read a number without the lock. It is the length of the line after some critical section, but it may
 //!   be out of date when the call returns, it publishes nothing, and no conclusion about other calls follows from it.
 //! * `MaxOf` calls one limiter after the other.

@@ -222,8 +222,9 @@
 //!   shrinks. A cycle of add, get and done on a steady set of keys (up to about a thousand) allocates nothing, and never clones a key.
 //! * **No foreign code under a lock**: no waker, limiter, observer or drop of a key. Two exceptions: the `Eq` of keys (and their
 //!   `Borrow`, in [`cancel`](WorkQueue::cancel), [`forget`](WorkQueue::forget) and [`num_requeues`](WorkQueue::num_requeues)), and
-//!   their `Clone` in [`take_delayed`](WorkQueue::take_delayed), [`take_where`](WorkQueue::take_where) and
-//!   [`processing_keys`](WorkQueue::processing_keys). These must not use the queue; a debug build panics if they do.
+//!   their `Clone` in [`take_delayed`](WorkQueue::take_delayed), [`take_where`](WorkQueue::take_where),
+//!   [`processing_keys`](WorkQueue::processing_keys), [`delayed_keys`](WorkQueue::delayed_keys) and
+//!   [`groups`](WorkQueue::groups). These must not use the queue; a debug build panics if they do.
 //! * **The counts add up.** At every moment, each accepted add was coalesced, or its key was handed out or taken out since, is queued,
 //!   or will be queued when it is done; see [`Stats`].
 //!
@@ -312,7 +313,7 @@ pub use leftover::Leftover;
 pub use options::{AddOptions, DelayConflict, DelayedAdd, OnPanic, Priority};
 pub use owned_item::OwnedItem;
 pub use queue::{Added, WorkQueue};
-pub use stats::{GroupStats, Level, ProcessingKey, Stats};
+pub use stats::{DelayedKey, GroupStats, Level, ProcessingKey, Stats};
 pub use time::clock::{Clock, MockClock};
 pub use time::driver::Driver;
 pub use workers::{GivenUp, Outcome, Tally, Workers, WorkersBuilder};

@@ -8,7 +8,7 @@ use crate::leftover::Leftover;
 use crate::observe::{Metrics, Reporter};
 use crate::options::AddOptions;
 use crate::shared::{Shared, Wait, WaitOutcome, Wakeups};
-use crate::stats::{GroupStats, Level, ProcessingKey, Stats};
+use crate::stats::{DelayedKey, GroupStats, Level, ProcessingKey, Stats};
 use crate::sync::{Arc, panicking};
 use std::borrow::Borrow;
 use std::fmt;
@@ -461,6 +461,40 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
         keys.map(|(key, elapsed)| ProcessingKey { key, elapsed }).collect()
     }
 
+    /// The keys that have a delay, each with the time that is left and the priority that it will have, earliest first: to see what is to
+    /// come. Takes nothing out, see [`take_delayed`](Self::take_delayed).
+    ///
+    /// A key that is also queued or processing is listed too. So is a key whose delay has expired and which was not added yet, with zero
+    /// left, a delay that never expires, with `Duration::MAX`, and a delay that a shut-down has cut off. The list is in the order of the
+    /// deadlines; equal deadlines are in no order. The time that is left is that at the end of the call.
+    ///
+    /// Visits all keys of the queue, some hundred at a time under the lock, and clones those that are delayed. So the list is not of
+    /// one moment. A key that has a delay during the whole call is listed once (if the delay is moved meanwhile, with one of its
+    /// deadlines). A key whose delay begins or ends meanwhile may be missing; one whose delay ends and is set again meanwhile may be
+    /// listed twice.
+    ///
+    /// # Panics
+    /// If `K`'s `Clone` panics. It is called under the lock, so it must not use this queue.
+    ///
+    /// # Examples
+    /// ```
+    /// # use keyqueue::{AddOptions, Clock, Driver, Priority, WorkQueue};
+    /// # use std::time::Duration;
+    /// let (clock, time) = Clock::mock();
+    /// let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
+    /// queue.add_after("later", Duration::from_secs(60));
+    /// queue.add_with("soon", AddOptions::new().after(Duration::from_secs(20)).priority(Priority::HIGH));
+    /// time.advance(Duration::from_secs(15));
+    /// let listed: Vec<_> = queue.delayed_keys().iter().map(|to_come| (to_come.key, to_come.left.as_secs())).collect();
+    /// assert_eq!(listed, [("soon", 5), ("later", 45)]);
+    /// assert_eq!(queue.delayed_keys()[0].priority, Priority::HIGH);
+    /// assert_eq!(queue.delayed_len(), 2, "nothing is taken");
+    /// ```
+    #[must_use]
+    pub fn delayed_keys(&self) -> Vec<DelayedKey<K>> {
+        self.shared.delayed_keys()
+    }
+
     /// The [groups](WorkQueueBuilder::fair_by) that have queued or processing keys, in no order. None in a queue without groups.
     ///
     /// Visits all keys of the queue, some hundred at a time under the lock, and clones one of each group. So the numbers are not of one
@@ -715,7 +749,7 @@ impl<K> WorkQueue<K> {
     }
 
     /// The number of keys with a delay that has not expired; they may also be queued or processing. Includes delays that a shut-down
-    /// has cut off, until they are [taken](Self::take_delayed). A snapshot.
+    /// has cut off, until they are [taken](Self::take_delayed). A snapshot. [`delayed_keys`](Self::delayed_keys) lists them.
     ///
     /// # Examples
     /// ```

@@ -11,7 +11,8 @@ use std::time::Duration;
 ///
 /// To debug a stuck process: if `longest_running` grows, a worker hangs ([`processing_keys`](crate::WorkQueue::processing_keys) lists
 /// its key). If `oldest_queued` grows while `waiters` is 0, there are too few workers. If `delayed` and `failing` are high, keys wait
-/// for their backoff. If `next_deadline` stays zero, delays expire but no thread adds their keys.
+/// for their backoff ([`delayed_keys`](crate::WorkQueue::delayed_keys) lists them). If `next_deadline` stays zero, delays
+/// expire but no thread adds their keys.
 ///
 /// # Examples
 /// ```
@@ -187,6 +188,30 @@ pub struct ProcessingKey<K> {
     pub key: K,
     /// For how long it has been processing. `None` unless the queue [measures](crate::WorkQueueBuilder::measure).
     pub elapsed: Option<Duration>,
+}
+
+/// A key with a delay, from [`WorkQueue::delayed_keys`](crate::WorkQueue::delayed_keys).
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+///
+/// let queue = keyqueue::WorkQueue::new();
+/// queue.add_after("pod-1", Duration::from_secs(60));
+/// let delayed = &queue.delayed_keys()[0];
+/// println!("{} in {:?}", delayed.key, delayed.left);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DelayedKey<K> {
+    /// A copy of the key.
+    pub key: K,
+    /// The time until the delay expires. Zero: it has expired, and its key was not added yet when the call saw it. `Duration::MAX`:
+    /// never.
+    pub left: Duration,
+    /// The priority with which the key is added when the delay expires: the highest of the calls that have set or moved the delay. If the
+    /// key is dirty with a higher one by then, that one counts. [`NORMAL`](Priority::NORMAL) in a queue without priorities.
+    pub priority: Priority,
 }
 
 /// A number of queued keys of one priority: from [`WorkQueue::levels`](crate::WorkQueue::levels).

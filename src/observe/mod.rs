@@ -2,7 +2,8 @@
 //! thread that reports metrics from time to time.
 //!
 //! None of these names keys, as a time series per key overloads a metrics server. For single keys there are
-//! [`WorkQueue::processing_keys`](crate::WorkQueue::processing_keys), the hooks of [`Workers`](crate::Workers), and spans.
+//! [`WorkQueue::processing_keys`](crate::WorkQueue::processing_keys) and
+//! [`WorkQueue::delayed_keys`](crate::WorkQueue::delayed_keys), the hooks of [`Workers`](crate::Workers), and spans.
 
 mod histogram;
 #[cfg(feature = "metrics")]

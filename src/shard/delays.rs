@@ -62,6 +62,12 @@ impl Later {
         self.wheel.as_ref()?.earliest().map(|at| time_left(at, now))
     }
 
+    /// When the delay of the key in this slot expires. Only for a key that is delayed.
+    #[inline]
+    pub(super) fn deadline(&self, number: u32) -> u64 {
+        self.records[number].placement.deadline()
+    }
+
     /// Memory that the wheel does not need any more, for the caller to free after the lock.
     pub(super) fn take_retired(&mut self) -> Option<Vec<Box<wheel::Block>>> {
         self.wheel.as_mut().filter(|wheel| wheel.has_retired()).map(|wheel| wheel.retired())
@@ -121,7 +127,7 @@ impl<K> Known<'_, K> {
 
     /// When the delay of a delayed key expires.
     pub(crate) fn deadline(&self) -> u64 {
-        self.shard.later.records[self.number()].placement.deadline()
+        self.shard.later.deadline(self.number())
     }
 
     /// The key has left the wheel (I9). Returns whether an add waited for the delay.

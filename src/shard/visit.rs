@@ -205,6 +205,17 @@ impl<K: Clone> Shard<K> {
         chunk < self.table.chunks()
     }
 
+    /// Copies the delayed keys of [`CHUNKS`] chunks, with their deadlines and the priorities that they will have. `false`: there are no
+    /// such chunks.
+    pub(crate) fn copy_delayed(&self, chunk: usize, keys: &mut Vec<(u64, i8, K)>) -> bool {
+        for slot in self.table.iter_chunks(chunk..chunk + CHUNKS).filter(|slot| slot.state().is_delayed()) {
+            let number = self.table.number(slot);
+            let priority = self.order.as_ref().map_or(Priority::NORMAL.0, |order| order.known(number).delayed);
+            keys.push((self.later.deadline(number), priority, slot.key().clone()));
+        }
+        chunk < self.table.chunks()
+    }
+
     /// Copies the processing keys of [`CHUNKS`] chunks, with their ages. `false`: there are no such chunks.
     pub(crate) fn copy_processing(&self, chunk: usize, now: u64, keys: &mut Vec<(K, Option<Duration>)>) -> bool {
         for slot in self.table.iter_chunks(chunk..chunk + CHUNKS).filter(|slot| slot.state().is_processing()) {

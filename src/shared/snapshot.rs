@@ -6,8 +6,9 @@ use crate::Priority;
 use crate::key::Claimed;
 use crate::observe::{Histogram, Metrics};
 use crate::shard::{CHUNKS, DirtyTicket};
-use crate::stats::{Level, Stats};
+use crate::stats::{DelayedKey, Level, Stats};
 use crate::sync::give_way;
+use crate::time::time_left;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -141,5 +142,31 @@ impl<K: Clone> Shared<K> {
         }
         keys.sort_by_key(|&(_, age)| std::cmp::Reverse(age)); // stable
         keys
+    }
+
+    /// `delayed_keys`: visits the slots, some hundred at a time.
+    pub(crate) fn delayed_keys(&self) -> Vec<DelayedKey<K>> {
+        let mut keys = Vec::new();
+        for locked in self.all() {
+            let mut chunk = 0;
+            loop {
+                // Allocates here, so that the critical section allocates nothing.
+                keys.reserve(64 * CHUNKS);
+                if !locked.lock().copy_delayed(chunk, &mut keys) {
+                    break;
+                }
+                chunk += CHUNKS;
+                give_way();
+            }
+        }
+        keys.sort_by_key(|&(deadline, ..)| deadline);
+        let now = self.clock.now();
+        let keys = keys.into_iter();
+        keys.map(|(deadline, priority, key)| DelayedKey {
+            key,
+            left: time_left(deadline, now),
+            priority: Priority(priority),
+        })
+        .collect()
     }
 }

@@ -4,8 +4,8 @@
 //! [`keyqueue::Stats`] are compared too, and *while a key is queued and a future waits, some waiting future has been woken*,
 //! whether an add queued the key, a delay that expired, or a cancelled delay that had held an add back.
 //!
-//! The queue measures and has an observer. After every call, all ages and sums are compared as well, and the observer's events
-//! must add up to the queue's counters.
+//! The queue measures and has an observer. After every call, all ages and sums and the list of delayed keys are compared as well, and
+//! the observer's events must add up to the queue's counters.
 //!
 //! Used by `model.rs` (proptest), by the fuzz target `delay_vs_btree`, and by `replay_corpus.rs`.
 
@@ -19,8 +19,8 @@ use arbitrary::{Arbitrary, Unstructured};
 use keyqueue::observe::Observer;
 use keyqueue::rate_limiter::{ItemExponentialFailure, ItemFastSlow, MaxOf, Step, WithMaxWait};
 use keyqueue::{
-    AddOptions, Added, Clock, DelayConflict, DelayedAdd, Driver, Item, MockClock, OnPanic, OwnedItem, TryGetError,
-    WorkQueue, WorkQueueBuilder,
+    AddOptions, Added, Clock, DelayConflict, DelayedAdd, Driver, Item, MockClock, OnPanic, OwnedItem, Priority,
+    TryGetError, WorkQueue, WorkQueueBuilder,
 };
 use std::cell::Cell;
 use std::fmt::Debug;
@@ -641,6 +641,19 @@ impl<'q, K: Key> Pair<'q, K> {
         assert!(!shut_down || stats.waiters == 0, "shut down, and a future was not woken");
         self.check_counts();
         self.check_times();
+        self.check_delays();
+    }
+
+    fn check_delays(&self) {
+        let listed = self.queue().delayed_keys();
+        assert!(listed.is_sorted_by_key(|listed| listed.left), "earliest first");
+        assert!(listed.iter().all(|listed| listed.priority == Priority::NORMAL));
+        let mut listed: Vec<_> = listed.into_iter().map(|listed| (listed.key, listed.left)).collect();
+        let mut expected = self.reference.delayed_keys();
+        for list in [&mut listed, &mut expected] {
+            list.sort_by_cached_key(|(key, left)| (*left, format!("{key:?}"))); // equal deadlines are in any order
+        }
+        assert_eq!(listed, expected);
     }
 
     fn take_where(&mut self, bits: u8) {

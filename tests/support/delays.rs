@@ -188,15 +188,18 @@ impl<K: Hash + Eq + Clone> Delays<K> {
         taken
     }
 
+    /// The delayed keys, with the time that is left, earliest first.
+    pub(crate) fn delayed_keys(&self) -> Vec<(K, Duration)> {
+        let left = |deadline: u64| Duration::from_nanos(deadline.saturating_sub(self.queue.now));
+        let keys = self.delays.iter().map(|(&(deadline, _), key)| (deadline, key.clone()));
+        keys.map(|(deadline, key)| (key, if deadline == NEVER { Duration::MAX } else { left(deadline) })).collect()
+    }
+
     /// The delays of the keys that match, with the time that was left.
     pub(crate) fn take_delays_where(&mut self, matches: impl Fn(&K) -> bool) -> Vec<(K, Duration)> {
-        let keys: Vec<_> = self.delays.iter().map(|(&(deadline, _), key)| (deadline, key.clone())).collect();
-        let mut taken = Vec::new();
-        for (deadline, key) in keys.into_iter().filter(|(_, key)| matches(key)) {
-            self.remove(&key);
-            let left = Duration::from_nanos(deadline.saturating_sub(self.queue.now));
-            taken.push((key, if deadline == NEVER { Duration::MAX } else { left }));
-        }
+        let mut taken = self.delayed_keys();
+        taken.retain(|(key, _)| matches(key));
+        taken.iter().for_each(|(key, _)| _ = self.remove(key));
         taken
     }
 

@@ -1,5 +1,5 @@
 //! Runs a list of calls on a queue with priorities and groups and on the plain one, and compares every result, every hand-out, and the
-//! numbers by level and by group.
+//! numbers by level and by group, and the list of delayed keys.
 //!
 //! One thread, one shard, [`Driver::Manual`] and a mock clock. Used by `order_model.rs` (proptest), by the fuzz target `order_vs_lists`, and by
 //! `replay_corpus.rs`.
@@ -183,6 +183,12 @@ fn check(queue: &WorkQueue<u8>, plain: &PlainQueue) {
     let levels: Vec<_> = queue.levels().iter().map(|level| (level.priority.0, level.len)).collect();
     assert_eq!(levels, plain.levels().map(|(level, keys)| (level, keys.len())).collect::<Vec<_>>());
     assert_eq!((queue.len(), queue.stats().len), (plain.len(), plain.len()));
+    let listed = queue.delayed_keys();
+    assert!(listed.is_sorted_by_key(|listed| listed.left), "earliest first");
+    let mut listed: Vec<_> =
+        listed.iter().map(|listed| (listed.key, listed.left.as_nanos() as u64, listed.priority.0)).collect();
+    listed.sort_unstable();
+    assert_eq!(listed, plain.delayed_keys().collect::<Vec<_>>());
     if let Some(groups) = plain.plan().groups {
         let mut of_groups: Vec<_> =
             queue.groups().iter().map(|group| (group.key % groups, (group.queued, group.processing))).collect();

@@ -167,6 +167,12 @@ impl PlainQueue {
         self.keys[usize::from(key)].delay.is_some()
     }
 
+    /// The delayed keys, with the time that is left and the priority that they will have.
+    pub(crate) fn delayed_keys(&self) -> impl Iterator<Item = (u8, u64, i8)> {
+        let delayed = (0..=255).zip(&self.keys).filter_map(|(key, state)| Some((key, state.delay?.0, state)));
+        delayed.map(|(key, deadline, state)| (key, deadline.saturating_sub(self.now), state.delay_priority))
+    }
+
     fn remove_delay(&mut self, key: u8) -> i8 {
         let state = &mut self.keys[usize::from(key)];
         (state.delay, state.waits) = (None, false);

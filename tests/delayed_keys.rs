@@ -1,0 +1,165 @@
+//! `delayed_keys` lists the keys with a delay, and changes nothing.
+//!
+//! Checks: what is listed, in which order and with which priority, in one shard and in several; foreign code may panic; a key that keeps
+//! its delay is listed once while other threads set, move, cancel and expire delays. (After every call of the models in `model.rs` and
+//! `order_model.rs` the list is compared with that of the reference as well.)
+
+use keyqueue::{AddOptions, Added, Clock, DelayConflict, DelayedKey, Driver, MockClock, Priority, WorkQueue};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+const S: Duration = Duration::from_secs(1);
+
+/// A queue with a manual driver, and its mock clock.
+fn manual_queue(shards: usize) -> (WorkQueue<u32>, MockClock) {
+    let (clock, time) = Clock::mock();
+    (WorkQueue::builder().shards(shards).clock(clock).driver(Driver::Manual).build(), time)
+}
+
+fn keys_and_times<K>(listed: Vec<DelayedKey<K>>) -> Vec<(K, Duration)> {
+    listed.into_iter().map(|listed| (listed.key, listed.left)).collect()
+}
+
+#[test]
+fn delays_of_all_shards_are_listed_earliest_first_and_none_is_taken() {
+    for shards in [1, 4, 16] {
+        let (queue, time) = manual_queue(shards);
+        assert_eq!(queue.delayed_keys(), []);
+        for n in 0..3000_u32 {
+            queue.add_after(n, S * (5000 - n));
+        }
+        queue.add_all(3000..4000);
+        time.advance(S * 10);
+        let expected: Vec<_> = (0..3000).rev().map(|n| (n, S * (4990 - n))).collect();
+        for _ in 0..2 {
+            assert_eq!(keys_and_times(queue.delayed_keys()), expected, "{shards} shards");
+        }
+        assert_eq!((queue.len(), queue.delayed_len()), (1000, 3000));
+        let taken = queue.take_delayed();
+        assert_eq!(taken, expected, "the same as it lists");
+        assert_eq!(queue.delayed_keys(), []);
+    }
+}
+
+/// Delays that have expired, that never expire, that a shut-down has cut off; keys that are queued or processing as well.
+#[test]
+fn each_kind_of_delay_is_listed() {
+    let (queue, time) = manual_queue(1);
+    queue.add_all([1, 2]);
+    let item = queue.get().unwrap();
+    for (n, delay) in [(1, S * 2), (2, S * 3), (3, S), (4, Duration::MAX), (5, S * 4)] {
+        assert_eq!(queue.add_after(n, delay), Added::Delayed);
+    }
+    assert!(queue.cancel(&5));
+    queue.add_with(3, AddOptions::new().after(S * 9).conflict(DelayConflict::Replace));
+    time.advance(S * 2 + S / 2);
+    let expected = [(1, Duration::ZERO), (2, S / 2), (3, S * 13 / 2), (4, Duration::MAX)];
+    assert_eq!(keys_and_times(queue.delayed_keys()), expected);
+    assert_eq!(queue.turn(), 1, "the delay of 1 had expired, and no call had added the key");
+    assert!(item.is_dirty());
+    assert_eq!(keys_and_times(queue.delayed_keys()), expected[1..]);
+    queue.shut_down();
+    assert_eq!(keys_and_times(queue.delayed_keys()), expected[1..], "until they are taken");
+}
+
+/// P19: the highest of the calls that have set or moved the delay, whichever deadline counts.
+#[test]
+fn the_priority_is_that_which_the_key_will_have() {
+    for shards in [1, 4] {
+        let (queue, time) = manual_queue(shards);
+        let after =
+            |n, seconds, priority| queue.add_with(n, AddOptions::new().after(S * seconds).priority(Priority(priority)));
+        queue.add_after(0, S);
+        assert_eq!(queue.delayed_keys()[0].priority, Priority::NORMAL, "the queue has no priorities so far");
+        for (n, priority) in [(1, -100), (2, 0), (3, 100), (4, 7)] {
+            after(n, n, priority);
+        }
+        after(1, 50, -50);
+        after(4, 50, 3);
+        let listed: Vec<_> = queue.delayed_keys().iter().map(|listed| (listed.key, listed.priority.0)).collect();
+        let mut by_key = listed.clone();
+        by_key.sort_unstable();
+        assert_eq!(by_key, [(0, 0), (1, -50), (2, 0), (3, 100), (4, 7)]);
+        time.advance(S * 100);
+        assert_eq!(queue.turn(), 5);
+        let mut handed_out: Vec<_> = queue.get_many(9).iter().map(|item| (**item, item.priority().0)).collect();
+        handed_out.sort_unstable();
+        assert_eq!(handed_out, by_key, "as listed");
+    }
+}
+
+/// A clone panics: the call has no effect, and the lock is free.
+#[test]
+fn a_clone_that_panics_changes_nothing() {
+    static PANICS: AtomicBool = AtomicBool::new(false);
+    #[derive(Debug, PartialEq, Eq, Hash)]
+    struct Fragile(u32);
+    impl Clone for Fragile {
+        fn clone(&self) -> Self {
+            if self.0 == 300 && PANICS.load(Ordering::SeqCst) {
+                resume_unwind(Box::new("a clone"));
+            }
+            Self(self.0)
+        }
+    }
+    let queue = WorkQueue::builder().driver(Driver::Manual).build();
+    (0..500).for_each(|n| _ = queue.add_after(Fragile(n), S * 3600));
+    PANICS.store(true, Ordering::SeqCst);
+    assert!(catch_unwind(AssertUnwindSafe(|| queue.delayed_keys())).is_err());
+    PANICS.store(false, Ordering::SeqCst);
+    assert_eq!(queue.delayed_keys().len(), 500);
+    assert_eq!(queue.take_delayed().len(), 500);
+}
+
+/// Keys that are delayed all the time are each listed once, though their deadlines move, while other keys come and go in the slots
+/// around them.
+#[test]
+fn a_key_that_stays_delayed_is_listed_once() {
+    const STAY: u32 = 2000;
+    for shards in [1, 4] {
+        let queue: WorkQueue<u32> = WorkQueue::builder().shards(shards).build();
+        for n in 0..STAY {
+            queue.add_after(2 * n, S * 1000);
+            queue.add_after(2 * n + 1, S * 1000);
+        }
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let later = |seconds| AddOptions::new().after(S * seconds).conflict(DelayConflict::Replace);
+                for round in 0_u32.. {
+                    if over.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let n = round.wrapping_mul(7919) % STAY;
+                    queue.add_with(2 * n, later(1000 + round % 100));
+                    // Odd keys expire at once, are handed out, or are cancelled, and come back.
+                    if round % 2 == 0 {
+                        queue.add_with(2 * n + 1, later(0));
+                        drop(queue.try_get());
+                    } else {
+                        queue.cancel(&(2 * n + 1));
+                    }
+                    queue.add_after(2 * ((n + 5) % STAY) + 1, S * 1000);
+                }
+            });
+            let rounds = if cfg!(miri) { 2 } else { 100 };
+            // Asserted when the other thread has ended.
+            let wrong = (0..rounds).find_map(|_| {
+                let mut times = BTreeMap::new();
+                for listed in queue.delayed_keys() {
+                    *times.entry(listed.key).or_insert(0) += 1;
+                    if listed.left <= S * 900 || listed.left > S * 1100 {
+                        return Some((listed.key, listed.left));
+                    }
+                }
+                let wrong = (0..STAY).map(|n| 2 * n).find(|key| times.get(key) != Some(&1))?;
+                Some((wrong, Duration::ZERO))
+            });
+            over.store(true, Ordering::Relaxed);
+            assert_eq!(wrong, None, "{shards} shards");
+        });
+    }
+}
