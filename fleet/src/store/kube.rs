@@ -4,7 +4,9 @@ use super::{Change, Deleted, Store, StoreError, Stored, Version, Watch, Written}
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, PostParams, Preconditions, WatchEvent, WatchParams};
+use kube::api::{
+    Api, DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions, WatchEvent, WatchParams,
+};
 use kube::{Client, ResourceExt};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -16,7 +18,7 @@ const RECORD: &str = "keyqueue.dev/record";
 /// A [`Store`] in Kubernetes. Its records are the Leases `<fleet>.<record>` of one namespace, in the annotation `keyqueue.dev/record`; to
 /// see them: `kubectl get leases -l keyqueue.dev/fleet=<fleet> -o yaml`.
 ///
-/// Their times are not used, nor does Kubernetes delete them. The member needs the verbs get, list, watch, create, update and delete for
+/// Their times are not used, nor does Kubernetes delete them. The member needs the verbs get, list, watch, create, patch and delete for
 /// `leases` of `coordination.k8s.io` in the namespace:
 ///
 /// ```yaml
@@ -26,7 +28,7 @@ const RECORD: &str = "keyqueue.dev/record";
 /// rules:
 ///   - apiGroups: [coordination.k8s.io]
 ///     resources: [leases]
-///     verbs: [get, list, watch, create, update, delete]
+///     verbs: [get, list, watch, create, patch, delete]
 /// ```
 ///
 /// # Examples
@@ -129,7 +131,8 @@ impl Store for KubeStore {
         let lease = self.lease(record, expected, value);
         let answer = match expected {
             None => self.leases.create(&PostParams::default(), &lease).await,
-            Some(_) => self.leases.replace(&self.name(record), &PostParams::default(), &lease).await,
+            // Not a PUT: that creates a Lease which has been deleted, whatever version it names.
+            Some(_) => self.leases.patch(&self.name(record), &PatchParams::default(), &Patch::Merge(&lease)).await,
         };
         match answer {
             Ok(lease) => Ok(Written::Done(version(&lease)?)),
