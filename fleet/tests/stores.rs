@@ -1,5 +1,6 @@
-//! What each store must do: the same tests for all. `memory` always; `kube` with the feature, against a stand-in API server; `etcd` with the
-//! feature and a server at `FLEET_ETCD` (`ci/fleet.sh` starts one).
+//! What each store must do: the same tests for all. `memory` always; `kube` with the feature, against a stand-in API server, and, if
+//! `FLEET_KUBE` is 1, against the API server of the default kube config, in the namespace `default`; `etcd` with the feature and a server at
+//! `FLEET_ETCD` (`ci/fleet-etcd.sh` starts one).
 
 mod common;
 
@@ -28,10 +29,13 @@ async fn compares_and_swaps(store: &impl Store) {
     assert_eq!(store.write("owners", Some(first), b"3").await.unwrap(), Written::Conflict);
     assert_eq!(store.delete("owners", first).await.unwrap(), Deleted::Conflict);
     assert_eq!(store.delete("member-x", first).await.unwrap(), Deleted::Conflict);
-    assert_eq!(store.write("member-x", Some(first), b"3").await.unwrap(), Written::Conflict);
+    assert_eq!(store.write("member-x", Some(first), b"3").await.unwrap(), Written::Conflict); // does not create it
+    assert_eq!(store.read("member-x").await.unwrap(), None);
     assert_eq!(store.delete("owners", second).await.unwrap(), Deleted::Done);
     assert_eq!(store.read("owners").await.unwrap(), None);
     // A version never comes back, not even for the same value.
+    assert_eq!(store.write("owners", Some(second), b"2").await.unwrap(), Written::Conflict);
+    assert_eq!(store.read("owners").await.unwrap(), None);
     let third = done(store.write("owners", None, b"2").await.unwrap());
     assert!(third != first && third != second);
     assert_eq!(store.delete("owners", second).await.unwrap(), Deleted::Conflict);
@@ -42,8 +46,8 @@ async fn compares_and_swaps(store: &impl Store) {
 async fn of_many_writers_one_wins(store: &(impl Store + Clone)) {
     let first = done(store.write("owners", None, b"0").await.unwrap());
     let mut writers = tokio::task::JoinSet::new();
-    for n in 0..8 {
-        let store = store.clone();
+    for n in 1..9 {
+        let store = store.clone(); // (Kubernetes leaves the version as it is if the value is the same.)
         writers.spawn(async move { store.write("owners", Some(first), format!("{n}").as_bytes()).await.unwrap() });
     }
     let outcomes = writers.join_all().await;
@@ -74,12 +78,13 @@ async fn watches(store: &impl Store) {
     store.delete("owners", owners).await.unwrap();
 }
 
+const LEASE: Duration = Duration::from_millis(600);
+
 /// Three members share 60 keys; they leave one by one.
-async fn carries_a_fleet(store: &(impl Store + Clone)) {
+async fn carries_a_fleet(store: &(impl Store + Clone), lease: Duration) {
     let runs: Arc<Mutex<BTreeMap<u64, String>>> = Arc::default();
     let mut fleets = Vec::new();
     for name in ["a", "b", "c"] {
-        let lease = Duration::from_millis(600);
         let fleet = Fleet::builder(store.clone()).member(name).partitions(16).lease(lease).grace(lease / 4);
         let fleet = fleet.build(WorkQueue::<u64>::new()).await.unwrap();
         let (workers, runs) = (fleet.workers(), runs.clone());
@@ -96,7 +101,7 @@ async fn carries_a_fleet(store: &(impl Store + Clone)) {
         });
         fleets.push(fleet);
     }
-    let limit = Duration::from_secs(20);
+    let limit = 30 * lease;
     let owned = |fleets: &[Fleet<u64>]| fleets.iter().map(|fleet| fleet.stats().owned).collect::<Vec<_>>();
     within(limit, || owned(&fleets).iter().sum::<usize>() == 16 && owned(&fleets).iter().all(|owned| *owned > 0)).await;
     within(limit, || runs.lock().unwrap().len() == 60).await;
@@ -118,7 +123,7 @@ async fn memory() {
     compares_and_swaps(&MemoryStore::new()).await;
     of_many_writers_one_wins(&MemoryStore::new()).await;
     watches(&MemoryStore::new()).await;
-    carries_a_fleet(&MemoryStore::new()).await;
+    carries_a_fleet(&MemoryStore::new(), LEASE).await;
 }
 
 #[cfg(feature = "etcd")]
@@ -136,28 +141,159 @@ async fn etcd() {
     compares_and_swaps(&store("compares").await).await;
     of_many_writers_one_wins(&store("writers").await).await;
     watches(&store("watches").await).await;
-    carries_a_fleet(&store("fleet").await).await;
+    carries_a_fleet(&store("fleet").await, LEASE).await;
     let error = EtcdStore::connect(["http://127.0.0.1:1"], "/x").await.unwrap().read("owners").await.unwrap_err();
     assert!(error.to_string().starts_with("etcd: get: "), "{error}");
 }
 
 #[cfg(feature = "kube")]
-#[path = "common/stand_in.rs"]
+#[path = "common/stand_in/mod.rs"]
 mod stand_in;
 
 #[cfg(feature = "kube")]
-#[tokio::test]
-async fn kube() {
+mod kube {
+    use super::stand_in::{self, Load};
+    use super::*;
+    use ::kube::api::{Api, Patch, PatchParams};
+    use ::kube::{Client, Config, ResourceExt};
+    use k8s_openapi::api::coordination::v1::Lease;
     use keyqueue_fleet::store::KubeStore;
-    let (address, _) = stand_in::start().await;
-    let client = ::kube::Client::try_from(::kube::Config::new(address.parse().unwrap())).unwrap();
-    let store = |fleet: &str| KubeStore::new(client.clone(), "test", fleet);
-    compares_and_swaps(&store("compares")).await;
-    of_many_writers_one_wins(&store("writers")).await;
-    watches(&store("watches")).await;
-    carries_a_fleet(&store("fleet")).await;
-    let nobody = ::kube::Config::new("http://127.0.0.1:1".parse().unwrap());
-    let error =
-        KubeStore::new(::kube::Client::try_from(nobody).unwrap(), "test", "x").read("owners").await.unwrap_err();
-    assert!(error.to_string().starts_with("kubernetes: get: "), "{error}");
+    use serde_json::{Value, json};
+
+    fn client_of(address: &str) -> Client {
+        Client::try_from(Config::new(address.parse().unwrap())).unwrap()
+    }
+
+    /// A fleet's records as Leases, whose metadata others change.
+    struct Records {
+        store: KubeStore,
+        leases: Api<Lease>,
+        fleet: String,
+    }
+
+    impl Records {
+        fn new(client: &Client, namespace: &str, fleet: &str) -> Self {
+            let store = KubeStore::new(client.clone(), namespace, fleet);
+            Self { store, leases: Api::namespaced(client.clone(), namespace), fleet: fleet.to_owned() }
+        }
+
+        fn name(&self, record: &str) -> String {
+            format!("{}.{record}", self.fleet)
+        }
+
+        async fn patch(&self, record: &str, metadata: Value) {
+            let patch = Patch::Merge(json!({ "metadata": metadata }));
+            self.leases.patch(&self.name(record), &PatchParams::default(), &patch).await.unwrap();
+        }
+
+        /// The version of the Lease, also if its deletion waits for a finalizer.
+        async fn version(&self, record: &str) -> Version {
+            let lease = self.leases.get(&self.name(record)).await.unwrap();
+            Version(lease.resource_version().unwrap().parse().unwrap())
+        }
+    }
+
+    async fn next(watch: &mut impl Watch) -> Change {
+        tokio::time::timeout(Duration::from_secs(10), watch.next()).await.unwrap().unwrap()
+    }
+
+    fn put(record: &str, value: &[u8], version: Version) -> Change {
+        Change::Put(record.to_owned(), Stored { value: value.to_vec(), version })
+    }
+
+    /// A Lease that was deleted and waits for a finalizer counts as deleted.
+    async fn is_deleted_with_a_finalizer(records: &Records) {
+        let store = &records.store;
+        let deleted = Change::Deleted("member-a".to_owned());
+        done(store.write("member-a", None, b"1").await.unwrap());
+        let mut watch = store.watch().await.unwrap();
+        assert!(matches!(watch.next().await.unwrap(), Change::All(all) if all.len() == 1));
+        records.patch("member-a", json!({ "finalizers": ["keyqueue.dev/test"] })).await;
+        let version = records.version("member-a").await;
+        assert_eq!(next(&mut watch).await, put("member-a", b"1", version));
+
+        assert_eq!(store.delete("member-a", version).await.unwrap(), Deleted::Done);
+        assert_eq!(store.read("member-a").await.unwrap(), None);
+        assert_eq!(next(&mut watch).await, deleted);
+        assert_eq!(store.watch().await.unwrap().next().await.unwrap(), Change::All(Vec::new()));
+        assert_eq!(store.write("member-a", Some(version), b"2").await.unwrap(), Written::Conflict);
+        assert_eq!(store.delete("member-a", version).await.unwrap(), Deleted::Conflict);
+        let waiting = records.version("member-a").await;
+        assert_eq!(store.delete("member-a", waiting).await.unwrap(), Deleted::Conflict);
+        assert_eq!(store.write("member-a", Some(waiting), b"2").await.unwrap(), Written::Conflict);
+        let error = store.write("member-a", None, b"2").await.unwrap_err();
+        assert!(error.to_string().ends_with("member-a is being deleted and waits for its finalizers"), "{error}");
+
+        records.patch("member-a", json!({ "finalizers": null })).await;
+        let version = done(store.write("member-a", None, b"3").await.unwrap());
+        let mut change = deleted.clone();
+        while change == deleted {
+            change = next(&mut watch).await;
+        }
+        assert_eq!(change, put("member-a", b"3", version));
+        store.delete("member-a", version).await.unwrap();
+    }
+
+    /// A Lease without its label is not in lists. The next write puts the label back.
+    async fn puts_its_label_back(records: &Records) {
+        let store = &records.store;
+        done(store.write("member-a", None, b"1").await.unwrap());
+        let mut watch = store.watch().await.unwrap();
+        assert!(matches!(watch.next().await.unwrap(), Change::All(all) if all.len() == 1));
+        records.patch("member-a", json!({ "labels": null })).await;
+        assert_eq!(next(&mut watch).await, Change::Deleted("member-a".to_owned()));
+        let version = store.read("member-a").await.unwrap().unwrap().version;
+        let version = done(store.write("member-a", Some(version), b"2").await.unwrap());
+        assert_eq!(next(&mut watch).await, put("member-a", b"2", version));
+        store.delete("member-a", version).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn stand_in() {
+        let (address, _) = stand_in::start(Load::Normal).await;
+        let store = |fleet: &str| KubeStore::new(client_of(&address), "test", fleet);
+        compares_and_swaps(&store("compares")).await;
+        of_many_writers_one_wins(&store("writers")).await;
+        watches(&store("watches")).await;
+        carries_a_fleet(&store("fleet"), LEASE).await;
+    }
+
+    #[tokio::test]
+    async fn kube_with_a_finalizer() {
+        let (address, _) = stand_in::start(Load::Normal).await;
+        is_deleted_with_a_finalizer(&Records::new(&client_of(&address), "test", "finalizer")).await;
+        puts_its_label_back(&Records::new(&client_of(&address), "test", "label")).await;
+    }
+
+    /// A request takes a second here if it is refused: it does not get its answer in time.
+    #[tokio::test]
+    async fn overloaded() {
+        let (address, _) = stand_in::start(Load::TooMuch).await;
+        carries_a_fleet(&KubeStore::new(client_of(&address), "test", "fleet"), 4 * LEASE).await;
+    }
+
+    #[tokio::test]
+    async fn nobody_answers() {
+        let store = KubeStore::new(client_of("http://127.0.0.1:1"), "test", "x");
+        let error = store.read("owners").await.unwrap_err();
+        assert!(error.to_string().starts_with("kubernetes: get: "), "{error}");
+    }
+
+    #[tokio::test]
+    async fn api_server() {
+        if std::env::var("FLEET_KUBE").as_deref() != Ok("1") {
+            println!("skipped: FLEET_KUBE is not 1");
+            return;
+        }
+        let client = Client::try_default().await.unwrap();
+        let records = |test: &str| Records::new(&client, "default", &format!("stores-{}-{test}", std::process::id()));
+        compares_and_swaps(&records("compares").store).await;
+        of_many_writers_one_wins(&records("writers").store).await;
+        watches(&records("watches").store).await;
+        is_deleted_with_a_finalizer(&records("finalizer")).await;
+        puts_its_label_back(&records("label")).await;
+        let fleet = records("fleet");
+        carries_a_fleet(&fleet.store, 4 * LEASE).await;
+        fleet.store.delete("owners", fleet.version("owners").await).await.unwrap();
+    }
 }

@@ -4,7 +4,9 @@ use super::{Change, Deleted, Store, StoreError, Stored, Version, Watch, Written}
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, PostParams, Preconditions, WatchEvent, WatchParams};
+use kube::api::{
+    Api, DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions, WatchEvent, WatchParams,
+};
 use kube::{Client, ResourceExt};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -16,7 +18,8 @@ const RECORD: &str = "keyqueue.dev/record";
 /// A [`Store`] in Kubernetes. Its records are the Leases `<fleet>.<record>` of one namespace, in the annotation `keyqueue.dev/record`; to
 /// see them: `kubectl get leases -l keyqueue.dev/fleet=<fleet> -o yaml`.
 ///
-/// Their times are not used, nor does Kubernetes delete them. The member needs the verbs get, list, watch, create, update and delete for
+/// Their times are not used, nor does Kubernetes delete them. A Lease whose deletion waits for finalizers counts as deleted, and its record
+/// cannot be written until it is gone. The member needs the verbs get, list, watch, create, patch and delete for
 /// `leases` of `coordination.k8s.io` in the namespace:
 ///
 /// ```yaml
@@ -26,8 +29,11 @@ const RECORD: &str = "keyqueue.dev/record";
 /// rules:
 ///   - apiGroups: [coordination.k8s.io]
 ///     resources: [leases]
-///     verbs: [get, list, watch, create, update, delete]
+///     verbs: [get, list, watch, create, patch, delete]
 /// ```
+///
+/// The client's own retries are not needed, because a member repeats what failed: `Config::default_retry` can be false. They do no harm
+/// within what [`Store`] says of requests that are sent twice.
 ///
 /// # Examples
 /// ```no_run
@@ -63,6 +69,11 @@ fn failed(what: &str) -> impl FnOnce(kube::Error) -> StoreError + use<> {
 /// Whether the object is at another version, or gone.
 fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if matches!(status.code, 404 | 409))
+}
+
+/// Whether the Lease was deleted. A finalizer may keep it for some time.
+fn is_deleted(lease: &Lease) -> bool {
+    lease.metadata.deletion_timestamp.is_some()
 }
 
 fn version(lease: &Lease) -> Result<Version, StoreError> {
@@ -110,6 +121,18 @@ impl KubeStore {
         format!("{FLEET}={}", self.fleet)
     }
 
+    /// A Lease of this name exists. If it was deleted, nobody can read the record, and nobody can write it: that is no conflict, which a
+    /// member would settle with a read.
+    async fn exists(&self, record: &str) -> Result<Written, StoreError> {
+        let name = self.name(record);
+        match self.leases.get_opt(&name).await.map_err(failed("get"))? {
+            Some(lease) if is_deleted(&lease) => Err(StoreError::message(format!(
+                "kubernetes: write: the Lease {name} is being deleted and waits for its finalizers"
+            ))),
+            _ => Ok(Written::Conflict),
+        }
+    }
+
     async fn watch_from(&self, version: &str) -> Result<Changes, StoreError> {
         let parameters = WatchParams::default().labels(&self.selector());
         Ok(self.leases.watch(&parameters, version).await.map_err(failed("watch"))?.boxed())
@@ -122,32 +145,32 @@ impl Store for KubeStore {
     async fn read(&self, record: &str) -> Result<Option<Stored>, StoreError> {
         // Without a resourceVersion the answer is the latest state, not a cache's.
         let lease = self.leases.get_opt(&self.name(record)).await.map_err(failed("get"))?;
-        lease.map(|lease| stored(&lease)).transpose()
+        lease.filter(|lease| !is_deleted(lease)).map(|lease| stored(&lease)).transpose()
     }
 
     async fn write(&self, record: &str, expected: Option<Version>, value: &[u8]) -> Result<Written, StoreError> {
         let lease = self.lease(record, expected, value);
         let answer = match expected {
             None => self.leases.create(&PostParams::default(), &lease).await,
-            Some(_) => self.leases.replace(&self.name(record), &PostParams::default(), &lease).await,
+            // Not a PUT: that creates a Lease which has been deleted, whatever version it names.
+            Some(_) => self.leases.patch(&self.name(record), &PatchParams::default(), &Patch::Merge(&lease)).await,
         };
-        match answer {
-            Ok(lease) => Ok(Written::Done(version(&lease)?)),
-            // A namespace that does not exist is a 404 as well: no conflict, if the record should not exist either.
-            Err(error)
-                if is_conflict(&error)
-                    && !(expected.is_none() && matches!(&error, kube::Error::Api(s) if s.code == 404)) =>
-            {
-                Ok(Written::Conflict)
-            }
-            Err(error) => Err(failed("write")(error)),
+        match (answer, expected) {
+            (Ok(lease), _) if is_deleted(&lease) => Ok(Written::Conflict), // nobody reads it
+            (Ok(lease), _) => Ok(Written::Done(version(&lease)?)),
+            (Err(kube::Error::Api(status)), None) if status.code == 409 => self.exists(record).await,
+            // (A creation with 404 is an error: the namespace does not exist.)
+            (Err(error), Some(_)) if is_conflict(&error) => Ok(Written::Conflict),
+            (Err(error), _) => Err(failed("write")(error)),
         }
     }
 
     async fn delete(&self, record: &str, expected: Version) -> Result<Deleted, StoreError> {
         let preconditions = Preconditions { resource_version: Some(expected.0.to_string()), uid: None };
         let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        match self.leases.delete(&self.name(record), &parameters).await {
+        match self.leases.delete(&self.name(record), &parameters).await.map(|answer| answer.left()) {
+            // Its deletion had begun before: one that begins with this request makes a new version.
+            Ok(Some(lease)) if is_deleted(&lease) && version(&lease)? == expected => Ok(Deleted::Conflict),
             Ok(_) => Ok(Deleted::Done),
             Err(error) if is_conflict(&error) => Ok(Deleted::Conflict),
             Err(error) => Err(failed("delete")(error)),
@@ -158,7 +181,7 @@ impl Store for KubeStore {
         let listed = self.leases.list(&ListParams::default().labels(&self.selector())).await.map_err(failed("list"))?;
         let version = listed.metadata.resource_version.unwrap_or_default();
         let mut records = Vec::new();
-        for lease in &listed.items {
+        for lease in listed.items.iter().filter(|lease| !is_deleted(lease)) {
             if let Some(record) = self.record(lease) {
                 records.push((record, stored(lease)?));
             }
@@ -207,7 +230,10 @@ impl Watch for KubeWatch {
                 continue;
             };
             let (lease, deleted) = match event.map_err(failed("watch"))? {
-                WatchEvent::Added(lease) | WatchEvent::Modified(lease) => (lease, false),
+                WatchEvent::Added(lease) | WatchEvent::Modified(lease) => {
+                    let deleted = is_deleted(&lease);
+                    (lease, deleted)
+                }
                 WatchEvent::Deleted(lease) => (lease, true),
                 WatchEvent::Bookmark(bookmark) => {
                     self.version = bookmark.metadata.resource_version;

@@ -48,7 +48,8 @@ pub enum Change {
 pub enum Written {
     /// It was done; the record is at this version now.
     Done(Version),
-    /// The record was at another version, and nothing was done; or a client has sent the request again, and the first one was done.
+    /// The record is at another version, or absent, or, for `None`, there. Nothing was done; or a library has sent the request twice, and
+    /// the first one was done: see [`Store`].
     Conflict,
 }
 
@@ -57,7 +58,7 @@ pub enum Written {
 pub enum Deleted {
     /// It was done.
     Done,
-    /// The record was at another version, or absent, and nothing was done.
+    /// The record is at another version, or absent. Nothing was done; or a library has sent the request twice, and the first one was done.
     Conflict,
 }
 
@@ -72,6 +73,24 @@ pub enum Deleted {
 ///   ([etcd#15247](https://github.com/etcd-io/etcd/issues/15247), [etcd#11456](https://github.com/etcd-io/etcd/issues/11456)).
 ///
 /// Names of records consist of lower-case letters, digits, `-` and `.`.
+///
+/// # Requests that are sent twice
+/// A client library may repeat a request whose answer was lost or was an error of a proxy; kube-rs does so by default. The protocol expects
+/// what follows from it:
+///
+/// * A write or a deletion that took effect can be answered with `Conflict`, because the repeated request found the new version. So a member
+///   reads the record after a conflict.
+/// * A creation or a deletion can take effect after the call has failed or its future was dropped.
+///
+/// Who implements a store sees to this:
+///
+/// * The comparison and the change are one request to the store, and the store compares. A read and then a write without a condition are
+///   not a `Store`, nor is a write with a condition that creates a record which is absent (a PUT of Kubernetes does).
+/// * A repeated request carries the version that the caller named. An implementation does not read the record anew and try again.
+/// * A creation is repeated only while the future of the call lives. A second request that is carried out after the record was created *and*
+///   deleted creates it again: the call takes effect twice.
+/// * A conflict that a read cannot explain is an error: a record that `read` does not find and that cannot be created either.
+/// * A version is compared for equality with what the store holds, and `read` is answered by the store, not by a cache.
 pub trait Store: Send + Sync + 'static {
     /// A watch; dropping it ends it.
     type Watch: Watch;
