@@ -94,9 +94,11 @@ impl From<Fault> for Mutant {
     }
 }
 
-/// Short, so that much happens in a minute. A record expires after 1.5 s.
+/// Short, so that much happens in a minute.
 const LEASE: Duration = Duration::from_secs(1);
 const GRACE: Duration = Duration::from_millis(200);
+/// A record expires after this: 1.25 * (lease + grace).
+const EXPIRY: Duration = Duration::from_millis(1500);
 /// How late an answer is processed: others have taken over by then.
 const LATE: Duration = Duration::from_millis(2500);
 const PARTITIONS: u32 = 32;

@@ -4,7 +4,7 @@ use crate::check::{Life, Report, Rules, check, owners};
 use crate::etcd::Etcd;
 use crate::log::{self, Line, now};
 use crate::proxy::Proxy;
-use crate::{GRACE, LATE, LEASE, Options, PARTITIONS, tied};
+use crate::{EXPIRY, GRACE, LATE, LEASE, Options, PARTITIONS, tied};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -32,17 +32,17 @@ enum Happening {
     OneWayCut,
     /// The answer to a renewal is processed after others have taken over, and the replica learns nothing of that.
     LateAnswer,
-    /// All requests take longer, and replicas join and leave at the same time: several write the table at once.
-    Rush,
+    /// All requests take longer, and replicas are killed and join at the same time: several write the table at once.
+    ClaimsAtOnce,
     /// A server of etcd is stopped.
     ServerStop,
 }
 
-use Happening::{Cut, Join, Kill, LateAnswer, Leave, LongStop, OneWayCut, Rush, ServerStop, ShortStop};
+use Happening::{ClaimsAtOnce, Cut, Join, Kill, LateAnswer, Leave, LongStop, OneWayCut, ServerStop, ShortStop};
 
 /// Two leave, so two join.
 const BAG: [Happening; 11] =
-    [Kill, Leave, Join, Join, ShortStop, LongStop, Cut, OneWayCut, LateAnswer, Rush, ServerStop];
+    [Kill, Leave, Join, Join, ShortStop, LongStop, Cut, OneWayCut, LateAnswer, ClaimsAtOnce, ServerStop];
 
 struct Replica {
     name: String,
@@ -300,7 +300,7 @@ impl Scenario<'_> {
                 sleep(LATE + LEASE).await;
                 self.replicas[i].proxy.cut(false);
             }
-            Rush => self.rush(i).await?,
+            ClaimsAtOnce => self.claims_at_once(i).await?,
             ServerStop => {
                 let (server, time) = (self.random.usize(..self.options.servers), self.millis(lease / 2, lease * 3));
                 if let Some(pid) = self.etcd.pid(server).filter(|_| self.options.servers > 1) {
@@ -313,21 +313,29 @@ impl Scenario<'_> {
         Ok(())
     }
 
-    /// One leaves while the others join. The partitions that it releases and those that the others get change hands in the same moments.
-    async fn rush(&mut self, leaver: usize) -> Result<()> {
-        for i in 0..self.replicas.len() {
-            let delay = self.millis(10, 30);
+    /// Requests take longer, and all replicas are killed and started again, and then two of them. As the records of their earlier lives
+    /// expire, all that run join and claim with what they knew before: they write the table in the same moments.
+    async fn claims_at_once(&mut self, first: usize) -> Result<()> {
+        let all = self.replicas.len();
+        for i in 0..all {
+            let delay = self.millis(15, 30); // at most: a request may take a sixth of a lease
             self.replicas[i].proxy.delay(delay);
         }
-        let joiner = (leaver + 1) % self.replicas.len();
-        self.kill(joiner).await?;
-        self.start_absent()?;
-        let until_it_expires = self.millis(1000, 2000);
-        sleep(until_it_expires).await;
-        self.replicas[leaver].tell_to_leave().await?;
-        self.left(leaver).await?;
-        self.start(leaver)?;
-        sleep(LEASE).await;
+        for count in [all, 2] {
+            for i in (first..first + count).map(|i| i % all) {
+                if self.replicas[i].child.is_some() {
+                    self.kill(i).await?;
+                }
+            }
+            for i in 0..all {
+                if self.replicas[i].child.is_none() {
+                    self.start(i)?;
+                    let pause = self.millis(0, 50);
+                    sleep(pause).await;
+                }
+            }
+            sleep(EXPIRY + LEASE).await;
+        }
         self.replicas.iter().for_each(|replica| replica.proxy.delay(Duration::ZERO));
         Ok(())
     }
