@@ -1,7 +1,7 @@
 //! Puts the logs of all processes together.
 
 use crate::log::Line;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// One life of a replica.
@@ -11,8 +11,30 @@ pub struct Life {
     pub lines: Vec<Line>,
     /// When the process ended: its runs end there at the latest.
     pub ended: u64,
-    /// From when to when it was stopped.
+    /// When it was stopped, and the moment before it was told to go on.
     pub stops: Vec<(u64, u64)>,
+}
+
+impl Life {
+    /// The partitions that it owns, as it said last.
+    pub fn owned(&self) -> BTreeSet<u32> {
+        let mut owned = BTreeSet::new();
+        for line in &self.lines {
+            match *line {
+                Line::Acquired { partition } => _ = owned.insert(partition),
+                Line::Gone { partition } => _ = owned.remove(&partition),
+                _ => {}
+            }
+        }
+        owned
+    }
+}
+
+/// How many partitions have no owner, and how many have more than one.
+pub fn owners(lives: &[Life], partitions: u32) -> (usize, usize) {
+    let mut owners = vec![0; partitions as usize];
+    lives.iter().flat_map(Life::owned).for_each(|partition| owners[partition as usize] += 1);
+    (owners.iter().filter(|n| **n == 0).count(), owners.iter().filter(|n| **n > 1).count())
 }
 
 #[derive(Debug, Clone)]
@@ -21,72 +43,88 @@ struct Run {
     start: u64,
     end: u64,
     token: u64,
-    stopped: bool,
+    /// The stop that caught it in the middle, if that was longer than the grace.
+    caught: Option<(u64, u64)>,
+}
+
+/// What the check depends on, besides the logs.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules {
+    pub keys: u64,
+    /// Between these times the silence of keys counts.
+    pub from: u64,
+    pub to: u64,
+    pub grace: u64,
 }
 
 #[derive(Debug, Default)]
 pub struct Report {
     pub runs: usize,
     pub lives: usize,
-    /// Pairs of runs of one key at the same time, in different processes.
+    /// Pairs of runs of one key at the same time.
     pub overlaps: usize,
-    /// The same, where one of the two was caught by a stop.
-    pub stopped: usize,
-    /// Of all, those in which the later one had no higher token.
-    pub without_higher_token: usize,
+    /// Pairs of which a stop explains the overlap: see [`is_explained`].
+    pub explained: usize,
+    /// The longest time for which a run of such a pair went on after the stop, in nanoseconds.
+    pub after_stop: u64,
     /// The longest time in which a key was not run, in nanoseconds, and the key.
     pub silence: (u64, u64),
-    pub unowned: u64,
     examples: Vec<String>,
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} runs in {} processes", self.runs, self.lives)?;
+        let seconds = |nanos: u64| nanos as f64 / 1e9;
+        writeln!(f, "{} runs in {} processes; overlaps: {}", self.runs, self.lives, self.overlaps)?;
         writeln!(
             f,
-            "overlaps: {}; and {} where a process was stopped in the middle of the work",
-            self.overlaps, self.stopped
+            "overlaps of a run that a stop caught in the middle: {}; the run ended {:.3} s after the stop at the latest",
+            self.explained,
+            seconds(self.after_stop)
         )?;
-        writeln!(f, "of all these, {} without a higher token", self.without_higher_token)?;
-        write!(
-            f,
-            "longest silence of a key: {:.2} s; partitions without an owner at the end: {}",
-            self.silence.0 as f64 / 1e9,
-            self.unowned
-        )?;
+        write!(f, "longest silence of a key: {:.2} s", seconds(self.silence.0))?;
         self.examples.iter().try_for_each(|example| write!(f, "\n    {example}"))
     }
 }
 
-fn runs_of(number: usize, life: &Life) -> Vec<(u64, Run)> {
+fn runs_of(number: usize, life: &Life, grace: u64) -> Vec<(u64, Run)> {
     let mut runs: Vec<(u64, Run)> = Vec::new();
     let mut open = BTreeMap::new();
     for line in &life.lines {
         match *line {
             Line::Start { key, token, at } => {
                 open.insert(key, runs.len());
-                runs.push((key, Run { life: number, start: at, end: life.ended, token, stopped: false }));
+                runs.push((key, Run { life: number, start: at, end: life.ended, token, caught: None }));
             }
             Line::End { key, at } => {
                 if let Some(place) = open.remove(&key) {
                     runs[place].1.end = at;
                 }
             }
-            Line::Owned { .. } => {}
+            _ => {}
         }
     }
     for (_, run) in &mut runs {
-        run.stopped = life.stops.iter().any(|(from, to)| run.start < *to && *from < run.end);
+        // Nothing runs just before the process goes on: what began before that and ends after it was in the middle.
+        run.caught =
+            life.stops.iter().copied().find(|(from, to)| to - from > grace && run.start < *to && *to < run.end);
     }
     runs
 }
 
-/// `from` and `to`: between these times the silence of keys counts.
-pub fn check(lives: &[Life], keys: u64, from: u64, to: u64) -> Report {
+/// Whether a stop that caught `caught` in the middle explains that `other` ran at the same time. The protocol cannot prevent that, but
+/// `other` has begun after the stop began, it has a higher token, and `caught` has ended within a grace after the process went on.
+fn is_explained(caught: &Run, other: &Run, grace: u64) -> bool {
+    caught.life != other.life
+        && other.token > caught.token
+        && caught.caught.is_some_and(|(from, to)| from < other.start && caught.end <= to + grace)
+}
+
+pub fn check(lives: &[Life], rules: Rules) -> Report {
+    let Rules { keys, from, to, grace } = rules;
     let mut by_key: BTreeMap<u64, Vec<Run>> = (0..keys).map(|key| (key, Vec::new())).collect();
     for (number, life) in lives.iter().enumerate() {
-        for (key, run) in runs_of(number, life) {
+        for (key, run) in runs_of(number, life, grace) {
             by_key.entry(key).or_default().push(run);
         }
     }
@@ -98,29 +136,23 @@ pub fn check(lives: &[Life], keys: u64, from: u64, to: u64) -> Report {
         for (i, run) in runs.iter().enumerate() {
             report.silence = report.silence.max((run.start.min(to).saturating_sub(last_end), key));
             last_end = last_end.max(run.end);
-            for other in
-                runs[i + 1..].iter().take_while(|other| other.start < run.end).filter(|other| other.life != run.life)
-            {
-                if run.stopped || other.stopped {
-                    report.stopped += 1;
+            for other in runs[i + 1..].iter().take_while(|other| other.start < run.end) {
+                let pairs = [(run, other), (other, run)];
+                if let Some((caught, _)) = pairs.into_iter().find(|(caught, other)| is_explained(caught, other, grace))
+                {
+                    report.explained += 1;
+                    let went_on = caught.caught.map_or(0, |(_, to)| caught.end - to);
+                    report.after_stop = report.after_stop.max(went_on);
                 } else {
                     report.overlaps += 1;
                     if report.examples.len() < 5 {
-                        let ms = |at: u64| at.saturating_sub(from) / 1_000_000;
                         report.examples.push(format!(
-                            "key {key}: {} from {} to {} ms with token {}, {} from {} to {} ms with token {}",
-                            lives[run.life].name,
-                            ms(run.start),
-                            ms(run.end),
-                            run.token,
-                            lives[other.life].name,
-                            ms(other.start),
-                            ms(other.end),
-                            other.token,
+                            "key {key}: {}, {}",
+                            describe(run, lives, from),
+                            describe(other, lives, from)
                         ));
                     }
                 }
-                report.without_higher_token += usize::from(other.token <= run.token);
             }
         }
         report.silence = report.silence.max((to.saturating_sub(last_end), key));
@@ -128,34 +160,136 @@ pub fn check(lives: &[Life], keys: u64, from: u64, to: u64) -> Report {
     report
 }
 
+fn describe(run: &Run, lives: &[Life], from: u64) -> String {
+    let ms = |at: u64| at.saturating_sub(from) / 1_000_000;
+    let caught = run.caught.map(|(from, to)| format!(", stopped from {} to {}", ms(from), ms(to)));
+    format!(
+        "{} (life {}) from {} to {} ms with token {}{}",
+        lives[run.life].name,
+        run.life,
+        ms(run.start),
+        ms(run.end),
+        run.token,
+        caught.unwrap_or_default()
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn life(lines: &[Line], stops: &[(u64, u64)]) -> Life {
-        Life { name: "r".to_owned(), lines: lines.to_vec(), ended: 100, stops: stops.to_vec() }
+    /// Runs of key 0, as (start, end, token). An end of 0: it has none.
+    fn life(runs: &[(u64, u64, u64)], stops: &[(u64, u64)]) -> Life {
+        let mut lines = Vec::new();
+        for &(start, end, token) in runs {
+            lines.push(Line::Start { key: 0, token, at: start });
+            if end > 0 {
+                lines.push(Line::End { key: 0, at: end });
+            }
+        }
+        Life { name: "r".to_owned(), lines, ended: 1000, stops: stops.to_vec() }
     }
 
-    fn start(at: u64, token: u64) -> Line {
-        Line::Start { key: 0, token, at }
-    }
-
-    fn end(at: u64) -> Line {
-        Line::End { key: 0, at }
+    /// The number of overlaps, and of those that a stop explains. The grace is 20.
+    fn count(lives: &[Life]) -> (usize, usize) {
+        let report = check(lives, Rules { keys: 1, from: 0, to: 1000, grace: 20 });
+        assert_eq!(report.lives, lives.len());
+        (report.overlaps, report.explained)
     }
 
     #[test]
-    fn overlaps_are_counted_and_those_with_a_stop_apart() {
-        let a = life(&[start(10, 1), end(30), start(40, 1)], &[]); // killed at 100
-        let report = check(&[a.clone(), life(&[start(29, 2), end(35)], &[])], 1, 0, 100);
-        assert_eq!((report.runs, report.overlaps, report.stopped, report.without_higher_token), (3, 1, 0, 0));
-        let report = check(&[a.clone(), life(&[start(30, 2), end(40)], &[])], 1, 0, 100);
-        assert_eq!(report.overlaps, 0);
-        let report = check(&[a.clone(), life(&[start(90, 1), end(95)], &[(94, 99)])], 1, 0, 100);
-        assert_eq!((report.overlaps, report.stopped, report.without_higher_token), (0, 1, 1));
-        assert_eq!(report.silence, (10, 0));
-        // A stop between runs excuses nothing.
-        let report = check(&[a, life(&[start(90, 1), end(95)], &[(96, 99)])], 1, 0, 100);
-        assert_eq!((report.overlaps, report.stopped), (1, 0));
+    fn overlaps_are_found() {
+        let a = || life(&[(100, 300, 1)], &[]);
+        assert_eq!(count(&[a(), life(&[(299, 350, 2)], &[])]), (1, 0), "at its end");
+        assert_eq!(count(&[a(), life(&[(50, 101, 2)], &[])]), (1, 0), "at its start");
+        assert_eq!(count(&[a(), life(&[(150, 200, 2), (200, 250, 2)], &[])]), (2, 0), "two within");
+        assert_eq!(count(&[a(), life(&[(50, 400, 2)], &[])]), (1, 0), "around it");
+        assert_eq!(count(&[a(), life(&[(150, 160, 2)], &[]), life(&[(155, 170, 3)], &[])]), (3, 0), "of three");
+        assert_eq!(count(&[a(), life(&[(300, 350, 2), (50, 100, 2)], &[])]), (0, 0), "before and after are none");
+    }
+
+    #[test]
+    fn a_run_without_an_end_lasts_until_its_process_ends() {
+        assert_eq!(count(&[life(&[(100, 0, 1)], &[]), life(&[(990, 995, 2)], &[])]), (1, 0));
+        assert_eq!(count(&[life(&[(100, 0, 1)], &[]), life(&[(1000, 1001, 2)], &[])]), (0, 0));
+    }
+
+    #[test]
+    fn two_runs_in_one_process_overlap_as_well() {
+        assert_eq!(count(&[life(&[(100, 0, 1), (200, 210, 1)], &[])]), (1, 0));
+        assert_eq!(count(&[life(&[(100, 0, 1), (200, 210, 2)], &[(150, 190)])]), (1, 0), "and no stop explains it");
+    }
+
+    #[test]
+    fn other_keys_do_not_overlap() {
+        let mut b = life(&[(100, 300, 2)], &[]);
+        b.lines = vec![
+            Line::Start { key: 1, token: 2, at: 100 },
+            Line::End { key: 0, at: 150 },
+            Line::End { key: 1, at: 300 },
+        ];
+        assert_eq!(count(&[life(&[(100, 300, 1)], &[]), b]), (0, 0));
+    }
+
+    #[test]
+    fn a_stop_in_the_middle_explains_an_overlap() {
+        let b = || life(&[(200, 400, 2)], &[]);
+        assert_eq!(count(&[life(&[(100, 310, 1)], &[(150, 300)]), b()]), (0, 1));
+        assert_eq!(count(&[b(), life(&[(100, 310, 1)], &[(150, 300)])]), (0, 1), "in any order");
+        assert_eq!(count(&[life(&[(100, 320, 1)], &[(150, 300)]), b()]), (0, 1), "up to a grace after it");
+        let report =
+            check(&[life(&[(100, 310, 1)], &[(150, 300)]), b()], Rules { keys: 1, from: 0, to: 1000, grace: 20 });
+        assert_eq!(report.after_stop, 10);
+    }
+
+    #[test]
+    fn a_stop_that_is_not_longer_than_the_grace_explains_nothing() {
+        let b = || life(&[(160, 400, 2)], &[]);
+        assert_eq!(count(&[life(&[(100, 175, 1)], &[(150, 170)]), b()]), (1, 0));
+        assert_eq!(count(&[life(&[(100, 175, 1)], &[(150, 171)]), b()]), (0, 1));
+    }
+
+    #[test]
+    fn a_stop_explains_nothing_of_runs_that_it_did_not_catch() {
+        let b = || life(&[(200, 400, 2)], &[]);
+        assert_eq!(count(&[life(&[(300, 310, 1)], &[(150, 300)]), b()]), (1, 0), "begun after the stop");
+        assert_eq!(count(&[life(&[(100, 300, 1)], &[(320, 380)]), b()]), (1, 0), "ended before the stop");
+        assert_eq!(count(&[life(&[(100, 210, 1)], &[(150, 300)]), b()]), (1, 0), "ended as the stop began");
+    }
+
+    #[test]
+    fn a_stop_explains_nothing_that_it_did_not_cause() {
+        let stopped = || life(&[(100, 310, 1)], &[(150, 300)]);
+        assert_eq!(count(&[stopped(), life(&[(149, 400, 2)], &[])]), (1, 0), "begun before the stop");
+        assert_eq!(count(&[stopped(), life(&[(200, 400, 1)], &[])]), (1, 0), "with the same token");
+        assert_eq!(count(&[stopped(), life(&[(200, 400, 0)], &[])]), (1, 0), "with a lower token");
+        assert_eq!(
+            count(&[life(&[(100, 321, 1)], &[(150, 300)]), life(&[(200, 400, 2)], &[])]),
+            (1, 0),
+            "went on for longer than the grace after the stop"
+        );
+    }
+
+    #[test]
+    fn the_longest_silence_of_a_key_is_found() {
+        let silence = |lives: &[Life], keys, from, to| check(lives, Rules { keys, from, to, grace: 20 }).silence;
+        let a = life(&[(100, 300, 1), (350, 400, 1)], &[]);
+        assert_eq!(silence(std::slice::from_ref(&a), 1, 0, 400), (100, 0), "before the first run");
+        assert_eq!(silence(std::slice::from_ref(&a), 1, 90, 400), (50, 0), "between two");
+        assert_eq!(silence(std::slice::from_ref(&a), 1, 90, 500), (100, 0), "after the last");
+        assert_eq!(silence(std::slice::from_ref(&a), 2, 90, 500), (410, 1), "a key without runs");
+        assert_eq!(silence(&[a.clone(), life(&[(50, 360, 2)], &[])], 1, 90, 400), (0, 0), "another process ran it");
+        assert_eq!(silence(&[a], 1, 90, 320), (20, 0), "what is later does not count");
+        assert_eq!(silence(&[], 1, 90, 320), (230, 0), "no runs at all");
+    }
+
+    #[test]
+    fn owners_are_counted_as_they_were_said_last() {
+        let says = |lines: &[Line]| Life { lines: lines.to_vec(), ..Life::default() };
+        let (a, gone) = (|partition| Line::Acquired { partition }, |partition| Line::Gone { partition });
+        assert_eq!(owners(&[], 3), (3, 0));
+        assert_eq!(owners(&[says(&[a(0), a(1)]), says(&[a(2)])], 3), (0, 0));
+        assert_eq!(owners(&[says(&[a(0), a(1), gone(0)]), says(&[a(2)])], 3), (1, 0));
+        assert_eq!(owners(&[says(&[a(0), a(1), gone(0), a(0)]), says(&[a(2), a(1)])], 3), (0, 1));
     }
 }
