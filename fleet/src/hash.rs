@@ -38,6 +38,30 @@ impl StableHasher {
         }
     }
 
+    /// Spreads names that differ only in their last bytes: it adds the hash's own bytes to what is hashed.
+    ///
+    /// A partition is the top bits of the hash, and in FNV-1a the last two bytes hardly change them: with 256 partitions, `web-00` to `web-99`
+    /// have very few between them. Call this after the name was written. Then a partition is no longer a range of the name's FNV-1a values.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::WorkQueue;
+    /// use keyqueue_fleet::{Fleet, MemoryStore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), keyqueue_fleet::FleetError> {
+    /// let fleet = Fleet::builder(MemoryStore::new()).build_by(WorkQueue::<String>::new(), |name, hasher| {
+    ///     hasher.write(name.as_bytes());
+    ///     hasher.spread();
+    /// });
+    /// # fleet.await?.leave().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub const fn spread(&mut self) {
+        self.write(&self.0.to_le_bytes());
+    }
+
     /// The hash of all that was written.
     pub const fn finish(&self) -> u64 {
         self.0
@@ -54,6 +78,9 @@ impl Default for StableHasher {
 ///
 /// Implemented for strings, integers, references and pairs of them. For another type, implement it, or name the bytes with
 /// [`build_by`](crate::FleetBuilder::build_by).
+///
+/// Strings that differ only in their last two bytes mostly share a partition, and with it a replica: see [`StableHasher::spread`]. Integers do
+/// not.
 ///
 /// # Examples
 /// ```
@@ -162,6 +189,26 @@ mod tests {
         }
         assert_eq!(hash(1u8), hash(1u64));
         assert_ne!(hash(("a", "b")), hash(("ab", "")));
+    }
+
+    /// How many of 256 partitions have keys.
+    fn partitions_of(hashes: impl Iterator<Item = u64>) -> usize {
+        hashes.map(|hash| partition_of(hash, 256)).collect::<std::collections::BTreeSet<_>>().len()
+    }
+
+    #[test]
+    fn names_that_end_in_a_number_need_to_be_spread() {
+        let name = |i: u64| format!("web-{i:02}");
+        let spread = |i: u64| {
+            let mut hasher = StableHasher::new();
+            hasher.write(name(i).as_bytes());
+            hasher.spread();
+            hasher.finish()
+        };
+        assert!(partitions_of((0..100).map(|i| hash(name(i)))) < 10);
+        // A hundred balls into 256 bins: 83 are hit, on average.
+        assert!(partitions_of((0..100).map(spread)) > 70);
+        assert!(partitions_of((0..100_u64).map(hash)) > 70, "integers");
     }
 
     #[test]
