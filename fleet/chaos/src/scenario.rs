@@ -146,7 +146,7 @@ impl Replica {
 
     /// The life of a process that has ended.
     fn put_aside(&mut self) -> Result<Option<Life>> {
-        Ok(self.child.take().map(|_| self.so_far()).transpose()?)
+        self.child.take().map(|_| self.so_far()).transpose()
     }
 }
 
