@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # `keyqueue-fleet` with etcd: the store's tests against a real server, and fleet-chaos: the protocol, and each built-in fault, which must be noticed.
-# CHAOS_SECONDS (default 45) for each. Installs etcd and protoc with apt-get if it can; says so if it cannot, and skips.
+# CHAOS_SECONDS (default 40) for the protocol, and eight times that at most for each fault. Installs etcd and protoc with apt-get if it can; says so if it cannot, and skips.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../fleet"
 if ! command -v etcd >/dev/null || ! command -v protoc >/dev/null || [ ! -e /usr/include/google/protobuf/empty.proto ]; then
@@ -27,4 +27,4 @@ FLEET_ETCD=http://127.0.0.1:23790 cargo test --locked --release --features etcd 
 cargo fmt --manifest-path chaos/Cargo.toml --check
 cargo clippy --locked --manifest-path chaos/Cargo.toml --all-targets -- -D warnings
 cargo test --locked --release --manifest-path chaos/Cargo.toml
-cargo run --locked --release --manifest-path chaos/Cargo.toml -- --seconds "${CHAOS_SECONDS:-45}" --all
+cargo run --locked --release --manifest-path chaos/Cargo.toml -- --seconds "${CHAOS_SECONDS:-40}" --all
