@@ -57,6 +57,16 @@ fn metrics_in(expression: &str) -> Vec<&str> {
     metrics
 }
 
+/// The picture of the README was drawn since the last panel was added or renamed.
+#[test]
+fn the_picture_has_each_panel() {
+    let picture = include_str!("../examples/grafana/keyqueue.svg");
+    for panel in list(&dashboard(), "panels") {
+        let title = text(panel, "title");
+        assert!(picture.contains(&format!(">{title}</text>")), "{title}: draw it with examples/grafana/picture.py");
+    }
+}
+
 #[test]
 fn the_dashboard_can_be_imported_and_each_panel_says_what_to_do() {
     let dashboard = dashboard();
