@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 cargo clippy --locked --all-targets --all-features -- -D warnings
 cargo clippy --locked --all-targets --no-default-features -- -D warnings
-for package in fuzz benches benches/instructions examples/controller; do
+for package in fuzz benches benches/instructions examples/controller fleet/operator; do
     (cd "$package" && cargo clippy --locked --workspace --all-targets -- -D warnings)
 done
 (cd loom-tests && RUSTFLAGS="--cfg loom" cargo clippy --locked --all-targets -- -D warnings)
