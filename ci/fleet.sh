@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `keyqueue-fleet`: format, clippy, the model, the simulation with built-in faults, tests, docs. With a Rust toolchain alone; what needs
-# etcd is in ci/fleet-etcd.sh.
+# `keyqueue-fleet`: format, clippy, the model, the simulation with built-in faults, tests, docs, and two programs of several processes:
+# `operator` and `sharded_reconcile`. With a Rust toolchain alone; what needs etcd is in ci/fleet-etcd.sh.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../fleet"
 cargo fmt --check
@@ -14,3 +14,11 @@ awk -v want="$(($(ls tests/*.rs | wc -l) + 2))" '
     /^test result: ok\. [1-9]/ { suites++; passed += $4 }
     END { printf "fleet: %d tests passed, in %d of %d suites\n", passed, suites, want; exit suites != want }' "$log"
 RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --locked --no-deps --document-private-items --features kube
+# Each checks its own result. A replica that misses an event would wait for a minute, and then the program fails.
+timeout="$(command -v timeout >/dev/null && echo "timeout 300" || true)"
+$timeout cargo run --locked --release --features kube,mutants --example sharded_reconcile
+cd operator
+cargo fmt --check
+cargo clippy --locked --all-targets -- -D warnings
+cargo build --locked
+$timeout cargo run --locked
