@@ -413,12 +413,15 @@ impl<S: Store> FleetBuilder<S> {
 
     /// Joins the fleet. Returns when the member's record is written; partitions come afterwards, see [`Fleet::events`].
     ///
+    /// Strings that differ only in their last two bytes mostly share a partition. For names that end in a number, use
+    /// [`build_by`](Self::build_by) with [`StableHasher::spread`].
+    ///
     /// The member's task runs on the tokio runtime of the caller. It must run at least every few seconds: handlers that block belong to
     /// threads of their own.
     ///
     /// # Errors
     /// If the arguments are not valid, the name is taken, the fleet has another number of partitions, or the store cannot be reached for
-    /// the time of a lease.
+    /// the time of a lease, or refuses to write the member's record.
     ///
     /// # Panics
     /// If it is not called from within a tokio runtime.
@@ -515,8 +518,10 @@ impl<S: Store> FleetBuilder<S> {
 }
 
 impl<K> Fleet<K> {
-    /// Waits until the member has joined. A store that fails for as long as a lease is an error; the record of a predecessor is not.
+    /// Waits until the member has joined. A store that answers nothing for as long as a lease, or that refuses some requests in each of three
+    /// leases, is an error; the record of a predecessor is not.
     async fn joined(&self, status: &mut watch::Receiver<Status>, lease: Duration) -> Result<(), FleetError> {
+        let mut leases_with_errors = 0;
         loop {
             match &*status.borrow_and_update() {
                 Status::Joining => {}
@@ -529,8 +534,8 @@ impl<K> Fleet<K> {
             tokio::select! {
                 changed = status.changed() => if changed.is_err() { return Err(FleetError::Left) },
                 () = sleep(lease) => {
-                    if counts().0 > errors
-                        && counts().1 == answers
+                    leases_with_errors = if counts().0 > errors { leases_with_errors + 1 } else { 0 };
+                    if (leases_with_errors == 3 || leases_with_errors > 0 && counts().1 == answers)
                         && let Some(error) = self.shared.last_error.lock().take()
                     {
                         return Err(FleetError::Store(error));

@@ -21,6 +21,8 @@ struct Troubled {
     random: Arc<Mutex<fastrand::Rng>>,
     requests: Arc<AtomicU64>,
     deletions: Arc<AtomicU64>,
+    /// Members' records cannot be written.
+    read_only: Arc<AtomicBool>,
     /// The number of watches that panic.
     panics: Arc<AtomicU64>,
     watches: Arc<AtomicU64>,
@@ -35,6 +37,7 @@ impl Default for Troubled {
             random: Arc::new(Mutex::new(fastrand::Rng::with_seed(1))),
             requests: Arc::default(),
             deletions: Arc::default(),
+            read_only: Arc::default(),
             panics: Arc::default(),
             watches: Arc::default(),
         }
@@ -85,6 +88,9 @@ impl Store for Troubled {
 
     async fn write(&self, record: &str, expected: Option<Version>, value: &[u8]) -> Result<Written, StoreError> {
         self.request().await?;
+        if record.starts_with("member-") && self.read_only.load(Ordering::Relaxed) {
+            return Err(StoreError::message("you may not write"));
+        }
         self.store.write(record, expected, value).await
     }
 
@@ -285,4 +291,13 @@ async fn joining_a_store_that_is_down_fails_after_a_lease() {
     assert!(matches!(error, FleetError::Store(_)));
     assert_eq!(error.to_string(), "the fleet's store: the store is down");
     assert!((seconds(10)..seconds(21)).contains(&start.elapsed()), "{:?}", start.elapsed());
+}
+
+/// A store that can be read, and that refuses to write the member's record: a missing permission, or a Lease that waits for a finalizer.
+#[tokio::test(start_paused = true)]
+async fn joining_without_the_permission_to_write_fails() {
+    let store = Troubled::default();
+    store.read_only.store(true, Ordering::Relaxed);
+    let error = tokio::time::timeout(seconds(60), join(&store, "a")).await.expect("it gives up").unwrap_err();
+    assert_eq!(error.to_string(), "the fleet's store: you may not write");
 }
