@@ -121,8 +121,8 @@ impl KubeStore {
         format!("{FLEET}={}", self.fleet)
     }
 
-    /// A Lease of this name exists. If it was deleted, nobody can read the record, and nobody can write it: that is no conflict, which a
-    /// member would settle with a read.
+    /// A Lease of this name exists. If its deletion has begun, no member can read or write the record: that is an error, and not a
+    /// conflict, after which a member would read the record.
     async fn exists(&self, record: &str) -> Result<Written, StoreError> {
         let name = self.name(record);
         match self.leases.get_opt(&name).await.map_err(failed("get"))? {
@@ -156,7 +156,7 @@ impl Store for KubeStore {
             Some(_) => self.leases.patch(&self.name(record), &PatchParams::default(), &Patch::Merge(&lease)).await,
         };
         match (answer, expected) {
-            (Ok(lease), _) if is_deleted(&lease) => Ok(Written::Conflict), // nobody reads it
+            (Ok(lease), _) if is_deleted(&lease) => Ok(Written::Conflict), // no member reads it
             (Ok(lease), _) => Ok(Written::Done(version(&lease)?)),
             (Err(kube::Error::Api(status)), None) if status.code == 409 => self.exists(record).await,
             // (A creation with 404 is an error: the namespace does not exist.)

@@ -82,13 +82,13 @@ pub enum Deleted {
 ///   reads the record after a conflict.
 /// * A creation or a deletion can take effect after the call has failed or its future was dropped.
 ///
-/// Who implements a store sees to this:
+/// An implementation sees to this:
 ///
 /// * The comparison and the change are one request to the store, and the store compares. A read and then a write without a condition are
 ///   not a `Store`, nor is a write with a condition that creates a record which is absent (a PUT of Kubernetes does).
 /// * A repeated request carries the version that the caller named. An implementation does not read the record anew and try again.
 /// * A creation is repeated only while the future of the call lives. A second request that is carried out after the record was created *and*
-///   deleted creates it again: the call takes effect twice.
+///   deleted creates it again: the call takes effect twice. (Of a member's record, the protocol recognizes that, and counts it as gone.)
 /// * A conflict that a read cannot explain is an error: a record that `read` does not find and that cannot be created either.
 /// * A version is compared for equality with what the store holds, and `read` is answered by the store, not by a cache.
 pub trait Store: Send + Sync + 'static {
