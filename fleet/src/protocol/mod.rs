@@ -27,10 +27,16 @@
 //!    event thread first stores the object and then calls `add`, which looks at the gate. Either `add` finds it open, or the list finds the object: see
 //!    `gate.rs`.
 //!
-//! If it reads that its own record is gone, it closes all gates, tells those inside, and begins a new incarnation. So it does if the table was
-//! deleted or went back. A request has one of three
-//! outcomes: done, not done, or unknown. After an unknown one it reads the record before it
-//! goes on. (A deletion of another's record is sent again.)
+//! If it reads that its own record is gone, it closes all gates, tells the handlers inside, and begins a new incarnation. So it does if the
+//! table was deleted or went back.
+//!
+//! A request has one of three outcomes: done, not done, or unknown. After an unknown one the member reads the record before it goes on. (A
+//! deletion of another's record is sent again.) A client may send a request again whose answer was lost. A repeated write or deletion with a
+//! version fails. A repeated *creation* of a member's record can succeed after the record was renewed and deleted: then the record has fewer
+//! renewals than its member has confirmed, so the member counts it as gone. No process renews it, and it expires.
+//!
+//! **Many members.** After a conflict over the table a member pauses; pauses double, and differ from member to member. The members take turns
+//! to delete an expired record, so that one of them sends the request, and not all.
 //!
 //! # Always, whatever clocks do
 //!
