@@ -195,9 +195,9 @@ pub(crate) struct Member {
     id: MemberId,
     first_incarnation: u64,
     own: Own,
-    /// The renewals of the own record that the store has confirmed. A record that has fewer is one that a repeated request has created
-    /// again after it was deleted: the member is gone all the same.
-    renewed: u64,
+    /// The last state of the own record that the store has confirmed: its renewals and its version. A record that has fewer renewals, or as
+    /// many at another version, is one that a repeated request has created again after it was deleted: the member is gone all the same.
+    confirmed: Option<(u64, Version)>,
     renew_at: Time,
     /// Nothing is sent before, since a request's outcome was unknown.
     retry_at: Time,
@@ -233,7 +233,7 @@ impl Member {
             id: MemberId { name: name.to_owned(), incarnation },
             first_incarnation: incarnation,
             own: Own::Absent,
-            renewed: 0,
+            confirmed: None,
             renew_at: 0,
             retry_at: 0,
             conflicts: 0,
@@ -420,7 +420,7 @@ impl Member {
             Doing::WriteOwn { record, sent, .. } => match answer {
                 Answer::Written(version) => {
                     self.own = Own::Present { version, renewals: record.renewals, leaving: record.leaving };
-                    self.renewed = record.renewals;
+                    self.confirmed = Some((record.renewals, version));
                     self.renew_at = sent.saturating_add(self.timing.renew_every);
                     let from = if self.mutant == Some(Mutant::DeadlineFromAnswer) { now } else { sent };
                     gates.set_deadline(from.saturating_add(self.timing.lease));
@@ -429,8 +429,9 @@ impl Member {
             },
             Doing::ReadOwn { .. } => match answer {
                 Answer::Read(Some((Record::Member(record), version)))
-                    if record.incarnation == self.id.incarnation && record.renewals >= self.renewed =>
+                    if record.incarnation == self.id.incarnation && self.is_own(record.renewals, version) =>
                 {
+                    self.confirmed = Some((record.renewals, version));
                     self.own = Own::Present { version, renewals: record.renewals, leaving: record.leaving };
                     self.renew_at = now; // this reading renews nothing
                 }
@@ -648,7 +649,12 @@ impl Member {
         }
         self.id.incarnation = self.id.incarnation.wrapping_add(1);
         self.own = Own::Absent;
-        self.renewed = 0;
+        self.confirmed = None;
+    }
+
+    /// Whether a record of this incarnation is the one that the member has written, and not one that was created again.
+    fn is_own(&self, renewals: u64, version: Version) -> bool {
+        self.confirmed.is_none_or(|(confirmed, at)| renewals > confirmed || renewals == confirmed && version == at)
     }
 
     fn is_in_sight(&self, id: &MemberId) -> bool {
