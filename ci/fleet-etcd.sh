@@ -22,9 +22,14 @@ for _ in $(seq 100); do
     (exec 3<>/dev/tcp/127.0.0.1/23790) 2>/dev/null && break
     sleep 0.1
 done
+kill -0 "$server" || { cat "$data/log"; echo "etcd has ended: is another one on its ports?"; exit 1; }
+# A hang is a failure.
+limited() {
+    if timeout --version >/dev/null 2>&1; then timeout "$@"; else shift && "$@"; fi
+}
 cargo clippy --locked --all-targets --all-features -- -D warnings
-FLEET_ETCD=http://127.0.0.1:23790 cargo test --locked --release --features etcd --test stores -- --nocapture
+FLEET_ETCD=http://127.0.0.1:23790 limited 900 cargo test --locked --release --features etcd --test stores -- --nocapture
 cargo fmt --manifest-path chaos/Cargo.toml --check
 cargo clippy --locked --manifest-path chaos/Cargo.toml --all-targets -- -D warnings
-cargo test --locked --release --manifest-path chaos/Cargo.toml
-cargo run --locked --release --manifest-path chaos/Cargo.toml -- --seconds "${CHAOS_SECONDS:-40}" --all
+limited 900 cargo test --locked --release --manifest-path chaos/Cargo.toml
+limited 1500 cargo run --locked --release --manifest-path chaos/Cargo.toml -- --seconds "${CHAOS_SECONDS:-40}" --all

@@ -21,4 +21,5 @@ cd operator
 cargo fmt --check
 cargo clippy --locked --all-targets -- -D warnings
 cargo build --locked
-$timeout cargo run --locked
+# Not on the cluster of the caller.
+env -u KUBECONFIG $timeout cargo run --locked

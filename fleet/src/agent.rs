@@ -53,13 +53,17 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
     /// Runs until the member has left or is refused.
     pub(crate) async fn run(mut self) {
         let mut under_way: Option<UnderWay> = None;
+        let mut writes_own = false;
         loop {
             let mut pause = Duration::MAX;
             if under_way.is_none() {
                 let now = self.shared.clock.now();
                 let step = self.member.next(now, &mut &self.shared.gates);
                 match step {
-                    Step::Send(request) => under_way = Some(self.send(request)),
+                    Step::Send(request) => {
+                        writes_own = matches!(&request, Request::Write { value: Record::Member(_), .. });
+                        under_way = Some(self.send(request));
+                    }
                     Step::Wait(until) => pause = Duration::from_nanos(until.saturating_sub(now)),
                     Step::Left => return self.end(Status::Left),
                     Step::Refused(refusal) => {
@@ -83,8 +87,10 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
             tokio::select! {
                 (answer, error) = answer => {
                     under_way = None;
-                    if error.is_none() {
-                        self.shared.answers.fetch_add(1, Ordering::Relaxed);
+                    match &error {
+                        None => _ = self.shared.answers.fetch_add(1, Ordering::Relaxed),
+                        Some(_) if writes_own => _ = self.shared.own_errors.fetch_add(1, Ordering::Relaxed),
+                        Some(_) => {}
                     }
                     self.shared.note_error(error);
                     self.member.answered(answer, self.shared.clock.now(), &mut &self.shared.gates);

@@ -8,7 +8,7 @@ use std::fmt;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum FleetError {
-    /// The store could not be reached, or refused, for as long as a lease.
+    /// The store could not be reached for as long as a lease, or refused to write the member's record for three.
     Store(StoreError),
     /// Another process renews the record of this name: give each replica a name of its own.
     NameTaken {

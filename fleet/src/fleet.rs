@@ -15,7 +15,7 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
@@ -421,7 +421,7 @@ impl<S: Store> FleetBuilder<S> {
     ///
     /// # Errors
     /// If the arguments are not valid, the name is taken, the fleet has another number of partitions, or the store cannot be reached for
-    /// the time of a lease, or refuses to write the member's record.
+    /// the time of a lease, or refuses to write the member's record for three.
     ///
     /// # Panics
     /// If it is not called from within a tokio runtime.
@@ -506,6 +506,7 @@ impl<S: Store> FleetBuilder<S> {
             last_error: Default::default(),
             errors: Default::default(),
             answers: Default::default(),
+            own_errors: Default::default(),
         });
         let member = Member::new(&name, random(), self.partitions, timing, self.mutant);
         let mut status = shared.status.subscribe();
@@ -518,10 +519,10 @@ impl<S: Store> FleetBuilder<S> {
 }
 
 impl<K> Fleet<K> {
-    /// Waits until the member has joined. A store that answers nothing for as long as a lease, or that refuses some requests in each of three
-    /// leases, is an error; the record of a predecessor is not.
+    /// Waits until the member has joined. A store that answers nothing for as long as a lease is an error, and so is one that refuses to write
+    /// the member's record in each of three leases; the record of a predecessor is not.
     async fn joined(&self, status: &mut watch::Receiver<Status>, lease: Duration) -> Result<(), FleetError> {
-        let mut leases_with_errors = 0;
+        let mut leases_of_refusals = 0;
         loop {
             match &*status.borrow_and_update() {
                 Status::Joining => {}
@@ -529,13 +530,14 @@ impl<K> Fleet<K> {
                 Status::Left => return Err(FleetError::Left),
                 Status::Refused(error) => return Err(error.again()),
             }
-            let counts = || (self.shared.errors.load(Ordering::Relaxed), self.shared.answers.load(Ordering::Relaxed));
-            let (errors, answers) = counts();
+            let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+            let counts = || (load(&self.shared.errors), load(&self.shared.answers), load(&self.shared.own_errors));
+            let (errors, answers, refusals) = counts();
             tokio::select! {
                 changed = status.changed() => if changed.is_err() { return Err(FleetError::Left) },
                 () = sleep(lease) => {
-                    leases_with_errors = if counts().0 > errors { leases_with_errors + 1 } else { 0 };
-                    if (leases_with_errors == 3 || leases_with_errors > 0 && counts().1 == answers)
+                    leases_of_refusals = if counts().2 > refusals { leases_of_refusals + 1 } else { 0 };
+                    if (leases_of_refusals >= 3 || counts().0 > errors && counts().1 == answers)
                         && let Some(error) = self.shared.last_error.lock().take()
                     {
                         return Err(FleetError::Store(error));

@@ -43,6 +43,8 @@ pub(crate) struct Shared<K> {
     pub(crate) errors: AtomicU64,
     /// Requests that the store has answered.
     pub(crate) answers: AtomicU64,
+    /// Writes of the member's own record that failed.
+    pub(crate) own_errors: AtomicU64,
 }
 
 impl<K> Shared<K> {

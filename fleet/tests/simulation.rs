@@ -214,7 +214,7 @@ impl Simulation {
                 self.something_happens();
             }
         }
-        // Quiet: whoever is there can reach the store.
+        // Quiet: each process that is there can reach the store.
         self.unreliable.store(false, Ordering::Relaxed);
         self.cut_off.values().for_each(|cut_off| cut_off.store(false, Ordering::Relaxed));
         for _ in 0..4 {

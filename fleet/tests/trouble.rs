@@ -183,7 +183,7 @@ async fn after_a_suspend_a_member_hands_out_nothing_until_it_has_renewed() {
     assert!(permit.is_lost());
     assert_eq!(fleet.enter(&1).unwrap_err(), NotAllowed::Late);
     assert_eq!(fleet.stats().time_to_deadline, seconds(0));
-    // Nobody has deleted its record, so it goes on with the same partitions.
+    // No member has deleted its record, so it goes on with the same partitions.
     within(seconds(2), || fleet.enter(&1).is_ok()).await;
     assert_eq!(fleet.stats().lost, 0);
 }
@@ -300,4 +300,16 @@ async fn joining_without_the_permission_to_write_fails() {
     store.read_only.store(true, Ordering::Relaxed);
     let error = tokio::time::timeout(seconds(60), join(&store, "a")).await.expect("it gives up").unwrap_err();
     assert_eq!(error.to_string(), "the fleet's store: you may not write");
+}
+
+/// The grace is longer than the lease, so the predecessor's record outlives three leases, and the store refuses a third of all requests.
+#[tokio::test(start_paused = true)]
+async fn joining_waits_for_a_predecessor_over_a_store_that_refuses_now_and_then() {
+    let store = Troubled::default();
+    let times = || builder(&store, "a").lease(seconds(2)).grace(seconds(5));
+    drop(times().build(WorkQueue::<u64>::new()).await.unwrap());
+    store.refuses_one_in.store(3, Ordering::Relaxed);
+    let start = Instant::now();
+    times().build(WorkQueue::<u64>::new()).await.unwrap();
+    assert!(start.elapsed() >= millis(8_750), "{:?}", start.elapsed());
 }

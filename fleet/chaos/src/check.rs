@@ -43,8 +43,8 @@ struct Run {
     start: u64,
     end: u64,
     token: u64,
-    /// The stop that caught it in the middle, if that was longer than the grace.
-    caught: Option<(u64, u64)>,
+    /// The stops that caught it in the middle and were longer than the grace.
+    caught: Vec<(u64, u64)>,
 }
 
 /// What the check depends on, besides the logs.
@@ -55,6 +55,9 @@ pub struct Rules {
     pub from: u64,
     pub to: u64,
     pub grace: u64,
+    /// No other replica takes over sooner after the moment at which a replica's handlers could still be handed out: the expiry without the lease
+    /// and the grace.
+    pub margin: u64,
 }
 
 #[derive(Debug, Default)]
@@ -63,7 +66,7 @@ pub struct Report {
     pub lives: usize,
     /// Pairs of runs of one key at the same time.
     pub overlaps: usize,
-    /// Pairs of which a stop explains the overlap: see [`is_explained`].
+    /// Pairs of which a stop explains the overlap: see [`explained`].
     pub explained: usize,
     /// The longest time for which a run of such a pair went on after the stop, in nanoseconds.
     pub after_stop: u64,
@@ -94,7 +97,7 @@ fn runs_of(number: usize, life: &Life, grace: u64) -> Vec<(u64, Run)> {
         match *line {
             Line::Start { key, token, at } => {
                 open.insert(key, runs.len());
-                runs.push((key, Run { life: number, start: at, end: life.ended, token, caught: None }));
+                runs.push((key, Run { life: number, start: at, end: life.ended, token, caught: Vec::new() }));
             }
             Line::End { key, at } => {
                 if let Some(place) = open.remove(&key) {
@@ -106,22 +109,24 @@ fn runs_of(number: usize, life: &Life, grace: u64) -> Vec<(u64, Run)> {
     }
     for (_, run) in &mut runs {
         // Nothing runs just before the process goes on: what began before that and ends after it was in the middle.
-        run.caught =
-            life.stops.iter().copied().find(|(from, to)| to - from > grace && run.start < *to && *to < run.end);
+        let caught = |(from, to): &(u64, u64)| to - from > grace && run.start < *to && *to < run.end;
+        run.caught = life.stops.iter().copied().filter(caught).collect();
     }
     runs
 }
 
-/// Whether a stop that caught `caught` in the middle explains that `other` ran at the same time. The protocol cannot prevent that, but
-/// `other` has begun after the stop began, it has a higher token, and `caught` has ended within a grace after the process went on.
-fn is_explained(caught: &Run, other: &Run, grace: u64) -> bool {
-    caught.life != other.life
-        && other.token > caught.token
-        && caught.caught.is_some_and(|(from, to)| from < other.start && caught.end <= to + grace)
+/// For how long `caught` went on after a stop in its middle that explains why `other` ran at the same time. The protocol cannot prevent
+/// that, but `other` has a higher token; it has begun later than the margin after the stop began, because just before the stop `caught` was within its
+/// deadline and the grace; and `caught` has ended within a grace after the process went on.
+fn explained(caught: &Run, other: &Run, rules: Rules) -> Option<u64> {
+    let explains = |(from, to): &(u64, u64)| from + rules.margin <= other.start && caught.end <= to + rules.grace;
+    let newer = caught.life != other.life && other.token > caught.token;
+    let (_, to) = caught.caught.iter().find(|stop| newer && explains(stop))?;
+    Some(caught.end - to)
 }
 
 pub fn check(lives: &[Life], rules: Rules) -> Report {
-    let Rules { keys, from, to, grace } = rules;
+    let Rules { keys, from, to, grace, .. } = rules;
     let mut by_key: BTreeMap<u64, Vec<Run>> = (0..keys).map(|key| (key, Vec::new())).collect();
     for (number, life) in lives.iter().enumerate() {
         for (key, run) in runs_of(number, life, grace) {
@@ -138,10 +143,8 @@ pub fn check(lives: &[Life], rules: Rules) -> Report {
             last_end = last_end.max(run.end);
             for other in runs[i + 1..].iter().take_while(|other| other.start < run.end) {
                 let pairs = [(run, other), (other, run)];
-                if let Some((caught, _)) = pairs.into_iter().find(|(caught, other)| is_explained(caught, other, grace))
-                {
+                if let Some(went_on) = pairs.into_iter().find_map(|(caught, other)| explained(caught, other, rules)) {
                     report.explained += 1;
-                    let went_on = caught.caught.map_or(0, |(_, to)| caught.end - to);
                     report.after_stop = report.after_stop.max(went_on);
                 } else {
                     report.overlaps += 1;
@@ -162,7 +165,8 @@ pub fn check(lives: &[Life], rules: Rules) -> Report {
 
 fn describe(run: &Run, lives: &[Life], from: u64) -> String {
     let ms = |at: u64| at.saturating_sub(from) / 1_000_000;
-    let caught = run.caught.map(|(from, to)| format!(", stopped from {} to {}", ms(from), ms(to)));
+    let caught: String =
+        run.caught.iter().map(|(from, to)| format!(", stopped from {} to {}", ms(*from), ms(*to))).collect();
     format!(
         "{} (life {}) from {} to {} ms with token {}{}",
         lives[run.life].name,
@@ -170,7 +174,7 @@ fn describe(run: &Run, lives: &[Life], from: u64) -> String {
         ms(run.start),
         ms(run.end),
         run.token,
-        caught.unwrap_or_default()
+        caught
     )
 }
 
@@ -190,9 +194,11 @@ mod tests {
         Life { name: "r".to_owned(), lines, ended: 1000, stops: stops.to_vec() }
     }
 
-    /// The number of overlaps, and of those that a stop explains. The grace is 20.
+    const RULES: Rules = Rules { keys: 1, from: 0, to: 1000, grace: 20, margin: 5 };
+
+    /// The number of overlaps, and of those that a stop explains.
     fn count(lives: &[Life]) -> (usize, usize) {
-        let report = check(lives, Rules { keys: 1, from: 0, to: 1000, grace: 20 });
+        let report = check(lives, RULES);
         assert_eq!(report.lives, lives.len());
         (report.overlaps, report.explained)
     }
@@ -237,8 +243,7 @@ mod tests {
         assert_eq!(count(&[life(&[(100, 310, 1)], &[(150, 300)]), b()]), (0, 1));
         assert_eq!(count(&[b(), life(&[(100, 310, 1)], &[(150, 300)])]), (0, 1), "in any order");
         assert_eq!(count(&[life(&[(100, 320, 1)], &[(150, 300)]), b()]), (0, 1), "up to a grace after it");
-        let report =
-            check(&[life(&[(100, 310, 1)], &[(150, 300)]), b()], Rules { keys: 1, from: 0, to: 1000, grace: 20 });
+        let report = check(&[life(&[(100, 310, 1)], &[(150, 300)]), b()], RULES);
         assert_eq!(report.after_stop, 10);
     }
 
@@ -247,6 +252,13 @@ mod tests {
         let b = || life(&[(160, 400, 2)], &[]);
         assert_eq!(count(&[life(&[(100, 175, 1)], &[(150, 170)]), b()]), (1, 0));
         assert_eq!(count(&[life(&[(100, 175, 1)], &[(150, 171)]), b()]), (0, 1));
+    }
+
+    #[test]
+    fn each_of_several_stops_may_explain_an_overlap() {
+        let stops = [(120, 145), (150, 300)];
+        assert_eq!(count(&[life(&[(100, 310, 1)], &stops), life(&[(200, 400, 2)], &[])]), (0, 1), "the second one");
+        assert_eq!(count(&[life(&[(100, 160, 1)], &stops), life(&[(130, 400, 2)], &[])]), (0, 1), "the first one");
     }
 
     #[test]
@@ -261,6 +273,8 @@ mod tests {
     fn a_stop_explains_nothing_that_it_did_not_cause() {
         let stopped = || life(&[(100, 310, 1)], &[(150, 300)]);
         assert_eq!(count(&[stopped(), life(&[(149, 400, 2)], &[])]), (1, 0), "begun before the stop");
+        assert_eq!(count(&[stopped(), life(&[(154, 400, 2)], &[])]), (1, 0), "taken over too early");
+        assert_eq!(count(&[stopped(), life(&[(155, 400, 2)], &[])]), (0, 1), "at the earliest moment");
         assert_eq!(count(&[stopped(), life(&[(200, 400, 1)], &[])]), (1, 0), "with the same token");
         assert_eq!(count(&[stopped(), life(&[(200, 400, 0)], &[])]), (1, 0), "with a lower token");
         assert_eq!(
@@ -272,7 +286,7 @@ mod tests {
 
     #[test]
     fn the_longest_silence_of_a_key_is_found() {
-        let silence = |lives: &[Life], keys, from, to| check(lives, Rules { keys, from, to, grace: 20 }).silence;
+        let silence = |lives: &[Life], keys, from, to| check(lives, Rules { keys, from, to, ..RULES }).silence;
         let a = life(&[(100, 300, 1), (350, 400, 1)], &[]);
         assert_eq!(silence(std::slice::from_ref(&a), 1, 0, 400), (100, 0), "before the first run");
         assert_eq!(silence(std::slice::from_ref(&a), 1, 90, 400), (50, 0), "between two");

@@ -25,7 +25,7 @@ pub enum Line {
         key: u64,
         at: u64,
     },
-    /// The replica owns this partition from now on. It says so when it changes, so nobody has to ask.
+    /// The replica owns this partition from now on. It says so whenever that changes.
     Acquired {
         partition: u32,
     },

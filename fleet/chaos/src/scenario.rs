@@ -369,9 +369,12 @@ pub async fn run(options: &Options) -> Result<Outcome> {
     let began = Instant::now();
     scenario.begin().await?;
     let (from, start) = (now(), Instant::now());
-    let rules = |to| Rules { keys: options.keys, from, to, grace: GRACE.as_nanos() as u64 };
+    let nanos = |time: Duration| time.as_nanos() as u64;
+    let margin = nanos(EXPIRY - LEASE - GRACE);
+    let rules = |to| Rules { keys: options.keys, from, to, grace: nanos(GRACE), margin };
     let limit = Duration::from_secs(options.seconds * if options.mutant.is_some() { 8 } else { 1 });
     let (mut bag, mut bags, mut happened) = (Vec::new(), 0, BTreeMap::new());
+    let mut last = Ok(());
     while start.elapsed() < limit || bags == 1 && !bag.is_empty() {
         if options.mutant.is_some() {
             let report = check(&scenario.lives()?, rules(now()));
@@ -380,23 +383,27 @@ pub async fn run(options: &Options) -> Result<Outcome> {
                 return Ok(Outcome { report, happened, unowned: 0, owned_twice: 0, seconds });
             }
         }
+        last?; // after the check: a fault may also be the reason that a replica fails
         let Some(what) = bag.pop() else {
             bag.extend(BAG);
             scenario.random.shuffle(&mut bag);
             bags += 1;
             continue;
         };
-        scenario.look()?;
-        scenario.happens(what).await?;
+        last = match scenario.look() {
+            Ok(()) => scenario.happens(what).await,
+            failed => failed,
+        };
         *happened.entry(what).or_default() += 1;
         let pause = scenario.millis(0, 1000);
         sleep(pause).await;
     }
-    // Quiet: whoever is there can reach etcd.
+    last?;
+    // Quiet: all replicas run and can reach etcd.
     scenario.start_absent()?;
     scenario.settle(LEASE * 15).await?;
     sleep(LEASE * 2).await;
-    let (unowned, owned_twice) = scenario.settle(Duration::ZERO).await?; // and it stays so
+    let (unowned, owned_twice) = scenario.settle(LEASE * 5).await?; // still, or again after a replica stood still under load
     let (to, seconds) = (now(), began.elapsed().as_secs_f64());
     for replica in &mut scenario.replicas {
         replica.tell_to_leave().await?;

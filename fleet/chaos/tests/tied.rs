@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// The state of a process, as in `/proc/<pid>/stat`: `Z` if it has ended and nobody has asked how.
+/// The state of a process, as in `/proc/<pid>/stat`: `Z` if it has ended and its parent has not waited for it.
 fn state(pid: &str) -> Option<char> {
     let stat = std::fs::read_to_string(PathBuf::from("/proc").join(pid).join("stat")).ok()?;
     stat.rsplit_once(") ")?.1.chars().next()

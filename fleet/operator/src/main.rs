@@ -28,7 +28,7 @@ type Fallible<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 fn option(name: &str) -> Option<String> {
     let mut arguments = std::env::args();
-    arguments.find(|argument| argument == name).and_then(|_| arguments.next())
+    arguments.find(|argument| argument == name).map(|_| arguments.next().unwrap_or_default())
 }
 
 #[tokio::main]
@@ -36,5 +36,9 @@ async fn main() -> Fallible<()> {
     let Some(name) = option("--replica") else { return story::run().await };
     let kind = cluster::kind(&option("--kind").unwrap_or_else(|| "v1/ConfigMap".to_owned()))?;
     let client = cluster::client(option("--server").as_deref()).await?;
-    replica::run(client, kind, &name).await
+    let ended = replica::run(client, kind, &name).await;
+    if let Err(error) = &ended {
+        eprintln!("{name}: {error}");
+    }
+    std::process::exit(i32::from(ended.is_err())) // without waiting for a thread that reads the standard input
 }

@@ -61,16 +61,23 @@ pub async fn run(client: Client, kind: ApiResource, name: &str) -> Fallible<()> 
     let watch = watcher(objects.clone(), watcher::Config::default().labels(SELECTOR));
     let mut watch = pin!(reflector(writer, watch).default_backoff());
 
-    // First the store is filled: a replica that acquires a partition lists it.
-    fill(&mut watch).await?;
-    let leases = KubeStore::new(client.clone(), client.default_namespace(), FLEET);
-    let fleet = Fleet::builder(leases).member(name).lease(LEASE).grace(LEASE / 5);
-    let fleet = fleet.build_by(WorkQueue::<Key>::new(), hash).await?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut orphan = pin!(is_orphan());
+    let join = async {
+        // First the store is filled: a replica that acquires a partition lists it.
+        fill(&mut watch).await?;
+        let leases = KubeStore::new(client.clone(), client.default_namespace(), FLEET);
+        let fleet = Fleet::builder(leases).member(name).lease(LEASE).grace(LEASE / 5);
+        Fallible::Ok(fleet.build_by(WorkQueue::<Key>::new(), hash).await?)
+    };
+    let fleet = tokio::select! {
+        fleet = join => fleet?,
+        _ = terminate.recv() => return Ok(()),
+        () = &mut orphan => return Ok(()),
+    };
     work(&fleet, &objects, &store, &kind, name);
 
     let mut events = fleet.events();
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut orphan = pin!(is_orphan());
     loop {
         tokio::select! {
             event = watch.next() => match event.ok_or("the watch has ended")? {

@@ -13,9 +13,9 @@ const ANNOTATION: &str = "keyqueue.example/status";
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Status {
     pub checksum: String,
-    /// Who has written it.
+    /// The replica that has written it.
     pub replica: String,
-    /// With the token of which hand-out.
+    /// The token of the hand-out in which it was written.
     pub token: u64,
 }
 
@@ -42,19 +42,20 @@ fn checksum(object: &DynamicObject) -> String {
 /// Writes the object's status if it is not right.
 ///
 /// No write follows one with a higher token: the token is compared with the one in the object, and the server takes the patch only if the
-/// object is still at the version that was compared. So an old owner that wakes up late is refused, whatever it believes.
+/// object is still at the version that was compared. An old owner that wakes up late is refused if the
+/// object has changed since it was read, or has a status with a higher token. (Tokens are lower again if the fleet's Leases were deleted while the
+/// objects stayed: then delete the statuses too.)
 pub async fn reconcile(
     objects: &Api<DynamicObject>,
     object: &DynamicObject,
     replica: &str,
     token: u64,
 ) -> Fallible<()> {
-    match Status::of(object) {
-        Some(status) if status.token > token => {
-            return Err(format!("token {token}: {} has written with {}", status.replica, status.token).into());
-        }
-        Some(_) if Status::is_right(object) => return Ok(()),
-        _ => {}
+    if Status::is_right(object) {
+        return Ok(());
+    }
+    if let Some(newer) = Status::of(object).filter(|status| status.token > token) {
+        return Err(format!("token {token}: {} has written with {}", newer.replica, newer.token).into());
     }
     let status = Status { checksum: checksum(object), replica: replica.to_owned(), token };
     let patch = json!({ "metadata": {

@@ -171,6 +171,7 @@ impl Story {
 
     async fn end(&mut self, name: &str, how: Signal) -> Fallible<ExitStatus> {
         let mut replica = self.replicas.remove(name).ok_or("it does not run")?;
+        let _input = replica.stdin.take(); // if it closed, the replica would end without a signal
         let id = replica.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         kill_process(id.ok_or_else(|| format!("{name} has ended before"))?, how)?;
         Ok(timeout(PATIENCE, replica.wait()).await.map_err(|_| format!("{name} does not end"))??)

@@ -195,13 +195,15 @@ pub(crate) struct Member {
     id: MemberId,
     first_incarnation: u64,
     own: Own,
-    /// The last state of the own record that the store has confirmed: its renewals and its version. A record that has fewer renewals, or as
-    /// many at another version, is one that a repeated request has created again after it was deleted: the member is gone all the same.
+    /// The last state of the own record that the store has confirmed: its renewals and its version.
     confirmed: Option<(u64, Version)>,
+    /// The record of another incarnation under the own name that was seen last, and since when. Kept when a list lacks it: it may lack a
+    /// record that exists, such as a Lease without its label.
+    namesake: Option<(Version, Time)>,
     renew_at: Time,
     /// Nothing is sent before, since a request's outcome was unknown.
     retry_at: Time,
-    /// The number of times in a row that another member was faster to write the table.
+    /// The number of times in a row that the table could not be written.
     conflicts: u32,
     /// Whether the store's records were listed once.
     listed: bool,
@@ -234,6 +236,7 @@ impl Member {
             first_incarnation: incarnation,
             own: Own::Absent,
             confirmed: None,
+            namesake: None,
             renew_at: 0,
             retry_at: 0,
             conflicts: 0,
@@ -450,7 +453,7 @@ impl Member {
                 }
                 _ => {
                     self.table_is_old = true;
-                    self.conflicts = (self.conflicts + 1).min(MOST_DOUBLINGS);
+                    self.conflicts = (self.conflicts + 1).min(MOST_DOUBLINGS + 1);
                     self.retry_at = self.retry_at.max(now.saturating_add(self.conflict_pause()));
                 }
             },
@@ -564,7 +567,7 @@ impl Member {
             self.share = None;
         }
         match self.peers.get_mut(&name) {
-            Some(peer) if peer.version == version => {} // seen before: its time counts from then
+            Some(peer) if peer.version == version => return, // seen before: its time counts from then
             Some(peer) => {
                 let renewed = peer.record.incarnation == record.incarnation && record.renewals > peer.record.renewals;
                 let renewals = if renewed { peer.renewals + 1 } else { 0 };
@@ -577,7 +580,14 @@ impl Member {
                 }
                 *peer = Peer { record, version, since: now, renewals };
             }
-            None => _ = self.peers.insert(name, Peer { record, version, since: now, renewals: 0 }),
+            None => {
+                let seen = self.namesake.filter(|(seen, _)| name == self.id.name && *seen == version);
+                let since = seen.map_or(now, |(_, since)| since);
+                self.peers.insert(name.clone(), Peer { record, version, since, renewals: 0 });
+            }
+        }
+        if name == self.id.name {
+            self.namesake = self.peers.get(&name).map(|peer| (peer.version, peer.since));
         }
     }
 
@@ -652,9 +662,12 @@ impl Member {
         self.confirmed = None;
     }
 
-    /// Whether a record of this incarnation is the one that the member has written, and not one that was created again.
+    /// Whether a record of this incarnation is the one that the member has written. If not, a request that was repeated has created it again
+    /// after it was deleted, with 0 renewals: the member is gone all the same. Another version alone says nothing of a record that was
+    /// renewed: a Lease gets one when somebody adds a label.
     fn is_own(&self, renewals: u64, version: Version) -> bool {
-        self.confirmed.is_none_or(|(confirmed, at)| renewals > confirmed || renewals == confirmed && version == at)
+        let Some((confirmed, at)) = self.confirmed else { return true };
+        renewals > confirmed || renewals == confirmed && (confirmed > 0 || version == at)
     }
 
     fn is_in_sight(&self, id: &MemberId) -> bool {
@@ -690,7 +703,7 @@ impl Member {
     fn deletes_at(&self, name: &str, peer: &Peer, now: Time) -> Time {
         let expires_at = peer.expires_at();
         if now < expires_at || name == self.id.name {
-            return expires_at; // no other member waits for the own name
+            return expires_at; // this member waits for its name
         }
         expires_at.saturating_add(self.turn(name, now) * self.timing.conflict_pause)
     }

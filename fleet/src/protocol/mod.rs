@@ -33,7 +33,7 @@
 //! A request has one of three outcomes: done, not done, or unknown. After an unknown one the member reads the record before it goes on. (A
 //! deletion of another's record is sent again.) A client may send a request again whose answer was lost. A repeated write or deletion with a
 //! version fails. A repeated *creation* of a member's record can succeed after the record was renewed and deleted: then the record has fewer
-//! renewals than the store has confirmed to its member, or as many at another version. So the member counts it as gone; no process renews it, and it
+//! renewals than the store has confirmed to its member, or none at another version. So the member counts it as gone; no process renews it, and it
 //! expires.
 //!
 //! **Many members.** After a conflict over the table a member pauses; pauses double, and differ from member to member. The members take turns

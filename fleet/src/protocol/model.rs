@@ -15,6 +15,8 @@ use crate::store::Version;
 use stateright::{Checker, HasDiscoveries, Model, Property};
 use std::collections::BTreeMap;
 
+/// Incarnations of processes that were started again are higher.
+const RESTARTED: u64 = 50;
 const NAMES: [&str; 2] = ["a", "b"];
 
 #[derive(Debug, Clone)]
@@ -192,7 +194,7 @@ impl World {
         }
     }
 
-    /// Checks a table that is written: each claim, of whomever, has a higher token than all before.
+    /// Checks a table that is written: each claim has a higher token than all before it.
     fn watch_tokens(&mut self, owner: Option<(u64, MemberId)>) {
         let Some(owner) = owner else { return };
         if let Some((token, member)) = &self.newest {
@@ -316,7 +318,7 @@ impl World {
                     Some(UnderWay::Sent(request)) => Some(request),
                     _ => None,
                 };
-                let member = Member::new(NAMES[i], 50 + self.restarts, 1, fleet.timing, fleet.mutant);
+                let member = Member::new(NAMES[i], RESTARTED + self.restarts, 1, fleet.timing, fleet.mutant);
                 self.nodes[i] = Node { late, now, ..Node::new(member) };
                 self.list(i);
             }
@@ -428,6 +430,10 @@ impl Model for Fleet {
             Property::always("tokens grow", |_, world: &World| !world.token_fell),
             Property::sometimes("handed over", |_, world: &World| world.handed_over),
             Property::sometimes("taken over", |_, world: &World| world.taken_over),
+            Property::sometimes("left", |_, world: &World| world.nodes.iter().any(|node| node.has_left)),
+            Property::sometimes("started again, and claimed", |_, world: &World| {
+                world.newest.as_ref().is_some_and(|(_, owner)| owner.incarnation > RESTARTED)
+            }),
         ]
     }
 }
@@ -435,6 +441,7 @@ impl Model for Fleet {
 /// The names of the properties that do not hold.
 fn broken(fleet: Fleet) -> Vec<&'static str> {
     let properties = ["no two handlers", "tokens grow"];
+    let (leaves, restarts) = (fleet.most_leaves > 0, fleet.most_restarts > 0);
     let checker = fleet.checker().threads(2).finish_when(HasDiscoveries::AnyOf(properties.into())).spawn_bfs().join();
     let broken: Vec<_> = properties.into_iter().filter(|name| checker.discovery(name).is_some()).collect();
     println!("{} states, broken: {broken:?}", checker.unique_state_count());
@@ -445,6 +452,8 @@ fn broken(fleet: Fleet) -> Vec<&'static str> {
         // Not because nothing happened.
         checker.assert_any_discovery("handed over");
         checker.assert_any_discovery("taken over");
+        let seen = |name| checker.discovery(name).is_some();
+        assert_eq!((seen("left"), seen("started again, and claimed")), (leaves, restarts));
     }
     broken
 }

@@ -32,6 +32,8 @@ const RECORD: &str = "keyqueue.dev/record";
 ///     verbs: [get, list, watch, create, patch, delete]
 /// ```
 ///
+/// Without `patch` a member can join, but neither renew its record nor own a partition: `Stats::last_store_error` says so.
+///
 /// The client's own retries are not needed, because a member repeats what failed: `Config::default_retry` can be false. They do no harm
 /// within what [`Store`] says of requests that are sent twice.
 ///

@@ -160,7 +160,7 @@ impl Objects {
         within.map(|(_, object)| object).collect()
     }
 
-    /// The events after version `seen`, as a watch says them. An object that loses the label is deleted for who selects it, and one that
+    /// The events after version `seen`, as a watch says them. An object that loses the label is deleted for a watch that selects the label, and one that
     /// gains it is new.
     pub fn since(&self, seen: u64, selection: &Selection) -> Vec<Value> {
         let new = self.events.iter().filter(|event| event.version > seen && selection.is_within(&event.key));
