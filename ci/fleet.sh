@@ -18,8 +18,9 @@ RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --locke
 timeout="$(command -v timeout >/dev/null && echo "timeout 300" || true)"
 $timeout cargo run --locked --release --features kube,mutants --example sharded_reconcile
 cd operator
+export CARGO_TARGET_DIR=../target # most of its dependencies are built there already
 cargo fmt --check
 cargo clippy --locked --all-targets -- -D warnings
-cargo build --locked
+cargo build --locked --release
 # Not on the cluster of the caller.
-env -u KUBECONFIG $timeout cargo run --locked
+env -u KUBECONFIG $timeout cargo run --locked --release
