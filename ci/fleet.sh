@@ -21,6 +21,6 @@ cd operator
 export CARGO_TARGET_DIR=../target # most of its dependencies are built there already
 cargo fmt --check
 cargo clippy --locked --all-targets -- -D warnings
-cargo build --locked --release
+cargo build --locked
 # Not on the cluster of the caller.
-env -u KUBECONFIG $timeout cargo run --locked --release
+env -u KUBECONFIG $timeout cargo run --locked
