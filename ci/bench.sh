@@ -2,10 +2,10 @@
 # The benchmarks compile, their own tests pass, and each runs once. The figures are not checked. kube-runtime is left out because it
 # takes longer to build than everything else; `ci/clippy.sh` compiles the code that uses it.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../benches"
-(cd .. && cargo bench --locked -- --test)
-without=(--locked --no-default-features)
-cargo test "${without[@]}" --release --lib --bins --test memory
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cargo bench --locked -- --test
+without=(--locked --no-default-features -p keyqueue-benches)
+cargo test "${without[@]}" -p common -p matrix --release --lib --bins --test memory
 cargo bench "${without[@]}" -- --test
 # One of the nine builds.
 cargo run "${without[@]}" --release --bin matrix -- --builds 16-off --rounds 1 --ops 5000

@@ -21,13 +21,7 @@ if [ ! -x "$(rustc --print sysroot)/lib/rustlib/$host/bin/llvm-cov" ]; then
 fi
 export CARGO_LLVM_COV_SETUP=no CARGO_PROFILE_DEV_OPT_LEVEL=1
 
-# All tests but those of the examples, which run other programs.
-tests=(--lib)
-for file in tests/*.rs; do
-    name="$(basename "$file" .rs)"
-    [[ "$name" == *_example || "$name" == dashboard ]] || tests+=(--test "$name")
-done
-timeout 1800 cargo llvm-cov --locked --all-features --no-report "${tests[@]}"
+timeout 1800 cargo llvm-cov --locked -p keyqueue --all-features --no-report --lib --tests
 
 only_src=(--ignore-filename-regex '/(tests|examples|fuzz|benches)/')
 [ -z "${COVERAGE_HTML:-}" ] || cargo llvm-cov report "${only_src[@]}" --html --output-dir "$COVERAGE_HTML"

@@ -9,9 +9,9 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # Tests and examples too, on targets whose system or pointer size differs from the host's and for which their dependencies compile.
 declare -A what=(
-    [x86_64-pc-windows-gnu]=--all-targets
-    [aarch64-apple-darwin]=--all-targets
-    [i686-unknown-linux-gnu]=--all-targets
+    [x86_64-pc-windows-gnu]="-p reconcile --all-targets"
+    [aarch64-apple-darwin]="-p reconcile --all-targets"
+    [i686-unknown-linux-gnu]="-p reconcile --all-targets"
     [aarch64-unknown-linux-gnu]=--lib
     [wasm32-wasip1]=--lib
 )
@@ -41,7 +41,7 @@ for target; do
         continue
     fi
     echo "--- $target"
-    if "${how[@]}" --locked "${what[$target]:---lib}" --all-features --target "$target" --target-dir "$work/build"; then
+    if "${how[@]}" --locked -p keyqueue ${what[$target]:---lib} --all-features --target "$target" --target-dir "$work/build"; then
         checked=$((checked + 1))
     else
         failed+=("$target")

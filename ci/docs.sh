@@ -13,12 +13,12 @@ if ! awk '/^```/ { fence = !fence; code = fence && /^```(rust.*)?$/ } code && /^
     exit 1
 fi
 
-RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --locked --no-deps --document-private-items
+RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --locked --no-deps --document-private-items -p keyqueue
 
 # The marks need an unstable feature of rustdoc, which is allowed for this crate only.
 docs="${CARGO_TARGET_DIR:-target}/docsrs"
 rm -rf "$docs/doc"
-RUSTC_BOOTSTRAP=keyqueue RUSTDOCFLAGS="-D warnings --cfg docsrs" cargo doc --locked --no-deps --all-features --target-dir "$docs"
+RUSTC_BOOTSTRAP=keyqueue RUSTDOCFLAGS="-D warnings --cfg docsrs" cargo doc --locked --no-deps --all-features -p keyqueue --target-dir "$docs"
 features="$(awk '/^\[/ { here = $0 == "[features]"; next } here && /^[a-z]/ && $1 != "default" { print $1 }' Cargo.toml)"
 [ -n "$features" ] || { echo "no features found in Cargo.toml"; exit 1; }
 for feature in $features; do

@@ -2,7 +2,7 @@
 # `keyqueue-fleet` with etcd: the store's tests against a real server, and fleet-chaos: the protocol, and each built-in fault, which must be noticed.
 # CHAOS_SECONDS (default 40) for the protocol, and eight times that at most for each fault. Installs etcd and protoc with apt-get if it can; says so if it cannot, and skips.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../fleet"
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
 if ! command -v etcd >/dev/null || ! command -v protoc >/dev/null || [ ! -e /usr/include/google/protobuf/empty.proto ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq etcd-server protobuf-compiler libprotobuf-dev) >/dev/null || true
@@ -27,10 +27,7 @@ kill -0 "$server" || { cat "$data/log"; echo "etcd has ended: is another one on 
 limited() {
     if timeout --version >/dev/null 2>&1; then timeout "$@"; else shift && "$@"; fi
 }
-cargo clippy --locked --all-targets --all-features -- -D warnings
-FLEET_ETCD=http://127.0.0.1:23790 limited 900 cargo test --locked --release --features etcd --test stores -- --nocapture
-export CARGO_TARGET_DIR="$PWD/target" # chaos has most of its dependencies there already
-cargo fmt --manifest-path chaos/Cargo.toml --check
-cargo clippy --locked --manifest-path chaos/Cargo.toml --all-targets -- -D warnings
-limited 900 cargo test --locked --release --manifest-path chaos/Cargo.toml
-limited 1500 cargo run --locked --release --manifest-path chaos/Cargo.toml -- --seconds "${CHAOS_SECONDS:-40}" --all
+cargo clippy --locked -p keyqueue-fleet -p fleet-chaos --all-targets --all-features -- -D warnings
+FLEET_ETCD=http://127.0.0.1:23790 limited 900 cargo test --locked --release -p keyqueue-fleet --features etcd --test stores -- --nocapture
+limited 900 cargo test --locked --release -p fleet-chaos
+limited 1500 cargo run --locked --release -p fleet-chaos -- --seconds "${CHAOS_SECONDS:-40}" --all

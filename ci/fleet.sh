@@ -1,26 +1,20 @@
 #!/usr/bin/env bash
-# `keyqueue-fleet`: format, clippy, the model, the simulation with built-in faults, tests, docs, and two programs of several processes:
-# `operator` and `sharded_reconcile`. With a Rust toolchain alone; what needs etcd is in ci/fleet-etcd.sh.
+# `keyqueue-fleet`: the model, the simulation with built-in faults, tests, docs, and two programs of several processes: `operator` and
+# `sharded_reconcile`. With a Rust toolchain alone; what needs etcd is in ci/fleet-etcd.sh.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../fleet"
-cargo fmt --check
-cargo clippy --locked --all-targets --features kube,mutants -- -D warnings
-cargo clippy --locked --lib -- -D warnings
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
 log="$(mktemp)"
 trap 'rm -f "$log"' EXIT
-cargo test --locked --release --features kube,mutants 2>&1 | tee "$log"
+cargo test --locked --release -p keyqueue-fleet --features kube,mutants 2>&1 | tee "$log"
 # Each test binary must have run a test, and there must be as many binaries as files with tests.
-awk -v want="$(($(ls tests/*.rs | wc -l) + 2))" '
+awk -v want="$(($(ls fleet/tests/*.rs | wc -l) + 2))" '
     /^test result: ok\. [1-9]/ { suites++; passed += $4 }
     END { printf "fleet: %d tests passed, in %d of %d suites\n", passed, suites, want; exit suites != want }' "$log"
-RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --locked --no-deps --document-private-items --features kube
+RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" \
+    cargo doc --locked --no-deps --document-private-items -p keyqueue-fleet --features kube
 # Each checks its own result. A replica that misses an event would wait for a minute, and then the program fails.
 timeout="$(command -v timeout >/dev/null && echo "timeout 300" || true)"
-$timeout cargo run --locked --release --features kube,mutants --example sharded_reconcile
-cd operator
-export CARGO_TARGET_DIR=../target # most of its dependencies are built there already
-cargo fmt --check
-cargo clippy --locked --all-targets -- -D warnings
-cargo build --locked
+$timeout cargo run --locked --release -p keyqueue-fleet --features kube,mutants --example sharded_reconcile
+cargo build --locked -p operator
 # Not on the cluster of the caller.
-env -u KUBECONFIG $timeout cargo run --locked
+env -u KUBECONFIG $timeout cargo run --locked -p operator

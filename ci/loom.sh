@@ -1,11 +1,22 @@
 #!/usr/bin/env bash
 # Runs the loom models of loom-tests/, after a check that each has a row in loom-tests/README.md, and each row a model.
-# LOOM_MAX_PREEMPTIONS (default 2, and 3 for the models of the lock: what they were seen to find, they find with these) and LOOM_TIMEOUT (seconds, default 1500, the build included) may be set; arguments go to the tests.
+#
+#   ci/loom.sh [<argument of the tests>...]   all models with two preemptions, and those of the lock with three: what they were seen to
+#                                             find, they find with these
+#   ci/loom.sh --main                         the files `adds`, `waiting` and `shutdown`
+#   ci/loom.sh --deep                         all models with three preemptions: an hour
+#
+# LOOM_MAX_PREEMPTIONS and LOOM_TIMEOUT (seconds, default 1500, the build included) may be set.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # Set here because the environment overrides .cargo/config.toml: a RUSTFLAGS of the caller cannot turn the models off.
 export RUSTFLAGS="--cfg loom"
+files=() timeout="${LOOM_TIMEOUT:-1500}"
+case "${1:-}" in
+    --main) files=(adds waiting shutdown) && shift ;;
+    --deep) LOOM_MAX_PREEMPTIONS=3 timeout="${LOOM_TIMEOUT:-7200}" && shift ;;
+esac
 export LOOM_MAX_PREEMPTIONS="${LOOM_MAX_PREEMPTIONS:-2}"
 log="$(mktemp)"
 trap 'rm -f "$log"' EXIT
@@ -24,17 +35,21 @@ if ! diff <(echo "$models") <(echo "$rows"); then
     exit 1
 fi
 
-timeout --kill-after=10 "${LOOM_TIMEOUT:-1500}" cargo test --locked --tests -- "$@" 2>&1 | tee "$log"
+chosen=(--tests)
+[ ${#files[@]} = 0 ] || chosen=("${files[@]/#/--test=}")
+timeout --kill-after=10 "$timeout" cargo test --locked "${chosen[@]}" -- "$@" 2>&1 | tee "$log"
 
 # Every test binary must have run at least one model, because a binary without tests passes too.
 # (With arguments, at least one binary.)
-awk -v want="$(ls tests/*.rs | wc -l)" -v chosen="$#" '
+want="$(ls tests/*.rs | wc -l)"
+[ ${#files[@]} = 0 ] || want=${#files[@]}
+awk -v want="$want" -v chosen="$#" '
     /^test result: ok\. [1-9]/ { binaries++; passed += $4 }
     END {
         printf "loom: %d models passed, in %d of %d files\n", passed, binaries, want
         exit !(passed > 0 && (chosen > 0 || binaries == want))
     }' "$log"
 
-if [ "$#" = 0 ] && [ "$LOOM_MAX_PREEMPTIONS" -lt 3 ]; then
-    LOOM_MAX_PREEMPTIONS=3 timeout --kill-after=10 "${LOOM_TIMEOUT:-1500}" cargo test --locked --test lock
+if [ "$#" = 0 ] && [ ${#files[@]} = 0 ] && [ "$LOOM_MAX_PREEMPTIONS" -lt 3 ]; then
+    LOOM_MAX_PREEMPTIONS=3 timeout --kill-after=10 "$timeout" cargo test --locked --test lock
 fi

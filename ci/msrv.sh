@@ -8,7 +8,7 @@ work="$PWD/target/msrv"
 msrv="$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)"
 toolchain="$( (rustup toolchain list 2>/dev/null || true) | sed -n "s/^\(${msrv//./\\.}[.-][^ ]*\).*/\1/p" | head -1)"
 if [ -n "$toolchain" ]; then
-    CARGO_TARGET_DIR="$work/build" cargo "+$toolchain" check --locked --lib
+    CARGO_TARGET_DIR="$work/build" cargo "+$toolchain" check --locked -p keyqueue --lib
     exit
 fi
 if ! bash ci/unpack.sh "$work/root" "rustc-web=$msrv*" "libstd-rust-web-dev=$msrv*" "libstd-rust-web-$msrv" libllvm19; then
@@ -17,4 +17,4 @@ if ! bash ci/unpack.sh "$work/root" "rustc-web=$msrv*" "libstd-rust-web-dev=$msr
 fi
 libraries="$(dirname "$(find "$work/root" -name 'librustc_driver*.so' | head -1)")"
 LD_LIBRARY_PATH="$libraries:$work/root/usr/lib/$(uname -m)-linux-gnu" RUSTC="$work/root/usr/bin/rustc" \
-    CARGO_TARGET_DIR="$work/build" cargo check --locked --lib
+    CARGO_TARGET_DIR="$work/build" cargo check --locked -p keyqueue --lib

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# AddressSanitizer (leaks included) and ThreadSanitizer over the tests with threads.
+# AddressSanitizer (leaks included) and ThreadSanitizer over the tests with threads: both, or one with --address or --thread.
 #
 # AddressSanitizer works with any toolchain once unstable flags are allowed. ThreadSanitizer needs a standard library that is built with
 # it; with another one it reports races in the library. Debian's rustc and its sources give such a library, together with the sanitizer
@@ -12,12 +12,15 @@ tests=(--lib --test stress --test queue --test client_go --test delays_driver --
 # These tests leak on purpose: futures are leaked, items are forgotten, observers hold the queue that holds them.
 leaky=(--test workers --test worker_panics --test wait_idle --test observers)
 
-echo "--- AddressSanitizer"
-RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address" CARGO_TARGET_DIR=target/asan \
-    cargo test --locked --target "$host" "${tests[@]}"
-ASAN_OPTIONS=detect_leaks=0 RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address" CARGO_TARGET_DIR=target/asan \
-    cargo test --locked --target "$host" "${leaky[@]}"
+if [ "${1:-}" != --thread ]; then
+    echo "--- AddressSanitizer"
+    RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address" CARGO_TARGET_DIR=target/asan \
+        cargo test --locked --target "$host" "${tests[@]}"
+    ASAN_OPTIONS=detect_leaks=0 RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address" CARGO_TARGET_DIR=target/asan \
+        cargo test --locked --target "$host" "${leaky[@]}"
+fi
 
+[ "${1:-}" != --address ] || exit 0
 echo "--- ThreadSanitizer"
 runtime="$(rustc --print sysroot)/lib/rustlib/$host/lib/librustc-stable_rt.tsan.a"
 if [ ! -x /usr/bin/rustc ] || ! ls -d /usr/lib/rustlib/src/rust/library >/dev/null 2>&1; then

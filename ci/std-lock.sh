@@ -7,6 +7,6 @@ export RUSTFLAGS="${RUSTFLAGS:-} --cfg keyqueue_std_lock" CARGO_TARGET_DIR="${CA
 limited() {
     if timeout --version >/dev/null 2>&1; then timeout 900 "$@"; else "$@"; fi
 }
-cargo clippy --locked --lib -- -D warnings
+cargo clippy --locked -p keyqueue --lib -- -D warnings
 limited cargo test --locked --no-default-features --lib --test queue --test shards --test stress --test workers --test worker_panics \
     --test delays_driver --test groups

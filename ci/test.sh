@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The README's test command; the tests that need a feature that is off by default; the tests once more in release, where threads
-# contend more often and debug assertions are off; and the tests that need no feature.
+# contend more often and debug assertions are off; and the tests that need no feature. `ci/test.sh --quick`: the README's command alone.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # A time limit, because a lost wake-up makes a test hang. (macOS has no command `timeout`, and that of Windows is another program.)
@@ -8,8 +8,9 @@ limited() {
     if timeout --version >/dev/null 2>&1; then timeout 900 "$@"; else "$@"; fi
 }
 limited cargo test
-limited cargo build --locked --all-features --example reconcile # for `dashboard`, which runs it
-limited cargo test --locked --all-features --lib --test dashboard --test workers --test worker_panics --test observers \
+[ "${1:-}" != --quick ] || exit 0
+limited cargo test --locked -p reconcile --all-features # the dashboard shows what the example serves
+limited cargo test --locked --all-features --lib --test workers --test worker_panics --test observers \
     --test auto_traits
 limited cargo test --locked --all-features --doc
 limited cargo test --locked --release --lib --test queue --test client_go --test traces --test metric_traces --test stress \

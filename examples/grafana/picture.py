@@ -5,7 +5,7 @@ No Grafana takes part. This program reads the panels, their places and their exp
 variables as Grafana does, asks a Prometheus for the answers, and draws them with the colours of Grafana's dark theme. It fails if an
 expression has no answer, so it also shows that each of them is right. It needs Python 3.9 and nothing else.
 
-    cargo run --release --features metrics --example service &
+    cargo run --release -p service &
     printf '%s\\n' 'global: {scrape_interval: 2s}' 'scrape_configs: [{job_name: service, static_configs: [{targets: ["127.0.0.1:8080"]}]}]' >scrape.yml
     prometheus --config.file=scrape.yml --web.listen-address=127.0.0.1:9090 &
     python3 examples/grafana/picture.py --load 300    # sends the service requests for five minutes

@@ -1,11 +1,9 @@
 //! The builds.
 
+use crate::REPOSITORY;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// The package of all benchmarks.
-const BENCHES: &str = env!("CARGO_MANIFEST_DIR");
 
 /// One way to build a program.
 #[derive(Debug, PartialEq)]
@@ -39,7 +37,7 @@ impl Build {
     /// If cargo cannot be started or fails.
     pub fn make(&self) -> io::Result<PathBuf> {
         const PREFIX: &str = "CARGO_PROFILE_RELEASE_";
-        let target = Path::new(BENCHES).join("target/matrix").join(self.name);
+        let target = Path::new(REPOSITORY).join("target/matrix").join(self.name);
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
@@ -48,8 +46,8 @@ impl Build {
             }
         }
         cargo.args(["build", "--locked", "--release", "--package", "matrix", "--target-dir"]).arg(&target);
-        cargo.current_dir(BENCHES).env("RUSTFLAGS", self.rustflags);
-        // The profile of this folder's packages has debug information, which a plain release build has not.
+        cargo.current_dir(REPOSITORY).env("RUSTFLAGS", self.rustflags);
+        // The workspace's profile has debug information, which a plain release build has not.
         cargo.env(format!("{PREFIX}DEBUG"), "none");
         cargo.envs(self.profile.iter().map(|(setting, value)| (format!("{PREFIX}{setting}"), value)));
         if !cargo.status()?.success() {

@@ -1,8 +1,8 @@
 //! A Kubernetes controller: a `kube-rs` watcher, this queue, and workers on tokio.
 //!
 //! ```text
-//! cargo run --release --manifest-path examples/controller/Cargo.toml    # against a stand-in API server, which it starts
-//! KUBECONFIG=~/.kube/config cargo run --release --manifest-path examples/controller/Cargo.toml    # against a cluster, until SIGTERM
+//! cargo run --release -p controller    # against a stand-in API server, which it starts
+//! KUBECONFIG=~/.kube/config cargo run --release -p controller    # against a cluster, until SIGTERM
 //! ```
 //!
 //! It keeps the annotation `keyqueue.example/checksum` of each ConfigMap with the label `keyqueue.example=checksum` up to date. The stand-in has

@@ -16,9 +16,9 @@
 //! the protocol; such overlaps are counted apart, under the conditions in `check.rs`.
 //!
 //! ```text
-//! cargo run --release --manifest-path fleet/chaos/Cargo.toml -- --seconds 60
-//! cargo run --release --manifest-path fleet/chaos/Cargo.toml -- --seconds 30 --mutant no-drain       # must find overlaps
-//! cargo run --release --manifest-path fleet/chaos/Cargo.toml -- --all                                # the protocol and each mutant
+//! cargo run --release -p fleet-chaos -- --seconds 60
+//! cargo run --release -p fleet-chaos -- --seconds 30 --mutant no-drain       # must find overlaps
+//! cargo run --release -p fleet-chaos -- --all                                # the protocol and each mutant
 //! ```
 //!
 //! What happens is drawn from a bag that has each kind in it, and is filled again when it is empty; a run goes on until the first bag is empty

@@ -1,8 +1,8 @@
 //! An operator with several replicas: a kube-rs watch, a fleet, a queue and workers in each. Every object has one replica at a time.
 //!
 //! ```text
-//! cargo run --manifest-path fleet/operator/Cargo.toml                                # a stand-in API server, three replicas, a kill
-//! KUBECONFIG=~/.kube/config cargo run --manifest-path fleet/operator/Cargo.toml      # the same on a cluster, in its default namespace
+//! cargo run -p operator                                # a stand-in API server, three replicas, a kill
+//! KUBECONFIG=~/.kube/config cargo run -p operator      # the same on a cluster, in its default namespace
 //! operator --replica $POD_NAME [--kind apps/v1/Deployment]                           # one replica, until SIGTERM
 //! ```
 //!

@@ -165,7 +165,7 @@ fn cut(mut html: String, visit: u32) -> Response {
     html.truncate(html.len() / 2);
     let half = stream::iter([Ok(html)]);
     let end = stream::once(async move {
-        if visit % 2 == 0 {
+        if visit.is_multiple_of(2) {
             tokio::time::sleep(Duration::from_millis(2)).await; // by then, half of the page has been sent
         }
         Err(io::Error::other("cut"))

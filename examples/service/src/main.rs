@@ -1,8 +1,8 @@
 //! An HTTP service with a queue behind it: requests add keys, tasks process them, `/metrics` is for Prometheus, and SIGTERM drains.
 //!
 //! ```text
-//! cargo run --release --features metrics --example service                 # on 127.0.0.1:8080, until SIGTERM or Ctrl-C
-//! cargo run --release --features metrics --example service -- --self-test  # sends itself some requests, and ends
+//! cargo run --release -p service                 # on 127.0.0.1:8080, until SIGTERM or Ctrl-C
+//! cargo run --release -p service -- --self-test  # sends itself some requests, and ends
 //! curl -X POST 127.0.0.1:8080/reindex/document-7 && curl 127.0.0.1:8080/metrics
 //! ```
 //!

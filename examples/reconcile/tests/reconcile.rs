@@ -1,5 +1,5 @@
-//! Runs `examples/reconcile.rs` as its users do. `cargo test` builds the example. `cargo test --test reconcile_example` does
-//! not: run `cargo build --example reconcile` first.
+//! Runs the example as its users do. `cargo test` builds it. `cargo test --test reconcile` does not: run
+//! `cargo build --example reconcile` first.
 
 #![cfg(not(miri))] // Miri starts no processes
 

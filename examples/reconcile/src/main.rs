@@ -70,7 +70,7 @@ const LISTED: usize = 20;
 #[command(after_help = "Exit status: 1 after an error or if --once could not read all; otherwise 0, even after Ctrl-C")]
 struct Args {
     /// A directory or a file
-    #[arg(default_value = env!("CARGO_MANIFEST_DIR"), hide_default_value = true)]
+    #[arg(default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../.."), hide_default_value = true)]
     path: PathBuf,
     /// Look at every file once, retries aside, then exit
     #[arg(long)]

@@ -1,8 +1,8 @@
 //! What a queue does right now, as a page in the terminal: `top` for a queue.
 //!
 //! ```text
-//! cargo run --release --example top                # q or Ctrl-C ends it
-//! cargo run --release --example top -- --frames 3  # prints three pages instead, half a second apart
+//! cargo run --release -p top                # q or Ctrl-C ends it
+//! cargo run --release -p top -- --frames 3  # prints three pages instead, half a second apart
 //! ```
 //!
 //! Four tenants share four workers here: `large` adds bursts, `steady` one key at a time, some of them later, `rare` asks for some of

@@ -1,21 +1,19 @@
-//! Runs `examples/crawler` as its users do, and runs its final check on logs with mistakes. `cargo test` builds the example.
-//! `cargo test --test crawler_example` does not: run `cargo build --example crawler` first.
+//! Runs the crawler as its users do, and runs its final check on logs with mistakes.
 
 #![cfg(not(miri))] // Miri starts no processes
 
-mod support {
-    pub(crate) mod example;
-}
-
 use std::process::{Command, Output};
-use support::example::value;
+
+#[path = "../../reconcile/tests/support/example.rs"]
+mod support;
+use support::value;
 
 /// The example's own module, so that the test checks what the example runs.
-#[path = "../examples/crawler/check.rs"]
+#[path = "../src/check.rs"]
 mod check;
 
 fn example() -> Command {
-    support::example::command("crawler", "")
+    Command::new(env!("CARGO_BIN_EXE_crawler"))
 }
 
 /// Runs the example, checks its exit code, and returns what it prints.

@@ -1,10 +1,10 @@
 //! A polite crawler: fetches every page of a site of several hosts, one request per host at a time, however bad the servers are.
 //!
 //! ```text
-//! cargo run --release --example crawler                        # a site that the example generates and serves on loopback
-//! cargo run --release --example crawler -- --chaos             # the server fails, stalls and cuts connections
-//! cargo run --release --example crawler -- --chaos --seed 7 --max-retries 2
-//! cargo run --release --example crawler -- --hosts 100 --pages 50 --workers 32 --rate 20
+//! cargo run --release -p crawler                        # a site that the example generates and serves on loopback
+//! cargo run --release -p crawler -- --chaos             # the server fails, stalls and cuts connections
+//! cargo run --release -p crawler -- --chaos --seed 7 --max-retries 2
+//! cargo run --release -p crawler -- --hosts 100 --pages 50 --workers 32 --rate 20
 //! ```
 //!
 //! At the end, the crawler's log is checked against the site and against the server's log: see `check.rs`. Ctrl-C finishes the

@@ -1,6 +1,6 @@
-//! Checks that the dashboard of `examples/grafana/` shows what `examples/reconcile.rs` serves with `--metrics`. That needs the
-//! example: `cargo test --features metrics` builds it. For `--test dashboard` alone, run `cargo build --features metrics
-//! --example reconcile` first.
+//! Checks that the dashboard of `examples/grafana/` shows what the example `reconcile` serves with `--metrics`. That needs the
+//! example: `cargo test -p reconcile --features metrics` builds it. For `--test dashboard` alone, run `cargo build -p reconcile
+//! --features metrics --example reconcile` first.
 
 #![cfg(not(miri))] // Miri starts no processes
 
@@ -22,7 +22,7 @@ fn list<'a>(value: &'a Value, field: &str) -> &'a [Value] {
 }
 
 fn dashboard() -> Value {
-    serde_json::from_str(include_str!("../examples/grafana/keyqueue.json")).expect("it is JSON")
+    serde_json::from_str(include_str!("../../grafana/keyqueue.json")).expect("it is JSON")
 }
 
 /// The panels, rows aside.
@@ -60,7 +60,7 @@ fn metrics_in(expression: &str) -> Vec<&str> {
 /// The picture of the README was drawn since the last panel was added or renamed.
 #[test]
 fn the_picture_has_each_panel() {
-    let picture = include_str!("../examples/grafana/keyqueue.svg");
+    let picture = include_str!("../../grafana/keyqueue.svg");
     for panel in list(&dashboard(), "panels") {
         let title = text(panel, "title");
         assert!(picture.contains(&format!(">{title}</text>")), "{title}: draw it with examples/grafana/picture.py");
