@@ -10,9 +10,9 @@
 //! the program keeps the time of the first unbuilt change of each file, and no delay goes beyond the bound. A build stands for all changes
 //! before it begins.
 //!
-//! Two keys for one file, with a delay that moves and one that stays, would be wrong: two keys have two holders, and two workers would build
-//! the file at the same time. If a build in the middle of a burst does no harm, `KeepExisting` is enough, without a table: the first change
-//! sets the delay, and later ones do not move it.
+//! Two keys for one file, with a delay that moves and one that stays, would be wrong: two keys have two holders, and two workers would
+//! build the file at the same time. If a build in the middle of a burst does no harm, `KeepExisting` is enough, without a table: the
+//! first change sets the delay, and later ones do not move it.
 //!
 //! At the end the program checks that no file was built twice at the same time, that all changes were built, that a burst led to one
 //! build, and that the file that was never quiet was built meanwhile.

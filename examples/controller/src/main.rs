@@ -5,9 +5,9 @@
 //! KUBECONFIG=~/.kube/config cargo run --release --manifest-path examples/controller/Cargo.toml    # against a cluster, until SIGTERM
 //! ```
 //!
-//! It keeps the annotation `keyqueue.example/checksum` of each ConfigMap with the label `keyqueue.example=checksum` up to date. The stand-in has
-//! 200 of them, which it changes and deletes; it fails one write in five, and cuts each watch after a second. Once it deletes an object while the
-//! watch is cut, and forgets the event. At the end all checksums must be right, and nothing may be kept for an object that is gone.
+//! It keeps the annotation `keyqueue.example/checksum` of each ConfigMap with the label `keyqueue.example=checksum` up to date. The stand-in
+//! has 200 of them, which it changes and deletes; it fails one write in five, and cuts each watch after a second. Once it deletes an object
+//! while the watch is cut, and forgets the event. At the end all checksums must be right, and nothing may be kept for an object that is gone.
 //!
 //! * The key is an `ObjectRef`: kind, namespace and name. (Its `Eq` leaves out the version, as it must.)
 //! * The watcher's events go through a store, and then add the key. A worker reads the object from the store: its present state.
