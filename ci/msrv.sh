@@ -1,14 +1,21 @@
 #!/usr/bin/env bash
 # The crate compiles with the oldest supported Rust, the `rust-version` of Cargo.toml: 1.85. The compiler is rustup's, if rustup has that
 # toolchain, and otherwise Debian's, which is unpacked, not installed, so that it does not replace another one. (The library only:
-# dependencies of tests and benchmarks may need a newer Rust.)
+# dependencies of tests and benchmarks may need a newer Rust.) Then it compiles tests/handlers.rs, which shows the forms of handlers that
+# the docs promise, and uses no other crate.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 work="$PWD/target/msrv"
 msrv="$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)"
+handlers() { # the compiler...
+    local deps="$work/build/debug/deps"
+    "$@" --edition 2024 --test --emit metadata -o "$work/handlers.rmeta" -L "dependency=$deps" \
+        --extern "keyqueue=$(ls -t "$deps"/libkeyqueue-*.rmeta | head -1)" tests/handlers.rs
+}
 toolchain="$( (rustup toolchain list 2>/dev/null || true) | sed -n "s/^\(${msrv//./\\.}[.-][^ ]*\).*/\1/p" | head -1)"
 if [ -n "$toolchain" ]; then
     CARGO_TARGET_DIR="$work/build" cargo "+$toolchain" check --locked -p keyqueue --lib
+    handlers rustup run "$toolchain" rustc
     exit
 fi
 if ! bash ci/unpack.sh "$work/root" "rustc-web=$msrv*" "libstd-rust-web-dev=$msrv*" "libstd-rust-web-$msrv" libllvm19; then
@@ -16,5 +23,6 @@ if ! bash ci/unpack.sh "$work/root" "rustc-web=$msrv*" "libstd-rust-web-dev=$msr
     exit 0
 fi
 libraries="$(dirname "$(find "$work/root" -name 'librustc_driver*.so' | head -1)")"
-LD_LIBRARY_PATH="$libraries:$work/root/usr/lib/$(uname -m)-linux-gnu" RUSTC="$work/root/usr/bin/rustc" \
-    CARGO_TARGET_DIR="$work/build" cargo check --locked -p keyqueue --lib
+export LD_LIBRARY_PATH="$libraries:$work/root/usr/lib/$(uname -m)-linux-gnu"
+RUSTC="$work/root/usr/bin/rustc" CARGO_TARGET_DIR="$work/build" cargo check --locked -p keyqueue --lib
+handlers "$work/root/usr/bin/rustc"

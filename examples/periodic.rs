@@ -11,7 +11,7 @@
 //! extra run replaces it.
 
 use keyqueue::rate_limiter::ItemExponentialFailure;
-use keyqueue::{DelayedAdd, Item, Outcome, WorkQueue};
+use keyqueue::{DelayedAdd, Outcome, WorkQueue};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -22,16 +22,17 @@ const INTERVAL: Duration = Duration::from_millis(200);
 fn main() -> std::io::Result<()> {
     let start = Instant::now();
     let backoff = ItemExponentialFailure::new(Duration::from_millis(50), Duration::from_secs(60));
-    let queue = WorkQueue::builder().rate_limiter(backoff).delayed_add(DelayedAdd::Promote).build();
+    let queue = WorkQueue::<&str>::builder().rate_limiter(backoff).delayed_add(DelayedAdd::Promote).build();
     let checks = Arc::new(Mutex::new(BTreeMap::<_, Vec<_>>::new()));
 
     let log = Arc::clone(&checks);
-    let workers = queue.workers().spawn(2, move |server: &Item<'_, &str>| -> Result<Outcome, String> {
+    let workers = queue.workers().spawn(2, move |item| -> Result<Outcome, String> {
+        let server = *item.key();
         let mut log = log.lock().unwrap();
-        let checks = log.entry(**server).or_default();
-        let is_up = **server != "db-3" || checks.len() >= 4;
+        let checks = log.entry(server).or_default();
+        let is_up = server != "db-3" || checks.len() >= 4;
         checks.push((start.elapsed().as_millis(), is_up));
-        if is_up { Ok(Outcome::RequeueAfter(INTERVAL)) } else { Err(format!("{} is down", **server)) }
+        if is_up { Ok(Outcome::RequeueAfter(INTERVAL)) } else { Err(format!("{server} is down")) }
     })?;
 
     let servers = ["db-1", "db-2", "db-3", "db-4"];

@@ -15,10 +15,9 @@
 //! `on_error` and `on_give_up` get the key and the reason, so no handler logs by itself.
 
 use keyqueue::rate_limiter::ItemExponentialFailure;
-use keyqueue::{Item, Outcome, Stats, WorkQueue};
+use keyqueue::{Outcome, WorkQueue};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::Duration;
 
 /// A server that answers in its own way to the nth request for a page.
@@ -38,7 +37,7 @@ fn main() -> std::io::Result<()> {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let backoff = ItemExponentialFailure::new(Duration::from_millis(5), Duration::from_secs(1));
-    let queue = WorkQueue::builder().rate_limiter(backoff).build();
+    let queue = WorkQueue::<&str>::builder().rate_limiter(backoff).build();
     let given_up = Arc::new(Mutex::new(BTreeMap::new()));
     let workers = queue
         .workers()
@@ -49,18 +48,14 @@ fn main() -> std::io::Result<()> {
             let given_up = Arc::clone(&given_up);
             move |page: &&str, why| _ = given_up.lock().unwrap().insert(*page, why.to_string())
         })
-        .spawn(2, |page: &Item<'_, &str>| -> Result<Outcome, Outcome> {
-            let text = fetch(**page, page.num_requeues() as u32)?;
-            println!("{}: {text}", **page);
+        .spawn(2, |page| -> Result<Outcome, Outcome> {
+            let text = fetch(page, page.num_requeues() as u32)?;
+            println!("{}: {text}", page.key());
             Ok(Outcome::Done)
         })?;
 
     queue.add_all(["/", "/gone", "/busy", "/flaky", "/down", "/odd"]);
-    // A drain does not wait for delays, and retries are delays. One snapshot: a key may move from the one to the other between two.
-    let is_busy = |stats: Stats| stats.len + stats.processing + stats.delayed > 0;
-    while is_busy(queue.stats()) {
-        thread::sleep(Duration::from_millis(10));
-    }
+    queue.wait_idle(); // for the retries, too, which are delays; a drain does not wait for delays
     let leftover = workers.drain();
     std::panic::set_hook(hook);
 

@@ -84,7 +84,11 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// The limiter, which says how long [rate-limited](WorkQueue::add_rate_limited) keys wait.
+    /// The limiter, which says how long a key waits for its [retry](crate::Item::retry), or after it was added
+    /// [rate-limited](WorkQueue::add_rate_limited).
+    ///
+    /// It does not limit plain [adds](WorkQueue::add), nor hand-outs: see
+    /// [what a limiter limits](crate::rate_limiter#what-they-limit).
     ///
     /// By default an [`ItemExponentialFailure`](crate::rate_limiter::ItemExponentialFailure) of 5 ms to 1000 s, and, unlike in
     /// client-go, no bucket for all keys together. A limiter that reads a clock has a clock of its own: if you set the queue's

@@ -103,13 +103,13 @@
 //! Threads need none: [`WorkersBuilder::spawn`](crate::WorkersBuilder::spawn), or a loop around [`get`](crate::WorkQueue::get). The futures run
 //! on any executor, as they use no timer and no reactor:
 //! ```
-//! use keyqueue::{Item, WorkQueue};
+//! use keyqueue::WorkQueue;
 //!
 //! let queue = WorkQueue::new();
 //! queue.add_all([1, 2, 3]);
 //! queue.shut_down(); // for this example
 //! let workers = queue.workers().build();
-//! futures_executor::block_on(workers.run_async(async |key: &Item<'_, u32>| println!("{}", **key)));
+//! futures_executor::block_on(workers.run_async(async |item| println!("{}", item.key())));
 //! assert_eq!(workers.tally().succeeded, 3);
 //! ```
 //!
@@ -145,10 +145,77 @@
 //! | when it was quiet for 200 ms | `add_with(key, AddOptions::new().after(ms_200).conflict(DelayConflict::Replace))` |
 //! | 200 ms after the first of several adds, so it becomes due at most every 200 ms | `add_with(key, AddOptions::new().after(ms_200).conflict(DelayConflict::KeepExisting))` |
 //! | at the earliest of several times | `add_after(key, delay)` |
-//! | at most 50 keys a second, together, after a burst | [`MaxOf`](crate::rate_limiter::MaxOf) a backoff and a [`DedupingBucket`](crate::rate_limiter::DedupingBucket) as the limiter, and `add_rate_limited` for each add |
+//! | when it was quiet for 200 ms, but at the latest 1 s after the first event | a table of the first events: below |
+//! | as fast as workers take it, but with at most 50 requests a second | a bucket that the handlers share: below |
 //!
 //! A plain `add` does not wait for a delay of the same key: it is handed out at once, and the delay stays set, unless
 //! [`DelayedAdd`](crate::DelayedAdd) says otherwise.
+//!
+//! **A debounce with a bound.** `Replace` alone never hands out a key that is never quiet. Keep the time of the first event that no run
+//! has seen, and let no delay go beyond the bound. (Not two keys for one object, one with a delay that moves and one with a delay that
+//! stays: two keys have two holders, and two workers would process the object at the same time.)
+//! ```
+//! use keyqueue::{AddOptions, DelayConflict, WorkQueue};
+//! use std::collections::HashMap;
+//! use std::sync::Mutex;
+//! use std::time::{Duration, Instant};
+//!
+//! struct Debounce {
+//!     queue: WorkQueue<String>,
+//!     /// Of each key, the first event that no run has seen.
+//!     unseen: Mutex<HashMap<String, Instant>>,
+//! }
+//!
+//! impl Debounce {
+//!     const QUIET: Duration = Duration::from_millis(200);
+//!     const BOUND: Duration = Duration::from_secs(1);
+//!
+//!     fn event(&self, key: &str) {
+//!         let mut unseen = self.unseen.lock().unwrap();
+//!         let waited = unseen.entry(key.to_owned()).or_insert_with(Instant::now).elapsed();
+//!         let delay = Self::QUIET.min(Self::BOUND.saturating_sub(waited));
+//!         let options = AddOptions::new().after(delay).conflict(DelayConflict::Replace);
+//!         self.queue.add_with(key.to_owned(), options); // under the lock, as in `begin`
+//!     }
+//!
+//!     /// The handler calls this first: its run stands for all events before.
+//!     fn begin(&self, key: &str) {
+//!         let mut unseen = self.unseen.lock().unwrap();
+//!         unseen.remove(key);
+//!         self.queue.cancel(key); // the delay of an event that came after the key was queued
+//!     }
+//! }
+//!
+//! let files = Debounce { queue: WorkQueue::new(), unseen: Mutex::default() };
+//! files.event("Cargo.toml");
+//! files.event("Cargo.toml");
+//! let item = files.queue.get().unwrap(); // after 200 ms
+//! files.begin(&item);
+//! assert!(files.unseen.lock().unwrap().is_empty() && files.queue.delayed_len() == 0);
+//! ```
+//!
+//! **At most n requests a second.** The queue's limiter delays [only retries](crate::rate_limiter#what-they-limit) and
+//! `add_rate_limited`, which counts a failure. So handlers take a token of a bucket before each request. A worker that waits for its
+//! token has its key in hand, which does no harm: events that come meanwhile lead to one more run.
+//! ```
+//! use keyqueue::WorkQueue;
+//! use keyqueue::rate_limiter::Bucket;
+//! use std::thread;
+//! # use std::time::{Duration, Instant};
+//!
+//! # fn fetch(_: &str) -> Result<(), std::io::Error> { Ok(()) }
+//! # let start = Instant::now();
+//! let requests = Bucket::new(50.0, 1); // 50 a second; per host or tenant: a table of buckets
+//! let queue = WorkQueue::<String>::new();
+//! let workers = queue.workers().spawn(2, move |url| {
+//!     thread::sleep(requests.reserve().delay()); // in a task: the runtime's `sleep`
+//!     fetch(url)
+//! })?;
+//! queue.add_all((0..3).map(|n| format!("page-{n}")));
+//! assert!(workers.drain().is_empty());
+//! # assert!(start.elapsed() >= Duration::from_millis(40));
+//! # std::io::Result::Ok(())
+//! ```
 //!
 //! # Resync
 //!

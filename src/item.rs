@@ -225,7 +225,7 @@ impl<'q, K> Item<'q, K> {
     ///         Err(_) if item.num_requeues() < 15 => _ = item.retry(),
     ///         Err(error) => {
     ///             eprintln!("giving up on {}: {error}", *item);
-    ///             item.succeed();
+    ///             item.give_up();
     ///         }
     ///     }
     /// }
@@ -421,14 +421,14 @@ impl<'q, K> Item<'q, K> {
     /// # Examples
     /// A handler that ends its work early when the service shuts down:
     /// ```
-    /// use keyqueue::{Item, Outcome, WorkQueue};
+    /// use keyqueue::{Outcome, WorkQueue};
     /// # async fn convert(_: &str) { std::future::pending().await }
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() {
-    /// let queue = WorkQueue::new();
+    /// let queue = WorkQueue::<String>::new();
     /// let workers = queue.workers().build();
-    /// tokio::spawn(workers.run_async(async |item: &Item<'_, String>| {
+    /// tokio::spawn(workers.run_async(async |item| {
     ///     tokio::select! {
     ///         () = convert(item) => Outcome::Done,
     ///         () = item.until_shutting_down() => Outcome::Failed("shut down before it was done".into()),

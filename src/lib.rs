@@ -69,10 +69,12 @@
 //! use keyqueue::{AddOptions, Clock, DelayConflict, Driver, WorkQueue};
 //! use std::time::Duration;
 //!
-//! let (clock, time) = Clock::mock(); // for a test; the default is the system's clock, and a thread that expires delays
+//! // For a test. The default is the system's clock, and a thread that expires delays.
+//! let (clock, time) = Clock::mock();
 //! let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
 //!
-//! // Debounce: look at the file when there was no event for 200 ms.
+//! // Debounce: look at the file when there was no event for 200 ms. (A file that is never
+//! // quiet would wait without end; the cookbook has a debounce with a bound.)
 //! let quiet = AddOptions::new().after(Duration::from_millis(200)).conflict(DelayConflict::Replace);
 //! for _event in 0..5 {
 //!     queue.add_with("Cargo.toml", quiet);
@@ -91,7 +93,9 @@
 //!
 //! [`Item::retry`] asks the queue's limiter how long the key waits before it is handed out again: 5 ms after its first failure,
 //! twice as long after each further failure, at most 1000 s. [`Item::succeed`] forgets the key's failures, so that its next failure
-//! counts as the first. The module [`rate_limiter`] has other limiters, and says how to combine them and what to avoid.
+//! counts as the first; so does [`Item::give_up`], and counts the key as given up. The module [`rate_limiter`] has other limiters, and
+//! says how to combine them and what to avoid. No limiter delays a plain [`add`](WorkQueue::add): see
+//! [what they limit](rate_limiter#what-they-limit).
 //!
 //! ```
 //! # use keyqueue::{Clock, Driver, WorkQueue};
@@ -108,7 +112,7 @@
 //! match reconcile(*item) {
 //!     Ok(()) => item.succeed(),
 //!     Err(()) if item.num_requeues() < 15 => _ = item.retry(),
-//!     Err(()) => item.succeed(), // gives up
+//!     Err(()) => item.give_up(),
 //! }
 //! # }
 //! # assert!(queue.try_get().is_err() && queue.num_requeues(&"pod-1") == 0);
@@ -123,16 +127,16 @@
 //! ([`shutting_down`](Item::shutting_down), [`until_shutting_down`](Item::until_shutting_down)).
 //!
 //! ```
-//! use keyqueue::{Item, WorkQueue};
+//! use keyqueue::WorkQueue;
 //! use std::time::Duration;
 //!
 //! # fn reconcile(_: &str) -> Result<(), std::io::Error> { Ok(()) }
-//! let queue = WorkQueue::new();
+//! let queue = WorkQueue::<&str>::new();
 //! let workers = queue
 //!     .workers()
 //!     .max_retries(15)
 //!     .on_give_up(|pod, why| eprintln!("{pod}: {why}")) // "given up after 15 retries: …"
-//!     .spawn(2, |pod: &Item<'_, &str>| reconcile(pod))?;
+//!     .spawn(2, |pod| reconcile(pod))?;
 //! queue.add("pod-1");
 //!
 //! let leftover = workers.drain_timeout(Duration::from_secs(10)); // tasks: drain_until(a future).await

@@ -95,6 +95,9 @@ pub enum DelayConflict {
     #[default]
     EarliestWins,
     /// The new deadline counts, even if it is later. If the new delay is zero, the old one is dropped, and the key is added at once.
+    ///
+    /// A key whose deadline is moved again and again, each time before it is reached, is never handed out. The
+    /// [cookbook](crate::cookbook#debounce-and-throttle) has a debounce with a bound.
     Replace,
     /// The old deadline counts, and nothing else happens, whatever the new delay is.
     KeepExisting,

@@ -680,7 +680,7 @@ impl<K> WorkQueue<K> {
     /// let queue = keyqueue::WorkQueue::new();
     /// queue.add_all(0..10);
     /// let batch = queue.get_many(4); // waits for the first, and takes what else is there
-    /// assert_eq!(batch.iter().map(|item| **item).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    /// assert_eq!(batch.iter().map(|item| *item.key()).collect::<Vec<_>>(), [0, 1, 2, 3]);
     /// ```
     #[must_use = "an item that is dropped is done"]
     pub fn get_many(&self, max: usize) -> Vec<Item<'_, K>> {

@@ -1,8 +1,9 @@
 //! How long to wait before a key is tried again.
 //!
 //! A [`RateLimiter`] answers one question: how long from now? It never fails, never refuses, and its answers never overflow.
-//! [`add_rate_limited`](crate::WorkQueue::add_rate_limited) and [`Item::retry`](crate::Item::retry) ask the queue's limiter,
-//! and delay the key by the answer. Limiters also work without a queue.
+//! [`Item::retry`](crate::Item::retry) and [`add_rate_limited`](crate::WorkQueue::add_rate_limited) ask the queue's limiter,
+//! and delay the key by the answer. A plain [`add`](crate::WorkQueue::add) [does not](#what-they-limit). Limiters also work without
+//! a queue.
 //!
 //! | limiter | waits |
 //! |---|---|
@@ -30,6 +31,17 @@
 //! assert_eq!((queue.num_requeues(&"pod-1"), queue.delayed_len()), (1, 1));
 //! ```
 //!
+//! # What they limit
+//!
+//! A queue's limiter delays retries, those of [`Workers`](crate::Workers) included, and keys that are added by `add_rate_limited` or with
+//! [`AddOptions::rate_limited`](crate::AddOptions::rate_limited). It is not asked for a plain add, an add with a delay, or an
+//! [`Outcome::RequeueAfter`](crate::Outcome::RequeueAfter), and it does not limit hand-outs: with a bucket of 500 a second, a
+//! thousand plain adds are handed out as fast as workers take them. `add_rate_limited` for each event is no way out, as it counts
+//! a failure of the key: see the traps.
+//!
+//! To limit what workers do, such as requests to a server, let them share a [`Bucket`], and wait for a token of it before each
+//! request: see the [cookbook](crate::cookbook#debounce-and-throttle).
+//!
 //! # Traps
 //!
 //! client-go has these traps, and its users report each of them. The defaults are still client-go's.
@@ -38,7 +50,7 @@
 //!   failed each time. [`Item::succeed`](crate::Item::succeed) forgets the key; dropping the item does not. A key that is not
 //!   forgotten stays in memory, unless the limiter has a [bound](PerKey::max_tracked).
 //! * **Events are not failures.** For an event call [`add`](crate::WorkQueue::add). With `add_rate_limited`, a key with many
-//!   events waits as long as a key that fails.
+//!   events waits as long as a key that fails, and [`max_retries`](crate::WorkersBuilder::max_retries) counts its events.
 //! * **Plain adds bypass the backoff** by default: an event leads to a run at once, even if the key waits for its retry. See
 //!   [`DelayedAdd`](crate::DelayedAdd). If such a run fails, the next delay is longer although the key has not waited for the last
 //!   one: see [`served_only`](PerKey::served_only).

@@ -9,16 +9,16 @@ use std::fmt;
 ///
 /// # Examples
 /// ```
-/// # use keyqueue::{Item, Outcome, WorkQueue};
+/// # use keyqueue::{Outcome, WorkQueue};
 /// # use std::sync::{Arc, Mutex};
-/// let queue = WorkQueue::new();
+/// let queue = WorkQueue::<&str>::new();
 /// let lines = Arc::new(Mutex::new(Vec::new()));
 /// let log = Arc::clone(&lines);
 /// let workers = queue
 ///     .workers()
 ///     .max_retries(0)
 ///     .on_give_up(move |key, why| log.lock().unwrap().push(format!("{key}: {why}")))
-///     .spawn(1, |item: &Item<'_, &str>| match **item {
+///     .spawn(1, |item| match *item.key() {
 ///         "pod-1" => Outcome::Failed("disk full".into()),
 ///         _ => Outcome::GiveUp("it is gone".into()),
 ///     })?;

@@ -52,19 +52,20 @@ use take_all::take_all;
 /// # Examples
 /// Threads:
 /// ```
-/// use keyqueue::{Item, Outcome, WorkQueue};
+/// use keyqueue::{Outcome, WorkQueue};
 /// use std::time::Duration;
 ///
 /// # fn write(_: &str) -> Result<bool, std::io::Error> { Ok(true) }
-/// let queue = WorkQueue::new();
+/// let queue = WorkQueue::<&str>::new();
 /// let workers = queue
 ///     .workers()
 ///     .max_retries(15)
 ///     .on_error(|key, error| eprintln!("{key}: {error}"))
 ///     .on_give_up(|key, why| eprintln!("{key}: {why}")) // "given up after 15 retries: …"
-///     .spawn(4, |item: &Item<'_, &str>| -> Result<Outcome, std::io::Error> {
-///         let settled = write(item)?; // fails: retried, after 5 ms, 10, 20, …
-///         Ok(if settled { Outcome::Done } else { Outcome::RequeueAfter(Duration::from_secs(10)) })
+///     .spawn(4, |pod| -> Result<Outcome, std::io::Error> {
+///         let settled = write(pod)?; // fails: retried, after 5 ms, 10, 20, …
+///         let again = Outcome::RequeueAfter(Duration::from_secs(10));
+///         Ok(if settled { Outcome::Done } else { again })
 ///     })?;
 /// queue.add("pod-1");
 ///
@@ -75,18 +76,18 @@ use take_all::take_all;
 /// ```
 /// Tasks, on any runtime. The number of tasks is the number of keys that are processed at the same time:
 /// ```
-/// # use keyqueue::{Item, WorkQueue};
+/// # use keyqueue::WorkQueue;
 /// # use std::sync::Arc;
 /// # struct Client;
 /// # impl Client { async fn fetch(&self, _: &str) -> Result<(), std::io::Error> { Ok(()) } }
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
 /// let client = Arc::new(Client);
-/// let queue = WorkQueue::new();
+/// let queue = WorkQueue::<String>::new();
 /// let workers = queue.workers().build();
 /// for _ in 0..8 {
 ///     let client = Arc::clone(&client);
-///     tokio::spawn(workers.run_async(async move |url: &Item<'_, String>| client.fetch(url).await));
+///     tokio::spawn(workers.run_async(async move |url| client.fetch(url).await));
 /// }
 /// queue.add("https://example.org".to_owned());
 ///
@@ -109,10 +110,14 @@ struct Inner<K> {
 ///
 /// # Examples
 /// ```
-/// use keyqueue::{Item, WorkQueue};
+/// use keyqueue::WorkQueue;
 ///
-/// let queue = WorkQueue::new();
-/// let workers = queue.workers().name("pods").max_retries(15).spawn(2, |pod: &Item<'_, &str>| println!("{}", **pod))?;
+/// let queue = WorkQueue::<&str>::new();
+/// let workers = queue
+///     .workers()
+///     .name("pods")
+///     .max_retries(15)
+///     .spawn(2, |pod| println!("{}", pod.key()))?;
 /// queue.add("pod-1");
 /// assert!(workers.drain().is_empty());
 /// # std::io::Result::Ok(())
@@ -128,8 +133,11 @@ pub struct WorkersBuilder<K> {
 ///
 /// # Examples
 /// ```
-/// let queue = keyqueue::WorkQueue::new();
-/// let workers = queue.workers().spawn(1, |n: &keyqueue::Item<'_, u32>| if **n > 1 { Err("too large") } else { Ok(()) })?;
+/// let queue = keyqueue::WorkQueue::<u32>::new();
+/// let workers = queue.workers().spawn(1, |n| match *n.key() {
+///     2.. => Err("too large"),
+///     _ => Ok(()),
+/// })?;
 /// queue.add_all([1, 2]);
 /// let _leftover = workers.drain();
 /// assert_eq!((workers.tally().succeeded, workers.tally().running), (1, 0));
@@ -159,10 +167,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     ///
     /// # Examples
     /// ```
-    /// use keyqueue::{Item, WorkQueue};
-    ///
-    /// let queue = WorkQueue::new();
-    /// let workers = queue.workers().spawn(2, |pod: &Item<'_, &str>| println!("{}", **pod))?;
+    /// let queue = keyqueue::WorkQueue::<&str>::new();
+    /// let workers = queue.workers().spawn(2, |pod| println!("{}", pod.key()))?;
     /// queue.add("pod-1");
     /// assert!(workers.drain().is_empty());
     /// # std::io::Result::Ok(())
@@ -183,7 +189,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     /// # Examples
     /// ```
     /// let queue = keyqueue::WorkQueue::new();
-    /// let workers = queue.workers().name("reindex").spawn(1, |_: &keyqueue::Item<'_, u32>| {
+    /// let workers = queue.workers().name("reindex").spawn(1, |_| {
     ///     assert_eq!(std::thread::current().name(), Some("reindex-0"));
     /// })?;
     /// queue.add(1);
@@ -206,10 +212,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     ///
     /// # Examples
     /// ```
-    /// use keyqueue::{Item, WorkQueue};
-    ///
-    /// let queue = WorkQueue::new();
-    /// let workers = queue.workers().max_retries(2).spawn(1, |_: &Item<'_, &str>| Err::<(), _>("never works"))?;
+    /// let queue = keyqueue::WorkQueue::new();
+    /// let workers = queue.workers().max_retries(2).spawn(1, |_| Err::<(), _>("never works"))?;
     /// queue.add("pod-1");
     /// queue.wait_idle();
     /// assert_eq!((workers.tally().retried, workers.tally().given_up), (2, 1));
@@ -282,7 +286,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     /// let workers = queue.workers().build();
     /// std::thread::spawn({
     ///     let workers = workers.clone();
-    ///     move || workers.run(|key: &keyqueue::Item<'_, u32>| println!("{}", **key)) // a thread of your own
+    ///     move || workers.run(|item| println!("{}", item.key())) // a thread of your own
     /// });
     /// queue.add(1);
     /// let _leftover = workers.drain();
@@ -293,6 +297,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
 
     /// Starts `threads` threads, each of which runs a loop.
     ///
+    /// A closure that is passed directly does not name the type of its argument; one that uses `?` names what it returns. See
+    /// [`run_async`](Workers::run_async) for the handlers that name the item's type.
+    ///
     /// Dozens of threads whose handlers take a microsecond or less wait for each other at the queue's lock: see
     /// [`shards`](crate::WorkQueueBuilder::shards).
     ///
@@ -302,10 +309,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     ///
     /// # Examples
     /// ```
-    /// use keyqueue::{Item, WorkQueue};
-    ///
-    /// let queue = WorkQueue::new();
-    /// let workers = queue.workers().spawn(4, |pod: &Item<'_, &str>| println!("{}", **pod))?;
+    /// let queue = keyqueue::WorkQueue::<&str>::new();
+    /// let workers = queue.workers().spawn(4, |pod| println!("{}", pod.key()))?;
     /// queue.add("pod-1");
     /// assert!(workers.drain().is_empty());
     /// # std::io::Result::Ok(())
@@ -386,8 +391,8 @@ impl<K> Workers<K> {
     ///
     /// # Examples
     /// ```
-    /// let queue = keyqueue::WorkQueue::new();
-    /// let workers = queue.workers().spawn(1, |key: &keyqueue::Item<'_, u32>| println!("{}", **key))?;
+    /// let queue = keyqueue::WorkQueue::<u32>::new();
+    /// let workers = queue.workers().spawn(1, |item| println!("{}", item.key()))?;
     /// queue.shut_down();
     /// workers.join(); // the loops have ended
     /// # std::io::Result::Ok(())
@@ -404,8 +409,8 @@ impl<K> Workers<K> {
     /// # Examples
     /// ```
     /// # futures_executor::block_on(async {
-    /// let queue = keyqueue::WorkQueue::new();
-    /// let workers = queue.workers().spawn(1, |key: &keyqueue::Item<'_, u32>| println!("{}", **key))?;
+    /// let queue = keyqueue::WorkQueue::<u32>::new();
+    /// let workers = queue.workers().spawn(1, |item| println!("{}", item.key()))?;
     /// queue.shut_down();
     /// workers.join_async().await;
     /// # std::io::Result::Ok(())
@@ -424,13 +429,11 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     ///
     /// # Examples
     /// ```
-    /// use keyqueue::{Item, WorkQueue};
-    ///
-    /// let queue = WorkQueue::new();
+    /// let queue = keyqueue::WorkQueue::new();
     /// queue.add_all([1, 2, 3]);
     /// queue.shut_down(); // for this example: `run` returns when the queue is shut down and empty
     /// let mut sum = 0; // in the caller's thread, the handler may borrow
-    /// queue.workers().build().run(|n: &Item<'_, u32>| sum += **n);
+    /// queue.workers().build().run(|n| sum += n.key());
     /// assert_eq!(sum, 6);
     /// ```
     pub fn run<R: Into<Outcome>>(&self, handler: impl FnMut(&Item<'_, K>) -> R) {
@@ -446,10 +449,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// Dropping it drops the handler's future at the point where it waits; the key is done then, as by [`done`](Item::done).
     ///
     /// # The handler
-    /// An async closure, which borrows the item. The item's type has to be named. Each call can use what the closure has captured, so
-    /// it is cloned once for each loop:
+    /// An async closure, which borrows the item. Each call can use what the closure has captured, so it is cloned once for each loop:
     /// ```
-    /// # use keyqueue::{Item, WorkQueue};
+    /// # use keyqueue::WorkQueue;
     /// # use std::sync::Arc;
     /// # struct Client;
     /// # impl Client { async fn fetch(&self, _: &str) -> Result<(), std::io::Error> { Ok(()) } }
@@ -458,11 +460,48 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// # let _ =
     /// workers.run_async({
     ///     let client = Arc::clone(&client);
-    ///     async move |url: &Item<'_, String>| client.fetch(url).await
+    ///     async move |url| client.fetch(url).await
     /// });
     /// ```
-    /// A closure that returns an `async` block does not compile if the block uses the item, as such a closure cannot return a future
-    /// that borrows its argument:
+    /// A closure that is passed directly does not name the type of its argument, here, in [`run`](Self::run), in
+    /// [`run_boxed`](Self::run_boxed) and in [`spawn`](WorkersBuilder::spawn). The type of the keys has to be known before:
+    /// `WorkQueue::<String>::new()`, if only a later call tells. Three kinds of handlers name the type: a function, a closure that is first
+    /// put into a variable, and a closure that is not `async` itself and returns a future:
+    /// ```
+    /// # use keyqueue::WorkQueue;
+    /// # use std::sync::Arc;
+    /// # struct Client;
+    /// # impl Client { async fn fetch(&self, _: &str) -> Result<(), std::io::Error> { Ok(()) } }
+    /// # let workers = WorkQueue::<String>::new().workers().build();
+    /// use keyqueue::Item;
+    ///
+    /// async fn visit(url: &Item<'_, String>) -> Result<(), std::io::Error> {
+    ///     Client.fetch(url).await
+    /// }
+    /// # let _ =
+    /// workers.run_async(visit);
+    ///
+    /// let handler = async |url: &Item<'_, String>| Client.fetch(url).await;
+    /// # let _ =
+    /// workers.run_async(handler);
+    ///
+    /// let client = Arc::new(Client);
+    /// # let _ =
+    /// workers.run_async(|url: &Item<'_, String>| {
+    ///     let (client, url) = (Arc::clone(&client), url.key().clone());
+    ///     async move { client.fetch(&url).await }
+    /// });
+    /// ```
+    /// Without the type, a closure in a variable does not compile:
+    /// ```compile_fail
+    /// # use keyqueue::WorkQueue;
+    /// # let workers = WorkQueue::<String>::new().workers().build();
+    /// let handler = async |url| println!("{}", url.key()); // error: type annotations needed
+    /// # let _ =
+    /// workers.run_async(handler);
+    /// ```
+    /// Nor does an `async` block in a closure, if the block uses the item, as such a closure cannot return a future that borrows its
+    /// argument:
     /// ```compile_fail
     /// # use keyqueue::{Item, WorkQueue};
     /// # use std::sync::Arc;
@@ -476,19 +515,14 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     ///     async move { client.fetch(url).await } // error: lifetime may not live long enough
     /// });
     /// ```
-    /// It compiles with a clone of the key, or with a boxed future and [`run_boxed`](Self::run_boxed):
+    /// It compiles with a clone of the key, as above, or with a boxed future and [`run_boxed`](Self::run_boxed):
     /// ```
-    /// # use keyqueue::{Item, WorkQueue};
+    /// # use keyqueue::WorkQueue;
     /// # use std::sync::Arc;
     /// # struct Client;
     /// # impl Client { async fn fetch(&self, _: &str) -> Result<(), std::io::Error> { Ok(()) } }
     /// # let workers = WorkQueue::<String>::new().workers().build();
     /// # let client = Arc::new(Client);
-    /// # let _ =
-    /// workers.run_async(|url: &Item<'_, String>| {
-    ///     let (client, url) = (Arc::clone(&client), url.key().clone());
-    ///     async move { client.fetch(&url).await }
-    /// });
     /// # let _ =
     /// workers.run_boxed(|url| {
     ///     let client = Arc::clone(&client);
@@ -500,16 +534,16 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// A drain with a deadline returns the keys of handlers that hang, and their tasks keep hanging. Your runtime can abort the tasks, if
     /// you have kept their handles. (Handlers in threads cannot be aborted.)
     /// ```
-    /// # use keyqueue::{Item, WorkQueue};
+    /// # use keyqueue::WorkQueue;
     /// # use std::time::Duration;
     /// # async fn fetch(_: &str) { std::future::pending().await }
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() {
-    /// let queue = WorkQueue::new();
+    /// let queue = WorkQueue::<String>::new();
     /// let workers = queue.workers().build();
     /// let mut tasks = tokio::task::JoinSet::new();
     /// for _ in 0..8 {
-    ///     tasks.spawn(workers.run_async(async |url: &Item<'_, String>| fetch(url).await));
+    ///     tasks.spawn(workers.run_async(async |url| fetch(url).await));
     /// }
     /// queue.add("https://example.org".to_owned());
     /// # while queue.processing_len() == 0 {
@@ -620,8 +654,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     ///
     /// # Examples
     /// ```
-    /// let queue = keyqueue::WorkQueue::new();
-    /// let workers = queue.workers().spawn(1, |key: &keyqueue::Item<'_, u32>| println!("{}", **key))?;
+    /// let queue = keyqueue::WorkQueue::<u32>::new();
+    /// let workers = queue.workers().spawn(1, |item| println!("{}", item.key()))?;
     /// queue.add_all([1, 2, 3]);
     /// assert!(workers.drain().is_empty());
     /// assert_eq!(workers.tally().succeeded, 3);
@@ -671,8 +705,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// # Examples
     /// ```
     /// # futures_executor::block_on(async {
-    /// let queue = keyqueue::WorkQueue::new();
-    /// let workers = queue.workers().spawn(1, |key: &keyqueue::Item<'_, u32>| println!("{}", **key))?;
+    /// let queue = keyqueue::WorkQueue::<u32>::new();
+    /// let workers = queue.workers().spawn(1, |item| println!("{}", item.key()))?;
     /// queue.add(1);
     /// assert!(workers.drain_async().await.is_empty());
     /// # std::io::Result::Ok(())
@@ -693,14 +727,14 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     ///
     /// # Examples
     /// ```
-    /// # use keyqueue::{Item, WorkQueue};
+    /// # use keyqueue::WorkQueue;
     /// # use std::time::Duration;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() {
     /// # async fn fetch(_: &str) { std::future::pending().await }
-    /// let queue = WorkQueue::new();
+    /// let queue = WorkQueue::<String>::new();
     /// let workers = queue.workers().build();
-    /// tokio::spawn(workers.run_async(async |url: &Item<'_, String>| fetch(url).await));
+    /// tokio::spawn(workers.run_async(async |url| fetch(url).await));
     /// queue.add_all(["a".to_owned(), "b".to_owned()]);
     /// # while queue.processing_len() == 0 {
     /// #     tokio::task::yield_now().await;

@@ -35,7 +35,7 @@ use std::time::Duration;
 /// # queue.add_all(["200", "404", "429"]);
 /// # let workers = queue.workers().build();
 /// # let seen = std::cell::Cell::new(0);
-/// # workers.run(|url: &Item<'_, &str>| {
+/// # workers.run(|url| {
 /// #     seen.set(seen.get() + 1);
 /// #     if seen.get() == 3 { queue.shut_down() }
 /// #     visit(url)

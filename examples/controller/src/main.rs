@@ -5,14 +5,17 @@
 //! KUBECONFIG=~/.kube/config cargo run --release -p controller    # against a cluster, until SIGTERM
 //! ```
 //!
-//! It keeps the annotation `keyqueue.example/checksum` of each ConfigMap with the label `keyqueue.example=checksum` up to date. The stand-in has
-//! 200 of them, which it changes and deletes; it fails one write in five, and cuts each watch after a second. At the end all checksums must be right.
+//! It keeps the annotation `keyqueue.example/checksum` of each ConfigMap with the label `keyqueue.example=checksum` up to date. The stand-in
+//! has 200 of them, which it changes and deletes; it fails one write in five, and cuts each watch after a second. Once it deletes an object
+//! while the watch is cut, and forgets the event. At the end all checksums must be right, and nothing may be kept for an object that is gone.
 //!
 //! * The key is an `ObjectRef`: kind, namespace and name. (Its `Eq` leaves out the version, as it must.)
 //! * The watcher's events go through a store, and then add the key. A worker reads the object from the store: its present state.
+//! * A new list, after a watch that was cut for too long, has no event for objects that were deleted meanwhile: the old store knows them.
 //! * The objects of the initial list have the priority LOW, so a change that comes meanwhile is not behind thousands of them.
 //! * An `Err` is retried with a backoff per key. `RequeueAfter` looks at each object again now and then.
-//! * SIGTERM or Ctrl-C ends the watch, and drains: what is queued is finished, within ten seconds. A second signal ends the process.
+//! * SIGTERM or Ctrl-C drains: what is queued is finished, within ten seconds. The watch ends after that, so that the last runs see the present
+//!   state, too. A second signal ends the process.
 //!
 //! **Beside `kube::runtime::Controller`**, which has the same parts in one stream:
 //!
@@ -28,13 +31,15 @@ mod stand_in;
 
 use futures_util::{StreamExt, pin_mut};
 use k8s_openapi::api::core::v1::ConfigMap;
-use keyqueue::{AddOptions, Item, Outcome, Priority, WorkQueue};
+use keyqueue::{AddOptions, Outcome, Priority, WorkQueue};
 use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher::watcher};
 use kube::{Client, ResourceExt};
+use std::collections::{HashMap, HashSet};
 use std::error::Error;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -43,6 +48,9 @@ const ANNOTATION: &str = "keyqueue.example/checksum";
 const RESYNC: Duration = Duration::from_secs(600);
 
 type Key = ObjectRef<ConfigMap>;
+
+/// What is kept for each object, and is removed after it: here in memory, elsewhere a file, a route or an account.
+type Sums = Arc<Mutex<HashMap<Key, String>>>;
 
 /// What an object's annotation must say.
 fn checksum(object: &ConfigMap) -> String {
@@ -53,9 +61,13 @@ fn checksum(object: &ConfigMap) -> String {
     format!("{:08x}", sum.finalize())
 }
 
-async fn reconcile(client: &Client, store: &Store<ConfigMap>, key: &Key) -> Result<Outcome, kube::Error> {
-    let Some(object) = store.get(key) else { return Ok(Outcome::Done) }; // deleted
+async fn reconcile(client: &Client, store: &Store<ConfigMap>, sums: &Sums, key: &Key) -> Result<Outcome, kube::Error> {
+    let Some(object) = store.get(key) else {
+        sums.lock().unwrap().remove(key); // the object was deleted
+        return Ok(Outcome::Done);
+    };
     let sum = checksum(&object);
+    sums.lock().unwrap().insert(key.clone(), sum.clone());
     if object.annotations().get(ANNOTATION) == Some(&sum) {
         return Ok(Outcome::RequeueAfter(RESYNC));
     }
@@ -73,18 +85,28 @@ async fn reconcile(client: &Client, store: &Store<ConfigMap>, key: &Key) -> Resu
 
 /// Adds the key of each event until the stream ends.
 async fn watch(client: Client, writer: reflector::store::Writer<ConfigMap>, queue: WorkQueue<Key>) {
+    let store = writer.as_reader();
     let objects = watcher(Api::<ConfigMap>::all(client), watcher::Config::default().labels(LABEL));
     let events = reflector::reflector(writer, objects).default_backoff(); // the store has the event before we see it
     pin_mut!(events);
-    let mut listed = Vec::new();
+    let (mut listed, mut gone) = (Vec::new(), HashSet::<Key>::new());
     while let Some(event) = events.next().await {
         match event {
-            Ok(Event::Init) => listed.clear(),
-            Ok(Event::InitApply(object)) => listed.push(ObjectRef::from_obj(&object)),
+            Ok(Event::Init) => {
+                listed.clear();
+                // Until the list is complete, the store has the objects of before.
+                gone = store.state().iter().map(|object| ObjectRef::from_obj(&**object)).collect();
+            }
+            Ok(Event::InitApply(object)) => {
+                let key = ObjectRef::from_obj(&object);
+                gone.remove(&key);
+                listed.push(key);
+            }
             // Only now does the store have the objects of the list: a key that was added earlier would find nothing.
             Ok(Event::InitDone) => {
                 let low = AddOptions::new().priority(Priority::LOW);
                 listed.drain(..).for_each(|key| _ = queue.add_with(key, low));
+                queue.add_all(gone.drain()); // deleted while the watch was cut
             }
             Ok(Event::Apply(object) | Event::Delete(object)) => _ = queue.add(ObjectRef::from_obj(&object)),
             Err(error) => eprintln!("watch: {error}"), // and the watcher tries again
@@ -100,7 +122,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         None => Client::try_default().await?,
     };
 
-    let queue = WorkQueue::builder().name("configmaps").measure(true).build();
+    let queue = WorkQueue::<Key>::builder().name("configmaps").measure(true).build();
     let workers = queue
         .workers()
         .max_retries(15)
@@ -108,9 +130,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .on_give_up(|key, why| println!("{key}: {why}"))
         .build();
     let (store, writer) = reflector::store();
+    let sums = Sums::default();
     for _ in 0..4 {
-        let (client, store) = (client.clone(), store.clone());
-        tokio::spawn(workers.run_async(async move |key: &Item<'_, Key>| reconcile(&client, &store, key).await));
+        let (client, store, sums) = (client.clone(), store.clone(), Arc::clone(&sums));
+        tokio::spawn(workers.run_async(async move |key| reconcile(&client, &store, &sums, key).await));
     }
     let watching = tokio::spawn(watch(client, writer, queue.clone()));
 
@@ -118,15 +141,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let verdict = tokio::select! {
         _ = terminate.recv() => Ok(()),
         _ = tokio::signal::ctrl_c() => Ok(()),
-        verdict = stand_in::scenario(stand_in.as_ref()) => verdict, // only with the stand-in does it ever end
+        verdict = stand_in::scenario(stand_in.as_ref(), &sums) => verdict, // only with the stand-in does it ever end
     };
-    watching.abort();
     let left = tokio::select! {
         left = workers.drain_until(tokio::time::sleep(Duration::from_secs(10))) => left,
         _ = terminate.recv() => return Err("ended by a second signal".into()),
         _ = tokio::signal::ctrl_c() => return Err("ended by a second signal".into()),
     };
 
+    watching.abort(); // only now: a drain that works on old objects would be of no use
     println!("{:?}", workers.tally());
     println!(
         "left: {} queued, {} processing, {} to look at again",

@@ -1,7 +1,8 @@
 //! A stand-in for an API server: ConfigMaps with list, watch and merge-patch, as far as this example needs them.
 //!
-//! It lists in pages, fails one write in five, and ends each watch after a second, as servers and proxies do.
+//! It lists in pages, fails one write in five, ends each watch after a second, as servers and proxies do, and can forget events.
 
+use crate::{Key, Sums};
 use axum::body::Body;
 use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, Uri};
@@ -43,6 +44,8 @@ struct Data {
     objects: BTreeMap<(String, String), Value>,
     /// The event of version n is at n - 1.
     events: Vec<Value>,
+    /// A watch from a version before this one is refused (410), as its events are no longer known.
+    oldest: usize,
     writes: u64,
 }
 
@@ -92,6 +95,15 @@ impl Server {
         }
     }
 
+    /// Deletes an object, and no watch reports it: all of them end, and cannot go on from where they were.
+    fn delete_unseen(&self, n: usize) {
+        let key = (format!("namespace-{}", n % 5), format!("object-{n}"));
+        let mut data = self.data.lock().unwrap();
+        let object = data.objects[&key].clone();
+        data.oldest = data.events.len() + 1;
+        self.publish(&mut data, "DELETED", key, object);
+    }
+
     fn publish(&self, data: &mut Data, kind: &str, key: (String, String), mut object: Value) {
         let version = data.events.len() as u64 + 1;
         object["metadata"]["resourceVersion"] = json!(version.to_string());
@@ -103,14 +115,19 @@ impl Server {
         self.version.send_replace(version);
     }
 
-    /// The number of objects, and of those whose annotation is wrong.
-    fn count(&self) -> (usize, usize) {
+    /// The number of objects, and of those for which something is wrong: the annotation, or a sum that is kept for an object that is gone.
+    fn count(&self, sums: &Sums) -> (usize, usize) {
         let data = self.data.lock().unwrap();
         let is_wrong = |object: &&Value| {
             let read: ConfigMap = serde_json::from_value((*object).clone()).expect("it is a ConfigMap");
             object["metadata"]["annotations"][crate::ANNOTATION] != crate::checksum(&read)
         };
-        (data.objects.len(), data.objects.values().filter(is_wrong).count())
+        let is_gone = |key: &&Key| {
+            let namespace = key.namespace.clone().unwrap_or_default();
+            !data.objects.contains_key(&(namespace, key.name.clone()))
+        };
+        let gone = sums.lock().unwrap().keys().filter(is_gone).count();
+        (data.objects.len(), data.objects.values().filter(is_wrong).count() + gone)
     }
 }
 
@@ -118,22 +135,47 @@ async fn list_or_watch(State(server): State<Arc<Server>>, Query(query): Query<Ha
     if !query.contains_key("watch") {
         sleep(Duration::from_millis(20)).await;
         let data = server.data.lock().unwrap();
-        let from: usize = query.get("continue").and_then(|from| from.parse().ok()).unwrap_or(0);
-        let items: Vec<_> = data.objects.values().skip(from).take(PAGE).cloned().collect();
-        let mut metadata = json!({ "resourceVersion": data.events.len().to_string() });
-        if from + PAGE < data.objects.len() {
-            metadata["continue"] = json!((from + PAGE).to_string());
+        // All pages show the state of one version. The token has it, and the number of objects in the pages before.
+        let token = query.get("continue").and_then(|token| token.split_once('-'));
+        let token = token.and_then(|(version, from)| Some((version.parse().ok()?, from.parse().ok()?)));
+        let (version, from): (usize, usize) = token.unwrap_or((data.events.len(), 0));
+        let mut objects = BTreeMap::new();
+        for event in &data.events[..version] {
+            let (object, id) = (&event["object"], event["object"]["metadata"]["uid"].as_str());
+            if event["type"] == "DELETED" {
+                objects.remove(&id);
+            } else {
+                objects.insert(id, object);
+            }
+        }
+        let items: Vec<_> = objects.values().skip(from).take(PAGE).collect();
+        let mut metadata = json!({ "resourceVersion": version.to_string() });
+        if from + PAGE < objects.len() {
+            metadata["continue"] = json!(format!("{version}-{}", from + PAGE));
         }
         return Json(json!({ "apiVersion": "v1", "kind": "ConfigMapList", "metadata": metadata, "items": items }))
             .into_response();
     }
     let seen: usize = query.get("resourceVersion").and_then(|version| version.parse().ok()).unwrap_or(0);
+    if seen < server.data.lock().unwrap().oldest {
+        let status = json!({
+            "apiVersion": "v1", "kind": "Status", "status": "Failure",
+            "code": 410, "reason": "Expired", "message": "too old resource version",
+        });
+        return Json(json!({ "type": "ERROR", "object": status })).into_response();
+    }
     let (end, versions) = (Instant::now() + Duration::from_secs(1), server.version.subscribe());
     // One line for each event after `seen`.
     let lines = stream::unfold((server, versions, seen), move |(server, mut versions, seen)| async move {
         let is_new = versions.wait_for(|version| *version > seen as u64);
         timeout_at(end, is_new).await.ok()?.ok()?;
-        let events: Vec<_> = server.data.lock().unwrap().events[seen..].to_vec();
+        let events: Vec<_> = {
+            let data = server.data.lock().unwrap();
+            if seen < data.oldest {
+                return None;
+            }
+            data.events[seen..].to_vec()
+        };
         let text: String = events.iter().map(|event| format!("{event}\n")).collect();
         Some((Ok::<_, Infallible>(text), (server, versions, seen + events.len())))
     });
@@ -166,10 +208,9 @@ async fn patch_one(
     Json(data.objects[&key].clone()).into_response()
 }
 
-/// Changes and deletes half of the objects for three seconds, and waits until all annotations are right. Without a server: never ends.
-pub async fn scenario(stand_in: Option<&StandIn>) -> Result<(), Box<dyn Error>> {
+/// Changes and deletes half of the objects for three seconds, and waits until all is right. Without a server: never ends.
+pub async fn scenario(stand_in: Option<&StandIn>, sums: &Sums) -> Result<(), Box<dyn Error>> {
     let Some(StandIn { server, .. }) = stand_in else { return pending().await };
-    sleep(Duration::from_millis(200)).await; // a list of pages is not a snapshot here, as it is of a real server
     for step in 0..300 {
         let n = step * 7919 % OBJECTS / 2 * 2;
         if step % 10 == 9 {
@@ -177,14 +218,17 @@ pub async fn scenario(stand_in: Option<&StandIn>) -> Result<(), Box<dyn Error>> 
         } else {
             server.set(n, &format!("change {step}"))
         }
+        if step == 150 {
+            server.delete_unseen(1); // of the other half
+        }
         sleep(Duration::from_millis(10)).await;
     }
     for _ in 0..3000 {
-        if let (objects, 0) = server.count() {
+        if let (objects, 0) = server.count(sums) {
             println!("{objects} objects, all checksums are right, after {} writes", server.data.lock().unwrap().writes);
             return Ok(());
         }
         sleep(Duration::from_millis(10)).await;
     }
-    Err(format!("{} checksums are wrong", server.count().1).into())
+    Err(format!("{} objects are wrong, or gone and not forgotten", server.count(sums).1).into())
 }

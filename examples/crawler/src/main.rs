@@ -136,7 +136,7 @@ async fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
     let workers = workers(&crawler, args.max_retries);
     for _ in 0..args.hosts {
         let crawler = Arc::clone(&crawler);
-        tokio::spawn(workers.run_async(async move |page: &Item<'_, Url>| crawler.visit(page).await));
+        tokio::spawn(workers.run_async(async move |page| crawler.visit(page).await));
     }
     let progress = crawler.queue.report_every(Duration::from_millis(100))?;
     crawler.found(Url::parse(&first)?);

@@ -20,7 +20,8 @@
 //! * A path is with one worker at a time, so only that worker writes the result for it. If the file changes while it is being
 //!   read, it is read once more afterwards.
 //! * A file is checked when it is quiet: each event restarts the delay (`add_with`, `Replace`). A listing adds without a delay,
-//!   and that add consumes a pending delay (`Promote`).
+//!   and that add consumes a pending delay (`Promote`). A file that is never quiet is never checked: `examples/debounce.rs` has a
+//!   bound.
 //! * Events get lost, so a worker schedules another check of its file (`RequeueAfter`), unless the file is gone. A key has one
 //!   delay at most: an event replaces this one too, and the run that follows sets the next.
 //! * `Workers` are the loops: they get a key, call `reconcile`, and do with the key what the returned `Outcome` says.
@@ -137,7 +138,7 @@ fn run(args: &Args, root: Key) -> Result<usize, Box<dyn Error>> {
         .workers()
         .max_retries(args.max_retries)
         .on_give_up(move |path, why| gives_up.give_up(path, why.retries))
-        .spawn(args.workers.into(), move |path: &Item<'_, Key>| works.reconcile(path))?;
+        .spawn(args.workers.into(), move |path| works.reconcile(path))?;
     tree.add_all(tree.list(&tree.root));
     let first_pass = finish_first_pass(&tree, args.once, start, &stopped);
     if first_pass.is_some() && !args.once {
@@ -435,9 +436,9 @@ impl Tree {
     /// Makes the result for one path agree with the disk, and returns what happens to the key.
     fn reconcile(&self, path: &Item<'_, Key>) -> Outcome {
         let why = self.handed_out(path);
-        let digest = fs::symlink_metadata(&**path).and_then(|metadata| match metadata.file_type() {
+        let digest = fs::symlink_metadata(path.key()).and_then(|metadata| match metadata.file_type() {
             kind if kind.is_file() => Digest::of(path, &metadata).map(Some),
-            kind if kind.is_dir() => fs::read_dir(&**path).map(|_| None),
+            kind if kind.is_dir() => fs::read_dir(path.key()).map(|_| None),
             _ => Ok(None),
         });
         self.bar.inc(1);
@@ -454,7 +455,7 @@ impl Tree {
             _ => {
                 self.set(path, None, why);
                 self.look_below(path, why);
-                if **path != self.root {
+                if *path.key() != self.root {
                     return Outcome::Done;
                 }
             }
