@@ -1,6 +1,6 @@
 //! What priorities and groups cost: queues that use them beside a plain one and beside what a user would write by hand, in one run.
 //!
-//! The subjects of a row run in turn, round after round.
+//! The subjects of a row run in turn, round after round. The data, for `benches/charts/order.jsonl`, go to standard output.
 
 mod rivals;
 
@@ -8,9 +8,8 @@ use clap::Parser;
 use common::workloads;
 use common::{Key as _, Subject};
 use keyqueue::{AddOptions, Driver, Priority, WorkQueue};
-use keyqueue_benches::machine::{cores, load, processor};
-use keyqueue_benches::markdown::Table;
-use keyqueue_benches::numbers::median;
+use keyqueue_benches::machine::load;
+use keyqueue_benches::rounds::{print_run, print_times};
 use std::time::{Duration, Instant};
 
 /// Measures priorities and groups.
@@ -85,15 +84,16 @@ subject!(
     |queue, key| queue.add(key)
 );
 
+/// The first three are compared with each other, and the last five. A name with a remark in brackets is only shown beside them.
 const NAMES: [&str; 8] = [
-    "plain",
-    "3 priorities",
+    "plain (keyqueue)",
+    "keyqueue, 3 priorities",
     "BTreeMap",
-    "1 group",
-    "100 groups",
-    "100 000 groups",
-    "100 groups, a limit",
-    "map of VecDeques, 100",
+    "keyqueue, 1 group",
+    "keyqueue, 100 groups",
+    "100 000 groups (keyqueue)",
+    "100 groups, a limit (keyqueue)",
+    "VecDeques, 100 groups",
 ];
 
 type Run = fn(u64) -> Duration;
@@ -116,7 +116,8 @@ macro_rules! runs {
 fn main() {
     let options = Options::parse();
     assert!(options.rounds > 0 && options.ops > 0, "at least one round, and one key");
-    println!("{}, {} cores, load {}; {} rounds\n", processor(), cores(), load(), options.rounds);
+    print_run("order");
+    eprintln!("load {}", load());
 
     let rows: [(&str, [Run; 8]); 5] = [
         ("cycle, 1 thread, 1024 keys", runs!(cycle, 1024)),
@@ -125,29 +126,23 @@ fn main() {
         ("ring, 2 threads, 1024 queued keys", runs!(ring, 1024, 2)),
         ("fill and drain", runs!(fill_and_drain,)),
     ];
-    let mut table = Table::new(["ns a key"].into_iter().chain(NAMES));
     for (name, runs) in rows {
+        eprintln!("{name}");
         let mut times = vec![Vec::new(); runs.len()];
         for _ in 0..options.rounds {
             for (times, run) in times.iter_mut().zip(runs) {
                 times.push(run(options.ops).as_nanos() as f64 / options.ops as f64);
             }
         }
-        let cells = times.iter().map(|times| format!("{:.1}", median(times)));
-        let cells: Vec<String> = std::iter::once(name.to_owned()).chain(cells).collect();
-        println!("{}", cells.join(" | "));
-        table.row(cells);
+        let mut row = NAMES.into_iter().zip(times);
+        print_times("order", "priorities", name, row.by_ref().take(3));
+        print_times("order", "groups", name, row);
     }
-    println!("\n{table}\n");
-
-    let mut table = Table::new(["ns a raise, with so many queued keys", "keyqueue", "BTreeMap"]);
     for keys in [1_000, 100_000, 1_000_000] {
-        let times = |raise: fn(u64) -> f64| {
-            format!("{:.1}", median(&(0..options.rounds).map(|_| raise(keys)).collect::<Vec<_>>()))
-        };
-        table.row([keys.to_string(), times(raise_ours), times(raise_rivals)]);
+        let times = |raise: fn(u64) -> f64| (0..options.rounds).map(|_| raise(keys)).collect();
+        let row = [(NAMES[1], times(raise_ours)), (NAMES[2], times(raise_rivals))];
+        print_times("order", "priorities", &format!("raise one of {keys} queued keys"), row);
     }
-    println!("{table}");
 }
 
 /// Nanoseconds to raise each of the queued keys from NORMAL to HIGH, in an order that no prefetcher guesses.

@@ -1,13 +1,14 @@
 //! Measures keyqueue and its rivals, and writes `BENCHMARKS.md`, its charts, and `benches/TABLES.md`.
 //!
 //! ```text
-//! options ──▶ plan ──▶ measure ──▶ results ──▶ page (tables, wins)
+//! options ──▶ plan ──▶ measure ──▶ results ──▶ page (tables, losses)
 //!                                     ▲  │        ▲
-//!                             --draw ─┘  │        └─── data of the binary `matrix`
+//!                             --draw ─┘  │        └─── data of the binaries `matrix`, `shards`, `order`
 //!                                        └───▶ charts
 //! ```
 
 mod charts;
+mod losses;
 mod machine;
 mod measure;
 mod options;
@@ -15,7 +16,6 @@ mod page;
 mod plan;
 mod results;
 mod tables;
-mod wins;
 
 use clap::Parser;
 use keyqueue_benches::REPOSITORY;
@@ -32,7 +32,8 @@ static ALLOCATOR: Counting = Counting;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let options = Options::parse();
     options.check()?;
-    let results = match &options.draw {
+    let (apart, matrices) = (Results::read_apart()?, Matrix::read_all(Path::new(REPOSITORY))?);
+    let mut results = match &options.draw {
         Some(data) => Results::from_lines(&std::fs::read_to_string(data)?)?,
         None => {
             let Plan { tasks, mut notes, .. } = Plan::new(&options);
@@ -40,20 +41,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             Results { run: machine::run(&options), ..notes.into_results() }
         }
     };
-    let matrices = Matrix::read_all(Path::new(REPOSITORY))?;
-    let (short, tables) = (page::short(&results), page::tables(&results, &matrices));
+    let lines = results.to_lines();
+    apart.into_iter().for_each(|run| results.add(run));
+    let (short, tables) = (page::short(&results, &matrices), page::tables(&results, &matrices));
     match &options.write {
-        Some(directory) => write(&results, &short, &tables, directory)?,
+        Some(directory) => write(&lines, &results, &short, &tables, directory)?,
         None => print!("{short}\n{tables}"),
     }
     Ok(())
 }
 
 /// Writes the data first: if they were lost, they would have to be measured again.
-fn write(results: &Results, short: &str, tables: &str, directory: &Path) -> std::io::Result<()> {
+fn write(lines: &str, results: &Results, short: &str, tables: &str, directory: &Path) -> std::io::Result<()> {
     let charts = directory.join("benches/charts");
     std::fs::create_dir_all(&charts)?;
-    std::fs::write(charts.join("results.jsonl"), results.to_lines())?;
+    std::fs::write(charts.join("results.jsonl"), lines)?;
     for (name, svg) in charts::all(results) {
         std::fs::write(charts.join(name), svg)?;
     }

@@ -1,18 +1,18 @@
 //! BENCHMARKS.md: the texts of `benches/text/`, one for each section. Names in double braces are placeholders for tables and numbers.
 
 use crate::results::Results;
-use crate::{tables, wins};
+use crate::{losses, tables};
 use keyqueue_benches::matrix::results::Matrix;
 
 macro_rules! texts {
     ($($name:literal),* $(,)?) => { [$(include_str!(concat!("../../../text/", $name, ".md"))),*] };
 }
 
-/// The texts, in the order of the page.
 /// The texts of `BENCHMARKS.md`.
 pub const SHORT: [&str; 1] = texts!["short"];
 
-pub const TEXTS: [&str; 17] = texts![
+/// The texts of `benches/TABLES.md`, in their order.
+pub const TEXTS: [&str; 16] = texts![
     "head",
     "queues",
     "matrix",
@@ -27,14 +27,13 @@ pub const TEXTS: [&str; 17] = texts![
     "limiters",
     "metrics",
     "workers",
-    "wins",
     "falls-short",
     "designs",
 ];
 
 /// `BENCHMARKS.md`: what a reader takes in at a glance.
-pub fn short(results: &Results) -> String {
-    page_of(&SHORT, results, &[])
+pub fn short(results: &Results, matrices: &[Matrix]) -> String {
+    page_of(&SHORT, results, matrices)
 }
 
 /// `benches/TABLES.md`: all figures.
@@ -55,7 +54,10 @@ fn fill(text: &str, results: &Results, matrices: &[Matrix]) -> Option<String> {
     while let Some((before, after)) = rest.split_once("{{") {
         let (name, after) = after.split_once("}}").expect("a place ends");
         let value = place(name, results, matrices);
-        if !matches!(name, "machine" | "commit" | "rounds" | "few rounds" | "wakes" | "delays keys") {
+        if !matches!(
+            name,
+            "machine" | "commit" | "rounds" | "few rounds" | "wakes" | "delays keys" | "shards run" | "order run"
+        ) {
             places += 1;
             values += usize::from(!value.is_empty());
         }
@@ -73,8 +75,8 @@ fn place(name: &str, results: &Results, matrices: &[Matrix]) -> String {
     match name {
         "machine" => results.run.machine.clone(),
         "commit" => results.run.commit.clone(),
-        "won" => tables::won(results),
-        "lost" => tables::lost(results),
+        "won" => losses::won(results, matrices),
+        "lost" => losses::lost(results, matrices),
         "rounds" => results.run.rounds.to_string(),
         "few rounds" => results.run.few_rounds.to_string(),
         "wakes" => results.run.wakes.to_string(),
@@ -86,12 +88,17 @@ fn place(name: &str, results: &Results, matrices: &[Matrix]) -> String {
         "parts" => tables::parts(results),
         "threads" => tables::scaling(results, "threads", "threads"),
         "pairs" => tables::scaling(results, "pairs", "pairs"),
+        "shards" => tables::shards(results),
+        "shards run" => tables::run_of(results, "shards"),
+        "shards latencies" => tables::percentiles(results, "shards", ""),
+        "order" => tables::order(results),
+        "order run" => tables::run_of(results, "order"),
         "keys fill" => tables::keys(results, "fill"),
         "keys touch" => tables::keys(results, "touch"),
         "keys delays" => tables::keys(results, "delays"),
         "memory" => tables::memory(results),
-        "wake-up" => tables::latency(results, "wake-up"),
-        "under load" => tables::latency(results, "under load"),
+        "wake-up" => tables::percentiles(results, "latency", "wake-up"),
+        "under load" => tables::percentiles(results, "latency", "under load"),
         "delays" => tables::delays(results),
         "delay bytes" => tables::delay_bytes(results),
         "lateness" => tables::lateness(results),
@@ -99,7 +106,6 @@ fn place(name: &str, results: &Results, matrices: &[Matrix]) -> String {
         "metrics" => tables::costs(results, "metrics"),
         "scrape" => tables::scrape(results),
         "workers" => tables::costs(results, "workers"),
-        "wins" => wins::wins(results),
         _ => panic!("no place is called {name:?}"),
     }
 }
@@ -127,7 +133,7 @@ mod tests {
     #[test]
     fn every_place_is_filled_and_every_section_there() {
         let page = tables(&made_up(), &[matrix()]);
-        assert!(!short(&made_up()).contains("{{"));
+        assert!(!short(&made_up(), &[]).contains("{{"));
         assert!(!page.contains("{{") && !page.contains("}}"));
         assert!(!page.contains("\n\n\n"), "two empty lines");
         let titles = |text: &str| text.lines().filter(|line| line.starts_with('#')).count();
@@ -149,7 +155,7 @@ mod tests {
 
     #[test]
     fn every_chart_is_shown_once_and_every_picture_is_a_chart() {
-        let pages = [short(&made_up()), tables(&made_up(), &[matrix()])];
+        let pages = [short(&made_up(), &[]), tables(&made_up(), &[matrix()])];
         let mut shown: Vec<_> = ["(benches/charts/", "(charts/"]
             .into_iter()
             .zip(&pages)

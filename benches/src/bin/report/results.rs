@@ -3,6 +3,7 @@
 //! A file has one JSON value per line, so that two runs can be compared line by line.
 
 use hdrhistogram::Histogram;
+use keyqueue_benches::REPOSITORY;
 use keyqueue_benches::numbers::rounded;
 pub use keyqueue_benches::rounds::Subject;
 use serde::{Deserialize, Serialize};
@@ -11,16 +12,34 @@ use std::fmt::Write as _;
 /// The name of keyqueue in all tables and charts.
 pub const OURS: &str = "keyqueue";
 
+/// keyqueue, in one of its forms.
+pub fn is_ours(subject: &str) -> bool {
+    subject == OURS || subject.starts_with("keyqueue, ")
+}
+
+/// A subject with a remark in brackets does less or other work, and a thread without a queue is no rival.
+pub fn is_rival(subject: &str) -> bool {
+    !is_ours(subject) && !subject.ends_with(')') && subject != "a bare thread"
+}
+
+/// With commas, without the parts that are empty.
+pub fn joined(parts: &[&str]) -> String {
+    parts.iter().copied().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+}
+
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Results {
     pub run: Run,
     pub times: Vec<Times>,
     pub spreads: Vec<Spread>,
     pub bytes: Vec<Bytes>,
+    /// The runs of the binaries `shards` and `order`.
+    pub apart: Vec<Run>,
 }
 
 /// The machine, the code and the size of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Run {
     pub machine: String,
     pub commit: String,
@@ -37,6 +56,7 @@ pub struct Run {
 
 /// One figure of one workload: how long each subject took. keyqueue, or what stands for it, is the first subject.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Times {
     pub section: String,
     pub group: String,
@@ -54,6 +74,7 @@ pub struct Times {
 
 /// The distribution of many durations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Spread {
     pub section: String,
     pub what: String,
@@ -67,6 +88,7 @@ pub struct Spread {
 
 /// Bytes allocated per key.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Bytes {
     pub what: String,
     pub subject: String,
@@ -93,14 +115,19 @@ impl Times {
         self.rivals.iter().filter_map(|rival| self.ratio(rival)).min_by(f64::total_cmp)
     }
 
+    /// The ratio to the fastest of all rivals.
+    pub fn ratio_to_fastest(&self) -> Option<f64> {
+        let rivals = self.subjects.iter().filter(|subject| is_rival(&subject.name));
+        rivals.filter_map(|rival| self.ratio(&rival.name)).min_by(f64::total_cmp)
+    }
+
     pub fn missed(&self) -> bool {
         matches!((self.target, self.least_ratio()), (Some(target), Some(ratio)) if ratio < target)
     }
 
     /// Group, name and figure, without those that are empty.
     pub fn label(&self) -> String {
-        let parts = [&self.group, &self.name, &self.figure].map(String::as_str);
-        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+        joined(&[&self.group, &self.name, &self.figure])
     }
 }
 
@@ -159,6 +186,19 @@ impl Results {
             }
         }
         Ok(results)
+    }
+
+    /// Adds the rows of another run.
+    pub fn add(&mut self, other: Self) {
+        self.apart.push(other.run);
+        self.times.extend(other.times);
+        self.spreads.extend(other.spreads);
+    }
+
+    /// What the binaries `shards` and `order` have measured.
+    pub fn read_apart() -> Result<[Self; 2], Box<dyn std::error::Error>> {
+        let read = |name| std::fs::read_to_string(format!("{REPOSITORY}/benches/charts/{name}.jsonl"));
+        Ok([Self::from_lines(&read("shards")?)?, Self::from_lines(&read("order")?)?])
     }
 
     pub fn times<'a>(&'a self, section: &'a str) -> impl Iterator<Item = &'a Times> {
@@ -220,12 +260,23 @@ pub mod tests {
                 results.times.push(times("keys", group, "", Some(at), &four(ns, 2.0 * ns, 3.0 * ns, 4.0 * ns)));
             }
         }
+        for group in ["priorities", "groups"] {
+            results.times.push(times("order", group, "ring", None, &four(50.0, 60.0, 180.0, 80.0)));
+        }
+        let shards = |name: &'static str| name.replace(OURS, "keyqueue, 1 shard");
+        results.times.push(times("shards", "", "ring, 2 threads", None, &four(50.0, 60.0, 180.0, 80.0)));
+        results.times.last_mut().unwrap().subjects[0].name = shards(OURS);
+        results.apart = vec![Run { command: "--bin shards".into(), ..Run::default() }];
         for group in ["metrics", "workers"] {
             results.times.push(times(group, "loop", "1 keys", None, &[("plain", 50.0), ("a", 60.0), ("b", 80.0)]));
         }
-        for (section, what) in
-            [("latency", "wake-up"), ("latency", "under load"), ("lateness", "quiet"), ("lateness", "flood")]
-        {
+        for (section, what) in [
+            ("latency", "wake-up"),
+            ("latency", "under load"),
+            ("lateness", "quiet"),
+            ("lateness", "flood"),
+            ("shards", "wake-up"),
+        ] {
             for (subject, scale) in [(OURS, 100), ("parking_lot mutex", 110), ("a bare thread", 90)] {
                 results.spreads.push(spread(section, what, subject, scale));
             }
@@ -243,7 +294,7 @@ pub mod tests {
     fn written_results_are_read_back() {
         let results = made_up();
         let text = results.to_lines();
-        assert_eq!(Results::from_lines(&text).unwrap(), results);
+        assert_eq!(Results { apart: results.apart.clone(), ..Results::from_lines(&text).unwrap() }, results);
         let lines = 1 + results.times.len() + results.spreads.len() + results.bytes.len();
         assert_eq!(text.lines().count(), lines);
     }

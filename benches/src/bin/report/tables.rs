@@ -1,6 +1,6 @@
 //! The tables of the two pages. A table without data is empty.
 
-use crate::results::{OURS, Results, Spread, Subject, Times};
+use crate::results::{OURS, Results, Subject, Times};
 use keyqueue_benches::markdown::Table;
 use keyqueue_benches::matrix::results::{Matrix, Run};
 use keyqueue_benches::matrix::tables::{medians, summary};
@@ -35,48 +35,6 @@ pub fn workloads(results: &Results) -> String {
             target(times),
             verdict(times),
         ]));
-    }
-    table.to_string()
-}
-
-/// The sections whose workloads have rivals with a ratio.
-fn with_rivals(results: &Results) -> impl Iterator<Item = (&Times, String, f64)> {
-    let sections = [("queue", ""), ("delays", "delays: "), ("limiters", "limiters: ")];
-    sections.into_iter().flat_map(|(section, prefix)| {
-        results.times(section).filter_map(move |times| {
-            Some((times, format!("{prefix}{}", times.group).trim_end_matches(": ").to_owned(), times.least_ratio()?))
-        })
-    })
-}
-
-/// A row for each group of workloads in which keyqueue is faster than the fastest rival.
-pub fn won(results: &Results) -> String {
-    let mut groups: Vec<(String, Vec<f64>, usize)> = Vec::new();
-    for (_, group, ratio) in with_rivals(results) {
-        if groups.iter().all(|(other, ..)| *other != group) {
-            groups.push((group.clone(), Vec::new(), 0));
-        }
-        let of = groups.iter_mut().find(|(other, ..)| *other == group).expect("pushed above");
-        of.2 += 1;
-        of.1.extend((ratio >= 1.0).then_some(ratio));
-    }
-    let mut table = Table::new(["workloads", "faster than the fastest rival in", "by, least to most"]);
-    for (group, won, of) in groups.iter().filter(|(_, won, _)| !won.is_empty()) {
-        let (least, most) = (won.iter().copied().fold(f64::MAX, f64::min), won.iter().copied().fold(0.0, f64::max));
-        let times = if won.len() == 1 { format!("{least:.2}") } else { format!("{least:.2} to {most:.2}") };
-        table.row([group.clone(), format!("{} of {of}", won.len()), times]);
-    }
-    table.to_string()
-}
-
-/// A row for each workload in which a rival is faster.
-pub fn lost(results: &Results) -> String {
-    let mut table = Table::new(["workload", "keyqueue, ns", "rival, ns", "rival", "ratio"]);
-    for (times, group, ratio) in with_rivals(results).filter(|(.., ratio)| *ratio < 1.0) {
-        let rival = times.rivals.iter().find(|rival| times.ratio(rival) == Some(ratio)).expect("it has this ratio");
-        let label = Times { group, ..times.clone() }.label();
-        let [ours, theirs] = [times.subjects[0].median(), times.median(rival).expect("it has a ratio")];
-        table.row([label, format!("{ours:.1}"), format!("{theirs:.1}"), rival.clone(), format!("{ratio:.2}")]);
     }
     table.to_string()
 }
@@ -116,11 +74,7 @@ pub fn parts(results: &Results) -> String {
 pub fn scaling(results: &Results, section: &str, unit: &str) -> String {
     let rows: Vec<_> = results.times(section).collect();
     let names = subjects(&rows);
-    let mut table = Table::new([unit].into_iter().chain(names.iter().copied()));
-    for times in &rows {
-        let at = times.at.expect("a number of threads");
-        table.row([short(at)].into_iter().chain(cells(times, &names)));
-    }
+    let mut table = medians_of(unit, &rows, place);
     if let (Some(two), Some(most)) = (rows.iter().find(|times| times.at == Some(2)), rows.last()) {
         let left = |name: &&str| match (two.median(name), most.median(name)) {
             (Some(two), Some(most)) => format!("**{:.2}**", two / most),
@@ -134,12 +88,36 @@ pub fn scaling(results: &Results, section: &str, unit: &str) -> String {
 
 pub fn keys(results: &Results, group: &str) -> String {
     let rows: Vec<_> = results.times("keys").filter(|times| times.group == group).collect();
-    let names = subjects(&rows);
-    let mut table = Table::new(["keys"].into_iter().chain(names.iter().copied()));
-    for times in &rows {
-        table.row([short(times.at.expect("a number of keys"))].into_iter().chain(cells(times, &names)));
+    medians_of("keys", &rows, place).to_string()
+}
+
+pub fn shards(results: &Results) -> String {
+    medians_of("", &results.times("shards").collect::<Vec<_>>(), |times| times.name.clone()).to_string()
+}
+
+pub fn order(results: &Results) -> String {
+    by_group(results, "order", |group, rows| medians_of(group, rows, |times| times.name.clone()).to_string())
+}
+
+/// Where a binary apart from the report has run.
+pub fn run_of(results: &Results, binary: &str) -> String {
+    let run = results.apart.iter().find(|run| run.command.contains(&format!("--bin {binary} ")));
+    run.map_or(String::new(), |run| format!("{}, commit {}", run.machine, run.commit))
+}
+
+/// The number of threads, pairs or keys.
+fn place(times: &Times) -> String {
+    short(times.at.expect("a place on the axis"))
+}
+
+/// A row of medians for each workload.
+fn medians_of(title: &str, rows: &[&Times], first: impl Fn(&Times) -> String) -> Table {
+    let names = subjects(rows);
+    let mut table = Table::new([title].into_iter().chain(names.iter().copied()));
+    for times in rows {
+        table.row([first(times)].into_iter().chain(cells(times, &names)));
     }
-    table.to_string()
+    table
 }
 
 /// Bytes per key: a row for each kind, a column for each subject.
@@ -160,19 +138,32 @@ pub fn memory(results: &Results) -> String {
     table.to_string()
 }
 
-/// In microseconds.
-pub fn latency(results: &Results, what: &str) -> String {
-    let mut table = Table::new(["", "p50", "p99", "p99.9", "max"]);
-    for spread in results.spreads("latency", what) {
-        let cell = |percentile| spread.micros(percentile).map_or("–".into(), figures);
-        let cells = [50.0, 99.0, 99.9, 100.0].map(cell);
-        table.row([spread.subject.clone()].into_iter().chain(cells));
+/// The percentiles in the tables. 100 is the maximum.
+const PERCENTILES: [f64; 7] = [50.0, 90.0, 95.0, 97.5, 99.0, 99.9, 100.0];
+
+pub fn percentile_head(percentile: f64) -> String {
+    if percentile == 100.0 { "max".into() } else { format!("p{percentile}") }
+}
+
+/// In microseconds: all distributions of a section, or one.
+pub fn percentiles(results: &Results, section: &str, what: &str) -> String {
+    let rows: Vec<_> = results.spreads.iter().filter(|spread| spread.section == section).collect();
+    let rows: Vec<_> = rows.into_iter().filter(|spread| what.is_empty() || spread.what == what).collect();
+    let stored = |percentile: &f64| rows.iter().any(|spread| spread.micros(*percentile).is_some());
+    let shown: Vec<_> = PERCENTILES.into_iter().filter(stored).collect();
+    let head = ["", ""].map(str::to_owned).into_iter();
+    let mut table = Table::new(head.chain(shown.iter().map(|percentile| percentile_head(*percentile))));
+    for spread in rows {
+        let cells = shown.iter().map(|percentile| spread.micros(*percentile).map_or("–".into(), figures));
+        table.row([spread.what.clone(), spread.subject.clone()].into_iter().chain(cells));
     }
     table.to_string()
 }
 
 pub fn lateness(results: &Results) -> String {
-    let mut table = Table::new(["", "", "p50", "p99", "max", "target p99", "", "other threads, millions a second"]);
+    let head = ["", ""].map(str::to_owned).into_iter().chain(PERCENTILES.map(percentile_head));
+    let ends = ["target p99", "", "other threads, millions a second"].map(str::to_owned);
+    let mut table = Table::new(head.chain(ends));
     let p99 = |what, subject| {
         results
             .spreads("lateness", what)
@@ -184,16 +175,16 @@ pub fn lateness(results: &Results) -> String {
         ("flood", p99("quiet", OURS).map(|quiet| FLOOD_TARGET * quiet)),
     ] {
         for spread in results.spreads("lateness", what) {
-            let [p50, p99, max] = [50.0, 99.0, 100.0].map(|percentile| spread.micros(percentile).unwrap_or(f64::NAN));
+            let cells = PERCENTILES.map(|percentile| spread.micros(percentile).map_or("–".into(), figures));
             let (target, verdict) = match most {
-                Some(most) if spread.subject == OURS => (format!("{most:.0}"), if p99 > most { "missed" } else { "" }),
+                Some(most) if spread.subject == OURS => {
+                    (format!("{most:.0}"), if spread.micros(99.0) > Some(most) { "missed" } else { "" })
+                }
                 _ => (String::new(), ""),
             };
             let beside = spread.beside.map_or(String::new(), |beside| format!("{:.2}", beside / 1e6));
-            let Spread { subject, what, .. } = spread;
-            let cells =
-                [subject, what].map(Clone::clone).into_iter().chain([p50, p99, max].map(|us| format!("{us:.0}")));
-            table.row(cells.chain([target, verdict.into(), beside]));
+            let words = [spread.subject.clone(), spread.what.clone()].into_iter();
+            table.row(words.chain(cells).chain([target, verdict.into(), beside]));
         }
     }
     table.to_string()
@@ -303,7 +294,7 @@ fn push_new<T: PartialEq>(list: &mut Vec<T>, item: T) {
 
 /// Medians; a dash for a subject that cannot do the work.
 fn cells(times: &Times, names: &[&str]) -> Vec<String> {
-    names.iter().map(|name| times.median(name).map_or("–".into(), |ns| format!("{ns:.1}"))).collect()
+    names.iter().map(|name| times.median(name).map_or("–".into(), figures)).collect()
 }
 
 fn bold(ratio: Option<f64>) -> String {
@@ -331,12 +322,12 @@ mod tests {
     fn ratios_targets_and_misses_are_in_the_rows() {
         let results = made_up();
         let text = workloads(&results);
-        has(&text, "| cycle u64 | 1 keys | 50.0 | 60.0 | 180.0 | 80.0 | **1.20** | 1 |  |");
-        has(&text, "| fill, drain | 300000 keys | 120.0 | 90.0 | 250.0 | 160.0 | **0.75** | 1 | missed |");
+        has(&text, "| cycle u64 | 1 keys | 50.0 | 60.0 | 180 | 80.0 | **1.20** | 1 |  |");
+        has(&text, "| fill, drain | 300000 keys | 120 | 90.0 | 250 | 160 | **0.75** | 1 | missed |");
         assert_eq!(mean(&results), "Geometric mean of the ratios: **0.95** (target 1.5).");
         has(
             &delays(&results),
-            "| insert, 1 threads |  | 200.0 | 300.0 | 170.0 | 190.0 | **1.50** | **0.85** | **0.95** | 1 | missed |",
+            "| insert, 1 threads |  | 200 | 300 | 170 | 190 | **1.50** | **0.85** | **0.95** | 1 | missed |",
         );
         assert_eq!(limiters(&results).matches("| target |").count(), 2);
         has(
@@ -349,21 +340,21 @@ mod tests {
     fn a_subject_that_cannot_do_the_work_has_a_dash() {
         let mut results = made_up();
         results.times[1].subjects.remove(3);
-        has(&workloads(&results), "| fill, drain | 300000 keys | 120.0 | 90.0 | 250.0 | – | **0.75** | 1 | missed |");
+        has(&workloads(&results), "| fill, drain | 300000 keys | 120 | 90.0 | 250 | – | **0.75** | 1 | missed |");
         assert_eq!(workloads(&Results::default()), "");
     }
 
     #[test]
     fn the_last_row_compares_the_throughput_of_the_most_threads_with_that_of_two() {
         let text = scaling(&made_up(), "threads", "threads");
-        has(&text, "| 512 | 100.0 | 120.0 | 180.0 | 81.0 |");
+        has(&text, "| 512 | 100 | 120 | 180 | 81.0 |");
         has(&text, "| 512 / 2 | **0.75** | **0.75** | **1.00** | **1.00** |");
     }
 
     #[test]
     fn lateness_is_compared_with_the_bare_thread_and_the_quiet_run() {
         let mut results = made_up();
-        has(&lateness(&results), "| keyqueue | quiet | 30 | 1000 | 100073 | 1350 |  |  |");
+        has(&lateness(&results), "| keyqueue | quiet | 29.9 | 110 | 210 | 409 | 1000 | 10011 | 100073 | 1350 |  |  |");
         for spread in &mut results.spreads {
             if spread.section == "lateness" && spread.what == "flood" {
                 spread.curve.iter_mut().for_each(|point| point.1 *= 3.0);

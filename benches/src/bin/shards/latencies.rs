@@ -7,7 +7,6 @@ use hdrhistogram::Histogram;
 use keyqueue_benches::delays::DelaySubject;
 use keyqueue_benches::delays::lateness::{bare, lateness};
 use keyqueue_benches::latency::wake_latency;
-use keyqueue_benches::markdown::Table;
 use std::time::Duration;
 
 impl<const N: usize> DelaySubject<u64> for Shards<N> {
@@ -27,34 +26,30 @@ const DELAYED: u64 = 2000;
 type Row = (&'static str, &'static str, fn() -> Histogram<u64>);
 
 const ROWS: [Row; 10] = [
-    ("wake-up of a parked getter", "1 shard", || wake_latency::<Shards<1>>(WAKES)),
-    ("wake-up of a parked getter", "16 shards", || wake_latency::<Shards<16>>(WAKES)),
+    ("wake-up of a parked getter", "keyqueue, 1 shard", || wake_latency::<Shards<1>>(WAKES)),
+    ("wake-up of a parked getter", "keyqueue, 16 shards", || wake_latency::<Shards<16>>(WAKES)),
     ("wake-up of a parked getter", parking_lot_mutex::Queue::<u64>::NAME, || {
         wake_latency::<parking_lot_mutex::Queue<u64>>(WAKES)
     }),
     ("wake-up of a parked getter", std_mutex::Queue::<u64>::NAME, || wake_latency::<std_mutex::Queue<u64>>(WAKES)),
-    ("after the deadline", "1 shard", || lateness::<Shards<1>>(DELAYED, false).late),
-    ("after the deadline", "16 shards", || lateness::<Shards<16>>(DELAYED, false).late),
-    ("after the deadline, beside 2 threads that set delays", "1 shard", || lateness::<Shards<1>>(DELAYED, true).late),
-    ("after the deadline, beside 2 threads that set delays", "16 shards", || {
+    ("after a deadline", "keyqueue, 1 shard", || lateness::<Shards<1>>(DELAYED, false).late),
+    ("after a deadline", "keyqueue, 16 shards", || lateness::<Shards<16>>(DELAYED, false).late),
+    ("after a deadline, beside 2 threads that set delays", "keyqueue, 1 shard", || {
+        lateness::<Shards<1>>(DELAYED, true).late
+    }),
+    ("after a deadline, beside 2 threads that set delays", "keyqueue, 16 shards", || {
         lateness::<Shards<16>>(DELAYED, true).late
     }),
-    ("after the deadline", "no queue: a thread parks", || bare(DELAYED, false).late),
-    ("after the deadline, beside 2 threads that compute", "no queue: a thread parks", || bare(DELAYED, true).late),
+    ("after a deadline", "a bare thread", || bare(DELAYED, false).late),
+    ("after a deadline, beside 2 threads that compute", "a bare thread", || bare(DELAYED, true).late),
 ];
 
-pub fn table(rounds: usize) -> Table {
+pub fn print(rounds: usize) {
     let mut all: Vec<_> = ROWS.iter().map(|_| Histogram::<u64>::new(3).expect("three digits")).collect();
     for _ in 0..rounds {
         for (all, (.., measure)) in all.iter_mut().zip(&ROWS) {
             all.add(measure()).expect("resizes by itself");
         }
     }
-    let mut table = Table::new(["µs", "queue", "p50", "p99", "max"]);
-    for ((what, queue, _), all) in ROWS.iter().zip(all) {
-        let [p50, p99, max] =
-            [0.5, 0.99, 1.0].map(|part| format!("{:.1}", all.value_at_quantile(part) as f64 / 1000.0));
-        table.row([(*what).to_owned(), (*queue).to_owned(), p50, p99, max]);
-    }
-    table
+    ROWS.iter().zip(&all).for_each(|((what, subject, _), all)| crate::print_spread(what, subject, all));
 }

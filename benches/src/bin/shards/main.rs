@@ -3,6 +3,7 @@
 //! calls take beside threads that do not run.
 //!
 //! The subjects of a row run in turn, round after round. On a machine with more than two cores the same command measures more of them.
+//! The data go to standard output, for `benches/charts/shards.jsonl`; the tables of the order and of the model, to standard error.
 
 mod latencies;
 mod model;
@@ -11,9 +12,9 @@ mod stalls;
 mod subjects;
 
 use clap::Parser;
-use keyqueue_benches::machine::{cores, load, processor};
-use keyqueue_benches::markdown::Table;
-use keyqueue_benches::numbers::median;
+use hdrhistogram::Histogram;
+use keyqueue_benches::machine::load;
+use keyqueue_benches::rounds::{print_run, print_times};
 
 /// Measures shards.
 #[derive(Parser)]
@@ -35,35 +36,36 @@ struct Options {
 fn main() {
     let options = Options::parse();
     assert!(options.rounds > 0 && options.ops > 0, "at least one round, and one key");
-    println!("{}, {} cores, load {}; {} rounds\n", processor(), cores(), load(), options.rounds);
-
-    let rows: Vec<_> = subjects::rows(options.ops).into_iter().filter(|row| row.name.contains(&options.only)).collect();
-    if !rows.is_empty() {
-        let mut table = Table::new(["ns a key".to_owned()].into_iter().chain(subjects::NAMES.map(str::to_owned)));
-        for row in rows {
-            let mut times = vec![Vec::new(); row.subjects.len()];
-            for _ in 0..options.rounds {
-                for (times, run) in times.iter_mut().zip(&row.subjects) {
-                    times.extend(run.as_ref().map(|run| run()));
-                }
+    print_run("shards");
+    eprintln!("load {}", load());
+    for row in subjects::rows(options.ops).into_iter().filter(|row| row.name.contains(&options.only)) {
+        eprintln!("{}", row.name);
+        let mut times = vec![Vec::new(); row.subjects.len()];
+        for _ in 0..options.rounds {
+            for (times, run) in times.iter_mut().zip(&row.subjects) {
+                times.extend(run.as_ref().map(|run| run()));
             }
-            let cell = |times: &Vec<f64>| if times.is_empty() { "–".into() } else { format!("{:.1}", median(times)) };
-            let cells: Vec<String> = std::iter::once(row.name).chain(times.iter().map(cell)).collect();
-            println!("{}", cells.join(" | "));
-            table.row(cells);
         }
-        println!("\n{table}\n");
+        print_times("shards", "", &row.name, subjects::NAMES.into_iter().zip(times));
     }
     if "order".contains(&options.only) {
-        println!("{}\n", order::table(options.ops / 5));
+        eprintln!("{}\n", order::table(options.ops / 5));
     }
     if "latencies".contains(&options.only) {
-        println!("{}\n", latencies::table(options.rounds));
+        latencies::print(options.rounds);
     }
     if "model".contains(&options.only) {
-        println!("{}\n", model::table(options.rounds));
+        eprintln!("{}\n", model::table(options.rounds));
     }
     if "stalls".contains(&options.only) {
-        println!("{}", stalls::table(options.seconds));
+        stalls::print(options.seconds);
     }
+}
+
+/// Prints a distribution of nanoseconds as the report reads it.
+fn print_spread(what: &str, subject: &str, all: &Histogram<u64>) {
+    let curve = [50.0, 99.0, 99.9, 100.0].map(|percentile| (percentile, all.value_at_percentile(percentile) as f64));
+    let row =
+        serde_json::json!({"section": "shards", "what": what, "subject": subject, "count": all.len(), "curve": curve});
+    println!("{}", serde_json::json!({"spread": row}));
 }

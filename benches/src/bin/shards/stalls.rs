@@ -5,7 +5,6 @@ use crate::subjects::Shards;
 use common::Subject;
 use common::mutex::{parking_lot_mutex, std_mutex};
 use hdrhistogram::Histogram;
-use keyqueue_benches::markdown::Table;
 use keyqueue_benches::rivals::{DashSeg, Papaya};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,27 +23,23 @@ struct Threads {
 /// Runs threads for some seconds, and returns the times of their turns.
 type Turns = fn(&Threads, f64) -> Histogram<u64>;
 
-pub fn table(seconds: f64) -> Table {
-    let mut table = Table::new(["a turn, in µs", "queue", "p50", "p99", "p99.9", "max", "turns"]);
-    for (name, threads) in
-        [("32 threads", Threads { timed: 32, idle: 0 }), ("2 threads, and 4 SCHED_IDLE", Threads { timed: 2, idle: 4 })]
-    {
+pub fn print(seconds: f64) {
+    for (name, threads) in [
+        ("a turn, 32 threads", Threads { timed: 32, idle: 0 }),
+        ("a turn, 2 threads; 4 `SCHED_IDLE` threads beside them", Threads { timed: 2, idle: 4 }),
+    ] {
         let subjects: [(&str, Turns); 6] = [
-            ("1 shard", turns::<Shards<1>>),
-            ("16 shards", turns::<Shards<16>>),
+            ("keyqueue, 1 shard", turns::<Shards<1>>),
+            ("keyqueue, 16 shards", turns::<Shards<16>>),
             (parking_lot_mutex::Queue::<u64>::NAME, turns::<parking_lot_mutex::Queue<u64>>),
             (std_mutex::Queue::<u64>::NAME, turns::<std_mutex::Queue<u64>>),
             (DashSeg::<u64>::NAME, turns::<DashSeg<u64>>),
             (Papaya::<u64>::NAME, turns::<Papaya<u64>>),
         ];
         for (queue, turns) in subjects {
-            let turns = turns(&threads, seconds);
-            let [p50, p99, p999, max] =
-                [0.5, 0.99, 0.999, 1.0].map(|part| format!("{:.1}", turns.value_at_quantile(part) as f64 / 1000.0));
-            table.row([name.into(), queue.into(), p50, p99, p999, max, turns.len().to_string()]);
+            crate::print_spread(name, queue, &turns(&threads, seconds));
         }
     }
-    table
 }
 
 /// The times of the turns of all timed threads.

@@ -8,11 +8,11 @@ use keyqueue_benches::rivals::{DashSeg, Papaya};
 use std::time::Duration;
 
 pub const NAMES: [&str; 7] = [
-    "1 shard",
-    "16 shards",
-    "2 queues",
-    "mutex (parking_lot)",
-    "mutex (std)",
+    "keyqueue, 1 shard",
+    "keyqueue, 16 shards",
+    "2 queues (keyqueue)",
+    "parking_lot mutex",
+    "std mutex",
     "DashMap + SegQueue",
     "papaya + SegQueue",
 ];
@@ -87,7 +87,7 @@ fn of(ops: u64, run: impl Fn() -> Duration + 'static) -> Option<Box<dyn Fn() -> 
 pub fn rows(ops: u64) -> Vec<Row> {
     let mut rows = vec![
         row!("cycle, 1 thread".into(), ops, None, cycle(KEYS, ops)),
-        row!("fill and drain".into(), ops, None, fill_and_drain(ops)),
+        row!(format!("fill and drain, {ops} keys"), ops, None, fill_and_drain(ops)),
     ];
     for threads in [1, 2, 4, 16, 64, 512] {
         let two = if threads == 2 { of(ops, move || two_rings(ops)) } else { None };

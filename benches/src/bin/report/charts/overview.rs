@@ -12,7 +12,7 @@ pub fn overview(results: &Results) -> Option<Bars> {
     let mut groups: Vec<(String, Vec<Bar>)> = Vec::new();
     for (section, prefix) in SECTIONS {
         for times in results.times(section) {
-            let Some(ratio) = times.least_ratio() else { continue };
+            let Some(ratio) = times.ratio_to_fastest() else { continue };
             let heading = match section {
                 "queue" => "queue".to_owned(),
                 _ => format!("{prefix}{}", times.group),
@@ -27,7 +27,7 @@ pub fn overview(results: &Results) -> Option<Bars> {
     let bars = groups.iter().flat_map(|(_, bars)| bars);
     let values = bars.flat_map(|bar| [bar.value, 1.0].into_iter().chain(bar.tick));
     let x = Axis::decades("the fastest rival's time / keyqueue's", values);
-    let title = "Further right is faster than the rival; black: the target".into();
+    let title = "Further right is faster than the rival; the line: the target".into();
     (!groups.is_empty()).then_some(Bars { title, x, origin: 1.0, groups })
 }
 
