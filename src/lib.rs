@@ -155,7 +155,9 @@
 //! shards:
 //!
 //! * **Order** is first in, first out within a shard. Across shards a key is overtaken by at most about `(shards + 6 * getters) * 64` keys
-//!   that were queued after it (twice as many if getters add keys themselves), however long the queue is. Delays expire in the order of their deadlines within a shard.
+//!   that were queued after it (twice as many if getters add keys themselves), however long the queue is. A thread that ends counts as a
+//!   getter until another one takes over its shard. Delays expire in the order of their deadlines within a shard. A key waits for at most
+//!   about `4 * (shards + getters)` hand-outs of lower [priorities](#priorities-and-groups), beside the turns that these have.
 //! * **Snapshots** ([`stats`](WorkQueue::stats), [`metrics`](WorkQueue::metrics), [`len`](WorkQueue::len)) are consistent in each shard,
 //!   not across shards: numbers of different shards are read one after the other.
 //! * While [`shut_down`](WorkQueue::shut_down) runs, an add may still be accepted after an add of another thread was refused.

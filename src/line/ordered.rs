@@ -273,10 +273,14 @@ impl<T> Ordered<T> {
     /// Puts an entry at the end of a lane.
     #[inline]
     fn link(&mut self, number: u32, entry: T, lane: u32) {
-        if let (Some(stamp), true) = (self.stamp, self.len == 0 || self.pushes % STAMPED == 0) {
-            self.last_stamp = stamp();
-            if self.len == 0 {
-                self.turn_stamp = self.last_stamp;
+        if let Some(stamp) = self.stamp {
+            // With the stamp of an earlier push the first entry of a level would come before older ones of other shards.
+            let begins_level = self.groups.is_none() && self.lane(lane).tail == NIL;
+            if begins_level || self.len == 0 || self.pushes % STAMPED == 0 {
+                self.last_stamp = stamp();
+                if self.len == 0 {
+                    self.turn_stamp = self.last_stamp;
+                }
             }
         }
         self.pushes += 1;
@@ -627,5 +631,25 @@ mod tests {
             );
             assert_eq!((ordered.ready(), ordered.levels.top(), ordered.lens.iter().sum::<u32>()), (0, None, 0));
         }
+    }
+
+    /// The first entry of a level has a stamp of its own; of the others, one in [`STAMPED`] has.
+    #[test]
+    fn the_first_entry_of_a_level_is_stamped() {
+        std::thread_local!(static TIME: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
+        let pass = || TIME.set(TIME.get() + 1);
+        let mut ordered = Ordered::new(64, true, false, None, Some(|| TIME.get()));
+        for number in 0..10 {
+            pass();
+            ordered.push(number, (), -100);
+        }
+        assert_eq!(ordered.front(), Some((-100, 1)));
+        for number in [20, 21] {
+            pass();
+            ordered.push(number, (), 100);
+            assert_eq!(ordered.front(), Some((100, TIME.get())));
+            ordered.pop();
+        }
+        assert_eq!(ordered.front(), Some((-100, 1)));
     }
 }
