@@ -251,8 +251,8 @@
 //!   `requeue_after`; the delay stays set as well. [`DelayedAdd::Strict`] affects only adds that come after the delay was set. To
 //!   preserve the delay, do not `add` a key that is processing.
 //! * Delayed keys are sorted into finer and finer steps as their deadlines approach. With a million delayed keys, the largest steps
-//!   take some milliseconds, every minute or hour, and delays that expire at that moment are late by this time. The table of a quarter
-//!   of a million keys takes as long to double, once; a larger table doubles a little with each call.
+//!   take some milliseconds, every minute or hour, and delays that expire at that moment are late by this time.
+//! * The add that makes the table grow takes up to half a millisecond, at 16 000 keys; a larger table grows a little with each call.
 //! * [`add_all`](WorkQueue::add_all) wakes workers when its iterator has ended. Feed a slow iterator in batches.
 //! * `add` drops a key that is equal to a key that the queue already has, and keeps the old one: data that `Eq` does not compare, such
 //!   as the time of the event, does not reach the worker. The queue also keeps a key whose failures it counts, until they are
