@@ -396,7 +396,7 @@ fn waits(shards: usize, getters: usize, every: usize, strict: bool) -> Waits {
 #[test]
 fn a_high_key_waits_for_few_low_ones_with_shards() {
     let getters_and_shards = [1, 4, 32].into_iter().flat_map(|getters| [2, 16, 64].map(|shards| (getters, shards)));
-    let cases = getters_and_shards.flat_map(|(getters, shards)| [1, 4, 5, 51].map(|every| (getters, shards, every)));
+    let cases = getters_and_shards.flat_map(|(getters, shards)| [4, 5, 51].map(|every| (getters, shards, every)));
     let mut failed = false;
     for (strict, (getters, shards, every)) in cases.flat_map(|case| [(true, case), (false, case)]) {
         let Waits { each, low_before_high, most_queued } = waits(shards, getters, every, strict);

@@ -76,15 +76,10 @@ const BY_AGE: usize = 16;
 const PASSES: usize = 4;
 
 /// A shard to take from.
-#[derive(Clone, Copy)]
 struct Choice {
     shard: usize,
-    /// Its front, as far as it counts this time.
-    rank: Front,
     /// The level of its front.
     level: i8,
-    /// How many more times getters pass by it.
-    passes: usize,
     /// The getter joins others that stay there: they have been passed by often enough, or no other shard has such a key.
     joins: bool,
 }
@@ -162,7 +157,7 @@ impl<K> Shared<K> {
                     self.at(left).end_stay();
                     own = None;
                 }
-                let Choice { shard, level, joins, .. } = choice?;
+                let Choice { shard, level, joins } = choice?;
                 let locked = self.at(shard);
                 if own.is_none() && !joins && !locked.begin_stay(PASSES) {
                     continue;
@@ -226,32 +221,33 @@ impl<K> Shared<K> {
     /// The shard whose first key has the highest priority, and of those the one that has waited longest (`by_age`: whatever its priority);
     /// not counting those that this getter passes by. `own`: the shard with which this getter has stayed so far.
     fn oldest(&self, busy: &Busy, own: Option<usize>, by_age: bool) -> Option<Choice> {
-        let (mut oldest, mut open) = (None::<Choice>, None::<Choice>);
+        // By rank and number. What else counts is read again for the one that is chosen, so that the loop is short.
+        const NONE: (Front, usize) = (Front::LAST, usize::MAX);
+        let (mut oldest, mut open) = (NONE, NONE);
         for (index, locked) in self.all().enumerate() {
             if locked.seems_empty() || busy.contains(locked) {
                 continue;
             }
-            let (passes, joins) = match locked.stay() {
-                Stay::Taken { passes } if own != Some(index) => (passes, true),
-                _ => (0, false),
-            };
             let front = locked.front();
-            let rank = if by_age { front.age() } else { front };
-            let choice = Choice { shard: index, rank, level: front.level(), passes, joins };
-            if oldest.is_none_or(|oldest| rank < oldest.rank) {
-                oldest = Some(choice);
-            }
-            if passes == 0 && open.is_none_or(|open| rank < open.rank) {
-                open = Some(choice);
+            let rank = (if by_age { front.age() } else { front }, index);
+            oldest = oldest.min(rank);
+            if own == Some(index) || !matches!(locked.stay(), Stay::Taken { passes: 1.. }) {
+                open = open.min(rank);
             }
         }
-        let oldest = oldest?;
+        if oldest == NONE {
+            return None;
+        }
+        let (mut shard, level) = (oldest.1, |shard| self.at(shard).front().level());
         // It passes by for another key of the same level only.
-        let chosen = open.filter(|open| open.level == oldest.level).unwrap_or(oldest);
-        if chosen.shard != oldest.shard {
-            self.at(oldest.shard).set_passes(oldest.passes - 1);
+        if open != oldest && open != NONE && level(open.1) == level(shard) {
+            if let Stay::Taken { passes } = self.at(shard).stay() {
+                self.at(shard).set_passes(passes.saturating_sub(1));
+            }
+            shard = open.1;
         }
-        Some(chosen)
+        let joins = own != Some(shard) && matches!(self.at(shard).stay(), Stay::Taken { .. });
+        Some(Choice { shard, level: level(shard), joins })
     }
 }
 

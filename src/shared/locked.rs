@@ -58,6 +58,9 @@ pub(super) struct Front(i64);
 const STAMP: u64 = (1 << 56) - 1;
 
 impl Front {
+    /// After all others.
+    pub(super) const LAST: Self = Self(i64::MAX);
+
     fn new(priority: i8, stamp: u64) -> Self {
         let level = -i64::from(priority.max(-i8::MAX));
         Self(level << 56 | (stamp & STAMP) as i64)
