@@ -58,7 +58,7 @@ impl<K> WorkQueueBuilder<K> {
     /// of two; at most 64, and 0 counts as 1.
     ///
     /// With one shard, all calls take turns at one lock, and the queue is strictly first in, first out. With more, threads that work on keys
-    /// of different shards do not meet, and the order is weaker: see the crate's page, "Shards".
+    /// of different shards do not meet, and the order, also by [priority](crate::Priority), is weaker: see the crate's page, "Shards".
     ///
     /// # Examples
     /// ```
@@ -221,6 +221,9 @@ impl<K> WorkQueueBuilder<K> {
 
     /// Whether lower [priorities](crate::Priority) wait for as long as higher ones have keys. `false` by default: of any 16 hand-outs one
     /// goes to a level below the highest.
+    ///
+    /// With several [shards](Self::shards) lower ones may still be handed out, at most about `4 * (shards + getters)` of them, while a key of
+    /// a higher priority is queued: a getter that stays with another shard does not see the key until it chooses again.
     ///
     /// # Examples
     /// ```

@@ -70,16 +70,19 @@
 //! * **P18** With several shards, calls for keys of different shards share no lock, and no cache line that they write, unless threads or
 //!   tasks wait. All other promises hold as with one, except those that say so. First in, first out within a shard; across shards a key is
 //!   overtaken by at most about `(shards + 6 * getters) * 64` keys that became ready after it, or twice as many if getters add keys
-//!   themselves, however long the line is (longer only while a thread that holds its shard is stopped: P21). Upheld by
+//!   themselves, however long the line is (longer only while a thread that holds its shard is stopped: P21). A thread that ended in the
+//!   middle of a stay counts as a getter until another one takes over its shard, so `getters` may be greater by `shards`. Upheld by
 //!   `src/shared/choose.rs`, `src/shared/hub.rs` and the stamps of `src/line/fifo.rs`. Shown by `tests/shards.rs`, the unit tests of
 //!   `src/shared/choose.rs`, `loom-tests/tests/shards.rs` and `loom-tests/shuttle/tests/shards.rs`.
 //!
 //! * **P19** Priorities: keys of a higher one are handed out first, those of one first in, first out. Of several adds of a key the highest
 //!   counts: a queued key is raised, to the end of its new level, and never lowered; a key that is processing is queued at the highest of
 //!   the adds meanwhile; a delayed key takes the highest of the calls that set or moved its delay. Unless the queue is strict, of any 16
-//!   hand-outs of a shard while lower levels wait one goes to them, in turn, and of any 16 choices of a shard by a getter one goes by
-//!   age alone. A key that its holder puts back keeps its priority. Upheld by `src/line/priority.rs`, `src/line/ordered.rs` and
-//!   `src/shard/order.rs`. Shown by `tests/priorities.rs`, `tests/order_model.rs` and the model `a_raise_meets_a_get`.
+//!   hand-outs of a shard while lower levels wait one goes to them, in turn, and of any 16 choices of a shard one goes by age alone,
+//!   counted for the queue and not for a thread. With several shards a key waits for at most about `4 * (shards + getters)` hand-outs of lower
+//!   levels, beside these turns. A key that its holder puts back keeps its priority. Upheld by `src/line/priority.rs`,
+//!   `src/line/ordered.rs`, `src/shard/order.rs` and `src/shared/choose.rs`. Shown by `tests/priorities.rs`, `tests/order_model.rs`, the unit
+//!   tests of `src/shared/choose.rs` and the model `a_raise_meets_a_get`.
 //! * **P20** Groups: those with queued keys take turns, in each shard, of as many keys as their weights; a group that comes back joins at the
 //!   end, without credit. The level comes first, and groups take turns within it. With a limit at most so many keys of a group are
 //!   processing at a time; after a shut-down, getters wait while full groups have queued keys. Upheld by `src/line/fair.rs`,

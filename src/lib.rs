@@ -159,7 +159,9 @@
 //! shards:
 //!
 //! * **Order** is first in, first out within a shard. Across shards a key is overtaken by at most about `(shards + 6 * getters) * 64` keys
-//!   that were queued after it (twice as many if getters add keys themselves), however long the queue is. Delays expire in the order of their deadlines within a shard.
+//!   that were queued after it (twice as many if getters add keys themselves), however long the queue is. A thread that ends counts as a
+//!   getter until another one takes over its shard. Delays expire in the order of their deadlines within a shard. A key waits for at most
+//!   about `4 * (shards + getters)` hand-outs of lower [priorities](#priorities-and-groups), beside the turns that these have.
 //! * **Snapshots** ([`stats`](WorkQueue::stats), [`metrics`](WorkQueue::metrics), [`len`](WorkQueue::len)) are consistent in each shard,
 //!   not across shards: numbers of different shards are read one after the other.
 //! * While [`shut_down`](WorkQueue::shut_down) runs, an add may still be accepted after an add of another thread was refused.
@@ -253,8 +255,8 @@
 //!   `requeue_after`; the delay stays set as well. [`DelayedAdd::Strict`] affects only adds that come after the delay was set. To
 //!   preserve the delay, do not `add` a key that is processing.
 //! * Delayed keys are sorted into finer and finer steps as their deadlines approach. With a million delayed keys, the largest steps
-//!   take some milliseconds, every minute or hour, and delays that expire at that moment are late by this time. The table of a quarter
-//!   of a million keys takes as long to double, once; a larger table doubles a little with each call.
+//!   take some milliseconds, every minute or hour, and delays that expire at that moment are late by this time.
+//! * The add that makes the table grow takes up to half a millisecond, at 16 000 keys; a larger table grows a little with each call.
 //! * [`add_all`](WorkQueue::add_all) wakes workers when its iterator has ended. Feed a slow iterator in batches.
 //! * `add` drops a key that is equal to a key that the queue already has, and keeps the old one: data that `Eq` does not compare, such
 //!   as the time of the event, does not reach the worker. The queue also keeps a key whose failures it counts, until they are

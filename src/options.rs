@@ -41,8 +41,12 @@ pub(crate) const WITHOUT_LIMITER: Duration = Duration::from_millis(50);
 /// that have set or moved the delay, whichever deadline counts.
 ///
 /// Lower priorities do not starve: of any 16 hand-outs one goes to a level below the highest, in turn, unless the queue is
-/// [strict](crate::WorkQueueBuilder::strict_priorities). With several [shards](crate#shards) all of this holds in each shard; a getter takes
-/// up to 16 keys from a shard before it looks for one with a higher priority.
+/// [strict](crate::WorkQueueBuilder::strict_priorities).
+///
+/// With several [shards](crate#shards) this holds in each shard. A getter chooses the shard whose first key has the highest priority, and
+/// takes up to 8 keys there; it leaves earlier if only lower priorities are left. So a key waits for at most about
+/// `4 * (shards + getters)` hand-outs of lower priorities. Unless the queue is strict, it also waits for their turns: the one hand-out of 16
+/// in a shard, and one of any 16 choices of a shard, which goes to the key that has waited longest.
 ///
 /// The values are those of controller-runtime's priority queue.
 ///
@@ -258,6 +262,12 @@ impl AddOptions {
     #[inline]
     pub(crate) fn is_now(&self) -> bool {
         self.delay.unwrap_or_default().is_zero()
+    }
+
+    /// A call with these options may set a delay.
+    #[inline]
+    pub(crate) fn may_delay(&self) -> bool {
+        !self.is_now() || self.rate_limited
     }
 
     /// What happens if the key already has a delay.

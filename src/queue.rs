@@ -209,8 +209,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// [`shut_down`](Self::shut_down) cuts delays off, as in client-go, but they are not lost: see [`take_delayed`](Self::take_delayed).
     ///
     /// # Panics
-    /// Like [`add`](Self::add). It does not panic if the thread that expires delays cannot be started: see
-    /// [`Driver::Thread`](crate::Driver::Thread).
+    /// Like [`add`](Self::add), and if the delays of a shard would take more than 17 GB. It does not panic if the thread that expires delays
+    /// cannot be started: see [`Driver::Thread`](crate::Driver::Thread).
     ///
     /// # Blocking
     /// Like [`add`](Self::add): one lock, for some tens of nanoseconds. The thread that expires delays holds the lock for a few

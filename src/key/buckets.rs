@@ -85,7 +85,10 @@ impl<K> Buckets<K> {
     }
 
     /// The free bits of a pointer: 7, or 3 on 32-bit targets.
-    const TAG: usize = if align_of::<Slot<K>>() < 8 { 3 } else { 7 };
+    const TAG: usize = {
+        assert!(align_of::<Slot<K>>() >= 4, "the tags need two bits of a pointer to a slot");
+        if align_of::<Slot<K>>() < 8 { 3 } else { 7 }
+    };
 
     /// An odd number up to `TAG`, from the high bits of the hash; the low bits choose the bucket.
     #[inline]

@@ -15,10 +15,34 @@ pub(super) struct Group {
     pub(super) lanes: u32,
     /// Its keys that are processing, if the queue has a limit.
     pub(super) processing: u32,
-    /// Hand-outs, since it exists.
-    pub(super) handed_out: u32,
+    /// Hand-outs, since it exists, and from the bit [`WEIGHT`] on the keys in a turn: 54 bits do not wrap, and 8 more bytes would not be
+    /// worth it.
+    turns: u64,
+}
+
+const WEIGHT: u32 = 54;
+
+impl Group {
     /// Keys in a turn.
-    pub(super) weight: u16,
+    #[inline]
+    pub(super) fn weight(self) -> u16 {
+        (self.turns >> WEIGHT) as u16
+    }
+
+    /// Hand-outs, since it exists.
+    pub(super) fn handed_out(self) -> u64 {
+        self.turns & ((1 << WEIGHT) - 1)
+    }
+
+    #[inline]
+    pub(super) fn note_hand_out(&mut self) {
+        self.turns += 1;
+    }
+
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn note_hand_outs(&mut self, count: u64) {
+        self.turns += count;
+    }
 }
 
 /// Memory of groups that are no longer there.
@@ -83,8 +107,9 @@ impl Groups {
         }
         let number = self.free.pop().unwrap_or(self.end);
         self.end = self.end.max(number + 1);
-        *self.groups.get_or_make(number as usize) =
-            Group { lanes: NIL, processing: 0, handed_out: 0, weight: weight.max(1) };
+        debug_assert!(weight < 1 << (u64::BITS - WEIGHT), "a weight is 1000 at most");
+        let turns = u64::from(weight.max(1)) << WEIGHT;
+        *self.groups.get_or_make(number as usize) = Group { lanes: NIL, processing: 0, turns };
         self.map(hash).insert(hash, number);
         number
     }

@@ -224,9 +224,9 @@ impl<T> Ordered<T> {
     }
 
     /// The number of hand-outs of this group since it has begun to have queued keys.
-    pub(crate) fn handed_out(&mut self, hash: u32) -> u32 {
+    pub(crate) fn handed_out(&mut self, hash: u32) -> u64 {
         let Some(groups) = &mut self.groups else { return 0 };
-        groups.find(hash).map_or(0, |number| groups[number].handed_out)
+        groups.find(hash).map_or(0, |number| groups[number].handed_out())
     }
 
     /// The number of entries.
@@ -273,10 +273,14 @@ impl<T> Ordered<T> {
     /// Puts an entry at the end of a lane.
     #[inline]
     fn link(&mut self, number: u32, entry: T, lane: u32) {
-        if let (Some(stamp), true) = (self.stamp, self.len == 0 || self.pushes % STAMPED == 0) {
-            self.last_stamp = stamp();
-            if self.len == 0 {
-                self.turn_stamp = self.last_stamp;
+        if let Some(stamp) = self.stamp {
+            // With the stamp of an earlier push the first entry of a level would come before older ones of other shards.
+            let begins_level = self.groups.is_none() && self.lane(lane).tail == NIL;
+            if begins_level || self.len == 0 || self.pushes % STAMPED == 0 {
+                self.last_stamp = stamp();
+                if self.len == 0 {
+                    self.turn_stamp = self.last_stamp;
+                }
             }
         }
         self.pushes += 1;
@@ -322,7 +326,7 @@ impl<T> Ordered<T> {
             }
             let limit = self.limit;
             let of = self.group(group);
-            of.handed_out = of.handed_out.wrapping_add(1);
+            of.note_hand_out();
             if limit < u32::MAX {
                 // Before the entry leaves its lane: so the group goes on to exist. If it is full now, `blocked` counts the entry too,
                 // and `unlink` takes it off.
@@ -387,7 +391,7 @@ impl<T> Ordered<T> {
     }
 
     fn weight(&self, group: u32) -> u16 {
-        self.groups.as_ref().map_or(u16::MAX, |groups| groups[group].weight)
+        self.groups.as_ref().map_or(u16::MAX, |groups| groups[group].weight())
     }
 
     #[inline]
@@ -627,5 +631,38 @@ mod tests {
             );
             assert_eq!((ordered.ready(), ordered.levels.top(), ordered.lens.iter().sum::<u32>()), (0, None, 0));
         }
+    }
+
+    /// A group that never runs dry has more than 2^32 hand-outs within days.
+    #[test]
+    fn hand_outs_of_a_group_do_not_wrap() {
+        let mut ordered = Ordered::new(64, false, true, None, None);
+        (0..3).for_each(|number| {
+            ordered.begin(number, Group { hash: 0, weight: 1000 });
+            ordered.push(number, (), 0);
+        });
+        ordered.group(0).note_hand_outs(u64::from(u32::MAX) - 1);
+        (0..2).for_each(|_| _ = ordered.pop());
+        assert_eq!((ordered.handed_out(0), ordered.weight(0)), (1 << 32, 1000));
+    }
+
+    /// The first entry of a level has a stamp of its own; of the others, one in [`STAMPED`] has.
+    #[test]
+    fn the_first_entry_of_a_level_is_stamped() {
+        std::thread_local!(static TIME: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
+        let pass = || TIME.set(TIME.get() + 1);
+        let mut ordered = Ordered::new(64, true, false, None, Some(|| TIME.get()));
+        for number in 0..10 {
+            pass();
+            ordered.push(number, (), -100);
+        }
+        assert_eq!(ordered.front(), Some((-100, 1)));
+        for number in [20, 21] {
+            pass();
+            ordered.push(number, (), 100);
+            assert_eq!(ordered.front(), Some((100, TIME.get())));
+            ordered.pop();
+        }
+        assert_eq!(ordered.front(), Some((-100, 1)));
     }
 }

@@ -81,13 +81,22 @@ impl Later {
     }
 }
 
+/// The message of a panic.
+pub(crate) const WHEEL_IS_FULL: &str = "a shard holds at most 2^26 blocks of 19 delays";
+
+impl<K> Shard<K> {
+    /// Makes sure that a delay can be set: a call that may set one asks before it changes anything. `false`: the wheel is full.
+    #[inline]
+    pub(crate) fn reserve_delay(&mut self) -> bool {
+        self.later.wheel.as_mut().is_none_or(|wheel| wheel.reserve())
+    }
+}
+
 impl<K> Known<'_, K> {
-    /// Sets or moves the delay (P9). **Linearization point of a delayed add.**
+    /// Sets or moves the delay (P9). The caller has [reserved](Shard::reserve_delay) room. **Linearization point of a delayed add.**
     pub(crate) fn set_delay(self, now: Option<u64>, options: &AddOptions) -> AddedWith {
         let number = self.number();
-        let state = self.state();
-        let delayed = state.is_delayed();
-        state.set_delayed();
+        let delayed = self.state().is_delayed();
         let later = &mut self.shard.later;
         later.time = later.time.max(now.unwrap_or_default());
         let deadline = later.time.saturating_add(nanos(options.delay.unwrap_or_default()));
@@ -97,7 +106,6 @@ impl<K> Known<'_, K> {
         let wheel = later.wheel.as_mut().expect("made above");
         if !delayed {
             later.records.make(number);
-            later.delayed += 1;
         } else {
             let stands = match options.conflict {
                 DelayConflict::EarliestWins => later.records[number].placement.deadline() <= deadline,
@@ -112,6 +120,10 @@ impl<K> Known<'_, K> {
         }
         wheel.insert(&mut later.records, number, deadline);
         self.shard.counts.delays += 1;
+        if !delayed {
+            later.delayed += 1;
+            self.state().set_delayed();
+        }
         AddedWith { added: Added::Delayed, deadline }
     }
 
@@ -169,10 +181,10 @@ impl<K: Clone> Shard<K> {
 impl<K> Known<'_, K> {
     /// Undoes [`Shard::take_delay`].
     fn put_delay_back(&mut self, number: u32, deadline: u64, waited: bool) {
+        let later = &mut self.shard.later;
+        later.wheel.as_mut().expect("it was just used").insert(&mut later.records, number, deadline);
+        later.delayed += 1;
         self.state().set_delayed();
         let _waits = waited && self.state().defer_add();
-        let later = &mut self.shard.later;
-        later.delayed += 1;
-        later.wheel.as_mut().expect("it was just used").insert(&mut later.records, number, deadline);
     }
 }

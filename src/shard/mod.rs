@@ -30,7 +30,7 @@ mod order;
 mod times;
 mod visit;
 
-pub(crate) use delays::{Delay, NEVER};
+pub(crate) use delays::{Delay, NEVER, WHEEL_IS_FULL};
 pub(crate) use dirty_waiters::DirtyTicket;
 pub(crate) use effects::Effects;
 pub(crate) use expire::{BATCH, Turn};

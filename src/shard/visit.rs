@@ -85,7 +85,7 @@ impl<K> Shard<K> {
     /// The hand-outs of these groups since they have last begun to have queued keys.
     pub(crate) fn add_handed_out(&mut self, groups: &mut [(u32, GroupStats<K>)]) {
         for (hash, group) in groups {
-            group.handed_out += self.order.as_mut().map_or(0, |order| u64::from(order.handed_out(*hash)));
+            group.handed_out += self.order.as_mut().map_or(0, |order| order.handed_out(*hash));
         }
     }
 

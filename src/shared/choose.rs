@@ -16,7 +16,12 @@
 //! passes by an oldest shard [`PASSES`] times at most, all getters together; then all join there, until a getter that stays finds an older
 //! shard and leaves. So a key is overtaken by later keys of other shards, but at most by about `(shards + (2 + PASSES) * getters) * 64` of
 //! them (P18): while its shard is the oldest, a getter chooses it or uses up a pass; and the keys with an older front are a group in each
-//! shard at most. Each choice may be followed by [`STAY`] keys that the getter has just added: then by twice as many.
+//! shard at most. Each choice may be followed by [`STAY`] keys that the getter has just added: then by twice as many. A thread that ends in the
+//! middle of a stay does not say so: it counts as a getter, until another one leaves that shard.
+//!
+//! **With priorities** a getter goes to the shard whose first key has the highest one, the oldest of those. It ends its stay when that
+//! shard has only keys of lower levels, and passes by for a key of the same level only. So a key of a higher level waits until the
+//! getters have ended their stays with lower ones: [`STAY_IN_ORDER`].
 //!
 //! A plain cursor that visits the shards in turn would be simpler. But it does not bound how far a key is overtaken: the lines of the
 //! shards are not equally long, and the difference grows with them.
@@ -27,9 +32,9 @@
 use super::Shared;
 use super::get::Taken;
 use super::hub::Flags;
-use super::locked::{Locked, Stay};
+use super::locked::{Front, Locked, Stay};
 use crate::key::Claimed;
-use crate::sync::{model_const, with_cursor};
+use crate::sync::{Ordering, model_const, with_cursor};
 
 /// The number of keys that a getter takes from a shard before it chooses again.
 const STAY: u32 = 64;
@@ -56,12 +61,16 @@ impl Busy {
     }
 }
 
-/// [`STAY`] in a queue whose keys have priorities or groups: a getter should not stay long with keys of a low priority.
-const STAY_IN_ORDER: u32 = 16;
+/// [`STAY`] in a queue whose keys have priorities or groups: a key of a higher level may come to another shard meanwhile.
+const STAY_IN_ORDER: u32 = 8;
 
-/// Of this number of choices by priority, one goes by age alone, so that no shard starves (P19). They are counted by thread; a prime, since
-/// a thread may serve several queues in turn.
-const BY_AGE: u32 = 13;
+/// The same, of a getter that joins another. So a key of a higher level waits for at most `4 * (shards + getters)` hand-outs of lower
+/// levels (P19): one getter in each shard hands out up to 7 more, and each other getter 3.
+const STAY_JOINED: u32 = 4;
+
+/// Of this number of choices by priority, one goes by age alone, so that no shard starves (P19). They are counted for the queue, not for
+/// a thread: a thread may serve several queues in turn, or end after few choices.
+const BY_AGE: usize = 16;
 
 /// How many times getters pass by the oldest shard because another getter stays with it, before they join it.
 const PASSES: usize = 4;
@@ -69,7 +78,9 @@ const PASSES: usize = 4;
 /// A shard to take from.
 struct Choice {
     shard: usize,
-    /// The getter joins others that stay there: they have been passed by often enough, or no other shard has a key.
+    /// The level of its front.
+    level: i8,
+    /// The getter joins others that stay there: they have been passed by often enough, or no other shard has such a key.
     joins: bool,
 }
 
@@ -128,7 +139,8 @@ impl<K> Shared<K> {
             let mut own = None;
             if cursor.queue.replace(0) == self.address() {
                 let stays = self.at_masked(cursor.shard.get());
-                if left > 0 {
+                // A stay with a level does not go on with a lower one: another shard may have keys of the higher one.
+                if left > 0 && stays.front().level() <= cursor.level.get() {
                     if let Some(taken) = Self::take_from(stays, &mut busy) {
                         cursor.queue.set(self.address());
                         cursor.left.set(left - 1);
@@ -137,14 +149,15 @@ impl<K> Shared<K> {
                 }
                 own = Some(stays.index);
             }
+            let by_age = self.is_turn_of_age();
             // Another getter may come first, or take the last key of the chosen shard.
             for _ in 0..model_const(2, 1) * self.shards() {
-                let choice = self.oldest(&busy, own);
+                let choice = self.oldest(&busy, own, by_age);
                 if let Some(left) = own.filter(|own| choice.as_ref().is_none_or(|choice| choice.shard != *own)) {
                     self.at(left).end_stay();
                     own = None;
                 }
-                let Choice { shard, joins } = choice?;
+                let Choice { shard, level, joins } = choice?;
                 let locked = self.at(shard);
                 if own.is_none() && !joins && !locked.begin_stay(PASSES) {
                     continue;
@@ -152,7 +165,8 @@ impl<K> Shared<K> {
                 if let Some(taken) = Self::take_from(locked, &mut busy) {
                     cursor.queue.set(self.address());
                     cursor.shard.set(shard);
-                    cursor.left.set(if self.flags().has(Flags::ORDERED) { STAY_IN_ORDER } else { STAY } - 1);
+                    cursor.level.set(level);
+                    cursor.left.set(self.stay_len(joins) - 1);
                     cursor.own_left.set(STAY);
                     return Some(taken);
                 }
@@ -188,49 +202,58 @@ impl<K> Shared<K> {
         }
     }
 
-    /// Whether this thread goes by age alone this time.
-    #[cold]
-    fn is_turn_of_age(&self) -> bool {
-        with_cursor(|cursor| {
-            cursor.choices.set(cursor.choices.get().wrapping_add(1));
-            cursor.choices.get() % BY_AGE == 0
-        })
+    /// How many keys a getter takes from the shard that it has chosen.
+    fn stay_len(&self, joins: bool) -> u32 {
+        match (self.flags().has(Flags::ORDERED), joins) {
+            (false, _) => STAY,
+            (true, false) => STAY_IN_ORDER,
+            (true, true) => STAY_JOINED,
+        }
     }
 
-    /// The shard whose first key has waited longest, or has the highest priority, not counting those that this getter passes by. `own`: the
-    /// shard with which this getter has stayed so far.
-    fn oldest(&self, busy: &Busy, own: Option<usize>) -> Option<Choice> {
-        let by_age = self.flags().has(Flags::ORDERED) && !self.strict && self.is_turn_of_age();
-        let (mut oldest, mut open) = (None, None);
+    /// Whether this choice goes by age alone.
+    fn is_turn_of_age(&self) -> bool {
+        let counts = self.flags().has(Flags::ORDERED) && !self.strict && !cfg!(loom);
+        // Relaxed: nothing but this choice depends on it.
+        counts && self.choices.fetch_add(1, Ordering::Relaxed) % BY_AGE == BY_AGE - 1
+    }
+
+    /// The shard whose first key has the highest priority, and of those the one that has waited longest (`by_age`: whatever its priority);
+    /// not counting those that this getter passes by. `own`: the shard with which this getter has stayed so far.
+    fn oldest(&self, busy: &Busy, own: Option<usize>, by_age: bool) -> Option<Choice> {
+        // By rank and number. What else counts is read again for the one that is chosen, so that the loop is short.
+        const NONE: (Front, usize) = (Front::LAST, usize::MAX);
+        let (mut oldest, mut open) = (NONE, NONE);
         for (index, locked) in self.all().enumerate() {
             if locked.seems_empty() || busy.contains(locked) {
                 continue;
             }
-            let (passes, joins) = match locked.stay() {
-                Stay::Taken { passes } if own != Some(index) => (passes, true),
-                _ => (0, false),
-            };
-            let front = if by_age { locked.front_age() } else { locked.front() };
-            let front = (front, index, passes, joins);
-            if oldest.is_none_or(|oldest| front < oldest) {
-                oldest = Some(front);
-            }
-            if passes == 0 && open.is_none_or(|open| front < open) {
-                open = Some(front);
+            let front = locked.front();
+            let rank = (if by_age { front.age() } else { front }, index);
+            oldest = oldest.min(rank);
+            if own == Some(index) || !matches!(locked.stay(), Stay::Taken { passes: 1.. }) {
+                open = open.min(rank);
             }
         }
-        let (_, oldest_shard, passes, _) = oldest?;
-        let (_, shard, _, joins) = open.or(oldest)?;
-        if shard != oldest_shard {
-            self.at(oldest_shard).set_passes(passes - 1);
+        if oldest == NONE {
+            return None;
         }
-        Some(Choice { shard, joins })
+        let (mut shard, level) = (oldest.1, |shard| self.at(shard).front().level());
+        // It passes by for another key of the same level only.
+        if open != oldest && open != NONE && level(open.1) == level(shard) {
+            if let Stay::Taken { passes } = self.at(shard).stay() {
+                self.at(shard).set_passes(passes.saturating_sub(1));
+            }
+            shard = open.1;
+        }
+        let joins = own != Some(shard) && matches!(self.at(shard).stay(), Stay::Taken { .. });
+        Some(Choice { shard, level: level(shard), joins })
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use crate::WorkQueue;
+    use crate::{AddOptions, Priority, WorkQueue};
     use std::collections::HashMap;
     use std::sync::mpsc;
     use std::thread;
@@ -395,5 +418,57 @@ mod tests {
             }
         }
         assert!(overtook <= (2 + 5 * 2) * 64, "{overtook}");
+    }
+
+    /// P19: HIGH keys are always queued in one shard, and LOW ones wait in the other. Threads serve many queues in turn, or end after few
+    /// hand-outs. Returns how many LOW keys are left in each queue.
+    fn starved(queues: usize, hand_outs_of_a_thread: usize) -> Vec<u32> {
+        let queues: Vec<_> = (0..queues).map(|_| WorkQueue::builder().shards(2).build()).collect();
+        let add = |queue: &WorkQueue<u64>, key, level| queue.add_with(key, AddOptions::new().priority(level));
+        for queue in &queues {
+            let of = |shard| (0..).filter(move |key| queue.shared.hash(key).shard(2) == shard).take(100);
+            of(0).for_each(|key| _ = add(queue, key, Priority::HIGH));
+            of(1).for_each(|key| _ = add(queue, key, Priority::LOW));
+        }
+        let mut left = vec![100; queues.len()];
+        let mut in_turn = (0..4000 * queues.len()).map(|turn| turn % queues.len());
+        while in_turn.len() > 0 {
+            let mut hand_out = || {
+                for index in in_turn.by_ref().take(hand_outs_of_a_thread) {
+                    let item = queues[index].try_get().unwrap();
+                    let (key, level) = (*item, item.priority());
+                    item.done();
+                    match level {
+                        Priority::HIGH => _ = add(&queues[index], key, level),
+                        _ => left[index] -= 1,
+                    }
+                }
+            };
+            thread::scope(|scope| _ = scope.spawn(&mut hand_out));
+        }
+        left
+    }
+
+    #[test]
+    fn low_keys_of_a_shard_do_not_starve() {
+        let cases = [(1, 4000), (12, 48_000), (13, 52_000), (26, 104_000), (1, 1), (2, 1), (1, 100)];
+        let mut left = cases.map(|(queues, hand_outs)| ((queues, hand_outs), starved(queues, hand_outs))).to_vec();
+        left.retain(|(_, left)| left.iter().any(|left| *left > 0));
+        assert!(left.is_empty(), "queues, hand-outs of a thread, LOW keys that are left: {left:?}");
+    }
+
+    /// P19: a getter passes by a shard with which another one stays for a key of the same level only. Each hand-out is in a new thread, so
+    /// the others seem to stay.
+    #[test]
+    fn a_getter_does_not_pass_by_a_higher_level() {
+        let queue = WorkQueue::builder().shards(2).strict_priorities(true).build();
+        let queue = &queue;
+        let of = |shard| (0_u64..).filter(move |key| queue.shared.hash(key).shard(2) == shard).take(20);
+        of(0).for_each(|key| _ = queue.add_with(key, AddOptions::new().priority(Priority::HIGH)));
+        of(1).for_each(|key| _ = queue.add_with(key, AddOptions::new().priority(Priority::LOW)));
+        let level_of_next =
+            || thread::scope(|scope| scope.spawn(|| queue.try_get().unwrap().priority()).join().unwrap());
+        let levels: Vec<_> = (0..40).map(|_| level_of_next()).collect();
+        assert!(levels.is_sorted_by_key(std::cmp::Reverse), "{levels:?}");
     }
 }

@@ -8,7 +8,7 @@ use super::{Failures, Shared};
 use crate::key::{Claimed, Hash as KeyHash};
 use crate::line::Group;
 use crate::panics::contained;
-use crate::shard::{AddedWith, BATCH, Delay, Known, NewKey};
+use crate::shard::{AddedWith, BATCH, Delay, Known, NewKey, WHEEL_IS_FULL};
 use crate::sync::{Arc, give_way};
 use crate::time::time_left;
 use crate::{AddOptions, Added};
@@ -66,6 +66,7 @@ impl<K: Hash + Eq> Shared<K> {
                 section.counts.failures += failures;
                 section.reject()
             } else {
+                assert!(!open || !options.may_delay() || section.reserve_delay(), "{WHEEL_IS_FULL}");
                 // The failure is counted after the look-up, below: if `K::eq` panics in the look-up, nothing has changed.
                 let set = match section.find(&key, hash) {
                     Some(known) => this.add_known_with::<ORDERED>(known, open, now, options),
@@ -168,8 +169,12 @@ impl<K> Shared<K> {
                 drop(section);
                 return Self::requeue_in_order(this, claimed, options, failures);
             }
-            section.counts.failures += u64::from(options.rate_limited);
             let open = !this.is_shutting_down();
+            if open && options.may_delay() && !section.reserve_delay() {
+                drop(section);
+                this.refuse_requeue(claimed);
+            }
+            section.counts.failures += u64::from(options.rate_limited);
             let mut known = section.held(&claimed);
             if failures == Failures::Forget {
                 known.clear_failures();
@@ -194,10 +199,17 @@ impl<K> Shared<K> {
         Self::requeue_in::<true>(this, claimed, options, failures)
     }
 
+    /// The wheel is full. The key must not stay with a holder that is no longer there (P13).
+    #[cold]
+    fn refuse_requeue(&self, claimed: Claimed<K>) -> ! {
+        self.done(claimed);
+        panic!("{WHEEL_IS_FULL}");
+    }
+
     /// The time, if it is needed.
     #[inline]
     fn now_for(&self, options: &AddOptions) -> Option<u64> {
-        (!options.is_now() || options.rate_limited).then(|| self.clock.now())
+        options.may_delay().then(|| self.clock.now())
     }
 
     /// `add_with` of a key that is in the table. `open`: the queue is not shutting down. After a shut-down a failure still counts, as it
@@ -284,5 +296,46 @@ impl<K: Hash + Eq> Drop for TakenDelays<'_, K> {
             contained(|| Shared::put_back_delay(self.shared, delay));
         }
         self.shared.all().for_each(|locked| self.shared.enter(locked).owe_drainers());
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::time::wheel::MAX_BLOCKS;
+    use crate::{AddOptions, Added, Clock, DelayConflict, Driver, WorkQueue};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::time::Duration;
+
+    /// The wheel is full, so each call that sets a delay panics, and has changed nothing.
+    #[test]
+    fn a_full_wheel_leaves_keys_as_they_were() {
+        const LATER: Duration = Duration::from_secs(86_400);
+        for priority in [None, Some(crate::Priority::HIGH)] {
+            let (clock, time) = Clock::mock();
+            let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
+            let later = AddOptions { priority, ..AddOptions::new().after(LATER) };
+            [1, 5].into_iter().for_each(|key| _ = queue.add_after(key, Duration::from_secs(1))); // one block
+            queue.add(2);
+            MAX_BLOCKS.set(1);
+            let item = queue.try_get().unwrap();
+            let calls: [Box<dyn FnOnce() + '_>; 4] = [
+                Box::new(|| _ = queue.add_with(3, later)),
+                Box::new(|| _ = queue.add_with(1, later.conflict(DelayConflict::Replace))),
+                Box::new(|| _ = queue.add_with(4, later.rate_limited())),
+                Box::new(|| _ = item.requeue_with(later)),
+            ];
+            for call in calls {
+                let message = catch_unwind(AssertUnwindSafe(call)).unwrap_err();
+                assert!(message.downcast_ref::<String>().unwrap().contains("blocks of 19 delays"));
+            }
+            assert_eq!((queue.delayed_len(), queue.processing_len(), queue.len()), (2, 0, 0));
+            assert_eq!((queue.stats().next_deadline, queue.num_requeues(&4)), (Some(Duration::from_secs(1)), 0));
+            let is_known = |key| queue.shared.first.lock().find(&key, queue.shared.hash(&key)).is_some();
+            assert_eq!([1, 2, 3, 4].map(is_known), [true, false, false, false]);
+            time.advance(Duration::from_secs(1));
+            assert_eq!((queue.turn(), queue.get().unwrap().priority().0), (2, 0));
+            MAX_BLOCKS.set(1000);
+            assert_eq!((queue.add_with(3, later), queue.cancel(&3), is_known(3)), (Added::Delayed, true, false));
+        }
     }
 }

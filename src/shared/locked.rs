@@ -41,7 +41,7 @@ struct Published {
     /// In a queue with a limit: the number of all queued keys.
     total: AtomicUsize,
     /// A time before the push of the first of them, or of the next push if there is none, in a queue with several shards; and its
-    /// priority: [`front_of`].
+    /// priority: [`Front`], as a number.
     front: AtomicU64,
     /// [`Stay`], as a number. Written without the lock.
     stay: AtomicUsize,
@@ -49,13 +49,34 @@ struct Published {
     driver_until: AtomicU64,
 }
 
+/// The priority of the first key of a shard, and a time before its push, as a number by which shards are compared: the less, the sooner.
+/// For the priority NORMAL, the time. The lowest two priorities count as one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Front(i64);
+
 /// The bits of a front that are the time.
 const STAMP: u64 = (1 << 56) - 1;
 
-/// A front as a number. For the priority NORMAL, the time. A higher priority makes it less, as an `i64`; the lowest two count as one.
-fn front_of(priority: i8, stamp: u64) -> u64 {
-    let level = -i64::from(priority.max(-i8::MAX));
-    (level << 56) as u64 | stamp & STAMP
+impl Front {
+    /// After all others.
+    pub(super) const LAST: Self = Self(i64::MAX);
+
+    fn new(priority: i8, stamp: u64) -> Self {
+        let level = -i64::from(priority.max(-i8::MAX));
+        Self(level << 56 | (stamp & STAMP) as i64)
+    }
+
+    /// The priority alone: the less, the sooner. 0 in a queue that is not ordered.
+    #[inline]
+    pub(super) fn level(self) -> i8 {
+        (self.0 >> 56) as i8
+    }
+
+    /// The time alone.
+    #[inline]
+    pub(super) fn age(self) -> Self {
+        Self(self.0 & STAMP as i64)
+    }
 }
 
 impl<K> Locked<K> {
@@ -130,7 +151,7 @@ impl<K> Locked<K> {
             self.published.total.store(shard.len(), Ordering::Relaxed);
         }
         if let (Some((priority, stamp)), false) = (shard.ordered_front(), cfg!(loom)) {
-            self.published.front.store(front_of(priority, stamp), Ordering::Relaxed);
+            self.published.front.store(Front::new(priority, stamp).0 as u64, Ordering::Relaxed);
         }
     }
 
@@ -141,20 +162,13 @@ impl<K> Locked<K> {
         !cfg!(loom) && self.len() == 0
     }
 
-    /// The shard's front, as a number by which fronts are compared: by the priority of the first key, and then by a time before its
-    /// push.
+    /// The shard's front.
     #[inline]
-    pub(super) fn front(&self) -> i64 {
+    pub(super) fn front(&self) -> Front {
         if cfg!(loom) {
-            return 0; // as above
+            return Front(0); // as above
         }
-        self.published.front.load(Ordering::Relaxed) as i64 // Relaxed: see `len`
-    }
-
-    /// The time alone.
-    #[inline]
-    pub(super) fn front_age(&self) -> i64 {
-        self.front() & STAMP as i64
+        Front(self.published.front.load(Ordering::Relaxed) as i64) // Relaxed: see `len`
     }
 
     /// A key was taken out, so the first key may be in another group of the line.

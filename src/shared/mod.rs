@@ -68,7 +68,7 @@ use crate::OnPanic;
 use crate::key::{Claimed, Hash as KeyHash};
 use crate::observe::Observer;
 use crate::shard::Shard;
-use crate::sync::{Arc, AtomicU8, Mutex, hasher, stamp};
+use crate::sync::{Arc, AtomicU8, AtomicUsize, Mutex, hasher, stamp};
 use crate::time::clock::Clock;
 use crate::time::driver::Driver;
 use ahash::RandomState;
@@ -102,6 +102,8 @@ pub(crate) struct Shared<K> {
     /// The shards after the first: none, unless the user has asked for them.
     others: Box<[Locked<K>]>,
     hub: CachePadded<Mutex<Hub>>,
+    /// The number of choices of a shard: see [`choose`]. Only in a queue with several shards and with priorities or groups.
+    choices: CachePadded<AtomicUsize>,
 }
 
 /// The settings of a new queue.
@@ -159,6 +161,7 @@ impl<K: Hash + Eq> Shared<K> {
             hasher: hasher(),
             flags: AtomicU8::new(flags.0),
             hub: CachePadded::new(Mutex::new(Hub::new(flags))),
+            choices: CachePadded::new(AtomicUsize::new(0)),
         }
     }
 

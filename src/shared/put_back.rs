@@ -5,7 +5,7 @@
 use super::Shared;
 use super::add::Wakeups;
 use crate::key::Claimed;
-use crate::shard::{Delay, NewKey};
+use crate::shard::{Delay, NewKey, WHEEL_IS_FULL};
 use crate::sync::Arc;
 use crate::time::time_left;
 use crate::{AddOptions, Priority};
@@ -47,6 +47,7 @@ impl<K: Hash + Eq> Shared<K> {
         let group = this.group_for_put_back(&key);
         {
             let mut section = this.enter(this.shard_of(hash));
+            assert!(section.reserve_delay(), "{WHEEL_IS_FULL}");
             let now = section.time();
             let known = match section.find(&key, hash) {
                 Some(known) => known,

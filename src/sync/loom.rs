@@ -151,11 +151,10 @@ pub(crate) struct Cursor {
     pub(crate) queue: Cell<usize>,
     pub(crate) shard: Cell<usize>,
     pub(crate) left: Cell<u32>,
+    pub(crate) level: Cell<i8>,
     pub(crate) added_queue: Cell<usize>,
     pub(crate) added: Cell<usize>,
     pub(crate) own_left: Cell<u32>,
-    /// The number of choices among shards of queues with priorities.
-    pub(crate) choices: Cell<u32>,
 }
 
 /// A model's threads are coroutines of one thread, so they have no cursors of their own: each get chooses.

@@ -208,12 +208,12 @@ pub(crate) struct Cursor {
     pub(crate) shard: Cell<usize>,
     /// How many more keys the thread takes from this shard before it chooses again.
     pub(crate) left: Cell<u32>,
+    /// The level of its front when the thread chose it.
+    pub(crate) level: Cell<i8>,
     /// The queue to which the thread has last added a key, the shard, and how many more keys it takes back there before it chooses again.
     pub(crate) added_queue: Cell<usize>,
     pub(crate) added: Cell<usize>,
     pub(crate) own_left: Cell<u32>,
-    /// The number of choices among shards of queues with priorities.
-    pub(crate) choices: Cell<u32>,
 }
 
 impl Cursor {
@@ -222,10 +222,10 @@ impl Cursor {
             queue: Cell::new(0),
             shard: Cell::new(0),
             left: Cell::new(0),
+            level: Cell::new(0),
             added_queue: Cell::new(0),
             added: Cell::new(0),
             own_left: Cell::new(0),
-            choices: Cell::new(0),
         }
     }
 }

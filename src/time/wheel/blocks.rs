@@ -9,6 +9,18 @@ const PLACE_BITS: u32 = 5;
 /// The number of blocks without entries that are kept, 64 KiB: a steady set of delays comes and goes without an allocation.
 const SPARE: usize = 256;
 
+/// The most blocks of a wheel.
+#[inline]
+fn max_blocks() -> u32 {
+    #[cfg(test)]
+    return MAX_BLOCKS.get();
+    #[cfg(not(test))]
+    return HEAD >> PLACE_BITS;
+}
+
+#[cfg(test)]
+std::thread_local!(pub(crate) static MAX_BLOCKS: std::cell::Cell<u32> = const { std::cell::Cell::new(HEAD >> PLACE_BITS) });
+
 /// Stored in place of a number: the entry was removed. So there are at most 2^32 - 1 numbers.
 pub(super) const DEAD: u32 = u32::MAX;
 
@@ -103,27 +115,43 @@ impl Wheel {
         self.blocks[index as usize].as_mut().expect("a block that is in a list")
     }
 
+    /// Makes sure that the next insert finds a block. `false`: the wheel is full.
+    #[inline]
+    pub(crate) fn reserve(&mut self) -> bool {
+        self.blocks.len() < max_blocks() as usize || !self.spare.is_empty() || self.reserve_last()
+    }
+
+    #[cold]
+    fn reserve_last(&mut self) -> bool {
+        let block = self.make_block();
+        self.spare.extend(block);
+        block.is_some()
+    }
+
     /// Adds an empty block at the end of a list.
     #[cold]
     fn add_block(&mut self, head: u32) -> u32 {
-        let index = self.spare.pop().unwrap_or_else(|| {
-            let index = self.numbers.lend();
-            if index >= HEAD >> PLACE_BITS {
-                self.numbers.give_back(index);
-                panic!("a wheel holds at most 2^26 blocks of {BLOCK} entries");
-            }
-            if self.blocks.len() == index as usize {
-                self.blocks.push(None);
-            }
-            let (deadlines, numbers) = ([0; BLOCK], [DEAD; BLOCK]);
-            let block = Block { deadlines, numbers, next: 0, prev: 0, first: 0, end: 0, live: 0, earliest: u64::MAX };
-            self.blocks[index as usize] = Some(Box::new(block));
-            index
-        });
+        let index = self.spare.pop().or_else(|| self.make_block()).expect("the wheel is not full");
         let last = self.head(head).prev;
         self.link(last, index);
         self.link(index, head);
         index
+    }
+
+    /// A new block. `None`: the wheel is full.
+    fn make_block(&mut self) -> Option<u32> {
+        let index = self.numbers.lend();
+        if index >= max_blocks() {
+            self.numbers.give_back(index);
+            return None;
+        }
+        if self.blocks.len() == index as usize {
+            self.blocks.push(None);
+        }
+        let (deadlines, numbers) = ([0; BLOCK], [DEAD; BLOCK]);
+        let block = Block { deadlines, numbers, next: 0, prev: 0, first: 0, end: 0, live: 0, earliest: u64::MAX };
+        self.blocks[index as usize] = Some(Box::new(block));
+        Some(index)
     }
 
     /// Takes a block that has no live entry out of its list (T6).

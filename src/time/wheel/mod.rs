@@ -38,6 +38,9 @@ mod cascade;
 mod level;
 
 pub(crate) use blocks::Block;
+#[cfg(all(test, not(loom)))]
+#[allow(unused_imports, reason = "used in this package's unit tests, not where tests include this file")]
+pub(crate) use blocks::MAX_BLOCKS;
 
 use super::numbers::{Numbers, fit}; // by `super`, because tests include this file, with that module beside it
 use blocks::{Head, unpack_place};
