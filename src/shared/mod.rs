@@ -5,10 +5,10 @@
 //!  handles ──▶ Shared: settings, limiter, observer, flags
 //!                 ├─ shard 0: a lock over keys, order, delays: `src/shard/`       ┐ one, unless the user asks for more
 //!                 ├─ shard 1 …                                                    ┘
-//!                 ├─ hub: a lock over ┌ getters: threads and tasks that wait for a key
-//!                 │                   ├ life cycle: drains, idle waits, waits for the shut-down
-//!                 │                   └ driver: the state of the thread that expires delays
-//!                 └─ runs: a lock over the counts of the queue's workers, for metrics
+//!                 └─ hub: a lock over ┌ getters: threads and tasks that wait for a key
+//!                                     ├ life cycle: drains, idle waits, waits for the shut-down
+//!                                     ├ driver: the state of the thread that expires delays
+//!                                     └ runs: where the queue's workers count, for metrics
 //! ```
 //!
 //! A call takes the lock of the key's shard and makes a step there. If a flag says that somebody waits, it also locks the hub, and takes out
@@ -72,7 +72,6 @@ use crate::shard::Shard;
 use crate::sync::{Arc, AtomicU8, Mutex, hasher, stamp};
 use crate::time::clock::Clock;
 use crate::time::driver::Driver;
-use crate::workers::AllRuns;
 use ahash::RandomState;
 use crossbeam_utils::CachePadded;
 use hub::{Flags, Hub};
@@ -104,8 +103,6 @@ pub(crate) struct Shared<K> {
     /// The shards after the first: none, unless the user has asked for them.
     others: Box<[Locked<K>]>,
     hub: CachePadded<Mutex<Hub>>,
-    /// What the queue's workers have run. A thread that holds it locks nothing but the counts of workers.
-    pub(crate) runs: Mutex<AllRuns>,
 }
 
 /// The settings of a new queue.
@@ -163,7 +160,6 @@ impl<K: Hash + Eq> Shared<K> {
             hasher: hasher(),
             flags: AtomicU8::new(flags.0),
             hub: CachePadded::new(Mutex::new(Hub::new(flags))),
-            runs: Mutex::new(AllRuns::default()),
         }
     }
 

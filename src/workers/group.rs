@@ -96,16 +96,16 @@ impl Core {
     }
 }
 
-/// The runs of all `Workers` of one queue: of those that exist, and of those that were dropped. A queue has this under a lock of its
-/// own. A thread that holds it may lock a `Core`, and never the other way round.
-#[derive(Default)]
+/// The runs of all `Workers` of one queue: of those that exist, and of those that were dropped. The lock of the queue's hub guards it.
+#[derive(Default, Clone)]
 pub(crate) struct AllRuns {
     groups: Vec<Arc<Mutex<Core>>>,
     dropped: Runs,
 }
 
 impl AllRuns {
-    /// The sum. No count of it ever decreases.
+    /// The sum, which visits each loop: of a copy, without the lock of the hub. No count of it ever decreases: workers that are dropped
+    /// meanwhile keep their counts as long as the copy has them.
     pub(crate) fn sum(&self) -> Runs {
         let mut sum = self.dropped;
         self.groups.iter().for_each(|core| sum.add(core.lock().runs()));

@@ -108,7 +108,7 @@ struct Inner<K> {
 
 impl<K> Drop for Inner<K> {
     fn drop(&mut self) {
-        self.queue.shared.runs.lock().remove(&self.group);
+        self.queue.shared.change_workers(|runs| runs.remove(&self.group));
     }
 }
 
@@ -306,7 +306,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     /// ```
     pub fn build(self) -> Workers<K> {
         let group = Group::default();
-        self.queue.shared.runs.lock().insert(&group);
+        self.queue.shared.change_workers(|runs| runs.insert(&group));
         Workers { inner: Arc::new(Inner { queue: self.queue, hooks: self.hooks, group }) }
     }
 
