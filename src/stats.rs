@@ -54,8 +54,8 @@ pub struct Stats {
     pub delays: u64,
     /// Delays that expired, and whose keys were added.
     pub expired: u64,
-    /// Calls before the shut-down with a delay or with the limiter's delay, whatever their effect. Client-go's
-    /// `workqueue_retries_total`, which also counts plain `add_after`.
+    /// Delayed adds: calls before the shut-down with a delay or with the limiter's delay, whatever their effect. Not only failures:
+    /// those are [`failures`](Self::failures). The name is that of client-go's `workqueue_retries_total`, which counts the same.
     pub retries: u64,
     /// Calls with the limiter's delay, even after the shut-down: the number of failures.
     pub failures: u64,
@@ -72,14 +72,16 @@ pub struct Stats {
     pub driver_failures: u64,
     /// Queued keys that were taken out by [`take_where`](crate::WorkQueue::take_where), so that no hand-out follows their adds.
     pub taken: u64,
-    /// How long the first queued key has waited; zero if no key is queued. If keys become dirty faster than a million per second, it
-    /// may be one of the first 16. Keys of groups that are [full](crate::WorkQueueBuilder::max_processing_per_group) do not count. Like the next two, `None` unless the queue [measures](crate::WorkQueueBuilder::measure).
+    /// How long the first queued key has waited. If keys become dirty faster than a million per second, it may be one of the first 16.
+    /// Keys of groups that are [full](crate::WorkQueueBuilder::max_processing_per_group) do not count. `None`: there is no such key, or
+    /// none of them was measured; and always in a queue that does not [measure](crate::WorkQueueBuilder::measure).
     pub oldest_queued: Option<Duration>,
-    /// For how long the oldest processing key has been processing; zero if there is none. Client-go's
-    /// `workqueue_longest_running_processor_seconds`. Never too high. If the key was not measured, too low by the time until the next
-    /// key was measured, or until the next call that reads ages.
+    /// For how long the oldest processing key has been processing. `None`: no key is processing, or the queue does not
+    /// [measure](crate::WorkQueueBuilder::measure). Client-go's `workqueue_longest_running_processor_seconds`. Never too high. If
+    /// the key was not measured, too low by the time until the next key was measured, or until the next call that reads ages.
     pub longest_running: Option<Duration>,
-    /// The sum of the times for which all processing keys have been processing. Client-go's `workqueue_unfinished_work_seconds`.
+    /// The sum of the times for which all processing keys have been processing; zero if there is none. `None`: the queue does not
+    /// [measure](crate::WorkQueueBuilder::measure). Client-go's `workqueue_unfinished_work_seconds`.
     pub unfinished_work: Option<Duration>,
     /// The time until the earliest delay expires. Zero: it has expired, and its key is not added yet. `Duration::MAX`: never. `None`:
     /// there is no delay. After a delay was moved or cancelled, this may be its old deadline for a while, and so too early.

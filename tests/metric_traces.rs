@@ -40,8 +40,9 @@ struct Replay {
     shown: [f64; 2],
 }
 
+/// What client-go shows: 0 if no key is processing.
 fn seconds(duration: Option<Duration>) -> f64 {
-    duration.expect("this queue measures").as_secs_f64()
+    duration.unwrap_or_default().as_secs_f64()
 }
 
 impl Replay {
@@ -78,7 +79,9 @@ impl Replay {
             "step" => {
                 self.clock.advance(duration(0));
                 self.queue.turn();
-                let Stats { unfinished_work, longest_running, shutting_down, .. } = self.queue.stats();
+                let Stats { unfinished_work, longest_running, processing, shutting_down, .. } = self.queue.stats();
+                assert_eq!(longest_running.is_some(), processing > 0);
+                assert!(unfinished_work.is_some(), "this queue measures");
                 if !shutting_down {
                     self.shown = [seconds(unfinished_work), seconds(longest_running)];
                 }

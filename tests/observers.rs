@@ -773,7 +773,7 @@ fn an_observer_may_drop_its_reporter() {
 mod facade {
     use super::*;
     use keyqueue::observe::MetricsObserver;
-    use keyqueue::{Priority, Stats};
+    use keyqueue::{Priority, Stats, Workers};
     use metrics::{
         Counter, CounterFn, Gauge, GaugeFn, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
         with_local_recorder,
@@ -790,6 +790,7 @@ mod facade {
         gauges: BTreeMap<String, f64>,
         histograms: BTreeMap<String, Vec<(f64, usize)>>,
         described: BTreeMap<String, (&'static str, Option<Unit>)>,
+        helps: BTreeMap<String, String>,
     }
 
     /// One series.
@@ -841,7 +842,9 @@ mod facade {
 
         fn describe(&self, kind: &'static str, name: KeyName, unit: Option<Unit>, help: SharedString) {
             assert!(!help.is_empty());
-            self.0.lock().unwrap().described.insert(name.as_str().to_owned(), (kind, unit));
+            let exported = &mut *self.0.lock().unwrap();
+            exported.described.insert(name.as_str().to_owned(), (kind, unit));
+            exported.helps.insert(name.as_str().to_owned(), help.to_string());
         }
 
         fn counter(&self, name: &str) -> u64 {
@@ -902,6 +905,7 @@ mod facade {
         "workqueue_processing",
         "workqueue_unfinished_work_seconds",
     ];
+    /// Those without the label `result`.
     const COUNTERS: [&str; 7] = [
         "workqueue_adds_total",
         "workqueue_coalesced_total",
@@ -911,6 +915,8 @@ mod facade {
         "workqueue_rejected_total",
         "workqueue_retries_total",
     ];
+    const RUNS: &str = "workqueue_runs_total";
+    const RESULTS: [&str; 5] = ["error", "give_up", "panic", "requeue", "success"];
     const HISTOGRAMS: [&str; 2] = ["workqueue_queue_duration_seconds", "workqueue_work_duration_seconds"];
 
     /// Changes every series of the queue.
@@ -943,19 +949,30 @@ mod facade {
         {
             let exported = exporter.0.lock().unwrap();
             assert_eq!(exported.gauges.keys().cloned().collect::<Vec<_>>(), series(&GAUGES));
-            assert_eq!(exported.counters.keys().cloned().collect::<Vec<_>>(), series(&COUNTERS));
+            let runs = RESULTS.map(|result| format!("{RUNS}{{name=pods,result={result}}}"));
+            assert_eq!(
+                exported.counters.keys().cloned().collect::<Vec<_>>(),
+                [series(&COUNTERS), runs.to_vec()].concat()
+            );
             assert_eq!(exported.histograms.keys().cloned().collect::<Vec<_>>(), series(&HISTOGRAMS));
             let described = |kind| {
                 let all = exported.described.iter().filter(move |(_, (is, _))| *is == kind);
                 all.map(|(name, _)| name.as_str()).collect::<Vec<_>>()
             };
-            assert_eq!((described("gauge"), described("counter")), (GAUGES.to_vec(), COUNTERS.to_vec()));
+            assert_eq!(
+                (described("gauge"), described("counter")),
+                (GAUGES.to_vec(), [&COUNTERS[..], &[RUNS]].concat())
+            );
             assert_eq!(described("histogram"), HISTOGRAMS);
             for (name, (_, unit)) in &exported.described {
                 let expected = if name.ends_with("_seconds") { Unit::Seconds } else { Unit::Count };
                 assert_eq!(*unit, Some(expected), "{name}");
             }
         }
+        // Each of the two says what it counts, as the name of the first is misleading.
+        let help = |name: &str| exporter.0.lock().unwrap().helps[name].clone();
+        assert!(help("workqueue_retries_total").contains("failures or not: see workqueue_failures_total"));
+        assert!(help("workqueue_failures_total").contains("failures"));
         // The item is dropped after the last report, so the last gauges still count it.
         let stats = queue.stats();
         let value = |name: &str| exporter.counter(&format!("workqueue_{name}_total{{name=pods}}"));
@@ -971,6 +988,64 @@ mod facade {
         let (count, sum) = exporter.histogram("workqueue_queue_duration_seconds{name=pods}");
         assert!(count == 4 && (sum / 8.0 - 1.0).abs() < 0.0625, "{sum}");
         assert_eq!(exporter.histogram("workqueue_work_duration_seconds{name=pods}"), (3, 0.0));
+    }
+
+    /// One loop handles all queued keys. Key `n` has the outcome `n` in each run.
+    fn handle_all(workers: &Workers<u32>) {
+        let work = workers.run_async(async |item: &Item<'_, u32>| match **item {
+            0 => Outcome::Done,
+            1 => Outcome::RequeueAfter(MS),
+            2 => Outcome::RequeueWith(AddOptions::new().after(MS)),
+            3 => Outcome::Retry,
+            4 => Outcome::Failed("no luck".into()),
+            5 => Outcome::RetryAfter { delay: MS, error: "no luck".into() },
+            6 => Outcome::GiveUp("gone".into()),
+            _ => resume_unwind(Box::new("a handler")),
+        });
+        _ = poll(pin!(work), &Arc::new(Calls::default()));
+    }
+
+    #[test]
+    fn each_run_of_workers_is_exported_in_one_result() {
+        let exporter = Exporter::default();
+        let (queue, clock) = observed("pods");
+        let runs_are = |error: u64, give_up: u64, panic: u64, requeue: u64, success: u64| {
+            with_local_recorder(&exporter, || queue.report());
+            let runs = [error, give_up, panic, requeue, success];
+            let exported = RESULTS.map(|result| exporter.counter(&format!("{RUNS}{{name=pods,result={result}}}")));
+            assert_eq!(exported, runs);
+            assert_eq!(queue.stats().handed_out, runs.iter().sum::<u64>(), "each run has one result");
+        };
+        runs_are(0, 0, 0, 0, 0);
+        // A hook that panics after a run does not count as a run.
+        let first = queue.workers().max_retries(1).on_error(|_, _| resume_unwind(Box::new("a hook"))).build();
+        queue.add_all(0..8);
+        handle_all(&first);
+        runs_are(3, 1, 1, 2, 1);
+        // All but the keys 0 and 6 come back, and none is retried again. The panic is a panic, though its key is given up.
+        clock.advance(1000 * MS);
+        assert_eq!(queue.turn(), 6);
+        handle_all(&first);
+        runs_are(3, 4, 2, 4, 1);
+        let tally = first.tally();
+        assert_eq!((tally.succeeded, tally.requeued, tally.failed, tally.given_up), (5, 4, 9, 5));
+
+        // Several workers of one queue add up, and those that are dropped count on.
+        let second = queue.workers().build();
+        queue.add_all(0..8);
+        handle_all(&second);
+        runs_are(6, 5, 3, 6, 2);
+        drop(first);
+        runs_are(6, 5, 3, 6, 2);
+        // A retry that is refused is an error.
+        queue.add_all(0..8);
+        queue.shut_down();
+        handle_all(&second);
+        runs_are(9, 6, 4, 8, 3);
+        drop(second);
+        runs_are(9, 6, 4, 8, 3);
+        drop(queue.workers().build());
+        runs_are(9, 6, 4, 8, 3);
     }
 
     #[test]

@@ -412,7 +412,10 @@ fn a_handler_that_panics_is_retried_or_done_and_the_loop_goes_on() {
                     // The panic in the payload's drop is counted as well.
                     assert_eq!(tally.panicked, 1 + u64::from(payload == Payload::PanicsOnDrop), "{case}");
                     assert_eq!(tally.retried, u64::from(policy != Some(OnPanic::Done)), "{case}");
-                    assert_eq!(tally.succeeded, 2 + u64::from(again), "{case}");
+                    assert_eq!((tally.succeeded, tally.failed), (2 + u64::from(again), 1), "{case}");
+                    let runs = workers.queue().metrics().runs;
+                    assert_eq!((runs.success, runs.panic), (tally.succeeded, 1), "{case}");
+                    assert_eq!((runs.requeue, runs.error, runs.give_up), (0, 0, 0), "{case}");
                     assert_eq!((tally.given_up, tally.refused, stats.given_up), (0, 0, 0), "{case}");
                 }
             }
@@ -806,7 +809,7 @@ fn outcomes_take_effect_even_if_forget_panics() {
             Way::Task | Way::Tokio => block_on(workers.run_async(async |item: &Item<'_, u32>| handler(item))),
         }
         let (stats, tally) = (queue.stats(), workers.tally());
-        assert_eq!((tally.succeeded, tally.requeued, tally.refused, tally.given_up), (1, 1, 1, 1), "{way:?}");
+        assert_eq!((tally.succeeded, tally.requeued, tally.refused, tally.given_up), (2, 1, 1, 1), "{way:?}");
         assert_eq!((tally.retried, tally.panicked, stats.given_up), (0, 3, 1), "{way:?}");
     }
 }

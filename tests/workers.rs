@@ -15,6 +15,7 @@ mod support {
 
 use fastrand::Rng;
 use futures_executor::block_on;
+use keyqueue::observe::Runs;
 use keyqueue::rate_limiter::{Bucket, ItemFastSlow};
 use keyqueue::{
     AddOptions, Clock, Driver, Item, Leftover, MockClock, Outcome, Tally, WorkQueue, WorkQueueBuilder, Workers,
@@ -108,8 +109,11 @@ impl<T> Clone for Notes<T> {
 }
 
 fn tally(workers: &Workers<u32>) -> [u64; 6] {
-    let Tally { running, succeeded, requeued, retried, given_up, panicked, refused, .. } = workers.tally();
+    let Tally { running, succeeded, requeued, failed, retried, given_up, panicked, refused, .. } = workers.tally();
     assert_eq!(running, 0);
+    // Each run is counted once, also by the queue. (These workers are the queue's only ones.)
+    let Runs { success, requeue, error, give_up, panic, .. } = workers.queue().metrics().runs;
+    assert_eq!((succeeded, requeued, failed), (success + requeue, requeue, error + give_up + panic));
     [succeeded, requeued, retried, given_up, panicked, refused]
 }
 
@@ -128,9 +132,9 @@ fn each_outcome_has_its_effect_on_the_key_and_is_counted() {
         // The longer of the two delays applies: the error's or the limiter's.
         (|| Outcome::RetryAfter { delay: 90 * MS, error: "no luck".into() }, 3, Some(90 * MS), [1, 0, 1, 0, 0, 0]),
         (|| Outcome::RetryAfter { delay: 19 * MS, error: "no luck".into() }, 3, Some(20 * MS), [1, 0, 1, 0, 0, 0]),
-        (|| Outcome::RequeueAfter(7 * MS), 0, Some(7 * MS), [1, 1, 0, 0, 0, 0]),
-        (|| Outcome::RequeueWith(AddOptions::new().after(9 * MS)), 2, Some(9 * MS), [1, 1, 0, 0, 0, 0]),
-        (|| Outcome::RequeueWith(AddOptions::new().rate_limited()), 3, Some(20 * MS), [1, 1, 0, 0, 0, 0]),
+        (|| Outcome::RequeueAfter(7 * MS), 0, Some(7 * MS), [2, 1, 0, 0, 0, 0]),
+        (|| Outcome::RequeueWith(AddOptions::new().after(9 * MS)), 2, Some(9 * MS), [2, 1, 0, 0, 0, 0]),
+        (|| Outcome::RequeueWith(AddOptions::new().rate_limited()), 3, Some(20 * MS), [2, 1, 0, 0, 0, 0]),
         (|| Outcome::GiveUp("gone".into()), 0, None, [1, 0, 0, 1, 0, 0]),
     ];
     for way in WAYS {
@@ -391,7 +395,7 @@ fn rejected_requeues_and_retries_are_counted() {
             4 => Outcome::GiveUp("gone".into()),
             _ => Outcome::Done,
         });
-        assert_eq!(tally(&workers), [1, 2, 2, 1, 0, 4], "{way:?}");
+        assert_eq!(tally(&workers), [3, 2, 2, 1, 0, 4], "{way:?}");
         assert_eq!((queue.stats().rejected, queue.delayed_len(), queue.len()), (4, 0, 0));
     }
 }
@@ -1034,7 +1038,12 @@ fn a_shutdown_under_load_ends_with_nothing_left() {
         let [errors, panics, drops] = [0, 1, 2].map(|n| hooks[n].load(Ordering::SeqCst));
         let (runs, unwound) = (load.runs.load(Ordering::SeqCst), load.unwound.load(Ordering::SeqCst));
         assert_eq!((stats.handed_out, stats.panics, tally.panicked, panics), (runs, unwound, unwound, unwound));
-        assert_eq!(tally.succeeded + tally.requeued + tally.retried + tally.given_up, runs, "each run ends in one way");
+        assert_eq!(tally.succeeded + tally.failed, runs, "each run ends in one way");
+        assert_eq!(tally.retried + tally.given_up, tally.failed, "a key that fails is retried or given up");
+        let by_result = queue.metrics().runs;
+        assert_eq!((by_result.success + by_result.requeue, by_result.requeue), (tally.succeeded, tally.requeued));
+        assert_eq!((by_result.error + by_result.give_up, by_result.panic), (tally.failed - unwound, unwound));
+        assert!(by_result.give_up <= tally.given_up && errors <= by_result.error + by_result.give_up);
         assert_eq!((stats.given_up, tally.given_up), (drops, drops));
         assert!(errors <= tally.retried + tally.given_up && tally.refused <= tally.retried + tally.requeued);
         if round % 2 == 0 {

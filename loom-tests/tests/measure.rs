@@ -22,23 +22,17 @@ fn adds_up(queue: &WorkQueue<u64>) {
     assert_eq!(stats.adds(), stats.handed_out + stats.len as u64);
     assert_eq!(queue_duration.count(), stats.handed_out);
     assert_eq!(work_duration.count(), stats.handed_out - stats.processing as u64);
-    let nothing = Some(Duration::ZERO);
     if stats.processing == 0 {
-        assert_eq!((stats.longest_running, stats.unfinished_work), (nothing, nothing));
+        assert_eq!((stats.longest_running, stats.unfinished_work), (None, Some(Duration::ZERO)));
     }
-    if stats.len == 0 {
-        assert_eq!(stats.oldest_queued, nothing);
-    }
+    assert_eq!((stats.longest_running.is_some(), stats.oldest_queued.is_some()), (stats.processing > 0, stats.len > 0));
 }
 
 /// With a mock clock the ages are exact. All keys that are processing have the age `age`.
 fn ages_are(queue: &WorkQueue<u64>, age: Duration) {
     let stats = queue.stats();
-    let longest = if stats.processing > 0 { age } else { Duration::ZERO };
-    assert_eq!(
-        (stats.longest_running, stats.unfinished_work),
-        (Some(longest), Some(longest * stats.processing as u32))
-    );
+    let longest = (stats.processing > 0).then_some(age);
+    assert_eq!((stats.longest_running, stats.unfinished_work), (longest, Some(age * stats.processing as u32)));
 }
 
 /// The ages of a snapshot are of one moment: the longest-running key has not run longer than all keys together.

@@ -345,6 +345,24 @@ fn tally_counts_each_run_once() {
     }
 }
 
+/// The queue's metrics count each run once: while the handle of the workers is dropped and their loop ends, and after that. They are
+/// read twice, and no count decreases.
+#[test]
+fn metrics_count_each_run_of_dropped_workers_once() {
+    for way in WAYS {
+        check(move || {
+            let queue = WorkQueue::new();
+            queue.add(1);
+            let workers = start(queue.workers(), way, |_| ());
+            queue.wait_idle();
+            queue.shut_down();
+            drop(workers);
+            let runs = [(); 2].map(|()| queue.metrics().runs.success);
+            assert_eq!(runs, [1, 1]);
+        });
+    }
+}
+
 /// If one of several threads cannot be started, the others end at once, and no key is handed out.
 ///
 /// Loom panics instead of returning an error: it has no room for a third thread.

@@ -17,22 +17,27 @@ use std::time::Duration;
 /// | `workqueue_queue_duration_seconds` | histogram | how long keys waited before they were handed out; by `priority` |
 /// | `workqueue_work_duration_seconds` | histogram | how long keys were processing |
 /// | `workqueue_unfinished_work_seconds` | gauge | the sum of the times for which keys have been processing |
-/// | `workqueue_longest_running_processor_seconds` | gauge | for how long the oldest processing key has been processing |
-/// | `workqueue_retries_total` | counter | adds with a delay or with the limiter's delay, including those that are no failures |
+/// | `workqueue_longest_running_processor_seconds` | gauge | for how long the oldest processing key has been processing; 0: none |
+/// | `workqueue_retries_total` | counter | adds with a delay, failures or not |
 /// | `workqueue_failures_total` | counter | adds with the limiter's delay: failures |
 /// | `workqueue_delayed` | gauge | keys with a delay that has not expired |
 /// | `workqueue_processing` | gauge | keys that are processing |
 /// | `workqueue_failing` | gauge | keys whose failures are counted |
-/// | `workqueue_oldest_queued_seconds` | gauge | how long the first queued key has waited |
+/// | `workqueue_oldest_queued_seconds` | gauge | how long the first queued key has waited; 0: none |
 /// | `workqueue_next_deadline_seconds` | gauge | the time until the earliest delay expires; 0: overdue, `+Inf`: none (graphs want `< Inf`) |
 /// | `workqueue_coalesced_total` | counter | adds that changed nothing |
 /// | `workqueue_rejected_total` | counter | adds after the shut-down |
 /// | `workqueue_given_up_total` | counter | keys that were given up |
 /// | `workqueue_panics_total` | counter | panics of holders of a key |
+/// | `workqueue_runs_total` | counter | runs of [`Workers`](crate::Workers); by `result` |
 ///
-/// The first seven are client-go's. Each has the label `name`: the [queue's name](crate::WorkQueueBuilder::name). If two queues have
-/// the same name, their counters and histograms are added up, and each gauge shows the queue that reported last. There is no series
-/// per key or group, and no series at all before the first report.
+/// The first seven are client-go's, and the last is controller-runtime's `controller_runtime_reconcile_total`: each run that has ended
+/// counts in exactly one `result` of `success`, `requeue`, `error`, `give_up` and `panic`, which [`Runs`](super::Runs) describes. So the
+/// share of runs that fail is `sum(rate(workqueue_runs_total{result=~"error|give_up|panic"}[5m])) / sum(rate(workqueue_runs_total[5m]))`.
+///
+/// Each has the label `name`: the [queue's name](crate::WorkQueueBuilder::name). If two queues have the same name, their counters and
+/// histograms are added up, and each gauge shows the queue that reported last. There is no series per key or group, and no series at all
+/// before the first report.
 ///
 /// A queue with [priorities](crate::AddOptions::priority) has two more series for each priority but NORMAL, with a second label:
 /// `workqueue_depth{name="pods",priority="-100"}`, as controller-runtime's, and the same of `workqueue_queue_duration_seconds`. The first
@@ -66,7 +71,7 @@ pub struct MetricsObserver {
 struct Series {
     last: Metrics,
     gauges: [(Gauge, Of<f64>); 8],
-    counters: [(Counter, Of<u64>); 7],
+    counters: [(Counter, Of<u64>); 12],
     histograms: [(metrics::Histogram, OfHistogram); 2],
     /// Of the first [`LEVELS`] priorities other than NORMAL, and then of all others.
     levels: Vec<LevelSeries>,
@@ -84,6 +89,7 @@ struct LevelSeries {
 }
 
 const DEPTH: &str = "workqueue_depth";
+const RUNS: &str = "workqueue_runs_total";
 const QUEUE_DURATION: &str = "workqueue_queue_duration_seconds";
 
 /// Reads the value of a series.
@@ -125,6 +131,10 @@ impl Series {
             metrics::describe_counter!(name, Unit::Count, help);
             (metrics::counter!(name, "name" => queue.to_owned()), of)
         };
+        metrics::describe_counter!(RUNS, Unit::Count, "Runs of workers, each in one result");
+        let runs = |result: &'static str, of: Of<u64>| {
+            (metrics::counter!(RUNS, "name" => queue.to_owned(), "result" => result), of)
+        };
         let histogram = |name: &'static str, help: &'static str, of: OfHistogram| {
             metrics::describe_histogram!(name, Unit::Seconds, help);
             (metrics::histogram!(name, "name" => queue.to_owned()), of)
@@ -149,12 +159,15 @@ impl Series {
                 gauge(
                     "workqueue_longest_running_processor_seconds",
                     time,
-                    "For how long the oldest processing key has been processing",
+                    "For how long the oldest processing key has been processing; 0: none",
                     |m| seconds(m.stats.longest_running),
                 ),
-                gauge("workqueue_oldest_queued_seconds", time, "How long the first queued key has waited", |m| {
-                    seconds(m.stats.oldest_queued)
-                }),
+                gauge(
+                    "workqueue_oldest_queued_seconds",
+                    time,
+                    "How long the first queued key has waited; 0: none",
+                    |m| seconds(m.stats.oldest_queued),
+                ),
                 gauge(
                     "workqueue_next_deadline_seconds",
                     time,
@@ -171,14 +184,21 @@ impl Series {
                 counter("workqueue_adds_total", "Adds that have led, or will lead, to a hand-out of their own", |m| {
                     m.stats.adds()
                 }),
-                counter("workqueue_retries_total", "Adds with a delay, or with the limiter's delay", |m| {
-                    m.stats.retries
-                }),
-                counter("workqueue_failures_total", "Adds with the limiter's delay", |m| m.stats.failures),
+                counter(
+                    "workqueue_retries_total",
+                    "Adds with a delay, failures or not: see workqueue_failures_total",
+                    |m| m.stats.retries,
+                ),
+                counter("workqueue_failures_total", "Adds with the limiter's delay: failures", |m| m.stats.failures),
                 counter("workqueue_coalesced_total", "Adds that changed nothing", |m| m.stats.coalesced),
                 counter("workqueue_rejected_total", "Adds after the shut-down", |m| m.stats.rejected),
                 counter("workqueue_given_up_total", "Keys that were given up", |m| m.stats.given_up),
                 counter("workqueue_panics_total", "Panics of holders of a key", |m| m.stats.panics),
+                runs("success", |m| m.runs.success),
+                runs("requeue", |m| m.runs.requeue),
+                runs("error", |m| m.runs.error),
+                runs("give_up", |m| m.runs.give_up),
+                runs("panic", |m| m.runs.panic),
             ],
             histograms: [
                 histogram(QUEUE_DURATION, "How long keys waited before they were handed out", |m| {

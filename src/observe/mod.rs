@@ -1,5 +1,5 @@
-//! Metrics and events of a queue: [`Metrics`] with their [`Histogram`]s, the trait [`Observer`] for events, and the [`Reporter`], a
-//! thread that reports metrics from time to time.
+//! Metrics and events of a queue: [`Metrics`] with their [`Histogram`]s and [`Runs`], the trait [`Observer`] for events, and the
+//! [`Reporter`], a thread that reports metrics from time to time.
 //!
 //! None of these names keys, as a time series per key overloads a metrics server. For single keys there are
 //! [`WorkQueue::processing_keys`](crate::WorkQueue::processing_keys) and
@@ -19,7 +19,8 @@ pub use reporter::Reporter;
 
 use crate::{Priority, Stats};
 
-/// A consistent snapshot of a queue's counters and histograms, from [`WorkQueue::metrics`](crate::WorkQueue::metrics).
+/// A consistent snapshot of a queue's counters and histograms, and the counts of its workers; from
+/// [`WorkQueue::metrics`](crate::WorkQueue::metrics).
 ///
 /// # Examples
 /// ```
@@ -42,6 +43,61 @@ pub struct Metrics {
     /// The level NORMAL, and those in which keys are queued or, if the queue measures, were handed out; highest first. Empty in a queue without
     /// [priorities](crate::AddOptions::priority) and [groups](crate::WorkQueueBuilder::fair_by).
     pub levels: Vec<LevelMetrics>,
+    /// Runs of the handlers of the queue's [`Workers`](crate::Workers), by their result. Read after the other numbers, so they may
+    /// include runs that ended meanwhile.
+    pub runs: Runs,
+}
+
+/// How often handlers of [`Workers`](crate::Workers) have run, by their result; from [`Metrics::runs`].
+///
+/// The sum over all `Workers` of a queue, also over those that were dropped, so no number ever decreases. Each run that has ended counts
+/// in exactly one field, before its key is done. A run whose task is dropped while the handler waits counts in none. Keys that a program
+/// takes with [`get`](crate::WorkQueue::get) are not counted here.
+///
+/// # Examples
+/// ```
+/// use keyqueue::{Item, Outcome, WorkQueue};
+/// use std::time::Duration;
+///
+/// let queue = WorkQueue::new();
+/// let workers = queue.workers().spawn(2, |pod: &Item<'_, &str>| match **pod {
+///     "pod-1" => Outcome::Done,
+///     "pod-2" => Outcome::RequeueAfter(Duration::from_secs(60)),
+///     _ => Outcome::GiveUp("it is gone".into()),
+/// })?;
+/// queue.add_all(["pod-1", "pod-2", "pod-3"]);
+/// let _leftover = workers.drain();
+/// let runs = queue.metrics().runs;
+/// assert_eq!((runs.success, runs.requeue, runs.give_up), (1, 1, 1));
+/// # std::io::Result::Ok(())
+/// ```
+#[doc(alias = "reconcile_total")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Runs {
+    /// Runs that ended with [`Outcome::Done`](crate::Outcome::Done).
+    pub success: u64,
+    /// Runs that ended with [`Outcome::RequeueAfter`](crate::Outcome::RequeueAfter) or
+    /// [`RequeueWith`](crate::Outcome::RequeueWith).
+    pub requeue: u64,
+    /// Runs that failed, and whose key was not given up: it is retried, or its retry was refused as the queue is shut down.
+    pub error: u64,
+    /// Runs that failed without a panic, and whose key was given up: by [`Outcome::GiveUp`](crate::Outcome::GiveUp), or after
+    /// [`max_retries`](crate::WorkersBuilder::max_retries).
+    pub give_up: u64,
+    /// Runs in which the handler panicked, whatever became of the key.
+    pub panic: u64,
+}
+
+impl Runs {
+    pub(crate) fn add(&mut self, other: Self) {
+        let Self { success, requeue, error, give_up, panic } = other;
+        self.success += success;
+        self.requeue += requeue;
+        self.error += error;
+        self.give_up += give_up;
+        self.panic += panic;
+    }
 }
 
 /// The keys of one priority, from [`Metrics::levels`].

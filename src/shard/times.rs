@@ -292,19 +292,19 @@ impl Times {
     pub(super) fn describe(&self, mut first: impl Iterator<Item = u32>, now: u64, stats: &mut Stats) {
         let ages = (u128::from(now) * u128::from(self.timed_count)).saturating_sub(self.start_sum);
         stats.unfinished_work = Some(Duration::from_nanos(u64::try_from(ages).unwrap_or(u64::MAX)));
-        stats.longest_running = Some(match self.oldest {
-            NIL => Duration::ZERO,
-            oldest => since(self.started_at(oldest), now),
-        });
+        stats.longest_running = match self.oldest {
+            NIL => None,
+            oldest => Some(since(self.started_at(oldest), now)),
+        };
         let queued_at = first.find_map(|number| self.queued_at(number));
-        stats.oldest_queued = Some(queued_at.map_or(Duration::ZERO, |queued_at| since(queued_at, now)));
+        stats.oldest_queued = queued_at.map(|queued_at| since(queued_at, now));
     }
 
     /// The oldest of these queued keys.
     pub(super) fn describe_oldest_of(&self, numbers: impl Iterator<Item = u32>, now: u64, stats: &mut Stats) {
         self.describe(std::iter::empty(), now, stats);
         let oldest = numbers.filter_map(|number| self.queued_at(number)).min();
-        stats.oldest_queued = Some(oldest.map_or(Duration::ZERO, |queued_at| since(queued_at, now)));
+        stats.oldest_queued = oldest.map(|queued_at| since(queued_at, now));
     }
 
     /// When the key in this slot became dirty, if that was measured.

@@ -12,7 +12,8 @@
 //! queues a key reads the flags *inside* its critical section. The lock of this shard orders the two: if the visit comes later, it finds
 //! the key; if the call comes later, it finds the flag. So the hot calls need no fence, and write nothing that shards share.
 //!
-//! **Lock order.** A thread that holds a shard may lock the hub, and never the other way round. A thread holds one shard at a time.
+//! **Lock order.** A thread that holds a shard may lock the hub, and never the other way round. A thread holds one shard at a time. A
+//! thread that holds the hub may lock the counts of workers, and never the other way round.
 
 use super::Shared;
 use super::getters::Getters;
@@ -20,6 +21,7 @@ use super::life_cycle::LifeCycle;
 use crate::sync::{MutexGuard, Ordering};
 use crate::time::driver::State;
 use crate::wait::WakeList;
+use crate::workers::AllRuns;
 use std::ops::{Deref, DerefMut};
 
 /// What the hub's lock guards.
@@ -32,6 +34,7 @@ pub(super) struct Hub {
     /// The number of deadlines that calls have told the hub of: see [`driver`](super::driver).
     pub(super) deadlines_told: u64,
     pub(super) counts: RareCounts,
+    pub(super) runs: AllRuns,
 }
 
 /// What [`Stats`](crate::Stats) counts, and no shard.
@@ -51,6 +54,7 @@ impl Hub {
             driver: State::Absent,
             deadlines_told: 0,
             counts: RareCounts::default(),
+            runs: AllRuns::default(),
         }
     }
 }
@@ -104,6 +108,11 @@ impl<K> Shared<K> {
     /// Locks the hub.
     pub(super) fn hub(&self) -> HubGuard<'_, K> {
         HubGuard { shared: self, hub: Some(self.hub.lock()), wakes: WakeList::default() }
+    }
+
+    /// The queue has more or fewer workers.
+    pub(crate) fn change_workers(&self, change: impl FnOnce(&mut AllRuns)) {
+        change(&mut self.hub.lock().runs);
     }
 
     /// The flags. A call reads them while it holds the shard on which it makes its step: see above.

@@ -7,7 +7,8 @@
 //!                 ├─ shard 1 …                                                    ┘
 //!                 └─ hub: a lock over ┌ getters: threads and tasks that wait for a key
 //!                                     ├ life cycle: drains, idle waits, waits for the shut-down
-//!                                     └ driver: the state of the thread that expires delays
+//!                                     ├ driver: the state of the thread that expires delays
+//!                                     └ runs: where the queue's workers count, for metrics
 //! ```
 //!
 //! A call takes the lock of the key's shard and makes a step there. If a flag says that somebody waits, it also locks the hub, and takes out

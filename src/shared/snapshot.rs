@@ -26,6 +26,8 @@ impl<K> Shared<K> {
             shard.add_durations(&mut metrics, &mut normal);
         }
         self.add_hub(&mut metrics.stats);
+        let runs = self.hub.lock().runs.clone();
+        metrics.runs = runs.sum();
         metrics.queue_duration.add(&normal);
         metrics.levels.iter().for_each(|level| metrics.queue_duration.add(&level.queue_duration));
         // Read after the locks: so it is set if a level is there.

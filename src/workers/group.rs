@@ -1,6 +1,8 @@
-//! The loops of one `Workers`: their number and their counts, a stop flag, and waiting for their end.
+//! The loops of one `Workers`: their number and their counts, a stop flag, and waiting for their end; and the runs of all `Workers` of
+//! one queue.
 
 use super::Tally;
+use crate::observe::Runs;
 use crate::panics::discard;
 use crate::sync::{Arc, AtomicBool, AtomicU64, JoinHandle, Mutex, Ordering};
 use crate::wait::{Ticket, WaitList, leave, park_on, poll_on};
@@ -13,17 +15,18 @@ use std::time::Instant;
 pub(super) struct Group {
     /// Each loop ends when it has processed its current key.
     stopped: AtomicBool,
-    core: Mutex<Core>,
+    core: Arc<Mutex<Core>>,
     /// Locked while threads are started. `true`: all were started, and they may begin.
     gate: Mutex<bool>,
 }
 
 #[derive(Default)]
-struct Core {
+pub(crate) struct Core {
     /// The counts of loops that have not ended.
     running: Vec<Arc<Counts>>,
     /// The sum of the counts of loops that have ended.
     ended: Tally,
+    ended_runs: Runs,
     threads: Vec<JoinHandle<()>>,
     /// Threads and tasks that wait until no loop is left.
     waiting: WaitList,
@@ -32,10 +35,16 @@ struct Core {
 /// The counts of one loop. Only that loop writes them, so counting costs a plain store.
 #[derive(Default)]
 pub(super) struct Counts {
-    pub(super) succeeded: Count,
+    /// Of each run, one of these five is counted, before its key is done. So the hot path stores one number.
+    pub(super) done: Count,
     pub(super) requeued: Count,
+    pub(super) run_failed: Count,
+    pub(super) run_gave_up: Count,
+    pub(super) run_panicked: Count,
+    /// What became of the keys of runs that failed or panicked.
     pub(super) retried: Count,
     pub(super) given_up: Count,
+    /// Panics of handlers and of other user code.
     pub(super) panicked: Count,
     pub(super) refused: Count,
 }
@@ -57,13 +66,60 @@ impl Count {
 }
 
 impl Counts {
+    fn runs(&self) -> Runs {
+        Runs {
+            success: self.done.get(),
+            requeue: self.requeued.get(),
+            error: self.run_failed.get(),
+            give_up: self.run_gave_up.get(),
+            panic: self.run_panicked.get(),
+        }
+    }
+
     fn add_to(&self, tally: &mut Tally) {
-        tally.succeeded += self.succeeded.get();
-        tally.requeued += self.requeued.get();
+        let runs = self.runs();
+        tally.succeeded += runs.success + runs.requeue;
+        tally.requeued += runs.requeue;
+        tally.failed += runs.error + runs.give_up + runs.panic;
         tally.retried += self.retried.get();
         tally.given_up += self.given_up.get();
         tally.panicked += self.panicked.get();
         tally.refused += self.refused.get();
+    }
+}
+
+impl Core {
+    fn runs(&self) -> Runs {
+        let mut runs = self.ended_runs;
+        self.running.iter().for_each(|counts| runs.add(counts.runs()));
+        runs
+    }
+}
+
+/// The runs of all `Workers` of one queue: of those that exist, and of those that were dropped. The lock of the queue's hub guards it.
+#[derive(Default, Clone)]
+pub(crate) struct AllRuns {
+    groups: Vec<Arc<Mutex<Core>>>,
+    dropped: Runs,
+}
+
+impl AllRuns {
+    /// The sum, which visits each loop: of a copy, without the lock of the hub. No count of it ever decreases: workers that are dropped
+    /// meanwhile keep their counts as long as the copy has them.
+    pub(crate) fn sum(&self) -> Runs {
+        let mut sum = self.dropped;
+        self.groups.iter().for_each(|core| sum.add(core.lock().runs()));
+        sum
+    }
+
+    pub(super) fn insert(&mut self, group: &Group) {
+        self.groups.push(Arc::clone(&group.core));
+    }
+
+    /// A `Workers` is dropped, and all its loops have ended.
+    pub(super) fn remove(&mut self, group: &Group) {
+        self.groups.retain(|core| !Arc::ptr_eq(core, &group.core));
+        self.dropped.add(group.core.lock().runs());
     }
 }
 
@@ -78,7 +134,8 @@ impl Gate<'_> {
 
 impl Default for Group {
     fn default() -> Self {
-        Self { stopped: AtomicBool::new(false), core: Mutex::new(Core::default()), gate: Mutex::new(false) }
+        let core = Arc::new(Mutex::new(Core::default()));
+        Self { stopped: AtomicBool::new(false), core, gate: Mutex::new(false) }
     }
 }
 
@@ -108,6 +165,7 @@ impl Group {
             let core = &mut *self.core.lock();
             core.running.retain(|other| !Arc::ptr_eq(other, counts));
             counts.add_to(&mut core.ended);
+            core.ended_runs.add(counts.runs());
             if core.running.is_empty() { core.waiting.take_all() } else { Default::default() }
         };
         let _caught = waiting.wake();

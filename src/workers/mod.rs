@@ -26,6 +26,7 @@ mod run_span;
 mod take_all;
 
 pub use given_up::GivenUp;
+pub(crate) use group::AllRuns;
 pub use outcome::Outcome;
 
 use crate::queue::WorkQueue;
@@ -106,6 +107,12 @@ struct Inner<K> {
     group: Group,
 }
 
+impl<K> Drop for Inner<K> {
+    fn drop(&mut self) {
+        self.queue.shared.change_workers(|runs| runs.remove(&self.group));
+    }
+}
+
 /// Settings of [`Workers`]. From [`WorkQueue::workers`].
 ///
 /// # Examples
@@ -129,7 +136,13 @@ pub struct WorkersBuilder<K> {
     hooks: Hooks<K>,
 }
 
-/// Counts of what workers have done so far; from [`Workers::tally`]. Keys that are processing are not counted yet.
+/// Counts of what workers have done so far; from [`Workers::tally`].
+///
+/// Each run of a handler that has ended counts once, before its key is done: in [`succeeded`](Self::succeeded) or in
+/// [`failed`](Self::failed). So `succeeded + failed` is the number of runs. A run whose task is dropped while the handler waits is not
+/// counted. The fields after `failed` say what became of the keys, and how many panics were caught.
+///
+/// For all workers of a queue, with one field for each result: [`Runs`](crate::observe::Runs).
 ///
 /// # Examples
 /// ```
@@ -140,7 +153,8 @@ pub struct WorkersBuilder<K> {
 /// })?;
 /// queue.add_all([1, 2]);
 /// let _leftover = workers.drain();
-/// assert_eq!((workers.tally().succeeded, workers.tally().running), (1, 0));
+/// let tally = workers.tally();
+/// assert_eq!((tally.succeeded, tally.failed, tally.running), (1, 1, 0));
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -148,13 +162,16 @@ pub struct WorkersBuilder<K> {
 pub struct Tally {
     /// Loops that have not ended.
     pub running: usize,
-    /// Runs that ended with [`Outcome::Done`].
+    /// Runs that did not fail: with [`Outcome::Done`], [`RequeueAfter`](Outcome::RequeueAfter) or [`RequeueWith`](Outcome::RequeueWith).
     pub succeeded: u64,
-    /// Runs that ended with [`Outcome::RequeueAfter`] or [`Outcome::RequeueWith`].
+    /// Those of the succeeded runs that ended with [`Outcome::RequeueAfter`] or [`RequeueWith`](Outcome::RequeueWith).
     pub requeued: u64,
-    /// Runs that failed, and whose keys are retried.
+    /// Runs that failed: with any other [`Outcome`], or with a panic of the handler. The key is retried, given up or refused; or, after a
+    /// panic, done if the queue is [configured](crate::WorkQueueBuilder::on_panic) so.
+    pub failed: u64,
+    /// Those of the failed runs whose keys are retried.
     pub retried: u64,
-    /// Keys that were given up, by [`Outcome::GiveUp`] or after [`max_retries`](WorkersBuilder::max_retries).
+    /// Those of the failed runs whose keys were given up, by [`Outcome::GiveUp`] or after [`max_retries`](WorkersBuilder::max_retries).
     pub given_up: u64,
     /// Panics of handlers, hooks and other user code.
     pub panicked: u64,
@@ -292,7 +309,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     /// let _leftover = workers.drain();
     /// ```
     pub fn build(self) -> Workers<K> {
-        Workers { inner: Arc::new(Inner { queue: self.queue, hooks: self.hooks, group: Group::default() }) }
+        let group = Group::default();
+        self.queue.shared.change_workers(|runs| runs.insert(&group));
+        Workers { inner: Arc::new(Inner { queue: self.queue, hooks: self.hooks, group }) }
     }
 
     /// Starts `threads` threads, each of which runs a loop.

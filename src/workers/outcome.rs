@@ -11,6 +11,9 @@ use std::time::Duration;
 ///   type that converts into a `Box<dyn Error + Send + Sync>`: errors of all kinds, strings, `anyhow::Error`. So `?` works as usual.
 /// * A `Result` whose error is an `Outcome`: that outcome. So each call of the handler can decide what its error means.
 ///
+/// `Done`, `RequeueAfter` and `RequeueWith` count as [succeeded](super::Tally::succeeded), all others as [failed](super::Tally::failed).
+/// [`Runs`](crate::observe::Runs), and the metric `workqueue_runs_total`, count them by result.
+///
 /// # Examples
 /// ```
 /// use keyqueue::{Item, Outcome, WorkQueue};
@@ -64,8 +67,9 @@ pub enum Outcome {
     /// The handler succeeded, and there is more to do later: [`requeue_after`](crate::Item::requeue_after). The key's failures are
     /// forgotten.
     RequeueAfter(Duration),
-    /// The handler neither succeeded nor failed, but postponed its work, for instance to limit the load of a server:
-    /// [`requeue_with`](crate::Item::requeue_with). The key's failures stay counted.
+    /// The handler has not failed, but postponed its work, for instance to limit the load of a server:
+    /// [`requeue_with`](crate::Item::requeue_with). The key's failures stay counted. The run counts as
+    /// [succeeded](super::Tally::succeeded).
     RequeueWith(AddOptions),
     /// The handler failed, and the key is not retried: [`give_up`](crate::Item::give_up). The reason is passed to
     /// [`on_give_up`](super::WorkersBuilder::on_give_up).

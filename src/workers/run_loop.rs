@@ -145,7 +145,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     fn finish(&self, item: Item<'_, K>, outcome: Outcome) {
         match outcome {
             Outcome::Done => {
-                self.counts.succeeded.add();
+                self.counts.done.add();
                 item.succeed();
             }
             Outcome::RequeueAfter(delay) => {
@@ -185,6 +185,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
                 options = options.without_limiter();
             }
         }
+        if why.panic.is_none() {
+            self.counts.run_failed.add();
+        }
         self.counts.retried.add();
         self.requeue(item, options);
     }
@@ -223,6 +226,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     }
 
     fn give_up(&self, item: Item<'_, K>, why: GivenUp<'_>) {
+        if why.panic.is_none() {
+            self.counts.run_gave_up.add();
+        }
         self.counts.given_up.add();
         if let Some(hook) = &self.workers.hooks.on_give_up {
             self.catch_user_panic(|| hook(&item, &why));
@@ -235,6 +241,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     fn panicked(&self, current: Option<(Item<'_, K>, RunSpan)>, payload: Box<dyn Any + Send>) {
         self.counts.panicked.add();
         if let Some((item, span)) = current {
+            self.counts.run_panicked.add();
             self.catch_user_panic(|| self.workers.queue.shared.note_panic());
             let message = message(&*payload);
             self.catch_user_panic(|| span.panicked(message));

@@ -154,11 +154,10 @@ impl<K: Hash + Eq + Clone> Reference<K> {
         self.dirty.contains(key)
     }
 
-    /// How long the first queued key has waited: a range. With several shards it is the first of any shard.
-    pub(crate) fn oldest_queued(&self) -> std::ops::RangeInclusive<u64> {
+    /// How long the first queued key has waited: a range. With several shards it is the first of any shard. `None`: no key is queued.
+    pub(crate) fn oldest_queued(&self) -> Option<std::ops::RangeInclusive<u64>> {
         let waited = |key: &K| self.now - self.dirty_since[key];
-        let first = self.queue.front().map_or(0, waited);
-        let longest = self.queue.iter().map(waited).max().unwrap_or(0);
-        first..=if self.any_order { longest } else { first }
+        let (first, longest) = (self.queue.front().map(waited)?, self.queue.iter().map(waited).max()?);
+        Some(first..=if self.any_order { longest } else { first })
     }
 }

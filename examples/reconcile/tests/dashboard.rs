@@ -39,7 +39,7 @@ fn expressions<'a>(panels: &[&'a Value]) -> Vec<&'a str> {
 fn metrics_in(expression: &str) -> Vec<&str> {
     const SELECTOR: &str = r#"{name=~"$name"}"#;
     const PROMQL: [&str; 7] = ["by", "histogram_quantile", "max", "max_over_time", "min", "rate", "sum"];
-    const OTHERS: [&str; 4] = ["Inf", "__rate_interval", "le", "name"];
+    const OTHERS: [&str; 5] = ["Inf", "__rate_interval", "le", "name", "result"];
     let mut metrics = Vec::new();
     let mut parts = expression.split(SELECTOR).peekable();
     while let Some(part) = parts.next() {

@@ -97,8 +97,9 @@ fn main() {
     println!("\n{:<40} {:>15} {:>14}", "", "in all", "");
     counts.into_iter().for_each(|(what, number)| row(what, number));
     row("Workers: succeeded", tally.succeeded);
+    row("Workers: of these, requeued", tally.requeued);
+    row("Workers: failed", tally.failed);
     row("Workers: retried", tally.retried);
-    row("Workers: requeued", tally.requeued);
     row("Workers: given up", tally.given_up);
     row("delays set or moved", stats.delays);
     row("delays that expired", stats.expired);
@@ -411,6 +412,7 @@ fn sum(a: Tally, b: Tally) -> Tally {
     sum.running += b.running;
     sum.succeeded += b.succeeded;
     sum.requeued += b.requeued;
+    sum.failed += b.failed;
     sum.retried += b.retried;
     sum.given_up += b.given_up;
     sum.panicked += b.panicked;
@@ -428,6 +430,7 @@ fn check_numbers(world: &World, stats: &Stats, tally: &Tally) {
     let became = stats.pushed + stats.coalesced + stats.deferred + stats.rejected + stats.delays;
     let panics = of(&[&counts.panics_in_workers, &counts.panics_outside]);
     let events = &world.events;
+    let (runs, ended) = (world.queue.metrics().runs, tally.succeeded + tally.failed);
     for (what, one, other) in [
         ("adds", calls, became),
         ("adds refused", of(&[&counts.rejected]) + tally.refused, stats.rejected),
@@ -448,6 +451,8 @@ fn check_numbers(world: &World, stats: &Stats, tally: &Tally) {
             0,
         ),
         ("loops left", tally.running as u64, 0),
+        ("runs, by the queue", runs.success + runs.requeue + runs.error + runs.give_up + runs.panic, ended),
+        ("runs that succeeded, by the queue", runs.success + runs.requeue, tally.succeeded),
     ] {
         if one != other {
             fail(format_args!("{what}: {one} and {other}; {stats:?}, {tally:?}"));
