@@ -191,6 +191,16 @@ fn a_last_look_waits_for_a_busy_shard_only_if_it_must() {
     holder.join().unwrap();
 }
 
+/// Nothing but the shards is read.
+#[test]
+fn the_number_of_processing_keys_is_read_without_the_hub() {
+    let queue = builder().measure(true).build();
+    queue.add_all(0..5);
+    let _held = queue.get_many(3);
+    let _hub = queue.shared.hub.lock();
+    assert_eq!(queue.processing_len(), 3);
+}
+
 /// `turn` visits the other shards first, and a panic is counted although the first shard is held.
 #[test]
 fn a_turn_and_a_panic_do_not_wait_for_the_first_shard() {
