@@ -201,6 +201,62 @@ fn the_number_of_processing_keys_is_read_without_the_hub() {
     assert_eq!(queue.processing_len(), 3);
 }
 
+/// Each visit of all shards finds no work, but an add has come in between: an idle wait gives up at its deadline, and the poll of one ends.
+#[test]
+fn an_idle_wait_of_a_queue_that_is_never_idle_ends_at_its_deadline() {
+    let queue = builder().driver(Driver::Manual).build();
+    let [first, last] = [0, SHARDS - 1].map(|shard| queue.shared.at(shard));
+    let mut first_held = first.lock();
+    let waits = thread::spawn({
+        let queue = queue.clone();
+        move || {
+            let polled = pin!(queue.wait_idle_async()).poll(&mut Context::from_waker(Waker::noop()));
+            (polled.is_pending(), queue.wait_idle_timeout(Duration::from_millis(20)))
+        }
+    });
+    let begin = Instant::now();
+    while !waits.is_finished() {
+        assert!(begin.elapsed() < Duration::from_secs(10), "it looks again and again");
+        // As an add, and the hand-out and `done` of its key. The wait finds no other number twice in the first shard, as it has to pass
+        // by the last one in between.
+        first_held.counts.pushed += 1;
+        let last_held = last.lock();
+        drop(first_held);
+        thread::sleep(Duration::from_micros(200));
+        first_held = first.lock();
+        drop(last_held);
+        thread::sleep(Duration::from_micros(200));
+    }
+    drop(first_held);
+    let (is_pending, waited) = waits.join().unwrap();
+    assert!(is_pending);
+    assert!(waited.is_err_and(|left| left.queued + left.processing + left.delayed == 0));
+    assert_eq!(queue.wait_idle_timeout(Duration::ZERO), Ok(()));
+}
+
+/// The same while an idle wait does the driver's work, and delays go on expiring.
+#[test]
+fn an_idle_wait_in_place_of_the_driver_ends_at_its_deadline() {
+    let queue = builder().build_with(no_thread);
+    queue.add(0); // it is never idle
+    let ended = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for thread in 0..2 {
+            let (queue, ended) = (&queue, &ended);
+            scope.spawn(move || {
+                let begin = Instant::now();
+                while ended.load(Ordering::Relaxed) == 0 && begin.elapsed() < Duration::from_secs(10) {
+                    (0..100).for_each(|key| _ = queue.add_after(2 * key + thread, Duration::from_nanos(1)));
+                }
+            });
+        }
+        let begin = Instant::now();
+        assert!(queue.wait_idle_timeout(Duration::from_millis(20)).is_err());
+        ended.store(1, Ordering::Relaxed);
+        assert!(begin.elapsed() < Duration::from_secs(5), "it ends when no delay expires any more");
+    });
+}
+
 /// `turn` visits the other shards first, and a panic is counted although the first shard is held.
 #[test]
 fn a_turn_and_a_panic_do_not_wait_for_the_first_shard() {
