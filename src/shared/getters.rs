@@ -36,15 +36,23 @@ pub(super) struct Getters {
     waking: usize,
     /// When the last of them was woken.
     woken_at: Instant,
-    /// The number of hand-outs when a thread has last found no key.
+    /// The number of hand-outs when a thread has last found no key, and whether there had been many since the time before.
     handed_out_at_park: u64,
+    keys_come_fast: bool,
     /// Getters that were woken and are on the list again, as they have passed by a busy shard: a call that queued a key still relies on them.
     owing: Vec<Ticket>,
 }
 
 impl Getters {
     pub(super) fn new() -> Self {
-        Self { waiters: WaitList::default(), waking: 0, woken_at: now(), handed_out_at_park: 0, owing: Vec::new() }
+        Self {
+            waiters: WaitList::default(),
+            waking: 0,
+            woken_at: now(),
+            handed_out_at_park: 0,
+            keys_come_fast: false,
+            owing: Vec::new(),
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -102,13 +110,19 @@ impl Getters {
         Some(waiter)
     }
 
-    /// For a thread that has found no key: whether keys come so fast that it first yields. If it shares a CPU with the producer, parking
-    /// after every few keys costs most of the time (335 ns a key, and 33 if it yields). If keys come more slowly, it does not yield: the
-    /// scheduler lets a thread that has yielded wait longer at its next wake-up (35 µs instead of 4). `handed_out`: the number of
-    /// hand-outs so far.
-    pub(super) fn should_yield(&mut self, handed_out: u64) -> bool {
+    /// For a thread that finds no key: whether keys come so fast that it yields before it goes on the list. If it shares a CPU with the
+    /// producer, parking after every few keys costs most of the time (335 ns a key, and 33 if it yields). If keys come more slowly, it does
+    /// not yield: the scheduler lets a thread that has yielded wait longer at its next wake-up (35 µs instead of 4).
+    pub(super) fn keys_come_fast(&self) -> bool {
+        self.keys_come_fast
+    }
+
+    /// A thread is on the list, has found no key, and is about to park. `handed_out`: the number of hand-outs so far. What this says of the
+    /// time since the last such park is the estimate for the time until the next.
+    pub(super) fn note_park(&mut self, handed_out: u64) {
         let before = std::mem::replace(&mut self.handed_out_at_park, handed_out);
-        handed_out.saturating_sub(before) >= 8 // another thread may have written a later number
+        // Another thread may have written a later number. And a shard that was passed by is not in the number.
+        self.keys_come_fast = handed_out.saturating_sub(before) >= 8;
     }
 
     pub(super) fn shrink(&mut self) {

@@ -257,6 +257,34 @@ fn an_idle_wait_in_place_of_the_driver_ends_at_its_deadline() {
     });
 }
 
+/// A park takes the lock of each shard once before it and once after it, and no other.
+#[test]
+fn a_park_looks_into_each_shard_once() {
+    let queue = WorkQueue::<u64>::builder().shards(64).build();
+    let looks = || queue.shared.all().map(|locked| locked.looks.load(Ordering::Relaxed)).sum::<usize>();
+    for _ in 0..3 {
+        let before = looks();
+        assert!(queue.get_timeout(Duration::from_millis(1)).is_err());
+        println!("{} looks", looks() - before);
+        assert_eq!(looks() - before, 2 * 64);
+    }
+}
+
+/// Hand-outs of all shards count when a thread decides whether it yields before it parks.
+#[test]
+fn keys_come_fast_if_many_were_handed_out_between_two_parks() {
+    for shards in [1, 64] {
+        let queue = WorkQueue::<u64>::builder().shards(shards).build();
+        let is_fast_after = |keys| {
+            queue.add_all(0..keys);
+            while queue.try_get().is_ok() {}
+            assert!(queue.get_timeout(Duration::from_millis(1)).is_err());
+            queue.shared.hub().getters.keys_come_fast()
+        };
+        assert_eq!([0, 7, 8, 100, 7].map(is_fast_after), [false, false, true, true, false], "{shards} shards");
+    }
+}
+
 /// `turn` visits the other shards first, and a panic is counted although the first shard is held.
 #[test]
 fn a_turn_and_a_panic_do_not_wait_for_the_first_shard() {
