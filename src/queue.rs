@@ -745,7 +745,7 @@ impl<K> WorkQueue<K> {
     /// ```
     #[must_use]
     pub fn processing_len(&self) -> usize {
-        self.shared.stats().processing
+        self.shared.processing_len()
     }
 
     /// The number of keys with a delay that has not expired; they may also be queued or processing. Includes delays that a shut-down

@@ -8,7 +8,7 @@ use super::Shared;
 use super::driver::ExpiredNow;
 use crate::WaitIdleTimeoutError;
 use crate::shard::Shard;
-use crate::sync::{Arc, with_parker};
+use crate::sync::{Arc, give_way, with_parker};
 use crate::time::driver::RETRY;
 use crate::wait::{Ticket, Waiter};
 use std::task::Waker;
@@ -41,6 +41,8 @@ enum Look {
     Listed(Ticket),
     /// The goal is not reached, and there was no waiter to put on the list.
     NotYet,
+    /// No shard had work when it was visited, but adds came in between: the queue may have been idle, or not.
+    Unknown,
 }
 
 impl<K> Shared<K> {
@@ -61,22 +63,28 @@ impl<K> Shared<K> {
     /// Parks until no key is queued, processing or delayed, or until the deadline. If the driver thread could not be started, adds the
     /// keys whose delays have expired, as getters do, and tries from time to time to start the driver.
     pub(crate) fn wait_idle(this: &Arc<Self>, deadline: Option<Instant>) -> Result<(), WaitIdleTimeoutError> {
+        let is_late = || deadline.is_some_and(|deadline| deadline <= Instant::now());
+        let mut was_late = false;
         loop {
             Self::ensure_driver(this);
             let driverless = this.is_driver_missing();
-            let expired = if driverless { this.expire_due() } else { ExpiredNow::Nothing { until: None } };
-            let ExpiredNow::Nothing { until } = expired else { continue };
+            let until = match if driverless { this.expire_due() } else { ExpiredNow::Nothing { until: None } } {
+                ExpiredNow::Nothing { until } => until,
+                ExpiredNow::Some if is_late() => None,
+                ExpiredNow::Some => continue,
+            };
             let retry = driverless.then(|| Instant::now() + RETRY);
             let until = deadline.into_iter().chain(until).chain(retry).min();
             let look_again = || this.is_driver_missing() != driverless;
             if this.park_for(WaitGoal::Idle, 0, until, look_again).is_some() {
                 return Ok(());
             }
-            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            if is_late() {
                 let left = this.left();
                 // After a shut-down, delays do not count.
                 let delayed = if this.is_shutting_down() { 0 } else { left.delayed };
-                if left.queued + left.processing + delayed > 0 {
+                // The work may have ended since that look: then it looks once more.
+                if left.queued + left.processing + delayed > 0 || std::mem::replace(&mut was_late, true) {
                     return Err(left);
                 }
             }
@@ -99,6 +107,8 @@ impl<K> Shared<K> {
                 match self.look(goal, released, waiter, &give_up) {
                     Look::Over(outcome) => return Some(outcome),
                     Look::NotYet => return None,
+                    Look::Unknown if late => return None,
+                    Look::Unknown => give_way(),
                     Look::Listed(ticket) => {
                         parker.park(deadline);
                         self.leave_drainers(Some(ticket));
@@ -114,6 +124,10 @@ impl<K> Shared<K> {
         match self.look(goal, released, Some(Waiter::Task(waker.clone())), || false) {
             Look::Listed(listed) => {
                 *ticket = Some(listed);
+                false
+            }
+            Look::Unknown => {
+                waker.wake_by_ref();
                 false
             }
             Look::Over(_) | Look::NotYet => true,
@@ -133,7 +147,7 @@ impl<K> Shared<K> {
     ///
     /// * A drain is over when each shard was found without work once: after the shut-down no add gives it any.
     /// * A queue with several shards is idle if two visits find each shard without work, and no add has come in between: then there was a
-    ///   moment at which no shard had work.
+    ///   moment at which no shard had work. If adds have come, the caller decides whether to look again.
     fn look(&self, goal: WaitGoal, released: u64, waiter: Option<Waiter>, give_up: impl Fn() -> bool) -> Look {
         let mut activity_before = None;
         loop {
@@ -157,7 +171,9 @@ impl<K> Shared<K> {
             if self.shards() == 1 || goal == WaitGoal::Drained || activity_before == Some(activity) {
                 return Look::Over(WaitOutcome::Reached);
             }
-            activity_before = Some(activity);
+            if activity_before.replace(activity).is_some() {
+                return Look::Unknown;
+            }
         }
     }
 

@@ -17,8 +17,9 @@ use std::time::{Duration, Instant};
 /// The number of keys that one critical section of `get_many` takes.
 const TAKEN_AT_ONCE: usize = model_const(256, 2);
 
-/// How long a getter parks before it visits a shard again that was busy for longer than a critical section takes.
-pub(super) const BUSY: Duration = Duration::from_micros(100);
+/// How long a getter waits before it visits a shard again that was busy for longer than a critical section takes. (In the models no time
+/// passes, so there it is over at once.)
+pub(super) const BUSY: Duration = Duration::from_micros(model_const(100, 0) as u64);
 
 /// A key that was taken out of the line.
 pub(crate) struct Taken<K> {
@@ -48,6 +49,8 @@ struct Visited<K> {
     found: Option<Wait<K>>,
     /// A shard was busy, so the getter has not looked into it.
     passed_by: bool,
+    /// If no key was found: the number of hand-outs so far, of the shards that were visited.
+    handed_out: u64,
 }
 
 /// Why a getter visits the shards.
@@ -67,7 +70,8 @@ pub(crate) enum Wait<K> {
     ShutDown,
     /// The getter is on the list: it parks, and then calls [`resume`](Shared::resume) with the ticket.
     Park(Ticket),
-    /// The same, but it has passed by a shard that was busy, so it parks for [`BUSY`] at most.
+    /// The same, but it has passed by a shard that was busy. So it parks for [`BUSY`] at most; a task calls
+    /// [`wake_later`](Shared::wake_later).
     ParkBriefly(Ticket),
     /// No key, and the getter has asked to give up: it is off the list.
     GaveUp,
@@ -155,13 +159,19 @@ impl<K> Shared<K> {
     /// Visits each shard under its lock until one has a key, which it takes. Of several shards, it passes by those that are busy. In its
     /// last visit a getter then waits for those of them that have keys; and for all of them if the queue is shut down.
     fn visit_all(&self, visit: Visit) -> Visited<K> {
-        let (mut is_shut_down, mut passed_by) = (true, Busy::default());
+        let (mut is_shut_down, mut passed_by, mut handed_out) = (true, Busy::default(), 0);
+        let found = |taken, passed_by: &Busy| Visited {
+            found: Some(Wait::Item(taken)),
+            passed_by: !passed_by.is_empty(),
+            handed_out: 0,
+        };
         for locked in self.all() {
             match self.lock_unless_busy(locked) {
                 Some(mut shard) => {
                     if let Some(taken) = self.visit(locked, &mut shard, visit, &mut is_shut_down) {
-                        return Visited { found: Some(Wait::Item(taken)), passed_by: !passed_by.is_empty() };
+                        return found(taken, &passed_by);
                     }
+                    handed_out += shard.counts.handed_out;
                 }
                 None => passed_by.insert(locked),
             }
@@ -171,13 +181,13 @@ impl<K> Shared<K> {
                 if passed_by.contains(locked) && (locked.len() > 0 || self.is_shutting_down()) {
                     passed_by.remove(locked);
                     if let Some(taken) = self.visit(locked, &mut locked.lock(), visit, &mut is_shut_down) {
-                        return Visited { found: Some(Wait::Item(taken)), passed_by: !passed_by.is_empty() };
+                        return found(taken, &passed_by);
                     }
                 }
             }
         }
         let passed_by = !passed_by.is_empty();
-        Visited { found: (is_shut_down && !passed_by).then_some(Wait::ShutDown), passed_by }
+        Visited { found: (is_shut_down && !passed_by).then_some(Wait::ShutDown), passed_by, handed_out }
     }
 
     /// Takes a key of this shard. If there is none, looks whether it is shut down.
@@ -268,10 +278,8 @@ impl<K> Shared<K> {
         Self::ensure_driver(this);
         if deadline.is_none_or(|deadline| deadline > Instant::now()) {
             spin_while(|| this.ready() == 0);
-            let handed_out_by = |locked| this.lock_unless_busy(locked).map_or(0, |shard| shard.counts.handed_out);
-            let handed_out = this.all().map(handed_out_by).sum();
-            let should_yield = this.hub().getters.should_yield(handed_out);
-            if should_yield {
+            let keys_come_fast = this.hub().getters.keys_come_fast();
+            if keys_come_fast {
                 yield_while(|| this.ready() == 0);
             }
         }
@@ -312,6 +320,9 @@ impl<K> Shared<K> {
     fn visit_listed(&self, ticket: Ticket, is_thread: bool) -> Wait<K> {
         let visited = self.visit_all(Visit::BeforePark);
         let Some(wait) = visited.found else {
+            if is_thread {
+                self.hub().getters.note_park(visited.handed_out);
+            }
             return if visited.passed_by { Wait::ParkBriefly(ticket) } else { Wait::Park(ticket) };
         };
         if self.arrive(ticket, is_thread) == Arrival::Woken {

@@ -12,6 +12,9 @@ pub(super) struct Locked<K> {
     shard: CachePadded<Mutex<Shard<K>>>,
     published: CachePadded<Published>,
     hints: CachePadded<Hints>,
+    /// The number of times that the lock was taken or tried.
+    #[cfg(all(test, not(loom)))]
+    pub(super) looks: AtomicUsize,
 }
 
 /// What `add_with` reads without the lock. Written under the lock, and rarely.
@@ -95,12 +98,16 @@ impl<K> Locked<K> {
                 buckets: (AtomicUsize::new(0), AtomicUsize::new(0)),
                 is_moved: AtomicBool::new(false),
             }),
+            #[cfg(all(test, not(loom)))]
+            looks: AtomicUsize::new(0),
         }
     }
 
     /// Takes the lock without a [`Section`](super::section::Section): see there.
     #[inline]
     pub(super) fn lock(&self) -> MutexGuard<'_, Shard<K>> {
+        #[cfg(all(test, not(loom)))]
+        self.looks.fetch_add(1, Ordering::Relaxed);
         self.shard.lock()
     }
 
@@ -112,6 +119,8 @@ impl<K> Locked<K> {
     /// The lock, for a caller that passes by a shard that is busy for longer than a critical section takes (P21).
     #[inline]
     pub(super) fn lock_briefly(&self) -> Option<MutexGuard<'_, Shard<K>>> {
+        #[cfg(all(test, not(loom)))]
+        self.looks.fetch_add(1, Ordering::Relaxed);
         self.shard.lock_briefly()
     }
 

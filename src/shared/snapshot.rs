@@ -62,6 +62,10 @@ impl<K> Shared<K> {
         stats.driver_failures = hub.counts.driver_failures;
     }
 
+    pub(crate) fn processing_len(&self) -> usize {
+        self.all().map(|locked| locked.lock().processing()).sum()
+    }
+
     pub(crate) fn delayed_len(&self) -> usize {
         self.all().map(|locked| locked.lock().delayed()).sum()
     }
