@@ -76,6 +76,8 @@ pub struct DrainTimeoutError {
 
 /// [`WorkQueue::wait_idle_timeout`](crate::WorkQueue::wait_idle_timeout) timed out before the queue was idle.
 ///
+/// All numbers are 0 if the work had ended by the time that they were read, but more had come before the wait looked again.
+///
 /// # Examples
 /// ```
 /// use keyqueue::WorkQueue;

@@ -5,7 +5,7 @@ use crate::item::Item;
 use crate::key::Claimed;
 use crate::shard::DirtyTicket;
 use crate::shared::{Shared, Wait, WaitGoal};
-use crate::sync::{Arc, give_way};
+use crate::sync::{Arc, yield_now};
 use crate::wait::{Ticket, Waiter};
 use std::fmt;
 use std::future::Future;
@@ -72,9 +72,10 @@ impl<'q, K> Future for GetAsync<'q, K> {
             }
             Wait::ParkBriefly(ticket) => {
                 this.state = State::Waiting(ticket);
-                // A task cannot park for a time. The thread yields, as the shard's holder may wait for this core.
-                give_way();
-                cx.waker().wake_by_ref();
+                if !Shared::wake_later(shared, ticket) {
+                    yield_now(); // the shard's holder may wait for this core
+                    cx.waker().wake_by_ref();
+                }
                 Poll::Pending
             }
         }

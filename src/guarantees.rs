@@ -59,8 +59,9 @@
 //! * **P15** Memory comes back after a burst, and a key that nothing needs is dropped at once. What limiters keep for keys that
 //!   are never forgotten can be bounded. Upheld by `src/line/fifo.rs`, `src/key/slab.rs`, `src/key/table.rs`, `src/time/wheel/` and
 //!   `src/rate_limiter/keyed.rs` with `src/rate_limiter/keyed/table.rs`. Shown by `tests/memory.rs` and `tests/memory_bursts.rs`.
-//! * **P16** An idle queue runs nothing: it has no thread until the first delay, and that thread is parked until a delay expires.
-//!   Upheld by `src/time/driver.rs`. Shown by `tests/idle.rs` and `tests/delays_driver.rs`.
+//! * **P16** An idle queue runs nothing: it has no thread until the first delay, or the first task that passes by a busy shard (P21), and
+//!   that thread is parked until a delay expires or such a task is to be woken. Upheld by `src/time/driver.rs`. Shown by
+//!   `tests/idle.rs` and `tests/delays_driver.rs`.
 //! * **P17** No foreign code runs under a lock, except a key's `Eq` and `Borrow`, and its `Clone` in [`take_delayed`],
 //!   [`take_where`], [`processing_keys`], [`delayed_keys`] and [`groups`]. Foreign code is all that the user supplies: keys, wakers,
 //!   observers, limiters, hooks, predicates. Upheld by `src/shared/section.rs` (W4) and `src/rate_limiter/keyed.rs`. Shown by `tests/queue.rs`,
@@ -86,13 +87,13 @@
 //!   `src/line/ordered.rs` and `src/shared/order.rs`. Shown by `tests/groups.rs`, `tests/order_model.rs` and
 //!   `loom-tests/tests/order.rs`.
 //! * **P21** With several shards, a thread that stops in the middle of a call keeps other threads only from the keys of one shard: getters and
-//!   the driver pass by a shard that is busy for longer than a critical section takes, and come back within 100 µs (a task: when it is
-//!   polled again, at once). These calls wait for the shard: those that need it, as they name its key; `try_get` and `get_many`, if it has
-//!   keys and no other shard has; calls that visit all shards (`turn`, after all others; `stats`, `shut_down`, drains, idle waits and
-//!   the like); and the driver of a mock clock. A thread that stops while it holds the hub's lock keeps back those that wait, and those
-//!   that wake them; one that stops between taking a getter off the list and waking it, that getter; and a woken getter that does not run, the
-//!   other getters, until an add comes 50 µs later (W2). Upheld by `src/shared/choose.rs`, `src/shared/get.rs` and
-//!   `src/shared/driver.rs`. Shown by the tests of `src/shared/stopped.rs`.
+//!   the driver pass by a shard that is busy for longer than a critical section takes, and come back within 100 µs (the driver thread
+//!   wakes the tasks among them; without one, they wake themselves, and yield). These calls wait for the shard: those that need it, as
+//!   they name its key; `try_get` and `get_many`, if it has keys and no other shard has; calls that visit all shards (`turn`, after all
+//!   others; `stats`, `shut_down`, drains, idle waits and the like); and the driver of a mock clock. A thread that stops while it holds
+//!   the hub's lock keeps back those that wait, and those that wake them; one that stops between taking a getter off the list and waking
+//!   it, that getter; and a woken getter that does not run, the other getters, until an add comes 50 µs later (W2). Upheld by
+//!   `src/shared/choose.rs`, `src/shared/get.rs` and `src/shared/driver.rs`. Shown by the tests of `src/shared/stopped.rs`.
 //!
 //! [`take_delayed`]: crate::WorkQueue::take_delayed
 //! [`take_where`]: crate::WorkQueue::take_where
@@ -134,7 +135,7 @@
 //! # Waiting and wake-ups
 //!
 //! Upheld by `src/shared/getters.rs` and `src/shared/get.rs`, with the list of waiters in `src/wait.rs`; W4 by `src/shared/section.rs`
-//! and `src/shard/effects.rs`; I7 by `src/shared/life_cycle.rs`; I8 by `src/shared/driver.rs`, with the states in `src/time/driver.rs`.
+//! and `src/shard/effects.rs`; W5 by `src/shared/driver.rs`; I7 by `src/shared/life_cycle.rs`; I8 by `src/shared/driver.rs`, with the states in `src/time/driver.rs`.
 //!
 //! * **W1** A getter goes on the list of waiters, and after that visits each shard under its lock; it parks only if each was empty.
 //!   Shown by the models `n_adds_wake_n_getters` and `a_push_meets_a_sleeper_in_each_shard`.
@@ -148,6 +149,10 @@
 //! * **W4** No critical section wakes a thread or task, clones or drops a waker, drops a key, or calls an observer, a limiter or a
 //!   predicate: what is owed is done after the lock is released. The exceptions are those of P17. Shown by the models of P17
 //!   and by `observer_is_called_without_the_lock` and `watchers_are_woken_and_dropped_without_the_lock`.
+//! * **W5** A task that has passed by a busy shard is woken 100 µs later at most: it has asked the driver before its poll returns, or has
+//!   woken itself. While tasks have asked, the driver is being started, or runs, or is parked until it has to wake them at most; if it
+//!   cannot be started, they are woken at once. Shown by the models `a_task_that_passes_by_a_busy_shard_is_woken`,
+//!   `a_second_task_that_passes_by_is_woken` and `a_task_that_passes_by_a_busy_shard_learns_of_the_shut_down`.
 //! * **I6** No wake-up is lost between a getter's last look and its park: W1, seen from the side of the add, which reads the flag of the
 //!   waiting getters in the critical section that queues the key. Shown by
 //!   `loom-tests/tests/waiting.rs`.

@@ -217,7 +217,7 @@
 //! * **Shut-down drains.** [`shut_down`](WorkQueue::shut_down) refuses adds, which return [`Rejected`](Added::Rejected); queued keys are still handed out.
 //!   [`shut_down_with_drain`](WorkQueue::shut_down_with_drain) returns when no key is queued *and* none is processing.
 //! * **An idle queue runs nothing.** The thread that expires delays is started by the first delay, is parked until the next deadline,
-//!   and ends with the queue. Delays that a shut-down cuts off can be [taken](WorkQueue::take_delayed).
+//!   and ends with the queue. (With several shards, [a task may start it](Driver::Thread), too.) Delays that a shut-down cuts off can be [taken](WorkQueue::take_delayed).
 //! * **Memory is freed.** A key is dropped when nothing needs it any more and its failures are forgotten; after a burst the storage
 //!   shrinks. A cycle of add, get and done on a steady set of keys (up to about a thousand) allocates nothing, and never clones a key.
 //! * **No foreign code under a lock**: no waker, limiter, observer or drop of a key. Two exceptions: the `Eq` of keys (and their
@@ -335,6 +335,13 @@ pub fn restart_clock() {
 #[doc(hidden)]
 pub fn refuse_threads(refuse: bool) {
     sync::refuse_threads(refuse);
+}
+
+/// For `loom-tests/`: the next calls that would pass by a shard that is busy do so, as many as this.
+#[cfg(loom)]
+#[doc(hidden)]
+pub fn find_busy(looks: usize) {
+    sync::find_busy(looks);
 }
 
 /// For `loom-tests/`: whether each woken thread is overdue from now on; see `src/sync/loom.rs`.

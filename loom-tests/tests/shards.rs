@@ -262,3 +262,91 @@ fn a_task_and_a_thread_wake_each_other() {
         adder.join().unwrap();
     });
 }
+
+/// Lets the next get pass by both shards: it looks into each when it chooses one, and again when it visits all.
+fn find_both_busy() {
+    keyqueue::find_busy(4);
+}
+
+/// W5: a task passes by the shard of a key. The driver wakes it: one that is started for it, and one that parks for a delay, or is about to.
+#[test]
+fn a_task_that_passes_by_a_busy_shard_is_woken() {
+    for delayed in [false, true] {
+        check(move || {
+            let (queue, first, second) = two_shards();
+            queue.add(first);
+            if delayed {
+                queue.add_after(second, HOUR);
+            }
+            find_both_busy();
+            assert_eq!(block_on(queue.get_async()).as_deref(), Some(&first));
+            queue.shut_down();
+        });
+    }
+}
+
+/// W5: a task passes by while the driver is about to wake another, or has done so, or is about to park.
+#[test]
+fn a_second_task_that_passes_by_is_woken() {
+    check(|| {
+        let (queue, first, _) = two_shards();
+        let mut other = Box::pin(queue.get_async());
+        find_both_busy();
+        assert!(other.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        queue.add(first); // it counts for the other
+        find_both_busy();
+        assert_eq!(block_on(queue.get_async()).as_deref(), Some(&first));
+        drop(other);
+        queue.shut_down();
+    });
+}
+
+/// W3, W5: a task has passed by a busy shard, and is dropped while the driver takes it off the list and a key comes. A getter behind it on
+/// the list gets the key.
+#[test]
+fn a_task_that_has_passed_by_forwards_its_wake_up() {
+    check(|| {
+        let (queue, first, _) = two_shards();
+        let mut future = Box::pin(queue.get_async());
+        find_both_busy();
+        assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        let parked = getter(&queue);
+        queue.add(first);
+        drop(future);
+        assert_eq!(parked.join().unwrap(), first);
+        queue.shut_down();
+    });
+}
+
+/// W5, P6: a task passes by a busy shard before, while or after the queue is shut down. It learns of the shut-down, and the driver ends.
+#[test]
+fn a_task_that_passes_by_a_busy_shard_learns_of_the_shut_down() {
+    for delayed in [false, true] {
+        check(move || {
+            let (queue, _, second) = two_shards();
+            if delayed {
+                queue.add_after(second, HOUR);
+            }
+            let task = with(&queue, |queue| {
+                find_both_busy();
+                block_on(queue.get_async()).is_none()
+            });
+            queue.shut_down();
+            assert!(task.join().unwrap());
+        });
+    }
+}
+
+/// W5: no driver can be started for the task, so it wakes itself.
+#[test]
+fn a_task_that_passes_by_wakes_itself_if_no_driver_starts() {
+    check(|| {
+        let (queue, first, _) = two_shards();
+        keyqueue::refuse_threads(true);
+        let adder = with(&queue, move |queue| queue.add(first));
+        keyqueue::find_busy(10); // it passes by; the failing start looks for delays; and it passes by again
+        assert_eq!(block_on(queue.get_async()).as_deref(), Some(&first));
+        adder.join().unwrap();
+        keyqueue::refuse_threads(false);
+    });
+}

@@ -1,4 +1,4 @@
-//! The expiry of delays, by the driver thread, by `turn`, or by a getter; and the start of the thread.
+//! The expiry of delays, by the driver thread, by `turn`, or by a getter; the tasks that the driver wakes; and the start of the thread.
 
 use super::Shared;
 use super::choose::Busy;
@@ -12,10 +12,14 @@ use crate::sync::{Arc, Parker, model_const, now};
 use crate::time::driver::{Driver, NextStep, Notice, RETRY, State};
 use crate::time::nanos;
 use crate::time::wheel::Popped;
+use crate::wait::Ticket;
 use std::time::Instant;
 
 /// The number of critical sections that a `turn` spends on keys that have not expired, to sort them in advance.
 const SORTS: usize = model_const(32, 1);
+
+/// The number of tasks that the driver takes off the list in one critical section.
+const TASKS_AT_ONCE: usize = model_const(64, 1);
 
 /// What a thread has done in place of the driver.
 pub(super) enum ExpiredNow {
@@ -36,7 +40,8 @@ impl<K> Shared<K> {
         {
             let mut hub = this.hub();
             hub.counts.driver_failures += 1;
-            hub.driver = State::Missing { retry_at: now() + RETRY, until: NEVER };
+            hub.driver = State::Missing { retry_at: now() + RETRY };
+            hub.getters.forget_passed_by(); // they are woken now
             hub.wake_driver_stand_ins();
         }
         if contained(|| this.tell(|observer| observer.driver_failed(&error))).is_none() {
@@ -44,7 +49,8 @@ impl<K> Shared<K> {
         }
     }
 
-    /// Starts the driver thread if a delay has asked for it, even after a failed try: every call that adds, gets or waits does this.
+    /// Starts the driver thread if a delay or a task has asked for it, even after a failed try: every call that adds, gets or waits does
+    /// this.
     #[inline]
     pub(crate) fn ensure_driver(this: &Arc<Self>) {
         if this.is_driver_missing() {
@@ -66,7 +72,9 @@ impl<K> Shared<K> {
             let mut hub = this.hub();
             if !hub.driver.is_time_to_retry() {
                 false // another thread tries; if it fails, the flag must be set
-            } else if (delayed == 0 && hub.deadlines_told == told) || this.is_shutting_down() {
+            } else if !hub.getters.is_driver_asked()
+                && ((delayed == 0 && hub.deadlines_told == told) || this.is_shutting_down())
+            {
                 // The delay that asked for a driver is gone: the next one asks again.
                 hub.driver.give_up();
                 hub.set(Flags::NO_DRIVER, false);
@@ -97,7 +105,7 @@ impl<K> Shared<K> {
         delayed
     }
 
-    /// A delay has asked for the driver thread, and it is still to be started, or could not be. A hint, read without a lock.
+    /// The driver thread was asked for, and is still to be started, or could not be. A hint, read without a lock.
     #[inline]
     pub(crate) fn is_driver_missing(&self) -> bool {
         self.flags().has(Flags::NO_DRIVER)
@@ -140,43 +148,78 @@ impl<K> Shared<K> {
         }
     }
 
-    /// The driver thread's work: adds the keys whose delays have expired, and returns how long to park (I8).
+    /// The driver thread's work: wakes tasks (W5), adds the keys whose delays have expired, and returns how long to park (I8).
     pub(crate) fn drive(&self, parker: &Parker) -> NextStep {
-        self.expire_all(|driver, next| {
-            *driver = match next {
-                NextStep::End => State::Absent,
-                NextStep::ParkUntil(until) => State::Parked { until, driver: parker.unparker() },
-            };
-        })
-        .0
+        self.wake_passed_by();
+        let (mut hub, until, _) = self.expire_all();
+        let wake_at = hub.getters.wake_at();
+        if self.is_shutting_down() && wake_at.is_none() {
+            hub.driver = State::Absent;
+            return NextStep::End;
+        }
+        hub.driver = State::Parked { until, driver: parker.unparker() };
+        NextStep::Park(self.clock.instant(until).into_iter().chain(wake_at).min())
     }
 
-    /// The same work, for a getter or an idle wait that is about to park while the driver thread is not started. Returns until when the
+    /// Wakes the tasks that have passed by a busy shard, if it is time.
+    fn wake_passed_by(&self) {
+        let tasks = self.hub().getters.take_passed_by();
+        for tasks in tasks.chunks(TASKS_AT_ONCE) {
+            let mut hub = self.hub();
+            for task in tasks {
+                let task = hub.getters.take_task(*task);
+                hub.wakes.extend(task);
+            }
+        }
+    }
+
+    /// A task has passed by a busy shard, and is about to return from its poll: the driver wakes it (W5), and is started if there is none.
+    /// `false`: there is no driver thread. Then the task has to wake itself.
+    #[cold]
+    pub(crate) fn wake_later(this: &Arc<Self>, task: Ticket) -> bool {
+        if this.driver == Driver::Manual {
+            return false;
+        }
+        {
+            let mut hub = this.hub();
+            if !hub.getters.is_driver_asked() {
+                match hub.driver.on_new_deadline(0) {
+                    Notice::Nothing => {}
+                    Notice::Driver(driver) => hub.wakes.push(driver),
+                    Notice::Getters => return false,
+                    Notice::Start => hub.set(Flags::NO_DRIVER, true),
+                }
+            }
+            hub.getters.wake_later(task);
+        }
+        Self::ensure_driver(this);
+        true
+    }
+
+    /// The driver's work, for a getter or an idle wait that is about to park while the driver thread is not started. Returns until when the
     /// thread may park. I8 holds as for the driver: an earlier deadline wakes it.
     pub(super) fn expire_due(&self) -> ExpiredNow {
-        let note = |driver: &mut State, next| {
-            if let (State::Missing { until, .. }, NextStep::ParkUntil(time)) = (driver, next) {
-                *until = time;
-            }
-        };
         loop {
             // The getter is on the list: an observer that panics must not make it leave without its wake-up.
-            match contained(|| self.expire_all(note)) {
+            let expire = || {
+                let (_hub, until, expired) = self.expire_all();
+                (until, expired)
+            };
+            match contained(expire) {
                 Some((_, expired)) if expired > 0 => return ExpiredNow::Some,
-                Some((NextStep::ParkUntil(time), _)) => return ExpiredNow::Nothing { until: self.clock.instant(time) },
-                Some(_) => return ExpiredNow::Nothing { until: None },
+                Some((until, _)) => return ExpiredNow::Nothing { until: self.clock.instant(until) },
                 None => self.note_caught(1),
             }
         }
     }
 
-    /// Adds the keys whose delays have expired, and visits the shards until there are none. Then calls `note`, under the hub's lock, with
-    /// what the caller does next. Returns that, and the number of delays that expired.
+    /// Adds the keys whose delays have expired, and visits the shards until there are none. Returns the hub, locked, for the caller to write
+    /// what it does next; the earliest deadline; and the number of delays that expired.
     ///
     /// A visit publishes until when the driver may park, as far as this shard is concerned. A call that sets an earlier deadline there tells
     /// the hub, in the same critical section. So either the visit comes later, and sees the deadline; or the call comes later, the number
     /// of deadlines told has changed since the visits began, and they begin again (I8).
-    fn expire_all(&self, note: impl Fn(&mut State, NextStep)) -> (NextStep, usize) {
+    fn expire_all(&self) -> (HubGuard<'_, K>, u64, usize) {
         let mut expired = 0;
         loop {
             let told = self.hub().deadlines_told;
@@ -184,16 +227,10 @@ impl<K> Shared<K> {
             for index in 0..self.shards() {
                 until = until.min(self.expire_shard(index, &mut expired));
             }
-            let hub = &mut *self.hub();
-            let next = if self.is_shutting_down() {
-                NextStep::End
-            } else if hub.deadlines_told == told {
-                NextStep::ParkUntil(until)
-            } else {
-                continue;
-            };
-            note(&mut hub.driver, next);
-            return (next, expired);
+            let hub = self.hub();
+            if self.is_shutting_down() || hub.deadlines_told == told {
+                return (hub, until, expired);
+            }
         }
     }
 

@@ -24,7 +24,7 @@ fn run<K>(weak: &Weak<Shared<K>>) {
         let next = catch_unwind(AssertUnwindSafe(|| shared.drive(&parker)));
         drop(shared);
         match next {
-            Ok(NextStep::ParkUntil(time)) => parker.park(clock.instant(time)),
+            Ok(NextStep::Park(until)) => parker.park(until),
             Ok(NextStep::End) => return,
             Err(payload) => discard(payload),
         }

@@ -17,8 +17,9 @@ use std::time::{Duration, Instant};
 /// The number of keys that one critical section of `get_many` takes.
 const TAKEN_AT_ONCE: usize = model_const(256, 2);
 
-/// How long a getter parks before it visits a shard again that was busy for longer than a critical section takes.
-pub(super) const BUSY: Duration = Duration::from_micros(100);
+/// How long a getter waits before it visits a shard again that was busy for longer than a critical section takes. (In the models no time
+/// passes, so there it is over at once.)
+pub(super) const BUSY: Duration = Duration::from_micros(model_const(100, 0) as u64);
 
 /// A key that was taken out of the line.
 pub(crate) struct Taken<K> {
@@ -69,7 +70,8 @@ pub(crate) enum Wait<K> {
     ShutDown,
     /// The getter is on the list: it parks, and then calls [`resume`](Shared::resume) with the ticket.
     Park(Ticket),
-    /// The same, but it has passed by a shard that was busy, so it parks for [`BUSY`] at most.
+    /// The same, but it has passed by a shard that was busy. So it parks for [`BUSY`] at most; a task calls
+    /// [`wake_later`](Shared::wake_later).
     ParkBriefly(Ticket),
     /// No key, and the getter has asked to give up: it is off the list.
     GaveUp,

@@ -6,6 +6,9 @@
 //!   end). So a push wakes one getter, and a getter that arrives wakes the next while keys are left in any shard.
 //! * **W3** A getter that was woken and leaves without a key (time-out, dropped future) wakes the next in its place. One that has passed by
 //!   a busy shard goes back on the list, and still counts as woken when it arrives again: the key may be in that shard.
+//! * **W5** A task that has passed by a busy shard is woken [`BUSY`] later at most: it is in `passed_by` before its poll returns, or has woken
+//!   itself. `wake_at` is set while tasks are there; and while it is set, the driver is being started, or runs, or is parked until then at
+//!   most. (A thread parks for that time by itself.)
 //! * **W4** Under a lock no thread or task is woken, no waker cloned or dropped, no key dropped, no observer called (P17). `Eq` and
 //!   `Borrow` of keys and, in `take_delayed`, `take_where`, `processing_keys`, `delayed_keys` and `groups`, `K::clone` are the foreign code
 //!   that runs there.
@@ -18,11 +21,16 @@
 //! A woken thread always arrives, as it is inside our `get`; but it may have to wait for a core, or run a signal handler. So a push that
 //! comes [`OVERDUE`](crate::sync::OVERDUE) after the last wake-up wakes the next getter. A *task* may be polled late, so it is not
 //! counted, and the next push wakes the next waiter.
+//!
+//! The driver takes the tasks of W5 off the list as a push does. So they count as woken: if they find no key, they go back to their places,
+//! and if they are dropped, they wake the next getter if keys are queued (W3). That is more than is needed, and does no harm.
 
 use super::Shared;
+use super::get::BUSY;
 use super::hub::Flags;
 use crate::sync::{model_const, now, overdue};
 use crate::wait::{Ticket, WaitList, Waiter, WakeList};
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 /// While woken threads have not arrived, one more thread is woken for each 64 queued keys: a woken thread that the system does not run
@@ -40,7 +48,10 @@ pub(super) struct Getters {
     handed_out_at_park: u64,
     keys_come_fast: bool,
     /// Getters that were woken and are on the list again, as they have passed by a busy shard: a call that queued a key still relies on them.
-    owing: Vec<Ticket>,
+    owing: BTreeSet<Ticket>,
+    /// Tasks that have passed by a busy shard, and that the driver wakes at `wake_at` (W5). Some may have left the list since.
+    passed_by: Vec<Ticket>,
+    wake_at: Option<Instant>,
 }
 
 impl Getters {
@@ -51,7 +62,9 @@ impl Getters {
             woken_at: now(),
             handed_out_at_park: 0,
             keys_come_fast: false,
-            owing: Vec::new(),
+            owing: BTreeSet::new(),
+            passed_by: Vec::new(),
+            wake_at: None,
         }
     }
 
@@ -81,7 +94,7 @@ impl Getters {
     /// The same, of a getter that has passed by a busy shard: it still counts as woken when it arrives again.
     pub(super) fn put_back_owing(&mut self, ticket: Ticket, waiter: Waiter) {
         self.put_back(ticket, waiter);
-        self.owing.push(ticket);
+        self.owing.insert(ticket);
     }
 
     /// Takes a getter that runs again, or stops waiting, off the list. Returns its waiter, unless it was taken off before, to be woken; and
@@ -91,10 +104,48 @@ impl Getters {
         if listed.is_none() && is_thread {
             self.waking -= 1;
         }
-        let owing = self.owing.iter().position(|owing| *owing == ticket);
-        owing.into_iter().for_each(|at| _ = self.owing.swap_remove(at));
-        let is_relied_on = listed.is_none() || owing.is_some();
+        let owing = self.owing.remove(&ticket);
+        let is_relied_on = listed.is_none() || owing;
         (listed, is_relied_on)
+    }
+
+    /// Whether the driver knows, or will see before it parks, that it is to wake tasks (W5).
+    pub(super) fn is_driver_asked(&self) -> bool {
+        self.wake_at.is_some()
+    }
+
+    /// When the driver is to wake tasks.
+    pub(super) fn wake_at(&self) -> Option<Instant> {
+        self.wake_at
+    }
+
+    /// The driver is to wake this task, which is on the list, or was taken off it to be woken.
+    pub(super) fn wake_later(&mut self, task: Ticket) {
+        self.passed_by.push(task);
+        self.wake_at.get_or_insert_with(|| now() + BUSY);
+    }
+
+    /// There is no driver.
+    pub(super) fn forget_passed_by(&mut self) {
+        (self.passed_by, self.wake_at) = (Vec::new(), None);
+    }
+
+    /// For the driver: the tasks that it is to wake by now.
+    pub(super) fn take_passed_by(&mut self) -> Vec<Ticket> {
+        if self.wake_at.is_none_or(|at| at > now()) {
+            return Vec::new();
+        }
+        let tasks = std::mem::take(&mut self.passed_by);
+        // If they pass by again, as is likely, they need not wake the driver. If no task does, this is the last time.
+        self.wake_at = (!tasks.is_empty()).then(|| now() + BUSY);
+        tasks
+    }
+
+    /// Takes a task off the list, to be woken.
+    pub(super) fn take_task(&mut self, task: Ticket) -> Option<Waiter> {
+        let waiter = self.waiters.remove(task);
+        debug_assert!(!waiter.as_ref().is_some_and(Waiter::is_thread), "it does not count in `waking`");
+        waiter
     }
 
     /// The getter to wake for a key, if one is to be woken. `queued`: the number of queued keys.
@@ -127,7 +178,7 @@ impl Getters {
 
     pub(super) fn shrink(&mut self) {
         self.waiters.shrink();
-        self.owing.shrink_to_fit();
+        self.passed_by.shrink_to_fit();
     }
 
     /// All getters, to be woken.

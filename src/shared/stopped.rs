@@ -1,11 +1,15 @@
 //! Tests with a thread that stops in a critical section of one shard (P21).
 
+use super::get::BUSY;
 use super::{Shared, Wait, start_driver_thread};
+use crate::shard::NEVER;
 use crate::sync::{Arc, Parker};
+use crate::time::driver::State;
 use crate::wait::Waiter;
 use crate::{Clock, Driver, OnPanic, TryGetError, WorkQueue, WorkQueueBuilder};
+use futures_executor::block_on;
 use std::collections::HashSet;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
@@ -64,7 +68,20 @@ impl Stopped {
     }
 }
 
-/// Waits for this, but not for ever.
+/// A task that takes one key, on a thread of its own. Returns how many times it was polled, and whether it got a key.
+fn task(queue: &WorkQueue<u64>) -> JoinHandle<(u32, Option<u64>)> {
+    let queue = queue.clone();
+    thread::spawn(move || {
+        let (mut polls, mut get) = (0, pin!(queue.get_async()));
+        let key = block_on(poll_fn(|context| {
+            polls += 1;
+            get.as_mut().poll(context)
+        }));
+        (polls, key.map(|item| *item))
+    })
+}
+
+/// Waits for this, but no longer than it can take.
 fn until(what: &str, reached: impl Fn() -> bool) {
     let begin = Instant::now();
     while !reached() {
@@ -191,14 +208,133 @@ fn a_last_look_waits_for_a_busy_shard_only_if_it_must() {
     holder.join().unwrap();
 }
 
-/// Nothing but the shards is read.
+/// Tasks that pass by a busy shard are polled once in 100 µs at most, and the driver, which is started for them, wakes them. When the
+/// last has its key, the driver parks (P16).
 #[test]
-fn the_number_of_processing_keys_is_read_without_the_hub() {
-    let queue = builder().measure(true).build();
-    queue.add_all(0..5);
-    let _held = queue.get_many(3);
-    let _hub = queue.shared.hub.lock();
-    assert_eq!(queue.processing_len(), 3);
+fn tasks_do_not_spin_while_a_shard_is_busy() {
+    let queue = builder().build();
+    queue.add_all(keys_of(&queue, 2).take(2));
+    let holder = Stopped::in_shard(&queue, 2);
+    let begin = Instant::now();
+    let tasks = [task(&queue), task(&queue)];
+    thread::sleep(Duration::from_millis(50));
+    assert_eq!(tasks.iter().filter(|task| task.is_finished()).count(), 0);
+    holder.goes_on();
+    let polls = tasks.map(|task| task.join().unwrap()).map(|(polls, key)| {
+        assert!(key.is_some());
+        polls
+    });
+    let most = 10 + (begin.elapsed().as_micros() / BUSY.as_micros()) as u32;
+    println!("{polls:?} polls in {:?}", begin.elapsed());
+    assert!(polls.iter().all(|polls| *polls <= most), "{polls:?} polls, not {most}");
+    until("the driver parks", || {
+        let hub = queue.shared.hub();
+        matches!(hub.driver, State::Parked { until: NEVER, .. }) && !hub.getters.is_driver_asked()
+    });
+}
+
+/// A task that has passed by a busy shard does not wake itself: the driver does, once.
+#[test]
+fn the_driver_wakes_a_task_that_has_passed_by_a_busy_shard() {
+    struct Task(std::sync::Mutex<Vec<Option<String>>>);
+    impl std::task::Wake for Task {
+        fn wake(self: Arc<Self>) {
+            self.0.lock().unwrap().push(thread::current().name().map(str::to_owned));
+        }
+    }
+    for delayed in [false, true] {
+        let queue = builder().build();
+        if delayed {
+            queue.add_after(key_of(&queue, 0), Duration::from_secs(3600)); // the driver is there, and parked
+        }
+        let holder = Stopped::in_shard(&queue, 2);
+        let task = Arc::new(Task(std::sync::Mutex::default()));
+        let waker = Arc::clone(&task).into();
+        let mut get = pin!(queue.get_async());
+        for polls in 1..=3 {
+            assert!(get.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            until("it is woken", || task.0.lock().unwrap().len() >= polls);
+            thread::sleep(Duration::from_millis(1));
+            assert_eq!(*task.0.lock().unwrap(), vec![Some("keyqueue-delay".to_owned()); polls]);
+        }
+        holder.goes_on();
+    }
+}
+
+/// While a task waits for a busy shard, keys of other shards wake it, one that is dropped is forgotten, and a shut-down ends it.
+#[test]
+fn a_task_that_waits_for_a_busy_shard_is_woken_for_all_else() {
+    let queue = builder().build();
+    let holder = Stopped::in_shard(&queue, 2);
+    {
+        let mut dropped = pin!(queue.get_async());
+        assert!(dropped.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    assert_eq!(queue.shared.hub().getters.len(), 0);
+    let getter = task(&queue);
+    thread::sleep(Duration::from_millis(2));
+    let key = key_of(&queue, 1);
+    queue.add(key);
+    assert_eq!(getter.join().unwrap().1, Some(key));
+    let getter = task(&queue);
+    let shut_down = thread::spawn({
+        let queue = queue.clone();
+        move || queue.shut_down()
+    });
+    until("it is shut down", || queue.shared.is_shutting_down());
+    thread::sleep(Duration::from_millis(2));
+    holder.goes_on();
+    assert_eq!(getter.join().unwrap().1, None);
+    shut_down.join().unwrap();
+    // A queue that is shut down starts the driver for a task, too, and ends it.
+    let holder = Stopped::in_shard(&queue, 2);
+    let getter = task(&queue);
+    thread::sleep(Duration::from_millis(2));
+    holder.goes_on();
+    assert_eq!(getter.join().unwrap().1, None);
+    until("the driver ends", || matches!(queue.shared.hub().driver, State::Absent));
+}
+
+/// Without a driver thread, a task wakes itself until the shard is free.
+#[test]
+fn a_task_finds_a_shard_that_is_free_again_without_a_driver() {
+    for queue in [builder().driver(Driver::Manual).build(), builder().build_with(no_thread)] {
+        let key = key_of(&queue, 2);
+        queue.add(key);
+        let holder = Stopped::in_shard(&queue, 2);
+        let getter = task(&queue);
+        thread::sleep(Duration::from_millis(15)); // longer than the time between two tries to start the driver
+        holder.goes_on();
+        assert_eq!(getter.join().unwrap().1, Some(key));
+    }
+}
+
+/// A park takes the lock of each shard once before it and once after it, and no other.
+#[test]
+fn a_park_looks_into_each_shard_once() {
+    let queue = WorkQueue::<u64>::builder().shards(64).build();
+    let looks = || queue.shared.all().map(|locked| locked.looks.load(Ordering::Relaxed)).sum::<usize>();
+    for _ in 0..3 {
+        let before = looks();
+        assert!(queue.get_timeout(Duration::from_millis(1)).is_err());
+        println!("{} looks", looks() - before);
+        assert_eq!(looks() - before, 2 * 64);
+    }
+}
+
+/// Hand-outs of all shards count when a thread decides whether it yields before it parks.
+#[test]
+fn keys_come_fast_if_many_were_handed_out_between_two_parks() {
+    for shards in [1, 64] {
+        let queue = WorkQueue::<u64>::builder().shards(shards).build();
+        let is_fast_after = |keys| {
+            queue.add_all(0..keys);
+            while queue.try_get().is_ok() {}
+            assert!(queue.get_timeout(Duration::from_millis(1)).is_err());
+            queue.shared.hub().getters.keys_come_fast()
+        };
+        assert_eq!([0, 7, 8, 100, 7].map(is_fast_after), [false, false, true, true, false], "{shards} shards");
+    }
 }
 
 /// Each visit of all shards finds no work, but an add has come in between: an idle wait gives up at its deadline, and the poll of one ends.
@@ -257,32 +393,14 @@ fn an_idle_wait_in_place_of_the_driver_ends_at_its_deadline() {
     });
 }
 
-/// A park takes the lock of each shard once before it and once after it, and no other.
+/// Nothing but the shards is read.
 #[test]
-fn a_park_looks_into_each_shard_once() {
-    let queue = WorkQueue::<u64>::builder().shards(64).build();
-    let looks = || queue.shared.all().map(|locked| locked.looks.load(Ordering::Relaxed)).sum::<usize>();
-    for _ in 0..3 {
-        let before = looks();
-        assert!(queue.get_timeout(Duration::from_millis(1)).is_err());
-        println!("{} looks", looks() - before);
-        assert_eq!(looks() - before, 2 * 64);
-    }
-}
-
-/// Hand-outs of all shards count when a thread decides whether it yields before it parks.
-#[test]
-fn keys_come_fast_if_many_were_handed_out_between_two_parks() {
-    for shards in [1, 64] {
-        let queue = WorkQueue::<u64>::builder().shards(shards).build();
-        let is_fast_after = |keys| {
-            queue.add_all(0..keys);
-            while queue.try_get().is_ok() {}
-            assert!(queue.get_timeout(Duration::from_millis(1)).is_err());
-            queue.shared.hub().getters.keys_come_fast()
-        };
-        assert_eq!([0, 7, 8, 100, 7].map(is_fast_after), [false, false, true, true, false], "{shards} shards");
-    }
+fn the_number_of_processing_keys_is_read_without_the_hub() {
+    let queue = builder().measure(true).build();
+    queue.add_all(0..5);
+    let _held = queue.get_many(3);
+    let _hub = queue.shared.hub.lock();
+    assert_eq!(queue.processing_len(), 3);
 }
 
 /// `turn` visits the other shards first, and a panic is counted although the first shard is held.

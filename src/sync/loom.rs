@@ -37,9 +37,11 @@ impl<T> Mutex<T> {
         Some(self.lock())
     }
 
-    /// Waits like [`lock`](Self::lock).
+    /// Waits like [`lock`](Self::lock), unless the model [says](find_busy) that the lock is held for long.
     pub(crate) fn lock_briefly(&self) -> Option<MutexGuard<'_, T>> {
-        Some(self.lock())
+        let left = BUSY_LOOKS.get();
+        BUSY_LOOKS.set(left.saturating_sub(1));
+        (left == 0).then(|| self.lock())
     }
 
     pub(crate) fn get_mut(&mut self) -> &mut T {
@@ -137,6 +139,14 @@ pub(crate) fn now() -> Instant {
 /// Called when a model begins the next interleaving.
 pub(crate) fn restart_clock() {
     LOOKS.set(0);
+    BUSY_LOOKS.set(0);
+}
+
+std::thread_local!(static BUSY_LOOKS: Cell<usize> = const { Cell::new(0) });
+
+/// The next calls of `lock_briefly` find the lock held, as many as this.
+pub(crate) fn find_busy(looks: usize) {
+    BUSY_LOOKS.set(looks);
 }
 
 /// Grows with each call.
@@ -175,6 +185,8 @@ pub(crate) fn let_time_pass(passes: bool) {
 }
 
 pub(crate) fn give_way() {}
+
+pub(crate) fn yield_now() {}
 
 /// If time passes, every woken thread is overdue, as a thread may be in reality at any moment; otherwise none is.
 pub(crate) fn overdue(_woken_at: Instant) -> bool {

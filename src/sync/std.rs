@@ -3,7 +3,7 @@
 pub(crate) use crossbeam_utils::sync::Unparker;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 pub(crate) use std::sync::{Arc, Weak};
-pub(crate) use std::thread::JoinHandle;
+pub(crate) use std::thread::{JoinHandle, yield_now};
 
 #[cfg(not(keyqueue_std_lock))]
 pub(crate) use super::lock::{Mutex, MutexGuard};

@@ -1,16 +1,17 @@
-//! The driver queues expired keys: it is a thread of the queue, or each thread that calls `turn`.
+//! The driver queues expired keys: it is a thread of the queue, or each thread that calls `turn`. The thread also wakes tasks that have
+//! passed by a busy shard (W5).
 //!
 //! ```text
-//!         first delay            a call starts it          no delay has expired
+//!     first delay or task        a call starts it          no delay has expired
 //!  Absent ───────────▶ Missing ───────────────────▶ Running ───────────────────▶ Parked { until }
 //!    ▲                  │  ▲ │                       │   ▲                           │
-//!    ├── no delay left ─┘  └─┘ the start fails       │   └── an earlier deadline; ───┘
-//!    └── shut down ──────────────────────────────────┘       the time `until`; shut down; a spurious wake-up
+//!    ├── no delay left ─┘  └─┘ the start fails       │   └── an earlier deadline; a task; ─┘
+//!    └── shut down, and no task ─────────────────────┘       the time `until`; shut down; a spurious wake-up
 //! ```
 //!
 //! The thread cannot be started when the process is out of threads or memory. Delays are set in spite of that. Until a later call
 //! starts the thread, each getter that parks does the driver's work: it queues expired keys, and parks until the earliest deadline
-//! at most. An earlier deadline wakes all parked getters.
+//! at most. An earlier deadline wakes all parked getters. Tasks that have passed by a busy shard wake themselves meanwhile.
 //!
 //! The state is under the hub's lock. A call that sets a deadline earlier than any before in its shard counts it there, and wakes the driver
 //! if it is parked for longer. The driver writes `Parked` only if none was counted since it began to visit the shards
@@ -46,6 +47,9 @@ pub enum Driver {
     /// A thread of the name `keyqueue-delay`. It starts with the first delay, is parked while no delay has expired, and ends when the
     /// queue is shut down or its last handle is dropped.
     ///
+    /// In a queue with several [shards](crate::WorkQueueBuilder::shards) it also wakes tasks that wait for a shard whose lock another
+    /// thread holds for long: it starts with the first of them, if there was no delay before.
+    ///
     /// If the thread cannot be started, because the process is out of threads or memory, delays are set in spite of that. Then threads
     /// that wait in [`get`](crate::WorkQueue::get) or [`wait_idle`](crate::WorkQueue::wait_idle) do its work, and keys are on time
     /// while one of them waits. Calls that add, get or wait try again to start the thread, at most every ten milliseconds. A task
@@ -60,14 +64,15 @@ pub enum Driver {
 /// The state of the driver thread, under the queue's lock.
 #[derive(Debug)]
 pub(crate) enum State {
-    /// There is no thread (P16): no delay yet, or shut down, or [`Driver::Manual`].
+    /// There is no thread (P16): no delay or task (W5) has asked for one yet, or the queue is shut down, or [`Driver::Manual`].
     Absent,
     /// It will look for expired delays before it parks.
     Running,
     /// It is parked until this time.
     Parked { until: u64, driver: Unparker },
-    /// The thread is still to be started, or could not be: no call before `retry_at` tries again. Parked getters wake at `until`.
-    Missing { retry_at: Instant, until: u64 },
+    /// The thread is still to be started, or could not be: no call before `retry_at` tries again. Each getter that parks parks until the
+    /// earliest deadline that it has found, and a new deadline wakes all.
+    Missing { retry_at: Instant },
 }
 
 /// The time between two tries to start the driver thread. A failed try costs some ten microseconds.
@@ -86,26 +91,23 @@ pub(crate) enum Notice {
 }
 
 impl State {
-    /// Called when a delay with this deadline is set. Not in a queue with [`Driver::Manual`].
+    /// Called when a delay with this deadline is set; for a task that is to be woken, with 0. Not in a queue with [`Driver::Manual`].
     pub(crate) fn on_new_deadline(&mut self, deadline: u64) -> Notice {
         match self {
             Self::Parked { until, .. } if deadline < *until => self.wake().map_or(Notice::Nothing, Notice::Driver),
             Self::Absent if deadline < u64::MAX => {
-                *self = Self::Missing { retry_at: now(), until: 0 };
+                *self = Self::Missing { retry_at: now() };
                 Notice::Start
             }
-            // Always: `until` may have passed since a getter has noted it, and another getter be parked for longer.
-            Self::Missing { until, .. } => {
-                *until = deadline.min(*until);
-                Notice::Getters
-            }
+            // Always: it is not known until when each getter is parked.
+            Self::Missing { .. } => Notice::Getters,
             _ => Notice::Nothing,
         }
     }
 
     /// Whether the thread could not be started, and it is time to try again.
     pub(crate) fn is_time_to_retry(&self) -> bool {
-        matches!(self, Self::Missing { retry_at, .. } if *retry_at <= now())
+        matches!(self, Self::Missing { retry_at } if *retry_at <= now())
     }
 
     /// Whether the caller is to try again to start the thread.
@@ -139,7 +141,8 @@ impl State {
 /// What the driver does next.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum NextStep {
-    ParkUntil(u64),
+    /// Until this time, or, if the time is a mock clock's, until that is moved.
+    Park(Option<Instant>),
     /// The queue is shut down.
     End,
 }
