@@ -1,6 +1,6 @@
 //! The guard that a get returns. The owner of the guard holds the key; when the guard is dropped, the key is done.
 
-use crate::key::Claimed;
+use crate::key::{Claimed, SlotId};
 use crate::panics::{Caught, contained};
 use crate::shared::{Failures, Shared};
 use crate::sync::{Arc, panicking};
@@ -94,10 +94,9 @@ impl<'q, K> Item<'q, K> {
         OwnedItem::new(Arc::clone(queue), claimed)
     }
 
-    /// Instead of `done`: queues the key again, at the back, even after a shut-down. Does not panic.
-    pub(crate) fn put_back(self) {
-        let (queue, claimed) = self.into_parts();
-        contained(|| queue.put_back_held(claimed));
+    /// The slot of the key.
+    pub(crate) fn slot(&self) -> SlotId {
+        self.claimed.view().id()
     }
 
     /// The part of [`num_requeues`](Self::num_requeues) that the queue itself has counted. Calls no limiter.
@@ -318,11 +317,36 @@ impl<'q, K> Item<'q, K> {
 
     /// Like [`requeue`](Self::requeue), but calls the limiter first, and does not pass its panic on.
     pub(crate) fn requeue_asked(self, mut options: AddOptions, failures: Failures) -> (Added, Caught) {
-        let caught = match failures {
-            Failures::Forget => self.queue.limiter_forget(&self),
-            Failures::Keep => self.queue.limited_held(&self, &mut options),
-        };
+        let caught = self.ask_limiter(&mut options, failures);
         (self.requeue(options, failures), caught)
+    }
+
+    /// The same, but returns the item if the queue has refused the add. The caller calls
+    /// [`done_after_refusal`](Self::done_after_refusal).
+    #[inline]
+    pub(crate) fn try_requeue_asked(
+        self,
+        mut options: AddOptions,
+        failures: Failures,
+    ) -> (Result<Added, Self>, Caught) {
+        let caught = self.ask_limiter(&mut options, failures);
+        let (queue, claimed) = self.into_parts();
+        let requeued = Shared::try_requeue(queue, claimed, options, failures);
+        (requeued.map_err(|claimed| Self { queue, claimed }), caught)
+    }
+
+    /// The rest of a requeue that the queue has refused.
+    pub(crate) fn done_after_refusal(self) {
+        let (queue, claimed) = self.into_parts();
+        Shared::done_after_refusal(queue, claimed);
+    }
+
+    #[inline]
+    fn ask_limiter(&self, options: &mut AddOptions, failures: Failures) -> Caught {
+        match failures {
+            Failures::Forget => self.queue.limiter_forget(self),
+            Failures::Keep => self.queue.limited_held(self, options),
+        }
     }
 
     /// The [priority](crate::Priority) with which the key was handed out. [`retry`](Self::retry),

@@ -3,8 +3,8 @@
 use super::Shard;
 use super::times::since;
 use crate::Priority;
-use crate::key::{Hash, Queued};
-use crate::line::Line;
+use crate::key::{Hash, Queued, SlotId, State};
+use crate::line::{Group, Line};
 use crate::panics::Caught;
 use crate::stats::GroupStats;
 use crate::sync::model_const;
@@ -30,6 +30,25 @@ pub(crate) const CHUNKS: usize = model_const(4, 1);
 
 /// The higher priority first, and then the earlier push.
 pub(crate) type Rank = (Reverse<i8>, u64);
+
+/// A queued key, as a step has found it.
+pub(crate) struct FoundQueued<K> {
+    pub(crate) rank: Rank,
+    /// A time before its push, if the queue has several shards. It is not later than that of any later push of the shard.
+    pub(crate) stamp: u64,
+    pub(crate) group: Group,
+    pub(crate) place: Place,
+    pub(crate) slot: SlotId,
+    pub(crate) key: K,
+}
+
+/// A key in any other state, as a step has found it.
+pub(crate) struct FoundKey<K> {
+    pub(crate) is_delayed: bool,
+    pub(crate) is_processing: bool,
+    pub(crate) slot: SlotId,
+    pub(crate) key: K,
+}
 
 impl<K> Shard<K> {
     /// The positions of the queued keys, for [`copy_queued`](Self::copy_queued).
@@ -72,6 +91,13 @@ impl<K> Shard<K> {
         let removed = order.remove(number);
         self.effects.pending |= order.has_retired();
         removed
+    }
+
+    /// Adds the slots of [`CHUNKS`] chunks whose keys are queued or processing. `false`: there are no such chunks.
+    pub(crate) fn copy_active(&self, chunk: usize, some: &mut Vec<SlotId>) -> bool {
+        let slots = self.table.iter_chunks(chunk..chunk + CHUNKS);
+        some.extend(slots.filter(|slot| slot.state().is_active()).map(|slot| slot.id()));
+        chunk < self.table.chunks()
     }
 
     /// Frees memory that the keys do not need: the first step. The steps that follow are [`shrink_step`](Self::shrink_step). Returns a
@@ -141,26 +167,37 @@ impl<K: Eq> Shard<K> {
 }
 
 impl<K: Clone> Shard<K> {
-    /// Copies the queued keys of a step of the line, with their places. Returns where the next step begins.
-    pub(crate) fn copy_queued(&self, range: Range<u64>, some: &mut Vec<(Rank, Place, K)>) -> u64 {
+    /// Copies the queued keys of a step of the line. Returns where the next step begins.
+    pub(crate) fn copy_queued(&self, range: Range<u64>, some: &mut Vec<FoundQueued<K>>) -> u64 {
         let start = range.start.max(self.line.positions().start);
         let end = range.end.min(start + STEP as u64);
         for position in start..end {
-            some.extend(self.line.get(position).map(|queued| {
-                let place = Place::InLine(position, self.table.number(queued.view()));
-                ((Reverse(Priority::NORMAL.0), position), place, queued.view().key().clone())
+            some.extend(self.line.get(position).map(|queued| FoundQueued {
+                rank: (Reverse(Priority::NORMAL.0), position),
+                stamp: self.line.stamp_of(position),
+                group: Group::default(),
+                place: Place::InLine(position, self.table.number(queued.view())),
+                slot: queued.view().id(),
+                key: queued.view().key().clone(),
             }));
         }
         end
     }
 
-    /// Copies the keys of [`CHUNKS`] chunks that are queued in the order, with what they are sorted by. `false`: there are no such chunks.
-    pub(crate) fn copy_in_order(&self, chunk: usize, some: &mut Vec<(Rank, Place, K)>) -> bool {
+    /// Copies the keys of [`CHUNKS`] chunks that are queued in the order. `false`: there are no such chunks.
+    pub(crate) fn copy_in_order(&self, chunk: usize, some: &mut Vec<FoundQueued<K>>) -> bool {
         let Some(order) = &self.order else { return false };
         for slot in self.table.iter_chunks(chunk..chunk + CHUNKS) {
             let number = self.table.number(slot);
             let Some(((_, push), priority)) = order.get(number).zip(order.priority(number)) else { continue };
-            some.push(((Reverse(priority), push), Place::InOrder(number, push), slot.key().clone()));
+            some.push(FoundQueued {
+                rank: (Reverse(priority), push),
+                stamp: order.stamp_of(number),
+                group: order.known(number).group,
+                place: Place::InOrder(number, push),
+                slot: slot.id(),
+                key: slot.key().clone(),
+            });
         }
         chunk < self.table.chunks()
     }
@@ -193,14 +230,20 @@ impl<K: Clone> Shard<K> {
         chunk < self.table.chunks()
     }
 
-    /// Copies the delayed and the processing keys of [`CHUNKS`] chunks, each with whether it is delayed and whether it is processing.
-    /// `false`: there are no such chunks.
-    pub(crate) fn copy_delayed_and_processing(&self, chunk: usize, some: &mut Vec<(K, bool, bool)>) -> bool {
-        for slot in self.table.iter_chunks(chunk..chunk + CHUNKS) {
-            let (delayed, processing) = (slot.state().is_delayed(), slot.state().is_processing());
-            if delayed || processing {
-                some.push((slot.key().clone(), delayed, processing));
-            }
+    /// Copies the keys of [`CHUNKS`] chunks whose states are `wanted`. `false`: there are no such chunks.
+    pub(crate) fn copy_where(
+        &self,
+        chunk: usize,
+        wanted: impl Fn(&State) -> bool,
+        some: &mut Vec<FoundKey<K>>,
+    ) -> bool {
+        for slot in self.table.iter_chunks(chunk..chunk + CHUNKS).filter(|slot| wanted(slot.state())) {
+            some.push(FoundKey {
+                is_delayed: slot.state().is_delayed(),
+                is_processing: slot.state().is_processing(),
+                slot: slot.id(),
+                key: slot.key().clone(),
+            });
         }
         chunk < self.table.chunks()
     }

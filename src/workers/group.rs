@@ -51,6 +51,11 @@ impl Count {
         self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
+    /// Subtracts 1: what was counted has not come about. Like [`add`](Self::add).
+    pub(super) fn take_back(&self) {
+        self.0.store(self.0.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+    }
+
     fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
