@@ -208,6 +208,9 @@ impl<'q, K> Item<'q, K> {
     /// Like [`add_rate_limited`](crate::WorkQueue::add_rate_limited) of the key and [`done`](Self::done), in one step. It never gives
     /// up: check [`num_requeues`](Self::num_requeues) first. The key is not cloned, unless it is new to the limiter.
     ///
+    /// After a shut-down the result is [`Added::Rejected`](crate::Added::Rejected), and the key is done. No list has it then: keep a clone of
+    /// the key if you need it.
+    ///
     /// # Panics
     /// If the limiter does. The key is queued again in spite of that, 50 ms later, and the queue itself counts the retry for
     /// [`num_requeues`](Self::num_requeues).
@@ -256,7 +259,7 @@ impl<'q, K> Item<'q, K> {
     /// The work succeeded, and is to be repeated: queues the key again after this delay, and says that the work is finished.
     ///
     /// Like [`forget`](crate::WorkQueue::forget), then [`add_after`](crate::WorkQueue::add_after) of the key and [`done`](Self::done),
-    /// in one step. The key is not cloned.
+    /// in one step. The key is not cloned. After a shut-down: see [`retry`](Self::retry).
     ///
     /// # Panics
     /// If the limiter does. The key is queued again in spite of that, when the delay expires.
@@ -285,7 +288,8 @@ impl<'q, K> Item<'q, K> {
 
     /// Adds the key as the options say, and says that the work on it is finished.
     ///
-    /// Like [`add_with`](crate::WorkQueue::add_with) of the key and [`done`](Self::done), in one step. The key is not cloned.
+    /// Like [`add_with`](crate::WorkQueue::add_with) of the key and [`done`](Self::done), in one step. The key is not cloned. After a
+    /// shut-down: see [`retry`](Self::retry).
     ///
     /// # Panics
     /// Like [`retry`](Self::retry).
@@ -463,7 +467,7 @@ impl<'q, K> Item<'q, K> {
     /// #     tokio::task::yield_now().await;
     /// # }
     /// let leftover = workers.drain_async().await;
-    /// assert_eq!((workers.tally().refused, leftover.is_empty()), (1, true));
+    /// assert_eq!(leftover.refused, ["film-1".to_owned()]);
     /// # }
     /// ```
     pub fn until_shutting_down(&self) -> UntilShuttingDown<'_, K> {

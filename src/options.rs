@@ -150,7 +150,8 @@ pub enum DelayedAdd {
 pub enum OnPanic {
     /// The key is done, as if the item had been dropped without a panic: it comes back only if it was added meanwhile.
     Done,
-    /// The key has failed: it comes back after the limiter's delay, as by [`retry`](crate::Item::retry).
+    /// The key has failed: it comes back after the limiter's delay, as by [`retry`](crate::Item::retry). After a shut-down it does not, and
+    /// no list has it; [`Workers`](crate::Workers) list such keys in [`Leftover::refused`](crate::Leftover::refused).
     Retry,
 }
 
