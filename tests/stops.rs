@@ -35,8 +35,10 @@ fn within_30_s<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> 
     receive.recv_timeout(Duration::from_secs(30)).expect("the call has not returned after 30 s")
 }
 
-/// The orders of a queue.
-fn modes() -> Vec<(&'static str, fn() -> WorkQueueBuilder<Key>)> {
+/// The orders of a queue, by name.
+type Mode = (&'static str, fn() -> WorkQueueBuilder<Key>);
+
+fn modes() -> Vec<Mode> {
     fn fair() -> WorkQueueBuilder<Key> {
         WorkQueue::builder().fair_by(|key: &Key| key.0)
     }
@@ -370,7 +372,8 @@ fn a_key_that_fails_during_a_drain_is_returned_as_refused() {
         ("drain_async", |workers| block_on(workers.drain_async())),
         ("drain_until", |workers| block_on(workers.drain_until(pending::<()>()))),
     ];
-    let outcomes: [(&str, fn() -> Outcome); 6] = [
+    type End = fn() -> Outcome;
+    let outcomes: [(&str, End); 6] = [
         ("Retry", || Outcome::Retry),
         ("Failed", || Outcome::Failed("no".into())),
         ("RetryAfter", || Outcome::RetryAfter { delay: MS, error: "no".into() }),

@@ -28,18 +28,29 @@ pub(crate) enum Place {
 /// The number of chunks of slots that one critical section visits.
 pub(crate) const CHUNKS: usize = model_const(4, 1);
 
-/// The higher priority first, and then the earlier push.
-pub(crate) type Rank = (Reverse<i8>, u64);
+/// The same, of steps that only read the states of most slots.
+pub(crate) const READ_CHUNKS: usize = model_const(64, 1);
 
 /// A queued key, as a step has found it.
 pub(crate) struct FoundQueued<K> {
-    pub(crate) rank: Rank,
+    /// The higher priority first.
+    pub(crate) priority: Reverse<i8>,
+    in_line: bool,
+    /// The number of its slot.
+    number: u32,
+    /// Its position in the line, or the number of its push in the order. The former are less.
+    pub(crate) push: u64,
     /// A time before its push, if the queue has several shards. It is not later than that of any later push of the shard.
     pub(crate) stamp: u64,
     pub(crate) group: Group,
-    pub(crate) place: Place,
     pub(crate) slot: SlotId,
     pub(crate) key: K,
+}
+
+impl<K> FoundQueued<K> {
+    pub(crate) fn place(&self) -> Place {
+        if self.in_line { Place::InLine(self.push, self.number) } else { Place::InOrder(self.number, self.push) }
+    }
 }
 
 /// A key in any other state, as a step has found it.
@@ -93,9 +104,9 @@ impl<K> Shard<K> {
         removed
     }
 
-    /// Adds the slots of [`CHUNKS`] chunks whose keys are queued or processing. `false`: there are no such chunks.
+    /// Adds the slots of [`READ_CHUNKS`] chunks whose keys are queued or processing. `false`: there are no such chunks.
     pub(crate) fn copy_active(&self, chunk: usize, some: &mut Vec<SlotId>) -> bool {
-        let slots = self.table.iter_chunks(chunk..chunk + CHUNKS);
+        let slots = self.table.iter_chunks(chunk..chunk + READ_CHUNKS);
         some.extend(slots.filter(|slot| slot.state().is_active()).map(|slot| slot.id()));
         chunk < self.table.chunks()
     }
@@ -170,13 +181,15 @@ impl<K: Clone> Shard<K> {
     /// Copies the queued keys of a step of the line. Returns where the next step begins.
     pub(crate) fn copy_queued(&self, range: Range<u64>, some: &mut Vec<FoundQueued<K>>) -> u64 {
         let start = range.start.max(self.line.positions().start);
-        let end = range.end.min(start + STEP as u64);
+        let end = range.end.min(start + 2 * STEP as u64);
         for position in start..end {
             some.extend(self.line.get(position).map(|queued| FoundQueued {
-                rank: (Reverse(Priority::NORMAL.0), position),
+                priority: Reverse(Priority::NORMAL.0),
+                in_line: true,
+                number: self.table.number(queued.view()),
+                push: position,
                 stamp: self.line.stamp_of(position),
                 group: Group::default(),
-                place: Place::InLine(position, self.table.number(queued.view())),
                 slot: queued.view().id(),
                 key: queued.view().key().clone(),
             }));
@@ -191,10 +204,12 @@ impl<K: Clone> Shard<K> {
             let number = self.table.number(slot);
             let Some(((_, push), priority)) = order.get(number).zip(order.priority(number)) else { continue };
             some.push(FoundQueued {
-                rank: (Reverse(priority), push),
+                priority: Reverse(priority),
+                in_line: false,
+                number,
+                push,
                 stamp: order.stamp_of(number),
                 group: order.known(number).group,
-                place: Place::InOrder(number, push),
                 slot: slot.id(),
                 key: slot.key().clone(),
             });
@@ -230,22 +245,27 @@ impl<K: Clone> Shard<K> {
         chunk < self.table.chunks()
     }
 
-    /// Copies the keys of [`CHUNKS`] chunks whose states are `wanted`. `false`: there are no such chunks.
+    /// Copies keys whose states are `wanted`: from `chunk` on, which it moves, until there are as many as in [`CHUNKS`] chunks, or
+    /// [`READ_CHUNKS`] chunks were read. `false`: there are no such chunks.
     pub(crate) fn copy_where(
         &self,
-        chunk: usize,
+        chunk: &mut usize,
         wanted: impl Fn(&State) -> bool,
         some: &mut Vec<FoundKey<K>>,
     ) -> bool {
-        for slot in self.table.iter_chunks(chunk..chunk + CHUNKS).filter(|slot| wanted(slot.state())) {
-            some.push(FoundKey {
+        let end = self.table.chunks().min(*chunk + READ_CHUNKS);
+        let more = *chunk < end;
+        while *chunk < end && some.len() < 64 * CHUNKS {
+            let slots = self.table.iter_chunks(*chunk..*chunk + 1);
+            some.extend(slots.filter(|slot| wanted(slot.state())).map(|slot| FoundKey {
                 is_delayed: slot.state().is_delayed(),
                 is_processing: slot.state().is_processing(),
                 slot: slot.id(),
                 key: slot.key().clone(),
-            });
+            }));
+            *chunk += 1;
         }
-        chunk < self.table.chunks()
+        more
     }
 
     /// Copies the delayed keys of [`CHUNKS`] chunks, with their deadlines and the priorities that they will have. `false`: there are no

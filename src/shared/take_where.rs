@@ -17,7 +17,7 @@ use super::locked::Locked;
 use crate::Leftover;
 use crate::key::{Hash as KeyHash, SlotId, State};
 use crate::panics::drop_each;
-use crate::shard::{CHUNKS, FoundKey, FoundQueued, Place, STEP};
+use crate::shard::{CHUNKS, FoundKey, FoundQueued, Place, READ_CHUNKS, STEP};
 use crate::sync::give_way;
 use crate::time::time_left;
 use std::collections::{HashMap, HashSet};
@@ -75,6 +75,8 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         let taken = self.take_found(found);
         held.extend(taken.missed);
 
+        let mut queued = self.in_order_of_hand_out(taken.queued);
+        queued.shrink_to_fit();
         let active = self.active_slots();
         let refused = refused();
         let mut listed: HashSet<SlotId> = refused.iter().map(|&(slot, _)| slot).collect();
@@ -82,7 +84,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
             held.into_iter().partition(|(slot, _)| active.contains(slot) && listed.insert(*slot));
         self.note_caught(drop_each(dropped));
         Leftover {
-            queued: self.in_order_of_hand_out(taken.queued),
+            queued,
             processing: held.into_iter().map(|(_, key)| key).collect(),
             delayed: taken.delayed,
             refused: refused.into_iter().map(|(_, key)| key).collect(),
@@ -106,8 +108,8 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         let now = self.clock.now();
         for (locked, Matching { queued, delayed, .. }) in found {
             let mut taken = Vec::with_capacity(queued.len());
-            for step in queued.chunks(STEP) {
-                taken.extend(self.take_queued(locked, step.iter().map(|found| found.place)));
+            for step in queued.chunks(4 * STEP) {
+                taken.extend(self.take_queued(locked, step.iter().map(FoundQueued::place)));
                 give_way();
             }
             let mut deadlines = Vec::with_capacity(delayed.len());
@@ -115,13 +117,22 @@ impl<K: Hash + Eq + Clone> Shared<K> {
                 deadlines.extend(self.take_delays_of(locked, step));
                 give_way();
             }
-            taking.queued.reserve(queued.len());
-            for (found, taken) in queued.into_iter().zip(taken) {
-                if taken {
-                    taking.queued.push(found);
-                } else {
-                    taking.missed.push((found.slot, found.key));
-                }
+            // In place: there may be millions.
+            let queued: Vec<_> = queued
+                .into_iter()
+                .zip(taken)
+                .filter_map(|(found, taken)| {
+                    if !taken {
+                        taking.missed.push((found.slot, found.key));
+                        return None;
+                    }
+                    Some(found)
+                })
+                .collect();
+            if taking.queued.is_empty() {
+                taking.queued = queued;
+            } else {
+                taking.queued.extend(queued);
             }
             for ((_, key), deadline) in delayed.into_iter().zip(deadlines) {
                 match deadline {
@@ -156,14 +167,14 @@ impl<K: Hash + Eq + Clone> Shared<K> {
     /// The queued keys that match, in the order of the queue; with priorities or groups, by priority and then by age. Keys that are queued
     /// during the call may be missing.
     fn matching_queued(&self, locked: &Locked<K>, matches: &mut impl FnMut(&K) -> bool) -> Vec<FoundQueued<K>> {
-        let (mut found, mut seen) = (Vec::new(), Vec::new());
+        let (mut found, mut seen) = (Vec::with_capacity(locked.lock().len()), Vec::new());
         if !self.is_ordered_and_moved(locked) {
             Self::match_in_line(locked, matches, &mut found, &mut seen);
         }
         // Also if it is ordered only now: keys may have moved before they were seen.
         if self.is_ordered_and_moved(locked) {
             Self::match_in_order(locked, matches, &mut found, &seen);
-            found.sort_by_key(|found| found.rank);
+            found.sort_by_key(|found| (found.priority, found.push));
         }
         found
     }
@@ -177,9 +188,9 @@ impl<K: Hash + Eq + Clone> Shared<K> {
     ) {
         let mut range = locked.lock().positions();
         while range.start < range.end {
-            let mut some = Vec::with_capacity(STEP);
+            let mut some = Vec::with_capacity(2 * STEP);
             range.start = locked.lock().copy_queued(range.clone(), &mut some);
-            seen.extend(some.iter().map(|found| found.rank.1));
+            seen.extend(some.iter().map(|found| found.push));
             found.extend(some.into_iter().filter(|found| matches(&found.key)));
             give_way();
         }
@@ -199,7 +210,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
                 return;
             }
             chunk += CHUNKS;
-            some.retain(|found| seen.binary_search(&found.rank.1).is_err());
+            some.retain(|found| seen.binary_search(&found.push).is_err());
             found.extend(some.into_iter().filter(|found| matches(&found.key)));
             give_way();
         }
@@ -231,10 +242,9 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         let mut chunk = 0;
         loop {
             let mut some = Vec::with_capacity(64 * CHUNKS);
-            if !locked.lock().copy_where(chunk, &wanted, &mut some) {
+            if !locked.lock().copy_where(&mut chunk, &wanted, &mut some) {
                 return;
             }
-            chunk += CHUNKS;
             some.into_iter().for_each(&mut visit);
             give_way();
         }
@@ -275,11 +285,11 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         for locked in self.all() {
             let mut chunk = 0;
             loop {
-                slots.reserve(64 * CHUNKS);
+                slots.reserve(64 * CHUNKS); // few are left, as a rule
                 if !locked.lock().copy_active(chunk, &mut slots) {
                     break;
                 }
-                chunk += CHUNKS;
+                chunk += READ_CHUNKS;
                 give_way();
             }
         }
@@ -291,7 +301,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
     fn in_order_of_hand_out(&self, mut queued: Vec<FoundQueued<K>>) -> Vec<K> {
         // Stable: the keys of a shard are in this order already.
         if self.shards() > 1 {
-            queued.sort_by_key(|found| (found.rank.0, found.stamp));
+            queued.sort_by_key(|found| (found.priority, found.stamp));
         }
         if self.groups.is_none() {
             return queued.into_iter().map(|found| found.key).collect();
@@ -300,10 +310,10 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         let mut in_turns: Vec<_> = queued
             .into_iter()
             .map(|found| {
-                let before = keys_of.entry((found.rank.0, found.group.hash)).or_default();
+                let before = keys_of.entry((found.priority, found.group.hash)).or_default();
                 let turn = *before / u32::from(found.group.weight.max(1));
                 *before += 1;
-                ((found.rank.0, turn), found.key)
+                ((found.priority, turn), found.key)
             })
             .collect();
         in_turns.sort_by_key(|&(turn, _)| turn);

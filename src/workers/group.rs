@@ -226,7 +226,7 @@ mod tests {
         thread::scope(|scope| {
             let joins = [(); 2].map(|()| scope.spawn(|| group.join()));
             // One joins the thread, and the other waits for it.
-            while group.core.lock().waiting.len() == 0 && start.elapsed().as_secs() < 30 {
+            while group.core.lock().waiting.is_empty() && start.elapsed().as_secs() < 30 {
                 thread::yield_now();
             }
             let returned = joins.iter().any(|join| join.is_finished());
@@ -257,7 +257,7 @@ mod tests {
         let (report, joined) = mpsc::channel();
         drop(send);
         thread::spawn(move || {
-            while group.core.lock().threads.len() > 0 {
+            while !group.core.lock().threads.is_empty() {
                 thread::yield_now();
             }
             group.join();
