@@ -95,9 +95,9 @@ impl<K: Hash + Eq + Clone> Shared<K> {
     fn look_at_all(&self, locked: &Locked<K>, held: &mut Vec<(SlotId, K)>) -> Matching<K> {
         Self::look_at_slots(locked, State::is_processing_and_dirty, |found| held.push((found.slot, found.key)));
         let queued = self.matching_queued(locked, &mut |_| true);
-        let (delayed, mut processing) = self.matching_slots(locked, &mut |_| true);
-        held.append(&mut processing);
-        Matching { queued, delayed, processing }
+        let mut found = self.matching_slots(locked, &mut |_| true);
+        held.append(&mut found.processing);
+        Matching { queued, ..found }
     }
 
     /// Takes the keys that were found out of the queue, if they are still there. A panic of foreign code is caught: the taken keys
@@ -149,8 +149,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
     /// The keys of a shard that match.
     fn matching(&self, locked: &Locked<K>, matches: &mut impl FnMut(&K) -> bool) -> Matching<K> {
         let queued = self.matching_queued(locked, matches);
-        let (delayed, processing) = self.matching_slots(locked, matches);
-        Matching { queued, delayed, processing }
+        Matching { queued, ..self.matching_slots(locked, matches) }
     }
 
     /// Whether the keys of a shard have priorities or groups. If so, none of them is still in the line.
@@ -217,24 +216,20 @@ impl<K: Hash + Eq + Clone> Shared<K> {
     }
 
     /// The delayed keys that match, and the processing ones.
-    fn matching_slots(
-        &self,
-        locked: &Locked<K>,
-        matches: &mut impl FnMut(&K) -> bool,
-    ) -> (Vec<(KeyHash, K)>, Vec<(SlotId, K)>) {
-        let (mut delayed, mut processing) = (Vec::new(), Vec::new());
+    fn matching_slots(&self, locked: &Locked<K>, matches: &mut impl FnMut(&K) -> bool) -> Matching<K> {
+        let mut found = Matching { queued: Vec::new(), delayed: Vec::new(), processing: Vec::new() };
         let wanted = |state: &State| state.is_delayed() || state.is_processing();
         Self::look_at_slots(locked, wanted, |FoundKey { is_delayed, is_processing, slot, key }| {
             if matches(&key) {
                 if is_delayed {
-                    delayed.push((self.hash(&key), key.clone()));
+                    found.delayed.push((self.hash(&key), key.clone()));
                 }
                 if is_processing {
-                    processing.push((slot, key));
+                    found.processing.push((slot, key));
                 }
             }
         });
-        (delayed, processing)
+        found
     }
 
     /// Visits the keys whose states are `wanted`. Not under the lock.
