@@ -3,7 +3,7 @@
 //! ```text
 //! cargo run --release -p top                                  # q or Ctrl-C ends it
 //! cargo run --release -p top -- --frames 3                    # prints three pages instead, half a second apart
-//! cargo run -p top -- --picture examples/top/top.svg          # draws the page after 30 seconds of a mock clock
+//! cargo run -p top -- --picture examples/top/top.svg          # draws the page after 29 seconds of a mock clock
 //! ```
 //!
 //! Four tenants share four workers here: `large` adds bursts, `steady` one key at a time, some of them later, `rare` asks
@@ -21,7 +21,7 @@ use page::{Page, REFRESH};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
 use ratatui::{Terminal, backend::TestBackend};
 use std::time::{Duration, Instant};
-use std::{error::Error, thread};
+use std::{error::Error, io, thread};
 
 /// A tenant, and the number of one of its documents.
 type Key = (&'static str, u32);
@@ -63,7 +63,7 @@ fn work(key: Key, random: &mut fastrand::Rng) -> (Duration, Result<Option<Durati
 }
 
 /// Whether the user wants to end it, within one page's time.
-fn ends() -> Result<bool, Box<dyn Error>> {
+fn ends() -> io::Result<bool> {
     let until = Instant::now() + REFRESH;
     while event::poll(until.saturating_duration_since(Instant::now()))? {
         if let Event::Key(key) = event::read()? {
@@ -114,13 +114,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Ok(());
     }
     let mut terminal = ratatui::init();
-    loop {
+    let end = loop {
         page.turn(&queue, start.elapsed());
-        terminal.draw(|frame| page.draw(frame))?;
-        if ends()? {
-            break;
+        match terminal.draw(|frame| page.draw(frame)).and_then(|_| ends()) {
+            Ok(false) => {}
+            end => break end,
         }
-    }
-    ratatui::restore();
+    };
+    ratatui::restore(); // after an error too
+    end?;
     Ok(())
 }

@@ -94,7 +94,7 @@ impl Page {
         let [head, upper, tenants, lower] = Layout::vertical(heights).areas(frame.area());
         let [chart, times] = Layout::horizontal([Fill(1), Length(34)]).areas(upper);
         let [held, delays, failing] = Layout::horizontal([Fill(28), Fill(delays), Fill(32)]).areas(lower);
-        self.draw_head(frame, head, &now.stats, &before.stats, *at - *since);
+        draw_head(frame, head, &now.stats, &before.stats, *at - *since);
         self.draw_chart(frame, chart);
         draw_times(frame, times, now, before, *at - *since);
         self.draw_tenants(frame, tenants);
@@ -115,33 +115,6 @@ impl Page {
             [name(*key).into(), count(*failures, FAILING), next.into()]
         });
         table(frame, failing, "keys that fail most", ["", "failures", "next try"], rows);
-    }
-
-    fn draw_head(&self, frame: &mut Frame<'_>, area: Rect, now: &Stats, before: &Stats, window: Duration) {
-        let rate = |now: u64, before: u64| (now - before) as f64 / window.as_secs_f64().max(0.001);
-        let [adds, coalesced] = [rate(now.adds(), before.adds()), rate(now.coalesced, before.coalesced)];
-        let [runs, failures] = [rate(now.handed_out, before.handed_out), rate(now.failures, before.failures)];
-        let oldest = short(now.oldest_queued.filter(|_| now.len > 0));
-        let longest = short(now.longest_running.filter(|_| now.processing > 0));
-        let next = short(now.next_deadline);
-        let mut states = Line::from(vec![
-            format!("queued {:>5}", now.len).fg(QUEUED),
-            format!("  processing {:>3}", now.processing).fg(PROCESSING),
-            format!("  delayed {:>5}", now.delayed).fg(DELAYED),
-            format!("  failing {:>4}", now.failing).fg(FAILING),
-        ]);
-        if area.width >= 76 {
-            states.push_span(format!("  idle workers {}", now.waiters).not_bold());
-        }
-        let lines = vec![
-            "keyqueue top".bold().into(),
-            states.bold(),
-            format!("per second {adds:>4.0} adds {coalesced:>4.0} coalesced {runs:>4.0} runs {failures:>3.0} failures")
-                .into(),
-            format!("oldest queued {oldest:>6}  longest run {longest:>6}  next delay {next:>6}").into(),
-        ];
-        frame.render_widget(Paragraph::new(lines), area);
-        frame.render_widget(Line::from("q quits").right_aligned(), area);
     }
 
     /// Queued keys, with the scale at the left and the time below.
@@ -175,6 +148,33 @@ impl Page {
         let head = ["tenant ", "queued", "processing", "delayed", "failing", "oldest", ""];
         table(frame, area, "tenants and their shares of the keys", head, rows);
     }
+}
+
+fn draw_head(frame: &mut Frame<'_>, area: Rect, now: &Stats, before: &Stats, window: Duration) {
+    let rate = |now: u64, before: u64| (now - before) as f64 / window.as_secs_f64().max(0.001);
+    let [adds, coalesced] = [rate(now.adds(), before.adds()), rate(now.coalesced, before.coalesced)];
+    let [runs, failures] = [rate(now.handed_out, before.handed_out), rate(now.failures, before.failures)];
+    let oldest = short(now.oldest_queued.filter(|_| now.len > 0));
+    let longest = short(now.longest_running.filter(|_| now.processing > 0));
+    let next = short(now.next_deadline);
+    let mut states = Line::from(vec![
+        format!("queued {:>5}", now.len).fg(QUEUED),
+        format!("  processing {:>3}", now.processing).fg(PROCESSING),
+        format!("  delayed {:>5}", now.delayed).fg(DELAYED),
+        format!("  failing {:>4}", now.failing).fg(FAILING),
+    ]);
+    if area.width >= 76 {
+        states.push_span(format!("  idle workers {}", now.waiters).not_bold());
+    }
+    let lines = vec![
+        "keyqueue top".bold().into(),
+        states.bold(),
+        format!("per second {adds:>4.0} adds {coalesced:>4.0} coalesced {runs:>4.0} runs {failures:>3.0} failures")
+            .into(),
+        format!("oldest queued {oldest:>6}  longest run {longest:>6}  next delay {next:>6}").into(),
+    ];
+    frame.render_widget(Paragraph::new(lines), area);
+    frame.render_widget(Line::from("q quits").right_aligned(), area);
 }
 
 /// How long keys waited lately, by priority, and how long their handlers took.

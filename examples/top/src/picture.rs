@@ -116,8 +116,8 @@ pub fn svg(page: &Page, columns: u16, lines: u16) -> String {
     let width = 2 * MARGIN + WIDTH * usize::from(columns);
     let height = 2 * MARGIN + HEIGHT * usize::from(lines);
     format!(
-        r##"<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" shape-rendering="crispEdges"
-font-family="ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace" font-size="15">
+        r##"<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}"
+role="img" shape-rendering="crispEdges" font-family="ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace" font-size="15">
 <title>keyqueue top</title>
 <rect width="{width}" height="{height}" rx="8" fill="#0d1117"/>
 <path d="{frames}" fill="none" stroke="#484f58" shape-rendering="auto"/>
