@@ -109,7 +109,7 @@
 //! queue.add_all([1, 2, 3]);
 //! queue.shut_down(); // for this example
 //! let workers = queue.workers().build();
-//! futures_executor::block_on(workers.run_async(async |item| println!("{}", item.key())));
+//! futures_executor::block_on(workers.run_async(async |item| println!("{item}")));
 //! assert_eq!(workers.tally().succeeded, 3);
 //! ```
 //!
@@ -277,10 +277,10 @@
 //!
 //! // A handler is tested with an item: what it returns is what happens to the key.
 //! fn reconcile(pod: &Item<'_, &str>) -> Outcome {
-//!     if pod.num_requeues() > 0 { Outcome::Done } else { Outcome::Retry }
+//!     if pod.num_requeues() > 0 { Outcome::Success } else { Outcome::Retry }
 //! }
 //! let item = queue.try_get().unwrap();
-//! assert!(matches!(reconcile(&item), Outcome::Done));
+//! assert!(matches!(reconcile(&item), Outcome::Success));
 //! ```
 //!
 //! # What makes a good key
@@ -325,7 +325,7 @@
 //! | controller-runtime | here |
 //! |---|---|
 //! | `Reconcile(ctx, req) (Result, error)` | a handler `Fn(&Item<K>) -> Result<Outcome, E>` |
-//! | `return Result{}, nil` | `Ok(Outcome::Done)`, or `Ok(())` |
+//! | `return Result{}, nil` | `Ok(Outcome::Success)`, or `Ok(())` |
 //! | `return Result{}, err` | `Err(error)`: retried with backoff |
 //! | `Result{RequeueAfter: d}` | [`Outcome::RequeueAfter`](crate::Outcome::RequeueAfter) |
 //! | `reconcile.TerminalError(err)` | [`Outcome::GiveUp`](crate::Outcome::GiveUp) |

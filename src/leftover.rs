@@ -31,7 +31,7 @@ impl<K> Leftover<K> {
     /// # Examples
     /// ```
     /// let queue = keyqueue::WorkQueue::<u32>::new();
-    /// let workers = queue.workers().spawn(1, |item| println!("{}", item.key()))?;
+    /// let workers = queue.workers().spawn(1, |item| println!("{item}"))?;
     /// queue.add(1);
     /// assert!(workers.drain().is_empty());
     /// # std::io::Result::Ok(())

@@ -279,7 +279,7 @@ impl Script {
             runs.push(key);
             runs.iter().filter(|&&run| run == 7).count() == 1
         };
-        let mut outcome = Outcome::Done;
+        let mut outcome = Outcome::Success;
         match key {
             7 if first => {
                 self.fault.at(Point::Begin);
@@ -397,7 +397,7 @@ fn a_handler_that_panics_is_retried_or_done_and_the_loop_goes_on() {
                     let fault = Fault::new(point, payload, 1);
                     let first: fn() -> Outcome = match point {
                         Point::IntoError => || Outcome::Failed("".into()),
-                        _ => || Outcome::Done,
+                        _ => || Outcome::Success,
                     };
                     let (script, workers) = run_loop(way, policy, &fault, first, false);
                     // An add during the panicking run queues the key again under each policy; with a retry as well, it runs once.
@@ -492,7 +492,7 @@ fn outcome_reaching(point: Point) -> fn() -> Outcome {
         Point::Added => || Outcome::RequeueAfter(Duration::ZERO),
         Point::OnPanic | Point::Panicked => || resume_unwind(Box::new("it must panic first")),
         Point::OnGiveUp | Point::GivenUp => || Outcome::GiveUp("".into()),
-        _ => || Outcome::Done,
+        _ => || Outcome::Success,
     }
 }
 
@@ -630,7 +630,7 @@ fn fails_until_given_up(way: Way, limiter: Broken, max: usize, delay: Duration) 
             } else {
                 queue.shut_down(); // 7 is given up, or lost, or came back too early
             }
-            Outcome::Done
+            Outcome::Success
         }
     };
     let workers = if way == Way::Spawned { builder.spawn(1, handler.clone()).unwrap() } else { builder.build() };
@@ -797,7 +797,7 @@ fn outcomes_take_effect_even_if_forget_panics() {
         queue.add_all([1, 2, 3]);
         queue.shut_down();
         let handler = |item: &Item<'_, u32>| match **item {
-            1 => Outcome::Done,
+            1 => Outcome::Success,
             2 => Outcome::RequeueAfter(Duration::from_secs(1)),
             _ => Outcome::GiveUp("".into()),
         };
@@ -1258,7 +1258,7 @@ fn a_key_is_given_up_even_if_on_give_up_panics() {
         workers.run(|item: &Item<'_, u32>| {
             if **item == 2 {
                 queue.shut_down();
-                return Outcome::Done;
+                return Outcome::Success;
             }
             Outcome::Retry
         });

@@ -18,8 +18,8 @@ use futures_executor::block_on;
 use keyqueue::observe::Runs;
 use keyqueue::rate_limiter::{Bucket, ItemFastSlow};
 use keyqueue::{
-    AddOptions, Clock, Driver, Item, Leftover, MockClock, Outcome, Tally, WorkQueue, WorkQueueBuilder, Workers,
-    WorkersBuilder,
+    AddOptions, Clock, Driver, IntoOutcome, Item, Leftover, MockClock, Outcome, Tally, WorkQueue, WorkQueueBuilder,
+    Workers, WorkersBuilder,
 };
 use std::error::Error;
 use std::future::{pending, poll_fn, ready};
@@ -41,7 +41,7 @@ fn tokio(threads: usize) -> tokio::runtime::Runtime {
 }
 
 /// Runs one loop to its end.
-fn run<R: Into<Outcome> + Send + 'static>(
+fn run<R: IntoOutcome + Send + 'static>(
     way: Way,
     builder: WorkersBuilder<u32>,
     handler: impl Fn(&Item<'_, u32>) -> R + Send + Sync + 'static,
@@ -126,7 +126,7 @@ fn each_outcome_has_its_effect_on_the_key_and_is_counted() {
     type Make = fn() -> Outcome;
     // Expected: the key's failure count, its delay, and the tally.
     let cases: [(Make, usize, Option<Duration>, [u64; 6]); 9] = [
-        (|| Outcome::Done, 0, None, [2, 0, 0, 0, 0, 0]),
+        (|| Outcome::Success, 0, None, [2, 0, 0, 0, 0, 0]),
         (|| Outcome::Retry, 3, Some(20 * MS), [1, 0, 1, 0, 0, 0]),
         (|| Outcome::Failed("no luck".into()), 3, Some(20 * MS), [1, 0, 1, 0, 0, 0]),
         // The longer of the two delays applies: the error's or the limiter's.
@@ -168,7 +168,7 @@ fn each_outcome_has_its_effect_on_the_key_and_is_counted() {
                         return outcome();
                     }
                     queue.shut_down();
-                    Outcome::Done
+                    Outcome::Success
                 }
             });
             let case = format!("{way:?}, {:?}", outcome());
@@ -187,19 +187,19 @@ fn each_outcome_has_its_effect_on_the_key_and_is_counted() {
 
 #[test]
 fn results_of_handlers_convert_to_outcomes() {
-    fn failed(outcome: impl Into<Outcome>) -> String {
-        match outcome.into() {
+    fn failed(outcome: impl IntoOutcome) -> String {
+        match outcome.into_outcome() {
             Outcome::Failed(error) => error.to_string(),
             other => panic!("{other:?} is not a failure"),
         }
     }
     type Dyn = Box<dyn Error + Send + Sync>;
     let io = || io::Error::other("disk");
-    assert!(matches!(().into(), Outcome::Done));
-    assert!(matches!(Ok::<(), io::Error>(()).into(), Outcome::Done));
-    assert!(matches!(Ok::<_, String>(Outcome::RequeueAfter(MS)).into(), Outcome::RequeueAfter(MS)));
-    assert!(matches!(Ok::<_, Dyn>(Outcome::Retry).into(), Outcome::Retry));
-    assert!(matches!(Ok::<_, String>(Ok::<_, io::Error>(Outcome::Retry)).into(), Outcome::Retry));
+    assert!(matches!(().into_outcome(), Outcome::Success));
+    assert!(matches!(Ok::<(), io::Error>(()).into_outcome(), Outcome::Success));
+    assert!(matches!(Ok::<_, String>(Outcome::RequeueAfter(MS)).into_outcome(), Outcome::RequeueAfter(MS)));
+    assert!(matches!(Ok::<_, Dyn>(Outcome::Retry).into_outcome(), Outcome::Retry));
+    assert!(matches!(Ok::<_, String>(Ok::<_, io::Error>(Outcome::Retry)).into_outcome(), Outcome::Retry));
     assert_eq!(failed(Err::<(), _>(io())), "disk");
     assert_eq!(failed(Err::<(), _>("text")), "text");
     assert_eq!(failed(Err::<Outcome, _>("owned".to_owned())), "owned");
@@ -208,14 +208,23 @@ fn results_of_handlers_convert_to_outcomes() {
     assert_eq!(failed(Err::<Result<(), io::Error>, _>("outer")), "outer");
 
     // An `Err` that holds an outcome converts to that outcome.
-    assert!(matches!(Err::<(), _>(Outcome::Retry).into(), Outcome::Retry));
-    assert!(matches!(Ok::<_, Outcome>(Outcome::RequeueAfter(MS)).into(), Outcome::RequeueAfter(MS)));
+    assert!(matches!(Err::<(), _>(Outcome::Retry).into_outcome(), Outcome::Retry));
+    assert!(matches!(Ok::<_, Outcome>(Outcome::RequeueAfter(MS)).into_outcome(), Outcome::RequeueAfter(MS)));
     assert_eq!(failed(Err::<(), _>(Outcome::Failed("no luck".into()))), "no luck");
 
+    // What is no `Error` itself: `.map_err(Outcome::failed)?`.
+    let dynamic: Result<(), Dyn> = Err(io().into());
+    for outcome in [
+        Outcome::failed("disk"),
+        Outcome::failed("disk".to_owned()),
+        dynamic.map_err(Outcome::failed).unwrap_err(),
+        io().into(),
+    ] {
+        assert_eq!(failed(outcome), "disk");
+    }
+
     // The error value is kept, not only its text.
-    let Outcome::Failed(error) = Outcome::from(Err::<(), _>(io::Error::from(io::ErrorKind::NotFound))) else {
-        panic!()
-    };
+    let Outcome::Failed(error) = Outcome::from(io::Error::from(io::ErrorKind::NotFound)) else { panic!() };
     assert_eq!(error.downcast_ref::<io::Error>().unwrap().kind(), io::ErrorKind::NotFound);
 }
 
@@ -270,7 +279,7 @@ fn the_question_mark_operator_makes_failures() {
             3 => Err(Own)?,
             _ => "x".parse::<u32>().map(drop)?,
         }
-        Ok(Outcome::Done)
+        Ok(Outcome::Success)
     });
     assert_eq!(errors.take(), ["io 0", "text", "owned", "own", "invalid digit found in string"]);
 
@@ -350,7 +359,7 @@ fn a_success_or_a_give_up_resets_the_retry_count() {
             move |item: &Item<'_, u32>| match answers.lock().unwrap().next().unwrap() {
                 0 => {
                     queue.add(**item);
-                    Outcome::Done
+                    Outcome::Success
                 }
                 1 => Outcome::Retry,
                 _ => {
@@ -393,7 +402,7 @@ fn rejected_requeues_and_retries_are_counted() {
             2 => Outcome::RequeueAfter(MS),
             3 => Outcome::RequeueAfter(Duration::ZERO),
             4 => Outcome::GiveUp("gone".into()),
-            _ => Outcome::Done,
+            _ => Outcome::Success,
         });
         assert_eq!(tally(&workers), [3, 2, 2, 1, 0, 4], "{way:?}");
         assert_eq!((queue.stats().rejected, queue.delayed_len(), queue.len()), (4, 0, 0));
@@ -843,7 +852,7 @@ fn boxed_handlers_can_be_wrapped_and_spawned() {
                 if **item == 3 {
                     resume_unwind(Box::new("a panic"));
                 }
-                Outcome::Done
+                Outcome::Success
             })
         }
     });
@@ -956,7 +965,7 @@ impl Load {
                 self.unwound.fetch_add(1, Ordering::SeqCst);
                 resume_unwind(Box::new(String::from("a panic")))
             }
-            _ => Outcome::Done,
+            _ => Outcome::Success,
         }
     }
 }
@@ -1412,7 +1421,7 @@ mod spans {
                 1 => resume_unwind(Box::new("on fire")),
                 _ => {
                     queue.shut_down();
-                    Outcome::Done
+                    Outcome::Success
                 }
             }
         };

@@ -4,7 +4,7 @@
 //! ```text
 //!          ┌───────────────────────────────────────────────────────┐
 //!          ▼                                                       │
-//!   get ──▶ handler ──▶ Done ──────────────────▶ succeed ──────────┤
+//!   get ──▶ handler ──▶ Success ───────────────▶ succeed ──────────┤
 //!    │         │        RequeueAfter(d) ───────▶ requeue_after ────┤
 //!    │         │        RequeueWith(options) ──▶ requeue_with ─────┤
 //!    │         │        Retry, Failed,                             │
@@ -27,7 +27,7 @@ mod take_all;
 
 pub use given_up::GivenUp;
 pub(crate) use group::AllRuns;
-pub use outcome::Outcome;
+pub use outcome::{IntoOutcome, Outcome};
 
 use crate::queue::WorkQueue;
 use crate::shared::WaitOutcome;
@@ -66,7 +66,7 @@ use take_all::take_all;
 ///     .spawn(4, |pod| -> Result<Outcome, std::io::Error> {
 ///         let settled = write(pod)?; // fails: retried, after 5 ms, 10, 20, …
 ///         let again = Outcome::RequeueAfter(Duration::from_secs(10));
-///         Ok(if settled { Outcome::Done } else { again })
+///         Ok(if settled { Outcome::Success } else { again })
 ///     })?;
 /// queue.add("pod-1");
 ///
@@ -124,7 +124,7 @@ impl<K> Drop for Inner<K> {
 ///     .workers()
 ///     .name("pods")
 ///     .max_retries(15)
-///     .spawn(2, |pod| println!("{}", pod.key()))?;
+///     .spawn(2, |pod| println!("{pod}"))?;
 /// queue.add("pod-1");
 /// assert!(workers.drain().is_empty());
 /// # std::io::Result::Ok(())
@@ -162,7 +162,7 @@ pub struct WorkersBuilder<K> {
 pub struct Tally {
     /// Loops that have not ended.
     pub running: usize,
-    /// Runs that did not fail: with [`Outcome::Done`], [`RequeueAfter`](Outcome::RequeueAfter) or [`RequeueWith`](Outcome::RequeueWith).
+    /// Runs that did not fail: with [`Outcome::Success`], [`RequeueAfter`](Outcome::RequeueAfter) or [`RequeueWith`](Outcome::RequeueWith).
     pub succeeded: u64,
     /// Those of the succeeded runs that ended with [`Outcome::RequeueAfter`] or [`RequeueWith`](Outcome::RequeueWith).
     pub requeued: u64,
@@ -185,7 +185,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// # Examples
     /// ```
     /// let queue = keyqueue::WorkQueue::<&str>::new();
-    /// let workers = queue.workers().spawn(2, |pod| println!("{}", pod.key()))?;
+    /// let workers = queue.workers().spawn(2, |pod| println!("{pod}"))?;
     /// queue.add("pod-1");
     /// assert!(workers.drain().is_empty());
     /// # std::io::Result::Ok(())
@@ -303,7 +303,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     /// let workers = queue.workers().build();
     /// std::thread::spawn({
     ///     let workers = workers.clone();
-    ///     move || workers.run(|item| println!("{}", item.key())) // a thread of your own
+    ///     move || workers.run(|item| println!("{item}")) // a thread of your own
     /// });
     /// queue.add(1);
     /// let _leftover = workers.drain();
@@ -316,8 +316,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
 
     /// Starts `threads` threads, each of which runs a loop.
     ///
-    /// A closure that is passed directly does not name the type of its argument; one that uses `?` names what it returns. See
-    /// [`run_async`](Workers::run_async) for the handlers that name the item's type.
+    /// What the handler may return: [`IntoOutcome`]. A closure that is passed directly does not name the type of its argument; one that
+    /// uses `?` names what it returns, as in the second example. See [`run_async`](Workers::run_async) for the handlers that name the
+    /// item's type.
     ///
     /// Dozens of threads whose handlers take a microsecond or less wait for each other at the queue's lock: see
     /// [`shards`](crate::WorkQueueBuilder::shards).
@@ -329,12 +330,30 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     /// # Examples
     /// ```
     /// let queue = keyqueue::WorkQueue::<&str>::new();
-    /// let workers = queue.workers().spawn(4, |pod| println!("{}", pod.key()))?;
+    /// let workers = queue.workers().spawn(4, |pod| println!("{pod}"))?;
     /// queue.add("pod-1");
     /// assert!(workers.drain().is_empty());
     /// # std::io::Result::Ok(())
     /// ```
-    pub fn spawn<R: Into<Outcome>>(
+    /// With `?`:
+    /// ```
+    /// use keyqueue::{Outcome, WorkQueue};
+    ///
+    /// # fn read(_: &str) -> Result<String, std::io::Error> { Ok("7".to_owned()) }
+    /// # fn write(_: u32) -> Result<(), String> { Ok(()) }
+    /// let queue = WorkQueue::<&str>::new();
+    /// let workers = queue.workers().spawn(4, |pod| -> Result<(), Outcome> {
+    ///     let text = read(pod)?; // an io::Error: retried
+    ///     let number = text.parse().map_err(|_| Outcome::GiveUp("no number".into()))?;
+    ///     write(number).map_err(Outcome::failed)?; // its error is a String: retried
+    ///     Ok(())
+    /// })?;
+    /// # queue.add("pod-1");
+    /// # assert!(workers.drain().is_empty());
+    /// # assert_eq!(workers.tally().succeeded, 1);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn spawn<R: IntoOutcome>(
         self,
         threads: usize,
         handler: impl Fn(&Item<'_, K>) -> R + Send + Sync + 'static,
@@ -411,7 +430,7 @@ impl<K> Workers<K> {
     /// # Examples
     /// ```
     /// let queue = keyqueue::WorkQueue::<u32>::new();
-    /// let workers = queue.workers().spawn(1, |item| println!("{}", item.key()))?;
+    /// let workers = queue.workers().spawn(1, |item| println!("{item}"))?;
     /// queue.shut_down();
     /// workers.join(); // the loops have ended
     /// # std::io::Result::Ok(())
@@ -429,7 +448,7 @@ impl<K> Workers<K> {
     /// ```
     /// # futures_executor::block_on(async {
     /// let queue = keyqueue::WorkQueue::<u32>::new();
-    /// let workers = queue.workers().spawn(1, |item| println!("{}", item.key()))?;
+    /// let workers = queue.workers().spawn(1, |item| println!("{item}"))?;
     /// queue.shut_down();
     /// workers.join_async().await;
     /// # std::io::Result::Ok(())
@@ -455,7 +474,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// queue.workers().build().run(|n| sum += n.key());
     /// assert_eq!(sum, 6);
     /// ```
-    pub fn run<R: Into<Outcome>>(&self, handler: impl FnMut(&Item<'_, K>) -> R) {
+    pub fn run<R: IntoOutcome>(&self, handler: impl FnMut(&Item<'_, K>) -> R) {
         let (handler, own) = &mut self.enter(handler);
         own.run(handler);
     }
@@ -480,6 +499,20 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// workers.run_async({
     ///     let client = Arc::clone(&client);
     ///     async move |url| client.fetch(url).await
+    /// });
+    /// ```
+    /// A closure that uses `?` names what it returns (see [`IntoOutcome`]):
+    /// ```
+    /// # use keyqueue::WorkQueue;
+    /// # struct Client;
+    /// # impl Client { async fn fetch(&self, _: &str) -> Result<(), std::io::Error> { Ok(()) } }
+    /// # let workers = WorkQueue::<String>::new().workers().build();
+    /// use keyqueue::Outcome;
+    ///
+    /// # let _ =
+    /// workers.run_async(async |url| -> Result<(), Outcome> {
+    ///     Client.fetch(url).await?; // fails: retried
+    ///     Ok(())
     /// });
     /// ```
     /// A closure that is passed directly does not name the type of its argument, here, in [`run`](Self::run), in
@@ -515,7 +548,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// ```compile_fail
     /// # use keyqueue::WorkQueue;
     /// # let workers = WorkQueue::<String>::new().workers().build();
-    /// let handler = async |url| println!("{}", url.key()); // error: type annotations needed
+    /// let handler = async |url| println!("{url}"); // error: type annotations needed
     /// # let _ =
     /// workers.run_async(handler);
     /// ```
@@ -578,7 +611,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     pub fn run_async<F, R>(&self, handler: F) -> impl Future<Output = ()> + use<K, F, R>
     where
         F: AsyncFnMut(&Item<'_, K>) -> R,
-        R: Into<Outcome>,
+        R: IntoOutcome,
     {
         let mut work = self.enter(handler);
         async move {
@@ -619,8 +652,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// let workers = queue.workers().build();
     /// spawn(&workers, 8, |item| {
     ///     Box::pin(async move {
-    ///         println!("working on {}", item.key());
-    ///         Outcome::Done
+    ///         println!("working on {item}");
+    ///         Outcome::Success
     ///     })
     /// });
     /// queue.add("pod-1".to_owned());
@@ -632,7 +665,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     pub fn run_boxed<F, R>(&self, mut handler: F) -> impl Future<Output = ()> + use<K, F, R>
     where
         F: for<'i> FnMut(&'i Item<'_, K>) -> Pin<Box<dyn Future<Output = R> + Send + 'i>>,
-        R: Into<Outcome>,
+        R: IntoOutcome,
     {
         self.run_async(async move |item: &Item<'_, K>| handler(item).await)
     }
@@ -674,7 +707,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// # Examples
     /// ```
     /// let queue = keyqueue::WorkQueue::<u32>::new();
-    /// let workers = queue.workers().spawn(1, |item| println!("{}", item.key()))?;
+    /// let workers = queue.workers().spawn(1, |item| println!("{item}"))?;
     /// queue.add_all([1, 2, 3]);
     /// assert!(workers.drain().is_empty());
     /// assert_eq!(workers.tally().succeeded, 3);
@@ -725,7 +758,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// ```
     /// # futures_executor::block_on(async {
     /// let queue = keyqueue::WorkQueue::<u32>::new();
-    /// let workers = queue.workers().spawn(1, |item| println!("{}", item.key()))?;
+    /// let workers = queue.workers().spawn(1, |item| println!("{item}"))?;
     /// queue.add(1);
     /// assert!(workers.drain_async().await.is_empty());
     /// # std::io::Result::Ok(())

@@ -64,7 +64,7 @@ fn handle(key: &Item<'_, Key>) -> Result<Outcome, &'static str> {
         0 => Err("the store did not answer"),
         _ if key.0 == "hourly" => Ok(Outcome::RequeueAfter(Duration::from_secs(3600))),
         1 if key.0 == "rare" => Ok(Outcome::RequeueAfter(Duration::from_secs(2))),
-        _ => Ok(Outcome::Done),
+        _ => Ok(Outcome::Success),
     }
 }
 
