@@ -1562,3 +1562,160 @@ mod spans {
         assert!(lines.iter().all(|line| line.starts_with("[] DEBUG")));
     }
 }
+
+// ---- tasks of Tokio ----
+
+#[cfg(feature = "tokio")]
+mod spawn_tasks {
+    use super::*;
+
+    /// Waits in a task until a key is processing.
+    async fn until_processing(queue: &WorkQueue<u32>, keys: usize) {
+        while queue.processing_len() < keys {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Says when it is dropped.
+    struct Flag(Arc<AtomicBool>);
+
+    impl Drop for Flag {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Key 0 hangs, the others return.
+    fn hang(workers: &Workers<u32>, tasks: usize) -> Arc<AtomicBool> {
+        let dropped = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&dropped);
+        workers.spawn_tasks(tasks, move |item| {
+            let flag = Arc::clone(&flag);
+            Box::pin(async move {
+                if **item == 0 {
+                    let _flag = Flag(flag);
+                    pending::<()>().await;
+                }
+            })
+        });
+        dropped
+    }
+
+    #[test]
+    fn a_drain_with_a_deadline_aborts_tasks_that_hang() {
+        for threads in [0, 2] {
+            let runtime = if threads == 0 {
+                tokio::runtime::Builder::new_current_thread().build().unwrap()
+            } else {
+                tokio(threads)
+            };
+            runtime.block_on(async {
+                let queue = WorkQueue::new();
+                let workers = queue.workers().build();
+                let dropped = hang(&workers, 2);
+                assert_eq!(workers.tally().running, 2);
+                queue.add_all([0, 1, 2]);
+                while workers.tally().succeeded < 2 {
+                    tokio::task::yield_now().await;
+                }
+                let left = workers.drain_until(ready(())).await;
+                assert_eq!((left.processing, left.queued, left.delayed.len()), (vec![0], vec![], 0));
+                workers.join_async().await;
+                assert!(dropped.load(Ordering::SeqCst));
+                assert_eq!((queue.processing_len(), queue.len()), (0, 0));
+                let Tally { succeeded, failed, running, .. } = workers.tally();
+                assert_eq!((succeeded, failed, running), (2, 0, 0), "a run that was aborted is not counted");
+            });
+        }
+    }
+
+    /// With the call for threads, from outside of the runtime.
+    #[test]
+    fn a_blocking_drain_aborts_them_too() {
+        let runtime = tokio(1);
+        let queue = WorkQueue::new();
+        let workers = queue.workers().build();
+        let dropped = {
+            let _in_it = runtime.enter();
+            hang(&workers, 1)
+        };
+        queue.add(0);
+        runtime.block_on(until_processing(&queue, 1));
+        queue.add_all([0, 5]); // 0 is queued again when it is done, and 5 waits
+        let left = workers.drain_timeout(MS);
+        assert_eq!((left.processing, left.queued), (vec![0], vec![5]));
+        workers.join();
+        assert!(dropped.load(Ordering::SeqCst));
+        assert_eq!((queue.processing_len(), queue.len()), (0, 1), "a key that was added meanwhile is queued again");
+    }
+
+    /// `stop` lets handlers return, also while a drain without a deadline waits.
+    #[test]
+    fn other_calls_abort_nothing() {
+        tokio(2).block_on(async {
+            let queue = WorkQueue::new();
+            let workers = queue.workers().build();
+            let (go_on, gate) = tokio::sync::watch::channel(false);
+            workers.spawn_tasks(2, move |_| {
+                let mut gate = gate.clone();
+                Box::pin(async move { gate.wait_for(|open| *open).await.map(drop) })
+            });
+            queue.add_all([1, 2]);
+            until_processing(&queue, 2).await;
+            let mut left = workers.stop().processing;
+            left.sort_unstable();
+            assert_eq!(left, [1, 2]);
+            let drain = workers.drain_async();
+            go_on.send(true).unwrap();
+            assert!(drain.await.is_empty());
+            let Tally { succeeded, running, .. } = workers.tally();
+            assert_eq!((succeeded, running), (2, 0));
+        });
+    }
+
+    async fn visit(item: &Item<'_, u32>) -> io::Result<()> {
+        tokio::task::yield_now().await;
+        if **item == 1 { Err(io::Error::other("disk")) } else { Ok(()) }
+    }
+
+    /// Several handlers on one `Workers`, of all forms.
+    #[test]
+    fn handlers_are_functions_and_closures() {
+        tokio(2).block_on(async {
+            let queue = no_backoff().build();
+            let workers = queue.workers().max_retries(1).build();
+            workers.spawn_tasks(2, |item| Box::pin(visit(item)));
+            workers.spawn_tasks(1, |item| {
+                Box::pin(async move {
+                    visit(item).await?;
+                    Ok::<(), Outcome>(())
+                })
+            });
+            let shared = Arc::new(AtomicUsize::new(0));
+            let own = Arc::clone(&shared);
+            workers.spawn_tasks(1, move |item| {
+                let own = Arc::clone(&own);
+                Box::pin(async move {
+                    own.fetch_add(1, Ordering::Relaxed);
+                    visit(item).await.map_err(|error| Outcome::Failed(error.into()))
+                })
+            });
+            queue.add_all(0..100);
+            queue.wait_idle_async().await;
+            assert!(workers.drain_async().await.is_empty());
+            let Tally { succeeded, failed, given_up, running, .. } = workers.tally();
+            assert_eq!((succeeded, failed, given_up, running), (99, 2, 1, 0));
+            assert_eq!(Arc::strong_count(&shared), 1, "the handlers are dropped");
+        });
+    }
+
+    #[test]
+    fn tasks_that_cannot_be_started_panic() {
+        let message =
+            |panics: &dyn Fn()| *catch_unwind(AssertUnwindSafe(panics)).unwrap_err().downcast::<&str>().unwrap();
+        let workers = WorkQueue::<u32>::new().workers().build();
+        assert!(message(&|| drop(hang(&workers, 1))).contains("no Tokio runtime"));
+        tokio(1).block_on(async { assert!(message(&|| drop(hang(&workers, 0))).contains("tasks is 0")) });
+        assert_eq!(workers.tally().running, 0);
+    }
+}

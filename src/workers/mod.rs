@@ -14,8 +14,8 @@
 //!    └▶ shut down and empty: the loop ends
 //! ```
 //!
-//! A loop runs in a thread of its own ([`spawn`](WorkersBuilder::spawn)), in the caller's thread ([`run`](Workers::run)) or as a future
-//! ([`run_async`](Workers::run_async)). The number of loops is the number of keys that are processed at the same time. The steps of all
+//! A loop runs in a thread of its own ([`spawn`](WorkersBuilder::spawn)), in the caller's thread ([`run`](Workers::run)), as a future
+//! ([`run_async`](Workers::run_async)), or as a task of Tokio (`spawn_tasks`, in `tasks.rs`). The number of loops is the number of keys that are processed at the same time. The steps of all
 //! loops are in `run_loop.rs`.
 
 mod given_up;
@@ -24,6 +24,8 @@ mod outcome;
 mod run_loop;
 mod run_span;
 mod take_all;
+#[cfg(feature = "tokio")]
+mod tasks;
 
 pub use given_up::GivenUp;
 pub(crate) use group::AllRuns;
@@ -584,7 +586,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     ///
     /// # A task that hangs
     /// A drain with a deadline returns the keys of handlers that hang, and their tasks keep hanging. Your runtime can abort the tasks, if
-    /// you have kept their handles. (Handlers in threads cannot be aborted.)
+    /// you have kept their handles. (Handlers in threads cannot be aborted.) With the feature `tokio`, `Workers::spawn_tasks` keeps the
+    /// handles, and the drain aborts the tasks.
     /// ```
     /// # use keyqueue::WorkQueue;
     /// # use std::time::Duration;
@@ -726,7 +729,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     ///
     /// # Blocking
     /// For at most this time, even if a handler, or the drop of a value that a handler has captured, takes longer. Such a loop counts as
-    /// [running](Tally::running) until it ends, and [`join`](Self::join) waits for it. Threads whose loops have ended may not have ended
+    /// [running](Tally::running) until it ends, and [`join`](Self::join) waits for it. If it is a task of `spawn_tasks` (feature `tokio`),
+    /// it is aborted. Threads whose loops have ended may not have ended
     /// yet.
     ///
     /// # Examples
@@ -745,7 +749,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
         if group.is_stopped() || matches!(queue.shared.drain(deadline), WaitOutcome::Reached | WaitOutcome::Released) {
             group.wait(deadline);
         }
-        self.stop()
+        self.end_drain()
     }
 
     /// Like [`drain`](Self::drain), for a task. For a deadline, see [`drain_until`](Self::drain_until).
@@ -771,8 +775,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// Like [`drain_async`](Self::drain_async), but [stops](Self::stop) the loops when `deadline` resolves. It may be a timer of any
     /// runtime, or a second Ctrl-C.
     ///
-    /// The key of a task that hangs is returned in [`processing`](Leftover::processing), and the task keeps hanging: see
-    /// [`run_async`](Self::run_async), "A task that hangs".
+    /// The key of a task that hangs is returned in [`processing`](Leftover::processing). The task is aborted if it is one of `spawn_tasks`
+    /// (feature `tokio`). Otherwise it keeps hanging: see [`run_async`](Self::run_async), "A task that hangs".
     ///
     /// # Cancel safety
     /// Like [`drain_async`](Self::drain_async).
@@ -806,7 +810,16 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
             })
             .await;
         }
-        self.stop()
+        self.end_drain()
+    }
+
+    /// The end of a drain: stops the loops, and aborts the tasks of `spawn_tasks` that have not ended. Their keys are in the answer, so it
+    /// is made first.
+    fn end_drain(&self) -> Leftover<K> {
+        let leftover = self.stop();
+        #[cfg(feature = "tokio")]
+        self.inner.group.abort_tasks();
+        leftover
     }
 
     /// Waits for a drain and a join, and takes nothing out.

@@ -56,6 +56,11 @@ impl<K> Loop<K> {
         Self { workers, counts }
     }
 
+    #[cfg(feature = "tokio")]
+    pub(super) fn counts(&self) -> &Arc<Counts> {
+        &self.counts
+    }
+
     /// Whether all threads were started. Waits until that is known.
     pub(super) fn may_begin(&self) -> bool {
         self.workers.group.is_open()
