@@ -92,6 +92,10 @@ impl<K> SlotRef<K> {
     }
 }
 
+/// Names a slot: its address. Two slots of a queue that are taken at the same time have different names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct SlotId(usize);
+
 /// A taken slot, which stays taken while this is used.
 pub(crate) struct SlotView<'t, K>(SlotRef<K>, PhantomData<&'t Slot<K>>);
 
@@ -142,6 +146,10 @@ impl<'t, K> SlotView<'t, K> {
     #[inline]
     pub(super) fn slot_ref(self) -> SlotRef<K> {
         self.0
+    }
+
+    pub(crate) fn id(self) -> SlotId {
+        SlotId(self.0.0.as_ptr().addr())
     }
 
     /// The next slot in the same chain.

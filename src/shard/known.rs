@@ -143,13 +143,6 @@ impl<K> Known<'_, K> {
         }
     }
 
-    /// Adds the key, even after a shut-down, and regardless of a delay: for a call that takes back what it did.
-    pub(crate) fn add_again(&mut self, priority: i8) -> Added {
-        let added = if self.shard.is_ordered() { self.make_dirty_at(priority) } else { self.make_dirty() };
-        self.note_added(added, None);
-        added
-    }
-
     /// Refuses an add.
     pub(crate) fn reject(&mut self) -> Added {
         self.shard.reject()
