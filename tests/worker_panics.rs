@@ -45,7 +45,6 @@ enum Point {
     Awaited,
     /// In the drop of a local value of the handler.
     Guard,
-    IntoOutcome,
     IntoError,
     OnError,
     OnPanic,
@@ -61,7 +60,7 @@ enum Point {
     KeyDrop,
 }
 
-const HANDLERS: [Point; 5] = [Point::Begin, Point::Dirty, Point::Guard, Point::IntoOutcome, Point::IntoError];
+const HANDLERS: [Point; 4] = [Point::Begin, Point::Dirty, Point::Guard, Point::IntoError];
 const OTHERS: [Point; 12] = [
     Point::OnError,
     Point::OnPanic,
@@ -225,25 +224,13 @@ impl Observer for Watcher {
     }
 }
 
-/// What a handler returns.
-struct Answer(Outcome, Arc<Fault>);
+/// The error of a handler. The conversion into a box is the only user code between a handler's return and its outcome.
+struct Failure(Arc<Fault>);
 
-struct FailedConversion(Arc<Fault>);
-
-impl From<FailedConversion> for Box<dyn Error + Send + Sync> {
-    fn from(FailedConversion(fault): FailedConversion) -> Self {
+impl From<Failure> for Box<dyn Error + Send + Sync> {
+    fn from(Failure(fault): Failure) -> Self {
         fault.at(Point::IntoError);
         "no luck".into()
-    }
-}
-
-impl From<Answer> for Outcome {
-    fn from(Answer(outcome, fault): Answer) -> Self {
-        fault.at(Point::IntoOutcome);
-        match outcome {
-            Self::Failed(_) => Err::<(), _>(FailedConversion(fault)).into(),
-            outcome => outcome,
-        }
     }
 }
 
@@ -272,7 +259,7 @@ struct Script {
 }
 
 impl Script {
-    fn run(&self, item: &Item<'_, Key>) -> Answer {
+    fn run(&self, item: &Item<'_, Key>) -> Result<Outcome, Failure> {
         let key = item.0;
         let first = {
             let mut runs = self.runs.lock().unwrap();
@@ -298,7 +285,10 @@ impl Script {
             9 => self.queue.shut_down(),
             _ => {}
         }
-        Answer(outcome, Arc::clone(&self.fault))
+        match outcome {
+            Outcome::Failed(_) => Err(Failure(Arc::clone(&self.fault))),
+            outcome => Ok(outcome),
+        }
     }
 
     fn runs(&self) -> Vec<u32> {
