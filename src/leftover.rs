@@ -40,12 +40,10 @@ pub struct Leftover<K> {
     ///
     /// # Examples
     /// ```
-    /// use keyqueue::{Item, WorkQueue};
-    ///
-    /// let queue = WorkQueue::new();
+    /// let queue = keyqueue::WorkQueue::<&str>::new();
     /// queue.add("pod-1");
     /// queue.shut_down();
-    /// let workers = queue.workers().spawn(1, |_: &Item<'_, &str>| Err::<(), _>("disk full"))?;
+    /// let workers = queue.workers().spawn(1, |_| Err::<(), _>("disk full"))?;
     /// assert_eq!(workers.drain().refused, ["pod-1"]); // for the next start
     /// # std::io::Result::Ok(())
     /// ```

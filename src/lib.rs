@@ -122,8 +122,8 @@
 //!
 //! [`Workers`] run this loop in threads or in tasks of any runtime. They catch panics, count and limit retries, and return at the
 //! end the keys that were left. A handler [returns](IntoOutcome) `()`, an [`Outcome`], or a `Result`, so that `?` means "try again later"
-//! ([or what you choose](Outcome#the-question-mark)). A handler that runs for long can check or await that its key was added again, which makes its work stale
-//! ([`is_dirty`](Item::is_dirty), [`until_dirty`](Item::until_dirty)), and that the queue is shutting down
+//! ([or what you choose](Outcome#the-question-mark)). A handler that runs for long can check or await that its key was added again, which
+//! makes its work stale ([`is_dirty`](Item::is_dirty), [`until_dirty`](Item::until_dirty)), and that the queue is shutting down
 //! ([`shutting_down`](Item::shutting_down), [`until_shutting_down`](Item::until_shutting_down)).
 //!
 //! ```

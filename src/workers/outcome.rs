@@ -12,19 +12,24 @@ use std::time::Duration;
 /// | Outcome | the call | the key | its failures | counts as |
 /// |---|---|---|---|---|
 /// | [`Success`](Self::Success) | [`succeed`](crate::Item::succeed) | is done | **forgotten** | succeeded |
-/// | [`RequeueAfter`](Self::RequeueAfter) | [`requeue_after`](crate::Item::requeue_after) | comes back after this delay | **forgotten** | succeeded |
-/// | [`RequeueWith`](Self::RequeueWith) | [`requeue_with`](crate::Item::requeue_with) | comes back as the options say | kept (one more if [`rate_limited`](AddOptions::rate_limited)) | succeeded |
-/// | [`Retry`](Self::Retry), [`Failed`](Self::Failed) | [`retry`](crate::Item::retry) | comes back after the limiter's delay, or is given up | one more | failed |
+/// | [`RequeueAfter`](Self::RequeueAfter) | [`requeue_after`] | comes back after this delay | **forgotten** | succeeded |
+/// | [`RequeueWith`](Self::RequeueWith) | [`requeue_with`] | comes back as the options say | kept; one more if [rate-limited] | succeeded |
+/// | [`Retry`](Self::Retry), [`Failed`](Self::Failed) | [`retry`] | comes back after the limiter's delay, or is given up | one more | failed |
 /// | [`RetryAfter`](Self::RetryAfter) | `requeue_with` | the same, after this delay at least | one more | failed |
 /// | [`GiveUp`](Self::GiveUp), out of retries | [`give_up`](crate::Item::give_up) | is done | **forgotten** | failed |
 /// | none: the handler's task was dropped | [`done`](crate::Item::done) | is done | kept | not counted |
+///
+/// [`requeue_after`]: crate::Item::requeue_after
+/// [`requeue_with`]: crate::Item::requeue_with
+/// [`retry`]: crate::Item::retry
+/// [rate-limited]: AddOptions::rate_limited
 ///
 /// [`Tally`](super::Tally) has these counts; [`Runs`](crate::observe::Runs), and the metric `workqueue_runs_total`, count by result.
 ///
 /// # The question mark
 /// An error converts into an `Outcome`, which is [`Failed`](Self::Failed). So in a handler that returns `Result<_, Outcome>`, `?` retries
 /// the key, and each error can have another outcome instead, such as `Err(Outcome::GiveUp(..))`. What is no
-/// [`Error`](std::error::Error) itself (a text, a `Box<dyn Error>`, an `anyhow::Error`) needs `.map_err(Outcome::failed)?`. A handler
+/// [`Error`] itself (a text, a `Box<dyn Error>`, an `anyhow::Error`) needs `.map_err(Outcome::failed)?`. A handler
 /// that only retries may return a `Result` of any of these errors.
 ///
 /// # Examples

@@ -16,12 +16,15 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     ///
     /// | the call | returns | a handler that still runs |
     /// |---|---|---|
-    /// | [`drain_until`](Self::drain_until), [`drain_timeout`](Self::drain_timeout) | when all is done, or at the deadline | **is aborted**; its key is in [`processing`](crate::Leftover::processing) |
+    /// | [`drain_until`], [`drain_timeout`](Self::drain_timeout) | when all is done, or at the deadline | **is aborted**; its key is in [`processing`] |
     /// | [`drain_async`](Self::drain_async), [`drain`](Self::drain) | when all is done, however long it takes | (there is none) |
     /// | [`stop`](Self::stop) | at once | runs to its end; its key is in `processing` |
     /// | [`join_async`](Self::join_async), [`join`](Self::join) | when all loops have ended | (there is none) |
     /// | drop of the `Workers` | at once | goes on, and so does its loop |
     /// | drop of the runtime | when it has dropped its tasks | is dropped |
+    ///
+    /// [`drain_until`]: Self::drain_until
+    /// [`processing`]: crate::Leftover::processing
     ///
     /// No call aborts a handler in a thread, or one of [`run_async`](Self::run_async). To abort all tasks at once:
     /// `drain_until(std::future::ready(()))`.
