@@ -342,15 +342,18 @@ fn owned_items_are_static() {
     fn is_static<T: Send + 'static>(item: T) -> T {
         item
     }
+    fn is_send<T: Send>(future: T) -> T {
+        future
+    }
     let queue = WorkQueue::new();
     queue.add_all([1, 2, 3]);
-    let items =
-        [queue.get_owned().unwrap(), queue.try_get_owned().unwrap(), block_on(queue.get_owned_async()).unwrap()];
+    let third = block_on(is_send(queue.get_owned_async())).unwrap();
+    let items = [queue.get_owned().unwrap(), queue.try_get_owned().unwrap(), third];
     assert_eq!(queue.try_get_owned().unwrap_err(), TryGetError::Empty);
     assert_eq!((queue.processing_len(), queue.is_empty()), (3, true));
     let observer = queue.clone();
     drop(queue);
-    thread::spawn(move || assert_eq!(is_static(items).map(|item| *item), [1, 2, 3])).join().unwrap();
+    thread::spawn(move || assert_eq!(is_static(items).map(|item| *item), [2, 3, 1])).join().unwrap();
     assert_eq!(observer.processing_len(), 0);
     observer.shut_down();
     assert!(observer.get_owned().is_none() && block_on(observer.get_owned_async()).is_none());

@@ -161,7 +161,7 @@ impl<E: Error + Send + Sync + 'static> From<E> for Outcome {
 /// # std::io::Result::Ok(())
 /// ```
 /// Other types do not compile, and the message says what would:
-/// ```compile_fail
+/// ```compile_fail,E0277
 /// # let queue = keyqueue::WorkQueue::<u32>::new();
 /// queue.workers().spawn(1, |item| item.is_dirty()) // error: a handler cannot return `bool`
 /// # ;
