@@ -312,6 +312,7 @@ mod wait;
 mod workers;
 
 pub use builder::WorkQueueBuilder;
+pub use equivalent::Equivalent;
 pub use error::{DrainTimeoutError, GetTimeoutError, InvalidArgument, TryGetError, WaitIdleTimeoutError};
 pub use futures::{GetAsync, ShutDownWithDrain, UntilDirty, UntilShuttingDown, WaitIdle};
 pub use item::Item;

@@ -10,7 +10,7 @@ use crate::options::AddOptions;
 use crate::shared::{Shared, Wait, WaitOutcome, Wakeups};
 use crate::stats::{DelayedKey, GroupStats, Level, ProcessingKey, Stats};
 use crate::sync::{Arc, panicking};
-use std::borrow::Borrow;
+use equivalent::Equivalent;
 use std::fmt;
 use std::hash::Hash;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -291,9 +291,10 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
 
     /// Forgets the failures of a key: its next failure counts as the first. A delay that was set stands, see [`cancel`](Self::cancel).
     ///
-    /// A worker that holds the key calls [`succeed`](Item::succeed) instead. A limiter of your own is called with a key of type `K`, which
-    /// this call creates: if `K` is `String`, a `&str` costs a `String`. If the queue counts failures itself, `K`'s `Borrow` and `Q`'s
-    /// `Eq` are called under a lock, so they must not use this queue.
+    /// A worker that holds the key calls [`succeed`](Item::succeed) instead. The key may be of any type that is [`Equivalent`] to `K`, see
+    /// [`cancel`](Self::cancel). A limiter of your own is called with a key of type `K`, which this call creates: if `K` is `String`, a
+    /// `&str` costs a `String`. So a type of your own has `Clone`, and `K: From` it. If the queue counts failures itself, as by
+    /// default, no key is created, and `Equivalent` is called under a lock, so it must not use this queue.
     ///
     /// # Panics
     /// If `Hash`, `Eq` or a limiter of your own panics; in `Hash` and `Eq` before anything has changed.
@@ -308,8 +309,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     #[doc(alias = "Forget")]
     pub fn forget<Q>(&self, key: &Q)
     where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned: Into<K>> + ?Sized,
+        Q: Hash + Equivalent<K> + ToOwned<Owned: Into<K>> + ?Sized,
     {
         self.shared.forget(key);
     }
@@ -317,7 +317,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// How often a key was added rate-limited since it was last forgotten, according to the queue's limiter.
     ///
     /// A worker that holds the key calls [`Item::num_requeues`] instead. Like [`forget`](Self::forget), this creates a key of type `K`, or
-    /// calls `Borrow` and `Eq` under a lock.
+    /// calls `Equivalent` under a lock.
     ///
     /// # Panics
     /// Like [`forget`](Self::forget).
@@ -333,21 +333,22 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     #[must_use]
     pub fn num_requeues<Q>(&self, key: &Q) -> usize
     where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned: Into<K>> + ?Sized,
+        Q: Hash + Equivalent<K> + ToOwned<Owned: Into<K>> + ?Sized,
     {
         self.shared.num_requeues(key)
     }
 
     /// Drops a key's delay. Returns whether the key had one.
     ///
-    /// `K`'s `Borrow` and `Q`'s `Eq` are called under a lock, so they must not use this queue: that panics in a debug build, and
-    /// deadlocks in a release build. If the key is queued or processing, it stays so. `false` may also mean that the delay has just
+    /// The key may be of any type that is [`Equivalent`] to `K`: `K` itself, a type that `K` borrows as (a `&str` finds a `String`),
+    /// or one of your own (a pair of `&str` finds a pair of `String`). It must have the same `Hash` as the key that it is equivalent
+    /// to, or that key may not be found. `Equivalent` is called under a lock, so it must not use this queue: that panics in a debug
+    /// build, and deadlocks in a release build. If the key is queued or processing, it stays so. `false` may also mean that the delay has just
     /// expired, and the key is queued. With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waited for the delay takes
     /// effect now.
     ///
     /// # Panics
-    /// If `Hash`, `Eq` or the key's `Borrow` panics, before anything has changed; or if the drop of the key or an
+    /// If `Hash` or `Equivalent` (as a rule `Eq` and `Borrow`) panics, before anything has changed; or if the drop of the key or an
     /// [observer](crate::observe::Observer#panics) does, afterwards.
     ///
     /// # Examples
@@ -359,11 +360,75 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// assert!(queue.cancel("pod-1"));
     /// assert!(!queue.cancel("pod-1"));
     /// ```
-    pub fn cancel<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
-    where
-        K: Borrow<Q>,
-    {
+    /// With a type of your own:
+    /// ```
+    /// use keyqueue::{Equivalent, WorkQueue};
+    /// use std::time::Duration;
+    ///
+    /// #[derive(Hash, PartialEq, Eq, Clone)]
+    /// struct Pod(String, String); // namespace, name
+    ///
+    /// #[derive(Hash)] // as `Pod`: a `String` and its `str` have the same hash
+    /// struct PodRef<'a>(&'a str, &'a str);
+    ///
+    /// impl Equivalent<Pod> for PodRef<'_> {
+    ///     fn equivalent(&self, pod: &Pod) -> bool {
+    ///         (self.0, self.1) == (&pod.0, &pod.1)
+    ///     }
+    /// }
+    ///
+    /// let queue = WorkQueue::new();
+    /// queue.add_after(Pod("kube-system".into(), "dns".into()), Duration::from_secs(60));
+    /// assert!(queue.cancel(&PodRef("kube-system", "dns")));
+    /// ```
+    pub fn cancel<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
         self.shared.cancel(key)
+    }
+
+    /// Takes a key back: if it is queued, it no longer is; if it is processing and was added again, it does not come back when its holder
+    /// is done; and its delay is dropped. Returns whether there was any of these.
+    ///
+    /// A holder keeps its key, and its hand-out goes on: only the add that was remembered is taken back, so that
+    /// [`Item::is_dirty`] is false again. (A task that [`Item::until_dirty`] has woken for that add waits on if it is polled after
+    /// this.) Failures stay counted, see [`forget`](Self::forget). With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that
+    /// waits for the delay is taken back with it. An add that comes after this call is a new one.
+    ///
+    /// This is one step, with shards, priorities and groups as well. `false` may also mean that a getter has just taken the key, or that
+    /// its holder is done. A group at its [limit](WorkQueueBuilder::max_processing_per_group) stays there: the limit counts keys that
+    /// are processing. After a shut-down this works as before it, and a drain or a wait for an idle queue ends if it was the last
+    /// key. [`Stats::taken`] counts queued keys and remembered adds that were taken back.
+    ///
+    /// The key's `Hash` and [`Equivalent`] must agree with `K`'s `Hash` and `Eq`, see [`cancel`](Self::cancel).
+    ///
+    /// # Panics
+    /// Like [`cancel`](Self::cancel).
+    ///
+    /// # Blocking
+    /// O(1): one lock for some tens of nanoseconds, or for a microsecond if the key is queued among fewer than five hundred. The first
+    /// call that finds its key queued among more visits all queued keys of the key's shard, as the first
+    /// [priority](AddOptions::priority) does: up to some thousand at a time under the lock, some 50 ns each. From then on the queue
+    /// keeps its keys as one with priorities does, which makes each hand-out some 50 ns dearer.
+    ///
+    /// # Memory ordering
+    /// The adds that are taken back *happen-before* the return of this call. What happened before this call is visible to the next hand-out of
+    /// the key.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{Added, WorkQueue};
+    ///
+    /// let queue = WorkQueue::<String>::new();
+    /// queue.add("pod-1".into());
+    /// let item = queue.get().unwrap();
+    /// queue.add_all(["pod-1", "pod-2"].map(String::from));
+    /// assert!(queue.remove("pod-2"), "it was queued");
+    /// assert!(queue.remove("pod-1"), "it was to be queued again");
+    /// assert!(!queue.remove("pod-1"), "nothing is left to take back");
+    /// item.done();
+    /// assert_eq!((queue.len(), queue.processing_len()), (0, 0));
+    /// ```
+    pub fn remove<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
+        self.shared.remove(key)
     }
 
     /// Takes all delays out, and returns their keys with the time that was left, earliest first: zero if the delay has expired and its

@@ -70,7 +70,8 @@ pub struct Stats {
     /// Failed attempts to start the thread that expires delays, because the process was out of threads or memory. Delays are set all
     /// the same: see [`Driver::Thread`](crate::Driver::Thread).
     pub driver_failures: u64,
-    /// Queued keys that were taken out by [`take_where`](crate::WorkQueue::take_where), so that no hand-out follows their adds.
+    /// Adds that no hand-out follows: of queued keys that [`take_where`](crate::WorkQueue::take_where) or
+    /// [`remove`](crate::WorkQueue::remove) has taken out, and of processing keys for which `remove` has taken the add back.
     pub taken: u64,
     /// How long the first queued key has waited. If keys become dirty faster than a million per second, it may be one of the first 16.
     /// Keys of groups that are [full](crate::WorkQueueBuilder::max_processing_per_group) do not count. `None`: there is no such key, or

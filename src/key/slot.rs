@@ -172,6 +172,11 @@ impl<K> Queued<K> {
         unsafe { self.0.view() }
     }
 
+    /// Whether this is the token of the key in a slot.
+    pub(crate) fn is_at(&self, slot: SlotRef<K>) -> bool {
+        self.0 == slot
+    }
+
     /// `get`. **Linearization point.**
     #[inline]
     pub(crate) fn claim(self) -> Claimed<K> {

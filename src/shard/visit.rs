@@ -3,7 +3,7 @@
 use super::Shard;
 use super::times::since;
 use crate::Priority;
-use crate::key::{Hash, Queued};
+use crate::key::{Hash, Queued, SlotRef};
 use crate::line::Line;
 use crate::panics::Caught;
 use crate::stats::GroupStats;
@@ -15,6 +15,9 @@ use std::time::Duration;
 
 /// The number of keys that one critical section visits, in calls that visit many: some ten microseconds.
 pub(crate) const STEP: usize = model_const(128, 2);
+
+/// In a line with more positions, no key is searched for: a microsecond.
+const SEARCHED: u64 = model_const(512, 1) as u64;
 
 /// Where a queued key was found. It stands for one push: if the key is queued again later, it is elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,7 +41,7 @@ impl<K> Shard<K> {
     }
 
     /// Takes the keys at these places out. `taken` gets whether the key of each place was still there, and `removed` the
-    /// keys that are out of the queue, for the caller to drop after the lock. **Linearization point of taking a queued key.**
+    /// keys that are out of the queue, for the caller to drop after the lock.
     pub(crate) fn take_queued(
         &mut self,
         places: impl Iterator<Item = Place>,
@@ -46,22 +49,47 @@ impl<K> Shard<K> {
         removed: &mut Vec<K>,
     ) {
         for place in places {
-            let queued = match place {
-                Place::InLine(position, number) => {
-                    self.line.remove(position).or_else(|| self.remove_from_order(number, position))
-                }
-                Place::InOrder(number, push) => self.remove_from_order(number, push),
-            };
-            taken.push(queued.is_some());
-            let Some(queued) = queued else { continue };
-            self.counts.taken += 1;
-            if let Some(times) = &mut self.times {
-                times.taken_back(self.table.number(queued.view()));
-            }
-            removed.extend(self.table.take_back(queued));
+            let key = self.take_at(place);
+            taken.push(key.is_some());
+            removed.extend(key.flatten());
         }
+    }
+
+    /// Takes out the key at a place, if it is still there. **Linearization point of taking a queued key.** Returns the key if it is out of
+    /// the queue.
+    pub(super) fn take_at(&mut self, place: Place) -> Option<Option<K>> {
+        let queued = match place {
+            Place::InLine(position, number) => {
+                self.line.remove(position).or_else(|| self.remove_from_order(number, position))
+            }
+            Place::InOrder(number, push) => self.remove_from_order(number, push),
+        }?;
+        self.note_taken(self.table.number(queued.view()));
+        let removed = self.table.take_back(queued);
         self.note_removed();
         self.effects.pending |= self.line.has_retired();
+        Some(removed)
+    }
+
+    /// No hand-out follows an add of the key in this slot.
+    pub(super) fn note_taken(&mut self, number: u32) {
+        self.counts.taken += 1;
+        if let Some(times) = &mut self.times {
+            times.taken_back(number);
+        }
+    }
+
+    /// The place of a queued key. `None`: it may be anywhere in a long line.
+    pub(super) fn place_of(&self, slot: SlotRef<K>, number: u32) -> Option<Place> {
+        if let Some((_, push)) = self.order.as_ref().and_then(|order| order.get(number)) {
+            return Some(Place::InOrder(number, push));
+        }
+        let mut positions = self.line.positions();
+        if positions.end - positions.start > SEARCHED {
+            return None;
+        }
+        let found = positions.find(|&position| self.line.get(position).is_some_and(|queued| queued.is_at(slot)))?;
+        Some(Place::InLine(found, number))
     }
 
     fn remove_from_order(&mut self, number: u32, push: u64) -> Option<Queued<K>> {

@@ -12,7 +12,7 @@ use crate::shard::{AddedWith, BATCH, Delay, Known, NewKey, WHEEL_IS_FULL};
 use crate::sync::{Arc, give_way};
 use crate::time::time_left;
 use crate::{AddOptions, Added};
-use std::borrow::Borrow;
+use equivalent::Equivalent;
 use std::hash::Hash;
 use std::time::Duration;
 
@@ -110,10 +110,7 @@ impl<K: Hash + Eq> Shared<K> {
     }
 
     /// `cancel`.
-    pub(crate) fn cancel<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
-    where
-        K: Borrow<Q>,
-    {
+    pub(crate) fn cancel<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
         let hash = self.hash(key);
         let mut added = None;
         let removed = {

@@ -89,6 +89,19 @@ pub(crate) enum Op {
     /// Drops a held item in a panic.
     #[arbitrary(skip)]
     Panic(u8),
+    /// Of the key of this number. The fuzzer makes it of a `Cancel`: see `from_bytes`.
+    #[arbitrary(skip)]
+    Remove(u8),
+}
+
+impl Op {
+    /// Half of the cancels are removals.
+    fn from_bytes(self) -> Self {
+        match self {
+            Self::Cancel(n) if n % 2 == 1 => Self::Remove(n / 2),
+            op => op,
+        }
+    }
 }
 
 /// A duration, for delays and for advances of the clock.
@@ -313,6 +326,7 @@ pub(crate) fn run_bytes(data: &[u8]) {
     let Some((&first, rest)) = data.split_first() else { return };
     let Ok(ops) = Vec::<Op>::arbitrary_take_rest(Unstructured::new(rest)) else { return };
     let run = [run_with::<u64>, run_with::<String>, run_with::<Colliding>][usize::from(first / 3 % 3)];
+    let ops: Vec<_> = ops.into_iter().map(Op::from_bytes).collect();
     run(1 + 3 * usize::from(first / 36 % 2), policy(first), first / 9, &ops);
 }
 
@@ -371,6 +385,7 @@ impl<'q, K: Key> Pair<'q, K> {
                 assert_eq!(added, self.reference.add_without(K::nth(*n), conflict));
             }
             Op::Cancel(n) => assert_eq!(queue.cancel(&K::nth(*n)), self.reference.cancel(&K::nth(*n))),
+            Op::Remove(n) => assert_eq!(queue.remove(&K::nth(*n)), self.reference.take_back(&K::nth(*n))),
             Op::TakeDelayed => {
                 let (mut taken, mut expected) = (queue.take_delayed(), self.reference.take_delayed());
                 if self.reference.queue.is_in_any_order() {
