@@ -100,9 +100,9 @@
 //!
 //! [`take_delayed`]: crate::WorkQueue::take_delayed
 //! [`take_where`]: crate::WorkQueue::take_where
-//! [`processing_keys`]: crate::WorkQueue::processing_keys
-//! [`delayed_keys`]: crate::WorkQueue::delayed_keys
-//! [`groups`]: crate::WorkQueue::groups
+//! [`processing_keys`]: crate::Inspect::processing_keys
+//! [`delayed_keys`]: crate::Inspect::delayed_keys
+//! [`groups`]: crate::Inspect::groups
 //!
 //! # Key states
 //!

@@ -3,12 +3,12 @@
 use crate::builder::WorkQueueBuilder;
 use crate::error::{DrainTimeoutError, GetTimeoutError, TryGetError, WaitIdleTimeoutError};
 use crate::futures::{GetAsync, ShutDownWithDrain, UntilShuttingDown, WaitIdle};
+use crate::inspect::Inspect;
 use crate::item::Item;
 use crate::leftover::Leftover;
-use crate::observe::{Metrics, Reporter};
 use crate::options::AddOptions;
 use crate::shared::{Shared, Wait, WaitOutcome, Wakeups};
-use crate::stats::{DelayedKey, GroupStats, Level, ProcessingKey, Stats};
+use crate::stats::Stats;
 use crate::sync::{Arc, panicking};
 use equivalent::Equivalent;
 use std::fmt;
@@ -499,120 +499,6 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     pub fn take_where(&self, matches: impl FnMut(&K) -> bool) -> Leftover<K> {
         self.shared.take_where(matches)
     }
-
-    /// The keys that are processing, and for how long they have been: to find a key whose handler hangs.
-    ///
-    /// Longest first, if the queue [measures](WorkQueueBuilder::measure); a key that was not measured, because keys become dirty very
-    /// fast, has the time of the next key that was. If the queue does not measure, `elapsed` is `None`.
-    ///
-    /// Visits all keys of the queue, some hundred at a time under the lock, and clones those that are processing. So the list is not of
-    /// one moment: a key that is done and handed out again meanwhile may be in it twice.
-    ///
-    /// # Panics
-    /// If `K`'s `Clone` panics. It is called under the lock, so it must not use this queue.
-    ///
-    /// # Examples
-    /// ```
-    /// let queue = keyqueue::WorkQueue::builder().measure(true).build();
-    /// queue.add("pod-1");
-    /// let _item = queue.get().unwrap();
-    /// for stuck in queue.processing_keys() {
-    ///     println!("{} has been processing for {:?}", stuck.key, stuck.elapsed);
-    /// }
-    /// ```
-    #[must_use]
-    pub fn processing_keys(&self) -> Vec<ProcessingKey<K>> {
-        let keys = self.shared.processing_keys().into_iter();
-        keys.map(|(key, elapsed)| ProcessingKey { key, elapsed }).collect()
-    }
-
-    /// The keys that have a delay, each with the time that is left and the priority that it will have, earliest first: to see what is to
-    /// come. Takes nothing out, see [`take_delayed`](Self::take_delayed).
-    ///
-    /// A key that is also queued or processing is listed too. So is a key whose delay has expired and which was not added yet, with zero
-    /// left, a delay that never expires, with `Duration::MAX`, and a delay that a shut-down has cut off. The list is in the order of the
-    /// deadlines; equal deadlines are in no order. The time that is left is that at the end of the call.
-    ///
-    /// Visits all keys of the queue, some hundred at a time under the lock, and clones those that are delayed. So the list is not of
-    /// one moment. A key that has a delay during the whole call is listed once (if the delay is moved meanwhile, with one of its
-    /// deadlines). A key whose delay begins or ends meanwhile may be missing; one whose delay ends and is set again meanwhile may be
-    /// listed twice.
-    ///
-    /// # Panics
-    /// If `K`'s `Clone` panics. It is called under the lock, so it must not use this queue.
-    ///
-    /// # Examples
-    /// ```
-    /// # use keyqueue::{AddOptions, Clock, Driver, Priority, WorkQueue};
-    /// # use std::time::Duration;
-    /// let (clock, time) = Clock::mock();
-    /// let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
-    /// queue.add_after("later", Duration::from_secs(60));
-    /// queue.add_with("soon", AddOptions::new().after(Duration::from_secs(20)).priority(Priority::HIGH));
-    /// time.advance(Duration::from_secs(15));
-    /// let listed: Vec<_> = queue.delayed_keys().iter().map(|to_come| (to_come.key, to_come.left.as_secs())).collect();
-    /// assert_eq!(listed, [("soon", 5), ("later", 45)]);
-    /// assert_eq!(queue.delayed_keys()[0].priority, Priority::HIGH);
-    /// assert_eq!(queue.delayed_len(), 2, "nothing is taken");
-    /// ```
-    #[must_use]
-    pub fn delayed_keys(&self) -> Vec<DelayedKey<K>> {
-        self.shared.delayed_keys()
-    }
-
-    /// The [groups](WorkQueueBuilder::fair_by) that have queued or processing keys, in no order. None in a queue without groups.
-    ///
-    /// Visits all keys of the queue, some hundred at a time under the lock, and clones one of each group. So the numbers are not of one
-    /// moment.
-    ///
-    /// # Panics
-    /// If `K`'s `Clone` panics. It is called under the lock, so it must not use this queue.
-    ///
-    /// # Examples
-    /// ```
-    /// let queue = keyqueue::WorkQueue::builder().fair_by(|&(tenant, _): &(u8, u32)| tenant).build();
-    /// queue.add_all((0..1000).map(|n| (1, n)));
-    /// queue.add((2, 0));
-    /// let item = queue.get().unwrap();
-    /// for group in queue.groups() {
-    ///     let (tenant, _) = group.key;
-    ///     let expected = if tenant == 1 { (999, 1, 1) } else { (1, 0, 0) };
-    ///     assert_eq!((group.queued, group.processing, group.handed_out), expected);
-    /// }
-    /// ```
-    #[must_use]
-    pub fn groups(&self) -> Vec<GroupStats<K>> {
-        Shared::groups(&self.shared)
-    }
-
-    /// Starts a thread that calls [`report`](Self::report) once per `interval`, until the [`Reporter`] is dropped. An interval below a
-    /// millisecond counts as one millisecond. The reporter keeps the queue alive.
-    ///
-    /// # Errors
-    /// If the thread cannot be started.
-    ///
-    /// # Examples
-    /// ```
-    /// use keyqueue::WorkQueue;
-    /// use keyqueue::observe::{Metrics, Observer};
-    /// use std::time::Duration;
-    ///
-    /// struct Log;
-    ///
-    /// impl Observer for Log {
-    ///     fn report(&self, queue: &str, metrics: &Metrics) {
-    ///         println!("{queue}: {} keys are queued", metrics.stats.len);
-    ///     }
-    /// }
-    ///
-    /// let queue = WorkQueue::<u32>::builder().name("pods").observer(Log).build();
-    /// let reporter = queue.report_every(Duration::from_secs(10))?;
-    /// drop(reporter); // reports once more, and ends
-    /// # std::io::Result::Ok(())
-    /// ```
-    pub fn report_every(&self, interval: Duration) -> std::io::Result<Reporter> {
-        Reporter::start(self.clone(), interval)
-    }
 }
 
 impl<K> WorkQueue<K> {
@@ -814,7 +700,7 @@ impl<K> WorkQueue<K> {
     }
 
     /// The number of keys with a delay that has not expired; they may also be queued or processing. Includes delays that a shut-down
-    /// has cut off, until they are [taken](Self::take_delayed). A snapshot. [`delayed_keys`](Self::delayed_keys) lists them.
+    /// has cut off, until they are [taken](Self::take_delayed). A snapshot. [`delayed_keys`](Inspect::delayed_keys) lists them.
     ///
     /// # Examples
     /// ```
@@ -1054,18 +940,6 @@ impl<K> WorkQueue<K> {
         self.shared.is_shutting_down()
     }
 
-    /// The queue's name, see [`WorkQueueBuilder::name`].
-    ///
-    /// # Examples
-    /// ```
-    /// let queue = keyqueue::WorkQueue::<u32>::builder().name("pods").build();
-    /// assert_eq!(queue.name(), "pods");
-    /// ```
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.shared.name
-    }
-
     /// The number of shards: see [`WorkQueueBuilder::shards`](crate::WorkQueueBuilder::shards).
     ///
     /// # Examples
@@ -1076,6 +950,21 @@ impl<K> WorkQueue<K> {
     #[must_use]
     pub fn shards(&self) -> usize {
         self.shared.shards()
+    }
+
+    /// A view of the queue for those who look at it: the keys that are processing or delayed, groups, levels, metrics and reports.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::builder().measure(true).build();
+    /// queue.add("pod-1");
+    /// queue.get().unwrap().done();
+    /// let metrics = queue.inspect().metrics();
+    /// println!("half of the keys waited for less than {:?}", metrics.queue_duration.quantile(0.5));
+    /// ```
+    #[must_use]
+    pub fn inspect(&self) -> Inspect<'_, K> {
+        Inspect::new(self)
     }
 
     /// A snapshot of the queue's counters, consistent in each [shard](Self::shards).
@@ -1090,70 +979,6 @@ impl<K> WorkQueue<K> {
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.shared.stats()
-    }
-
-    /// How many keys of each [priority](crate::Priority) are queued, the highest first; consistent in each [shard](Self::shards).
-    ///
-    /// # Examples
-    /// ```
-    /// use keyqueue::{AddOptions, Priority, WorkQueue};
-    ///
-    /// let queue = WorkQueue::new();
-    /// queue.add_all(0..10);
-    /// queue.add_with(100, AddOptions::new().priority(Priority::HIGH));
-    /// let levels: Vec<_> = queue.levels().iter().map(|level| (level.priority, level.len)).collect();
-    /// assert_eq!(levels, [(Priority::HIGH, 1), (Priority::NORMAL, 10)]);
-    /// ```
-    #[must_use]
-    pub fn levels(&self) -> Vec<Level> {
-        self.shared.levels()
-    }
-
-    /// A snapshot of the counters and of the histograms of how long keys waited and were processed, consistent in each
-    /// [shard](Self::shards).
-    ///
-    /// Takes the lock of each shard for less than a microsecond, whatever the number of keys.
-    ///
-    /// # Examples
-    /// ```
-    /// use keyqueue::WorkQueue;
-    ///
-    /// let queue = WorkQueue::builder().measure(true).build();
-    /// queue.add("pod-1");
-    /// queue.get().unwrap().done();
-    /// let metrics = queue.metrics();
-    /// println!("half of the keys waited for less than {:?}", metrics.queue_duration.quantile(0.5));
-    /// assert_eq!((metrics.stats.handed_out, metrics.work_duration.count()), (1, 1));
-    /// ```
-    #[must_use]
-    pub fn metrics(&self) -> Metrics {
-        self.shared.metrics()
-    }
-
-    /// Passes the queue's [`metrics`](Self::metrics) to its [observer](WorkQueueBuilder::observer). Call it before metrics are read, or
-    /// from time to time: [`report_every`](Self::report_every).
-    ///
-    /// # Panics
-    /// If the [observer](crate::observe::Observer#panics) panics.
-    ///
-    /// # Examples
-    /// ```
-    /// use keyqueue::WorkQueue;
-    /// use keyqueue::observe::{Metrics, Observer};
-    ///
-    /// struct Log;
-    ///
-    /// impl Observer for Log {
-    ///     fn report(&self, queue: &str, metrics: &Metrics) {
-    ///         println!("{queue}: {} keys are queued", metrics.stats.len);
-    ///     }
-    /// }
-    ///
-    /// let queue = WorkQueue::<u32>::builder().observer(Log).build();
-    /// queue.report(); // when the metrics are read, for instance
-    /// ```
-    pub fn report(&self) {
-        self.shared.tell(|observer| observer.report(self.name(), &self.metrics()));
     }
 
     /// Frees memory that the queue's keys do not need.
@@ -1200,6 +1025,6 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Extend<K> for WorkQueue<K> {
 impl<K> fmt::Debug for WorkQueue<K> {
     /// Shows the name and the [`Stats`], for debugging a stuck process. Shows no keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WorkQueue").field("name", &self.name()).field("stats", &self.stats()).finish()
+        f.debug_struct("WorkQueue").field("name", &self.shared.name).field("stats", &self.stats()).finish()
     }
 }

@@ -9,10 +9,26 @@ use std::time::Duration;
 /// are read after them), and they add up: `pushed + deferred == handed_out + taken + len +` the number of keys that are
 /// processing and dirty. A delay counts as an add when it expires.
 ///
-/// To debug a stuck process: if `longest_running` grows, a worker hangs ([`processing_keys`](crate::WorkQueue::processing_keys) lists
+/// To debug a stuck process: if `longest_running` grows, a worker hangs ([`processing_keys`](crate::Inspect::processing_keys) lists
 /// its key). If `oldest_queued` grows while `waiters` is 0, there are too few workers. If `delayed` and `failing` are high, keys wait
-/// for their backoff ([`delayed_keys`](crate::WorkQueue::delayed_keys) lists them). If `next_deadline` stays zero, delays
+/// for their backoff ([`delayed_keys`](crate::Inspect::delayed_keys) lists them). If `next_deadline` stays zero, delays
 /// expire but no thread adds their keys.
+///
+/// # Now
+/// [`len`](Self::len), [`processing`](Self::processing), [`delayed`](Self::delayed), [`failing`](Self::failing),
+/// [`waiters`](Self::waiters), [`drainers`](Self::drainers), [`shutting_down`](Self::shutting_down): how many keys and callers there are at
+/// this moment. They rise and fall.
+///
+/// # Since the start
+/// These only rise. What adds did: [`pushed`](Self::pushed), [`coalesced`](Self::coalesced), [`deferred`](Self::deferred),
+/// [`rejected`](Self::rejected). What became of keys: [`handed_out`](Self::handed_out), [`given_up`](Self::given_up),
+/// [`taken`](Self::taken). Delays and failures: [`delays`](Self::delays), [`expired`](Self::expired), [`retries`](Self::retries),
+/// [`failures`](Self::failures). Faults: [`panics`](Self::panics), [`caught_panics`](Self::caught_panics),
+/// [`driver_failures`](Self::driver_failures).
+///
+/// # Ages
+/// [`oldest_queued`](Self::oldest_queued), [`longest_running`](Self::longest_running), [`unfinished_work`](Self::unfinished_work), in a queue
+/// that [measures](crate::WorkQueueBuilder::measure); and [`next_deadline`](Self::next_deadline).
 ///
 /// # Examples
 /// ```
@@ -36,11 +52,16 @@ pub struct Stats {
     /// Keys whose failures the queue counts, and that were not forgotten since. They may also be queued, processing or delayed. With a
     /// limiter that counts failures itself, as one of your own does: only keys for which the limiter panicked.
     pub failing: usize,
-    /// Threads and tasks that wait for a key.
+    /// Idle workers: threads and tasks that wait in [`get`](crate::WorkQueue::get), or in another call that gets keys, since none is
+    /// ready. One that was woken no longer counts.
     pub waiters: usize,
-    /// Threads and tasks that wait for a drain to end, or for the queue to be idle.
+    /// Callers that wait for the work to end: threads and tasks in [`shut_down_with_drain`](crate::WorkQueue::shut_down_with_drain) or
+    /// [`wait_idle`](crate::WorkQueue::wait_idle), or in a call that is like one of these.
     pub drainers: usize,
-    /// Adds that queued their key.
+    /// The queue is shutting down: it refuses adds.
+    pub shutting_down: bool,
+    /// Adds that queued their key at once: it was neither queued nor processing. An add of a processing key counts in
+    /// [`deferred`](Self::deferred) instead, also when its holder is done.
     pub pushed: u64,
     /// Adds that changed nothing: their key was dirty already, or has a delay that stands.
     pub coalesced: u64,
@@ -87,8 +108,6 @@ pub struct Stats {
     /// The time until the earliest delay expires. Zero: it has expired, and its key is not added yet. `Duration::MAX`: never. `None`:
     /// there is no delay. After a delay was moved or cancelled, this may be its old deadline for a while, and so too early.
     pub next_deadline: Option<Duration>,
-    /// The queue is shutting down: it refuses adds.
-    pub shutting_down: bool,
 }
 
 impl Stats {
@@ -118,6 +137,7 @@ impl Stats {
             failing,
             waiters: _,
             drainers: _,
+            shutting_down: _,
             pushed,
             coalesced,
             deferred,
@@ -136,7 +156,6 @@ impl Stats {
             longest_running,
             unfinished_work,
             next_deadline,
-            shutting_down: _,
         } = *shard;
         self.len += len;
         self.processing += processing;
@@ -174,14 +193,14 @@ impl Stats {
     }
 }
 
-/// A key that is processing, from [`WorkQueue::processing_keys`](crate::WorkQueue::processing_keys).
+/// A key that is processing, from [`Inspect::processing_keys`](crate::Inspect::processing_keys).
 ///
 /// # Examples
 /// ```
 /// let queue = keyqueue::WorkQueue::builder().measure(true).build();
 /// queue.add("pod-1");
 /// let _item = queue.get();
-/// let stuck = &queue.processing_keys()[0];
+/// let stuck = &queue.inspect().processing_keys()[0];
 /// println!("{} for {:?}", stuck.key, stuck.elapsed);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -193,7 +212,7 @@ pub struct ProcessingKey<K> {
     pub elapsed: Option<Duration>,
 }
 
-/// A key with a delay, from [`WorkQueue::delayed_keys`](crate::WorkQueue::delayed_keys).
+/// A key with a delay, from [`Inspect::delayed_keys`](crate::Inspect::delayed_keys).
 ///
 /// # Examples
 /// ```
@@ -201,7 +220,7 @@ pub struct ProcessingKey<K> {
 ///
 /// let queue = keyqueue::WorkQueue::new();
 /// queue.add_after("pod-1", Duration::from_secs(60));
-/// let delayed = &queue.delayed_keys()[0];
+/// let delayed = &queue.inspect().delayed_keys()[0];
 /// println!("{} in {:?}", delayed.key, delayed.left);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -217,7 +236,7 @@ pub struct DelayedKey<K> {
     pub priority: Priority,
 }
 
-/// A number of queued keys of one priority: from [`WorkQueue::levels`](crate::WorkQueue::levels).
+/// A number of queued keys of one priority: from [`Inspect::levels`](crate::Inspect::levels).
 ///
 /// # Examples
 /// ```
@@ -225,7 +244,7 @@ pub struct DelayedKey<K> {
 ///
 /// let queue = WorkQueue::new();
 /// queue.add_with("pod-1", AddOptions::new().priority(Priority::HIGH));
-/// let level = queue.levels()[0];
+/// let level = queue.inspect().levels()[0];
 /// assert_eq!((level.priority, level.len), (Priority::HIGH, 1));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -237,7 +256,7 @@ pub struct Level {
     pub len: usize,
 }
 
-/// The numbers of one group: from [`WorkQueue::groups`](crate::WorkQueue::groups).
+/// The numbers of one group: from [`Inspect::groups`](crate::Inspect::groups).
 ///
 /// # Examples
 /// ```
@@ -245,7 +264,7 @@ pub struct Level {
 ///
 /// let queue = WorkQueue::builder().fair_by(|key: &u32| key % 2).build();
 /// queue.add_all([1, 3, 5]);
-/// let groups = queue.groups();
+/// let groups = queue.inspect().groups();
 /// assert_eq!((groups.len(), groups[0].queued), (1, 3));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -413,7 +413,7 @@ fn a_handler_that_panics_is_retried_or_done_and_the_loop_goes_on() {
                     assert_eq!(tally.panicked, 1 + u64::from(payload == Payload::PanicsOnDrop), "{case}");
                     assert_eq!(tally.retried, u64::from(policy != Some(OnPanic::Done)), "{case}");
                     assert_eq!((tally.succeeded, tally.failed), (2 + u64::from(again), 1), "{case}");
-                    let runs = workers.queue().metrics().runs;
+                    let runs = workers.queue().inspect().metrics().runs;
                     assert_eq!((runs.success, runs.panic), (tally.succeeded, 1), "{case}");
                     assert_eq!((runs.requeue, runs.error, runs.give_up), (0, 0, 0), "{case}");
                     assert_eq!((tally.given_up, tally.refused, stats.given_up), (0, 0, 0), "{case}");

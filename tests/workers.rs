@@ -112,7 +112,7 @@ fn tally(workers: &Workers<u32>) -> [u64; 6] {
     let Tally { running, succeeded, requeued, failed, retried, given_up, panicked, refused, .. } = workers.tally();
     assert_eq!(running, 0);
     // Each run is counted once, also by the queue. (These workers are the queue's only ones.)
-    let Runs { success, requeue, error, give_up, panic, .. } = workers.queue().metrics().runs;
+    let Runs { success, requeue, error, give_up, panic, .. } = workers.queue().inspect().metrics().runs;
     assert_eq!((succeeded, requeued, failed), (success + requeue, requeue, error + give_up + panic));
     [succeeded, requeued, retried, given_up, panicked, refused]
 }
@@ -1040,14 +1040,14 @@ fn a_shutdown_under_load_ends_with_nothing_left() {
         assert_eq!((stats.handed_out, stats.panics, tally.panicked, panics), (runs, unwound, unwound, unwound));
         assert_eq!(tally.succeeded + tally.failed, runs, "each run ends in one way");
         assert_eq!(tally.retried + tally.given_up, tally.failed, "a key that fails is retried or given up");
-        let by_result = queue.metrics().runs;
+        let by_result = queue.inspect().metrics().runs;
         assert_eq!((by_result.success + by_result.requeue, by_result.requeue), (tally.succeeded, tally.requeued));
         assert_eq!((by_result.error + by_result.give_up, by_result.panic), (tally.failed - unwound, unwound));
         assert!(by_result.give_up <= tally.given_up && errors <= by_result.error + by_result.give_up);
         assert_eq!((stats.given_up, tally.given_up), (drops, drops));
         assert!(errors <= tally.retried + tally.given_up && tally.refused <= tally.retried + tally.requeued);
         if round % 2 == 0 {
-            let metrics = queue.metrics();
+            let metrics = queue.inspect().metrics();
             assert_eq!((metrics.queue_duration.count(), metrics.work_duration.count()), (runs, runs));
             assert_eq!(stats.unfinished_work, Some(Duration::ZERO));
         }

@@ -357,7 +357,7 @@ fn metrics_count_each_run_of_dropped_workers_once() {
             queue.wait_idle();
             queue.shut_down();
             drop(workers);
-            let runs = [(); 2].map(|()| queue.metrics().runs.success);
+            let runs = [(); 2].map(|()| queue.inspect().metrics().runs.success);
             assert_eq!(runs, [1, 1]);
         });
     }

@@ -17,7 +17,7 @@ where
             taken.take(item);
         }
         let before = queue.stats().handed_out;
-        let processing = queue.processing_keys();
+        let processing = queue.inspect().processing_keys();
         // If a key is queued now or was handed out meanwhile, a key that was processing may be missing in both lists: try again.
         let Stats { len: 0, handed_out, .. } = queue.stats() else { continue };
         if handed_out == before {

@@ -664,7 +664,7 @@ impl<'q, K: Key> Pair<'q, K> {
     }
 
     fn check_delays(&self) {
-        let listed = self.queue().delayed_keys();
+        let listed = self.queue().inspect().delayed_keys();
         assert!(listed.is_sorted_by_key(|listed| listed.left), "earliest first");
         assert!(listed.iter().all(|listed| listed.priority == Priority::NORMAL));
         assert_eq!(listed.len(), self.reference.delayed_len(), "each once");
@@ -737,7 +737,7 @@ impl<'q, K: Key> Pair<'q, K> {
         let processing_since = plain.processing_since.iter().zip(ages());
         let mut processing_since: Vec<_> =
             processing_since.map(|((key, ..), age)| (key.clone(), Some(duration(age.into())))).collect();
-        let listed = self.queue().processing_keys();
+        let listed = self.queue().inspect().processing_keys();
         let mut listed: Vec<_> = listed.into_iter().map(|listed| (listed.key, listed.elapsed)).collect();
         assert!(listed.is_sorted_by(|(_, age), (_, next)| age >= next), "longest first");
         for list in [&mut listed, &mut processing_since] {
@@ -761,7 +761,7 @@ impl<'q, K: Key> Pair<'q, K> {
     }
 
     fn check_histograms(&self) {
-        let (metrics, plain) = (self.queue().metrics(), &self.reference.queue);
+        let (metrics, plain) = (self.queue().inspect().metrics(), &self.reference.queue);
         assert_eq!(metrics.stats, self.queue().stats());
         let (waited, worked) = (&metrics.queue_duration, &metrics.work_duration);
         for (histogram, (count, sum)) in [(waited, plain.waited), (worked, plain.worked)] {

@@ -415,7 +415,7 @@ impl<'q, K: Key> Pair<'q, K> {
         // The queue does not measure, but lists the keys that are processing.
         let ages = [stats.oldest_queued, stats.longest_running, stats.unfinished_work, stats.next_deadline];
         assert_eq!(ages, [None; 4]);
-        let listed = queue.processing_keys();
+        let listed = queue.inspect().processing_keys();
         assert_eq!(listed.len(), self.held.len());
         for held in &self.held {
             let found = listed.iter().find(|listed| listed.key == *held.key());

@@ -194,18 +194,22 @@ fn get<'q>(queue: &'q WorkQueue<u8>, plain: &mut PlainQueue) -> Option<Item<'q, 
 }
 
 fn check(queue: &WorkQueue<u8>, plain: &PlainQueue) {
-    let levels: Vec<_> = queue.levels().iter().map(|level| (level.priority.0, level.len)).collect();
+    let levels: Vec<_> = queue.inspect().levels().iter().map(|level| (level.priority.0, level.len)).collect();
     assert_eq!(levels, plain.levels().map(|(level, keys)| (level, keys.len())).collect::<Vec<_>>());
     assert_eq!((queue.len(), queue.stats().len), (plain.len(), plain.len()));
-    let listed = queue.delayed_keys();
+    let listed = queue.inspect().delayed_keys();
     assert!(listed.is_sorted_by_key(|listed| listed.left), "earliest first");
     let mut listed: Vec<_> =
         listed.iter().map(|listed| (listed.key, listed.left.as_nanos() as u64, listed.priority.0)).collect();
     listed.sort_unstable();
     assert_eq!(listed, plain.delayed_keys().collect::<Vec<_>>());
     if let Some(groups) = plain.plan().groups {
-        let mut of_groups: Vec<_> =
-            queue.groups().iter().map(|group| (group.key % groups, (group.queued, group.processing))).collect();
+        let mut of_groups: Vec<_> = queue
+            .inspect()
+            .groups()
+            .iter()
+            .map(|group| (group.key % groups, (group.queued, group.processing)))
+            .collect();
         of_groups.sort_unstable();
         assert_eq!(of_groups, plain.groups().into_iter().collect::<Vec<_>>());
     }

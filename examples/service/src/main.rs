@@ -60,7 +60,7 @@ async fn readyz(State(service): State<Service>) -> StatusCode {
 }
 
 async fn metrics(State(service): State<Service>) -> String {
-    service.queue.report();
+    service.queue.inspect().report();
     service.prometheus.run_upkeep();
     service.prometheus.render()
 }

@@ -79,10 +79,16 @@ struct View {
 
 impl View {
     fn of(queue: &WorkQueue<Key>) -> Self {
-        let (at, metrics) = (Instant::now(), queue.metrics());
-        let mut groups = queue.groups();
+        let (at, metrics) = (Instant::now(), queue.inspect().metrics());
+        let mut groups = queue.inspect().groups();
         groups.sort_by_key(|group| group.key.0);
-        Self { at, metrics, processing: queue.processing_keys(), delayed: queue.delayed_keys(), groups }
+        Self {
+            at,
+            metrics,
+            processing: queue.inspect().processing_keys(),
+            delayed: queue.inspect().delayed_keys(),
+            groups,
+        }
     }
 
     /// The number of delays in each range, by group and by the priority that the keys will have, the highest first. `groups` has only
