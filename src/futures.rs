@@ -93,7 +93,8 @@ impl<K> Drop for GetAsync<'_, K> {
 /// The future that [`WorkQueue::wait_idle_async`] returns.
 ///
 /// # Cancel safety
-/// Dropping it ends the wait, and changes nothing in the queue.
+/// Dropping it ends the wait, and changes nothing in the queue. One that is leaked keeps its waker until the work of the queue ends, and
+/// takes no wake-up from another: all of these futures are woken together.
 ///
 /// # Examples
 /// ```
@@ -180,7 +181,7 @@ impl<K> Drop for GoalWait<'_, K> {
 /// The future that [`Item::until_dirty`] returns.
 ///
 /// # Cancel safety
-/// Dropping it loses nothing: the key stays dirty.
+/// Dropping it loses nothing: the key stays dirty. One that is leaked keeps its waker until an add makes the key dirty.
 ///
 /// # Examples
 /// ```
@@ -225,7 +226,7 @@ impl<K> Drop for UntilDirty<'_, K> {
 /// The future that [`WorkQueue::until_shutting_down`] and [`Item::until_shutting_down`] return.
 ///
 /// # Cancel safety
-/// Dropping it loses nothing: a queue that is shutting down stays so.
+/// Dropping it loses nothing: a queue that is shutting down stays so. One that is leaked keeps its waker until then.
 ///
 /// # Examples
 /// ```

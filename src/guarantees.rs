@@ -63,7 +63,7 @@
 //!   that thread is parked until a delay expires or such a task is to be woken. Upheld by `src/time/driver.rs`. Shown by
 //!   `tests/idle.rs` and `tests/delays_driver.rs`.
 //! * **P17** No foreign code runs under a lock, except a key's `Eq` and `Borrow`, and its `Clone` in [`take_delayed`],
-//!   [`take_where`], [`processing_keys`], [`delayed_keys`] and [`groups`]. Foreign code is all that the user supplies: keys, wakers,
+//!   [`take_where`], [`stop`], [`processing_keys`], [`delayed_keys`] and [`groups`]. Foreign code is all that the user supplies: keys, wakers,
 //!   observers, limiters, hooks, predicates. Upheld by `src/shared/section.rs` (W4) and `src/rate_limiter/keyed.rs`. Shown by `tests/queue.rs`,
 //!   `tests/observers.rs` and the models `wakers_run_without_the_lock`, `keys_are_dropped_without_the_lock` and
 //!   `limiter_clones_and_drops_without_a_lock`.
@@ -97,9 +97,15 @@
 //!   the hub's lock keeps back those that wait, and those that wake them; one that stops between taking a getter off the list and waking
 //!   it, that getter; and a woken getter that does not run, the other getters, until an add comes 50 µs later (W2). Upheld by
 //!   `src/shared/choose.rs`, `src/shared/get.rs` and `src/shared/driver.rs`. Shown by the tests of `src/shared/stopped.rs`.
+//! * **P23** Nothing vanishes unseen: what was accepted is handed out to its end, or is in the [`Leftover`](crate::Leftover) of the stop or
+//!   drain of the [`Workers`](crate::Workers): queued, processing, delayed, or refused (its retry or requeue came after the shut-down); or it was
+//!   taken out or given up, by a call or with a hook that says so. A stop returns at once, and a drain within its time, whatever handlers and
+//!   limits do. Upheld by `src/shared/take_where.rs` and `src/workers/run_loop.rs`. Shown by `tests/stops.rs` and the models
+//!   `stop_meets_the_done_of_a_full_group`, `stop_meets_a_getter` and `panic_races_stop`.
 //!
 //! [`take_delayed`]: crate::WorkQueue::take_delayed
 //! [`take_where`]: crate::WorkQueue::take_where
+//! [`stop`]: crate::Workers::stop
 //! [`processing_keys`]: crate::Inspect::processing_keys
 //! [`delayed_keys`]: crate::Inspect::delayed_keys
 //! [`groups`]: crate::Inspect::groups
@@ -250,7 +256,7 @@
 //! | `add_after`, `add_with`, `add_rate_limited` | the same, or the critical section that sets or moves the delay, or finds that the earlier one stands. A limiter of your own is called before that |
 //! | `get`, `try_get`, `get_timeout`, `get_async` | the critical section that takes the first key out of the line; without a key, the last one that found no key: empty, shut down, or the time is up |
 //! | `done`, the drop of an item, `succeed`, `give_up` | the critical section that ends the hand-out, and queues the key again if it is dirty. A limiter of your own is called before that |
-//! | `retry`, `requeue_after`, `requeue_with` | the critical section that sets the delay *and* ends the hand-out. A limiter of your own is called before that |
+//! | `retry`, `requeue_after`, `requeue_with` | the critical section that sets the delay *and* ends the hand-out; after a shut-down the one that refuses the add, and a second one ends the hand-out. A limiter of your own is called before that |
 //! | `cancel` | the critical section that takes the delay out, or finds none |
 //! | the expiry of a delay, by the driver or by `turn` | for each key, its add in the critical section that takes it out of the wheel |
 //! | `shut_down` | the critical section of the hub that sets the flag |
@@ -274,7 +280,7 @@
 //! * `get_many`: 256 keys a step. The getter waits for the first key as `get` does.
 //! * `turn`: about a hundred keys a step, up to the time that the clock showed when the call began.
 //! * `take_delayed`: about a hundred keys a step, so it may find or miss a delay that another thread sets meanwhile. And
-//!   `take_where`: each key is taken in one step, if it is still where the call has seen it.
+//!   `take_where` and `stop`: each key is taken in one step, if it is still where the call has seen it.
 //! * Drains: the shut-down is one step, the return another.
 //! * `processing_keys`, `delayed_keys` and `groups` visit the keys some hundred at a time, and `shrink_to_fit` does its work in
 //!   steps, too.

@@ -70,7 +70,7 @@
 //!
 //! Each has its own lock, table, line and wheel; the key's hash says which. A getter stays with a shard for up to 64 keys, takes as many of
 //! those that it has just added itself, and then goes to the one whose first key has waited longest. With priorities or groups it stays for up
-//! to 8 keys, not longer than the shard has keys of the same priority, and goes to the shard whose first key has the highest priority (one
+//! to 5 keys, not longer than the shard has keys of the same priority, and goes to the shard whose first key has the highest priority (one
 //! choice of 16 goes by age alone). So threads rarely meet at a lock, and no key is overtaken by more than a bounded number of later ones or of
 //! lower priorities. `src/shared/choose.rs`.
 //!

@@ -1,6 +1,6 @@
 //! The guard that a get returns. The owner of the guard holds the key; when the guard is dropped, the key is done.
 
-use crate::key::Claimed;
+use crate::key::{Claimed, SlotId};
 use crate::panics::{Caught, contained};
 use crate::shared::{Failures, Shared};
 use crate::sync::{Arc, panicking};
@@ -94,10 +94,9 @@ impl<'q, K> Item<'q, K> {
         OwnedItem::new(Arc::clone(queue), claimed)
     }
 
-    /// Instead of `done`: queues the key again, at the back, even after a shut-down. Does not panic.
-    pub(crate) fn put_back(self) {
-        let (queue, claimed) = self.into_parts();
-        contained(|| queue.put_back_held(claimed));
+    /// The slot of the key.
+    pub(crate) fn slot(&self) -> SlotId {
+        self.claimed.view().id()
     }
 
     /// The part of [`num_requeues`](Self::num_requeues) that the queue itself has counted. Calls no limiter.
@@ -209,6 +208,9 @@ impl<'q, K> Item<'q, K> {
     /// Like [`add_rate_limited`](crate::WorkQueue::add_rate_limited) of the key and [`done`](Self::done), in one step. It never gives
     /// up: check [`num_requeues`](Self::num_requeues) first. The key is not cloned, unless it is new to the limiter.
     ///
+    /// After a shut-down the result is [`Added::Rejected`](crate::Added::Rejected), and the key is done. No list has it then: keep a clone of
+    /// the key if you need it.
+    ///
     /// # Panics
     /// If the limiter does. The key is queued again in spite of that, 50 ms later, and the queue itself counts the retry for
     /// [`num_requeues`](Self::num_requeues).
@@ -257,7 +259,7 @@ impl<'q, K> Item<'q, K> {
     /// The work succeeded, and is to be repeated: queues the key again after this delay, and says that the work is finished.
     ///
     /// Like [`forget`](crate::WorkQueue::forget), then [`add_after`](crate::WorkQueue::add_after) of the key and [`done`](Self::done),
-    /// in one step. The key is not cloned.
+    /// in one step. The key is not cloned. After a shut-down: see [`retry`](Self::retry).
     ///
     /// # Panics
     /// If the limiter does. The key is queued again in spite of that, when the delay expires.
@@ -286,7 +288,8 @@ impl<'q, K> Item<'q, K> {
 
     /// Adds the key as the options say, and says that the work on it is finished.
     ///
-    /// Like [`add_with`](crate::WorkQueue::add_with) of the key and [`done`](Self::done), in one step. The key is not cloned.
+    /// Like [`add_with`](crate::WorkQueue::add_with) of the key and [`done`](Self::done), in one step. The key is not cloned. After a
+    /// shut-down: see [`retry`](Self::retry).
     ///
     /// # Panics
     /// Like [`retry`](Self::retry).
@@ -318,11 +321,36 @@ impl<'q, K> Item<'q, K> {
 
     /// Like [`requeue`](Self::requeue), but calls the limiter first, and does not pass its panic on.
     pub(crate) fn requeue_asked(self, mut options: AddOptions, failures: Failures) -> (Added, Caught) {
-        let caught = match failures {
-            Failures::Forget => self.queue.limiter_forget(&self),
-            Failures::Keep => self.queue.limited_held(&self, &mut options),
-        };
+        let caught = self.ask_limiter(&mut options, failures);
         (self.requeue(options, failures), caught)
+    }
+
+    /// The same, but returns the item if the queue has refused the add. The caller calls
+    /// [`done_after_refusal`](Self::done_after_refusal).
+    #[inline]
+    pub(crate) fn try_requeue_asked(
+        self,
+        mut options: AddOptions,
+        failures: Failures,
+    ) -> (Result<Added, Self>, Caught) {
+        let caught = self.ask_limiter(&mut options, failures);
+        let (queue, claimed) = self.into_parts();
+        let requeued = Shared::try_requeue(queue, claimed, options, failures);
+        (requeued.map_err(|claimed| Self { queue, claimed }), caught)
+    }
+
+    /// The rest of a requeue that the queue has refused.
+    pub(crate) fn done_after_refusal(self) {
+        let (queue, claimed) = self.into_parts();
+        Shared::done_after_refusal(queue, claimed);
+    }
+
+    #[inline]
+    fn ask_limiter(&self, options: &mut AddOptions, failures: Failures) -> Caught {
+        match failures {
+            Failures::Forget => self.queue.limiter_forget(self),
+            Failures::Keep => self.queue.limited_held(self, options),
+        }
     }
 
     /// The [priority](crate::Priority) with which the key was handed out. [`retry`](Self::retry),
@@ -439,7 +467,7 @@ impl<'q, K> Item<'q, K> {
     /// #     tokio::task::yield_now().await;
     /// # }
     /// let leftover = workers.drain_async().await;
-    /// assert_eq!((workers.tally().refused, leftover.is_empty()), (1, true));
+    /// assert_eq!(leftover.refused, ["film-1".to_owned()]);
     /// # }
     /// ```
     pub fn until_shutting_down(&self) -> UntilShuttingDown<'_, K> {

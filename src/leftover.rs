@@ -6,6 +6,9 @@ use std::time::Duration;
 /// [`Workers::stop`](crate::Workers::stop), the drains of [`Workers`](crate::Workers), and
 /// [`WorkQueue::take_where`](crate::WorkQueue::take_where).
 ///
+/// A key is in one of `queued`, `processing` and `refused`, once. It may be in `delayed` too: a delay is an add to come, whatever else the
+/// key is doing.
+///
 /// # Examples
 /// ```
 /// let queue = keyqueue::WorkQueue::new();
@@ -17,16 +20,44 @@ use std::time::Duration;
 #[non_exhaustive]
 #[must_use = "these keys were not processed"]
 pub struct Leftover<K> {
-    /// Keys that were queued.
+    /// Keys that were queued, higher priorities first, and then in the order in which they would have been handed out: groups in turn,
+    /// even if they are full. ([`take_where`](crate::WorkQueue::take_where): by priority and then by age.) With several shards the order
+    /// is approximate.
     pub queued: Vec<K>,
     /// Keys that were processing. They still are, unless their handlers have returned meanwhile.
     pub processing: Vec<K>,
     /// Keys that were delayed, with the time until their delays expire, earliest first.
     pub delayed: Vec<(K, Duration)>,
+    /// Keys whose last run came to its end after the shut-down, and was to be repeated: the handler has failed or panicked, and the key was
+    /// to be retried, or it has returned [`RequeueAfter`](crate::Outcome::RequeueAfter) or
+    /// [`RequeueWith`](crate::Outcome::RequeueWith). The queue has refused that, so these keys are not in it any more.
+    ///
+    /// Each is returned once, by the next drain or stop of these [`Workers`](crate::Workers) that returns after the refusal. So a key that a
+    /// stop has returned in `processing`, and whose handler fails later, is in `refused` of a later call. Until then the workers keep these
+    /// keys, each at most once. A key that was added while it was processing is not in this list: it is queued again when
+    /// its run ends. A key whose `Clone` panics is not in the list either. Empty in the result of
+    /// [`take_where`](crate::WorkQueue::take_where).
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{Item, WorkQueue};
+    ///
+    /// let queue = WorkQueue::new();
+    /// queue.add("pod-1");
+    /// queue.shut_down();
+    /// let workers = queue.workers().spawn(1, |_: &Item<'_, &str>| Err::<(), _>("disk full"))?;
+    /// assert_eq!(workers.drain().refused, ["pod-1"]); // for the next start
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub refused: Vec<K>,
 }
 
 impl<K> Leftover<K> {
-    /// Whether no key was left.
+    pub(crate) fn nothing() -> Self {
+        Self { queued: Vec::new(), processing: Vec::new(), delayed: Vec::new(), refused: Vec::new() }
+    }
+
+    /// Whether no key was left: each key that the queue had accepted was handed out and needs no further run, or it was given up.
     ///
     /// # Examples
     /// ```
@@ -38,6 +69,7 @@ impl<K> Leftover<K> {
     /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.queued.is_empty() && self.processing.is_empty() && self.delayed.is_empty()
+        let Self { queued, processing, delayed, refused } = self;
+        queued.is_empty() && processing.is_empty() && delayed.is_empty() && refused.is_empty()
     }
 }

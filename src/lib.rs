@@ -228,7 +228,7 @@
 //!   shrinks. A cycle of add, get and done on a steady set of keys (up to about a thousand) allocates nothing, and never clones a key.
 //! * **No foreign code under a lock**: no waker, limiter, observer or drop of a key. Two exceptions: the `Eq` of keys (and their
 //!   `Borrow`, in [`cancel`](WorkQueue::cancel), [`forget`](WorkQueue::forget) and [`num_requeues`](WorkQueue::num_requeues)), and
-//!   their `Clone` in [`take_delayed`](WorkQueue::take_delayed), [`take_where`](WorkQueue::take_where),
+//!   their `Clone` in [`take_delayed`](WorkQueue::take_delayed), [`take_where`](WorkQueue::take_where), [`stop`](Workers::stop),
 //!   [`processing_keys`](Inspect::processing_keys), [`delayed_keys`](Inspect::delayed_keys) and
 //!   [`groups`](Inspect::groups). These must not use the queue; a debug build panics if they do.
 //! * **The counts add up.** At every moment, each accepted add was coalesced, or its key was handed out or taken out since, is queued,
@@ -249,8 +249,8 @@
 //!   drain waits for that item.
 //! * `None` from `get` means that no key is queued, not that none will be: a key that is processing and dirty comes back. A dispatcher
 //!   that hands items to other threads and stops at `None` may leave such a key behind, and a drain waits for it.
-//! * During a drain adds are refused, even those of workers and their retries. If processing a key adds more keys, wait until the
-//!   queue [is idle](WorkQueue::wait_idle) before you drain.
+//! * During a drain adds are refused, even those of workers and their retries. A key that fails or is requeued meanwhile is in
+//!   [`Leftover::refused`]. If processing a key adds more keys, wait until the queue [is idle](WorkQueue::wait_idle) before you drain.
 //! * An add of a key that is processing leads to a second hand-out as soon as the key is done, even if its holder calls `retry` or
 //!   `requeue_after`; the delay stays set as well. [`DelayedAdd::Strict`] affects only adds that come after the delay was set. To
 //!   preserve the delay, do not `add` a key that is processing.

@@ -44,7 +44,7 @@ pub(crate) const WITHOUT_LIMITER: Duration = Duration::from_millis(50);
 /// [strict](crate::WorkQueueBuilder::strict_priorities).
 ///
 /// With several [shards](crate#shards) this holds in each shard. A getter chooses the shard whose first key has the highest priority, and
-/// takes up to 8 keys there; it leaves earlier if only lower priorities are left. So a key waits for at most about
+/// takes up to 5 keys there; it leaves earlier if only lower priorities are left. So a key waits for at most about
 /// `4 * (shards + getters)` hand-outs of lower priorities. Unless the queue is strict, it also waits for their turns: the one hand-out of 16
 /// in a shard, and one of any 16 choices of a shard, which goes to the key that has waited longest.
 ///
@@ -157,7 +157,8 @@ pub enum DelayedAdd {
 pub enum OnPanic {
     /// The key is done, as if the item had been dropped without a panic: it comes back only if it was added meanwhile.
     Done,
-    /// The key has failed: it comes back after the limiter's delay, as by [`retry`](crate::Item::retry).
+    /// The key has failed: it comes back after the limiter's delay, as by [`retry`](crate::Item::retry). After a shut-down it does not, and
+    /// no list has it; [`Workers`](crate::Workers) list such keys in [`Leftover::refused`](crate::Leftover::refused).
     Retry,
 }
 

@@ -599,8 +599,8 @@ impl<K> WorkQueue<K> {
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing: a wake-up that it had received goes to the next getter. A future that was woken must be polled
-    /// or dropped. If it is neither (its task never runs again), it keeps the wake-up, and a key may stay queued until the next add wakes
-    /// another getter.
+    /// or dropped. If it is neither (its task never runs again, or it was leaked by `std::mem::forget`), it keeps the wake-up, and a key may
+    /// stay queued until the next add wakes another getter, or until another getter's time is up.
     ///
     /// # Examples
     /// ```
@@ -749,6 +749,10 @@ impl<K> WorkQueue<K> {
     /// A key that was added while it was processing, before the shut-down, still comes back when its holder is done. By then all other
     /// getters may have ended. Workers that call `get` again after each `done` process it; see also the crate's page, "Traps".
     ///
+    /// A [`retry`](Item::retry) or requeue of an item is an add, and is refused as well: it returns [`Added::Rejected`] to its caller, who has
+    /// the key in hand. No list of the queue has such a key. ([`Workers`](crate::Workers) return it in
+    /// [`Leftover::refused`].)
+    ///
     /// Calling it again has no effect, except that it releases the callers that wait in
     /// [`shut_down_with_drain`](Self::shut_down_with_drain).
     ///
@@ -770,7 +774,8 @@ impl<K> WorkQueue<K> {
 
     /// Like [`shut_down`](Self::shut_down), and returns when no key is queued or processing.
     ///
-    /// Any number of threads may drain at the same time. A later plain `shut_down` releases them all.
+    /// Any number of threads may drain at the same time. A later plain `shut_down` releases them all. Retries and requeues are refused
+    /// meanwhile, as [`shut_down`](Self::shut_down) says.
     ///
     /// # Blocking
     /// Waits until workers have processed all keys; some worker must keep calling `get`. A thread that holds an item of this queue waits

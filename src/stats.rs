@@ -86,13 +86,14 @@ pub struct Stats {
     pub panics: u64,
     /// Panics of foreign code that the queue has caught, so that the call in which they happened went on: of wakers, of observers in
     /// [`handed_out`](crate::observe::Observer::handed_out) and `driver_failed`, of the drops of keys in
-    /// [`take_where`](crate::WorkQueue::take_where), and of the limiter for an item that is dropped by a panic.
+    /// [`take_where`](crate::WorkQueue::take_where) and [`stop`](crate::Workers::stop), and of the limiter for an item that is dropped by a panic.
     pub caught_panics: u64,
     /// Failed attempts to start the thread that expires delays, because the process was out of threads or memory. Delays are set all
     /// the same: see [`Driver::Thread`](crate::Driver::Thread).
     pub driver_failures: u64,
-    /// Adds that no hand-out follows: of queued keys that [`take_where`](crate::WorkQueue::take_where) or
-    /// [`remove`](crate::WorkQueue::remove) has taken out, and of processing keys for which `remove` has taken the add back.
+    /// Adds that no hand-out follows: of queued keys that [`take_where`](crate::WorkQueue::take_where),
+    /// [`remove`](crate::WorkQueue::remove), or a stop or drain of [`Workers`](crate::Workers) has taken out, and of processing keys for
+    /// which `remove` has taken the add back.
     pub taken: u64,
     /// How long the first queued key has waited. If keys become dirty faster than a million per second, it may be one of the first 16.
     /// Keys of groups that are [full](crate::WorkQueueBuilder::max_processing_per_group) do not count. `None`: there is no such key, or

@@ -538,7 +538,8 @@ fn observed_events_add_up_to_the_stats_with_threads() {
         assert_eq!(reported, counted(&queue), "{policy:?}");
         assert_eq!(tally.panicked, stats.panics);
         // Every add is counted once: by producers, by workers, by delays that expire, and by cancels that release an add.
-        let calls = accepted.into_inner() as u64 + refused.into_inner() as u64 + tally.requeued + tally.retried;
+        let of_workers = tally.requeued + tally.retried + tally.refused;
+        let calls = accepted.into_inner() as u64 + refused.into_inner() as u64 + of_workers;
         let all = stats.pushed + stats.coalesced + stats.deferred + stats.rejected + stats.delays - stats.expired;
         if policy == DelayedAdd::Strict {
             assert!(all >= calls, "{all} of {calls}");

@@ -400,8 +400,8 @@ fn a_high_key_waits_for_few_low_ones_with_shards() {
     let mut failed = false;
     for (strict, (getters, shards, every)) in cases.flat_map(|case| [(true, case), (false, case)]) {
         let Waits { each, low_before_high, most_queued } = waits(shards, getters, every, strict);
-        // Of each 16 hand-outs of a shard one is of a lower level, and of 16 choices of a shard one goes by age: for up to 8 keys.
-        let turns = |waited: usize| if strict { 0 } else { shards + waited / 16 + 8 * (waited / 16 + 1) };
+        // Of each 16 hand-outs of a shard one is of a lower level, and of 16 choices of a shard one goes by age: for up to 5 keys.
+        let turns = |waited: usize| if strict { 0 } else { shards + waited / 16 + 5 * (waited / 16 + 1) };
         let bound = 4 * (shards + getters);
         let too_long = each.iter().filter(|(waited, low)| *low > bound + turns(*waited)).count();
         let figures = |of: fn(&(usize, usize)) -> usize| {

@@ -23,6 +23,6 @@ pub(crate) use chunk::Chunk;
 pub(crate) use segmented::Segmented;
 pub(crate) use side_array::SideArray;
 pub(crate) use slab::Retired;
-pub(crate) use slot::{Claimed, OnAdd, Queued, SlotRef, SlotView};
+pub(crate) use slot::{Claimed, OnAdd, Queued, SlotId, SlotRef, SlotView};
 pub(crate) use state::State;
 pub(crate) use table::{Done, Hash, Table, prefetch_bucket};

@@ -92,6 +92,10 @@ impl<K> SlotRef<K> {
     }
 }
 
+/// Names a slot: its address. Two slots of a queue that are taken at the same time have different names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct SlotId(usize);
+
 /// A taken slot, which stays taken while this is used.
 pub(crate) struct SlotView<'t, K>(SlotRef<K>, PhantomData<&'t Slot<K>>);
 
@@ -144,6 +148,10 @@ impl<'t, K> SlotView<'t, K> {
         self.0
     }
 
+    pub(crate) fn id(self) -> SlotId {
+        SlotId(self.0.0.as_ptr().addr())
+    }
+
     /// The next slot in the same chain.
     #[inline]
     pub(super) fn next(self) -> Option<Self> {
@@ -170,11 +178,6 @@ impl<K> Queued<K> {
     pub(crate) fn view(&self) -> SlotView<'_, K> {
         // SAFETY: the key is queued, so the slot is taken, as long as the token lives (S4).
         unsafe { self.0.view() }
-    }
-
-    /// Whether this is the token of the key in a slot.
-    pub(crate) fn is_at(&self, slot: SlotRef<K>) -> bool {
-        self.0 == slot
     }
 
     /// `get`. **Linearization point.**

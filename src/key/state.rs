@@ -210,6 +210,16 @@ impl State {
         self.0.load(Ordering::Relaxed) & PROCESSING != 0
     }
 
+    /// It was added since it was handed out, and its holder is not done.
+    pub(crate) fn is_processing_and_dirty(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & (DIRTY | PROCESSING) == DIRTY | PROCESSING
+    }
+
+    /// Queued or processing.
+    pub(crate) fn is_active(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & (DIRTY | PROCESSING) != 0
+    }
+
     /// Whether the key was added since it was last handed out.
     pub(crate) fn is_dirty(&self) -> bool {
         // Acquire: pairs with the releases in the steps that may happen while the key is held.

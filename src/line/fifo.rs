@@ -98,6 +98,22 @@ impl<T> Fifo<T> {
         self.stamp.is_some().then(|| self.front.stamps[self.head % BLOCK / GROUP])
     }
 
+    /// A time before the push of the entry at this position, if it is there. 0: no stamps.
+    pub(crate) fn stamp_of(&self, position: u64) -> u64 {
+        let Some((block, at)) = self.place(position) else { return 0 };
+        self.block(block).map_or(0, |block| block.stamps[at / GROUP])
+    }
+
+    /// A block, counted from the front.
+    fn block(&self, number: usize) -> Option<&Block<T>> {
+        match number {
+            0 => Some(&self.front),
+            n if n <= self.middle.len() => self.middle[n - 1].as_deref(),
+            n if n == self.middle.len() + 1 => self.back.as_deref(),
+            _ => None,
+        }
+    }
+
     /// The tail is at the start of a group: stamps it.
     fn begin_group(&mut self) {
         let Some(stamp) = self.stamp else { return };
@@ -275,13 +291,7 @@ impl<T> Line<T> for Fifo<T> {
 
     fn get(&self, position: u64) -> Option<&T> {
         let (block, at) = self.place(position)?;
-        let block = match block {
-            0 => Some(&self.front),
-            n if n <= self.middle.len() => self.middle[n - 1].as_ref(),
-            n if n == self.middle.len() + 1 => self.back.as_ref(),
-            _ => None,
-        };
-        block?.entries[at].as_ref()
+        self.block(block)?.entries[at].as_ref()
     }
 
     fn remove(&mut self, position: u64) -> Option<T> {

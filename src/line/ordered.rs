@@ -177,6 +177,11 @@ impl<T> Ordered<T> {
         Some(priority_of(self.lanes[node.lane as usize].level))
     }
 
+    /// A time before the push of the queued entry of this slot, in a queue with several shards.
+    pub(crate) fn stamp_of(&self, number: u32) -> u64 {
+        self.nodes.get(number).map_or(0, |node| node.stamp)
+    }
+
     /// The priority of the entry whose turn is next, but for the turns of lower levels, and a time before its push.
     ///
     /// With groups: a time before the last few pops. So the shards take turns. By the age of its entry a shard whose next group has just got

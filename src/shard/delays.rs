@@ -5,6 +5,7 @@
 
 use super::{AddedWith, Known, Shard};
 use crate::key::SideArray;
+use crate::line::Group;
 use crate::time::wheel::{self, Placement, Placements, Wheel};
 use crate::time::{nanos, time_left};
 use crate::{AddOptions, Added, DelayConflict};
@@ -48,6 +49,7 @@ pub(crate) struct Delay<K> {
     /// An add waits for it ([`DelayedAdd::Strict`](crate::DelayedAdd::Strict)).
     pub(crate) waited: bool,
     pub(crate) priority: i8,
+    pub(crate) group: Group,
     pub(crate) key: K,
 }
 
@@ -166,6 +168,7 @@ impl<K: Clone> Shard<K> {
         let mut known = self.at(number);
         let waited = known.note_delay_removed();
         let priority = known.delayed_priority();
+        let group = known.group();
         let key = if known.state().is_vacant() {
             known.remove_if_vacant().expect("no bit is set")
         } else {
@@ -174,7 +177,7 @@ impl<K: Clone> Shard<K> {
                 resume_unwind(payload)
             })
         };
-        Some(Delay { deadline, waited, priority, key })
+        Some(Delay { deadline, waited, priority, group, key })
     }
 }
 

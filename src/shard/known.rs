@@ -150,18 +150,11 @@ impl<K> Known<'_, K> {
         }
     }
 
-    /// Adds the key, even after a shut-down, and regardless of a delay: for a call that takes back what it did.
-    pub(crate) fn add_again(&mut self, priority: i8) -> Added {
-        let added = if self.shard.is_ordered() { self.make_dirty_at(priority) } else { self.make_dirty() };
-        self.note_added(added, None);
-        added
-    }
-
     /// `remove`: takes back the add for which the key is queued, or that it remembers while it is processing, and its delay.
     /// **Linearization point.** Failures stay counted.
     pub(crate) fn take_back(mut self) -> TakenBack<K> {
         let (queued, delayed, number) = (self.state().is_queued(), self.state().is_delayed(), self.number());
-        let place = if queued { self.shard.place_of(self.slot, number) } else { None };
+        let place = if queued { self.shard.place_of(self.view().id(), number) } else { None };
         if queued && place.is_none() {
             return TakenBack::NotFound;
         }

@@ -37,7 +37,7 @@ pub(crate) use expire::{BATCH, Turn};
 pub(crate) use known::{AddedWith, Known, TakenBack};
 pub(crate) use order::OrderSettings;
 pub(crate) use times::MaybeNanos;
-pub(crate) use visit::{CHUNKS, Place, Rank, STEP};
+pub(crate) use visit::{CHUNKS, FoundKey, FoundQueued, Place, READ_CHUNKS, STEP};
 
 use crate::key::{Claimed, Done, Hash, Queued, Table};
 use crate::line::{Fifo, Group, Line, Ordered};

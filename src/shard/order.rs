@@ -289,6 +289,11 @@ impl<K> Known<'_, K> {
         }
     }
 
+    /// The group of the key.
+    pub(crate) fn group(&mut self) -> Group {
+        self.in_order().map_or_else(Group::default, |key| key.group)
+    }
+
     /// The priority that the key has after its delay.
     #[inline]
     pub(crate) fn delayed_priority(&mut self) -> i8 {

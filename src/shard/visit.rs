@@ -3,8 +3,8 @@
 use super::Shard;
 use super::times::since;
 use crate::Priority;
-use crate::key::{Hash, Queued, SlotRef};
-use crate::line::Line;
+use crate::key::{Hash, Queued, SlotId, State};
+use crate::line::{Group, Line};
 use crate::panics::Caught;
 use crate::stats::GroupStats;
 use crate::sync::model_const;
@@ -31,8 +31,38 @@ pub(crate) enum Place {
 /// The number of chunks of slots that one critical section visits.
 pub(crate) const CHUNKS: usize = model_const(4, 1);
 
-/// The higher priority first, and then the earlier push.
-pub(crate) type Rank = (Reverse<i8>, u64);
+/// The same, of steps that only read the states of most slots.
+pub(crate) const READ_CHUNKS: usize = model_const(64, 1);
+
+/// A queued key, as a step has found it.
+pub(crate) struct FoundQueued<K> {
+    /// The higher priority first.
+    pub(crate) priority: Reverse<i8>,
+    in_line: bool,
+    /// The number of its slot.
+    number: u32,
+    /// Its position in the line, or the number of its push in the order. The former are less.
+    pub(crate) push: u64,
+    /// A time before its push, if the queue has several shards. It is not later than that of any later push of the shard.
+    pub(crate) stamp: u64,
+    pub(crate) group: Group,
+    pub(crate) slot: SlotId,
+    pub(crate) key: K,
+}
+
+impl<K> FoundQueued<K> {
+    pub(crate) fn place(&self) -> Place {
+        if self.in_line { Place::InLine(self.push, self.number) } else { Place::InOrder(self.number, self.push) }
+    }
+}
+
+/// A key in any other state, as a step has found it.
+pub(crate) struct FoundKey<K> {
+    pub(crate) is_delayed: bool,
+    pub(crate) is_processing: bool,
+    pub(crate) slot: SlotId,
+    pub(crate) key: K,
+}
 
 impl<K> Shard<K> {
     /// The positions of the queued keys, for [`copy_queued`](Self::copy_queued).
@@ -80,7 +110,7 @@ impl<K> Shard<K> {
     }
 
     /// The place of a queued key. `None`: it may be anywhere in a long line.
-    pub(super) fn place_of(&self, slot: SlotRef<K>, number: u32) -> Option<Place> {
+    pub(super) fn place_of(&self, slot: SlotId, number: u32) -> Option<Place> {
         if let Some((_, push)) = self.order.as_ref().and_then(|order| order.get(number)) {
             return Some(Place::InOrder(number, push));
         }
@@ -88,7 +118,8 @@ impl<K> Shard<K> {
         if positions.end - positions.start > SEARCHED {
             return None;
         }
-        let found = positions.find(|&position| self.line.get(position).is_some_and(|queued| queued.is_at(slot)))?;
+        let found =
+            positions.find(|&position| self.line.get(position).is_some_and(|queued| queued.view().id() == slot))?;
         Some(Place::InLine(found, number))
     }
 
@@ -100,6 +131,13 @@ impl<K> Shard<K> {
         let removed = order.remove(number);
         self.effects.pending |= order.has_retired();
         removed
+    }
+
+    /// Adds the slots of [`READ_CHUNKS`] chunks whose keys are queued or processing. `false`: there are no such chunks.
+    pub(crate) fn copy_active(&self, chunk: usize, some: &mut Vec<SlotId>) -> bool {
+        let slots = self.table.iter_chunks(chunk..chunk + READ_CHUNKS);
+        some.extend(slots.filter(|slot| slot.state().is_active()).map(|slot| slot.id()));
+        chunk < self.table.chunks()
     }
 
     /// Frees memory that the keys do not need: the first step. The steps that follow are [`shrink_step`](Self::shrink_step). Returns a
@@ -169,26 +207,41 @@ impl<K: Eq> Shard<K> {
 }
 
 impl<K: Clone> Shard<K> {
-    /// Copies the queued keys of a step of the line, with their places. Returns where the next step begins.
-    pub(crate) fn copy_queued(&self, range: Range<u64>, some: &mut Vec<(Rank, Place, K)>) -> u64 {
+    /// Copies the queued keys of a step of the line. Returns where the next step begins.
+    pub(crate) fn copy_queued(&self, range: Range<u64>, some: &mut Vec<FoundQueued<K>>) -> u64 {
         let start = range.start.max(self.line.positions().start);
-        let end = range.end.min(start + STEP as u64);
+        let end = range.end.min(start + 2 * STEP as u64);
         for position in start..end {
-            some.extend(self.line.get(position).map(|queued| {
-                let place = Place::InLine(position, self.table.number(queued.view()));
-                ((Reverse(Priority::NORMAL.0), position), place, queued.view().key().clone())
+            some.extend(self.line.get(position).map(|queued| FoundQueued {
+                priority: Reverse(Priority::NORMAL.0),
+                in_line: true,
+                number: self.table.number(queued.view()),
+                push: position,
+                stamp: self.line.stamp_of(position),
+                group: Group::default(),
+                slot: queued.view().id(),
+                key: queued.view().key().clone(),
             }));
         }
         end
     }
 
-    /// Copies the keys of [`CHUNKS`] chunks that are queued in the order, with what they are sorted by. `false`: there are no such chunks.
-    pub(crate) fn copy_in_order(&self, chunk: usize, some: &mut Vec<(Rank, Place, K)>) -> bool {
+    /// Copies the keys of [`CHUNKS`] chunks that are queued in the order. `false`: there are no such chunks.
+    pub(crate) fn copy_in_order(&self, chunk: usize, some: &mut Vec<FoundQueued<K>>) -> bool {
         let Some(order) = &self.order else { return false };
         for slot in self.table.iter_chunks(chunk..chunk + CHUNKS) {
             let number = self.table.number(slot);
             let Some(((_, push), priority)) = order.get(number).zip(order.priority(number)) else { continue };
-            some.push(((Reverse(priority), push), Place::InOrder(number, push), slot.key().clone()));
+            some.push(FoundQueued {
+                priority: Reverse(priority),
+                in_line: false,
+                number,
+                push,
+                stamp: order.stamp_of(number),
+                group: order.known(number).group,
+                slot: slot.id(),
+                key: slot.key().clone(),
+            });
         }
         chunk < self.table.chunks()
     }
@@ -221,16 +274,27 @@ impl<K: Clone> Shard<K> {
         chunk < self.table.chunks()
     }
 
-    /// Copies the delayed and the processing keys of [`CHUNKS`] chunks, each with whether it is delayed and whether it is processing.
-    /// `false`: there are no such chunks.
-    pub(crate) fn copy_delayed_and_processing(&self, chunk: usize, some: &mut Vec<(K, bool, bool)>) -> bool {
-        for slot in self.table.iter_chunks(chunk..chunk + CHUNKS) {
-            let (delayed, processing) = (slot.state().is_delayed(), slot.state().is_processing());
-            if delayed || processing {
-                some.push((slot.key().clone(), delayed, processing));
-            }
+    /// Copies keys whose states are `wanted`: from `chunk` on, which it moves, until there are as many as in [`CHUNKS`] chunks, or
+    /// [`READ_CHUNKS`] chunks were read. `false`: there are no such chunks.
+    pub(crate) fn copy_where(
+        &self,
+        chunk: &mut usize,
+        wanted: impl Fn(&State) -> bool,
+        some: &mut Vec<FoundKey<K>>,
+    ) -> bool {
+        let end = self.table.chunks().min(*chunk + READ_CHUNKS);
+        let more = *chunk < end;
+        while *chunk < end && some.len() < 64 * CHUNKS {
+            let slots = self.table.iter_chunks(*chunk..*chunk + 1);
+            some.extend(slots.filter(|slot| wanted(slot.state())).map(|slot| FoundKey {
+                is_delayed: slot.state().is_delayed(),
+                is_processing: slot.state().is_processing(),
+                slot: slot.id(),
+                key: slot.key().clone(),
+            }));
+            *chunk += 1;
         }
-        chunk < self.table.chunks()
+        more
     }
 
     /// Copies the delayed keys of [`CHUNKS`] chunks, with their deadlines and the priorities that they will have. `false`: there are no

@@ -61,12 +61,9 @@ impl Busy {
     }
 }
 
-/// [`STAY`] in a queue whose keys have priorities or groups: a key of a higher level may come to another shard meanwhile.
-const STAY_IN_ORDER: u32 = 8;
-
-/// The same, of a getter that joins another. So a key of a higher level waits for at most `4 * (shards + getters)` hand-outs of lower
-/// levels (P19): one getter in each shard hands out up to 7 more, and each other getter 3.
-const STAY_JOINED: u32 = 4;
+/// [`STAY`] in a queue whose keys have priorities or groups. When a key of a higher level comes to another shard, each getter hands out at
+/// most 4 more keys before it chooses again: so the key waits for at most `4 * getters` hand-outs of lower levels (P19).
+const STAY_IN_ORDER: u32 = 5;
 
 /// Of this number of choices by priority, one goes by age alone, so that no shard starves (P19). They are counted for the queue, not for
 /// a thread: a thread may serve several queues in turn, or end after few choices.
@@ -166,7 +163,7 @@ impl<K> Shared<K> {
                     cursor.queue.set(self.address());
                     cursor.shard.set(shard);
                     cursor.level.set(level);
-                    cursor.left.set(self.stay_len(joins) - 1);
+                    cursor.left.set(self.stay_len() - 1);
                     cursor.own_left.set(STAY);
                     return Some(taken);
                 }
@@ -203,12 +200,8 @@ impl<K> Shared<K> {
     }
 
     /// How many keys a getter takes from the shard that it has chosen.
-    fn stay_len(&self, joins: bool) -> u32 {
-        match (self.flags().has(Flags::ORDERED), joins) {
-            (false, _) => STAY,
-            (true, false) => STAY_IN_ORDER,
-            (true, true) => STAY_JOINED,
-        }
+    fn stay_len(&self) -> u32 {
+        if self.flags().has(Flags::ORDERED) { STAY_IN_ORDER } else { STAY }
     }
 
     /// Whether this choice goes by age alone.

@@ -136,6 +136,19 @@ impl<K: Hash + Eq> Shared<K> {
 impl<K> Shared<K> {
     /// `add_with` and `done`, for the holder of the key, in one critical section.
     pub(crate) fn requeue(this: &Arc<Self>, claimed: Claimed<K>, options: AddOptions, failures: Failures) -> Added {
+        Self::try_requeue(this, claimed, options, failures)
+            .unwrap_or_else(|claimed| Self::done_after_refusal(this, claimed))
+    }
+
+    /// [`requeue`](Self::requeue), which returns the key if the queue has refused the add: then it is still held, and the caller calls
+    /// [`done_after_refusal`](Self::done_after_refusal). No add comes in between, since the queue is shut down.
+    #[inline]
+    pub(crate) fn try_requeue(
+        this: &Arc<Self>,
+        claimed: Claimed<K>,
+        options: AddOptions,
+        failures: Failures,
+    ) -> Result<Added, Claimed<K>> {
         if options.has_level() && !this.home(&claimed).is_moved() {
             this.prepare_order(this.home(&claimed));
         }
@@ -152,7 +165,7 @@ impl<K> Shared<K> {
         claimed: Claimed<K>,
         options: &AddOptions,
         failures: Failures,
-    ) -> Added {
+    ) -> Result<Added, Claimed<K>> {
         let now = this.now_for(options);
         let (added, worked, removed) = {
             let mut section = this.enter(this.home(&claimed));
@@ -178,6 +191,9 @@ impl<K> Shared<K> {
             }
             let set = this.add_known_with::<ORDERED>(known, open, now, options);
             let added = section.added_with(set);
+            if added == Added::Rejected {
+                return Err(claimed);
+            }
             let (worked, removed) = section.end(claimed, now);
             (added, worked, removed)
         };
@@ -188,11 +204,16 @@ impl<K> Shared<K> {
         if this.has_extras() {
             Self::after_add(this, added);
         }
-        added
+        Ok(added)
     }
 
     #[inline(never)]
-    fn requeue_in_order(this: &Arc<Self>, claimed: Claimed<K>, options: &AddOptions, failures: Failures) -> Added {
+    fn requeue_in_order(
+        this: &Arc<Self>,
+        claimed: Claimed<K>,
+        options: &AddOptions,
+        failures: Failures,
+    ) -> Result<Added, Claimed<K>> {
         Self::requeue_in::<true>(this, claimed, options, failures)
     }
 
@@ -201,6 +222,16 @@ impl<K> Shared<K> {
     fn refuse_requeue(&self, claimed: Claimed<K>) -> ! {
         self.done(claimed);
         panic!("{WHEEL_IS_FULL}");
+    }
+
+    /// The rest of a requeue that the queue has refused.
+    #[cold]
+    pub(crate) fn done_after_refusal(this: &Arc<Self>, claimed: Claimed<K>) -> Added {
+        this.done(claimed);
+        if this.has_extras() {
+            Self::after_add(this, Added::Rejected);
+        }
+        Added::Rejected
     }
 
     /// The time, if it is needed.

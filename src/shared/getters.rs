@@ -10,8 +10,8 @@
 //!   itself. `wake_at` is set while tasks are there; and while it is set, the driver is being started, or runs, or is parked until then at
 //!   most. (A thread parks for that time by itself.)
 //! * **W4** Under a lock no thread or task is woken, no waker cloned or dropped, no key dropped, no observer called (P17). `Eq` and
-//!   `Borrow` of keys and, in `take_delayed`, `take_where`, `processing_keys`, `delayed_keys` and `groups`, `K::clone` are the foreign code
-//!   that runs there.
+//!   `Borrow` of keys and, in `take_delayed`, `take_where`, `stop`, `processing_keys`, `delayed_keys` and `groups`, `K::clone` are the foreign
+//!   code that runs there.
 //!
 //! Threads that were woken are counted until they arrive (`waking`). While one is on its way, a push wakes no other getter, unless
 //! the line grows long or the woken thread is overdue: a burst of adds costs one wake-up, not one each, and workers that are not

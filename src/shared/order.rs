@@ -118,17 +118,6 @@ impl<K: Hash + Eq> Shared<K> {
         let group = self.ask_group(key);
         (self.enter(locked), group)
     }
-
-    /// The group of a key that a call puts back. A panic of the user's function is caught: the key must not be lost.
-    pub(super) fn group_for_put_back(&self, key: &K) -> Group {
-        if self.groups.is_none() {
-            return Group::default();
-        }
-        crate::panics::contained(|| self.ask_group(key)).unwrap_or_else(|| {
-            self.note_caught(1);
-            Group { hash: 0, weight: 1 }
-        })
-    }
 }
 
 impl<K: Clone> Shared<K> {

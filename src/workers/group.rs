@@ -3,7 +3,7 @@
 
 use super::Tally;
 use crate::observe::Runs;
-use crate::panics::discard;
+use crate::panics::{contained, discard};
 use crate::sync::{Arc, AtomicBool, AtomicU64, JoinHandle, Mutex, Ordering};
 use crate::wait::{Ticket, WaitList, leave, park_on, poll_on};
 use std::future::Future;
@@ -28,7 +28,9 @@ pub(crate) struct Core {
     ended: Tally,
     ended_runs: Runs,
     threads: Vec<JoinHandle<()>>,
-    /// Threads and tasks that wait until no loop is left.
+    /// Threads that a join has taken out of `threads`, and that have not ended.
+    joining: usize,
+    /// Threads and tasks that wait until no loop is left, and joins that wait for the threads of another join.
     waiting: WaitList,
 }
 
@@ -44,9 +46,11 @@ pub(super) struct Counts {
     /// What became of the keys of runs that failed or panicked.
     pub(super) retried: Count,
     pub(super) given_up: Count,
+    /// Of the requeues and the retries, those that the queue has refused. Counted after them.
+    pub(super) refused_requeues: Count,
+    pub(super) refused_retries: Count,
     /// Panics of handlers and of other user code.
     pub(super) panicked: Count,
-    pub(super) refused: Count,
 }
 
 #[derive(Default)]
@@ -77,14 +81,16 @@ impl Counts {
     }
 
     fn add_to(&self, tally: &mut Tally) {
+        // Before what they are a part of, so that a run between the two reads makes no number negative.
+        let (refused_requeues, refused_retries) = (self.refused_requeues.get(), self.refused_retries.get());
         let runs = self.runs();
         tally.succeeded += runs.success + runs.requeue;
-        tally.requeued += runs.requeue;
+        tally.requeued += runs.requeue.saturating_sub(refused_requeues);
         tally.failed += runs.error + runs.give_up + runs.panic;
-        tally.retried += self.retried.get();
+        tally.retried += self.retried.get().saturating_sub(refused_retries);
         tally.given_up += self.given_up.get();
         tally.panicked += self.panicked.get();
-        tally.refused += self.refused.get();
+        tally.refused += refused_requeues + refused_retries;
     }
 }
 
@@ -197,8 +203,27 @@ impl Group {
     /// Waits until no loop and no thread is left.
     pub(super) fn join(&self) {
         self.wait(None);
-        let threads = std::mem::take(&mut self.core.lock().threads);
-        threads.into_iter().filter_map(|thread| thread.join().err()).for_each(discard);
+        let threads = {
+            let core = &mut *self.core.lock();
+            core.joining += core.threads.len();
+            std::mem::take(&mut core.threads)
+        };
+        for thread in threads {
+            // A join panics if the thread joins itself, in the drop of a thread-local.
+            contained(|| thread.join().map_err(discard));
+            self.joined();
+        }
+        park_on(&self.core, waiting, None, |core, _| (core.joining == 0).then_some(()));
+    }
+
+    /// A join has seen the end of a thread.
+    fn joined(&self) {
+        let waiting = {
+            let core = &mut *self.core.lock();
+            core.joining -= 1;
+            if core.joining == 0 { core.waiting.take_all() } else { Default::default() }
+        };
+        let _caught = waiting.wake();
     }
 
     /// Like [`wait`](Self::wait), for a task.
@@ -231,4 +256,70 @@ impl Drop for Ended<'_> {
 
 fn waiting(core: &mut Core) -> &mut WaitList {
     &mut core.waiting
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::sync::spawn;
+    use std::sync::mpsc;
+    use std::thread;
+
+    /// Two joins at the same time both return after the thread has ended, although only one of them has its handle.
+    #[test]
+    fn joins_at_the_same_time_wait_for_all_threads() {
+        let group = Group::default();
+        let (end, wait) = mpsc::channel::<()>();
+        let (send, ended) = mpsc::channel();
+        group.join_later(
+            spawn("joined", move || {
+                _ = wait.recv();
+                send.send(()).unwrap();
+                std::panic::resume_unwind(Box::new("the end of a thread"));
+            })
+            .unwrap(),
+        );
+        let start = Instant::now();
+        thread::scope(|scope| {
+            let joins = [(); 2].map(|()| scope.spawn(|| group.join()));
+            // One joins the thread, and the other waits for it.
+            while group.core.lock().waiting.is_empty() && start.elapsed().as_secs() < 30 {
+                thread::yield_now();
+            }
+            let returned = joins.iter().any(|join| join.is_finished());
+            end.send(()).unwrap();
+            assert!(!returned, "a join has returned before the thread has ended");
+        });
+        assert!(ended.try_recv().is_ok());
+        let core = group.core.lock();
+        assert_eq!((core.joining, core.threads.len()), (0, 0));
+        drop(core);
+        group.join();
+    }
+
+    /// A thread that joins itself, as the drop of a thread-local may: where the system reports that, the standard library panics.
+    #[test]
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    fn a_thread_that_joins_itself_keeps_no_other_join_waiting() {
+        let group = Arc::new(Group::default());
+        let (send, own) = mpsc::channel::<()>();
+        let thread = spawn("joins itself", {
+            let group = Arc::clone(&group);
+            move || {
+                _ = own.recv();
+                group.join();
+            }
+        });
+        group.join_later(thread.unwrap());
+        let (report, joined) = mpsc::channel();
+        drop(send);
+        thread::spawn(move || {
+            while !group.core.lock().threads.is_empty() {
+                thread::yield_now();
+            }
+            group.join();
+            report.send(())
+        });
+        joined.recv_timeout(std::time::Duration::from_secs(30)).expect("a join has not returned after 30 s");
+    }
 }

@@ -23,15 +23,15 @@ mod group;
 mod outcome;
 mod run_loop;
 mod run_span;
-mod take_all;
 
 pub use given_up::GivenUp;
 pub(crate) use group::AllRuns;
 pub use outcome::Outcome;
 
+use crate::key::SlotId;
 use crate::queue::WorkQueue;
 use crate::shared::WaitOutcome;
-use crate::sync::{Arc, spawn};
+use crate::sync::{Arc, Mutex, spawn};
 use crate::{Item, Leftover};
 use group::Group;
 use run_loop::{Hooks, Loop};
@@ -44,7 +44,6 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use take_all::take_all;
 
 /// A handle of loops that process the keys of one queue; clones refer to the same loops. From [`WorkQueue::workers`].
 ///
@@ -105,6 +104,8 @@ struct Inner<K> {
     queue: WorkQueue<K>,
     hooks: Hooks<K>,
     group: Group,
+    /// Keys whose retries or requeues were refused, and which no drain or stop has returned yet.
+    refused: Mutex<Vec<(SlotId, K)>>,
 }
 
 impl<K> Drop for Inner<K> {
@@ -164,7 +165,8 @@ pub struct Tally {
     pub running: usize,
     /// Runs that did not fail: with [`Outcome::Done`], [`RequeueAfter`](Outcome::RequeueAfter) or [`RequeueWith`](Outcome::RequeueWith).
     pub succeeded: u64,
-    /// Those of the succeeded runs that ended with [`Outcome::RequeueAfter`] or [`RequeueWith`](Outcome::RequeueWith).
+    /// Those of the succeeded runs that ended with [`Outcome::RequeueAfter`] or [`RequeueWith`](Outcome::RequeueWith), and whose keys were
+    /// requeued.
     pub requeued: u64,
     /// Runs that failed: with any other [`Outcome`], or with a panic of the handler. The key is retried, given up or refused; or, after a
     /// panic, done if the queue is [configured](crate::WorkQueueBuilder::on_panic) so.
@@ -175,7 +177,9 @@ pub struct Tally {
     pub given_up: u64,
     /// Panics of handlers, hooks and other user code.
     pub panicked: u64,
-    /// Retried or requeued keys that the queue refused because it was shut down. They do not come back.
+    /// Runs whose keys were to be retried or requeued, which the queue refused because it was shut down. `retried` and `requeued` do not
+    /// count them. Drains and stops return the keys in [`Leftover::refused`], but for those that were added while they
+    /// were processing: these are queued again.
     pub refused: u64,
 }
 
@@ -309,9 +313,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     /// let _leftover = workers.drain();
     /// ```
     pub fn build(self) -> Workers<K> {
-        let group = Group::default();
-        self.queue.shared.change_workers(|runs| runs.insert(&group));
-        Workers { inner: Arc::new(Inner { queue: self.queue, hooks: self.hooks, group }) }
+        let (queue, hooks, group) = (self.queue, self.hooks, Group::default());
+        queue.shared.change_workers(|runs| runs.insert(&group));
+        Workers { inner: Arc::new(Inner { queue, hooks, group, refused: Mutex::new(Vec::new()) }) }
     }
 
     /// Starts `threads` threads, each of which runs a loop.
@@ -405,8 +409,9 @@ impl<K> Workers<K> {
     /// [`spawn`](WorkersBuilder::spawn) have ended. A loop drops its handler, and all that the handler has captured, before it ends.
     ///
     /// # Blocking
-    /// Until then, however long it takes to run a handler, or to drop a captured value or a thread-local. A handler that calls this
-    /// waits forever, as the join waits for that handler.
+    /// Until then, however long it takes to run a handler, or to drop a captured value or a thread-local. A handler that calls this waits
+    /// forever, as the join waits for that handler; and so may the drop of a captured value or of a thread-local. Any number of threads may
+    /// join at the same time, and each of them waits until the threads have ended.
     ///
     /// # Examples
     /// ```
@@ -638,16 +643,20 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     }
 
     /// Shuts the queue down, ends each loop after the key that it is processing or is just being handed, and takes out the queued and
-    /// the delayed keys. Returns at once. Releases drains that wait for the queue.
+    /// the delayed keys. Returns at once, even if [groups are full](crate::WorkQueueBuilder::max_processing_per_group). Releases drains
+    /// that wait for the queue.
     ///
-    /// A key that was added while it was processing is queued again when its handler returns, and stays queued. `stop` returns it in
-    /// [`processing`](Leftover::processing).
+    /// Each key that the queue had accepted was handed out to its end, or is in the [`Leftover`]. A key that was added while it was
+    /// processing is queued again when its handler returns, and stays queued if no getter is left. `stop` returns it in
+    /// [`processing`](Leftover::processing). Keys that fail, or are requeued, after the shut-down are in
+    /// [`refused`](Leftover::refused): those whose handlers return later, in the result of the next stop or drain.
+    ///
+    /// It takes keys out as [`take_where`](WorkQueue::take_where) does: they are cloned under the lock, so `Clone` must not use this queue,
+    /// and they count as [`taken`](crate::Stats::taken).
     ///
     /// # Panics
-    /// If a key's `Clone` panics, or other foreign code: a key's drop, the observer. The queue is shut down then, and all that was taken
-    /// goes back: keys to the end of the queue, delays to their deadlines. So another `stop` finds all of it, and
-    /// [`get`](WorkQueue::get), which clones nothing, hands out the queued keys. (Only a key whose `Hash` or `Eq` panics while it is put
-    /// back is lost.)
+    /// If a key's `Clone` or `Hash` panics. The queue is shut down then, and nothing was taken: each key has its place, its priority and its
+    /// delay. So another `stop` finds all of it, and [`get`](WorkQueue::get), which clones nothing, hands out the queued keys.
     ///
     /// # Examples
     /// ```
@@ -658,14 +667,14 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// assert_eq!(left.queued, ["pod-1"]);
     /// ```
     pub fn stop(&self) -> Leftover<K> {
-        let Inner { queue, group, .. } = &*self.inner;
+        let Inner { queue, group, refused, .. } = &*self.inner;
         group.stop();
         queue.shut_down();
-        take_all(queue)
+        queue.shared.take_all(|| std::mem::take(&mut *refused.lock()))
     }
 
-    /// Shuts the queue down, waits until no key is queued or processing, and [joins](Self::join) the loops. Returns the delayed keys.
-    /// After a [`stop`](Self::stop), waits only for the loops.
+    /// Shuts the queue down, waits until no key is queued or processing, and [joins](Self::join) the loops. Returns the delayed keys, and
+    /// those that fail or are requeued meanwhile, in [`refused`](Leftover::refused). After a [`stop`](Self::stop), waits only for the loops.
     ///
     /// # Blocking
     /// Like [`shut_down_with_drain`](WorkQueue::shut_down_with_drain), which waits forever if no loop is left, and like
@@ -689,7 +698,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     }
 
     /// Like [`drain`](Self::drain), but waits for at most this time, and [stops](Self::stop) the loops then. A timeout too long for the
-    /// clock, such as `Duration::MAX`, means no timeout.
+    /// clock, such as `Duration::MAX`, means no timeout. A key that fails or is requeued before this returns is in
+    /// [`refused`](Leftover::refused).
     ///
     /// # Blocking
     /// For at most this time, even if a handler, or the drop of a value that a handler has captured, takes longer. Such a loop counts as
@@ -715,7 +725,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
         self.stop()
     }
 
-    /// Like [`drain`](Self::drain), for a task. For a deadline, see [`drain_until`](Self::drain_until).
+    /// Like [`drain`](Self::drain), for a task, with keys that fail or are requeued meanwhile in [`refused`](Leftover::refused). For a
+    /// deadline, see [`drain_until`](Self::drain_until).
     ///
     /// # Cancel safety
     /// Dropping it ends the wait; if it was polled, the queue stays shut down. The keys that are left are taken out in the poll that
@@ -736,7 +747,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     }
 
     /// Like [`drain_async`](Self::drain_async), but [stops](Self::stop) the loops when `deadline` resolves. It may be a timer of any
-    /// runtime, or a second Ctrl-C.
+    /// runtime, or a second Ctrl-C. A key that fails or is requeued before that is in [`refused`](Leftover::refused).
     ///
     /// The key of a task that hangs is returned in [`processing`](Leftover::processing), and the task keeps hanging: see
     /// [`run_async`](Self::run_async), "A task that hangs".

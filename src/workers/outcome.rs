@@ -43,7 +43,7 @@ use std::time::Duration;
 /// #     if seen.get() == 3 { queue.shut_down() }
 /// #     visit(url)
 /// # });
-/// # assert_eq!((workers.tally().given_up, workers.tally().retried, workers.tally().refused), (2, 1, 1));
+/// # assert_eq!((workers.tally().given_up, workers.tally().retried, workers.tally().refused), (2, 0, 1));
 /// ```
 #[doc(alias = "Result")]
 #[derive(Debug)]

@@ -1,12 +1,12 @@
 //! One loop: takes a key, calls the handler, and applies the outcome.
 
-use super::group::Counts;
+use super::group::{Count, Counts};
 use super::run_span::RunSpan;
 use super::{GivenUp, Inner, Outcome};
-use crate::panics::{Caught, contained};
+use crate::panics::contained;
 use crate::shared::Failures;
 use crate::sync::Arc;
-use crate::{AddOptions, Added, Item, OnPanic};
+use crate::{AddOptions, Item, OnPanic};
 use std::any::Any;
 use std::error::Error;
 use std::future::poll_fn;
@@ -150,11 +150,12 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
             }
             Outcome::RequeueAfter(delay) => {
                 self.counts.requeued.add();
-                self.requeue_after(item, delay);
+                let options = AddOptions::new().after(delay);
+                self.requeue(item, options, Failures::Forget, &self.counts.refused_requeues);
             }
             Outcome::RequeueWith(options) => {
                 self.counts.requeued.add();
-                self.requeue(item, options);
+                self.requeue(item, options, Failures::Keep, &self.counts.refused_requeues);
             }
             Outcome::Retry => self.retry(item, Duration::ZERO, GivenUp::default()),
             Outcome::Failed(error) => self.failed(item, Duration::ZERO, &*error),
@@ -189,7 +190,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
             self.counts.run_failed.add();
         }
         self.counts.retried.add();
-        self.requeue(item, options);
+        self.requeue(item, options, Failures::Keep, &self.counts.refused_retries);
     }
 
     /// The number of retries of a key, and whether the limiter panicked when it was called. If it did, the number includes only the
@@ -203,26 +204,31 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
         (item.retries_without_limiter(), true)
     }
 
-    /// Adds a key again and finishes its hand-out, even if the limiter panics.
+    /// Adds a key again and finishes its hand-out, even if the limiter panics. The caller has counted that; if the queue refuses it, it
+    /// counts in `refused` too.
     #[inline]
-    fn requeue(&self, item: Item<'_, K>, options: AddOptions) {
-        self.count_requeue(item.requeue_asked(options, Failures::Keep));
-    }
-
-    /// Like [`requeue`](Self::requeue), and forgets the key's failures.
-    #[inline]
-    fn requeue_after(&self, item: Item<'_, K>, delay: Duration) {
-        self.count_requeue(item.requeue_asked(AddOptions::new().after(delay), Failures::Forget));
-    }
-
-    #[inline]
-    fn count_requeue(&self, (added, caught): (Added, Caught)) {
-        if added == Added::Rejected {
-            self.counts.refused.add();
-        }
+    fn requeue(&self, item: Item<'_, K>, options: AddOptions, failures: Failures, refused: &Count) {
+        let (requeued, caught) = item.try_requeue_asked(options, failures);
         if caught.is_some() {
             self.counts.panicked.add();
         }
+        if let Err(item) = requeued {
+            refused.add();
+            self.refuse(item);
+        }
+    }
+
+    /// The queue has refused to add a key again. Lists the key, unless it is queued again now (P23).
+    #[cold]
+    fn refuse(&self, item: Item<'_, K>) {
+        // The list gets the key before its hand-out ends: a drain that waits for this end finds the key there.
+        if !item.is_dirty() {
+            self.catch_user_panic(|| {
+                let key = item.key().clone();
+                self.workers.refused.lock().push((item.slot(), key));
+            });
+        }
+        item.done_after_refusal();
     }
 
     fn give_up(&self, item: Item<'_, K>, why: GivenUp<'_>) {

@@ -155,7 +155,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         "left: {} queued, {} processing, {} to look at again",
         left.queued.len(),
         left.processing.len(),
-        left.delayed.len()
+        left.delayed.len() + left.refused.len()
     );
     println!("waits: {:?}", queue.inspect().metrics().queue_duration);
     verdict

@@ -160,7 +160,7 @@ async fn run(address: &str) -> Result<(), Box<dyn Error + Send + Sync>> {
     let left = workers.drain_until(sleep_until(signal + DRAIN)).await;
 
     let delayed = left.delayed.into_iter().map(|(document, _)| document).collect();
-    let left = [left.queued, left.processing, delayed].concat();
+    let left = [left.queued, left.processing, left.refused, delayed].concat();
     println!("{} documents indexed, {} left", workers.tally().succeeded, left.len());
     left.iter().for_each(|document| eprintln!("left: {document}")); // to be stored, or listed again at the next start
     Ok(())

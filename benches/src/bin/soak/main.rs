@@ -427,7 +427,12 @@ fn check_numbers(world: &World, stats: &Stats, tally: &Tally) {
     let of = |counters: &[&AtomicU64]| counters.iter().map(|counter| counter.load(Relaxed)).sum::<u64>();
     let adds =
         of(&[&counts.adds, &counts.add_alls, &counts.add_afters, &counts.add_withs, &counts.limited, &counts.requeues]);
-    let calls = adds + of(&[&counts.panics_outside]) + tally.retried + tally.requeued + stats.expired;
+    let calls = adds + of(&[&counts.panics_outside]) + tally.retried + tally.requeued + tally.refused + stats.expired;
+    // The refused ones are retries, which have failed, and requeues.
+    let failed = of(&[&counts.limited, &counts.panics_outside]) + tally.retried;
+    if !(failed..=failed + tally.refused).contains(&stats.failures) {
+        fail(format_args!("failures: {failed} and {}; {stats:?}, {tally:?}", stats.failures));
+    }
     let became = stats.pushed + stats.coalesced + stats.deferred + stats.rejected + stats.delays;
     let panics = of(&[&counts.panics_in_workers, &counts.panics_outside]);
     let events = &world.events;
@@ -437,7 +442,6 @@ fn check_numbers(world: &World, stats: &Stats, tally: &Tally) {
         ("adds refused", of(&[&counts.rejected]) + tally.refused, stats.rejected),
         ("hand-outs", of(&[&world.ledger.hand_outs]), stats.handed_out),
         ("adds that lead to a hand-out", stats.adds(), stats.handed_out),
-        ("failures", of(&[&counts.limited, &counts.panics_outside]) + tally.retried, stats.failures),
         ("keys given up", of(&[&counts.give_ups]) + tally.given_up, stats.given_up),
         ("panics", panics, stats.panics),
         ("panics in workers", of(&[&counts.panics_in_workers]), tally.panicked),
