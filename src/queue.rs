@@ -8,7 +8,7 @@ use crate::item::Item;
 use crate::leftover::Leftover;
 use crate::options::AddOptions;
 use crate::shared::{Shared, Wait, WaitOutcome, Wakeups};
-use crate::stats::Stats;
+use crate::stats::{DelayedKey, Stats};
 use crate::sync::{Arc, panicking};
 use equivalent::Equivalent;
 use std::fmt;
@@ -431,8 +431,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
         self.shared.remove(key)
     }
 
-    /// Takes all delays out, and returns their keys with the time that was left, earliest first: zero if the delay has expired and its
-    /// key was not added yet, `Duration::MAX` if it never expires.
+    /// Takes all delays out, and returns their keys, earliest first, each with the time that was left and its priority.
     ///
     /// Call this after a shut-down to keep the delays that it has cut off; it works before a shut-down too. A key that is queued or
     /// processing stays so, and failures stay counted. With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waited for a
@@ -454,10 +453,11 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// queue.add_after("soon", Duration::from_secs(20));
     /// time.advance(Duration::from_secs(15));
     /// queue.shut_down();
-    /// assert_eq!(queue.take_delayed(), [("soon", Duration::from_secs(5)), ("later", Duration::from_secs(45))]);
+    /// let left: Vec<_> = queue.take_delayed().iter().map(|taken| (taken.key, taken.left.as_secs())).collect();
+    /// assert_eq!(left, [("soon", 5), ("later", 45)]);
     /// ```
     #[must_use = "these delays are gone from the queue"]
-    pub fn take_delayed(&self) -> Vec<(K, Duration)> {
+    pub fn take_delayed(&self) -> Vec<DelayedKey<K>> {
         Shared::take_delayed(&self.shared)
     }
 
@@ -492,7 +492,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// queue.add_after("a/3", Duration::from_secs(60));
     /// let taken = queue.take_where(|key| key.starts_with("a/"));
     /// assert_eq!(taken.queued, ["a/1", "a/2"]);
-    /// assert_eq!(taken.delayed[0].0, "a/3");
+    /// assert_eq!(taken.delayed[0].key, "a/3");
     /// assert_eq!((queue.len(), queue.delayed_len()), (1, 0));
     /// ```
     #[must_use = "these keys are gone from the queue"]

@@ -1,6 +1,7 @@
 //! A consistent snapshot of a queue's counters.
 
 use crate::Priority;
+use crate::time::time_left;
 use std::time::Duration;
 
 /// A snapshot of a queue, from [`WorkQueue::stats`](crate::WorkQueue::stats).
@@ -213,7 +214,8 @@ pub struct ProcessingKey<K> {
     pub elapsed: Option<Duration>,
 }
 
-/// A key with a delay, from [`Inspect::delayed_keys`](crate::Inspect::delayed_keys).
+/// A key with a delay: from [`Inspect::delayed_keys`](crate::Inspect::delayed_keys), and, when the delay was taken out, from
+/// [`WorkQueue::take_delayed`](crate::WorkQueue::take_delayed) and in [`Leftover::delayed`](crate::Leftover::delayed).
 ///
 /// # Examples
 /// ```
@@ -227,7 +229,7 @@ pub struct ProcessingKey<K> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DelayedKey<K> {
-    /// A copy of the key.
+    /// The key, or a copy of it.
     pub key: K,
     /// The time until the delay expires. Zero: it has expired, and its key was not added yet when the call saw it. `Duration::MAX`:
     /// never.
@@ -235,6 +237,12 @@ pub struct DelayedKey<K> {
     /// The priority with which the key is added when the delay expires: the highest of the calls that have set or moved the delay. If the
     /// key is dirty with a higher one by then, that one counts. [`NORMAL`](Priority::NORMAL) in a queue without priorities.
     pub priority: Priority,
+}
+
+impl<K> DelayedKey<K> {
+    pub(crate) fn new(key: K, deadline: u64, priority: i8, now: u64) -> Self {
+        Self { key, left: time_left(deadline, now), priority: Priority(priority) }
+    }
 }
 
 /// A number of queued keys of one priority: from [`Inspect::levels`](crate::Inspect::levels).

@@ -11,6 +11,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+/// The keys, and the times that were left.
+fn pairs<K>(delayed: impl IntoIterator<Item = DelayedKey<K>>) -> Vec<(K, Duration)> {
+    delayed.into_iter().map(|delayed| (delayed.key, delayed.left)).collect()
+}
+
 const S: Duration = Duration::from_secs(1);
 
 /// A queue with a manual driver, and its mock clock.
@@ -38,7 +43,7 @@ fn delays_of_all_shards_are_listed_earliest_first_and_none_is_taken() {
             assert_eq!(keys_and_times(queue.inspect().delayed_keys()), expected, "{shards} shards");
         }
         assert_eq!((queue.len(), queue.delayed_len()), (1000, 3000));
-        let taken = queue.take_delayed();
+        let taken = pairs(queue.take_delayed());
         assert_eq!(taken, expected, "the same as it lists");
         assert_eq!(queue.inspect().delayed_keys(), []);
     }

@@ -567,7 +567,7 @@ fn an_observer_that_panics_loses_no_wake_up() {
         ("add", |q, _| _ = q.add(1)),
         ("add_with", |q, _| _ = q.add_after(1, Duration::ZERO)),
         ("turn", |q, clock| {
-            q.take_delayed().into_iter().for_each(|(key, _)| _ = q.add_after(key, MS));
+            q.take_delayed().into_iter().for_each(|taken| _ = q.add_after(taken.key, MS));
             clock.advance(MS);
             q.turn();
         }),

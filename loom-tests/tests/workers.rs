@@ -3,7 +3,8 @@
 
 use keyqueue::rate_limiter::ItemExponentialFailure;
 use keyqueue::{
-    Added, Clock, Driver, Item, Leftover, OnPanic, OwnedItem, WorkQueue, WorkQueueBuilder, Workers, WorkersBuilder,
+    Added, Clock, DelayedKey, Driver, Item, Leftover, OnPanic, OwnedItem, WorkQueue, WorkQueueBuilder, Workers,
+    WorkersBuilder,
 };
 use loom::cell::UnsafeCell;
 use loom::future::block_on;
@@ -17,6 +18,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
+
+/// The keys, and the times that were left.
+fn pairs<K>(delayed: impl IntoIterator<Item = DelayedKey<K>>) -> Vec<(K, Duration)> {
+    delayed.into_iter().map(|delayed| (delayed.key, delayed.left)).collect()
+}
 
 /// Whether a loop runs in a thread or as a task.
 #[derive(Clone, Copy)]

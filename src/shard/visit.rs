@@ -184,12 +184,12 @@ impl<K> Shard<K> {
 }
 
 impl<K: Eq> Shard<K> {
-    /// Takes the delays of these keys. `deadlines` gets the deadline of each key that was still delayed, `removed` the keys that are out
+    /// Takes the delays of these keys. `deadlines` gets the deadline and the priority of each key that was still delayed, `removed` the keys that are out
     /// of the queue, and `panics` the panics of `Eq`: all for the caller to drop after the lock.
     pub(crate) fn take_delays_of(
         &mut self,
         keys: &[(Hash, K)],
-        deadlines: &mut Vec<Option<u64>>,
+        deadlines: &mut Vec<Option<(u64, i8)>>,
         removed: &mut Vec<K>,
         panics: &mut Vec<Caught>,
     ) {
@@ -197,7 +197,7 @@ impl<K: Eq> Shard<K> {
             let mut deadline = None;
             panics.push(Caught::call(|| {
                 let Some(mut known) = self.find(key, *hash).filter(|known| known.state().is_delayed()) else { return };
-                deadline = Some(known.deadline());
+                deadline = Some((known.deadline(), known.delayed_priority()));
                 let _waited = known.remove_delay();
                 removed.extend(known.remove_if_vacant());
             }));

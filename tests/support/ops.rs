@@ -52,14 +52,14 @@ pub(crate) enum Op {
     ShrinkToFit,
     /// Makes the calls that follow through a clone of the handle.
     CloneHandle,
-    // Not decoded from bytes, so that the fuzzer's corpus decodes to the same calls: see `from_bytes`.
+    // Not decoded from bytes, so that the fuzzer's corpus decodes to the same calls: see `decoded`.
     #[arbitrary(skip)]
     Remove(u8),
 }
 
 impl Op {
     /// Half of the looks at `is_dirty` are removals.
-    fn from_bytes(self) -> Self {
+    fn decoded(self) -> Self {
         match self {
             Self::IsDirty(n) if n % 2 == 1 => Self::Remove(n / 2),
             op => op,
@@ -219,7 +219,7 @@ pub(crate) fn reference<K: Key>(shards: usize) -> Reference<K> {
 /// Runs the fuzz target's input.
 pub(crate) fn run_bytes(data: &[u8]) {
     if let Ok(ops) = Vec::<Op>::arbitrary_take_rest(Unstructured::new(data)) {
-        run(&ops.into_iter().map(Op::from_bytes).collect::<Vec<_>>());
+        run(&ops.into_iter().map(Op::decoded).collect::<Vec<_>>());
     }
 }
 

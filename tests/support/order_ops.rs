@@ -8,7 +8,9 @@
 
 use super::plain_order::{PlainQueue, Plan, weight_of};
 use arbitrary::{Arbitrary, Unstructured};
-use keyqueue::{AddOptions, Clock, DelayConflict, DelayedAdd, Driver, Item, Priority, TryGetError, WorkQueue};
+use keyqueue::{
+    AddOptions, Clock, DelayConflict, DelayedAdd, DelayedKey, Driver, Item, Priority, TryGetError, WorkQueue,
+};
 use std::time::Duration;
 
 /// One call. An index selects a held item, modulo their number; if there is none, the call is skipped.
@@ -28,14 +30,14 @@ pub(crate) enum Op {
     TakeWhere(u8),
     ShutDown,
     ShrinkToFit,
-    /// The fuzzer makes it of a `Cancel`, so that its corpus decodes to the same calls: see `from_bytes`.
+    /// The fuzzer makes it of a `Cancel`, so that its corpus decodes to the same calls: see `decoded`.
     #[arbitrary(skip)]
     Remove(u8),
 }
 
 impl Op {
     /// The cancels of odd keys are removals.
-    fn from_bytes(self) -> Self {
+    fn decoded(self) -> Self {
         match self {
             Self::Cancel(key) if key % 2 == 1 => Self::Remove(key),
             op => op,
@@ -96,7 +98,7 @@ pub(crate) const PLANS: u8 = 30;
 pub(crate) fn run_bytes(data: &[u8]) {
     let Some((&first, rest)) = data.split_first() else { return };
     let Ok(ops) = Vec::<Op>::arbitrary_take_rest(Unstructured::new(rest)) else { return };
-    run(plan(first), &ops.into_iter().map(Op::from_bytes).collect::<Vec<_>>());
+    run(plan(first), &ops.into_iter().map(Op::decoded).collect::<Vec<_>>());
 }
 
 pub(crate) fn run(plan: Plan, ops: &[Op]) {
@@ -151,10 +153,9 @@ pub(crate) fn run(plan: Plan, ops: &[Op]) {
             Op::TakeWhere(bits) => {
                 let matches = |key: u8| bits & 1 << (key % 8) != 0;
                 let taken = queue.take_where(|key| matches(*key));
-                let (queued, delayed) = plain.take_where(matches);
-                let mut delayed_keys: Vec<u8> = taken.delayed.iter().map(|(key, _)| *key).collect();
-                delayed_keys.sort_unstable();
-                assert_eq!((taken.queued, delayed_keys), (queued, delayed), "{op:?}");
+                let delayed: Vec<_> = plain.delayed_keys().filter(|&(key, ..)| matches(key)).collect();
+                let (queued, _) = plain.take_where(matches);
+                assert_eq!((taken.queued, sorted(taken.delayed)), (queued, delayed), "{op:?}");
             }
             Op::ShutDown => {
                 queue.shut_down();
@@ -178,6 +179,15 @@ fn options(delay: u8, conflict: Conflict) -> (AddOptions, u64) {
     (AddOptions::new().after(Duration::from_nanos(delay)).conflict(conflict.of_the_crate()), delay)
 }
 
+/// By key, each with the time that is left and the priority.
+fn sorted(delayed: Vec<DelayedKey<u8>>) -> Vec<(u8, u64, i8)> {
+    let keys = delayed.into_iter();
+    let mut keys: Vec<_> =
+        keys.map(|delayed| (delayed.key, delayed.left.as_nanos() as u64, delayed.priority.0)).collect();
+    keys.sort_unstable();
+    keys
+}
+
 fn get<'q>(queue: &'q WorkQueue<u8>, plain: &mut PlainQueue) -> Option<Item<'q, u8>> {
     let expected = plain.get();
     match queue.try_get() {
@@ -199,10 +209,7 @@ fn check(queue: &WorkQueue<u8>, plain: &PlainQueue) {
     assert_eq!((queue.len(), queue.stats().len), (plain.len(), plain.len()));
     let listed = queue.inspect().delayed_keys();
     assert!(listed.is_sorted_by_key(|listed| listed.left), "earliest first");
-    let mut listed: Vec<_> =
-        listed.iter().map(|listed| (listed.key, listed.left.as_nanos() as u64, listed.priority.0)).collect();
-    listed.sort_unstable();
-    assert_eq!(listed, plain.delayed_keys().collect::<Vec<_>>());
+    assert_eq!(sorted(listed), plain.delayed_keys().collect::<Vec<_>>());
     if let Some(groups) = plain.plan().groups {
         let mut of_groups: Vec<_> = queue
             .inspect()

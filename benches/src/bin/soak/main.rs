@@ -404,7 +404,7 @@ fn check_leftover(world: &World, left: &Leftover<Key>) {
     if !left.queued.is_empty() || !left.processing.is_empty() {
         fail(format_args!("the drain left {} queued and {} processing keys", left.queued.len(), left.processing.len()));
     }
-    left.delayed.iter().for_each(|(key, _)| world.ledger.excuse(key.id));
+    left.delayed.iter().for_each(|delayed| world.ledger.excuse(delayed.key.id));
     world.ledger.settle("after the drain");
 }
 
