@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Runs the examples; each checks its own result. (`reconcile` and `crawler` have tests of their own.)
+# Runs the examples; each checks its own result. (`reconcile`, `crawler` and `top` have tests of their own.)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 timeout="$(command -v timeout >/dev/null && echo "timeout 300" || true)" # a controller that misses an event would wait without end
-cargo test --locked -p crawler
+cargo test --locked -p crawler -p top
 for example in debounce periodic retry_with_reasons; do
     echo "--- $example"
     cargo run --locked --quiet --example "$example"
