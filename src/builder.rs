@@ -167,7 +167,7 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// Measures how long keys wait and are processed, for [`metrics`](Inspect::metrics), [`Item::waited`](crate::Item::waited) and
+    /// Measures how long keys wait and are processed, for [`metrics`](crate::Inspect::metrics), [`Item::waited`](crate::Item::waited) and
     /// the ages in [`Stats`](crate::Stats). Off by default, unless there is an [observer](Self::observer).
     ///
     /// Costs 32 bytes per key, and 70 ns from the key's add to its done, mostly for reading the clock three times. If keys become dirty

@@ -87,8 +87,8 @@ impl<'q, K> Inspect<'q, K> {
         self.queue.shared.levels()
     }
 
-    /// Passes the queue's [`metrics`](Self::metrics) to its [observer](crate::WorkQueueBuilder::observer). Call it before metrics are read, or
-    /// from time to time: [`report_every`](Self::report_every).
+    /// Passes the queue's [`metrics`](Self::metrics) to its [observer](crate::WorkQueueBuilder::observer). Call it before metrics are read,
+    /// or from time to time: [`report_every`](Self::report_every).
     ///
     /// # Panics
     /// If the [observer](crate::observe::Observer#panics) panics.
@@ -117,8 +117,8 @@ impl<'q, K> Inspect<'q, K> {
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> Inspect<'_, K> {
     /// The keys that are processing, and for how long they have been: to find a key whose handler hangs.
     ///
-    /// Longest first, if the queue [measures](crate::WorkQueueBuilder::measure); a key that was not measured, because keys become dirty very
-    /// fast, has the time of the next key that was. If the queue does not measure, `elapsed` is `None`.
+    /// Longest first, if the queue [measures](crate::WorkQueueBuilder::measure); a key that was not measured, because keys become dirty
+    /// very fast, has the time of the next key that was. If the queue does not measure, `elapsed` is `None`.
     ///
     /// Visits all keys of the queue, some hundred at a time under the lock, and clones those that are processing. So the list is not of
     /// one moment: a key that is done and handed out again meanwhile may be in it twice.

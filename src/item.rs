@@ -208,7 +208,7 @@ impl<'q, K> Item<'q, K> {
     /// Like [`add_rate_limited`](crate::WorkQueue::add_rate_limited) of the key and [`done`](Self::done), in one step. It never gives
     /// up: check [`num_requeues`](Self::num_requeues) first. The key is not cloned, unless it is new to the limiter.
     ///
-    /// After a shut-down the result is [`Added::Rejected`](crate::Added::Rejected), and the key is done. No list has it then: keep a clone of
+    /// After a shut-down the result is [`Added::Rejected`], and the key is done. No list has it then: keep a clone of
     /// the key if you need it.
     ///
     /// # Panics

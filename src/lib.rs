@@ -226,10 +226,10 @@
 //!   and ends with the queue. (With several shards, [a task may start it](Driver::Thread), too.) Delays that a shut-down cuts off can be [taken](WorkQueue::take_delayed).
 //! * **Memory is freed.** A key is dropped when nothing needs it any more and its failures are forgotten; after a burst the storage
 //!   shrinks. A cycle of add, get and done on a steady set of keys (up to about a thousand) allocates nothing, and never clones a key.
-//! * **No foreign code under a lock**: no waker, limiter, observer or drop of a key. Two exceptions: the `Eq` of keys (and their
-//!   `Borrow`, in [`cancel`](WorkQueue::cancel), [`forget`](WorkQueue::forget) and [`num_requeues`](WorkQueue::num_requeues)), and
-//!   their `Clone` in [`take_delayed`](WorkQueue::take_delayed), [`take_where`](WorkQueue::take_where), [`stop`](Workers::stop),
-//!   [`processing_keys`](Inspect::processing_keys), [`delayed_keys`](Inspect::delayed_keys) and
+//! * **No foreign code under a lock**: no waker, limiter, observer or drop of a key. Two exceptions: the `Eq` of keys (and
+//!   [`Equivalent`], in [`cancel`](WorkQueue::cancel), [`remove`](WorkQueue::remove), [`forget`](WorkQueue::forget) and
+//!   [`num_requeues`](WorkQueue::num_requeues)), and their `Clone` in [`take_delayed`](WorkQueue::take_delayed),
+//!   [`take_where`](WorkQueue::take_where), [`stop`](Workers::stop), [`processing_keys`](Inspect::processing_keys), [`delayed_keys`](Inspect::delayed_keys) and
 //!   [`groups`](Inspect::groups). These must not use the queue; a debug build panics if they do.
 //! * **The counts add up.** At every moment, each accepted add was coalesced, or its key was handed out or taken out since, is queued,
 //!   or will be queued when it is done; see [`Stats`].

@@ -343,8 +343,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// The key may be of any type that is [`Equivalent`] to `K`: `K` itself, a type that `K` borrows as (a `&str` finds a `String`),
     /// or one of your own (a pair of `&str` finds a pair of `String`). It must have the same `Hash` as the key that it is equivalent
     /// to, or that key may not be found. `Equivalent` is called under a lock, so it must not use this queue: that panics in a debug
-    /// build, and deadlocks in a release build. If the key is queued or processing, it stays so. `false` may also mean that the delay has just
-    /// expired, and the key is queued. With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waited for the delay takes
+    /// build, and deadlocks in a release build. If the key is queued or processing, it stays so. `false` may also mean that the delay has
+    /// just expired, and the key is queued. With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waited for the delay takes
     /// effect now.
     ///
     /// # Panics
@@ -410,8 +410,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// keeps its keys as one with priorities does, which makes each hand-out some 50 ns dearer.
     ///
     /// # Memory ordering
-    /// The adds that are taken back *happen-before* the return of this call. What happened before this call is visible to the next hand-out of
-    /// the key.
+    /// The adds that are taken back *happen-before* the return of this call. What happened before this call is visible to the next hand-out
+    /// of the key.
     ///
     /// # Examples
     /// ```

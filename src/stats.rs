@@ -28,8 +28,8 @@ use std::time::Duration;
 /// [`driver_failures`](Self::driver_failures).
 ///
 /// # Ages
-/// [`oldest_queued`](Self::oldest_queued), [`longest_running`](Self::longest_running), [`unfinished_work`](Self::unfinished_work), in a queue
-/// that [measures](crate::WorkQueueBuilder::measure); and [`next_deadline`](Self::next_deadline).
+/// [`oldest_queued`](Self::oldest_queued), [`longest_running`](Self::longest_running), [`unfinished_work`](Self::unfinished_work), in a
+/// queue that [measures](crate::WorkQueueBuilder::measure); and [`next_deadline`](Self::next_deadline).
 ///
 /// # Examples
 /// ```

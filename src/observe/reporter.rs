@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Reports a queue's metrics at an interval; from [`Inspect::report_every`]. Dropping it makes a last report and ends its thread.
+/// Reports a queue's metrics at an interval; from [`Inspect::report_every`](crate::Inspect::report_every). Dropping it makes a last report and ends its thread.
 ///
 /// # Blocking
 /// The drop waits until the observer returns from the last report.
