@@ -652,7 +652,7 @@ fn two_stops_share_what_is_left() {
         let mut queued = [mine.queued, other.queued].concat();
         queued.sort_unstable();
         assert_eq!(queued, [1, 2]);
-        assert_eq!([mine.delayed, other.delayed].concat(), [(3, ns(10))]);
+        assert_eq!(pairs([mine.delayed, other.delayed].concat()), [(3, ns(10))]);
         assert_eq!((queue.stats().len, queue.stats().processing), (0, 0));
     });
 }
