@@ -6,8 +6,8 @@
 //!
 //! | the page's server | the handler returns | what happens |
 //! |---|---|---|
-//! | answers | `Ok(Outcome::Done)` | its failures are forgotten |
-//! | does not answer | `Err(Outcome::Failed(error))` | a retry after the limiter's delay, which grows; given up after 5 |
+//! | answers | `Ok(Outcome::Success)` | its failures are forgotten |
+//! | does not answer | `Err(Outcome::failed(error))`, or `?` | a retry after the limiter's delay, which grows; given up after 5 |
 //! | says 429, and when to come back | `Err(Outcome::RetryAfter { .. })` | a retry no earlier than that |
 //! | says 404 | `Err(Outcome::GiveUp(reason))` | no retry |
 //! | makes the handler panic | – | caught and counted; a retry, as for an error |
@@ -25,8 +25,8 @@ fn fetch(page: &str, nth: u32) -> Result<&'static str, Outcome> {
     match (page, nth) {
         ("/gone", _) => Err(Outcome::GiveUp("404".into())),
         ("/busy", 0) => Err(Outcome::RetryAfter { delay: Duration::from_millis(300), error: "429".into() }),
-        ("/flaky", 0..=2) => Err(Outcome::Failed("connection reset".into())),
-        ("/down", _) => Err(Outcome::Failed("connection refused".into())),
+        ("/flaky", 0..=2) => Err(Outcome::failed("connection reset")),
+        ("/down", _) => Err(Outcome::failed("connection refused")),
         ("/odd", 0) => panic!("a tag that the parser does not expect"),
         _ => Ok("<html>"),
     }
@@ -51,7 +51,7 @@ fn main() -> std::io::Result<()> {
         .spawn(2, |page| -> Result<Outcome, Outcome> {
             let text = fetch(page, page.num_requeues() as u32)?;
             println!("{}: {text}", page.key());
-            Ok(Outcome::Done)
+            Ok(Outcome::Success)
         })?;
 
     queue.add_all(["/", "/gone", "/busy", "/flaky", "/down", "/odd"]);

@@ -9,7 +9,7 @@
 //!
 //! # As a stream
 //!
-//! A stream needs items that own their queue: [`into_owned`](crate::Item::into_owned).
+//! A stream needs items that own their queue: [`get_owned_async`](crate::WorkQueue::get_owned_async).
 //! ```
 //! use futures_util::stream::{self, StreamExt};
 //! use keyqueue::{OwnedItem, WorkQueue};
@@ -20,7 +20,7 @@
 //! queue.shut_down(); // for this example: the stream ends when the queue is empty
 //!
 //! let keys = stream::unfold(queue, async |queue| {
-//!     let item = queue.get_async().await?.into_owned();
+//!     let item = queue.get_owned_async().await?;
 //!     Some((item, queue))
 //! });
 //! // Up to eight keys are processed at a time.
@@ -36,7 +36,8 @@
 //!
 //! # A task for each key
 //!
-//! [`Workers::run_async`](crate::Workers::run_async) makes a fixed number of tasks. Here each key has a task of its own, and a semaphore bounds
+//! [`Workers::run_async`](crate::Workers::run_async) makes a fixed number of tasks (and `Workers::spawn_tasks`, with the feature `tokio`,
+//! starts them). Here each key has a task of its own, and a semaphore bounds
 //! their number. It is acquired *before* the key is taken: otherwise the key counts as processing while it waits.
 //! ```
 //! use keyqueue::WorkQueue;
@@ -52,8 +53,7 @@
 //! let (mut tasks, limit) = (JoinSet::new(), Arc::new(Semaphore::new(8)));
 //! loop {
 //!     let permit = limit.clone().acquire_owned().await.unwrap();
-//!     let Some(item) = queue.get_async().await else { break };
-//!     let item = item.into_owned();
+//!     let Some(item) = queue.get_owned_async().await else { break };
 //!     tasks.spawn(async move {
 //!         let _permit = permit;
 //!         item.succeed(); // or, after an error, `item.retry()`
@@ -109,7 +109,7 @@
 //! queue.add_all([1, 2, 3]);
 //! queue.shut_down(); // for this example
 //! let workers = queue.workers().build();
-//! futures_executor::block_on(workers.run_async(async |item| println!("{}", item.key())));
+//! futures_executor::block_on(workers.run_async(async |item| println!("{item}")));
 //! assert_eq!(workers.tally().succeeded, 3);
 //! ```
 //!
@@ -277,10 +277,10 @@
 //!
 //! // A handler is tested with an item: what it returns is what happens to the key.
 //! fn reconcile(pod: &Item<'_, &str>) -> Outcome {
-//!     if pod.num_requeues() > 0 { Outcome::Done } else { Outcome::Retry }
+//!     if pod.num_requeues() > 0 { Outcome::Success } else { Outcome::Retry }
 //! }
 //! let item = queue.try_get().unwrap();
-//! assert!(matches!(reconcile(&item), Outcome::Done));
+//! assert!(matches!(reconcile(&item), Outcome::Success));
 //! ```
 //!
 //! # What makes a good key
@@ -325,7 +325,7 @@
 //! | controller-runtime | here |
 //! |---|---|
 //! | `Reconcile(ctx, req) (Result, error)` | a handler `Fn(&Item<K>) -> Result<Outcome, E>` |
-//! | `return Result{}, nil` | `Ok(Outcome::Done)`, or `Ok(())` |
+//! | `return Result{}, nil` | `Ok(Outcome::Success)`, or `Ok(())` |
 //! | `return Result{}, err` | `Err(error)`: retried with backoff |
 //! | `Result{RequeueAfter: d}` | [`Outcome::RequeueAfter`](crate::Outcome::RequeueAfter) |
 //! | `reconcile.TerminalError(err)` | [`Outcome::GiveUp`](crate::Outcome::GiveUp) |

@@ -11,7 +11,7 @@ use std::fmt;
 ///
 /// let queue = WorkQueue::<u32>::new();
 /// match queue.try_get() {
-///     Ok(item) => println!("{}", *item),
+///     Ok(item) => println!("{item}"),
 ///     Err(TryGetError::Empty) => println!("nothing to do"),
 ///     Err(error) => println!("{error}"), // shut down
 /// }
@@ -35,7 +35,7 @@ pub enum TryGetError {
 ///
 /// let queue = WorkQueue::<u32>::new();
 /// match queue.get_timeout(Duration::from_millis(1)) {
-///     Ok(item) => println!("{}", *item),
+///     Ok(item) => println!("{item}"),
 ///     Err(GetTimeoutError::Timeout) => println!("nothing for a millisecond"),
 ///     Err(error) => println!("{error}"), // shut down
 /// }

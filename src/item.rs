@@ -34,7 +34,14 @@ use std::time::Duration;
 /// drop(item);
 /// assert_eq!(*queue.get().unwrap(), "a");
 /// ```
-/// An item borrows its queue and cannot outlive it; see [`into_owned`](Item::into_owned).
+/// `Display` shows the key:
+/// ```
+/// # let queue = keyqueue::WorkQueue::new();
+/// # queue.add("pod-1");
+/// assert_eq!(format!("{}", queue.get().unwrap()), "pod-1");
+/// ```
+/// An item borrows its queue and cannot outlive it; see [`get_owned`](crate::WorkQueue::get_owned) and
+/// [`into_owned`](Item::into_owned).
 /// ```compile_fail,E0597
 /// let item = {
 ///     let queue = keyqueue::WorkQueue::new();
@@ -226,7 +233,7 @@ impl<'q, K> Item<'q, K> {
     ///         Ok(()) => item.succeed(),
     ///         Err(_) if item.num_requeues() < 15 => _ = item.retry(),
     ///         Err(error) => {
-    ///             eprintln!("giving up on {}: {error}", *item);
+    ///             eprintln!("giving up on {item}: {error}");
     ///             item.give_up();
     ///         }
     ///     }
@@ -256,7 +263,8 @@ impl<'q, K> Item<'q, K> {
         self.queue.num_requeues_held(&self.claimed)
     }
 
-    /// The work succeeded, and is to be repeated: queues the key again after this delay, and says that the work is finished.
+    /// The work succeeded, and is to be repeated: forgets the failures of the key, queues it again after this delay, and says that the
+    /// work is finished. [`requeue_with`](Self::requeue_with) forgets nothing.
     ///
     /// Like [`forget`](crate::WorkQueue::forget), then [`add_after`](crate::WorkQueue::add_after) of the key and [`done`](Self::done),
     /// in one step. The key is not cloned. After a shut-down: see [`retry`](Self::retry).
@@ -286,7 +294,9 @@ impl<'q, K> Item<'q, K> {
         self.requeue(options, Failures::Forget)
     }
 
-    /// Adds the key as the options say, and says that the work on it is finished.
+    /// Adds the key as the options say, and says that the work on it is finished. The failures of the key stay, and one is added if the
+    /// options are [rate-limited](AddOptions::rate_limited). [`requeue_after`](Self::requeue_after) forgets them. What else does:
+    /// [`Outcome`](crate::Outcome).
     ///
     /// Like [`add_with`](crate::WorkQueue::add_with) of the key and [`done`](Self::done), in one step. The key is not cloned. After a
     /// shut-down: see [`retry`](Self::retry).
@@ -458,7 +468,7 @@ impl<'q, K> Item<'q, K> {
     /// let workers = queue.workers().build();
     /// tokio::spawn(workers.run_async(async |item| {
     ///     tokio::select! {
-    ///         () = convert(item) => Outcome::Done,
+    ///         () = convert(item) => Outcome::Success,
     ///         () = item.until_shutting_down() => Outcome::Failed("shut down before it was done".into()),
     ///     }
     /// }));
@@ -534,6 +544,13 @@ impl<K> Drop for Item<'_, K> {
 // A panic leaves no step half done: see `WorkQueue`.
 impl<K: RefUnwindSafe> UnwindSafe for Item<'_, K> {}
 impl<K: RefUnwindSafe> RefUnwindSafe for Item<'_, K> {}
+
+/// Shows the key.
+impl<K: fmt::Display> fmt::Display for Item<'_, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.key().fmt(f)
+    }
+}
 
 impl<K: fmt::Debug> fmt::Debug for Item<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -40,12 +40,10 @@ pub struct Leftover<K> {
     ///
     /// # Examples
     /// ```
-    /// use keyqueue::{Item, WorkQueue};
-    ///
-    /// let queue = WorkQueue::new();
+    /// let queue = keyqueue::WorkQueue::<&str>::new();
     /// queue.add("pod-1");
     /// queue.shut_down();
-    /// let workers = queue.workers().spawn(1, |_: &Item<'_, &str>| Err::<(), _>("disk full"))?;
+    /// let workers = queue.workers().spawn(1, |_| Err::<(), _>("disk full"))?;
     /// assert_eq!(workers.drain().refused, ["pod-1"]); // for the next start
     /// # std::io::Result::Ok(())
     /// ```
@@ -62,7 +60,7 @@ impl<K> Leftover<K> {
     /// # Examples
     /// ```
     /// let queue = keyqueue::WorkQueue::<u32>::new();
-    /// let workers = queue.workers().spawn(1, |item| println!("{}", item.key()))?;
+    /// let workers = queue.workers().spawn(1, |item| println!("{item}"))?;
     /// queue.add(1);
     /// assert!(workers.drain().is_empty());
     /// # std::io::Result::Ok(())

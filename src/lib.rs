@@ -20,7 +20,7 @@
 //!         let mut runs = 0;
 //!         while let Some(item) = queue.get() {
 //!             // No other worker gets this key until `item` is dropped.
-//!             println!("looking at {}", *item);
+//!             println!("looking at {item}");
 //!             runs += 1;
 //!         }
 //!         runs
@@ -121,9 +121,9 @@
 //! # Workers
 //!
 //! [`Workers`] run this loop in threads or in tasks of any runtime. They catch panics, count and limit retries, and return at the
-//! end the keys that were left. A handler returns `()`, an [`Outcome`], or a `Result`, so that `?` means "try again later". A handler
-//! that runs for long can check or await that its key was added again, which makes its work stale
-//! ([`is_dirty`](Item::is_dirty), [`until_dirty`](Item::until_dirty)), and that the queue is shutting down
+//! end the keys that were left. A handler [returns](IntoOutcome) `()`, an [`Outcome`], or a `Result`, so that `?` means "try again later"
+//! ([or what you choose](Outcome#the-question-mark)). A handler that runs for long can check or await that its key was added again, which
+//! makes its work stale ([`is_dirty`](Item::is_dirty), [`until_dirty`](Item::until_dirty)), and that the queue is shutting down
 //! ([`shutting_down`](Item::shutting_down), [`until_shutting_down`](Item::until_shutting_down)).
 //!
 //! ```
@@ -325,7 +325,7 @@ pub use queue::{Added, WorkQueue};
 pub use stats::{DelayedKey, GroupStats, Level, ProcessingKey, Stats};
 pub use time::clock::{Clock, MockClock};
 pub use time::driver::Driver;
-pub use workers::{GivenUp, Outcome, Tally, Workers, WorkersBuilder};
+pub use workers::{GivenUp, IntoOutcome, Outcome, Tally, Workers, WorkersBuilder};
 
 /// The README's examples are tests.
 #[cfg(doctest)]

@@ -265,12 +265,6 @@ impl AddOptions {
         self.delay.unwrap_or_default().is_zero()
     }
 
-    /// A call with these options may set a delay.
-    #[inline]
-    pub(crate) fn may_delay(&self) -> bool {
-        !self.is_now() || self.rate_limited
-    }
-
     /// What happens if the key already has a delay.
     ///
     /// # Examples

@@ -181,6 +181,13 @@ impl<K> Drop for OwnedItem<K> {
 impl<K: RefUnwindSafe> UnwindSafe for OwnedItem<K> {}
 impl<K: RefUnwindSafe> RefUnwindSafe for OwnedItem<K> {}
 
+/// Shows the key.
+impl<K: fmt::Display> fmt::Display for OwnedItem<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.key().fmt(f)
+    }
+}
+
 impl<K: fmt::Debug> fmt::Debug for OwnedItem<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OwnedItem").field("key", self.key()).field("is_dirty", &self.is_dirty()).finish()

@@ -7,13 +7,16 @@ use crate::inspect::Inspect;
 use crate::item::Item;
 use crate::leftover::Leftover;
 use crate::options::AddOptions;
+use crate::owned_item::OwnedItem;
 use crate::shared::{Shared, Wait, WaitOutcome, Wakeups};
 use crate::stats::{DelayedKey, Stats};
 use crate::sync::{Arc, panicking};
 use equivalent::Equivalent;
 use std::fmt;
+use std::future::{Future, poll_fn};
 use std::hash::Hash;
 use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 /// A deduplicating work queue: a key is queued at most once, and processed by at most one holder at a time.
@@ -507,6 +510,8 @@ impl<K> WorkQueue<K> {
     /// After `None`, a key that was added while it was processing, before the shut-down, can still come back when its holder is done.
     /// The holder (or the thread that drains) should call `get` again.
     ///
+    /// The item borrows the queue. For another thread or a task (`tokio::spawn`): [`get_owned`](Self::get_owned).
+    ///
     /// # Blocking
     /// Spins for about a microsecond, then parks the thread; while keys come fast, it yields a few times first.
     ///
@@ -516,7 +521,7 @@ impl<K> WorkQueue<K> {
     /// # queue.add(1);
     /// # queue.shut_down();
     /// while let Some(item) = queue.get() {
-    ///     println!("working on {}", *item);
+    ///     println!("working on {item}");
     /// }
     /// ```
     #[doc(alias = "Get")]
@@ -609,7 +614,7 @@ impl<K> WorkQueue<K> {
     /// # queue.shut_down();
     /// # let work = async {
     /// while let Some(item) = queue.get_async().await {
-    ///     println!("working on {}", *item);
+    ///     println!("working on {item}");
     /// }
     /// # };
     /// # let mut work = std::pin::pin!(work);
@@ -618,6 +623,79 @@ impl<K> WorkQueue<K> {
     /// ```
     pub fn get_async(&self) -> GetAsync<'_, K> {
         GetAsync::new(self)
+    }
+
+    /// Like [`get`](Self::get), with an item that owns a handle of the queue: `'static`, for a thread or a task that it goes to.
+    ///
+    /// # Blocking
+    /// Like [`get`](Self::get).
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::WorkQueue;
+    /// use std::thread;
+    ///
+    /// let queue = WorkQueue::new();
+    /// queue.add("pod-1");
+    /// if let Some(item) = queue.get_owned() {
+    ///     thread::spawn(move || println!("working on {item}")).join().unwrap();
+    /// }
+    /// assert_eq!(queue.processing_len(), 0);
+    /// ```
+    #[must_use = "an item that is dropped is done"]
+    pub fn get_owned(&self) -> Option<OwnedItem<K>> {
+        self.get().map(Item::into_owned)
+    }
+
+    /// Like [`try_get`](Self::try_get), with an item that owns a handle of the queue: see [`get_owned`](Self::get_owned).
+    ///
+    /// # Errors
+    /// Like [`try_get`](Self::try_get).
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::new();
+    /// queue.add("pod-1");
+    /// let item = queue.try_get_owned()?;
+    /// std::thread::spawn(move || item.succeed()).join().unwrap();
+    /// # Ok::<(), keyqueue::TryGetError>(())
+    /// ```
+    pub fn try_get_owned(&self) -> Result<OwnedItem<K>, TryGetError> {
+        self.try_get().map(Item::into_owned)
+    }
+
+    /// Like [`get_async`](Self::get_async), with an item that owns a handle of the queue, for a task that it is moved into. A loop that
+    /// starts a task for each key bounds the number of tasks itself; [`Workers`](crate::Workers) do that, and catch panics.
+    ///
+    /// # Cancel safety
+    /// Like [`get_async`](Self::get_async).
+    ///
+    /// # Examples
+    /// ```
+    /// # use keyqueue::WorkQueue;
+    /// # async fn fetch(_: &str) {}
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let queue = WorkQueue::new();
+    /// queue.add("https://example.org".to_owned());
+    /// # queue.shut_down();
+    /// let mut tasks = tokio::task::JoinSet::new();
+    /// while let Some(url) = queue.get_owned_async().await {
+    ///     tasks.spawn(async move {
+    ///         fetch(&url).await; // no other task gets this key meanwhile
+    ///         url.succeed();
+    ///     });
+    ///     if tasks.len() == 8 {
+    ///         tasks.join_next().await;
+    ///     }
+    /// }
+    /// tasks.join_all().await;
+    /// assert!(queue.is_empty() && queue.processing_len() == 0);
+    /// # }
+    /// ```
+    pub fn get_owned_async(&self) -> impl Future<Output = Option<OwnedItem<K>>> + Unpin + use<'_, K> {
+        let mut get = self.get_async();
+        poll_fn(move |cx| Pin::new(&mut get).poll(cx).map(|item| item.map(Item::into_owned)))
     }
 
     /// Waits until a key is queued, and takes up to `max` keys. The lock is released after every 256 keys (with several

@@ -101,7 +101,7 @@ fn loops_are_send_if_their_handlers_futures_are() {
     }));
     spawned(workers.run_async(async |_: &Item<'_, String>| -> Result<Outcome, std::io::Error> {
         std::future::ready(()).await;
-        Ok(Outcome::Done)
+        Ok(Outcome::Success)
     }));
     send(workers.join_async());
     send(workers.drain_async());

@@ -1,7 +1,8 @@
 //! The forms of handlers that compile, and which of them name the item's type. `ci/msrv.sh` compiles this file with the oldest supported
 //! Rust, so it uses no other crate. (The docs of `Workers::run_async` have forms that do not compile.)
 
-use keyqueue::{Item, Outcome, WorkQueue, Workers};
+use keyqueue::{IntoOutcome, Item, Outcome, WorkQueue, Workers};
+use std::error::Error;
 use std::future::Future;
 use std::io;
 use std::pin::pin;
@@ -50,7 +51,7 @@ fn task<F: Future<Output = ()> + Send + 'static>(run: impl FnOnce(&Workers<Strin
 
 fn visit(url: &Item<'_, String>) -> Outcome {
     assert_eq!(url.key(), KEY);
-    Outcome::Done
+    Outcome::Success
 }
 
 async fn visit_async(url: &Item<'_, String>) -> io::Result<()> {
@@ -61,7 +62,7 @@ async fn visit_async(url: &Item<'_, String>) -> io::Result<()> {
 fn closures_that_are_passed_directly_name_no_type() {
     let queue = WorkQueue::<String>::new;
     threads(queue().workers().spawn(1, |url| assert!(url.key() == KEY && !url.is_dirty())));
-    threads(queue().workers().spawn(1, |url| url.parse::<u32>().map_or(Outcome::Done, |_| Outcome::Retry)));
+    threads(queue().workers().spawn(1, |url| url.parse::<u32>().map_or(Outcome::Success, |_| Outcome::Retry)));
     // With `?`, a closure names what it returns.
     threads(queue().workers().spawn(1, |url| -> io::Result<()> {
         check(url)?;
@@ -79,7 +80,7 @@ fn closures_that_are_passed_directly_name_no_type() {
     task(|workers| {
         workers.run_async(async |url| -> io::Result<Outcome> {
             Client.fetch(url).await?;
-            Ok(Outcome::Done)
+            Ok(Outcome::Success)
         })
     });
     task(|workers| {
@@ -88,6 +89,81 @@ fn closures_that_are_passed_directly_name_no_type() {
             Box::pin(async move { client.fetch(url).await.map(drop) })
         })
     });
+}
+
+/// In a handler that returns `Result<_, Outcome>`, `?` retries its key, and each error may have another outcome instead.
+#[test]
+fn question_marks_make_outcomes() {
+    fn parse(url: &str) -> Result<(), String> {
+        if url == KEY { Ok(()) } else { Err("not a page".to_owned()) }
+    }
+    fn page(url: &Item<'_, String>) -> Result<Outcome, Outcome> {
+        check(url)?; // an `io::Error`
+        parse(url).map_err(Outcome::failed)?; // no `Error`
+        parse(url).map_err(|error| Outcome::GiveUp(error.into()))?;
+        "200".parse::<u16>()?;
+        if url.is_empty() {
+            return Err(Outcome::GiveUp("no page".into()));
+        }
+        Ok(Outcome::Success)
+    }
+    threads(WorkQueue::new().workers().spawn(1, page));
+    threads(WorkQueue::<String>::new().workers().spawn(1, |url| -> Result<(), Outcome> {
+        check(url)?;
+        parse(url).map_err(Outcome::failed)?;
+        Ok(())
+    }));
+    task(|workers| {
+        workers.run_async(async |url| -> Result<(), Outcome> {
+            Client.fetch(url).await?;
+            parse(url).map_err(Outcome::failed)?;
+            Ok(())
+        })
+    });
+    // What is no outcome, but converts into a boxed error.
+    threads(WorkQueue::<String>::new().workers().spawn(1, |url| parse(url)));
+    threads(WorkQueue::<String>::new().workers().spawn(1, |url| -> Result<(), Box<dyn Error + Send + Sync>> {
+        check(url)?;
+        parse(url)?;
+        Ok(())
+    }));
+
+    // Each `?` has its own outcome.
+    fn fails(at: u8) -> Result<(), Outcome> {
+        match at {
+            0 => check(KEY).and(Err(io::Error::other("disk")))?,
+            1 => parse("x").map_err(Outcome::failed)?,
+            _ => Err(Outcome::GiveUp("no page".into()))?,
+        }
+        Ok(())
+    }
+    let outcomes = [0, 1, 2].map(|at| format!("{:?}", fails(at).unwrap_err()));
+    assert!(outcomes[0].starts_with("Failed(Custom"), "the error, not its text: {}", outcomes[0]);
+    assert_eq!(outcomes[1..], ["Failed(\"not a page\")", "GiveUp(\"no page\")"]);
+}
+
+/// As of edition 2024 the type of such a closure is `!`.
+#[test]
+fn closures_that_only_panic_are_handlers() {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let queue = WorkQueue::<String>::new();
+    let workers = queue.workers().max_retries(0).spawn(1, |_| panic!("not yet written")).unwrap();
+    queue.add(KEY.to_owned());
+    queue.wait_idle();
+    std::panic::set_hook(hook);
+    assert_eq!((workers.tally().panicked, workers.tally().given_up), (1, 1));
+    let _leftover = workers.stop();
+}
+
+/// For wrappers of handlers.
+#[test]
+fn generic_code_takes_any_handler() {
+    fn counted<R: IntoOutcome>(handler: impl Fn(&str) -> R) -> impl Fn(&Item<'_, String>) -> Outcome {
+        move |url| handler(url).into_outcome()
+    }
+    threads(WorkQueue::new().workers().spawn(1, counted(check)));
+    threads(WorkQueue::new().workers().spawn(1, counted(|url| assert_eq!(url, KEY))));
 }
 
 #[test]

@@ -270,7 +270,7 @@ const CASES: &[Case] = &[
                     clock.advance(5 * MS);
                 }
                 match **item {
-                    1 => Outcome::Done,
+                    1 => Outcome::Success,
                     2 => Outcome::GiveUp("no use".into()),
                     3 => Outcome::Retry,
                     _ => resume_unwind(Box::new(())),
@@ -500,7 +500,7 @@ fn observed_events_add_up_to_the_stats_with_threads() {
                 1 => resume_unwind(Box::new(())),
                 2 => Outcome::GiveUp("no use".into()),
                 3 => Outcome::RequeueAfter(MS / 10),
-                _ => Outcome::Done,
+                _ => Outcome::Success,
             })
             .unwrap();
         thread::scope(|scope| {
@@ -1006,7 +1006,7 @@ mod facade {
     /// One loop handles all queued keys. Key `n` has the outcome `n` in each run.
     fn handle_all(workers: &Workers<u32>) {
         let work = workers.run_async(async |item: &Item<'_, u32>| match **item {
-            0 => Outcome::Done,
+            0 => Outcome::Success,
             1 => Outcome::RequeueAfter(MS),
             2 => Outcome::RequeueWith(AddOptions::new().after(MS)),
             3 => Outcome::Retry,

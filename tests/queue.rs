@@ -14,7 +14,7 @@ use std::collections::HashSet;
 use std::future::Future;
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
@@ -334,6 +334,57 @@ fn get_async_resolves_at_once_if_a_key_is_queued() {
     assert_eq!(*block_on(queue.get_async()).unwrap(), 1);
     queue.shut_down();
     assert!(block_on(queue.get_async()).is_none());
+}
+
+/// They may go to another thread, and outlive the handle that they came from.
+#[test]
+fn owned_items_are_static() {
+    fn is_static<T: Send + 'static>(item: T) -> T {
+        item
+    }
+    fn is_send<T: Send>(future: T) -> T {
+        future
+    }
+    let queue = WorkQueue::new();
+    queue.add_all([1, 2, 3]);
+    let third = block_on(is_send(queue.get_owned_async())).unwrap();
+    let items = [queue.get_owned().unwrap(), queue.try_get_owned().unwrap(), third];
+    assert_eq!(queue.try_get_owned().unwrap_err(), TryGetError::Empty);
+    assert_eq!((queue.processing_len(), queue.is_empty()), (3, true));
+    let observer = queue.clone();
+    drop(queue);
+    thread::spawn(move || assert_eq!(is_static(items).map(|item| *item), [2, 3, 1])).join().unwrap();
+    assert_eq!(observer.processing_len(), 0);
+    observer.shut_down();
+    assert!(observer.get_owned().is_none() && block_on(observer.get_owned_async()).is_none());
+    assert_eq!(observer.try_get_owned().unwrap_err(), TryGetError::ShutDown);
+}
+
+/// Dropped before a poll, while it waits, and after it was woken: no key is lost, and the wake-up goes to the next getter.
+#[test]
+fn get_owned_async_is_cancel_safe() {
+    let queue = WorkQueue::new();
+    drop(queue.get_owned_async());
+    let (first, second) = (Arc::new(Calls::default()), Arc::new(Calls::default()));
+    let mut dropped = queue.get_owned_async();
+    assert!(poll(Pin::new(&mut dropped), &first).is_pending());
+    let mut next = queue.get_owned_async();
+    assert!(poll(Pin::new(&mut next), &second).is_pending());
+    queue.add(1);
+    assert_eq!((first.count(), second.count()), (1, 0));
+    drop(dropped);
+    assert_eq!((second.count(), queue.len(), queue.processing_len()), (1, 1, 0));
+    let Poll::Ready(Some(item)) = poll(Pin::new(&mut next), &second) else { panic!("the key was lost") };
+    assert_eq!((*item, queue.processing_len()), (1, 1));
+}
+
+#[test]
+fn items_display_their_keys() {
+    let queue = WorkQueue::new();
+    queue.add("pod-1");
+    let item = queue.get().unwrap();
+    assert_eq!((format!("{item}"), format!("{item:>6}")), ("pod-1".to_owned(), " pod-1".to_owned()));
+    assert_eq!(format!("{:<6}|", item.into_owned()), "pod-1 |");
 }
 
 #[test]

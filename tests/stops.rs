@@ -403,7 +403,7 @@ fn a_key_that_fails_during_a_drain_is_returned_as_refused() {
 /// What is not refused: a success, a key that was given up, a panic that is not retried.
 #[test]
 fn a_key_that_is_done_is_not_refused() {
-    for outcome in [|| Outcome::Done, || Outcome::GiveUp("gone".into())] {
+    for outcome in [|| Outcome::Success, || Outcome::GiveUp("gone".into())] {
         let (queue, workers) = failing(outcome);
         queue.add_all((0..20).map(|n| (0, n)));
         assert!(workers.drain().is_empty());
@@ -443,8 +443,8 @@ fn a_key_that_fails_after_a_stop_is_returned_by_the_next() {
 #[test]
 fn a_dirty_key_is_queued_again_and_not_refused() {
     for outcomes in [
-        [|| Outcome::Retry, || Outcome::Done],
-        [|| Outcome::RequeueAfter(MS), || Outcome::Done],
+        [|| Outcome::Retry, || Outcome::Success],
+        [|| Outcome::RequeueAfter(MS), || Outcome::Success],
         [|| Outcome::Retry, || Outcome::Retry],
     ] {
         let fails_twice = matches!(outcomes[1](), Outcome::Retry);
@@ -582,7 +582,7 @@ fn stop_under_load(case: &str, builder: fn() -> WorkQueueBuilder<Key>, prioritie
     let of_workers = run.clone();
     let handler = move |item: &Item<'_, Key>| match of_workers(item.key(), true) {
         true => Outcome::Retry,
-        false => Outcome::Done,
+        false => Outcome::Success,
     };
     let workers = queue.workers().spawn(2, handler).unwrap();
     let begin = Barrier::new(4);

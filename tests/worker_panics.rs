@@ -50,7 +50,6 @@ enum Point {
     Awaited,
     /// In the drop of a local value of the handler.
     Guard,
-    IntoOutcome,
     IntoError,
     OnError,
     OnPanic,
@@ -66,7 +65,7 @@ enum Point {
     KeyDrop,
 }
 
-const HANDLERS: [Point; 5] = [Point::Begin, Point::Dirty, Point::Guard, Point::IntoOutcome, Point::IntoError];
+const HANDLERS: [Point; 4] = [Point::Begin, Point::Dirty, Point::Guard, Point::IntoError];
 const OTHERS: [Point; 12] = [
     Point::OnError,
     Point::OnPanic,
@@ -230,25 +229,13 @@ impl Observer for Watcher {
     }
 }
 
-/// What a handler returns.
-struct Answer(Outcome, Arc<Fault>);
+/// The error of a handler. The conversion into a box is the only user code between a handler's return and its outcome.
+struct Failure(Arc<Fault>);
 
-struct FailedConversion(Arc<Fault>);
-
-impl From<FailedConversion> for Box<dyn Error + Send + Sync> {
-    fn from(FailedConversion(fault): FailedConversion) -> Self {
+impl From<Failure> for Box<dyn Error + Send + Sync> {
+    fn from(Failure(fault): Failure) -> Self {
         fault.at(Point::IntoError);
         "no luck".into()
-    }
-}
-
-impl From<Answer> for Outcome {
-    fn from(Answer(outcome, fault): Answer) -> Self {
-        fault.at(Point::IntoOutcome);
-        match outcome {
-            Self::Failed(_) => Err::<(), _>(FailedConversion(fault)).into(),
-            outcome => outcome,
-        }
     }
 }
 
@@ -277,14 +264,14 @@ struct Script {
 }
 
 impl Script {
-    fn run(&self, item: &Item<'_, Key>) -> Answer {
+    fn run(&self, item: &Item<'_, Key>) -> Result<Outcome, Failure> {
         let key = item.0;
         let first = {
             let mut runs = self.runs.lock().unwrap();
             runs.push(key);
             runs.iter().filter(|&&run| run == 7).count() == 1
         };
-        let mut outcome = Outcome::Done;
+        let mut outcome = Outcome::Success;
         match key {
             7 if first => {
                 self.fault.at(Point::Begin);
@@ -303,7 +290,10 @@ impl Script {
             9 => self.queue.shut_down(),
             _ => {}
         }
-        Answer(outcome, Arc::clone(&self.fault))
+        match outcome {
+            Outcome::Failed(_) => Err(Failure(Arc::clone(&self.fault))),
+            outcome => Ok(outcome),
+        }
     }
 
     fn runs(&self) -> Vec<u32> {
@@ -402,7 +392,7 @@ fn a_handler_that_panics_is_retried_or_done_and_the_loop_goes_on() {
                     let fault = Fault::new(point, payload, 1);
                     let first: fn() -> Outcome = match point {
                         Point::IntoError => || Outcome::Failed("".into()),
-                        _ => || Outcome::Done,
+                        _ => || Outcome::Success,
                     };
                     let (script, workers) = run_loop(way, policy, &fault, first, false);
                     // An add during the panicking run queues the key again under each policy; with a retry as well, it runs once.
@@ -497,7 +487,7 @@ fn outcome_reaching(point: Point) -> fn() -> Outcome {
         Point::Added => || Outcome::RequeueAfter(Duration::ZERO),
         Point::OnPanic | Point::Panicked => || resume_unwind(Box::new("it must panic first")),
         Point::OnGiveUp | Point::GivenUp => || Outcome::GiveUp("".into()),
-        _ => || Outcome::Done,
+        _ => || Outcome::Success,
     }
 }
 
@@ -635,7 +625,7 @@ fn fails_until_given_up(way: Way, limiter: Broken, max: usize, delay: Duration) 
             } else {
                 queue.shut_down(); // 7 is given up, or lost, or came back too early
             }
-            Outcome::Done
+            Outcome::Success
         }
     };
     let workers = if way == Way::Spawned { builder.spawn(1, handler.clone()).unwrap() } else { builder.build() };
@@ -806,7 +796,7 @@ fn outcomes_take_effect_even_if_forget_panics() {
         queue.add_all([1, 2, 3]);
         queue.shut_down();
         let handler = |item: &Item<'_, u32>| match **item {
-            1 => Outcome::Done,
+            1 => Outcome::Success,
             2 => Outcome::RequeueAfter(Duration::from_secs(1)),
             _ => Outcome::GiveUp("".into()),
         };
@@ -1267,7 +1257,7 @@ fn a_key_is_given_up_even_if_on_give_up_panics() {
         workers.run(|item: &Item<'_, u32>| {
             if **item == 2 {
                 queue.shut_down();
-                return Outcome::Done;
+                return Outcome::Success;
             }
             Outcome::Retry
         });

@@ -18,8 +18,8 @@ use futures_executor::block_on;
 use keyqueue::observe::Runs;
 use keyqueue::rate_limiter::{Bucket, ItemFastSlow};
 use keyqueue::{
-    AddOptions, Clock, DelayedKey, Driver, Item, Leftover, MockClock, Outcome, Tally, WorkQueue, WorkQueueBuilder,
-    Workers, WorkersBuilder,
+    AddOptions, Clock, DelayedKey, Driver, IntoOutcome, Item, Leftover, MockClock, Outcome, Tally, WorkQueue,
+    WorkQueueBuilder, Workers, WorkersBuilder,
 };
 use std::error::Error;
 use std::future::{pending, poll_fn, ready};
@@ -46,7 +46,7 @@ fn tokio(threads: usize) -> tokio::runtime::Runtime {
 }
 
 /// Runs one loop to its end.
-fn run<R: Into<Outcome> + Send + 'static>(
+fn run<R: IntoOutcome + Send + 'static>(
     way: Way,
     builder: WorkersBuilder<u32>,
     handler: impl Fn(&Item<'_, u32>) -> R + Send + Sync + 'static,
@@ -132,7 +132,7 @@ fn each_outcome_has_its_effect_on_the_key_and_is_counted() {
     type Make = fn() -> Outcome;
     // Expected: the key's failure count, its delay, and the tally.
     let cases: [(Make, usize, Option<Duration>, [u64; 6]); 9] = [
-        (|| Outcome::Done, 0, None, [2, 0, 0, 0, 0, 0]),
+        (|| Outcome::Success, 0, None, [2, 0, 0, 0, 0, 0]),
         (|| Outcome::Retry, 3, Some(20 * MS), [1, 0, 1, 0, 0, 0]),
         (|| Outcome::Failed("no luck".into()), 3, Some(20 * MS), [1, 0, 1, 0, 0, 0]),
         // The longer of the two delays applies: the error's or the limiter's.
@@ -174,7 +174,7 @@ fn each_outcome_has_its_effect_on_the_key_and_is_counted() {
                         return outcome();
                     }
                     queue.shut_down();
-                    Outcome::Done
+                    Outcome::Success
                 }
             });
             let case = format!("{way:?}, {:?}", outcome());
@@ -193,19 +193,19 @@ fn each_outcome_has_its_effect_on_the_key_and_is_counted() {
 
 #[test]
 fn results_of_handlers_convert_to_outcomes() {
-    fn failed(outcome: impl Into<Outcome>) -> String {
-        match outcome.into() {
+    fn failed(outcome: impl IntoOutcome) -> String {
+        match outcome.into_outcome() {
             Outcome::Failed(error) => error.to_string(),
             other => panic!("{other:?} is not a failure"),
         }
     }
     type Dyn = Box<dyn Error + Send + Sync>;
     let io = || io::Error::other("disk");
-    assert!(matches!(().into(), Outcome::Done));
-    assert!(matches!(Ok::<(), io::Error>(()).into(), Outcome::Done));
-    assert!(matches!(Ok::<_, String>(Outcome::RequeueAfter(MS)).into(), Outcome::RequeueAfter(MS)));
-    assert!(matches!(Ok::<_, Dyn>(Outcome::Retry).into(), Outcome::Retry));
-    assert!(matches!(Ok::<_, String>(Ok::<_, io::Error>(Outcome::Retry)).into(), Outcome::Retry));
+    assert!(matches!(().into_outcome(), Outcome::Success));
+    assert!(matches!(Ok::<(), io::Error>(()).into_outcome(), Outcome::Success));
+    assert!(matches!(Ok::<_, String>(Outcome::RequeueAfter(MS)).into_outcome(), Outcome::RequeueAfter(MS)));
+    assert!(matches!(Ok::<_, Dyn>(Outcome::Retry).into_outcome(), Outcome::Retry));
+    assert!(matches!(Ok::<_, String>(Ok::<_, io::Error>(Outcome::Retry)).into_outcome(), Outcome::Retry));
     assert_eq!(failed(Err::<(), _>(io())), "disk");
     assert_eq!(failed(Err::<(), _>("text")), "text");
     assert_eq!(failed(Err::<Outcome, _>("owned".to_owned())), "owned");
@@ -214,14 +214,23 @@ fn results_of_handlers_convert_to_outcomes() {
     assert_eq!(failed(Err::<Result<(), io::Error>, _>("outer")), "outer");
 
     // An `Err` that holds an outcome converts to that outcome.
-    assert!(matches!(Err::<(), _>(Outcome::Retry).into(), Outcome::Retry));
-    assert!(matches!(Ok::<_, Outcome>(Outcome::RequeueAfter(MS)).into(), Outcome::RequeueAfter(MS)));
+    assert!(matches!(Err::<(), _>(Outcome::Retry).into_outcome(), Outcome::Retry));
+    assert!(matches!(Ok::<_, Outcome>(Outcome::RequeueAfter(MS)).into_outcome(), Outcome::RequeueAfter(MS)));
     assert_eq!(failed(Err::<(), _>(Outcome::Failed("no luck".into()))), "no luck");
 
+    // What is no `Error` itself: `.map_err(Outcome::failed)?`.
+    let dynamic: Result<(), Dyn> = Err(io().into());
+    for outcome in [
+        Outcome::failed("disk"),
+        Outcome::failed("disk".to_owned()),
+        dynamic.map_err(Outcome::failed).unwrap_err(),
+        io().into(),
+    ] {
+        assert_eq!(failed(outcome), "disk");
+    }
+
     // The error value is kept, not only its text.
-    let Outcome::Failed(error) = Outcome::from(Err::<(), _>(io::Error::from(io::ErrorKind::NotFound))) else {
-        panic!()
-    };
+    let Outcome::Failed(error) = Outcome::from(io::Error::from(io::ErrorKind::NotFound)) else { panic!() };
     assert_eq!(error.downcast_ref::<io::Error>().unwrap().kind(), io::ErrorKind::NotFound);
 }
 
@@ -276,7 +285,7 @@ fn the_question_mark_operator_makes_failures() {
             3 => Err(Own)?,
             _ => "x".parse::<u32>().map(drop)?,
         }
-        Ok(Outcome::Done)
+        Ok(Outcome::Success)
     });
     assert_eq!(errors.take(), ["io 0", "text", "owned", "own", "invalid digit found in string"]);
 
@@ -356,7 +365,7 @@ fn a_success_or_a_give_up_resets_the_retry_count() {
             move |item: &Item<'_, u32>| match answers.lock().unwrap().next().unwrap() {
                 0 => {
                     queue.add(**item);
-                    Outcome::Done
+                    Outcome::Success
                 }
                 1 => Outcome::Retry,
                 _ => {
@@ -399,7 +408,7 @@ fn rejected_requeues_and_retries_are_counted() {
             2 => Outcome::RequeueAfter(MS),
             3 => Outcome::RequeueAfter(Duration::ZERO),
             4 => Outcome::GiveUp("gone".into()),
-            _ => Outcome::Done,
+            _ => Outcome::Success,
         });
         assert_eq!(tally(&workers), [3, 0, 0, 1, 0, 4], "{way:?}");
         assert_eq!(workers.stop().refused, [0, 1, 2, 3], "{way:?}");
@@ -855,7 +864,7 @@ fn boxed_handlers_can_be_wrapped_and_spawned() {
                 if **item == 3 {
                     resume_unwind(Box::new("a panic"));
                 }
-                Outcome::Done
+                Outcome::Success
             })
         }
     });
@@ -968,7 +977,7 @@ impl Load {
                 self.unwound.fetch_add(1, Ordering::SeqCst);
                 resume_unwind(Box::new(String::from("a panic")))
             }
-            _ => Outcome::Done,
+            _ => Outcome::Success,
         }
     }
 }
@@ -1431,7 +1440,7 @@ mod spans {
                 1 => resume_unwind(Box::new("on fire")),
                 _ => {
                     queue.shut_down();
-                    Outcome::Done
+                    Outcome::Success
                 }
             }
         };
@@ -1570,5 +1579,162 @@ mod spans {
         let (spans, lines) = three_runs(true, false, true);
         assert_eq!((spans, lines.len()), (vec![], 3), "only the handler's own events");
         assert!(lines.iter().all(|line| line.starts_with("[] DEBUG")));
+    }
+}
+
+// ---- tasks of Tokio ----
+
+#[cfg(feature = "tokio")]
+mod spawn_tasks {
+    use super::*;
+
+    /// Waits in a task until a key is processing.
+    async fn until_processing(queue: &WorkQueue<u32>, keys: usize) {
+        while queue.processing_len() < keys {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Says when it is dropped.
+    struct Flag(Arc<AtomicBool>);
+
+    impl Drop for Flag {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Key 0 hangs, the others return.
+    fn hang(workers: &Workers<u32>, tasks: usize) -> Arc<AtomicBool> {
+        let dropped = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&dropped);
+        workers.spawn_tasks(tasks, move |item| {
+            let flag = Arc::clone(&flag);
+            Box::pin(async move {
+                if **item == 0 {
+                    let _flag = Flag(flag);
+                    pending::<()>().await;
+                }
+            })
+        });
+        dropped
+    }
+
+    #[test]
+    fn a_drain_with_a_deadline_aborts_tasks_that_hang() {
+        for threads in [0, 2] {
+            let runtime = if threads == 0 {
+                tokio::runtime::Builder::new_current_thread().build().unwrap()
+            } else {
+                tokio(threads)
+            };
+            runtime.block_on(async {
+                let queue = WorkQueue::new();
+                let workers = queue.workers().build();
+                let dropped = hang(&workers, 2);
+                assert_eq!(workers.tally().running, 2);
+                queue.add_all([0, 1, 2]);
+                while workers.tally().succeeded < 2 {
+                    tokio::task::yield_now().await;
+                }
+                let left = workers.drain_until(ready(())).await;
+                assert_eq!((left.processing, left.queued, left.delayed.len()), (vec![0], vec![], 0));
+                workers.join_async().await;
+                assert!(dropped.load(Ordering::SeqCst));
+                assert_eq!((queue.processing_len(), queue.len()), (0, 0));
+                let Tally { succeeded, failed, running, .. } = workers.tally();
+                assert_eq!((succeeded, failed, running), (2, 0, 0), "a run that was aborted is not counted");
+            });
+        }
+    }
+
+    /// With the call for threads, from outside of the runtime.
+    #[test]
+    fn a_blocking_drain_aborts_them_too() {
+        let runtime = tokio(1);
+        let queue = WorkQueue::new();
+        let workers = queue.workers().build();
+        let dropped = {
+            let _in_it = runtime.enter();
+            hang(&workers, 1)
+        };
+        queue.add(0);
+        runtime.block_on(until_processing(&queue, 1));
+        queue.add_all([0, 5]); // 0 is queued again when it is done, and 5 waits
+        let left = workers.drain_timeout(MS);
+        assert_eq!((left.processing, left.queued), (vec![0], vec![5]));
+        workers.join();
+        assert!(dropped.load(Ordering::SeqCst));
+        assert_eq!((queue.processing_len(), queue.len()), (0, 1), "a key that was added meanwhile is queued again");
+    }
+
+    /// `stop` lets handlers return, also while a drain without a deadline waits.
+    #[test]
+    fn other_calls_abort_nothing() {
+        tokio(2).block_on(async {
+            let queue = WorkQueue::new();
+            let workers = queue.workers().build();
+            let (go_on, gate) = tokio::sync::watch::channel(false);
+            workers.spawn_tasks(2, move |_| {
+                let mut gate = gate.clone();
+                Box::pin(async move { gate.wait_for(|open| *open).await.map(drop) })
+            });
+            queue.add_all([1, 2]);
+            until_processing(&queue, 2).await;
+            let mut left = workers.stop().processing;
+            left.sort_unstable();
+            assert_eq!(left, [1, 2]);
+            let drain = workers.drain_async();
+            go_on.send(true).unwrap();
+            assert!(drain.await.is_empty());
+            let Tally { succeeded, running, .. } = workers.tally();
+            assert_eq!((succeeded, running), (2, 0));
+        });
+    }
+
+    async fn visit(item: &Item<'_, u32>) -> io::Result<()> {
+        tokio::task::yield_now().await;
+        if **item == 1 { Err(io::Error::other("disk")) } else { Ok(()) }
+    }
+
+    /// Several handlers on one `Workers`, of all forms.
+    #[test]
+    fn handlers_are_functions_and_closures() {
+        tokio(2).block_on(async {
+            let queue = no_backoff().build();
+            let workers = queue.workers().max_retries(1).build();
+            workers.spawn_tasks(2, |item| Box::pin(visit(item)));
+            workers.spawn_tasks(1, |item| {
+                Box::pin(async move {
+                    visit(item).await?;
+                    Ok::<(), Outcome>(())
+                })
+            });
+            let shared = Arc::new(AtomicUsize::new(0));
+            let own = Arc::clone(&shared);
+            workers.spawn_tasks(1, move |item| {
+                let own = Arc::clone(&own);
+                Box::pin(async move {
+                    own.fetch_add(1, Ordering::Relaxed);
+                    visit(item).await.map_err(|error| Outcome::Failed(error.into()))
+                })
+            });
+            queue.add_all(0..100);
+            queue.wait_idle_async().await;
+            assert!(workers.drain_async().await.is_empty());
+            let Tally { succeeded, failed, given_up, running, .. } = workers.tally();
+            assert_eq!((succeeded, failed, given_up, running), (99, 2, 1, 0));
+            assert_eq!(Arc::strong_count(&shared), 1, "the handlers are dropped");
+        });
+    }
+
+    #[test]
+    fn tasks_that_cannot_be_started_panic() {
+        let message =
+            |panics: &dyn Fn()| *catch_unwind(AssertUnwindSafe(panics)).unwrap_err().downcast::<&str>().unwrap();
+        let workers = WorkQueue::<u32>::new().workers().build();
+        assert!(message(&|| drop(hang(&workers, 1))).contains("no Tokio runtime"));
+        tokio(1).block_on(async { assert!(message(&|| drop(hang(&workers, 0))).contains("tasks is 0")) });
+        assert_eq!(workers.tally().running, 0);
     }
 }

@@ -1,7 +1,7 @@
 //! The queue's workers, for which each key's gate is entered first.
 
 use crate::fleet::{Fleet, NotAllowed, Permit};
-use keyqueue::{AddOptions, Item, Leftover, Outcome, Tally};
+use keyqueue::{AddOptions, IntoOutcome, Item, Leftover, Outcome, Tally};
 use std::fmt;
 use std::future::Future;
 use std::hash::Hash;
@@ -63,7 +63,7 @@ const LATE_PAUSE: Duration = Duration::from_millis(100);
 
 fn refuse(why: NotAllowed) -> Outcome {
     match why {
-        NotAllowed::NotMine => Outcome::Done,
+        NotAllowed::NotMine => Outcome::Success,
         NotAllowed::Late => Outcome::RequeueWith(AddOptions::new()),
     }
 }
@@ -83,7 +83,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     pub fn run<F, R>(&self, mut handler: F) -> impl Future<Output = ()> + use<K, F, R>
     where
         F: AsyncFnMut(&Held<'_, K>) -> R,
-        R: Into<Outcome>,
+        R: IntoOutcome,
     {
         let shared = Arc::clone(&self.fleet.shared);
         self.workers.run_async(async move |item: &Item<'_, K>| -> Outcome {
@@ -99,7 +99,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
             let held = Held { item, permit };
             tokio::select! {
                 biased;
-                outcome = handler(&held) => outcome.into(),
+                outcome = handler(&held) => outcome.into_outcome(),
                 () = held.lost() => Outcome::RequeueWith(AddOptions::new()),
             }
         })
@@ -110,7 +110,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     ///
     /// # Errors
     /// If a thread cannot be started; those that were started run on.
-    pub fn spawn<R: Into<Outcome>>(
+    pub fn spawn<R: IntoOutcome>(
         &self,
         threads: usize,
         handler: impl Fn(&Held<'_, K>) -> R + Send + Sync + 'static,
@@ -121,7 +121,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
             std::thread::Builder::new().name("fleet-worker".to_owned()).spawn(move || {
                 let shared = &workers.fleet.shared;
                 workers.workers.run(|item: &Item<'_, K>| match shared.enter(item.key()) {
-                    Ok(permit) => handler(&Held { item, permit }).into(),
+                    Ok(permit) => handler(&Held { item, permit }).into_outcome(),
                     Err(why) => {
                         if why == NotAllowed::Late {
                             std::thread::sleep(LATE_PAUSE);

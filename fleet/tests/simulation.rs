@@ -140,7 +140,7 @@ impl Simulation {
                     let processed = &mut world.lock().unwrap().processed;
                     let last = processed.entry(*key.key()).or_default();
                     *last = change.max(*last);
-                    Outcome::Done
+                    Outcome::Success
                 }));
             }
             let (lister, mut events) = (fleet.clone(), fleet.events());

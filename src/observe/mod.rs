@@ -56,12 +56,12 @@ pub struct Metrics {
 ///
 /// # Examples
 /// ```
-/// use keyqueue::{Item, Outcome, WorkQueue};
+/// use keyqueue::{Outcome, WorkQueue};
 /// use std::time::Duration;
 ///
-/// let queue = WorkQueue::new();
-/// let workers = queue.workers().spawn(2, |pod: &Item<'_, &str>| match **pod {
-///     "pod-1" => Outcome::Done,
+/// let queue = WorkQueue::<&str>::new();
+/// let workers = queue.workers().spawn(2, |pod| match *pod.key() {
+///     "pod-1" => Outcome::Success,
 ///     "pod-2" => Outcome::RequeueAfter(Duration::from_secs(60)),
 ///     _ => Outcome::GiveUp("it is gone".into()),
 /// })?;
@@ -75,7 +75,7 @@ pub struct Metrics {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Runs {
-    /// Runs that ended with [`Outcome::Done`](crate::Outcome::Done).
+    /// Runs that ended with [`Outcome::Success`](crate::Outcome::Success).
     pub success: u64,
     /// Runs that ended with [`Outcome::RequeueAfter`](crate::Outcome::RequeueAfter) or
     /// [`RequeueWith`](crate::Outcome::RequeueWith).

@@ -87,7 +87,7 @@ impl Later {
 pub(crate) const WHEEL_IS_FULL: &str = "a shard holds at most 2^26 blocks of 19 delays";
 
 impl<K> Shard<K> {
-    /// Makes sure that a delay can be set: a call that may set one asks before it changes anything. `false`: the wheel is full.
+    /// Makes sure that a delay can be set, for a call that must not panic later. `false`: the wheel is full.
     #[inline]
     pub(crate) fn reserve_delay(&mut self) -> bool {
         self.later.wheel.as_mut().is_none_or(|wheel| wheel.reserve())
@@ -95,7 +95,7 @@ impl<K> Shard<K> {
 }
 
 impl<K> Known<'_, K> {
-    /// Sets or moves the delay (P9). The caller has [reserved](Shard::reserve_delay) room. **Linearization point of a delayed add.**
+    /// Sets or moves the delay (P9). If the wheel is full, panics before it changes anything. **Linearization point of a delayed add.**
     pub(crate) fn set_delay(self, now: Option<u64>, options: &AddOptions) -> AddedWith {
         let number = self.number();
         let delayed = self.state().is_delayed();
@@ -106,9 +106,7 @@ impl<K> Known<'_, K> {
             later.make_wheel();
         }
         let wheel = later.wheel.as_mut().expect("made above");
-        if !delayed {
-            later.records.make(number);
-        } else {
+        if delayed {
             let stands = match options.conflict {
                 DelayConflict::EarliestWins => later.records[number].placement.deadline() <= deadline,
                 DelayConflict::Replace => false,
@@ -118,7 +116,12 @@ impl<K> Known<'_, K> {
                 self.shard.counts.coalesced += 1;
                 return Added::Coalesced.into();
             }
+        }
+        assert!(wheel.reserve(), "{WHEEL_IS_FULL}"); // before anything changes
+        if delayed {
             wheel.remove(&mut later.records, number);
+        } else {
+            later.records.make(number);
         }
         wheel.insert(&mut later.records, number, deadline);
         self.shard.counts.delays += 1;

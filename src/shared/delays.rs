@@ -64,7 +64,6 @@ impl<K: Hash + Eq> Shared<K> {
                 section.counts.failures += failures;
                 section.reject()
             } else {
-                assert!(!open || !options.may_delay() || section.reserve_delay(), "{WHEEL_IS_FULL}");
                 // The failure is counted after the look-up, below: if `K::eq` panics in the look-up, nothing has changed.
                 let set = match section.find(&key, hash) {
                     Some(known) => this.add_known_with::<ORDERED>(known, open, now, options),
@@ -178,7 +177,7 @@ impl<K> Shared<K> {
                 return Self::requeue_in_order(this, claimed, options, failures);
             }
             let open = !this.is_shutting_down();
-            if open && options.may_delay() && !section.reserve_delay() {
+            if now.is_some() && open && !section.reserve_delay() {
                 drop(section);
                 this.refuse_requeue(claimed);
             }
@@ -235,7 +234,7 @@ impl<K> Shared<K> {
     /// The time, if it is needed.
     #[inline]
     fn now_for(&self, options: &AddOptions) -> Option<u64> {
-        options.may_delay().then(|| self.clock.now())
+        (!options.is_now() || options.rate_limited).then(|| self.clock.now())
     }
 
     /// `add_with` of a key that is in the table. `open`: the queue is not shutting down. After a shut-down a failure still counts, as it
@@ -332,7 +331,8 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::time::Duration;
 
-    /// The wheel is full, so each call that sets a delay panics, and has changed nothing.
+    /// The wheel is full, so each call that sets a delay panics, and leaves each key where it was. (A failure and a
+    /// priority may count, and the queue may keep a new key.)
     #[test]
     fn a_full_wheel_leaves_keys_as_they_were() {
         const LATER: Duration = Duration::from_secs(86_400);
@@ -355,11 +355,11 @@ mod tests {
                 assert!(message.downcast_ref::<String>().unwrap().contains("blocks of 19 delays"));
             }
             assert_eq!((queue.delayed_len(), queue.processing_len(), queue.len()), (2, 0, 0));
-            assert_eq!((queue.stats().next_deadline, queue.num_requeues(&4)), (Some(Duration::from_secs(1)), 0));
+            assert_eq!((queue.stats().next_deadline, queue.num_requeues(&4)), (Some(Duration::from_secs(1)), 1));
             let is_known = |key| queue.shared.first.lock().find(&key, queue.shared.hash(&key)).is_some();
-            assert_eq!([1, 2, 3, 4].map(is_known), [true, false, false, false]);
+            assert_eq!([1, 2].map(is_known), [true, false]);
             time.advance(Duration::from_secs(1));
-            assert_eq!((queue.turn(), queue.get().unwrap().priority().0), (2, 0));
+            assert_eq!((queue.turn(), queue.len()), (2, 2));
             MAX_BLOCKS.set(1000);
             assert_eq!((queue.add_with(3, later), queue.cancel(&3), is_known(3)), (Added::Delayed, true, false));
         }

@@ -28,13 +28,17 @@ pub(crate) struct Core {
     ended: Tally,
     ended_runs: Runs,
     threads: Vec<JoinHandle<()>>,
+    /// Whether the tasks were aborted.
+    #[cfg(feature = "tokio")]
+    aborted: bool,
     /// Threads that a join has taken out of `threads`, and that have not ended.
     joining: usize,
     /// Threads and tasks that wait until no loop is left, and joins that wait for the threads of another join.
     waiting: WaitList,
 }
 
-/// The counts of one loop. Only that loop writes them, so counting costs a plain store.
+/// The counts of one loop. Only that loop writes them, so counting costs a plain store. They are dropped when the loop has ended, and not
+/// under a lock: the loop and the call that starts it have a reference beside that in `running`.
 #[derive(Default)]
 pub(super) struct Counts {
     /// Of each run, one of these five is counted, before its key is done. So the hot path stores one number.
@@ -51,6 +55,9 @@ pub(super) struct Counts {
     pub(super) refused_retries: Count,
     /// Panics of handlers and of other user code.
     pub(super) panicked: Count,
+    /// The loop's task, if it is one of `spawn_tasks`.
+    #[cfg(feature = "tokio")]
+    task: std::sync::OnceLock<tokio::task::AbortHandle>,
 }
 
 #[derive(Default)]
@@ -70,6 +77,13 @@ impl Count {
 }
 
 impl Counts {
+    #[cfg(feature = "tokio")]
+    fn abort(&self) {
+        if let Some(task) = self.task.get() {
+            task.abort();
+        }
+    }
+
     fn runs(&self) -> Runs {
         Runs {
             success: self.done.get(),
@@ -156,6 +170,36 @@ impl Group {
 
     pub(super) fn join_later(&self, thread: JoinHandle<()>) {
         self.core.lock().threads.push(thread);
+    }
+
+    /// Keeps the task of a loop, until the loop has ended. The task is aborted if the others were.
+    #[cfg(feature = "tokio")]
+    pub(super) fn keep_task(&self, counts: &Counts, task: tokio::task::AbortHandle) {
+        let aborted = {
+            let core = &*self.core.lock();
+            _ = counts.task.set(task); // once for each loop
+            core.aborted
+        };
+        if aborted {
+            counts.abort();
+        }
+    }
+
+    /// Aborts the tasks of the loops that have not ended. Calls the runtime, so without the lock.
+    #[cfg(feature = "tokio")]
+    pub(super) fn abort_tasks(&self) {
+        let running = {
+            let core = &mut *self.core.lock();
+            core.aborted = true;
+            core.running.clone()
+        };
+        running.iter().for_each(|counts| counts.abort());
+    }
+
+    /// What is kept for the loops that run.
+    #[cfg(all(test, feature = "tokio", not(loom)))]
+    pub(super) fn weak_counts(&self) -> Vec<std::sync::Weak<Counts>> {
+        self.core.lock().running.iter().map(Arc::downgrade).collect()
     }
 
     /// Adds a loop, and returns its counts.

@@ -4,7 +4,7 @@
 //! ```text
 //!          ┌───────────────────────────────────────────────────────┐
 //!          ▼                                                       │
-//!   get ──▶ handler ──▶ Done ──────────────────▶ succeed ──────────┤
+//!   get ──▶ handler ──▶ Success ───────────────▶ succeed ──────────┤
 //!    │         │        RequeueAfter(d) ───────▶ requeue_after ────┤
 //!    │         │        RequeueWith(options) ──▶ requeue_with ─────┤
 //!    │         │        Retry, Failed,                             │
@@ -14,8 +14,8 @@
 //!    └▶ shut down and empty: the loop ends
 //! ```
 //!
-//! A loop runs in a thread of its own ([`spawn`](WorkersBuilder::spawn)), in the caller's thread ([`run`](Workers::run)) or as a future
-//! ([`run_async`](Workers::run_async)). The number of loops is the number of keys that are processed at the same time. The steps of all
+//! A loop runs in a thread of its own ([`spawn`](WorkersBuilder::spawn)), in the caller's thread ([`run`](Workers::run)), as a future
+//! ([`run_async`](Workers::run_async)), or as a task of Tokio (`spawn_tasks`, in `tasks.rs`). The number of loops is the number of keys that are processed at the same time. The steps of all
 //! loops are in `run_loop.rs`.
 
 mod given_up;
@@ -23,10 +23,12 @@ mod group;
 mod outcome;
 mod run_loop;
 mod run_span;
+#[cfg(feature = "tokio")]
+mod tasks;
 
 pub use given_up::GivenUp;
 pub(crate) use group::AllRuns;
-pub use outcome::Outcome;
+pub use outcome::{IntoOutcome, Outcome};
 
 use crate::key::SlotId;
 use crate::queue::WorkQueue;
@@ -65,7 +67,7 @@ use std::time::{Duration, Instant};
 ///     .spawn(4, |pod| -> Result<Outcome, std::io::Error> {
 ///         let settled = write(pod)?; // fails: retried, after 5 ms, 10, 20, …
 ///         let again = Outcome::RequeueAfter(Duration::from_secs(10));
-///         Ok(if settled { Outcome::Done } else { again })
+///         Ok(if settled { Outcome::Success } else { again })
 ///     })?;
 /// queue.add("pod-1");
 ///
@@ -125,7 +127,7 @@ impl<K> Drop for Inner<K> {
 ///     .workers()
 ///     .name("pods")
 ///     .max_retries(15)
-///     .spawn(2, |pod| println!("{}", pod.key()))?;
+///     .spawn(2, |pod| println!("{pod}"))?;
 /// queue.add("pod-1");
 /// assert!(workers.drain().is_empty());
 /// # std::io::Result::Ok(())
@@ -163,7 +165,7 @@ pub struct WorkersBuilder<K> {
 pub struct Tally {
     /// Loops that have not ended.
     pub running: usize,
-    /// Runs that did not fail: with [`Outcome::Done`], [`RequeueAfter`](Outcome::RequeueAfter) or [`RequeueWith`](Outcome::RequeueWith).
+    /// Runs that did not fail: with [`Outcome::Success`], [`RequeueAfter`](Outcome::RequeueAfter) or [`RequeueWith`](Outcome::RequeueWith).
     pub succeeded: u64,
     /// Those of the succeeded runs that ended with [`Outcome::RequeueAfter`] or [`RequeueWith`](Outcome::RequeueWith), and whose keys were
     /// requeued.
@@ -189,7 +191,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// # Examples
     /// ```
     /// let queue = keyqueue::WorkQueue::<&str>::new();
-    /// let workers = queue.workers().spawn(2, |pod| println!("{}", pod.key()))?;
+    /// let workers = queue.workers().spawn(2, |pod| println!("{pod}"))?;
     /// queue.add("pod-1");
     /// assert!(workers.drain().is_empty());
     /// # std::io::Result::Ok(())
@@ -307,7 +309,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     /// let workers = queue.workers().build();
     /// std::thread::spawn({
     ///     let workers = workers.clone();
-    ///     move || workers.run(|item| println!("{}", item.key())) // a thread of your own
+    ///     move || workers.run(|item| println!("{item}")) // a thread of your own
     /// });
     /// queue.add(1);
     /// let _leftover = workers.drain();
@@ -320,8 +322,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
 
     /// Starts `threads` threads, each of which runs a loop.
     ///
-    /// A closure that is passed directly does not name the type of its argument; one that uses `?` names what it returns. See
-    /// [`run_async`](Workers::run_async) for the handlers that name the item's type.
+    /// What the handler may return: [`IntoOutcome`]. A closure that is passed directly does not name the type of its argument; one that
+    /// uses `?` names what it returns, as in the second example. See [`run_async`](Workers::run_async) for the handlers that name the
+    /// item's type.
     ///
     /// Dozens of threads whose handlers take a microsecond or less wait for each other at the queue's lock: see
     /// [`shards`](crate::WorkQueueBuilder::shards).
@@ -333,12 +336,30 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     /// # Examples
     /// ```
     /// let queue = keyqueue::WorkQueue::<&str>::new();
-    /// let workers = queue.workers().spawn(4, |pod| println!("{}", pod.key()))?;
+    /// let workers = queue.workers().spawn(4, |pod| println!("{pod}"))?;
     /// queue.add("pod-1");
     /// assert!(workers.drain().is_empty());
     /// # std::io::Result::Ok(())
     /// ```
-    pub fn spawn<R: Into<Outcome>>(
+    /// With `?`:
+    /// ```
+    /// use keyqueue::{Outcome, WorkQueue};
+    ///
+    /// # fn read(_: &str) -> Result<String, std::io::Error> { Ok("7".to_owned()) }
+    /// # fn write(_: u32) -> Result<(), String> { Ok(()) }
+    /// let queue = WorkQueue::<&str>::new();
+    /// let workers = queue.workers().spawn(4, |pod| -> Result<(), Outcome> {
+    ///     let text = read(pod)?; // an io::Error: retried
+    ///     let number = text.parse().map_err(|_| Outcome::GiveUp("no number".into()))?;
+    ///     write(number).map_err(Outcome::failed)?; // its error is a String: retried
+    ///     Ok(())
+    /// })?;
+    /// # queue.add("pod-1");
+    /// # assert!(workers.drain().is_empty());
+    /// # assert_eq!(workers.tally().succeeded, 1);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn spawn<R: IntoOutcome>(
         self,
         threads: usize,
         handler: impl Fn(&Item<'_, K>) -> R + Send + Sync + 'static,
@@ -416,7 +437,7 @@ impl<K> Workers<K> {
     /// # Examples
     /// ```
     /// let queue = keyqueue::WorkQueue::<u32>::new();
-    /// let workers = queue.workers().spawn(1, |item| println!("{}", item.key()))?;
+    /// let workers = queue.workers().spawn(1, |item| println!("{item}"))?;
     /// queue.shut_down();
     /// workers.join(); // the loops have ended
     /// # std::io::Result::Ok(())
@@ -434,7 +455,7 @@ impl<K> Workers<K> {
     /// ```
     /// # futures_executor::block_on(async {
     /// let queue = keyqueue::WorkQueue::<u32>::new();
-    /// let workers = queue.workers().spawn(1, |item| println!("{}", item.key()))?;
+    /// let workers = queue.workers().spawn(1, |item| println!("{item}"))?;
     /// queue.shut_down();
     /// workers.join_async().await;
     /// # std::io::Result::Ok(())
@@ -460,7 +481,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// queue.workers().build().run(|n| sum += n.key());
     /// assert_eq!(sum, 6);
     /// ```
-    pub fn run<R: Into<Outcome>>(&self, handler: impl FnMut(&Item<'_, K>) -> R) {
+    pub fn run<R: IntoOutcome>(&self, handler: impl FnMut(&Item<'_, K>) -> R) {
         let (handler, own) = &mut self.enter(handler);
         own.run(handler);
     }
@@ -485,6 +506,20 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// workers.run_async({
     ///     let client = Arc::clone(&client);
     ///     async move |url| client.fetch(url).await
+    /// });
+    /// ```
+    /// A closure that uses `?` names what it returns (see [`IntoOutcome`]):
+    /// ```
+    /// # use keyqueue::WorkQueue;
+    /// # struct Client;
+    /// # impl Client { async fn fetch(&self, _: &str) -> Result<(), std::io::Error> { Ok(()) } }
+    /// # let workers = WorkQueue::<String>::new().workers().build();
+    /// use keyqueue::Outcome;
+    ///
+    /// # let _ =
+    /// workers.run_async(async |url| -> Result<(), Outcome> {
+    ///     Client.fetch(url).await?; // fails: retried
+    ///     Ok(())
     /// });
     /// ```
     /// A closure that is passed directly does not name the type of its argument, here, in [`run`](Self::run), in
@@ -520,7 +555,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// ```compile_fail
     /// # use keyqueue::WorkQueue;
     /// # let workers = WorkQueue::<String>::new().workers().build();
-    /// let handler = async |url| println!("{}", url.key()); // error: type annotations needed
+    /// let handler = async |url| println!("{url}"); // error: type annotations needed
     /// # let _ =
     /// workers.run_async(handler);
     /// ```
@@ -556,7 +591,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     ///
     /// # A task that hangs
     /// A drain with a deadline returns the keys of handlers that hang, and their tasks keep hanging. Your runtime can abort the tasks, if
-    /// you have kept their handles. (Handlers in threads cannot be aborted.)
+    /// you have kept their handles. (Handlers in threads cannot be aborted.) With the feature `tokio`, `Workers::spawn_tasks` keeps the
+    /// handles, and the drain aborts the tasks.
     /// ```
     /// # use keyqueue::WorkQueue;
     /// # use std::time::Duration;
@@ -583,7 +619,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     pub fn run_async<F, R>(&self, handler: F) -> impl Future<Output = ()> + use<K, F, R>
     where
         F: AsyncFnMut(&Item<'_, K>) -> R,
-        R: Into<Outcome>,
+        R: IntoOutcome,
     {
         let mut work = self.enter(handler);
         async move {
@@ -624,8 +660,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// let workers = queue.workers().build();
     /// spawn(&workers, 8, |item| {
     ///     Box::pin(async move {
-    ///         println!("working on {}", item.key());
-    ///         Outcome::Done
+    ///         println!("working on {item}");
+    ///         Outcome::Success
     ///     })
     /// });
     /// queue.add("pod-1".to_owned());
@@ -637,7 +673,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     pub fn run_boxed<F, R>(&self, mut handler: F) -> impl Future<Output = ()> + use<K, F, R>
     where
         F: for<'i> FnMut(&'i Item<'_, K>) -> Pin<Box<dyn Future<Output = R> + Send + 'i>>,
-        R: Into<Outcome>,
+        R: IntoOutcome,
     {
         self.run_async(async move |item: &Item<'_, K>| handler(item).await)
     }
@@ -683,7 +719,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// # Examples
     /// ```
     /// let queue = keyqueue::WorkQueue::<u32>::new();
-    /// let workers = queue.workers().spawn(1, |item| println!("{}", item.key()))?;
+    /// let workers = queue.workers().spawn(1, |item| println!("{item}"))?;
     /// queue.add_all([1, 2, 3]);
     /// assert!(workers.drain().is_empty());
     /// assert_eq!(workers.tally().succeeded, 3);
@@ -703,7 +739,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     ///
     /// # Blocking
     /// For at most this time, even if a handler, or the drop of a value that a handler has captured, takes longer. Such a loop counts as
-    /// [running](Tally::running) until it ends, and [`join`](Self::join) waits for it. Threads whose loops have ended may not have ended
+    /// [running](Tally::running) until it ends, and [`join`](Self::join) waits for it. If it is a task of `spawn_tasks` (feature `tokio`),
+    /// it is aborted. Threads whose loops have ended may not have ended
     /// yet.
     ///
     /// # Examples
@@ -722,7 +759,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
         if group.is_stopped() || matches!(queue.shared.drain(deadline), WaitOutcome::Reached | WaitOutcome::Released) {
             group.wait(deadline);
         }
-        self.stop()
+        self.end_drain()
     }
 
     /// Like [`drain`](Self::drain), for a task, with keys that fail or are requeued meanwhile in [`refused`](Leftover::refused). For a
@@ -736,7 +773,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// ```
     /// # futures_executor::block_on(async {
     /// let queue = keyqueue::WorkQueue::<u32>::new();
-    /// let workers = queue.workers().spawn(1, |item| println!("{}", item.key()))?;
+    /// let workers = queue.workers().spawn(1, |item| println!("{item}"))?;
     /// queue.add(1);
     /// assert!(workers.drain_async().await.is_empty());
     /// # std::io::Result::Ok(())
@@ -749,8 +786,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// Like [`drain_async`](Self::drain_async), but [stops](Self::stop) the loops when `deadline` resolves. It may be a timer of any
     /// runtime, or a second Ctrl-C. A key that fails or is requeued before that is in [`refused`](Leftover::refused).
     ///
-    /// The key of a task that hangs is returned in [`processing`](Leftover::processing), and the task keeps hanging: see
-    /// [`run_async`](Self::run_async), "A task that hangs".
+    /// The key of a task that hangs is returned in [`processing`](Leftover::processing). The task is aborted if it is one of `spawn_tasks`
+    /// (feature `tokio`). Otherwise it keeps hanging: see [`run_async`](Self::run_async), "A task that hangs".
     ///
     /// # Cancel safety
     /// Like [`drain_async`](Self::drain_async).
@@ -784,7 +821,16 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
             })
             .await;
         }
-        self.stop()
+        self.end_drain()
+    }
+
+    /// The end of a drain: stops the loops, and aborts the tasks of `spawn_tasks` that have not ended. Their keys are in the answer, so it
+    /// is made first.
+    fn end_drain(&self) -> Leftover<K> {
+        let leftover = self.stop();
+        #[cfg(feature = "tokio")]
+        self.inner.group.abort_tasks();
+        leftover
     }
 
     /// Waits for a drain and a join, and takes nothing out.

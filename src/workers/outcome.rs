@@ -4,15 +4,33 @@ use crate::AddOptions;
 use std::error::Error;
 use std::time::Duration;
 
-/// What happens to a key when its handler returns. A handler returns any type that converts into an `Outcome`:
+/// What happens to a key when its handler returns. What a handler may return, beside an `Outcome`: [`IntoOutcome`].
 ///
-/// * `()`: [`Done`](Self::Done).
-/// * A `Result`: `Ok` is the outcome of its value, such as `()` or an `Outcome`; `Err` is [`Failed`](Self::Failed). The error is any
-///   type that converts into a `Box<dyn Error + Send + Sync>`: errors of all kinds, strings, `anyhow::Error`. So `?` works as usual.
-/// * A `Result` whose error is an `Outcome`: that outcome. So each call of the handler can decide what its error means.
+/// The failures of a key decide how long its next retry waits, and when it is out of [retries](super::WorkersBuilder::max_retries). What
+/// each outcome does with them, and the call of [`Item`](crate::Item) that does the same:
 ///
-/// `Done`, `RequeueAfter` and `RequeueWith` count as [succeeded](super::Tally::succeeded), all others as [failed](super::Tally::failed).
-/// [`Runs`](crate::observe::Runs), and the metric `workqueue_runs_total`, count them by result.
+/// | Outcome | the call | the key | its failures | counts as |
+/// |---|---|---|---|---|
+/// | [`Success`](Self::Success) | [`succeed`](crate::Item::succeed) | is done | **forgotten** | succeeded |
+/// | [`RequeueAfter`](Self::RequeueAfter) | [`requeue_after`] | comes back after this delay | **forgotten** | succeeded |
+/// | [`RequeueWith`](Self::RequeueWith) | [`requeue_with`] | comes back as the options say | kept; one more if [rate-limited] | succeeded |
+/// | [`Retry`](Self::Retry), [`Failed`](Self::Failed) | [`retry`] | comes back after the limiter's delay, or is given up | one more | failed |
+/// | [`RetryAfter`](Self::RetryAfter) | `requeue_with` | the same, after this delay at least | one more | failed |
+/// | [`GiveUp`](Self::GiveUp), out of retries | [`give_up`](crate::Item::give_up) | is done | **forgotten** | failed |
+/// | none: the handler's task was dropped | [`done`](crate::Item::done) | is done | kept | not counted |
+///
+/// [`requeue_after`]: crate::Item::requeue_after
+/// [`requeue_with`]: crate::Item::requeue_with
+/// [`retry`]: crate::Item::retry
+/// [rate-limited]: AddOptions::rate_limited
+///
+/// [`Tally`](super::Tally) has these counts; [`Runs`](crate::observe::Runs), and the metric `workqueue_runs_total`, count by result.
+///
+/// # The question mark
+/// An error converts into an `Outcome`, which is [`Failed`](Self::Failed). So in a handler that returns `Result<_, Outcome>`, `?` retries
+/// the key, and each error can have another outcome instead, such as `Err(Outcome::GiveUp(..))`. What is no
+/// [`Error`] itself (a text, a `Box<dyn Error>`, an `anyhow::Error`) needs `.map_err(Outcome::failed)?`. A handler
+/// that only retries may return a `Result` of any of these errors.
 ///
 /// # Examples
 /// ```
@@ -23,15 +41,19 @@ use std::time::Duration;
 /// # fn fetch(url: &str) -> Result<Answer, std::io::Error> {
 /// #     Ok(Answer { status: url.parse().unwrap(), retry_after: Some(Duration::from_secs(60)) })
 /// # }
-/// # fn store(_: &Answer) -> Result<(), std::io::Error> { Err(std::io::ErrorKind::StorageFull.into()) }
+/// # fn parse(_: &Answer) -> Result<String, String> { Ok(String::new()) }
+/// # fn store(_: &str) -> Result<(), std::io::Error> { Err(std::io::ErrorKind::StorageFull.into()) }
 /// fn visit(url: &Item<'_, &str>) -> Result<Outcome, Outcome> {
-///     let answer = fetch(url).map_err(|error| Outcome::Failed(error.into()))?; // retried with backoff
+///     let answer = fetch(url)?; // an io::Error: retried with backoff
 ///     match (answer.status, answer.retry_after) {
-///         (404, _) => return Ok(Outcome::GiveUp("not found".into())),
-///         (429, Some(delay)) => return Ok(Outcome::RetryAfter { delay, error: "too many requests".into() }),
+///         (404, _) => return Err(Outcome::GiveUp("not found".into())),
+///         (429, Some(delay)) => {
+///             return Err(Outcome::RetryAfter { delay, error: "too many requests".into() });
+///         }
 ///         _ => {}
 ///     }
-///     store(&answer).map_err(|error| Outcome::GiveUp(error.into()))?; // a retry would not help
+///     let page = parse(&answer).map_err(Outcome::failed)?; // a String: retried, too
+///     store(&page).map_err(|error| Outcome::GiveUp(error.into()))?; // a retry would not help
 ///     Ok(Outcome::RequeueAfter(Duration::from_secs(3600))) // look again in an hour
 /// }
 /// # let queue = WorkQueue::new();
@@ -49,11 +71,13 @@ use std::time::Duration;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// The handler succeeded: [`succeed`](crate::Item::succeed).
-    Done,
+    /// The handler succeeded: [`succeed`](crate::Item::succeed). The key's failures are forgotten.
+    #[doc(alias = "Done")]
+    Success,
     /// The handler failed: [`retry`](crate::Item::retry), unless the key was retried [too often](super::WorkersBuilder::max_retries).
+    /// The failure is counted.
     Retry,
-    /// Like `Retry`, with the error, which is passed to [`on_error`](super::WorkersBuilder::on_error).
+    /// Like `Retry`, with the error, which is passed to [`on_error`](super::WorkersBuilder::on_error). What `?` makes of an error.
     Failed(Box<dyn Error + Send + Sync>),
     /// Like `Failed`, with an error that says when to try again, such as the `Retry-After` of an HTTP answer: the key is retried after
     /// the longer of this delay and the limiter's delay.
@@ -71,29 +95,140 @@ pub enum Outcome {
     /// [`requeue_with`](crate::Item::requeue_with). The key's failures stay counted. The run counts as
     /// [succeeded](super::Tally::succeeded).
     RequeueWith(AddOptions),
-    /// The handler failed, and the key is not retried: [`give_up`](crate::Item::give_up). The reason is passed to
-    /// [`on_give_up`](super::WorkersBuilder::on_give_up).
+    /// The handler failed, and the key is not retried: [`give_up`](crate::Item::give_up). The key's failures are forgotten. The reason is
+    /// passed to [`on_give_up`](super::WorkersBuilder::on_give_up).
     #[doc(alias = "TerminalError")]
     GiveUp(Box<dyn Error + Send + Sync>),
 }
 
-impl From<()> for Outcome {
-    fn from((): ()) -> Self {
-        Self::Done
+impl Outcome {
+    /// [`Failed`](Self::Failed) with this error, or with what converts into one: a text, a `Box<dyn Error + Send + Sync>`, an
+    /// `anyhow::Error`. For `.map_err(Outcome::failed)?`; an [`Error`] needs only `?`.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::Outcome;
+    ///
+    /// # fn parse(_: &str) -> Result<u32, String> { Err("no number".to_owned()) }
+    /// fn check(page: &str) -> Result<(), Outcome> {
+    ///     let _number = parse(page).map_err(Outcome::failed)?; // its error is a String
+    ///     Ok(())
+    /// }
+    /// assert!(matches!(check("x"), Err(Outcome::Failed(error)) if error.to_string() == "no number"));
+    /// ```
+    pub fn failed(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Failed(error.into())
     }
 }
 
-impl<T: Into<Self>, E: Into<Box<dyn Error + Send + Sync>>> From<Result<T, E>> for Outcome {
-    fn from(result: Result<T, E>) -> Self {
-        match result {
-            Ok(outcome) => outcome.into(),
-            Err(error) => Self::Failed(error.into()),
-        }
+/// So that `?` works in a handler that returns `Result<_, Outcome>`.
+impl<E: Error + Send + Sync + 'static> From<E> for Outcome {
+    fn from(error: E) -> Self {
+        Self::failed(error)
     }
 }
 
-impl<T: Into<Self>> From<Result<T, Self>> for Outcome {
-    fn from(result: Result<T, Self>) -> Self {
-        result.map_or_else(|outcome| outcome, Into::into)
+/// What a handler may return:
+///
+/// * `()`: [`Success`](Outcome::Success).
+/// * An [`Outcome`].
+/// * A `Result`. `Ok` is the outcome of its value, such as `()` or an `Outcome`. `Err` is [`Failed`](Outcome::Failed) with its error, which
+///   is any type that converts into a `Box<dyn Error + Send + Sync>`: errors of all kinds, texts, `anyhow::Error`.
+/// * A `Result` whose error is an `Outcome`: that outcome. So each call of the handler can decide
+///   [what its error means](Outcome#the-question-mark).
+/// * `!`, as of a closure that ends in a `panic!`.
+///
+/// No other type can implement this trait.
+///
+/// # Examples
+/// For a wrapper of handlers:
+/// ```
+/// use keyqueue::{IntoOutcome, Item, Outcome, WorkQueue};
+///
+/// fn logged<R: IntoOutcome>(handler: impl Fn(&u32) -> R) -> impl Fn(&Item<'_, u32>) -> Outcome {
+///     move |item| {
+///         let outcome = handler(item).into_outcome();
+///         println!("{item}: {outcome:?}");
+///         outcome
+///     }
+/// }
+///
+/// let queue = WorkQueue::new();
+/// let workers = queue.workers().spawn(1, logged(|_| Err::<(), _>("no luck")))?;
+/// # queue.add(1);
+/// # let _leftover = workers.drain();
+/// # assert_eq!(workers.tally().failed, 1);
+/// # std::io::Result::Ok(())
+/// ```
+/// Other types do not compile, and the message says what would:
+/// ```compile_fail,E0277
+/// # let queue = keyqueue::WorkQueue::<u32>::new();
+/// queue.workers().spawn(1, |item| item.is_dirty()) // error: a handler cannot return `bool`
+/// # ;
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "a handler cannot return `{Self}`",
+    label = "returns `{Self}`",
+    note = "a handler returns `()`, an `Outcome`, or a `Result` of one of these",
+    note = "the error of that `Result` is an `Outcome`, or converts into a `Box<dyn Error + Send + Sync>`, as `std::io::Error`, texts and \
+            `anyhow::Error` do (a `Box<dyn Error>` that is not `Send + Sync` does not)",
+    note = "a value that is not needed goes with `;` or `.map(drop)`"
+)]
+pub trait IntoOutcome: sealed::Sealed {
+    /// The outcome.
+    fn into_outcome(self) -> Outcome;
+}
+
+impl IntoOutcome for () {
+    fn into_outcome(self) -> Outcome {
+        Outcome::Success
+    }
+}
+
+impl IntoOutcome for Outcome {
+    fn into_outcome(self) -> Outcome {
+        self
+    }
+}
+
+impl<T: IntoOutcome, E: Into<Box<dyn Error + Send + Sync>>> IntoOutcome for Result<T, E> {
+    fn into_outcome(self) -> Outcome {
+        self.map_or_else(Outcome::failed, T::into_outcome)
+    }
+}
+
+/// No `Outcome` converts into a box, so this does not overlap with the other `Result`.
+impl<T: IntoOutcome> IntoOutcome for Result<T, Outcome> {
+    fn into_outcome(self) -> Outcome {
+        self.map_or_else(|outcome| outcome, T::into_outcome)
+    }
+}
+
+/// For closures that end in a `panic!`: since edition 2024 their type is `!`.
+impl IntoOutcome for sealed::Never {
+    fn into_outcome(self) -> Outcome {
+        self
+    }
+}
+
+mod sealed {
+    #[allow(unreachable_pub)]
+    pub trait Sealed {}
+
+    impl Sealed for () {}
+    impl Sealed for super::Outcome {}
+    impl<T, E> Sealed for Result<T, E> {}
+    impl Sealed for Never {}
+
+    /// The type `!`, whose name is not stable: what a function that returns it returns.
+    pub(super) type Never = <fn() -> ! as Returns>::Output;
+
+    #[allow(unreachable_pub)]
+    pub trait Returns {
+        type Output;
+    }
+
+    impl<T> Returns for fn() -> T {
+        type Output = T;
     }
 }

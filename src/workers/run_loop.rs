@@ -2,7 +2,7 @@
 
 use super::group::{Count, Counts};
 use super::run_span::RunSpan;
-use super::{GivenUp, Inner, Outcome};
+use super::{GivenUp, Inner, IntoOutcome, Outcome};
 use crate::panics::contained;
 use crate::shared::Failures;
 use crate::sync::Arc;
@@ -56,6 +56,11 @@ impl<K> Loop<K> {
         Self { workers, counts }
     }
 
+    #[cfg(feature = "tokio")]
+    pub(super) fn counts(&self) -> &Arc<Counts> {
+        &self.counts
+    }
+
     /// Whether all threads were started. Waits until that is known.
     pub(super) fn may_begin(&self) -> bool {
         self.workers.group.is_open()
@@ -72,14 +77,14 @@ impl<K> Drop for Loop<K> {
 // outside of the loop. If it is still there after a panic, its handler has panicked. If it is not, the code after the handler has
 // panicked, and the key is done.
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
-    pub(super) fn run<R: Into<Outcome>>(&self, handler: &mut impl FnMut(&Item<'_, K>) -> R) {
+    pub(super) fn run<R: IntoOutcome>(&self, handler: &mut impl FnMut(&Item<'_, K>) -> R) {
         let mut current = None;
         while let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.run_until_panic(&mut *handler, &mut current))) {
             self.panicked(current.take(), payload);
         }
     }
 
-    fn run_until_panic<'q, R: Into<Outcome>>(
+    fn run_until_panic<'q, R: IntoOutcome>(
         &'q self,
         handler: &mut impl FnMut(&Item<'_, K>) -> R,
         current: &mut Option<(Item<'q, K>, RunSpan)>,
@@ -88,13 +93,13 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
             let Some(item) = self.workers.queue.get() else { return };
             let (item, span) = current.insert((item, RunSpan::none()));
             self.enter(span, item);
-            let outcome = span.run(|| handler(item).into());
+            let outcome = span.run(|| handler(item).into_outcome());
             let (item, _span) = current.take().expect("inserted above");
             self.finish(item, outcome);
         }
     }
 
-    pub(super) async fn run_async<R: Into<Outcome>>(&self, handler: &mut impl AsyncFnMut(&Item<'_, K>) -> R) {
+    pub(super) async fn run_async<R: IntoOutcome>(&self, handler: &mut impl AsyncFnMut(&Item<'_, K>) -> R) {
         let mut current = None;
         loop {
             let ended = {
@@ -112,7 +117,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
         }
     }
 
-    async fn run_async_until_panic<'q, R: Into<Outcome>>(
+    async fn run_async_until_panic<'q, R: IntoOutcome>(
         &'q self,
         handler: &mut impl AsyncFnMut(&Item<'_, K>) -> R,
         current: &mut Option<(Item<'q, K>, RunSpan)>,
@@ -121,7 +126,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
             let Some(item) = self.workers.queue.get_async().await else { return };
             let (item, span) = current.insert((item, RunSpan::none()));
             self.enter(span, item);
-            let outcome = span.run_async(async { handler(item).await.into() }).await;
+            let outcome = span.run_async(async { handler(item).await.into_outcome() }).await;
             let (item, _span) = current.take().expect("inserted above");
             self.finish(item, outcome);
         }
@@ -144,7 +149,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     #[inline]
     fn finish(&self, item: Item<'_, K>, outcome: Outcome) {
         match outcome {
-            Outcome::Done => {
+            Outcome::Success => {
                 self.counts.done.add();
                 item.succeed();
             }

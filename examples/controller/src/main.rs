@@ -64,7 +64,7 @@ fn checksum(object: &ConfigMap) -> String {
 async fn reconcile(client: &Client, store: &Store<ConfigMap>, sums: &Sums, key: &Key) -> Result<Outcome, kube::Error> {
     let Some(object) = store.get(key) else {
         sums.lock().unwrap().remove(key); // the object was deleted
-        return Ok(Outcome::Done);
+        return Ok(Outcome::Success);
     };
     let sum = checksum(&object);
     sums.lock().unwrap().insert(key.clone(), sum.clone());
@@ -78,7 +78,7 @@ async fn reconcile(client: &Client, store: &Store<ConfigMap>, sums: &Sums, key: 
     });
     match objects.patch(&key.name, &PatchParams::default(), &Patch::Merge(patch)).await {
         Ok(_) => Ok(Outcome::RequeueAfter(RESYNC)),
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Outcome::Done),
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Outcome::Success),
         Err(error) => Err(error),
     }
 }

@@ -241,14 +241,14 @@ impl Crawler {
             drop(permit);
             tokio::select! {
                 () = tokio::time::sleep(early.wait()) => {}
-                () = page.until_shutting_down() => return Ok(Outcome::Done), // it is left
+                () = page.until_shutting_down() => return Ok(Outcome::Success), // it is left
             }
         };
         if let Fetched::Page(links) = fetched {
             links.into_iter().for_each(|link| self.found(link));
         }
         self.settled();
-        Ok(Outcome::Done)
+        Ok(Outcome::Success)
     }
 
     /// Adds a page that a link leads to.

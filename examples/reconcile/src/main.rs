@@ -456,12 +456,12 @@ impl Tree {
                 self.set(path, None, why);
                 self.look_below(path, why);
                 if *path.key() != self.root {
-                    return Outcome::Done;
+                    return Outcome::Success;
                 }
             }
         }
         // If an event came meanwhile, the earlier delay applies.
-        self.period().map_or(Outcome::Done, Outcome::RequeueAfter)
+        self.period().map_or(Outcome::Success, Outcome::RequeueAfter)
     }
 
     /// Called after the last retry, while the worker still has the key.

@@ -74,7 +74,7 @@ async fn index(document: &Item<'_, String>) -> Result<Outcome, &'static str> {
         "broken" => Err("it cannot be read"), // retried, and given up at last
         "malformed" => panic!("the parser is not ready for {}", document.key()), // the same
         "watched" => Ok(Outcome::RequeueAfter(Duration::from_secs(10))),
-        _ => Ok(Outcome::Done),
+        _ => Ok(Outcome::Success),
     }
 }
 

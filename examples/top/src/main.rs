@@ -89,7 +89,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     queue.workers().spawn(WORKERS, |key| -> Result<Outcome, &'static str> {
         let (takes, end) = work(**key, &mut fastrand::Rng::new());
         thread::sleep(takes);
-        Ok(end?.map_or(Outcome::Done, Outcome::RequeueAfter))
+        Ok(end?.map_or(Outcome::Success, Outcome::RequeueAfter))
     })?;
     let adder = queue.clone();
     thread::spawn(move || {

@@ -70,7 +70,7 @@ impl<'w> Run<'w> {
         let (world, rng) = (self.world, &mut self.rng);
         let lot = rng.u8(..100);
         if lot < 80 || world.is_ending() {
-            return Outcome::Done;
+            return Outcome::Success;
         }
         // A key that is to come back is accepted, or given up, unless the queue is shut down.
         let ticket = world.ledger.ticket(self.id);
@@ -164,8 +164,8 @@ macro_rules! bare {
                     }
                     Outcome::RequeueAfter(delay) => world.requeue(id, &counts.requeues, || self.requeue_after(delay)),
                     Outcome::RequeueWith(options) => world.requeue(id, &counts.requeues, || self.requeue_with(options)),
-                    Outcome::Done if id % 2 == 0 => drop(self),
-                    Outcome::Done => self.succeed(),
+                    Outcome::Success if id % 2 == 0 => drop(self),
+                    Outcome::Success => self.succeed(),
                     _ => {
                         count(&counts.give_ups);
                         self.give_up();
