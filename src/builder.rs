@@ -14,7 +14,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 /// # Examples
 /// ```
 /// let queue = keyqueue::WorkQueue::<u64>::builder().name("pods").capacity(10_000).build();
-/// assert_eq!(queue.name(), "pods");
+/// assert_eq!(queue.inspect().name(), "pods");
 /// ```
 #[must_use = "a builder does nothing until `build`"]
 pub struct WorkQueueBuilder<K> {
@@ -47,7 +47,7 @@ impl<K> WorkQueueBuilder<K> {
     /// # Examples
     /// ```
     /// let queue = keyqueue::WorkQueue::<u32>::builder().name("pods").build();
-    /// assert_eq!(queue.name(), "pods");
+    /// assert_eq!(queue.inspect().name(), "pods");
     /// ```
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.settings.name = name.into().into_boxed_str();
@@ -167,7 +167,7 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// Measures how long keys wait and are processed, for [`metrics`](WorkQueue::metrics), [`Item::waited`](crate::Item::waited) and
+    /// Measures how long keys wait and are processed, for [`metrics`](crate::Inspect::metrics), [`Item::waited`](crate::Item::waited) and
     /// the ages in [`Stats`](crate::Stats). Off by default, unless there is an [observer](Self::observer).
     ///
     /// Costs 32 bytes per key, and 70 ns from the key's add to its done, mostly for reading the clock three times. If keys become dirty
@@ -183,7 +183,7 @@ impl<K> WorkQueueBuilder<K> {
     /// let item = queue.get().unwrap();
     /// println!("waited for {:?}", item.waited());
     /// drop(item);
-    /// println!("{:?}", queue.metrics().work_duration);
+    /// println!("{:?}", queue.inspect().metrics().work_duration);
     /// ```
     pub fn measure(mut self, measure: bool) -> Self {
         self.settings.measure = measure;

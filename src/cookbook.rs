@@ -292,7 +292,7 @@
 //!   Data that `Eq` leaves out does not reach the worker if the key is there already: the queue keeps the old key.
 //! * **It is cheap to clone and to hash.** The queue moves keys and clones none, but most handlers do. For strings `Arc<str>`; for long
 //!   composed names an id, with the names in a table of yours.
-//! * **It does not change while it is in the queue**, and its `Eq`, `Hash` and `Borrow` do not use the queue.
+//! * **It does not change while it is in the queue**, and its `Eq`, `Hash` and [`Equivalent`](crate::Equivalent) do not use the queue.
 //! * **Keys that must not be processed at the same time** but are different (all rows of a table) are best one key. If they must be several: a
 //!   [group](crate::WorkQueueBuilder::fair_by) with [at most one key](crate::WorkQueueBuilder::max_processing_per_group) in work.
 //!
@@ -305,7 +305,7 @@
 //! | `Get` and `Done` | [`get`](crate::WorkQueue::get), and the drop of the [`Item`](crate::Item) |
 //! | `Len` | [`len`](crate::WorkQueue::len) |
 //! | `ShutDown`, `ShutDownWithDrain`, `ShuttingDown` | [`shut_down`](crate::WorkQueue::shut_down), [`shut_down_with_drain`](crate::WorkQueue::shut_down_with_drain) (also waits for queued keys), [`shutting_down`](crate::WorkQueue::shutting_down) |
-//! | `AddAfter` | [`add_after`](crate::WorkQueue::add_after); [`cancel`](crate::WorkQueue::cancel) undoes it |
+//! | `AddAfter` | [`add_after`](crate::WorkQueue::add_after); [`cancel`](crate::WorkQueue::cancel) undoes it, and [`remove`](crate::WorkQueue::remove) an `Add` too |
 //! | `AddRateLimited`, `Forget`, `NumRequeues` | [`add_rate_limited`](crate::WorkQueue::add_rate_limited), [`forget`](crate::WorkQueue::forget), [`num_requeues`](crate::WorkQueue::num_requeues); for a holder [`retry`](crate::Item::retry) and [`succeed`](crate::Item::succeed) |
 //! | `NewTypedItemExponentialFailureRateLimiter` | [`ItemExponentialFailure`](crate::rate_limiter::ItemExponentialFailure) |
 //! | `NewTypedItemFastSlowRateLimiter` | [`ItemFastSlow`](crate::rate_limiter::ItemFastSlow) |

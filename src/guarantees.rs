@@ -62,7 +62,7 @@
 //! * **P16** An idle queue runs nothing: it has no thread until the first delay, or the first task that passes by a busy shard (P21), and
 //!   that thread is parked until a delay expires or such a task is to be woken. Upheld by `src/time/driver.rs`. Shown by
 //!   `tests/idle.rs` and `tests/delays_driver.rs`.
-//! * **P17** No foreign code runs under a lock, except a key's `Eq` and `Borrow`, and its `Clone` in [`take_delayed`],
+//! * **P17** No foreign code runs under a lock, except a key's `Eq` and `Equivalent`, and its `Clone` in [`take_delayed`],
 //!   [`take_where`], [`stop`], [`processing_keys`], [`delayed_keys`] and [`groups`]. Foreign code is all that the user supplies: keys, wakers,
 //!   observers, limiters, hooks, predicates. Upheld by `src/shared/section.rs` (W4) and `src/rate_limiter/keyed.rs`. Shown by `tests/queue.rs`,
 //!   `tests/observers.rs` and the models `wakers_run_without_the_lock`, `keys_are_dropped_without_the_lock` and
@@ -106,9 +106,9 @@
 //! [`take_delayed`]: crate::WorkQueue::take_delayed
 //! [`take_where`]: crate::WorkQueue::take_where
 //! [`stop`]: crate::Workers::stop
-//! [`processing_keys`]: crate::WorkQueue::processing_keys
-//! [`delayed_keys`]: crate::WorkQueue::delayed_keys
-//! [`groups`]: crate::WorkQueue::groups
+//! [`processing_keys`]: crate::Inspect::processing_keys
+//! [`delayed_keys`]: crate::Inspect::delayed_keys
+//! [`groups`]: crate::Inspect::groups
 //!
 //! # Key states
 //!

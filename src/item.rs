@@ -500,7 +500,8 @@ impl<'q, K> Item<'q, K> {
     }
 
     /// Whether the key was added again while this item is held: what the holder has read may be stale, and the key will be handed out
-    /// once more. [`until_dirty`](Self::until_dirty) waits for that.
+    /// once more. [`until_dirty`](Self::until_dirty) waits for that. [`WorkQueue::remove`](crate::WorkQueue::remove) takes the add back, and
+    /// then this is `false` again.
     ///
     /// An add that waits for a delay ([`DelayedAdd::Strict`](crate::DelayedAdd::Strict)) counts when the delay expires.
     ///

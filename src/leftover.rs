@@ -1,6 +1,6 @@
 //! Keys that were taken out of a queue.
 
-use std::time::Duration;
+use crate::DelayedKey;
 
 /// Keys that a call has taken out of the queue, and those that it found processing, which stay with their holders. From
 /// [`Workers::stop`](crate::Workers::stop), the drains of [`Workers`](crate::Workers), and
@@ -26,8 +26,8 @@ pub struct Leftover<K> {
     pub queued: Vec<K>,
     /// Keys that were processing. They still are, unless their handlers have returned meanwhile.
     pub processing: Vec<K>,
-    /// Keys that were delayed, with the time until their delays expire, earliest first.
-    pub delayed: Vec<(K, Duration)>,
+    /// Keys that were delayed, earliest first.
+    pub delayed: Vec<DelayedKey<K>>,
     /// Keys whose last run came to its end after the shut-down, and was to be repeated: the handler has failed or panicked, and the key was
     /// to be retried, or it has returned [`RequeueAfter`](crate::Outcome::RequeueAfter) or
     /// [`RequeueWith`](crate::Outcome::RequeueWith). The queue has refused that, so these keys are not in it any more.

@@ -162,7 +162,7 @@
 //!   that were queued after it (twice as many if getters add keys themselves), however long the queue is. A thread that ends counts as a
 //!   getter until another one takes over its shard. Delays expire in the order of their deadlines within a shard. A key waits for at most
 //!   about `4 * (shards + getters)` hand-outs of lower [priorities](#priorities-and-groups), beside the turns that these have.
-//! * **Snapshots** ([`stats`](WorkQueue::stats), [`metrics`](WorkQueue::metrics), [`len`](WorkQueue::len)) are consistent in each shard,
+//! * **Snapshots** ([`stats`](WorkQueue::stats), [`metrics`](Inspect::metrics), [`len`](WorkQueue::len)) are consistent in each shard,
 //!   not across shards: numbers of different shards are read one after the other.
 //! * While [`shut_down`](WorkQueue::shut_down) runs, an add may still be accepted after an add of another thread was refused.
 //!   [`try_get`](WorkQueue::try_get) says `Empty` if each shard was empty at some moment of the call.
@@ -194,7 +194,7 @@
 //!
 //! [`stats`](WorkQueue::stats), which the queue's `Debug` shows, is a consistent snapshot of its counters (with one shard): how many keys are queued,
 //! processing and delayed, and more. If the queue [measures](WorkQueueBuilder::measure), the snapshot includes the age of the
-//! oldest keys, and [`metrics`](WorkQueue::metrics) has histograms of how long keys waited and were processed. The feature `metrics`
+//! oldest keys, and [`metrics`](Inspect::metrics) has histograms of how long keys waited and were processed. The feature `metrics`
 //! exports these under client-go's names, the feature `tracing` gives each hand-out a [span](Item#method.span), and an
 //! [`Observer`](observe::Observer) of your own receives each event.
 //!
@@ -226,11 +226,11 @@
 //!   and ends with the queue. (With several shards, [a task may start it](Driver::Thread), too.) Delays that a shut-down cuts off can be [taken](WorkQueue::take_delayed).
 //! * **Memory is freed.** A key is dropped when nothing needs it any more and its failures are forgotten; after a burst the storage
 //!   shrinks. A cycle of add, get and done on a steady set of keys (up to about a thousand) allocates nothing, and never clones a key.
-//! * **No foreign code under a lock**: no waker, limiter, observer or drop of a key. Two exceptions: the `Eq` of keys (and their
-//!   `Borrow`, in [`cancel`](WorkQueue::cancel), [`forget`](WorkQueue::forget) and [`num_requeues`](WorkQueue::num_requeues)), and
-//!   their `Clone` in [`take_delayed`](WorkQueue::take_delayed), [`take_where`](WorkQueue::take_where), [`stop`](Workers::stop),
-//!   [`processing_keys`](WorkQueue::processing_keys), [`delayed_keys`](WorkQueue::delayed_keys) and
-//!   [`groups`](WorkQueue::groups). These must not use the queue; a debug build panics if they do.
+//! * **No foreign code under a lock**: no waker, limiter, observer or drop of a key. Two exceptions: the `Eq` of keys (and
+//!   [`Equivalent`], in [`cancel`](WorkQueue::cancel), [`remove`](WorkQueue::remove), [`forget`](WorkQueue::forget) and
+//!   [`num_requeues`](WorkQueue::num_requeues)), and their `Clone` in [`take_delayed`](WorkQueue::take_delayed),
+//!   [`take_where`](WorkQueue::take_where), [`stop`](Workers::stop), [`processing_keys`](Inspect::processing_keys), [`delayed_keys`](Inspect::delayed_keys) and
+//!   [`groups`](Inspect::groups). These must not use the queue; a debug build panics if they do.
 //! * **The counts add up.** At every moment, each accepted add was coalesced, or its key was handed out or taken out since, is queued,
 //!   or will be queued when it is done; see [`Stats`].
 //!
@@ -289,6 +289,7 @@ mod error;
 mod futures;
 pub mod guarantees;
 pub mod how_it_works;
+mod inspect;
 mod item;
 mod key;
 mod leftover;
@@ -312,8 +313,10 @@ mod wait;
 mod workers;
 
 pub use builder::WorkQueueBuilder;
+pub use equivalent::Equivalent;
 pub use error::{DrainTimeoutError, GetTimeoutError, InvalidArgument, TryGetError, WaitIdleTimeoutError};
 pub use futures::{GetAsync, ShutDownWithDrain, UntilDirty, UntilShuttingDown, WaitIdle};
+pub use inspect::Inspect;
 pub use item::Item;
 pub use leftover::Leftover;
 pub use options::{AddOptions, DelayConflict, DelayedAdd, OnPanic, Priority};

@@ -86,7 +86,7 @@ impl Priority {
 ///     for seconds in [2, 1, 3] {
 ///         queue.add_with("pod-1", AddOptions::new().after(Duration::from_secs(seconds)).conflict(conflict));
 ///     }
-///     queue.take_delayed()[0].1.as_secs()
+///     queue.take_delayed()[0].left.as_secs()
 /// };
 /// assert_eq!(due(DelayConflict::EarliestWins), 1);
 /// assert_eq!(due(DelayConflict::Replace), 3);

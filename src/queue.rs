@@ -3,15 +3,15 @@
 use crate::builder::WorkQueueBuilder;
 use crate::error::{DrainTimeoutError, GetTimeoutError, TryGetError, WaitIdleTimeoutError};
 use crate::futures::{GetAsync, ShutDownWithDrain, UntilShuttingDown, WaitIdle};
+use crate::inspect::Inspect;
 use crate::item::Item;
 use crate::leftover::Leftover;
-use crate::observe::{Metrics, Reporter};
 use crate::options::AddOptions;
 use crate::owned_item::OwnedItem;
 use crate::shared::{Shared, Wait, WaitOutcome, Wakeups};
-use crate::stats::{DelayedKey, GroupStats, Level, ProcessingKey, Stats};
+use crate::stats::{DelayedKey, Stats};
 use crate::sync::{Arc, panicking};
-use std::borrow::Borrow;
+use equivalent::Equivalent;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::hash::Hash;
@@ -294,9 +294,10 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
 
     /// Forgets the failures of a key: its next failure counts as the first. A delay that was set stands, see [`cancel`](Self::cancel).
     ///
-    /// A worker that holds the key calls [`succeed`](Item::succeed) instead. A limiter of your own is called with a key of type `K`, which
-    /// this call creates: if `K` is `String`, a `&str` costs a `String`. If the queue counts failures itself, `K`'s `Borrow` and `Q`'s
-    /// `Eq` are called under a lock, so they must not use this queue.
+    /// A worker that holds the key calls [`succeed`](Item::succeed) instead. The key may be of any type that is [`Equivalent`] to `K`, see
+    /// [`cancel`](Self::cancel). A limiter of your own is called with a key of type `K`, which this call creates: if `K` is `String`, a
+    /// `&str` costs a `String`. So a type of your own has `Clone`, and `K: From` it. If the queue counts failures itself, as by
+    /// default, no key is created, and `Equivalent` is called under a lock, so it must not use this queue.
     ///
     /// # Panics
     /// If `Hash`, `Eq` or a limiter of your own panics; in `Hash` and `Eq` before anything has changed.
@@ -311,8 +312,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     #[doc(alias = "Forget")]
     pub fn forget<Q>(&self, key: &Q)
     where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned: Into<K>> + ?Sized,
+        Q: Hash + Equivalent<K> + ToOwned<Owned: Into<K>> + ?Sized,
     {
         self.shared.forget(key);
     }
@@ -320,7 +320,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// How often a key was added rate-limited since it was last forgotten, according to the queue's limiter.
     ///
     /// A worker that holds the key calls [`Item::num_requeues`] instead. Like [`forget`](Self::forget), this creates a key of type `K`, or
-    /// calls `Borrow` and `Eq` under a lock.
+    /// calls `Equivalent` under a lock.
     ///
     /// # Panics
     /// Like [`forget`](Self::forget).
@@ -336,21 +336,22 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     #[must_use]
     pub fn num_requeues<Q>(&self, key: &Q) -> usize
     where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned: Into<K>> + ?Sized,
+        Q: Hash + Equivalent<K> + ToOwned<Owned: Into<K>> + ?Sized,
     {
         self.shared.num_requeues(key)
     }
 
     /// Drops a key's delay. Returns whether the key had one.
     ///
-    /// `K`'s `Borrow` and `Q`'s `Eq` are called under a lock, so they must not use this queue: that panics in a debug build, and
-    /// deadlocks in a release build. If the key is queued or processing, it stays so. `false` may also mean that the delay has just
-    /// expired, and the key is queued. With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waited for the delay takes
+    /// The key may be of any type that is [`Equivalent`] to `K`: `K` itself, a type that `K` borrows as (a `&str` finds a `String`),
+    /// or one of your own (a pair of `&str` finds a pair of `String`). It must have the same `Hash` as the key that it is equivalent
+    /// to, or that key may not be found. `Equivalent` is called under a lock, so it must not use this queue: that panics in a debug
+    /// build, and deadlocks in a release build. If the key is queued or processing, it stays so. `false` may also mean that the delay has
+    /// just expired, and the key is queued. With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waited for the delay takes
     /// effect now.
     ///
     /// # Panics
-    /// If `Hash`, `Eq` or the key's `Borrow` panics, before anything has changed; or if the drop of the key or an
+    /// If `Hash` or `Equivalent` (as a rule `Eq` and `Borrow`) panics, before anything has changed; or if the drop of the key or an
     /// [observer](crate::observe::Observer#panics) does, afterwards.
     ///
     /// # Examples
@@ -362,15 +363,78 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// assert!(queue.cancel("pod-1"));
     /// assert!(!queue.cancel("pod-1"));
     /// ```
-    pub fn cancel<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
-    where
-        K: Borrow<Q>,
-    {
+    /// With a type of your own:
+    /// ```
+    /// use keyqueue::{Equivalent, WorkQueue};
+    /// use std::time::Duration;
+    ///
+    /// #[derive(Hash, PartialEq, Eq, Clone)]
+    /// struct Pod(String, String); // namespace, name
+    ///
+    /// #[derive(Hash)] // as `Pod`: a `String` and its `str` have the same hash
+    /// struct PodRef<'a>(&'a str, &'a str);
+    ///
+    /// impl Equivalent<Pod> for PodRef<'_> {
+    ///     fn equivalent(&self, pod: &Pod) -> bool {
+    ///         (self.0, self.1) == (&pod.0, &pod.1)
+    ///     }
+    /// }
+    ///
+    /// let queue = WorkQueue::new();
+    /// queue.add_after(Pod("kube-system".into(), "dns".into()), Duration::from_secs(60));
+    /// assert!(queue.cancel(&PodRef("kube-system", "dns")));
+    /// ```
+    pub fn cancel<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
         self.shared.cancel(key)
     }
 
-    /// Takes all delays out, and returns their keys with the time that was left, earliest first: zero if the delay has expired and its
-    /// key was not added yet, `Duration::MAX` if it never expires.
+    /// Takes a key back: if it is queued, it no longer is; if it is processing and was added again, it does not come back when its holder
+    /// is done; and its delay is dropped. Returns whether there was any of these.
+    ///
+    /// A holder keeps its key, and its hand-out goes on: only the add that was remembered is taken back, so that
+    /// [`Item::is_dirty`] is false again. (A task that [`Item::until_dirty`] has woken for that add waits on if it is polled after
+    /// this.) Failures stay counted, see [`forget`](Self::forget). With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that
+    /// waits for the delay is taken back with it. An add that comes after this call is a new one.
+    ///
+    /// This is one step, with shards, priorities and groups as well. `false` may also mean that a getter has just taken the key, or that
+    /// its holder is done. A group at its [limit](WorkQueueBuilder::max_processing_per_group) stays there: the limit counts keys that
+    /// are processing. After a shut-down this works as before it, and a drain or a wait for an idle queue ends if it was the last
+    /// key. [`Stats::taken`] counts queued keys and remembered adds that were taken back.
+    ///
+    /// The key's `Hash` and [`Equivalent`] must agree with `K`'s `Hash` and `Eq`, see [`cancel`](Self::cancel).
+    ///
+    /// # Panics
+    /// Like [`cancel`](Self::cancel).
+    ///
+    /// # Blocking
+    /// O(1): one lock for some tens of nanoseconds, or for a microsecond if the key is queued among fewer than five hundred. The first
+    /// call that finds its key queued among more visits all queued keys of the key's shard, as the first
+    /// [priority](AddOptions::priority) does: up to some thousand at a time under the lock, some 50 ns each. From then on the queue
+    /// keeps its keys as one with priorities does, which makes each hand-out some 50 ns dearer.
+    ///
+    /// # Memory ordering
+    /// The adds that are taken back *happen-before* the return of this call. What happened before this call is visible to the next hand-out
+    /// of the key.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{Added, WorkQueue};
+    ///
+    /// let queue = WorkQueue::<String>::new();
+    /// queue.add("pod-1".into());
+    /// let item = queue.get().unwrap();
+    /// queue.add_all(["pod-1", "pod-2"].map(String::from));
+    /// assert!(queue.remove("pod-2"), "it was queued");
+    /// assert!(queue.remove("pod-1"), "it was to be queued again");
+    /// assert!(!queue.remove("pod-1"), "nothing is left to take back");
+    /// item.done();
+    /// assert_eq!((queue.len(), queue.processing_len()), (0, 0));
+    /// ```
+    pub fn remove<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
+        self.shared.remove(key)
+    }
+
+    /// Takes all delays out, and returns their keys, earliest first, each with the time that was left and its priority.
     ///
     /// Call this after a shut-down to keep the delays that it has cut off; it works before a shut-down too. A key that is queued or
     /// processing stays so, and failures stay counted. With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waited for a
@@ -392,10 +456,11 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// queue.add_after("soon", Duration::from_secs(20));
     /// time.advance(Duration::from_secs(15));
     /// queue.shut_down();
-    /// assert_eq!(queue.take_delayed(), [("soon", Duration::from_secs(5)), ("later", Duration::from_secs(45))]);
+    /// let left: Vec<_> = queue.take_delayed().iter().map(|taken| (taken.key, taken.left.as_secs())).collect();
+    /// assert_eq!(left, [("soon", 5), ("later", 45)]);
     /// ```
     #[must_use = "these delays are gone from the queue"]
-    pub fn take_delayed(&self) -> Vec<(K, Duration)> {
+    pub fn take_delayed(&self) -> Vec<DelayedKey<K>> {
         Shared::take_delayed(&self.shared)
     }
 
@@ -430,126 +495,12 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// queue.add_after("a/3", Duration::from_secs(60));
     /// let taken = queue.take_where(|key| key.starts_with("a/"));
     /// assert_eq!(taken.queued, ["a/1", "a/2"]);
-    /// assert_eq!(taken.delayed[0].0, "a/3");
+    /// assert_eq!(taken.delayed[0].key, "a/3");
     /// assert_eq!((queue.len(), queue.delayed_len()), (1, 0));
     /// ```
     #[must_use = "these keys are gone from the queue"]
     pub fn take_where(&self, matches: impl FnMut(&K) -> bool) -> Leftover<K> {
         self.shared.take_where(matches)
-    }
-
-    /// The keys that are processing, and for how long they have been: to find a key whose handler hangs.
-    ///
-    /// Longest first, if the queue [measures](WorkQueueBuilder::measure); a key that was not measured, because keys become dirty very
-    /// fast, has the time of the next key that was. If the queue does not measure, `elapsed` is `None`.
-    ///
-    /// Visits all keys of the queue, some hundred at a time under the lock, and clones those that are processing. So the list is not of
-    /// one moment: a key that is done and handed out again meanwhile may be in it twice.
-    ///
-    /// # Panics
-    /// If `K`'s `Clone` panics. It is called under the lock, so it must not use this queue.
-    ///
-    /// # Examples
-    /// ```
-    /// let queue = keyqueue::WorkQueue::builder().measure(true).build();
-    /// queue.add("pod-1");
-    /// let _item = queue.get().unwrap();
-    /// for stuck in queue.processing_keys() {
-    ///     println!("{} has been processing for {:?}", stuck.key, stuck.elapsed);
-    /// }
-    /// ```
-    #[must_use]
-    pub fn processing_keys(&self) -> Vec<ProcessingKey<K>> {
-        let keys = self.shared.processing_keys().into_iter();
-        keys.map(|(key, elapsed)| ProcessingKey { key, elapsed }).collect()
-    }
-
-    /// The keys that have a delay, each with the time that is left and the priority that it will have, earliest first: to see what is to
-    /// come. Takes nothing out, see [`take_delayed`](Self::take_delayed).
-    ///
-    /// A key that is also queued or processing is listed too. So is a key whose delay has expired and which was not added yet, with zero
-    /// left, a delay that never expires, with `Duration::MAX`, and a delay that a shut-down has cut off. The list is in the order of the
-    /// deadlines; equal deadlines are in no order. The time that is left is that at the end of the call.
-    ///
-    /// Visits all keys of the queue, some hundred at a time under the lock, and clones those that are delayed. So the list is not of
-    /// one moment. A key that has a delay during the whole call is listed once (if the delay is moved meanwhile, with one of its
-    /// deadlines). A key whose delay begins or ends meanwhile may be missing; one whose delay ends and is set again meanwhile may be
-    /// listed twice.
-    ///
-    /// # Panics
-    /// If `K`'s `Clone` panics. It is called under the lock, so it must not use this queue.
-    ///
-    /// # Examples
-    /// ```
-    /// # use keyqueue::{AddOptions, Clock, Driver, Priority, WorkQueue};
-    /// # use std::time::Duration;
-    /// let (clock, time) = Clock::mock();
-    /// let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
-    /// queue.add_after("later", Duration::from_secs(60));
-    /// queue.add_with("soon", AddOptions::new().after(Duration::from_secs(20)).priority(Priority::HIGH));
-    /// time.advance(Duration::from_secs(15));
-    /// let listed: Vec<_> = queue.delayed_keys().iter().map(|to_come| (to_come.key, to_come.left.as_secs())).collect();
-    /// assert_eq!(listed, [("soon", 5), ("later", 45)]);
-    /// assert_eq!(queue.delayed_keys()[0].priority, Priority::HIGH);
-    /// assert_eq!(queue.delayed_len(), 2, "nothing is taken");
-    /// ```
-    #[must_use]
-    pub fn delayed_keys(&self) -> Vec<DelayedKey<K>> {
-        self.shared.delayed_keys()
-    }
-
-    /// The [groups](WorkQueueBuilder::fair_by) that have queued or processing keys, in no order. None in a queue without groups.
-    ///
-    /// Visits all keys of the queue, some hundred at a time under the lock, and clones one of each group. So the numbers are not of one
-    /// moment.
-    ///
-    /// # Panics
-    /// If `K`'s `Clone` panics. It is called under the lock, so it must not use this queue.
-    ///
-    /// # Examples
-    /// ```
-    /// let queue = keyqueue::WorkQueue::builder().fair_by(|&(tenant, _): &(u8, u32)| tenant).build();
-    /// queue.add_all((0..1000).map(|n| (1, n)));
-    /// queue.add((2, 0));
-    /// let item = queue.get().unwrap();
-    /// for group in queue.groups() {
-    ///     let (tenant, _) = group.key;
-    ///     let expected = if tenant == 1 { (999, 1, 1) } else { (1, 0, 0) };
-    ///     assert_eq!((group.queued, group.processing, group.handed_out), expected);
-    /// }
-    /// ```
-    #[must_use]
-    pub fn groups(&self) -> Vec<GroupStats<K>> {
-        Shared::groups(&self.shared)
-    }
-
-    /// Starts a thread that calls [`report`](Self::report) once per `interval`, until the [`Reporter`] is dropped. An interval below a
-    /// millisecond counts as one millisecond. The reporter keeps the queue alive.
-    ///
-    /// # Errors
-    /// If the thread cannot be started.
-    ///
-    /// # Examples
-    /// ```
-    /// use keyqueue::WorkQueue;
-    /// use keyqueue::observe::{Metrics, Observer};
-    /// use std::time::Duration;
-    ///
-    /// struct Log;
-    ///
-    /// impl Observer for Log {
-    ///     fn report(&self, queue: &str, metrics: &Metrics) {
-    ///         println!("{queue}: {} keys are queued", metrics.stats.len);
-    ///     }
-    /// }
-    ///
-    /// let queue = WorkQueue::<u32>::builder().name("pods").observer(Log).build();
-    /// let reporter = queue.report_every(Duration::from_secs(10))?;
-    /// drop(reporter); // reports once more, and ends
-    /// # std::io::Result::Ok(())
-    /// ```
-    pub fn report_every(&self, interval: Duration) -> std::io::Result<Reporter> {
-        Reporter::start(self.clone(), interval)
     }
 }
 
@@ -827,7 +778,7 @@ impl<K> WorkQueue<K> {
     }
 
     /// The number of keys with a delay that has not expired; they may also be queued or processing. Includes delays that a shut-down
-    /// has cut off, until they are [taken](Self::take_delayed). A snapshot. [`delayed_keys`](Self::delayed_keys) lists them.
+    /// has cut off, until they are [taken](Self::take_delayed). A snapshot. [`delayed_keys`](Inspect::delayed_keys) lists them.
     ///
     /// # Examples
     /// ```
@@ -1072,18 +1023,6 @@ impl<K> WorkQueue<K> {
         self.shared.is_shutting_down()
     }
 
-    /// The queue's name, see [`WorkQueueBuilder::name`].
-    ///
-    /// # Examples
-    /// ```
-    /// let queue = keyqueue::WorkQueue::<u32>::builder().name("pods").build();
-    /// assert_eq!(queue.name(), "pods");
-    /// ```
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.shared.name
-    }
-
     /// The number of shards: see [`WorkQueueBuilder::shards`](crate::WorkQueueBuilder::shards).
     ///
     /// # Examples
@@ -1094,6 +1033,21 @@ impl<K> WorkQueue<K> {
     #[must_use]
     pub fn shards(&self) -> usize {
         self.shared.shards()
+    }
+
+    /// A view of the queue for those who look at it: the keys that are processing or delayed, groups, levels, metrics and reports.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::builder().measure(true).build();
+    /// queue.add("pod-1");
+    /// queue.get().unwrap().done();
+    /// let metrics = queue.inspect().metrics();
+    /// println!("half of the keys waited for less than {:?}", metrics.queue_duration.quantile(0.5));
+    /// ```
+    #[must_use]
+    pub fn inspect(&self) -> Inspect<'_, K> {
+        Inspect::new(self)
     }
 
     /// A snapshot of the queue's counters, consistent in each [shard](Self::shards).
@@ -1108,70 +1062,6 @@ impl<K> WorkQueue<K> {
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.shared.stats()
-    }
-
-    /// How many keys of each [priority](crate::Priority) are queued, the highest first; consistent in each [shard](Self::shards).
-    ///
-    /// # Examples
-    /// ```
-    /// use keyqueue::{AddOptions, Priority, WorkQueue};
-    ///
-    /// let queue = WorkQueue::new();
-    /// queue.add_all(0..10);
-    /// queue.add_with(100, AddOptions::new().priority(Priority::HIGH));
-    /// let levels: Vec<_> = queue.levels().iter().map(|level| (level.priority, level.len)).collect();
-    /// assert_eq!(levels, [(Priority::HIGH, 1), (Priority::NORMAL, 10)]);
-    /// ```
-    #[must_use]
-    pub fn levels(&self) -> Vec<Level> {
-        self.shared.levels()
-    }
-
-    /// A snapshot of the counters and of the histograms of how long keys waited and were processed, consistent in each
-    /// [shard](Self::shards).
-    ///
-    /// Takes the lock of each shard for less than a microsecond, whatever the number of keys.
-    ///
-    /// # Examples
-    /// ```
-    /// use keyqueue::WorkQueue;
-    ///
-    /// let queue = WorkQueue::builder().measure(true).build();
-    /// queue.add("pod-1");
-    /// queue.get().unwrap().done();
-    /// let metrics = queue.metrics();
-    /// println!("half of the keys waited for less than {:?}", metrics.queue_duration.quantile(0.5));
-    /// assert_eq!((metrics.stats.handed_out, metrics.work_duration.count()), (1, 1));
-    /// ```
-    #[must_use]
-    pub fn metrics(&self) -> Metrics {
-        self.shared.metrics()
-    }
-
-    /// Passes the queue's [`metrics`](Self::metrics) to its [observer](WorkQueueBuilder::observer). Call it before metrics are read, or
-    /// from time to time: [`report_every`](Self::report_every).
-    ///
-    /// # Panics
-    /// If the [observer](crate::observe::Observer#panics) panics.
-    ///
-    /// # Examples
-    /// ```
-    /// use keyqueue::WorkQueue;
-    /// use keyqueue::observe::{Metrics, Observer};
-    ///
-    /// struct Log;
-    ///
-    /// impl Observer for Log {
-    ///     fn report(&self, queue: &str, metrics: &Metrics) {
-    ///         println!("{queue}: {} keys are queued", metrics.stats.len);
-    ///     }
-    /// }
-    ///
-    /// let queue = WorkQueue::<u32>::builder().observer(Log).build();
-    /// queue.report(); // when the metrics are read, for instance
-    /// ```
-    pub fn report(&self) {
-        self.shared.tell(|observer| observer.report(self.name(), &self.metrics()));
     }
 
     /// Frees memory that the queue's keys do not need.
@@ -1218,6 +1108,6 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Extend<K> for WorkQueue<K> {
 impl<K> fmt::Debug for WorkQueue<K> {
     /// Shows the name and the [`Stats`], for debugging a stuck process. Shows no keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WorkQueue").field("name", &self.name()).field("stats", &self.stats()).finish()
+        f.debug_struct("WorkQueue").field("name", &self.shared.name).field("stats", &self.stats()).finish()
     }
 }

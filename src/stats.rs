@@ -1,6 +1,7 @@
 //! A consistent snapshot of a queue's counters.
 
 use crate::Priority;
+use crate::time::time_left;
 use std::time::Duration;
 
 /// A snapshot of a queue, from [`WorkQueue::stats`](crate::WorkQueue::stats).
@@ -9,10 +10,26 @@ use std::time::Duration;
 /// are read after them), and they add up: `pushed + deferred == handed_out + taken + len +` the number of keys that are
 /// processing and dirty. A delay counts as an add when it expires.
 ///
-/// To debug a stuck process: if `longest_running` grows, a worker hangs ([`processing_keys`](crate::WorkQueue::processing_keys) lists
+/// To debug a stuck process: if `longest_running` grows, a worker hangs ([`processing_keys`](crate::Inspect::processing_keys) lists
 /// its key). If `oldest_queued` grows while `waiters` is 0, there are too few workers. If `delayed` and `failing` are high, keys wait
-/// for their backoff ([`delayed_keys`](crate::WorkQueue::delayed_keys) lists them). If `next_deadline` stays zero, delays
+/// for their backoff ([`delayed_keys`](crate::Inspect::delayed_keys) lists them). If `next_deadline` stays zero, delays
 /// expire but no thread adds their keys.
+///
+/// # Now
+/// [`len`](Self::len), [`processing`](Self::processing), [`delayed`](Self::delayed), [`failing`](Self::failing),
+/// [`waiters`](Self::waiters), [`drainers`](Self::drainers), [`shutting_down`](Self::shutting_down): how many keys and callers there are at
+/// this moment. They rise and fall.
+///
+/// # Since the start
+/// These only rise. What adds did: [`pushed`](Self::pushed), [`coalesced`](Self::coalesced), [`deferred`](Self::deferred),
+/// [`rejected`](Self::rejected). What became of keys: [`handed_out`](Self::handed_out), [`given_up`](Self::given_up),
+/// [`taken`](Self::taken). Delays and failures: [`delays`](Self::delays), [`expired`](Self::expired), [`retries`](Self::retries),
+/// [`failures`](Self::failures). Faults: [`panics`](Self::panics), [`caught_panics`](Self::caught_panics),
+/// [`driver_failures`](Self::driver_failures).
+///
+/// # Ages
+/// [`oldest_queued`](Self::oldest_queued), [`longest_running`](Self::longest_running), [`unfinished_work`](Self::unfinished_work), in a
+/// queue that [measures](crate::WorkQueueBuilder::measure); and [`next_deadline`](Self::next_deadline).
 ///
 /// # Examples
 /// ```
@@ -36,11 +53,16 @@ pub struct Stats {
     /// Keys whose failures the queue counts, and that were not forgotten since. They may also be queued, processing or delayed. With a
     /// limiter that counts failures itself, as one of your own does: only keys for which the limiter panicked.
     pub failing: usize,
-    /// Threads and tasks that wait for a key.
+    /// Idle workers: threads and tasks that wait in [`get`](crate::WorkQueue::get), or in another call that gets keys, since none is
+    /// ready. One that was woken no longer counts.
     pub waiters: usize,
-    /// Threads and tasks that wait for a drain to end, or for the queue to be idle.
+    /// Callers that wait for the work to end: threads and tasks in [`shut_down_with_drain`](crate::WorkQueue::shut_down_with_drain) or
+    /// [`wait_idle`](crate::WorkQueue::wait_idle), or in a call that is like one of these.
     pub drainers: usize,
-    /// Adds that queued their key.
+    /// The queue is shutting down: it refuses adds.
+    pub shutting_down: bool,
+    /// Adds that queued their key at once: it was neither queued nor processing. An add of a processing key counts in
+    /// [`deferred`](Self::deferred) instead, also when its holder is done.
     pub pushed: u64,
     /// Adds that changed nothing: their key was dirty already, or has a delay that stands.
     pub coalesced: u64,
@@ -70,8 +92,9 @@ pub struct Stats {
     /// Failed attempts to start the thread that expires delays, because the process was out of threads or memory. Delays are set all
     /// the same: see [`Driver::Thread`](crate::Driver::Thread).
     pub driver_failures: u64,
-    /// Queued keys that were taken out by [`take_where`](crate::WorkQueue::take_where), or by a stop or drain of
-    /// [`Workers`](crate::Workers), so that no hand-out follows their adds.
+    /// Adds that no hand-out follows: of queued keys that [`take_where`](crate::WorkQueue::take_where),
+    /// [`remove`](crate::WorkQueue::remove), or a stop or drain of [`Workers`](crate::Workers) has taken out, and of processing keys for
+    /// which `remove` has taken the add back.
     pub taken: u64,
     /// How long the first queued key has waited. If keys become dirty faster than a million per second, it may be one of the first 16.
     /// Keys of groups that are [full](crate::WorkQueueBuilder::max_processing_per_group) do not count. `None`: there is no such key, or
@@ -87,8 +110,6 @@ pub struct Stats {
     /// The time until the earliest delay expires. Zero: it has expired, and its key is not added yet. `Duration::MAX`: never. `None`:
     /// there is no delay. After a delay was moved or cancelled, this may be its old deadline for a while, and so too early.
     pub next_deadline: Option<Duration>,
-    /// The queue is shutting down: it refuses adds.
-    pub shutting_down: bool,
 }
 
 impl Stats {
@@ -118,6 +139,7 @@ impl Stats {
             failing,
             waiters: _,
             drainers: _,
+            shutting_down: _,
             pushed,
             coalesced,
             deferred,
@@ -136,7 +158,6 @@ impl Stats {
             longest_running,
             unfinished_work,
             next_deadline,
-            shutting_down: _,
         } = *shard;
         self.len += len;
         self.processing += processing;
@@ -174,14 +195,14 @@ impl Stats {
     }
 }
 
-/// A key that is processing, from [`WorkQueue::processing_keys`](crate::WorkQueue::processing_keys).
+/// A key that is processing, from [`Inspect::processing_keys`](crate::Inspect::processing_keys).
 ///
 /// # Examples
 /// ```
 /// let queue = keyqueue::WorkQueue::builder().measure(true).build();
 /// queue.add("pod-1");
 /// let _item = queue.get();
-/// let stuck = &queue.processing_keys()[0];
+/// let stuck = &queue.inspect().processing_keys()[0];
 /// println!("{} for {:?}", stuck.key, stuck.elapsed);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -193,7 +214,8 @@ pub struct ProcessingKey<K> {
     pub elapsed: Option<Duration>,
 }
 
-/// A key with a delay, from [`WorkQueue::delayed_keys`](crate::WorkQueue::delayed_keys).
+/// A key with a delay: from [`Inspect::delayed_keys`](crate::Inspect::delayed_keys), and, when the delay was taken out, from
+/// [`WorkQueue::take_delayed`](crate::WorkQueue::take_delayed) and in [`Leftover::delayed`](crate::Leftover::delayed).
 ///
 /// # Examples
 /// ```
@@ -201,13 +223,13 @@ pub struct ProcessingKey<K> {
 ///
 /// let queue = keyqueue::WorkQueue::new();
 /// queue.add_after("pod-1", Duration::from_secs(60));
-/// let delayed = &queue.delayed_keys()[0];
+/// let delayed = &queue.inspect().delayed_keys()[0];
 /// println!("{} in {:?}", delayed.key, delayed.left);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DelayedKey<K> {
-    /// A copy of the key.
+    /// The key, or a copy of it.
     pub key: K,
     /// The time until the delay expires. Zero: it has expired, and its key was not added yet when the call saw it. `Duration::MAX`:
     /// never.
@@ -217,7 +239,13 @@ pub struct DelayedKey<K> {
     pub priority: Priority,
 }
 
-/// A number of queued keys of one priority: from [`WorkQueue::levels`](crate::WorkQueue::levels).
+impl<K> DelayedKey<K> {
+    pub(crate) fn new(key: K, deadline: u64, priority: i8, now: u64) -> Self {
+        Self { key, left: time_left(deadline, now), priority: Priority(priority) }
+    }
+}
+
+/// A number of queued keys of one priority: from [`Inspect::levels`](crate::Inspect::levels).
 ///
 /// # Examples
 /// ```
@@ -225,7 +253,7 @@ pub struct DelayedKey<K> {
 ///
 /// let queue = WorkQueue::new();
 /// queue.add_with("pod-1", AddOptions::new().priority(Priority::HIGH));
-/// let level = queue.levels()[0];
+/// let level = queue.inspect().levels()[0];
 /// assert_eq!((level.priority, level.len), (Priority::HIGH, 1));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -237,7 +265,7 @@ pub struct Level {
     pub len: usize,
 }
 
-/// The numbers of one group: from [`WorkQueue::groups`](crate::WorkQueue::groups).
+/// The numbers of one group: from [`Inspect::groups`](crate::Inspect::groups).
 ///
 /// # Examples
 /// ```
@@ -245,7 +273,7 @@ pub struct Level {
 ///
 /// let queue = WorkQueue::builder().fair_by(|key: &u32| key % 2).build();
 /// queue.add_all([1, 3, 5]);
-/// let groups = queue.groups();
+/// let groups = queue.inspect().groups();
 /// assert_eq!((groups.len(), groups[0].queued), (1, 3));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,12 +10,17 @@
 //! original gets wrong are added (kubernetes#141079).
 
 use keyqueue::rate_limiter::{ItemExponentialFailure, ItemFastSlow, MaxOf, RateLimiter, Step, WithMaxWait};
-use keyqueue::{Added, Clock, Driver, MockClock, WorkQueue};
+use keyqueue::{Added, Clock, DelayedKey, Driver, MockClock, WorkQueue};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
+
+/// The keys, and the times that were left.
+fn pairs<K>(delayed: impl IntoIterator<Item = DelayedKey<K>>) -> Vec<(K, Duration)> {
+    delayed.into_iter().map(|delayed| (delayed.key, delayed.left)).collect()
+}
 
 /// Returns when `condition` holds. If it never does, the test hangs, which the test runner reports.
 fn wait_until(condition: impl Fn() -> bool) {
@@ -529,7 +534,7 @@ fn rate_limited_adds_back_off_and_forget_resets_the_backoff() {
     // The original reads each add, and its delay, from the channel to its background loop. Here they are taken from the queue.
     let add = |key: &'static str| {
         assert_eq!(queue.add_rate_limited(key), Added::Delayed);
-        let delays = queue.take_delayed();
+        let delays = pairs(queue.take_delayed());
         assert_eq!((delays.len(), delays[0].0), (1, key));
         delays[0].1
     };

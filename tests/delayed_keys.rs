@@ -11,6 +11,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+/// The keys, and the times that were left.
+fn pairs<K>(delayed: impl IntoIterator<Item = DelayedKey<K>>) -> Vec<(K, Duration)> {
+    delayed.into_iter().map(|delayed| (delayed.key, delayed.left)).collect()
+}
+
 const S: Duration = Duration::from_secs(1);
 
 /// A queue with a manual driver, and its mock clock.
@@ -27,7 +32,7 @@ fn keys_and_times<K>(listed: Vec<DelayedKey<K>>) -> Vec<(K, Duration)> {
 fn delays_of_all_shards_are_listed_earliest_first_and_none_is_taken() {
     for shards in [1, 4, 16] {
         let (queue, time) = manual_queue(shards);
-        assert_eq!(queue.delayed_keys(), []);
+        assert_eq!(queue.inspect().delayed_keys(), []);
         for n in 0..3000_u32 {
             queue.add_after(n, S * (5000 - n));
         }
@@ -35,12 +40,12 @@ fn delays_of_all_shards_are_listed_earliest_first_and_none_is_taken() {
         time.advance(S * 10);
         let expected: Vec<_> = (0..3000).rev().map(|n| (n, S * (4990 - n))).collect();
         for _ in 0..2 {
-            assert_eq!(keys_and_times(queue.delayed_keys()), expected, "{shards} shards");
+            assert_eq!(keys_and_times(queue.inspect().delayed_keys()), expected, "{shards} shards");
         }
         assert_eq!((queue.len(), queue.delayed_len()), (1000, 3000));
-        let taken = queue.take_delayed();
+        let taken = pairs(queue.take_delayed());
         assert_eq!(taken, expected, "the same as it lists");
-        assert_eq!(queue.delayed_keys(), []);
+        assert_eq!(queue.inspect().delayed_keys(), []);
     }
 }
 
@@ -57,12 +62,12 @@ fn each_kind_of_delay_is_listed() {
     queue.add_with(3, AddOptions::new().after(S * 9).conflict(DelayConflict::Replace));
     time.advance(S * 2 + S / 2);
     let expected = [(1, Duration::ZERO), (2, S / 2), (3, S * 13 / 2), (4, Duration::MAX)];
-    assert_eq!(keys_and_times(queue.delayed_keys()), expected);
+    assert_eq!(keys_and_times(queue.inspect().delayed_keys()), expected);
     assert_eq!(queue.turn(), 1, "the delay of 1 had expired, and no call had added the key");
     assert!(item.is_dirty());
-    assert_eq!(keys_and_times(queue.delayed_keys()), expected[1..]);
+    assert_eq!(keys_and_times(queue.inspect().delayed_keys()), expected[1..]);
     queue.shut_down();
-    assert_eq!(keys_and_times(queue.delayed_keys()), expected[1..], "until they are taken");
+    assert_eq!(keys_and_times(queue.inspect().delayed_keys()), expected[1..], "until they are taken");
 }
 
 /// P19: the highest of the calls that have set or moved the delay, whichever deadline counts.
@@ -73,13 +78,14 @@ fn the_priority_is_that_which_the_key_will_have() {
         let after =
             |n, seconds, priority| queue.add_with(n, AddOptions::new().after(S * seconds).priority(Priority(priority)));
         queue.add_after(0, S);
-        assert_eq!(queue.delayed_keys()[0].priority, Priority::NORMAL, "the queue has no priorities so far");
+        assert_eq!(queue.inspect().delayed_keys()[0].priority, Priority::NORMAL, "the queue has no priorities so far");
         for (n, priority) in [(1, -100), (2, 0), (3, 100), (4, 7)] {
             after(n, n, priority);
         }
         after(1, 50, -50);
         after(4, 50, 3);
-        let listed: Vec<_> = queue.delayed_keys().iter().map(|listed| (listed.key, listed.priority.0)).collect();
+        let listed: Vec<_> =
+            queue.inspect().delayed_keys().iter().map(|listed| (listed.key, listed.priority.0)).collect();
         let mut by_key = listed.clone();
         by_key.sort_unstable();
         assert_eq!(by_key, [(0, 0), (1, -50), (2, 0), (3, 100), (4, 7)]);
@@ -108,9 +114,9 @@ fn a_clone_that_panics_changes_nothing() {
     let queue = WorkQueue::builder().driver(Driver::Manual).build();
     (0..500).for_each(|n| _ = queue.add_after(Fragile(n), S * 3600));
     PANICS.store(true, Ordering::SeqCst);
-    assert!(catch_unwind(AssertUnwindSafe(|| queue.delayed_keys())).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| queue.inspect().delayed_keys())).is_err());
     PANICS.store(false, Ordering::SeqCst);
-    assert_eq!(queue.delayed_keys().len(), 500);
+    assert_eq!(queue.inspect().delayed_keys().len(), 500);
     assert_eq!(queue.take_delayed().len(), 500);
 }
 
@@ -149,7 +155,7 @@ fn a_key_that_stays_delayed_is_listed_once() {
             // Asserted when the other thread has ended.
             let wrong = (0..rounds).find_map(|_| {
                 let mut times = BTreeMap::new();
-                for listed in queue.delayed_keys() {
+                for listed in queue.inspect().delayed_keys() {
                     *times.entry(listed.key).or_insert(0) += 1;
                     if listed.left <= S * 900 || listed.left > S * 1100 {
                         return Some((listed.key, listed.left));

@@ -245,14 +245,14 @@ fn groups_come_and_go() {
     for _ in 0..3 {
         queue.add_all(0..1000);
         mock.advance(Duration::from_millis(7));
-        assert_eq!(queue.groups().len(), 100);
+        assert_eq!(queue.inspect().groups().len(), 100);
         let items = queue.get_many(100);
-        let groups = queue.groups();
+        let groups = queue.inspect().groups();
         assert!(groups.iter().all(|group| (group.queued, group.processing, group.handed_out) == (9, 1, 1)));
         assert!(groups.iter().all(|group| group.oldest == Some(Duration::from_millis(7))));
         drop(items);
         assert_eq!(queue.get_many(usize::MAX).len(), 900);
-        assert_eq!(queue.groups().len(), 0);
+        assert_eq!(queue.inspect().groups().len(), 0);
     }
 }
 

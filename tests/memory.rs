@@ -574,7 +574,7 @@ fn a_group_costs_the_promised_bytes_and_gives_them_back() {
         }
         drop(held);
         queue.shrink_to_fit();
-        assert_eq!(queue.groups(), []);
+        assert_eq!(queue.inspect().groups(), []);
         let left = live() - empty;
         assert!(left * 10 <= full, "{left} of {full} bytes are left");
         full as f64

@@ -92,7 +92,7 @@ impl Replay {
     }
 
     fn metrics(&self) -> [f64; 9] {
-        let metrics = self.queue.metrics();
+        let metrics = self.queue.inspect().metrics();
         assert_eq!(metrics.stats, self.queue.stats());
         let Metrics { stats, queue_duration, work_duration, .. } = metrics;
         let [unfinished, longest] = self.shown;
@@ -157,7 +157,7 @@ fn counts_stay_exact_if_not_each_key_is_measured() {
     let queue = WorkQueue::builder().measure(true).build();
     let begin = Instant::now();
     let mut unmeasured = 0;
-    let mut last = queue.metrics();
+    let mut last = queue.inspect().metrics();
     for round in 0..200_u64 {
         queue.add_all(round * 100..(round + 1) * 100);
         let items = queue.get_many(100);
@@ -167,7 +167,7 @@ fn counts_stay_exact_if_not_each_key_is_measured() {
         } else {
             items.into_iter().rev().for_each(Item::succeed);
         }
-        let metrics = queue.metrics();
+        let metrics = queue.inspect().metrics();
         let so_far = begin.elapsed();
         for (now, before) in
             [(&metrics.queue_duration, &last.queue_duration), (&metrics.work_duration, &last.work_duration)]
@@ -197,7 +197,8 @@ fn no_age_is_too_high() {
             let longest = stats.longest_running.unwrap();
             assert!(longest <= before_get.elapsed() + slack);
             assert!(stats.unfinished_work.unwrap() <= (before_get.elapsed() + slack) * items.len() as u32);
-            let ages: Vec<_> = queue.processing_keys().into_iter().map(|held| held.elapsed.unwrap()).collect();
+            let ages: Vec<_> =
+                queue.inspect().processing_keys().into_iter().map(|held| held.elapsed.unwrap()).collect();
             assert_eq!(ages.len(), items.len());
             assert!(ages.iter().all(|&age| age <= before_get.elapsed() + slack));
             drop(items.pop());
@@ -214,7 +215,7 @@ fn the_longest_running_item_is_listed_first() {
         queue.add_all((0..100_u64).map(|key| round * 100 + key));
         let mut items = queue.get_many(100);
         items.remove(0).done(); // the first item was measured
-        let ages: Vec<_> = queue.processing_keys().into_iter().map(|held| held.elapsed.unwrap()).collect();
+        let ages: Vec<_> = queue.inspect().processing_keys().into_iter().map(|held| held.elapsed.unwrap()).collect();
         let longest = queue.stats().longest_running.unwrap();
         assert!(ages.is_sorted_by(|older, newer| older >= newer), "documented as longest first: {ages:?}");
         assert!(longest >= ages[0], "{longest:?}: {ages:?}");

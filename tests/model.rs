@@ -47,7 +47,8 @@ fn op() -> impl Strategy<Value = Op> {
         2 => n.clone().prop_map(Op::IntoOwned),
         4 => Just(Op::PollNew),
         4 => n.clone().prop_map(Op::Poll),
-        2 => n.prop_map(Op::DropFuture),
+        2 => n.clone().prop_map(Op::DropFuture),
+        4 => n.prop_map(Op::Remove),
         1 => Just(Op::ShrinkToFit),
         1 => Just(Op::CloneHandle),
     ]
@@ -107,6 +108,7 @@ fn delay_op() -> impl Strategy<Value = DelayOp> {
         6 => (n.clone(), span(true), conflict.clone()).prop_map(|(n, span, how)| DelayOp::AddWith(n, span, how)),
         1 => (n.clone(), conflict.clone()).prop_map(|(n, how)| DelayOp::AddWithout(n, how)),
         2 => n.clone().prop_map(DelayOp::Cancel),
+        3 => n.clone().prop_map(DelayOp::Remove),
         1 => Just(DelayOp::TakeDelayed),
         2 => any::<u8>().prop_map(DelayOp::TakeWhere),
         8 => Just(DelayOp::Turn),

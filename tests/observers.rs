@@ -237,12 +237,19 @@ const CASES: &[Case] = &[
         on_panic: OnPanic::Retry,
         ..case("unwind, retry", one_queued, |q, clock| work(q, clock, unwind), &[OUT, Event::Panicked, DONE, DELAYED])
     },
-    case("report", one_queued, |q, _| q.report(), &[Event::Report]),
+    case("report", one_queued, |q, _| q.inspect().report(), &[Event::Report]),
     case(
         "looking",
         one_queued,
         |q, _| {
-            let _seen = (q.stats(), q.metrics(), q.processing_keys(), q.len(), q.delayed_len(), q.processing_len());
+            let _seen = (
+                q.stats(),
+                q.inspect().metrics(),
+                q.inspect().processing_keys(),
+                q.len(),
+                q.delayed_len(),
+                q.processing_len(),
+            );
             q.forget(&1);
             q.shrink_to_fit();
             assert!(q.wait_idle_timeout(Duration::ZERO).is_err());
@@ -356,8 +363,13 @@ fn an_observer_may_use_the_queue_in_every_callback() {
                         }
                         let queue = own.get().unwrap();
                         uses.fetch_add(1, Ordering::SeqCst);
-                        let _seen = (queue.stats(), queue.metrics(), queue.processing_keys(), format!("{queue:?}"));
-                        queue.report();
+                        let _seen = (
+                            queue.stats(),
+                            queue.inspect().metrics(),
+                            queue.inspect().processing_keys(),
+                            format!("{queue:?}"),
+                        );
+                        queue.inspect().report();
                         queue.add(99);
                         queue.add_all([98, 99]);
                         queue.add_after(97, MS);
@@ -374,7 +386,7 @@ fn an_observer_may_use_the_queue_in_every_callback() {
                             item.retry();
                         }
                         queue.forget(&97);
-                        assert_eq!(queue.name(), "");
+                        assert_eq!(queue.inspect().name(), "");
                         IN_OBSERVER.set(false);
                     }
                 };
@@ -407,7 +419,7 @@ fn an_observer_may_use_the_queue_on_the_driver_thread() {
                     queue.add_after(2, MS);
                 }
                 let name = thread::current().name().unwrap_or_default().to_owned();
-                send.send((event, name, queue.stats().expired, queue.metrics().stats.len)).unwrap();
+                send.send((event, name, queue.stats().expired, queue.inspect().metrics().stats.len)).unwrap();
             })
         };
         let queue = WorkQueue::builder().clock(clock).observer(observer).build();
@@ -452,7 +464,7 @@ impl Counts {
 
 /// The same counts, by the statistics of an idle queue.
 fn counted(queue: &Queue) -> [u64; 9] {
-    let Metrics { stats, work_duration, queue_duration, .. } = queue.metrics();
+    let Metrics { stats, work_duration, queue_duration, .. } = queue.inspect().metrics();
     assert_eq!((stats.processing, stats.len), (0, 0), "the queue is idle");
     assert_eq!(queue_duration.count(), stats.handed_out);
     assert_eq!((stats.adds(), stats.depth()), (stats.handed_out, 0));
@@ -555,7 +567,7 @@ fn an_observer_that_panics_loses_no_wake_up() {
         ("add", |q, _| _ = q.add(1)),
         ("add_with", |q, _| _ = q.add_after(1, Duration::ZERO)),
         ("turn", |q, clock| {
-            q.take_delayed().into_iter().for_each(|(key, _)| _ = q.add_after(key, MS));
+            q.take_delayed().into_iter().for_each(|taken| _ = q.add_after(taken.key, MS));
             clock.advance(MS);
             q.turn();
         }),
@@ -684,19 +696,19 @@ fn reported(queue: WorkQueueBuilder<u32>) -> (Queue, mpsc::Receiver<(String, u64
 #[test]
 fn a_report_has_the_current_numbers() {
     let (queue, reports) = reported(WorkQueue::builder().name("pods"));
-    queue.report();
+    queue.inspect().report();
     queue.add(1);
-    queue.report();
+    queue.inspect().report();
     assert_eq!(reports.try_iter().collect::<Vec<_>>(), [("pods".to_owned(), 0), ("pods".to_owned(), 1)]);
     // Without an observer nothing happens.
-    WorkQueue::<u32>::new().report();
-    drop(WorkQueue::<u32>::new().report_every(Duration::ZERO).unwrap());
+    WorkQueue::<u32>::new().inspect().report();
+    drop(WorkQueue::<u32>::new().inspect().report_every(Duration::ZERO).unwrap());
 }
 
 #[test]
 fn a_reporter_reports_until_it_is_dropped_and_once_more() {
     let (queue, reports) = reported(WorkQueue::builder().name("pods"));
-    let reporter = queue.report_every(MS).unwrap();
+    let reporter = queue.inspect().report_every(MS).unwrap();
     assert!(format!("{reporter:?}").starts_with("Reporter"));
     for _ in 0..5 {
         assert_eq!(reports.recv().unwrap(), ("pods".to_owned(), 0));
@@ -714,7 +726,7 @@ fn a_reporter_reports_until_it_is_dropped_and_once_more() {
 fn a_reporter_with_a_huge_interval_reports_at_its_start_and_its_end() {
     for interval in [Duration::MAX, Duration::from_secs(3_600)] {
         let (queue, reports) = reported(WorkQueue::builder());
-        let reporter = queue.report_every(interval).unwrap();
+        let reporter = queue.inspect().report_every(interval).unwrap();
         assert_eq!(reports.recv().unwrap().1, 0);
         queue.add(1);
         // The reporter has its own handle.
@@ -740,7 +752,7 @@ fn a_reporter_survives_an_observer_that_panics() {
             resume_unwind(Box::new(PanicsOnDrop));
         }))
         .build();
-    let reporter = queue.report_every(Duration::ZERO).unwrap();
+    let reporter = queue.inspect().report_every(Duration::ZERO).unwrap();
     (0..5).for_each(|_| reports.recv().unwrap());
     drop(reporter);
     assert!(reports.try_iter().count() > 0);
@@ -758,7 +770,7 @@ fn an_observer_may_drop_its_reporter() {
             }))
             .build();
         let mut guard = reporter.lock().unwrap();
-        *guard = Some(queue.report_every(Duration::ZERO).unwrap());
+        *guard = Some(queue.inspect().report_every(Duration::ZERO).unwrap());
         drop(guard);
         while !reports.recv().unwrap() {}
         // The last report. After it the reporter's thread ends and drops its handle of the queue.
@@ -931,10 +943,10 @@ mod facade {
         queue.add(1); // deferred
         queue.add_after(2, 90_000 * MS); // a retry that changes nothing
         clock.advance(1_000 * MS);
-        queue.report();
+        queue.inspect().report();
         queue.shut_down();
         queue.add(9); // rejected
-        queue.report();
+        queue.inspect().report();
     }
 
     #[test]
@@ -942,7 +954,7 @@ mod facade {
         let exporter = Exporter::default();
         let (queue, clock) = observed("pods");
         with_local_recorder(&exporter, || {
-            queue.report();
+            queue.inspect().report();
             assert_eq!(exporter.gauge("workqueue_next_deadline_seconds{name=pods}"), f64::INFINITY, "no delay");
             change_every_series(&queue, &clock);
         });
@@ -1011,7 +1023,7 @@ mod facade {
         let exporter = Exporter::default();
         let (queue, clock) = observed("pods");
         let runs_are = |error: u64, give_up: u64, panic: u64, requeue: u64, success: u64| {
-            with_local_recorder(&exporter, || queue.report());
+            with_local_recorder(&exporter, || queue.inspect().report());
             let runs = [error, give_up, panic, requeue, success];
             let exported = RESULTS.map(|result| exporter.counter(&format!("{RUNS}{{name=pods,result={result}}}")));
             assert_eq!(exported, runs);
@@ -1061,11 +1073,11 @@ mod facade {
                 expected += f64::from(n) / 1e3;
                 queue.get().unwrap().done();
                 if n % 7 == 0 {
-                    queue.report();
-                    queue.report(); // nothing new
+                    queue.inspect().report();
+                    queue.inspect().report(); // nothing new
                 }
             }
-            queue.report();
+            queue.inspect().report();
             let (count, sum) = exporter.histogram("workqueue_queue_duration_seconds{name=pods}");
             assert!(count == 199 && (sum / expected - 1.0).abs() < 0.0625, "{count}: {sum}, not {expected}");
             assert_eq!(exporter.histogram("workqueue_work_duration_seconds{name=pods}").0, 199);
@@ -1088,7 +1100,7 @@ mod facade {
             queue.add(1);
             clock.advance(1000 * MS);
             queue.get().unwrap().done();
-            queue.report();
+            queue.inspect().report();
             is_about(waits(""), (1, 1.0));
             // Keys of three levels, and one that is added again by its holder.
             queue.add_all([1, 2]);
@@ -1097,7 +1109,7 @@ mod facade {
             clock.advance(2000 * MS);
             let first = queue.get().unwrap();
             assert_eq!((*first, queue.add(3)), (3, Added::Deferred));
-            queue.report();
+            queue.inspect().report();
             assert_eq!([depth(""), depth(",priority=100"), depth(",priority=-100")], [3.0, 0.0, 1.0]);
             assert_eq!(queue.stats().depth(), 4);
             is_about(waits(",priority=100"), (1, 2.0));
@@ -1106,15 +1118,15 @@ mod facade {
             while let Ok(item) = queue.try_get() {
                 item.done();
             }
-            queue.report();
-            queue.report(); // nothing new
+            queue.inspect().report();
+            queue.inspect().report(); // nothing new
             assert_eq!([depth(""), depth(",priority=100"), depth(",priority=-100")], [0.0; 3]);
             is_about(waits(",priority=100"), (1, 2.0));
             is_about(waits(",priority=-100"), (1, 2.0));
             is_about(waits(""), (4, 5.0)); // 1, 1 and 2, and 3 once more, which has not waited
             // Of many levels, 25 have their own series.
             (1..=40).for_each(|level: i8| _ = add(1000 + u32::from(level as u8), level));
-            queue.report();
+            queue.inspect().report();
             let has = |level: i8| {
                 exporter
                     .0
@@ -1130,7 +1142,7 @@ mod facade {
             while let Ok(item) = queue.try_get() {
                 item.done();
             }
-            queue.report();
+            queue.inspect().report();
             is_about(waits(",priority=other"), (17, 17.0));
             assert_eq!((depth(",priority=other"), depth(",priority=18")), (0.0, 0.0));
         });
@@ -1142,12 +1154,12 @@ mod facade {
         let (queue, clock) = observed("pods");
         let observer = MetricsObserver::new();
         with_local_recorder(&exporter, || {
-            let mut reports = vec![queue.metrics()];
+            let mut reports = vec![queue.inspect().metrics()];
             for n in 0..5 {
                 queue.add_all([n, n]);
                 clock.advance(MS);
                 drop(queue.get());
-                reports.push(queue.metrics());
+                reports.push(queue.inspect().metrics());
             }
             let mut last = 0;
             for at in [1, 0, 3, 2, 1, 3, 5, 4, 0, 5] {
@@ -1171,7 +1183,7 @@ mod facade {
                 one.add(n);
                 two.add_all([n, n + 100]);
                 other.add(n);
-                [&one, &two, &other].into_iter().for_each(WorkQueue::report);
+                [&one, &two, &other].into_iter().for_each(|queue| queue.inspect().report());
             }
         });
         assert_eq!(exporter.counter("workqueue_adds_total{name=pods}"), 9);
@@ -1182,7 +1194,7 @@ mod facade {
     fn a_report_without_an_exporter_does_nothing_and_an_exporter_that_panics_is_called_again() {
         let (queue, _) = observed("pods");
         queue.add(1);
-        queue.report();
+        queue.inspect().report();
 
         struct Broken(Exporter, AtomicBool);
         impl Recorder for Broken {
@@ -1206,8 +1218,8 @@ mod facade {
         let broken = Broken(Exporter::default(), AtomicBool::new(false));
         with_local_recorder(&broken, || {
             queue.add(1);
-            assert!(catch_unwind(AssertUnwindSafe(|| queue.report())).is_err());
-            queue.report();
+            assert!(catch_unwind(AssertUnwindSafe(|| queue.inspect().report())).is_err());
+            queue.inspect().report();
             assert_eq!(broken.0.counter("workqueue_adds_total{name=pods}"), 1);
         });
     }

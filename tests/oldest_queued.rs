@@ -46,7 +46,7 @@ fn without_a_key_there_is_no_age() {
         let queue = WorkQueue::<u32>::builder().measure(measured).shards(shards).clock(clock).build();
         let ages = || {
             let stats = queue.stats();
-            assert_eq!(queue.metrics().stats, stats);
+            assert_eq!(queue.inspect().metrics().stats, stats);
             [stats.oldest_queued, stats.longest_running, stats.unfinished_work]
         };
         let are = |expected: [Option<Duration>; 3]| {

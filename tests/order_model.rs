@@ -31,6 +31,7 @@ fn op(keys: u8) -> impl Strategy<Value = Op> {
         8 => (0..keys).prop_map(Op::Add),
         12 => (0..keys, level(), delay.clone(), conflict()).prop_map(|(k, l, d, c)| Op::AddWith(k, l, d, c)),
         2 => (0..keys).prop_map(Op::Cancel),
+        3 => (0..keys).prop_map(Op::Remove),
         3 => (0..60_u8).prop_map(Op::Turn),
         8 => Just(Op::Get),
         6 => n.prop_map(Op::Done),

@@ -29,14 +29,14 @@ fn next<'q>(queue: &'q WorkQueue<&'static str>) -> (Item<'q, &'static str>, &'st
 }
 
 fn depths<K>(queue: &WorkQueue<K>) -> Vec<(i8, usize)> {
-    queue.levels().iter().map(|level| (level.priority.0, level.len)).collect()
+    queue.inspect().levels().iter().map(|level| (level.priority.0, level.len)).collect()
 }
 
 #[test]
 fn keys_of_one_priority_are_first_in_first_out() {
     let queue = builder().build();
     ["foo", "bar"].into_iter().for_each(|key| _ = queue.add_with(key, at(7)));
-    assert_eq!(queue.levels().len(), 1);
+    assert_eq!(queue.inspect().levels().len(), 1);
     assert_eq!((next(&queue).1, next(&queue).1, queue.stats().adds()), ("foo", "bar", 2));
 }
 
@@ -449,7 +449,7 @@ fn metrics_count_each_level() {
         queue.add(1);
         wait(1);
         queue.get().unwrap().done();
-        assert_eq!(queue.metrics().levels, [], "no priority was given");
+        assert_eq!(queue.inspect().metrics().levels, [], "no priority was given");
         // Each level's keys wait for a time that tells the level. Key 1000 is raised after half of it.
         for priority in [-100, 0, 100] {
             let time = (priority / 10 + 20) as u64;
@@ -457,13 +457,13 @@ fn metrics_count_each_level() {
             queue.add_with(1000, at(priority - 1));
             wait(time / 2);
             queue.add_with(1000, at(priority));
-            assert_eq!(queue.metrics().levels.iter().map(|level| level.len).sum::<usize>(), 101);
+            assert_eq!(queue.inspect().metrics().levels.iter().map(|level| level.len).sum::<usize>(), 101);
             wait(time - time / 2);
             while let Ok(item) = queue.try_get() {
                 item.done();
             }
         }
-        let metrics = queue.metrics();
+        let metrics = queue.inspect().metrics();
         let count = |level: &keyqueue::observe::LevelMetrics| {
             let waited = &level.queue_duration;
             (level.priority.0, level.len, waited.count(), waited.sum().as_millis())
@@ -498,7 +498,7 @@ fn each_wait_of_a_rare_priority_is_measured() {
             thread::sleep(wait);
             get();
         }
-        let metrics = queue.metrics();
+        let metrics = queue.inspect().metrics();
         let high = &metrics.levels[0].queue_duration;
         assert!((10..=11).contains(&high.count()) && high.sum() >= 10 * wait, "{metrics:?}");
         assert_eq!(metrics.queue_duration.count(), metrics.stats.handed_out, "{metrics:?}");

@@ -629,7 +629,7 @@ fn debug_shows_name_and_numbers_and_no_key() {
         assert!(shown.contains(part), "{part} is not in {shown}");
     }
     assert!(!shown.contains("secret"));
-    assert_eq!(queue.name(), "pods");
+    assert_eq!(queue.inspect().name(), "pods");
     assert!(format!("{:?}", queue.get_async()).contains("GetAsync"));
     assert!(format!("{:?}", WorkQueue::<u8>::builder().name("x")).contains("\"x\""));
 }

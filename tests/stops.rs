@@ -348,7 +348,7 @@ fn a_delay_that_goes_back_keeps_its_group() {
     let first = queue.try_get().unwrap();
     assert!(queue.try_get().is_err(), "all four are of one group");
     drop(first);
-    assert_eq!(queue.groups().len(), 1);
+    assert_eq!(queue.inspect().groups().len(), 1);
 }
 
 // ---- refused keys ----

@@ -18,8 +18,8 @@ use futures_executor::block_on;
 use keyqueue::observe::Observer;
 use keyqueue::rate_limiter::{ItemFastSlow, RateLimiter};
 use keyqueue::{
-    AddOptions, Added, Clock, Driver, Item, Leftover, MockClock, OnPanic, Outcome, OwnedItem, Stats, WorkQueue,
-    WorkQueueBuilder, Workers,
+    AddOptions, Added, Clock, DelayedKey, Driver, Item, Leftover, MockClock, OnPanic, Outcome, OwnedItem, Stats,
+    WorkQueue, WorkQueueBuilder, Workers,
 };
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -33,6 +33,11 @@ use support::tasks::{Calls, panicking_waker, poll};
 use support::ways::{WAYS, Way, yield_once};
 
 // ---- where to panic ----
+
+/// The keys, and the times that were left.
+fn pairs<K>(delayed: impl IntoIterator<Item = DelayedKey<K>>) -> Vec<(K, Duration)> {
+    delayed.into_iter().map(|delayed| (delayed.key, delayed.left)).collect()
+}
 
 /// A place where the crate calls foreign code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -403,7 +408,7 @@ fn a_handler_that_panics_is_retried_or_done_and_the_loop_goes_on() {
                     assert_eq!(tally.panicked, 1 + u64::from(payload == Payload::PanicsOnDrop), "{case}");
                     assert_eq!(tally.retried, u64::from(policy != Some(OnPanic::Done)), "{case}");
                     assert_eq!((tally.succeeded, tally.failed), (2 + u64::from(again), 1), "{case}");
-                    let runs = workers.queue().metrics().runs;
+                    let runs = workers.queue().inspect().metrics().runs;
                     assert_eq!((runs.success, runs.panic), (tally.succeeded, 1), "{case}");
                     assert_eq!((runs.requeue, runs.error, runs.give_up), (0, 0, 0), "{case}");
                     assert_eq!((tally.given_up, tally.refused, stats.given_up), (0, 0, 0), "{case}");
@@ -773,7 +778,11 @@ fn calls_of_an_item_take_effect_even_if_the_limiter_panics() {
                 assert_eq!((stats.processing, stats.len, stats.panics), (0, 0, 1), "{name}, {policy:?}");
                 assert_eq!(stats.given_up, u64::from(name == "give_up"));
                 assert_eq!((stats.failing, queue.num_requeues(&1)), (failures, failures), "{name}, {policy:?}");
-                assert_eq!(queue.take_delayed(), delay.map_or(vec![], |delay| vec![(1, delay)]), "{name}, {policy:?}");
+                assert_eq!(
+                    pairs(queue.take_delayed()),
+                    delay.map_or(vec![], |delay| vec![(1, delay)]),
+                    "{name}, {policy:?}"
+                );
             }
         }
     }
@@ -850,7 +859,7 @@ fn an_item_dropped_by_a_panic_is_done_or_retried() {
                 let retried = policy == Some(OnPanic::Retry);
                 assert_eq!((stats.processing, stats.panics, stats.len), (0, 1, usize::from(dirty)));
                 assert_eq!((stats.retries, stats.failing), (u64::from(retried), usize::from(retried)));
-                let delayed = queue.take_delayed();
+                let delayed = pairs(queue.take_delayed());
                 assert_eq!(delayed, if retried { vec![(key(), Duration::from_millis(5))] } else { vec![] });
             }
         }
@@ -1065,7 +1074,11 @@ fn numbers(left: Leftover<Clones>) -> Left {
         keys.sort_unstable();
         keys
     };
-    (sorted(left.queued), sorted(left.processing), left.delayed.into_iter().map(|(key, rest)| (key.0, rest)).collect())
+    (
+        sorted(left.queued),
+        sorted(left.processing),
+        left.delayed.into_iter().map(|delayed| (delayed.key.0, delayed.left)).collect(),
+    )
 }
 
 /// A queue with keys in every state: 1 to 4 queued, of which 2 is delayed as well and 3 has failed before; 5 processing;
@@ -1177,7 +1190,7 @@ fn take_delayed_sets_all_delays_again_if_a_clone_panics() {
             assert_eq!(queue.turn(), 1);
             assert_eq!(queue.get().unwrap().0, number);
         }
-        let delayed: Vec<_> = queue.take_delayed().into_iter().map(|(key, rest)| (key.0, rest)).collect();
+        let delayed: Vec<_> = queue.take_delayed().into_iter().map(|delayed| (delayed.key.0, delayed.left)).collect();
         assert_eq!((delayed, queue.len()), (vec![(4, Duration::MAX)], 0), "clone {number}");
     }
 }

@@ -18,8 +18,8 @@ use futures_executor::block_on;
 use keyqueue::observe::Runs;
 use keyqueue::rate_limiter::{Bucket, ItemFastSlow};
 use keyqueue::{
-    AddOptions, Clock, Driver, IntoOutcome, Item, Leftover, MockClock, Outcome, Tally, WorkQueue, WorkQueueBuilder,
-    Workers, WorkersBuilder,
+    AddOptions, Clock, DelayedKey, Driver, IntoOutcome, Item, Leftover, MockClock, Outcome, Tally, WorkQueue,
+    WorkQueueBuilder, Workers, WorkersBuilder,
 };
 use std::error::Error;
 use std::future::{pending, poll_fn, ready};
@@ -35,6 +35,11 @@ use support::tasks::{Calls, poll};
 use support::ways::{WAYS, Way, yield_once};
 
 // ---- helpers ----
+
+/// The keys, and the times that were left.
+fn pairs<K>(delayed: impl IntoIterator<Item = DelayedKey<K>>) -> Vec<(K, Duration)> {
+    delayed.into_iter().map(|delayed| (delayed.key, delayed.left)).collect()
+}
 
 fn tokio(threads: usize) -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(threads).build().unwrap()
@@ -112,7 +117,7 @@ fn tally(workers: &Workers<u32>) -> [u64; 6] {
     let Tally { running, succeeded, requeued, failed, retried, given_up, panicked, refused, .. } = workers.tally();
     assert_eq!(running, 0);
     // Each run is counted once, also by the queue. (These workers are the queue's only ones.)
-    let Runs { success, requeue, error, give_up, panic, .. } = workers.queue().metrics().runs;
+    let Runs { success, requeue, error, give_up, panic, .. } = workers.queue().inspect().metrics().runs;
     assert_eq!((succeeded, failed), (success + requeue, error + give_up + panic));
     assert!(requeued <= requeue && requeue <= requeued + refused);
     [succeeded, requeued, retried, given_up, panicked, refused]
@@ -175,7 +180,7 @@ fn each_outcome_has_its_effect_on_the_key_and_is_counted() {
             let case = format!("{way:?}, {:?}", outcome());
             assert_eq!(tally(&workers), counted, "{case}");
             assert_eq!(queue.num_requeues(&0), failures, "{case}");
-            assert_eq!(queue.take_delayed(), delay.map_or(vec![], |delay| vec![(0, delay)]), "{case}");
+            assert_eq!(pairs(queue.take_delayed()), delay.map_or(vec![], |delay| vec![(0, delay)]), "{case}");
             let failed = matches!(outcome(), Outcome::Failed(_) | Outcome::RetryAfter { .. });
             let why = (0, 2, "given up after 2 retries: gone".to_owned());
             assert_eq!(errors.take(), if failed { vec![(0, "no luck".to_owned())] } else { vec![] }, "{case}");
@@ -536,7 +541,7 @@ fn a_drain_processes_all_queued_keys_and_returns_the_delayed_ones() {
         let workers = queue.workers().spawn(2, |_: &Item<'_, u32>| thread::yield_now()).unwrap();
         let leftover = if asynchronous { block_on(workers.drain_async()) } else { workers.drain() };
         assert_eq!(
-            (leftover.delayed.clone(), leftover.queued.len(), leftover.processing.len()),
+            (pairs(leftover.delayed.clone()), leftover.queued.len(), leftover.processing.len()),
             (vec![(99, MS), (7, 2 * MS)], 0, 0)
         );
         assert!(!leftover.is_empty());
@@ -588,7 +593,7 @@ fn a_stop_or_a_drain_that_times_out_returns_what_is_left() {
         assert!(!leftover.is_empty());
         leftover.processing.sort();
         assert_eq!((leftover.queued, leftover.processing), (vec![2, 3], vec![0, 1]));
-        assert_eq!(leftover.delayed, [(4, 3 * MS), (0, 9 * MS)]);
+        assert_eq!(pairs(leftover.delayed), [(4, 3 * MS), (0, 9 * MS)]);
         assert_eq!((queue.len(), queue.delayed_len(), queue.processing_len()), (0, 0, 2));
         assert!(queue.shutting_down());
         assert_eq!((workers.tally().running, workers.tally().succeeded), (2, 0));
@@ -770,7 +775,11 @@ fn a_dropped_drain_future_has_taken_nothing() {
             drop(drain);
             let left = workers.stop();
             let queued: Vec<_> = (polls.min(2) as u32..2).collect();
-            assert_eq!((left.queued, left.processing, left.delayed), (queued, vec![], delayed), "{until}, {polls}");
+            assert_eq!(
+                (left.queued, left.processing, pairs(left.delayed)),
+                (queued, vec![], delayed),
+                "{until}, {polls}"
+            );
             drop(last);
         }
     }
@@ -790,7 +799,7 @@ fn drain_until_returns_what_is_left_when_its_deadline_resolves() {
     let Poll::Ready(mut left) = poll(drain.as_mut(), &calls) else { panic!("the drain must end at its deadline") };
     left.processing.sort();
     assert_eq!((left.queued, left.processing), (vec![2, 3], vec![0, 1]));
-    assert_eq!(left.delayed, [(4, 3 * MS), (0, 9 * MS)]);
+    assert_eq!(pairs(left.delayed), [(4, 3 * MS), (0, 9 * MS)]);
     drop(go);
     workers.join();
 }
@@ -820,7 +829,7 @@ fn a_deadline_that_panics_takes_nothing() {
     let deadline = poll_fn(|_| -> Poll<()> { resume_unwind(Box::new("a deadline")) });
     assert!(catch_unwind(AssertUnwindSafe(|| block_on(workers.drain_until(deadline)))).is_err());
     let left = workers.stop();
-    assert_eq!((left.queued, left.delayed), (vec![1], vec![(2, MS)]));
+    assert_eq!((left.queued, pairs(left.delayed)), (vec![1], vec![(2, MS)]));
 }
 
 type Work<'i> = Pin<Box<dyn Future<Output = Outcome> + Send + 'i>>;
@@ -1054,7 +1063,7 @@ fn a_shutdown_under_load_ends_with_nothing_left() {
         assert!(tally.retried + tally.given_up <= tally.failed, "a key that fails is retried, given up or refused");
         let ends = tally.retried + tally.given_up + tally.requeued + tally.refused;
         assert!(ends >= tally.failed && ends <= runs, "{tally:?}");
-        let by_result = queue.metrics().runs;
+        let by_result = queue.inspect().metrics().runs;
         assert_eq!(by_result.success + by_result.requeue, tally.succeeded);
         assert!(tally.requeued <= by_result.requeue);
         assert_eq!((by_result.error + by_result.give_up, by_result.panic), (tally.failed - unwound, unwound));
@@ -1066,7 +1075,7 @@ fn a_shutdown_under_load_ends_with_nothing_left() {
         assert!(left.refused.is_sorted_by(|one, next| one < next), "{:?}", left.refused);
         assert!(left.refused.len() as u64 <= tally.refused);
         if round % 2 == 0 {
-            let metrics = queue.metrics();
+            let metrics = queue.inspect().metrics();
             assert_eq!((metrics.queue_duration.count(), metrics.work_duration.count()), (runs, runs));
             assert_eq!(stats.unfinished_work, Some(Duration::ZERO));
         }

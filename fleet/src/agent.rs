@@ -197,7 +197,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
         if notices.iter().any(|notice| !matches!(notice, Notice::Acquired(_))) {
             // Before anything opens a gate again: only this task does.
             let taken = shared.queue.take_where(|key| shared.gates.is_closed(shared.partition(key)));
-            let delayed = taken.delayed.iter().map(|(key, _)| key);
+            let delayed = taken.delayed.iter().map(|delayed| &delayed.key);
             taken.queued.iter().chain(delayed).for_each(|key| shared.queue.forget(key));
         }
         let now = shared.clock.now();

@@ -7,7 +7,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::AtomicUsize;
 use loom::sync::atomic::Ordering::Relaxed;
 use loom::thread;
-use loom_tests::check;
+use loom_tests::{check, rest, with};
 
 /// P3: two adds race the `done` of their key. Afterwards the key is queued once, and one of the two adds queued it.
 #[test]
@@ -27,6 +27,54 @@ fn add_while_processing_requeues_once() {
         again.done();
         assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
         assert_eq!((queue.len(), queue.processing_len()), (0, 0));
+    });
+}
+
+/// P1, P2: `remove` races the `get` of its key: the key is taken back or handed out.
+#[test]
+fn a_remove_meets_a_get() {
+    check(|| {
+        let queue = WorkQueue::new();
+        queue.add(1_u64);
+        let remover = with(&queue, |queue| queue.remove(&1));
+        let got = queue.try_get().is_ok(); // and done
+        assert_ne!(remover.join().unwrap(), got);
+        let stats = queue.stats();
+        assert_eq!((stats.len, stats.processing, stats.taken + stats.handed_out), (0, 0, 1));
+        assert_eq!(queue.add(1), Added::Queued);
+    });
+}
+
+/// P3: `remove` races the `done` of a key that was added again: the add is taken back in any order, and the holder keeps the key.
+#[test]
+fn a_remove_meets_the_done() {
+    check(|| {
+        let queue = WorkQueue::new();
+        queue.add(1_u64);
+        let item = queue.get().unwrap();
+        queue.add(1);
+        let remover = with(&queue, |queue| queue.remove(&1));
+        let dirty = item.is_dirty();
+        item.done();
+        assert!(remover.join().unwrap(), "the add is not handed out");
+        assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
+        let stats = queue.stats();
+        assert_eq!((stats.processing, stats.taken, stats.depth()), (0, 1, 0), "dirty: {dirty}");
+    });
+}
+
+/// P1, P4: `remove` moves a line (of two keys, here) to the order while keys come and go.
+#[test]
+fn a_remove_in_a_long_line_loses_no_other_key() {
+    check(|| {
+        let queue = WorkQueue::new();
+        queue.add_all([1_u64, 2, 3]);
+        let remover = with(&queue, |queue| queue.remove(&2));
+        queue.add(4);
+        let mut got: Vec<_> = queue.try_get().ok().map(|item| *item).into_iter().collect();
+        assert!(remover.join().unwrap(), "only the first key was handed out");
+        got.extend(rest(&queue));
+        assert_eq!(got, [1, 3, 4]);
     });
 }
 

@@ -5,7 +5,9 @@
 //! [`SOON`] has expired when the clock is read next.
 #![cfg(loom)]
 
-use keyqueue::{AddOptions, Added, Clock, DelayConflict, DelayedAdd, Driver, MockClock, TryGetError, WorkQueue};
+use keyqueue::{
+    AddOptions, Added, Clock, DelayConflict, DelayedAdd, DelayedKey, Driver, MockClock, TryGetError, WorkQueue,
+};
 use loom::cell::UnsafeCell;
 use loom::future::block_on;
 use loom::model::Builder;
@@ -17,6 +19,11 @@ use loom_tests::{Nosy, check, check_with, ns, rest, with};
 use std::hash::Hash;
 use std::task::{Context, Waker};
 use std::time::Duration;
+
+/// The keys, and the times that were left.
+fn pairs<K>(delayed: impl IntoIterator<Item = DelayedKey<K>>) -> Vec<(K, Duration)> {
+    delayed.into_iter().map(|delayed| (delayed.key, delayed.left)).collect()
+}
 
 /// A delay that never expires in a model.
 const HOUR: Duration = Duration::from_secs(3600);
@@ -234,7 +241,7 @@ fn shutdown_with_parked_driver() {
         queue.shut_down();
         getter.join().unwrap();
         assert_eq!(queue.delayed_len(), 1);
-        assert_eq!(queue.take_delayed(), [(1, ns(10))]);
+        assert_eq!(pairs(queue.take_delayed()), [(1, ns(10))]);
         assert_eq!(queue.delayed_len(), 0);
     });
 }
@@ -246,7 +253,7 @@ fn first_delay_races_shutdown() {
         let (queue, time) = by_thread();
         let other = with(&queue, |queue| queue.add_after(1, ns(10)));
         queue.shut_down();
-        let taken = queue.take_delayed();
+        let taken = pairs(queue.take_delayed());
         time.advance(ns(10));
         match other.join().unwrap() {
             Added::Delayed => assert_eq!(taken, [(1, ns(10))]),
@@ -297,7 +304,7 @@ fn take_delayed_races_expiry() {
     check(|| {
         let (queue, _time) = due(DelayedAdd::Independent, BATCHES);
         let turner = with(&queue, WorkQueue::turn);
-        let taken = queue.take_delayed();
+        let taken = pairs(queue.take_delayed());
         assert_eq!(queue.delayed_len(), 0);
         let fired = turner.join().unwrap();
         assert_eq!(fired + taken.len(), 3);
@@ -554,7 +561,7 @@ fn requeue_after_races_shutdown() {
         let item = queue.get().unwrap();
         let drainer = with(&queue, |queue| {
             queue.shut_down();
-            let taken = queue.take_delayed();
+            let taken = pairs(queue.take_delayed());
             queue.shut_down_with_drain();
             assert_eq!(queue.processing_len(), 0);
             taken
@@ -582,7 +589,7 @@ fn drain_does_not_wait_for_delays() {
         let item = queue.get().unwrap();
         let drainer = with(&queue, |queue| {
             queue.shut_down_with_drain();
-            let mut delayed = queue.take_delayed();
+            let mut delayed = pairs(queue.take_delayed());
             delayed.sort_unstable();
             delayed.into_iter().map(|(key, _)| key).collect::<Vec<_>>()
         });
@@ -719,7 +726,7 @@ fn last_bit_frees_the_slot() {
         });
     }
     ends(|queue, key| assert!(queue.cancel(key)));
-    ends(|queue, key| assert_eq!(queue.take_delayed(), [(Key::clone(key), ns(10))]));
+    ends(|queue, key| assert_eq!(pairs(queue.take_delayed()), [(Key::clone(key), ns(10))]));
 }
 
 /// Delayed keys, and keys whose delay has just expired, are dropped with the last handle.
@@ -858,7 +865,7 @@ fn a_key_is_taken_or_handed_out() {
         queue.add_after(3, ns(5));
         let taker = with(&queue, |queue| {
             let taken = queue.take_where(|key| *key != 2);
-            taken.queued.into_iter().chain(taken.delayed.into_iter().map(|(key, _)| key)).collect::<Vec<_>>()
+            taken.queued.into_iter().chain(taken.delayed.into_iter().map(|delayed| delayed.key)).collect::<Vec<_>>()
         });
         time.advance(ns(5));
         queue.turn();

@@ -321,6 +321,21 @@ fn idle_wait_races_the_last_done() {
     }
 }
 
+/// A drain, and a wait until idle, race the `remove` of the only key: they see that it is gone, or `remove` wakes them.
+#[test]
+fn waits_race_the_removal_of_the_last_key() {
+    for wait in [IDLE[0], IDLE[1], DRAIN[0], DRAIN[1]] {
+        check(move || {
+            let queue = WorkQueue::new();
+            queue.add(1_u64);
+            let remover = with(&queue, |queue| queue.remove(&1));
+            wait(&queue);
+            assert_eq!(queue.len(), 0);
+            assert!(remover.join().unwrap());
+        });
+    }
+}
+
 /// A wait until idle races `end`, which ends the last delay.
 fn idle_wait_races_the_end_of_the_delay(end: fn(&WorkQueue<u64>)) {
     for idle in IDLE {

@@ -2,7 +2,7 @@
 #![cfg(loom)]
 
 use keyqueue::rate_limiter::{Bucket, DedupingBucket, ItemExponentialFailure, RateLimiter};
-use keyqueue::{AddOptions, Added, Clock, DelayedAdd, Driver, MockClock, OwnedItem, WorkQueue};
+use keyqueue::{AddOptions, Added, Clock, DelayedAdd, DelayedKey, Driver, MockClock, OwnedItem, WorkQueue};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
@@ -10,6 +10,11 @@ use loom_tests::{Nosy, check, ns, rest, with};
 use std::hash::{Hash, Hasher};
 use std::sync::RwLock;
 use std::time::Duration;
+
+/// The keys, and the times that were left.
+fn pairs<K>(delayed: impl IntoIterator<Item = DelayedKey<K>>) -> Vec<(K, Duration)> {
+    delayed.into_iter().map(|delayed| (delayed.key, delayed.left)).collect()
+}
 
 /// The time between two tokens: a power of two, so no result is rounded.
 const TOKEN: Duration = ns(16);
@@ -545,7 +550,7 @@ fn retry_races_shutdown() {
         let (queue, _time, item) = holding(DelayedAdd::Independent);
         let drainer = with(&queue, |queue| {
             queue.shut_down();
-            let taken = queue.take_delayed();
+            let taken = pairs(queue.take_delayed());
             queue.shut_down_with_drain();
             assert_eq!(queue.processing_len(), 0);
             taken
@@ -571,7 +576,7 @@ fn retry_ends_a_drain() {
         let (queue, _time, item) = holding(DelayedAdd::Independent);
         let drainer = with(&queue, |queue| {
             queue.shut_down_with_drain();
-            queue.take_delayed()
+            pairs(queue.take_delayed())
         });
         let added = item.retry();
         let taken = drainer.join().unwrap();

@@ -18,7 +18,7 @@ fn measuring_by_hand() -> (WorkQueue<u64>, MockClock) {
 
 /// Each hand-out has a wait, each `done` a work time, and all other hand-outs are processing.
 fn adds_up(queue: &WorkQueue<u64>) {
-    let Metrics { stats, queue_duration, work_duration, .. } = queue.metrics();
+    let Metrics { stats, queue_duration, work_duration, .. } = queue.inspect().metrics();
     assert_eq!(stats.adds(), stats.handed_out + stats.len as u64);
     assert_eq!(queue_duration.count(), stats.handed_out);
     assert_eq!(work_duration.count(), stats.handed_out - stats.processing as u64);
@@ -103,7 +103,7 @@ fn processing_keys_lists_what_is_left() {
 /// The keys that are processing, the oldest first.
 fn processing(queue: &WorkQueue<u64>) -> Vec<u64> {
     let (keys, ages): (Vec<_>, Vec<_>) =
-        queue.processing_keys().into_iter().map(|held| (held.key, held.elapsed)).unzip();
+        queue.inspect().processing_keys().into_iter().map(|held| (held.key, held.elapsed)).unzip();
     assert!(ages.is_sorted_by(|older, newer| older >= newer), "{ages:?}");
     keys
 }
@@ -149,7 +149,7 @@ fn dirty_key_waits_from_its_add() {
         let waited = queue.get().unwrap().waited().unwrap();
         assert!(waited.is_zero() || waited == ns(10));
         assert!(added == Added::Queued || added == Added::Deferred);
-        let metrics = queue.metrics();
+        let metrics = queue.inspect().metrics();
         assert_eq!((metrics.queue_duration.sum(), metrics.work_duration.sum()), (waited, ns(15)));
     });
 }
@@ -220,7 +220,7 @@ fn observer_is_called_without_the_lock() {
         one.succeed(); // 3
         assert_eq!(two.requeue_after(ns(10)), Added::Delayed); // 4; 7
         other.join().unwrap();
-        queue.report();
+        queue.inspect().report();
         let EventCounts { added, handed_out, done, given_up, reported } = &observed.1;
         let counts = [added, handed_out, done, given_up, reported].map(|count| count.load(Relaxed));
         assert_eq!(counts, [7, 4, 4, 1, 1]);

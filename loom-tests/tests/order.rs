@@ -145,6 +145,21 @@ fn getters_of_a_shut_down_queue_return_when_the_last_key_is_taken_out() {
     });
 }
 
+/// The same, with `remove`.
+#[test]
+fn getters_of_a_shut_down_queue_return_when_the_last_key_is_removed() {
+    check(|| {
+        let queue = one_at_a_time();
+        queue.add_all([1, 2]);
+        let item = queue.get().unwrap();
+        queue.shut_down();
+        let parked = getter(&queue);
+        let removed = queue.remove(&2);
+        drop(item);
+        assert_eq!(parked.join().unwrap().is_none(), removed);
+    });
+}
+
 /// The same, if a call takes the last keys at once.
 #[test]
 fn getters_of_a_shut_down_queue_return_when_get_many_takes_the_last_keys() {

@@ -118,6 +118,14 @@ impl State {
         self.0.store(before & !DIRTY, Ordering::Relaxed);
     }
 
+    /// The add that a processing key remembers is taken back. Returns whether there was one.
+    pub(crate) fn forget_add(&self) -> bool {
+        let before = self.0.load(Ordering::Relaxed);
+        debug_assert_ne!(before & PROCESSING, 0, "only a held key remembers an add");
+        self.0.store(before & !DIRTY, Ordering::Release);
+        before & DIRTY != 0
+    }
+
     /// `done`, by the holder.
     #[inline]
     pub(super) fn on_done(&self) -> OnDone {
@@ -238,6 +246,8 @@ mod tests {
         assert_eq!(s.on_add(), OnAdd::Defer);
         assert_eq!(s.on_add(), OnAdd::Coalesce);
         assert!(s.is_dirty());
+        assert_eq!((s.forget_add(), s.forget_add(), s.is_dirty()), (true, false, false));
+        assert_eq!(s.on_add(), OnAdd::Defer);
         assert_eq!(s.on_done(), OnDone::Push);
         s.on_get();
         assert_eq!(s.on_done(), OnDone::Remove);

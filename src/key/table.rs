@@ -23,8 +23,8 @@
 //! * **H1** A bucket of a new array is written before it is read: when a chain of the old array moves, all chains of the new array
 //!   that come from it are written, and until then the old array is used for their keys.
 //!
-//! All calls are made under the queue's lock. The only foreign code that runs here is `K::borrow`, and `eq` of `K` or of the type that it
-//! is borrowed as; it runs before anything is changed.
+//! All calls are made under the queue's lock. The only foreign code that runs here is `equivalent` of the type by which a key is looked
+//! up, which is `K`'s `Eq` as a rule; it runs before anything is changed.
 
 use super::buckets::Buckets;
 use super::chunk::Chunk;
@@ -33,7 +33,7 @@ use super::slot::{Claimed, Queued, SlotRef, SlotView};
 use super::state::OnDone;
 use crate::prefetch::{prefetch, prefetch_at};
 use crate::sync::model_const;
-use std::borrow::Borrow;
+use equivalent::Equivalent;
 use std::ops::Range;
 
 /// The part of a key's hash that is kept.
@@ -108,10 +108,7 @@ impl<K> Table<K> {
 
     /// The slot of this key.
     #[inline]
-    pub(crate) fn find<Q: Eq + ?Sized>(&self, key: &Q, hash: Hash) -> Option<SlotRef<K>>
-    where
-        K: Borrow<Q>,
-    {
+    pub(crate) fn find<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: Hash) -> Option<SlotRef<K>> {
         if self.left > 0 {
             return self.find_while_moving(key, hash);
         }
@@ -119,22 +116,19 @@ impl<K> Table<K> {
     }
 
     #[cold]
-    fn find_while_moving<Q: Eq + ?Sized>(&self, key: &Q, hash: Hash) -> Option<SlotRef<K>>
-    where
-        K: Borrow<Q>,
-    {
+    fn find_while_moving<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: Hash) -> Option<SlotRef<K>> {
         let (buckets, at) = self.buckets_for(hash.0);
         Self::find_in(buckets, at, key, hash)
     }
 
     #[inline]
-    fn find_in<Q: Eq + ?Sized>(buckets: &Buckets<K>, at: usize, key: &Q, hash: Hash) -> Option<SlotRef<K>>
+    fn find_in<Q>(buckets: &Buckets<K>, at: usize, key: &Q, hash: Hash) -> Option<SlotRef<K>>
     where
-        K: Borrow<Q>,
+        Q: Equivalent<K> + ?Sized,
     {
         let mut next = buckets.find(at, hash.0);
         while let Some(slot) = next {
-            if slot.slot().hash.get() == hash.0 && slot.key().borrow() == key {
+            if slot.slot().hash.get() == hash.0 && key.equivalent(slot.key()) {
                 return Some(slot.slot_ref());
             }
             next = slot.next();

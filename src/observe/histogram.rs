@@ -19,7 +19,7 @@ const EIGHTHS: usize = 1 << BITS;
 /// One bucket for each number below 8, and eight for each of 61 octaves.
 const BUCKETS: usize = EIGHTHS * (1 + 64 - BITS as usize);
 
-/// Measured durations: their number, their sum and their distribution. From [`WorkQueue::metrics`](crate::WorkQueue::metrics).
+/// Measured durations: their number, their sum and their distribution. From [`Inspect::metrics`](crate::Inspect::metrics).
 ///
 /// The sum is exact. Each duration is known to an eighth of a power of two: within 6 % of the middle of its bucket. If keys become
 /// dirty faster than a million per second, one in eight is measured, and counts for the others (all in a queue with priorities).
@@ -35,7 +35,7 @@ const BUCKETS: usize = EIGHTHS * (1 + 64 - BITS as usize);
 /// time.advance(Duration::from_millis(20));
 /// queue.get().unwrap().done();
 ///
-/// let waited = queue.metrics().queue_duration;
+/// let waited = queue.inspect().metrics().queue_duration;
 /// assert_eq!((waited.count(), waited.sum()), (1, Duration::from_millis(20)));
 /// let median = waited.quantile(0.5).as_secs_f64();
 /// assert!((median / 0.020 - 1.0).abs() < 0.0625);
@@ -92,7 +92,7 @@ impl Histogram {
     /// let queue = keyqueue::WorkQueue::builder().measure(true).build();
     /// queue.add(1);
     /// queue.get().unwrap().done();
-    /// assert_eq!(queue.metrics().work_duration.count(), 1);
+    /// assert_eq!(queue.inspect().metrics().work_duration.count(), 1);
     /// ```
     #[must_use]
     pub fn count(&self) -> u64 {
@@ -104,7 +104,7 @@ impl Histogram {
     /// # Examples
     /// ```
     /// let queue = keyqueue::WorkQueue::<u32>::builder().measure(true).build();
-    /// println!("the workers were busy for {:?}", queue.metrics().work_duration.sum());
+    /// println!("the workers were busy for {:?}", queue.inspect().metrics().work_duration.sum());
     /// ```
     #[must_use]
     pub fn sum(&self) -> Duration {
@@ -116,7 +116,7 @@ impl Histogram {
     /// # Examples
     /// ```
     /// let queue = keyqueue::WorkQueue::<u32>::builder().measure(true).build();
-    /// println!("a key waited for {:?} on average", queue.metrics().queue_duration.mean());
+    /// println!("a key waited for {:?} on average", queue.inspect().metrics().queue_duration.mean());
     /// ```
     #[must_use]
     pub fn mean(&self) -> Duration {
@@ -130,7 +130,7 @@ impl Histogram {
     /// # Examples
     /// ```
     /// let queue = keyqueue::WorkQueue::<u32>::builder().measure(true).build();
-    /// println!("99 of 100 keys waited for less than {:?}", queue.metrics().queue_duration.quantile(0.99));
+    /// println!("99 of 100 keys waited for less than {:?}", queue.inspect().metrics().queue_duration.quantile(0.99));
     /// ```
     #[must_use]
     pub fn quantile(&self, share: f64) -> Duration {
@@ -151,7 +151,7 @@ impl Histogram {
     /// let queue = keyqueue::WorkQueue::builder().measure(true).build();
     /// queue.add(1);
     /// queue.get().unwrap().done();
-    /// for (duration, count) in queue.metrics().work_duration.buckets() {
+    /// for (duration, count) in queue.inspect().metrics().work_duration.buckets() {
     ///     println!("{count} of about {duration:?}");
     /// }
     /// ```
@@ -173,10 +173,10 @@ impl Histogram {
     /// use keyqueue::WorkQueue;
     ///
     /// let queue = WorkQueue::builder().measure(true).build();
-    /// let before = queue.metrics().work_duration;
+    /// let before = queue.inspect().metrics().work_duration;
     /// queue.add(1);
     /// queue.get().unwrap().done();
-    /// assert_eq!(queue.metrics().work_duration.since(&before).count(), 1);
+    /// assert_eq!(queue.inspect().metrics().work_duration.since(&before).count(), 1);
     /// ```
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {

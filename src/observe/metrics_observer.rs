@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::{Mutex, TryLockError};
 use std::time::Duration;
 
-/// An [`Observer`] that passes each [report](crate::WorkQueue::report) to the exporter that the program has installed for the
+/// An [`Observer`] that passes each [report](crate::Inspect::report) to the exporter that the program has installed for the
 /// `metrics` facade. Install the exporter first.
 ///
 /// | Name | Kind | Meaning |
@@ -57,7 +57,7 @@ use std::time::Duration;
 ///
 /// // First install an exporter, such as that of `metrics-exporter-prometheus`.
 /// let queue = WorkQueue::<u64>::builder().name("pods").observer(MetricsObserver::new()).build();
-/// let reporter = queue.report_every(Duration::from_secs(1))?;
+/// let reporter = queue.inspect().report_every(Duration::from_secs(1))?;
 /// # drop(reporter);
 /// # std::io::Result::Ok(())
 /// ```

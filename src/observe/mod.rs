@@ -2,8 +2,8 @@
 //! [`Reporter`], a thread that reports metrics from time to time.
 //!
 //! None of these names keys, as a time series per key overloads a metrics server. For single keys there are
-//! [`WorkQueue::processing_keys`](crate::WorkQueue::processing_keys) and
-//! [`WorkQueue::delayed_keys`](crate::WorkQueue::delayed_keys), the hooks of [`Workers`](crate::Workers), and spans.
+//! [`Inspect::processing_keys`](crate::Inspect::processing_keys) and
+//! [`Inspect::delayed_keys`](crate::Inspect::delayed_keys), the hooks of [`Workers`](crate::Workers), and spans.
 
 mod histogram;
 #[cfg(feature = "metrics")]
@@ -20,14 +20,14 @@ pub use reporter::Reporter;
 use crate::{Priority, Stats};
 
 /// A consistent snapshot of a queue's counters and histograms, and the counts of its workers; from
-/// [`WorkQueue::metrics`](crate::WorkQueue::metrics).
+/// [`Inspect::metrics`](crate::Inspect::metrics).
 ///
 /// # Examples
 /// ```
 /// let queue = keyqueue::WorkQueue::builder().measure(true).build();
 /// queue.add("pod-1");
 /// queue.get().unwrap().done();
-/// let metrics = queue.metrics();
+/// let metrics = queue.inspect().metrics();
 /// println!("{} keys, p99 of the work {:?}", metrics.stats.handed_out, metrics.work_duration.quantile(0.99));
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -67,7 +67,7 @@ pub struct Metrics {
 /// })?;
 /// queue.add_all(["pod-1", "pod-2", "pod-3"]);
 /// let _leftover = workers.drain();
-/// let runs = queue.metrics().runs;
+/// let runs = queue.inspect().metrics().runs;
 /// assert_eq!((runs.success, runs.requeue, runs.give_up), (1, 1, 1));
 /// # std::io::Result::Ok(())
 /// ```
@@ -109,7 +109,7 @@ impl Runs {
 /// let queue = WorkQueue::builder().measure(true).build();
 /// queue.add_with("pod-1", AddOptions::new().priority(Priority::HIGH));
 /// queue.add("pod-2");
-/// for level in queue.metrics().levels {
+/// for level in queue.inspect().metrics().levels {
 ///     println!("priority {}: {} queued, p99 of the wait {:?}", level.priority.0, level.len, level.queue_duration.quantile(0.99));
 /// }
 /// ```

@@ -75,8 +75,8 @@ pub trait Observer: Send + Sync {
         let _ = error;
     }
 
-    /// The metrics of the queue of this name, from [`WorkQueue::report`](crate::WorkQueue::report) or
-    /// [`report_every`](crate::WorkQueue::report_every).
+    /// The metrics of the queue of this name, from [`Inspect::report`](crate::Inspect::report) or
+    /// [`report_every`](crate::Inspect::report_every).
     fn report(&self, queue: &str, metrics: &Metrics) {
         let _ = (queue, metrics);
     }

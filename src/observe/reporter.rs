@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Reports a queue's metrics at an interval; from [`WorkQueue::report_every`]. Dropping it makes a last report and ends its thread.
+/// Reports a queue's metrics at an interval; from [`Inspect::report_every`](crate::Inspect::report_every). Dropping it makes a last report and ends its thread.
 ///
 /// # Blocking
 /// The drop waits until the observer returns from the last report.
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// use std::time::Duration;
 ///
 /// let queue = keyqueue::WorkQueue::<u32>::new();
-/// let reporter = queue.report_every(Duration::from_secs(10))?;
+/// let reporter = queue.inspect().report_every(Duration::from_secs(10))?;
 /// drop(reporter); // the thread ends
 /// # std::io::Result::Ok(())
 /// ```
@@ -40,7 +40,7 @@ impl Reporter {
             let mut last = false;
             loop {
                 // If the observer panics, the panic hook has printed the message; the next report calls the observer again.
-                let _ = contained(|| queue.report());
+                let _ = contained(|| queue.inspect().report());
                 if last {
                     return;
                 }

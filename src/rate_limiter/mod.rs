@@ -72,6 +72,7 @@ pub(crate) use combine::default_backoff;
 pub use combine::{MaxOf, WithMaxWait, default_controller_rate_limiter};
 pub use deduping::DedupingBucket;
 pub use per_key::{ItemExponentialFailure, ItemFastSlow, PerKey, Step};
+#[doc(hidden)] // named by the types above, and of no use without them
 pub use schedule::{Exponential, FastSlow, Schedule, StepTable};
 
 use crate::sync::Arc;

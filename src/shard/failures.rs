@@ -2,14 +2,11 @@
 
 use super::{Known, Shard};
 use crate::key::{Claimed, Hash};
-use std::borrow::Borrow;
+use equivalent::Equivalent;
 
 impl<K> Shard<K> {
     /// Finds a key whose failures may have been counted.
-    pub(crate) fn find_failing<Q: Eq + ?Sized>(&mut self, key: &Q, hash: Hash) -> Option<Known<'_, K>>
-    where
-        K: Borrow<Q>,
-    {
+    pub(crate) fn find_failing<Q: Equivalent<K> + ?Sized>(&mut self, key: &Q, hash: Hash) -> Option<Known<'_, K>> {
         if self.later.failing == 0 { None } else { self.find(key, hash) }
     }
 

@@ -4,7 +4,7 @@ use super::Shard;
 use crate::key::{Claimed, Hash, OnAdd, SlotRef, SlotView, State};
 use crate::line::Group;
 use crate::{AddOptions, Added, DelayConflict, DelayedAdd};
-use std::borrow::Borrow;
+use equivalent::Equivalent;
 
 /// A key that is in the table of a shard. It stays there while this exists: the shard is borrowed, and the step that takes the key out
 /// consumes this.
@@ -16,10 +16,7 @@ pub(crate) struct Known<'s, K> {
 impl<K> Shard<K> {
     /// Finds a key.
     #[inline]
-    pub(crate) fn find<Q: Eq + ?Sized>(&mut self, key: &Q, hash: Hash) -> Option<Known<'_, K>>
-    where
-        K: Borrow<Q>,
-    {
+    pub(crate) fn find<Q: Equivalent<K> + ?Sized>(&mut self, key: &Q, hash: Hash) -> Option<Known<'_, K>> {
         let slot = self.table.find(key, hash)?;
         Some(Known { shard: self, slot })
     }
@@ -66,6 +63,16 @@ pub(crate) struct AddedWith {
     pub(crate) added: Added,
     /// The deadline of the delay that was set, if `added` is `Delayed`.
     pub(crate) deadline: u64,
+}
+
+/// What [`Known::take_back`] has done.
+pub(crate) enum TakenBack<K> {
+    /// The key was neither dirty nor delayed.
+    Nothing,
+    /// Something was taken back. With the key, if it is out of the queue (I4): the caller drops it after the lock.
+    Taken(Option<K>),
+    /// Nothing yet: the key is in a long line. The caller moves the keys of the shard to the order, where a key is found by its slot.
+    NotFound,
 }
 
 impl From<Added> for AddedWith {
@@ -141,6 +148,27 @@ impl<K> Known<'_, K> {
                 Added::Deferred
             }
         }
+    }
+
+    /// `remove`: takes back the add for which the key is queued, or that it remembers while it is processing, and its delay.
+    /// **Linearization point.** Failures stay counted.
+    pub(crate) fn take_back(mut self) -> TakenBack<K> {
+        let (queued, delayed, number) = (self.state().is_queued(), self.state().is_delayed(), self.number());
+        let place = if queued { self.shard.place_of(self.view().id(), number) } else { None };
+        if queued && place.is_none() {
+            return TakenBack::NotFound;
+        }
+        if delayed {
+            let _waited = self.remove_delay();
+        }
+        if let Some(place) = place {
+            return TakenBack::Taken(self.shard.take_at(place).expect("it was just found"));
+        }
+        if self.state().is_processing() && self.state().forget_add() {
+            self.shard.note_taken(number);
+            return TakenBack::Taken(None);
+        }
+        if delayed { TakenBack::Taken(self.remove_if_vacant()) } else { TakenBack::Nothing }
     }
 
     /// Refuses an add.

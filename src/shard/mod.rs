@@ -34,7 +34,7 @@ pub(crate) use delays::{Delay, NEVER, WHEEL_IS_FULL};
 pub(crate) use dirty_waiters::DirtyTicket;
 pub(crate) use effects::Effects;
 pub(crate) use expire::{BATCH, Turn};
-pub(crate) use known::{AddedWith, Known};
+pub(crate) use known::{AddedWith, Known, TakenBack};
 pub(crate) use order::OrderSettings;
 pub(crate) use times::MaybeNanos;
 pub(crate) use visit::{CHUNKS, FoundKey, FoundQueued, Place, READ_CHUNKS, STEP};

@@ -16,6 +16,9 @@ use std::time::Duration;
 /// The number of keys that one critical section visits, in calls that visit many: some ten microseconds.
 pub(crate) const STEP: usize = model_const(128, 2);
 
+/// In a line with more positions, no key is searched for: a microsecond.
+const SEARCHED: u64 = model_const(512, 1) as u64;
+
 /// Where a queued key was found. It stands for one push: if the key is queued again later, it is elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
@@ -68,7 +71,7 @@ impl<K> Shard<K> {
     }
 
     /// Takes the keys at these places out. `taken` gets whether the key of each place was still there, and `removed` the
-    /// keys that are out of the queue, for the caller to drop after the lock. **Linearization point of taking a queued key.**
+    /// keys that are out of the queue, for the caller to drop after the lock.
     pub(crate) fn take_queued(
         &mut self,
         places: impl Iterator<Item = Place>,
@@ -76,22 +79,48 @@ impl<K> Shard<K> {
         removed: &mut Vec<K>,
     ) {
         for place in places {
-            let queued = match place {
-                Place::InLine(position, number) => {
-                    self.line.remove(position).or_else(|| self.remove_from_order(number, position))
-                }
-                Place::InOrder(number, push) => self.remove_from_order(number, push),
-            };
-            taken.push(queued.is_some());
-            let Some(queued) = queued else { continue };
-            self.counts.taken += 1;
-            if let Some(times) = &mut self.times {
-                times.taken_back(self.table.number(queued.view()));
-            }
-            removed.extend(self.table.take_back(queued));
+            let key = self.take_at(place);
+            taken.push(key.is_some());
+            removed.extend(key.flatten());
         }
+    }
+
+    /// Takes out the key at a place, if it is still there. **Linearization point of taking a queued key.** Returns the key if it is out of
+    /// the queue.
+    pub(super) fn take_at(&mut self, place: Place) -> Option<Option<K>> {
+        let queued = match place {
+            Place::InLine(position, number) => {
+                self.line.remove(position).or_else(|| self.remove_from_order(number, position))
+            }
+            Place::InOrder(number, push) => self.remove_from_order(number, push),
+        }?;
+        self.note_taken(self.table.number(queued.view()));
+        let removed = self.table.take_back(queued);
         self.note_removed();
         self.effects.pending |= self.line.has_retired();
+        Some(removed)
+    }
+
+    /// No hand-out follows an add of the key in this slot.
+    pub(super) fn note_taken(&mut self, number: u32) {
+        self.counts.taken += 1;
+        if let Some(times) = &mut self.times {
+            times.taken_back(number);
+        }
+    }
+
+    /// The place of a queued key. `None`: it may be anywhere in a long line.
+    pub(super) fn place_of(&self, slot: SlotId, number: u32) -> Option<Place> {
+        if let Some((_, push)) = self.order.as_ref().and_then(|order| order.get(number)) {
+            return Some(Place::InOrder(number, push));
+        }
+        let mut positions = self.line.positions();
+        if positions.end - positions.start > SEARCHED {
+            return None;
+        }
+        let found =
+            positions.find(|&position| self.line.get(position).is_some_and(|queued| queued.view().id() == slot))?;
+        Some(Place::InLine(found, number))
     }
 
     fn remove_from_order(&mut self, number: u32, push: u64) -> Option<Queued<K>> {
@@ -155,12 +184,12 @@ impl<K> Shard<K> {
 }
 
 impl<K: Eq> Shard<K> {
-    /// Takes the delays of these keys. `deadlines` gets the deadline of each key that was still delayed, `removed` the keys that are out
+    /// Takes the delays of these keys. `deadlines` gets the deadline and the priority of each key that was still delayed, `removed` the keys that are out
     /// of the queue, and `panics` the panics of `Eq`: all for the caller to drop after the lock.
     pub(crate) fn take_delays_of(
         &mut self,
         keys: &[(Hash, K)],
-        deadlines: &mut Vec<Option<u64>>,
+        deadlines: &mut Vec<Option<(u64, i8)>>,
         removed: &mut Vec<K>,
         panics: &mut Vec<Caught>,
     ) {
@@ -168,7 +197,7 @@ impl<K: Eq> Shard<K> {
             let mut deadline = None;
             panics.push(Caught::call(|| {
                 let Some(mut known) = self.find(key, *hash).filter(|known| known.state().is_delayed()) else { return };
-                deadline = Some(known.deadline());
+                deadline = Some((known.deadline(), known.delayed_priority()));
                 let _waited = known.remove_delay();
                 removed.extend(known.remove_if_vacant());
             }));

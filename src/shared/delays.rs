@@ -10,11 +10,9 @@ use crate::line::Group;
 use crate::panics::contained;
 use crate::shard::{AddedWith, BATCH, Delay, Known, NewKey, WHEEL_IS_FULL};
 use crate::sync::{Arc, give_way};
-use crate::time::time_left;
-use crate::{AddOptions, Added};
-use std::borrow::Borrow;
+use crate::{AddOptions, Added, DelayedKey};
+use equivalent::Equivalent;
 use std::hash::Hash;
-use std::time::Duration;
 
 impl<K: Hash + Eq> Shared<K> {
     /// `add_with`.
@@ -109,10 +107,7 @@ impl<K: Hash + Eq> Shared<K> {
     }
 
     /// `cancel`.
-    pub(crate) fn cancel<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
-    where
-        K: Borrow<Q>,
-    {
+    pub(crate) fn cancel<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
         let hash = self.hash(key);
         let mut added = None;
         let removed = {
@@ -283,7 +278,7 @@ impl<K> Section<'_, K> {
 
 impl<K: Hash + Eq + Clone> Shared<K> {
     /// `take_delayed`.
-    pub(crate) fn take_delayed(this: &Arc<Self>) -> Vec<(K, Duration)> {
+    pub(crate) fn take_delayed(this: &Arc<Self>) -> Vec<DelayedKey<K>> {
         let now = this.clock.now();
         let mut taken = TakenDelays { shared: this, delays: Vec::new() };
         for locked in this.all() {
@@ -309,7 +304,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         }
         let mut delays = std::mem::take(&mut taken.delays);
         delays.sort_by_key(|delay| delay.deadline); // stable: equal deadlines stay in order
-        delays.into_iter().map(|delay| (delay.key, time_left(delay.deadline, now))).collect()
+        delays.into_iter().map(|delay| DelayedKey::new(delay.key, delay.deadline, delay.priority, now)).collect()
     }
 }
 

@@ -1,8 +1,8 @@
 //! Drain and idle waits: until no key is queued or processing, or until no key is delayed either.
 //!
 //! The threads and tasks of both kinds wait in one list of the hub, each for a shard that has work. A call that may end the work of a shard
-//! (a `done`, `cancel`, `take_delayed`, `take_where`, `stop`, a shut-down) owes a wake-up to all of them if one of them waits for this shard, and
-//! each looks again.
+//! (a `done`, `cancel`, `remove`, `take_delayed`, `take_where`, `stop`, a shut-down) owes a wake-up to all of them if one of them waits for
+//! this shard, and each looks again.
 
 use super::Shared;
 use super::driver::ExpiredNow;

@@ -14,7 +14,7 @@ use crate::AddOptions;
 use crate::key::Claimed;
 use crate::panics::{Caught, contained};
 use crate::rate_limiter::{RateLimiter, Schedule};
-use std::borrow::Borrow;
+use equivalent::Equivalent;
 use std::hash::Hash;
 use std::time::Duration;
 
@@ -37,8 +37,7 @@ impl<K: Hash + Eq> Shared<K> {
     /// `forget`.
     pub(crate) fn forget<Q>(&self, key: &Q)
     where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned: Into<K>> + ?Sized,
+        Q: Hash + Equivalent<K> + ToOwned<Owned: Into<K>> + ?Sized,
     {
         self.clear_failures(key);
         if let Limiter::External(limiter) = &self.limiter {
@@ -47,11 +46,7 @@ impl<K: Hash + Eq> Shared<K> {
     }
 
     /// Forgets the failures that the queue has counted.
-    fn clear_failures<Q>(&self, key: &Q)
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
+    fn clear_failures<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) {
         let hash = self.hash(key);
         let _removed = {
             let mut section = self.enter(self.shard_of(hash));
@@ -64,8 +59,7 @@ impl<K: Hash + Eq> Shared<K> {
     /// `num_requeues`.
     pub(crate) fn num_requeues<Q>(&self, key: &Q) -> usize
     where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned: Into<K>> + ?Sized,
+        Q: Hash + Equivalent<K> + ToOwned<Owned: Into<K>> + ?Sized,
     {
         let external = match &self.limiter {
             Limiter::Inline(_) => 0,

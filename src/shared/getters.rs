@@ -10,7 +10,7 @@
 //!   itself. `wake_at` is set while tasks are there; and while it is set, the driver is being started, or runs, or is parked until then at
 //!   most. (A thread parks for that time by itself.)
 //! * **W4** Under a lock no thread or task is woken, no waker cloned or dropped, no key dropped, no observer called (P17). `Eq` and
-//!   `Borrow` of keys and, in `take_delayed`, `take_where`, `stop`, `processing_keys`, `delayed_keys` and `groups`, `K::clone` are the foreign
+//!   `Equivalent` of keys and, in `take_delayed`, `take_where`, `stop`, `processing_keys`, `delayed_keys` and `groups`, `K::clone` are the foreign
 //!   code that runs there.
 //!
 //! Threads that were woken are counted until they arrive (`waking`). While one is on its way, a push wakes no other getter, unless
@@ -47,7 +47,8 @@ pub(super) struct Getters {
     /// The number of hand-outs when a thread has last found no key, and whether there had been many since the time before.
     handed_out_at_park: u64,
     keys_come_fast: bool,
-    /// Getters that were woken and are on the list again, as they have passed by a busy shard: a call that queued a key still relies on them.
+    /// Getters that were woken and are on the list again, as they have passed by a busy shard: a call that queued a key still relies on
+    /// them.
     owing: BTreeSet<Ticket>,
     /// Tasks that have passed by a busy shard, and that the driver wakes at `wake_at` (W5). Some may have left the list since.
     passed_by: Vec<Ticket>,

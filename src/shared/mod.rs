@@ -16,7 +16,7 @@
 //! no wake-up is lost: [`hub`].
 //!
 //! One file per kind of call: [`add`], [`get`], [`getters`] and [`choose`], [`done`], [`delays`] (set, cancel, take), [`driver`] and
-//! [`driver_thread`] (delays expire), [`failures`] (limiters), [`order`] (priorities and groups), [`life_cycle`] and [`drain`], [`take_where`], [`put_back`], [`snapshot`]
+//! [`driver_thread`] (delays expire), [`failures`] (limiters), [`order`] (priorities and groups), [`life_cycle`] and [`drain`], [`take_where`], [`remove`], [`put_back`], [`snapshot`]
 //! (also `until_dirty` and `shrink_to_fit`). [`locked`] is a shard with its lock.
 //!
 //! **One shard, one lock.** A critical section takes 5 to 15 ns as a rule, so one lock serves most programs, and it makes the contract
@@ -51,6 +51,7 @@ mod life_cycle;
 mod locked;
 mod order;
 mod put_back;
+mod remove;
 mod section;
 mod snapshot;
 #[cfg(all(test, not(loom)))]

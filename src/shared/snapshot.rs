@@ -8,7 +8,6 @@ use crate::observe::{Histogram, Metrics};
 use crate::shard::{CHUNKS, DirtyTicket};
 use crate::stats::{DelayedKey, Level, Stats};
 use crate::sync::give_way;
-use crate::time::time_left;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -168,11 +167,6 @@ impl<K: Clone> Shared<K> {
         keys.sort_by_key(|&(deadline, ..)| deadline);
         let now = self.clock.now();
         let keys = keys.into_iter();
-        keys.map(|(deadline, priority, key)| DelayedKey {
-            key,
-            left: time_left(deadline, now),
-            priority: Priority(priority),
-        })
-        .collect()
+        keys.map(|(deadline, priority, key)| DelayedKey::new(key, deadline, priority, now)).collect()
     }
 }

@@ -14,12 +14,11 @@
 
 use super::Shared;
 use super::locked::Locked;
-use crate::Leftover;
 use crate::key::{Hash as KeyHash, SlotId, State};
 use crate::panics::drop_each;
 use crate::shard::{CHUNKS, FoundKey, FoundQueued, Place, READ_CHUNKS, STEP};
 use crate::sync::give_way;
-use crate::time::time_left;
+use crate::{DelayedKey, Leftover};
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
@@ -34,7 +33,7 @@ struct Matching<K> {
 struct Taking<K> {
     queued: Vec<FoundQueued<K>>,
     /// With the times until their delays expire, earliest first.
-    delayed: Vec<(K, std::time::Duration)>,
+    delayed: Vec<DelayedKey<K>>,
     /// Keys that were queued when the call looked, and not when it took them.
     missed: Vec<(SlotId, K)>,
 }
@@ -136,12 +135,12 @@ impl<K: Hash + Eq + Clone> Shared<K> {
             }
             for ((_, key), deadline) in delayed.into_iter().zip(deadlines) {
                 match deadline {
-                    Some(deadline) => taking.delayed.push((key, time_left(deadline, now))),
+                    Some((deadline, priority)) => taking.delayed.push(DelayedKey::new(key, deadline, priority, now)),
                     None => missed.push(key),
                 }
             }
         }
-        taking.delayed.sort_by_key(|&(_, left)| left);
+        taking.delayed.sort_by_key(|delayed| delayed.left);
         self.note_caught(drop_each(missed));
         taking
     }
@@ -260,8 +259,8 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         taken
     }
 
-    /// Takes the delays of these keys. Returns the deadline of each key that was still delayed.
-    fn take_delays_of(&self, locked: &Locked<K>, keys: &[(KeyHash, K)]) -> Vec<Option<u64>> {
+    /// Takes the delays of these keys. Returns the deadline and the priority of each key that was still delayed.
+    fn take_delays_of(&self, locked: &Locked<K>, keys: &[(KeyHash, K)]) -> Vec<Option<(u64, i8)>> {
         let (mut deadlines, mut removed) = (Vec::with_capacity(keys.len()), Vec::with_capacity(keys.len()));
         // A panic of `Eq` is dropped after the lock: its payload is foreign code.
         let mut panics = Vec::with_capacity(keys.len());

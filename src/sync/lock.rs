@@ -35,7 +35,7 @@
 //! starved thread is parked, a release hands the lock off, once in [`HANDOFF_INTERVAL`] at most: the releasing thread takes it again, sets
 //! `handoff`, and the next thread that unparks owns it.
 //!
-//! **No poison.** The foreign code that runs under it, `Eq`, `Borrow` and `Clone` of keys, never observes a broken invariant, and
+//! **No poison.** The foreign code that runs under it, `Eq`, `Equivalent` and `Clone` of keys, never observes a broken invariant, and
 //! leaves none if it panics. If it uses the queue, it takes a lock that its thread holds: a panic in debug builds, a deadlock in
 //! release builds. (With several shards, it may take another lock: two such threads can wait for each other.)
 

@@ -65,7 +65,7 @@ impl Holder {
     pub(super) fn assert_another_thread(&self) {
         assert!(
             self.0.load(Ordering::Relaxed) != Self::this_thread(),
-            "keyqueue: a thread took a lock that it holds: `Eq`, `Borrow` and `Clone` of a key must not use its queue"
+            "keyqueue: a thread took a lock that it holds: `Eq`, `Equivalent` and `Clone` of a key must not use its queue"
         );
     }
 }

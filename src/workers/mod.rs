@@ -364,7 +364,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
         threads: usize,
         handler: impl Fn(&Item<'_, K>) -> R + Send + Sync + 'static,
     ) -> io::Result<Workers<K>> {
-        let name = match (&self.name, self.queue.name()) {
+        let name = match (&self.name, self.queue.inspect().name()) {
             (Some(name), _) => name.clone(),
             (None, "") => "worker".to_owned(),
             (None, name) => name.to_owned(),

@@ -19,8 +19,8 @@ use arbitrary::{Arbitrary, Unstructured};
 use keyqueue::observe::Observer;
 use keyqueue::rate_limiter::{ItemExponentialFailure, ItemFastSlow, MaxOf, Step, WithMaxWait};
 use keyqueue::{
-    AddOptions, Added, Clock, DelayConflict, DelayedAdd, Driver, Item, MockClock, OnPanic, OwnedItem, Priority,
-    TryGetError, WorkQueue, WorkQueueBuilder,
+    AddOptions, Added, Clock, DelayConflict, DelayedAdd, DelayedKey, Driver, Item, MockClock, OnPanic, OwnedItem,
+    Priority, TryGetError, WorkQueue, WorkQueueBuilder,
 };
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -31,6 +31,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
+
+/// The keys, and the times that were left.
+fn pairs<K>(delayed: impl IntoIterator<Item = DelayedKey<K>>) -> Vec<(K, Duration)> {
+    delayed.into_iter().map(|delayed| (delayed.key, delayed.left)).collect()
+}
 
 /// One call. An index selects a held item or a waiting future, modulo their number; if there is none, the call is skipped.
 #[derive(Arbitrary, Debug, Clone)]
@@ -89,6 +94,19 @@ pub(crate) enum Op {
     /// Drops a held item in a panic.
     #[arbitrary(skip)]
     Panic(u8),
+    /// Of the key of this number. The fuzzer makes it of a `Cancel`: see `decoded`.
+    #[arbitrary(skip)]
+    Remove(u8),
+}
+
+impl Op {
+    /// Half of the cancels are removals.
+    fn decoded(self) -> Self {
+        match self {
+            Self::Cancel(n) if n % 2 == 1 => Self::Remove(n / 2),
+            op => op,
+        }
+    }
 }
 
 /// A duration, for delays and for advances of the clock.
@@ -313,6 +331,7 @@ pub(crate) fn run_bytes(data: &[u8]) {
     let Some((&first, rest)) = data.split_first() else { return };
     let Ok(ops) = Vec::<Op>::arbitrary_take_rest(Unstructured::new(rest)) else { return };
     let run = [run_with::<u64>, run_with::<String>, run_with::<Colliding>][usize::from(first / 3 % 3)];
+    let ops: Vec<_> = ops.into_iter().map(Op::decoded).collect();
     run(1 + 3 * usize::from(first / 36 % 2), policy(first), first / 9, &ops);
 }
 
@@ -371,8 +390,9 @@ impl<'q, K: Key> Pair<'q, K> {
                 assert_eq!(added, self.reference.add_without(K::nth(*n), conflict));
             }
             Op::Cancel(n) => assert_eq!(queue.cancel(&K::nth(*n)), self.reference.cancel(&K::nth(*n))),
+            Op::Remove(n) => assert_eq!(queue.remove(&K::nth(*n)), self.reference.take_back(&K::nth(*n))),
             Op::TakeDelayed => {
-                let (mut taken, mut expected) = (queue.take_delayed(), self.reference.take_delayed());
+                let (mut taken, mut expected) = (pairs(queue.take_delayed()), self.reference.take_delayed());
                 if self.reference.queue.is_in_any_order() {
                     assert!(taken.is_sorted_by_key(|&(_, left)| left));
                     for list in [&mut taken, &mut expected] {
@@ -649,7 +669,7 @@ impl<'q, K: Key> Pair<'q, K> {
     }
 
     fn check_delays(&self) {
-        let listed = self.queue().delayed_keys();
+        let listed = self.queue().inspect().delayed_keys();
         assert!(listed.is_sorted_by_key(|listed| listed.left), "earliest first");
         assert!(listed.iter().all(|listed| listed.priority == Priority::NORMAL));
         assert_eq!(listed.len(), self.reference.delayed_len(), "each once");
@@ -671,12 +691,13 @@ impl<'q, K: Key> Pair<'q, K> {
             queued.sort_by_key(order);
         }
         assert_eq!(taken.queued, queued);
-        assert!(taken.delayed.is_sorted_by_key(|&(_, left)| left));
+        let mut taken_delayed = pairs(taken.delayed);
+        assert!(taken_delayed.is_sorted_by_key(|&(_, left)| left));
         let mut delayed = self.reference.take_delays_where(matches);
-        for list in [&mut taken.delayed, &mut delayed] {
+        for list in [&mut taken_delayed, &mut delayed] {
             list.sort_by_key(|(key, left)| (*left, order(key))); // equal deadlines are in any order
         }
-        assert_eq!(taken.delayed, delayed);
+        assert_eq!(taken_delayed, delayed);
         taken.processing.sort_by_key(order);
         processing.sort_by_key(order);
         assert_eq!(taken.processing, processing);
@@ -722,7 +743,7 @@ impl<'q, K: Key> Pair<'q, K> {
         let processing_since = plain.processing_since.iter().zip(ages());
         let mut processing_since: Vec<_> =
             processing_since.map(|((key, ..), age)| (key.clone(), Some(duration(age.into())))).collect();
-        let listed = self.queue().processing_keys();
+        let listed = self.queue().inspect().processing_keys();
         let mut listed: Vec<_> = listed.into_iter().map(|listed| (listed.key, listed.elapsed)).collect();
         assert!(listed.is_sorted_by(|(_, age), (_, next)| age >= next), "longest first");
         for list in [&mut listed, &mut processing_since] {
@@ -746,7 +767,7 @@ impl<'q, K: Key> Pair<'q, K> {
     }
 
     fn check_histograms(&self) {
-        let (metrics, plain) = (self.queue().metrics(), &self.reference.queue);
+        let (metrics, plain) = (self.queue().inspect().metrics(), &self.reference.queue);
         assert_eq!(metrics.stats, self.queue().stats());
         let (waited, worked) = (&metrics.queue_duration, &metrics.work_duration);
         for (histogram, (count, sum)) in [(waited, plain.waited), (worked, plain.worked)] {

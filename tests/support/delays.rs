@@ -177,6 +177,12 @@ impl<K: Hash + Eq + Clone> Delays<K> {
         true
     }
 
+    /// `remove`.
+    pub(crate) fn take_back(&mut self, key: &K) -> bool {
+        let was_delayed = self.remove(key).is_some();
+        self.queue.remove(key) || was_delayed
+    }
+
     pub(crate) fn take_delayed(&mut self) -> Vec<(K, Duration)> {
         let mut taken = Vec::new();
         while let Some((&(deadline, _), key)) = self.delays.first_key_value() {

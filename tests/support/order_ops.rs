@@ -8,7 +8,9 @@
 
 use super::plain_order::{PlainQueue, Plan, weight_of};
 use arbitrary::{Arbitrary, Unstructured};
-use keyqueue::{AddOptions, Clock, DelayConflict, DelayedAdd, Driver, Item, Priority, TryGetError, WorkQueue};
+use keyqueue::{
+    AddOptions, Clock, DelayConflict, DelayedAdd, DelayedKey, Driver, Item, Priority, TryGetError, WorkQueue,
+};
 use std::time::Duration;
 
 /// One call. An index selects a held item, modulo their number; if there is none, the call is skipped.
@@ -28,6 +30,19 @@ pub(crate) enum Op {
     TakeWhere(u8),
     ShutDown,
     ShrinkToFit,
+    /// The fuzzer makes it of a `Cancel`, so that its corpus decodes to the same calls: see `decoded`.
+    #[arbitrary(skip)]
+    Remove(u8),
+}
+
+impl Op {
+    /// The cancels of odd keys are removals.
+    fn decoded(self) -> Self {
+        match self {
+            Self::Cancel(key) if key % 2 == 1 => Self::Remove(key),
+            op => op,
+        }
+    }
 }
 
 #[derive(Arbitrary, Debug, Clone, Copy)]
@@ -83,7 +98,7 @@ pub(crate) const PLANS: u8 = 30;
 pub(crate) fn run_bytes(data: &[u8]) {
     let Some((&first, rest)) = data.split_first() else { return };
     let Ok(ops) = Vec::<Op>::arbitrary_take_rest(Unstructured::new(rest)) else { return };
-    run(plan(first), &ops);
+    run(plan(first), &ops.into_iter().map(Op::decoded).collect::<Vec<_>>());
 }
 
 pub(crate) fn run(plan: Plan, ops: &[Op]) {
@@ -108,6 +123,7 @@ pub(crate) fn run(plan: Plan, ops: &[Op]) {
                 assert_eq!(added, plain.add_with(key, level.priority().0, delay, conflict.of_the_crate()), "{op:?}");
             }
             Op::Cancel(key) => assert_eq!(queue.cancel(&key), plain.cancel(key), "{op:?}"),
+            Op::Remove(key) => assert_eq!(queue.remove(&key), plain.take_back(key), "{op:?}"),
             Op::Turn(span) => {
                 mock.advance(Duration::from_nanos(span.into()));
                 plain.now += u64::from(span);
@@ -137,10 +153,9 @@ pub(crate) fn run(plan: Plan, ops: &[Op]) {
             Op::TakeWhere(bits) => {
                 let matches = |key: u8| bits & 1 << (key % 8) != 0;
                 let taken = queue.take_where(|key| matches(*key));
-                let (queued, delayed) = plain.take_where(matches);
-                let mut delayed_keys: Vec<u8> = taken.delayed.iter().map(|(key, _)| *key).collect();
-                delayed_keys.sort_unstable();
-                assert_eq!((taken.queued, delayed_keys), (queued, delayed), "{op:?}");
+                let delayed: Vec<_> = plain.delayed_keys().filter(|&(key, ..)| matches(key)).collect();
+                let (queued, _) = plain.take_where(matches);
+                assert_eq!((taken.queued, sorted(taken.delayed)), (queued, delayed), "{op:?}");
             }
             Op::ShutDown => {
                 queue.shut_down();
@@ -164,6 +179,15 @@ fn options(delay: u8, conflict: Conflict) -> (AddOptions, u64) {
     (AddOptions::new().after(Duration::from_nanos(delay)).conflict(conflict.of_the_crate()), delay)
 }
 
+/// By key, each with the time that is left and the priority.
+fn sorted(delayed: Vec<DelayedKey<u8>>) -> Vec<(u8, u64, i8)> {
+    let keys = delayed.into_iter();
+    let mut keys: Vec<_> =
+        keys.map(|delayed| (delayed.key, delayed.left.as_nanos() as u64, delayed.priority.0)).collect();
+    keys.sort_unstable();
+    keys
+}
+
 fn get<'q>(queue: &'q WorkQueue<u8>, plain: &mut PlainQueue) -> Option<Item<'q, u8>> {
     let expected = plain.get();
     match queue.try_get() {
@@ -180,18 +204,19 @@ fn get<'q>(queue: &'q WorkQueue<u8>, plain: &mut PlainQueue) -> Option<Item<'q, 
 }
 
 fn check(queue: &WorkQueue<u8>, plain: &PlainQueue) {
-    let levels: Vec<_> = queue.levels().iter().map(|level| (level.priority.0, level.len)).collect();
+    let levels: Vec<_> = queue.inspect().levels().iter().map(|level| (level.priority.0, level.len)).collect();
     assert_eq!(levels, plain.levels().map(|(level, keys)| (level, keys.len())).collect::<Vec<_>>());
     assert_eq!((queue.len(), queue.stats().len), (plain.len(), plain.len()));
-    let listed = queue.delayed_keys();
+    let listed = queue.inspect().delayed_keys();
     assert!(listed.is_sorted_by_key(|listed| listed.left), "earliest first");
-    let mut listed: Vec<_> =
-        listed.iter().map(|listed| (listed.key, listed.left.as_nanos() as u64, listed.priority.0)).collect();
-    listed.sort_unstable();
-    assert_eq!(listed, plain.delayed_keys().collect::<Vec<_>>());
+    assert_eq!(sorted(listed), plain.delayed_keys().collect::<Vec<_>>());
     if let Some(groups) = plain.plan().groups {
-        let mut of_groups: Vec<_> =
-            queue.groups().iter().map(|group| (group.key % groups, (group.queued, group.processing))).collect();
+        let mut of_groups: Vec<_> = queue
+            .inspect()
+            .groups()
+            .iter()
+            .map(|group| (group.key % groups, (group.queued, group.processing)))
+            .collect();
         of_groups.sort_unstable();
         assert_eq!(of_groups, plain.groups().into_iter().collect::<Vec<_>>());
     }

@@ -361,6 +361,20 @@ impl PlainQueue {
         added
     }
 
+    /// `remove`.
+    pub(crate) fn take_back(&mut self, key: u8) -> bool {
+        let State { dirty, processing, .. } = self.keys[usize::from(key)];
+        if dirty && !processing {
+            self.remove(key);
+        }
+        self.keys[usize::from(key)].dirty = false;
+        let delayed = self.is_delayed(key);
+        if delayed {
+            self.remove_delay(key);
+        }
+        dirty || delayed
+    }
+
     /// Takes the queued keys that match, by priority and by age, and the delayed ones.
     pub(crate) fn take_where(&mut self, matches: impl Fn(u8) -> bool) -> (Vec<u8>, Vec<u8>) {
         let mut queued: Vec<_> =

@@ -130,6 +130,17 @@ impl<K: Hash + Eq + Clone> Reference<K> {
         (taken, self.processing.iter().filter(|key| matches(key)).cloned().collect())
     }
 
+    /// Takes back what makes the key dirty: client-go has no such call.
+    pub(crate) fn remove(&mut self, key: &K) -> bool {
+        let was_dirty = self.dirty.remove(key);
+        if was_dirty {
+            self.queue.retain(|queued| queued != key);
+            self.dirty_since.remove(key);
+            self.counts.taken += 1;
+        }
+        was_dirty
+    }
+
     pub(crate) fn shut_down(&mut self) {
         self.shutting_down = true;
     }

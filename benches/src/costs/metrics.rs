@@ -197,7 +197,7 @@ impl Scraper {
             let mut last = false;
             while !last {
                 last = ended.recv_timeout(SCRAPES) == Err(RecvTimeoutError::Disconnected);
-                queue.report();
+                queue.inspect().report();
                 black_box(exporter.render());
             }
         });
@@ -250,14 +250,14 @@ pub fn paced<Q: Subject<u64>>(keys: u64, cycles: u64) -> Duration {
 pub fn scrape(keys: u64) -> (Duration, Duration) {
     let exporter = exporter();
     let queue = Reported::observe(WorkQueue::builder().name("scrape")).build();
-    queue.report();
+    queue.inspect().report();
     black_box(exporter.render());
     for key in 0..keys {
         queue.add(key % 1024);
         queue.get().expect("just added").done();
     }
     let start = Instant::now();
-    queue.report();
+    queue.inspect().report();
     let reported = Instant::now();
     black_box(exporter.render());
     (reported - start, reported.elapsed())
@@ -332,7 +332,7 @@ mod tests {
             for _ in 0..999 {
                 queue.get().expect("there").done();
             }
-            queue.report();
+            queue.inspect().report();
             assert_eq!(scraped("workqueue_adds_total", S::NAME), 1000.0);
             assert_eq!(scraped("workqueue_depth", S::NAME), 1.0);
             for series in ["workqueue_queue_duration_seconds_count", "workqueue_work_duration_seconds_count"] {

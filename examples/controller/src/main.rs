@@ -157,6 +157,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
         left.processing.len(),
         left.delayed.len() + left.refused.len()
     );
-    println!("waits: {:?}", queue.metrics().queue_duration);
+    println!("waits: {:?}", queue.inspect().metrics().queue_duration);
     verdict
 }

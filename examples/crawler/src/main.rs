@@ -138,7 +138,7 @@ async fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
         let crawler = Arc::clone(&crawler);
         tokio::spawn(workers.run_async(async move |page| crawler.visit(page).await));
     }
-    let progress = crawler.queue.report_every(Duration::from_millis(100))?;
+    let progress = crawler.queue.inspect().report_every(Duration::from_millis(100))?;
     crawler.found(Url::parse(&first)?);
     let complete = tokio::select! {
         () = crawler.queue.wait_idle_async() => true,
@@ -157,7 +157,7 @@ async fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
         crawl: &crawl,
         requests: &requests,
         faults: &faults,
-        metrics: crawler.queue.metrics(),
+        metrics: crawler.queue.inspect().metrics(),
         left: crawler.left.load(Relaxed),
         dropped: dropped.queued.len() + dropped.delayed.len(),
         rate: args.rate,

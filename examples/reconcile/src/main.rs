@@ -172,7 +172,7 @@ fn serve_metrics(mut addr: SocketAddr, queue: &WorkQueue<Key>) -> Result<Reporte
     let exporter = metrics_exporter_prometheus::PrometheusBuilder::new().with_http_listener(addr);
     exporter.set_buckets(&buckets)?.install().map_err(|error| format!("--metrics {addr}: {error}"))?;
     eprintln!("metrics at http://{addr}/metrics");
-    Ok(queue.report_every(Duration::from_secs(1))?)
+    Ok(queue.inspect().report_every(Duration::from_secs(1))?)
 }
 
 /// The crate's feature is off by default, and the rest of the example must work without it.
@@ -595,7 +595,7 @@ fn is_gone(error: &io::Error) -> bool {
 }
 
 fn summary(tree: &Tree, first_pass: &str, tally: &Tally, dropped: usize) -> io::Result<()> {
-    let metrics = tree.queue.metrics();
+    let metrics = tree.queue.inspect().metrics();
     let stats = metrics.stats;
     let (files, unreadable) = tree.totals();
     let (given_up, to_retry) = tree.unreadable();

@@ -60,7 +60,7 @@ async fn readyz(State(service): State<Service>) -> StatusCode {
 }
 
 async fn metrics(State(service): State<Service>) -> String {
-    service.queue.report();
+    service.queue.inspect().report();
     service.prometheus.run_upkeep();
     service.prometheus.render()
 }
@@ -159,7 +159,7 @@ async fn run(address: &str) -> Result<(), Box<dyn Error + Send + Sync>> {
     }
     let left = workers.drain_until(sleep_until(signal + DRAIN)).await;
 
-    let delayed = left.delayed.into_iter().map(|(document, _)| document).collect();
+    let delayed = left.delayed.into_iter().map(|delayed| delayed.key).collect();
     let left = [left.queued, left.processing, left.refused, delayed].concat();
     println!("{} documents indexed, {} left", workers.tally().succeeded, left.len());
     left.iter().for_each(|document| eprintln!("left: {document}")); // to be stored, or listed again at the next start

@@ -49,12 +49,12 @@ impl Page {
     /// Looks at the queue: `at` is the moment. Any program can make these calls, at any time and from any thread. None holds
     /// the queue's lock for long.
     pub fn turn(&mut self, queue: &WorkQueue<Key>, at: Duration) {
-        let metrics = queue.metrics();
+        let metrics = queue.inspect().metrics();
         self.depths.push_front(metrics.stats.len as u64);
         self.depths.truncate(500);
         self.metrics.push_back((at, metrics));
         self.metrics.drain(..self.metrics.len().saturating_sub(WINDOW + 1));
-        (self.processing, self.delayed) = (queue.processing_keys(), queue.delayed_keys());
+        (self.processing, self.delayed) = (queue.inspect().processing_keys(), queue.inspect().delayed_keys());
 
         // A key that has failed is delayed until its backoff ends. (One whose backoff is shorter than a page may be missed.)
         let held = self.processing.iter().map(|held| held.key);
@@ -66,7 +66,7 @@ impl Page {
 
         self.tenants.values_mut().for_each(|tenant| *tenant = Tenant::default());
         // `groups` has only those with queued or processing keys.
-        for group in queue.groups() {
+        for group in queue.inspect().groups() {
             let tenant = self.tenants.entry(group.key.0).or_default();
             *tenant = ([group.queued, group.processing, 0, 0], group.oldest);
         }

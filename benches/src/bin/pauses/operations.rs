@@ -113,7 +113,7 @@ pub const OPERATIONS: &[Operation] = &[
     both("processing_keys", |probe| {
         let queue = filled(probe.keys);
         let items = queue.get_many(probe.batch as usize);
-        let listed = probe.during(&queue, |_| queue.processing_keys());
+        let listed = probe.during(&queue, |_| queue.inspect().processing_keys());
         drop((listed, items));
     }),
     both("take_delayed", |probe| {
@@ -137,7 +137,7 @@ pub const OPERATIONS: &[Operation] = &[
     }),
     both("metrics", |probe| {
         let queue = measured(probe.keys);
-        probe.during(&queue, |own| (0..CALLS).for_each(|_| timed(own, || queue.metrics())));
+        probe.during(&queue, |own| (0..CALLS).for_each(|_| timed(own, || queue.inspect().metrics())));
     }),
     known("shut_down: futures wait for keys", |probe| {
         let queue = filled(1);

@@ -222,7 +222,8 @@ impl Soak {
         let consumers =
             vec![start(consume::bare_gets, seed()), start(|world, seed| consume::bare_timeouts(world, seed), seed())];
         let watchdog = start(|world, _| watch::patience(world), 0);
-        let reporter = world.queue.report_every(Duration::from_millis(20)).unwrap_or_else(|error| fail(error));
+        let reporter =
+            world.queue.inspect().report_every(Duration::from_millis(20)).unwrap_or_else(|error| fail(error));
         Self { world, runtime, workers: [in_threads, in_tasks], producers, consumers, tasks, watchdog, reporter }
     }
 
@@ -403,7 +404,7 @@ fn check_leftover(world: &World, left: &Leftover<Key>) {
     if !left.queued.is_empty() || !left.processing.is_empty() {
         fail(format_args!("the drain left {} queued and {} processing keys", left.queued.len(), left.processing.len()));
     }
-    left.delayed.iter().for_each(|(key, _)| world.ledger.excuse(key.id));
+    left.delayed.iter().for_each(|delayed| world.ledger.excuse(delayed.key.id));
     world.ledger.settle("after the drain");
 }
 
@@ -435,7 +436,7 @@ fn check_numbers(world: &World, stats: &Stats, tally: &Tally) {
     let became = stats.pushed + stats.coalesced + stats.deferred + stats.rejected + stats.delays;
     let panics = of(&[&counts.panics_in_workers, &counts.panics_outside]);
     let events = &world.events;
-    let (runs, ended) = (world.queue.metrics().runs, tally.succeeded + tally.failed);
+    let (runs, ended) = (world.queue.inspect().metrics().runs, tally.succeeded + tally.failed);
     for (what, one, other) in [
         ("adds", calls, became),
         ("adds refused", of(&[&counts.rejected]) + tally.refused, stats.rejected),

@@ -40,7 +40,7 @@ pub fn run(seed: u64) {
             key.id
         ));
     }
-    found.extend(left.queued.iter().chain(left.delayed.iter().map(|(key, _)| key)).map(|key| key.id));
+    found.extend(left.queued.iter().chain(left.delayed.iter().map(|delayed| &delayed.key)).map(|key| key.id));
     found.sort_unstable();
     if !found.iter().copied().eq(0..KEYS) {
         let wrong = (0..KEYS).find(|id| found.iter().filter(|other| *other == id).count() != 1);

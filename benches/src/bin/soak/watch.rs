@@ -25,9 +25,9 @@ pub fn numbers(world: &World) {
     for round in 0_u64.. {
         let stats = world.queue.stats();
         check(&stats);
-        let metrics = world.queue.metrics();
+        let metrics = world.queue.inspect().metrics();
         check(&metrics.stats);
-        if round % 64 == 0 && world.queue.processing_keys().len() > 10_000 {
+        if round % 64 == 0 && world.queue.inspect().processing_keys().len() > 10_000 {
             fail("more keys are processing than there are workers");
         }
         count(&world.counts.stats);

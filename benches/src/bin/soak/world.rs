@@ -136,8 +136,8 @@ impl World {
     }
 
     pub fn take_delayed(&self) {
-        for (key, _) in self.queue.take_delayed() {
-            self.ledger.excuse(key.id);
+        for delayed in self.queue.take_delayed() {
+            self.ledger.excuse(delayed.key.id);
             count(&self.counts.taken);
         }
     }

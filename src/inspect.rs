@@ -1,0 +1,246 @@
+//! The view of a queue for those who look at it.
+
+use crate::WorkQueue;
+use crate::observe::{Metrics, Reporter};
+use crate::shared::Shared;
+use crate::stats::{DelayedKey, GroupStats, Level, ProcessingKey};
+use std::fmt;
+use std::hash::Hash;
+use std::time::Duration;
+
+/// A view of a queue, from [`WorkQueue::inspect`]: its keys, groups, levels and metrics. It changes nothing in the queue.
+///
+/// A view borrows the handle, and is as cheap as a reference. Each call looks at the queue as it is then; the view itself is no snapshot.
+/// Numbers alone are in [`WorkQueue::stats`].
+///
+/// # Examples
+/// ```
+/// use keyqueue::WorkQueue;
+/// use std::time::Duration;
+///
+/// let queue = WorkQueue::new();
+/// queue.add_all(["pod-1", "pod-2"]);
+/// queue.add_after("pod-3", Duration::from_secs(60));
+/// let item = queue.get();
+/// let view = queue.inspect();
+/// assert_eq!(view.processing_keys()[0].key, "pod-1");
+/// assert_eq!(view.delayed_keys()[0].key, "pod-3");
+/// assert_eq!(view.levels()[0].len, 1);
+/// # drop(item);
+/// ```
+pub struct Inspect<'q, K> {
+    queue: &'q WorkQueue<K>,
+}
+
+impl<'q, K> Inspect<'q, K> {
+    pub(crate) fn new(queue: &'q WorkQueue<K>) -> Self {
+        Self { queue }
+    }
+
+    /// The queue's name, see [`crate::WorkQueueBuilder::name`].
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::<u32>::builder().name("pods").build();
+    /// assert_eq!(queue.inspect().name(), "pods");
+    /// ```
+    #[must_use]
+    pub fn name(self) -> &'q str {
+        &self.queue.shared.name
+    }
+
+    /// A snapshot of the counters and of the histograms of how long keys waited and were processed, consistent in each
+    /// [shard](WorkQueue::shards).
+    ///
+    /// Takes the lock of each shard for less than a microsecond, whatever the number of keys.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::WorkQueue;
+    ///
+    /// let queue = WorkQueue::builder().measure(true).build();
+    /// queue.add("pod-1");
+    /// queue.get().unwrap().done();
+    /// let metrics = queue.inspect().metrics();
+    /// println!("half of the keys waited for less than {:?}", metrics.queue_duration.quantile(0.5));
+    /// assert_eq!((metrics.stats.handed_out, metrics.work_duration.count()), (1, 1));
+    /// ```
+    #[must_use]
+    pub fn metrics(self) -> Metrics {
+        self.queue.shared.metrics()
+    }
+
+    /// How many keys of each [priority](crate::Priority) are queued, the highest first; consistent in each [shard](WorkQueue::shards).
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{AddOptions, Priority, WorkQueue};
+    ///
+    /// let queue = WorkQueue::new();
+    /// queue.add_all(0..10);
+    /// queue.add_with(100, AddOptions::new().priority(Priority::HIGH));
+    /// let levels: Vec<_> = queue.inspect().levels().iter().map(|level| (level.priority, level.len)).collect();
+    /// assert_eq!(levels, [(Priority::HIGH, 1), (Priority::NORMAL, 10)]);
+    /// ```
+    #[must_use]
+    pub fn levels(self) -> Vec<Level> {
+        self.queue.shared.levels()
+    }
+
+    /// Passes the queue's [`metrics`](Self::metrics) to its [observer](crate::WorkQueueBuilder::observer). Call it before metrics are read,
+    /// or from time to time: [`report_every`](Self::report_every).
+    ///
+    /// # Panics
+    /// If the [observer](crate::observe::Observer#panics) panics.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::WorkQueue;
+    /// use keyqueue::observe::{Metrics, Observer};
+    ///
+    /// struct Log;
+    ///
+    /// impl Observer for Log {
+    ///     fn report(&self, queue: &str, metrics: &Metrics) {
+    ///         println!("{queue}: {} keys are queued", metrics.stats.len);
+    ///     }
+    /// }
+    ///
+    /// let queue = WorkQueue::<u32>::builder().observer(Log).build();
+    /// queue.inspect().report(); // when the metrics are read, for instance
+    /// ```
+    pub fn report(self) {
+        self.queue.shared.tell(|observer| observer.report(self.name(), &self.metrics()));
+    }
+}
+
+impl<K: Hash + Eq + Clone + Send + Sync + 'static> Inspect<'_, K> {
+    /// The keys that are processing, and for how long they have been: to find a key whose handler hangs.
+    ///
+    /// Longest first, if the queue [measures](crate::WorkQueueBuilder::measure); a key that was not measured, because keys become dirty
+    /// very fast, has the time of the next key that was. If the queue does not measure, `elapsed` is `None`.
+    ///
+    /// Visits all keys of the queue, some hundred at a time under the lock, and clones those that are processing. So the list is not of
+    /// one moment: a key that is done and handed out again meanwhile may be in it twice.
+    ///
+    /// # Panics
+    /// If `K`'s `Clone` panics. It is called under the lock, so it must not use this queue.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::builder().measure(true).build();
+    /// queue.add("pod-1");
+    /// let _item = queue.get().unwrap();
+    /// for stuck in queue.inspect().processing_keys() {
+    ///     println!("{} has been processing for {:?}", stuck.key, stuck.elapsed);
+    /// }
+    /// ```
+    #[must_use]
+    pub fn processing_keys(self) -> Vec<ProcessingKey<K>> {
+        let keys = self.queue.shared.processing_keys().into_iter();
+        keys.map(|(key, elapsed)| ProcessingKey { key, elapsed }).collect()
+    }
+
+    /// The keys that have a delay, each with the time that is left and the priority that it will have, earliest first: to see what is to
+    /// come. Takes nothing out, see [`take_delayed`](WorkQueue::take_delayed).
+    ///
+    /// A key that is also queued or processing is listed too. So is a key whose delay has expired and which was not added yet, with zero
+    /// left, a delay that never expires, with `Duration::MAX`, and a delay that a shut-down has cut off. The list is in the order of the
+    /// deadlines; equal deadlines are in no order. The time that is left is that at the end of the call.
+    ///
+    /// Visits all keys of the queue, some hundred at a time under the lock, and clones those that are delayed. So the list is not of
+    /// one moment. A key that has a delay during the whole call is listed once (if the delay is moved meanwhile, with one of its
+    /// deadlines). A key whose delay begins or ends meanwhile may be missing; one whose delay ends and is set again meanwhile may be
+    /// listed twice.
+    ///
+    /// # Panics
+    /// If `K`'s `Clone` panics. It is called under the lock, so it must not use this queue.
+    ///
+    /// # Examples
+    /// ```
+    /// # use keyqueue::{AddOptions, Clock, Driver, Priority, WorkQueue};
+    /// # use std::time::Duration;
+    /// let (clock, time) = Clock::mock();
+    /// let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
+    /// queue.add_after("later", Duration::from_secs(60));
+    /// queue.add_with("soon", AddOptions::new().after(Duration::from_secs(20)).priority(Priority::HIGH));
+    /// time.advance(Duration::from_secs(15));
+    /// let listed: Vec<_> = queue.inspect().delayed_keys().iter().map(|to_come| (to_come.key, to_come.left.as_secs())).collect();
+    /// assert_eq!(listed, [("soon", 5), ("later", 45)]);
+    /// assert_eq!(queue.inspect().delayed_keys()[0].priority, Priority::HIGH);
+    /// assert_eq!(queue.delayed_len(), 2, "nothing is taken");
+    /// ```
+    #[must_use]
+    pub fn delayed_keys(self) -> Vec<DelayedKey<K>> {
+        self.queue.shared.delayed_keys()
+    }
+
+    /// The [groups](crate::WorkQueueBuilder::fair_by) that have queued or processing keys, in no order. None in a queue without groups.
+    ///
+    /// Visits all keys of the queue, some hundred at a time under the lock, and clones one of each group. So the numbers are not of one
+    /// moment.
+    ///
+    /// # Panics
+    /// If `K`'s `Clone` panics. It is called under the lock, so it must not use this queue.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::builder().fair_by(|&(tenant, _): &(u8, u32)| tenant).build();
+    /// queue.add_all((0..1000).map(|n| (1, n)));
+    /// queue.add((2, 0));
+    /// let item = queue.get().unwrap();
+    /// for group in queue.inspect().groups() {
+    ///     let (tenant, _) = group.key;
+    ///     let expected = if tenant == 1 { (999, 1, 1) } else { (1, 0, 0) };
+    ///     assert_eq!((group.queued, group.processing, group.handed_out), expected);
+    /// }
+    /// ```
+    #[must_use]
+    pub fn groups(self) -> Vec<GroupStats<K>> {
+        Shared::groups(&self.queue.shared)
+    }
+
+    /// Starts a thread that calls [`report`](Self::report) once per `interval`, until the [`Reporter`] is dropped. An interval below a
+    /// millisecond counts as one millisecond. The reporter keeps the queue alive.
+    ///
+    /// # Errors
+    /// If the thread cannot be started.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::WorkQueue;
+    /// use keyqueue::observe::{Metrics, Observer};
+    /// use std::time::Duration;
+    ///
+    /// struct Log;
+    ///
+    /// impl Observer for Log {
+    ///     fn report(&self, queue: &str, metrics: &Metrics) {
+    ///         println!("{queue}: {} keys are queued", metrics.stats.len);
+    ///     }
+    /// }
+    ///
+    /// let queue = WorkQueue::<u32>::builder().name("pods").observer(Log).build();
+    /// let reporter = queue.inspect().report_every(Duration::from_secs(10))?;
+    /// drop(reporter); // reports once more, and ends
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn report_every(self, interval: Duration) -> std::io::Result<Reporter> {
+        Reporter::start(self.queue.clone(), interval)
+    }
+}
+
+impl<K> Clone for Inspect<'_, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K> Copy for Inspect<'_, K> {}
+
+impl<K> fmt::Debug for Inspect<'_, K> {
+    /// As the queue.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.queue, f)
+    }
+}
