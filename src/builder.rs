@@ -58,7 +58,7 @@ impl<K> WorkQueueBuilder<K> {
     /// of two; at most 64, and 0 counts as 1.
     ///
     /// With one shard, all calls take turns at one lock, and the queue is strictly first in, first out. With more, threads that work on keys
-    /// of different shards do not meet, and the order, also by [priority](crate::Priority), is weaker: see the crate's page, "Shards".
+    /// of different shards do not meet, and the order, also by [priority](crate::Priority), is weaker: see [several shards](crate::how_it_works#several-shards).
     ///
     /// # Examples
     /// ```

@@ -43,7 +43,7 @@ pub enum TryGetError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GetTimeoutError {
-    /// No key was queued before the time-out. (With several [shards](crate#shards) a key may be queued in one that another thread keeps
+    /// No key was queued before the time-out. (With several [shards](crate::how_it_works#several-shards) a key may be queued in one that another thread keeps
     /// locked for longer than a critical section takes.)
     Timeout,
     /// No key is queued, and the queue is shutting down. A key that was added again while it was processing may still come back when

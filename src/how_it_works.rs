@@ -74,6 +74,22 @@
 //! choice of 16 goes by age alone). So threads rarely meet at a lock, and no key is overtaken by more than a bounded number of later ones or of
 //! lower priorities. `src/shared/choose.rs`.
 //!
+//! **Most programs need one shard**: a worker that spends a microsecond on a key does not notice the lock, which a call holds for about ten
+//! nanoseconds. Where threads do little else than add and get, take 16, or twice the number of such threads. What changes with several:
+//!
+//! * **Order** is first in, first out within a shard. Across shards a key is overtaken by at most about `(shards + 6 * getters) * 64` keys
+//!   that were queued after it, however long the queue is; twice as many if getters add keys themselves. A thread that ends counts as a
+//!   getter until another one takes over its shard. Delays expire in the order of their deadlines within a shard. A key waits for at most
+//!   about `4 * (shards + getters)` hand-outs of lower priorities, beside the turns that these have.
+//! * **Snapshots** ([`stats`](crate::WorkQueue::stats), [`metrics`](crate::Inspect::metrics), [`len`](crate::WorkQueue::len)) read one
+//!   shard after the other, so they are consistent in each alone.
+//! * While [`shut_down`](crate::WorkQueue::shut_down) runs, an add may still be accepted after an add of another thread was refused.
+//!   [`try_get`](crate::WorkQueue::try_get) says `Empty` if each shard was empty at some moment of the call.
+//! * **A thread that the system stops in the middle of a call** keeps others from the keys of one shard; getters go on with the other
+//!   shards. So [`get_timeout`](crate::WorkQueue::get_timeout) may time out while a key is queued there.
+//! * **Memory**: an empty shard takes 4 KiB (12 if the queue measures), and the two hundred kilobytes that a queue keeps after a burst
+//!   are per shard, too.
+//!
 //! # Failures and limits
 //!
 //! The number of failures of a key is in a record beside its slot, so a retry looks the key up once. A token bucket is one number: the

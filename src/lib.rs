@@ -1,53 +1,50 @@
 //! A deduplicating work queue for control loops, operators, crawlers, indexers and job runners.
 //!
-//! Producers [`add`](WorkQueue::add) keys. Workers [`get`](WorkQueue::get) a key, do the work, and drop the guard. The queue
-//! ensures that a key is **queued at most once** and **processed by at most one worker at a time**, and that no add is lost: a key
-//! that is added while a worker processes it is handed out once more afterwards.
-//!
-//! These are the semantics of client-go's `util/workqueue`, which Kubernetes' controllers use, with its known faults fixed.
-//!
-//! # Quick start
+//! Producers [`add`](WorkQueue::add) keys, and [workers](Workers) process them. A key is **queued at most once** and **processed by at
+//! most one worker at a time**. No add is lost: a key that is added while a worker processes it runs once more afterwards. These are the
+//! semantics of client-go's `util/workqueue`, which Kubernetes' controllers use, with its known faults fixed.
 //!
 //! ```
 //! use keyqueue::WorkQueue;
-//! use std::thread;
+//! use std::time::Duration;
 //!
-//! let queue = WorkQueue::new();
-//!
-//! let worker = thread::spawn({
-//!     let queue = queue.clone(); // another handle of the same queue
-//!     move || {
-//!         let mut runs = 0;
-//!         while let Some(item) = queue.get() {
-//!             // No other worker gets this key until `item` is dropped.
-//!             println!("looking at {item}");
-//!             runs += 1;
-//!         }
-//!         runs
-//!     }
-//! });
+//! # fn reconcile(_: &str) -> Result<(), std::io::Error> { Ok(()) }
+//! let queue = WorkQueue::<&str>::new();
+//! let workers = queue
+//!     .workers()
+//!     .max_retries(15)
+//!     .on_give_up(|pod, why| eprintln!("{pod}: {why}")) // "given up after 15 retries: …"
+//!     .spawn(2, |pod| reconcile(pod))?; // an `Err` is retried, after 5 ms, 10, 20, …
 //!
 //! for event in ["pod-1", "pod-2", "pod-1", "pod-1", "pod-2"] {
-//!     queue.add(event);
+//!     queue.add(event); // two to five runs: adds are merged, and none is lost
 //! }
-//! queue.shut_down_with_drain(); // refuses adds, returns when every key is done
 //!
-//! let runs = worker.join().unwrap();
-//! assert!((2..=5).contains(&runs), "adds are merged, and none is lost");
+//! let left = workers.drain_timeout(Duration::from_secs(10));
+//! assert!(left.is_empty());
+//! # std::io::Result::Ok(())
 //! ```
 //!
-//! A key says *what* to look at, never what happened. The worker reads the current state when it runs, so an event that arrives
-//! twice, late or out of order does no harm, and a thousand events for one key lead to one run.
+//! A key says *what* to look at, never what happened. The worker reads the current state when it runs. So an event that arrives twice,
+//! late or out of order does no harm, and a thousand events for one key lead to one run.
 //!
-//! **In short**: a key is absent, queued, or processing, beside that it may have a delay, and at most one worker has it. After an add it is
-//! processed; one run stands for all adds before it. Two traps:
+//! Next: the [`cookbook`] has recipes, and the names for those who know client-go. Read the [traps](#traps) before you ship.
+//! [`how_it_works`] has the pictures of the inside.
 //!
-//! * After a success call [`succeed`](Item::succeed) (or [`forget`](WorkQueue::forget)). If not, a key that was retried keeps its long
-//!   backoff and its record for ever: dropping the item forgets nothing. [Workers](#workers) do it for you.
-//! * An [`add`](WorkQueue::add) does not wait for a backoff or another delay of its key, unless [`DelayedAdd`] says so.
+//! # Ten words
 //!
-//! Next: [workers](#workers), the [`cookbook`] with recipes and the names for those who know client-go, all
-//! [guarantees](#what-it-guarantees), more [traps](#traps), and [`how_it_works`].
+//! | | |
+//! |---|---|
+//! | *queued* | the key waits for a worker |
+//! | *hand-out* | a worker gets the key, as an [`Item`] |
+//! | *processing* | an `Item` of the key exists |
+//! | *done* | the `Item` is dropped: the hand-out ends |
+//! | *dirty* | the key must run: it is queued, or was added while it was processing |
+//! | *coalesced* | an add that changed nothing: the key was dirty already |
+//! | *deferred* | an add of a key that is processing: it is queued when it is done |
+//! | *delayed* | the key is added at a time to come |
+//! | *failing* | the queue or its limiter counts failures of the key |
+//! | *driver* | the thread that adds delayed keys when their time has come |
 //!
 //! # The life of a key
 //!
@@ -59,11 +56,9 @@
 //!    └──────────────────── done ──────────────┘
 //! ```
 //!
-//! [`Added`] says what an add did. [`Item`] is the guard of a hand-out; dropping it is `done`.
-//!
-//! Independently of these states, a key can have one *delay*: [`add_after`](WorkQueue::add_after) sets it, and when it expires, the
-//! key is added like any other. [`AddOptions`] choose what happens if the key already has a delay (the earlier deadline counts, or
-//! the new delay, or the old one). [`DelayedAdd`] chooses what an add of a delayed key does.
+//! [`Added`] says what an add did. Independently of these states, a key can have one *delay*: [`add_after`](WorkQueue::add_after) sets
+//! it, and when it expires, the key is added like any other. [`AddOptions`] choose what happens if the key has a delay already, and
+//! [`DelayedAdd`] what an add of a delayed key does.
 //!
 //! ```
 //! use keyqueue::{AddOptions, Clock, DelayConflict, Driver, WorkQueue};
@@ -75,7 +70,8 @@
 //!
 //! // Debounce: look at the file when there was no event for 200 ms. (A file that is never
 //! // quiet would wait without end; the cookbook has a debounce with a bound.)
-//! let quiet = AddOptions::new().after(Duration::from_millis(200)).conflict(DelayConflict::Replace);
+//! let quiet = AddOptions::new().after(Duration::from_millis(200));
+//! let quiet = quiet.conflict(DelayConflict::Replace);
 //! for _event in 0..5 {
 //!     queue.add_with("Cargo.toml", quiet);
 //!     time.advance(Duration::from_millis(150));
@@ -83,19 +79,19 @@
 //! }
 //! time.advance(Duration::from_millis(50));
 //! assert_eq!(queue.turn(), 1);
-//!
-//! // Look again in an hour.
-//! queue.get().unwrap().requeue_after(Duration::from_secs(3600));
-//! assert_eq!((queue.len(), queue.delayed_len()), (0, 1));
 //! ```
 //!
-//! # When the work fails
+//! # Workers
 //!
-//! [`Item::retry`] asks the queue's limiter how long the key waits before it is handed out again: 5 ms after its first failure,
-//! twice as long after each further failure, at most 1000 s. [`Item::succeed`] forgets the key's failures, so that its next failure
-//! counts as the first; so does [`Item::give_up`], and counts the key as given up. The module [`rate_limiter`] has other limiters, and
-//! says how to combine them and what to avoid. No limiter delays a plain [`add`](WorkQueue::add): see
-//! [what they limit](rate_limiter#what-they-limit).
+//! [`Workers`] run in threads ([`spawn`](WorkersBuilder::spawn)) or in tasks of any runtime ([`run_async`](Workers::run_async)). They
+//! catch panics, and count and limit retries. A handler [returns](IntoOutcome) `()`, an [`Outcome`], or a `Result`, so that `?` means
+//! "try again later" ([or what you choose](Outcome#the-question-mark)). A handler that runs for long can see that its work is stale
+//! ([`is_dirty`](Item::is_dirty), [`until_dirty`](Item::until_dirty)), and that the queue is shutting down
+//! ([`shutting_down`](Item::shutting_down), [`until_shutting_down`](Item::until_shutting_down)).
+//!
+//! A loop of your own calls [`get`](WorkQueue::get) or [`get_async`](WorkQueue::get_async); threads and tasks wait in one list. It also
+//! says what became of the key. [`Item::retry`] asks the queue's [limiter](rate_limiter) how long the key waits: 5 ms after its first
+//! failure, twice as long after each further one, at most 1000 s. No limiter delays a plain `add`.
 //!
 //! ```
 //! # use keyqueue::{Clock, Driver, WorkQueue};
@@ -110,7 +106,7 @@
 //! # queue.turn();
 //! let item = queue.get().unwrap();
 //! match reconcile(*item) {
-//!     Ok(()) => item.succeed(),
+//!     Ok(()) => item.succeed(), // forgets its failures
 //!     Err(()) if item.num_requeues() < 15 => _ = item.retry(),
 //!     Err(()) => item.give_up(),
 //! }
@@ -118,60 +114,20 @@
 //! # assert!(queue.try_get().is_err() && queue.num_requeues(&"pod-1") == 0);
 //! ```
 //!
-//! # Workers
+//! # How do I stop?
 //!
-//! [`Workers`] run this loop in threads or in tasks of any runtime. They catch panics, count and limit retries, and return at the
-//! end the keys that were left. A handler [returns](IntoOutcome) `()`, an [`Outcome`], or a `Result`, so that `?` means "try again later"
-//! ([or what you choose](Outcome#the-question-mark)). A handler that runs for long can check or await that its key was added again, which
-//! makes its work stale ([`is_dirty`](Item::is_dirty), [`until_dirty`](Item::until_dirty)), and that the queue is shutting down
-//! ([`shutting_down`](Item::shutting_down), [`until_shutting_down`](Item::until_shutting_down)).
+//! Each call below refuses adds from then on, and does so once for all. For SIGTERM, take a drain with a deadline.
 //!
-//! ```
-//! use keyqueue::WorkQueue;
-//! use std::time::Duration;
+//! | call | waits for | returns |
+//! |---|---|---|
+//! | [`Workers::drain_timeout`], [`drain_until`](Workers::drain_until) | queued and processing keys, until a deadline | every key that was not finished |
+//! | [`Workers::drain`], [`drain_async`](Workers::drain_async) | the same, without a deadline | the same |
+//! | [`Workers::stop`] | nothing | the same |
+//! | [`shut_down_with_drain`](WorkQueue::shut_down_with_drain), [`_timeout`](WorkQueue::shut_down_with_drain_timeout), [`_async`](WorkQueue::shut_down_with_drain_async) | queued and processing keys, of loops of your own | nothing |
+//! | [`shut_down`](WorkQueue::shut_down) | nothing; queued keys are still handed out | nothing |
 //!
-//! # fn reconcile(_: &str) -> Result<(), std::io::Error> { Ok(()) }
-//! let queue = WorkQueue::<&str>::new();
-//! let workers = queue
-//!     .workers()
-//!     .max_retries(15)
-//!     .on_give_up(|pod, why| eprintln!("{pod}: {why}")) // "given up after 15 retries: …"
-//!     .spawn(2, |pod| reconcile(pod))?;
-//! queue.add("pod-1");
-//!
-//! let leftover = workers.drain_timeout(Duration::from_secs(10)); // tasks: drain_until(a future).await
-//! assert!(leftover.is_empty());
-//! # std::io::Result::Ok(())
-//! ```
-//!
-//! # Threads and tasks
-//!
-//! Threads and tasks can use one queue together, and wait in one list. The async form of a blocking call has that call's name with
-//! `_async` appended ([`get_async`](WorkQueue::get_async), [`wait_idle_async`](WorkQueue::wait_idle_async)). A future that has no
-//! blocking form is named `until_` and the event ([`until_dirty`](Item::until_dirty)).
-//!
-//! # Shards
-//!
-//! A queue has one lock, which a call holds for about ten nanoseconds. Where threads do little else than add and get, or there are dozens
-//! of cores, they wait for each other there. [`WorkQueueBuilder::shards`] divides the queue into parts with a lock, a table, a line and a
-//! timing wheel each; the hash of a key chooses its part. **Most programs need one**: a worker that spends a microsecond on a key does not
-//! notice the lock. Otherwise take 16, or twice the number of threads that do little but add and get. It is not lock-free. With several
-//! shards:
-//!
-//! * **Order** is first in, first out within a shard. Across shards a key is overtaken by at most about `(shards + 6 * getters) * 64` keys
-//!   that were queued after it (twice as many if getters add keys themselves), however long the queue is. A thread that ends counts as a
-//!   getter until another one takes over its shard. Delays expire in the order of their deadlines within a shard. A key waits for at most
-//!   about `4 * (shards + getters)` hand-outs of lower [priorities](#priorities-and-groups), beside the turns that these have.
-//! * **Snapshots** ([`stats`](WorkQueue::stats), [`metrics`](Inspect::metrics), [`len`](WorkQueue::len)) are consistent in each shard,
-//!   not across shards: numbers of different shards are read one after the other.
-//! * While [`shut_down`](WorkQueue::shut_down) runs, an add may still be accepted after an add of another thread was refused.
-//!   [`try_get`](WorkQueue::try_get) says `Empty` if each shard was empty at some moment of the call.
-//! * **A thread that is stopped** in the middle of a call keeps back the keys of one shard; getters pass by it. So
-//!   [`get_timeout`](WorkQueue::get_timeout) may time out while a key is queued there.
-//! * **Memory**: an empty shard takes 4 KiB (12 if the queue measures), and the two hundred kilobytes that a queue keeps after a burst
-//!   are per shard, too.
-//!
-//! All else holds as with one shard: one holder per key, no lost add, no lost wake-up, drains, limits.
+//! [`wait_idle`](WorkQueue::wait_idle) waits until no key is queued, processing or delayed, and refuses nothing.
+//! [`join`](Workers::join) waits for the loops alone.
 //!
 //! # Priorities and groups
 //!
@@ -179,72 +135,56 @@
 //! ```
 //! use keyqueue::{AddOptions, Priority, WorkQueue};
 //!
-//! let queue = WorkQueue::builder().fair_by(|&(tenant, _): &(&str, u32)| tenant.to_owned()).build();
+//! let tenant = |key: &(&str, u32)| key.0.to_owned();
+//! let queue = WorkQueue::builder().fair_by(tenant).build();
 //! queue.add_all((0..3).map(|n| ("large", n)));
 //! queue.add(("small", 0));
-//! queue.add_with(("large", 9), AddOptions::new().priority(Priority::HIGH)); // somebody waits for it
-//! let order: Vec<_> = (0..5).map(|_| *queue.get().unwrap()).collect();
-//! assert_eq!(order, [("large", 9), ("large", 0), ("small", 0), ("large", 1), ("large", 2)]);
+//! queue.add_with(("large", 9), AddOptions::new().priority(Priority::HIGH));
+//! let order: Vec<_> = (0..4).map(|_| *queue.get().unwrap()).collect();
+//! assert_eq!(order, [("large", 9), ("large", 0), ("small", 0), ("large", 1)]);
 //! ```
 //! Lower priorities do not starve, unless the queue is [strict](WorkQueueBuilder::strict_priorities). Groups may have
 //! [weights](WorkQueueBuilder::group_weight), and a [limit](WorkQueueBuilder::max_processing_per_group) of keys that are processing at a
-//! time. A queue that uses neither pays nothing; one that does takes two to four times as long for a key (80 to 170 ns), and 50 bytes more.
+//! time. A queue that uses neither pays nothing. One that does takes two to four times as long for a key, and 50 bytes more.
 //!
 //! # Observing a queue
 //!
-//! [`stats`](WorkQueue::stats), which the queue's `Debug` shows, is a consistent snapshot of its counters (with one shard): how many keys are queued,
-//! processing and delayed, and more. If the queue [measures](WorkQueueBuilder::measure), the snapshot includes the age of the
-//! oldest keys, and [`metrics`](Inspect::metrics) has histograms of how long keys waited and were processed. The feature `metrics`
-//! exports these under client-go's names, the feature `tracing` gives each hand-out a [span](Item#method.span), and an
-//! [`Observer`](observe::Observer) of your own receives each event.
+//! [`stats`](WorkQueue::stats) is a snapshot of the counters; `Debug` shows it. [`inspect`](WorkQueue::inspect) has lists of keys,
+//! levels and groups, and histograms if the queue [measures](WorkQueueBuilder::measure). The feature `metrics` exports client-go's
+//! metrics, the feature `tracing` gives each hand-out a [span](Item#method.span), and an [`Observer`](observe::Observer) of your own
+//! receives each event.
 //!
 //! # What it guarantees
 //!
 //! * **One holder.** Two [`Item`]s of one key are never alive at the same time.
-//! * **No lost add.** An add that was not [`Rejected`](Added::Rejected) is followed by a hand-out of its key that begins after the
-//!   add, even if the add races with a `get` or the `done` of the same key. What happened before the add is visible to that hand-out,
-//!   even if the add was [`Coalesced`](Added::Coalesced). What happened before `done` is visible to the next hand-out of the key.
-//! * **First in, first out**, by the moment at which a key became queued (with several [shards](#shards): in each; of one
-//!   [priority and group](#priorities-and-groups)). A key that is added while it is processing goes to the back
-//!   of the queue when it is done.
-//! * **Delays are exact.** A delay expires when the clock is at or past its deadline, to the nanosecond: never early, late by what
-//!   waking a thread costs, in the order of the deadlines. Any [`Duration`](std::time::Duration) is accepted.
-//! * **Linearizable** (with one shard). Each call takes effect at one moment between its start and its return. Calls that consist of several steps
-//!   say so (`add_all`, `get_many`, `turn`, `take_delayed`, `take_where`, the drains). A call that uses the limiter calls it before its
-//!   step.
-//! * **Limits hold.** Over any span of time a [`Bucket`](rate_limiter::Bucket) admits at most `burst + rate * span` (to within some
-//!   nanoseconds of the span, if the time for a token is no whole number of nanoseconds). After any number of failures, no limiter
-//!   returns a negative delay or one above its maximum.
-//! * **Threads and tasks mixed.** [`get`](WorkQueue::get) and [`get_async`](WorkQueue::get_async) wait in one list; futures are
-//!   cancel-safe and run on any executor.
-//! * **A panicking worker leaves no key stuck.** When an [`Item`] is dropped by a panic, its key is done, or retried if you
-//!   [choose so](OnPanic); [`Workers`] retry it. The panic is counted, and no lock is poisoned. A
-//!   [limiter](rate_limiter::RateLimiter#panics) that panics costs no key its retry.
-//! * **Shut-down drains.** [`shut_down`](WorkQueue::shut_down) refuses adds, which return [`Rejected`](Added::Rejected); queued keys are still handed out.
-//!   [`shut_down_with_drain`](WorkQueue::shut_down_with_drain) returns when no key is queued *and* none is processing.
-//! * **An idle queue runs nothing.** The thread that expires delays is started by the first delay, is parked until the next deadline,
-//!   and ends with the queue. (With several shards, [a task may start it](Driver::Thread), too.) Delays that a shut-down cuts off can be [taken](WorkQueue::take_delayed).
-//! * **Memory is freed.** A key is dropped when nothing needs it any more and its failures are forgotten; after a burst the storage
-//!   shrinks. A cycle of add, get and done on a steady set of keys (up to about a thousand) allocates nothing, and never clones a key.
-//! * **No foreign code under a lock**: no waker, limiter, observer or drop of a key. Two exceptions: the `Eq` of keys (and
-//!   [`Equivalent`], in [`cancel`](WorkQueue::cancel), [`remove`](WorkQueue::remove), [`forget`](WorkQueue::forget) and
-//!   [`num_requeues`](WorkQueue::num_requeues)), and their `Clone` in [`take_delayed`](WorkQueue::take_delayed),
-//!   [`take_where`](WorkQueue::take_where), [`stop`](Workers::stop), [`processing_keys`](Inspect::processing_keys), [`delayed_keys`](Inspect::delayed_keys) and
-//!   [`groups`](Inspect::groups). These must not use the queue; a debug build panics if they do.
-//! * **The counts add up.** At every moment, each accepted add was coalesced, or its key was handed out or taken out since, is queued,
-//!   or will be queued when it is done; see [`Stats`].
+//! * **No lost add.** An add that was not [`Rejected`](Added::Rejected) is followed by a hand-out that begins after it, even if it races
+//!   with a `get` or the `done` of the same key. What happened before the add is visible to that hand-out. What happened before `done`
+//!   is visible to the next one.
+//! * **First in, first out**, by the moment at which a key became queued. With several
+//!   [shards](how_it_works#several-shards) this holds in each, and a key is overtaken by a bounded number of later ones.
+//! * **Delays are exact**: never early, to the nanosecond; late by what waking a thread costs.
+//! * **Linearizable** (with one shard): a call takes effect at one moment. Calls of several steps say so.
+//! * **A panic leaves no key stuck**, and poisons no lock. [`OnPanic`] chooses what happens to the key.
+//! * **Nothing vanishes**: a drain returns each key that was not finished, as [`Leftover`].
+//! * **An idle queue runs nothing.** The driver starts with the first delay, parks, and ends with the queue.
+//! * **Memory is freed** after a burst. A steady set of keys allocates nothing, and the hot path clones no key.
+//! * **No foreign code under a lock**, but a key's `Eq` (or [`Equivalent`]), and its `Clone` in calls that list or take keys. These must
+//!   not use the queue; a debug build panics if they do.
 //!
-//! [`guarantees`] has all promises and invariants by number, with what upholds and shows each, and the moment at which a call takes effect.
+//! [`guarantees`] has all of them by number, with what upholds and what shows each.
 //!
 //! # When not to use it
 //!
 //! * Each message matters, not only its key: two adds of one key become one run. Use a channel.
-//! * Work must survive the process, or be shared by several processes: the queue is in memory. (If its keys can be listed, replicas can share
-//!   them: the package `keyqueue-fleet` in the repository.)
+//! * Work must survive the process: the queue is in memory. (If its keys can be listed, replicas can share them: the package
+//!   `keyqueue-fleet` in the repository.)
 //! * Producers must be slowed down when the queue is long: `add` never waits. The number of distinct keys is the only bound.
 //!
 //! # Traps
 //!
+//! * **After a success call [`succeed`](Item::succeed)** (or [`forget`](WorkQueue::forget)); [`Workers`] do. If not, a key that was
+//!   retried keeps its long backoff and its record: dropping the item forgets nothing. See [`Stats::failing`].
+//! * **An [`add`](WorkQueue::add) does not wait** for a backoff or another delay of its key, unless [`DelayedAdd`] says so.
 //! * A worker thread that calls [`shut_down_with_drain`](WorkQueue::shut_down_with_drain) while it holds an item waits forever: the
 //!   drain waits for that item.
 //! * `None` from `get` means that no key is queued, not that none will be: a key that is processing and dirty comes back. A dispatcher
@@ -266,8 +206,6 @@
 //!   distinguishes the keys.
 //! * The child of a `fork` has a copy of the queue, but only the thread that forked: no thread expires its delays or runs its workers,
 //!   and a lock that another thread held stays locked. Create the queue after the fork, or `exec` in the child; see [`Driver`].
-//! * Retrying keys without ever calling [`succeed`](Item::succeed) or [`forget`](WorkQueue::forget) leaks failure records: see
-//!   [`Stats::failing`]. A limiter with [bounds](rate_limiter::PerKey#memory) keeps the records itself, and drops them in time.
 //!
 //! # How it is built and verified
 //!

@@ -43,7 +43,7 @@ pub(crate) const WITHOUT_LIMITER: Duration = Duration::from_millis(50);
 /// Lower priorities do not starve: of any 16 hand-outs one goes to a level below the highest, in turn, unless the queue is
 /// [strict](crate::WorkQueueBuilder::strict_priorities).
 ///
-/// With several [shards](crate#shards) this holds in each shard. A getter chooses the shard whose first key has the highest priority, and
+/// With several [shards](crate::how_it_works#several-shards) this holds in each shard. A getter chooses the shard whose first key has the highest priority, and
 /// takes up to 5 keys there; it leaves earlier if only lower priorities are left. So a key waits for at most about
 /// `4 * (shards + getters)` hand-outs of lower priorities. Unless the queue is strict, it also waits for their turns: the one hand-out of 16
 /// in a shard, and one of any 16 choices of a shard, which goes to the key that has waited longest.
