@@ -1,25 +1,40 @@
-//! Runs an example of this crate, and reads its summary.
+//! The program of this package, and a directory for it. (Dependencies of the tests are built for the program too, as it is an example,
+//! and its first line would be later on the screen. So there is no `tempfile` here.)
 
-#![allow(dead_code, reason = "every test binary uses its part of it")]
-
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// The example's binary lies beside the test: `<profile>/examples/<name>` and `<profile>/deps/<test>-<hash>`. `options` are those
-/// with which `cargo build` builds it.
-pub(crate) fn command(name: &str, options: &str) -> Command {
+/// A new directory, deleted when this is dropped.
+pub(crate) struct TempDir(PathBuf);
+
+impl TempDir {
+    pub(crate) fn new() -> Self {
+        static DIRS: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("reconcile-{}-{}", std::process::id(), DIRS.fetch_add(1, Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).expect("it is new");
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Cargo does not say where an example is. The executable lies beside the test: `<profile>/examples/reconcile` and `<profile>/deps/<test>-<hash>`.
+pub(crate) fn command() -> Command {
     let test = std::env::current_exe().expect("a test has a path");
     let profile = test.ancestors().nth(2).expect("it is <profile>/deps/<test>");
-    let example: PathBuf = profile.join("examples").join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
-    assert!(example.exists(), "{} is missing: run `cargo build {options}--example {name}`", example.display());
+    let example = profile.join("examples").join(format!("reconcile{}", std::env::consts::EXE_SUFFIX));
+    assert!(example.exists(), "{} is missing: run `cargo build -p reconcile --examples`", example.display());
     let mut command = Command::new(example);
     command.stdin(Stdio::null());
     command
-}
-
-/// The number after `name` at the start of a line of the summary.
-pub(crate) fn value(summary: &str, name: &str) -> u64 {
-    let line = summary.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix("  "));
-    let word = line.and_then(|line| line.split_whitespace().next());
-    word.and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("no number for {name:?} in:\n{summary}"))
 }

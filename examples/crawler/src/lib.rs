@@ -1,0 +1,172 @@
+//! A polite crawler, on tokio: it fetches each page that it finds once, with one request per
+//! host at a time, and no more a second than allowed.
+//!
+//! * The key is a page. The queue forgets a key that is done, so the crawler keeps the pages
+//!   that were ever found.
+//! * The group of a page is its host ([`fair_by`]). Hosts take turns, so a large host does
+//!   not starve a small one. A host has one page processing at a time
+//!   ([`max_processing_per_group`]); meanwhile the workers get pages of other hosts.
+//! * The first page of a host has a high [`Priority`], so all hosts are busy early.
+//! * A host has a [`Bucket`] of tokens. A worker waits for the token with the page in its
+//!   hands, so the other pages of the host wait, too.
+//! * What a retry may mend is an `Err`: errors of a server, time-outs, broken connections.
+//!   The page is retried after a delay, which doubles each time. Other pages of the host go
+//!   on meanwhile. After `max_retries` retries the workers give up. Any other answer than a
+//!   page is final: [`Outcome::GiveUp`].
+//! * Pages lead to more pages, and a drain refuses adds. So `main.rs` waits until the queue
+//!   is idle (no page is queued, processing or delayed), and drains it then.
+//!
+//! [`fair_by`]: keyqueue::WorkQueueBuilder::fair_by
+//! [`max_processing_per_group`]: keyqueue::WorkQueueBuilder::max_processing_per_group
+
+pub mod site;
+
+use keyqueue::rate_limiter::{Bucket, ItemExponentialFailure};
+use keyqueue::{AddOptions, Outcome, Priority, WorkQueue, Workers};
+use reqwest::{Client, Proxy, StatusCode, Url, redirect};
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::error::Error;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// How a crawler behaves.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Requests a second to a host.
+    pub rate: f64,
+    /// The time to wait for an answer.
+    pub timeout: Duration,
+    /// How often a page is retried before it is given up.
+    pub max_retries: usize,
+    /// The number of hosts that are asked at a time.
+    pub workers: usize,
+}
+
+/// A request that has ended, for a log.
+#[derive(Debug)]
+pub struct Request<'a> {
+    pub url: &'a Url,
+    /// When the worker asked for a token.
+    pub asked: Instant,
+    /// An error of the server is an `Err`.
+    pub result: Result<StatusCode, &'a reqwest::Error>,
+}
+
+pub struct Crawler {
+    pub queue: WorkQueue<Url>,
+    settings: Settings,
+    client: Client,
+    found: Mutex<HashSet<Url>>,
+    hosts: Mutex<HashMap<String, Arc<Bucket>>>,
+    log: Box<dyn Fn(Request<'_>) + Send + Sync>,
+}
+
+impl Crawler {
+    /// A crawler whose requests all go to `proxy`: whatever a page links to, none leaves this
+    /// machine.
+    pub fn new(
+        proxy: String,
+        settings: Settings,
+        log: impl Fn(Request<'_>) + Send + Sync + 'static,
+    ) -> reqwest::Result<Arc<Self>> {
+        let client = Client::builder()
+            .proxy(Proxy::http(proxy)?)
+            .redirect(redirect::Policy::none()) // one page, one request
+            .timeout(settings.timeout);
+        let backoff =
+            Duration::from_secs_f64(1.0 / settings.rate).max(Duration::from_millis(10));
+        let queue = WorkQueue::builder()
+            .name("pages")
+            .fair_by(host)
+            .max_processing_per_group(1)
+            .rate_limiter(ItemExponentialFailure::new(backoff, 200 * backoff))
+            .build();
+        Ok(Arc::new(Self {
+            queue,
+            settings,
+            client: client.build()?,
+            found: Mutex::default(),
+            hosts: Mutex::default(),
+            log: Box::new(log),
+        }))
+    }
+
+    /// Starts the workers, on the tokio runtime of the caller.
+    pub fn start(self: &Arc<Self>) -> Workers<Url> {
+        let workers = self
+            .queue
+            .workers()
+            .max_retries(self.settings.max_retries)
+            .on_give_up(|page, why| println!("gave up  {page}: {why}"))
+            .build();
+        for _ in 0..self.settings.workers {
+            let crawler = Arc::clone(self);
+            tokio::spawn(workers.run_async(async move |page| crawler.visit(page).await));
+        }
+        workers
+    }
+
+    /// Adds a page, unless it was added before.
+    pub fn add(&self, page: Url) {
+        if !self.found.lock().unwrap().insert(page.clone()) {
+            return;
+        }
+        let priority = match self.hosts.lock().unwrap().entry(host(&page)) {
+            Entry::Occupied(_) => Priority::NORMAL,
+            Entry::Vacant(host) => {
+                // One token at most: none is saved up for later.
+                host.insert(Arc::new(Bucket::new(self.settings.rate, 1)));
+                Priority::HIGH
+            }
+        };
+        self.queue.add_with(page, AddOptions::new().priority(priority));
+    }
+
+    /// Fetches a page, as soon as its host has a token, and adds what it links to.
+    async fn visit(&self, page: &Url) -> Result<Outcome, String> {
+        let asked = Instant::now();
+        let bucket = Arc::clone(&self.hosts.lock().unwrap()[&host(page)]);
+        tokio::time::sleep(bucket.reserve().delay()).await;
+
+        let result = self.fetch(page).await;
+        let status = result.as_ref().map(|(status, _)| *status);
+        (self.log)(Request { url: page, asked, result: status });
+        match result {
+            Ok((StatusCode::OK, html)) => {
+                links(page, &html).for_each(|link| self.add(link))
+            }
+            Ok((status, _)) => return Ok(Outcome::GiveUp(status.to_string().into())),
+            Err(error) => return Err(cause(&error.without_url()).to_string()),
+        }
+        Ok(Outcome::Success)
+    }
+
+    async fn fetch(&self, page: &Url) -> reqwest::Result<(StatusCode, String)> {
+        let mut response = self.client.get(page.clone()).send().await?;
+        if response.status().is_server_error() {
+            response = response.error_for_status()?;
+        }
+        Ok((response.status(), response.text().await?))
+    }
+}
+
+/// The group of a page.
+fn host(page: &Url) -> String {
+    page.host_str().unwrap_or_default().to_owned()
+}
+
+/// All links of a page. (A crawler of other people's pages would use an HTML parser.)
+fn links(base: &Url, html: &str) -> impl Iterator<Item = Url> {
+    let hrefs = html.split("href=\"").skip(1).filter_map(|rest| rest.split_once('"'));
+    let urls = hrefs.filter_map(|(href, _)| base.join(href).ok());
+    urls.filter(|url| url.scheme() == "http").map(|mut url| {
+        url.set_fragment(None); // a place in a page, not another page
+        url
+    })
+}
+
+/// The innermost error: the outer ones say only that a request failed.
+fn cause<'e>(error: &'e (dyn Error + 'static)) -> &'e (dyn Error + 'static) {
+    error.source().map_or(error, cause)
+}
