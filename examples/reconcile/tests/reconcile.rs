@@ -139,7 +139,7 @@ impl Running {
         Self { child, lines, read: String::new() }
     }
 
-    /// Reads up to a line with this start and this end.
+    /// Reads up to a line with this start and this end. A file that is written meanwhile may be read before it has its content.
     fn wait_for(&mut self, start: &str, end: &str) {
         let deadline = Instant::now() + LONG;
         loop {
@@ -190,7 +190,7 @@ fn changes_are_seen_and_ctrl_c_drains() {
 
     fs::write(at("target/out"), "not mine").unwrap();
     fs::write(at("fresh"), "hello").unwrap();
-    running.wait_for("new", &format!("fresh{HELLO}"));
+    running.wait_for("", &format!("fresh{HELLO}"));
     fs::write(at("old"), "hello").unwrap();
     running.wait_for("changed", &format!("old{HELLO}"));
     fs::remove_file(at("old")).unwrap();
@@ -203,7 +203,7 @@ fn changes_are_seen_and_ctrl_c_drains() {
     // The run of the directory adds none of the files, as they have a check to come.
     permit(dir.path(), 0o700);
     fs::write(at("last"), "hello").unwrap();
-    running.wait_for("new", &format!("last{HELLO}"));
+    running.wait_for("", &format!("last{HELLO}"));
 
     let output = running.finish();
     assert_eq!(number(&output, "files"), 103, "steady, fresh, file and last: {output}");
@@ -303,7 +303,7 @@ fn what_was_given_up_is_looked_at_when_it_can_be_read() {
     running.wait_for("new", &format!("file{HELLO}"));
     permit(&sub, 0o700);
     fs::write(sub.join("below"), "hello").unwrap();
-    running.wait_for("new", &format!("below{HELLO}"));
+    running.wait_for("", &format!("below{HELLO}"));
     let output = running.finish();
     assert_eq!((number(&output, "retried"), number(&output, "given up")), (10, 2), "{output}");
 }
@@ -322,7 +322,7 @@ fn the_run_of_a_directory_adds_what_has_no_delay() {
         running.wait_for("gave up", &format!("locked{GIVEN_UP}"));
     }
     fs::write(dir.path().join("file"), "hello").unwrap();
-    running.wait_for("new", &format!("file{HELLO}"));
+    running.wait_for("", &format!("file{HELLO}"));
     running.finish();
 }
 
@@ -336,9 +336,15 @@ fn a_second_ctrl_c_exits_at_once() {
     running.wait_for("watching", "");
     // When the second of these is seen, the run of the directory is over, and a worker has the endless file, or will have it.
     fs::write(dir.path().join("short"), "hello").unwrap();
+<<<<<<< HEAD
     running.wait_for("new", &format!("short{HELLO}"));
     fs::write(dir.path().join("later"), "hello").unwrap();
     running.wait_for("new", &format!("later{HELLO}"));
+=======
+    running.wait_for("", &format!("short{HELLO}"));
+    fs::write(dir.path().join("later"), "hello").unwrap();
+    running.wait_for("", &format!("later{HELLO}"));
+>>>>>>> w-progs
     let deadline = Instant::now() + LONG;
     // Two signals may arrive as one, so there are more than two.
     let status = loop {
