@@ -336,15 +336,9 @@ fn a_second_ctrl_c_exits_at_once() {
     running.wait_for("watching", "");
     // When the second of these is seen, the run of the directory is over, and a worker has the endless file, or will have it.
     fs::write(dir.path().join("short"), "hello").unwrap();
-<<<<<<< HEAD
-    running.wait_for("new", &format!("short{HELLO}"));
-    fs::write(dir.path().join("later"), "hello").unwrap();
-    running.wait_for("new", &format!("later{HELLO}"));
-=======
     running.wait_for("", &format!("short{HELLO}"));
     fs::write(dir.path().join("later"), "hello").unwrap();
     running.wait_for("", &format!("later{HELLO}"));
->>>>>>> w-progs
     let deadline = Instant::now() + LONG;
     // Two signals may arrive as one, so there are more than two.
     let status = loop {
