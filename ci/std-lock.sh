@@ -8,5 +8,5 @@ limited() {
     if timeout --version >/dev/null 2>&1; then timeout 900 "$@"; else "$@"; fi
 }
 cargo clippy --locked -p keyqueue --lib -- -D warnings
-limited cargo test --locked --no-default-features --lib --test queue --test shards --test stress --test workers --test worker_panics \
+limited cargo test --locked -p keyqueue --no-default-features --lib --test queue --test shards --test stress --test workers --test worker_panics \
     --test delays_driver --test groups

@@ -16,4 +16,4 @@ limited cargo test --locked --all-features --doc
 limited cargo test --locked --release --lib --test queue --test client_go --test traces --test metric_traces --test stress \
     --test memory --test model --test limits --test backoff --test workers --test worker_panics --test observers --test wait_idle \
     --test delays_driver --test delays_large --test delays_stress --test idle --test priorities --test groups
-limited cargo test --locked --no-default-features --lib --test limits --test traces --test metric_traces --test queue --test workers
+limited cargo test --locked -p keyqueue --no-default-features --lib --test limits --test traces --test metric_traces --test queue --test workers
