@@ -25,6 +25,7 @@ for feature in $features; do
     grep -qF "| \`$feature\` |" src/lib.rs || { echo "the table of features in src/lib.rs lacks $feature"; exit 1; }
     case $feature in
         quanta | std-lock) echo "feature $feature: adds no item"; continue ;;
+        serde) mark="With the feature <code>serde</code>" ;; # in the text: rustdoc does not mark what is derived
         *) mark="crate feature <code>$feature</code></strong> only" ;;
     esac
     pages="$( (grep -rlF "$mark" "$docs/doc/keyqueue" || true) | wc -l)"

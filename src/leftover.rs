@@ -6,6 +6,9 @@ use std::time::Duration;
 /// [`Workers::stop`](crate::Workers::stop), the drains of [`Workers`](crate::Workers), and
 /// [`WorkQueue::take_where`](crate::WorkQueue::take_where).
 ///
+/// With the feature `serde`: `Serialize` and `Deserialize`, if the key has them. So what a program has not processed can be added at its
+/// next start.
+///
 /// # Examples
 /// ```
 /// let queue = keyqueue::WorkQueue::new();
@@ -14,6 +17,7 @@ use std::time::Duration;
 /// assert_eq!(taken.queued, ["a/1", "a/2"]);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default = "Leftover::nothing"))]
 #[non_exhaustive]
 #[must_use = "these keys were not processed"]
 pub struct Leftover<K> {
@@ -26,6 +30,10 @@ pub struct Leftover<K> {
 }
 
 impl<K> Leftover<K> {
+    pub(crate) fn nothing() -> Self {
+        Self { queued: Vec::new(), processing: Vec::new(), delayed: Vec::new() }
+    }
+
     /// Whether no key was left.
     ///
     /// # Examples

@@ -285,6 +285,7 @@
 //! | `jitter` | yes | random delays: `jitter` of the limiters, and the module `backoff` |
 //! | `quanta` | yes | limiters and measurements read the processor's counter; without it, [`Instant`](std::time::Instant) |
 //! | `metrics` | | `observe::MetricsObserver`: client-go's metrics, through the facade `metrics` |
+//! | `serde` | | `Serialize` and `Deserialize` for snapshots and lists of keys: [`Stats`], [`Metrics`](observe::Metrics) with its histograms, [`DelayedKey`], [`Leftover`] and the like; durations are seconds and nanoseconds, as `serde` has them |
 //! | `std-lock` | | `std`'s mutex in place of the crate's own [lock](how_it_works#the-lock), for all queues of the program |
 //! | `tracing` | | `Item::span`, `WorkersBuilder::traced`: a span for each hand-out |
 //!

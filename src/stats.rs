@@ -14,6 +14,8 @@ use std::time::Duration;
 /// for their backoff ([`delayed_keys`](crate::WorkQueue::delayed_keys) lists them). If `next_deadline` stays zero, delays
 /// expire but no thread adds their keys.
 ///
+/// With the feature `serde`: `Serialize` and `Deserialize`.
+///
 /// # Examples
 /// ```
 /// let queue = keyqueue::WorkQueue::new();
@@ -25,6 +27,7 @@ use std::time::Duration;
 /// # drop(item);
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 #[non_exhaustive]
 pub struct Stats {
     /// Keys that are queued.
@@ -173,6 +176,8 @@ impl Stats {
 
 /// A key that is processing, from [`WorkQueue::processing_keys`](crate::WorkQueue::processing_keys).
 ///
+/// With the feature `serde`: `Serialize` and `Deserialize`.
+///
 /// # Examples
 /// ```
 /// let queue = keyqueue::WorkQueue::builder().measure(true).build();
@@ -182,6 +187,7 @@ impl Stats {
 /// println!("{} for {:?}", stuck.key, stuck.elapsed);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct ProcessingKey<K> {
     /// A copy of the key.
@@ -191,6 +197,8 @@ pub struct ProcessingKey<K> {
 }
 
 /// A key with a delay, from [`WorkQueue::delayed_keys`](crate::WorkQueue::delayed_keys).
+///
+/// With the feature `serde`: `Serialize` and `Deserialize`.
 ///
 /// # Examples
 /// ```
@@ -202,6 +210,7 @@ pub struct ProcessingKey<K> {
 /// println!("{} in {:?}", delayed.key, delayed.left);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct DelayedKey<K> {
     /// A copy of the key.
@@ -216,6 +225,8 @@ pub struct DelayedKey<K> {
 
 /// A number of queued keys of one priority: from [`WorkQueue::levels`](crate::WorkQueue::levels).
 ///
+/// With the feature `serde`: `Serialize` and `Deserialize`.
+///
 /// # Examples
 /// ```
 /// use keyqueue::{AddOptions, Priority, WorkQueue};
@@ -226,6 +237,7 @@ pub struct DelayedKey<K> {
 /// assert_eq!((level.priority, level.len), (Priority::HIGH, 1));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Level {
     /// The priority.
@@ -235,6 +247,8 @@ pub struct Level {
 }
 
 /// The numbers of one group: from [`WorkQueue::groups`](crate::WorkQueue::groups).
+///
+/// With the feature `serde`: `Serialize` and `Deserialize`.
 ///
 /// # Examples
 /// ```
@@ -246,6 +260,7 @@ pub struct Level {
 /// assert_eq!((groups.len(), groups[0].queued), (1, 3));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct GroupStats<K> {
     /// A key of the group.

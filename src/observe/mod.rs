@@ -21,6 +21,8 @@ use crate::{Priority, Stats};
 
 /// A consistent snapshot of a queue's counters and histograms, from [`WorkQueue::metrics`](crate::WorkQueue::metrics).
 ///
+/// With the feature `serde`: `Serialize` and `Deserialize`.
+///
 /// # Examples
 /// ```
 /// let queue = keyqueue::WorkQueue::builder().measure(true).build();
@@ -30,6 +32,7 @@ use crate::{Priority, Stats};
 /// println!("{} keys, p99 of the work {:?}", metrics.stats.handed_out, metrics.work_duration.quantile(0.99));
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 #[non_exhaustive]
 pub struct Metrics {
     /// Counts, and ages of keys.
@@ -46,6 +49,8 @@ pub struct Metrics {
 
 /// The keys of one priority, from [`Metrics::levels`].
 ///
+/// With the feature `serde`: `Serialize` and `Deserialize`.
+///
 /// # Examples
 /// ```
 /// use keyqueue::{AddOptions, Priority, WorkQueue};
@@ -58,6 +63,7 @@ pub struct Metrics {
 /// }
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 #[non_exhaustive]
 pub struct LevelMetrics {
     /// The priority.

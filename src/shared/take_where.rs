@@ -34,7 +34,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         let found: Vec<_> = self.all().map(|locked| (locked, self.matching(locked, &mut matches))).collect();
 
         // From here on keys are taken, so a panic of foreign code is caught: the taken keys must reach the caller.
-        let mut leftover = Leftover { queued: Vec::new(), processing: Vec::new(), delayed: Vec::new() };
+        let mut leftover = Leftover::nothing();
         let mut missed = Vec::new();
         let now = self.clock.now();
         for (locked, Matching { queued, delayed, processing }) in found {
