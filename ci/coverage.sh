@@ -21,7 +21,7 @@ if [ ! -x "$(rustc --print sysroot)/lib/rustlib/$host/bin/llvm-cov" ]; then
 fi
 export CARGO_LLVM_COV_SETUP=no CARGO_PROFILE_DEV_OPT_LEVEL=1
 
-timeout 1800 cargo llvm-cov --locked -p keyqueue --features metrics,serde,tracing --no-report --lib --tests
+timeout 1800 cargo llvm-cov --locked -p keyqueue --features metrics,serde,stream,tracing --no-report --lib --tests
 
 only_src=(--ignore-filename-regex '/(tests|examples|fuzz|benches)/')
 [ -z "${COVERAGE_HTML:-}" ] || cargo llvm-cov report "${only_src[@]}" --html --output-dir "$COVERAGE_HTML"

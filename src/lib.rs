@@ -287,6 +287,7 @@
 //! | `metrics` | | `observe::MetricsObserver`: client-go's metrics, through the facade `metrics` |
 //! | `serde` | | `Serialize` and `Deserialize` for snapshots and lists of keys: [`Stats`], [`Metrics`](observe::Metrics) with its histograms, [`DelayedKey`], [`Leftover`] and the like; durations are seconds and nanoseconds, as `serde` has them |
 //! | `std-lock` | | `std`'s mutex in place of the crate's own [lock](how_it_works#the-lock), for all queues of the program |
+//! | `stream` | | `WorkQueue::stream`: a `Stream` of [`OwnedItem`]s |
 //! | `tracing` | | `Item::span`, `WorkersBuilder::traced`: a span for each hand-out |
 //!
 //! **`quanta`** saves time where limiters, and queues that [measure](WorkQueueBuilder::measure), read the clock. Delays expire by `Instant`
@@ -327,6 +328,8 @@ pub mod rate_limiter;
 mod shard;
 mod shared;
 mod stats;
+#[cfg(feature = "stream")]
+mod stream;
 mod sync;
 mod time;
 mod wait;
@@ -341,6 +344,8 @@ pub use options::{AddOptions, DelayConflict, DelayedAdd, OnPanic, Priority};
 pub use owned_item::OwnedItem;
 pub use queue::{Added, WorkQueue};
 pub use stats::{DelayedKey, GroupStats, Level, ProcessingKey, Stats};
+#[cfg(feature = "stream")]
+pub use stream::ItemStream;
 pub use time::clock::{Clock, MockClock};
 pub use time::driver::Driver;
 pub use workers::{GivenUp, Outcome, Tally, Workers, WorkersBuilder};
