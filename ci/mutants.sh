@@ -27,7 +27,7 @@ waiting_quick="replay_corpus queue wait_idle workers"
 wheel_quick="replay_corpus wheel"
 limiters_quick="replay_corpus limiter_traces limits backoff"
 # The tests that may notice, in a minute or two.
-slow="lib $(cd tests && ls ./*.rs | sed 's,^\./,,; s,\.rs$,,' | grep -vE 'example|dashboard|replay_corpus|limiter_traces' | tr '\n' ' ')"
+slow="lib $(cd tests && ls ./*.rs | sed 's,^\./,,; s,\.rs$,,' | grep -vE 'replay_corpus|limiter_traces' | tr '\n' ' ')"
 
 group_of() {
     local group
