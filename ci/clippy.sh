@@ -3,6 +3,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 cargo clippy --locked --all-targets --all-features -- -D warnings
+# The others of the root's packages ask for the default features.
 cargo clippy --locked -p keyqueue --all-targets --no-default-features -- -D warnings
 [ "${1:-}" != --core ] || exit 0
 # fleet-chaos needs protoc: ci/fleet-etcd.sh has it.

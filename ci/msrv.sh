@@ -13,8 +13,14 @@ handlers() { # the compiler...
         --extern "keyqueue=$(ls -t "$deps"/libkeyqueue-*.rmeta | head -1)" tests/handlers.rs
 }
 toolchain="$( (rustup toolchain list 2>/dev/null || true) | sed -n "s/^\(${msrv//./\\.}[.-][^ ]*\).*/\1/p" | head -1)"
+# With every feature, without any, and by default, which is what the handlers are compiled with.
+check() { # the cargo...
+    for features in --all-features --no-default-features ""; do
+        CARGO_TARGET_DIR="$work/build" "$@" check --locked -p keyqueue --lib $features
+    done
+}
 if [ -n "$toolchain" ]; then
-    CARGO_TARGET_DIR="$work/build" cargo "+$toolchain" check --locked -p keyqueue --lib
+    check cargo "+$toolchain"
     handlers rustup run "$toolchain" rustc
     exit
 fi
@@ -24,5 +30,5 @@ if ! bash ci/unpack.sh "$work/root" "rustc-web=$msrv*" "libstd-rust-web-dev=$msr
 fi
 libraries="$(dirname "$(find "$work/root" -name 'librustc_driver*.so' | head -1)")"
 export LD_LIBRARY_PATH="$libraries:$work/root/usr/lib/$(uname -m)-linux-gnu"
-RUSTC="$work/root/usr/bin/rustc" CARGO_TARGET_DIR="$work/build" cargo check --locked -p keyqueue --lib
+RUSTC="$work/root/usr/bin/rustc" check cargo
 handlers "$work/root/usr/bin/rustc"

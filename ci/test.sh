@@ -10,10 +10,13 @@ limited() {
 limited cargo test
 [ "${1:-}" != --quick ] || exit 0
 limited cargo test --locked -p reconcile --all-features # the dashboard shows what the example serves
-limited cargo test --locked --all-features --lib --test workers --test worker_panics --test observers \
-    --test auto_traits
-limited cargo test --locked --all-features --doc
+# All but `std-lock`, which has a script of its own: the queue's own lock is what is tested here.
+limited cargo test --locked -p keyqueue --features metrics,serde,stream,tokio,tracing --lib --test workers --test worker_panics --test observers \
+    --test auto_traits --test serde --test streams
+limited cargo test --locked -p keyqueue --all-features --doc
 limited cargo test --locked --release --lib --test queue --test client_go --test traces --test metric_traces --test stress \
     --test memory --test model --test limits --test backoff --test workers --test worker_panics --test observers --test wait_idle \
     --test delays_driver --test delays_large --test delays_stress --test idle --test priorities --test groups
-limited cargo test --locked -p keyqueue --no-default-features --lib --test limits --test traces --test metric_traces --test queue --test workers
+# (-p: the others of the root's packages ask for the default features.)
+limited cargo test --locked -p keyqueue --no-default-features --lib --test limits --test limiters_in_use --test traces --test metric_traces \
+    --test queue --test shards --test order_model --test workers

@@ -9,30 +9,29 @@
 //!
 //! # As a stream
 //!
-//! A stream needs items that own their queue: [`get_owned_async`](crate::WorkQueue::get_owned_async).
+//! With the feature `stream`, `queue.stream()` is a `Stream` of items that own their queue. It ends when the queue is shut down and no key
+//! is queued.
 //! ```
-//! use futures_util::stream::{self, StreamExt};
+//! # #[cfg(feature = "stream")]
+//! # futures_executor::block_on(async {
+//! use futures_util::StreamExt;
 //! use keyqueue::{OwnedItem, WorkQueue};
 //!
-//! # futures_executor::block_on(async {
 //! let queue = WorkQueue::new();
 //! queue.add_all([1, 2, 3]);
-//! queue.shut_down(); // for this example: the stream ends when the queue is empty
+//! queue.shut_down(); // for this example
 //!
-//! let keys = stream::unfold(queue, async |queue| {
-//!     let item = queue.get_owned_async().await?;
-//!     Some((item, queue))
-//! });
 //! // Up to eight keys are processed at a time.
 //! let sum = std::cell::Cell::new(0);
-//! keys.for_each_concurrent(8, async |item: OwnedItem<u32>| {
+//! let process = async |item: OwnedItem<u32>| {
 //!     sum.set(sum.get() + *item);
 //!     item.succeed();
-//! })
-//! .await;
+//! };
+//! queue.stream().for_each_concurrent(8, process).await;
 //! assert_eq!(sum.get(), 6);
 //! # });
 //! ```
+//! Keys that were added again while the last items were processed are queued when the stream has ended: see `WorkQueue::stream`.
 //!
 //! # A task for each key
 //!

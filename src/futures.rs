@@ -26,19 +26,72 @@ use std::task::{Context, Poll, Waker};
 #[must_use = "futures do nothing unless polled"]
 pub struct GetAsync<'q, K> {
     queue: &'q WorkQueue<K>,
-    state: State,
+    state: GetState,
 }
 
+/// How far a task is that gets a key: what [`GetAsync`] and the stream of items have in common.
 #[derive(Debug, Clone, Copy)]
-enum State {
+pub(crate) enum GetState {
     New,
     Waiting(Ticket),
     Finished,
 }
 
+impl GetState {
+    /// Makes an item of the next key. `None`: the queue is shut down and no key is queued. Nothing is left to [leave](Self::leave) when this
+    /// is ready.
+    ///
+    /// # Panics
+    /// If it was ready before.
+    #[inline(always)] // `#[inline]` costs `get_async` two instructions
+    pub(crate) fn poll<K, I>(
+        &mut self,
+        shared: &Arc<Shared<K>>,
+        waker: &Waker,
+        item: impl FnOnce(Claimed<K>) -> I,
+    ) -> Poll<Option<I>> {
+        Shared::ensure_driver(shared);
+        let wait = match *self {
+            Self::New => match Shared::try_take(shared) {
+                Some(claimed) => {
+                    *self = Self::Finished;
+                    return Poll::Ready(Some(item(claimed)));
+                }
+                None => Shared::take_or_wait(shared, Waiter::Task(waker.clone())),
+            },
+            Self::Waiting(ticket) => Shared::resume(shared, ticket, Waiter::Task(waker.clone()), false),
+            Self::Finished => panic!("GetAsync polled after it was ready"),
+        };
+        *self = Self::Finished;
+        match wait {
+            Wait::Item(taken) => Poll::Ready(Some(item(Shared::hand_out(shared, taken)))),
+            Wait::ShutDown | Wait::GaveUp => Poll::Ready(None),
+            Wait::Park(ticket) => {
+                *self = Self::Waiting(ticket);
+                Poll::Pending
+            }
+            Wait::ParkBriefly(ticket) => {
+                *self = Self::Waiting(ticket);
+                if !Shared::wake_later(shared, ticket) {
+                    yield_now(); // the shard's holder may wait for this core
+                    waker.wake_by_ref();
+                }
+                Poll::Pending
+            }
+        }
+    }
+
+    /// The task gives up. A wake-up that it had received goes to the next getter (W3).
+    pub(crate) fn leave<K>(self, shared: &Shared<K>) {
+        if let Self::Waiting(ticket) = self {
+            shared.leave(ticket);
+        }
+    }
+}
+
 impl<'q, K> GetAsync<'q, K> {
     pub(crate) fn new(queue: &'q WorkQueue<K>) -> Self {
-        Self { queue, state: State::New }
+        Self { queue, state: GetState::New }
     }
 }
 
@@ -50,43 +103,13 @@ impl<'q, K> Future for GetAsync<'q, K> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         let shared = &this.queue.shared;
-        Shared::ensure_driver(shared);
-        let wait = match this.state {
-            State::New => match Shared::try_take(shared) {
-                Some(claimed) => {
-                    this.state = State::Finished;
-                    return Poll::Ready(Some(Item::new(shared, claimed)));
-                }
-                None => Shared::take_or_wait(shared, Waiter::Task(cx.waker().clone())),
-            },
-            State::Waiting(ticket) => Shared::resume(shared, ticket, Waiter::Task(cx.waker().clone()), false),
-            State::Finished => panic!("GetAsync polled after it was ready"),
-        };
-        this.state = State::Finished;
-        match wait {
-            Wait::Item(taken) => Poll::Ready(Some(Item::new(shared, Shared::hand_out(shared, taken)))),
-            Wait::ShutDown | Wait::GaveUp => Poll::Ready(None),
-            Wait::Park(ticket) => {
-                this.state = State::Waiting(ticket);
-                Poll::Pending
-            }
-            Wait::ParkBriefly(ticket) => {
-                this.state = State::Waiting(ticket);
-                if !Shared::wake_later(shared, ticket) {
-                    yield_now(); // the shard's holder may wait for this core
-                    cx.waker().wake_by_ref();
-                }
-                Poll::Pending
-            }
-        }
+        this.state.poll(shared, cx.waker(), |claimed| Item::new(shared, claimed))
     }
 }
 
 impl<K> Drop for GetAsync<'_, K> {
     fn drop(&mut self) {
-        if let State::Waiting(ticket) = self.state {
-            self.queue.shared.leave(ticket);
-        }
+        self.state.leave(&self.queue.shared);
     }
 }
 

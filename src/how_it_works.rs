@@ -99,4 +99,5 @@
 //!
 //! A mutex of the crate's own, which releases with a plain store and finds out afterwards whether somebody is parked: a section then has one
 //! locked instruction where other mutexes have two. The price is a race with a thread that parks at this moment, so one parked thread always has
-//! a timeout. `src/sync/lock.rs` has the argument, and loom has the model. `--cfg keyqueue_std_lock` puts `std`'s mutex in its place.
+//! a timeout. `src/sync/lock.rs` has the argument, and loom has the model. The feature `std-lock` puts `std`'s
+//! mutex in its place.

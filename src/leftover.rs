@@ -9,6 +9,9 @@ use crate::DelayedKey;
 /// A key is in one of `queued`, `processing` and `refused`, once. It may be in `delayed` too: a delay is an add to come, whatever else the
 /// key is doing.
 ///
+/// With the feature `serde`: `Serialize` and `Deserialize`, if the key has them. So what a program has not processed can be added at its
+/// next start.
+///
 /// # Examples
 /// ```
 /// let queue = keyqueue::WorkQueue::new();
@@ -17,6 +20,7 @@ use crate::DelayedKey;
 /// assert_eq!(taken.queued, ["a/1", "a/2"]);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default = "Leftover::nothing"))]
 #[non_exhaustive]
 #[must_use = "these keys were not processed"]
 pub struct Leftover<K> {

@@ -214,7 +214,30 @@
 //! against 928 recorded traces of client-go (`tests/`), and under a linearizability checker, AddressSanitizer and ThreadSanitizer
 //! (`ci/`). These files are in the repository; the package has `src/` alone.
 //!
-//! The crate needs `std`.
+//! # Features
+//!
+//! Features are additive: one that any package of a program turns on is on for all of its queues. The crate needs `std`.
+//!
+//! | feature | default | what it is for |
+//! |---|---|---|
+//! | `jitter` | yes | random delays: `jitter` of the limiters, and the module `backoff` |
+//! | `quanta` | yes | limiters and measurements read the processor's counter; without it, [`Instant`](std::time::Instant) |
+//! | `metrics` | | `observe::MetricsObserver`: client-go's metrics, through the facade `metrics` |
+//! | `serde` | | `Serialize` and `Deserialize` for snapshots and lists of keys: [`Stats`], [`Metrics`](observe::Metrics) with its histograms, [`DelayedKey`], [`Leftover`] and the like; durations are seconds and nanoseconds, as `serde` has them |
+//! | `std-lock` | | `std`'s mutex in place of the crate's own [lock](how_it_works#the-lock), for all queues of the program |
+//! | `stream` | | `WorkQueue::stream`: a `Stream` of [`OwnedItem`]s |
+//! | `tokio` | | `Workers::spawn_tasks`: loops as tasks of the current Tokio runtime |
+//! | `tracing` | | `Item::span`, `WorkersBuilder::traced`: a span for each hand-out |
+//!
+//! **`quanta`** saves time where limiters, and queues that [measure](WorkQueueBuilder::measure), read the clock. Delays expire by `Instant`
+//! in any case. In nanoseconds, with and without it, on an AMD EPYC (family 25, model 17), where `Instant::now` takes 23: a token of a
+//! [`Bucket`](rate_limiter::Bucket) 12 and 32, a refused one 10 and 28,
+//! [the default limiter](rate_limiter::default_controller_rate_limiter) 24 and 41; an add, get and done of a queue that does not
+//! measure 17 and 17, of one that does 44 and 51 (it measures one key in eight at that rate), of one with priorities that measures each
+//! key 113 and 174.
+//!
+//! **`std-lock`** is for those who would rather trust `std`'s lock. One thread then takes 1.5 times as long, and two threads 2.6 times or
+//! more. A library should leave this choice to the program.
 
 // On docs.rs, marks items that need a feature. Unstable, so it is off elsewhere; `ci/docs.sh` checks the marks.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -245,6 +268,8 @@ pub mod rate_limiter;
 mod shard;
 mod shared;
 mod stats;
+#[cfg(feature = "stream")]
+mod stream;
 mod sync;
 mod time;
 mod wait;
@@ -261,6 +286,8 @@ pub use options::{AddOptions, DelayConflict, DelayedAdd, OnPanic, Priority};
 pub use owned_item::OwnedItem;
 pub use queue::{Added, WorkQueue};
 pub use stats::{DelayedKey, GroupStats, Level, ProcessingKey, Stats};
+#[cfg(feature = "stream")]
+pub use stream::ItemStream;
 pub use time::clock::{Clock, MockClock};
 pub use time::driver::Driver;
 pub use workers::{GivenUp, IntoOutcome, Outcome, Tally, Workers, WorkersBuilder};

@@ -50,6 +50,8 @@ pub(crate) const WITHOUT_LIMITER: Duration = Duration::from_millis(50);
 ///
 /// The values are those of controller-runtime's priority queue.
 ///
+/// With the feature `serde`: `Serialize` and `Deserialize`, as the number.
+///
 /// # Examples
 /// ```
 /// use keyqueue::{AddOptions, Priority, WorkQueue};
@@ -62,6 +64,7 @@ pub(crate) const WITHOUT_LIMITER: Duration = Duration::from_millis(50);
 /// assert_eq!(order, ["somebody waits", "a little sooner", "resync"]);
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Priority(pub i8);
 
 impl Priority {

@@ -31,6 +31,8 @@ use std::time::Duration;
 /// [`oldest_queued`](Self::oldest_queued), [`longest_running`](Self::longest_running), [`unfinished_work`](Self::unfinished_work), in a
 /// queue that [measures](crate::WorkQueueBuilder::measure); and [`next_deadline`](Self::next_deadline).
 ///
+/// With the feature `serde`: `Serialize` and `Deserialize`.
+///
 /// # Examples
 /// ```
 /// let queue = keyqueue::WorkQueue::new();
@@ -42,6 +44,7 @@ use std::time::Duration;
 /// # drop(item);
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 #[non_exhaustive]
 pub struct Stats {
     /// Keys that are queued.
@@ -197,6 +200,8 @@ impl Stats {
 
 /// A key that is processing, from [`Inspect::processing_keys`](crate::Inspect::processing_keys).
 ///
+/// With the feature `serde`: `Serialize` and `Deserialize`.
+///
 /// # Examples
 /// ```
 /// let queue = keyqueue::WorkQueue::builder().measure(true).build();
@@ -206,6 +211,7 @@ impl Stats {
 /// println!("{} for {:?}", stuck.key, stuck.elapsed);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct ProcessingKey<K> {
     /// A copy of the key.
@@ -217,6 +223,8 @@ pub struct ProcessingKey<K> {
 /// A key with a delay: from [`Inspect::delayed_keys`](crate::Inspect::delayed_keys), and, when the delay was taken out, from
 /// [`WorkQueue::take_delayed`](crate::WorkQueue::take_delayed) and in [`Leftover::delayed`](crate::Leftover::delayed).
 ///
+/// With the feature `serde`: `Serialize` and `Deserialize`.
+///
 /// # Examples
 /// ```
 /// use std::time::Duration;
@@ -227,6 +235,7 @@ pub struct ProcessingKey<K> {
 /// println!("{} in {:?}", delayed.key, delayed.left);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct DelayedKey<K> {
     /// The key, or a copy of it.
@@ -247,6 +256,8 @@ impl<K> DelayedKey<K> {
 
 /// A number of queued keys of one priority: from [`Inspect::levels`](crate::Inspect::levels).
 ///
+/// With the feature `serde`: `Serialize` and `Deserialize`.
+///
 /// # Examples
 /// ```
 /// use keyqueue::{AddOptions, Priority, WorkQueue};
@@ -257,6 +268,7 @@ impl<K> DelayedKey<K> {
 /// assert_eq!((level.priority, level.len), (Priority::HIGH, 1));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Level {
     /// The priority.
@@ -266,6 +278,8 @@ pub struct Level {
 }
 
 /// The numbers of one group: from [`Inspect::groups`](crate::Inspect::groups).
+///
+/// With the feature `serde`: `Serialize` and `Deserialize`.
 ///
 /// # Examples
 /// ```
@@ -277,6 +291,7 @@ pub struct Level {
 /// assert_eq!((groups.len(), groups[0].queued), (1, 3));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct GroupStats<K> {
     /// A key of the group.

@@ -32,6 +32,8 @@ fn handles_items_and_futures_cross_threads_and_need_no_pinning() {
     send_sync_unpin::<UntilShuttingDown<'_, String>>();
     send_sync_unpin::<WaitIdle<'_, String>>();
     send_sync_unpin::<ShutDownWithDrain<'_, String>>();
+    #[cfg(feature = "stream")]
+    send_sync_unpin::<keyqueue::ItemStream<String>>();
     send_sync_unpin::<Workers<String>>();
     send_sync_unpin::<WorkersBuilder<String>>();
 
@@ -44,6 +46,8 @@ fn handles_items_and_futures_cross_threads_and_need_no_pinning() {
     send_sync_unpin::<UntilShuttingDown<'_, Pinned>>();
     send_sync_unpin::<WaitIdle<'_, Pinned>>();
     send_sync_unpin::<ShutDownWithDrain<'_, Pinned>>();
+    #[cfg(feature = "stream")]
+    send_sync_unpin::<keyqueue::ItemStream<Pinned>>();
     send_sync_unpin::<Workers<Pinned>>();
     send_sync_unpin::<WorkersBuilder<Pinned>>();
 }
@@ -86,6 +90,8 @@ fn a_worker_may_catch_its_panics() {
     unwind_safe::<Workers<String>>();
     unwind_safe::<WaitIdle<'_, String>>();
     unwind_safe::<ShutDownWithDrain<'_, String>>();
+    #[cfg(feature = "stream")]
+    unwind_safe::<keyqueue::ItemStream<String>>();
 }
 
 /// A loop's future, and the futures that wait for its end, may be spawned on any runtime.

@@ -24,6 +24,9 @@ const BUCKETS: usize = EIGHTHS * (1 + 64 - BITS as usize);
 /// The sum is exact. Each duration is known to an eighth of a power of two: within 6 % of the middle of its bucket. If keys become
 /// dirty faster than a million per second, one in eight is measured, and counts for the others (all in a queue with priorities).
 ///
+/// With the feature `serde`: `Serialize` and `Deserialize`, with the fields `count`, `sum` and `buckets`, which has the pairs of
+/// [`buckets`](Self::buckets).
+///
 /// # Examples
 /// ```
 /// use keyqueue::{Clock, WorkQueue};
@@ -41,6 +44,7 @@ const BUCKETS: usize = EIGHTHS * (1 + 64 - BITS as usize);
 /// assert!((median / 0.020 - 1.0).abs() < 0.0625);
 /// ```
 #[derive(Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(into = "Data", try_from = "Data"))]
 pub struct Histogram {
     count: u64,
     /// In nanoseconds.
@@ -210,6 +214,42 @@ impl fmt::Debug for Histogram {
             .field("p99", &self.quantile(0.99))
             .field("max", &self.quantile(1.0))
             .finish()
+    }
+}
+
+/// A histogram as data.
+#[cfg(feature = "serde")]
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(rename = "Histogram")]
+struct Data {
+    /// Written for those who read the data; not read back, as the buckets say it.
+    count: u64,
+    sum: Duration,
+    /// As [`Histogram::buckets`] has them.
+    buckets: Vec<(Duration, u64)>,
+}
+
+#[cfg(feature = "serde")]
+impl From<Histogram> for Data {
+    fn from(histogram: Histogram) -> Self {
+        const NANOS: u128 = 1_000_000_000;
+        let seconds = u64::try_from(histogram.sum / NANOS).unwrap_or(u64::MAX);
+        let sum = Duration::new(seconds, (histogram.sum % NANOS) as u32);
+        Self { count: histogram.count, sum, buckets: histogram.buckets().collect() }
+    }
+}
+
+#[cfg(feature = "serde")]
+impl TryFrom<Data> for Histogram {
+    type Error = &'static str;
+
+    fn try_from(data: Data) -> Result<Self, Self::Error> {
+        let mut histogram = Self { sum: data.sum.as_nanos(), ..Self::default() };
+        for (duration, count) in data.buckets {
+            histogram.count = histogram.count.checked_add(count).ok_or("more than 2^64 durations")?;
+            histogram.buckets[bucket(crate::time::nanos(duration))] += count;
+        }
+        Ok(histogram)
     }
 }
 

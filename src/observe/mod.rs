@@ -22,6 +22,8 @@ use crate::{Priority, Stats};
 /// A consistent snapshot of a queue's counters and histograms, and the counts of its workers; from
 /// [`Inspect::metrics`](crate::Inspect::metrics).
 ///
+/// With the feature `serde`: `Serialize` and `Deserialize`.
+///
 /// # Examples
 /// ```
 /// let queue = keyqueue::WorkQueue::builder().measure(true).build();
@@ -31,6 +33,7 @@ use crate::{Priority, Stats};
 /// println!("{} keys, p99 of the work {:?}", metrics.stats.handed_out, metrics.work_duration.quantile(0.99));
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 #[non_exhaustive]
 pub struct Metrics {
     /// Counts, and ages of keys.
@@ -54,6 +57,8 @@ pub struct Metrics {
 /// in exactly one field, before its key is done. A run whose task is dropped while the handler waits counts in none. Keys that a program
 /// takes with [`get`](crate::WorkQueue::get) are not counted here.
 ///
+/// With the feature `serde`: `Serialize` and `Deserialize`.
+///
 /// # Examples
 /// ```
 /// use keyqueue::{Outcome, WorkQueue};
@@ -73,6 +78,7 @@ pub struct Metrics {
 /// ```
 #[doc(alias = "reconcile_total")]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 #[non_exhaustive]
 pub struct Runs {
     /// Runs that ended with [`Outcome::Success`](crate::Outcome::Success).
@@ -102,6 +108,8 @@ impl Runs {
 
 /// The keys of one priority, from [`Metrics::levels`].
 ///
+/// With the feature `serde`: `Serialize` and `Deserialize`.
+///
 /// # Examples
 /// ```
 /// use keyqueue::{AddOptions, Priority, WorkQueue};
@@ -114,6 +122,7 @@ impl Runs {
 /// }
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 #[non_exhaustive]
 pub struct LevelMetrics {
     /// The priority.

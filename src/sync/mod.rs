@@ -6,13 +6,13 @@
 
 use ahash::RandomState;
 
-#[cfg(any(loom, not(keyqueue_std_lock)))]
+#[cfg(any(loom, not(feature = "std-lock")))]
 pub(crate) mod lock;
 #[cfg(loom)]
 mod loom;
 #[cfg(not(loom))]
 mod std;
-#[cfg(all(keyqueue_std_lock, not(loom)))]
+#[cfg(all(feature = "std-lock", not(loom)))]
 mod std_lock;
 
 #[cfg(loom)]

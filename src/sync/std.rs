@@ -5,26 +5,26 @@ pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize,
 pub(crate) use std::sync::{Arc, Weak};
 pub(crate) use std::thread::{JoinHandle, yield_now};
 
-#[cfg(not(keyqueue_std_lock))]
+#[cfg(not(feature = "std-lock"))]
 pub(crate) use super::lock::{Mutex, MutexGuard};
-#[cfg(keyqueue_std_lock)]
+#[cfg(feature = "std-lock")]
 pub(crate) use super::std_lock::{Mutex, MutexGuard};
 use std::cell::Cell;
-#[cfg(not(keyqueue_std_lock))]
+#[cfg(not(feature = "std-lock"))]
 pub(super) use std::sync::atomic::fence;
-#[cfg(not(keyqueue_std_lock))]
+#[cfg(not(feature = "std-lock"))]
 pub(super) use std::sync::{Condvar, Mutex as ParkMutex, MutexGuard as ParkGuard};
 use std::time::{Duration, Instant};
 
 /// Called between the store that releases the lock and the load of `has_parked`. The processor may reorder the two, the compiler must not.
 #[inline]
-#[cfg(not(keyqueue_std_lock))]
+#[cfg(not(feature = "std-lock"))]
 pub(super) fn unlock_check_fence() {
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
 }
 
 /// Waits until notified, but no longer than `timeout`. Returns whether the time is up.
-#[cfg(not(keyqueue_std_lock))]
+#[cfg(not(feature = "std-lock"))]
 pub(super) fn wait_timed<'m, T>(
     condvar: &Condvar,
     _mutex: &'m ParkMutex<T>,
@@ -198,7 +198,10 @@ pub(crate) fn overdue(woken_at: Instant) -> bool {
 /// A counter that grows with time, at the same pace on all cores, from which nothing but an order is concluded.
 pub(crate) fn stamp() -> u64 {
     // In steps of about 100 ns: the highest bits are for the priority, and the counter must not get there in the life of a machine.
-    crate::time::coarse_clock::counter() >> 8
+    #[cfg(feature = "quanta")]
+    return crate::time::coarse_clock::counter() >> 8;
+    #[cfg(not(feature = "quanta"))]
+    return crate::time::clock::now_real() >> 7;
 }
 
 /// Where a thread takes keys. The fields are written one by one, since a load of all of them would wait for the stores of the parts.

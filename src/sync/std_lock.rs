@@ -1,4 +1,4 @@
-//! `std`'s mutex in place of [the queue's own](super::lock), with `--cfg keyqueue_std_lock`.
+//! `std`'s mutex in place of [the queue's own](super::lock), with the feature `std-lock`.
 //!
 //! It is slower (each section takes one more locked read-modify-write, and a contender goes to sleep sooner), and there is nothing of ours
 //! in it to trust. As in the queue's own lock, a panic does not poison it, and a debug build panics if a thread takes it twice.

@@ -3,9 +3,12 @@
 //! The system's clock is read through `std::time::Instant`, in some 20 ns. `quanta`, which reads the processor's counter in 10 ns,
 //! was used before, and was wrong: it measures the counter's rate in less than a millisecond. On a machine that was busy during
 //! that millisecond the rate was off by up to 0.09 % (in 580 processes), and keys came early by a millisecond for each second of
-//! their delay. Where a tenth of a microsecond does not matter, [`now_coarse`](Clock::now_coarse) reads the counter.
+//! their delay. Where a tenth of a microsecond does not matter, [`now_coarse`](Clock::now_coarse) reads the counter (feature `quanta`;
+//! without it, the system's clock).
 
-use super::{coarse_clock, nanos};
+#[cfg(all(feature = "quanta", not(loom)))]
+use super::coarse_clock;
+use super::nanos;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Unparker, now};
 use crate::wait::{Ticket, WaitList, Waiter};
 use std::fmt;
@@ -95,21 +98,19 @@ impl Clock {
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         match &self.0 {
-            Kind::Real => {
-                let since = now().saturating_duration_since(start());
-                since.as_secs() * 1_000_000_000 + u64::from(since.subsec_nanos())
-            }
+            Kind::Real => now_real(),
             // Acquire: a thread that sees the time that `advance` set sees what happened before that call.
             Kind::Mock(mock) => mock.0.now.load(Ordering::Acquire),
         }
     }
 
-    /// As [`now`](Self::now), in half the time: for limiters and measurements. It is off by less than a tenth of a microsecond, as
-    /// a rule, and may go back by as much.
+    /// As [`now`](Self::now): for limiters and measurements. With the feature `quanta` it takes half the time, is off by less than a tenth
+    /// of a microsecond, as a rule, and may go back by as much.
     #[inline]
     pub(crate) fn now_coarse(&self) -> u64 {
         match &self.0 {
-            Kind::Real if !cfg!(loom) => coarse_clock::now(|| self.now()),
+            #[cfg(all(feature = "quanta", not(loom)))]
+            Kind::Real => coarse_clock::now(|| self.now()),
             _ => self.now(),
         }
     }
@@ -122,7 +123,8 @@ impl Clock {
 
     /// Prepares [`now_coarse`](Self::now_coarse), of which the first call of the process would take half a millisecond.
     pub(crate) fn calibrate(&self) {
-        if matches!(self.0, Kind::Real) && !cfg!(loom) {
+        #[cfg(all(feature = "quanta", not(loom)))]
+        if matches!(self.0, Kind::Real) {
             coarse_clock::counter();
         }
     }
@@ -149,6 +151,13 @@ impl Clock {
             let _listed = mock.0.subscribers.lock().remove(ticket);
         }
     }
+}
+
+/// The time of the real clock: nanoseconds since [`start`].
+#[inline]
+pub(crate) fn now_real() -> u64 {
+    let since = now().saturating_duration_since(start());
+    since.as_secs() * 1_000_000_000 + u64::from(since.subsec_nanos())
 }
 
 /// The first reading of the system's clock: nanosecond zero of all queues.

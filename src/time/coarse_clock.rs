@@ -130,7 +130,7 @@ impl Calibration {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::Clock;

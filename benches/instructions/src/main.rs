@@ -17,6 +17,9 @@ struct Options {
     /// The file of counts.
     #[arg(long)]
     file: PathBuf,
+    /// The file has counts of an earlier commit, which may have other benchmarks.
+    #[arg(long)]
+    earlier: bool,
     /// A tool or version that the counts depend on; recorded in the file.
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     with: Vec<(String, String)>,
@@ -47,10 +50,11 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let worse = count(|finding| matches!(finding, Finding::Worse { .. }));
     let better = count(|finding| matches!(finding, Finding::Better { .. }));
     let unmatched = count(|finding| matches!(finding, Finding::NotRecorded { .. } | Finding::NotRun { .. }));
-    println!(
-        "{} counts: {worse} more than 2 % above the recorded counts, {better} more than 2 % below",
-        findings.len()
-    );
+    let whose = if options.earlier { "those of the earlier commit" } else { "the recorded counts" };
+    println!("{} counts: {worse} more than 2 % above {whose}, {better} more than 2 % below", findings.len());
+    if options.earlier {
+        return Ok(if worse > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS });
+    }
     for (name, was, now) in &differences {
         println!("higher counts are no failure here: recorded with {name} {was}, counted with {now}");
     }

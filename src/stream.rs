@@ -1,0 +1,109 @@
+//! A queue as a stream of items.
+
+use crate::futures::GetState;
+use crate::item::Item;
+use crate::{OwnedItem, WorkQueue};
+use futures_core::stream::{FusedStream, Stream};
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// The stream that [`WorkQueue::stream`] returns.
+///
+/// # Examples
+/// ```
+/// use futures_util::StreamExt;
+///
+/// # futures_executor::block_on(async {
+/// let queue = keyqueue::WorkQueue::new();
+/// queue.add("pod-1");
+/// assert_eq!(*queue.stream().next().await.unwrap(), "pod-1");
+/// # });
+/// ```
+#[must_use = "streams do nothing unless polled"]
+pub struct ItemStream<K> {
+    queue: WorkQueue<K>,
+    state: GetState,
+}
+
+impl<K> WorkQueue<K> {
+    /// The queue as a stream of items, each of which owns a handle of the queue. Several streams, tasks and threads share the keys of a
+    /// queue: each key goes to one of them.
+    ///
+    /// The stream ends when the queue is shut down and no key is queued, and stays ended. **A key that was added while it is processing is
+    /// queued again when its item is done.** A consumer that processes several items at a time may hold such a key when the stream ends. So
+    /// after a shut-down it takes another stream, when its items are done, until the queue [is empty](Self::is_empty): see the example.
+    ///
+    /// # Cancel safety
+    /// Dropping the stream loses no key and no wake-up: one that it had received goes to the next getter. A stream that has returned
+    /// `Pending` keeps its place among the getters, even if the future of its `next` is dropped, as `select!` does. If it is woken then, it
+    /// keeps the wake-up until it is polled or dropped, and a key may stay queued until then, or until the next add wakes another getter. So
+    /// in a `select!` with other branches that take long, use [`get_async`](Self::get_async). The combinators of `futures`, such as
+    /// `for_each_concurrent` and `buffer_unordered`, go on polling.
+    ///
+    /// # Examples
+    /// ```
+    /// use futures_util::StreamExt;
+    /// use keyqueue::{OwnedItem, WorkQueue};
+    ///
+    /// async fn process(item: OwnedItem<u32>) {
+    ///     item.succeed();
+    /// }
+    ///
+    /// # futures_executor::block_on(async {
+    /// let queue = WorkQueue::new();
+    /// queue.add_all([1, 2, 3]);
+    /// queue.shut_down(); // for this example
+    /// loop {
+    ///     queue.stream().for_each_concurrent(8, process).await;
+    ///     if queue.is_empty() {
+    ///         break; // nor is an item of this stream processing
+    ///     }
+    /// }
+    /// assert_eq!(queue.stats().handed_out, 3);
+    /// # });
+    /// ```
+    pub fn stream(&self) -> ItemStream<K> {
+        ItemStream { queue: self.clone(), state: GetState::New }
+    }
+}
+
+impl<K> Stream for ItemStream<K> {
+    type Item = OwnedItem<K>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<OwnedItem<K>>> {
+        let this = self.get_mut();
+        if this.is_terminated() {
+            return Poll::Ready(None);
+        }
+        let shared = &this.queue.shared;
+        let polled = this.state.poll(shared, cx.waker(), |claimed| Item::new(shared, claimed).into_owned());
+        if let Poll::Ready(Some(_)) = polled {
+            this.state = GetState::New;
+        }
+        polled
+    }
+}
+
+impl<K> FusedStream for ItemStream<K> {
+    fn is_terminated(&self) -> bool {
+        matches!(self.state, GetState::Finished)
+    }
+}
+
+impl<K> Drop for ItemStream<K> {
+    fn drop(&mut self) {
+        self.state.leave(&self.queue.shared);
+    }
+}
+
+// See the same `impl` of `WorkQueue`.
+impl<K: RefUnwindSafe> UnwindSafe for ItemStream<K> {}
+impl<K: RefUnwindSafe> RefUnwindSafe for ItemStream<K> {}
+
+impl<K> fmt::Debug for ItemStream<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ItemStream").field("state", &self.state).finish_non_exhaustive()
+    }
+}
