@@ -1,0 +1,218 @@
+//! Random runs. Each has a plan and weights of its own: some steps are switched off, and the others are more or less frequent, so that runs
+//! differ in what they reach.
+
+use super::key::{Fault, KEYS};
+use super::op::{End, Form, Goal, How, Op, Outcome, Span};
+use super::plan::Plan;
+use super::random::Random;
+use super::run::run;
+use keyqueue::DelayConflict;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The kinds of steps.
+const KINDS: usize = 28;
+
+/// The plan and the steps of the run of this number.
+pub(crate) fn life(seed: u64) -> (Plan, Vec<Op>) {
+    let mut random = Random(seed);
+    let plan = Plan::random(&mut random);
+    let weights: [u64; KINDS] = std::array::from_fn(|_| match random.below(4) {
+        0 => 0,
+        1 => 1,
+        2 => 4,
+        _ => 16,
+    });
+    let keys = random.pick(&[1, 2, 3, 6, KEYS]);
+    let priorities = random.pick(&[0, 0, 1, 3]);
+    let delays = random.pick(&[1, 20, 1 << 20, 1 << 40]);
+    let mut make = Make { random, keys, priorities, delays };
+    let length = make.random.below(150);
+    let all: u64 = weights.iter().sum();
+    let ops = (0..if all == 0 { 0 } else { length }).map(|_| {
+        let mut at = make.random.below(all);
+        let kind = weights.iter().position(|weight| {
+            let here = at < *weight;
+            at = at.saturating_sub(*weight);
+            here
+        });
+        make.op(kind.expect("below the sum"))
+    });
+    (plan, ops.collect())
+}
+
+struct Make {
+    random: Random,
+    keys: u8,
+    /// The number of levels beside NORMAL.
+    priorities: u64,
+    /// The longest delay.
+    delays: u64,
+}
+
+impl Make {
+    fn key(&mut self) -> u8 {
+        (self.random.below(self.keys.into())) as u8
+    }
+
+    fn span(&mut self) -> Span {
+        match self.random.below(12) {
+            0 => Span::Nanos(0),
+            1 => Span::Never,
+            2..=5 => Span::ToDeadline(self.random.byte(), self.random.below(3) as i8 - 1),
+            _ => Span::Nanos(self.random.next() % self.delays + 1),
+        }
+    }
+
+    fn how(&mut self) -> How {
+        let levels = [i8::MIN, -100, -1, 0, 100, 127];
+        How {
+            after: if self.random.once_in(2) { Some(self.span()) } else { None },
+            conflict: self.random.pick(&[
+                DelayConflict::EarliestWins,
+                DelayConflict::Replace,
+                DelayConflict::KeepExisting,
+            ]),
+            rate_limited: self.random.once_in(4),
+            priority: match self.priorities {
+                0 => None,
+                1 => self.random.pick(&[None, Some(100)]),
+                _ => Some(self.random.pick(&levels)),
+            },
+        }
+    }
+
+    fn outcome(&mut self) -> Outcome {
+        match self.random.below(10) {
+            0 => Outcome::RequeueAfter(self.span()),
+            1 => Outcome::RequeueWith(self.how()),
+            2 => Outcome::Retry,
+            3 => Outcome::Failed,
+            4 => Outcome::RetryAfter(self.span()),
+            5 => Outcome::GiveUp,
+            6 => Outcome::Panic,
+            _ => Outcome::Success,
+        }
+    }
+
+    fn end(&mut self) -> End {
+        match self.random.below(10) {
+            0 => End::Drop,
+            1 => End::Unwind,
+            2 => End::Succeed,
+            3 => End::GiveUp,
+            4 | 5 => End::Retry,
+            6 => End::RequeueAfter(self.span()),
+            7 => End::RequeueWith(self.how()),
+            _ => End::Done,
+        }
+    }
+
+    fn op(&mut self, kind: usize) -> Op {
+        let n = self.random.byte();
+        match kind {
+            0 | 1 => Op::Add(self.key()),
+            2 => Op::AddAll((0..self.random.below(6)).map(|_| self.key()).collect()),
+            3 => Op::AddAfter(self.key(), self.span()),
+            4 => Op::AddWith(self.key(), self.how()),
+            5 => Op::AddRateLimited(self.key()),
+            6 => Op::Cancel(self.key()),
+            7 => Op::Remove(self.key()),
+            8 => Op::Forget(self.key()),
+            9 => Op::TakeWhere(self.random.next() as u16),
+            10 => rare(&mut self.random, Op::TakeDelayed, Op::Turn),
+            11 | 12 => Op::Get(self.random.pick(&[Form::Try, Form::TryOwned, Form::Timeout, Form::Get, Form::Owned])),
+            13 => Op::GetMany(n % 5),
+            14 | 15 => Op::End(n, self.end()),
+            16 => Op::IntoOwned(n),
+            17 => {
+                let quiet = [Goal::Item, Goal::OwnedItem, Goal::Idle, Goal::ShuttingDown];
+                let goal = self.random.pick(&quiet);
+                let ends = self.random.pick(&[Goal::Drained, Goal::WorkersDrained]);
+                rare(&mut self.random, Op::Wait(ends), Op::Wait(goal))
+            }
+            18 => Op::WaitDirty(n),
+            19 => Op::Poll(n),
+            20 => Op::DropWaiter(n),
+            21 => Op::StartLoop,
+            22 => Op::Finish(n, self.outcome()),
+            23 => Op::PollLoop(n),
+            24 => {
+                let end = self.random.pick(&[Op::Stop, Op::DrainWorkers, Op::ShutDown, Op::DrainTimeout]);
+                rare(&mut self.random, end, Op::DropLoop(n))
+            }
+            25 => self.random.pick(&[Op::Advance(Span::ToDeadline(n, 0)), Op::Turn, Op::Turn]),
+            26 => Op::Work(n % 40),
+            _ => match self.random.below(6) {
+                0 => Op::IdleTimeout,
+                1 => Op::ShrinkToFit,
+                2 => Op::Fault(self.random.pick(&[Fault::Eq, Fault::Hash, Fault::Clone]), n % 3),
+                _ => Op::Advance(self.span()),
+            },
+        }
+    }
+}
+
+/// Once in sixteen times the first.
+fn rare(random: &mut Random, first: Op, other: Op) -> Op {
+    if random.once_in(16) { first } else { other }
+}
+
+/// Runs these lives. The first that fails is made shorter, and printed.
+pub(crate) fn lives(seeds: impl Iterator<Item = u64>) -> u64 {
+    let mut steps = 0;
+    for seed in seeds {
+        let (plan, ops) = life(seed);
+        steps += ops.len() as u64;
+        if fails(&plan, &ops) {
+            report(&plan, ops, &format!("run {seed}"));
+        }
+    }
+    steps
+}
+
+/// A panic's message is printed when it happens, so only while a run is repeated for its reader.
+fn fails(plan: &Plan, ops: &[Op]) -> bool {
+    quietly(|| catch_unwind(AssertUnwindSafe(|| run(plan, ops))).is_err())
+}
+
+fn quietly<T>(run: impl FnOnce() -> T) -> T {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let result = run();
+    std::panic::set_hook(hook);
+    result
+}
+
+/// Drops steps, as long as the run still fails: first halves, then fewer at a time.
+fn shorter(plan: &Plan, mut ops: Vec<Op>) -> Vec<Op> {
+    let mut size = ops.len().div_ceil(2).max(1);
+    loop {
+        let before = ops.len();
+        let mut at = 0;
+        while at < ops.len() {
+            let mut fewer = ops.clone();
+            fewer.drain(at..(at + size).min(ops.len()));
+            // With several shards, the places of keys differ from run to run.
+            if (0..3).any(|_| fails(plan, &fewer)) {
+                ops = fewer;
+            } else {
+                at += size;
+            }
+        }
+        if size == 1 && ops.len() == before {
+            return ops;
+        }
+        size = (size / 2).max(1);
+    }
+}
+
+/// Fails, with the shortest list of steps that was found.
+pub(crate) fn report(plan: &Plan, ops: Vec<Op>, name: &str) -> ! {
+    let ops = shorter(plan, ops);
+    eprintln!("{name} fails after {} steps:\n{plan:?}", ops.len());
+    for op in &ops {
+        eprintln!("    {op:?}");
+    }
+    run(plan, &ops);
+    panic!("{name} failed, and does not fail when it is repeated");
+}
