@@ -5,7 +5,7 @@
 
 mod reference;
 
-use reference::{swarm, words};
+use reference::{methods, swarm, words};
 use std::time::{Duration, Instant};
 
 fn setting(name: &str) -> Option<u64> {
@@ -32,4 +32,9 @@ fn all_short_lives() {
         let count = words::words(&alphabet, length);
         println!("{}: {count} words of {length} letters", alphabet.name);
     }
+}
+
+#[test]
+fn no_public_call_is_left_out() {
+    methods::check();
 }

@@ -51,6 +51,8 @@ pub(crate) enum Op {
     ShutDown,
     DrainTimeout,
     IdleTimeout,
+    /// A call that blocks, if it would return at once.
+    Block(Blocking),
     ShrinkToFit,
     /// The `n`th call of this code panics in the next step.
     Fault(Fault, u8),
@@ -66,6 +68,15 @@ pub(crate) enum Form {
     /// Skipped if it would wait, as is the next.
     Get,
     Owned,
+}
+
+/// A call that waits for the work to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Blocking {
+    WaitIdle,
+    Drain,
+    Join,
+    DrainWorkers,
 }
 
 /// The end of a hand-out.
@@ -105,6 +116,8 @@ pub(crate) enum Goal {
     ShuttingDown,
     /// `Workers::drain_async`.
     WorkersDrained,
+    /// `Workers::join_async`.
+    Joined,
 }
 
 /// `AddOptions`.

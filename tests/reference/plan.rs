@@ -1,5 +1,6 @@
 //! The settings of a run.
 
+use super::events::Events;
 use super::key::{KEYS, Key};
 use super::limits::{Limits, Schedule};
 use super::random::Random;
@@ -21,6 +22,8 @@ pub(crate) struct Plan {
     pub(crate) limiter: Limiter,
     pub(crate) on_panic: Option<OnPanic>,
     pub(crate) measure: bool,
+    /// The queue has an observer.
+    pub(crate) observed: bool,
     pub(crate) max_retries: Option<usize>,
 }
 
@@ -49,11 +52,13 @@ impl Plan {
             limiter: Limiter::Default,
             on_panic: None,
             measure: false,
+            observed: false,
             max_retries: None,
         }
     }
 
     pub(crate) fn random(random: &mut Random) -> Self {
+        let observed = random.once_in(4);
         let groups = random.pick(&[None, None, Some(1), Some(2), Some(3), Some(5)]);
         let limit = groups.and(random.pick(&[None, Some(1), Some(1), Some(2), Some(3)]));
         Self {
@@ -66,7 +71,8 @@ impl Plan {
             policy: random.pick(&[DelayedAdd::Independent, DelayedAdd::Promote, DelayedAdd::Strict]),
             limiter: random.pick(&[Limiter::Default, Limiter::Fast, Limiter::FastSlow, Limiter::Composed]),
             on_panic: random.pick(&[None, Some(OnPanic::Done), Some(OnPanic::Retry)]),
-            measure: random.once_in(2),
+            measure: observed || random.once_in(2), // an observer is told times
+            observed,
             max_retries: random.pick(&[None, Some(0), Some(1), Some(3)]),
         }
     }
@@ -85,10 +91,13 @@ impl Plan {
     }
 
     /// The queue, its clock, and the plain limiter.
-    pub(crate) fn build(&self) -> (WorkQueue<Key>, MockClock, Limits<u8>) {
+    pub(crate) fn build(&self, events: &Events) -> (WorkQueue<Key>, MockClock, Limits<u8>) {
         let (clock, mock) = Clock::mock();
         let mut builder = WorkQueue::builder().clock(clock).driver(Driver::Manual).shards(self.shards);
         builder = builder.delayed_add(self.policy).strict_priorities(self.strict).measure(self.measure);
+        if self.observed {
+            builder = builder.observer(events.clone());
+        }
         if let Some(policy) = self.on_panic {
             builder = builder.on_panic(policy);
         }

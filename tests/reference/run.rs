@@ -4,8 +4,9 @@
 //! polled by hand. At the end everything heals: what is held is done, the clock passes each deadline, and the queue must be empty after as
 //! many hand-outs as it had keys.
 
+use super::events::{EVENTS, Event, Events};
 use super::key::{Fault, KEYS, Key, alive, arm, disarm};
-use super::op::{End, Form, Goal, How, Op, Outcome, Span};
+use super::op::{Blocking, End, Form, Goal, How, Op, Outcome, Span};
 use super::plan::{Limiter, Plan};
 use super::queue::{Delayed, NEVER, Reference};
 use keyqueue::{
@@ -24,15 +25,22 @@ use std::time::Duration;
 pub(crate) fn run(plan: &Plan, ops: &[Op]) {
     let before = alive();
     {
-        let (queue, clock, limits) = plan.build();
+        let events = Events::default();
+        let (queue, clock, limits) = plan.build(&events);
         let reference = Reference::new(plan.clone(), plan.shards_of(&queue), limits);
         let mut workers = queue.workers();
         if let Some(retries) = plan.max_retries {
             workers = workers.max_retries(retries);
         }
-        let workers = workers.build();
+        let [error, panic, give_up] = [events.clone(), events.clone(), events.clone()];
+        let workers = workers
+            .on_error(move |_, _| error.count(Event::HookError))
+            .on_panic(move |_, _| panic.count(Event::HookPanic))
+            .on_give_up(move |_, _| give_up.count(Event::HookGiveUp))
+            .build();
         let mut run = Run {
             plan,
+            events,
             queue: &queue,
             workers: &workers,
             clock,
@@ -42,6 +50,8 @@ pub(crate) fn run(plan: &Plan, ops: &[Op]) {
             loops: Vec::new(),
             refused: Vec::new(),
             tally: Tally::default(),
+            hooks: [0; 3],
+            starts: 0,
             stopped: false,
         };
         let mut fault = None;
@@ -168,8 +178,23 @@ struct Tally {
     refused: u64,
 }
 
+/// The handler: tells which key it got, and waits until the run says what it returns.
+async fn handle(script: &Script, item: &Item<'_, Key>) -> keyqueue::Outcome {
+    script.started.lock().unwrap().push((item.key().number(), item.priority().0));
+    let (name, outcome) = poll_fn(|_| match script.outcome.lock().unwrap().take() {
+        Some(outcome) => Poll::Ready(outcome),
+        None => Poll::Pending,
+    })
+    .await;
+    if name == Outcome::Panic {
+        resume_unwind(Box::new("a handler"));
+    }
+    outcome
+}
+
 struct Run<'q> {
     plan: &'q Plan,
+    events: Events,
     queue: &'q WorkQueue<Key>,
     workers: &'q Workers<Key>,
     clock: MockClock,
@@ -180,6 +205,10 @@ struct Run<'q> {
     /// Keys whose retries were refused, and that no stop has returned.
     refused: Vec<u8>,
     tally: Tally,
+    /// How often the hooks were to be called: `on_error`, `on_panic`, `on_give_up`.
+    hooks: [u64; 3],
+    /// The number of loops that were started.
+    starts: u8,
     /// The workers were stopped.
     stopped: bool,
 }
@@ -367,19 +396,14 @@ impl<'q> Run<'q> {
             Op::StartLoop => {
                 let script: Arc<Script> = Arc::default();
                 let own = Arc::clone(&script);
-                let handler = async move |item: &Item<'_, Key>| {
-                    own.started.lock().unwrap().push((item.key().number(), item.priority().0));
-                    let (name, outcome) = poll_fn(|_| match own.outcome.lock().unwrap().take() {
-                        Some(outcome) => Poll::Ready(outcome),
-                        None => Poll::Pending,
-                    })
-                    .await;
-                    if name == Outcome::Panic {
-                        resume_unwind(Box::new("a handler"));
-                    }
-                    outcome
+                self.starts = self.starts.wrapping_add(1);
+                let future: Pin<Box<dyn Future<Output = ()>>> = match self.starts % 2 {
+                    0 => Box::pin(self.workers.run_async(async move |item: &Item<'_, Key>| handle(&own, item).await)),
+                    _ => Box::pin(self.workers.run_boxed(move |item| {
+                        let own = Arc::clone(&own);
+                        Box::pin(async move { handle(&own, item).await })
+                    })),
                 };
-                let future = Box::pin(self.workers.run_async(handler));
                 self.loops.push(Loop { at: At::Free, future, flag: Arc::default(), script });
                 self.poll_loop(self.loops.len() - 1);
             }
@@ -442,8 +466,25 @@ impl<'q> Run<'q> {
                 let end = queue.wait_idle_timeout(Duration::ZERO);
                 assert_eq!(end.is_ok(), self.reference.is_idle());
             }
+            Op::Block(call) => self.block(*call),
             Op::ShrinkToFit => queue.shrink_to_fit(),
             Op::Fault(..) => {}
+        }
+    }
+
+    fn block(&mut self, call: Blocking) {
+        match call {
+            Blocking::WaitIdle if self.reference.is_idle() => self.queue.wait_idle(),
+            Blocking::Drain if self.reference.is_drained() => {
+                self.queue.shut_down_with_drain();
+                self.reference.shut_down = true;
+            }
+            Blocking::Join if self.loops.is_empty() => self.workers.join(),
+            Blocking::DrainWorkers if self.loops.is_empty() && (self.stopped || self.reference.is_drained()) => {
+                let left = self.workers.drain();
+                self.stop(&left);
+            }
+            _ => {}
         }
     }
 
@@ -550,6 +591,10 @@ impl<'q> Run<'q> {
                 Answer::Nothing
             }),
             Goal::WorkersDrained => Box::pin(async { Answer::Left(workers.drain_async().await) }),
+            Goal::Joined => Box::pin(async {
+                workers.join_async().await;
+                Answer::Nothing
+            }),
         };
         if goal == Goal::Drained || goal == Goal::WorkersDrained && !self.stopped {
             self.reference.shut_down = true;
@@ -569,6 +614,7 @@ impl<'q> Run<'q> {
                     Goal::Idle => self.reference.is_idle(),
                     Goal::Drained => drained,
                     Goal::ShuttingDown => self.reference.shut_down,
+                    Goal::Joined => self.loops.is_empty(),
                     Goal::WorkersDrained => (drained || stopped) && self.loops.is_empty(),
                 }
             }
@@ -689,10 +735,10 @@ impl<'q> Run<'q> {
             }
             Outcome::GiveUp => {
                 self.tally.failed += 1;
-                self.tally.given_up += 1;
-                self.reference.give_up(key);
+                self.give_up(key);
             }
             Outcome::Panic => {
+                self.hooks[1] += 1;
                 self.tally.failed += 1;
                 self.tally.panicked += 1;
                 self.reference.counts.panics += 1;
@@ -703,10 +749,12 @@ impl<'q> Run<'q> {
             }
             Outcome::Retry | Outcome::Failed => {
                 self.tally.failed += 1;
+                self.hooks[0] += u64::from(*outcome == Outcome::Failed);
                 self.retry(key, &limited, 0);
             }
             Outcome::RetryAfter(span) => {
                 self.tally.failed += 1;
+                self.hooks[0] += 1;
                 let delay = nanos(self.span(*span));
                 self.retry(key, &limited, delay);
             }
@@ -715,10 +763,15 @@ impl<'q> Run<'q> {
 
     fn retry(&mut self, key: u8, limited: &How, delay: u64) {
         if self.plan.max_retries.is_some_and(|max| self.reference.limits.num_requeues(&key) >= max) {
-            self.tally.given_up += 1;
-            return self.reference.give_up(key);
+            return self.give_up(key);
         }
         self.requeue(key, limited, Some(delay), true);
+    }
+
+    fn give_up(&mut self, key: u8) {
+        self.hooks[2] += 1;
+        self.tally.given_up += 1;
+        self.reference.give_up(key);
     }
 
     fn requeue(&mut self, key: u8, how: &How, delay: Option<u64>, is_retry: bool) {
@@ -816,6 +869,15 @@ impl<'q> Run<'q> {
             (next, first) => assert_eq!(next, first, "the next deadline"),
         }
         assert_eq!(sorted(listed), sorted(delayed), "delayed keys");
+        let metrics = inspect.metrics();
+        assert_eq!(metrics.stats, stats, "of the metrics");
+        if reference.now < NEVER && self.plan.measure {
+            let done = stats.handed_out - stats.processing as u64;
+            assert_eq!((metrics.queue_duration.count(), metrics.work_duration.count()), (stats.handed_out, done));
+        }
+        let runs = metrics.runs;
+        let ended = self.tally.succeeded + self.tally.failed;
+        assert_eq!(runs.success + runs.requeue + runs.error + runs.give_up + runs.panic, ended, "runs");
         let listed = inspect.processing_keys();
         assert!(listed.is_sorted_by(|one, next| one.elapsed >= next.elapsed), "longest first");
         let listed: Vec<_> = listed.iter().map(|listed| (listed.key.number(), listed.elapsed)).collect();
@@ -876,6 +938,28 @@ impl<'q> Run<'q> {
             refused: tally.refused,
         };
         assert_eq!((tally.running, listed), (self.loops.len(), self.tally), "the tally");
+
+        let counts = self.reference.counts;
+        let done = counts.handed_out - self.reference.processing().len() as u64;
+        let mut expected: [u64; EVENTS] = [
+            counts.pushed,
+            counts.coalesced,
+            counts.deferred,
+            counts.rejected,
+            counts.delays,
+            counts.handed_out,
+            done,
+            counts.given_up,
+            counts.panics,
+            0,
+            0,
+            0,
+        ];
+        if !self.plan.observed {
+            expected = [0; EVENTS];
+        }
+        expected[Event::HookError as usize..].copy_from_slice(&self.hooks);
+        assert_eq!(self.events.all(), expected, "the events of the observer and the hooks");
     }
 
     // ---- the end ----

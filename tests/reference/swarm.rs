@@ -2,7 +2,7 @@
 //! differ in what they reach.
 
 use super::key::{Fault, KEYS};
-use super::op::{End, Form, Goal, How, Op, Outcome, Span};
+use super::op::{Blocking, End, Form, Goal, How, Op, Outcome, Span};
 use super::plan::Plan;
 use super::random::Random;
 use super::run::run;
@@ -125,7 +125,7 @@ impl Make {
             14 | 15 => Op::End(n, self.end()),
             16 => Op::IntoOwned(n),
             17 => {
-                let quiet = [Goal::Item, Goal::OwnedItem, Goal::Idle, Goal::ShuttingDown];
+                let quiet = [Goal::Item, Goal::OwnedItem, Goal::Idle, Goal::ShuttingDown, Goal::Joined];
                 let goal = self.random.pick(&quiet);
                 let ends = self.random.pick(&[Goal::Drained, Goal::WorkersDrained]);
                 rare(&mut self.random, Op::Wait(ends), Op::Wait(goal))
@@ -142,8 +142,13 @@ impl Make {
             }
             25 => self.random.pick(&[Op::Advance(Span::ToDeadline(n, 0)), Op::Turn, Op::Turn]),
             26 => Op::Work(n % 40),
-            _ => match self.random.below(6) {
+            _ => match self.random.below(8) {
                 0 => Op::IdleTimeout,
+                3 => Op::Block(self.random.pick(&[Blocking::WaitIdle, Blocking::Join])),
+                4 => {
+                    let end = self.random.pick(&[Blocking::Drain, Blocking::DrainWorkers]);
+                    rare(&mut self.random, Op::Block(end), Op::Turn)
+                }
                 1 => Op::ShrinkToFit,
                 2 => Op::Fault(self.random.pick(&[Fault::Eq, Fault::Hash, Fault::Clone]), n % 3),
                 _ => Op::Advance(self.span()),
