@@ -21,8 +21,10 @@ pub(crate) enum Op {
 
     Get(Form),
     GetMany(u8),
-    /// Gets this number of keys, and is done with each.
-    Work(u8),
+    /// Gets this number of keys, and is done with each, except for those of one group, by its number: they are held.
+    Work(u8, Option<u8>),
+    /// These steps, again and again. What starves or grows is found so.
+    Repeat(u8, Vec<Op>),
     /// Ends the hand-out of a held item.
     End(u8, End),
     IntoOwned(u8),

@@ -344,7 +344,15 @@ impl<'q> Run<'q> {
                 }
                 assert!(count == usize::from(*n) || self.reference.next_keys().is_empty(), "{count} of {n} keys");
             }
-            Op::Work(n) => {
+            Op::Repeat(times, ops) => {
+                for _ in 0..*times {
+                    for op in ops {
+                        self.step(op);
+                        self.check();
+                    }
+                }
+            }
+            Op::Work(n, hold) => {
                 for _ in 0..*n {
                     let held = self.held.len();
                     self.get(Form::Try);
@@ -352,7 +360,11 @@ impl<'q> Run<'q> {
                         break;
                     }
                     let held = self.held.pop().expect("it was just handed out");
-                    self.end(held, &End::Done);
+                    if Some(self.plan.group_of(held.key())) == *hold {
+                        self.held.push(held);
+                    } else {
+                        self.end(held, &End::Done);
+                    }
                 }
             }
             Op::End(n, end) => {

@@ -28,7 +28,7 @@ pub(crate) fn life(seed: u64) -> (Plan, Vec<Op>) {
     let mut make = Make { random, keys, priorities, delays };
     let length = make.random.below(150);
     let all: u64 = weights.iter().sum();
-    let ops = (0..if all == 0 { 0 } else { length }).map(|_| {
+    let op = |make: &mut Make| {
         let mut at = make.random.below(all);
         let kind = weights.iter().position(|weight| {
             let here = at < *weight;
@@ -36,8 +36,19 @@ pub(crate) fn life(seed: u64) -> (Plan, Vec<Op>) {
             here
         });
         make.op(kind.expect("below the sum"))
-    });
-    (plan, ops.collect())
+    };
+    if all == 0 {
+        return (plan, Vec::new());
+    }
+    if make.random.once_in(8) {
+        let before = make.random.below(8);
+        let mut ops: Vec<Op> = (0..before).map(|_| op(&mut make)).collect();
+        let body = 2 + make.random.below(7);
+        let body = (0..body).map(|_| op(&mut make)).collect();
+        ops.push(Op::Repeat(make.random.pick(&[20, 100]), body));
+        return (plan, ops);
+    }
+    (plan, (0..length).map(|_| op(&mut make)).collect())
 }
 
 struct Make {
@@ -141,7 +152,7 @@ impl Make {
                 rare(&mut self.random, end, Op::DropLoop(n))
             }
             25 => self.random.pick(&[Op::Advance(Span::ToDeadline(n, 0)), Op::Turn, Op::Turn]),
-            26 => Op::Work(n % 40),
+            26 => Op::Work(n % 40, if self.random.once_in(2) { Some(self.random.byte() % 3) } else { None }),
             _ => match self.random.below(8) {
                 0 => Op::IdleTimeout,
                 3 => Op::Block(self.random.pick(&[Blocking::WaitIdle, Blocking::Join])),
@@ -164,15 +175,15 @@ fn rare(random: &mut Random, first: Op, other: Op) -> Op {
 
 /// Runs these lives. The first that fails is made shorter, and printed.
 pub(crate) fn lives(seeds: impl Iterator<Item = u64>) -> u64 {
-    let mut steps = 0;
+    let mut count = 0;
     for seed in seeds {
         let (plan, ops) = life(seed);
-        steps += ops.len() as u64;
+        count += steps(&ops) as u64;
         if fails(&plan, &ops) {
             report(&plan, ops, &format!("run {seed}"));
         }
     }
-    steps
+    count
 }
 
 /// A panic's message is printed when it happens, so only while a run is repeated for its reader.
@@ -205,16 +216,44 @@ fn shorter(plan: &Plan, mut ops: Vec<Op>) -> Vec<Op> {
             }
         }
         if size == 1 && ops.len() == before {
-            return ops;
+            return shorter_repeats(plan, ops);
         }
         size = (size / 2).max(1);
     }
 }
 
+/// The same for the steps that are repeated.
+fn shorter_repeats(plan: &Plan, mut ops: Vec<Op>) -> Vec<Op> {
+    for at in 0..ops.len() {
+        while let Op::Repeat(times, body) = ops[at].clone() {
+            let fewer = (0..body.len()).map(|out| {
+                let mut body = body.clone();
+                body.remove(out);
+                Op::Repeat(times, body)
+            });
+            let shorter = fewer.chain((times > 1).then(|| Op::Repeat(times / 2, body.clone()))).find(|shorter| {
+                let mut ops = ops.clone();
+                ops[at] = shorter.clone();
+                fails(plan, &ops)
+            });
+            match shorter {
+                Some(shorter) => ops[at] = shorter,
+                None => break,
+            }
+        }
+    }
+    ops
+}
+
+/// The number of steps; those that are repeated count once.
+fn steps(ops: &[Op]) -> usize {
+    ops.iter().map(|op| if let Op::Repeat(_, body) = op { body.len() } else { 1 }).sum()
+}
+
 /// Fails, with the shortest list of steps that was found.
 pub(crate) fn report(plan: &Plan, ops: Vec<Op>, name: &str) -> ! {
     let ops = shorter(plan, ops);
-    eprintln!("{name} fails after {} steps:\n{plan:?}", ops.len());
+    eprintln!("{name} fails after {} steps:\n{plan:?}", steps(&ops));
     for op in &ops {
         eprintln!("    {op:?}");
     }
