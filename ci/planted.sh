@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Shows that tests/crossings.rs finds what it is for: applies each patch of tests/planted/, a fault of a few lines, to a copy of the crate, and
+# Shows that tests/against_reference.rs finds what it is for: applies each patch of tests/planted/, a fault of a few lines, to a copy of the crate, and
 # fails if the test does not fail within a minute of run time, or does not shrink the fault to 10 steps (turns of 16: 40). Arguments: names
 # of patches; all without any. A patch that does not apply fails.
 set -euo pipefail
@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root="$PWD"
 copy="${CARGO_TARGET_DIR:-$root/target}/planted"
 mkdir -p "$copy"
-export CARGO_TARGET_DIR="$copy/target" CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=none CROSSINGS_SECONDS=60
+export CARGO_TARGET_DIR="$copy/target" CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=none REFERENCE_SECONDS=60
 missed=()
 [ $# -gt 0 ] || { cd tests/planted && set -- *.patch && cd "$root"; }
 for name in "${@%.patch}"; do
@@ -17,7 +17,7 @@ for name in "${@%.patch}"; do
     git apply --directory="$(realpath --relative-to="$root" "$copy")" "tests/planted/$name.patch" || { missed+=("$name (does not apply)"); continue; }
     touch "$copy/src/lib.rs"
     start=$SECONDS
-    if out="$(cd "$copy" && timeout 900 cargo test --locked -p keyqueue --test crossings 2>&1)"; then
+    if out="$(cd "$copy" && timeout 900 cargo test --locked -p keyqueue --test against_reference 2>&1)"; then
         missed+=("$name (not found)")
         echo "NOT FOUND  $name"
         continue

@@ -56,9 +56,9 @@ struct State {
     processing_since: u64,
     /// How long the key had waited for its hand-out.
     waited: u64,
-    /// Since its last push: the hand-outs of its shard while its group had room, and how many there may be.
+    /// Since its last push: the hand-outs of its shard while its group had room, and the key's place in its group.
     passed: u64,
-    may_pass: u64,
+    place: u64,
 }
 
 /// The keys of one group in one level, and how many more of them this turn gives.
@@ -264,7 +264,7 @@ impl Reference {
         let (credit, is_full) = (self.plan.weight_of(group), self.is_full(group));
         self.levels.insert(priority);
         let state = self.state(key);
-        (state.passed, state.may_pass) = (0, 0);
+        (state.passed, state.place) = (0, 0);
         let order = self.order(key);
         let new = Turn { group, credit, keys: [key].into() };
         if is_full {
@@ -329,7 +329,7 @@ impl Reference {
     ///
     /// In a queue with a limit and several levels this does not hold: tests/planted/open.md.
     fn judge_waits(&mut self, key: u8) {
-        let is_open = self.plan.limit.is_some() && std::env::var_os("CROSSINGS_OPEN").is_none();
+        let is_open = self.plan.limit.is_some() && std::env::var_os("REFERENCE_OPEN").is_none();
         if is_open || self.plan.strict && self.levels.len() > 1 {
             return;
         }
@@ -354,8 +354,12 @@ impl Reference {
             let turns = if levels == 1 { 1 } else { 16 * (levels - 1) };
             let state = self.state(other);
             state.passed += 1;
-            state.may_pass = state.may_pass.max(turns * round * place);
-            assert!(state.passed <= state.may_pass, "key {other} has waited for {} hand-outs", state.passed);
+            state.place = state.place.max(place);
+            assert!(
+                state.passed <= turns * round * state.place,
+                "key {other} has waited for {} hand-outs",
+                state.passed
+            );
         }
     }
 

@@ -40,6 +40,9 @@ pub(crate) fn life(seed: u64) -> (Plan, Vec<Op>) {
     if all == 0 {
         return (plan, Vec::new());
     }
+    if plan.groups.is_some() && make.random.once_in(4) {
+        return (plan, make.rhythm());
+    }
     if make.random.once_in(8) {
         let before = make.random.below(8);
         let mut ops: Vec<Op> = (0..before).map(|_| op(&mut make)).collect();
@@ -116,6 +119,21 @@ impl Make {
             7 => End::RequeueWith(self.how()),
             _ => End::Done,
         }
+    }
+
+    /// Keys of several levels come again and again, and some groups are slow: what could starve is queued first.
+    fn rhythm(&mut self) -> Vec<Op> {
+        let add = |make: &mut Self| {
+            let priority = make.random.pick(&[None, Some(100), Some(50), Some(-100)]);
+            Op::AddWith(make.random.below(KEYS.into()) as u8, How { priority, ..How::new() })
+        };
+        let mut ops: Vec<Op> = (0..1 + self.random.below(2)).map(|_| add(self)).collect();
+        let mut body: Vec<Op> = (0..2 + self.random.below(4)).map(|_| add(self)).collect();
+        let slow = self.random.pick(&[None, Some(0), Some(1), Some(2)]);
+        body.insert(self.random.below(body.len() as u64 + 1) as usize, Op::Work(4 + self.random.below(40) as u8, slow));
+        body.push(Op::End(0, End::Done));
+        ops.push(Op::Repeat(200, body));
+        ops
     }
 
     fn op(&mut self, kind: usize) -> Op {

@@ -1,7 +1,7 @@
 //! Each feature crossed with each other: random lives and all short ones, on the crate and on the plain queue of `tests/reference/`.
 //!
-//! `CROSSINGS_SECONDS` is how long random lives go on (2 by default), and `CROSSINGS_SEED` is the first of them: the number that a failure
-//! names. `CROSSINGS_WORDS` is the length of the short ones (3).
+//! `REFERENCE_SECONDS` is how long random lives go on (2 by default), and `REFERENCE_SEED` is the first of them: the number that a failure
+//! names. `REFERENCE_WORDS` is the length of the short ones (3).
 
 mod reference;
 
@@ -14,8 +14,8 @@ fn setting(name: &str) -> Option<u64> {
 
 #[test]
 fn random_lives() {
-    let time = Duration::from_secs(setting("CROSSINGS_SECONDS").unwrap_or(2));
-    let first = setting("CROSSINGS_SEED").unwrap_or(0);
+    let time = Duration::from_secs(setting("REFERENCE_SECONDS").unwrap_or(2));
+    let first = setting("REFERENCE_SEED").unwrap_or(0);
     let start = Instant::now();
     let (mut lives, mut steps) = (0, 0);
     while lives < 100 || start.elapsed() < time {
@@ -27,7 +27,7 @@ fn random_lives() {
 
 #[test]
 fn all_short_lives() {
-    let length = setting("CROSSINGS_WORDS").unwrap_or(3) as u32;
+    let length = setting("REFERENCE_WORDS").unwrap_or(3) as u32;
     for alphabet in words::alphabets() {
         let count = words::words(&alphabet, length);
         println!("{}: {count} words of {length} letters", alphabet.name);
