@@ -14,7 +14,7 @@ const KINDS: usize = 28;
 
 /// The plan and the steps of the run of this number.
 pub(crate) fn life(seed: u64) -> (Plan, Vec<Op>) {
-    let mut random = Random(seed);
+    let mut random = Random::Seed(seed);
     let plan = Plan::random(&mut random);
     let weights: [u64; KINDS] = std::array::from_fn(|_| match random.below(4) {
         0 => 0,
@@ -54,6 +54,21 @@ pub(crate) fn life(seed: u64) -> (Plan, Vec<Op>) {
     (plan, (0..length).map(|_| op(&mut make)).collect())
 }
 
+/// Runs what a fuzzer has chosen.
+pub(crate) fn run_bytes(data: &[u8]) {
+    let mut random = Random::of_bytes(data);
+    let plan = Plan::random(&mut random);
+    let priorities = random.pick(&[0, 1, 3]);
+    let delays = random.pick(&[1, 20, 1 << 40]);
+    let mut make = Make { random, keys: KEYS, priorities, delays };
+    let mut ops = Vec::new();
+    while !make.random.is_over() && ops.len() < 200 {
+        let kind = make.random.below(KINDS as u64) as usize;
+        ops.push(make.op(kind));
+    }
+    run(&plan, &ops);
+}
+
 struct Make {
     random: Random,
     keys: u8,
@@ -73,7 +88,7 @@ impl Make {
             0 => Span::Nanos(0),
             1 => Span::Never,
             2..=5 => Span::ToDeadline(self.random.byte(), self.random.below(3) as i8 - 1),
-            _ => Span::Nanos(self.random.next() % self.delays + 1),
+            _ => Span::Nanos(self.random.below(self.delays) + 1),
         }
     }
 
@@ -147,7 +162,7 @@ impl Make {
             6 => Op::Cancel(self.key()),
             7 => Op::Remove(self.key()),
             8 => Op::Forget(self.key()),
-            9 => Op::TakeWhere(self.random.next() as u16),
+            9 => Op::TakeWhere(self.random.below(1 << 16) as u16),
             10 => rare(&mut self.random, Op::TakeDelayed, Op::Turn),
             11 | 12 => Op::Get(self.random.pick(&[Form::Try, Form::TryOwned, Form::Timeout, Form::Get, Form::Owned])),
             13 => Op::GetMany(n % 5),
