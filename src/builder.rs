@@ -171,7 +171,7 @@ impl<K> WorkQueueBuilder<K> {
     /// [observer](Self::observer).
     ///
     /// Costs 32 bytes per key, and 70 ns from the key's add to its done, mostly for reading the clock three times. With more than a million
-    /// adds a second, the queue measures one key in eight, which counts for the others; the cost is then 15 ns. A queue with
+    /// keys a second, the queue measures one key in eight, which counts for the others; the cost is then 15 ns. A queue with
     /// [priorities](crate::AddOptions::priority) measures all keys, and takes 4 KiB in each shard for each priority in use.
     ///
     /// # Examples

@@ -144,7 +144,7 @@
 //! | the key is handed out | |
 //! |---|---|
 //! | when no event came for 200 ms | `add_with(key, AddOptions::new().after(ms_200).conflict(DelayConflict::Replace))` |
-//! | 200 ms after the first of several adds, so at most once in 200 ms | `add_with(key, AddOptions::new().after(ms_200).conflict(DelayConflict::KeepExisting))` |
+//! | 200 ms after the first of several adds, so it becomes due at most every 200 ms | `add_with(key, AddOptions::new().after(ms_200).conflict(DelayConflict::KeepExisting))` |
 //! | at the earliest of several times | `add_after(key, delay)` |
 //! | when no event came for 200 ms, but at the latest 1 s after the first event | a table of the first events: below |
 //! | as fast as workers take it, but with at most 50 requests a second | a bucket that the handlers share: below |
@@ -298,7 +298,7 @@
 //! * **It is cheap to clone and to hash.** The queue moves keys and clones none, but most handlers clone them. Use `Arc<str>` for strings.
 //!   For long composed names use an id, with the names in a table of your own.
 //! * **It does not change while it is in the queue**, and its `Eq`, `Hash` and [`Equivalent`](crate::Equivalent) do not use the queue.
-//! * **Different objects that no two workers may process at the same time** (all rows of a table) are best one key. If they must be several
+//! * **Different objects that must not be processed at the same time** (all rows of a table) are best one key. If they must be several
 //!   keys, use a [group](crate::WorkQueueBuilder::fair_by) with [at most one key](crate::WorkQueueBuilder::max_processing_per_group) in
 //!   work.
 //!

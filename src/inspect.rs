@@ -121,7 +121,7 @@ impl<'q, K> Inspect<'q, K> {
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> Inspect<'_, K> {
     /// The keys that are processing, and since when. Use it to find a key whose handler hangs.
     ///
-    /// If the queue [measures](crate::WorkQueueBuilder::measure), the longest time comes first. With more than a million adds a second,
+    /// If the queue [measures](crate::WorkQueueBuilder::measure), the longest time comes first. With more than a million keys a second,
     /// most keys are not measured; such a key has the time of the next measured key. If the queue does not measure, `elapsed` is `None`.
     ///
     /// Visits all keys of the queue, some hundred at a time under the lock, and clones the processing ones. So the list is not of one

@@ -98,7 +98,7 @@ pub struct Stats {
     /// Adds that no hand-out follows. For a queued key, [`take_where`](crate::WorkQueue::take_where), [`remove`](crate::WorkQueue::remove),
     /// or a stop or drain of [`Workers`](crate::Workers) has taken it out. For a processing key, `remove` has taken the add back.
     pub taken: u64,
-    /// How long the first queued key has waited. With more than a million adds a second, it may be one of the first 16 keys. Keys of
+    /// How long the first queued key has waited. With more than a million keys a second, it may be one of the first 16 keys. Keys of
     /// [full](crate::WorkQueueBuilder::max_processing_per_group) groups do not count. `None`: there is no such key, none was measured, or
     /// the queue does not [measure](crate::WorkQueueBuilder::measure).
     pub oldest_queued: Option<Duration>,

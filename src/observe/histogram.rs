@@ -22,7 +22,7 @@ const BUCKETS: usize = EIGHTHS * (1 + 64 - BITS as usize);
 /// Measured durations: their number, their sum and their distribution. From [`Inspect::metrics`](crate::Inspect::metrics).
 ///
 /// The sum is exact. A bucket is an eighth of a power of two wide: each duration is within 6 % of the middle of its bucket. With more than
-/// a million adds a second, the queue measures one key in eight, which counts for the others. (A queue with priorities measures all.)
+/// a million keys a second, the queue measures one key in eight, which counts for the others. (A queue with priorities measures all.)
 ///
 /// With the feature `serde`: `Serialize` and `Deserialize`, with the fields `count`, `sum` and `buckets` (the pairs of
 /// [`buckets`](Self::buckets)).

@@ -52,7 +52,7 @@ pub trait Observer: Send + Sync {
         let _ = added;
     }
 
-    /// A key was handed out, `waited` after it became dirty. `None`: the queue did not measure the key. (With more than a million adds a
+    /// A key was handed out, `waited` after it became dirty. `None`: the queue did not measure the key. (With more than a million keys a
     /// second, it measures one in eight.)
     fn handed_out(&self, waited: Option<Duration>) {
         let _ = waited;
