@@ -15,8 +15,8 @@ fn getter(queue: &WorkQueue<u64>) -> thread::JoinHandle<u64> {
     thread::spawn(move || *queue.get().unwrap())
 }
 
-/// W1, W2: with n getters and n adds each getter gets a key, whether it is parked or not. The second add wakes no getter while
-/// the first woken one has not arrived.
+/// With n getters and n adds each getter gets a key, whether it is parked or not (W1, W2). The second add wakes no getter while the first
+/// woken one has not arrived.
 #[test]
 fn n_adds_wake_n_getters() {
     check(|| {
@@ -30,8 +30,7 @@ fn n_adds_wake_n_getters() {
     });
 }
 
-/// W2: a thread that was woken may be overdue at any time. The next add then wakes another getter, and no getter waits without
-/// end.
+/// A thread that was woken may be overdue at any time (W2). The next add then wakes another getter, and no getter waits without end.
 #[test]
 fn an_overdue_getter_is_passed_over() {
     check(|| {
@@ -47,7 +46,7 @@ fn an_overdue_getter_is_passed_over() {
     });
 }
 
-/// W2: a burst wakes one getter, and that one wakes the next.
+/// A burst wakes one getter, and that one wakes the next (W2).
 #[test]
 fn a_burst_wakes_every_getter_needed() {
     check(|| {
@@ -77,7 +76,7 @@ fn a_task_and_a_thread_wake_each_other() {
     });
 }
 
-/// W2: another thread takes the key for which a parked getter was woken. The getter parks again, and the next add wakes it.
+/// Another thread takes the key for which a parked getter was woken (W2). The getter parks again, and the next add wakes it.
 #[test]
 fn overtaken_getter_is_woken_again() {
     check(|| {
@@ -91,7 +90,7 @@ fn overtaken_getter_is_woken_again() {
     });
 }
 
-/// W2: a `done` that queues its dirty key wakes a parked getter, as an add does.
+/// A `done` that queues its dirty key wakes a parked getter, as an add does (W2).
 #[test]
 fn done_of_a_dirty_key_wakes_a_getter() {
     check(|| {
@@ -105,7 +104,7 @@ fn done_of_a_dirty_key_wakes_a_getter() {
     });
 }
 
-/// W3: a future that is first in the wait list is dropped while an add wakes it; the wake-up goes on to the next getter.
+/// A future that is first in the wait list is dropped while an add wakes it; the wake-up goes on to the next getter (W3).
 #[test]
 fn cancelled_getter_forwards_wakeup() {
     check(|| {
@@ -123,7 +122,7 @@ fn cancelled_getter_forwards_wakeup() {
     });
 }
 
-/// W3: a getter whose timeout has expired races a burst. It returns with a key or without, and the other getter gets one.
+/// A getter whose timeout has expired races a burst (W3). It returns with a key or without, and the other getter gets one.
 #[test]
 fn timed_out_getter_forwards_wakeup() {
     check(|| {
@@ -199,8 +198,8 @@ fn get_many_strands_no_getter() {
     });
 }
 
-/// W2: when more keys are queued than one woken getter is expected to take, an add wakes a second getter at once. A getter that
-/// is not needed stays parked until the shut-down wakes it.
+/// When more keys are queued than one woken getter is expected to take, an add wakes a second getter at once (W2). A getter that is not
+/// needed stays parked until the shut-down wakes it.
 #[test]
 fn a_long_queue_wakes_a_second_getter() {
     check(|| {
@@ -219,7 +218,7 @@ fn a_long_queue_wakes_a_second_getter() {
     });
 }
 
-/// W2: a task that was woken and is not polled holds up no getter: the next add wakes the thread behind it in the list.
+/// A task that was woken and is not polled holds up no getter: the next add wakes the thread behind it in the list (W2).
 #[test]
 fn an_unpolled_task_holds_up_no_getter() {
     check(|| {
@@ -283,7 +282,7 @@ impl Drop for Nosy {
     }
 }
 
-/// W4: no waker is woken or dropped under the lock: not by an add, a second poll, the drop of a future, or the shut-down.
+/// No waker is woken or dropped under the lock: not by an add, a second poll, the drop of a future, or the shut-down (W4).
 #[test]
 fn wakers_run_without_the_lock() {
     check(|| {

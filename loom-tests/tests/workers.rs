@@ -317,7 +317,7 @@ impl Drop for Nosy {
     }
 }
 
-/// W4: no waker of a join is woken or dropped under the lock: not by the end of a loop, a second poll, or the drop of a future.
+/// No waker of a join is woken or dropped under the lock: not by the end of a loop, a second poll, or the drop of a future (W4).
 #[test]
 fn join_wakes_and_drops_without_the_lock() {
     check(|| {
