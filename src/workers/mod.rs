@@ -488,7 +488,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
 
     /// A loop as a future: processes one key at a time, until the queue is shut down and no key is queued. To process several keys at
     /// the same time, spawn several of these futures. The future is `Send` if the handler and its futures are. It counts as running from
-    /// this call until it has ended or is dropped.
+    /// this call until it has ended or is dropped. After 128 keys, or a panic, it lets the runtime poll other tasks, even if neither the
+    /// handler nor the queue has ever waited.
     ///
     /// # Cancel safety
     /// Dropping it drops the handler's future at the point where it waits; the key is done then, as by [`done`](Item::done).
