@@ -67,7 +67,10 @@ fn each_result_of_a_run_has_its_own_colour() {
         .iter()
         .map(|rule| {
             let [matcher, set] = [&rule["matcher"], &rule["properties"][0]];
-            assert_eq!([text(matcher, "id"), text(set, "id"), text(&set["value"], "mode")], ["byRegexp", "color", "fixed"]);
+            assert_eq!(
+                [text(matcher, "id"), text(set, "id"), text(&set["value"], "mode")],
+                ["byRegexp", "color", "fixed"]
+            );
             (text(matcher, "options"), text(&set["value"], "fixedColor"))
         })
         .collect();
