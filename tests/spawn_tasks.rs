@@ -292,7 +292,7 @@ fn the_drop_of_the_runtime_ends_drains() {
             }
             drop(runtime);
             // The key was added again, and no loop is left: `remove` takes it back, and the drains end.
-            while queue.len() == 0 {
+            while queue.is_empty() {
                 thread::yield_now();
             }
             assert!(queue.remove(&1));
