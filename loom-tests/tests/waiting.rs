@@ -1,11 +1,13 @@
 //! Getters that wait, as threads and as tasks, and which of them an add wakes: I6, W1 to W4.
 #![cfg(loom)]
 
+use futures_core::Stream;
 use keyqueue::{GetTimeoutError, WorkQueue};
 use loom::future::block_on;
 use loom::thread;
-use loom_tests::{Tally, check};
-use std::pin::pin;
+use loom_tests::{Tally, check, with};
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
@@ -119,6 +121,46 @@ fn cancelled_getter_forwards_wakeup() {
         drop(future);
         assert_eq!(parked.join().unwrap(), 1);
         adder.join().unwrap();
+    });
+}
+
+/// A stream, which goes on the list again after each item, is dropped while an add wakes it (W3).
+#[test]
+fn a_dropped_stream_forwards_its_wake_up() {
+    check(|| {
+        let queue = WorkQueue::new();
+        queue.add(1);
+        let mut stream = queue.stream();
+        let mut poll = || Pin::new(&mut stream).poll_next(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(poll(), Poll::Ready(Some(item)) if *item == 1));
+        assert!(poll().is_pending());
+        let parked = getter(&queue);
+        let adder = with(&queue, |queue| queue.add(2));
+        drop(stream);
+        assert_eq!(parked.join().unwrap(), 2);
+        adder.join().unwrap();
+    });
+}
+
+/// A stream takes two keys, waits between them or not, and ends beside a drain and a `remove` of the first key (P2, P6, P7).
+#[test]
+fn a_stream_ends_beside_a_drain_and_a_remove() {
+    check(|| {
+        let queue = WorkQueue::new();
+        queue.add(1);
+        let streaming = with(&queue, |queue| {
+            let mut stream = queue.stream();
+            let mut keys = Vec::new();
+            while let Some(item) = block_on(poll_fn(|cx| Pin::new(&mut stream).poll_next(cx))) {
+                keys.push(*item);
+            }
+            keys
+        });
+        queue.add(2);
+        let remover = with(&queue, |queue| queue.remove(&1));
+        queue.shut_down_with_drain();
+        let expected: &[_] = if remover.join().unwrap() { &[2] } else { &[1, 2] };
+        assert_eq!(streaming.join().unwrap(), expected);
     });
 }
 

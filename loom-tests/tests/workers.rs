@@ -639,6 +639,21 @@ fn stop_publishes() {
     });
 }
 
+/// P23: a `remove`, which moves a long line to the order, and a stop share the keys: each key is taken back, or reported once.
+#[test]
+fn a_remove_and_a_stop_share_what_is_left() {
+    check(|| {
+        let queue = WorkQueue::new();
+        queue.add_all([1_u64, 2, 3]);
+        let workers = queue.workers().build();
+        let remover = with(&queue, |queue| queue.remove(&2));
+        let queued = workers.stop().queued;
+        let expected: &[_] = if remover.join().unwrap() { &[1, 3] } else { &[1, 2, 3] };
+        assert_eq!(queued, expected);
+        assert_eq!((queue.stats().len, queue.stats().depth()), (0, 0));
+    });
+}
+
 /// Two stops at the same time report each key that is left once.
 #[test]
 fn two_stops_share_what_is_left() {

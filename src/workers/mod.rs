@@ -490,7 +490,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
 
     /// A loop as a future: processes one key at a time, until the queue is shut down and no key is queued. Spawn several of these futures
     /// to process several keys at a time. The future is `Send` if the handler and its futures are. It counts as running from this call
-    /// until it ends or is dropped.
+    /// until it ends or is dropped. After 128 keys, or a panic, it lets the runtime poll other tasks, even if neither the handler nor the
+    /// queue has ever waited.
     ///
     /// # Cancel safety
     /// Dropping it drops the handler's future where it waits. The key is then done, as by [`done`](Item::done).
