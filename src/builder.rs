@@ -54,11 +54,12 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// The number of shards: parts of the queue with a lock, a table, a line and a timing wheel each. 1 by default. Rounded up to a power
-    /// of two; at most 64, and 0 counts as 1.
+    /// The number of shards. A shard is a part of the queue with a lock of its own. 1 by default. Rounded up to a power of two, at most 64;
+    /// 0 counts as 1.
     ///
-    /// With one shard, all calls take turns at one lock, and the queue is strictly first in, first out. With more, threads that work on keys
-    /// of different shards do not meet, and the order, also by [priority](crate::Priority), is weaker: see [several shards](crate::how_it_works#several-shards).
+    /// With one shard, all calls take turns at one lock, and the queue is strictly first in, first out. With more, calls for keys of
+    /// different shards do not wait for each other. The order is weaker then, also by [priority](crate::Priority): see [several
+    /// shards](crate::how_it_works#several-shards).
     ///
     /// # Examples
     /// ```
@@ -70,9 +71,8 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// The number of keys for which the queue allocates room when it is built, and keeps it until
-    /// [`shrink_to_fit`](WorkQueue::shrink_to_fit). A hint that avoids growing, not a limit. Values above 2^24 count as 2^24. 0 by
-    /// default.
+    /// The queue allocates room for this number of keys when it is built, and keeps the room until
+    /// [`shrink_to_fit`](WorkQueue::shrink_to_fit). A hint that avoids growing, not a limit. Values above 2^24 count as 2^24. 0 by default.
     ///
     /// # Examples
     /// ```
@@ -84,15 +84,14 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// The limiter, which says how long a key waits for its [retry](crate::Item::retry), or after it was added
-    /// [rate-limited](WorkQueue::add_rate_limited).
+    /// The limiter. It says how long a key waits for its [retry](crate::Item::retry), and after a [rate-limited
+    /// add](WorkQueue::add_rate_limited).
     ///
-    /// It does not limit plain [adds](WorkQueue::add), nor hand-outs: see
-    /// [what a limiter limits](crate::rate_limiter#what-they-limit).
+    /// It does not limit plain [adds](WorkQueue::add) or hand-outs: see [what a limiter limits](crate::rate_limiter#what-they-limit).
     ///
-    /// By default an [`ItemExponentialFailure`](crate::rate_limiter::ItemExponentialFailure) of 5 ms to 1000 s, and, unlike in
-    /// client-go, no bucket for all keys together. A limiter that reads a clock has a clock of its own: if you set the queue's
-    /// [clock](Self::clock), give the limiter the same.
+    /// By default an [`ItemExponentialFailure`](crate::rate_limiter::ItemExponentialFailure) of 5 ms to 1000 s. Unlike client-go's default,
+    /// it has no bucket for all keys together. A limiter that reads a clock has a clock of its own. If you set the queue's
+    /// [clock](Self::clock), give the limiter the same one.
     ///
     /// # Examples
     /// ```
@@ -100,7 +99,8 @@ impl<K> WorkQueueBuilder<K> {
     /// use keyqueue::rate_limiter::ItemExponentialFailure;
     /// use std::time::Duration;
     ///
-    /// let backoff = ItemExponentialFailure::new(Duration::from_millis(100), Duration::from_secs(60));
+    /// let backoff =
+    ///     ItemExponentialFailure::new(Duration::from_millis(100), Duration::from_secs(60));
     /// let queue = WorkQueue::<u32>::builder().rate_limiter(backoff).build();
     /// ```
     pub fn rate_limiter(mut self, limiter: impl RateLimiter<K> + 'static) -> Self {
@@ -125,8 +125,7 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// What adds keys whose delays have expired: by default a thread of the queue, otherwise only callers of
-    /// [`turn`](WorkQueue::turn).
+    /// Who adds keys when their delays expire: a thread of the queue (the default), or only callers of [`turn`](WorkQueue::turn).
     ///
     /// # Examples
     /// ```
@@ -145,8 +144,8 @@ impl<K> WorkQueueBuilder<K> {
 
     /// What happens to a key whose holder panics.
     ///
-    /// If this is not set: the key of an [`Item`](crate::Item) that is dropped by a panic is done, since retrying a key that panics each
-    /// time would end one thread after the other. [`Workers`](crate::Workers), which catch panics, retry it.
+    /// By default, [`Workers`](crate::Workers), which catch panics, retry the key. If a panic drops an [`Item`](crate::Item) without
+    /// workers, the key is done: a key that panics each time would else end one thread after the other.
     ///
     /// # Examples
     /// ```
@@ -167,12 +166,13 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// Measures how long keys wait and are processed, for [`metrics`](crate::Inspect::metrics), [`Item::waited`](crate::Item::waited) and
-    /// the ages in [`Stats`](crate::Stats). Off by default, unless there is an [observer](Self::observer).
+    /// Measures how long keys wait and how long they are processing, for [`metrics`](crate::Inspect::metrics),
+    /// [`Item::waited`](crate::Item::waited) and the ages in [`Stats`](crate::Stats). Off by default, unless there is an
+    /// [observer](Self::observer).
     ///
-    /// Costs 32 bytes per key, and 70 ns from the key's add to its done, mostly for reading the clock three times. If keys become dirty
-    /// faster than a million per second, one in eight is measured, and counts for the others: 15 ns. Keys of a queue with
-    /// [priorities](crate::AddOptions::priority) are all measured, and each priority that is used takes 4 KiB in each shard.
+    /// Costs 32 bytes per key, and 70 ns from the key's add to its done, mostly for reading the clock three times. With more than a million
+    /// keys a second, the queue measures one key in eight, which counts for the others; the cost is then 15 ns. A queue with
+    /// [priorities](crate::AddOptions::priority) measures all keys, and takes 4 KiB in each shard for each priority in use.
     ///
     /// # Examples
     /// ```
@@ -219,11 +219,11 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// Whether lower [priorities](crate::Priority) wait for as long as higher ones have keys. `false` by default: of any 16 hand-outs one
-    /// goes to a level below the highest.
+    /// Whether keys of lower [priorities](crate::Priority) wait while higher ones are queued. `false` by default: of any 16 hand-outs one
+    /// goes to a priority below the highest.
     ///
-    /// With several [shards](Self::shards) lower ones may still be handed out, at most about `4 * (shards + getters)` of them, while a key of
-    /// a higher priority is queued: a getter that stays with another shard does not see the key until it chooses again.
+    /// With several [shards](Self::shards), at most about `4 * (shards + getters)` keys of lower priorities may still be handed out while a
+    /// key of a higher one is queued. A getter that stays with another shard sees this key only when it chooses again.
     ///
     /// # Examples
     /// ```
@@ -242,21 +242,22 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// Groups of keys (namespaces, tenants, hosts) take turns, so that none drowns the others: each group with queued keys gives
-    /// [`group_weight`](Self::group_weight) keys (1 by default), and then goes to the end. Within a group keys are first in, first out; with
-    /// priorities, groups take turns within a level. A group that had no queued keys joins at the end, without credit. With several
-    /// [shards](Self::shards) the groups take turns in each. By default keys have no groups.
+    /// Groups of keys (namespaces, tenants, hosts) take turns, so that none drowns the others. In its turn a group with queued keys gives
+    /// [`group_weight`](Self::group_weight) keys (1 by default), and then goes to the end. Within a group keys are first in, first out.
+    /// With priorities, groups take turns within a priority. A group that had no queued keys joins at the end, without credit. With several
+    /// [shards](Self::shards), groups take turns in each. By default keys have no groups.
     ///
-    /// A group is known by a 32-bit hash of what the function returns: two groups with the same hash count as one. The function is asked
-    /// once for a key that is new to the queue (or twice, if two threads add it at a time), under no lock. If it panics, the add does,
-    /// and has no effect.
+    /// The queue knows a group by a 32-bit hash of the function's result: two groups with the same hash count as one. The queue calls the
+    /// function under no lock, once for a key that is new to the queue. (If two threads add the key at a time, twice.) If the function
+    /// panics, the add panics and has no effect.
     ///
     /// The turns are a deficit round robin with a cost of one (Shreedhar and Varghese, "Efficient fair queueing using deficit round robin",
-    /// 1995), so a hand-out takes the same time however many groups there are.
+    /// 1995). So a hand-out takes the same time with any number of groups.
     ///
     /// # Examples
     /// ```
-    /// let queue = keyqueue::WorkQueue::builder().fair_by(|&(tenant, _): &(u8, u32)| tenant).build();
+    /// let queue =
+    ///     keyqueue::WorkQueue::builder().fair_by(|&(tenant, _): &(u8, u32)| tenant).build();
     /// queue.add_all((0..1000).map(|n| (1, n)));
     /// queue.add((2, 0));
     /// let tenants: Vec<u8> = (0..4).map(|_| queue.get().unwrap().0).collect();
@@ -268,8 +269,8 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// How many keys a group gives in a turn, asked with each new key; that of the key with which the group begins to have keys counts. From 1 to
-    /// 1000: other values are clamped. Needs [`fair_by`](Self::fair_by). 1 by default.
+    /// How many keys a group gives in a turn. The queue asks with each new key. The answer for the first key of a group without keys
+    /// counts. From 1 to 1000: other values are clamped. Needs [`fair_by`](Self::fair_by). 1 by default.
     ///
     /// # Examples
     /// ```
@@ -288,17 +289,21 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// The number of keys of a group that may be processing at a time. Needs [`fair_by`](Self::fair_by), and a queue with one shard. No limit
-    /// by default.
+    /// At most this number of keys of a group are processing at a time. Needs [`fair_by`](Self::fair_by), and a queue with one shard. No
+    /// limit by default.
     ///
-    /// A queued key of a group that is full is not handed out until one of the group's keys is done; it counts in
-    /// [`len`](WorkQueue::len), and drains wait for it. A group that was full joins at the end of the turns. After a shut-down a getter waits while such keys are queued.
+    /// A group at its limit is *full*: the queue hands out none of its queued keys until one of its processing keys is done. These keys
+    /// count in [`len`](WorkQueue::len), and drains wait for them. After a shut-down, getters wait while such keys are queued. A group that
+    /// was full joins at the end of the turns.
     ///
     /// # Examples
     /// ```
     /// use keyqueue::WorkQueue;
     ///
-    /// let queue = WorkQueue::builder().fair_by(|&(host, _): &(&str, u32)| host.to_owned()).max_processing_per_group(1).build();
+    /// let queue = WorkQueue::builder()
+    ///     .fair_by(|&(host, _): &(&str, u32)| host.to_owned())
+    ///     .max_processing_per_group(1)
+    ///     .build();
     /// queue.add_all([("a.example", 1), ("a.example", 2), ("b.example", 1)]);
     /// let (first, second) = (queue.get().unwrap(), queue.get().unwrap());
     /// assert_eq!((*first, *second), (("a.example", 1), ("b.example", 1)));
@@ -348,14 +353,15 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
     /// Builds the queue.
     ///
     /// # Errors
-    /// If there is a [weight](Self::group_weight) or a [limit](Self::max_processing_per_group) without [`fair_by`](Self::fair_by), or a
-    /// limit of 0, or a limit in a queue with several shards, where it could not be exact.
+    /// If a [weight](Self::group_weight) or a [limit](Self::max_processing_per_group) is set without [`fair_by`](Self::fair_by). If the
+    /// limit is 0. If a limit is set in a queue with several shards, which cannot keep it exactly.
     ///
     /// # Examples
     /// ```
     /// use keyqueue::WorkQueue;
     ///
-    /// let error = WorkQueue::<u32>::builder().max_processing_per_group(1).try_build().unwrap_err();
+    /// let error =
+    ///     WorkQueue::<u32>::builder().max_processing_per_group(1).try_build().unwrap_err();
     /// assert_eq!(error.argument(), "max_processing_per_group"); // a limit needs `fair_by`
     /// ```
     pub fn try_build(mut self) -> Result<WorkQueue<K>, InvalidArgument> {
@@ -374,7 +380,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
         } else if limit == 0 {
             "no key would be handed out"
         } else if self.settings.shards > 1 {
-            "with several shards it would not be exact"
+            "a queue with several shards cannot keep it exactly"
         } else {
             // A limit above 2^32 keys is none: a queue has fewer.
             self.order.settings.limit = u32::try_from(limit).ok().filter(|limit| *limit < u32::MAX);

@@ -1,4 +1,4 @@
-//! Recipes, and the names for those who know another work queue. This module has no items: it is a page.
+//! Recipes, and the names of other work queues. This module has no items: it is a page.
 //!
 //! * [As a stream](#as-a-stream) · [a task for each key](#a-task-for-each-key) · [with `select!`](#with-select) ·
 //!   [without an async runtime](#without-an-async-runtime) · [without any other thread](#without-any-other-thread)
@@ -9,8 +9,8 @@
 //!
 //! # As a stream
 //!
-//! With the feature `stream`, `queue.stream()` is a `Stream` of items that own their queue. It ends when the queue is shut down and no key
-//! is queued.
+//! With the feature `stream`, `queue.stream()` is a `Stream` of items. Each item owns a handle of the queue. The stream ends when the queue
+//! is shut down and no key is queued.
 //! ```
 //! # #[cfg(feature = "stream")]
 //! # futures_executor::block_on(async {
@@ -31,13 +31,13 @@
 //! assert_eq!(sum.get(), 6);
 //! # });
 //! ```
-//! Keys that were added again while the last items were processed are queued when the stream has ended: see `WorkQueue::stream`.
+//! A key that was added again while its item was processed may be queued after the end of the stream: see `WorkQueue::stream`.
 //!
 //! # A task for each key
 //!
-//! [`Workers::run_async`](crate::Workers::run_async) makes a fixed number of tasks (and `Workers::spawn_tasks`, with the feature `tokio`,
-//! starts them). Here each key has a task of its own, and a semaphore bounds
-//! their number. It is acquired *before* the key is taken: otherwise the key counts as processing while it waits.
+//! [`Workers::run_async`](crate::Workers::run_async), and `Workers::spawn_tasks` with the feature `tokio`, make a fixed number of tasks.
+//! Here each key has a task of its own, and a semaphore bounds their number. The loop acquires a permit *before* it takes a key: otherwise
+//! the key would count as processing while it waits.
 //! ```
 //! use keyqueue::WorkQueue;
 //! use std::sync::Arc;
@@ -63,12 +63,12 @@
 //! assert_eq!(queue.stats().handed_out, 100);
 //! # }
 //! ```
-//! A task that is aborted drops its item, which is `done`. So does one that panics, unless [`OnPanic::Retry`](crate::OnPanic::Retry) asks for
-//! a retry.
+//! An aborted task drops its item, and the key is done. So does a task that panics, unless [`OnPanic::Retry`](crate::OnPanic::Retry) asks
+//! for a retry.
 //!
 //! # With `select!`
 //!
-//! All futures of the crate are cancel-safe: one that is dropped loses no key and no wake-up.
+//! All futures of the crate are cancel-safe: a dropped future loses no key and no wake-up.
 //! ```
 //! use keyqueue::WorkQueue;
 //! use std::time::Duration;
@@ -94,13 +94,13 @@
 //! # assert_eq!(queue.len(), 1);
 //! # }
 //! ```
-//! A handler that should stop early awaits [`until_dirty`](crate::Item::until_dirty) (its key was added again: its work is out of date) or
-//! [`until_shutting_down`](crate::Item::until_shutting_down) beside its work.
+//! A handler that should stop early selects between its work and [`until_dirty`](crate::Item::until_dirty) (its key was added again, so its
+//! work is out of date) or [`until_shutting_down`](crate::Item::until_shutting_down).
 //!
 //! # Without an async runtime
 //!
-//! Threads need none: [`WorkersBuilder::spawn`](crate::WorkersBuilder::spawn), or a loop around [`get`](crate::WorkQueue::get). The futures run
-//! on any executor, as they use no timer and no reactor:
+//! Threads need no runtime: use [`WorkersBuilder::spawn`](crate::WorkersBuilder::spawn), or a loop around [`get`](crate::WorkQueue::get).
+//! The futures run on any executor, because they use no timer and no reactor:
 //! ```
 //! use keyqueue::WorkQueue;
 //!
@@ -114,8 +114,8 @@
 //!
 //! # Without any other thread
 //!
-//! The first delay starts a thread that expires delays. With [`Driver::Manual`](crate::Driver::Manual) there is none: an event loop of yours
-//! calls [`turn`](crate::WorkQueue::turn), which adds the keys that are due, and sleeps no longer than until the next one is.
+//! The first delay starts a thread that expires delays. With [`Driver::Manual`](crate::Driver::Manual) there is no such thread. Your event
+//! loop calls [`turn`](crate::WorkQueue::turn), which adds the keys that are due. It sleeps no longer than until the next deadline.
 //! ```
 //! use keyqueue::{Driver, TryGetError, WorkQueue};
 //! use std::{thread, time::Duration};
@@ -130,8 +130,10 @@
 //!     match queue.try_get() {
 //!         Ok(item) => seen.push(*item),
 //!         Err(TryGetError::ShutDown) => break,
-//!         // An event loop waits for its events this long instead.
-//!         Err(_) => thread::sleep(queue.stats().next_deadline.map_or(longest, |left| left.min(longest))),
+//!         Err(_) => {
+//!             let left = queue.stats().next_deadline.unwrap_or(longest);
+//!             thread::sleep(left.min(longest)); // an event loop waits for its events instead
+//!         }
 //!     }
 //! }
 //! assert_eq!(seen, ["a", "b"]);
@@ -141,18 +143,18 @@
 //!
 //! | the key is handed out | |
 //! |---|---|
-//! | when it was quiet for 200 ms | `add_with(key, AddOptions::new().after(ms_200).conflict(DelayConflict::Replace))` |
+//! | when no event came for 200 ms | `add_with(key, AddOptions::new().after(ms_200).conflict(DelayConflict::Replace))` |
 //! | 200 ms after the first of several adds, so it becomes due at most every 200 ms | `add_with(key, AddOptions::new().after(ms_200).conflict(DelayConflict::KeepExisting))` |
 //! | at the earliest of several times | `add_after(key, delay)` |
-//! | when it was quiet for 200 ms, but at the latest 1 s after the first event | a table of the first events: below |
+//! | when no event came for 200 ms, but at the latest 1 s after the first event | a table of the first events: below |
 //! | as fast as workers take it, but with at most 50 requests a second | a bucket that the handlers share: below |
 //!
-//! A plain `add` does not wait for a delay of the same key: it is handed out at once, and the delay stays set, unless
-//! [`DelayedAdd`](crate::DelayedAdd) says otherwise.
+//! A plain `add` does not wait for a delay of the same key: the key is handed out at once, and the delay stays set.
+//! [`DelayedAdd`](crate::DelayedAdd) can change this.
 //!
-//! **A debounce with a bound.** `Replace` alone never hands out a key that is never quiet. Keep the time of the first event that no run
-//! has seen, and let no delay go beyond the bound. (Not two keys for one object, one with a delay that moves and one with a delay that
-//! stays: two keys have two holders, and two workers would process the object at the same time.)
+//! **A debounce with a bound.** If events for a key never pause, `Replace` alone never hands it out. Keep the time of the first event that
+//! no run has seen, and let no delay go beyond the bound. (Do not use two keys for one object, one with a delay that moves and one with a
+//! delay that stays. Two workers would then process the object at the same time.)
 //! ```
 //! use keyqueue::{AddOptions, DelayConflict, WorkQueue};
 //! use std::collections::HashMap;
@@ -193,9 +195,9 @@
 //! assert!(files.unseen.lock().unwrap().is_empty() && files.queue.delayed_len() == 0);
 //! ```
 //!
-//! **At most n requests a second.** The queue's limiter delays [only retries](crate::rate_limiter#what-they-limit) and
-//! `add_rate_limited`, which counts a failure. So handlers take a token of a bucket before each request. A worker that waits for its
-//! token has its key in hand, which does no harm: events that come meanwhile lead to one more run.
+//! **At most n requests a second.** The queue's limiter delays [only retries](crate::rate_limiter#what-they-limit) and `add_rate_limited`,
+//! which counts a failure. So a handler takes a token of a shared bucket before each request. It holds its key while it waits for the
+//! token. This does no harm: events that come meanwhile lead to one more run.
 //! ```
 //! use keyqueue::WorkQueue;
 //! use keyqueue::rate_limiter::Bucket;
@@ -218,14 +220,14 @@
 //!
 //! # Resync
 //!
-//! Events get lost. A handler that returns `Outcome::RequeueAfter(an_hour)` sees each key again, each at its own time. That is better than
-//! to add all keys every hour, which makes a peak. If such a listing is needed, give it
-//! [`Priority::LOW`](crate::Priority::LOW), so that events overtake it.
+//! A source of events may lose some. A handler that returns `Outcome::RequeueAfter(an_hour)` sees each key again, each at its own time. To
+//! add all keys every hour makes a peak. If you need such a listing, give it [`Priority::LOW`](crate::Priority::LOW), so that events
+//! overtake it.
 //!
 //! # A result for the adder
 //!
-//! A run stands for all adds before it, so the queue has no result for one add. Keep results by key, and let those who wait look there.
-//! (To tell a new result from an old one, remove the old one before the add, or store a version with it.)
+//! One run serves all adds before it, so the queue has no result for a single add. Keep results by key, and let the adder look there. (To
+//! tell a new result from an old one, remove the old result before the add, or store a version with it.)
 //! ```
 //! use keyqueue::WorkQueue;
 //! use std::collections::HashMap;
@@ -236,13 +238,16 @@
 //! std::thread::scope(|scope| {
 //!     scope.spawn(|| {
 //!         while let Some(item) = queue.get() {
-//!             results.lock().unwrap().insert(*item, *item * 2); // before `done`: the next holder sees it
+//!             // before `done`: the next holder sees it
+//!             results.lock().unwrap().insert(*item, *item * 2);
 //!             changed.notify_all();
 //!             item.succeed();
 //!         }
 //!     });
 //!     queue.add(21);
-//!     let results = changed.wait_while(results.lock().unwrap(), |results| !results.contains_key(&21)).unwrap();
+//!     let results = changed
+//!         .wait_while(results.lock().unwrap(), |results| !results.contains_key(&21))
+//!         .unwrap();
 //!     assert_eq!(results[&21], 42);
 //!     queue.shut_down();
 //! });
@@ -250,14 +255,14 @@
 //!
 //! # Producers that must wait
 //!
-//! `add` never waits, and the number of *different* keys bounds the queue. Where that is not enough, a producer looks at
-//! [`len`](crate::WorkQueue::len), which takes no lock, and pauses while it is high. (A permit of a semaphore for each add does not work: several
-//! adds may lead to one run, and a retry is a run without an add.)
+//! `add` never waits, and the number of *different* keys bounds the queue. If this is not enough, a producer looks at
+//! [`len`](crate::WorkQueue::len), which takes no lock, and pauses while it is high. (A semaphore with a permit for each add does not work:
+//! several adds may lead to one run, and a retry is a run without an add.)
 //!
 //! # Tests with a mock clock
 //!
-//! Time stands still until the test moves it, and no thread expires delays behind its back. A [`Bucket`](crate::rate_limiter::Bucket::with_clock)
-//! takes the same clock.
+//! Time stands still until the test moves it. With `Driver::Manual` no thread expires delays. Give a
+//! [`Bucket`](crate::rate_limiter::Bucket::with_clock) the same clock.
 //! ```
 //! use keyqueue::rate_limiter::ItemExponentialFailure;
 //! use keyqueue::{Clock, Driver, Item, Outcome, WorkQueue};
@@ -265,7 +270,8 @@
 //!
 //! let (clock, time) = Clock::mock();
 //! let backoff = ItemExponentialFailure::new(Duration::from_secs(1), Duration::from_secs(60));
-//! let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).rate_limiter(backoff).build();
+//! let queue =
+//!     WorkQueue::builder().clock(clock).driver(Driver::Manual).rate_limiter(backoff).build();
 //! queue.add("pod-1");
 //! queue.get().unwrap().retry();
 //!
@@ -284,16 +290,17 @@
 //!
 //! # What makes a good key
 //!
-//! * **It names an object, not an event**: `("namespace", "name")`, a path, a URL. What happened is not part of it; the worker reads the
+//! * **It names an object, not an event**: `("namespace", "name")`, a path, a URL. It does not say what happened: the worker reads the
 //!   present state.
-//! * **`Eq` compares what the name consists of, and nothing else.** If it compared a generation or a time, two events for one object would be two
-//!   keys, and two workers would process the object at the same time. If two objects are equal, one of them is never looked at. `Hash` must agree.
-//!   Data that `Eq` leaves out does not reach the worker if the key is there already: the queue keeps the old key.
-//! * **It is cheap to clone and to hash.** The queue moves keys and clones none, but most handlers do. For strings `Arc<str>`; for long
-//!   composed names an id, with the names in a table of yours.
+//! * **`Eq` compares the name, and nothing else.** If it compared a generation or a time, two events for one object would be two keys, and
+//!   two workers would process the object at the same time. If two objects were equal, no worker would look at one of them. `Hash` must
+//!   agree. If the key is there already, the queue keeps the old key: data that `Eq` leaves out does not reach the worker.
+//! * **It is cheap to clone and to hash.** The queue moves keys and clones none, but most handlers clone them. Use `Arc<str>` for strings.
+//!   For long composed names use an id, with the names in a table of your own.
 //! * **It does not change while it is in the queue**, and its `Eq`, `Hash` and [`Equivalent`](crate::Equivalent) do not use the queue.
-//! * **Keys that must not be processed at the same time** but are different (all rows of a table) are best one key. If they must be several: a
-//!   [group](crate::WorkQueueBuilder::fair_by) with [at most one key](crate::WorkQueueBuilder::max_processing_per_group) in work.
+//! * **Different objects that must not be processed at the same time** (all rows of a table) are best one key. If they must be several
+//!   keys, use a [group](crate::WorkQueueBuilder::fair_by) with [at most one key](crate::WorkQueueBuilder::max_processing_per_group) in
+//!   work.
 //!
 //! # From client-go
 //!
@@ -315,9 +322,9 @@
 //! | `wait.Backoff`, `wait.BackoffUntil` | the module `backoff` |
 //! | the loop `for c.processNextItem() {}` | [`Workers`](crate::Workers) |
 //!
-//! The usual loop, `defer queue.Done(key)` with `AddRateLimited` after an error and `Forget` otherwise, is a handler that returns a `Result`.
-//! What differs: a drain waits for queued keys; `Done` cannot be forgotten; a panic makes the key done; after the shut-down an add says
-//! [`Rejected`](crate::Added::Rejected).
+//! The usual loop, `defer queue.Done(key)` with `AddRateLimited` after an error and `Forget` otherwise, is a handler that returns a
+//! `Result`. Four things differ. A drain waits for queued keys. No worker can forget `Done`. A panic makes the key done. After the
+//! shut-down an add says [`Rejected`](crate::Added::Rejected).
 //!
 //! # From controller-runtime
 //!
@@ -337,7 +344,7 @@
 //!
 //! # From kube-rs
 //!
-//! `kube::runtime::Controller` is a stream: it has a scheduler, a limit on concurrent reconciles, and caches. With this crate you write the loop
-//! around a `watcher` yourself, and gain: priorities and groups, limits per key and for all, retries that are counted and end, client-go's metrics,
-//! drains with a deadline, keys of any type, and several sources of events without a stream to merge them. You lose `owns` and `watches`
-//! with their mappings, and the store that `Controller` keeps for you.
+//! `kube::runtime::Controller` is a stream with a scheduler, a limit on concurrent reconciles, and caches. With this crate you write the
+//! loop around a `watcher` yourself. You gain priorities and groups, limits for each key and for all, retries that are counted and end,
+//! client-go's metrics, drains with a deadline, keys of any type, and several sources of events without a merged stream. You lose `owns`
+//! and `watches` with their mappings, and the store that `Controller` keeps for you.

@@ -43,8 +43,8 @@ pub enum TryGetError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GetTimeoutError {
-    /// No key was queued before the time-out. (With several [shards](crate::how_it_works#several-shards) a key may be queued in one that another thread keeps
-    /// locked for longer than a critical section takes.)
+    /// No key was queued before the time-out. (With several [shards](crate::how_it_works#several-shards), a key may be queued in a shard
+    /// that another thread keeps locked.)
     Timeout,
     /// No key is queued, and the queue is shutting down. A key that was added again while it was processing may still come back when
     /// its holder is done.
@@ -76,7 +76,7 @@ pub struct DrainTimeoutError {
 
 /// [`WorkQueue::wait_idle_timeout`](crate::WorkQueue::wait_idle_timeout) timed out before the queue was idle.
 ///
-/// All numbers are 0 if the work had ended by the time that they were read, but more had come before the wait looked again.
+/// All numbers may be 0: the call found work, and the work ended before the call read the numbers.
 ///
 /// # Examples
 /// ```
@@ -129,7 +129,8 @@ impl InvalidArgument {
     /// ```
     /// use keyqueue::WorkQueue;
     ///
-    /// let error = WorkQueue::<u32>::builder().max_processing_per_group(1).try_build().unwrap_err();
+    /// let error =
+    ///     WorkQueue::<u32>::builder().max_processing_per_group(1).try_build().unwrap_err();
     /// println!("{error}"); // says what is wrong with it
     /// assert_eq!(error.argument(), "max_processing_per_group");
     /// ```

@@ -116,8 +116,8 @@ impl<K> Drop for GetAsync<'_, K> {
 /// The future that [`WorkQueue::wait_idle_async`] returns.
 ///
 /// # Cancel safety
-/// Dropping it ends the wait, and changes nothing in the queue. One that is leaked keeps its waker until the work of the queue ends, and
-/// takes no wake-up from another: all of these futures are woken together.
+/// Dropping it ends the wait, and changes nothing in the queue. A leaked future keeps its waker until the work of the queue ends. It takes
+/// no wake-up from another future: the queue wakes all of them together.
 ///
 /// # Examples
 /// ```
@@ -204,7 +204,7 @@ impl<K> Drop for GoalWait<'_, K> {
 /// The future that [`Item::until_dirty`] returns.
 ///
 /// # Cancel safety
-/// Dropping it loses nothing: the key stays dirty. One that is leaked keeps its waker until an add makes the key dirty.
+/// Dropping it loses nothing: the key stays dirty. A leaked future keeps its waker until an add makes the key dirty.
 ///
 /// # Examples
 /// ```
@@ -249,7 +249,7 @@ impl<K> Drop for UntilDirty<'_, K> {
 /// The future that [`WorkQueue::until_shutting_down`] and [`Item::until_shutting_down`] return.
 ///
 /// # Cancel safety
-/// Dropping it loses nothing: a queue that is shutting down stays so. One that is leaked keeps its waker until then.
+/// Dropping it loses nothing: a queue that is shutting down stays so. A leaked future keeps its waker until then.
 ///
 /// # Examples
 /// ```

@@ -1,103 +1,114 @@
 //! How the queue works inside: the page for the curious. This module has no items.
 //!
-//! To use the crate nobody needs this. To change it, or to debug a program that hangs, start here; the files that are named have the details, and
-//! [`guarantees`](crate::guarantees) the invariants by number.
+//! You can use the crate without this page. Start here to change the crate, or to debug a program that hangs. The files that the page names
+//! have the details. [`guarantees`](crate::guarantees) has the invariants by number.
 //!
 //! # A call
 //!
 //! ```text
 //!  add(key) ─ hash ─▶ shard ─ lock ─┬─ find the key's slot in the table, or make one
 //!                                   ├─ change its state, and queue it if it must be handed out
-//!                                   ├─ does a flag say that somebody waits? ─ yes ─▶ take a waiter from the hub's list
-//!                                   └─ unlock ─▶ wake that waiter, call the observer, drop keys: never under the lock
+//!                                   ├─ if a flag says that a getter waits, take it from the hub
+//!                                   └─ unlock ─▶ wake it, call the observer, drop keys
 //! ```
 //!
-//! A *shard* is the data under one lock. A queue has one shard unless it is [built with more](crate::WorkQueueBuilder::shards). Such a critical
-//! section takes 5 to 15 ns, and no call holds the lock for long: a call with much to do, such as the expiry of a million delays, does it in
-//! many short sections. `src/shared/` has one file per kind of call, `src/shard/` the steps under the lock.
+//! A *shard* is the data under one lock. A queue has one shard unless it is [built with more](crate::WorkQueueBuilder::shards). The *hub*
+//! is what the shards share: the list of waiting getters, and the life cycle of the queue. A critical section of an add takes 5 to 15 ns.
+//! No call holds the lock for long: a call with much to do, such as the expiry of a million delays, takes the lock many times.
+//! `src/shared/` has one file per kind of call, `src/shard/` the steps under the lock.
 //!
 //! # A key
 //!
-//! A key is stored once, in a *slot* with its hash and one word of state. The word has a bit for each of client-go's two sets:
+//! The queue stores a key once, in a *slot* with its hash and one word of state. The word has a bit for each of client-go's two sets:
 //!
 //! ```text
 //!            add                   get                          add
 //!  absent ─────────▶ DIRTY ───────────────────▶ PROCESSING ──────────────▶ PROCESSING│DIRTY
-//!    ▲             (queued)  ↺ add: no change    │                          │     ↺ add: no change
+//!    ▲             (queued)  ↺ add: no change    │                          │ ↺ add: no change
 //!    │               ▲                           │                          │
 //!    │               └───────────────────────────┼───────── done ───────────┘
 //!    └──────────────────────────── done ─────────┘     (queued again, at the back)
 //! ```
 //!
-//! and bits for a delay and for counted failures, which keep the slot alive when the key is neither queued nor processing. Slots are in chunks of
-//! up to 64, so memory comes back after a burst: an empty chunk is freed. The table is an array of chains that run through the slots. When it
-//! grows, each call moves some chains, so no call pays for all of them. `src/key/`.
+//! Two more bits stand for a delay and for counted failures. Each keeps the slot, even if the key is not queued and not processing. Up to
+//! 64 slots are a chunk. The queue frees an empty chunk, so its memory comes back after a burst. The table is an array of chains that run
+//! through the slots. When it grows, each call moves some chains, so no call pays for all of them. `src/key/`.
 //!
 //! # The order
 //!
 //! ```text
-//!  without priorities and groups: an array of blocks          with them: linked lists, one for each priority and group
+//!  without priorities and groups: an array of blocks
 //!
-//!   ┌───────────────┐ ┌───────────────┐                        HIGH    ring: tenant-2
-//!   │ ○ ○ ●  ●  ● ● │ │ ● ● ●         │                        NORMAL  ring: tenant-1 ⇄ tenant-2 ⇄ tenant-3
-//!   └───────────────┘ └───────────────┘                                         └▶ key ⇄ key ⇄ key
-//!        get ▲              add ▲                              LOW     ring: tenant-1
+//!   ┌───────────────┐ ┌───────────────┐
+//!   │ ○ ○ ●  ●  ● ● │ │ ● ● ●         │
+//!   └───────────────┘ └───────────────┘
+//!        get ▲              add ▲
+//!
+//!  with them: linked lists, one for each priority and group
+//!
+//!   HIGH    ring: tenant-2
+//!   NORMAL  ring: tenant-1 ⇄ tenant-2 ⇄ tenant-3
+//!                    └▶ key ⇄ key ⇄ key
+//!   LOW     ring: tenant-1
 //! ```
 //!
-//! In the array a get takes the next word. In the lists a key can leave from the middle, as when it is raised; a bitmap says which
-//! priorities have keys, and the groups of a priority take turns. A queue changes from the one to the other at the first call
-//! that gives a priority, and moves its keys some at a time. `src/line/`, `src/shard/order.rs`.
+//! In the array a get takes the next word. In the lists a key can leave from the middle, as when an add raises its priority. A bitmap says
+//! which priorities have keys. The groups of a priority take turns. The first call that gives a priority changes the queue from the array
+//! to the lists, and moves its keys some at a time. `src/line/`, `src/shard/order.rs`.
 //!
 //! # Delays
 //!
-//! Deadlines are in a hierarchical timing wheel: a slot of the lowest level is a nanosecond, of the next one 64, and so on. A key is put into the level
-//! whose slots are just fine enough to tell its deadline from the present, and moves to a finer one when an entry of its slot has expired: two or three times
-//! in its life, however many keys there are. A thread, the *driver*, parks until the first slot's time; it is started by the first delay. (With several shards
-//! it also wakes tasks that have found a shard's lock held for long.) If it cannot be started, getters that wait do its work; with [`Driver::Manual`](crate::Driver::Manual) only calls of `turn` do. `src/time/wheel/`, `src/shared/driver.rs`.
+//! Deadlines are in a hierarchical timing wheel. A slot of the lowest level is a nanosecond long, of the next level 64, then 64 times 64. A
+//! deadline goes to the level of the highest base-64 digit in which deadline and now differ. When an entry of its slot has expired, the
+//! deadline moves to a finer slot. It moves two or three times, however many keys there are. The first delay starts a thread, the *driver*,
+//! which parks until the time of the first slot. (With several shards the driver also wakes tasks that have found a shard's lock held for
+//! long.) If the system cannot start the thread, the getters that wait do its work. With [`Driver::Manual`](crate::Driver::Manual), only
+//! calls of `turn` do its work. `src/time/wheel/`, `src/shared/driver.rs`.
 //!
 //! # Waiting
 //!
 //! ```text
-//!  getter:   on the list of waiters ─ that sets a flag ─▶ visit each shard under its lock ─ no key ─▶ park
-//!  adder:    lock the shard ─ queue the key ─ read the flag ─ unlock ─▶ set: wake the first waiter
+//!  getter:  go on the list (sets a flag) ─▶ visit each shard under its lock ─ no key ─▶ park
+//!  adder:   lock the shard ─ queue the key ─ read the flag ─ unlock ─▶ if set: wake a waiter
 //! ```
 //!
-//! The lock orders the two: if the getter's visit comes later, it finds the key; if the adder comes later, it finds the flag. So no wake-up is
-//! lost, and an add costs nothing more while nobody waits. Threads and tasks are in the same list. Each queued key owes one wake-up; a
-//! waiter that is woken and does not want it any more (a future that was dropped) passes it on. `src/shared/hub.rs`, `src/wait.rs`.
+//! The lock orders the two. If the getter comes later, it finds the key. If the adder comes later, it finds the flag. So no wake-up is
+//! lost, and an add costs nothing more while no getter waits. Threads and tasks are in the same list. Each queued key owes one wake-up. A
+//! woken waiter that leaves without a key, such as a dropped future, passes the wake-up on. `src/shared/hub.rs`, `src/wait.rs`.
 //!
 //! # Several shards
 //!
-//! Each has its own lock, table, line and wheel; the key's hash says which. A getter stays with a shard for up to 64 keys, takes as many of
-//! those that it has just added itself, and then goes to the one whose first key has waited longest. With priorities or groups it stays for up
-//! to 5 keys, not longer than the shard has keys of the same priority, and goes to the shard whose first key has the highest priority (one
-//! choice of 16 goes by age alone). So threads rarely meet at a lock, and no key is overtaken by more than a bounded number of later ones or of
-//! lower priorities. `src/shared/choose.rs`.
+//! Each shard has its own lock, table, line and wheel. The key's hash chooses the shard. A getter stays with a shard for up to 64 keys.
+//! Then it takes up to 64 of the keys that it has just added itself. Then it goes to the shard whose first key has waited longest. With
+//! priorities or groups, a getter stays for up to 5 keys of one priority. Then it goes to the shard whose first key has the highest
+//! priority (one choice of 16 goes by age alone). So threads rarely meet at a lock. A bounded number of later keys, and of keys of lower
+//! priorities, overtakes a key. `src/shared/choose.rs`.
 //!
-//! **Most programs need one shard**: a worker that spends a microsecond on a key does not notice the lock, which a call holds for about ten
-//! nanoseconds. Where threads do little else than add and get, take 16, or twice the number of such threads. What changes with several:
+//! **Most programs need one shard.** A call holds the lock for about ten nanoseconds, and a worker that spends a microsecond on a key does
+//! not notice it. If threads mostly add and get, take 16 shards, or twice as many as such threads. Each shard still has a lock. With
+//! several shards, this changes:
 //!
-//! * **Order** is first in, first out within a shard. Across shards a key is overtaken by at most about `(shards + 6 * getters) * 64` keys
-//!   that were queued after it, however long the queue is; twice as many if getters add keys themselves. A thread that ends counts as a
-//!   getter until another one takes over its shard. Delays expire in the order of their deadlines within a shard. A key waits for at most
-//!   about `4 * (shards + getters)` hand-outs of lower priorities, beside the turns that these have.
+//! * **Order** is first in, first out within a shard. Across shards, at most about `(shards + 6 * getters) * 64` later keys overtake a key,
+//!   or twice as many if getters add keys themselves. The length of the queue does not matter. A thread that ends counts as a getter until
+//!   another one takes over its shard. Within a shard, delays expire in the order of their deadlines. A key waits for the turns of lower
+//!   priorities, and for at most about `4 * (shards + getters)` of their other hand-outs.
 //! * **Snapshots** ([`stats`](crate::WorkQueue::stats), [`metrics`](crate::Inspect::metrics), [`len`](crate::WorkQueue::len)) read one
-//!   shard after the other, so they are consistent in each alone.
-//! * While [`shut_down`](crate::WorkQueue::shut_down) runs, an add may still be accepted after an add of another thread was refused.
-//!   [`try_get`](crate::WorkQueue::try_get) says `Empty` if each shard was empty at some moment of the call.
-//! * **A thread that the system stops in the middle of a call** keeps others from the keys of one shard; getters go on with the other
-//!   shards. So [`get_timeout`](crate::WorkQueue::get_timeout) may time out while a key is queued there.
-//! * **Memory**: an empty shard takes 4 KiB (12 if the queue measures), and the two hundred kilobytes that a queue keeps after a burst
-//!   are per shard, too.
+//!   shard after the other. They are consistent within a shard only.
+//! * While [`shut_down`](crate::WorkQueue::shut_down) runs, one shard may still accept an add after another has refused one.
+//! * [`try_get`](crate::WorkQueue::try_get) says `Empty` if each shard was empty at some moment of the call.
+//! * **If the system stops a thread in the middle of a call**, other threads cannot take the keys of the shard that this thread has locked.
+//!   Getters go on with the other shards. So [`get_timeout`](crate::WorkQueue::get_timeout) may time out while a key is queued in the
+//!   locked one.
+//! * **Memory**: an empty shard takes 4 KiB, or 12 if the queue measures. After a burst each shard keeps about two hundred kilobytes.
 //!
 //! # Failures and limits
 //!
-//! The number of failures of a key is in a record beside its slot, so a retry looks the key up once. A token bucket is one number: the
-//! time at which the bucket would be full (GCRA, as for ATM networks). `src/rate_limiter/`.
+//! The number of a key's failures is in a record next to its slot, so a retry looks the key up once. A token bucket is one number: the time
+//! at which the bucket will be full (GCRA, as for ATM networks). `src/rate_limiter/`.
 //!
 //! # The lock
 //!
-//! A mutex of the crate's own, which releases with a plain store and finds out afterwards whether somebody is parked: a section then has one
-//! locked instruction where other mutexes have two. The price is a race with a thread that parks at this moment, so one parked thread always has
-//! a timeout. `src/sync/lock.rs` has the argument, and loom has the model. The feature `std-lock` puts `std`'s
+//! The crate has a mutex of its own. It unlocks with a plain store, and looks afterwards whether a thread is parked. So a critical section
+//! has one locked instruction, where other mutexes have two. The price is a race with a thread that parks at this moment. Therefore one
+//! parked thread always has a timeout. `src/sync/lock.rs` has the argument, and loom has the model. The feature `std-lock` puts `std`'s
 //! mutex in its place.

@@ -1,4 +1,4 @@
-//! The view of a queue for those who look at it.
+//! The view of a queue: its keys, levels, groups and metrics.
 
 use crate::WorkQueue;
 use crate::observe::{Metrics, Reporter};
@@ -10,8 +10,7 @@ use std::time::Duration;
 
 /// A view of a queue, from [`WorkQueue::inspect`]: its keys, groups, levels and metrics. It changes nothing in the queue.
 ///
-/// A view borrows the handle, and is as cheap as a reference. Each call looks at the queue as it is then; the view itself is no snapshot.
-/// Numbers alone are in [`WorkQueue::stats`].
+/// A view is as cheap as a reference, and no snapshot: each call looks at the queue as it is then. [`WorkQueue::stats`] has the counters.
 ///
 /// # Examples
 /// ```
@@ -49,10 +48,10 @@ impl<'q, K> Inspect<'q, K> {
         &self.queue.shared.name
     }
 
-    /// A snapshot of the counters and of the histograms of how long keys waited and were processed, consistent in each
+    /// A snapshot of the counters, and of two histograms: how long keys waited, and how long they were processing. It is consistent in each
     /// [shard](WorkQueue::shards).
     ///
-    /// Takes the lock of each shard for less than a microsecond, whatever the number of keys.
+    /// Takes the lock of each shard for less than a microsecond, with any number of keys.
     ///
     /// # Examples
     /// ```
@@ -62,7 +61,10 @@ impl<'q, K> Inspect<'q, K> {
     /// queue.add("pod-1");
     /// queue.get().unwrap().done();
     /// let metrics = queue.inspect().metrics();
-    /// println!("half of the keys waited for less than {:?}", metrics.queue_duration.quantile(0.5));
+    /// println!(
+    ///     "half of the keys waited for less than {:?}",
+    ///     metrics.queue_duration.quantile(0.5)
+    /// );
     /// assert_eq!((metrics.stats.handed_out, metrics.work_duration.count()), (1, 1));
     /// ```
     #[must_use]
@@ -70,7 +72,8 @@ impl<'q, K> Inspect<'q, K> {
         self.queue.shared.metrics()
     }
 
-    /// How many keys of each [priority](crate::Priority) are queued, the highest first; consistent in each [shard](WorkQueue::shards).
+    /// The number of queued keys of each [priority](crate::Priority), the highest first. It is consistent in each
+    /// [shard](WorkQueue::shards).
     ///
     /// # Examples
     /// ```
@@ -79,7 +82,8 @@ impl<'q, K> Inspect<'q, K> {
     /// let queue = WorkQueue::new();
     /// queue.add_all(0..10);
     /// queue.add_with(100, AddOptions::new().priority(Priority::HIGH));
-    /// let levels: Vec<_> = queue.inspect().levels().iter().map(|level| (level.priority, level.len)).collect();
+    /// let levels: Vec<_> =
+    ///     queue.inspect().levels().iter().map(|level| (level.priority, level.len)).collect();
     /// assert_eq!(levels, [(Priority::HIGH, 1), (Priority::NORMAL, 10)]);
     /// ```
     #[must_use]
@@ -115,13 +119,13 @@ impl<'q, K> Inspect<'q, K> {
 }
 
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> Inspect<'_, K> {
-    /// The keys that are processing, and for how long they have been: to find a key whose handler hangs.
+    /// The keys that are processing, and since when. Use it to find a key whose handler hangs.
     ///
-    /// Longest first, if the queue [measures](crate::WorkQueueBuilder::measure); a key that was not measured, because keys become dirty
-    /// very fast, has the time of the next key that was. If the queue does not measure, `elapsed` is `None`.
+    /// If the queue [measures](crate::WorkQueueBuilder::measure), the longest time comes first. With more than a million keys a second,
+    /// most keys are not measured; such a key has the time of the next measured key. If the queue does not measure, `elapsed` is `None`.
     ///
-    /// Visits all keys of the queue, some hundred at a time under the lock, and clones those that are processing. So the list is not of
-    /// one moment: a key that is done and handed out again meanwhile may be in it twice.
+    /// Visits all keys of the queue, some hundred at a time under the lock, and clones the processing ones. So the list is not of one
+    /// moment: if a key is done and handed out again meanwhile, it may be listed twice.
     ///
     /// # Panics
     /// If `K`'s `Clone` panics. It is called under the lock, so it must not use this queue.
@@ -141,17 +145,17 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Inspect<'_, K> {
         keys.map(|(key, elapsed)| ProcessingKey { key, elapsed }).collect()
     }
 
-    /// The keys that have a delay, each with the time that is left and the priority that it will have, earliest first: to see what is to
-    /// come. Takes nothing out, see [`take_delayed`](WorkQueue::take_delayed).
+    /// The keys that have a delay, earliest first, each with the time that is left and the priority that it will have. Takes nothing out,
+    /// see [`take_delayed`](WorkQueue::take_delayed).
     ///
-    /// A key that is also queued or processing is listed too. So is a key whose delay has expired and which was not added yet, with zero
-    /// left, a delay that never expires, with `Duration::MAX`, and a delay that a shut-down has cut off. The list is in the order of the
-    /// deadlines; equal deadlines are in no order. The time that is left is that at the end of the call.
+    /// The list has also keys that are queued or processing, and delays that a shut-down has cut off. If a delay has expired and its key
+    /// was not added yet, zero is left. If a delay never expires, `Duration::MAX` is left. Equal deadlines are in no order. The time that
+    /// is left counts from the end of the call.
     ///
-    /// Visits all keys of the queue, some hundred at a time under the lock, and clones those that are delayed. So the list is not of
-    /// one moment. A key that has a delay during the whole call is listed once (if the delay is moved meanwhile, with one of its
-    /// deadlines). A key whose delay begins or ends meanwhile may be missing; one whose delay ends and is set again meanwhile may be
-    /// listed twice.
+    /// Visits all keys of the queue, some hundred at a time under the lock, and clones the delayed ones. So the list is not of one moment.
+    /// A key that has a delay during the whole call is listed once. If a call moves the delay meanwhile, the list has one of the deadlines.
+    /// If a delay begins or ends meanwhile, its key may be missing. If a delay ends and is set again meanwhile, its key may be listed
+    /// twice.
     ///
     /// # Panics
     /// If `K`'s `Clone` panics. It is called under the lock, so it must not use this queue.
@@ -163,9 +167,17 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Inspect<'_, K> {
     /// let (clock, time) = Clock::mock();
     /// let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
     /// queue.add_after("later", Duration::from_secs(60));
-    /// queue.add_with("soon", AddOptions::new().after(Duration::from_secs(20)).priority(Priority::HIGH));
+    /// queue.add_with(
+    ///     "soon",
+    ///     AddOptions::new().after(Duration::from_secs(20)).priority(Priority::HIGH),
+    /// );
     /// time.advance(Duration::from_secs(15));
-    /// let listed: Vec<_> = queue.inspect().delayed_keys().iter().map(|to_come| (to_come.key, to_come.left.as_secs())).collect();
+    /// let listed: Vec<_> = queue
+    ///     .inspect()
+    ///     .delayed_keys()
+    ///     .iter()
+    ///     .map(|to_come| (to_come.key, to_come.left.as_secs()))
+    ///     .collect();
     /// assert_eq!(listed, [("soon", 5), ("later", 45)]);
     /// assert_eq!(queue.inspect().delayed_keys()[0].priority, Priority::HIGH);
     /// assert_eq!(queue.delayed_len(), 2, "nothing is taken");
@@ -175,7 +187,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Inspect<'_, K> {
         self.queue.shared.delayed_keys()
     }
 
-    /// The [groups](crate::WorkQueueBuilder::fair_by) that have queued or processing keys, in no order. None in a queue without groups.
+    /// The [groups](crate::WorkQueueBuilder::fair_by) that have queued or processing keys, in no order. Empty in a queue without groups.
     ///
     /// Visits all keys of the queue, some hundred at a time under the lock, and clones one of each group. So the numbers are not of one
     /// moment.
@@ -185,7 +197,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Inspect<'_, K> {
     ///
     /// # Examples
     /// ```
-    /// let queue = keyqueue::WorkQueue::builder().fair_by(|&(tenant, _): &(u8, u32)| tenant).build();
+    /// let queue =
+    ///     keyqueue::WorkQueue::builder().fair_by(|&(tenant, _): &(u8, u32)| tenant).build();
     /// queue.add_all((0..1000).map(|n| (1, n)));
     /// queue.add((2, 0));
     /// let item = queue.get().unwrap();

@@ -11,16 +11,16 @@ use std::ops::Deref;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
-/// A key that was handed out. Dropping the item says that the work on the key is done.
+/// A key that was handed out. When the item is dropped, the key is done.
 ///
-/// No other getter is handed the key while the item is alive. If the key is added meanwhile, it is queued again when the item is
-/// dropped, once, no matter how often it was added. A worker that panics drops its item as it unwinds, so the key is never stuck.
+/// While the item is alive, no other getter gets the key. If the key is added meanwhile, it is queued again when the item is dropped. It is
+/// queued once, however often it was added. A worker that panics drops its item as it unwinds, so the key is never stuck.
 ///
-/// The key of an item that is leaked (`std::mem::forget`) stays processing forever, and a drain waits forever.
+/// If the item is leaked (`std::mem::forget`), its key stays processing forever, and a drain waits forever.
 ///
 /// # Memory ordering
-/// What happened before the `add`s that led to this hand-out, and before the previous `done` of the key, is visible to the holder of
-/// the item. Exactly: each of them *happens-before* the return of the `get`.
+/// The `add`s that led to this hand-out, and the previous `done` of the key, *happen-before* the return of the `get`. So the holder sees
+/// what happened before them.
 ///
 /// # Examples
 /// ```
@@ -93,7 +93,8 @@ impl<'q, K> Item<'q, K> {
     ///
     /// let queue = WorkQueue::new();
     /// queue.add("pod-1");
-    /// let item = queue.get().unwrap().into_owned(); // keeps the queue alive, and may go to another thread
+    /// // keeps the queue alive, and may go to another thread
+    /// let item = queue.get().unwrap().into_owned();
     /// thread::spawn(move || item.done()).join().unwrap();
     /// ```
     pub fn into_owned(self) -> OwnedItem<K> {
@@ -137,13 +138,13 @@ impl<'q, K> Item<'q, K> {
         self.claimed.view().key()
     }
 
-    /// Says that the work on this key is finished, as dropping the item does.
+    /// Ends the hand-out, as dropping the item does. The key's failures stay counted.
     ///
-    /// If the key was added meanwhile, it is queued now, at the back. A thread that unwinds may call this too, in a `Drop`: then the
-    /// key is done, where dropping the item would count as a [panic](crate::OnPanic) of the work on it.
+    /// If the key was added meanwhile, it is queued now, at the back. A thread that unwinds may call this in a `Drop`: then the key is
+    /// done. To drop the item there would count as a [panic](crate::OnPanic) of the work.
     ///
     /// # Panics
-    /// If the key's drop or an [observer](crate::observe::Observer#panics) panics; the key is done.
+    /// If the key's drop or an [observer](crate::observe::Observer#panics) panics. The key is done then.
     ///
     /// # Examples
     /// ```
@@ -162,12 +163,12 @@ impl<'q, K> Item<'q, K> {
         queue.done(claimed);
     }
 
-    /// The work succeeded: forgets the failures of the key, and says that the work is finished.
+    /// The work succeeded: forgets the failures of the key, and ends the hand-out.
     ///
-    /// Like [`forget`](crate::WorkQueue::forget), then [`done`](Self::done); with the default limiter in one step.
+    /// Like [`forget`](crate::WorkQueue::forget), and then [`done`](Self::done). With the default limiter this is one step.
     ///
     /// # Panics
-    /// If the limiter does. The key is done in spite of that.
+    /// If the limiter does. The key is done then too.
     ///
     /// # Examples
     /// ```
@@ -187,10 +188,10 @@ impl<'q, K> Item<'q, K> {
         forgot.pass_on();
     }
 
-    /// The work failed, and will not be tried again: has the limiter forget the key, says that the work is finished, and
-    /// counts a key that was [given up](crate::Stats::given_up).
+    /// The work failed, and will not be tried again: forgets the failures of the key, ends the hand-out, and counts the key as [given
+    /// up](crate::Stats::given_up).
     ///
-    /// A later add of the key, and one that came meanwhile, starts without failures.
+    /// A later add of the key starts without failures. So does an add that came meanwhile.
     ///
     /// # Panics
     /// Like [`succeed`](Self::succeed).
@@ -210,16 +211,16 @@ impl<'q, K> Item<'q, K> {
         forgot.pass_on();
     }
 
-    /// The work failed: queues the key again after the delay that the limiter chooses, and says that the work is finished.
+    /// The work failed: counts a failure, ends the hand-out, and adds the key after the delay that the limiter chooses.
     ///
-    /// Like [`add_rate_limited`](crate::WorkQueue::add_rate_limited) of the key and [`done`](Self::done), in one step. It never gives
-    /// up: check [`num_requeues`](Self::num_requeues) first. The key is not cloned, unless it is new to the limiter.
+    /// Like [`add_rate_limited`](crate::WorkQueue::add_rate_limited) of the key and [`done`](Self::done), in one step. It never gives up:
+    /// check [`num_requeues`](Self::num_requeues) first. Only a limiter to which the key is new may clone it.
     ///
-    /// After a shut-down the result is [`Added::Rejected`], and the key is done. No list has it then: keep a clone of
-    /// the key if you need it.
+    /// After a shut-down the result is [`Added::Rejected`], and the key is done. The queue does not keep the key then: clone it before, if
+    /// you need it.
     ///
     /// # Panics
-    /// If the limiter does. The key is queued again in spite of that, 50 ms later, and the queue itself counts the retry for
+    /// If the limiter does. The key is still queued again, 50 ms later, and the queue itself counts the retry for
     /// [`num_requeues`](Self::num_requeues).
     ///
     /// # Examples
@@ -244,8 +245,8 @@ impl<'q, K> Item<'q, K> {
         self.requeue_with(AddOptions::new().rate_limited())
     }
 
-    /// How many times the key was retried since its failures were last forgotten: as the limiter counts them, plus the retries for
-    /// which the limiter panicked.
+    /// How often the key was retried since its failures were last forgotten: the limiter's count, plus the retries for which the limiter
+    /// panicked.
     ///
     /// # Panics
     /// If the limiter does.
@@ -263,14 +264,14 @@ impl<'q, K> Item<'q, K> {
         self.queue.num_requeues_held(&self.claimed)
     }
 
-    /// The work succeeded, and is to be repeated: forgets the failures of the key, queues it again after this delay, and says that the
-    /// work is finished. [`requeue_with`](Self::requeue_with) forgets nothing.
+    /// The work succeeded, and is to be repeated: forgets the failures of the key, ends the hand-out, and adds the key after this delay.
+    /// [`requeue_with`](Self::requeue_with) forgets nothing.
     ///
-    /// Like [`forget`](crate::WorkQueue::forget), then [`add_after`](crate::WorkQueue::add_after) of the key and [`done`](Self::done),
-    /// in one step. The key is not cloned. After a shut-down: see [`retry`](Self::retry).
+    /// Like [`forget`](crate::WorkQueue::forget), [`add_after`](crate::WorkQueue::add_after) of the key and [`done`](Self::done), in one
+    /// step, without a clone of the key. After a shut-down: see [`retry`](Self::retry).
     ///
     /// # Panics
-    /// If the limiter does. The key is queued again in spite of that, when the delay expires.
+    /// If the limiter does. The key is still queued again, when the delay expires.
     ///
     /// # Examples
     /// ```
@@ -294,11 +295,11 @@ impl<'q, K> Item<'q, K> {
         self.requeue(options, Failures::Forget)
     }
 
-    /// Adds the key as the options say, and says that the work on it is finished. The failures of the key stay, and one is added if the
-    /// options are [rate-limited](AddOptions::rate_limited). [`requeue_after`](Self::requeue_after) forgets them. What else does:
-    /// [`Outcome`](crate::Outcome).
+    /// Ends the hand-out, and adds the key as the options say. The failures of the key stay. If the options are
+    /// [rate-limited](AddOptions::rate_limited), one more is counted. [`requeue_after`](Self::requeue_after) forgets the failures. The
+    /// table at [`Outcome`](crate::Outcome) has all cases.
     ///
-    /// Like [`add_with`](crate::WorkQueue::add_with) of the key and [`done`](Self::done), in one step. The key is not cloned. After a
+    /// Like [`add_with`](crate::WorkQueue::add_with) of the key and [`done`](Self::done), in one step, without a clone of the key. After a
     /// shut-down: see [`retry`](Self::retry).
     ///
     /// # Panics
@@ -310,7 +311,8 @@ impl<'q, K> Item<'q, K> {
     ///
     /// let queue = WorkQueue::new();
     /// queue.add("pod-1");
-    /// queue.get().unwrap().requeue_with(AddOptions::new().priority(Priority::LOW)); // when there is nothing else to do
+    /// // when there is nothing else to do
+    /// queue.get().unwrap().requeue_with(AddOptions::new().priority(Priority::LOW));
     /// assert_eq!(queue.get().unwrap().priority(), Priority::LOW);
     /// ```
     pub fn requeue_with(self, options: AddOptions) -> Added {
@@ -363,8 +365,8 @@ impl<'q, K> Item<'q, K> {
         }
     }
 
-    /// The [priority](crate::Priority) with which the key was handed out. [`retry`](Self::retry),
-    /// [`requeue_after`](Self::requeue_after) and [`requeue_with`](Self::requeue_with) keep it, unless the options have another one.
+    /// The [priority](crate::Priority) with which the key was handed out. [`retry`](Self::retry), [`requeue_after`](Self::requeue_after)
+    /// and [`requeue_with`](Self::requeue_with) keep this priority, unless the options have another one.
     ///
     /// # Examples
     /// ```
@@ -379,8 +381,8 @@ impl<'q, K> Item<'q, K> {
         self.queue.priority(&self.claimed)
     }
 
-    /// How long the key was queued before it was handed out, counted from the add that made it dirty. `None`: the queue does not
-    /// [measure](crate::WorkQueueBuilder::measure), or not this key, because it handles more than a million keys a second.
+    /// How long the key waited, from the add that made it dirty until the hand-out. `None`: the queue does not
+    /// [measure](crate::WorkQueueBuilder::measure). With more than a million keys a second, most keys have `None` too.
     ///
     /// # Examples
     /// ```
@@ -398,8 +400,8 @@ impl<'q, K> Item<'q, K> {
         self.queue.waited(&self.claimed)
     }
 
-    /// A span of the `tracing` crate for this hand-out: `workqueue`, at level `INFO`, with the `queue`, the `key`, how long it
-    /// `waited` (if that was [measured](Self::waited)) and the number of the `attempt`, from 1.
+    /// A span of the `tracing` crate for this hand-out: `workqueue`, at level `INFO`, with the fields `queue`, `key`, `waited` (if it was
+    /// [measured](Self::waited)) and `attempt`, from 1.
     ///
     /// Each call makes a new span. [`Workers`](crate::Workers) enter it themselves if they are
     /// [traced](crate::WorkersBuilder::traced).
@@ -428,8 +430,8 @@ impl<'q, K> Item<'q, K> {
         )
     }
 
-    /// Resolves when the key is added again while this item is alive, at once if it was already: what the holder has read is stale,
-    /// and long work may be abandoned. See [`is_dirty`](Self::is_dirty).
+    /// Resolves when the key is added again while this item is alive, at once if it was already. The holder has then read stale state, and
+    /// may abandon long work. See [`is_dirty`](Self::is_dirty).
     ///
     /// Works on any executor; any number of these futures may wait at the same time. Dropping one ends its wait.
     ///
@@ -451,8 +453,8 @@ impl<'q, K> Item<'q, K> {
         UntilDirty::new(self.queue, &self.claimed)
     }
 
-    /// Resolves when the queue is shutting down, at once if it is already: long work may be cut short, so that a drain does not wait
-    /// for it. See [`shutting_down`](Self::shutting_down).
+    /// Resolves when the queue is shutting down, at once if it is already. The holder may then cut long work short, so that a drain does
+    /// not wait for it. See [`shutting_down`](Self::shutting_down).
     ///
     /// Works on any executor; any number of these futures may wait at the same time. Dropping one ends its wait.
     ///
@@ -469,7 +471,7 @@ impl<'q, K> Item<'q, K> {
     /// tokio::spawn(workers.run_async(async |item| {
     ///     tokio::select! {
     ///         () = convert(item) => Outcome::Success,
-    ///         () = item.until_shutting_down() => Outcome::Failed("shut down before it was done".into()),
+    ///         () = item.until_shutting_down() => Outcome::Failed("shut down before the end".into()),
     ///     }
     /// }));
     /// queue.add("film-1".to_owned());
@@ -499,8 +501,8 @@ impl<'q, K> Item<'q, K> {
         self.queue.is_shutting_down()
     }
 
-    /// Whether the key was added again while this item is held: what the holder has read may be stale, and the key will be handed out
-    /// once more. [`until_dirty`](Self::until_dirty) waits for that. [`WorkQueue::remove`](crate::WorkQueue::remove) takes the add back, and
+    /// Whether the key was added again while this item is held. The holder may then have read stale state, and the key will be handed out
+    /// once more. [`until_dirty`](Self::until_dirty) waits for that. [`WorkQueue::remove`](crate::WorkQueue::remove) takes the add back;
     /// then this is `false` again.
     ///
     /// An add that waits for a delay ([`DelayedAdd::Strict`](crate::DelayedAdd::Strict)) counts when the delay expires.

@@ -2,15 +2,14 @@
 
 use crate::DelayedKey;
 
-/// Keys that a call has taken out of the queue, and those that it found processing, which stay with their holders. From
+/// The keys that a call has taken out of the queue, and a list of the processing keys, which stay with their holders. From
 /// [`Workers::stop`](crate::Workers::stop), the drains of [`Workers`](crate::Workers), and
 /// [`WorkQueue::take_where`](crate::WorkQueue::take_where).
 ///
-/// A key is in one of `queued`, `processing` and `refused`, once. It may be in `delayed` too: a delay is an add to come, whatever else the
-/// key is doing.
+/// A key is in one of `queued`, `processing` and `refused`, once. It may be in `delayed` too, because a key in any state may have a delay.
 ///
-/// With the feature `serde`: `Serialize` and `Deserialize`, if the key has them. So what a program has not processed can be added at its
-/// next start.
+/// With the feature `serde`: `Serialize` and `Deserialize`, if the key has them. So a program can store the keys that it has not processed,
+/// and add them at its next start.
 ///
 /// # Examples
 /// ```
@@ -24,23 +23,21 @@ use crate::DelayedKey;
 #[non_exhaustive]
 #[must_use = "these keys were not processed"]
 pub struct Leftover<K> {
-    /// Keys that were queued, higher priorities first, and then in the order in which they would have been handed out: groups in turn,
-    /// even if they are full. ([`take_where`](crate::WorkQueue::take_where): by priority and then by age.) With several shards the order
-    /// is approximate.
+    /// Keys that were queued, in the order of hand-outs: higher priorities first, groups in turn, also full groups.
+    /// ([`take_where`](crate::WorkQueue::take_where): by priority and then by age.) With several shards the order is approximate.
     pub queued: Vec<K>,
-    /// Keys that were processing. They still are, unless their handlers have returned meanwhile.
+    /// Keys that were processing. They still are, until their handlers return.
     pub processing: Vec<K>,
     /// Keys that were delayed, earliest first.
     pub delayed: Vec<DelayedKey<K>>,
-    /// Keys whose last run came to its end after the shut-down, and was to be repeated: the handler has failed or panicked, and the key was
-    /// to be retried, or it has returned [`RequeueAfter`](crate::Outcome::RequeueAfter) or
-    /// [`RequeueWith`](crate::Outcome::RequeueWith). The queue has refused that, so these keys are not in it any more.
+    /// Keys whose retry or requeue the queue has refused, because it came after the shut-down. The handler failed, panicked, or returned
+    /// [`RequeueAfter`](crate::Outcome::RequeueAfter) or [`RequeueWith`](crate::Outcome::RequeueWith). These keys are no longer in the
+    /// queue.
     ///
-    /// Each is returned once, by the next drain or stop of these [`Workers`](crate::Workers) that returns after the refusal. So a key that a
-    /// stop has returned in `processing`, and whose handler fails later, is in `refused` of a later call. Until then the workers keep these
-    /// keys, each at most once. A key that was added while it was processing is not in this list: it is queued again when
-    /// its run ends. A key whose `Clone` panics is not in the list either. Empty in the result of
-    /// [`take_where`](crate::WorkQueue::take_where).
+    /// The next drain or stop of these [`Workers`](crate::Workers) that returns after the refusal has the key in its list. Until then the
+    /// workers keep the key, once. So if a stop returns a key in `processing`, and its handler fails later, `refused` of a later call has
+    /// the key. The list has no key that was added while it was processing: the queue queues it again when its run ends. It has no key
+    /// whose `Clone` panics. It is empty in the result of [`take_where`](crate::WorkQueue::take_where).
     ///
     /// # Examples
     /// ```
@@ -59,7 +56,7 @@ impl<K> Leftover<K> {
         Self { queued: Vec::new(), processing: Vec::new(), delayed: Vec::new(), refused: Vec::new() }
     }
 
-    /// Whether no key was left: each key that the queue had accepted was handed out and needs no further run, or it was given up.
+    /// Whether no key was left: each accepted key was handed out and needs no further run, or it was given up.
     ///
     /// # Examples
     /// ```

@@ -11,7 +11,8 @@ use std::time::Duration;
 /// use std::time::Duration;
 ///
 /// let queue = WorkQueue::new();
-/// let quiet = AddOptions::new().after(Duration::from_millis(200)).conflict(DelayConflict::Replace);
+/// let quiet =
+///     AddOptions::new().after(Duration::from_millis(200)).conflict(DelayConflict::Replace);
 /// for _event in 0..3 {
 ///     queue.add_with("Cargo.toml", quiet);
 /// }
@@ -24,7 +25,7 @@ pub struct AddOptions {
     pub(crate) delay: Option<Duration>,
     pub(crate) conflict: DelayConflict,
     pub(crate) rate_limited: bool,
-    /// `None`: NORMAL for an add, and that of the item for a holder.
+    /// `None`: NORMAL for an add, and the item's priority for a holder.
     pub(crate) priority: Option<Priority>,
     /// The limiter has panicked: it is not called, and the queue counts the failure itself.
     pub(crate) limiter_panicked: bool,
@@ -35,20 +36,21 @@ pub(crate) const WITHOUT_LIMITER: Duration = Duration::from_millis(50);
 
 /// How urgent a key is. The higher number comes first; keys of one priority are first in, first out.
 ///
-/// A plain [`add`](crate::WorkQueue::add) counts as [`NORMAL`](Self::NORMAL). Of several adds of a key, the highest priority counts: an add
-/// of a queued key with a higher one moves the key to the end of that level; a lower one changes nothing. Of adds of a key that is
-/// processing, the highest counts when it is done. A delayed key takes its priority when its delay expires: the highest of the calls
-/// that have set or moved the delay, whichever deadline counts.
+/// A plain [`add`](crate::WorkQueue::add) counts as [`NORMAL`](Self::NORMAL). The keys of one priority are a *level*. Of several adds of a
+/// key the highest priority counts:
+/// * Queued: an add with a higher priority moves the key to the end of that level. A lower one changes nothing.
+/// * Processing: when the key is done, it is queued at the highest priority of the adds meanwhile.
+/// * Delayed: when the delay expires, the key takes the highest priority of the calls that set or moved the delay.
 ///
-/// Lower priorities do not starve: of any 16 hand-outs one goes to a level below the highest, in turn, unless the queue is
-/// [strict](crate::WorkQueueBuilder::strict_priorities).
+/// Lower priorities do not starve: of any 16 hand-outs one goes to a level below the highest; these levels take turns. In a
+/// [strict](crate::WorkQueueBuilder::strict_priorities) queue they may starve.
 ///
-/// With several [shards](crate::how_it_works#several-shards) this holds in each shard. A getter chooses the shard whose first key has the highest priority, and
-/// takes up to 5 keys there; it leaves earlier if only lower priorities are left. So a key waits for at most about
-/// `4 * (shards + getters)` hand-outs of lower priorities. Unless the queue is strict, it also waits for their turns: the one hand-out of 16
-/// in a shard, and one of any 16 choices of a shard, which goes to the key that has waited longest.
+/// With several [shards](crate::how_it_works#several-shards) this holds in each shard. A getter chooses the shard whose first key has the
+/// highest priority, and takes up to 5 keys of that priority there. So a key waits for at most about `4 * (shards + getters)` hand-outs of
+/// lower priorities. Unless the queue is strict, it also waits for their turns: one hand-out of 16 in a shard, and one of any 16 choices of
+/// a shard. That choice goes to the key that has waited longest.
 ///
-/// The values are those of controller-runtime's priority queue.
+/// The values are the same as in controller-runtime's priority queue.
 ///
 /// With the feature `serde`: `Serialize` and `Deserialize`, as the number.
 ///
@@ -68,15 +70,15 @@ pub(crate) const WITHOUT_LIMITER: Duration = Duration::from_millis(50);
 pub struct Priority(pub i8);
 
 impl Priority {
-    /// For work that can wait, such as a look at everything after a start.
+    /// For work that can wait, such as the first listing of all objects.
     pub const LOW: Self = Self(-100);
-    /// That of a plain add.
+    /// The priority of a plain add.
     pub const NORMAL: Self = Self(0);
-    /// For work that somebody waits for.
+    /// For urgent work, such as a request of a user who waits.
     pub const HIGH: Self = Self(100);
 }
 
-/// What happens if a key that gets a delay already has one. A key has at most one delay.
+/// What a call that sets a delay does with an earlier delay of the key. A key has at most one delay.
 ///
 /// # Examples
 /// ```
@@ -87,7 +89,10 @@ impl Priority {
 ///     let (clock, _time) = Clock::mock();
 ///     let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
 ///     for seconds in [2, 1, 3] {
-///         queue.add_with("pod-1", AddOptions::new().after(Duration::from_secs(seconds)).conflict(conflict));
+///         queue.add_with(
+///             "pod-1",
+///             AddOptions::new().after(Duration::from_secs(seconds)).conflict(conflict),
+///         );
 ///     }
 ///     queue.take_delayed()[0].left.as_secs()
 /// };
@@ -101,16 +106,16 @@ pub enum DelayConflict {
     /// The earlier of the two deadlines counts, as in client-go.
     #[default]
     EarliestWins,
-    /// The new deadline counts, even if it is later. If the new delay is zero, the old one is dropped, and the key is added at once.
+    /// The new deadline counts, even if it is later. A new delay of zero drops the old one, and adds the key at once.
     ///
-    /// A key whose deadline is moved again and again, each time before it is reached, is never handed out. The
+    /// If calls move the deadline again and again before it is reached, the key is never handed out. The
     /// [cookbook](crate::cookbook#debounce-and-throttle) has a debounce with a bound.
     Replace,
-    /// The old deadline counts, and nothing else happens, whatever the new delay is.
+    /// The old deadline counts. The call changes nothing, even with a new delay of zero.
     KeepExisting,
 }
 
-/// What [`add`](crate::WorkQueue::add) does for a key that is delayed; set by
+/// What [`add`](crate::WorkQueue::add) does with a delayed key. Set by
 /// [`WorkQueueBuilder::delayed_add`](crate::WorkQueueBuilder::delayed_add).
 ///
 /// # Examples
@@ -131,23 +136,23 @@ pub enum DelayConflict {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DelayedAdd {
-    /// Both happen: the key is queued now, and added again when its delay expires. So a run that was promised for a certain time is
-    /// never lost. As in client-go.
+    /// Both take effect: the key is queued now, and added again when its delay expires. So no add cancels a run that is due at a certain
+    /// time. As in client-go.
     #[default]
     Independent,
     /// The add replaces the delay: the key is queued now. As in controller-runtime.
     Promote,
-    /// The add waits for the delay, so that no add bypasses a backoff. [`cancel`](crate::WorkQueue::cancel) makes the add take effect.
+    /// The add waits for the delay, so no add bypasses a backoff. [`cancel`](crate::WorkQueue::cancel) lets the add take effect.
     Strict,
 }
 
 /// What happens to a key whose holder panics; set by [`WorkQueueBuilder::on_panic`](crate::WorkQueueBuilder::on_panic).
 ///
-/// In both cases the key is no longer held, and the panic is [counted](crate::Stats::panics).
+/// In both cases nobody holds the key any more, and the queue [counts](crate::Stats::panics) the panic.
 ///
-/// The policy applies to an item that is dropped while its thread unwinds. It does not apply if the holder makes a call such as
-/// [`done`](crate::Item::done), even in a thread that unwinds. It does not apply either to an item that was handed out while the thread
-/// was already unwinding, in a `Drop` that calls [`get`](crate::WorkQueue::get): dropping that item is `done`.
+/// The policy applies to an item that is dropped while its thread unwinds. It does not apply if the holder calls
+/// [`done`](crate::Item::done) or the like, even while the thread unwinds. Nor does it apply to an item that a thread gets while it already
+/// unwinds, in a `Drop` that calls [`get`](crate::WorkQueue::get): dropping this item is `done`.
 ///
 /// # Examples
 /// ```
@@ -158,10 +163,11 @@ pub enum DelayedAdd {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnPanic {
-    /// The key is done, as if the item had been dropped without a panic: it comes back only if it was added meanwhile.
+    /// The key is done, as without a panic: it comes back only if it was added meanwhile.
     Done,
-    /// The key has failed: it comes back after the limiter's delay, as by [`retry`](crate::Item::retry). After a shut-down it does not, and
-    /// no list has it; [`Workers`](crate::Workers) list such keys in [`Leftover::refused`](crate::Leftover::refused).
+    /// The key has failed: it comes back after the limiter's delay, as by [`retry`](crate::Item::retry). After a shut-down it does not come
+    /// back. [`Workers`](crate::Workers) then return it in [`Leftover::refused`](crate::Leftover::refused); the queue itself keeps no list
+    /// of such keys.
     Retry,
 }
 
@@ -202,8 +208,8 @@ impl AddOptions {
         self
     }
 
-    /// Adds the key after the delay of the queue's [limiter](crate::WorkQueueBuilder::rate_limiter); together with
-    /// [`after`](Self::after), after the longer of the two delays.
+    /// Counts a failure, and adds the key after the delay of the queue's [limiter](crate::WorkQueueBuilder::rate_limiter). Together with
+    /// [`after`](Self::after), the longer of the two delays counts.
     ///
     /// # Examples
     /// ```
@@ -268,7 +274,7 @@ impl AddOptions {
         self.delay.unwrap_or_default().is_zero()
     }
 
-    /// What happens if the key already has a delay.
+    /// Chooses between this call's delay and an earlier delay of the key.
     ///
     /// # Examples
     /// ```
@@ -276,7 +282,8 @@ impl AddOptions {
     /// use std::time::Duration;
     ///
     /// // When the file was quiet for 200 ms:
-    /// let quiet = AddOptions::new().after(Duration::from_millis(200)).conflict(DelayConflict::Replace);
+    /// let quiet =
+    ///     AddOptions::new().after(Duration::from_millis(200)).conflict(DelayConflict::Replace);
     /// WorkQueue::new().add_with("Cargo.toml", quiet);
     /// ```
     pub const fn conflict(mut self, conflict: DelayConflict) -> Self {

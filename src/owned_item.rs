@@ -10,7 +10,7 @@ use std::ops::Deref;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
-/// An [`Item`] that owns a handle of the queue: `'static`, for tasks and threads that outlive a borrow of the queue.
+/// An [`Item`] that owns a handle of the queue. It is `'static`, so it may go to another thread or task.
 ///
 /// # Examples
 /// ```

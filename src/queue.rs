@@ -21,8 +21,7 @@ use std::time::{Duration, Instant};
 
 /// A deduplicating work queue: a key is queued at most once, and processed by at most one holder at a time.
 ///
-/// This is a handle; clones are cheap and refer to the same queue. When the last handle, item and future is dropped, the queue and all
-/// its keys are freed.
+/// This is a handle. Clones are cheap and refer to the same queue. The queue and its keys are freed with the last handle, item or future.
 ///
 /// See the [crate's page](crate) for what the queue guarantees.
 ///
@@ -35,7 +34,11 @@ use std::time::{Duration, Instant};
 /// assert_eq!(queue.add("pod-1"), Added::Coalesced, "it is queued already");
 ///
 /// let item = queue.get().expect("not shut down");
-/// assert_eq!(queue.add("pod-1"), Added::Deferred, "it is processing: queued again when it is done");
+/// assert_eq!(
+///     queue.add("pod-1"),
+///     Added::Deferred,
+///     "it is processing: queued again when it is done"
+/// );
 /// item.done();
 ///
 /// assert_eq!(queue.len(), 1);
@@ -68,21 +71,20 @@ pub struct WorkQueue<K> {
 pub enum Added {
     /// The key is now queued.
     Queued,
-    /// Nothing changed. The key was queued already, or is processing and was added again before: it will be handed out after this
-    /// add. Or it has a delay that stands: it will be handed out when that expires.
+    /// Nothing changed. The key is queued already, or is processing and was added again before: it will be handed out after this add. Or
+    /// the key has a delay that stands: it will be handed out when the delay expires.
     Coalesced,
     /// The key is processing: it is queued when its holder is done.
     Deferred,
     /// The key's delay was set or moved: the key will be added when the delay expires.
     Delayed,
-    /// The queue is shutting down, and refused the key. (If the add was [rate-limited](WorkQueue::add_rate_limited), its failure
-    /// counts nevertheless.)
+    /// The queue is shutting down, and refused the key. (A [rate-limited](WorkQueue::add_rate_limited) add still counts its failure.)
     Rejected,
 }
 
 impl Added {
-    /// `false` if the key was refused. If `true`, the key will be handed out, and that hand-out begins after the add. (A key that waits
-    /// for a delay is not handed out if the delay is cancelled, taken out, or cut off by a shut-down.)
+    /// `false`: the queue refused the key. `true`: it will hand the key out, after the add. (If the key waits for a delay, there is no
+    /// hand-out when a caller cancels the delay or takes it out, or a shut-down cuts it off.)
     ///
     /// # Examples
     /// ```
@@ -124,25 +126,24 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
 
     /// Queues a key, unless it is queued already.
     ///
-    /// A key that is processing is queued again, once, when its holder is done. `add` drops `key` if the queue already has an equal key;
-    /// an add that finds its key queued or processing allocates nothing.
+    /// A key that is processing is queued again, once, when its holder is done. If the queue already has an equal key, `add` drops `key`.
+    /// An add that finds its key queued or processing allocates nothing.
     ///
-    /// Calls `K`'s `Hash` and `Eq`. `Eq` is called under a lock, so it must not use this queue: that panics in a debug build, and
-    /// deadlocks in a release build.
+    /// Calls `K`'s `Hash` and `Eq`. `Eq` runs under a lock, so it must not use this queue. If it does, a debug build panics, and a release
+    /// build deadlocks.
     ///
     /// # Panics
-    /// If `Hash` or `Eq`, or the function of [`fair_by`](WorkQueueBuilder::fair_by) or
-    /// [`group_weight`](WorkQueueBuilder::group_weight), panics; nothing has changed then. Or if the queue would hold more than 2^24 chunks of 8 to 64 keys.
+    /// If `Hash` or `Eq`, or the function of [`fair_by`](WorkQueueBuilder::fair_by) or [`group_weight`](WorkQueueBuilder::group_weight),
+    /// panics; nothing has changed then. Or if a shard would hold more than about a billion keys (134 million of large ones).
     ///
     /// # Blocking
-    /// Does not wait for keys or workers. Takes one lock for some ten nanoseconds. A thread that finds it taken backs off for about
-    /// five microseconds at a time, at most six times, before it parks. The add that makes the table grow takes up to half a
-    /// millisecond (beyond 16 000 keys, each add moves some dozen chains of keys instead);
-    /// [`capacity`](WorkQueueBuilder::capacity) avoids this.
+    /// Does not wait for keys or workers. Takes one lock for some ten nanoseconds. A thread that finds the lock taken backs off for about
+    /// five microseconds at a time, at most six times, and then parks. An add that makes the table of keys grow takes up to half a
+    /// millisecond. (Beyond 16 000 keys, many adds share this work instead.) [`capacity`](WorkQueueBuilder::capacity) avoids this.
     ///
     /// # Memory ordering
-    /// An accepted `add` *happens-before* the return of the first `get` of the key that follows it. This holds even if the add changes
-    /// nothing: what happened before it is visible to the next hand-out of the key.
+    /// An accepted `add` *happens-before* the return of the next `get` of its key. This holds even if the add changes nothing: the next
+    /// hand-out of the key sees what happened before the add.
     ///
     /// # Examples
     /// ```
@@ -158,15 +159,15 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
         Shared::add(&self.shared, key, Wakeups::Now)
     }
 
-    /// Adds many keys, and wakes workers when all are added. Returns how many became dirty, that is, were [`Queued`](Added::Queued) or
+    /// Adds many keys, and wakes workers when all are added. Returns how many were [`Queued`](Added::Queued) or
     /// [`Deferred`](Added::Deferred).
     ///
-    /// The keys are added one after the other, not in one step (the call as a whole is not
-    /// [linearizable](crate#what-it-guarantees)): other threads may add and take keys in between. If the iterator panics, the keys that
-    /// it has yielded are added.
+    /// Each add is a step of its own: other threads may add and take keys in between, so the call as a whole is not
+    /// [linearizable](crate#what-it-guarantees).
     ///
     /// # Panics
-    /// Like [`add`](Self::add), and if the iterator panics; the keys before that stay added, and workers are woken for them.
+    /// Like [`add`](Self::add), and if the iterator panics. The keys that the iterator has yielded stay added, and the call wakes workers
+    /// for them.
     ///
     /// # Examples
     /// ```
@@ -197,27 +198,25 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
         wake.queued + deferred
     }
 
-    /// Adds a key when this delay expires. With a delay of zero, the same as [`add`](Self::add).
+    /// Adds a key when this delay expires. A delay of zero is an [`add`](Self::add).
     ///
-    /// The delay expires when the clock is at or past the time of this call plus the delay, to the nanosecond: never early, and late
-    /// only by what waking a thread costs. (With very many delayed keys also by what sorting them costs: see the crate's page,
-    /// "Traps".) Delays expire in the order of their deadlines; those with equal deadlines in the order of the calls. Any delay is
-    /// accepted; one that ends past the end of the clock (about 584 years), such as `Duration::MAX`, never expires.
+    /// The delay expires when the clock is at or past the time of this call plus the delay, to the nanosecond. It is never early. It may be
+    /// late by the time that it takes to wake a thread. (With a million delayed keys, also by the time that it takes to sort them: see the
+    /// crate's page, "Traps".) Delays expire in the order of their deadlines. Equal deadlines expire in the order of the calls. Any delay
+    /// is accepted. A delay past the end of the clock (about 584 years), such as `Duration::MAX`, never expires.
     ///
-    /// A key has at most one delay: the earlier deadline counts; [`add_with`](Self::add_with) has other choices. A delay and an
-    /// [`add`](Self::add) of the same key are independent; [`DelayedAdd`](crate::DelayedAdd) has other choices. When the delay expires,
-    /// the key is added as by [`add`](Self::add): this changes nothing if the key is queued already, and queues it again when its holder
-    /// is done if it is processing.
+    /// A key has at most one delay: the earlier deadline counts, unless [`add_with`](Self::add_with) chooses otherwise. A delay and a plain
+    /// [`add`](Self::add) of the same key are independent, unless [`DelayedAdd`](crate::DelayedAdd) says otherwise. When the delay expires,
+    /// the queue does an [`add`](Self::add) of the key.
     ///
-    /// [`shut_down`](Self::shut_down) cuts delays off, as in client-go, but they are not lost: see [`take_delayed`](Self::take_delayed).
+    /// [`shut_down`](Self::shut_down) cuts delays off, as in client-go. The queue keeps them for [`take_delayed`](Self::take_delayed).
     ///
     /// # Panics
-    /// Like [`add`](Self::add), and if the delays of a shard would take more than 17 GB. It does not panic if the thread that expires delays
-    /// cannot be started: see [`Driver::Thread`](crate::Driver::Thread).
+    /// Like [`add`](Self::add), and if the delays of a shard would take more than 17 GB. The call does not panic if the system cannot start
+    /// the driver thread: see [`Driver::Thread`](crate::Driver::Thread).
     ///
     /// # Blocking
-    /// Like [`add`](Self::add): one lock, for some tens of nanoseconds. The thread that expires delays holds the lock for a few
-    /// microseconds at a time.
+    /// Like [`add`](Self::add): one lock, for some tens of nanoseconds. The driver thread holds the lock for a few microseconds at a time.
     ///
     /// # Examples
     /// ```
@@ -226,7 +225,11 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// let queue = WorkQueue::new();
     /// assert_eq!(queue.add_after("pod-1", Duration::from_secs(60)), Added::Delayed);
     /// assert_eq!(queue.add_after("pod-1", Duration::from_millis(100)), Added::Delayed, "earlier");
-    /// assert_eq!(queue.add_after("pod-1", Duration::from_secs(60)), Added::Coalesced, "the earlier one stands");
+    /// assert_eq!(
+    ///     queue.add_after("pod-1", Duration::from_secs(60)),
+    ///     Added::Coalesced,
+    ///     "the earlier one stands"
+    /// );
     /// assert_eq!(*queue.get().unwrap(), "pod-1");
     /// ```
     #[doc(alias = "AddAfter")]
@@ -240,8 +243,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// Like [`add_after`](Self::add_after).
     ///
     /// # Blocking
-    /// Like [`add_after`](Self::add_after). But the first call that gives a [priority](AddOptions::priority) other than NORMAL visits all
-    /// queued keys (of the key's shard), up to some thousand at a time under the lock: some 50 ns each.
+    /// Like [`add_after`](Self::add_after). But the first call with a [priority](AddOptions::priority) other than NORMAL visits all queued
+    /// keys of the key's shard, in some 50 ns each. It holds the lock for up to some thousand keys at a time.
     ///
     /// # Examples
     /// ```
@@ -251,7 +254,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// let queue = WorkQueue::new();
     /// queue.add_with("pod-1", AddOptions::new().priority(Priority::HIGH));
     /// // When it was quiet for 200 ms:
-    /// let quiet = AddOptions::new().after(Duration::from_millis(200)).conflict(DelayConflict::Replace);
+    /// let quiet =
+    ///     AddOptions::new().after(Duration::from_millis(200)).conflict(DelayConflict::Replace);
     /// queue.add_with("Cargo.toml", quiet);
     /// assert_eq!((queue.len(), queue.delayed_len()), (1, 1));
     /// ```
@@ -260,18 +264,17 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
         Shared::add_with(&self.shared, key, options)
     }
 
-    /// Adds a key after the delay of the queue's [limiter](WorkQueueBuilder::rate_limiter): for keys that failed. For an event, use
-    /// [`add`](Self::add).
+    /// Counts a failure of a key, and adds it after the delay that the queue's [limiter](WorkQueueBuilder::rate_limiter) chooses. For an
+    /// event, use [`add`](Self::add).
     ///
-    /// Like [`add_after`](Self::add_after) with the delay that [`when`](crate::rate_limiter::RateLimiter::when) returns. The call counts
-    /// as one more failure of the key, even if an earlier delay stands, and even after a shut-down. A worker that holds the key calls
-    /// [`retry`](Item::retry) instead.
+    /// Like [`add_after`](Self::add_after) with the delay that [`when`](crate::rate_limiter::RateLimiter::when) returns. The failure counts
+    /// even if an earlier delay stands, and even after a shut-down. A worker that holds the key calls [`retry`](Item::retry) instead.
     ///
     /// Until the delay expires, the key is not queued: it counts in [`delayed_len`](Self::delayed_len), not in [`len`](Self::len).
     ///
     /// # Panics
-    /// Like [`add_after`](Self::add_after), and if the limiter panics. If `Eq` panics, a limiter of your own has counted the failure
-    /// already.
+    /// Like [`add_after`](Self::add_after), and if the limiter panics. When `Eq` panics, a limiter of your own has already counted the
+    /// failure.
     ///
     /// # Blocking
     /// Like [`add_after`](Self::add_after), plus the time that the limiter takes.
@@ -279,9 +282,14 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// # Examples
     /// ```
     /// # use keyqueue::{Added, Driver, WorkQueue};
-    /// let queue = WorkQueue::builder().driver(Driver::Manual).build(); // so that no delay expires here
+    /// // so that no delay expires here
+    /// let queue = WorkQueue::builder().driver(Driver::Manual).build();
     /// assert_eq!(queue.add_rate_limited("pod-1"), Added::Delayed, "by 5 ms");
-    /// assert_eq!(queue.add_rate_limited("pod-1"), Added::Coalesced, "10 ms: the earlier one stands");
+    /// assert_eq!(
+    ///     queue.add_rate_limited("pod-1"),
+    ///     Added::Coalesced,
+    ///     "10 ms: the earlier one stands"
+    /// );
     /// assert_eq!(queue.num_requeues(&"pod-1"), 2);
     /// queue.forget(&"pod-1");
     /// assert_eq!(queue.num_requeues(&"pod-1"), 0);
@@ -292,15 +300,15 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
         self.add_with(key, AddOptions::new().rate_limited())
     }
 
-    /// Forgets the failures of a key: its next failure counts as the first. A delay that was set stands, see [`cancel`](Self::cancel).
+    /// Forgets the failures of a key: its next failure counts as the first. The key's delay stands, see [`cancel`](Self::cancel).
     ///
     /// A worker that holds the key calls [`succeed`](Item::succeed) instead. The key may be of any type that is [`Equivalent`] to `K`, see
-    /// [`cancel`](Self::cancel). A limiter of your own is called with a key of type `K`, which this call creates: if `K` is `String`, a
-    /// `&str` costs a `String`. So a type of your own has `Clone`, and `K: From` it. If the queue counts failures itself, as by
-    /// default, no key is created, and `Equivalent` is called under a lock, so it must not use this queue.
+    /// [`cancel`](Self::cancel). By default the queue counts failures itself: `Equivalent` then runs under a lock, so it must not use this
+    /// queue. A limiter of your own needs a key of type `K`, which this call creates: if `K` is `String`, a `&str` costs a `String`. So a
+    /// type of your own must be `Clone`, and convert into `K`.
     ///
     /// # Panics
-    /// If `Hash`, `Eq` or a limiter of your own panics; in `Hash` and `Eq` before anything has changed.
+    /// If `Hash`, `Eq` or a limiter of your own panics. When `Hash` or `Eq` panics, nothing has changed.
     ///
     /// # Examples
     /// ```
@@ -317,10 +325,10 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
         self.shared.forget(key);
     }
 
-    /// How often a key was added rate-limited since it was last forgotten, according to the queue's limiter.
+    /// The number of a key's failures since they were last forgotten, as the queue's limiter counts them: its rate-limited adds and its
+    /// retries.
     ///
-    /// A worker that holds the key calls [`Item::num_requeues`] instead. Like [`forget`](Self::forget), this creates a key of type `K`, or
-    /// calls `Equivalent` under a lock.
+    /// A worker that holds the key calls [`Item::num_requeues`] instead. The same holds for the key's type as in [`forget`](Self::forget).
     ///
     /// # Panics
     /// Like [`forget`](Self::forget).
@@ -343,16 +351,17 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
 
     /// Drops a key's delay. Returns whether the key had one.
     ///
-    /// The key may be of any type that is [`Equivalent`] to `K`: `K` itself, a type that `K` borrows as (a `&str` finds a `String`),
-    /// or one of your own (a pair of `&str` finds a pair of `String`). It must have the same `Hash` as the key that it is equivalent
-    /// to, or that key may not be found. `Equivalent` is called under a lock, so it must not use this queue: that panics in a debug
-    /// build, and deadlocks in a release build. If the key is queued or processing, it stays so. `false` may also mean that the delay has
-    /// just expired, and the key is queued. With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waited for the delay takes
-    /// effect now.
+    /// The key may be of any type that is [`Equivalent`] to `K`: `K` itself, or a type that `K` borrows as (a `&str` finds a `String`). A
+    /// type of your own may be, too (a pair of `&str` finds a pair of `String`). It must have the same `Hash` as the key in the queue, or
+    /// the call may not find the key. `Equivalent` runs under a lock, so it must not use this queue. If it does, a debug build panics, and
+    /// a release build deadlocks.
+    ///
+    /// A key that is queued or processing stays so. `false` may also mean that the delay has just expired, and the key is queued. With
+    /// [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waited for the delay takes effect now.
     ///
     /// # Panics
-    /// If `Hash` or `Equivalent` (as a rule `Eq` and `Borrow`) panics, before anything has changed; or if the drop of the key or an
-    /// [observer](crate::observe::Observer#panics) does, afterwards.
+    /// If `Hash` or `Equivalent` (as a rule `Eq` and `Borrow`) panics; nothing has changed then. Or if the drop of the key or an
+    /// [observer](crate::observe::Observer#panics) panics; the delay is dropped then.
     ///
     /// # Examples
     /// ```
@@ -388,18 +397,18 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
         self.shared.cancel(key)
     }
 
-    /// Takes a key back: if it is queued, it no longer is; if it is processing and was added again, it does not come back when its holder
-    /// is done; and its delay is dropped. Returns whether there was any of these.
+    /// Takes a key back. A queued key leaves the queue. A key that is processing and was added again does not come back when its holder is
+    /// done. The key's delay is dropped. Returns whether the call found any of these.
     ///
-    /// A holder keeps its key, and its hand-out goes on: only the add that was remembered is taken back, so that
-    /// [`Item::is_dirty`] is false again. (A task that [`Item::until_dirty`] has woken for that add waits on if it is polled after
-    /// this.) Failures stay counted, see [`forget`](Self::forget). With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that
-    /// waits for the delay is taken back with it. An add that comes after this call is a new one.
+    /// A holder keeps its key, and its hand-out goes on. The call only takes the later add back, so [`Item::is_dirty`] is false again. (If
+    /// a task that [`Item::until_dirty`] has woken for that add is polled after this call, it waits on.) Failures stay counted, see
+    /// [`forget`](Self::forget). With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waits for the delay is taken back with
+    /// it. An add that comes after this call is a new one.
     ///
-    /// This is one step, with shards, priorities and groups as well. `false` may also mean that a getter has just taken the key, or that
-    /// its holder is done. A group at its [limit](WorkQueueBuilder::max_processing_per_group) stays there: the limit counts keys that
-    /// are processing. After a shut-down this works as before it, and a drain or a wait for an idle queue ends if it was the last
-    /// key. [`Stats::taken`] counts queued keys and remembered adds that were taken back.
+    /// This is one step, also with shards, priorities and groups. `false` may also mean that a getter has just taken the key, or that its
+    /// holder is done. The [limit](WorkQueueBuilder::max_processing_per_group) of a group counts keys that are processing, so the call
+    /// frees no place in a full group. The call works after a shut-down too. If it takes the last key back, a drain or a wait for an idle
+    /// queue ends. [`Stats::taken`] counts the queued keys and later adds that calls took back.
     ///
     /// The key's `Hash` and [`Equivalent`] must agree with `K`'s `Hash` and `Eq`, see [`cancel`](Self::cancel).
     ///
@@ -407,14 +416,13 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// Like [`cancel`](Self::cancel).
     ///
     /// # Blocking
-    /// O(1): one lock for some tens of nanoseconds, or for a microsecond if the key is queued among fewer than five hundred. The first
-    /// call that finds its key queued among more visits all queued keys of the key's shard, as the first
-    /// [priority](AddOptions::priority) does: up to some thousand at a time under the lock, some 50 ns each. From then on the queue
-    /// keeps its keys as one with priorities does, which makes each hand-out some 50 ns dearer.
+    /// O(1): one lock for some tens of nanoseconds, or for a microsecond if the key is one of fewer than five hundred queued keys. With
+    /// more, the first such call visits all queued keys of the key's shard, as the first [priority](AddOptions::priority) does, in some 50
+    /// ns each. It holds the lock for up to some thousand keys at a time. From then on the queue keeps its keys as a queue with priorities
+    /// does, and each hand-out takes some 50 ns more.
     ///
     /// # Memory ordering
-    /// The adds that are taken back *happen-before* the return of this call. What happened before this call is visible to the next hand-out
-    /// of the key.
+    /// The adds that this call takes back *happen-before* its return. The next hand-out of the key sees what happened before this call.
     ///
     /// # Examples
     /// ```
@@ -436,15 +444,15 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
 
     /// Takes all delays out, and returns their keys, earliest first, each with the time that was left and its priority.
     ///
-    /// Call this after a shut-down to keep the delays that it has cut off; it works before a shut-down too. A key that is queued or
-    /// processing stays so, and failures stay counted. With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waited for a
-    /// delay is taken with it.
+    /// Call this after a shut-down, to keep the delays that it has cut off. The call works before a shut-down too. A key that is queued or
+    /// processing stays so. Failures stay counted. With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), the call takes an add that
+    /// waited for a delay with the delay.
     ///
-    /// Takes the lock for a hundred keys at a time: the result may or may not include delays that other threads set meanwhile.
+    /// The call takes the lock for a hundred keys at a time. The result may or may not include delays that other threads set meanwhile.
     ///
     /// # Panics
-    /// If `K`'s `Clone` panics: all delays are set again then, and nothing is taken. It is called for keys that are also queued or
-    /// processing, or have failed; it is called under the lock, so it must not use this queue.
+    /// If `K`'s `Clone` panics: the call then sets all delays again, and takes nothing. It clones keys that are also queued or processing,
+    /// or have failed. It does so under the lock, so `Clone` must not use this queue.
     ///
     /// # Examples
     /// ```
@@ -456,7 +464,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// queue.add_after("soon", Duration::from_secs(20));
     /// time.advance(Duration::from_secs(15));
     /// queue.shut_down();
-    /// let left: Vec<_> = queue.take_delayed().iter().map(|taken| (taken.key, taken.left.as_secs())).collect();
+    /// let left: Vec<_> =
+    ///     queue.take_delayed().iter().map(|taken| (taken.key, taken.left.as_secs())).collect();
     /// assert_eq!(left, [("soon", 5), ("later", 45)]);
     /// ```
     #[must_use = "these delays are gone from the queue"]
@@ -464,27 +473,27 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
         Shared::take_delayed(&self.shared)
     }
 
-    /// Takes all queued and delayed keys that match out of the queue, and returns them: for a replica that no longer owns part of the
+    /// Takes all queued and delayed keys that match out of the queue, and returns them. Use it when a replica no longer owns a part of the
     /// keys, or to drop the work of a tenant that is gone.
     ///
-    /// Queued keys are returned in the order of the queue (with priorities or groups, by priority and then by age), delayed keys with the time that was left, earliest first. A key that is
-    /// processing stays with its holder, and is returned in [`processing`](Leftover::processing) if it matches; if it is dirty, it is
-    /// queued when its holder is done, and the caller can take it out by another call then. Failures stay counted, see
-    /// [`forget`](Self::forget). With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waited for a delay is taken with the
-    /// delay.
+    /// It returns queued keys in the order of the queue (with priorities or groups, by priority and then by age), and delayed keys earliest
+    /// first, each with the time that was left. A key that is processing stays with its holder. If it matches, it is listed in
+    /// [`processing`](Leftover::processing). If it was added again, it is queued when its holder is done; a later call can take it out.
+    /// Failures stay counted, see [`forget`](Self::forget). With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), the call takes an add
+    /// that waited for a delay with the delay.
     ///
-    /// This is not one step. Every matching key that is queued or delayed during the whole call is taken; a key that is added, handed
-    /// out or moved meanwhile may or may not be taken. Each taken key is taken once, and is not handed out for the adds before that.
-    /// (A key that is done and handed out again meanwhile may be in `processing` twice.)
+    /// This is not one step. The call takes every matching key that is queued or delayed during the whole call. It may or may not take a
+    /// key that is added, handed out or moved meanwhile. It takes a key once, and the queue does not hand the key out for the adds before
+    /// that. (A key that is done and handed out again meanwhile may be in `processing` twice.)
     ///
-    /// The predicate is called under no lock, once for each key that is queued, delayed or processing (twice for one that is
-    /// queued and delayed), with a clone: it may use the queue. Keys are cloned under the lock.
+    /// The predicate runs under no lock, so it may use the queue. It gets a clone of each key that is queued, delayed or processing. A key
+    /// that is queued and delayed is asked about twice. `Clone` runs under the lock.
     ///
     /// # Panics
-    /// If the predicate or `K`'s `Clone` or `Hash` panics: nothing has been taken then.
+    /// If the predicate or `K`'s `Clone` or `Hash` panics. The call has taken nothing then.
     ///
     /// # Blocking
-    /// Visits all keys, and holds the lock for some ten microseconds at a time; other calls can take it in between.
+    /// Visits all keys, and holds the lock for some ten microseconds at a time. Other calls can take it in between.
     ///
     /// # Examples
     /// ```
@@ -505,15 +514,15 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
 }
 
 impl<K> WorkQueue<K> {
-    /// Waits until a key is queued, and takes the first. `None`: the queue is shut down and no key is queued.
+    /// Waits until a key is queued, and takes the first. `None`: the queue is shut down, and no key is queued.
     ///
-    /// After `None`, a key that was added while it was processing, before the shut-down, can still come back when its holder is done.
-    /// The holder (or the thread that drains) should call `get` again.
+    /// After `None`, a key may still come back: if it was added again while processing, before the shut-down, it is queued when its holder
+    /// is done. So the holder, or the thread that drains, should call `get` again.
     ///
-    /// The item borrows the queue. For another thread or a task (`tokio::spawn`): [`get_owned`](Self::get_owned).
+    /// The item borrows the queue. To move it to another thread or a task (`tokio::spawn`), see [`get_owned`](Self::get_owned).
     ///
     /// # Blocking
-    /// Spins for about a microsecond, then parks the thread; while keys come fast, it yields a few times first.
+    /// Spins for about a microsecond, and then parks the thread. While keys come fast, it yields a few times first.
     ///
     /// # Examples
     /// ```
@@ -574,7 +583,10 @@ impl<K> WorkQueue<K> {
     /// use std::time::Duration;
     ///
     /// let queue = WorkQueue::<u32>::new();
-    /// assert_eq!(queue.get_timeout(Duration::from_millis(1)).unwrap_err(), GetTimeoutError::Timeout);
+    /// assert_eq!(
+    ///     queue.get_timeout(Duration::from_millis(1)).unwrap_err(),
+    ///     GetTimeoutError::Timeout
+    /// );
     /// ```
     pub fn get_timeout(&self, timeout: Duration) -> Result<Item<'_, K>, GetTimeoutError> {
         match Shared::try_take(&self.shared) {
@@ -603,9 +615,9 @@ impl<K> WorkQueue<K> {
     /// Works on any executor, together with threads in [`get`](Self::get): the getter that has waited longest is woken first.
     ///
     /// # Cancel safety
-    /// Dropping the future loses nothing: a wake-up that it had received goes to the next getter. A future that was woken must be polled
-    /// or dropped. If it is neither (its task never runs again, or it was leaked by `std::mem::forget`), it keeps the wake-up, and a key may
-    /// stay queued until the next add wakes another getter, or until another getter's time is up.
+    /// Dropping the future loses nothing: its wake-up goes to the next getter. A woken future must be polled or dropped. A future that is
+    /// neither (its task never runs again, or `std::mem::forget` leaked it) keeps the wake-up. A key may then stay queued until the next
+    /// add wakes another getter, or until another getter's time is up.
     ///
     /// # Examples
     /// ```
@@ -625,7 +637,8 @@ impl<K> WorkQueue<K> {
         GetAsync::new(self)
     }
 
-    /// Like [`get`](Self::get), with an item that owns a handle of the queue: `'static`, for a thread or a task that it goes to.
+    /// Like [`get`](Self::get), with an item that owns a handle of the queue. The item is `'static`, so it may go to another thread or
+    /// task.
     ///
     /// # Blocking
     /// Like [`get`](Self::get).
@@ -664,8 +677,8 @@ impl<K> WorkQueue<K> {
         self.try_get().map(Item::into_owned)
     }
 
-    /// Like [`get_async`](Self::get_async), with an item that owns a handle of the queue, for a task that it is moved into. A loop that
-    /// starts a task for each key bounds the number of tasks itself; [`Workers`](crate::Workers) do that, and catch panics.
+    /// Like [`get_async`](Self::get_async), with an item that owns a handle of the queue, so it may move into a task. A loop that starts a
+    /// task for each key must bound the number of tasks itself. [`Workers`](crate::Workers) bound it, and catch panics.
     ///
     /// # Cancel safety
     /// Like [`get_async`](Self::get_async).
@@ -698,8 +711,8 @@ impl<K> WorkQueue<K> {
         poll_fn(move |cx| Pin::new(&mut get).poll(cx).map(|item| item.map(Item::into_owned)))
     }
 
-    /// Waits until a key is queued, and takes up to `max` keys. The lock is released after every 256 keys (with several
-    /// shards, after each), so other getters may take keys in between. Empty: the queue is shut down and no key is queued, or `max` is 0.
+    /// Waits until a key is queued, and takes up to `max` keys. It releases the lock after every 256 keys (with several shards, after
+    /// each), so other getters may take keys in between. An empty result: the queue is shut down and no key is queued, or `max` is 0.
     ///
     /// # Blocking
     /// Like [`get`](Self::get).
@@ -734,7 +747,7 @@ impl<K> WorkQueue<K> {
         items
     }
 
-    /// The number of queued keys; processing keys do not count. A snapshot, read without the lock: it orders no memory accesses.
+    /// The number of queued keys. Processing keys do not count. A snapshot, read without the lock: it orders no memory accesses.
     ///
     /// # Examples
     /// ```
@@ -763,7 +776,7 @@ impl<K> WorkQueue<K> {
         self.len() == 0
     }
 
-    /// The number of keys that are processing: handed out and not done. A snapshot.
+    /// The number of keys that are processing: handed out, and not done. A snapshot.
     ///
     /// # Examples
     /// ```
@@ -777,8 +790,8 @@ impl<K> WorkQueue<K> {
         self.shared.processing_len()
     }
 
-    /// The number of keys with a delay that has not expired; they may also be queued or processing. Includes delays that a shut-down
-    /// has cut off, until they are [taken](Self::take_delayed). A snapshot. [`delayed_keys`](Inspect::delayed_keys) lists them.
+    /// The number of keys that have a delay. Such a key may also be queued or processing. Counts delays that a shut-down has cut off, until
+    /// they are [taken](Self::take_delayed). A snapshot. [`delayed_keys`](Inspect::delayed_keys) lists them.
     ///
     /// # Examples
     /// ```
@@ -799,10 +812,11 @@ impl<K> WorkQueue<K> {
     /// Returns 0 after a shut-down, which cuts off all delays.
     ///
     /// # Panics
-    /// If an [observer](crate::observe::Observer#panics) panics. The keys that it was told of are added, and a later call adds those that are still due.
+    /// If an [observer](crate::observe::Observer#panics) panics. The keys of its events are added. A later call adds the other keys that
+    /// are due.
     ///
     /// # Blocking
-    /// Takes the lock for a few microseconds at a time, until all keys are added whose delays had expired when the call began.
+    /// Takes the lock for a few microseconds at a time, until it has added each key whose delay had expired when the call began.
     ///
     /// # Examples
     /// ```
@@ -821,18 +835,15 @@ impl<K> WorkQueue<K> {
         self.shared.turn()
     }
 
-    /// Refuses adds from now on. Queued keys are still handed out; a get that finds no queued key returns that the queue is shut
-    /// down.
+    /// Refuses adds from now on. The queue still hands out queued keys. A get that finds no queued key returns that the queue is shut down.
     ///
-    /// A key that was added while it was processing, before the shut-down, still comes back when its holder is done. By then all other
-    /// getters may have ended. Workers that call `get` again after each `done` process it; see also the crate's page, "Traps".
+    /// If a key was added again while processing, before the shut-down, it still comes back when its holder is done. By then all other
+    /// getters may have ended. A worker that calls `get` again after each `done` processes the key. See also the crate's page, "Traps".
     ///
-    /// A [`retry`](Item::retry) or requeue of an item is an add, and is refused as well: it returns [`Added::Rejected`] to its caller, who has
-    /// the key in hand. No list of the queue has such a key. ([`Workers`](crate::Workers) return it in
-    /// [`Leftover::refused`].)
+    /// A [`retry`](Item::retry) or requeue of an item is an add, so the queue refuses it too, with [`Added::Rejected`]. The queue keeps no
+    /// list of such keys: their holders have them. ([`Workers`](crate::Workers) return them in [`Leftover::refused`].)
     ///
-    /// Calling it again has no effect, except that it releases the callers that wait in
-    /// [`shut_down_with_drain`](Self::shut_down_with_drain).
+    /// A second call only releases the callers that wait in [`shut_down_with_drain`](Self::shut_down_with_drain).
     ///
     /// # Examples
     /// ```
@@ -852,12 +863,12 @@ impl<K> WorkQueue<K> {
 
     /// Like [`shut_down`](Self::shut_down), and returns when no key is queued or processing.
     ///
-    /// Any number of threads may drain at the same time. A later plain `shut_down` releases them all. Retries and requeues are refused
-    /// meanwhile, as [`shut_down`](Self::shut_down) says.
+    /// Any number of threads may drain at the same time. A later plain `shut_down` releases them all. Meanwhile the queue refuses retries
+    /// and requeues, as [`shut_down`](Self::shut_down) says.
     ///
     /// # Blocking
-    /// Waits until workers have processed all keys; some worker must keep calling `get`. A thread that holds an item of this queue waits
-    /// forever, as the drain waits for that item.
+    /// Waits until workers have processed all keys. Some worker must keep calling `get`. A thread that holds an item of this queue waits
+    /// forever, because the drain waits for that item.
     ///
     /// # Examples
     /// ```
@@ -921,12 +932,12 @@ impl<K> WorkQueue<K> {
     /// Waits until the queue is idle: no key is queued, processing or delayed. (After a shut-down delays do not count, as they never
     /// expire.)
     ///
-    /// For keys whose processing adds more keys, which a drain would refuse: add the first keys, wait here, then drain. This is useful
-    /// only if no keys are added except by the workers themselves; otherwise it only means that the queue was idle once.
+    /// Use it when processing a key adds more keys, which a drain would refuse: add the first keys, wait here, then drain. If other threads
+    /// add keys too, the return only means that the queue was idle once.
     ///
     /// # Blocking
-    /// Waits for the workers, and for delays. A thread that holds an item of this queue waits forever, as the queue is not idle while
-    /// the item is held.
+    /// Waits for the workers, and for delays. A thread that holds an item of this queue waits forever, because the queue is not idle while
+    /// it holds the item.
     ///
     /// # Examples
     /// ```
@@ -985,8 +996,8 @@ impl<K> WorkQueue<K> {
         WaitIdle::new(self)
     }
 
-    /// Resolves when the queue is shutting down, at once if it already is. A long-running task may stop early then. The handler of a
-    /// worker, which has an item, calls [`Item::until_shutting_down`] instead.
+    /// Resolves when the queue is shutting down, at once if it already is. A long task may then stop early. A handler, which has an item,
+    /// calls [`Item::until_shutting_down`] instead.
     ///
     /// Works on any executor; any number of these futures may wait at the same time.
     ///
@@ -1035,7 +1046,7 @@ impl<K> WorkQueue<K> {
         self.shared.shards()
     }
 
-    /// A view of the queue for those who look at it: the keys that are processing or delayed, groups, levels, metrics and reports.
+    /// A view of the queue: the keys that are processing or delayed, groups, levels, metrics and reports.
     ///
     /// # Examples
     /// ```
@@ -1043,7 +1054,10 @@ impl<K> WorkQueue<K> {
     /// queue.add("pod-1");
     /// queue.get().unwrap().done();
     /// let metrics = queue.inspect().metrics();
-    /// println!("half of the keys waited for less than {:?}", metrics.queue_duration.quantile(0.5));
+    /// println!(
+    ///     "half of the keys waited for less than {:?}",
+    ///     metrics.queue_duration.quantile(0.5)
+    /// );
     /// ```
     #[must_use]
     pub fn inspect(&self) -> Inspect<'_, K> {
@@ -1064,12 +1078,12 @@ impl<K> WorkQueue<K> {
         self.shared.stats()
     }
 
-    /// Frees memory that the queue's keys do not need.
+    /// Frees the memory that the queue's keys do not need.
     ///
-    /// The queue frees memory as keys are processed, except for about two hundred kilobytes, which it keeps so that a steady
-    /// set of keys allocates nothing. This call frees the rest too, and the room for [`capacity`](WorkQueueBuilder::capacity). Keys do
-    /// not move: a chunk of up to 64 keys (4 KiB; one more if delays were set, or keys failed) stays while it contains a key. A limiter
-    /// that counts failures itself is [shrunk](crate::rate_limiter::RateLimiter::shrink_to_fit) as well.
+    /// As keys are processed, the queue frees memory, except for about two hundred kilobytes. It keeps these so that a steady set of keys
+    /// allocates nothing. This call frees them too, and the room for [`capacity`](WorkQueueBuilder::capacity). Keys do not move. The queue
+    /// stores up to 64 keys in a chunk (4 KiB, and 4 more if keys have had delays or failures). It keeps a chunk while the chunk contains a
+    /// key. The call also [shrinks](crate::rate_limiter::RateLimiter::shrink_to_fit) a limiter that counts failures itself.
     ///
     /// # Examples
     /// ```

@@ -6,26 +6,26 @@ use std::time::Duration;
 
 /// A snapshot of a queue, from [`WorkQueue::stats`](crate::WorkQueue::stats).
 ///
-/// All counters are of one moment (in a queue with several [shards](crate::WorkQueue::shards), one for each shard; `waiters` and `drainers`
-/// are read after them), and they add up: `pushed + deferred == handed_out + taken + len +` the number of keys that are
-/// processing and dirty. A delay counts as an add when it expires.
+/// All counters are of one moment. (In a queue with several [shards](crate::WorkQueue::shards) each shard has its own moment. `waiters` and
+/// `drainers` are read last.) The counters add up: `pushed + deferred == handed_out + taken + len +` the number of keys that are processing
+/// and dirty. A delay counts as an add when it expires.
 ///
-/// To debug a stuck process: if `longest_running` grows, a worker hangs ([`processing_keys`](crate::Inspect::processing_keys) lists
-/// its key). If `oldest_queued` grows while `waiters` is 0, there are too few workers. If `delayed` and `failing` are high, keys wait
-/// for their backoff ([`delayed_keys`](crate::Inspect::delayed_keys) lists them). If `next_deadline` stays zero, delays
-/// expire but no thread adds their keys.
+/// To debug a stuck process:
+/// * `longest_running` grows: a worker hangs. [`processing_keys`](crate::Inspect::processing_keys) lists its key.
+/// * `oldest_queued` grows while `waiters` is 0: there are too few workers.
+/// * `delayed` and `failing` are high: keys wait for their backoff. [`delayed_keys`](crate::Inspect::delayed_keys) lists them.
+/// * `next_deadline` stays zero: delays expire, but no thread adds their keys.
 ///
 /// # Now
 /// [`len`](Self::len), [`processing`](Self::processing), [`delayed`](Self::delayed), [`failing`](Self::failing),
-/// [`waiters`](Self::waiters), [`drainers`](Self::drainers), [`shutting_down`](Self::shutting_down): how many keys and callers there are at
-/// this moment. They rise and fall.
+/// [`waiters`](Self::waiters), [`drainers`](Self::drainers), [`shutting_down`](Self::shutting_down): the keys and callers at this moment.
+/// These numbers rise and fall.
 ///
 /// # Since the start
-/// These only rise. What adds did: [`pushed`](Self::pushed), [`coalesced`](Self::coalesced), [`deferred`](Self::deferred),
-/// [`rejected`](Self::rejected). What became of keys: [`handed_out`](Self::handed_out), [`given_up`](Self::given_up),
-/// [`taken`](Self::taken). Delays and failures: [`delays`](Self::delays), [`expired`](Self::expired), [`retries`](Self::retries),
-/// [`failures`](Self::failures). Faults: [`panics`](Self::panics), [`caught_panics`](Self::caught_panics),
-/// [`driver_failures`](Self::driver_failures).
+/// These numbers only rise. Adds: [`pushed`](Self::pushed), [`coalesced`](Self::coalesced), [`deferred`](Self::deferred),
+/// [`rejected`](Self::rejected). Keys: [`handed_out`](Self::handed_out), [`given_up`](Self::given_up), [`taken`](Self::taken). Delays and
+/// failures: [`delays`](Self::delays), [`expired`](Self::expired), [`retries`](Self::retries), [`failures`](Self::failures). Faults:
+/// [`panics`](Self::panics), [`caught_panics`](Self::caught_panics), [`driver_failures`](Self::driver_failures).
 ///
 /// # Ages
 /// [`oldest_queued`](Self::oldest_queued), [`longest_running`](Self::longest_running), [`unfinished_work`](Self::unfinished_work), in a
@@ -51,25 +51,25 @@ pub struct Stats {
     pub len: usize,
     /// Keys that are processing.
     pub processing: usize,
-    /// Keys with a delay that has not expired. They may also be queued or processing.
+    /// Keys that have a delay. They may also be queued or processing.
     pub delayed: usize,
-    /// Keys whose failures the queue counts, and that were not forgotten since. They may also be queued, processing or delayed. With a
-    /// limiter that counts failures itself, as one of your own does: only keys for which the limiter panicked.
+    /// Failing keys: the queue counts their failures until these are forgotten. They may also be queued, processing or delayed. If the
+    /// limiter counts failures itself, as one of your own does, this counts only keys for which it panicked.
     pub failing: usize,
-    /// Idle workers: threads and tasks that wait in [`get`](crate::WorkQueue::get), or in another call that gets keys, since none is
-    /// ready. One that was woken no longer counts.
+    /// Idle workers: threads and tasks that wait for a key, in [`get`](crate::WorkQueue::get) or another call that gets keys. A woken one
+    /// no longer counts.
     pub waiters: usize,
-    /// Callers that wait for the work to end: threads and tasks in [`shut_down_with_drain`](crate::WorkQueue::shut_down_with_drain) or
-    /// [`wait_idle`](crate::WorkQueue::wait_idle), or in a call that is like one of these.
+    /// Threads and tasks that wait for the work to end, in [`shut_down_with_drain`](crate::WorkQueue::shut_down_with_drain),
+    /// [`wait_idle`](crate::WorkQueue::wait_idle) or a call like these.
     pub drainers: usize,
     /// The queue is shutting down: it refuses adds.
     pub shutting_down: bool,
-    /// Adds that queued their key at once: it was neither queued nor processing. An add of a processing key counts in
-    /// [`deferred`](Self::deferred) instead, also when its holder is done.
+    /// Adds that queued their key at once. An add of a processing key counts in [`deferred`](Self::deferred) instead, also when its holder
+    /// is done.
     pub pushed: u64,
-    /// Adds that changed nothing: their key was dirty already, or has a delay that stands.
+    /// Adds that changed nothing: the key was dirty already, or an earlier delay stands.
     pub coalesced: u64,
-    /// Adds of a key that was processing, which is queued when its holder is done.
+    /// Adds of a processing key. The key is queued when its holder is done.
     pub deferred: u64,
     /// Adds after the shut-down.
     pub rejected: u64,
@@ -77,47 +77,45 @@ pub struct Stats {
     pub handed_out: u64,
     /// Delays that were set or moved.
     pub delays: u64,
-    /// Delays that expired, and whose keys were added.
+    /// Delays that expired, and added their keys.
     pub expired: u64,
-    /// Delayed adds: calls before the shut-down with a delay or with the limiter's delay, whatever their effect. Not only failures:
-    /// those are [`failures`](Self::failures). The name is that of client-go's `workqueue_retries_total`, which counts the same.
+    /// Calls with a delay or with the limiter's delay, before the shut-down. A call counts even if it changed nothing.
+    /// [`failures`](Self::failures) counts failures alone. Client-go's `workqueue_retries_total`, which has this name and counts the same.
     pub retries: u64,
-    /// Calls with the limiter's delay, even after the shut-down: the number of failures.
+    /// Failures: calls with the limiter's delay, even after the shut-down.
     pub failures: u64,
     /// Keys that were [given up](crate::Item::give_up).
     pub given_up: u64,
-    /// Panics of holders of a key: while they processed it, or of the limiter when they called it.
+    /// Panics of holders while they processed a key, and of the limiter when a holder called it.
     pub panics: u64,
-    /// Panics of foreign code that the queue has caught, so that the call in which they happened went on: of wakers, of observers in
-    /// [`handed_out`](crate::observe::Observer::handed_out) and `driver_failed`, of the drops of keys in
-    /// [`take_where`](crate::WorkQueue::take_where) and [`stop`](crate::Workers::stop), and of the limiter for an item that is dropped by a panic.
+    /// Panics of your code that the queue has caught. The call in which they happened went on. They are panics of wakers, of observers in
+    /// [`handed_out`](crate::observe::Observer::handed_out) and `driver_failed`, of a key's drop in
+    /// [`take_where`](crate::WorkQueue::take_where) and [`stop`](crate::Workers::stop), and of the limiter when a panic drops an item.
     pub caught_panics: u64,
-    /// Failed attempts to start the thread that expires delays, because the process was out of threads or memory. Delays are set all
-    /// the same: see [`Driver::Thread`](crate::Driver::Thread).
+    /// Failed attempts to start the driver thread, because the process was out of threads or memory. Delays are still set: see
+    /// [`Driver::Thread`](crate::Driver::Thread).
     pub driver_failures: u64,
-    /// Adds that no hand-out follows: of queued keys that [`take_where`](crate::WorkQueue::take_where),
-    /// [`remove`](crate::WorkQueue::remove), or a stop or drain of [`Workers`](crate::Workers) has taken out, and of processing keys for
-    /// which `remove` has taken the add back.
+    /// Adds that no hand-out follows. For a queued key, [`take_where`](crate::WorkQueue::take_where), [`remove`](crate::WorkQueue::remove),
+    /// or a stop or drain of [`Workers`](crate::Workers) has taken it out. For a processing key, `remove` has taken the add back.
     pub taken: u64,
-    /// How long the first queued key has waited. If keys become dirty faster than a million per second, it may be one of the first 16.
-    /// Keys of groups that are [full](crate::WorkQueueBuilder::max_processing_per_group) do not count. `None`: there is no such key, or
-    /// none of them was measured; and always in a queue that does not [measure](crate::WorkQueueBuilder::measure).
+    /// How long the first queued key has waited. With more than a million keys a second, it may be one of the first 16 keys. Keys of
+    /// [full](crate::WorkQueueBuilder::max_processing_per_group) groups do not count. `None`: there is no such key, none was measured, or
+    /// the queue does not [measure](crate::WorkQueueBuilder::measure).
     pub oldest_queued: Option<Duration>,
-    /// For how long the oldest processing key has been processing. `None`: no key is processing, or the queue does not
-    /// [measure](crate::WorkQueueBuilder::measure). Client-go's `workqueue_longest_running_processor_seconds`. Never too high. If
-    /// the key was not measured, too low by the time until the next key was measured, or until the next call that reads ages.
+    /// How long the oldest processing key has been processing. `None`: no key is processing, or the queue does not
+    /// [measure](crate::WorkQueueBuilder::measure). Client-go's `workqueue_longest_running_processor_seconds`. Never too high. If the key
+    /// was not measured, its time counts from the next measured key, or from the next call that reads ages.
     pub longest_running: Option<Duration>,
-    /// The sum of the times for which all processing keys have been processing; zero if there is none. `None`: the queue does not
+    /// The times of all processing keys, added up; zero if no key is processing. `None`: the queue does not
     /// [measure](crate::WorkQueueBuilder::measure). Client-go's `workqueue_unfinished_work_seconds`.
     pub unfinished_work: Option<Duration>,
-    /// The time until the earliest delay expires. Zero: it has expired, and its key is not added yet. `Duration::MAX`: never. `None`:
-    /// there is no delay. After a delay was moved or cancelled, this may be its old deadline for a while, and so too early.
+    /// The time until the earliest delay expires. Zero: it has expired, and its key is not added yet. `Duration::MAX`: it never expires.
+    /// `None`: there is no delay. After a caller moves or cancels a delay, this may show its old deadline for a while.
     pub next_deadline: Option<Duration>,
 }
 
 impl Stats {
-    /// The number of hand-outs to come for the adds so far: keys that are queued, and keys that are processing and dirty. Client-go's
-    /// `workqueue_depth`.
+    /// The keys that wait: queued keys, and processing keys that will be queued again. Client-go's `workqueue_depth`.
     ///
     /// # Examples
     /// ```
@@ -184,7 +182,7 @@ impl Stats {
         self.next_deadline = [self.next_deadline, next_deadline].into_iter().flatten().min();
     }
 
-    /// Adds that have led, or will lead, to a hand-out of their own. Client-go's `workqueue_adds_total`.
+    /// Adds that queued their key, or will queue it again: `pushed + deferred`. Client-go's `workqueue_adds_total`.
     ///
     /// # Examples
     /// ```
@@ -216,12 +214,12 @@ impl Stats {
 pub struct ProcessingKey<K> {
     /// A copy of the key.
     pub key: K,
-    /// For how long it has been processing. `None` unless the queue [measures](crate::WorkQueueBuilder::measure).
+    /// How long it has been processing. `None` unless the queue [measures](crate::WorkQueueBuilder::measure).
     pub elapsed: Option<Duration>,
 }
 
-/// A key with a delay: from [`Inspect::delayed_keys`](crate::Inspect::delayed_keys), and, when the delay was taken out, from
-/// [`WorkQueue::take_delayed`](crate::WorkQueue::take_delayed) and in [`Leftover::delayed`](crate::Leftover::delayed).
+/// A key with a delay, from [`Inspect::delayed_keys`](crate::Inspect::delayed_keys). If a call has taken the delay out: from
+/// [`WorkQueue::take_delayed`](crate::WorkQueue::take_delayed), and in [`Leftover::delayed`](crate::Leftover::delayed).
 ///
 /// With the feature `serde`: `Serialize` and `Deserialize`.
 ///
@@ -240,11 +238,10 @@ pub struct ProcessingKey<K> {
 pub struct DelayedKey<K> {
     /// The key, or a copy of it.
     pub key: K,
-    /// The time until the delay expires. Zero: it has expired, and its key was not added yet when the call saw it. `Duration::MAX`:
-    /// never.
+    /// The time until the delay expires. Zero: it has expired, and its key was not added yet. `Duration::MAX`: it never expires.
     pub left: Duration,
     /// The priority with which the key is added when the delay expires: the highest of the calls that have set or moved the delay. If the
-    /// key is dirty with a higher one by then, that one counts. [`NORMAL`](Priority::NORMAL) in a queue without priorities.
+    /// key is dirty with a higher priority by then, the higher one counts. [`NORMAL`](Priority::NORMAL) in a queue without priorities.
     pub priority: Priority,
 }
 
@@ -273,7 +270,7 @@ impl<K> DelayedKey<K> {
 pub struct Level {
     /// The priority.
     pub priority: Priority,
-    /// Keys of it that are queued.
+    /// Queued keys of this priority.
     pub len: usize,
 }
 
@@ -300,9 +297,10 @@ pub struct GroupStats<K> {
     pub queued: usize,
     /// Keys that are processing.
     pub processing: usize,
-    /// Hand-outs, since the group has last begun to have queued keys (or processing ones, with a limit). 0 if it has none.
+    /// Hand-outs since the group last got its first queued key. (With a limit on the group: its first queued or processing key.) 0 if it
+    /// has none.
     pub handed_out: u64,
-    /// How long the oldest queued key has waited. `None` unless the queue [measures](crate::WorkQueueBuilder::measure), and if no queued
-    /// key of the group was measured.
+    /// How long the oldest queued key has waited. `None`: the queue does not [measure](crate::WorkQueueBuilder::measure), or measured no
+    /// queued key of the group.
     pub oldest: Option<Duration>,
 }

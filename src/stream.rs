@@ -28,19 +28,20 @@ pub struct ItemStream<K> {
 }
 
 impl<K> WorkQueue<K> {
-    /// The queue as a stream of items, each of which owns a handle of the queue. Several streams, tasks and threads share the keys of a
-    /// queue: each key goes to one of them.
+    /// The queue as a stream of items. Each item owns a handle of the queue. Streams, tasks and threads may share a queue: each key goes to
+    /// one of them.
     ///
-    /// The stream ends when the queue is shut down and no key is queued, and stays ended. **A key that was added while it is processing is
-    /// queued again when its item is done.** A consumer that processes several items at a time may hold such a key when the stream ends. So
-    /// after a shut-down it takes another stream, when its items are done, until the queue [is empty](Self::is_empty): see the example.
+    /// The stream ends when the queue is shut down and no key is queued, and stays ended. **A key that was added again while processing is
+    /// queued when its item is done.** A consumer that processes several items at a time may hold such a key when the stream ends. So after
+    /// a shut-down, when its items are done, the consumer takes another stream, until the queue [is empty](Self::is_empty): see the
+    /// example.
     ///
     /// # Cancel safety
-    /// Dropping the stream loses no key and no wake-up: one that it had received goes to the next getter. A stream that has returned
-    /// `Pending` keeps its place among the getters, even if the future of its `next` is dropped, as `select!` does. If it is woken then, it
-    /// keeps the wake-up until it is polled or dropped, and a key may stay queued until then, or until the next add wakes another getter. So
-    /// in a `select!` with other branches that take long, use [`get_async`](Self::get_async). The combinators of `futures`, such as
-    /// `for_each_concurrent` and `buffer_unordered`, go on polling.
+    /// Dropping the stream loses no key, and passes its wake-up on to the next getter. A stream that has returned `Pending` keeps its place
+    /// among the getters, even if `select!` drops the future of its `next`. If it is woken then, it keeps the wake-up until it is polled or
+    /// dropped. A key may stay queued until then, or until the next add wakes another getter. So if other branches of a `select!` take
+    /// long, use [`get_async`](Self::get_async). The combinators of `futures`, such as `for_each_concurrent` and `buffer_unordered`, go on
+    /// polling.
     ///
     /// # Examples
     /// ```

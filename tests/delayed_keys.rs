@@ -70,7 +70,7 @@ fn each_kind_of_delay_is_listed() {
     assert_eq!(keys_and_times(queue.inspect().delayed_keys()), expected[1..], "until they are taken");
 }
 
-/// P19: the highest of the calls that have set or moved the delay, whichever deadline counts.
+/// The highest of the calls that have set or moved the delay, whichever deadline counts (P19).
 #[test]
 fn the_priority_is_that_which_the_key_will_have() {
     for shards in [1, 4] {

@@ -236,7 +236,7 @@ fn a_flood_does_not_keep_small_groups_waiting() {
     }
 }
 
-/// P15: groups without keys cost no memory (measured by `groups`, and by `tests/memory.rs` in bytes).
+/// Groups without keys cost no memory (measured by `groups`, and by `tests/memory.rs` in bytes) (P15).
 #[test]
 fn groups_come_and_go() {
     let (clock, mock) = Clock::mock();

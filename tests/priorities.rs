@@ -294,7 +294,7 @@ fn a_requeued_key_keeps_its_priority() {
     }
 }
 
-/// P19: over a million hand-outs, with three lower levels and a highest one that never ends, each lower level gets its part.
+/// Over a million hand-outs, with three lower levels and a highest one that never ends, each lower level gets its part (P19).
 #[test]
 fn no_level_starves() {
     for shards in [1, 4] {
@@ -392,7 +392,7 @@ fn waits(shards: usize, getters: usize, every: usize, strict: bool) -> Waits {
     waits
 }
 
-/// P19: with shards a HIGH key waits for few LOW ones, however many are queued.
+/// With shards a HIGH key waits for few LOW ones, however many are queued (P19).
 #[test]
 fn a_high_key_waits_for_few_low_ones_with_shards() {
     let getters_and_shards = [1, 4, 32].into_iter().flat_map(|getters| [2, 16, 64].map(|shards| (getters, shards)));

@@ -305,7 +305,7 @@ fn items_print_their_key_and_whether_it_is_dirty() {
 
 #[test]
 fn an_add_that_races_with_the_done_of_its_key_is_not_lost() {
-    // P2: adds race with `done` of the same key. The last add comes before the last hand-out.
+    // Adds race with `done` of the same key (P2). The last add comes before the last hand-out.
     let queue = WorkQueue::<&str>::new();
     let (published, seen) = (AtomicUsize::new(0), AtomicUsize::new(0));
     thread::scope(|s| {
@@ -913,7 +913,7 @@ impl Drop for ReentrantDrop {
 
 #[test]
 fn a_key_may_use_its_queue_when_it_is_dropped() {
-    // P17: no key is dropped under a lock. If one were, this test would deadlock.
+    // No key is dropped under a lock (P17). If one were, this test would deadlock.
     let shared = Arc::new(Mutex::new(None));
     let key = |number| ReentrantDrop { number, queue: Arc::clone(&shared) };
     let queue = WorkQueue::new();
@@ -953,7 +953,7 @@ impl Drop for ReentrantWaker {
 
 #[test]
 fn a_waker_may_use_the_queue() {
-    // P17: wakers are called and dropped without a lock, at every place where that happens.
+    // Wakers are called and dropped without a lock, at every place where that happens (P17).
     let queue = WorkQueue::new();
     let waker = || Waker::from(Arc::new(ReentrantWaker { queue: queue.clone(), called: AtomicBool::new(false) }));
     for _ in 0..3 {

@@ -42,6 +42,13 @@ fn snapshots_are_read_back() {
     let leftover = queue.take_where(|_| true);
     assert_eq!((leftover.queued.len(), leftover.processing.len(), leftover.delayed.len()), (1, 1, 2));
     same_after_json(&leftover);
+
+    let queue = WorkQueue::new();
+    queue.add("refused".to_owned());
+    queue.shut_down();
+    let leftover = queue.workers().spawn(1, |_| Err::<(), _>("broken")).unwrap().drain();
+    assert_eq!(leftover.refused, ["refused"]);
+    same_after_json(&leftover);
 }
 
 #[test]

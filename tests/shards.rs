@@ -72,8 +72,8 @@ fn failures_are_counted_in_the_shard_of_the_key() {
     assert_eq!(queue.stats().failing, 0);
 }
 
-/// P18: with one getter a key is overtaken by at most (shards + 2) groups of 64, however long the line is: one group in each shard, one
-/// for the shard with which the getter stays, and one for the shard to which its thread has just added a key.
+/// With one getter a key is overtaken by at most (shards + 2) groups of 64, however long the line is: one group in each shard, one for the
+/// shard with which the getter stays, and one for the shard to which its thread has just added a key (P18).
 #[test]
 fn a_key_is_overtaken_by_a_bounded_number_of_later_ones() {
     for (shards, keys) in [(2, 100_000), (16, 5_000), (16, 300_000), (64, 300_000)] {

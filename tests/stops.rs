@@ -304,7 +304,7 @@ impl Clone for Fragile {
     }
 }
 
-/// P19: a stop that panics leaves the keys their places and priorities.
+/// A stop that panics leaves the keys their places and priorities (P19).
 #[test]
 fn a_stop_whose_clone_panics_leaves_each_key_its_priority() {
     let queue = WorkQueue::builder().strict_priorities(true).build();

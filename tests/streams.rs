@@ -1,7 +1,8 @@
 //! `WorkQueue::stream` (feature `stream`): what a stream yields, when it ends, and that dropping one loses no key and no wake-up.
 //!
-//! What it shares with `get_async` (registration, hand-out, leaving the list) has models in `loom-tests/`, too:
-//! `cancelled_getter_forwards_wakeup`, `a_cancelled_getter_forwards_its_wake_up`.
+//! It has models in `loom-tests/`, too: `a_dropped_stream_forwards_its_wake_up`, `a_stream_ends_beside_a_drain_and_a_remove`, and those of
+//! what it shares with `get_async` (registration, hand-out, leaving the list): `cancelled_getter_forwards_wakeup`,
+//! `a_cancelled_getter_forwards_its_wake_up`.
 #![cfg(feature = "stream")]
 
 #[path = "support/tasks.rs"]

@@ -45,7 +45,7 @@ fn each_number_costs_one_of_the_budget() {
     assert_eq!(wheel.pop(&mut numbers, 0, &mut 1), Popped::Empty);
 }
 
-/// T5: time at the start of a slot has not entered the slot.
+/// Time at the start of a slot has not entered the slot (T5).
 #[test]
 fn an_insert_at_the_edge_of_a_slot_hides_no_other_entry() {
     let (mut wheel, mut numbers) = wheel(2);
@@ -56,7 +56,7 @@ fn an_insert_at_the_edge_of_a_slot_hides_no_other_entry() {
     assert_eq!(due(&mut wheel, &mut numbers, 80), [1]);
 }
 
-/// T7: when a slot is opened, an entry that expires at the horizon is not deferred if it is the earliest of its block.
+/// When a slot is opened, an entry that expires at the horizon is not deferred if it is the earliest of its block (T7).
 #[test]
 fn an_entry_that_expires_a_moment_later_is_ready() {
     const NEAR: u64 = (1 << 36) + 1000;
@@ -69,7 +69,7 @@ fn an_entry_that_expires_a_moment_later_is_ready() {
     assert_eq!(due(&mut wheel, &mut numbers, NEAR + MOMENT), (0..19).collect::<Vec<_>>());
 }
 
-/// T4: a slot with a thousand equal deadlines is opened, and entries are inserted at each point of that.
+/// A slot with a thousand equal deadlines is opened, and entries are inserted at each point of that (T4).
 #[test]
 fn equal_deadlines_stay_in_order_while_a_slot_is_opened() {
     const SLOT: u64 = 1 << 36;

@@ -36,6 +36,7 @@ HEADER, FOOTER = 56, 34
 PAGE, PANEL, BORDER, GRID = "#111217", "#181b1f", "#26282e", "#25272c"
 TEXT, WEAK = "#d5d6e0", "#9a9ba6"
 PALETTE = ["#73BF69", "#F2CC0C", "#8AB8FF", "#FF780A", "#F2495C", "#5794F2", "#B877D9", "#705DA0"]
+COLOURS = {"green": "#73BF69", "blue": "#5794F2", "orange": "#FF9830", "red": "#F2495C", "dark-red": "#C4162A"}
 FONT = "Inter, Roboto, Helvetica, Arial, sans-serif"
 
 
@@ -84,6 +85,16 @@ def substitute(expression, values):
 
 def legend(target, labels):
     return re.sub(r"\{\{\s*(\w+)\s*\}\}", lambda name: labels.get(name[1], ""), target["legendFormat"])
+
+
+def fixed_colour(panel, name):
+    """The colour that an override of the panel gives to the series of this name, or None."""
+    for override in panel["fieldConfig"]["overrides"]:
+        if re.search(override["matcher"]["options"].strip("/"), name):
+            for setting in override["properties"]:
+                if setting["id"] == "color":
+                    return COLOURS[setting["value"]["fixedColor"]]
+    return None
 
 
 # ---- numbers ----
@@ -197,7 +208,7 @@ def draw_panel(panel, all_series, start, end, step):
     yield box(x, y, width, height, PANEL, BORDER)
     yield text(x + 9, y + 19, panel["title"], 13, TEXT, weight=500)
 
-    names = [(name, PALETTE[n % len(PALETTE)]) for n, (name, _) in enumerate(all_series)]
+    names = [(name, fixed_colour(panel, name) or PALETTE[n % len(PALETTE)]) for n, (name, _) in enumerate(all_series)]
     drawn, legend_height = draw_legend(x + 10, y + height - 9, width - 20, names)
     yield from drawn
 

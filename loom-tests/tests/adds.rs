@@ -9,7 +9,7 @@ use loom::sync::atomic::Ordering::Relaxed;
 use loom::thread;
 use loom_tests::{check, rest, with};
 
-/// P3: two adds race the `done` of their key. Afterwards the key is queued once, and one of the two adds queued it.
+/// Two adds race the `done` of their key (P3). Afterwards the key is queued once, and one of the two adds queued it.
 #[test]
 fn add_while_processing_requeues_once() {
     check(|| {
@@ -30,7 +30,7 @@ fn add_while_processing_requeues_once() {
     });
 }
 
-/// P1, P2: `remove` races the `get` of its key: the key is taken back or handed out.
+/// `remove` races the `get` of its key: the key is taken back or handed out (P1, P2).
 #[test]
 fn a_remove_meets_a_get() {
     check(|| {
@@ -45,7 +45,7 @@ fn a_remove_meets_a_get() {
     });
 }
 
-/// P3: `remove` races the `done` of a key that was added again: the add is taken back in any order, and the holder keeps the key.
+/// `remove` races the `done` of a key that was added again: the add is taken back in any order, and the holder keeps the key (P3).
 #[test]
 fn a_remove_meets_the_done() {
     check(|| {
@@ -63,7 +63,7 @@ fn a_remove_meets_the_done() {
     });
 }
 
-/// P1, P4: `remove` moves a line (of two keys, here) to the order while keys come and go.
+/// `remove` moves a line (of two keys, here) to the order while keys come and go (P1, P4).
 #[test]
 fn a_remove_in_a_long_line_loses_no_other_key() {
     check(|| {
@@ -78,7 +78,7 @@ fn a_remove_in_a_long_line_loses_no_other_key() {
     });
 }
 
-/// P2: an add that changes nothing still publishes. The add races the `get` of its key.
+/// An add that changes nothing still publishes (P2). The add races the `get` of its key.
 #[test]
 fn coalesced_add_is_visible() {
     check(|| {
@@ -107,7 +107,7 @@ fn coalesced_add_is_visible() {
     });
 }
 
-/// P2: an add that races the `done` of its key is not lost, and publishes to the next hand-out.
+/// An add that races the `done` of its key is not lost, and publishes to the next hand-out (P2).
 #[test]
 fn deferred_add_is_visible() {
     check(|| {
@@ -131,7 +131,7 @@ fn deferred_add_is_visible() {
     });
 }
 
-/// P2: what a holder did is visible to the next holder, whether the key was queued by the add or by `done`.
+/// What a holder did is visible to the next holder, whether the key was queued by the add or by `done` (P2).
 #[test]
 fn done_is_visible_to_next_holder() {
     check(|| {
@@ -153,8 +153,8 @@ fn done_is_visible_to_next_holder() {
     });
 }
 
-/// P1: two threads get, and one of them adds. Only holders access the cell, and loom reports two simultaneous accesses as well as
-/// two that are not ordered.
+/// Two threads get, and one of them adds (P1). Only holders access the cell, and loom reports two simultaneous accesses as well as two that
+/// are not ordered.
 #[test]
 fn never_two_holders() {
     fn hold(cell: &UnsafeCell<usize>) {
@@ -183,8 +183,8 @@ fn never_two_holders() {
     });
 }
 
-/// P4: a caller whose add was coalesced can rely on the order: the key that it adds next is handed out after the first one,
-/// although another thread queued that.
+/// A caller whose add was coalesced can rely on the order: the key that it adds next is handed out after the first one, although another
+/// thread queued that (P4).
 #[test]
 fn coalesced_add_keeps_the_order() {
     check(|| {

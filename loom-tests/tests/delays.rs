@@ -65,7 +65,7 @@ fn real() -> WorkQueue<u64> {
     queue
 }
 
-/// I8: the driver parks for a long time, or is about to, and a thread sets a delay that expires earlier.
+/// The driver parks for a long time, or is about to, and a thread sets a delay that expires earlier (I8).
 #[test]
 fn earlier_delay_rearms_driver() {
     check(|| {
@@ -79,7 +79,7 @@ fn earlier_delay_rearms_driver() {
     });
 }
 
-/// I8: two threads set an earlier delay at the same time. One wake-up suffices if the driver looks at the wheel again before it parks.
+/// Two threads set an earlier delay at the same time (I8). One wake-up suffices if the driver looks at the wheel again before it parks.
 #[test]
 fn two_earlier_delays_both_expire() {
     check(|| {
@@ -95,7 +95,7 @@ fn two_earlier_delays_both_expire() {
     });
 }
 
-/// I8: the delay for which the driver is parked is moved to an earlier time.
+/// The delay for which the driver is parked is moved to an earlier time (I8).
 #[test]
 fn moved_delay_rearms_driver() {
     check(|| {
@@ -195,7 +195,7 @@ fn stale_delay_is_ignored() {
     });
 }
 
-/// P9: two threads set a delay of one key at the same time, and the earlier delay counts.
+/// Two threads set a delay of one key at the same time, and the earlier delay counts (P9).
 #[test]
 fn earlier_of_two_wins() {
     check(|| {
@@ -230,8 +230,7 @@ fn cancel_races_expiry() {
     });
 }
 
-/// P12: a shut-down while the driver starts, looks at the wheel, or parks: the driver ends, the getter returns, and the delay is
-/// kept.
+/// A shut-down while the driver starts, looks at the wheel, or parks: the driver ends, the getter returns, and the delay is kept (P12).
 #[test]
 fn shutdown_with_parked_driver() {
     check(|| {
@@ -246,7 +245,7 @@ fn shutdown_with_parked_driver() {
     });
 }
 
-/// P12: the first delay races the shut-down: it is rejected or kept, and no driver thread stays.
+/// The first delay races the shut-down: it is rejected or kept, and no driver thread stays (P12).
 #[test]
 fn first_delay_races_shutdown() {
     check(|| {
@@ -265,7 +264,7 @@ fn first_delay_races_shutdown() {
     });
 }
 
-/// P12: a shut-down races a turn of two batches: keys that are queued by then are handed out, the others are kept.
+/// A shut-down races a turn of two batches: keys that are queued by then are handed out, the others are kept (P12).
 #[test]
 fn shutdown_cuts_off_a_turn() {
     check(|| {
@@ -280,7 +279,7 @@ fn shutdown_cuts_off_a_turn() {
     });
 }
 
-/// P12: the same with the driver's batches.
+/// The same with the driver's batches (P12).
 #[test]
 fn shutdown_cuts_off_the_driver() {
     check(|| {
@@ -334,8 +333,8 @@ fn one_caller_gets_the_delay() {
     });
 }
 
-/// P1, P2, P3: the delay of a key that is processing expires while its holder calls `done`. The key is handed out once more after
-/// the `done`, and the next holder sees what the first one did.
+/// The delay of a key that is processing expires while its holder calls `done` (P1, P2, P3). The key is handed out once more after the
+/// `done`, and the next holder sees what the first one did.
 #[test]
 fn expiry_races_get_and_done() {
     fn work(cell: &UnsafeCell<usize>) -> usize {
@@ -374,8 +373,8 @@ fn expiry_races_get_and_done() {
     });
 }
 
-/// P10: an add races the expiry of its key's delay. The key is handed out after the add, and the holder sees the writes before
-/// it; each hand-out has its cause; and the delay is gone at the end.
+/// An add races the expiry of its key's delay (P10). The key is handed out after the add, and the holder sees the writes before it; each
+/// hand-out has its cause; and the delay is gone at the end.
 fn add_races_expiry(policy: DelayedAdd) {
     check(move || {
         let (queue, _time) = due(policy, [1]);
@@ -427,7 +426,7 @@ fn add_races_expiry_strict() {
     add_races_expiry(DelayedAdd::Strict);
 }
 
-/// P10: an add that waits for a delay is queued when the delay ends, by expiry or by `cancel`.
+/// An add that waits for a delay is queued when the delay ends, by expiry or by `cancel` (P10).
 #[test]
 fn strict_add_is_never_lost() {
     check(|| {
@@ -443,7 +442,7 @@ fn strict_add_is_never_lost() {
     });
 }
 
-/// P8: two threads call `turn`: each key is queued once, and in the order of deadlines.
+/// Two threads call `turn`: each key is queued once, and in the order of deadlines (P8).
 #[test]
 fn turn_races_turn() {
     check(|| {
@@ -461,7 +460,7 @@ fn turn_races_turn() {
     });
 }
 
-/// P8: the same with one `turn` and the driver thread.
+/// The same with one `turn` and the driver thread (P8).
 #[test]
 fn turn_races_the_driver() {
     check(|| {
@@ -479,7 +478,7 @@ fn turn_races_the_driver() {
     });
 }
 
-/// W2: a getter that is parked, or about to park, gets the key whose delay the driver expires.
+/// A getter that is parked, or about to park, gets the key whose delay the driver expires (W2).
 #[test]
 fn delay_wakes_parked_getter() {
     check(|| {
@@ -492,7 +491,7 @@ fn delay_wakes_parked_getter() {
     });
 }
 
-/// W2: the same for a task.
+/// The same for a task (W2).
 #[test]
 fn delay_wakes_a_task() {
     check(|| {
@@ -505,7 +504,7 @@ fn delay_wakes_a_task() {
     });
 }
 
-/// W2: a batch of two expired delays wakes a thread and a task.
+/// A batch of two expired delays wakes a thread and a task (W2).
 #[test]
 fn a_batch_wakes_every_getter_needed() {
     check(|| {
@@ -519,7 +518,7 @@ fn a_batch_wakes_every_getter_needed() {
     });
 }
 
-/// W2: in a batch, too, a task that was woken and is not polled holds up no other getter.
+/// In a batch, too, a task that was woken and is not polled holds up no other getter (W2).
 #[test]
 fn an_unpolled_task_holds_up_no_batch() {
     check(|| {
@@ -533,8 +532,8 @@ fn an_unpolled_task_holds_up_no_batch() {
     });
 }
 
-/// W2: a delay that ends early queues its key and wakes a parked getter, when it is cancelled while an add waits for it, and when
-/// an add without delay replaces it.
+/// A delay that ends early queues its key and wakes a parked getter, when it is cancelled while an add waits for it, and when an add
+/// without delay replaces it (W2).
 #[test]
 fn ending_a_delay_wakes_a_getter() {
     fn ends(end: impl Fn(&WorkQueue<u64>) + Copy + Send + Sync + 'static) {
@@ -551,8 +550,8 @@ fn ending_a_delay_wakes_a_getter() {
     ends(|queue| assert_eq!(queue.add_with(1, AddOptions::new().conflict(DelayConflict::Replace)), Added::Queued));
 }
 
-/// P12: `requeue_after` races the shut-down: it is rejected, or the delay is kept by the time that adds are rejected. In both
-/// cases the key is done, as a drain shows.
+/// `requeue_after` races the shut-down: it is rejected, or the delay is kept by the time that adds are rejected (P12). In both cases the
+/// key is done, as a drain shows.
 #[test]
 fn requeue_after_races_shutdown() {
     check(|| {
@@ -578,8 +577,8 @@ fn requeue_after_races_shutdown() {
     });
 }
 
-/// P7: a drain returns when no key is queued or processing, and does not wait for delays. The delay that `requeue_after` sets is
-/// visible by then.
+/// A drain returns when no key is queued or processing, and does not wait for delays (P7). The delay that `requeue_after` sets is visible
+/// by then.
 #[test]
 fn drain_does_not_wait_for_delays() {
     check(|| {
@@ -601,7 +600,7 @@ fn drain_does_not_wait_for_delays() {
     });
 }
 
-/// P2: writes before an `add_after` are visible to the hand-out after the delay.
+/// Writes before an `add_after` are visible to the hand-out after the delay (P2).
 #[test]
 fn add_after_publishes() {
     check(|| {
@@ -622,7 +621,7 @@ fn add_after_publishes() {
     });
 }
 
-/// P2: even if the `add_after` changes nothing, because an earlier delay stands.
+/// Even if the `add_after` changes nothing, because an earlier delay stands (P2).
 #[test]
 fn coalesced_add_after_publishes() {
     check(|| {
@@ -672,8 +671,8 @@ fn advance_publishes() {
     });
 }
 
-/// S2, S3: a key that is held and delayed, and then only delayed, keeps its slot while other keys come and go beside it and
-/// `shrink_to_fit` frees memory.
+/// A key that is held and delayed, and then only delayed, keeps its slot while other keys come and go beside it and `shrink_to_fit` frees
+/// memory (S2, S3).
 #[test]
 fn delayed_key_keeps_its_slot() {
     check(|| {
@@ -701,8 +700,8 @@ fn delayed_key_keeps_its_slot() {
     });
 }
 
-/// I4: a key that is processing and delayed is freed when both have ended: the processing by `done`, the delay by `cancel` or
-/// `take_delayed`, in any order.
+/// A key that is processing and delayed is freed when both have ended: the processing by `done`, the delay by `cancel` or `take_delayed`,
+/// in any order (I4).
 #[test]
 fn last_bit_frees_the_slot() {
     type Key = std::sync::Arc<u64>;
@@ -746,8 +745,8 @@ fn delayed_keys_are_dropped_with_the_queue() {
     });
 }
 
-/// W4: `turn` wakes no waker under the lock, and no key is dropped under it: not the copy that an `add_after` does not need, and
-/// not the keys that `cancel` and `take_delayed` take out.
+/// `turn` wakes no waker under the lock, and no key is dropped under it: not the copy that an `add_after` does not need, and not the keys
+/// that `cancel` and `take_delayed` take out (W4).
 #[test]
 fn delays_wake_and_drop_without_the_lock() {
     check(|| {
@@ -772,7 +771,7 @@ fn delays_wake_and_drop_without_the_lock() {
     });
 }
 
-/// W4: the driver wakes no waker under the lock.
+/// The driver wakes no waker under the lock (W4).
 #[test]
 fn driver_wakes_without_the_lock() {
     check(|| {

@@ -452,8 +452,8 @@ fn a_key_that_moves_is_never_idle() {
     });
 }
 
-/// W4: no waker of a drain or of a wait until idle is woken or dropped under the lock: not by `done`, `cancel`, `take_delayed`, a
-/// shut-down, a second poll, or the drop of a future.
+/// No waker of a drain or of a wait until idle is woken or dropped under the lock: not by `done`, `cancel`, `take_delayed`, a shut-down, a
+/// second poll, or the drop of a future (W4).
 #[test]
 fn drains_wake_and_drop_without_the_lock() {
     let ends: [fn(&WorkQueue<Nosy>); 4] = [

@@ -418,7 +418,7 @@ fn limiter_clones_and_drops_without_a_lock() {
     model(|limiter| limiter.retain_recent(8 * BASE), |limiter, _| limiter.shrink_to_fit(), 16 * BASE);
 }
 
-/// W4: the same for a `DedupingBucket`, and for keys that it need not remember any more.
+/// The same for a `DedupingBucket`, and for keys that it need not remember any more (W4).
 #[test]
 fn deduping_bucket_drops_without_a_lock() {
     check(|| {
@@ -482,7 +482,7 @@ fn retry_races_add_strict() {
     retry_races_add(DelayedAdd::Strict);
 }
 
-/// P1, P2: a key that is retried and added has one holder at a time, and each sees the writes of the last one.
+/// A key that is retried and added has one holder at a time, and each sees the writes of the last one (P1, P2).
 #[test]
 fn retried_key_has_one_holder() {
     fn work(cell: &UnsafeCell<usize>) -> usize {
@@ -542,8 +542,8 @@ fn retry_is_one_step() {
     model(|item| item.requeue_with(AddOptions::new()), Added::Deferred);
 }
 
-/// P12: a retry races the shut-down: it is rejected, or the delay is kept by the time that adds are rejected. In both cases the
-/// key is done, and the failure counts.
+/// A retry races the shut-down: it is rejected, or the delay is kept by the time that adds are rejected (P12). In both cases the key is
+/// done, and the failure counts.
 #[test]
 fn retry_races_shutdown() {
     check(|| {
@@ -569,7 +569,7 @@ fn retry_races_shutdown() {
     });
 }
 
-/// P7: a retry ends the processing of its key, and with it a drain, which may be parked by then.
+/// A retry ends the processing of its key, and with it a drain, which may be parked by then (P7).
 #[test]
 fn retry_ends_a_drain() {
     check(|| {
@@ -600,7 +600,7 @@ fn retry_races_cancel() {
     });
 }
 
-/// P9: two `add_rate_limited` at the same time: both failures count, and the shorter of their delays is set, once.
+/// Two `add_rate_limited` at the same time: both failures count, and the shorter of their delays is set, once (P9).
 #[test]
 fn add_rate_limited_counts_both() {
     check(|| {
@@ -616,7 +616,7 @@ fn add_rate_limited_counts_both() {
     });
 }
 
-/// P9: the same if one of them is the holder's retry.
+/// The same if one of them is the holder's retry (P9).
 #[test]
 fn retry_races_add_rate_limited() {
     check(|| {
@@ -655,7 +655,7 @@ fn next_holder_sees_no_failures() {
     model(|item| _ = item.requeue_after(BASE));
 }
 
-/// I8: the delay of a retry starts the driver, and wakes it if it is parked for a later delay.
+/// The delay of a retry starts the driver, and wakes it if it is parked for a later delay (I8).
 #[test]
 fn retry_rearms_driver() {
     fn model(parked: bool) {
@@ -678,7 +678,7 @@ fn retry_rearms_driver() {
     model(true);
 }
 
-/// W2: a key that was added while processing is queued by the retry, which wakes a parked getter.
+/// A key that was added while processing is queued by the retry, which wakes a parked getter (W2).
 #[test]
 fn retry_of_a_dirty_key_wakes_a_getter() {
     check(|| {
@@ -789,7 +789,7 @@ impl Hash for Kept {
     }
 }
 
-/// I4, I10: a key that has failed is done while another thread forgets it: the later of the two calls frees it.
+/// A key that has failed is done while another thread forgets it: the later of the two calls frees it (I4, I10).
 #[test]
 fn failed_key_is_freed_when_done_and_forgotten() {
     for succeed in [false, true] {

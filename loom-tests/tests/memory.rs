@@ -30,8 +30,8 @@ fn sweep_races_add() {
     });
 }
 
-/// S1, S3: a holder reads its key without the lock while other threads vacate and reuse the slot beside it, the table grows, and
-/// chunks are allocated and freed.
+/// A holder reads its key without the lock while other threads vacate and reuse the slot beside it, the table grows, and chunks are
+/// allocated and freed (S1, S3).
 #[test]
 fn held_key_keeps_its_slot() {
     check(|| {
@@ -50,7 +50,7 @@ fn held_key_keeps_its_slot() {
     });
 }
 
-/// S1: two threads add a held key while its holder reads it; the adds do not write the key in the slot.
+/// Two threads add a held key while its holder reads it; the adds do not write the key in the slot (S1).
 #[test]
 fn adds_do_not_write_the_held_key() {
     check(|| {
@@ -104,7 +104,7 @@ fn done_races_add() {
     });
 }
 
-/// S2: one key leaves a slot, and another is written into it at once. The holder's last read is ordered before that write.
+/// One key leaves a slot, and another is written into it at once (S2). The holder's last read is ordered before that write.
 #[test]
 fn vacated_slot_is_reused() {
     check(|| {
@@ -168,7 +168,7 @@ fn drop_of_last_handle_frees_keys() {
     });
 }
 
-/// W4: no key is dropped under the lock: not the copy of a coalesced, deferred or rejected add, and not the key that is done.
+/// No key is dropped under the lock: not the copy of a coalesced, deferred or rejected add, and not the key that is done (W4).
 #[test]
 fn keys_are_dropped_without_the_lock() {
     check(|| {

@@ -17,7 +17,7 @@ fn getter(queue: &WorkQueue<u64>) -> JoinHandle<Option<u64>> {
     with(queue, |queue| queue.get().map(|item| *item))
 }
 
-/// P2, P19: a raise meets the get of the same key. A hand-out that begins after the raise has the higher priority.
+/// A raise meets the get of the same key (P2, P19). A hand-out that begins after the raise has the higher priority.
 #[test]
 fn a_raise_meets_a_get() {
     check(|| {
@@ -35,7 +35,7 @@ fn a_raise_meets_a_get() {
     });
 }
 
-/// O1, O2: the first priority of a queue comes while another thread adds and a third one gets. No key is lost, and the order holds.
+/// The first priority of a queue comes while another thread adds and a third one gets (O1, O2). No key is lost, and the order holds.
 #[test]
 fn the_first_priority_meets_plain_calls() {
     check(|| {
@@ -50,7 +50,7 @@ fn the_first_priority_meets_plain_calls() {
     });
 }
 
-/// O3: two calls give the first priorities at a time. Each makes its step when all keys have moved.
+/// Two calls give the first priorities at a time (O3). Each makes its step when all keys have moved.
 #[test]
 fn two_first_priorities_meet() {
     check(|| {
@@ -65,7 +65,7 @@ fn two_first_priorities_meet() {
     });
 }
 
-/// P20: the `done` of a full group meets a getter that goes to sleep.
+/// The `done` of a full group meets a getter that goes to sleep (P20).
 #[test]
 fn the_done_of_a_full_group_meets_a_sleeper() {
     check(|| {
@@ -78,7 +78,7 @@ fn the_done_of_a_full_group_meets_a_sleeper() {
     });
 }
 
-/// P20: two getters, and a limit of one: they are never inside at the same time, and both get a key.
+/// Two getters, and a limit of one: they are never inside at the same time, and both get a key (P20).
 #[test]
 fn a_limit_holds_while_two_getters_take() {
     check(|| {
@@ -97,7 +97,7 @@ fn a_limit_holds_while_two_getters_take() {
     });
 }
 
-/// P2, P20: the last key of a group is taken and done while it is added again.
+/// The last key of a group is taken and done while it is added again (P2, P20).
 #[test]
 fn the_last_key_of_a_group_meets_a_re_add() {
     check(|| {
@@ -114,7 +114,7 @@ fn the_last_key_of_a_group_meets_a_re_add() {
     });
 }
 
-/// P6, P20: after a shut-down, getters wait while a full group has keys, and all return when it has none.
+/// After a shut-down, getters wait while a full group has keys, and all return when it has none (P6, P20).
 #[test]
 fn getters_of_a_shut_down_queue_wait_for_full_groups() {
     check(|| {
@@ -130,7 +130,7 @@ fn getters_of_a_shut_down_queue_wait_for_full_groups() {
     });
 }
 
-/// P6, P20: the same, if the last key is taken out of the queue.
+/// The same, if the last key is taken out of the queue (P6, P20).
 #[test]
 fn getters_of_a_shut_down_queue_return_when_the_last_key_is_taken_out() {
     check(|| {
@@ -189,7 +189,7 @@ fn two_adds_of_a_new_key_ask_for_its_group() {
     });
 }
 
-/// W1, W2: a key with a priority comes to one of two shards, while a getter parks.
+/// A key with a priority comes to one of two shards, while a getter parks (W1, W2).
 #[test]
 fn an_urgent_key_meets_a_sleeper_in_each_shard() {
     check(|| {

@@ -33,7 +33,7 @@ fn sorted<const N: usize>(mut keys: [u64; N]) -> [u64; N] {
     keys
 }
 
-/// W1, I6: a getter parks, or is about to, and a key is queued in the shard that it visits first, or last.
+/// A getter parks, or is about to, and a key is queued in the shard that it visits first, or last (W1, I6).
 #[test]
 fn a_push_meets_a_sleeper_in_each_shard() {
     for last in [false, true] {
@@ -47,7 +47,7 @@ fn a_push_meets_a_sleeper_in_each_shard() {
     }
 }
 
-/// W2: the second push wakes no getter while the first woken one is on its way. That getter then wakes the other, for a key of the other
+/// The second push wakes no getter while the first woken one is on its way (W2). That getter then wakes the other, for a key of the other
 /// shard.
 #[test]
 fn adds_to_two_shards_wake_two_getters() {
@@ -60,7 +60,7 @@ fn adds_to_two_shards_wake_two_getters() {
     });
 }
 
-/// W2: one call queues keys in both shards.
+/// One call queues keys in both shards (W2).
 #[test]
 fn a_burst_over_two_shards_wakes_two_getters() {
     check(|| {
@@ -71,7 +71,7 @@ fn a_burst_over_two_shards_wakes_two_getters() {
     });
 }
 
-/// W2: a thread takes the last key of one shard while the other shard gets one, and a getter sleeps.
+/// A thread takes the last key of one shard while the other shard gets one, and a getter sleeps (W2).
 #[test]
 fn the_last_key_is_taken_while_another_shard_gets_one() {
     check(|| {
@@ -85,7 +85,7 @@ fn the_last_key_is_taken_while_another_shard_gets_one() {
     });
 }
 
-/// W3: a future that is first in the list is dropped while adds to both shards wake it; the wake-up goes on to the next getter.
+/// A future that is first in the list is dropped while adds to both shards wake it; the wake-up goes on to the next getter (W3).
 #[test]
 fn a_cancelled_getter_forwards_its_wake_up() {
     for last in [false, true] {
@@ -103,7 +103,7 @@ fn a_cancelled_getter_forwards_its_wake_up() {
     }
 }
 
-/// W3: a getter whose time is up races adds to both shards. It returns with a key or without, and the other getter gets one.
+/// A getter whose time is up races adds to both shards (W3). It returns with a key or without, and the other getter gets one.
 #[test]
 fn a_timed_out_getter_forwards_its_wake_up() {
     check(|| {
@@ -119,7 +119,7 @@ fn a_timed_out_getter_forwards_its_wake_up() {
     });
 }
 
-/// P6, I7: a shut-down races an add. A getter gets each key that was accepted before it learns of the shut-down.
+/// A shut-down races an add (P6, I7). A getter gets each key that was accepted before it learns of the shut-down.
 #[test]
 fn a_getter_learns_of_the_shut_down_after_the_last_key() {
     for last in [false, true] {
@@ -145,7 +145,7 @@ fn a_getter_learns_of_the_shut_down_after_the_last_key() {
     }
 }
 
-/// P6, I7: a key is queued, and then the queue is shut down, while a getter visits the shards. The getter gets the key first.
+/// A key is queued, and then the queue is shut down, while a getter visits the shards (P6, I7). The getter gets the key first.
 #[test]
 fn a_key_added_before_the_shut_down_is_handed_out() {
     for last in [false, true] {
@@ -162,7 +162,7 @@ fn a_key_added_before_the_shut_down_is_handed_out() {
     }
 }
 
-/// P6: all getters are woken by the shut-down.
+/// All getters are woken by the shut-down (P6).
 #[test]
 fn a_shut_down_wakes_all_getters() {
     check(|| {
@@ -173,7 +173,7 @@ fn a_shut_down_wakes_all_getters() {
     });
 }
 
-/// P7: a drain returns after the keys of both shards are done, and what their holders did is visible to it.
+/// A drain returns after the keys of both shards are done, and what their holders did is visible to it (P7).
 #[test]
 fn a_drain_waits_for_both_shards() {
     for is_task in [false, true] {
@@ -230,7 +230,7 @@ fn an_idle_wait_sees_work_that_changes_shards() {
     }
 }
 
-/// I8: the driver parks for the delay of one shard, or is about to, and a thread sets an earlier one in the other.
+/// The driver parks for the delay of one shard, or is about to, and a thread sets an earlier one in the other (I8).
 #[test]
 fn an_earlier_delay_in_the_other_shard_rearms_the_driver() {
     for last in [false, true] {
@@ -268,7 +268,8 @@ fn find_both_busy() {
     keyqueue::find_busy(4);
 }
 
-/// W5: a task passes by the shard of a key. The driver wakes it: one that is started for it, and one that parks for a delay, or is about to.
+/// A task passes by the shard of a key (W5). The driver wakes it: one that is started for it, and one that parks for a delay, or is about
+/// to.
 #[test]
 fn a_task_that_passes_by_a_busy_shard_is_woken() {
     for delayed in [false, true] {
@@ -285,7 +286,7 @@ fn a_task_that_passes_by_a_busy_shard_is_woken() {
     }
 }
 
-/// W5: a task passes by while the driver is about to wake another, or has done so, or is about to park.
+/// A task passes by while the driver is about to wake another, or has done so, or is about to park (W5).
 #[test]
 fn a_second_task_that_passes_by_is_woken() {
     check(|| {
@@ -301,7 +302,7 @@ fn a_second_task_that_passes_by_is_woken() {
     });
 }
 
-/// W3, W5: a task has passed by a busy shard, and is dropped while the driver takes it off the list and a key comes. A getter behind it on
+/// A task has passed by a busy shard, and is dropped while the driver takes it off the list and a key comes (W3, W5). A getter behind it on
 /// the list gets the key.
 #[test]
 fn a_task_that_has_passed_by_forwards_its_wake_up() {
@@ -318,7 +319,7 @@ fn a_task_that_has_passed_by_forwards_its_wake_up() {
     });
 }
 
-/// W5, P6: a task passes by a busy shard before, while or after the queue is shut down. It learns of the shut-down, and the driver ends.
+/// A task passes by a busy shard before, while or after the queue is shut down (W5, P6). It learns of the shut-down, and the driver ends.
 #[test]
 fn a_task_that_passes_by_a_busy_shard_learns_of_the_shut_down() {
     for delayed in [false, true] {
@@ -337,7 +338,7 @@ fn a_task_that_passes_by_a_busy_shard_learns_of_the_shut_down() {
     }
 }
 
-/// W5: no driver can be started for the task, so it wakes itself.
+/// No driver can be started for the task, so it wakes itself (W5).
 #[test]
 fn a_task_that_passes_by_wakes_itself_if_no_driver_starts() {
     check(|| {

@@ -213,8 +213,8 @@ fn shut_down_races_the_drop_of_a_wait_for_it() {
     });
 }
 
-/// W4: no waker of a wait for the shut-down is woken or dropped under the lock: not by the shut-down, a second poll, or the drop
-/// of a future.
+/// No waker of a wait for the shut-down is woken or dropped under the lock: not by the shut-down, a second poll, or the drop of a future
+/// (W4).
 #[test]
 fn waits_for_the_shut_down_wake_and_drop_without_the_lock() {
     check(|| {

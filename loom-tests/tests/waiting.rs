@@ -1,11 +1,13 @@
 //! Getters that wait, as threads and as tasks, and which of them an add wakes: I6, W1 to W4.
 #![cfg(loom)]
 
+use futures_core::Stream;
 use keyqueue::{GetTimeoutError, WorkQueue};
 use loom::future::block_on;
 use loom::thread;
-use loom_tests::{Tally, check};
-use std::pin::pin;
+use loom_tests::{Tally, check, with};
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
@@ -15,8 +17,8 @@ fn getter(queue: &WorkQueue<u64>) -> thread::JoinHandle<u64> {
     thread::spawn(move || *queue.get().unwrap())
 }
 
-/// W1, W2: with n getters and n adds each getter gets a key, whether it is parked or not. The second add wakes no getter while
-/// the first woken one has not arrived.
+/// With n getters and n adds each getter gets a key, whether it is parked or not (W1, W2). The second add wakes no getter while the first
+/// woken one has not arrived.
 #[test]
 fn n_adds_wake_n_getters() {
     check(|| {
@@ -30,8 +32,7 @@ fn n_adds_wake_n_getters() {
     });
 }
 
-/// W2: a thread that was woken may be overdue at any time. The next add then wakes another getter, and no getter waits without
-/// end.
+/// A thread that was woken may be overdue at any time (W2). The next add then wakes another getter, and no getter waits without end.
 #[test]
 fn an_overdue_getter_is_passed_over() {
     check(|| {
@@ -47,7 +48,7 @@ fn an_overdue_getter_is_passed_over() {
     });
 }
 
-/// W2: a burst wakes one getter, and that one wakes the next.
+/// A burst wakes one getter, and that one wakes the next (W2).
 #[test]
 fn a_burst_wakes_every_getter_needed() {
     check(|| {
@@ -77,7 +78,7 @@ fn a_task_and_a_thread_wake_each_other() {
     });
 }
 
-/// W2: another thread takes the key for which a parked getter was woken. The getter parks again, and the next add wakes it.
+/// Another thread takes the key for which a parked getter was woken (W2). The getter parks again, and the next add wakes it.
 #[test]
 fn overtaken_getter_is_woken_again() {
     check(|| {
@@ -91,7 +92,7 @@ fn overtaken_getter_is_woken_again() {
     });
 }
 
-/// W2: a `done` that queues its dirty key wakes a parked getter, as an add does.
+/// A `done` that queues its dirty key wakes a parked getter, as an add does (W2).
 #[test]
 fn done_of_a_dirty_key_wakes_a_getter() {
     check(|| {
@@ -105,7 +106,7 @@ fn done_of_a_dirty_key_wakes_a_getter() {
     });
 }
 
-/// W3: a future that is first in the wait list is dropped while an add wakes it; the wake-up goes on to the next getter.
+/// A future that is first in the wait list is dropped while an add wakes it; the wake-up goes on to the next getter (W3).
 #[test]
 fn cancelled_getter_forwards_wakeup() {
     check(|| {
@@ -123,7 +124,47 @@ fn cancelled_getter_forwards_wakeup() {
     });
 }
 
-/// W3: a getter whose timeout has expired races a burst. It returns with a key or without, and the other getter gets one.
+/// A stream, which goes on the list again after each item, is dropped while an add wakes it (W3).
+#[test]
+fn a_dropped_stream_forwards_its_wake_up() {
+    check(|| {
+        let queue = WorkQueue::new();
+        queue.add(1);
+        let mut stream = queue.stream();
+        let mut poll = || Pin::new(&mut stream).poll_next(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(poll(), Poll::Ready(Some(item)) if *item == 1));
+        assert!(poll().is_pending());
+        let parked = getter(&queue);
+        let adder = with(&queue, |queue| queue.add(2));
+        drop(stream);
+        assert_eq!(parked.join().unwrap(), 2);
+        adder.join().unwrap();
+    });
+}
+
+/// A stream takes two keys, waits between them or not, and ends beside a drain and a `remove` of the first key (P2, P6, P7).
+#[test]
+fn a_stream_ends_beside_a_drain_and_a_remove() {
+    check(|| {
+        let queue = WorkQueue::new();
+        queue.add(1);
+        let streaming = with(&queue, |queue| {
+            let mut stream = queue.stream();
+            let mut keys = Vec::new();
+            while let Some(item) = block_on(poll_fn(|cx| Pin::new(&mut stream).poll_next(cx))) {
+                keys.push(*item);
+            }
+            keys
+        });
+        queue.add(2);
+        let remover = with(&queue, |queue| queue.remove(&1));
+        queue.shut_down_with_drain();
+        let expected: &[_] = if remover.join().unwrap() { &[2] } else { &[1, 2] };
+        assert_eq!(streaming.join().unwrap(), expected);
+    });
+}
+
+/// A getter whose timeout has expired races a burst (W3). It returns with a key or without, and the other getter gets one.
 #[test]
 fn timed_out_getter_forwards_wakeup() {
     check(|| {
@@ -199,8 +240,8 @@ fn get_many_strands_no_getter() {
     });
 }
 
-/// W2: when more keys are queued than one woken getter is expected to take, an add wakes a second getter at once. A getter that
-/// is not needed stays parked until the shut-down wakes it.
+/// When more keys are queued than one woken getter is expected to take, an add wakes a second getter at once (W2). A getter that is not
+/// needed stays parked until the shut-down wakes it.
 #[test]
 fn a_long_queue_wakes_a_second_getter() {
     check(|| {
@@ -219,7 +260,7 @@ fn a_long_queue_wakes_a_second_getter() {
     });
 }
 
-/// W2: a task that was woken and is not polled holds up no getter: the next add wakes the thread behind it in the list.
+/// A task that was woken and is not polled holds up no getter: the next add wakes the thread behind it in the list (W2).
 #[test]
 fn an_unpolled_task_holds_up_no_getter() {
     check(|| {
@@ -283,7 +324,7 @@ impl Drop for Nosy {
     }
 }
 
-/// W4: no waker is woken or dropped under the lock: not by an add, a second poll, the drop of a future, or the shut-down.
+/// No waker is woken or dropped under the lock: not by an add, a second poll, the drop of a future, or the shut-down (W4).
 #[test]
 fn wakers_run_without_the_lock() {
     check(|| {

@@ -238,8 +238,7 @@ fn leaked_watcher_is_woken_once() {
     });
 }
 
-/// W4: no waker of a watcher is woken or dropped under the lock: not by an add, `done`, a turn, a second poll, or the drop of a
-/// future.
+/// No waker of a watcher is woken or dropped under the lock: not by an add, `done`, a turn, a second poll, or the drop of a future (W4).
 #[test]
 fn watchers_are_woken_and_dropped_without_the_lock() {
     let ways: [fn(&WorkQueue<Nosy>); 2] =

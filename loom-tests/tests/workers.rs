@@ -317,7 +317,7 @@ impl Drop for Nosy {
     }
 }
 
-/// W4: no waker of a join is woken or dropped under the lock: not by the end of a loop, a second poll, or the drop of a future.
+/// No waker of a join is woken or dropped under the lock: not by the end of a loop, a second poll, or the drop of a future (W4).
 #[test]
 fn join_wakes_and_drops_without_the_lock() {
     check(|| {
@@ -636,6 +636,21 @@ fn stop_publishes() {
         shared.0.with_mut(|value| unsafe { *value = 7 });
         assert!(shared.1.stop().is_empty());
         other.join().unwrap();
+    });
+}
+
+/// P23: a `remove`, which moves a long line to the order, and a stop share the keys: each key is taken back, or reported once.
+#[test]
+fn a_remove_and_a_stop_share_what_is_left() {
+    check(|| {
+        let queue = WorkQueue::new();
+        queue.add_all([1_u64, 2, 3]);
+        let workers = queue.workers().build();
+        let remover = with(&queue, |queue| queue.remove(&2));
+        let queued = workers.stop().queued;
+        let expected: &[_] = if remover.join().unwrap() { &[1, 3] } else { &[1, 2, 3] };
+        assert_eq!(queued, expected);
+        assert_eq!((queue.stats().len, queue.stats().depth()), (0, 0));
     });
 }
 

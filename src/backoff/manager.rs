@@ -6,8 +6,8 @@ use std::time::Duration;
 
 /// An endless series of delays, which starts over after a quiet period.
 ///
-/// An operation that fails only now and then should not wait longer each time. So if more than `reset` has passed since the last
-/// delay (or since the manager was created), the series starts over.
+/// An operation that seldom fails should not wait longer each time. So the series starts over when more than `reset` has passed since the
+/// last delay (or since the manager was created).
 ///
 /// It is also an endless iterator. When the [`steps`](Backoff::steps) of the backoff are used up, the delay no longer changes; for
 /// a delay that always grows, set `usize::MAX`.
@@ -57,8 +57,8 @@ impl BackoffManager {
         Self { initial: backoff.clone(), backoff, reset, windowed: false, clock, since }
     }
 
-    /// Starts over when more than `reset` has passed since it last started over (or was created), however many delays there were
-    /// meanwhile. A `reset` of zero then starts over each time, and with a factor of 0 starting over has no effect. This is client-go's
+    /// Starts over when more than `reset` has passed since it last started over (or was created), even if delays came meanwhile. With a
+    /// `reset` of zero it starts over each time. With a factor of 0, starting over has no effect. This is client-go's
     /// `Backoff.DelayWithReset`.
     #[doc(alias = "DelayWithReset")]
     #[must_use]

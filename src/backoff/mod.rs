@@ -64,12 +64,12 @@ pub struct Backoff {
     /// The delay is multiplied by this factor at each step. 0: the delay stays the same, and the cap is ignored. Negative or NaN counts
     /// as 0.
     pub factor: f64,
-    /// Up to this part of each returned delay is added to it at random, see [`jitter`](fn@jitter); the next delay is computed without
-    /// it. 0, negative or NaN: no jitter.
+    /// Each returned delay is longer by a random part, up to this factor, see [`jitter`](fn@jitter). The next delay does not depend on the
+    /// random part. 0, negative or NaN: no jitter.
     pub jitter: f64,
     /// The number of steps left.
     pub steps: usize,
-    /// A product above the cap becomes the cap, and no steps are left then. Zero: no cap.
+    /// A delay above the cap becomes the cap, and uses up all steps. Zero: no cap.
     pub cap: Duration,
 }
 

@@ -13,13 +13,14 @@ pub enum Timing {
     /// At the end of a call: the pause between two calls is the delay.
     #[default]
     Sliding,
-    /// At the start of a call: the duration of the call is part of the delay. If the call takes longer, the next call follows at once.
+    /// At the start of a call: the call's duration is a part of the delay. If the call takes longer than the delay, the next call follows
+    /// at once.
     NonSliding,
 }
 
-/// Calls `f`, waits for the manager's next delay, and repeats this until a stop. If it is stopped before, `f` is not called.
+/// Calls `f`, waits for the manager's next delay, and repeats this until a stop. If the stop comes first, it does not call `f`.
 ///
-/// A stop interrupts the wait, not `f`. A panic of `f` passes through; to go on after a panic, catch it in `f`.
+/// A stop interrupts the wait, not `f`. A panic of `f` passes through. To go on after a panic, catch it in `f`.
 ///
 /// # Blocking
 /// Until the stop. Waits by the manager's clock.
@@ -71,9 +72,16 @@ pub fn backoff_until(mut f: impl FnMut(), mut manager: BackoffManager, timing: T
 ///
 /// # async fn poll_the_server() {}
 /// # async fn example(stop: Stop, sleep: impl AsyncFn(Duration)) {
-/// let backoff = Backoff { duration: Duration::from_secs(1), factor: 2.0, jitter: 0.1, steps: 6, ..Backoff::default() };
+/// let backoff = Backoff {
+///     duration: Duration::from_secs(1),
+///     factor: 2.0,
+///     jitter: 0.1,
+///     steps: 6,
+///     ..Backoff::default()
+/// };
 /// let manager = BackoffManager::new(backoff, Duration::from_secs(600));
-/// backoff_until_async(poll_the_server, manager, Timing::Sliding, stop, |delay| sleep(delay)).await;
+/// backoff_until_async(poll_the_server, manager, Timing::Sliding, stop, |delay| sleep(delay))
+///     .await;
 /// # }
 /// ```
 pub async fn backoff_until_async<F, S>(

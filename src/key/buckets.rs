@@ -21,7 +21,7 @@ pub(crate) struct Buckets<K> {
 unsafe impl<K: Send + Sync> Send for Buckets<K> {}
 
 impl<K> Buckets<K> {
-    /// Buckets of which none is written.
+    /// Unwritten buckets.
     pub(super) fn unwritten(count: usize) -> Self {
         debug_assert!(count == 0 || count.is_power_of_two());
         Self { chains: Box::new_uninit_slice(count).into_vec() }

@@ -125,7 +125,7 @@ impl<K> Slab<K> {
         let head = unsafe { chunk.head() };
         debug_assert!(self.chunks[head.number as usize].is_some(), "an open chunk is not freed");
         let vacant = head.vacant.get();
-        debug_assert_ne!(vacant, 0, "S6");
+        debug_assert_ne!(vacant, 0, "an open chunk has a vacant slot (S6)");
         let slot = chunk.slot(vacant.trailing_zeros() as usize);
         if vacant == Chunk::<K>::ALL {
             self.spare -= 1;
@@ -156,7 +156,7 @@ impl<K> Slab<K> {
         // SAFETY: guaranteed by the caller.
         let view = unsafe { slot.view() };
         let inside = view.slot();
-        debug_assert!(inside.state.is_vacant(), "S2");
+        debug_assert!(inside.state.is_vacant(), "no bit is set (S2)");
         let key = inside.key.with_mut(|cell| {
             // SAFETY: only a holder reads the key without the lock, and there is none: the last bit is cleared (S2).
             let cell = unsafe { &*cell };
@@ -239,7 +239,7 @@ impl<K> Slab<K> {
         let number = self.numbers.lend();
         if number >= 1 << 24 {
             self.numbers.give_back(number);
-            panic!("a queue holds at most 2^24 chunks of {} keys", Chunk::<K>::SLOTS);
+            panic!("a shard holds at most {} keys of this size", Chunk::<K>::SLOTS << 24);
         }
         let chunk = self.chunks.get_or_make(number as usize).insert(Chunk::new(number)).chunk_ref();
         // SAFETY: in the slab, by the line above.

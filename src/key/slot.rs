@@ -7,10 +7,10 @@
 //! | [`Queued`] | the line | the key is queued (I1) |
 //! | [`Claimed`] | an item | the key is processing (I2) |
 //!
-//! * **S4** There is one [`Queued`] for each queued key, in the line of the queue that has the key, or in the step that moves it. There is
-//!   one [`Claimed`] for each processing key, in an item or in the call that moves it; both keep the queue alive. Neither is `Copy`; the
-//!   step that ends the state consumes the token. (Of two tokens from [`Claimed::duplicate`], at most one is consumed.) So the slot of a
-//!   token is taken (S2), and its chunk is alive (S3).
+//! * **S4** Each queued key has one token [`Queued`], in the line or in the step that moves it. Each processing key has one token
+//!   [`Claimed`], in an item or in the call that moves it. Both keep the queue alive. Neither is `Copy`. The step that ends the state
+//!   consumes the token. (At most one of two tokens from [`Claimed::duplicate`] is consumed.) So the slot of a token is taken (S2), and its
+//!   chunk is alive (S3).
 
 use super::state::{self, State};
 use super::table::Hash;

@@ -17,8 +17,8 @@
 //! * **I3** DIRTY and PROCESSING together mean that `done` queues the key again.
 //! * **I4** A key with a bit set is in the table, and a key with none is not.
 //! * **I5** The step that makes a key DIRTY and not PROCESSING pushes it, once, and owes one wake-up.
-//! * **I9** DELAYED means that the key has one entry in the wheel, with the deadline that counts. No entry is stale: when a delay is
-//!   moved or dropped, the same critical section takes the old entry out.
+//! * **I9** DELAYED means that the key has one entry in the wheel, with the deadline that counts. No entry is stale: the critical section
+//!   that moves or drops a delay takes the old entry out.
 //! * **I10** FAILED means that the queue has counted a failure of the key that was not forgotten since: the number of failures in the
 //!   key's `Record` is not 0. Without FAILED it is 0.
 //!
@@ -173,7 +173,7 @@ impl State {
     #[inline]
     pub(crate) fn clear_delayed(&self) -> bool {
         let before = self.0.load(Ordering::Relaxed);
-        debug_assert_ne!(before & DELAYED, 0, "I9");
+        debug_assert_ne!(before & DELAYED, 0, "a key in the wheel is delayed (I9)");
         self.0.store(before & !(DELAYED | WAITING), Ordering::Release);
         before & WAITING != 0
     }

@@ -20,8 +20,8 @@
 //! chains from the old array to the new one, the last chain first. The old array gets shorter by that, so its memory is freed in small
 //! pieces, too. So no call takes long, whatever the number of keys.
 //!
-//! * **H1** A bucket of a new array is written before it is read: when a chain of the old array moves, all chains of the new array
-//!   that come from it are written, and until then the old array is used for their keys.
+//! * **H1** A bucket of a new array is written before it is read. The move of a chain of the old array writes all chains of the new array
+//!   that come from it. Until then, calls for their keys use the old array.
 //!
 //! All calls are made under the queue's lock. The only foreign code that runs here is `equivalent` of the type by which a key is looked
 //! up, which is `K`'s `Eq` as a rule; it runs before anything is changed.

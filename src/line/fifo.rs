@@ -52,7 +52,7 @@ const BLOCK: usize = model_const(256, 2);
 /// Entries that have one stamp.
 const GROUP: usize = model_const(64, 1);
 
-/// The number of blocks without entries that are kept, whatever capacity the user has asked for.
+/// The number of empty blocks that are kept. It does not depend on the capacity that the user has asked for.
 const KEEP: usize = model_const(8, 1);
 
 /// A part of the line. All entries are `None` before they are pushed and after they are popped or removed.
@@ -352,7 +352,7 @@ mod tests {
 
     std::thread_local!(static TIME: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
 
-    /// Random pushes, pops and removals give the same results as those of a plain list of positions and entries.
+    /// Random pushes, pops and removals give the same results as a plain list of positions and entries.
     #[test]
     fn it_does_what_a_plain_list_does() {
         compare_with_a_plain_list(Fifo::new(0, None));

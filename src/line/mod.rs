@@ -40,7 +40,7 @@ pub(crate) trait Line<T> {
     /// The entry that will be popped after `ahead` others, if that is known without a search.
     fn peek(&self, ahead: usize) -> Option<&T>;
 
-    /// From the position at which the next pop begins to look (its entry may be removed) to that of the next push.
+    /// From the position at which the next pop begins to look (its entry may be removed) to the position of the next push.
     fn positions(&self) -> std::ops::Range<u64>;
 
     /// The entry at a position. `None`: it was popped or removed, or is not pushed yet.

@@ -156,7 +156,7 @@ impl<T> Ordered<T> {
         self.nodes.get(number).map_or_else(KeyOrder::default, |node| node.key)
     }
 
-    /// A key is put into this slot. The other numbers may be those of an earlier key: a pop sets `held`, the first add while the key is
+    /// A key is put into this slot. The other numbers may belong to an earlier key: a pop sets `held`, the first add while the key is
     /// processing `pending`, and the call that makes it delayed `delayed`, each before it is read.
     #[inline]
     pub(crate) fn begin(&mut self, number: u32, group: Group) {

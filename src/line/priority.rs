@@ -113,7 +113,7 @@ mod tests {
         assert_eq!([i8::MIN, -100, 0, 100, i8::MAX].map(index_of), [0, 28, 128, 228, 255]);
     }
 
-    /// P19: of 16 hand-outs one goes to the lower levels in turn, whatever levels wait.
+    /// Lower levels do not starve (P19): of 16 hand-outs one goes to them, in turn, with any set of levels that wait.
     #[test]
     fn lower_levels_take_turns() {
         let mut levels = Levels::new(false);

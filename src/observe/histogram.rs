@@ -21,11 +21,11 @@ const BUCKETS: usize = EIGHTHS * (1 + 64 - BITS as usize);
 
 /// Measured durations: their number, their sum and their distribution. From [`Inspect::metrics`](crate::Inspect::metrics).
 ///
-/// The sum is exact. Each duration is known to an eighth of a power of two: within 6 % of the middle of its bucket. If keys become
-/// dirty faster than a million per second, one in eight is measured, and counts for the others (all in a queue with priorities).
+/// The sum is exact. A bucket is an eighth of a power of two wide: each duration is within 6 % of the middle of its bucket. With more than
+/// a million keys a second, the queue measures one key in eight, which counts for the others. (A queue with priorities measures all.)
 ///
-/// With the feature `serde`: `Serialize` and `Deserialize`, with the fields `count`, `sum` and `buckets`, which has the pairs of
-/// [`buckets`](Self::buckets).
+/// With the feature `serde`: `Serialize` and `Deserialize`, with the fields `count`, `sum` and `buckets` (the pairs of
+/// [`buckets`](Self::buckets)).
 ///
 /// # Examples
 /// ```
@@ -120,7 +120,10 @@ impl Histogram {
     /// # Examples
     /// ```
     /// let queue = keyqueue::WorkQueue::<u32>::builder().measure(true).build();
-    /// println!("a key waited for {:?} on average", queue.inspect().metrics().queue_duration.mean());
+    /// println!(
+    ///     "a key waited for {:?} on average",
+    ///     queue.inspect().metrics().queue_duration.mean()
+    /// );
     /// ```
     #[must_use]
     pub fn mean(&self) -> Duration {
@@ -134,7 +137,10 @@ impl Histogram {
     /// # Examples
     /// ```
     /// let queue = keyqueue::WorkQueue::<u32>::builder().measure(true).build();
-    /// println!("99 of 100 keys waited for less than {:?}", queue.inspect().metrics().queue_duration.quantile(0.99));
+    /// println!(
+    ///     "99 of 100 keys waited for less than {:?}",
+    ///     queue.inspect().metrics().queue_duration.quantile(0.99)
+    /// );
     /// ```
     #[must_use]
     pub fn quantile(&self, share: f64) -> Duration {
@@ -222,7 +228,7 @@ impl fmt::Debug for Histogram {
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(rename = "Histogram")]
 struct Data {
-    /// Written for those who read the data; not read back, as the buckets say it.
+    /// Written for a reader of the data. Not read back, because the buckets have it.
     count: u64,
     sum: Duration,
     /// As [`Histogram::buckets`] has them.

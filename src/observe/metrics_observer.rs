@@ -12,15 +12,15 @@ use std::time::Duration;
 ///
 /// | Name | Kind | Meaning |
 /// |---|---|---|
-/// | `workqueue_depth` | gauge | hand-outs to come for the adds so far; by `priority` |
-/// | `workqueue_adds_total` | counter | adds that have led, or will lead, to a hand-out of their own |
+/// | `workqueue_depth` | gauge | keys that wait: queued, or processing and to be queued again; by `priority` |
+/// | `workqueue_adds_total` | counter | adds that queued their key, or will queue it when it is done |
 /// | `workqueue_queue_duration_seconds` | histogram | how long keys waited before they were handed out; by `priority` |
 /// | `workqueue_work_duration_seconds` | histogram | how long keys were processing |
-/// | `workqueue_unfinished_work_seconds` | gauge | the sum of the times for which keys have been processing |
-/// | `workqueue_longest_running_processor_seconds` | gauge | for how long the oldest processing key has been processing; 0: none |
-/// | `workqueue_retries_total` | counter | adds with a delay, failures or not |
+/// | `workqueue_unfinished_work_seconds` | gauge | how long the processing keys have been processing, added up |
+/// | `workqueue_longest_running_processor_seconds` | gauge | how long the oldest processing key has been processing; 0: none |
+/// | `workqueue_retries_total` | counter | adds with a delay, also without a failure |
 /// | `workqueue_failures_total` | counter | adds with the limiter's delay: failures |
-/// | `workqueue_delayed` | gauge | keys with a delay that has not expired |
+/// | `workqueue_delayed` | gauge | keys that have a delay |
 /// | `workqueue_processing` | gauge | keys that are processing |
 /// | `workqueue_failing` | gauge | keys whose failures are counted |
 /// | `workqueue_oldest_queued_seconds` | gauge | how long the first queued key has waited; 0: none |
@@ -31,21 +31,21 @@ use std::time::Duration;
 /// | `workqueue_panics_total` | counter | panics of holders of a key |
 /// | `workqueue_runs_total` | counter | runs of [`Workers`](crate::Workers); by `result` |
 ///
-/// The first seven are client-go's, and the last is controller-runtime's `controller_runtime_reconcile_total`: each run that has ended
-/// counts in exactly one `result` of `success`, `requeue`, `error`, `give_up` and `panic`, which [`Runs`](super::Runs) describes. So the
-/// share of runs that fail is `sum(rate(workqueue_runs_total{result=~"error|give_up|panic"}[5m])) / sum(rate(workqueue_runs_total[5m]))`.
+/// The first seven are client-go's. The last is controller-runtime's `controller_runtime_reconcile_total`: when a run ends, it counts in
+/// one `result` of `success`, `requeue`, `error`, `give_up` and `panic`, see [`Runs`](super::Runs). So the share of runs that fail is
+/// `sum(rate(workqueue_runs_total{result=~"error|give_up|panic"}[5m])) / sum(rate(workqueue_runs_total[5m]))`.
 ///
 /// Each has the label `name`: the [queue's name](crate::WorkQueueBuilder::name). If two queues have the same name, their counters and
 /// histograms are added up, and each gauge shows the queue that reported last. There is no series per key or group, and no series at all
 /// before the first report.
 ///
 /// A queue with [priorities](crate::AddOptions::priority) has two more series for each priority but NORMAL, with a second label:
-/// `workqueue_depth{name="pods",priority="-100"}`, as controller-runtime's, and the same of `workqueue_queue_duration_seconds`. The first
-/// 25 priorities have their own, and further ones share `priority="other"`. The series without that label have the rest: the keys of
-/// priority NORMAL, and in the depth also the keys that are processing and dirty. So a sum over `priority` counts each key once.
+/// `workqueue_depth{name="pods",priority="-100"}`, as in controller-runtime, and the same for `workqueue_queue_duration_seconds`. The first
+/// 25 priorities have series of their own. Further ones share `priority="other"`. The series without the label count the other keys: NORMAL
+/// ones, and in the depth also keys that are processing and dirty. So a sum over `priority` counts each key once.
 ///
-/// Only reports call the exporter, so calls of the queue cost no more than those of a queue that only
-/// [measures](crate::WorkQueueBuilder::measure). Each duration is passed on as the middle of its [bucket](Histogram), so an exporter
+/// Only reports call the exporter. So calls of the queue cost no more than in a queue that only
+/// [measures](crate::WorkQueueBuilder::measure). A report passes each duration on as the middle of its [bucket](Histogram), so an exporter
 /// sees durations and their sum to 6 %. An exporter takes about 100 ns per duration, and may keep them in memory until they are read:
 /// report every few seconds, not every hour. If several threads report at the same time, only one of the reports is passed on.
 ///
@@ -55,8 +55,9 @@ use std::time::Duration;
 /// use keyqueue::observe::MetricsObserver;
 /// use std::time::Duration;
 ///
-/// // First install an exporter, such as that of `metrics-exporter-prometheus`.
-/// let queue = WorkQueue::<u64>::builder().name("pods").observer(MetricsObserver::new()).build();
+/// // First install an exporter, such as `metrics-exporter-prometheus`.
+/// let queue =
+///     WorkQueue::<u64>::builder().name("pods").observer(MetricsObserver::new()).build();
 /// let reporter = queue.inspect().report_every(Duration::from_secs(1))?;
 /// # drop(reporter);
 /// # std::io::Result::Ok(())

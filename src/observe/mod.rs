@@ -1,9 +1,9 @@
 //! Metrics and events of a queue: [`Metrics`] with their [`Histogram`]s and [`Runs`], the trait [`Observer`] for events, and the
 //! [`Reporter`], a thread that reports metrics from time to time.
 //!
-//! None of these names keys, as a time series per key overloads a metrics server. For single keys there are
-//! [`Inspect::processing_keys`](crate::Inspect::processing_keys) and
-//! [`Inspect::delayed_keys`](crate::Inspect::delayed_keys), the hooks of [`Workers`](crate::Workers), and spans.
+//! Metrics and events name no keys, because a time series for each key overloads a metrics server. For single keys, see
+//! [`Inspect::processing_keys`](crate::Inspect::processing_keys) and [`Inspect::delayed_keys`](crate::Inspect::delayed_keys), the hooks of
+//! [`Workers`](crate::Workers), and spans.
 
 mod histogram;
 #[cfg(feature = "metrics")]
@@ -19,7 +19,7 @@ pub use reporter::Reporter;
 
 use crate::{Priority, Stats};
 
-/// A consistent snapshot of a queue's counters and histograms, and the counts of its workers; from
+/// A consistent snapshot of a queue's counters and histograms, with the counts of its workers. From
 /// [`Inspect::metrics`](crate::Inspect::metrics).
 ///
 /// With the feature `serde`: `Serialize` and `Deserialize`.
@@ -30,7 +30,11 @@ use crate::{Priority, Stats};
 /// queue.add("pod-1");
 /// queue.get().unwrap().done();
 /// let metrics = queue.inspect().metrics();
-/// println!("{} keys, p99 of the work {:?}", metrics.stats.handed_out, metrics.work_duration.quantile(0.99));
+/// println!(
+///     "{} keys, p99 of the work {:?}",
+///     metrics.stats.handed_out,
+///     metrics.work_duration.quantile(0.99)
+/// );
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
@@ -38,13 +42,13 @@ use crate::{Priority, Stats};
 pub struct Metrics {
     /// Counts, and ages of keys.
     pub stats: Stats,
-    /// How long keys waited before they were handed out, from the add that made them dirty: for a key that was added while it was
-    /// processing, this includes some of that processing. Client-go's `workqueue_queue_duration_seconds`.
+    /// How long keys waited, from the add that made them dirty until the hand-out. If a key was added while it was processing, the rest of
+    /// that processing counts too. Client-go's `workqueue_queue_duration_seconds`.
     pub queue_duration: Histogram,
-    /// How long keys that are done were processing. Client-go's `workqueue_work_duration_seconds`.
+    /// How long keys were processing, from the hand-out until `done`. Client-go's `workqueue_work_duration_seconds`.
     pub work_duration: Histogram,
-    /// The level NORMAL, and those in which keys are queued or, if the queue measures, were handed out; highest first. Empty in a queue without
-    /// [priorities](crate::AddOptions::priority) and [groups](crate::WorkQueueBuilder::fair_by).
+    /// The priorities, highest first: NORMAL, each with queued keys, and, if the queue measures, each with hand-outs. Empty in a queue
+    /// without [priorities](crate::AddOptions::priority) and [groups](crate::WorkQueueBuilder::fair_by).
     pub levels: Vec<LevelMetrics>,
     /// Runs of the handlers of the queue's [`Workers`](crate::Workers), by their result. Read after the other numbers, so they may
     /// include runs that ended meanwhile.
@@ -53,9 +57,9 @@ pub struct Metrics {
 
 /// How often handlers of [`Workers`](crate::Workers) have run, by their result; from [`Metrics::runs`].
 ///
-/// The sum over all `Workers` of a queue, also over those that were dropped, so no number ever decreases. Each run that has ended counts
-/// in exactly one field, before its key is done. A run whose task is dropped while the handler waits counts in none. Keys that a program
-/// takes with [`get`](crate::WorkQueue::get) are not counted here.
+/// The sum over all `Workers` of a queue, also over dropped ones, so no number ever falls. When a run ends, it counts in exactly one field,
+/// before its key is done. If a task is dropped while its handler waits, the run counts in none. A key that the program takes with
+/// [`get`](crate::WorkQueue::get) does not count here.
 ///
 /// With the feature `serde`: `Serialize` and `Deserialize`.
 ///
@@ -86,12 +90,12 @@ pub struct Runs {
     /// Runs that ended with [`Outcome::RequeueAfter`](crate::Outcome::RequeueAfter) or
     /// [`RequeueWith`](crate::Outcome::RequeueWith).
     pub requeue: u64,
-    /// Runs that failed, and whose key was not given up: it is retried, or its retry was refused as the queue is shut down.
+    /// Failed runs whose key is retried, or would be, if the queue were not shut down.
     pub error: u64,
-    /// Runs that failed without a panic, and whose key was given up: by [`Outcome::GiveUp`](crate::Outcome::GiveUp), or after
+    /// Failed runs without a panic whose key was given up: by [`Outcome::GiveUp`](crate::Outcome::GiveUp), or after
     /// [`max_retries`](crate::WorkersBuilder::max_retries).
     pub give_up: u64,
-    /// Runs in which the handler panicked, whatever became of the key.
+    /// Runs in which the handler panicked.
     pub panic: u64,
 }
 
@@ -118,7 +122,12 @@ impl Runs {
 /// queue.add_with("pod-1", AddOptions::new().priority(Priority::HIGH));
 /// queue.add("pod-2");
 /// for level in queue.inspect().metrics().levels {
-///     println!("priority {}: {} queued, p99 of the wait {:?}", level.priority.0, level.len, level.queue_duration.quantile(0.99));
+///     println!(
+///         "priority {}: {} queued, p99 of the wait {:?}",
+///         level.priority.0,
+///         level.len,
+///         level.queue_duration.quantile(0.99)
+///     );
 /// }
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -127,10 +136,10 @@ impl Runs {
 pub struct LevelMetrics {
     /// The priority.
     pub priority: Priority,
-    /// Keys of it that are queued.
+    /// Queued keys of this priority.
     pub len: usize,
-    /// How long the keys that were handed out with it have waited. The levels' durations add up to [`Metrics::queue_duration`]. A key that
-    /// was raised counts with its highest priority, and with all its wait.
+    /// How long keys waited that were handed out with this priority. The durations of all priorities add up to [`Metrics::queue_duration`].
+    /// If an add raised a key, the key counts with its highest priority, and with its whole wait.
     pub queue_duration: Histogram,
 }
 

@@ -6,20 +6,20 @@ use std::time::Duration;
 
 /// Receives the events of a queue as they happen; set by [`WorkQueueBuilder::observer`](crate::WorkQueueBuilder::observer).
 ///
-/// By default every method does nothing. The thread that calls the queue calls the observer (for delays that expire, that is the queue's
-/// own thread), when the step is complete and no lock is held; so an observer may use the queue. Events of several threads may
-/// therefore arrive in another order than the one in which they took effect.
+/// By default every method does nothing. The thread that calls the queue calls the observer. (For delays that expire, this is the queue's
+/// own thread.) The step is complete then, and the thread holds no lock, so an observer may use the queue. Events of several threads may
+/// arrive in another order than their steps.
 ///
-/// An observer lives as long as its queue. If it holds a handle of the queue, neither is ever freed.
+/// An observer lives as long as its queue. If it holds a handle of the queue, both are never freed.
 ///
-/// Events do not name keys, as a time series per key overloads a metrics server. For single keys there are the hooks of
+/// Events name no keys, because a time series for each key overloads a metrics server. For single keys, see the hooks of
 /// [`Workers`](crate::Workers), and spans.
 ///
-/// For metrics, [`report`](Self::report) is enough, and adds no cost to calls of the queue, which counts each event anyway.
+/// For metrics, [`report`](Self::report) is enough. It makes no call of the queue slower: the queue counts each event in any case.
 ///
 /// # Panics
-/// A panic of an observer passes through the call that caused the event; that call has taken effect. Only panics in `handed_out` and
-/// `driver_failed` are caught and [counted](crate::Stats::caught_panics), and the key goes to its holder.
+/// A panic of an observer passes through the call that caused the event. That call has taken effect. The queue catches and
+/// [counts](crate::Stats::caught_panics) only panics in `handed_out` and `driver_failed`: the key goes to its holder.
 ///
 /// # Examples
 /// ```
@@ -52,8 +52,8 @@ pub trait Observer: Send + Sync {
         let _ = added;
     }
 
-    /// A key was handed out, `waited` after it became dirty. `None`: not measured, because keys become dirty faster than a million per
-    /// second, or did a moment ago (one in eight is measured then).
+    /// A key was handed out, `waited` after it became dirty. `None`: the queue did not measure the key. (With more than a million keys a
+    /// second, it measures one in eight.)
     fn handed_out(&self, waited: Option<Duration>) {
         let _ = waited;
     }
@@ -66,10 +66,10 @@ pub trait Observer: Send + Sync {
     /// A key was given up.
     fn given_up(&self) {}
 
-    /// A holder of a key has panicked, or the limiter when a holder called it.
+    /// A holder of a key has panicked, or the limiter has when a holder called it.
     fn panicked(&self) {}
 
-    /// The thread that expires delays could not be started. Delays are set all the same, and a later call tries again: see
+    /// The system could not start the driver thread. Delays are still set, and a later call tries again: see
     /// [`Driver::Thread`](crate::Driver::Thread).
     fn driver_failed(&self, error: &std::io::Error) {
         let _ = error;

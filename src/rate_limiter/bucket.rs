@@ -11,10 +11,10 @@
 //!            │◀─ burst ──▶│             │◀── burst ──▶│              │◀── burst ──▶│◀▶│ excess
 //! ```
 //!
-//! The unit of `tat` is a nanosecond if a token takes a whole number of them. If not, a token is a power of two of units (`token`),
-//! chosen so that a unit takes one to two nanoseconds. So tokens are added exactly at any time, and only the time now is rounded,
-//! each time from the clock, by less than two nanoseconds: no error adds up, at any rate. What was earned is rounded down, and what
-//! is to be waited is rounded up. 2^64 units are at least 584 years, and `tat` saturates there (P14).
+//! The unit of `tat` is a nanosecond if a token takes a whole number of them. If not, a token is a power of two of units (`token`), chosen
+//! so that a unit takes one to two nanoseconds. So tokens are added exactly at any time. Only the time now is rounded, each time from the
+//! clock, by less than two nanoseconds. No error adds up, at any rate. Earned time is rounded down, and a wait is rounded up. 2^64 units
+//! are at least 584 years, and `tat` saturates there (P14).
 
 use super::RateLimiter;
 use crate::Clock;
@@ -27,22 +27,21 @@ use std::time::Duration;
 
 /// A token bucket: an average rate of tokens a second, and after a pause a burst of them at once.
 ///
-/// There is one bucket for all keys, and it starts full. As a [`RateLimiter`] it always admits, and answers how long to wait. Each
-/// answer *reserves* a token, and reservations follow one another, as far ahead as callers ask. There are three ways to ask:
+/// All keys share the bucket, and it starts full. As a [`RateLimiter`] it always admits, and answers how long to wait. Each answer
+/// *reserves* a token. Reservations follow one another, as far ahead as callers ask. There are three ways to ask:
 ///
 /// * [`when`](RateLimiter::when) and [`reserve`](Self::reserve) spend a token now and say when to use it;
 /// * [`try_acquire`](Self::try_acquire) spends a token only if there is one;
 /// * [`max_ahead`](Self::max_ahead) limits the wait.
 ///
-/// Over any span of time it admits at most `burst + rate * span`: exactly if a token takes a whole number of nanoseconds, and to
-/// within four nanoseconds of the span if not. Answers are those of Go's `x/time/rate`, to within a few nanoseconds. An answer of
-/// more than 584 years (292 for some rates) is [`Duration::MAX`], which never ends.
+/// Over any span of time it admits at most `burst + rate * span` tokens. This is exact if a token takes a whole number of nanoseconds.
+/// Otherwise it is exact to within four nanoseconds of the span. The answers are the same as of Go's `x/time/rate`, to within a few
+/// nanoseconds. An answer of more than 584 years (292 for some rates) is [`Duration::MAX`], which never ends.
 ///
 /// # Traps
-/// A token that was spent for an add stays spent, even if the queue did not need it because the key had an earlier delay. A caller
-/// that adds the same keys again and again makes all other keys wait longer and longer: see
-/// [`DedupingBucket`](super::DedupingBucket). And one bucket for all keys is a bottleneck: at 10 a second, 10 000 keys take a
-/// quarter of an hour.
+/// An add spends a token even if the key has an earlier delay, and the queue drops the add. So if a caller adds the same keys again and
+/// again, all other keys wait longer and longer. [`DedupingBucket`](super::DedupingBucket) avoids this. One bucket for all keys is a
+/// bottleneck: at 10 a second, 10 000 keys take a quarter of an hour.
 ///
 /// # Memory ordering
 /// None: a token publishes nothing.
@@ -103,7 +102,7 @@ struct NanosPerUnit {
     shift: u32,
 }
 
-/// A token that is spent, and the time at which it may be used: from [`Bucket::reserve`].
+/// A spent token, and the time at which it may be used. From [`Bucket::reserve`].
 #[derive(Debug)]
 #[must_use = "a reservation that is dropped stays spent; `cancel` gives it back"]
 pub struct Reservation<'a> {
@@ -124,9 +123,9 @@ pub struct TryAcquireError {
 impl Bucket {
     /// `rate_per_second` tokens a second, and room for `burst`.
     ///
-    /// An infinite rate is no limit, and neither is one above 10^9, which is more than a token for each step of the clock. A rate of
-    /// 0 admits `burst` and then no more. A burst of 0 admits nothing, unless the rate is infinite. (The wait is
-    /// [`Duration::MAX`] then, or [`max_ahead`](Self::max_ahead).)
+    /// A rate above 10^9 is no limit: it is more than a token for each step of the clock. A rate of 0 admits `burst` tokens, and then no
+    /// more. A burst of 0 admits nothing, unless the rate is infinite. (The wait is [`Duration::MAX`] then, or
+    /// [`max_ahead`](Self::max_ahead).)
     ///
     /// # Panics
     /// If the rate is negative or not a number. See [`try_new`](Self::try_new).
@@ -144,7 +143,7 @@ impl Bucket {
         Self::with_clock(rate_per_second, burst, Clock::default())
     }
 
-    /// As [`new`](Self::new), for numbers of which the program is not sure, such as those of a configuration.
+    /// As [`new`](Self::new), for untrusted values, as from a configuration.
     ///
     /// # Errors
     /// If the rate is negative or not a number.
@@ -159,7 +158,7 @@ impl Bucket {
         Self::try_with_clock(rate_per_second, burst, Clock::default())
     }
 
-    /// As [`new`](Self::new), with another clock. If the queue has another clock, give the bucket that one.
+    /// As [`new`](Self::new), with a clock. If you set the queue's clock, give the bucket the same one.
     ///
     /// # Panics
     /// As [`new`](Self::new).
@@ -192,11 +191,11 @@ impl Bucket {
         Ok(Self { tat: AtomicU64::new(0), limit: Limit::new(rate, burst), ahead: Duration::MAX, clock })
     }
 
-    /// Never reserves further ahead than this. A caller that would have to wait longer is told to wait for `max`, and spends
-    /// nothing. Off by default.
+    /// Never reserves further ahead than this. If a caller would have to wait longer, it spends nothing, and the answer is `max`. Off by
+    /// default.
     ///
-    /// Beyond `max` the bucket does not limit any more: it sends all further callers to the same moment. In
-    /// [`WithMaxWait`](super::WithMaxWait), in contrast, the bucket goes on reserving, and later callers wait for those tokens.
+    /// Beyond `max` the bucket no longer limits: all further callers get the same moment. Compare [`WithMaxWait`](super::WithMaxWait): its
+    /// bucket goes on reserving, and later callers wait for these tokens.
     #[must_use]
     pub fn max_ahead(mut self, max: Duration) -> Self {
         self.ahead = max;
@@ -224,7 +223,7 @@ impl Bucket {
     /// Spends a token if there is one.
     ///
     /// # Errors
-    /// If there is none. Nothing is spent then.
+    /// If there is no token. Nothing is spent then.
     ///
     /// # Examples
     /// ```
@@ -340,7 +339,7 @@ fn whole_nanos_per_token(rate: f64, digits: u128, exponent: i32) -> Option<u64> 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
 impl Rate {
-    /// `units_per_nano`: times 2^63, and in units of which 2^`coarser` make one unit of this rate.
+    /// `units_per_nano`: times 2^63, in finer units. 2^`coarser` of them make one unit of this rate.
     fn new(token: u64, burst: u32, units_per_nano: u64, coarser: u32) -> Self {
         let units_per_nano = units_per_nano >> coarser;
         // From the rounded `units_per_nano`, so that waiting for the returned time suffices.
@@ -400,9 +399,9 @@ impl Reservation<'_> {
         self.delay
     }
 
-    /// Gives the token back, unused. `false`: the token is lost, because a later caller has reserved after it and was told to wait
-    /// for it. To admit another caller in its place could admit too many at one moment. `false` too if no token was spent: the
-    /// bucket is unlimited or closed, or the wait was beyond [`max_ahead`](Bucket::max_ahead).
+    /// Gives the token back, unused. `false`: the token is lost, because a later caller has reserved after it. (That caller waits for a
+    /// later moment already. To give the token to another caller could admit too many at one moment.) Also `false` if no token was spent:
+    /// the bucket is unlimited or closed, or the wait was beyond [`max_ahead`](Bucket::max_ahead).
     ///
     /// # Examples
     /// ```
@@ -451,7 +450,7 @@ impl fmt::Display for TryAcquireError {
 impl Error for TryAcquireError {}
 
 impl<K: ?Sized> RateLimiter<K> for Bucket {
-    /// Spends a token, whatever the key, and says how long to wait before it may be used.
+    /// Spends a token for any key, and returns how long to wait before it may be used.
     #[inline]
     fn when(&self, _: &K) -> Duration {
         self.reserve_at(self.clock.now_coarse()).0

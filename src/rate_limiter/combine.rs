@@ -6,7 +6,7 @@ use std::fmt;
 use std::hash::Hash;
 use std::time::Duration;
 
-/// Asks all of several limiters each time, and answers the longest wait.
+/// Asks several limiters each time, and answers with the longest wait.
 ///
 /// Without limiters the answer is always zero.
 ///
@@ -15,8 +15,10 @@ use std::time::Duration;
 /// use keyqueue::rate_limiter::{Bucket, ItemExponentialFailure, MaxOf, RateLimiter};
 /// use std::time::Duration;
 ///
-/// let backoff = ItemExponentialFailure::new(Duration::from_millis(5), Duration::from_secs(60));
-/// let limiter = MaxOf::<u64>::new(vec![Box::new(backoff), Box::new(Bucket::new(100.0, 1000))]);
+/// let backoff =
+///     ItemExponentialFailure::new(Duration::from_millis(5), Duration::from_secs(60));
+/// let limiter =
+///     MaxOf::<u64>::new(vec![Box::new(backoff), Box::new(Bucket::new(100.0, 1000))]);
 /// assert_eq!(limiter.when(&7), Duration::from_millis(5));
 /// ```
 #[doc(alias = "TypedMaxOfRateLimiter")]
@@ -33,7 +35,8 @@ impl<K: ?Sized> MaxOf<K> {
     /// use keyqueue::rate_limiter::{Bucket, ItemExponentialFailure, MaxOf, RateLimiter};
     /// use std::time::Duration;
     ///
-    /// let backoff = ItemExponentialFailure::new(Duration::from_millis(5), Duration::from_secs(1000));
+    /// let backoff =
+    ///     ItemExponentialFailure::new(Duration::from_millis(5), Duration::from_secs(1000));
     /// let both = MaxOf::<&str>::new(vec![Box::new(backoff), Box::new(Bucket::new(10.0, 100))]);
     /// assert_eq!(both.when(&"pod-1"), Duration::from_millis(5));
     /// ```
@@ -70,7 +73,7 @@ impl<K: ?Sized> fmt::Debug for MaxOf<K> {
 
 /// Limits the answers of a limiter to a maximum.
 ///
-/// The limiter inside does not know of it: a bucket goes on reserving tokens, further and further ahead. See [`Bucket::max_ahead`].
+/// The inner limiter does not know the maximum: a bucket goes on reserving tokens, further and further ahead. See [`Bucket::max_ahead`].
 ///
 /// # Examples
 /// ```
@@ -97,7 +100,8 @@ impl<L> WithMaxWait<L> {
     /// use keyqueue::rate_limiter::{ItemExponentialFailure, RateLimiter, WithMaxWait};
     /// use std::time::Duration;
     ///
-    /// let backoff = ItemExponentialFailure::new(Duration::from_secs(100), Duration::from_secs(1000));
+    /// let backoff =
+    ///     ItemExponentialFailure::new(Duration::from_secs(100), Duration::from_secs(1000));
     /// let limiter = WithMaxWait::new(backoff, Duration::from_secs(60));
     /// assert_eq!(limiter.when(&"pod-1"), Duration::from_secs(60));
     /// ```
@@ -125,18 +129,19 @@ impl<K: ?Sized, L: RateLimiter<K>> RateLimiter<K> for WithMaxWait<L> {
     }
 }
 
-/// client-go's default for controllers: the longer of a backoff for each key, of 5 ms to 1000 s, and the wait of one bucket for all
-/// keys, of 10 a second after a burst of 100.
+/// client-go's default for controllers: the longer of two waits. One is a backoff for each key, of 5 ms to 1000 s. The other is the wait
+/// for one bucket for all keys, of 10 a second after a burst of 100.
 ///
-/// That bucket is a bottleneck when many keys fail at once: 10 000 of them take a quarter of an hour, and each retry waits for all
-/// retries before it. [`WorkQueue::new`](crate::WorkQueue::new) has no such bucket, as in controller-runtime.
+/// This bucket is a bottleneck when many keys fail at once: 10 000 keys take a quarter of an hour, and each retry waits for all retries
+/// before it. [`WorkQueue::new`](crate::WorkQueue::new) has no such bucket, like controller-runtime.
 ///
 /// # Examples
 /// ```
 /// use keyqueue::WorkQueue;
 /// use keyqueue::rate_limiter::default_controller_rate_limiter;
 ///
-/// let queue = WorkQueue::<String>::builder().rate_limiter(default_controller_rate_limiter()).build();
+/// let queue =
+///     WorkQueue::<String>::builder().rate_limiter(default_controller_rate_limiter()).build();
 /// ```
 #[doc(alias = "DefaultTypedControllerRateLimiter")]
 #[doc(alias = "DefaultControllerRateLimiter")]

@@ -8,18 +8,18 @@ use std::hash::Hash;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
-/// A [`Bucket`] in which a key has at most one outstanding token. A caller that asks for a key before its last token may be used is
-/// told the time that is left, and spends nothing.
+/// A [`Bucket`] in which a key has at most one outstanding token. If a caller asks for a key before the key's token may be used, the answer
+/// is the time that is left, and the caller spends nothing.
 ///
-/// A plain bucket spends a token for each add, even for adds that the queue drops because the key has an earlier delay. If keys are
-/// added faster than the rate, the waits of all keys grow without bound while the queue is empty.
+/// A plain bucket spends a token for each add, even if the key has an earlier delay and the queue drops the add. If keys are added faster
+/// than the rate, the waits of all keys grow without bound while the queue is empty.
 ///
-/// [`forget`](RateLimiter::forget) forgets the outstanding token, which stays spent: the next add of the key reserves another.
+/// [`forget`](RateLimiter::forget) forgets the outstanding token. The token stays spent: the next add of the key reserves another one.
 ///
 /// # Memory
-/// A key is remembered until its token may be used. It takes 1.3 to 2.7 times the size of its clone and 16 bytes: 32 to 64 bytes for a
-/// `u64`. When there are many keys, those that need not be remembered any more are dropped;
-/// [`shrink_to_fit`](RateLimiter::shrink_to_fit) drops all of them.
+/// The limiter remembers a key until its token may be used. The key takes 1.3 to 2.7 times the size of its clone and 16 bytes: 32 to 64
+/// bytes for a `u64`. When there are many keys, the limiter drops keys whose tokens may be used.
+/// [`shrink_to_fit`](RateLimiter::shrink_to_fit) drops all such keys.
 ///
 /// # Examples
 /// ```
@@ -47,7 +47,8 @@ impl<K> DedupingBucket<K> {
     /// ```
     /// use keyqueue::rate_limiter::{Bucket, DedupingBucket};
     ///
-    /// let limiter = DedupingBucket::<String>::new(Bucket::new(50.0, 100)); // 50 tokens a second, and 100 at once
+    /// // 50 tokens a second, and 100 at once
+    /// let limiter = DedupingBucket::<String>::new(Bucket::new(50.0, 100));
     /// ```
     #[must_use]
     pub fn new(bucket: Bucket) -> Self {
@@ -62,7 +63,7 @@ impl<K> DedupingBucket<K> {
 }
 
 impl<K: Hash + Eq + Clone + Send + Sync> RateLimiter<K> for DedupingBucket<K> {
-    /// How long to wait for this key's token: the outstanding one, or if there is none another, which is spent now.
+    /// How long to wait for this key's outstanding token. If there is none, spends a token.
     fn when(&self, key: &K) -> Duration {
         let now = self.bucket.clock().now_coarse();
         self.outstanding.update(key, now, |record| {
@@ -84,7 +85,7 @@ impl<K: Hash + Eq + Clone + Send + Sync> RateLimiter<K> for DedupingBucket<K> {
         0
     }
 
-    /// Drops keys that need not be remembered any more, and gives memory back.
+    /// Drops keys whose tokens may be used, and frees memory.
     fn shrink_to_fit(&self) {
         self.outstanding.shrink(self.bucket.clock().now_coarse());
     }

@@ -61,7 +61,7 @@ struct Bounds {
     keys: usize,
     /// The length of an age, in nanoseconds.
     age: u64,
-    /// Keys of which the delay has elapsed need not be remembered.
+    /// A key need not be remembered when its delay has elapsed.
     drop_elapsed: bool,
 }
 
@@ -88,7 +88,7 @@ struct Dropped<K> {
 /// A table of a smaller capacity is not shrunk.
 const SHRINK_MIN: usize = 64;
 
-/// With fewer keys, a shard keeps those of which the delay has elapsed: they may fail again soon.
+/// With fewer keys, a shard also keeps a key whose delay has elapsed: it may fail again soon.
 const DROP_ELAPSED_MIN: usize = model_const(256, 2);
 
 /// With a bound, a shard has room for at least this number of keys, if the bound allows it. With less room, one shard would often be full
@@ -132,7 +132,7 @@ impl<K> KeyedStore<K> {
         self
     }
 
-    /// Forgets keys of which the delay has elapsed, when there are many.
+    /// When there are many keys, forgets a key whose delay has elapsed.
     pub(super) fn drop_elapsed(mut self) -> Self {
         self.bounds.drop_elapsed = true;
         self
@@ -201,7 +201,7 @@ impl<K: Hash + Eq> KeyedStore<K> {
 }
 
 impl<K: Hash + Eq + Clone> KeyedStore<K> {
-    /// Changes the record of a key; that of a new key is empty. `change` runs under the shard's lock. **Linearization point of a
+    /// Changes the record of a key. A new key has an empty record. `change` runs under the shard's lock. **Linearization point of a
     /// `when`.**
     #[inline]
     pub(super) fn update<R>(&self, key: &K, now: u64, change: impl FnOnce(&mut Record) -> R) -> R {
@@ -259,7 +259,7 @@ impl<K> Shard<K> {
         self.recent.len() + self.old.len()
     }
 
-    /// The number of ages that have ended since the begin of that of `recent`: 0, 1, or more.
+    /// The number of ages that have ended since the age of `recent` began: 0, 1, or more.
     #[inline]
     fn ages(&self, bounds: &Bounds, now: u64) -> u64 {
         if bounds.age == u64::MAX { 0 } else { now.saturating_sub(self.recent_since) / bounds.age }
@@ -379,7 +379,7 @@ mod tests {
         assert!(keyed.shards.iter().all(|shard| (50..200).contains(&shard.lock().len())));
     }
 
-    /// A table of which less than an eighth is used shrinks to twice its length; a small one does not.
+    /// If less than an eighth of a table is used, it shrinks to twice its length. A small table does not.
     #[test]
     fn storage_follows_the_number_of_keys() {
         let mut table = Table::default();

@@ -1,17 +1,16 @@
 //! How long to wait before a key is tried again.
 //!
-//! A [`RateLimiter`] answers one question: how long from now? It never fails, never refuses, and its answers never overflow.
-//! [`Item::retry`](crate::Item::retry) and [`add_rate_limited`](crate::WorkQueue::add_rate_limited) ask the queue's limiter,
-//! and delay the key by the answer. A plain [`add`](crate::WorkQueue::add) [does not](#what-they-limit). Limiters also work without
-//! a queue.
+//! A [`RateLimiter`] answers one question: how long must the key wait? It never fails and never refuses. Its answers never overflow.
+//! [`Item::retry`](crate::Item::retry) and [`add_rate_limited`](crate::WorkQueue::add_rate_limited) ask the queue's limiter, and delay the
+//! key by the answer. A plain [`add`](crate::WorkQueue::add) [does not](#what-they-limit). Limiters also work without a queue.
 //!
 //! | limiter | waits |
 //! |---|---|
 //! | [`ItemExponentialFailure`] | longer after each failure of the key: the default of a queue, 5 ms to 1000 s |
-//! | [`ItemFastSlow`] | for a short time after the first failures of the key, then for a long one |
-//! | [`Step`] | as a table says for the number of failures of the key |
-//! | [`Bucket`] | for a token, of which there is a number a second for all keys together |
-//! | [`DedupingBucket`] | for a token, at most one at a time for each key |
+//! | [`ItemFastSlow`] | for a short time after the first failures of the key, then for a long time |
+//! | [`Step`] | for the time that a table has for the key's number of failures |
+//! | [`Bucket`] | for a token; all keys share a number of tokens a second |
+//! | [`DedupingBucket`] | for a token; a key has at most one at a time |
 //! | [`MaxOf`] | for the longest wait of several limiters |
 //! | [`WithMaxWait`] | for the wait of a limiter, up to a maximum |
 //!
@@ -20,9 +19,13 @@
 //! use keyqueue::rate_limiter::{Bucket, DedupingBucket, ItemExponentialFailure, MaxOf};
 //! use std::time::Duration;
 //!
-//! let backoff = ItemExponentialFailure::new(Duration::from_millis(100), Duration::from_secs(60)).max_tracked(100_000);
+//! let backoff =
+//!     ItemExponentialFailure::new(Duration::from_millis(100), Duration::from_secs(60))
+//!         .max_tracked(100_000);
 //! let rate = DedupingBucket::new(Bucket::new(500.0, 1000));
-//! let queue = WorkQueue::builder().rate_limiter(MaxOf::new(vec![Box::new(backoff), Box::new(rate)])).build();
+//! let queue = WorkQueue::builder()
+//!     .rate_limiter(MaxOf::new(vec![Box::new(backoff), Box::new(rate)]))
+//!     .build();
 //!
 //! queue.add("pod-1");
 //! let item = queue.get().unwrap();
@@ -33,32 +36,32 @@
 //!
 //! # What they limit
 //!
-//! A queue's limiter delays retries, those of [`Workers`](crate::Workers) included, and keys that are added by `add_rate_limited` or with
-//! [`AddOptions::rate_limited`](crate::AddOptions::rate_limited). It is not asked for a plain add, an add with a delay, or an
-//! [`Outcome::RequeueAfter`](crate::Outcome::RequeueAfter), and it does not limit hand-outs: with a bucket of 500 a second, a
-//! thousand plain adds are handed out as fast as workers take them. `add_rate_limited` for each event is no way out, as it counts
-//! a failure of the key: see the traps.
+//! A queue's limiter delays retries, also those of [`Workers`](crate::Workers). It delays `add_rate_limited`, and adds with
+//! [`AddOptions::rate_limited`](crate::AddOptions::rate_limited). It does not delay a plain add, an add with a delay, or an
+//! [`Outcome::RequeueAfter`](crate::Outcome::RequeueAfter). It does not limit hand-outs: with a bucket of 500 a second, workers get a
+//! thousand plain adds as fast as they take them. Do not use `add_rate_limited` for events, because it counts a failure of the key: see the
+//! traps.
 //!
-//! To limit what workers do, such as requests to a server, let them share a [`Bucket`], and wait for a token of it before each
-//! request: see the [cookbook](crate::cookbook#debounce-and-throttle).
+//! To limit the requests of workers to a server, let the workers share a [`Bucket`], and wait for a token before each request: see the
+//! [cookbook](crate::cookbook#debounce-and-throttle).
 //!
 //! # Traps
 //!
-//! client-go has these traps, and its users report each of them. The defaults are still client-go's.
+//! These traps are client-go's, and its users report each of them. The defaults here are client-go's too.
 //!
-//! * **Forget.** A key that succeeded must be [forgotten](RateLimiter::forget). If not, its next failure waits as if the key had
-//!   failed each time. [`Item::succeed`](crate::Item::succeed) forgets the key; dropping the item does not. A key that is not
+//! * **Forget.** [Forget](RateLimiter::forget) a key that succeeded. Otherwise the wait after its next failure is as long as after failures
+//!   without a success between. [`Item::succeed`](crate::Item::succeed) forgets the key. Dropping the item does not. A key that is not
 //!   forgotten stays in memory, unless the limiter has a [bound](PerKey::max_tracked).
-//! * **Events are not failures.** For an event call [`add`](crate::WorkQueue::add). With `add_rate_limited`, a key with many
-//!   events waits as long as a key that fails, and [`max_retries`](crate::WorkersBuilder::max_retries) counts its events.
-//! * **Plain adds bypass the backoff** by default: an event leads to a run at once, even if the key waits for its retry. See
-//!   [`DelayedAdd`](crate::DelayedAdd). If such a run fails, the next delay is longer although the key has not waited for the last
-//!   one: see [`served_only`](PerKey::served_only).
-//! * **Wasted tokens.** A bucket spends a token for each add, even if the queue drops that add because the key has an earlier
-//!   delay: see [`DedupingBucket`].
-//! * **One bucket for all keys** is a bottleneck. client-go's [default for controllers](default_controller_rate_limiter) has one,
-//!   of 10 a second; that of [`WorkQueue::new`](crate::WorkQueue::new) has none. And a bucket reserves tokens without a limit to
-//!   the wait: see [`Bucket::max_ahead`].
+//! * **Events are not failures.** For an event call [`add`](crate::WorkQueue::add). With `add_rate_limited`, a key with many events waits
+//!   as long as a failing key, and [`max_retries`](crate::WorkersBuilder::max_retries) counts its events.
+//! * **Plain adds bypass the backoff** by default: an event leads to a run at once, even if the key waits for its retry.
+//!   [`DelayedAdd`](crate::DelayedAdd) can change this. If such a run fails, the next delay is longer, though the key has not waited for
+//!   the last one. [`served_only`](PerKey::served_only) can change this.
+//! * **Wasted tokens.** A bucket spends a token for each add. If the key has an earlier delay, the queue drops the add, and the token is
+//!   lost. [`DedupingBucket`] avoids this.
+//! * **One bucket for all keys** is a bottleneck. client-go's [default for controllers](default_controller_rate_limiter) has a bucket, of
+//!   10 a second. The default of [`WorkQueue::new`](crate::WorkQueue::new) has none. A bucket also reserves tokens without a limit to the
+//!   wait: see [`Bucket::max_ahead`].
 
 mod bucket;
 mod combine;
@@ -80,13 +83,13 @@ use std::time::Duration;
 
 /// Says how long to wait before a key is tried again.
 ///
-/// Threads share a limiter. The queue calls it without a lock, so it may do anything, and the caller waits until it returns.
+/// Threads share a limiter. The queue calls it without a lock, so it may do anything. The caller waits until it returns.
 ///
 /// # Panics
-/// The limiters of this module do not panic. If one of your own does, no key is lost. The calls of an item first do their work, and
-/// panic then: [`succeed`](crate::Item::succeed) ends the hand-out, and the key of a [`retry`](crate::Item::retry) comes back after
-/// 50 ms. The queue counts that retry in the limiter's place. [`Workers`](crate::Workers) catch the panic and
-/// [count](crate::Tally::panicked) it. [`add_rate_limited`](crate::WorkQueue::add_rate_limited) panics and adds nothing.
+/// The limiters of this module do not panic. If a limiter of your own panics, no key is lost. The calls of an item do their work first, and
+/// then panic: [`succeed`](crate::Item::succeed) ends the hand-out, and the key of a [`retry`](crate::Item::retry) comes back after 50 ms.
+/// The queue counts this retry in the limiter's place. [`Workers`](crate::Workers) catch the panic and [count](crate::Tally::panicked) it.
+/// [`add_rate_limited`](crate::WorkQueue::add_rate_limited) panics and adds nothing.
 ///
 /// # Examples
 /// One of your own:
@@ -111,11 +114,11 @@ use std::time::Duration;
 /// ```
 #[doc(alias = "TypedRateLimiter")]
 pub trait RateLimiter<K: ?Sized>: Send + Sync {
-    /// How long this key is to wait, which has failed, or is to be tried again for another reason. `Duration::MAX` never ends.
+    /// Returns how long this key must wait: it has failed, or is to be tried again for another reason. `Duration::MAX` never ends.
     #[doc(alias = "When")]
     fn when(&self, key: &K) -> Duration;
 
-    /// Drops what is remembered of this key: it has succeeded, or will not be tried again.
+    /// Forgets this key: it has succeeded, or will not be tried again.
     #[doc(alias = "Forget")]
     fn forget(&self, key: &K);
 
@@ -123,13 +126,13 @@ pub trait RateLimiter<K: ?Sized>: Send + Sync {
     #[doc(alias = "NumRequeues")]
     fn num_requeues(&self, key: &K) -> usize;
 
-    /// Gives memory back that is not needed now. Does nothing by default.
+    /// Frees memory that the limiter does not need now. Does nothing by default.
     ///
     /// Called by [`WorkQueue::shrink_to_fit`](crate::WorkQueue::shrink_to_fit).
     fn shrink_to_fit(&self) {}
 
-    /// For a queue that owns this limiter. `Some`: the limiter only counts failures and chooses the delay by their number. Then the
-    /// queue counts them itself, beside the key in its own table.
+    /// For a queue that owns this limiter. `Some`: the limiter only counts failures and chooses the delay by their number. Then the queue
+    /// counts them itself, next to the key in its own table.
     #[doc(hidden)]
     fn schedule(&self) -> Option<Box<dyn Schedule>> {
         None

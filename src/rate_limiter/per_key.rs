@@ -13,21 +13,20 @@ use std::hash::Hash;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
-/// A limiter that counts the failures of each key, and answers by that number. [`ItemExponentialFailure`], [`ItemFastSlow`] and
-/// [`Step`] are such limiters.
+/// A limiter that counts the failures of each key, and chooses the delay by this number: [`ItemExponentialFailure`], [`ItemFastSlow`] or
+/// [`Step`].
 ///
 /// # Memory
-/// A key is remembered from its first `when` until it is forgotten. It takes 1.3 to 2.7 times the size of its clone and 16 bytes: 32 to
-/// 64 bytes for a `u64`. To forget a key is O(1), and memory comes back as keys are forgotten. For keys that are never forgotten, as
-/// they vanish without a success, there are bounds: [`max_tracked`](Self::max_tracked) and [`retain_recent`](Self::retain_recent).
-/// Both are off by default.
+/// The limiter remembers a key from its first `when` until it is forgotten. The key takes 1.3 to 2.7 times the size of its clone and 16
+/// bytes: 32 to 64 bytes for a `u64`. To forget a key is O(1), and frees memory. Some keys vanish without a success, and are never
+/// forgotten. [`max_tracked`](Self::max_tracked) and [`retain_recent`](Self::retain_recent) bound their memory. Both are off by default.
 ///
-/// A queue that is [given](crate::WorkQueueBuilder::rate_limiter) such a limiter, with no other setting, counts the failures itself,
-/// beside the key in its own table, and keeps the key as long ([`Stats::failing`](crate::Stats::failing)).
+/// If a queue [gets](crate::WorkQueueBuilder::rate_limiter) such a limiter without other settings, the queue counts the failures itself,
+/// next to the key in its own table. It keeps the key until it is forgotten ([`Stats::failing`](crate::Stats::failing)).
 ///
 /// # Blocking
-/// Keys are spread over a number of locks by hash. A call holds one of them for some ten nanoseconds. `K`'s `Eq` is called under
-/// that lock, so it must not use this limiter.
+/// Hashes spread the keys over a number of locks. A call holds one lock for some ten nanoseconds. `K`'s `Eq` runs under this lock, so it
+/// must not use this limiter.
 pub struct PerKey<K, S> {
     schedule: S,
     failures: KeyedStore<K>,
@@ -50,7 +49,8 @@ pub struct PerKey<K, S> {
 /// use keyqueue::rate_limiter::{ItemExponentialFailure, RateLimiter};
 /// use std::time::Duration;
 ///
-/// let limiter = ItemExponentialFailure::new(Duration::from_millis(5), Duration::from_secs(1000));
+/// let limiter =
+///     ItemExponentialFailure::new(Duration::from_millis(5), Duration::from_secs(1000));
 /// assert_eq!(limiter.when(&"pod-1"), Duration::from_millis(5));
 /// assert_eq!(limiter.when(&"pod-1"), Duration::from_millis(10));
 /// assert_eq!(limiter.when(&"pod-2"), Duration::from_millis(5));
@@ -79,7 +79,7 @@ pub type ItemExponentialFailure<K> = PerKey<K, Exponential>;
 #[doc(alias = "NewTypedItemFastSlowRateLimiter")]
 pub type ItemFastSlow<K> = PerKey<K, FastSlow>;
 
-/// Waits as a table says, by the number of failures of the key.
+/// Waits as long as a table says for the number of failures of the key.
 ///
 /// # Examples
 /// ```
@@ -94,7 +94,7 @@ pub type ItemFastSlow<K> = PerKey<K, FastSlow>;
 pub type Step<K> = PerKey<K, StepTable>;
 
 impl<K> ItemExponentialFailure<K> {
-    /// `base` after the first failure, twice the delay after each further one, at most `max`. All keys are remembered until they are
+    /// `base` after the first failure, and twice as long after each further one, at most `max`. The limiter remembers each key until it is
     /// forgotten, see [`PerKey`].
     ///
     /// # Examples
@@ -102,7 +102,8 @@ impl<K> ItemExponentialFailure<K> {
     /// use keyqueue::rate_limiter::{ItemExponentialFailure, RateLimiter};
     /// use std::time::Duration;
     ///
-    /// let limiter = ItemExponentialFailure::new(Duration::from_millis(5), Duration::from_millis(15));
+    /// let limiter =
+    ///     ItemExponentialFailure::new(Duration::from_millis(5), Duration::from_millis(15));
     /// let delays = [0; 3].map(|_| limiter.when(&"pod-1").as_millis());
     /// assert_eq!(delays, [5, 10, 15]);
     /// ```
@@ -113,8 +114,8 @@ impl<K> ItemExponentialFailure<K> {
 }
 
 impl<K> ItemFastSlow<K> {
-    /// `fast` after each of the first `max_fast_attempts` failures, then `slow`. All keys are remembered until they are
-    /// forgotten, see [`PerKey`].
+    /// `fast` after each of the first `max_fast_attempts` failures, then `slow`. The limiter remembers each key until it is forgotten, see
+    /// [`PerKey`].
     ///
     /// # Examples
     /// ```
@@ -132,9 +133,8 @@ impl<K> ItemFastSlow<K> {
 }
 
 impl<K> Step<K> {
-    /// Each row is `(failures, delay)`. The delay of a failure is in the last row of which the number is at most the number of
-    /// failures *before* this one; the first row is also for fewer failures than it says. All keys are remembered until they are
-    /// forgotten, see [`PerKey`].
+    /// A row `(n, d)` means: after `n` earlier failures, wait `d`. It holds up to the next row. The first row also holds for fewer
+    /// failures. The limiter remembers each key until it is forgotten, see [`PerKey`].
     ///
     /// # Panics
     /// If there is no row, or the numbers do not ascend. See [`try_new`](Self::try_new).
@@ -154,7 +154,7 @@ impl<K> Step<K> {
         Self::try_new(rows).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// As [`new`](Self::new), for tables of which the program is not sure, such as those of a configuration.
+    /// As [`new`](Self::new), for an untrusted table, as from a configuration.
     ///
     /// # Errors
     /// If there is no row, or the numbers do not ascend.
@@ -176,11 +176,11 @@ impl<K, S: Schedule> PerKey<K, S> {
         }
     }
 
-    /// Makes each delay longer by a random part: a delay `d` is evenly spread in `[d, d + factor * d)`. So keys that failed at one
-    /// moment are not tried again at one moment.
+    /// Makes each delay longer by a random part: a delay `d` is spread evenly in `[d, d + factor * d)`. So keys that fail at one moment are
+    /// not all tried again at one moment.
     ///
-    /// With [`ItemExponentialFailure`] no delay gets longer than the maximum. So keys that have reached it are no longer spread, but
-    /// they keep the distances that they have.
+    /// With [`ItemExponentialFailure`] no delay gets longer than the maximum. Keys that have reached it are not spread further, but keep
+    /// their distances.
     ///
     /// # Panics
     /// If the factor is negative, infinite or not a number. See [`try_jitter`](Self::try_jitter).
@@ -191,7 +191,7 @@ impl<K, S: Schedule> PerKey<K, S> {
         self.try_jitter(factor).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// As [`jitter`](Self::jitter), for factors of which the program is not sure, such as those of a configuration.
+    /// As [`jitter`](Self::jitter), for an untrusted factor, as from a configuration.
     ///
     /// # Errors
     /// If the factor is negative, infinite or not a number.
@@ -210,11 +210,11 @@ impl<K, S: Schedule> PerKey<K, S> {
         self
     }
 
-    /// A failure counts only if the delay of the failure before it has elapsed. An earlier failure, of a run that an event has led
-    /// to, is answered with the time that is left of that delay, and does not make the next delay longer.
+    /// A failure counts only if the delay after the last failure has elapsed. An event may lead to a run before that. If this run fails,
+    /// the key waits for the rest of the delay, and its next delay does not get longer.
     ///
-    /// Off by default, as in client-go. There a key that events add while it backs off gets to the longest delay without waiting
-    /// for any.
+    /// Off by default, as in client-go. There, events that add a failing key during its backoff drive it to the longest delay, though it
+    /// waits for none.
     #[must_use]
     pub fn served_only(mut self) -> Self {
         self.served_only = true;
@@ -222,19 +222,21 @@ impl<K, S: Schedule> PerKey<K, S> {
         self.set()
     }
 
-    /// Remembers at most this number of keys, and at least two. At that number it forgets the half of them that failed longest ago.
-    /// So it always remembers the latest half.
+    /// Remembers at most this number of keys, and at least two. At this number it forgets one half: the keys that failed longest ago. So it
+    /// always remembers the latest half.
     ///
-    /// A key that is forgotten begins with the first delay again. From 1024 keys on, the keys are spread over shards, and each shard
-    /// has its share of the bound: one that gets more keys by chance forgets a little earlier. Call this before the limiter is used:
-    /// it forgets all keys.
+    /// A forgotten key begins with the first delay again. From 1024 keys on, the limiter spreads the keys over shards, and each shard has
+    /// its share of the bound. A shard that gets more keys by chance forgets a little earlier. Call this before the limiter is used: it
+    /// forgets all keys.
     ///
     /// # Examples
     /// ```
     /// use keyqueue::rate_limiter::{ItemExponentialFailure, RateLimiter};
     /// use std::time::Duration;
     ///
-    /// let limiter = ItemExponentialFailure::new(Duration::from_millis(5), Duration::from_secs(1000)).max_tracked(1000);
+    /// let limiter =
+    ///     ItemExponentialFailure::new(Duration::from_millis(5), Duration::from_secs(1000))
+    ///         .max_tracked(1000);
     /// (0..1_000_000).for_each(|key| _ = limiter.when(&key));
     /// assert!(limiter.tracked_len() <= 1000);
     /// ```
@@ -244,11 +246,11 @@ impl<K, S: Schedule> PerKey<K, S> {
         self
     }
 
-    /// Forgets keys that have not failed for `age`, or for twice `age` at the latest. An `age` shorter than the longest delay of the
-    /// schedule counts as that delay: a key that waits for its retry is not forgotten.
+    /// Forgets a key when it has not failed for `age`, or for twice `age` at the latest. If `age` is shorter than the longest delay, the
+    /// longest delay counts: the limiter never forgets a key that waits for its retry.
     ///
-    /// Each [`when`](RateLimiter::when) does this work for the shard of its key. A limiter that is not asked any more keeps its keys
-    /// until [`shrink_to_fit`](RateLimiter::shrink_to_fit).
+    /// Each [`when`](RateLimiter::when) does this work for the shard of its key. When the calls stop, the limiter keeps its keys until
+    /// [`shrink_to_fit`](RateLimiter::shrink_to_fit).
     #[must_use]
     pub fn retain_recent(mut self, age: Duration) -> Self {
         self.failures = self.failures.retain_recent(age.max(self.schedule.longest()));
@@ -256,8 +258,8 @@ impl<K, S: Schedule> PerKey<K, S> {
         self.set()
     }
 
-    /// The clock for [`served_only`](Self::served_only) and [`retain_recent`](Self::retain_recent), the real one by default. If the
-    /// queue has another clock, give the limiter that one. Without these two settings, no clock is read.
+    /// The clock for [`served_only`](Self::served_only) and [`retain_recent`](Self::retain_recent); the real clock by default. If you set
+    /// the queue's clock, give the limiter the same one. Without these two settings, the limiter reads no clock.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
@@ -310,7 +312,8 @@ impl<K, S> PerKey<K, S> {
     /// use keyqueue::rate_limiter::{ItemExponentialFailure, RateLimiter};
     /// use std::time::Duration;
     ///
-    /// let limiter = ItemExponentialFailure::new(Duration::from_millis(5), Duration::from_secs(1000));
+    /// let limiter =
+    ///     ItemExponentialFailure::new(Duration::from_millis(5), Duration::from_secs(1000));
     /// limiter.when(&"pod-1");
     /// assert_eq!(limiter.tracked_len(), 1);
     /// limiter.forget(&"pod-1");
@@ -327,7 +330,7 @@ where
     K: Hash + Eq + Clone + Send + Sync,
     S: Schedule,
 {
-    /// Counts one more failure of this key, and answers how long to wait. The key is cloned if it is new.
+    /// Counts one more failure of this key, and returns how long to wait. Clones the key if it is new.
     #[inline]
     fn when(&self, key: &K) -> Duration {
         if !self.plain {
@@ -349,7 +352,7 @@ where
         self.failures.get(key, self.now()).map_or(0, |record| record.failures as usize)
     }
 
-    /// Forgets keys that are too old ([`retain_recent`](Self::retain_recent)), and gives memory back.
+    /// Forgets keys that are too old ([`retain_recent`](Self::retain_recent)), and frees memory.
     fn shrink_to_fit(&self) {
         self.failures.shrink(self.now());
     }

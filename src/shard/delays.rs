@@ -84,7 +84,7 @@ impl Later {
 }
 
 /// The message of a panic.
-pub(crate) const WHEEL_IS_FULL: &str = "a shard holds at most 2^26 blocks of 19 delays";
+pub(crate) const WHEEL_IS_FULL: &str = "the delays of a shard would take more than 17 GB";
 
 impl<K> Shard<K> {
     /// Makes sure that a delay can be set, for a call that must not panic later. `false`: the wheel is full.

@@ -23,7 +23,7 @@ pub(crate) struct Effects<K> {
 /// Memory to be freed. This may take long: see [`Retired`].
 #[expect(dead_code, reason = "it is kept to be dropped")]
 enum Garbage<K> {
-    /// A chunk of slots without keys, with what was kept beside the slots.
+    /// A chunk of slots without keys, and the records of its slots.
     Chunk(Chunk<K>, Box<[Record]>, Box<[KeyTimes]>, Box<[Node<Queued<K>>]>),
     Table(Retired<K>),
     Line(<Fifo<Queued<K>> as Line<Queued<K>>>::Garbage),

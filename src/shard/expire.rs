@@ -26,7 +26,7 @@ pub(crate) struct Turn {
 }
 
 impl<K> Shard<K> {
-    /// Adds some of the keys whose delays have expired. The caller wakes getters for those that are queued now.
+    /// Adds some of the keys whose delays have expired. The caller wakes getters for the keys that are queued now.
     pub(crate) fn expire(&mut self, now: u64) -> Turn {
         self.later.time = self.later.time.max(now);
         let now = now.min(NEVER - 1);

@@ -33,7 +33,7 @@ impl<K> Known<'_, K> {
         let before = *failures;
         *failures = before.saturating_add(1);
         later.failing += usize::from(before == 0);
-        debug_assert_eq!(self.state().has_failed(), before > 0, "I10");
+        debug_assert_eq!(self.state().has_failed(), before > 0, "FAILED says that failures are counted (I10)");
         self.state().set_failed();
         before
     }

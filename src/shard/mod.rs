@@ -252,7 +252,7 @@ impl<K> Shard<K> {
         }
     }
 
-    /// The numbers of this shard. The caller adds those of getters and drains.
+    /// The numbers of this shard. The caller adds the numbers of getters and drains.
     pub(crate) fn stats(&mut self, clock: &Clock) -> Stats {
         let now = self.now_for_ages(clock);
         let mut stats = Stats {

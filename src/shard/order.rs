@@ -61,7 +61,7 @@ impl<K> Shard<K> {
         self.order_settings.limit.is_some()
     }
 
-    /// The number of queued keys that a getter may take: not those of full groups.
+    /// The number of queued keys that a getter may take: keys of full groups do not count.
     #[inline]
     pub(crate) fn ready(&self) -> usize {
         self.line.len() + self.order.as_ref().map_or(0, |order| order.ready())
@@ -99,7 +99,7 @@ impl<K> Shard<K> {
     #[inline]
     pub(super) fn push_at(&mut self, queued: Queued<K>, priority: i8) {
         match &mut self.order {
-            // O2
+            // The line is empty: all keys have moved to the order (O2).
             Some(order) if self.line.len() == 0 => order.push(self.table.number(queued.view()), queued, priority),
             _ => self.push(queued),
         }
@@ -306,7 +306,7 @@ mod tests {
     use super::*;
     use crate::shard::STEP;
 
-    /// O2: while keys move from the line, gets and adds keep the order.
+    /// While keys move from the line, gets and adds keep the order (O2).
     #[test]
     fn keys_that_move_keep_their_order() {
         let mut shard = Shard::new(0, OrderSettings::default(), DelayedAdd::default(), None, None);

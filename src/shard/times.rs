@@ -105,7 +105,7 @@ pub(super) struct Times {
     start_sum: u128,
 }
 
-/// Durations, of which some are known.
+/// Durations. Some of them are known.
 #[derive(Default)]
 struct Sampled {
     known: Histogram,

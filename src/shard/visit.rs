@@ -43,7 +43,7 @@ pub(crate) struct FoundQueued<K> {
     number: u32,
     /// Its position in the line, or the number of its push in the order. The former are less.
     pub(crate) push: u64,
-    /// A time before its push, if the queue has several shards. It is not later than that of any later push of the shard.
+    /// A time before its push, if the queue has several shards. It is not later than the time of any later push of the shard.
     pub(crate) stamp: u64,
     pub(crate) group: Group,
     pub(crate) slot: SlotId,

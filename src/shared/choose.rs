@@ -174,7 +174,7 @@ impl<K> Shared<K> {
         })
     }
 
-    /// The shard of a cursor, which may be that of an older queue at the same address, with more shards.
+    /// The shard of a cursor. The cursor may belong to an older queue at the same address, with more shards.
     #[inline]
     fn at_masked(&self, shard: usize) -> &Locked<K> {
         self.at(shard & (self.shards() - 1))
@@ -211,8 +211,8 @@ impl<K> Shared<K> {
         counts && self.choices.fetch_add(1, Ordering::Relaxed) % BY_AGE == BY_AGE - 1
     }
 
-    /// The shard whose first key has the highest priority, and of those the one that has waited longest (`by_age`: whatever its priority);
-    /// not counting those that this getter passes by. `own`: the shard with which this getter has stayed so far.
+    /// The shard whose first key has the highest priority. Of several such shards, the one whose key has waited longest (`by_age`: at any
+    /// priority). Shards that this getter passes by do not count. `own`: the shard with which this getter has stayed so far.
     fn oldest(&self, busy: &Busy, own: Option<usize>, by_age: bool) -> Option<Choice> {
         // By rank and number. What else counts is read again for the one that is chosen, so that the loop is short.
         const NONE: (Front, usize) = (Front::LAST, usize::MAX);
@@ -251,7 +251,7 @@ mod tests {
     use std::sync::mpsc;
     use std::thread;
 
-    /// A thread's cursor is that of another queue, which has more shards: at another address, and at the same one.
+    /// A thread's cursor belongs to another queue, which has more shards: at another address, and at the same one.
     #[test]
     fn a_cursor_of_another_queue_does_no_harm() {
         let (many, few) = (WorkQueue::builder().shards(64).build(), WorkQueue::builder().shards(2).build());
@@ -325,7 +325,7 @@ mod tests {
         }
     }
 
-    /// P18: a thread that adds a key for each that it takes takes its own keys only so often.
+    /// A thread that adds a key for each that it takes takes its own keys only so often (P18).
     #[test]
     fn a_thread_that_takes_its_own_keys_takes_old_ones_too() {
         for shards in [2, 16, 64] {
@@ -343,7 +343,7 @@ mod tests {
         }
     }
 
-    /// P18: a thread that adds one key again and again takes it so often, and then looks for older keys.
+    /// A thread that adds one key again and again takes it so often, and then looks for older keys (P18).
     #[test]
     fn a_thread_that_adds_one_key_takes_others_too() {
         let queue = WorkQueue::builder().shards(2).build();
@@ -413,7 +413,7 @@ mod tests {
         assert!(overtook <= (2 + 5 * 2) * 64, "{overtook}");
     }
 
-    /// P19: HIGH keys are always queued in one shard, and LOW ones wait in the other. Threads serve many queues in turn, or end after few
+    /// HIGH keys are always queued in one shard, and LOW ones wait in the other (P19). Threads serve many queues in turn, or end after few
     /// hand-outs. Returns how many LOW keys are left in each queue.
     fn starved(queues: usize, hand_outs_of_a_thread: usize) -> Vec<u32> {
         let queues: Vec<_> = (0..queues).map(|_| WorkQueue::builder().shards(2).build()).collect();
@@ -450,7 +450,7 @@ mod tests {
         assert!(left.is_empty(), "queues, hand-outs of a thread, LOW keys that are left: {left:?}");
     }
 
-    /// P19: a getter passes by a shard with which another one stays for a key of the same level only. Each hand-out is in a new thread, so
+    /// A getter passes by a shard with which another one stays for a key of the same level only (P19). Each hand-out is in a new thread, so
     /// the others seem to stay.
     #[test]
     fn a_getter_does_not_pass_by_a_higher_level() {

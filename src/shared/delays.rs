@@ -352,7 +352,7 @@ mod tests {
             ];
             for call in calls {
                 let message = catch_unwind(AssertUnwindSafe(call)).unwrap_err();
-                assert!(message.downcast_ref::<String>().unwrap().contains("blocks of 19 delays"));
+                assert!(message.downcast_ref::<String>().unwrap().contains("17 GB"));
             }
             assert_eq!((queue.delayed_len(), queue.processing_len(), queue.len()), (2, 0, 0));
             assert_eq!((queue.stats().next_deadline, queue.num_requeues(&4)), (Some(Duration::from_secs(1)), 1));

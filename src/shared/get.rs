@@ -156,8 +156,8 @@ impl<K> Shared<K> {
         Some(Taken { claimed, waited })
     }
 
-    /// Visits each shard under its lock until one has a key, which it takes. Of several shards, it passes by those that are busy. In its
-    /// last visit a getter then waits for those of them that have keys; and for all of them if the queue is shut down.
+    /// Visits each shard under its lock until one has a key, and takes the key. It passes by a busy shard. In its last visit a getter waits
+    /// for a busy shard that has keys. If the queue is shut down, it waits for all busy shards.
     fn visit_all(&self, visit: Visit) -> Visited<K> {
         let (mut is_shut_down, mut passed_by, mut handed_out) = (true, Busy::default(), 0);
         let found = |taken, passed_by: &Busy| Visited {
@@ -331,7 +331,7 @@ impl<K> Shared<K> {
         wait
     }
 
-    /// After a park, whatever ended it: takes a key, goes back on the list, or gives up. Then wakes the next getter if keys are left (W2).
+    /// After the end of a park: takes a key, goes back on the list, or gives up. Then wakes the next getter if keys are left (W2).
     pub(crate) fn resume(this: &Arc<Self>, ticket: Ticket, waiter: Waiter, give_up: bool) -> Wait<K> {
         let is_thread = waiter.is_thread();
         let arrival = this.arrive(ticket, is_thread);

@@ -1,14 +1,14 @@
 //! Getters that wait, and which of them a queued key wakes.
 //!
 //! * **W1** (I6) A getter goes on the list, and after that visits each shard under its lock; it parks only if each was empty.
-//! * **W2** If a key is queued, and a getter on the list has visited the key's shard before it was queued, then another getter was taken off
-//!   the list to be woken and has not arrived yet; or the call that queued the key is still to take one off (`add_all` does so at its
-//!   end). So a push wakes one getter, and a getter that arrives wakes the next while keys are left in any shard.
-//! * **W3** A getter that was woken and leaves without a key (time-out, dropped future) wakes the next in its place. One that has passed by
-//!   a busy shard goes back on the list, and still counts as woken when it arrives again: the key may be in that shard.
-//! * **W5** A task that has passed by a busy shard is woken [`BUSY`] later at most: it is in `passed_by` before its poll returns, or has woken
-//!   itself. `wake_at` is set while tasks are there; and while it is set, the driver is being started, or runs, or is parked until then at
-//!   most. (A thread parks for that time by itself.)
+//! * **W2** While a key is queued and a getter sleeps, a woken getter is on its way, or the call that queued the key still owes a wake-up
+//!   (`add_all` pays it at its end). A getter *sleeps* if it is on the list, and visited the key's shard before the key was queued. So a
+//!   push wakes one getter. A getter that arrives wakes the next one while keys are left in any shard.
+//! * **W3** If a woken getter leaves without a key (time-out, dropped future), it wakes the next one in its place. If it has passed by a
+//!   busy shard, it goes back on the list, and still counts as woken when it arrives again: the key may be in that shard.
+//! * **W5** A task that has passed by a busy shard is woken at most [`BUSY`] later. Before its poll returns, it is in `passed_by`, or has
+//!   woken itself. `wake_at` is set while tasks are there. While it is set, the driver starts, runs, or is parked no longer than until
+//!   then. (A thread parks for that time by itself.)
 //! * **W4** Under a lock no thread or task is woken, no waker cloned or dropped, no key dropped, no observer called (P17). `Eq` and
 //!   `Equivalent` of keys and, in `take_delayed`, `take_where`, `stop`, `processing_keys`, `delayed_keys` and `groups`, `K::clone` are the foreign
 //!   code that runs there.

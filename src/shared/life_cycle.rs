@@ -63,7 +63,7 @@ impl<K> Shared<K> {
     }
 
     /// Enters each shard once: after this, every critical section sees that adds are refused (I7). Delays no longer count, so an idle wait
-    /// may be over: wakes those that wait for a shard without queued and processing keys.
+    /// may be over: wakes waiters of a shard that has no queued or processing keys.
     fn pass_all(&self) {
         self.all().for_each(|locked| self.enter(locked).owe_drainers());
     }

@@ -52,8 +52,8 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         leftover
     }
 
-    /// For `stop`, in a queue that is shut down: takes all queued and delayed keys out, and lists those that are processing. `refused`
-    /// is called at the end, and returns keys of slots whose retries or requeues were refused.
+    /// For `stop`, in a queue that is shut down: takes all queued and delayed keys out, and lists the processing ones. `refused` is called
+    /// at the end, and returns keys of slots whose retries or requeues were refused.
     ///
     /// After a shut-down no key becomes dirty, so a key goes this way, perhaps from a later point on:
     ///
@@ -194,7 +194,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         }
     }
 
-    /// Keys of the order, but for those that were seen in the line.
+    /// Keys of the order. Keys that were seen in the line do not count.
     fn match_in_order(
         locked: &Locked<K>,
         matches: &mut impl FnMut(&K) -> bool,

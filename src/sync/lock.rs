@@ -84,7 +84,7 @@ struct ParkedState {
     parked: u32,
     /// One of them parks with this timeout.
     timed: Option<Duration>,
-    /// The number of those that are starved.
+    /// The number of starved threads.
     starved: u32,
     /// The lock is held for the next thread that unparks.
     handoff: bool,
@@ -103,7 +103,7 @@ struct SpinPolicy {
 /// A contender stays away for some microseconds (2 to 10, as long as the hints take) before each look, and parks after six. With stays of
 /// twice that, two threads were 13 % faster on an Intel machine, and a contender that meets one short critical section waits twice as long.
 const BACKOFF_LONG: SpinPolicy = SpinPolicy { rounds: 6, spins_per_round: 200 };
-/// For locks of which there are many.
+/// For locks that exist in large numbers.
 const BACKOFF_SHORT: SpinPolicy = SpinPolicy { rounds: 20, spins_per_round: 8 };
 
 // SAFETY: the data is lent to one thread at a time (L1), so it need not be `Sync`; it may move from one to the other.
@@ -116,7 +116,7 @@ impl<T> Mutex<T> {
         Self::with_policy(value, false)
     }
 
-    /// A lock of which there are many, so that it is hardly ever contended: a contender looks again sooner.
+    /// One of many locks, so it is hardly ever contended: a contender looks again sooner.
     #[cfg_attr(loom, allow(dead_code, reason = "its users have loom's mutex in the models"))]
     pub(crate) fn one_of_many(value: T) -> Self {
         Self::with_policy(value, true)

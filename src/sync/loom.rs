@@ -15,7 +15,7 @@ use std::cell::Cell;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Loom's mutex: with that of [`super::lock`] the models would explore the steps of the lock each time. That lock has its own models.
+/// Loom's mutex. With the mutex of [`super::lock`], the models would explore the steps of the lock each time. That lock has its own models.
 #[derive(Debug)]
 pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 

@@ -111,7 +111,7 @@ pub(crate) fn with_parker<R>(f: impl FnOnce(&Parker) -> R) -> R {
     PARKER.try_with(&mut once).unwrap_or_else(|_| once(&Parker::new()))
 }
 
-/// Parks with a token of its own, and not that of `std::thread::park`, which any library may set or consume on the same thread.
+/// Parks with a token of its own. Any library may set or consume the token of `std::thread::park` on the same thread.
 #[derive(Debug)]
 pub(crate) struct Parker(crossbeam_utils::sync::Parker);
 

@@ -67,7 +67,8 @@ impl Clock {
     ///
     /// # Examples
     /// ```
-    /// let queue = keyqueue::WorkQueue::<u32>::builder().clock(keyqueue::Clock::new()).build(); // the default
+    /// // the default
+    /// let queue = keyqueue::WorkQueue::<u32>::builder().clock(keyqueue::Clock::new()).build();
     /// ```
     #[must_use]
     pub fn new() -> Self {
@@ -104,8 +105,8 @@ impl Clock {
         }
     }
 
-    /// As [`now`](Self::now): for limiters and measurements. With the feature `quanta` it takes half the time, is off by less than a tenth
-    /// of a microsecond, as a rule, and may go back by as much.
+    /// As [`now`](Self::now): for limiters and measurements. With the feature `quanta` it takes half the time. As a rule it is off by less
+    /// than a tenth of a microsecond, and may go back by as much.
     #[inline]
     pub(crate) fn now_coarse(&self) -> u64 {
         match &self.0 {
@@ -121,7 +122,7 @@ impl Clock {
         matches!(self.0, Kind::Mock(_))
     }
 
-    /// Prepares [`now_coarse`](Self::now_coarse), of which the first call of the process would take half a millisecond.
+    /// Prepares [`now_coarse`](Self::now_coarse). Otherwise its first call in the process would take half a millisecond.
     pub(crate) fn calibrate(&self) {
         #[cfg(all(feature = "quanta", not(loom)))]
         if matches!(self.0, Kind::Real) {

@@ -136,7 +136,7 @@ mod tests {
     use crate::Clock;
     use std::time::{Duration, Instant};
 
-    /// The number of readings, and the number of those that were off by more than a microsecond. The clock is read before and after
+    /// The number of readings, and the number of readings that were off by more than a microsecond. The clock is read before and after
     /// each: the reading must lie between the two.
     fn compare(clock: impl Fn() -> u64, time: Duration) -> (u64, u64) {
         let (mut reads, mut off) = (0, 0);

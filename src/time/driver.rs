@@ -9,9 +9,9 @@
 //!    └── shut down, and no task ─────────────────────┘       the time `until`; shut down; a spurious wake-up
 //! ```
 //!
-//! The thread cannot be started when the process is out of threads or memory. Delays are set in spite of that. Until a later call
-//! starts the thread, each getter that parks does the driver's work: it queues expired keys, and parks until the earliest deadline
-//! at most. An earlier deadline wakes all parked getters. Tasks that have passed by a busy shard wake themselves meanwhile.
+//! When the process is out of threads or memory, the system cannot start the thread. Delays are still set. Until a later call starts the
+//! thread, each getter that parks does the driver's work: it queues expired keys, and parks until the earliest deadline at most. An earlier
+//! deadline wakes all parked getters. Tasks that have passed by a busy shard wake themselves meanwhile.
 //!
 //! The state is under the hub's lock. A call that sets a deadline earlier than any before in its shard counts it there, and wakes the driver
 //! if it is parked for longer. The driver writes `Parked` only if none was counted since it began to visit the shards
@@ -28,10 +28,9 @@ use std::time::{Duration, Instant};
 /// Chooses the thread that queues keys whose delays have expired.
 ///
 /// # After a fork
-/// Threads do not survive a `fork`. In the child, the driver thread of an older queue does not exist, the queue does not notice,
-/// and its delayed keys are never queued. If another thread was using the queue at the fork, each call may wait forever for a lock.
-/// Make queues after the fork, or call `exec` in the child. Only a queue with [`Driver::Manual`] that no other thread was using
-/// works in the child.
+/// Threads do not survive a `fork`. The child has no driver thread of an older queue. The queue does not notice this, and never adds its
+/// delayed keys. If another thread used the queue at the fork, each call may wait forever for a lock. Make queues after the fork, or call
+/// `exec` in the child. In the child, an older queue works only with [`Driver::Manual`], and only if no other thread used it at the fork.
 ///
 /// # Examples
 /// ```
@@ -47,17 +46,17 @@ pub enum Driver {
     /// A thread of the name `keyqueue-delay`. It starts with the first delay, is parked while no delay has expired, and ends when the
     /// queue is shut down or its last handle is dropped.
     ///
-    /// In a queue with several [shards](crate::WorkQueueBuilder::shards) it also wakes tasks that wait for a shard whose lock another
-    /// thread holds for long: it starts with the first of them, if there was no delay before.
+    /// In a queue with several [shards](crate::WorkQueueBuilder::shards), another thread may hold the lock of a shard for long. The driver
+    /// thread also wakes tasks that wait for such a shard. It starts with the first such task, if there was no delay before.
     ///
-    /// If the thread cannot be started, because the process is out of threads or memory, delays are set in spite of that. Then threads
-    /// that wait in [`get`](crate::WorkQueue::get) or [`wait_idle`](crate::WorkQueue::wait_idle) do its work, and keys are on time
-    /// while one of them waits. Calls that add, get or wait try again to start the thread, at most every ten milliseconds. A task
-    /// cannot do this work: if only tasks wait, the next such call does it. [`Stats::driver_failures`](crate::Stats::driver_failures)
-    /// counts the failures, and [`Observer::driver_failed`](crate::observe::Observer::driver_failed) is called for each.
+    /// If the process is out of threads or memory, the system cannot start the thread. Delays are still set. Threads that wait in
+    /// [`get`](crate::WorkQueue::get) or [`wait_idle`](crate::WorkQueue::wait_idle) do the driver's work, and keys are on time while one of
+    /// them waits. Calls that add, get or wait try again to start the thread, at most every ten milliseconds. A task cannot do the driver's
+    /// work: if only tasks wait, the next such call does it. [`Stats::driver_failures`](crate::Stats::driver_failures) counts the failed
+    /// starts, and each calls [`Observer::driver_failed`](crate::observe::Observer::driver_failed).
     #[default]
     Thread,
-    /// Only the callers of [`turn`](crate::WorkQueue::turn): for tests, and for programs that have a loop of their own.
+    /// Only callers of [`turn`](crate::WorkQueue::turn) add these keys: for tests, and for programs with an event loop.
     Manual,
 }
 

@@ -26,7 +26,10 @@ use std::fmt;
 /// assert!(workers.drain().is_empty());
 /// assert_eq!(
 ///     *lines.lock().unwrap(),
-///     ["pod-1: given up without a retry: disk full", "pod-2: given up without a retry: it is gone"]
+///     [
+///         "pod-1: given up without a retry: disk full",
+///         "pod-2: given up without a retry: it is gone"
+///     ]
 /// );
 /// # std::io::Result::Ok(())
 /// ```
@@ -35,9 +38,8 @@ use std::fmt;
 pub struct GivenUp<'a> {
     /// How often the key was retried since it last succeeded.
     pub retries: usize,
-    /// The error of the last try: that of [`Outcome::Failed`](super::Outcome::Failed),
-    /// [`RetryAfter`](super::Outcome::RetryAfter) or [`GiveUp`](super::Outcome::GiveUp). `None`: there was no error, or the handler
-    /// panicked.
+    /// The error of the last try, from [`Outcome::Failed`](super::Outcome::Failed), [`RetryAfter`](super::Outcome::RetryAfter) or
+    /// [`GiveUp`](super::Outcome::GiveUp). `None`: there was no error, or the handler panicked.
     pub reason: Option<&'a (dyn Error + Send + Sync + 'static)>,
     /// The panic message of the handler in the last try. `None`: it did not panic.
     pub panic: Option<&'a str>,

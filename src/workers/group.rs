@@ -50,7 +50,7 @@ pub(super) struct Counts {
     /// What became of the keys of runs that failed or panicked.
     pub(super) retried: Count,
     pub(super) given_up: Count,
-    /// Of the requeues and the retries, those that the queue has refused. Counted after them.
+    /// The requeues and retries that the queue has refused. Counted after them.
     pub(super) refused_requeues: Count,
     pub(super) refused_retries: Count,
     /// Panics of handlers and of other user code.
@@ -116,7 +116,7 @@ impl Core {
     }
 }
 
-/// The runs of all `Workers` of one queue: of those that exist, and of those that were dropped. The lock of the queue's hub guards it.
+/// The runs of all `Workers` of one queue, also of dropped ones. The lock of the queue's hub guards it.
 #[derive(Default, Clone)]
 pub(crate) struct AllRuns {
     groups: Vec<Arc<Mutex<Core>>>,

@@ -47,7 +47,7 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// A handle of loops that process the keys of one queue; clones refer to the same loops. From [`WorkQueue::workers`].
+/// A handle of loops that process the keys of one queue. Clones refer to the same loops. From [`WorkQueue::workers`].
 ///
 /// A loop ends when the queue is shut down and no key is queued. Dropping the handle ends no loop.
 ///
@@ -141,11 +141,11 @@ pub struct WorkersBuilder<K> {
 
 /// Counts of what workers have done so far; from [`Workers::tally`].
 ///
-/// Each run of a handler that has ended counts once, before its key is done: in [`succeeded`](Self::succeeded) or in
-/// [`failed`](Self::failed). So `succeeded + failed` is the number of runs. A run whose task is dropped while the handler waits is not
-/// counted. The fields after `failed` say what became of the keys, and how many panics were caught.
+/// When a run of a handler ends, it counts in [`succeeded`](Self::succeeded) or in [`failed`](Self::failed), before its key is done. So
+/// `succeeded + failed` is the number of runs. If a task is dropped while its handler waits, the run counts in neither. The fields after
+/// `failed` count the retried, requeued, given-up and refused keys, and the caught panics.
 ///
-/// For all workers of a queue, with one field for each result: [`Runs`](crate::observe::Runs).
+/// [`Runs`](crate::observe::Runs) counts the runs of all workers of a queue, with one field for each result.
 ///
 /// # Examples
 /// ```
@@ -167,21 +167,19 @@ pub struct Tally {
     pub running: usize,
     /// Runs that did not fail: with [`Outcome::Success`], [`RequeueAfter`](Outcome::RequeueAfter) or [`RequeueWith`](Outcome::RequeueWith).
     pub succeeded: u64,
-    /// Those of the succeeded runs that ended with [`Outcome::RequeueAfter`] or [`RequeueWith`](Outcome::RequeueWith), and whose keys were
-    /// requeued.
+    /// Succeeded runs with [`Outcome::RequeueAfter`] or [`RequeueWith`](Outcome::RequeueWith) whose keys were requeued.
     pub requeued: u64,
-    /// Runs that failed: with any other [`Outcome`], or with a panic of the handler. The key is retried, given up or refused; or, after a
-    /// panic, done if the queue is [configured](crate::WorkQueueBuilder::on_panic) so.
+    /// Runs that failed: with any other [`Outcome`], or with a panic of the handler. The key is retried, given up or refused. After a panic
+    /// it is done, if [`on_panic`](crate::WorkQueueBuilder::on_panic) of the queue says so.
     pub failed: u64,
-    /// Those of the failed runs whose keys are retried.
+    /// Failed runs whose keys are retried.
     pub retried: u64,
-    /// Those of the failed runs whose keys were given up, by [`Outcome::GiveUp`] or after [`max_retries`](WorkersBuilder::max_retries).
+    /// Failed runs whose keys were given up, by [`Outcome::GiveUp`] or after [`max_retries`](WorkersBuilder::max_retries).
     pub given_up: u64,
     /// Panics of handlers, hooks and other user code.
     pub panicked: u64,
-    /// Runs whose keys were to be retried or requeued, which the queue refused because it was shut down. `retried` and `requeued` do not
-    /// count them. Drains and stops return the keys in [`Leftover::refused`], but for those that were added while they
-    /// were processing: these are queued again.
+    /// Runs whose retry or requeue the queue refused, because it was shut down. `retried` and `requeued` do not count them. Drains and
+    /// stops return these keys in [`Leftover::refused`]. The exception is a key that was added while it was processing: it is queued again.
     pub refused: u64,
 }
 
@@ -206,8 +204,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
         Self { queue, name: None, hooks: Hooks::default() }
     }
 
-    /// The name of the threads of [`spawn`](Self::spawn), followed by a number: `pods-0`. By default the queue's name, or `worker` if
-    /// the queue has none.
+    /// The name of the threads of [`spawn`](Self::spawn). A number follows it: `pods-0`. By default the queue's name, or `worker` if the
+    /// queue has no name.
     ///
     /// # Examples
     /// ```
@@ -225,13 +223,13 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
         self
     }
 
-    /// The number of times that a failing key is retried before it is given up. No limit by default; 0: the key is never retried.
+    /// A failing key is given up after this number of retries. No limit by default. 0: no key is retried.
     ///
     /// The queue's limiter counts retries since the key last succeeded: [`num_requeues`](crate::Item::num_requeues). With a limiter that
     /// does not count, such as a [`Bucket`](crate::rate_limiter::Bucket) alone, no key reaches this limit.
     ///
-    /// If the limiter panics, the key is retried after 50 ms, and the queue counts the retry instead. So a key is given up after this
-    /// number of retries even if the limiter panics each time.
+    /// If the limiter panics, the key is retried after 50 ms, and the queue counts the retry itself. So the limit holds even if the limiter
+    /// panics each time.
     ///
     /// # Examples
     /// ```
@@ -247,13 +245,14 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
         self
     }
 
-    /// Sets a hook for each error of a handler ([`Outcome::Failed`] and [`Outcome::RetryAfter`]); it is called before the key is retried
+    /// Sets a hook for each error of a handler ([`Outcome::Failed`] and [`Outcome::RetryAfter`]). The hook runs before the key is retried
     /// or given up. (The reason of an [`Outcome::GiveUp`] goes to [`on_give_up`](Self::on_give_up).)
     ///
     /// # Examples
     /// ```
     /// let queue = keyqueue::WorkQueue::<String>::new();
-    /// let workers = queue.workers().on_error(|key, error| eprintln!("{key} is retried: {error}")).build();
+    /// let workers =
+    ///     queue.workers().on_error(|key, error| eprintln!("{key} is retried: {error}")).build();
     /// # let _ = workers;
     /// ```
     pub fn on_error(mut self, hook: impl Fn(&K, &(dyn Error + Send + Sync)) + Send + Sync + 'static) -> Self {
@@ -261,14 +260,14 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
         self
     }
 
-    /// Sets a hook that is called with the key and the panic message when a handler has panicked. After that the key is retried, or
-    /// done if the queue is [configured](crate::WorkQueueBuilder::on_panic) so. The hook may abort the process if no panic may be
-    /// ignored.
+    /// Sets a hook for each panic of a handler. It gets the key and the panic message. Afterwards the key is retried, or is done if
+    /// [`on_panic`](crate::WorkQueueBuilder::on_panic) of the queue says so. The hook may abort the process.
     ///
     /// # Examples
     /// ```
     /// let queue = keyqueue::WorkQueue::<String>::new();
-    /// let workers = queue.workers().on_panic(|key, message| eprintln!("{key}: {message}")).build();
+    /// let workers =
+    ///     queue.workers().on_panic(|key, message| eprintln!("{key}: {message}")).build();
     /// # let _ = workers;
     /// ```
     pub fn on_panic(mut self, hook: impl Fn(&K, &str) + Send + Sync + 'static) -> Self {
@@ -276,13 +275,17 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
         self
     }
 
-    /// Sets a hook that is called with each key that is given up and the [reason](GivenUp): how often it was retried, and the error or
-    /// the panic of the last try. The key is done after that; to retry it in an hour, say, the hook may add it with a delay.
+    /// Sets a hook for each key that is given up. It gets the key and the [reason](GivenUp): how often the key was retried, and the error
+    /// or the panic of the last try. The key is done afterwards. To retry it in an hour, the hook may add it with a delay.
     ///
     /// # Examples
     /// ```
     /// let queue = keyqueue::WorkQueue::<String>::new();
-    /// let workers = queue.workers().max_retries(15).on_give_up(|key, why| eprintln!("{key}: {why}")).build();
+    /// let workers = queue
+    ///     .workers()
+    ///     .max_retries(15)
+    ///     .on_give_up(|key, why| eprintln!("{key}: {why}"))
+    ///     .build();
     /// # let _ = workers;
     /// ```
     #[doc(alias = "on_drop")]
@@ -320,18 +323,17 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
         Workers { inner: Arc::new(Inner { queue, hooks, group, refused: Mutex::new(Vec::new()) }) }
     }
 
-    /// Starts `threads` threads, each of which runs a loop.
+    /// Starts `threads` threads. Each thread runs a loop.
     ///
-    /// What the handler may return: [`IntoOutcome`]. A closure that is passed directly does not name the type of its argument; one that
-    /// uses `?` names what it returns, as in the second example. See [`run_async`](Workers::run_async) for the handlers that name the
-    /// item's type.
+    /// [`IntoOutcome`] says what a handler may return. If a closure uses `?`, it names its return type, as in the second example. A closure
+    /// that is passed directly does not name the type of its argument. [`run_async`](Workers::run_async) shows the handlers that name it.
     ///
-    /// Dozens of threads whose handlers take a microsecond or less wait for each other at the queue's lock: see
+    /// If dozens of threads have handlers that take a microsecond or less, they wait for each other at the queue's lock: see
     /// [`shards`](crate::WorkQueueBuilder::shards).
     ///
     /// # Errors
-    /// If a thread cannot be started: the threads that were started end, and no key was handed out. If `threads` is 0, or the name
-    /// contains a NUL byte.
+    /// If the system cannot start a thread: the started threads end, and no key was handed out. If `threads` is 0. If the name contains a
+    /// NUL byte.
     ///
     /// # Examples
     /// ```
@@ -426,13 +428,13 @@ impl<K> Workers<K> {
         &self.inner.queue
     }
 
-    /// Waits until all loops have ended, which they do when the queue is shut down and no key is queued, and until the threads of
-    /// [`spawn`](WorkersBuilder::spawn) have ended. A loop drops its handler, and all that the handler has captured, before it ends.
+    /// Waits until all loops, and the threads of [`spawn`](WorkersBuilder::spawn), have ended. A loop ends when the queue is shut down and
+    /// no key is queued. Before it ends, it drops its handler with the captured values.
     ///
     /// # Blocking
-    /// Until then, however long it takes to run a handler, or to drop a captured value or a thread-local. A handler that calls this waits
-    /// forever, as the join waits for that handler; and so may the drop of a captured value or of a thread-local. Any number of threads may
-    /// join at the same time, and each of them waits until the threads have ended.
+    /// Until then. A handler may run for long, and the drop of a captured value or of a thread-local may take long. A handler that calls
+    /// this waits forever, because the join waits for the handler. The drop of a captured value or of a thread-local may wait forever, too.
+    /// Any number of threads may join at the same time.
     ///
     /// # Examples
     /// ```
@@ -446,7 +448,7 @@ impl<K> Workers<K> {
         self.inner.group.join();
     }
 
-    /// Like [`join`](Self::join), for a task. When it resolves, all loops have ended, and their threads are about to end.
+    /// Like [`join`](Self::join), for a task. When it resolves, all loops have ended, and their threads will end soon.
     ///
     /// # Cancel safety
     /// Dropping it ends the wait, and changes nothing else.
@@ -486,15 +488,16 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
         own.run(handler);
     }
 
-    /// A loop as a future: processes one key at a time, until the queue is shut down and no key is queued. To process several keys at
-    /// the same time, spawn several of these futures. The future is `Send` if the handler and its futures are. It counts as running from
-    /// this call until it has ended or is dropped.
+    /// A loop as a future: processes one key at a time, until the queue is shut down and no key is queued. Spawn several of these futures
+    /// to process several keys at a time. The future is `Send` if the handler and its futures are. It counts as running from this call
+    /// until it ends or is dropped. After 128 keys, or a panic, it lets the runtime poll other tasks, even if neither the handler nor the
+    /// queue has ever waited.
     ///
     /// # Cancel safety
-    /// Dropping it drops the handler's future at the point where it waits; the key is done then, as by [`done`](Item::done).
+    /// Dropping it drops the handler's future where it waits. The key is then done, as by [`done`](Item::done).
     ///
     /// # The handler
-    /// An async closure, which borrows the item. Each call can use what the closure has captured, so it is cloned once for each loop:
+    /// An async closure that borrows the item. Each call can use the captured values, so one clone for each loop is enough:
     /// ```
     /// # use keyqueue::WorkQueue;
     /// # use std::sync::Arc;
@@ -522,10 +525,10 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     ///     Ok(())
     /// });
     /// ```
-    /// A closure that is passed directly does not name the type of its argument, here, in [`run`](Self::run), in
-    /// [`run_boxed`](Self::run_boxed) and in [`spawn`](WorkersBuilder::spawn). The type of the keys has to be known before:
-    /// `WorkQueue::<String>::new()`, if only a later call tells. Three kinds of handlers name the type: a function, a closure that is first
-    /// put into a variable, and a closure that is not `async` itself and returns a future:
+    /// A closure that is passed directly does not name the type of its argument. This holds here, in [`run`](Self::run), in
+    /// [`run_boxed`](Self::run_boxed) and in [`spawn`](WorkersBuilder::spawn). The compiler must know the type of the keys by then: if only
+    /// a later call tells it, write `WorkQueue::<String>::new()`. Three kinds of handlers name the type: a function, a closure in a
+    /// variable, and a closure that is not `async` itself and returns a future:
     /// ```
     /// # use keyqueue::WorkQueue;
     /// # use std::sync::Arc;
@@ -559,8 +562,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// # let _ =
     /// workers.run_async(handler);
     /// ```
-    /// Nor does an `async` block in a closure, if the block uses the item, as such a closure cannot return a future that borrows its
-    /// argument:
+    /// A closure with an `async` block that uses the item does not compile either, because its future would borrow the closure's argument:
     /// ```compile_fail
     /// # use keyqueue::{Item, WorkQueue};
     /// # use std::sync::Arc;
@@ -590,9 +592,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// ```
     ///
     /// # A task that hangs
-    /// A drain with a deadline returns the keys of handlers that hang, and their tasks keep hanging. Your runtime can abort the tasks, if
-    /// you have kept their handles. (Handlers in threads cannot be aborted.) With the feature `tokio`, `Workers::spawn_tasks` keeps the
-    /// handles, and the drain aborts the tasks.
+    /// A drain with a deadline returns the keys of handlers that hang. Their tasks go on hanging. If you have kept the handles of the
+    /// tasks, your runtime can abort them. (Nothing can abort a handler in a thread.) With the feature `tokio`, `Workers::spawn_tasks`
+    /// keeps the handles, and the drain aborts the tasks.
     /// ```
     /// # use keyqueue::WorkQueue;
     /// # use std::time::Duration;
@@ -612,7 +614,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     ///
     /// let leftover = workers.drain_until(tokio::time::sleep(Duration::from_millis(25))).await;
     /// assert_eq!(leftover.processing, ["https://example.org".to_owned()]);
-    /// tasks.shutdown().await; // aborts the task that hangs: the handler is dropped, and its key is done
+    /// // aborts the task that hangs: the handler is dropped, and its key is done
+    /// tasks.shutdown().await;
     /// assert_eq!((workers.tally().running, queue.processing_len()), (0, 0));
     /// # }
     /// ```
@@ -630,9 +633,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
 
     /// Like [`run_async`](Self::run_async), for a handler that returns boxed futures.
     ///
-    /// For code that is generic over the handler, such as a wrapper that spawns tasks: the compiler knows that the future is `Send` if
-    /// the handler is, without knowing the handler's type. And for closures of the form
-    /// `|item| { let context = context.clone(); Box::pin(async move { … }) }`. It costs an allocation per key.
+    /// Use it in code that is generic over the handler, such as a wrapper that spawns tasks: the future is `Send` if the handler is. Use it
+    /// also for closures of the form `|item| { let context = context.clone(); Box::pin(async move { … }) }`. It costs an allocation per
+    /// key.
     ///
     /// # Cancel safety
     /// Like [`run_async`](Self::run_async).
@@ -678,21 +681,20 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
         self.run_async(async move |item: &Item<'_, K>| handler(item).await)
     }
 
-    /// Shuts the queue down, ends each loop after the key that it is processing or is just being handed, and takes out the queued and
-    /// the delayed keys. Returns at once, even if [groups are full](crate::WorkQueueBuilder::max_processing_per_group). Releases drains
-    /// that wait for the queue.
+    /// Shuts the queue down, and takes out the queued and the delayed keys. Each loop ends after its present key. The call returns at once,
+    /// even if [groups are full](crate::WorkQueueBuilder::max_processing_per_group). It releases drains that wait for the queue.
     ///
-    /// Each key that the queue had accepted was handed out to its end, or is in the [`Leftover`]. A key that was added while it was
-    /// processing is queued again when its handler returns, and stays queued if no getter is left. `stop` returns it in
-    /// [`processing`](Leftover::processing). Keys that fail, or are requeued, after the shut-down are in
-    /// [`refused`](Leftover::refused): those whose handlers return later, in the result of the next stop or drain.
+    /// Each accepted key was handed out and its hand-out has ended, or the key is in the [`Leftover`]. A key that was added while it was
+    /// processing is in [`processing`](Leftover::processing). It is queued again when its handler returns, and stays queued if no getter is
+    /// left. A key that fails or is requeued after the shut-down is in [`refused`](Leftover::refused). If its handler returns after the
+    /// stop, the result of the next stop or drain has it.
     ///
-    /// It takes keys out as [`take_where`](WorkQueue::take_where) does: they are cloned under the lock, so `Clone` must not use this queue,
-    /// and they count as [`taken`](crate::Stats::taken).
+    /// It takes keys out as [`take_where`](WorkQueue::take_where) does: it clones them under the lock, so `Clone` must not use this queue.
+    /// They count as [`taken`](crate::Stats::taken).
     ///
     /// # Panics
-    /// If a key's `Clone` or `Hash` panics. The queue is shut down then, and nothing was taken: each key has its place, its priority and its
-    /// delay. So another `stop` finds all of it, and [`get`](WorkQueue::get), which clones nothing, hands out the queued keys.
+    /// If a key's `Clone` or `Hash` panics. The queue is shut down then, and the call has taken nothing: each key has its place, its
+    /// priority and its delay. So another `stop` finds all keys. [`get`](WorkQueue::get), which clones nothing, hands out the queued ones.
     ///
     /// # Examples
     /// ```
@@ -710,11 +712,12 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     }
 
     /// Shuts the queue down, waits until no key is queued or processing, and [joins](Self::join) the loops. Returns the delayed keys, and
-    /// those that fail or are requeued meanwhile, in [`refused`](Leftover::refused). After a [`stop`](Self::stop), waits only for the loops.
+    /// in [`refused`](Leftover::refused) the keys that fail or are requeued meanwhile. After a [`stop`](Self::stop), it waits only for the
+    /// loops.
     ///
     /// # Blocking
-    /// Like [`shut_down_with_drain`](WorkQueue::shut_down_with_drain), which waits forever if no loop is left, and like
-    /// [`join`](Self::join).
+    /// Like [`shut_down_with_drain`](WorkQueue::shut_down_with_drain), and then like [`join`](Self::join). If keys are left but no loop is,
+    /// it waits forever.
     ///
     /// # Examples
     /// ```
@@ -733,15 +736,14 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
         self.stop()
     }
 
-    /// Like [`drain`](Self::drain), but waits for at most this time, and [stops](Self::stop) the loops then. A timeout too long for the
-    /// clock, such as `Duration::MAX`, means no timeout. A key that fails or is requeued before this returns is in
+    /// Like [`drain`](Self::drain), but waits for at most this time, and then [stops](Self::stop) the loops. A timeout too long for the
+    /// clock, such as `Duration::MAX`, means no timeout. If a key fails or is requeued before this returns, it is in
     /// [`refused`](Leftover::refused).
     ///
     /// # Blocking
-    /// For at most this time, even if a handler, or the drop of a value that a handler has captured, takes longer. Such a loop counts as
-    /// [running](Tally::running) until it ends, and [`join`](Self::join) waits for it. If it is a task of `spawn_tasks` (feature `tokio`),
-    /// it is aborted. Threads whose loops have ended may not have ended
-    /// yet.
+    /// For at most this time, even if a handler takes longer, or the drop of a value that it has captured. Its loop counts as
+    /// [running](Tally::running) until it ends, and [`join`](Self::join) waits for it. If the loop is a task of `spawn_tasks` (feature
+    /// `tokio`), the call aborts it. When the call returns, threads whose loops have ended may still be about to end.
     ///
     /// # Examples
     /// ```
@@ -762,12 +764,11 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
         self.end_drain()
     }
 
-    /// Like [`drain`](Self::drain), for a task, with keys that fail or are requeued meanwhile in [`refused`](Leftover::refused). For a
-    /// deadline, see [`drain_until`](Self::drain_until).
+    /// Like [`drain`](Self::drain), for a task. For a deadline, see [`drain_until`](Self::drain_until).
     ///
     /// # Cancel safety
-    /// Dropping it ends the wait; if it was polled, the queue stays shut down. The keys that are left are taken out in the poll that
-    /// returns them, so after a drain that was dropped, [`stop`](Self::stop) returns all of them.
+    /// Dropping it ends the wait. If it was polled, the queue stays shut down. Only the last poll takes the remaining keys out, and returns
+    /// them. So after a dropped drain, [`stop`](Self::stop) returns all of them.
     ///
     /// # Examples
     /// ```
@@ -783,11 +784,11 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
         self.drain_until(std::future::pending::<()>()).await
     }
 
-    /// Like [`drain_async`](Self::drain_async), but [stops](Self::stop) the loops when `deadline` resolves. It may be a timer of any
-    /// runtime, or a second Ctrl-C. A key that fails or is requeued before that is in [`refused`](Leftover::refused).
+    /// Like [`drain_async`](Self::drain_async), but [stops](Self::stop) the loops when `deadline` resolves. The deadline may be a timer of
+    /// any runtime, or a second Ctrl-C. If a key fails or is requeued before that, it is in [`refused`](Leftover::refused).
     ///
-    /// The key of a task that hangs is returned in [`processing`](Leftover::processing). The task is aborted if it is one of `spawn_tasks`
-    /// (feature `tokio`). Otherwise it keeps hanging: see [`run_async`](Self::run_async), "A task that hangs".
+    /// If a task hangs, its key is in [`processing`](Leftover::processing). The drain aborts a task of `spawn_tasks` (feature `tokio`).
+    /// Another task goes on hanging: see [`run_async`](Self::run_async), "A task that hangs".
     ///
     /// # Cancel safety
     /// Like [`drain_async`](Self::drain_async).
@@ -808,7 +809,10 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// # }
     ///
     /// let leftover = workers.drain_until(tokio::time::sleep(Duration::from_millis(25))).await;
-    /// assert_eq!((leftover.processing, leftover.queued), (vec!["a".to_owned()], vec!["b".to_owned()]));
+    /// assert_eq!(
+    ///     (leftover.processing, leftover.queued),
+    ///     (vec!["a".to_owned()], vec!["b".to_owned()])
+    /// );
     /// # }
     /// ```
     pub async fn drain_until(&self, deadline: impl Future) -> Leftover<K> {

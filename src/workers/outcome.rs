@@ -4,10 +4,10 @@ use crate::AddOptions;
 use std::error::Error;
 use std::time::Duration;
 
-/// What happens to a key when its handler returns. What a handler may return, beside an `Outcome`: [`IntoOutcome`].
+/// What happens to a key when its handler returns. A handler may also return [other types](IntoOutcome), such as a `Result`.
 ///
-/// The failures of a key decide how long its next retry waits, and when it is out of [retries](super::WorkersBuilder::max_retries). What
-/// each outcome does with them, and the call of [`Item`](crate::Item) that does the same:
+/// The failures of a key decide how long its next retry waits, and when it is out of [retries](super::WorkersBuilder::max_retries). The
+/// table shows what each outcome does with them, and the call of [`Item`](crate::Item) that does the same:
 ///
 /// | Outcome | the call | the key | its failures | counts as |
 /// |---|---|---|---|---|
@@ -27,10 +27,10 @@ use std::time::Duration;
 /// [`Tally`](super::Tally) has these counts; [`Runs`](crate::observe::Runs), and the metric `workqueue_runs_total`, count by result.
 ///
 /// # The question mark
-/// An error converts into an `Outcome`, which is [`Failed`](Self::Failed). So in a handler that returns `Result<_, Outcome>`, `?` retries
-/// the key, and each error can have another outcome instead, such as `Err(Outcome::GiveUp(..))`. What is no
-/// [`Error`] itself (a text, a `Box<dyn Error>`, an `anyhow::Error`) needs `.map_err(Outcome::failed)?`. A handler
-/// that only retries may return a `Result` of any of these errors.
+/// An [`Error`] converts into [`Outcome::Failed`](Self::Failed). So in a handler that returns `Result<_, Outcome>`, `?` retries the key.
+/// The handler may return another outcome for an error, such as `Err(Outcome::GiveUp(..))`. A text, a `Box<dyn Error>` or an
+/// `anyhow::Error` does not implement `Error`: write `.map_err(Outcome::failed)?`. A handler that only retries may return a `Result` with
+/// any of these errors.
 ///
 /// # Examples
 /// ```
@@ -77,33 +77,33 @@ pub enum Outcome {
     /// The handler failed: [`retry`](crate::Item::retry), unless the key was retried [too often](super::WorkersBuilder::max_retries).
     /// The failure is counted.
     Retry,
-    /// Like `Retry`, with the error, which is passed to [`on_error`](super::WorkersBuilder::on_error). What `?` makes of an error.
+    /// Like `Retry`, with the error, which goes to [`on_error`](super::WorkersBuilder::on_error). `?` converts an error into this.
     Failed(Box<dyn Error + Send + Sync>),
-    /// Like `Failed`, with an error that says when to try again, such as the `Retry-After` of an HTTP answer: the key is retried after
-    /// the longer of this delay and the limiter's delay.
+    /// Like `Failed`, with a time to wait, such as the `Retry-After` of an HTTP answer. The key is retried after the longer of this delay
+    /// and the limiter's delay.
     #[doc(alias = "Retry-After")]
     RetryAfter {
         /// The shortest delay of the retry.
         delay: Duration,
-        /// The error, which is passed to [`on_error`](super::WorkersBuilder::on_error).
+        /// The error, which goes to [`on_error`](super::WorkersBuilder::on_error).
         error: Box<dyn Error + Send + Sync>,
     },
     /// The handler succeeded, and there is more to do later: [`requeue_after`](crate::Item::requeue_after). The key's failures are
     /// forgotten.
     RequeueAfter(Duration),
-    /// The handler has not failed, but postponed its work, for instance to limit the load of a server:
+    /// The handler has not failed, and postpones its work, for instance to limit the load of a server:
     /// [`requeue_with`](crate::Item::requeue_with). The key's failures stay counted. The run counts as
     /// [succeeded](super::Tally::succeeded).
     RequeueWith(AddOptions),
-    /// The handler failed, and the key is not retried: [`give_up`](crate::Item::give_up). The key's failures are forgotten. The reason is
-    /// passed to [`on_give_up`](super::WorkersBuilder::on_give_up).
+    /// The handler failed, and the key is not retried: [`give_up`](crate::Item::give_up). The key's failures are forgotten. The reason goes
+    /// to [`on_give_up`](super::WorkersBuilder::on_give_up).
     #[doc(alias = "TerminalError")]
     GiveUp(Box<dyn Error + Send + Sync>),
 }
 
 impl Outcome {
-    /// [`Failed`](Self::Failed) with this error, or with what converts into one: a text, a `Box<dyn Error + Send + Sync>`, an
-    /// `anyhow::Error`. For `.map_err(Outcome::failed)?`; an [`Error`] needs only `?`.
+    /// [`Failed`](Self::Failed) with this error. A text, a `Box<dyn Error + Send + Sync>` and an `anyhow::Error` convert into one. Use it
+    /// as `.map_err(Outcome::failed)?`. An [`Error`] needs only `?`.
     ///
     /// # Examples
     /// ```
@@ -114,7 +114,9 @@ impl Outcome {
     ///     let _number = parse(page).map_err(Outcome::failed)?; // its error is a String
     ///     Ok(())
     /// }
-    /// assert!(matches!(check("x"), Err(Outcome::Failed(error)) if error.to_string() == "no number"));
+    /// assert!(
+    ///     matches!(check("x"), Err(Outcome::Failed(error)) if error.to_string() == "no number")
+    /// );
     /// ```
     pub fn failed(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Failed(error.into())
@@ -132,11 +134,10 @@ impl<E: Error + Send + Sync + 'static> From<E> for Outcome {
 ///
 /// * `()`: [`Success`](Outcome::Success).
 /// * An [`Outcome`].
-/// * A `Result`. `Ok` is the outcome of its value, such as `()` or an `Outcome`. `Err` is [`Failed`](Outcome::Failed) with its error, which
-///   is any type that converts into a `Box<dyn Error + Send + Sync>`: errors of all kinds, texts, `anyhow::Error`.
-/// * A `Result` whose error is an `Outcome`: that outcome. So each call of the handler can decide
-///   [what its error means](Outcome#the-question-mark).
-/// * `!`, as of a closure that ends in a `panic!`.
+/// * A `Result`. `Ok` is the outcome of its value, such as `()` or an `Outcome`. `Err` is [`Failed`](Outcome::Failed) with its error. Each
+///   type that converts into a `Box<dyn Error + Send + Sync>` will do: errors of all kinds, texts, `anyhow::Error`.
+/// * A `Result` whose error is an `Outcome`: the handler decides [what its error means](Outcome#the-question-mark).
+/// * `!`, if a closure ends in a `panic!`.
 ///
 /// No other type can implement this trait.
 ///
@@ -145,7 +146,9 @@ impl<E: Error + Send + Sync + 'static> From<E> for Outcome {
 /// ```
 /// use keyqueue::{IntoOutcome, Item, Outcome, WorkQueue};
 ///
-/// fn logged<R: IntoOutcome>(handler: impl Fn(&u32) -> R) -> impl Fn(&Item<'_, u32>) -> Outcome {
+/// fn logged<R: IntoOutcome>(
+///     handler: impl Fn(&u32) -> R,
+/// ) -> impl Fn(&Item<'_, u32>) -> Outcome {
 ///     move |item| {
 ///         let outcome = handler(item).into_outcome();
 ///         println!("{item}: {outcome:?}");

@@ -44,6 +44,22 @@ impl<K> Default for Hooks<K> {
     }
 }
 
+/// After this number of keys a loop in a task lets the runtime poll other tasks: neither the queue nor a handler may have had a reason to
+/// wait. Tokio gives its own channels this number of messages.
+const KEYS_AT_ONCE: u32 = 128;
+
+/// Resolves at its second poll, for which it wakes the task; at its first, if the waker panics.
+async fn give_way_once() {
+    let mut given = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut given, true) || contained(|| cx.waker().wake_by_ref()).is_none() {
+            return Poll::Ready(());
+        }
+        Poll::Pending
+    })
+    .await;
+}
+
 /// A loop, from its start to its end.
 pub(super) struct Loop<K> {
     workers: Arc<Inner<K>>,
@@ -114,6 +130,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
                 Ok(()) => return,
                 Err(payload) => self.panicked(current.take(), payload),
             }
+            give_way_once().await;
         }
     }
 
@@ -122,7 +139,13 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
         handler: &mut impl AsyncFnMut(&Item<'_, K>) -> R,
         current: &mut Option<(Item<'q, K>, RunSpan)>,
     ) {
+        let mut keys = 0_u32;
         while !self.workers.group.is_stopped() {
+            if keys == KEYS_AT_ONCE {
+                keys = 0;
+                give_way_once().await;
+            }
+            keys += 1;
             let Some(item) = self.workers.queue.get_async().await else { return };
             let (item, span) = current.insert((item, RunSpan::none()));
             self.enter(span, item);

@@ -9,10 +9,10 @@ use std::pin::Pin;
 use tokio::runtime::Handle;
 
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
-    /// Starts `tasks` tasks on the current Tokio runtime, each of which runs a loop; more may be started later. The workers keep the tasks'
-    /// handles: a drain with a deadline aborts those whose handlers hang.
+    /// Starts `tasks` tasks on the current Tokio runtime. Each task runs a loop. A later call may start more. The workers keep the handles
+    /// of the tasks: a drain with a deadline aborts a task whose handler hangs.
     ///
-    /// What a call does, and what becomes of a handler that still runs when the call returns:
+    /// When each call returns, and what happens to a handler that still runs then:
     ///
     /// | the call | returns | a handler that still runs |
     /// |---|---|---|
@@ -26,19 +26,20 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// [`drain_until`]: Self::drain_until
     /// [`processing`]: crate::Leftover::processing
     ///
-    /// No call aborts a handler in a thread, or one of [`run_async`](Self::run_async). To abort all tasks at once:
+    /// No call aborts a handler in a thread, or a handler of [`run_async`](Self::run_async). To abort all tasks at once:
     /// `drain_until(std::future::ready(()))`.
     ///
-    /// An aborted task ends where its handler waits: the runtime drops the handler's future, and the key is done, as by
-    /// [`done`](Item::done). This happens soon after the drain has returned, and [`join_async`](Self::join_async) waits for it. A handler
-    /// that blocks its thread instead of awaiting ends only when it awaits or returns.
+    /// An aborted task ends where its handler awaits: the runtime drops the handler's future, and the key is done, as by
+    /// [`done`](Item::done). This happens soon after the return of the drain. [`join_async`](Self::join_async) waits for it. If a handler
+    /// blocks its thread, its task ends only when the handler awaits or returns.
     ///
-    /// In a task, use the calls for tasks: `drain_timeout`, `drain` and `join` block a thread that the runtime may need for the handlers.
+    /// In a task, use the calls for tasks. `drain_timeout`, `drain` and `join` block a thread, and the runtime may need it for the
+    /// handlers.
     ///
     /// # The handler
-    /// Returns a boxed future, as in [`run_boxed`](Self::run_boxed): Tokio wants futures that are `Send`, and Rust has no stable way to
-    /// say that of the futures of an async closure. So an `async fn` is passed as `|url| Box::pin(visit(url))`, and a closure clones
-    /// what it has captured for each call:
+    /// It returns a boxed future, as in [`run_boxed`](Self::run_boxed). Tokio wants futures that are `Send`, and stable Rust cannot yet
+    /// require this of the futures of an async closure. So pass an `async fn` as `|url| Box::pin(visit(url))`. A closure clones its
+    /// captured values for each call:
     /// ```
     /// # use keyqueue::WorkQueue;
     /// # use std::sync::Arc;
@@ -57,8 +58,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// It costs an allocation per key. For an async closure, spawn [`run_async`](Self::run_async) in a `JoinSet` of your own.
     ///
     /// # Panics
-    /// If it is not called within a Tokio runtime (in a task, in `block_on`, or after `runtime.enter()`), or if `tasks` is 0. No task is
-    /// started then.
+    /// If it is not called within a Tokio runtime (in a task, in `block_on`, or after `runtime.enter()`), or if `tasks` is 0. It starts no
+    /// task then.
     ///
     /// # Examples
     /// ```

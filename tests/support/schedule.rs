@@ -284,7 +284,7 @@ where
         );
         assert!(!self.shut_down || waiting == 0, "P6: shut down, and a future was not woken");
         assert_eq!(self.queue.processing_len(), self.holders.len());
-        // P2: each owed key is queued, or is dirty and will be queued at `done`.
+        // Each owed key is queued, or is dirty and will be queued at `done` (P2).
         let dirty = |item: &Item<'q, K>| usize::from(item.is_dirty());
         let held: usize = self.kept.iter().map(dirty).sum();
         let held: usize = held

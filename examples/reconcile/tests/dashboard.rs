@@ -57,6 +57,33 @@ fn metrics_in(expression: &str) -> Vec<&str> {
     metrics
 }
 
+/// Each result of a run has a colour that says what it means, whatever other series there are: by their order, success was red.
+#[test]
+fn each_result_of_a_run_has_its_own_colour() {
+    let dashboard = dashboard();
+    let runs = panels(&dashboard).into_iter().find(|panel| panel["title"] == "Runs by result").expect("it exists");
+    assert!(list(runs, "targets").iter().all(|target| text(target, "legendFormat").ends_with(" {{result}}")));
+    let colours: Vec<_> = list(&runs["fieldConfig"], "overrides")
+        .iter()
+        .map(|rule| {
+            let [matcher, set] = [&rule["matcher"], &rule["properties"][0]];
+            assert_eq!(
+                [text(matcher, "id"), text(set, "id"), text(&set["value"], "mode")],
+                ["byRegexp", "color", "fixed"]
+            );
+            (text(matcher, "options"), text(&set["value"], "fixedColor"))
+        })
+        .collect();
+    let expected = [
+        ("/ success$/", "green"),
+        ("/ requeue$/", "blue"),
+        ("/ error$/", "orange"),
+        ("/ give_up$/", "red"),
+        ("/ panic$/", "dark-red"),
+    ];
+    assert_eq!(colours, expected);
+}
+
 /// The picture of the README was drawn since the last panel was added or renamed.
 #[test]
 fn the_picture_has_each_panel() {

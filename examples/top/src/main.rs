@@ -9,6 +9,25 @@
 //! Four tenants share four workers here: `large` adds bursts, `steady` one key at a time, some of them later, `rare` asks
 //! for some of its keys at HIGH, and `hourly` looks at its keys once an hour. Documents whose number ends in 13 always
 //! fail, and one run in twenty of the others. What the page shows (`page.rs`) comes from calls that any program can make.
+//!
+//! ```text
+//!  `add`, a thread ──▶ queue ──▶ `work`, in 4 workers
+//!                        │ each 500 ms: metrics, processing_keys, delayed_keys, groups, num_requeues
+//!                        ▼
+//!                   Page::turn ──▶ Page::draw ──▶ the terminal, its lines (--frames), or an SVG (--picture)
+//!
+//!  draw_head      keys in each state, rates, oldest key                            q quits
+//!  draw_chart     ┌ queued keys ──────────────────────┐┌ times ──────────────────────────┐
+//!  draw_times     │ a bar for each 500 ms             ││ of waits and runs: p50 p99 max  │
+//!                 └───────────────────────────────────┘└─────────────────────────────────┘
+//!  draw_tenants   ┌ tenants and their shares of the keys ────────────────────────────────┐
+//!                 │ a row for each: keys in each state, oldest key, a bar                │
+//!                 └──────────────────────────────────────────────────────────────────────┘
+//!  table          ┌ processing keys ─────┐┌ delays to come ─┐┌ keys that fail most ───────┐
+//!                 │ key, for how long    ││ keys in a range ││ key, failures, next try    │
+//!                 └──────────────────────┘└─────────────────┘└────────────────────────────┘
+//! ```
+//! With fewer than 24 lines the page has no chart and no times, and with fewer than 76 columns no delays to come.
 
 mod page;
 mod picture;

@@ -61,7 +61,7 @@ fn polls_and_cancels(queue: WorkQueue<u64>) -> usize {
     taken
 }
 
-/// P2, W1, W2, W3: three threads add, three work, two are tasks that are cancelled. All keys are handed out before the shut-down.
+/// Three threads add, three work, two are tasks that are cancelled (P2, W1, W2, W3). All keys are handed out before the shut-down.
 #[test]
 fn every_key_is_handed_out() {
     check(|| {
@@ -80,7 +80,7 @@ fn every_key_is_handed_out() {
     });
 }
 
-/// W2, W3: as many getters as keys, so each must be woken. Two tasks are cancelled; if one has a key, it adds another.
+/// As many getters as keys, so each must be woken (W2, W3). Two tasks are cancelled; if one has a key, it adds another.
 #[test]
 fn each_getter_takes_one_key() {
     check(|| {
@@ -127,7 +127,7 @@ fn an_idle_wait_sees_work_that_changes_shards() {
     });
 }
 
-/// P1, P3: few keys, added again while they are processed.
+/// Few keys, added again while they are processed (P1, P3).
 #[test]
 fn a_key_has_one_holder() {
     check(|| {
@@ -152,7 +152,7 @@ fn a_key_has_one_holder() {
     });
 }
 
-/// P6, P7: two threads drain while three add and three work.
+/// Two threads drain while three add and three work (P6, P7).
 #[test]
 fn drains_end_when_all_shards_are_quiet() {
     check(|| {
@@ -173,7 +173,7 @@ fn drains_end_when_all_shards_are_quiet() {
     });
 }
 
-/// P8, I8: one driver thread serves the delays of all shards.
+/// One driver thread serves the delays of all shards (P8, I8).
 #[test]
 fn delays_of_all_shards_expire() {
     check(|| {

@@ -74,7 +74,7 @@ impl<K> Table<K> {
         place
     }
 
-    /// Gives memory back: keeps room for this number of keys, or for those that are there, if they are more.
+    /// Frees memory: keeps room for this number of keys, or for the present keys, if they are more.
     pub(super) fn shrink_to(&mut self, keys: usize) {
         let keys = keys.max(self.len);
         if places_for(keys) < self.places.len() {
@@ -82,7 +82,7 @@ impl<K> Table<K> {
         }
     }
 
-    /// Moves the entries of which `wanted` is true to `taken`.
+    /// Moves an entry to `taken` if `wanted` is true for it.
     pub(super) fn extract_if(&mut self, wanted: impl Fn(&Entry<K>) -> bool, taken: &mut Vec<Entry<K>>) {
         for place in 0..self.places.len() {
             // Again at the same place: a later entry may have moved there. Entries that move past the end of the array have been

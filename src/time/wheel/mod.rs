@@ -150,7 +150,7 @@ impl Wheel {
         let sifting = !self.is_empty(OPENING);
         let opening = sifting || !self.is_empty(DEFERRED) || !self.is_empty(BACKLOG);
         if opening && deadline <= self.opening_end && (sifting || deadline > self.horizon) {
-            // T4: behind the other entries of the slot that is being opened.
+            // In order (T4): behind the other entries of the slot that is being opened.
             let list = if deadline > self.horizon { BACKLOG } else { OPENING };
             self.push(placements, list, number, deadline);
         } else {
@@ -211,7 +211,7 @@ impl Wheel {
         let (start, end) = self.range(level, slot);
         if earliest > now {
             if start > now {
-                self.elapsed = self.elapsed.max(now); // T5: before the first slot that has entries
+                self.elapsed = self.elapsed.max(now); // never into a slot with entries (T5)
             }
             return Some(Popped::Until(earliest));
         }
@@ -219,7 +219,7 @@ impl Wheel {
         None
     }
 
-    /// Removes some number, whatever its deadline, and returns both. Equal deadlines come out in order. Time does not move.
+    /// Removes some number with any deadline, and returns both. Equal deadlines come out in order. Time does not move.
     pub(crate) fn pop_any(&mut self) -> Option<(u32, u64)> {
         let slot = self.first().map(|(level, slot)| HEAD | (level * SLOTS + slot) as u32);
         // The entries of a slot were inserted before those that are on their way there.

@@ -140,7 +140,7 @@ fn range(ratios: impl Iterator<Item = f64> + Clone) -> String {
 /// A row for each family that has won figures.
 pub fn won(results: &Results, matrices: &[Matrix]) -> String {
     let list = all(results, matrices);
-    let mut table = Table::new(["workloads", "better than each rival in", "by, least to most"]);
+    let mut table = Table::new(["workloads", "figures won", "all ratios"]);
     for family in families(&list) {
         let won = family.iter().map(|figure| 1.0 / figure.worst()).filter(|ratio| *ratio > MARGIN);
         let count = won.clone().count();

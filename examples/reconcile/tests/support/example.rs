@@ -1,6 +1,7 @@
 //! The program of this package, and a directory for it. (Dependencies of the tests are built for the program too, as it is an example,
 //! and its first line would be later on the screen. So there is no `tempfile` here.)
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -11,10 +12,15 @@ pub(crate) struct TempDir(PathBuf);
 impl TempDir {
     pub(crate) fn new() -> Self {
         static DIRS: AtomicUsize = AtomicUsize::new(0);
-        let name = format!("reconcile-{}-{}", std::process::id(), DIRS.fetch_add(1, Relaxed));
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path).expect("it is new");
-        Self(path)
+        loop {
+            let name = format!("reconcile-{}-{}", std::process::id(), DIRS.fetch_add(1, Relaxed));
+            let path = std::env::temp_dir().join(name);
+            match std::fs::create_dir(&path) {
+                Ok(()) => return Self(path),
+                // Left by a process that had the same id, and was killed, or could not delete it.
+                Err(error) => assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{}", path.display()),
+            }
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -27,7 +27,7 @@ pub fn overview(results: &Results) -> Option<Bars> {
     let bars = groups.iter().flat_map(|(_, bars)| bars);
     let values = bars.flat_map(|bar| [bar.value, 1.0].into_iter().chain(bar.tick));
     let x = Axis::decades("the fastest rival's time / keyqueue's", values);
-    let title = "Further right is faster than the rival; the line: the target".into();
+    let title = "Right of 1: keyqueue is faster than the fastest rival. The line is the target".into();
     (!groups.is_empty()).then_some(Bars { title, x, origin: 1.0, groups })
 }
 

@@ -1,0 +1,325 @@
+//! `Workers::spawn_tasks` (feature `tokio`) where it meets other parts: full groups, panics, stops by a handler, runtimes with one thread,
+//! and runtimes that are dropped. What the call does alone is in `workers.rs`.
+//!
+//! Checks: a drain returns within its time, and its lists have each key once (P23); a key whose task goes is done, also if its handler was
+//! to be aborted or its runtime is dropped (P13); the wake-up of such a task goes to another getter (P2).
+#![cfg(feature = "tokio")]
+
+use keyqueue::{AddOptions, Added, Leftover, OnPanic, Outcome, Stats, Tally, WorkQueue, Workers};
+use std::future::{Future, pending, ready};
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+
+const MS: Duration = Duration::from_millis(1);
+
+/// A runtime with this number of threads, or, if it is 0, that of the thread in `block_on`.
+fn runtime(threads: usize) -> Runtime {
+    let mut builder = match threads {
+        0 => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    builder.worker_threads(threads.max(1)).enable_time().build().unwrap()
+}
+
+/// Runs a test in a thread, and fails if it has not returned after 30 seconds.
+fn within_30_s<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
+    let (send, receive) = mpsc::channel();
+    let thread = thread::spawn(move || send.send(test()));
+    match receive.recv_timeout(Duration::from_secs(30)) {
+        Ok(result) => result,
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("it has not returned after 30 s"),
+        Err(mpsc::RecvTimeoutError::Disconnected) => resume_unwind(thread.join().unwrap_err()),
+    }
+}
+
+/// The test in a runtime with one thread and in others.
+fn in_each_runtime<F: Future<Output = ()>>(test: impl Fn() -> F + Copy + Send + 'static) {
+    for threads in [0, 1, 2] {
+        within_30_s(move || runtime(threads).block_on(test()));
+    }
+}
+
+async fn until(holds: impl Fn() -> bool) {
+    while !holds() {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn sorted<K: Ord>(mut keys: Vec<K>) -> Vec<K> {
+    keys.sort_unstable();
+    keys
+}
+
+/// Loops whose handlers are ready at once, or panic, and which always have a next key, leave the thread of their runtime to other tasks and
+/// timers.
+#[test]
+fn loops_that_always_have_a_key_leave_the_runtime_to_other_tasks() {
+    in_each_runtime(async || {
+        for handler in ["requeues", "requeues, in run_async", "panics"] {
+            let queue = WorkQueue::builder().on_panic(OnPanic::Done).build();
+            let workers = queue.workers().build();
+            let again = queue.clone();
+            match handler {
+                "panics" => workers.spawn_tasks(3, move |item| {
+                    again.add(**item);
+                    Box::pin(async { resume_unwind(Box::new("a handler")) as Outcome })
+                }),
+                "requeues" => {
+                    workers.spawn_tasks(3, |_| Box::pin(async { Outcome::RequeueWith(AddOptions::new()) }));
+                }
+                _ => (0..3).for_each(|_| {
+                    drop(tokio::spawn(workers.run_async(async |_| Outcome::RequeueWith(AddOptions::new()))));
+                }),
+            }
+            queue.add_all(0..10);
+            while workers.tally().requeued + workers.tally().panicked < 1000 {
+                tokio::time::sleep(MS).await;
+            }
+            let left = workers.drain_until(tokio::time::sleep(10_000 * MS)).await;
+            let refused = if handler == "panics" { vec![] } else { Vec::from_iter(0..10) };
+            assert_eq!((sorted(left.refused), left.queued, left.processing), (refused, vec![], vec![]), "{handler}");
+        }
+    });
+}
+
+/// Aborted tasks of full groups: each key is in one list, and what is queued of their groups can be handed out afterwards.
+#[test]
+fn a_deadline_aborts_the_tasks_of_full_groups() {
+    in_each_runtime(async || {
+        for limit in [1, 2] {
+            let builder = WorkQueue::builder().fair_by(|&(group, _): &(u32, u32)| group);
+            let queue = builder.max_processing_per_group(limit).build();
+            let workers = queue.workers().build();
+            workers.spawn_tasks(6, |_| Box::pin(pending::<()>()));
+            let keys = Vec::from_iter((0..12).map(|n| (n % 2, n)));
+            queue.add_all(keys.clone());
+            until(|| queue.processing_len() == 2 * limit).await;
+            // Four tasks wait for keys of full groups.
+            let held = queue.inspect().processing_keys()[0].key;
+            assert_eq!(queue.add(held), Added::Deferred);
+            let left = workers.drain_until(tokio::time::sleep(MS)).await;
+            assert_eq!(left.processing.len(), 2 * limit);
+            assert_eq!(sorted([left.processing, left.queued].concat()), sorted(keys));
+            workers.join_async().await;
+            // It is queued again, unless a task that had not been aborted yet got it once more.
+            let Stats { len, processing, handed_out, .. } = queue.stats();
+            assert_eq!((processing, workers.tally().running), (0, 0));
+            assert_eq!(len as u64 + handed_out, 2 * limit as u64 + 1);
+            if len > 0 {
+                assert_eq!(**queue.try_get().as_ref().expect("its group has room again"), held);
+            }
+        }
+    });
+}
+
+/// One task hangs, the handlers of the others panic: at once, after a wait, and in the drop of an aborted future.
+#[test]
+fn panics_of_handlers_end_no_task_and_lose_no_key() {
+    struct PanicsInDrop;
+    impl Drop for PanicsInDrop {
+        fn drop(&mut self) {
+            resume_unwind(Box::new("in a drop"));
+        }
+    }
+    in_each_runtime(async || {
+        for (policy, dirty) in [(OnPanic::Done, false), (OnPanic::Done, true), (OnPanic::Retry, false)] {
+            let queue = WorkQueue::builder().on_panic(policy).build();
+            let workers = queue.workers().max_retries(0).build();
+            workers.spawn_tasks(2, |item| {
+                if **item == 1 {
+                    resume_unwind(Box::new("before there is a future"));
+                }
+                Box::pin(async move {
+                    match **item {
+                        0 => {
+                            let _guard = PanicsInDrop;
+                            pending::<()>().await;
+                        }
+                        2 => {
+                            tokio::task::yield_now().await;
+                            resume_unwind(Box::new("after a wait"));
+                        }
+                        _ => {}
+                    }
+                })
+            });
+            queue.add(0);
+            until(|| queue.processing_len() == 1).await;
+            if dirty {
+                assert_eq!(queue.add(0), Added::Deferred);
+            }
+            queue.add_all([1, 2, 3]);
+            until(|| workers.tally().succeeded == 1).await;
+            let left = workers.drain_until(tokio::time::sleep(MS)).await;
+            assert_eq!((left.processing, left.queued, left.refused), (vec![0], vec![], vec![]));
+            workers.join_async().await;
+            let Tally { running, failed, panicked, .. } = workers.tally();
+            assert_eq!((running, failed, panicked), (0, 2, 2), "a run that was aborted is not counted");
+            let Stats { len, processing, handed_out, .. } = queue.stats();
+            assert_eq!((processing, len as u64 + handed_out), (0, 4 + u64::from(dirty)), "queued, or got once more");
+        }
+    });
+}
+
+/// A handler stops its own workers, and a handler drains them with a deadline: the abort reaches the task that has called it, too.
+#[test]
+fn a_handler_stops_or_drains_its_own_workers() {
+    in_each_runtime(async || {
+        for drains in [false, true] {
+            let queue = WorkQueue::new();
+            let workers = queue.workers().build();
+            let left = Arc::new(Mutex::new(None));
+            let went_on = Arc::new(AtomicUsize::new(0));
+            let captured = (workers.clone(), Arc::clone(&left), Arc::clone(&went_on));
+            workers.spawn_tasks(2, move |item| {
+                let (workers, left, went_on) = captured.clone();
+                Box::pin(async move {
+                    if **item == 0 {
+                        return pending().await;
+                    }
+                    let leftover = if drains { workers.drain_until(ready(())).await } else { workers.stop() };
+                    *left.lock().unwrap() = Some(leftover);
+                    tokio::task::yield_now().await; // an aborted task ends here
+                    went_on.fetch_add(1, Ordering::SeqCst);
+                })
+            });
+            queue.add(0);
+            until(|| queue.processing_len() == 1).await;
+            queue.add_all([1, 2, 3]);
+            until(|| left.lock().unwrap().is_some()).await;
+            let left = left.lock().unwrap().take().unwrap();
+            assert_eq!((sorted(left.processing), left.queued), (vec![0, 1], vec![2, 3]));
+            if !drains {
+                until(|| workers.tally().running == 1).await;
+                assert_eq!(workers.drain_until(ready(())).await.processing, [0]);
+            }
+            workers.join_async().await;
+            assert_eq!((queue.processing_len(), queue.len()), (0, 0));
+            assert_eq!(
+                (went_on.load(Ordering::SeqCst), workers.tally().succeeded > 0),
+                (1 - usize::from(drains), !drains)
+            );
+        }
+    });
+}
+
+/// The runtime is dropped while its tasks handle keys, wait for keys, and are woken for one. The queue lives on: no key stays processing,
+/// and another getter gets all of them.
+#[test]
+fn keys_come_back_from_a_runtime_that_is_dropped() {
+    let dirty = [true, false];
+    let cases = [0, 1, 2].into_iter().flat_map(|threads| dirty.map(|dirty| (threads, dirty)));
+    for (threads, dirty) in cases {
+        for by in ["drop", "shutdown_background", "shutdown_timeout"] {
+            within_30_s(move || {
+                let runtime = runtime(threads);
+                let queue = WorkQueue::new();
+                let workers = queue.workers().build();
+                let dropped = Arc::new(AtomicBool::new(false));
+                {
+                    let _in_it = runtime.enter();
+                    let captured = SetOnDrop(Arc::clone(&dropped));
+                    workers.spawn_tasks(3, move |_| {
+                        let _captured = &captured;
+                        Box::pin(pending::<()>())
+                    });
+                }
+                queue.add_all([1, 2]);
+                runtime.block_on(until(|| queue.processing_len() == 2 && queue.stats().waiters == 1));
+                let expected: &[_] = if dirty { &[2, 3] } else { &[3] };
+                assert!(!dirty || queue.add(2) == Added::Deferred);
+                let getter = thread::spawn({
+                    let queue = queue.clone();
+                    move || Vec::from_iter(expected.iter().map(|_| *queue.get().unwrap()))
+                });
+                while queue.stats().waiters < 2 {
+                    thread::yield_now();
+                }
+                if threads == 0 {
+                    queue.add(3); // wakes the task that waits, which is never polled again
+                }
+                match by {
+                    "drop" => drop(runtime),
+                    "shutdown_timeout" => runtime.shutdown_timeout(10_000 * MS),
+                    _ => runtime.shutdown_background(),
+                }
+                if threads > 0 {
+                    while workers.tally().running > 0 {
+                        thread::yield_now();
+                    }
+                    queue.add(3);
+                }
+                assert_eq!(sorted(getter.join().unwrap()), expected);
+                workers.join();
+                assert!(dropped.load(Ordering::SeqCst), "the handler is dropped");
+                assert_eq!((queue.processing_len(), queue.len(), workers.tally().running), (0, 0, 0));
+                assert!(workers.drain().is_empty());
+            });
+        }
+    }
+}
+
+struct SetOnDrop(Arc<AtomicBool>);
+
+impl Drop for SetOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Drains without a deadline wait for a task that hangs. They end when the runtime is dropped, as the task's key is done then.
+#[test]
+fn the_drop_of_the_runtime_ends_drains() {
+    type Drain = fn(&Workers<u32>) -> Leftover<u32>;
+    let calls: [[Drain; 2]; 2] =
+        [[Workers::drain, Workers::drain], [Workers::drain, |workers| workers.drain_timeout(Duration::MAX)]];
+    for calls in calls {
+        within_30_s(move || {
+            let runtime = runtime(0);
+            let queue = WorkQueue::new();
+            let workers = queue.workers().build();
+            {
+                let _in_it = runtime.enter();
+                workers.spawn_tasks(2, |_| Box::pin(pending::<()>()));
+            }
+            queue.add_all([1]);
+            runtime.block_on(until(|| queue.processing_len() == 1));
+            queue.add(1);
+            let drains = calls.map(|call: Drain| {
+                let workers = workers.clone();
+                thread::spawn(move || call(&workers))
+            });
+            while queue.stats().drainers < 2 {
+                thread::yield_now();
+            }
+            drop(runtime);
+            // The key was added again, and no loop is left: `remove` takes it back, and the drains end.
+            while queue.is_empty() {
+                thread::yield_now();
+            }
+            assert!(queue.remove(&1));
+            drains.into_iter().for_each(|drain| assert!(drain.join().unwrap().is_empty()));
+        });
+    }
+}
+
+/// Tasks of a runtime that is gone are not started, and leave nothing behind.
+#[test]
+fn a_runtime_that_has_ended_starts_no_task() {
+    let runtime = runtime(1);
+    let handle = runtime.handle().clone();
+    let queue = WorkQueue::new();
+    let workers = queue.workers().build();
+    queue.add(1);
+    drop(runtime);
+    {
+        let _in_it = handle.enter();
+        workers.spawn_tasks(2, |_| Box::pin(ready(())));
+    }
+    assert_eq!((workers.tally().running, workers.tally().succeeded, queue.len()), (0, 0, 1));
+    assert_eq!(within_30_s(move || workers.drain_timeout(MS)).queued, [1]);
+}
