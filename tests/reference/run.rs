@@ -153,6 +153,8 @@ enum At {
 
 struct Loop {
     at: At,
+    /// The keys that it has got since its start or its last panic. After 128 it gives way to other tasks.
+    keys: u32,
     future: Pin<Box<dyn Future<Output = ()>>>,
     flag: Arc<Flag>,
     script: Arc<Script>,
@@ -416,7 +418,7 @@ impl<'q> Run<'q> {
                         Box::pin(async move { handle(&own, item).await })
                     })),
                 };
-                self.loops.push(Loop { at: At::Free, future, flag: Arc::default(), script });
+                self.loops.push(Loop { at: At::Free, keys: 0, future, flag: Arc::default(), script });
                 self.poll_loop(self.loops.len() - 1);
             }
             Op::Finish(n, outcome) => {
@@ -700,19 +702,25 @@ impl<'q> Run<'q> {
         let waker = Waker::from(Arc::clone(&own.flag));
         let ended = own.future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
         let started = std::mem::take(&mut *own.script.started.lock().unwrap());
-        let mut place = own.at;
+        let (mut place, mut keys) = (own.at, own.keys);
+        let is_woken = own.flag.is_set();
+        let mut gives_way = false;
         if let (At::Holding(key), Some(outcome)) = (place, outcome) {
             self.apply(key, &outcome);
             place = At::Free;
+            gives_way = outcome == Outcome::Panic || keys == 128 && !self.stopped;
+            keys = if gives_way { 0 } else { keys };
         }
+        assert!(!gives_way || is_woken, "a loop gives way, and is not woken");
         let mut has_ended = false;
-        if !matches!(place, At::Holding(_)) {
+        if !matches!(place, At::Holding(_)) && !gives_way {
             if place == At::Free && self.stopped || started.is_empty() && self.reference.is_over() {
                 has_ended = true;
             } else if let Some((key, priority)) = started.first() {
                 assert!(self.reference.next_keys().contains(key), "key {key} is not next");
                 assert_eq!(*priority, self.reference.hand_out(*key));
                 place = At::Holding(*key);
+                keys += 1;
             } else {
                 assert!(self.would_wait(), "a loop waits although a key is ready");
                 place = At::Waiting;
@@ -720,7 +728,7 @@ impl<'q> Run<'q> {
         }
         let taken = usize::from(matches!(place, At::Holding(_)) && !started.is_empty());
         assert_eq!((ended, started.len()), (has_ended, taken), "a loop at {place:?} has started {started:?}");
-        self.loops[at].at = place;
+        (self.loops[at].at, self.loops[at].keys) = (place, keys);
         if ended {
             self.loops.swap_remove(at);
         }
