@@ -416,10 +416,10 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// Like [`cancel`](Self::cancel).
     ///
     /// # Blocking
-    /// O(1): one lock for some tens of nanoseconds, or for a microsecond if the key is one of fewer than five hundred queued keys. With
-    /// more, the first such call visits all queued keys of the key's shard, as the first [priority](AddOptions::priority) does, in some 50
-    /// ns each. It holds the lock for up to some thousand keys at a time. From then on the queue keeps its keys as a queue with priorities
-    /// does, and each hand-out takes some 50 ns more.
+    /// O(1): one lock for some tens of nanoseconds, or for a microsecond if the key is one of fewer than five hundred queued keys. (Places
+    /// of removed keys count until the keys before them are handed out.) With more, the first such call visits all queued keys of the key's
+    /// shard, as the first [priority](AddOptions::priority) does, in some 50 ns each. It holds the lock for up to some thousand keys at a
+    /// time. From then on the queue keeps its keys as a queue with priorities does, and each hand-out takes some 50 ns more.
     ///
     /// # Memory ordering
     /// The adds that this call takes back *happen-before* its return. The next hand-out of the key sees what happened before this call.
@@ -613,6 +613,9 @@ impl<K> WorkQueue<K> {
     /// Like [`get`](Self::get), for a task. Resolves to `None` when the queue is shut down and no key is queued.
     ///
     /// Works on any executor, together with threads in [`get`](Self::get): the getter that has waited longest is woken first.
+    ///
+    /// While keys are queued, it is ready at its first poll. A loop whose work never waits should therefore let its runtime poll other tasks
+    /// now and then, as [`Workers`](crate::Workers) do.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing: its wake-up goes to the next getter. A woken future must be polled or dropped. A future that is

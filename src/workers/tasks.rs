@@ -31,7 +31,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     ///
     /// An aborted task ends where its handler awaits: the runtime drops the handler's future, and the key is done, as by
     /// [`done`](Item::done). This happens soon after the return of the drain. [`join_async`](Self::join_async) waits for it. If a handler
-    /// blocks its thread, its task ends only when the handler awaits or returns.
+    /// blocks its thread, its task ends only when the handler awaits or returns. If its key was added meanwhile, another of the tasks may get
+    /// the key before it is aborted too.
     ///
     /// In a task, use the calls for tasks. `drain_timeout`, `drain` and `join` block a thread, and the runtime may need it for the
     /// handlers.

@@ -21,7 +21,7 @@ fn it_prints_a_summary() {
 
 #[test]
 fn chaos_means_errors() {
-    let options = ["--chaos", "--hosts", "1", "--rate", "1000", "--timeout", "50", "--max-retries", "2"];
+    let options = ["--chaos", "--hosts", "1", "--rate", "1000", "--timeout", "250", "--max-retries", "2"];
     let stdout = String::from_utf8(program().args(options).output().unwrap().stdout).unwrap();
     let broken =
         "http://h0.test/p/59: given up after 2 retries: HTTP status server error (500 Internal Server Error)\n";
