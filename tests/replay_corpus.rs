@@ -3,6 +3,8 @@
 //!
 //! The checks are described at the top of `support/{ops,order_ops,schedule,delay_ops,wheel,limiter}.rs`.
 
+mod reference;
+
 mod support {
     pub(crate) mod delay_ops;
     pub(crate) mod delays;
@@ -31,6 +33,11 @@ fn replay(name: &str, target: fn(&[u8])) -> usize {
         target(&std::fs::read(file).expect("a readable file"));
     }
     files.len()
+}
+
+#[test]
+fn all_features() {
+    assert!(replay("all_features", reference::swarm::run_bytes) > 0);
 }
 
 #[test]
