@@ -25,7 +25,7 @@ pub enum FleetError {
     },
     /// An argument of the builder is not valid.
     InvalidArgument(String),
-    /// The member left before it had joined.
+    /// The member left before it had joined: the queue is shut down.
     Left,
 }
 
