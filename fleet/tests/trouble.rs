@@ -238,6 +238,19 @@ async fn a_watch_that_panics_is_begun_again() {
     assert_eq!(fleet.stats().lost, 0);
 }
 
+/// It panics each time: the member begins ten watches per lease, not as many as the processor can do, says so, and goes on to renew.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_panics_each_time_is_begun_again_after_a_pause() {
+    let store = Troubled::default();
+    let fleet = alone(&store).await;
+    store.panics.store(20, Ordering::Relaxed);
+    let took = within(seconds(60), || store.panics.load(Ordering::Relaxed) == 0).await;
+    assert!(took >= seconds(19), "20 watches in {took:?}");
+    let stats = fleet.stats();
+    assert!(stats.last_store_error.unwrap().contains("panicked"));
+    assert!(stats.time_to_deadline > seconds(6) && stats.store_errors >= 19 && stats.lost == 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_store_that_refuses_a_third_of_all_requests_is_good_enough() {
     let store = Troubled::default();
