@@ -76,8 +76,8 @@
 //!
 //! # Features
 //!
-//! * `etcd`: [`store::EtcdStore`](store). Its build needs `protoc`.
-//! * `kube`: [`store::KubeStore`](store), in Leases.
+//! * `etcd`: [`store::EtcdStore`](store), and `etcd_client`, re-exported. Its build needs `protoc`.
+//! * `kube`: [`store::KubeStore`](store), in Leases, and `kube`, re-exported.
 
 mod agent;
 mod clock;
@@ -92,6 +92,13 @@ mod stats;
 pub mod store;
 mod sync;
 mod workers;
+
+/// The client of [`store::EtcdStore`], in the version that it takes.
+#[cfg(feature = "etcd")]
+pub use etcd_client;
+/// The client of [`store::KubeStore`], in the version that it takes.
+#[cfg(feature = "kube")]
+pub use kube;
 
 pub use clock::Clock;
 pub use error::FleetError;

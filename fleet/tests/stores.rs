@@ -1,6 +1,6 @@
 //! What each store must do: the same tests for all. `memory` always; `kube` with the feature, against a stand-in API server, and, if
 //! `FLEET_KUBE` is 1, against the API server of the default kube config, in the namespace `default`; `etcd` with the feature and a server at
-//! `FLEET_ETCD` (`ci/fleet-etcd.sh` starts one).
+//! `FLEET_ETCD` (`ci/fleet-etcd.sh` starts one). With `FLEET_ETCD`, `etcd_auth.rs` starts servers of its own.
 
 mod common;
 
@@ -145,6 +145,10 @@ async fn etcd() {
     let error = EtcdStore::connect(["http://127.0.0.1:1"], "/x").await.unwrap().read("owners").await.unwrap_err();
     assert!(error.to_string().starts_with("etcd: get: "), "{error}");
 }
+
+#[cfg(feature = "etcd")]
+#[path = "common/etcd_auth.rs"]
+mod etcd_auth;
 
 #[cfg(feature = "kube")]
 #[path = "common/stand_in/mod.rs"]
