@@ -115,6 +115,7 @@ impl Fleet<()> {
     }
 }
 
+            fnv_ranges: false,
 impl<K> Fleet<K> {
     /// Whether this member owns the key's partition, and hands out its keys.
     pub fn owns(&self, key: &K) -> bool {
@@ -131,14 +132,15 @@ impl<K> Fleet<K> {
         self.shared.hub.lock().owned().iter().copied().collect()
     }
 
-    /// The hashes of a partition: a range of FNV-1a values, such as a `shardSelector` of Kubernetes (KEP-5866) names.
+    /// The FNV-1a values of a partition, such as a `shardSelector` of Kubernetes (KEP-5866) names. `None`: the fleet was not built with
+    /// [`fnv_ranges`](FleetBuilder::fnv_ranges), so a partition is no range.
     ///
     /// # Panics
     /// If there is no such partition.
-    pub fn hashes(&self, partition: u32) -> RangeInclusive<u64> {
+    pub fn hashes(&self, partition: u32) -> Option<RangeInclusive<u64>> {
         let partitions = self.shared.gates.len();
         assert!(partition < partitions, "partition {partition} of {partitions}");
-        first_hash(partition, partitions)..=last_hash(partition, partitions)
+        self.shared.fnv_ranges.then(|| first_hash(partition, partitions)..=last_hash(partition, partitions))
     }
 
     /// The queue.
@@ -347,6 +349,7 @@ pub struct FleetBuilder<S> {
     name: Option<String>,
     partitions: u32,
     lease: Duration,
+    fnv_ranges: bool,
     grace: Duration,
     clock: Clock,
     mutant: Option<Mutant>,
@@ -380,6 +383,36 @@ impl<S: Store> FleetBuilder<S> {
     }
 
     /// R, how long a renewal of the member's record allows it to hand out keys: 10 seconds by default, 60 ms to a day. It is renewed three
+    /// Makes a partition a range of FNV-1a values of the key's bytes, which [`Fleet::hashes`] tells: a watch of Kubernetes can ask for
+    /// the objects of a partition (`shardSelector`, KEP-5866).
+    ///
+    /// Without this, the FNV-1a value is mixed before the partition is chosen. With it, names that differ only in their last two bytes
+    /// mostly share a partition: all of `web-0` to `web-99` are in fewer than 10 of 256. So use it for keys whose bytes are random, such
+    /// as UIDs: name these bytes with [`build_by`](Self::build_by).
+    ///
+    /// All members must agree. Members that do not agree find a key in different partitions, and then it has two handlers.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::WorkQueue;
+    /// use keyqueue_fleet::{Fleet, MemoryStore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), keyqueue_fleet::FleetError> {
+    /// let fleet = Fleet::builder(MemoryStore::new())
+    ///     .fnv_ranges()
+    ///     .build_by(WorkQueue::<String>::new(), |uid, hasher| hasher.write(uid.as_bytes()))
+    ///     .await?;
+    /// assert_eq!(fleet.hashes(1), Some(0x0100_0000_0000_0000..=0x01ff_ffff_ffff_ffff));
+    /// # fleet.leave().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn fnv_ranges(mut self) -> Self {
+        self.fnv_ranges = true;
+        self
+    }
+
     /// times as often.
     ///
     /// The member's deadline is the moment at which the last successful renewal was sent, plus this. Others take its partitions if
@@ -412,9 +445,6 @@ impl<S: Store> FleetBuilder<S> {
     }
 
     /// Joins the fleet. Returns when the member's record is written; partitions come afterwards, see [`Fleet::events`].
-    ///
-    /// Strings that differ only in their last two bytes mostly share a partition. For names that end in a number, use
-    /// [`build_by`](Self::build_by) with [`StableHasher::spread`].
     ///
     /// The member's task runs on the tokio runtime of the caller. It must run at least every few seconds: handlers that block belong to
     /// threads of their own.
@@ -496,6 +526,7 @@ impl<S: Store> FleetBuilder<S> {
             clock: self.clock,
             hash,
             wake: Notify::new(),
+            fnv_ranges: self.fnv_ranges,
             lost: Notify::new(),
             status: watch::Sender::new(Status::Joining),
             stats: Default::default(),

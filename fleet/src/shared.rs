@@ -4,7 +4,7 @@ use crate::clock::Clock;
 use crate::error::FleetError;
 use crate::events::{Event, Hub};
 use crate::gate::{Gates, LastOut};
-use crate::hash::{StableHasher, partition_of};
+use crate::hash::{StableHasher, mix, partition_of};
 use crate::protocol::member::Notice;
 use crate::stats::Measured;
 use crate::store::StoreError;
@@ -30,6 +30,8 @@ pub(crate) struct Shared<K> {
     pub(crate) clock: Clock,
     pub(crate) hash: HashKey<K>,
     /// Wakes the member's task: a gate became empty, or the member shall leave.
+    /// Whether a partition is a range of the hashes themselves.
+    pub(crate) fnv_ranges: bool,
     pub(crate) wake: Notify,
     /// Wakes holders: the member was lost.
     pub(crate) lost: Notify,
@@ -52,7 +54,8 @@ impl<K> Shared<K> {
     pub(crate) fn partition(&self, key: &K) -> u32 {
         let mut hasher = StableHasher::new();
         (self.hash)(key, &mut hasher);
-        partition_of(hasher.finish(), self.gates.len())
+        let hash = hasher.finish();
+        partition_of(if self.fnv_ranges { hash } else { mix(hash) }, self.gates.len())
     }
 
     #[inline]
