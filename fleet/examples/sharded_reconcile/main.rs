@@ -2,8 +2,8 @@
 //! take over.
 //!
 //! ```text
-//! cargo run --release --example sharded_reconcile                                 # a store in a folder: nothing else is needed
-//! cargo run --release --features etcd --example sharded_reconcile -- --etcd       # etcd; starts a server if none is at --endpoint
+//! cargo run --release -p keyqueue-fleet --example sharded_reconcile        # a store in a folder: nothing else is needed
+//! cargo run --release -p keyqueue-fleet --features etcd --example sharded_reconcile -- --etcd    # etcd; starts one if none is at --endpoint
 //! ```
 //!
 //! ```text
