@@ -1,7 +1,7 @@
 //! The handle of a member, and its builder.
 
 use crate::agent::Agent;
-use crate::clock::Clock;
+use crate::clock::LeaseClock;
 use crate::error::FleetError;
 use crate::events::Events;
 use crate::gate::{Entry, Gates, Refused};
@@ -10,7 +10,7 @@ use crate::protocol::member::{Member, Mutant, Timing};
 use crate::shared::{HashKey, Shared, Status};
 use crate::stats::Stats;
 use crate::store::Store;
-use keyqueue::WorkQueue;
+use keyqueue::{InvalidArgument, WorkQueue};
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::ops::RangeInclusive;
@@ -24,21 +24,22 @@ use tokio::time::sleep;
 /// One replica of a program whose replicas share the keys of a queue. A cheap handle; clones refer to the same member.
 ///
 /// When the last handle is dropped ([`Workers`](crate::Workers) hold one), the member stops at once without handing over, and others take its partitions after the
-/// [expiry](FleetBuilder::lease): call [`leave`](Self::leave) before.
+/// [expiry](FleetBuilder::lease): call [`leave`](Self::leave) before. Its tasks end, and so do the loops of
+/// [`run_async`](crate::Workers::run_async) with their handlers. Threads end when the queue is shut down.
 ///
 /// # Examples
 /// ```
 /// use keyqueue::WorkQueue;
-/// use keyqueue_fleet::{Fleet, Held, MemoryStore};
+/// use keyqueue_fleet::{Fleet, MemoryStore};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), keyqueue_fleet::FleetError> {
 /// let store = MemoryStore::new(); // or EtcdStore, KubeStore
 /// let fleet = Fleet::builder(store).member("pod-1").build(WorkQueue::<String>::new()).await?;
 ///
-/// let workers = fleet.workers();
+/// let workers = fleet.workers().max_retries(15).build();
 /// for _ in 0..8 {
-///     tokio::spawn(workers.run(async |key: &Held<'_, String>| println!("{} with token {}", key.key(), key.token())));
+///     tokio::spawn(workers.run_async(async |key| println!("{key} with token {}", key.token())));
 /// }
 ///
 /// let mut events = fleet.events();
@@ -73,18 +74,25 @@ impl<K> Drop for Task<K> {
 }
 
 /// What [`Fleet::add`] did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Added {
-    /// This member owns the key's partition: the queue's answer.
-    Queued(keyqueue::Added),
+    /// This member owns the key's partition, and this is what its queue did. (A queue that is shut down rejects the key.)
+    Mine(keyqueue::Added),
     /// Another member owns it, or no member does yet. The next owner lists its objects, and finds this one.
     NotMine,
 }
 
 impl Added {
     /// Whether this member owns the key's partition.
+    #[must_use]
     pub fn is_mine(self) -> bool {
-        matches!(self, Self::Queued(_))
+        matches!(self, Self::Mine(_))
+    }
+
+    /// Whether this member will hand the key out: it owns the partition, and its queue has [accepted](keyqueue::Added::is_accepted) the key.
+    #[must_use]
+    pub fn is_accepted(self) -> bool {
+        matches!(self, Self::Mine(added) if added.is_accepted())
     }
 }
 
@@ -107,15 +115,15 @@ impl Fleet<()> {
             store,
             name: None,
             partitions: 256,
+            fnv_ranges: false,
             lease: Duration::from_secs(10),
             grace: Duration::from_secs(2),
-            clock: Clock::system(),
+            clock: LeaseClock::system(),
             mutant: None,
         }
     }
 }
 
-            fnv_ranges: false,
 impl<K> Fleet<K> {
     /// Whether this member owns the key's partition, and hands out its keys.
     pub fn owns(&self, key: &K) -> bool {
@@ -191,7 +199,8 @@ impl<K> Fleet<K> {
     }
 
     /// Hands everything over and leaves: closes all gates, waits for the handlers that run, releases all partitions and deletes the
-    /// member's record, so that others need not wait for its expiry. Returns when that is done.
+    /// member's record, so that others need not wait for its expiry. Returns when that is done. The loops of
+    /// [`run_async`](crate::Workers::run_async) end then.
     ///
     /// # Cancel safety
     /// The member goes on to leave if the future is dropped. If the store cannot be reached or a handler hangs, the future does not
@@ -199,9 +208,7 @@ impl<K> Fleet<K> {
     pub async fn leave(&self) {
         self.shared.leaving.store(true, Ordering::Release);
         self.shared.wake.notify_one();
-        let mut status = self.shared.status.subscribe();
-        // Err: the task has ended.
-        let _ended = status.wait_for(|status| matches!(status, Status::Left | Status::Refused(_))).await;
+        self.shared.ended().await;
     }
 }
 
@@ -212,23 +219,17 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Fleet<K> {
     /// either this call finds the partition owned, or the list finds the object.
     #[inline]
     pub fn add(&self, key: K) -> Added {
-        if self.owns(&key) { Added::Queued(self.shared.queue.add(key)) } else { Added::NotMine }
+        if self.owns(&key) { Added::Mine(self.shared.queue.add(key)) } else { Added::NotMine }
     }
 
     /// Like [`add`](Self::add), with options.
     pub fn add_with(&self, key: K, options: keyqueue::AddOptions) -> Added {
-        if self.owns(&key) { Added::Queued(self.shared.queue.add_with(key, options)) } else { Added::NotMine }
+        if self.owns(&key) { Added::Mine(self.shared.queue.add_with(key, options)) } else { Added::NotMine }
     }
 
-    /// Workers that process the keys of this member's partitions, with the settings of [`WorkQueue::workers`].
-    pub fn workers(&self) -> crate::Workers<K> {
-        self.workers_with(self.shared.queue.workers())
-    }
-
-    /// Workers with settings of their own: `fleet.workers_with(fleet.queue().workers().max_retries(15))`.
-    /// The settings must be of this queue's workers.
-    pub fn workers_with(&self, settings: keyqueue::WorkersBuilder<K>) -> crate::Workers<K> {
-        crate::Workers::new(self.clone(), settings.build())
+    /// Configures workers that process the keys of this member's partitions, as [`WorkQueue::workers`] does.
+    pub fn workers(&self) -> crate::WorkersBuilder<K> {
+        crate::WorkersBuilder::new(self.clone())
     }
 }
 
@@ -348,10 +349,10 @@ pub struct FleetBuilder<S> {
     store: S,
     name: Option<String>,
     partitions: u32,
-    lease: Duration,
     fnv_ranges: bool,
+    lease: Duration,
     grace: Duration,
-    clock: Clock,
+    clock: LeaseClock,
     mutant: Option<Mutant>,
 }
 
@@ -382,7 +383,6 @@ impl<S: Store> FleetBuilder<S> {
         self
     }
 
-    /// R, how long a renewal of the member's record allows it to hand out keys: 10 seconds by default, 60 ms to a day. It is renewed three
     /// Makes a partition a range of FNV-1a values of the key's bytes, which [`Fleet::hashes`] tells: a watch of Kubernetes can ask for
     /// the objects of a partition (`shardSelector`, KEP-5866).
     ///
@@ -413,6 +413,7 @@ impl<S: Store> FleetBuilder<S> {
         self
     }
 
+    /// R, how long a renewal of the member's record allows it to hand out keys: 10 seconds by default, 60 ms to a day. It is renewed three
     /// times as often.
     ///
     /// The member's deadline is the moment at which the last successful renewal was sent, plus this. Others take its partitions if
@@ -431,7 +432,7 @@ impl<S: Store> FleetBuilder<S> {
     }
 
     /// The member's clock, for tests.
-    pub fn clock(mut self, clock: Clock) -> Self {
+    pub fn clock(mut self, clock: LeaseClock) -> Self {
         self.clock = clock;
         self
     }
@@ -481,23 +482,23 @@ impl<S: Store> FleetBuilder<S> {
         let is_valid = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-' || c == b'.';
         let ends_well = |c: Option<&u8>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
         let bytes = name.as_bytes();
-        let refuse = |what: String| Err(FleetError::InvalidArgument(what));
+        let refuse =
+            |argument, value, why| Err(FleetError::InvalidArgument(InvalidArgument::new(argument, value, why)));
         if bytes.len() > 63
             || !bytes.iter().copied().all(is_valid)
             || !bytes.split(|c| *c == b'.').all(|part| ends_well(part.first()) && ends_well(part.last()))
         {
-            return refuse(format!(
-                "member name {name:?}: 1 to 63 lower-case letters, digits, '-' and '.' are allowed, a letter or a digit at both ends and around each '.'"
-            ));
+            let why = "1 to 63 lower-case letters, digits, '-' and '.' are allowed, a letter or a digit at both ends and around each '.'";
+            return refuse("member", format!("{name:?}"), why);
         }
         if !(1..=MOST_PARTITIONS).contains(&self.partitions) {
-            return refuse(format!("{} partitions: 1 to {MOST_PARTITIONS} are allowed", self.partitions));
+            return refuse("partitions", self.partitions.to_string(), "it must be 1 to 4096");
         }
         if !(SHORTEST_LEASE..=LONGEST).contains(&self.lease) {
-            return refuse(format!("a lease of {:?}: {SHORTEST_LEASE:?} to {LONGEST:?} are allowed", self.lease));
+            return refuse("lease", format!("{:?}", self.lease), "it must be 60 ms to a day");
         }
         if self.grace > LONGEST {
-            return refuse(format!("a grace of {:?}: at most {LONGEST:?} are allowed", self.grace));
+            return refuse("grace", format!("{:?}", self.grace), "it must be a day at most");
         }
         Ok(())
     }
@@ -525,8 +526,8 @@ impl<S: Store> FleetBuilder<S> {
             gates: Gates::new(self.partitions, self.mutant != Some(Mutant::NoDeadline)),
             clock: self.clock,
             hash,
-            wake: Notify::new(),
             fnv_ranges: self.fnv_ranges,
+            wake: Notify::new(),
             lost: Notify::new(),
             status: watch::Sender::new(Status::Joining),
             stats: Default::default(),

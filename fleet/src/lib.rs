@@ -5,7 +5,7 @@
 //!
 //! ```
 //! use keyqueue::WorkQueue;
-//! use keyqueue_fleet::{Event, Fleet, Held, MemoryStore};
+//! use keyqueue_fleet::{Event, Fleet, MemoryStore};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), keyqueue_fleet::FleetError> {
@@ -14,9 +14,10 @@
 //! let fleet = Fleet::builder(store).member("replica-1").build(WorkQueue::<String>::new()).await?;
 //!
 //! // The handlers: one key at a time has one handler in all replicas.
+//! let workers = fleet.workers().build();
 //! for _ in 0..8 {
-//!     tokio::spawn(fleet.workers().run(async |pod: &Held<'_, String>| {
-//!         println!("looking at {}; writes carry the token {}", pod.key(), pod.token());
+//!     tokio::spawn(workers.run_async(async |pod| {
+//!         println!("looking at {pod}; writes carry the token {}", pod.token());
 //!     }));
 //! }
 //!
@@ -37,7 +38,7 @@
 //!
 //! // An event: it goes to the program's own store first, and then the key is added.
 //! fleet.add("default/a".to_owned()); // or `NotMine`
-//! # while fleet.workers().tally().running == 0 && fleet.stats().owned < 256 { tokio::task::yield_now().await }
+//! # while workers.tally().running == 0 && fleet.stats().owned < 256 { tokio::task::yield_now().await }
 //!
 //! fleet.leave().await; // hands everything over
 //! # Ok(())
@@ -103,7 +104,7 @@ pub use etcd_client;
 #[cfg(feature = "kube")]
 pub use kube;
 
-pub use clock::Clock;
+pub use clock::LeaseClock;
 pub use error::FleetError;
 pub use events::{Event, Events};
 pub use fleet::{Added, Fleet, FleetBuilder, NotAllowed, Permit};
@@ -113,7 +114,7 @@ pub use hash::{StableHash, StableHasher};
 pub use protocol::member::Mutant;
 pub use stats::Stats;
 pub use store::{MemoryStore, Store};
-pub use workers::{Held, Workers};
+pub use workers::{Held, Workers, WorkersBuilder};
 
 /// The README's examples are tests.
 #[cfg(doctest)]

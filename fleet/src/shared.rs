@@ -1,6 +1,6 @@
 //! What the handle, the workers and the member's task share.
 
-use crate::clock::Clock;
+use crate::clock::LeaseClock;
 use crate::error::FleetError;
 use crate::events::{Event, Hub};
 use crate::gate::{Gates, LastOut};
@@ -9,6 +9,7 @@ use crate::protocol::member::Notice;
 use crate::stats::Measured;
 use crate::store::StoreError;
 use keyqueue::WorkQueue;
+use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
@@ -27,11 +28,11 @@ pub(crate) type HashKey<K> = Box<dyn Fn(&K, &mut StableHasher) + Send + Sync>;
 pub(crate) struct Shared<K> {
     pub(crate) queue: WorkQueue<K>,
     pub(crate) gates: Gates,
-    pub(crate) clock: Clock,
+    pub(crate) clock: LeaseClock,
     pub(crate) hash: HashKey<K>,
-    /// Wakes the member's task: a gate became empty, or the member shall leave.
     /// Whether a partition is a range of the hashes themselves.
     pub(crate) fnv_ranges: bool,
+    /// Wakes the member's task: a gate became empty, or the member shall leave.
     pub(crate) wake: Notify,
     /// Wakes holders: the member was lost.
     pub(crate) lost: Notify,
@@ -62,6 +63,15 @@ impl<K> Shared<K> {
     pub(crate) fn after_leaving(&self, last: LastOut) {
         if last.0 {
             self.wake.notify_one();
+        }
+    }
+
+    /// Waits until the member's task has ended: it has left, was refused, or its last handle was dropped.
+    pub(crate) fn ended(&self) -> impl Future<Output = ()> + use<K> {
+        let mut status = self.status.subscribe();
+        async move {
+            // Err: all that shares the status is dropped.
+            let _ended = status.wait_for(|status| matches!(status, Status::Left | Status::Refused(_))).await;
         }
     }
 

@@ -7,7 +7,7 @@ mod common;
 use common::within;
 use keyqueue::WorkQueue;
 use keyqueue_fleet::store::{Change, Deleted, MemoryStore, Store, Stored, Version, Watch, Written};
-use keyqueue_fleet::{Event, Fleet, Held};
+use keyqueue_fleet::{Event, Fleet};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -87,9 +87,9 @@ async fn carries_a_fleet(store: &(impl Store + Clone), lease: Duration) {
     for name in ["a", "b", "c"] {
         let fleet = Fleet::builder(store.clone()).member(name).partitions(16).lease(lease).grace(lease / 4);
         let fleet = fleet.build(WorkQueue::<u64>::new()).await.unwrap();
-        let (workers, runs) = (fleet.workers(), runs.clone());
-        tokio::spawn(workers.run(async move |held: &Held<'_, u64>| {
-            runs.lock().unwrap().insert(*held.key(), name.to_owned());
+        let (workers, runs) = (fleet.workers().build(), runs.clone());
+        tokio::spawn(workers.run_async(async move |key| {
+            runs.lock().unwrap().insert(**key, name.to_owned());
         }));
         let (lister, mut events) = (fleet.clone(), fleet.events());
         tokio::spawn(async move {

@@ -5,7 +5,7 @@ mod common;
 use common::{builder, clock, join, millis, seconds, within};
 use keyqueue::WorkQueue;
 use keyqueue_fleet::store::{Deleted, MemoryStore, Store, StoreError, Stored, Version, Watch, Written};
-use keyqueue_fleet::{Clock, Event, Fleet, FleetError, Held, NotAllowed};
+use keyqueue_fleet::{Event, Fleet, FleetError, LeaseClock, NotAllowed};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::time::Instant;
@@ -175,7 +175,7 @@ async fn after_a_suspend_a_member_hands_out_nothing_until_it_has_renewed() {
     let store = Troubled::default();
     let slept = Arc::new(AtomicU64::new(0));
     let (awake, sum) = (clock_nanos(), slept.clone());
-    let suspended = Clock::new(move || awake() + sum.load(Ordering::Relaxed));
+    let suspended = LeaseClock::new(move || awake() + sum.load(Ordering::Relaxed));
     let fleet = builder(&store, "a").clock(suspended).build(WorkQueue::<u64>::new()).await.unwrap();
     within(seconds(1), || fleet.stats().owned == 16).await;
     let permit = fleet.enter(&1).unwrap();
@@ -276,9 +276,9 @@ async fn a_handler_that_hangs_holds_up_only_its_partition_and_is_seen() {
     within(seconds(1), || a.stats().owned == 16).await;
     let (hangs, panics) = (1_u64, (2..).find(|key| a.partition(key) != a.partition(&1)).unwrap());
     for _ in 0..2 {
-        let workers = a.workers();
-        tokio::spawn(workers.run(async move |key: &Held<'_, u64>| {
-            assert!(*key.key() != panics, "this handler panics");
+        let workers = a.workers().build();
+        tokio::spawn(workers.run_async(async move |key| {
+            assert!(**key != panics, "this handler panics");
             std::future::pending::<()>().await;
         }));
     }

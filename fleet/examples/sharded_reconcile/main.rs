@@ -19,7 +19,7 @@ mod file_store;
 
 use file_store::FileStore;
 use keyqueue::WorkQueue;
-use keyqueue_fleet::{Event, Fleet, Held, Store};
+use keyqueue_fleet::{Event, Fleet, Store};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
@@ -112,13 +112,12 @@ async fn replica(name: &str, folder: &Path) -> Fallible<()> {
 async fn serve(store: impl Store, name: &str, folder: &Path) -> Fallible<()> {
     let fleet =
         Fleet::builder(store).member(name).lease(LEASE).grace(LEASE / 5).build(WorkQueue::<String>::new()).await?;
-    let workers =
-        fleet.workers_with(fleet.queue().workers().on_error(|key, error| eprintln!("{key} is retried: {error}")));
+    let workers = fleet.workers().on_error(|key, error| eprintln!("{key} is retried: {error}")).build();
     for _ in 0..4 {
         let (folder, name) = (folder.to_owned(), name.to_owned());
-        tokio::spawn(workers.run(async move |file: &Held<'_, String>| {
+        tokio::spawn(workers.run_async(async move |file| {
             sleep(Duration::from_millis(5)).await; // a request, say
-            reconcile(&folder, &name, file.key(), file.token())
+            reconcile(&folder, &name, file, file.token())
         }));
     }
 

@@ -5,7 +5,7 @@ use crate::{Fallible, status};
 use futures_util::{Stream, StreamExt};
 use keyqueue::WorkQueue;
 use keyqueue_fleet::store::KubeStore;
-use keyqueue_fleet::{Event, Fleet, Held};
+use keyqueue_fleet::{Event, Fleet};
 use kube::api::{Api, ApiResource, DynamicObject};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::reflector::{ObjectRef, Store, reflector, store::Writer};
@@ -113,11 +113,10 @@ fn work(
     kind: &ApiResource,
     name: &str,
 ) {
-    let settings = fleet.queue().workers().on_error(|(_, name), error| eprintln!("{name} is tried again: {error}"));
-    let workers = fleet.workers_with(settings);
+    let workers = fleet.workers().on_error(|(_, name), error| eprintln!("{name} is tried again: {error}")).build();
     for _ in 0..4 {
         let (objects, store, kind, name) = (objects.clone(), store.clone(), kind.clone(), name.to_owned());
-        tokio::spawn(workers.run(async move |held: &Held<'_, Key>| -> Fallible<()> {
+        tokio::spawn(workers.run_async(async move |held| -> Fallible<()> {
             let (namespace, object) = held.key();
             match store.get(&ObjectRef::new_with(object, kind.clone()).within(namespace)) {
                 Some(object) => status::reconcile(&objects, &object, &name, held.token()).await,
