@@ -1,7 +1,8 @@
 //! The join of a tenth member: nine members share 256 partitions and process 100 000 keys again and again, with handlers of 10 ms; a tenth one
 //! joins. Until when has it its partitions, and until when was each of its keys processed by it?
 //!
-//! `cargo bench -p keyqueue-fleet --bench join`. In real time, over the store in memory with 5 ms per request, default times (a lease of 10 s).
+//! `cargo bench -p keyqueue-fleet --bench join`. In real time, over the store in memory with 5 ms per request, default times (a lease of
+//! 10 s).
 
 use keyqueue::WorkQueue;
 use keyqueue_fleet::store::{Deleted, MemoryStore, Store, StoreError, Stored, Version, Written};

@@ -89,7 +89,8 @@ impl Added {
         matches!(self, Self::Mine(_))
     }
 
-    /// Whether this member will hand the key out: it owns the partition, and its queue has [accepted](keyqueue::Added::is_accepted) the key.
+    /// Whether this member will hand the key out: it owns the partition, and its queue has
+    /// [accepted](keyqueue::Added::is_accepted) the key.
     #[must_use]
     pub fn is_accepted(self) -> bool {
         matches!(self, Self::Mine(added) if added.is_accepted())

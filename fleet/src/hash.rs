@@ -1,8 +1,8 @@
 //! A hash that is the same on every machine, in every version: it decides which replica has a key.
 //!
 //! FNV-1a with 64 bits ([draft-eastlake-fnv](https://datatracker.ietf.org/doc/html/draft-eastlake-fnv)), and then [`mix`]: a partition is
-//! the top bits of the hash, and in FNV-1a the last two bytes of a name hardly change them. Without the mix, a partition is a range of FNV-1a
-//! values, as in Kubernetes' KEP-5866: see [`FleetBuilder::fnv_ranges`](crate::FleetBuilder::fnv_ranges).
+//! the top bits of the hash, and in FNV-1a the last two bytes of a name hardly change them. Without the mix, a partition is a range of
+//! FNV-1a values, as in Kubernetes' KEP-5866: see [`FleetBuilder::fnv_ranges`](crate::FleetBuilder::fnv_ranges).
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -65,11 +65,11 @@
 //! # What it does not
 //!
 //! * **A process that is stopped in the middle of a handler** may write after another has taken its keys. No lock prevents that.
-//! * **A virtual machine that is paused**: its clock stands still. When it goes on, the member takes its lease for valid. So handlers go on, and
-//!   new ones *start*, until its next renewal fails: a third of a lease later at most, or a whole lease if it cannot reach the store.
+//! * **A virtual machine that is paused**: its clock stands still. When it goes on, the member takes its lease for valid. So handlers go
+//!   on, and new ones *start*, until its next renewal fails: a third of a lease later at most, or a whole lease if it cannot reach the store.
 //!
-//!   Against both: send the token with each write, and let the receiver refuse a lower one; or write with the version that you have read, as Kubernetes
-//!   offers.
+//!   Against both: send the token with each write, and let the receiver refuse a lower one; or write with the version that you have read,
+//!   as Kubernetes offers.
 //! * **The keys are in memory.** Their source is elsewhere, and can be listed.
 //! * Partitions are shared out by number, not by load.
 //!

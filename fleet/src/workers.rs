@@ -67,7 +67,8 @@ impl<K> fmt::Debug for WorkersBuilder<K> {
     }
 }
 
-/// A key that a handler processes, with its [`Permit`]. It dereferences to the key, and `Display` shows the key, as for the queue's [`Item`].
+/// A key that a handler processes, with its [`Permit`]. It dereferences to the key, and `Display` shows the key, as for the queue's
+/// [`Item`].
 #[derive(Debug)]
 pub struct Held<'a, K> {
     item: &'a Item<'a, K>,
@@ -195,8 +196,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
         Workers { fleet: self.fleet, workers: self.settings.build() }
     }
 
-    /// Starts `threads` threads that each run a loop, until the queue is shut down. A handler in a thread cannot be dropped: it must look at
-    /// [`is_lost`](Held::is_lost) at least as often as the [grace](crate::FleetBuilder::grace) says.
+    /// Starts `threads` threads that each run a loop, until the queue is shut down. A handler in a thread cannot be dropped: it must look
+    /// at [`is_lost`](Held::is_lost) at least as often as the [grace](crate::FleetBuilder::grace) says.
     ///
     /// # Errors
     /// See [`keyqueue::WorkersBuilder::spawn`]: no thread runs then.
@@ -223,8 +224,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
         self.workers.run(|item: &Item<'_, K>| process(shared, item, &mut handler));
     }
 
-    /// A loop as a future. The number of loops that run is the number of keys that are processed at the same time. It ends when the queue is
-    /// shut down and no key is queued, and when the member has left or its last handle is dropped.
+    /// A loop as a future. The number of loops that run is the number of keys that are processed at the same time. It ends when the queue
+    /// is shut down and no key is queued, and when the member has left or its last handle is dropped.
     ///
     /// When the member's deadline is reached, the handler's future is dropped, and the key is queued again: it is processed if the member
     /// can renew its record after all, or dropped if another member has taken the partition.
@@ -301,8 +302,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
         self.run_async(async move |held: &Held<'_, K>| handler(held).await)
     }
 
-    /// Starts `tasks` tasks on the current Tokio runtime, each of which runs a loop as of [`run_boxed`](Self::run_boxed). They end when such a loop
-    /// does.
+    /// Starts `tasks` tasks on the current Tokio runtime, each of which runs a loop as of [`run_boxed`](Self::run_boxed). They end when
+    /// such a loop does.
     ///
     /// # Panics
     /// If it is not called within a Tokio runtime, or if `tasks` is 0.

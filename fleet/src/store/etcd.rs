@@ -34,15 +34,15 @@ use tokio::time::{Instant, timeout};
 /// ```
 ///
 /// # A password
-/// [`connect_with`](Self::connect_with) keeps the options, with the user and the password. etcd gives a token for them, which ends: after its
-/// time to live, with a restart of etcd, when users or roles are changed. Then the store connects anew, and the member goes on.
+/// [`connect_with`](Self::connect_with) keeps the options, with the user and the password. etcd gives a token for them, which ends: after
+/// its time to live, with a restart of etcd, when users or roles are changed. Then the store connects anew, and the member goes on.
 ///
 /// The user needs a role with the permission to read and write the prefix:
 /// `etcdctl role grant-permission <role> --prefix=true readwrite <prefix>/`.
 ///
 /// # TLS
-/// [`etcd_client`](crate::etcd_client) has TLS in a feature. Name the crate in your `Cargo.toml`, in the version of the re-export, to turn it
-/// on: `etcd-client = { version = "0.16", features = ["tls"] }`. Then:
+/// [`etcd_client`](crate::etcd_client) has TLS in a feature. Name the crate in your `Cargo.toml`, in the version of the re-export, to turn
+/// it on: `etcd-client = { version = "0.16", features = ["tls"] }`. Then:
 /// ```ignore
 /// use keyqueue_fleet::etcd_client::{Certificate, Identity, TlsOptions};
 ///
@@ -52,8 +52,8 @@ use tokio::time::{Instant, timeout};
 /// let options = EtcdStore::options().with_tls(tls);
 /// let store = EtcdStore::connect_with(["https://etcd:2379"], options, "/fleets/checksums").await?;
 /// ```
-/// For certificates that are replaced on the disk, [`connect_by`](Self::connect_by) reads them again: if etcd has not answered for 5 seconds,
-/// the store makes another client.
+/// For certificates that are replaced on the disk, [`connect_by`](Self::connect_by) reads them again: if etcd has not answered for 5
+/// seconds, the store makes another client.
 ///
 /// # Compaction
 /// etcd keeps all versions of a record until it compacts its history, and by default it never does. A renewal takes some 124 bytes. 100
@@ -120,8 +120,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// A client is replaced if no request was answered for this time. Its certificate may have ended, say.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// Whether another token may help. etcd has refused the request before it did anything. The texts are those after which etcd's own client, in
-/// Go, asks for another token.
+/// Whether another token may help. etcd has refused the request before it did anything. The texts are those after which etcd's own client,
+/// in Go, asks for another token.
 fn token_is_old(error: &Error) -> bool {
     const UNAUTHENTICATED: i32 = 16;
     let Error::GRpcStatus(status) = error else { return false };
@@ -169,8 +169,8 @@ impl Connection {
 }
 
 impl EtcdStore {
-    /// Connects to the endpoints of one cluster, with the [default options](Self::options). All members of a fleet have the same prefix, and
-    /// no other fleet has it.
+    /// Connects to the endpoints of one cluster, with the [default options](Self::options). All members of a fleet have the same prefix,
+    /// and no other fleet has it.
     ///
     /// # Errors
     /// If an endpoint is no URL. That no endpoint answers is seen only later.
@@ -191,8 +191,8 @@ impl EtcdStore {
             .with_require_leader(true)
     }
 
-    /// Like [`connect`](Self::connect), with a [password](Self#a-password) or [TLS](Self#tls). The store keeps the options, and connects anew with
-    /// them when its token has ended.
+    /// Like [`connect`](Self::connect), with a [password](Self#a-password) or [TLS](Self#tls). The store keeps the options, and connects
+    /// anew with them when its token has ended.
     ///
     /// # Errors
     /// If an endpoint is no URL; with a user, if etcd does not answer within 5 seconds or refuses the password.
@@ -221,8 +221,8 @@ impl EtcdStore {
         Self::connect_by(connect, prefix).await
     }
 
-    /// Like [`connect`](Self::connect), with a function that makes a client: for passwords and certificates that change. It is called now, and again if
-    /// etcd refuses the client's token, or has not answered for 5 seconds; at most once a second.
+    /// Like [`connect`](Self::connect), with a function that makes a client: for passwords and certificates that change. It is called now,
+    /// and again if etcd refuses the client's token, or has not answered for 5 seconds; at most once a second.
     ///
     /// # Errors
     /// If `connect` fails, or takes longer than 5 seconds.
@@ -330,6 +330,9 @@ impl Store for EtcdStore {
         Ok(if answer.succeeded() { Deleted::Done } else { Deleted::Conflict })
     }
 
+    /// The list tells whether the token is old. (If it is new to the server that is listed, and old to the one that is watched, the watch
+    /// stays silent: `etcd_client` does not tell that it was refused. Then the member begins another one, as its own renewals are not
+    /// seen.)
     async fn watch(&self) -> Result<EtcdWatch, StoreError> {
         let prefix = self.prefix.as_str();
         let begin = |client: Client| async move {
@@ -393,13 +396,7 @@ impl Watch for EtcdWatch {
             let message = self.stream.message().await.map_err(failed("watch"))?;
             let message = message.ok_or_else(|| StoreError::message("etcd: the watch has ended"))?;
             if message.canceled() {
-                let reason = message.cancel_reason();
-                // etcd 3.4 says `permission denied` for a token that has ended.
-                if says_token_is_old(reason) || reason.contains("permission denied") {
-                    let number = self.store.connection.current().number;
-                    self.store.connection.replace(number, PAUSE).await?;
-                }
-                return Err(StoreError::message(format!("etcd: the watch was cancelled: {reason}")));
+                return Err(StoreError::message(format!("etcd: the watch was cancelled: {}", message.cancel_reason())));
             }
             let changes: Vec<_> = message.events().iter().filter_map(|event| self.change(event)).collect();
             self.changes.extend(changes);
