@@ -41,7 +41,7 @@ use tokio::time::{Instant, timeout};
 /// `etcdctl role grant-permission <role> --prefix=true readwrite <prefix>/`.
 ///
 /// # TLS
-/// [`etcd_client`](crate::etcd_client) has TLS in a feature. Name the crate in your `Cargo.toml`, in the version of the re-export, to turn
+/// [`etcd_client`] has TLS in a feature. Name the crate in your `Cargo.toml`, in the version of the re-export, to turn
 /// it on: `etcd-client = { version = "0.16", features = ["tls"] }`. Then:
 /// ```ignore
 /// use keyqueue_fleet::etcd_client::{Certificate, Identity, TlsOptions};

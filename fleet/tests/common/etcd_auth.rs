@@ -1,4 +1,4 @@
-//! A server of etcd with users, whose tokens end: after their time to live, when users change, when etcd starts again.
+//! Servers of etcd with users, whose tokens end: after their time to live, when users change, when etcd starts again.
 
 use super::common::within;
 use keyqueue::WorkQueue;
@@ -16,52 +16,55 @@ use tokio::time::sleep;
 const PREFIX: &str = "/fleet/";
 const LEASE: Duration = Duration::from_secs(3);
 
-/// One server, on the loopback. Killed and deleted at the end.
-struct Server {
+/// Servers of one cluster, on the loopback. Killed and deleted at the end.
+struct Servers {
     folder: PathBuf,
-    ports: [u16; 2],
+    ports: Vec<[u16; 2]>,
     tokens: String,
-    process: Child,
+    processes: Vec<Child>,
 }
 
-impl Server {
-    async fn start(name: &str, tokens: &str) -> Self {
+impl Servers {
+    async fn start(name: &str, count: usize, tokens: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("etcd-auth-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let secret = folder.join("secret");
         std::fs::write(&secret, "not a secret at all, and long enough").unwrap();
         let tokens = tokens.replace("SECRET", secret.to_str().unwrap());
-        let free = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-        let ports = free.each_ref().map(|listener| listener.local_addr().unwrap().port());
+        let free: Vec<_> = (0..count).map(|_| [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap())).collect();
+        let port = |listener: &TcpListener| listener.local_addr().unwrap().port();
+        let ports = free.iter().map(|two| two.each_ref().map(port)).collect();
         drop(free);
-        let process = Self::spawn(&folder, ports, &tokens);
-        let server = Self { folder, ports, tokens, process };
-        server.set_up_users().await;
-        server
+        let mut servers = Self { folder, ports, tokens, processes: Vec::new() };
+        servers.processes = (0..count).map(|i| servers.spawn(i)).collect();
+        servers.set_up_users().await;
+        servers
     }
 
-    fn spawn(folder: &std::path::Path, ports: [u16; 2], tokens: &str) -> Child {
-        let [client, peer] = ports.map(|port| format!("http://127.0.0.1:{port}"));
+    fn spawn(&self, i: usize) -> Child {
+        let url = |port: u16| format!("http://127.0.0.1:{port}");
+        let [client, peer] = self.ports[i].map(url);
+        let cluster = self.ports.iter().enumerate().map(|(i, ports)| format!("s{i}={}", url(ports[1])));
         Command::new("etcd")
-            .arg("--data-dir")
-            .arg(folder.join("data"))
+            .args(["--name", &format!("s{i}"), "--data-dir"])
+            .arg(self.folder.join(format!("s{i}")))
             .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
             .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
-            .args(["--initial-cluster", &format!("default={peer}"), "--auth-token", tokens])
+            .args(["--initial-cluster", &cluster.collect::<Vec<_>>().join(","), "--auth-token", &self.tokens])
             .args(["--heartbeat-interval", "20", "--election-timeout", "200"])
             .stdout(Stdio::null())
-            .stderr(std::fs::File::create(folder.join("log")).unwrap())
+            .stderr(std::fs::File::create(self.folder.join(format!("log-{i}"))).unwrap())
             .spawn()
             .expect("etcd (Debian has it in etcd-server)")
     }
 
-    fn endpoint(&self) -> String {
-        format!("http://127.0.0.1:{}", self.ports[0])
+    fn endpoints(&self) -> Vec<String> {
+        self.ports.iter().map(|ports| format!("http://127.0.0.1:{}", ports[0])).collect()
     }
 
     async fn client(&self, user: Option<(&str, &str)>) -> Client {
         let options = user.map(|(name, password)| ConnectOptions::new().with_user(name, password));
-        Client::connect([self.endpoint()], options).await.unwrap()
+        Client::connect(self.endpoints(), options).await.unwrap()
     }
 
     /// `root`, and `fleet`, which may read and write the prefix.
@@ -88,24 +91,27 @@ impl Server {
         root.auth_client().user_add(name, "password", None).await.unwrap();
     }
 
-    fn restart(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
-        self.process = Self::spawn(&self.folder, self.ports, &self.tokens);
+    /// Its simple tokens are gone then.
+    fn restart(&mut self, i: usize) {
+        self.processes[i].kill().unwrap();
+        self.processes[i].wait().unwrap();
+        self.processes[i] = self.spawn(i);
     }
 }
 
-impl Drop for Server {
+impl Drop for Servers {
     fn drop(&mut self) {
-        _ = self.process.kill();
-        _ = self.process.wait();
+        for process in &mut self.processes {
+            _ = process.kill();
+            _ = process.wait();
+        }
         _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
-async fn join(server: &Server, name: &str) -> Fleet<u64> {
+async fn join(servers: &Servers, name: &str) -> Fleet<u64> {
     let options = EtcdStore::options().with_user("fleet", "password");
-    let store = EtcdStore::connect_with([server.endpoint()], options, PREFIX).await.unwrap();
+    let store = EtcdStore::connect_with(servers.endpoints(), options, PREFIX).await.unwrap();
     let fleet = Fleet::builder(store).member(name).partitions(16).lease(LEASE).grace(LEASE / 4);
     fleet.build(WorkQueue::<u64>::new()).await.unwrap()
 }
@@ -133,17 +139,19 @@ async fn all_go_on(fleets: &[Fleet<u64>], after: &str) {
     println!("after {after}: {:?}", fleets[0].stats());
 }
 
-async fn goes_on_when_tokens_end(server: &mut Server) {
-    let mut fleets = vec![join(server, "a").await, join(server, "b").await];
+async fn goes_on_when_tokens_end(servers: &mut Servers) {
+    let mut fleets = vec![join(servers, "a").await, join(servers, "b").await];
     all_go_on(&fleets, "the start and the tokens' time to live").await;
-    server.add_a_user("somebody").await;
+    servers.add_a_user("somebody").await;
     all_go_on(&fleets, "a user was added").await;
-    server.restart();
-    sleep(Duration::from_millis(500)).await;
+    for i in 0..servers.ports.len() {
+        servers.restart(i);
+        sleep(Duration::from_millis(1500)).await;
+    }
     all_go_on(&fleets, "a restart").await;
-    fleets.push(join(server, "c").await); // the others' watches tell them
+    fleets.push(join(servers, "c").await); // the others' watches tell them
     all_go_on(&fleets, "a join").await;
-    server.add_a_user("somebody-else").await;
+    servers.add_a_user("somebody-else").await;
     for fleet in fleets {
         tokio::time::timeout(LEASE, fleet.leave()).await.expect("it leaves");
     }
@@ -154,8 +162,16 @@ async fn etcd_with_simple_tokens() {
     if skipped() {
         return;
     }
-    let mut server = Server::start("simple", "simple").await;
-    goes_on_when_tokens_end(&mut server).await;
+    goes_on_when_tokens_end(&mut Servers::start("simple", 1, "simple").await).await;
+}
+
+/// A server that has started again knows no token, and the others do: what helps at one server must not harm at another.
+#[tokio::test]
+async fn etcd_with_three_servers() {
+    if skipped() {
+        return;
+    }
+    goes_on_when_tokens_end(&mut Servers::start("three", 3, "simple").await).await;
 }
 
 #[tokio::test]
@@ -163,8 +179,8 @@ async fn etcd_with_tokens_of_two_seconds() {
     if skipped() {
         return;
     }
-    let mut server = Server::start("jwt", "jwt,priv-key=SECRET,sign-method=HS256,ttl=2s").await;
-    goes_on_when_tokens_end(&mut server).await;
+    let tokens = "jwt,priv-key=SECRET,sign-method=HS256,ttl=2s";
+    goes_on_when_tokens_end(&mut Servers::start("jwt", 1, tokens).await).await;
 }
 
 /// A password that is wrong: an error, and not a check of the password for each request.
@@ -173,21 +189,22 @@ async fn etcd_with_a_password_that_changes() {
     if skipped() {
         return;
     }
-    let server = Server::start("password", "simple").await;
+    let servers = Servers::start("password", 1, "simple").await;
     let wrong = EtcdStore::options().with_user("fleet", "wrong");
-    let error = EtcdStore::connect_with([server.endpoint()], wrong, PREFIX).await.unwrap_err();
+    let error = EtcdStore::connect_with(servers.endpoints(), wrong, PREFIX).await.unwrap_err();
     assert!(error.to_string().starts_with("etcd: connect: "), "{error}");
 
-    let (endpoint, passwords, calls) = (server.endpoint(), ["password", "wrong", "new"], Arc::new(AtomicUsize::new(0)));
+    let (endpoints, passwords, calls) =
+        (servers.endpoints(), ["password", "wrong", "new"], Arc::new(AtomicUsize::new(0)));
     let count = Arc::clone(&calls);
     let connect = move || {
         let password = passwords[count.fetch_add(1, Ordering::Relaxed)];
-        let (endpoint, options) = (endpoint.clone(), EtcdStore::options().with_user("fleet", password));
-        async move { Client::connect([endpoint], Some(options)).await }
+        let (endpoints, options) = (endpoints.clone(), EtcdStore::options().with_user("fleet", password));
+        async move { Client::connect(endpoints, Some(options)).await }
     };
     let store = EtcdStore::connect_by(connect, PREFIX).await.unwrap();
     store.read("owners").await.unwrap();
-    let root = server.client(Some(("root", "password"))).await;
+    let root = servers.client(Some(("root", "password"))).await;
     root.auth_client().user_change_password("fleet", "new").await.unwrap();
     let begin = Instant::now();
     while store.read("owners").await.is_err() {
@@ -204,8 +221,8 @@ async fn etcd_that_does_not_answer_a_client() {
     if skipped() {
         return;
     }
-    let server = Server::start("silent", "simple").await;
-    let endpoints = ["http://127.0.0.1:1".to_owned(), server.endpoint()];
+    let servers = Servers::start("silent", 1, "simple").await;
+    let endpoints = ["http://127.0.0.1:1".to_owned(), servers.endpoints().remove(0)];
     let calls = AtomicUsize::new(0);
     let connect = move || {
         let endpoint = endpoints[calls.fetch_add(1, Ordering::Relaxed).min(1)].clone();
