@@ -26,7 +26,7 @@ pub enum FleetError {
     },
     /// An argument of the builder is not valid.
     InvalidArgument(InvalidArgument),
-    /// The member left before it had joined.
+    /// The member left before it had joined: the queue is shut down.
     Left,
 }
 

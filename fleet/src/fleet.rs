@@ -6,8 +6,8 @@ use crate::error::FleetError;
 use crate::events::Events;
 use crate::gate::{Entry, Gates, Refused};
 use crate::hash::{StableHash, StableHasher, first_hash, last_hash};
-use crate::protocol::member::{Member, Mutant, Timing};
-use crate::shared::{HashKey, Shared, Status};
+use crate::protocol::member::{Member, Mutant, Time, Timing};
+use crate::shared::{HashKey, Limits, Shared, Status};
 use crate::stats::Stats;
 use crate::store::Store;
 use keyqueue::{InvalidArgument, WorkQueue};
@@ -119,6 +119,7 @@ impl Fleet<()> {
             fnv_ranges: false,
             lease: Duration::from_secs(10),
             grace: Duration::from_secs(2),
+            release_timeout: None,
             clock: LeaseClock::system(),
             mutant: None,
         }
@@ -136,7 +137,7 @@ impl<K> Fleet<K> {
         self.shared.partition(key)
     }
 
-    /// The partitions that this member owns, as the [events](Self::events) have said.
+    /// The partitions that this member owns, as the [events](Self::events) have said. Those that it is about to hand over count.
     pub fn owned(&self) -> Vec<u32> {
         self.shared.hub.lock().owned().iter().copied().collect()
     }
@@ -167,15 +168,20 @@ impl<K> Fleet<K> {
         let shared = &self.shared;
         let now = shared.clock.now();
         let measured = shared.stats.lock().clone();
+        let since = |since: Option<Time>| Duration::from_nanos(since.map_or(0, |since| now.saturating_sub(since)));
+        let time_to_deadline = Duration::from_nanos(shared.gates.deadline().saturating_sub(now));
         Stats {
             member: measured.member,
             partitions: shared.gates.len(),
             members: measured.members,
             owned: measured.owned,
+            serving: if time_to_deadline.is_zero() { 0 } else { measured.open },
             wanted: measured.wanted,
             unowned: measured.unowned,
-            unowned_for: Duration::from_nanos(measured.unowned_since.map_or(0, |since| now.saturating_sub(since))),
+            unowned_for: since(measured.unowned_since),
+            stale: measured.stale,
             releasing: measured.releasing,
+            releasing_for: since(measured.releasing_since),
             last_hand_over: measured.last_hand_over,
             longest_hand_over: measured.longest_hand_over,
             acquired: measured.acquired,
@@ -183,7 +189,7 @@ impl<K> Fleet<K> {
             lost: measured.lost,
             refused: shared.refused.load(Ordering::Relaxed),
             late: shared.late.load(Ordering::Relaxed),
-            time_to_deadline: Duration::from_nanos(shared.gates.deadline().saturating_sub(now)),
+            time_to_deadline,
             store_errors: shared.errors.load(Ordering::Relaxed),
             last_store_error: shared.last_error.lock().as_ref().map(ToString::to_string),
         }
@@ -203,9 +209,14 @@ impl<K> Fleet<K> {
     /// member's record, so that others need not wait for its expiry. Returns when that is done. The loops of
     /// [`run_async`](crate::Workers::run_async) end then.
     ///
+    /// With a [`release_timeout`](FleetBuilder::release_timeout), it returns after that time, the grace and 1.1 leases at the latest. What
+    /// could not be handed over by then, others take after the expiry of this member's record, as if the process had been killed.
+    ///
+    /// A member whose queue is [shut down](WorkQueue::shut_down) leaves by itself.
+    ///
     /// # Cancel safety
-    /// The member goes on to leave if the future is dropped. If the store cannot be reached or a handler hangs, the future does not
-    /// return: put a timeout around it, and exit.
+    /// The member goes on to leave if the future is dropped. Without a `release_timeout`, the future does not return if the store cannot be
+    /// reached or a handler hangs: put a timeout around it, and exit.
     pub async fn leave(&self) {
         self.shared.leaving.store(true, Ordering::Release);
         self.shared.wake.notify_one();
@@ -257,17 +268,15 @@ impl std::error::Error for NotAllowed {}
 
 /// The permission to process a key of a partition. While it lives, the partition is not handed over.
 pub struct Permit<'a, K> {
-    shared: &'a Shared<K>,
-    partition: u32,
-    entry: Entry,
+    pub(crate) shared: &'a Arc<Shared<K>>,
+    pub(crate) entry: Entry,
 }
 
 impl<K> Shared<K> {
     #[inline]
-    pub(crate) fn enter(&self, key: &K) -> Result<Permit<'_, K>, NotAllowed> {
-        let partition = self.partition(key);
-        match self.gates.enter(partition, || self.clock.now()) {
-            Ok(entry) => Ok(Permit { shared: self, partition, entry }),
+    pub(crate) fn enter(self: &Arc<Self>, key: &K) -> Result<Permit<'_, K>, NotAllowed> {
+        match self.gates.enter(self.partition(key), || self.clock.now()) {
+            Ok(entry) => Ok(Permit { shared: self, entry }),
             Err((refused, last)) => {
                 self.after_leaving(last);
                 Err(match refused {
@@ -283,6 +292,28 @@ impl<K> Shared<K> {
             }
         }
     }
+
+    pub(crate) fn is_lost(&self, entry: Entry) -> bool {
+        self.gates.is_lost(entry, self.clock.now())
+    }
+
+    /// Waits until the holder of an entry must stop.
+    pub(crate) async fn lost(&self, entry: Entry) {
+        // The runtime's timers may not count the time of a suspend, so it looks again now and then.
+        const NAP: Duration = Duration::from_millis(250);
+        loop {
+            let lost = self.lost.notified();
+            let now = self.clock.now();
+            if self.gates.is_lost(entry, now) {
+                return;
+            }
+            let left = Duration::from_nanos(self.gates.deadline().saturating_sub(now));
+            tokio::select! {
+                () = lost => {}
+                () = sleep(left.clamp(Duration::from_millis(1), NAP)) => {}
+            }
+        }
+    }
 }
 
 impl<K> Permit<'_, K> {
@@ -294,12 +325,13 @@ impl<K> Permit<'_, K> {
 
     /// The partition.
     pub fn partition(&self) -> u32 {
-        self.partition
+        self.entry.partition
     }
 
-    /// Whether the work must stop: the deadline is reached, or the member was lost. Another member may process the key after the grace.
+    /// Whether the work must stop: the deadline is reached, the member was lost, or the hand-over of the partition takes longer than the
+    /// [`release_timeout`](FleetBuilder::release_timeout). Another member may process the key after the grace.
     pub fn is_lost(&self) -> bool {
-        self.shared.gates.is_lost(self.entry, self.shared.clock.now())
+        self.shared.is_lost(self.entry)
     }
 
     /// Waits until the work must stop.
@@ -307,34 +339,21 @@ impl<K> Permit<'_, K> {
     /// # Cancel safety
     /// Nothing is lost if the future is dropped.
     pub async fn lost(&self) {
-        // The runtime's timers may not count the time of a suspend, so it looks again now and then.
-        const NAP: Duration = Duration::from_millis(250);
-        loop {
-            let lost = self.shared.lost.notified();
-            let now = self.shared.clock.now();
-            if self.shared.gates.is_lost(self.entry, now) {
-                return;
-            }
-            let left = Duration::from_nanos(self.shared.gates.deadline().saturating_sub(now));
-            tokio::select! {
-                () = lost => {}
-                () = sleep(left.clamp(Duration::from_millis(1), NAP)) => {}
-            }
-        }
+        self.shared.lost(self.entry).await;
     }
 }
 
 impl<K> Drop for Permit<'_, K> {
     #[inline]
     fn drop(&mut self) {
-        self.shared.after_leaving(self.shared.gates.leave(self.partition));
+        self.shared.after_leaving(self.shared.gates.leave(self.entry.partition));
     }
 }
 
 impl<K> fmt::Debug for Permit<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Permit")
-            .field("partition", &self.partition)
+            .field("partition", &self.partition())
             .field("token", &self.token())
             .field("lost", &self.is_lost())
             .finish()
@@ -353,6 +372,7 @@ pub struct FleetBuilder<S> {
     fnv_ranges: bool,
     lease: Duration,
     grace: Duration,
+    release_timeout: Option<Duration>,
     clock: LeaseClock,
     mutant: Option<Mutant>,
 }
@@ -432,6 +452,18 @@ impl<S: Store> FleetBuilder<S> {
         self
     }
 
+    /// How long a partition that is to be handed over waits for its handlers. After that they are told to stop, as at the deadline: async
+    /// ones are dropped, threads [see](crate::Permit::is_lost) it. By default there is no such limit: only the program knows how long its
+    /// handlers may take, and a change of members should not end one that does well.
+    ///
+    /// Without a limit, a handler that hangs keeps its partition from a member that should have it, and [`leave`](Fleet::leave) does not
+    /// return. [`Stats::releasing_for`] shows it. A handler that does not stop when it is told keeps its partition all the same, and
+    /// [`health`](Fleet::health) says so.
+    pub fn release_timeout(mut self, timeout: Duration) -> Self {
+        self.release_timeout = Some(timeout);
+        self
+    }
+
     /// The member's clock, for tests.
     pub fn clock(mut self, clock: LeaseClock) -> Self {
         self.clock = clock;
@@ -453,7 +485,7 @@ impl<S: Store> FleetBuilder<S> {
     ///
     /// # Errors
     /// If the arguments are not valid, the name is taken, the fleet has another number of partitions, or the store cannot be reached for
-    /// the time of a lease, or refuses to write the member's record for three.
+    /// the time of a lease, or refuses to write the member's record for three, or the queue is shut down.
     ///
     /// # Panics
     /// If it is not called from within a tokio runtime.
@@ -510,7 +542,7 @@ impl<S: Store> FleetBuilder<S> {
     {
         let name = self.name.clone().unwrap_or_else(|| format!("member-{:016x}", random()));
         self.check(&name)?;
-        let nanos = |time: Duration| time.as_nanos() as u64;
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let mut expiry = (self.lease + self.grace) * 5 / 4;
         if self.mutant == Some(Mutant::ShortExpiry) {
             expiry = self.lease / 2;
@@ -526,6 +558,11 @@ impl<S: Store> FleetBuilder<S> {
             queue,
             gates: Gates::new(self.partitions, self.mutant != Some(Mutant::NoDeadline)),
             clock: self.clock,
+            limits: Limits {
+                lease: nanos(self.lease),
+                grace: nanos(self.grace),
+                release: self.release_timeout.map(nanos),
+            },
             hash,
             fnv_ranges: self.fnv_ranges,
             wake: Notify::new(),
@@ -538,6 +575,10 @@ impl<S: Store> FleetBuilder<S> {
             hub: Default::default(),
             last_error: Default::default(),
             errors: Default::default(),
+            requests_fail_since: Default::default(),
+            watch_fails_since: Default::default(),
+            loops: Default::default(),
+            had_loops: Default::default(),
             answers: Default::default(),
             own_errors: Default::default(),
         });

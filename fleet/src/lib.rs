@@ -51,11 +51,13 @@
 //!   most. The [token](Permit::token) of a hand-out grows whenever the partition changes its owner.
 //! * **One handler.** No key has two handlers at a time, in all replicas, if the clocks of two machines gain less than a quarter on each
 //!   other ([D : (R + grace)](FleetBuilder::lease)), and if handlers stop within the [grace](FleetBuilder::grace) after they are told.
-//!   Futures are dropped then; a thread must [look](Permit::is_lost).
+//!   Futures are dropped then; a thread must [look](Permit::is_lost). A dropped handler does not stop what it has spawned, such as a
+//!   thread of `spawn_blocking`: move an [`OwnedPermit`] into that.
 //! * **No key is lost in a hand-over**: the member that acquires a partition is told to list, after its gate was opened. An [`add`](Fleet::add) that
 //!   returned [`NotMine`](Added::NotMine) is seen by that list, if the event reached the program's store before the add.
-//! * **An outage is seen.** [`Stats`] say how many partitions have no owner, and for how long; until when this member may go on without its
-//!   store; and the last error.
+//! * **An outage is seen.** [`Stats`] say how many partitions have no owner, and for how long; for how long a hand-over has waited for
+//!   its handlers; until when this member may go on without its store; and the last error. [`health`](Fleet::health) is for a liveness
+//!   probe.
 //! * **It costs the store little**: a write per renewal and member, every third of a lease, and a few per hand-over; none per key.
 //!
 //! Why that is so is on one page: `src/protocol/mod.rs`. What shows it: a model checker runs the protocol's code through all orders of steps,
@@ -90,6 +92,8 @@ mod events;
 mod fleet;
 mod gate;
 mod hash;
+mod health;
+mod owned_permit;
 mod protocol;
 mod shared;
 mod stats;
@@ -109,6 +113,8 @@ pub use error::FleetError;
 pub use events::{Event, Events};
 pub use fleet::{Added, Fleet, FleetBuilder, NotAllowed, Permit};
 pub use hash::{StableHash, StableHasher};
+pub use health::Unhealthy;
+pub use owned_permit::OwnedPermit;
 #[cfg(feature = "mutants")]
 #[doc(hidden)]
 pub use protocol::member::Mutant;

@@ -5,12 +5,12 @@ use crate::error::FleetError;
 use crate::events::{Event, Hub};
 use crate::gate::{Gates, LastOut};
 use crate::hash::{StableHasher, mix, partition_of};
-use crate::protocol::member::Notice;
+use crate::protocol::member::{Notice, Time};
 use crate::stats::Measured;
 use crate::store::StoreError;
 use keyqueue::WorkQueue;
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
 
@@ -25,16 +25,26 @@ pub(crate) enum Status {
 
 pub(crate) type HashKey<K> = Box<dyn Fn(&K, &mut StableHasher) + Send + Sync>;
 
+/// What [`Fleet::health`](crate::Fleet::health) and the member's task measure by.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) lease: Time,
+    pub(crate) grace: Time,
+    /// How long a release may take before handlers are told.
+    pub(crate) release: Option<Time>,
+}
+
 pub(crate) struct Shared<K> {
     pub(crate) queue: WorkQueue<K>,
     pub(crate) gates: Gates,
     pub(crate) clock: LeaseClock,
+    pub(crate) limits: Limits,
     pub(crate) hash: HashKey<K>,
     /// Whether a partition is a range of the hashes themselves.
     pub(crate) fnv_ranges: bool,
     /// Wakes the member's task: a gate became empty, or the member shall leave.
     pub(crate) wake: Notify,
-    /// Wakes holders: the member was lost.
+    /// Wakes holders: some of them were told to stop.
     pub(crate) lost: Notify,
     pub(crate) status: watch::Sender<Status>,
     pub(crate) stats: Locked<Measured>,
@@ -44,6 +54,12 @@ pub(crate) struct Shared<K> {
     pub(crate) hub: Locked<Hub>,
     pub(crate) last_error: Locked<Option<StoreError>>,
     pub(crate) errors: AtomicU64,
+    /// Since when each request has failed, or each watch, by the member's clock. 0: the last one has not.
+    pub(crate) requests_fail_since: AtomicU64,
+    pub(crate) watch_fails_since: AtomicU64,
+    /// Loops of workers that run, and whether there has been one.
+    pub(crate) loops: AtomicUsize,
+    pub(crate) had_loops: AtomicBool,
     /// Requests that the store has answered.
     pub(crate) answers: AtomicU64,
     /// Writes of the member's own record that failed.
@@ -79,11 +95,16 @@ impl<K> Shared<K> {
         self.leaving.load(Ordering::Acquire)
     }
 
-    pub(crate) fn note_error(&self, error: Option<StoreError>) {
-        if error.is_some() {
-            self.errors.fetch_add(1, Ordering::Relaxed);
-            *self.last_error.lock() = error;
+    /// Notes how a request or a watch went.
+    pub(crate) fn note(&self, fails_since: &AtomicU64, error: Option<StoreError>) {
+        if error.is_none() {
+            return fails_since.store(0, Ordering::Relaxed);
         }
+        if fails_since.load(Ordering::Relaxed) == 0 {
+            fails_since.store(self.clock.now().max(1), Ordering::Relaxed);
+        }
+        self.errors.fetch_add(1, Ordering::Relaxed);
+        *self.last_error.lock() = error;
     }
 
     pub(crate) fn tell(&self, notices: &[Notice]) {

@@ -1,16 +1,22 @@
 //! The queue's workers, for which each key's gate is entered first.
 
 use crate::fleet::{Fleet, NotAllowed, Permit};
+use crate::owned_permit::{Jobs, OwnedPermit};
 use crate::shared::Shared;
 use keyqueue::{AddOptions, GivenUp, IntoOutcome, Item, Leftover, Outcome, Tally, WorkQueue};
 use std::error::Error;
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::hash::Hash;
 use std::io;
+use std::mem;
 use std::ops::Deref;
-use std::pin::Pin;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::thread;
 use std::time::Duration;
 
 /// Loops that process the keys of a member's partitions; clones refer to the same loops. From [`Fleet::workers`].
@@ -73,9 +79,14 @@ impl<K> fmt::Debug for WorkersBuilder<K> {
 pub struct Held<'a, K> {
     item: &'a Item<'a, K>,
     permit: Permit<'a, K>,
+    jobs: Jobs,
 }
 
 impl<'a, K> Held<'a, K> {
+    fn new(item: &'a Item<'a, K>, permit: Permit<'a, K>) -> Self {
+        Self { item, permit, jobs: Jobs::default() }
+    }
+
     /// The queue's item, for what its handler may ask: [`until_dirty`](Item::until_dirty), [`num_requeues`](Item::num_requeues).
     pub fn item(&self) -> &'a Item<'a, K> {
         self.item
@@ -89,6 +100,12 @@ impl<'a, K> Held<'a, K> {
     /// The permission to process the key.
     pub fn permit(&self) -> &Permit<'a, K> {
         &self.permit
+    }
+
+    /// A permit that can move into what the handler spawns: while it lives, the key is not handed out again and its partition is not handed
+    /// over. See [`OwnedPermit`].
+    pub fn owned_permit(&self) -> OwnedPermit<K> {
+        self.jobs.permit(self.permit.shared, self.permit.entry)
     }
 
     /// The fencing token: [`Permit::token`].
@@ -132,24 +149,68 @@ impl<K: fmt::Display> fmt::Display for Held<'_, K> {
 /// How long a loop rests when the deadline is reached, with the key that it was handed. Then the key goes to the end of the queue.
 const LATE_PAUSE: Duration = Duration::from_millis(100);
 
+fn requeue() -> Outcome {
+    Outcome::RequeueWith(AddOptions::new())
+}
+
 fn refuse(why: NotAllowed) -> Outcome {
     match why {
         NotAllowed::NotMine => Outcome::Success,
-        NotAllowed::Late => Outcome::RequeueWith(AddOptions::new()),
+        NotAllowed::Late => requeue(),
     }
+}
+
+/// A loop that runs, for [`Fleet::health`].
+struct Loop<K>(Arc<Shared<K>>);
+
+impl<K> Loop<K> {
+    fn new(shared: &Arc<Shared<K>>) -> Self {
+        shared.loops.fetch_add(1, Ordering::AcqRel);
+        shared.had_loops.store(true, Ordering::Release);
+        Self(Arc::clone(shared))
+    }
+}
+
+impl<K> Drop for Loop<K> {
+    fn drop(&mut self) {
+        self.0.loops.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Runs a handler until it is done, has panicked, or must stop. It looks at the clock before each poll, so a handler does not go on to its
+/// next await after its process stood still.
+async fn run_unless_lost<K>(held: &Held<'_, K>, handler: impl Future<Output = Outcome>) -> thread::Result<Outcome> {
+    let (mut handler, mut lost) = (pin!(handler), pin!(held.permit.lost()));
+    let mut just_entered = true; // which has looked at the clock
+    poll_fn(|cx| {
+        if !mem::take(&mut just_entered) && held.permit.is_lost() {
+            return Poll::Ready(Ok(requeue()));
+        }
+        match catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(cx))) {
+            Ok(Poll::Ready(outcome)) => Poll::Ready(Ok(outcome)),
+            Ok(Poll::Pending) => lost.as_mut().poll(cx).map(|()| Ok(requeue())),
+            Err(panic) => Poll::Ready(Err(panic)),
+        }
+    })
+    .await
 }
 
 /// One key in a thread.
 fn process<K, R: IntoOutcome>(
-    shared: &Shared<K>,
+    shared: &Arc<Shared<K>>,
     item: &Item<'_, K>,
     handler: impl FnOnce(&Held<'_, K>) -> R,
 ) -> Outcome {
     match shared.enter(item.key()) {
-        Ok(permit) => handler(&Held { item, permit }).into_outcome(),
+        Ok(permit) => {
+            let held = Held::new(item, permit);
+            let outcome = catch_unwind(AssertUnwindSafe(|| handler(&held).into_outcome()));
+            held.jobs.wait_blocking();
+            outcome.unwrap_or_else(|panic| resume_unwind(panic))
+        }
         Err(why) => {
             if why == NotAllowed::Late {
-                std::thread::sleep(LATE_PAUSE);
+                thread::sleep(LATE_PAUSE);
             }
             refuse(why)
         }
@@ -206,9 +267,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
         threads: usize,
         handler: impl Fn(&Held<'_, K>) -> R + Send + Sync + 'static,
     ) -> io::Result<Workers<K>> {
-        let shared = Arc::clone(&self.fleet.shared);
+        let running = Loop::new(&self.fleet.shared); // until the last thread drops its handler
         let workers =
-            self.settings.spawn(threads, move |item: &Item<'_, K>| process(&shared, item, |held| handler(held)))?;
+            self.settings.spawn(threads, move |item: &Item<'_, K>| process(&running.0, item, |held| handler(held)))?;
         Ok(Workers { fleet: self.fleet, workers })
     }
 }
@@ -220,15 +281,19 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// # Blocking
     /// See [`keyqueue::Workers::run`].
     pub fn run<R: IntoOutcome>(&self, mut handler: impl FnMut(&Held<'_, K>) -> R) {
-        let shared = &self.fleet.shared;
-        self.workers.run(|item: &Item<'_, K>| process(shared, item, &mut handler));
+        let running = Loop::new(&self.fleet.shared);
+        self.workers.run(|item: &Item<'_, K>| process(&running.0, item, &mut handler));
     }
 
     /// A loop as a future. The number of loops that run is the number of keys that are processed at the same time. It ends when the queue
     /// is shut down and no key is queued, and when the member has left or its last handle is dropped.
     ///
     /// When the member's deadline is reached, the handler's future is dropped, and the key is queued again: it is processed if the member
-    /// can renew its record after all, or dropped if another member has taken the partition.
+    /// can renew its record after all, or dropped if another member has taken the partition. So it is after a
+    /// [`release_timeout`](crate::FleetBuilder::release_timeout). The deadline is looked at before each poll: a handler whose process stood
+    /// still goes no further than the await at which it waits.
+    ///
+    /// A dropped handler does not stop what it has spawned: move an [`OwnedPermit`] into that.
     ///
     /// # Cancel safety
     /// See [`keyqueue::Workers::run_async`].
@@ -262,10 +327,10 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
         F: AsyncFnMut(&Held<'_, K>) -> R,
         R: IntoOutcome,
     {
-        let shared = Arc::clone(&self.fleet.shared);
-        let ended = shared.ended();
+        let running = Loop::new(&self.fleet.shared);
+        let ended = self.fleet.shared.ended();
         let run = self.workers.run_async(async move |item: &Item<'_, K>| -> Outcome {
-            let permit = match shared.enter(item.key()) {
+            let permit = match running.0.enter(item.key()) {
                 Ok(permit) => permit,
                 Err(why) => {
                     if why == NotAllowed::Late {
@@ -274,12 +339,10 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
                     return refuse(why);
                 }
             };
-            let held = Held { item, permit };
-            tokio::select! {
-                biased;
-                outcome = handler(&held) => outcome.into_outcome(),
-                () = held.lost() => Outcome::RequeueWith(AddOptions::new()),
-            }
+            let held = Held::new(item, permit);
+            let outcome = run_unless_lost(&held, async { handler(&held).await.into_outcome() }).await;
+            held.jobs.wait().await;
+            outcome.unwrap_or_else(|panic| resume_unwind(panic))
         });
         async move {
             tokio::select! {

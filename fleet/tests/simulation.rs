@@ -105,7 +105,10 @@ impl Simulation {
             random: self.random.clone(),
         };
         let (world, random, processes) = (self.world.clone(), self.random.clone(), self.processes.clone());
-        let builder = Fleet::builder(faulty).member(name).partitions(8).clock(clock()).grace(seconds(1));
+        let mut builder = Fleet::builder(faulty).member(name).partitions(8).clock(clock()).grace(seconds(1));
+        if self.roll(2) == 0 {
+            builder = builder.release_timeout(millis(self.roll(10_000)));
+        }
         #[cfg(feature = "mutants")]
         let builder = builder.mutant(self.fault);
         self.joining.spawn(async move {
@@ -127,13 +130,28 @@ impl Simulation {
                     let running = Running::start(&world, **key, name, key.token());
                     let change = world.lock().unwrap().changes.get(&**key).copied().unwrap_or(0);
                     // Now and then longer than a member that was cut off is silent.
-                    let (time, fails) = {
+                    let (time, fails, spawns) = {
                         let mut random = random.lock().unwrap();
                         let longest = if random.u8(..8) == 0 { 15_000 } else { 500 };
-                        (random.u64(1..longest), random.u8(..10) == 0)
+                        (random.u64(1..longest), random.u8(..10) == 0, random.u8(..4) == 0)
                     };
-                    sleep(millis(time)).await;
-                    drop(running);
+                    if spawns {
+                        // Not stopped with the handler.
+                        let permit = key.owned_permit();
+                        let job = tokio::spawn(async move {
+                            let running = running;
+                            let told = tokio::time::timeout(millis(time), permit.lost()).await.is_ok();
+                            sleep(millis(if told { 500 } else { 0 })).await; // it stops within the grace
+                            drop((running, permit));
+                            !told
+                        });
+                        if !job.await.unwrap_or(false) {
+                            return Outcome::Retry;
+                        }
+                    } else {
+                        sleep(millis(time)).await;
+                        drop(running);
+                    }
                     if fails {
                         return Outcome::Retry;
                     }

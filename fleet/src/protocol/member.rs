@@ -55,6 +55,8 @@ pub enum Mutant {
 pub(crate) trait GateControl {
     fn open(&mut self, partition: u32, token: u64);
     fn close(&mut self, partition: u32);
+    /// Closes, and tells those inside to stop.
+    fn expel(&mut self, partition: u32);
     fn is_empty(&self, partition: u32) -> bool;
     fn set_deadline(&mut self, deadline: Time);
     /// Closes all and sets the deadline to 0.
@@ -128,9 +130,20 @@ pub(crate) enum Partition {
     Closed,
     /// The member is the owner, and the gate is open.
     Open { token: u64 },
-    /// The gate is closed for good, the member is still the owner: it releases when no handler is inside. It never opens this gate again
-    /// without a new claim. A release whose answer was lost may be carried out at any time.
+    /// The gate is closed, the member is still the owner: it releases when no handler is inside. It never opens this gate again without a
+    /// new claim, which it makes if it should have the partition after all. A release whose answer was lost may be carried out at any time.
     Closing { token: u64 },
+}
+
+/// How a partition's owner is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ownership {
+    /// It has renewed its record within the lease.
+    Fresh,
+    /// It has not: its deadline is reached, unless the watch is late.
+    Stale,
+    /// There is none, or it has been silent for D.
+    None,
 }
 
 /// Another member's record, as seen last.
@@ -140,6 +153,8 @@ struct Peer {
     version: Version,
     /// When this member saw it change.
     since: Time,
+    /// The same, and never set forward by anything but a change: for [`Stats`](crate::Stats).
+    changed: Time,
     /// How often this member saw it being renewed.
     renewals: u64,
 }
@@ -353,6 +368,8 @@ impl Member {
         for partition in 0..self.partitions.len() as u32 {
             match self.partitions[partition as usize] {
                 Partition::Open { .. } => {}
+                // Its own once more. It does not wait for the handlers inside: no other member has had the partition.
+                Partition::Closing { .. } if self.wants(partition) => claims.push(partition),
                 Partition::Closing { .. } => {
                     if gates.is_empty(partition) || self.mutant == Some(Mutant::NoDrain) {
                         releases.push(partition);
@@ -578,12 +595,12 @@ impl Member {
                 if name == self.id.name && renewals > 1 && !own_life {
                     self.refused = Some(Refusal::NameTaken);
                 }
-                *peer = Peer { record, version, since: now, renewals };
+                *peer = Peer { record, version, since: now, changed: now, renewals };
             }
             None => {
                 let seen = self.namesake.filter(|(seen, _)| name == self.id.name && *seen == version);
                 let since = seen.map_or(now, |(_, since)| since);
-                self.peers.insert(name.clone(), Peer { record, version, since, renewals: 0 });
+                self.peers.insert(name.clone(), Peer { record, version, since, changed: now, renewals: 0 });
             }
         }
         if name == self.id.name {
@@ -611,12 +628,18 @@ impl Member {
         for partition in 0..self.partitions.len() as u32 {
             let mine = table.owners.get(&partition).filter(|owner| owner.member == self.id).map(|owner| owner.token);
             let state = &mut self.partitions[partition as usize];
+            // A closed gate opens for a claim, which has a higher token than what was to be handed over.
+            let opens_above = match *state {
+                Partition::Closed => 0,
+                Partition::Closing { token } => token,
+                Partition::Open { .. } => u64::MAX,
+            };
             match (*state, mine) {
                 (Partition::Open { token } | Partition::Closing { token }, Some(mine)) if token == mine => {}
                 (Partition::Closed, None) => {}
                 // A claim that was carried out late, while the member leaves: its record may be gone before it can close the gate again.
-                (Partition::Closed, Some(token)) if self.leaving => *state = Partition::Closing { token },
-                (Partition::Closed, Some(token)) => {
+                (_, Some(token)) if token > opens_above && self.leaving => *state = Partition::Closing { token },
+                (_, Some(token)) if token > opens_above => {
                     *state = Partition::Open { token };
                     gates.open(partition, token);
                     self.notices.push(Notice::Acquired(partition));
@@ -627,7 +650,7 @@ impl Member {
                 }
                 // The table was edited by hand, or a record was deleted by hand.
                 (_, mine) => {
-                    gates.close(partition);
+                    gates.expel(partition);
                     *state = mine.map_or(Partition::Closed, |token| Partition::Closing { token });
                     self.notices.push(Notice::Lost(partition));
                 }
@@ -750,10 +773,22 @@ impl Member {
         matches!(self.own, Own::Present { .. })
     }
 
-    /// Whether a member that lives, as far as this one knows, owns the partition.
-    pub(crate) fn is_owned(&self, partition: u32) -> bool {
+    /// How a partition's owner is, as far as this member knows. `deadline`: this member's own.
+    pub(crate) fn ownership(&self, partition: u32, now: Time, deadline: Time) -> Ownership {
         let owner = self.table.as_ref().and_then(|(table, _)| table.owners.get(&partition));
-        owner.is_some_and(|owner| self.is_in_sight(&owner.member) && !self.is_gone(&owner.member))
+        let Some(id) = owner.map(|owner| &owner.member).filter(|id| self.is_in_sight(id) && !self.is_gone(id)) else {
+            return Ownership::None;
+        };
+        let Timing { lease, expiry, .. } = self.timing;
+        let renewed = match self.peers.get(&id.name) {
+            Some(peer) if *id != self.id => peer.changed,
+            _ => deadline.saturating_sub(lease),
+        };
+        match now.saturating_sub(renewed) {
+            silence if silence >= expiry => Ownership::None,
+            silence if silence >= lease => Ownership::Stale,
+            _ => Ownership::Fresh,
+        }
     }
 
     /// The number of partitions that are not closed.
@@ -761,9 +796,14 @@ impl Member {
         self.partitions.iter().filter(|state| **state != Partition::Closed).count()
     }
 
-    /// The number of partitions that wait for their handlers.
-    pub(crate) fn releasing(&self) -> usize {
-        self.partitions.iter().filter(|state| matches!(state, Partition::Closing { .. })).count()
+    /// The number of partitions whose gates are open.
+    pub(crate) fn open(&self) -> usize {
+        self.partitions.iter().filter(|state| matches!(state, Partition::Open { .. })).count()
+    }
+
+    /// Whether a partition waits for its handlers.
+    pub(crate) fn is_releasing(&self, partition: u32) -> bool {
+        matches!(self.partitions[partition as usize], Partition::Closing { .. })
     }
 
     pub(crate) fn peers(&self) -> usize {

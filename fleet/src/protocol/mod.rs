@@ -18,10 +18,12 @@
 //!    a clock that counts suspends.
 //! 2. **Hand out.** A key is handed out only while its partition's gate is open and the deadline is not reached. The gate counts the
 //!    handlers inside.
-//! 3. **Release.** A partition that it should not have any more: it closes the gate, waits until no handler is inside, and writes the table
-//!    without its own name. The gate does not open again without a new claim. Then it takes the partition's keys out of the queue.
-//! 4. **Claim.** A partition that it should have, and that has no owner, or one whose incarnation is gone: it writes the table with its own name as the owner, and a
-//!    higher token. Gone means that a read of the owner's record, after the owner was seen in the table, found none, or another incarnation.
+//! 3. **Release.** A partition that it should not have any more: it closes the gate, waits until no handler is inside, and writes the
+//!    table without its own name. The gate does not open again without a new claim. Then it takes the partition's keys out of the queue.
+//!    If it should have the partition after all, it does not wait, and claims it *in place*.
+//! 4. **Claim.** A partition that it should have, and that has no owner, or one whose incarnation is gone, or whose gate it has closed
+//!    itself (step 3): it writes the table with its own name as the owner, and a higher token. Gone means that a read of the owner's
+//!    record, after the owner was seen in the table, found none, or another incarnation.
 //! 5. **Expire.** A record that has not changed for D by its own clock: it deletes the record *as it saw it*. D is 1.25 * (R + grace).
 //! 6. **Tell.** After a claim it opens the gate, and then tells the program to list its objects and add their keys. The program's
 //!    event thread first stores the object and then calls `add`, which looks at the gate. Either `add` finds it open, or the list finds the object: see
@@ -65,7 +67,18 @@
 //!   grace after s. D by C's clock is more than that, if the clocks' rates differ by less than D : (R + grace). So A's handlers have stopped
 //!   before the record was deleted.
 //!
-//! Within one process the queue hands a key out once at a time, even if the gate was closed and opened again with a new token meanwhile.
+//! Within one process the queue hands a key out once at a time, even if the gate was closed and opened again with a new token meanwhile. A
+//! loop keeps the key of a handler until the owned permits of that handler are dropped, and these count in the gate like the handler.
+//!
+//! **A claim in place** replaces a table in which the claimant itself is the owner. So no other member has had the partition since the
+//! gate was closed. The handlers inside go on, with the token that they have: they are the owner's. Their keys are not handed out a second
+//! time, because the queue counts them as being processed; the partition's other keys are handed out with the higher token. For one key,
+//! tokens grow. (A receiver that compares the tokens of a whole partition refuses the older handlers from then on. They fail, and their
+//! keys are tried again.) A release whose outcome is unknown was carried out before the claim, which fails then; or it fails itself,
+//! because the claim has moved the version.
+//!
+//! **A limit for releases** is no part of the argument. After it the handlers inside are told, and the release waits for the empty gate as
+//! before. A leave that does not come to an end closes all gates and stops, as if the process were killed: its record expires.
 //!
 //! # What it cannot prevent
 //!
@@ -85,9 +98,11 @@
 //!
 //! # Nothing is lost
 //!
-//! A partition that has no owner is claimed by the member that should have it as soon as that sees the table; members see each other's records
-//! by the watch, and a record whose owner is silent is deleted after D. Each member says for how long partitions have been without an owner
-//! ([`Stats::unowned_for`](crate::Stats::unowned_for)). The keys themselves are not in the store: the member that acquires a partition lists them (step 6).
+//! A partition that has no owner is claimed by the member that should have it as soon as that sees the table; members see each other's
+//! records by the watch, and a record whose owner is silent is deleted after D. Each member says for how long partitions have been without
+//! an owner ([`Stats::unowned_for`](crate::Stats::unowned_for)). An owner that is silent for D counts as none there, whether its record
+//! can be deleted or not. What `add` refused while a gate was closed, the program lists after a claim in place as after any other. The
+//! keys themselves are not in the store: the member that acquires a partition lists them (step 6).
 //!
 //! # What shows it
 //!

@@ -83,6 +83,10 @@ impl GateControl for Gate {
         self.open = None;
     }
 
+    fn expel(&mut self, partition: u32) {
+        self.close(partition);
+    }
+
     fn is_empty(&self, _: u32) -> bool {
         !self.handler
     }
@@ -136,6 +140,8 @@ struct World {
     token_fell: bool,
     taken_over: bool,
     handed_over: bool,
+    /// An owner has claimed what it was about to hand over, while a handler was inside.
+    claimed_in_place: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -205,6 +211,8 @@ impl World {
                 self.taken_over |= !released;
             }
             let stays = owner.1 == *member && !released;
+            let handles = |node: &Node| node.gate.handler && *node.member.id() == owner.1;
+            self.claimed_in_place |= stays && owner.0 > *token && self.nodes.iter().any(handles);
             self.token_fell |= if stays { owner.0 < *token } else { owner.0 <= *token };
         }
         self.newest = Some(owner);
@@ -366,6 +374,7 @@ impl Model for Fleet {
             token_fell: false,
             taken_over: false,
             handed_over: false,
+            claimed_in_place: false,
         };
         // The first member has joined and owns the partition, and the second one begins.
         world.step(0, self.most_renewals);
@@ -431,6 +440,7 @@ impl Model for Fleet {
             Property::sometimes("handed over", |_, world: &World| world.handed_over),
             Property::sometimes("taken over", |_, world: &World| world.taken_over),
             Property::sometimes("left", |_, world: &World| world.nodes.iter().any(|node| node.has_left)),
+            Property::sometimes("claimed in place", |_, world: &World| world.claimed_in_place),
             Property::sometimes("started again, and claimed", |_, world: &World| {
                 world.newest.as_ref().is_some_and(|(_, owner)| owner.incarnation > RESTARTED)
             }),
@@ -454,6 +464,10 @@ fn broken(fleet: Fleet) -> Vec<&'static str> {
         checker.assert_any_discovery("taken over");
         let seen = |name| checker.discovery(name).is_some();
         assert_eq!((seen("left"), seen("started again, and claimed")), (leaves, restarts));
+        assert!(
+            seen("claimed in place") || !leaves,
+            "a member leaves, and another one claims what it was to hand over"
+        );
     }
     broken
 }

@@ -1,7 +1,7 @@
 //! Sequences of events that once went wrong, or could: each test drives the real [`Member`] step by step, and plays the store, the watch, the
 //! clock and the handlers.
 
-use super::member::{Answer, GateControl, Member, Notice, Refusal, Request, Step, Time, Timing};
+use super::member::{Answer, GateControl, Member, Notice, Ownership, Refusal, Request, Step, Time, Timing};
 use super::record::{Highest, MemberId, MemberRecord, Owner, Record, TABLE, Table, member_record};
 use crate::store::Version;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +13,8 @@ struct Gates {
     open: BTreeMap<u32, u64>,
     /// Partitions with a handler inside.
     inside: BTreeSet<u32>,
+    /// Partitions whose handlers were told to stop.
+    expelled: BTreeSet<u32>,
     deadline: Time,
     losses: u32,
 }
@@ -24,6 +26,11 @@ impl GateControl for Gates {
 
     fn close(&mut self, partition: u32) {
         self.open.remove(&partition);
+    }
+
+    fn expel(&mut self, partition: u32) {
+        self.close(partition);
+        self.expelled.insert(partition);
     }
 
     fn is_empty(&self, partition: u32) -> bool {
@@ -248,6 +255,128 @@ fn a_closed_gate_opens_only_after_a_new_claim() {
         stage.settle();
     }
     assert_eq!(stage.gates.open, BTreeMap::from([(0, 2)]), "with a new token");
+}
+
+/// A replica came and went, and a handler of the partition that it should have had hangs: the owner claims the partition in place. The
+/// handler goes on, and other keys of the partition are handed out.
+#[test]
+fn a_partition_that_is_wanted_again_opens_though_its_handler_hangs() {
+    let mut stage = Stage::joined(1);
+    stage.gates.inside.insert(0);
+    let rival = stage.see_rival();
+    assert_eq!(stage.settle().0, Step::Wait(300), "it waits for its handler");
+    assert!(stage.gates.open.is_empty());
+    stage.member.take_notices();
+    stage.see_gone(rival);
+    stage.settle();
+    assert_eq!(stage.gates.open, BTreeMap::from([(0, 2)]), "with a higher token");
+    assert_eq!(stage.table().owners[&0].token, 2);
+    assert_eq!(stage.member.take_notices(), [Notice::Acquired(0)], "adds were refused meanwhile: list");
+    assert!(stage.gates.expelled.is_empty(), "no other member has had the partition");
+}
+
+/// The answer to a release was lost, and the partition is claimed in place. Either the claim is carried out first, and the late release
+/// fails; or the release is, the claim fails, and the partition is claimed as one without an owner.
+#[test]
+fn a_claim_in_place_and_a_late_release_do_not_both_succeed() {
+    for release_first in [false, true] {
+        let mut stage = Stage::joined(1);
+        let rival = stage.see_rival();
+        let release = stage.request();
+        stage.answer(Answer::Unknown);
+        stage.see_gone(rival);
+        stage.now = 20;
+        let read = stage.request();
+        let answer = stage.carry_out(read);
+        stage.answer(answer);
+        let claim = stage.request();
+        assert!(matches!(&claim, Request::Write { value: Record::Table(Table { token: 2, .. }), .. }), "{claim:?}");
+        if release_first {
+            assert!(matches!(stage.carry_out(release.clone()), Answer::Written(_)));
+        }
+        let answer = stage.carry_out(claim);
+        assert_eq!(answer == Answer::Conflict, release_first);
+        assert!(stage.gates.open.is_empty());
+        stage.answer(answer);
+        assert_eq!(stage.carry_out(release), Answer::Conflict);
+        stage.settle();
+        stage.now = 40; // after the pause
+        stage.settle();
+        assert_eq!(stage.gates.open, BTreeMap::from([(0, 2)]));
+        assert_eq!(stage.table().owners[&0].token, 2);
+    }
+}
+
+/// A claim in place whose answer was lost is carried out while the member leaves: no gate opens.
+#[test]
+fn a_late_claim_in_place_does_not_open_a_gate_of_a_member_that_leaves() {
+    let mut stage = Stage::joined(1);
+    stage.gates.inside.insert(0);
+    let rival = stage.see_rival();
+    stage.settle();
+    stage.see_gone(rival);
+    let claim = stage.request();
+    stage.answer(Answer::Unknown);
+    stage.member.leave();
+    stage.carry_out(claim);
+    stage.see_table();
+    assert!(stage.gates.open.is_empty());
+    stage.now = 20;
+    stage.settle();
+    assert!(stage.gates.open.is_empty() && stage.table().owners.contains_key(&0), "it waits for its handler");
+    stage.gates.inside.clear();
+    assert_eq!(stage.settle().0, Step::Left);
+    assert!(stage.table().owners.is_empty());
+}
+
+/// The table is edited by hand, so another member owns a partition whose handlers run here: they are told.
+#[test]
+fn handlers_are_told_of_a_partition_that_was_given_away_by_hand() {
+    let mut stage = Stage::joined(2);
+    stage.gates.inside.extend([0, 1]);
+    stage.put_table(stage.claim("b", 7));
+    stage.see_table();
+    assert_eq!(stage.gates.expelled, BTreeSet::from([0]));
+    assert!(!stage.gates.open.contains_key(&0) && stage.gates.open.contains_key(&1));
+}
+
+/// A peer that is silent: its partitions are stale after a lease, and without an owner after D. That a deletion fails, and that the
+/// record's time begins anew, changes nothing: the record may be one that this member cannot read.
+#[test]
+fn a_silent_owner_is_stale_after_a_lease_and_none_after_its_expiry() {
+    let mut stage = Stage::joined(1);
+    stage.see_member("b", 7, 0, false);
+    stage.put_table(stage.claim("b", 7));
+    stage.see_table();
+    let ownership = |stage: &Stage| stage.member.ownership(0, stage.now, stage.gates.deadline);
+    stage.put("member-b", Record::Member(MemberRecord { incarnation: 7, renewals: 9, leaving: false, expiry: 0 }));
+    for now in (0..=3000).step_by(100) {
+        stage.now = now;
+        stage.settle();
+        let expected = match now {
+            0..1000 => Ownership::Fresh,
+            1000..1500 => Ownership::Stale,
+            _ => Ownership::None,
+        };
+        assert_eq!(ownership(&stage), expected, "{now}");
+    }
+    assert!(stage.member.take_relist(), "the deletion of what was seen has failed");
+    stage.see_member("b", 7, 10, false);
+    assert_eq!(ownership(&stage), Ownership::Fresh);
+}
+
+/// The member itself cannot renew: others have its partitions after D, and it says so.
+#[test]
+fn a_member_counts_its_own_silence() {
+    let mut stage = Stage::joined(1);
+    let ownership = |now| stage.member.ownership(0, now, stage.gates.deadline);
+    assert_eq!([0, 999, 1000, 1499, 1500].map(ownership), {
+        use Ownership::{Fresh, None, Stale};
+        [Fresh, Fresh, Stale, Stale, None]
+    });
+    stage.now = 1500;
+    stage.settle();
+    assert_eq!(stage.member.ownership(0, 1500, stage.gates.deadline), Ownership::Fresh);
 }
 
 #[test]
