@@ -49,7 +49,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
             owners: Owners::new(partitions),
             leaving_since: None,
         };
-        agent.list_anew();
+        agent.list_anew(Duration::ZERO);
         agent
     }
 
@@ -106,7 +106,11 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
                 }
                 change = self.changes.recv() => match change {
                     Some(change) => self.observe(change),
-                    None => self.list_anew(), // the store's code has panicked
+                    None => {
+                        let panicked = StoreError::message("the store's code has panicked in a watch");
+                        self.shared.note(&self.shared.watch_fails_since, Some(panicked));
+                        self.list_anew(self.nap); // a watch that panics each time must not be a hot loop
+                    }
                 },
                 () = self.shared.wake.notified() => {
                     if self.shared.is_leaving() {
@@ -121,7 +125,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
                 () = sleep(pause) => {}
             }
             if self.member.take_relist() {
-                self.list_anew();
+                self.list_anew(Duration::ZERO);
             }
         }
     }
@@ -196,8 +200,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
         }
     }
 
-    /// Starts the watch again, which begins with all records.
-    fn list_anew(&mut self) {
+    /// Starts the watch again after a pause. It begins with all records.
+    fn list_anew(&mut self, after: Duration) {
         self.watcher = JoinSet::new(); // ends the old one
         let (sender, changes) = mpsc::channel(64);
         self.changes = changes;
@@ -205,6 +209,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
         // The member's own renewals are changes, three per lease: a watch that is silent for longer may be dead.
         let silence = pause * 10;
         self.watcher.spawn(async move {
+            if !after.is_zero() {
+                sleep(after).await;
+            }
             loop {
                 let mut ended = None;
                 match timeout(silence, store.watch()).await {

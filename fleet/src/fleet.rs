@@ -1,7 +1,7 @@
 //! The handle of a member, and its builder.
 
 use crate::agent::Agent;
-use crate::clock::Clock;
+use crate::clock::LeaseClock;
 use crate::error::FleetError;
 use crate::events::Events;
 use crate::gate::{Entry, Gates, Refused};
@@ -10,7 +10,7 @@ use crate::protocol::member::{Member, Mutant, Time, Timing};
 use crate::shared::{HashKey, Limits, Shared, Status};
 use crate::stats::Stats;
 use crate::store::Store;
-use keyqueue::WorkQueue;
+use keyqueue::{InvalidArgument, WorkQueue};
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::ops::RangeInclusive;
@@ -24,21 +24,22 @@ use tokio::time::sleep;
 /// One replica of a program whose replicas share the keys of a queue. A cheap handle; clones refer to the same member.
 ///
 /// When the last handle is dropped ([`Workers`](crate::Workers) hold one), the member stops at once without handing over, and others take its partitions after the
-/// [expiry](FleetBuilder::lease): call [`leave`](Self::leave) before.
+/// [expiry](FleetBuilder::lease): call [`leave`](Self::leave) before. Its tasks end, and so do the loops of
+/// [`run_async`](crate::Workers::run_async) with their handlers. Threads end when the queue is shut down.
 ///
 /// # Examples
 /// ```
 /// use keyqueue::WorkQueue;
-/// use keyqueue_fleet::{Fleet, Held, MemoryStore};
+/// use keyqueue_fleet::{Fleet, MemoryStore};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), keyqueue_fleet::FleetError> {
 /// let store = MemoryStore::new(); // or EtcdStore, KubeStore
 /// let fleet = Fleet::builder(store).member("pod-1").build(WorkQueue::<String>::new()).await?;
 ///
-/// let workers = fleet.workers();
+/// let workers = fleet.workers().max_retries(15).build();
 /// for _ in 0..8 {
-///     tokio::spawn(workers.run(async |key: &Held<'_, String>| println!("{} with token {}", key.key(), key.token())));
+///     tokio::spawn(workers.run_async(async |key| println!("{key} with token {}", key.token())));
 /// }
 ///
 /// let mut events = fleet.events();
@@ -73,18 +74,26 @@ impl<K> Drop for Task<K> {
 }
 
 /// What [`Fleet::add`] did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Added {
-    /// This member owns the key's partition: the queue's answer.
-    Queued(keyqueue::Added),
+    /// This member owns the key's partition, and this is what its queue did. (A queue that is shut down rejects the key.)
+    Mine(keyqueue::Added),
     /// Another member owns it, or no member does yet. The next owner lists its objects, and finds this one.
     NotMine,
 }
 
 impl Added {
     /// Whether this member owns the key's partition.
+    #[must_use]
     pub fn is_mine(self) -> bool {
-        matches!(self, Self::Queued(_))
+        matches!(self, Self::Mine(_))
+    }
+
+    /// Whether this member will hand the key out: it owns the partition, and its queue has
+    /// [accepted](keyqueue::Added::is_accepted) the key.
+    #[must_use]
+    pub fn is_accepted(self) -> bool {
+        matches!(self, Self::Mine(added) if added.is_accepted())
     }
 }
 
@@ -107,10 +116,11 @@ impl Fleet<()> {
             store,
             name: None,
             partitions: 256,
+            fnv_ranges: false,
             lease: Duration::from_secs(10),
             grace: Duration::from_secs(2),
             release_timeout: None,
-            clock: Clock::system(),
+            clock: LeaseClock::system(),
             mutant: None,
         }
     }
@@ -132,14 +142,15 @@ impl<K> Fleet<K> {
         self.shared.hub.lock().owned().iter().copied().collect()
     }
 
-    /// The hashes of a partition: a range of FNV-1a values, such as a `shardSelector` of Kubernetes (KEP-5866) names.
+    /// The FNV-1a values of a partition, such as a `shardSelector` of Kubernetes (KEP-5866) names. `None`: the fleet was not built with
+    /// [`fnv_ranges`](FleetBuilder::fnv_ranges), so a partition is no range.
     ///
     /// # Panics
     /// If there is no such partition.
-    pub fn hashes(&self, partition: u32) -> RangeInclusive<u64> {
+    pub fn hashes(&self, partition: u32) -> Option<RangeInclusive<u64>> {
         let partitions = self.shared.gates.len();
         assert!(partition < partitions, "partition {partition} of {partitions}");
-        first_hash(partition, partitions)..=last_hash(partition, partitions)
+        self.shared.fnv_ranges.then(|| first_hash(partition, partitions)..=last_hash(partition, partitions))
     }
 
     /// The queue.
@@ -195,7 +206,8 @@ impl<K> Fleet<K> {
     }
 
     /// Hands everything over and leaves: closes all gates, waits for the handlers that run, releases all partitions and deletes the
-    /// member's record, so that others need not wait for its expiry. Returns when that is done.
+    /// member's record, so that others need not wait for its expiry. Returns when that is done. The loops of
+    /// [`run_async`](crate::Workers::run_async) end then.
     ///
     /// With a [`release_timeout`](FleetBuilder::release_timeout), it returns after that time, the grace and 1.1 leases at the latest. What
     /// could not be handed over by then, others take after the expiry of this member's record, as if the process had been killed.
@@ -208,9 +220,7 @@ impl<K> Fleet<K> {
     pub async fn leave(&self) {
         self.shared.leaving.store(true, Ordering::Release);
         self.shared.wake.notify_one();
-        let mut status = self.shared.status.subscribe();
-        // Err: the task has ended.
-        let _ended = status.wait_for(|status| matches!(status, Status::Left | Status::Refused(_))).await;
+        self.shared.ended().await;
     }
 }
 
@@ -221,23 +231,17 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Fleet<K> {
     /// either this call finds the partition owned, or the list finds the object.
     #[inline]
     pub fn add(&self, key: K) -> Added {
-        if self.owns(&key) { Added::Queued(self.shared.queue.add(key)) } else { Added::NotMine }
+        if self.owns(&key) { Added::Mine(self.shared.queue.add(key)) } else { Added::NotMine }
     }
 
     /// Like [`add`](Self::add), with options.
     pub fn add_with(&self, key: K, options: keyqueue::AddOptions) -> Added {
-        if self.owns(&key) { Added::Queued(self.shared.queue.add_with(key, options)) } else { Added::NotMine }
+        if self.owns(&key) { Added::Mine(self.shared.queue.add_with(key, options)) } else { Added::NotMine }
     }
 
-    /// Workers that process the keys of this member's partitions, with the settings of [`WorkQueue::workers`].
-    pub fn workers(&self) -> crate::Workers<K> {
-        self.workers_with(self.shared.queue.workers())
-    }
-
-    /// Workers with settings of their own: `fleet.workers_with(fleet.queue().workers().max_retries(15))`.
-    /// The settings must be of this queue's workers.
-    pub fn workers_with(&self, settings: keyqueue::WorkersBuilder<K>) -> crate::Workers<K> {
-        crate::Workers::new(self.clone(), settings.build())
+    /// Configures workers that process the keys of this member's partitions, as [`WorkQueue::workers`] does.
+    pub fn workers(&self) -> crate::WorkersBuilder<K> {
+        crate::WorkersBuilder::new(self.clone())
     }
 }
 
@@ -365,10 +369,11 @@ pub struct FleetBuilder<S> {
     store: S,
     name: Option<String>,
     partitions: u32,
+    fnv_ranges: bool,
     lease: Duration,
     grace: Duration,
     release_timeout: Option<Duration>,
-    clock: Clock,
+    clock: LeaseClock,
     mutant: Option<Mutant>,
 }
 
@@ -396,6 +401,36 @@ impl<S: Store> FleetBuilder<S> {
     /// Into how many partitions the keys are divided, 256 by default, at most 4096. Some ten per member are enough for even shares.
     pub fn partitions(mut self, partitions: u32) -> Self {
         self.partitions = partitions;
+        self
+    }
+
+    /// Makes a partition a range of FNV-1a values of the key's bytes, which [`Fleet::hashes`] tells: a watch of Kubernetes can ask for
+    /// the objects of a partition (`shardSelector`, KEP-5866).
+    ///
+    /// Without this, the FNV-1a value is mixed before the partition is chosen. With it, names that differ only in their last two bytes
+    /// mostly share a partition: all of `web-0` to `web-99` are in fewer than 10 of 256. So use it for keys whose bytes are random, such
+    /// as UIDs: name these bytes with [`build_by`](Self::build_by).
+    ///
+    /// All members must agree. Members that do not agree find a key in different partitions, and then it has two handlers.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::WorkQueue;
+    /// use keyqueue_fleet::{Fleet, MemoryStore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), keyqueue_fleet::FleetError> {
+    /// let fleet = Fleet::builder(MemoryStore::new())
+    ///     .fnv_ranges()
+    ///     .build_by(WorkQueue::<String>::new(), |uid, hasher| hasher.write(uid.as_bytes()))
+    ///     .await?;
+    /// assert_eq!(fleet.hashes(1), Some(0x0100_0000_0000_0000..=0x01ff_ffff_ffff_ffff));
+    /// # fleet.leave().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn fnv_ranges(mut self) -> Self {
+        self.fnv_ranges = true;
         self
     }
 
@@ -430,7 +465,7 @@ impl<S: Store> FleetBuilder<S> {
     }
 
     /// The member's clock, for tests.
-    pub fn clock(mut self, clock: Clock) -> Self {
+    pub fn clock(mut self, clock: LeaseClock) -> Self {
         self.clock = clock;
         self
     }
@@ -444,9 +479,6 @@ impl<S: Store> FleetBuilder<S> {
     }
 
     /// Joins the fleet. Returns when the member's record is written; partitions come afterwards, see [`Fleet::events`].
-    ///
-    /// Strings that differ only in their last two bytes mostly share a partition. For names that end in a number, use
-    /// [`build_by`](Self::build_by) with [`StableHasher::spread`].
     ///
     /// The member's task runs on the tokio runtime of the caller. It must run at least every few seconds: handlers that block belong to
     /// threads of their own.
@@ -483,23 +515,23 @@ impl<S: Store> FleetBuilder<S> {
         let is_valid = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-' || c == b'.';
         let ends_well = |c: Option<&u8>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
         let bytes = name.as_bytes();
-        let refuse = |what: String| Err(FleetError::InvalidArgument(what));
+        let refuse =
+            |argument, value, why| Err(FleetError::InvalidArgument(InvalidArgument::new(argument, value, why)));
         if bytes.len() > 63
             || !bytes.iter().copied().all(is_valid)
             || !bytes.split(|c| *c == b'.').all(|part| ends_well(part.first()) && ends_well(part.last()))
         {
-            return refuse(format!(
-                "member name {name:?}: 1 to 63 lower-case letters, digits, '-' and '.' are allowed, a letter or a digit at both ends and around each '.'"
-            ));
+            let why = "1 to 63 lower-case letters, digits, '-' and '.' are allowed, a letter or a digit at both ends and around each '.'";
+            return refuse("member", format!("{name:?}"), why);
         }
         if !(1..=MOST_PARTITIONS).contains(&self.partitions) {
-            return refuse(format!("{} partitions: 1 to {MOST_PARTITIONS} are allowed", self.partitions));
+            return refuse("partitions", self.partitions.to_string(), "it must be 1 to 4096");
         }
         if !(SHORTEST_LEASE..=LONGEST).contains(&self.lease) {
-            return refuse(format!("a lease of {:?}: {SHORTEST_LEASE:?} to {LONGEST:?} are allowed", self.lease));
+            return refuse("lease", format!("{:?}", self.lease), "it must be 60 ms to a day");
         }
         if self.grace > LONGEST {
-            return refuse(format!("a grace of {:?}: at most {LONGEST:?} are allowed", self.grace));
+            return refuse("grace", format!("{:?}", self.grace), "it must be a day at most");
         }
         Ok(())
     }
@@ -532,6 +564,7 @@ impl<S: Store> FleetBuilder<S> {
                 release: self.release_timeout.map(nanos),
             },
             hash,
+            fnv_ranges: self.fnv_ranges,
             wake: Notify::new(),
             lost: Notify::new(),
             status: watch::Sender::new(Status::Joining),

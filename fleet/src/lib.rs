@@ -5,7 +5,7 @@
 //!
 //! ```
 //! use keyqueue::WorkQueue;
-//! use keyqueue_fleet::{Event, Fleet, Held, MemoryStore};
+//! use keyqueue_fleet::{Event, Fleet, MemoryStore};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), keyqueue_fleet::FleetError> {
@@ -14,9 +14,10 @@
 //! let fleet = Fleet::builder(store).member("replica-1").build(WorkQueue::<String>::new()).await?;
 //!
 //! // The handlers: one key at a time has one handler in all replicas.
+//! let workers = fleet.workers().build();
 //! for _ in 0..8 {
-//!     tokio::spawn(fleet.workers().run(async |pod: &Held<'_, String>| {
-//!         println!("looking at {}; writes carry the token {}", pod.key(), pod.token());
+//!     tokio::spawn(workers.run_async(async |pod| {
+//!         println!("looking at {pod}; writes carry the token {}", pod.token());
 //!     }));
 //! }
 //!
@@ -37,7 +38,7 @@
 //!
 //! // An event: it goes to the program's own store first, and then the key is added.
 //! fleet.add("default/a".to_owned()); // or `NotMine`
-//! # while fleet.workers().tally().running == 0 && fleet.stats().owned < 256 { tokio::task::yield_now().await }
+//! # while workers.tally().running == 0 && fleet.stats().owned < 256 { tokio::task::yield_now().await }
 //!
 //! fleet.leave().await; // hands everything over
 //! # Ok(())
@@ -65,9 +66,12 @@
 //!
 //! # What it does not
 //!
-//! * **A process that is stopped in the middle of a handler**, or a virtual machine whose clock stands still while it is paused, may write after another has taken its keys. No lock prevents that.
-//!   Send the token with each write, and let the receiver refuse a lower one; or write with the version that you have read, as Kubernetes
-//!   offers.
+//! * **A process that is stopped in the middle of a handler** may write after another has taken its keys. No lock prevents that.
+//! * **A virtual machine that is paused**: its clock stands still. When it goes on, the member takes its lease for valid. So handlers go
+//!   on, and new ones *start*, until its next renewal fails: a third of a lease later at most, or a whole lease if it cannot reach the store.
+//!
+//!   Against both: send the token with each write, and let the receiver refuse a lower one; or write with the version that you have read,
+//!   as Kubernetes offers.
 //! * **The keys are in memory.** Their source is elsewhere, and can be listed.
 //! * Partitions are shared out by number, not by load.
 //!
@@ -78,8 +82,8 @@
 //!
 //! # Features
 //!
-//! * `etcd`: [`store::EtcdStore`](store). Its build needs `protoc`.
-//! * `kube`: [`store::KubeStore`](store), in Leases.
+//! * `etcd`: [`store::EtcdStore`](store), and `etcd_client`, re-exported. Its build needs `protoc`.
+//! * `kube`: [`store::KubeStore`](store), in Leases, and `kube`, re-exported.
 
 mod agent;
 mod clock;
@@ -97,7 +101,14 @@ pub mod store;
 mod sync;
 mod workers;
 
-pub use clock::Clock;
+/// The client of [`store::EtcdStore`], in the version that it takes.
+#[cfg(feature = "etcd")]
+pub use etcd_client;
+/// The client of [`store::KubeStore`], in the version that it takes.
+#[cfg(feature = "kube")]
+pub use kube;
+
+pub use clock::LeaseClock;
 pub use error::FleetError;
 pub use events::{Event, Events};
 pub use fleet::{Added, Fleet, FleetBuilder, NotAllowed, Permit};
@@ -109,7 +120,7 @@ pub use owned_permit::OwnedPermit;
 pub use protocol::member::Mutant;
 pub use stats::Stats;
 pub use store::{MemoryStore, Store};
-pub use workers::{Held, Workers};
+pub use workers::{Held, Workers, WorkersBuilder};
 
 /// The README's examples are tests.
 #[cfg(doctest)]

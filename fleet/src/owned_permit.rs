@@ -20,11 +20,11 @@ use tokio::sync::mpsc;
 ///
 /// # Examples
 /// ```no_run
-/// use keyqueue_fleet::{Held, Workers};
+/// use keyqueue_fleet::Workers;
 ///
 /// # fn part_of_the_work(_: &str, _: u64, _: u8) {}
 /// # fn example(workers: Workers<String>) {
-/// tokio::spawn(workers.run(async |held: &Held<'_, String>| {
+/// tokio::spawn(workers.run_async(async |held| {
 ///     let (key, permit) = (held.key().clone(), held.owned_permit());
 ///     let work = tokio::task::spawn_blocking(move || {
 ///         for part in 0..100 {

@@ -1,14 +1,15 @@
 //! What the handle, the workers and the member's task share.
 
-use crate::clock::Clock;
+use crate::clock::LeaseClock;
 use crate::error::FleetError;
 use crate::events::{Event, Hub};
 use crate::gate::{Gates, LastOut};
-use crate::hash::{StableHasher, partition_of};
+use crate::hash::{StableHasher, mix, partition_of};
 use crate::protocol::member::{Notice, Time};
 use crate::stats::Measured;
 use crate::store::StoreError;
 use keyqueue::WorkQueue;
+use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
@@ -36,9 +37,11 @@ pub(crate) struct Limits {
 pub(crate) struct Shared<K> {
     pub(crate) queue: WorkQueue<K>,
     pub(crate) gates: Gates,
-    pub(crate) clock: Clock,
+    pub(crate) clock: LeaseClock,
     pub(crate) limits: Limits,
     pub(crate) hash: HashKey<K>,
+    /// Whether a partition is a range of the hashes themselves.
+    pub(crate) fnv_ranges: bool,
     /// Wakes the member's task: a gate became empty, or the member shall leave.
     pub(crate) wake: Notify,
     /// Wakes holders: some of them were told to stop.
@@ -68,13 +71,23 @@ impl<K> Shared<K> {
     pub(crate) fn partition(&self, key: &K) -> u32 {
         let mut hasher = StableHasher::new();
         (self.hash)(key, &mut hasher);
-        partition_of(hasher.finish(), self.gates.len())
+        let hash = hasher.finish();
+        partition_of(if self.fnv_ranges { hash } else { mix(hash) }, self.gates.len())
     }
 
     #[inline]
     pub(crate) fn after_leaving(&self, last: LastOut) {
         if last.0 {
             self.wake.notify_one();
+        }
+    }
+
+    /// Waits until the member's task has ended: it has left, was refused, or its last handle was dropped.
+    pub(crate) fn ended(&self) -> impl Future<Output = ()> + use<K> {
+        let mut status = self.status.subscribe();
+        async move {
+            // Err: all that shares the status is dropped.
+            let _ended = status.wait_for(|status| matches!(status, Status::Left | Status::Refused(_))).await;
         }
     }
 

@@ -4,7 +4,7 @@ mod common;
 
 use common::{builder, join, millis, seconds, within};
 use keyqueue::WorkQueue;
-use keyqueue_fleet::{Event, Fleet, FleetError, Held, MemoryStore, Store, Unhealthy};
+use keyqueue_fleet::{Event, Fleet, FleetError, MemoryStore, StableHasher, Store, Unhealthy};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
@@ -108,6 +108,25 @@ async fn replicas_with_other_partitions_are_refused() {
         error.to_string(),
         "this replica has 17 partitions, the fleet has 16: all replicas must have the same number"
     );
+}
+
+/// Names that end in a number, as those of a StatefulSet: each replica has some of them.
+#[tokio::test(start_paused = true)]
+async fn numbered_names_are_spread_over_partitions_unless_ranges_are_asked_for() {
+    let store = MemoryStore::new();
+    let settings = |name: &str| builder(&store, name).partitions(256);
+    let mixed = settings("a").build(WorkQueue::<String>::new()).await.unwrap();
+    let ranges = settings("b").fnv_ranges().build(WorkQueue::<String>::new()).await.unwrap();
+    let of =
+        |fleet: &Fleet<String>| (0..100).map(|i| fleet.partition(&format!("web-{i}"))).collect::<HashSet<_>>().len();
+    // A hundred balls into 256 bins: 83 are hit, on average.
+    assert!(of(&mixed) > 70, "in {} of 256 partitions", of(&mixed));
+    assert!(of(&ranges) < 10, "in {} of 256 partitions", of(&ranges));
+    assert_eq!(mixed.hashes(0), None);
+    let uid = "0ee4-11".to_owned();
+    let mut hasher = StableHasher::new();
+    hasher.write(uid.as_bytes());
+    assert!(ranges.hashes(ranges.partition(&uid)).unwrap().contains(&hasher.finish()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -223,7 +242,7 @@ async fn a_key_has_one_handler_when_its_partition_is_claimed_in_place() {
     let runs = Arc::new(Mutex::new(Vec::new()));
     for _ in 0..4 {
         let runs = runs.clone();
-        tokio::spawn(a.workers().run(async move |held: &Held<'_, u64>| {
+        tokio::spawn(a.workers().build().run_async(async move |held| {
             runs.lock().unwrap().push((*held.key(), held.token()));
             if *held.key() == hangs {
                 std::future::pending::<()>().await;

@@ -16,7 +16,7 @@ mod faults;
 use common::{clock, millis, seconds};
 use faults::Faulty;
 use keyqueue::{Outcome, WorkQueue};
-use keyqueue_fleet::{Event, Fleet, Held, MemoryStore};
+use keyqueue_fleet::{Event, Fleet, MemoryStore};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -123,12 +123,12 @@ impl Simulation {
                     queue.turn();
                 }
             });
-            let workers = fleet.workers();
+            let workers = fleet.workers().build();
             for _ in 0..4 {
                 let (world, random) = (world.clone(), random.clone());
-                tasks.spawn(workers.run(async move |key: &Held<'_, u64>| {
-                    let running = Running::start(&world, *key.key(), name, key.token());
-                    let change = world.lock().unwrap().changes.get(key.key()).copied().unwrap_or(0);
+                tasks.spawn(workers.run_async(async move |key| {
+                    let running = Running::start(&world, **key, name, key.token());
+                    let change = world.lock().unwrap().changes.get(&**key).copied().unwrap_or(0);
                     // Now and then longer than a member that was cut off is silent.
                     let (time, fails, spawns) = {
                         let mut random = random.lock().unwrap();
@@ -156,7 +156,7 @@ impl Simulation {
                         return Outcome::Retry;
                     }
                     let processed = &mut world.lock().unwrap().processed;
-                    let last = processed.entry(*key.key()).or_default();
+                    let last = processed.entry(**key).or_default();
                     *last = change.max(*last);
                     Outcome::Success
                 }));

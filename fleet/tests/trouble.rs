@@ -5,7 +5,7 @@ mod common;
 use common::{builder, clock, join, millis, seconds, within};
 use keyqueue::WorkQueue;
 use keyqueue_fleet::store::{Deleted, MemoryStore, Store, StoreError, Stored, Version, Watch, Written};
-use keyqueue_fleet::{Clock, Event, Fleet, FleetError, Held, NotAllowed, OwnedPermit, Unhealthy};
+use keyqueue_fleet::{Event, Fleet, FleetError, LeaseClock, NotAllowed, OwnedPermit, Unhealthy};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::sync::{Notify, mpsc};
@@ -183,7 +183,7 @@ async fn after_a_suspend_a_member_hands_out_nothing_until_it_has_renewed() {
     let store = Troubled::default();
     let slept = Arc::new(AtomicU64::new(0));
     let (awake, sum) = (clock_nanos(), slept.clone());
-    let suspended = Clock::new(move || awake() + sum.load(Ordering::Relaxed));
+    let suspended = LeaseClock::new(move || awake() + sum.load(Ordering::Relaxed));
     let fleet = builder(&store, "a").clock(suspended).build(WorkQueue::<u64>::new()).await.unwrap();
     within(seconds(1), || fleet.stats().owned == 16).await;
     let permit = fleet.enter(&1).unwrap();
@@ -202,14 +202,14 @@ async fn after_a_suspend_a_member_hands_out_nothing_until_it_has_renewed() {
 async fn a_handler_is_not_polled_after_the_deadline() {
     let slept = Arc::new(AtomicU64::new(0));
     let (awake, sum) = (clock_nanos(), slept.clone());
-    let suspended = Clock::new(move || awake() + sum.load(Ordering::Relaxed));
+    let suspended = LeaseClock::new(move || awake() + sum.load(Ordering::Relaxed));
     let store = Troubled::default();
     let fleet = builder(&store, "a").clock(suspended).build(WorkQueue::<u64>::new()).await.unwrap();
     within(seconds(1), || fleet.stats().serving == 16).await;
     let answer = Arc::new(Notify::new());
     let (started, passed) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let counts = (answer.clone(), started.clone(), passed.clone());
-    tokio::spawn(fleet.workers().run(async move |_: &Held<'_, u64>| {
+    tokio::spawn(fleet.workers().build().run_async(async move |_| {
         let (answer, started, passed) = &counts;
         started.fetch_add(1, Ordering::Relaxed);
         answer.notified().await;
@@ -276,6 +276,19 @@ async fn a_watch_that_panics_is_begun_again() {
     assert_eq!(fleet.stats().lost, 0);
 }
 
+/// It panics each time: the member begins ten watches per lease, not as many as the processor can do, says so, and goes on to renew.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_panics_each_time_is_begun_again_after_a_pause() {
+    let store = Troubled::default();
+    let fleet = alone(&store).await;
+    store.panics.store(20, Ordering::Relaxed);
+    let took = within(seconds(60), || store.panics.load(Ordering::Relaxed) == 0).await;
+    assert!(took >= seconds(19), "20 watches in {took:?}");
+    let stats = fleet.stats();
+    assert!(stats.last_store_error.unwrap().contains("panicked"));
+    assert!(stats.time_to_deadline > seconds(6) && stats.store_errors >= 19 && stats.lost == 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_store_that_refuses_a_third_of_all_requests_is_good_enough() {
     let store = Troubled::default();
@@ -301,9 +314,9 @@ async fn a_handler_that_hangs_holds_up_only_its_partition_and_is_seen() {
     within(seconds(1), || a.stats().owned == 16).await;
     let (hangs, panics) = (1_u64, (2..).find(|key| a.partition(key) != a.partition(&1)).unwrap());
     for _ in 0..2 {
-        let workers = a.workers();
-        tokio::spawn(workers.run(async move |key: &Held<'_, u64>| {
-            assert!(*key.key() != panics, "this handler panics");
+        let workers = a.workers().build();
+        tokio::spawn(workers.run_async(async move |key| {
+            assert!(**key != panics, "this handler panics");
             std::future::pending::<()>().await;
         }));
     }
@@ -329,7 +342,7 @@ async fn after_the_release_timeout_handlers_are_dropped_and_a_leave_ends() {
     let hangs = (0..).find(|key| a.owns(key)).unwrap();
     let started = Arc::new(AtomicBool::new(false));
     let start = started.clone();
-    tokio::spawn(a.workers().run(async move |_: &Held<'_, u64>| {
+    tokio::spawn(a.workers().build().run_async(async move |_| {
         start.store(true, Ordering::Relaxed);
         std::future::pending::<()>().await;
     }));
@@ -385,7 +398,7 @@ fn jobs(fleet: &Fleet<u64>, then: fn()) -> (JoinSet<()>, mpsc::UnboundedReceiver
     let mut workers = JoinSet::new();
     for _ in 0..4 {
         let sender = sender.clone();
-        workers.spawn(fleet.workers().run(async move |held: &Held<'_, u64>| {
+        workers.spawn(fleet.workers().build().run_async(async move |held| {
             _ = sender.send(Job { key: *held.key(), permit: held.owned_permit() });
             then();
             std::future::pending::<()>().await;
@@ -436,7 +449,7 @@ async fn a_thread_waits_for_a_job_that_has_a_permit() {
     let (sender, jobs) = std::sync::mpsc::channel();
     fleet
         .workers()
-        .spawn(2, move |held: &Held<'_, u64>| _ = sender.send(Job { key: *held.key(), permit: held.owned_permit() }))
+        .spawn(2, move |held| _ = sender.send(Job { key: *held.key(), permit: held.owned_permit() }))
         .unwrap();
     fleet.add(1);
     let job = jobs.recv().unwrap();
@@ -481,11 +494,11 @@ async fn health_says_what_is_wrong() {
     let store = Troubled::default();
     let fleet = alone(&store).await;
     assert_eq!(fleet.health(), Ok(()));
-    let worker = tokio::spawn(fleet.workers().run(async |_: &Held<'_, u64>| {}));
+    let worker = tokio::spawn(fleet.workers().build().run_async(async |_| {}));
     assert_eq!(fleet.health(), Ok(()));
     worker.abort();
     within(seconds(1), || fleet.health() == Err(Unhealthy::NoWorkers)).await;
-    let _worker = tokio::spawn(fleet.workers().run(async |_: &Held<'_, u64>| {}));
+    let _worker = tokio::spawn(fleet.workers().build().run_async(async |_| {}));
     assert_eq!(fleet.health(), Ok(()));
 
     store.down.store(true, Ordering::Relaxed);

@@ -80,8 +80,21 @@
 //! **A limit for releases** is no part of the argument. After it the handlers inside are told, and the release waits for the empty gate as
 //! before. A leave that does not come to an end closes all gates and stops, as if the process were killed: its record expires.
 //!
-//! A process that is stopped *inside* a handler can go on after its grace: the protocol cannot prevent that. Its writes carry the token;
-//! their receiver refuses a lower token than one that it has seen.
+//! # What it cannot prevent
+//!
+//! **A process that is stopped inside a handler** can go on after its grace. Its writes carry the token; their receiver refuses a lower
+//! token than one that it has seen.
+//!
+//! **A virtual machine that is paused.** All its clocks stand still, the one that counts suspends too. So after the pause the member takes
+//! its deadline for a time in the future, although others may have deleted its record. Its handlers go on, and it also *starts* handlers:
+//! until its next renewal is answered, which is R/3 and a round trip later at most, or until the deadline, which is R later at most, if it
+//! cannot reach the store. Then it is lost. Its writes carry the old token until then.
+//!
+//! **A store that goes back**: a backup that is restored, or `etcd --force-new-cluster` (or another recovery of a lost quorum) on a server
+//! that lags behind. What others have read is undone then. Suppose that the write that was lost is B's claim. B has opened the gate. The
+//! recovered table shows no owner, so C claims the partition with the revision and perhaps the token of B's claim, and opens its gate. B
+//! does not take C's table for newer than its own. Both gates are open until the table's next write, and the token does not tell the two
+//! apart. So stop all members before, and start them afterwards: each one begins a new incarnation, and reads the table.
 //!
 //! # Nothing is lost
 //!
