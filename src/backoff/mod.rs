@@ -67,7 +67,7 @@ pub struct Backoff {
     /// Up to this part of each returned delay is added to it at random, see [`jitter`](fn@jitter); the next delay is computed without
     /// it. 0, negative or NaN: no jitter.
     pub jitter: f64,
-    /// The number of steps left.
+    /// The number of steps left, after which the delay no longer changes. With 0, the default, it never grows: set it.
     pub steps: usize,
     /// A product above the cap becomes the cap, and no steps are left then. Zero: no cap.
     pub cap: Duration,
