@@ -59,9 +59,11 @@
 //! * **P15** Memory comes back after a burst, and a key that nothing needs is dropped at once. What limiters keep for keys that
 //!   are never forgotten can be bounded. Upheld by `src/line/fifo.rs`, `src/key/slab.rs`, `src/key/table.rs`, `src/time/wheel/` and
 //!   `src/rate_limiter/keyed.rs` with `src/rate_limiter/keyed/table.rs`. Shown by `tests/memory.rs` and `tests/memory_bursts.rs`.
-//! * **P16** An idle queue runs nothing: it has no thread until the first delay, or the first task that passes by a busy shard (P21), and
-//!   that thread is parked until a delay expires or such a task is to be woken. Upheld by `src/time/driver.rs`. Shown by
-//!   `tests/idle.rs` and `tests/delays_driver.rs`.
+//! * **P16** An idle queue runs nothing. It has no thread until the first delay, the first task that passes by a busy shard (P21), or the
+//!   first add if the observer has an [interval](crate::observe::Observer::interval). That thread is parked until a delay expires, such a
+//!   task is to be woken, or a report is due. A report is due at the interval while keys are queued, processing or delayed, and once more
+//!   when there are none; then no thread wakes up until the next add (W6). Upheld by `src/time/driver.rs` and `src/shared/reports.rs`. Shown by
+//!   `tests/idle.rs`, `tests/delays_driver.rs` and `tests/reports.rs`.
 //! * **P17** No foreign code runs under a lock, except a key's `Eq` and `Equivalent`, and its `Clone` in [`take_delayed`],
 //!   [`take_where`], [`stop`], [`processing_keys`], [`delayed_keys`] and [`groups`]. Foreign code is all that the user supplies: keys, wakers,
 //!   observers, limiters, hooks, predicates. Upheld by `src/shared/section.rs` (W4) and `src/rate_limiter/keyed.rs`. Shown by `tests/queue.rs`,
@@ -93,7 +95,7 @@
 //!   the driver pass by a shard that is busy for longer than a critical section takes, and come back within 100 µs (the driver thread
 //!   wakes the tasks among them; without one, they wake themselves, and yield). These calls wait for the shard: those that need it, as
 //!   they name its key; `try_get` and `get_many`, if it has keys and no other shard has; calls that visit all shards (`turn`, after all
-//!   others; `stats`, `shut_down`, drains, idle waits and the like); and the driver of a mock clock. A thread that stops while it holds
+//!   others; `stats`, `shut_down`, drains, idle waits and the like); a driver that reports; and the driver of a mock clock. A thread that stops while it holds
 //!   the hub's lock keeps back those that wait, and those that wake them; one that stops between taking a getter off the list and waking
 //!   it, that getter; and a woken getter that does not run, the other getters, until an add comes 50 µs later (W2). Upheld by
 //!   `src/shared/choose.rs`, `src/shared/get.rs` and `src/shared/driver.rs`. Shown by the tests of `src/shared/stopped.rs`.
@@ -144,7 +146,7 @@
 //! # Waiting and wake-ups
 //!
 //! Upheld by `src/shared/getters.rs` and `src/shared/get.rs`, with the list of waiters in `src/wait.rs`; W4 by `src/shared/section.rs`
-//! and `src/shard/effects.rs`; W5 by `src/shared/driver.rs`; I7 by `src/shared/life_cycle.rs`; I8 by `src/shared/driver.rs`, with the states in `src/time/driver.rs`.
+//! and `src/shard/effects.rs`; W5 by `src/shared/driver.rs`; W6 by `src/shared/reports.rs`; I7 by `src/shared/life_cycle.rs`; I8 by `src/shared/driver.rs`, with the states in `src/time/driver.rs`.
 //!
 //! * **W1** A getter goes on the list of waiters, and after that visits each shard under its lock; it parks only if each was empty.
 //!   Shown by the models `n_adds_wake_n_getters` and `a_push_meets_a_sleeper_in_each_shard`.
@@ -162,6 +164,11 @@
 //!   woken itself. While tasks have asked, the driver is being started, or runs, or is parked until it has to wake them at most; if it
 //!   cannot be started, they are woken at once. Shown by the models `a_task_that_passes_by_a_busy_shard_is_woken`,
 //!   `a_second_task_that_passes_by_is_woken` and `a_task_that_passes_by_a_busy_shard_learns_of_the_shut_down`.
+//! * **W6** In a queue whose observer has an interval, a report is scheduled while a key is queued, processing or delayed, or the add of
+//!   such a key has not returned and will schedule it. A report schedules none *first*, and *then* reads the numbers of each shard
+//!   under its lock: if keys are left, it schedules the next. An add looks whether a report is scheduled *after* its critical section.
+//!   A scheduled report wakes the driver as an earlier delay does (I8). After the shut-down, delayed keys do not count.
+//!   Shown by `tests/reports.rs` and the models `the_last_report_meets_an_add` and `an_add_wakes_the_driver_for_a_report`.
 //! * **I6** No wake-up is lost between a getter's last look and its park: W1, seen from the side of the add, which reads the flag of the
 //!   waiting getters in the critical section that queues the key. Shown by
 //!   `loom-tests/tests/waiting.rs`.

@@ -52,7 +52,7 @@
 //!
 //! Deadlines are in a hierarchical timing wheel: a slot of the lowest level is a nanosecond, of the next one 64, and so on. A key is put into the level
 //! whose slots are just fine enough to tell its deadline from the present, and moves to a finer one when an entry of its slot has expired: two or three times
-//! in its life, however many keys there are. A thread, the *driver*, parks until the first slot's time; it is started by the first delay. (With several shards
+//! in its life, however many keys there are. A thread, the *driver*, parks until the first slot's time; it is started by the first delay. It also reports, at the observer's [interval](crate::observe::Observer::interval). (With several shards
 //! it also wakes tasks that have found a shard's lock held for long.) If it cannot be started, getters that wait do its work; with [`Driver::Manual`](crate::Driver::Manual) only calls of `turn` do. `src/time/wheel/`, `src/shared/driver.rs`.
 //!
 //! # Waiting

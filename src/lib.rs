@@ -44,7 +44,7 @@
 //! | *deferred* | an add of a key that is processing: it is queued when it is done |
 //! | *delayed* | the key is added at a time to come |
 //! | *failing* | the queue or its limiter counts failures of the key |
-//! | *driver* | the thread that adds delayed keys when their time has come |
+//! | *driver* | the thread that adds delayed keys when their time has come, and reports metrics |
 //!
 //! # The life of a key
 //!
@@ -129,6 +129,11 @@
 //! [`wait_idle`](WorkQueue::wait_idle) waits until no key is queued, processing or delayed, and refuses nothing.
 //! [`join`](Workers::join) waits for the loops alone.
 //!
+//! # Backoff without a queue
+//!
+//! To retry until stopped, with backoff, there is the module `backoff` (of the default feature `jitter`): client-go's `wait.Backoff`,
+//! `wait.NewExponentialBackoffManager` and `wait.BackoffUntil`, for threads and tasks.
+//!
 //! # Priorities and groups
 //!
 //! An add may have a [`Priority`], and a queue may let groups of keys take turns, so that no tenant drowns the others:
@@ -151,7 +156,7 @@
 //!
 //! [`stats`](WorkQueue::stats) is a snapshot of the counters; `Debug` shows it. [`inspect`](WorkQueue::inspect) has lists of keys,
 //! levels and groups, and histograms if the queue [measures](WorkQueueBuilder::measure). The feature `metrics` exports client-go's
-//! metrics, the feature `tracing` gives each hand-out a [span](Item#method.span), and an [`Observer`](observe::Observer) of your own
+//! metrics every 500 ms while there are keys, and nothing has to be started. The feature `tracing` gives each hand-out a [span](Item#method.span), and an [`Observer`](observe::Observer) of your own
 //! receives each event.
 //!
 //! # What it guarantees
@@ -166,7 +171,8 @@
 //! * **Linearizable** (with one shard): a call takes effect at one moment. Calls of several steps say so.
 //! * **A panic leaves no key stuck**, and poisons no lock. [`OnPanic`] chooses what happens to the key.
 //! * **Nothing vanishes**: a drain returns each key that was not finished, as [`Leftover`].
-//! * **An idle queue runs nothing.** The driver starts with the first delay, parks, and ends with the queue.
+//! * **An idle queue runs nothing.** The driver starts with the first delay, or with the first add if
+//!   [metrics](observe::Observer::interval) are exported; it parks, and ends with the queue.
 //! * **Memory is freed** after a burst. A steady set of keys allocates nothing, and the hot path clones no key.
 //! * **No foreign code under a lock**, but a key's `Eq` (or [`Equivalent`]), and its `Clone` in calls that list or take keys. These must
 //!   not use the queue; a debug build panics if they do.
