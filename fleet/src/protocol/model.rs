@@ -43,7 +43,7 @@ impl Fleet {
     /// A lease of one tick, expiry after two, no grace: clocks may differ by almost 2 : 1.
     fn new() -> Self {
         Self {
-            timing: Timing { lease: 4, renew_every: 4, expiry: 8, retry_after: 0, conflict_pause: 0 },
+            timing: Timing { lease: 4, renew_every: 4, expiry: 8, longest_gap: 100, retry_after: 0, conflict_pause: 0 },
             grace: 0,
             mutant: None,
             rates: [4, 4],
@@ -243,7 +243,8 @@ impl World {
             self.nodes[i].seen[which] = self.history[which].len().saturating_sub(1);
             self.observe(i, which);
         }
-        self.nodes[i].member.observed_all(&names);
+        let now = self.nodes[i].now;
+        self.nodes[i].member.observed_all(&names, now);
     }
 
     fn observe(&mut self, i: usize, which: usize) {
@@ -349,7 +350,7 @@ impl Model for Fleet {
     fn init_states(&self) -> Vec<World> {
         let node = |i: usize| {
             let mut member = Member::new(NAMES[i], 1, 1, self.timing, self.mutant);
-            member.observed_all(&Default::default());
+            member.observed_all(&Default::default(), 0);
             Node::new(member)
         };
         let mut world = World {
