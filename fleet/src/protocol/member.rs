@@ -297,7 +297,9 @@ impl Member {
         if self.share.is_none() {
             self.compute_share();
         }
-        self.close_unwanted(gates); // even if the store cannot be reached
+        if !self.table_is_unknown || self.leaving {
+            self.close_unwanted(gates); // even if the store cannot be reached
+        }
         if !self.listed {
             return Step::Wait(Time::MAX);
         }

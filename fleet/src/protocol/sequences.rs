@@ -741,6 +741,7 @@ fn while_the_table_cannot_be_read_members_go_on_with_what_they_own() {
     let table = stage.table();
     stage.see_unknown(TABLE);
     stage.settle();
+    stage.gates.inside.insert(0);
     let rival = stage.see_rival();
     for now in (0..=3000).step_by(10) {
         stage.now = now;
@@ -748,6 +749,8 @@ fn while_the_table_cannot_be_read_members_go_on_with_what_they_own() {
         assert!(stage.settle().1 <= 3, "one reading for each renewal");
     }
     assert_eq!(stage.gates.deadline, 4000, "it renews its record");
+    assert_eq!(stage.gates.open.len(), 1, "its rival could not claim the partition, so it stays open");
+    stage.gates.inside.clear();
     assert!(stage.records[TABLE].0 == Record::Unknown && stage.records.len() == 3, "and does nothing else");
     // It can be read again.
     stage.put_table(Table { revision: 9, ..table });
