@@ -169,8 +169,8 @@ async fn a_member_that_cannot_reach_the_store_is_replaced_and_told_when_it_can()
     within(seconds(20), || a.stats().owned > 0 && a.stats().owned + b.stats().owned == 16).await;
 }
 
-/// Ten members; the store is away for longer than the expiry, and comes back for one after the other. Nobody is evicted, but for one that has
-/// died.
+/// Ten members; the store is away for longer than the expiry, and comes back for one after the other. Nobody is evicted but the one that
+/// has died.
 #[tokio::test(start_paused = true)]
 async fn an_outage_that_is_longer_than_the_expiry_evicts_only_members_that_have_died() {
     // The time of the outage, until when all have the store again, and how many requests are refused then.

@@ -234,8 +234,8 @@ pub(crate) struct Member {
     table_is_unknown: bool,
     /// The highest revision and token seen, for a table that was deleted by hand.
     highest: Highest,
-    /// Names of owners whose records were in sight and are not any more: the time at which the last one would have expired.
-    departed: BTreeMap<String, Time>,
+    /// Owners whose records were in sight and are not any more: the time at which the last one would have expired.
+    departed: BTreeMap<MemberId, Time>,
     /// Owners in the table whose records are gone. They never come back. Their partitions may be claimed from this time on: until then
     /// handlers may run, if a record was deleted by hand.
     gone: BTreeMap<MemberId, Time>,
@@ -599,9 +599,20 @@ impl Member {
     /// A member's record is not in sight any more. Its handlers may run until it would have expired, and until `at_least`.
     fn depart(&mut self, name: &str, at_least: Time) {
         self.share = None;
-        if let Some(peer) = self.peers.remove(name) {
-            let free_at = self.departed.entry(name.to_owned()).or_default();
-            *free_at = (*free_at).max(peer.expires_at()).max(at_least);
+        let Some(peer) = self.peers.remove(name) else { return };
+        let free_at = peer.expires_at().max(at_least);
+        let mut departs = |life: MemberId| {
+            let known = self.departed.entry(life).or_default();
+            *known = free_at.max(*known);
+        };
+        match (peer.record, &self.table) {
+            (Some(record), _) => departs(MemberId { name: name.to_owned(), incarnation: record.incarnation }),
+            // It was of one of the lives that are in the table.
+            (None, Some((table, _))) => {
+                let lives = table.owners.values().map(|owner| &owner.member).filter(|life| life.name == name);
+                lives.cloned().for_each(departs);
+            }
+            (None, None) => {}
         }
     }
 
@@ -664,14 +675,14 @@ impl Member {
         self.peers.insert(name, seen);
     }
 
-    /// From when on partitions may be claimed of an owner whose record is gone. If it was deleted by hand, handlers run until their deadline
-    /// and the grace are over.
+    /// From when on partitions may be claimed of an owner whose record is gone. If it was deleted by hand, handlers may run until their
+    /// deadline and the grace are over.
     fn free_at(&self, id: &MemberId, now: Time) -> Time {
         if id.name == self.id.name && self.is_own_life(id.incarnation) {
             return 0; // this process
         }
         // Of an owner that was never in sight, this member knows only that it has not renewed its record later than now.
-        self.departed.get(&id.name).copied().unwrap_or_else(|| now.saturating_add(self.longest_expiry()))
+        self.departed.get(id).copied().unwrap_or_else(|| now.saturating_add(self.longest_expiry()))
     }
 
     /// Whether it is this process's present incarnation, or an earlier one.
@@ -737,7 +748,7 @@ impl Member {
             }
         }
         self.gone.retain(|id, _| table.owners.values().any(|owner| owner.member == *id));
-        self.departed.retain(|name, _| table.owners.values().any(|owner| owner.member.name == *name));
+        self.departed.retain(|id, _| table.owners.values().any(|owner| owner.member == *id));
         self.table = Some((table, version));
     }
 
@@ -800,7 +811,8 @@ impl Member {
 
     /// When this member deletes the record of a silent one: after its expiry, and after the turns of the members that come before this one.
     /// Otherwise each of a hundred members would send a request that one of them has to send.
-    /// Before it has joined it renews nothing, so it cannot tell members that are silent from a store that is away: it only waits for its name.
+    /// Before it has joined it renews nothing, so it cannot tell members that are silent from a store that is away: it only waits for its
+    /// name.
     fn deletes_at(&self, name: &str, peer: &Peer, now: Time) -> Time {
         if self.own == Own::Absent && name != self.id.name {
             return Time::MAX;

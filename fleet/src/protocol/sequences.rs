@@ -628,6 +628,16 @@ fn an_owner_that_was_never_in_sight_has_the_whole_expiry() {
     assert_eq!(stage.pass_until_open(), TIMING.expiry);
     assert_eq!(stage.gates.open, BTreeMap::from([(0, 2)]));
 
+    // An earlier life of it was, and has expired. (The model found this.)
+    let (mut stage, owner) = Stage::see_owner();
+    while stage.now < 100 + TIMING.expiry {
+        stage.settle();
+        stage.now += 100;
+    }
+    stage.put_table(stage.claim(owner, 8)); // it has joined again, and its new record is deleted by hand
+    stage.see_table();
+    assert_eq!(stage.pass_until_open(), 100 + TIMING.expiry + TIMING.expiry);
+
     // Its own earlier lives are another matter: a claim of one is carried out late.
     let mut stage = Stage::joined(1);
     stage.put_table(Table { owners: BTreeMap::new(), revision: 9, ..stage.table() });
