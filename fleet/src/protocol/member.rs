@@ -517,8 +517,8 @@ impl Member {
                 }
                 _ => self.table_is_old = true,
             },
-            Doing::Check(id) => match answer {
-                Answer::Read(found) => {
+            Doing::Check(id) => {
+                if let Answer::Read(found) = answer {
                     let mut is_gone = true;
                     if let Some((record, version)) = found {
                         let record = record.member();
@@ -534,8 +534,7 @@ impl Member {
                         self.gone.insert(id, free_at);
                     }
                 }
-                _ => {}
-            },
+            }
             Doing::Expire { name, version } => match answer {
                 Answer::Deleted => {
                     if let Some(peer) = self.peers.get(&name).filter(|peer| peer.version == version) {
