@@ -80,6 +80,11 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
                             Refusal::PartitionsDiffer(theirs) => {
                                 FleetError::PartitionsDiffer { ours: self.shared.gates.len(), theirs }
                             }
+                            Refusal::UnknownTable => {
+                                let text = "the record owners cannot be read";
+                                let error = self.shared.last_error.lock().take();
+                                FleetError::Store(error.unwrap_or_else(|| StoreError::message(text)))
+                            }
                         };
                         return self.end(Status::Refused(Arc::new(error)));
                     }
@@ -162,7 +167,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
         let (store, patience) = (Arc::clone(&self.store), self.patience);
         Box::pin(async move {
             match timeout(patience, perform(&*store, request)).await {
-                Ok(Ok(answer)) => (answer, None),
+                Ok(Ok(answer)) => answer,
                 Ok(Err(error)) => (Answer::Unknown, Some(error)),
                 Err(_) => (
                     Answer::Unknown,
@@ -178,7 +183,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
                 let names = records.iter().filter_map(|(name, _)| member_of(name)).map(str::to_owned).collect();
                 let has_table = records.iter().any(|(name, _)| name == TABLE);
                 records.into_iter().for_each(|(name, stored)| self.observe_record(&name, &stored));
-                self.member.observed_all(&names);
+                self.member.observed_all(&names, self.shared.clock.now());
                 if !has_table {
                     self.member.observed_no_table();
                 }
@@ -194,7 +199,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
     }
 
     fn observe_record(&mut self, name: &str, stored: &Stored) {
-        if let Some(record) = Record::decode(name, &stored.value) {
+        if let Some((record, error)) = decode(name, stored) {
+            self.shared.note_error(error);
             let (name, now) = (member_of(name).unwrap_or(name), self.shared.clock.now());
             self.member.observed(name, record, stored.version, now, &mut &self.shared.gates);
         }
@@ -289,17 +295,23 @@ impl<K, S> Drop for Agent<K, S> {
     }
 }
 
-async fn perform<S: Store>(store: &S, request: Request) -> Result<Answer, StoreError> {
-    Ok(match request {
-        Request::Read { record } => Answer::Read(match store.read(&record).await? {
-            None => None,
-            Some(stored) => {
-                let value = Record::decode(&record, &stored.value);
-                let value =
-                    value.ok_or_else(|| StoreError::message(format!("{record}: not a record of this version")))?;
-                Some((value, stored.version))
-            }
-        }),
+/// The record, and an error if it cannot be read: the program is told, and the protocol counts it as a record of unknown content. `None` if
+/// the name is of no record of the protocol.
+fn decode(name: &str, stored: &Stored) -> Option<(Record, Option<StoreError>)> {
+    Some(match Record::decode(name, &stored.value)? {
+        Ok(record) => (record, None),
+        Err(error) => (Record::Unknown, Some(StoreError::new(format!("the record {name} cannot be read"), error))),
+    })
+}
+
+async fn perform<S: Store>(store: &S, request: Request) -> Result<(Answer, Option<StoreError>), StoreError> {
+    let answer = match request {
+        Request::Read { record } => {
+            let stored = store.read(&record).await?;
+            let read = stored.and_then(|stored| Some((decode(&record, &stored)?, stored.version)));
+            let Some(((value, error), version)) = read else { return Ok((Answer::Read(None), None)) };
+            return Ok((Answer::Read(Some((value, version))), error));
+        }
         Request::Write { record, expected, value } => match store.write(&record, expected, &value.encode()).await? {
             Written::Done(version) => Answer::Written(version),
             Written::Conflict => Answer::Conflict,
@@ -314,7 +326,8 @@ async fn perform<S: Store>(store: &S, request: Request) -> Result<Answer, StoreE
             Deleted::Done => Answer::Deleted,
             Deleted::Conflict => Answer::Conflict,
         },
-    })
+    };
+    Ok((answer, None))
 }
 
 impl GateControl for &Gates {

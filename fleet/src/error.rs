@@ -9,7 +9,8 @@ use std::fmt;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum FleetError {
-    /// The store could not be reached for as long as a lease, or refused to write the member's record for three.
+    /// The store could not be reached for as long as a lease, or refused to write the member's record for three. Or the table of owners
+    /// cannot be read: another version has written it.
     Store(StoreError),
     /// Another process renews the record of this name: give each replica a name of its own.
     NameTaken {

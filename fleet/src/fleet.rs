@@ -551,6 +551,7 @@ impl<S: Store> FleetBuilder<S> {
             lease: nanos(self.lease),
             renew_every: nanos(self.lease / 3),
             expiry: nanos(expiry),
+            longest_gap: nanos(self.lease / 3 + self.lease / 30),
             retry_after: nanos(self.lease / 30),
             conflict_pause: nanos(self.lease / 1000),
         };

@@ -78,7 +78,8 @@
 //! # When the store cannot be reached
 //!
 //! Keys are handed out until the deadline, a lease (10 seconds) after the last renewal. Then the member stops, and goes on when it can renew. Its
-//! queue keeps the keys. If another member could reach the store meanwhile, it has the partitions now, and this one starts anew.
+//! queue keeps the keys. If another member could reach the store meanwhile, it has the partitions now, and this one starts anew. If none could,
+//! all go on with what they have.
 //!
 //! # Features
 //!

@@ -49,7 +49,7 @@ pub struct Stats {
     pub late: u64,
     /// The time until this member stops handing out keys, unless it renews its record. Zero: it has stopped.
     pub time_to_deadline: Duration,
-    /// Requests and watches that failed.
+    /// Requests and watches that failed, and records that could not be read: of another version's format, or edited by hand.
     pub store_errors: u64,
     /// The last of these.
     pub last_store_error: Option<String>,

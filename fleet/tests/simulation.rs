@@ -1,5 +1,5 @@
 //! Whole members with workers, over a store that loses requests and answers, in simulated time: they join, leave, are killed and are cut
-//! off, at moments that a seed decides.
+//! off, and their records are deleted by hand, at moments that a seed decides.
 //!
 //! * No two handlers of a key at once.
 //! * Tokens of a key's hand-outs never fall.
@@ -16,7 +16,7 @@ mod faults;
 use common::{clock, millis, seconds};
 use faults::Faulty;
 use keyqueue::{Outcome, WorkQueue};
-use keyqueue_fleet::{Event, Fleet, MemoryStore};
+use keyqueue_fleet::{Event, Fleet, MemoryStore, Store};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -194,7 +194,7 @@ impl Simulation {
 
     fn something_happens(&mut self) {
         let name = NAMES[self.roll(NAMES.len() as u64) as usize];
-        match self.roll(10) {
+        match self.roll(11) {
             0 | 1 => {
                 self.cut_off[name].store(true, Ordering::Relaxed);
                 let (cut_off, time) = (self.cut_off[name].clone(), millis(self.roll(40_000)));
@@ -211,6 +211,15 @@ impl Simulation {
                         let _late = tokio::time::timeout(seconds(30), process.fleet.leave()).await;
                     });
                 }
+            }
+            5 => {
+                // `kubectl delete lease`: its handlers run on, and it learns of it as late as the others.
+                let (store, record) = (self.store.clone(), format!("member-{name}"));
+                self.joining.spawn(async move {
+                    if let Some(stored) = store.read(&record).await.unwrap() {
+                        store.delete(&record, stored.version).await.unwrap();
+                    }
+                });
             }
             _ => {
                 if !self.processes.lock().unwrap().contains_key(name) {

@@ -177,6 +177,43 @@ async fn a_member_that_cannot_reach_the_store_is_replaced_and_told_when_it_can()
     within(seconds(20), || a.stats().owned > 0 && a.stats().owned + b.stats().owned == 16).await;
 }
 
+/// Ten members; the store is away for longer than the expiry, and comes back for one after the other. Nobody is evicted but the one that
+/// has died.
+#[tokio::test(start_paused = true)]
+async fn an_outage_that_is_longer_than_the_expiry_evicts_only_members_that_have_died() {
+    // The time of the outage, until when all have the store again, and how many requests are refused then.
+    for (outage, spread, refuses) in [(9, 1, 0), (14, 1, 0), (20, 0, 0), (20, 1, 0), (20, 5, 3), (120, 5, 3)] {
+        let case = format!("outage of {outage} s, spread over {spread} s, one in {refuses} refused");
+        let memory = MemoryStore::new();
+        let stores: Vec<Troubled> =
+            (0..10).map(|_| Troubled { store: memory.clone(), ..Troubled::default() }).collect();
+        let mut fleets = Vec::new();
+        for (i, store) in stores.iter().enumerate() {
+            *store.random.lock().unwrap() = fastrand::Rng::with_seed(i as u64);
+            let member = Fleet::builder(store.clone()).member(format!("pod-{i}")).partitions(256).clock(clock());
+            fleets.push(member.build(WorkQueue::<u64>::new()).await.unwrap());
+        }
+        within(seconds(20), || shared_out(&fleets)).await;
+        tokio::time::sleep(millis(4321)).await;
+        stores.iter().for_each(|store| store.down.store(true, Ordering::Relaxed));
+        tokio::time::sleep(seconds(2)).await;
+        fleets.pop(); // it dies
+        tokio::time::sleep(seconds(outage - 2)).await;
+        for store in &stores {
+            store.down.store(false, Ordering::Relaxed);
+            store.refuses_one_in.store(refuses, Ordering::Relaxed);
+            tokio::time::sleep(millis(spread * 100)).await;
+        }
+        let lost = |fleets: &[Fleet<u64>]| fleets.iter().map(|fleet| fleet.stats().lost).sum::<u64>();
+        let took = within(seconds(30), || shared_out(&fleets)).await;
+        tokio::time::sleep(seconds(30)).await;
+        within(seconds(5), || shared_out(&fleets)).await;
+        assert_eq!(lost(&fleets), 0, "{case}");
+        println!("{case}: the dead one's partitions have owners {took:?} after the outage");
+        assert!(took <= seconds(15) + seconds(2), "{case}: {took:?}");
+    }
+}
+
 /// The machine sleeps for a minute in the middle of a handler: the member sees at once that it is late, before any request.
 #[tokio::test(start_paused = true)]
 async fn after_a_suspend_a_member_hands_out_nothing_until_it_has_renewed() {
