@@ -200,7 +200,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
 
     fn observe_record(&mut self, name: &str, stored: &Stored) {
         if let Some((record, error)) = decode(name, stored) {
-            self.shared.note_error(error);
+            error.into_iter().for_each(|error| self.shared.note_error(error));
             let (name, now) = (member_of(name).unwrap_or(name), self.shared.clock.now());
             self.member.observed(name, record, stored.version, now, &mut &self.shared.gates);
         }

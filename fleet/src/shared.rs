@@ -103,8 +103,13 @@ impl<K> Shared<K> {
         if fails_since.load(Ordering::Relaxed) == 0 {
             fails_since.store(self.clock.now().max(1), Ordering::Relaxed);
         }
+        error.into_iter().for_each(|error| self.note_error(error));
+    }
+
+    /// Counts an error that is no answer of the store: a record that cannot be read.
+    pub(crate) fn note_error(&self, error: StoreError) {
         self.errors.fetch_add(1, Ordering::Relaxed);
-        *self.last_error.lock() = error;
+        *self.last_error.lock() = Some(error);
     }
 
     pub(crate) fn tell(&self, notices: &[Notice]) {

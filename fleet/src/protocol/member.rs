@@ -900,7 +900,9 @@ impl Member {
     /// How a partition's owner is, as far as this member knows. `deadline`: this member's own.
     pub(crate) fn ownership(&self, partition: u32, now: Time, deadline: Time) -> Ownership {
         let owner = self.table.as_ref().and_then(|(table, _)| table.owners.get(&partition));
-        let Some(id) = owner.map(|owner| &owner.member).filter(|id| self.is_in_sight(id) && !self.is_gone(id)) else {
+        let Some(id) =
+            owner.map(|owner| &owner.member).filter(|id| self.is_in_sight(id) && !self.gone.contains_key(id))
+        else {
             return Ownership::None;
         };
         let Timing { lease, expiry, .. } = self.timing;

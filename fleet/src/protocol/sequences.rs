@@ -387,7 +387,10 @@ fn a_silent_owner_is_stale_after_a_lease_and_none_after_its_expiry() {
     stage.put_table(stage.claim("b", 7));
     stage.see_table();
     let ownership = |stage: &Stage| stage.member.ownership(0, stage.now, stage.gates.deadline);
-    stage.put("member-b", Record::Member(MemberRecord { incarnation: 7, renewals: 9, leaving: false, expiry: 0 }));
+    stage.put(
+        "member-b",
+        Record::Member(MemberRecord { v: Format, incarnation: 7, renewals: 9, leaving: false, expiry: 0 }),
+    );
     for now in (0..=3000).step_by(100) {
         stage.now = now;
         stage.settle();
@@ -825,7 +828,8 @@ fn a_record_that_cannot_be_read_is_a_member_until_it_expires() {
     let (mut stage, owner) = Stage::see_owner();
     stage.now = 200;
     stage.see_unknown(&member_record(owner));
-    assert_eq!((stage.member.peers(), stage.member.is_owned(0)), (1, true));
+    let ownership = stage.member.ownership(0, stage.now, stage.gates.deadline);
+    assert_eq!((stage.member.peers(), ownership), (1, Ownership::Fresh));
     stage.now = 400;
     stage.see_unknown(&member_record(owner)); // renewed
     assert_eq!(stage.pass_until_open(), 400 + TIMING.expiry);
