@@ -17,6 +17,12 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 /// assert_eq!(queue.inspect().name(), "pods");
 /// ```
 #[must_use = "a builder does nothing until `build`"]
+#[doc(alias = "QueueConfig")]
+#[doc(alias = "TypedQueueConfig")]
+#[doc(alias = "DelayingQueueConfig")]
+#[doc(alias = "TypedDelayingQueueConfig")]
+#[doc(alias = "RateLimitingQueueConfig")]
+#[doc(alias = "TypedRateLimitingQueueConfig")]
 pub struct WorkQueueBuilder<K> {
     settings: Settings,
     limiter: Limiter<K>,
@@ -49,6 +55,9 @@ impl<K> WorkQueueBuilder<K> {
     /// let queue = keyqueue::WorkQueue::<u32>::builder().name("pods").build();
     /// assert_eq!(queue.inspect().name(), "pods");
     /// ```
+    #[doc(alias = "NewNamed")]
+    #[doc(alias = "NewNamedDelayingQueue")]
+    #[doc(alias = "NewNamedRateLimitingQueue")]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.settings.name = name.into().into_boxed_str();
         self
@@ -120,6 +129,7 @@ impl<K> WorkQueueBuilder<K> {
     /// let (clock, time) = Clock::mock();
     /// let queue = WorkQueue::<u32>::builder().clock(clock).build();
     /// ```
+    #[doc(alias = "NewDelayingQueueWithCustomClock")]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.settings.clock = clock;
         self

@@ -304,23 +304,42 @@
 //!
 //! # From client-go
 //!
-//! | client-go `util/workqueue` | here |
-//! |---|---|
-//! | `NewTyped`, `NewTypedWithConfig` | [`WorkQueue::new`](crate::WorkQueue::new), [`builder`](crate::WorkQueue::builder) |
-//! | `Add` | [`add`](crate::WorkQueue::add), which says what it did |
-//! | `Get` and `Done` | [`get`](crate::WorkQueue::get), and the drop of the [`Item`](crate::Item) |
-//! | `Len` | [`len`](crate::WorkQueue::len) |
-//! | `ShutDown`, `ShutDownWithDrain`, `ShuttingDown` | [`shut_down`](crate::WorkQueue::shut_down), [`shut_down_with_drain`](crate::WorkQueue::shut_down_with_drain) (also waits for queued keys), [`shutting_down`](crate::WorkQueue::shutting_down) |
-//! | `AddAfter` | [`add_after`](crate::WorkQueue::add_after); [`cancel`](crate::WorkQueue::cancel) undoes it, and [`remove`](crate::WorkQueue::remove) an `Add` too |
-//! | `AddRateLimited`, `Forget`, `NumRequeues` | [`add_rate_limited`](crate::WorkQueue::add_rate_limited), [`forget`](crate::WorkQueue::forget), [`num_requeues`](crate::WorkQueue::num_requeues); for a holder [`retry`](crate::Item::retry) and [`succeed`](crate::Item::succeed) |
-//! | `NewTypedItemExponentialFailureRateLimiter` | [`ItemExponentialFailure`](crate::rate_limiter::ItemExponentialFailure) |
-//! | `NewTypedItemFastSlowRateLimiter` | [`ItemFastSlow`](crate::rate_limiter::ItemFastSlow) |
-//! | `TypedBucketRateLimiter` | [`Bucket`](crate::rate_limiter::Bucket), or [`DedupingBucket`](crate::rate_limiter::DedupingBucket), which gives a key one token however often it is added |
-//! | `NewTypedMaxOfRateLimiter`, `NewTypedWithMaxWaitRateLimiter` | [`MaxOf`](crate::rate_limiter::MaxOf), [`WithMaxWait`](crate::rate_limiter::WithMaxWait) |
-//! | `DefaultTypedControllerRateLimiter` | [`default_controller_rate_limiter`](crate::rate_limiter::default_controller_rate_limiter) |
-//! | `MetricsProvider` | the feature `metrics`, or an [`Observer`](crate::observe::Observer) |
-//! | `wait.Backoff`, `wait.BackoffUntil` | the module `backoff` |
-//! | the loop `for c.processNextItem() {}` | [`Workers`](crate::Workers) |
+//! | client-go `util/workqueue` | here | what differs |
+//! |---|---|---|
+//! | `NewQueue`, `NewTyped`, `NewDelayingQueue`, `NewTypedDelayingQueue`, `NewRateLimitingQueue`, `NewTypedRateLimitingQueue` | [`WorkQueue::new`](crate::WorkQueue::new) | one type for all three; the limiter goes to the [builder](crate::WorkQueueBuilder::rate_limiter), and by default only retries with growing delays, without a bucket |
+//! | `NewWithConfig`, `NewTypedWithConfig`, `NewDelayingQueueWithConfig`, `NewTypedDelayingQueueWithConfig`, `NewRateLimitingQueueWithConfig`, `NewTypedRateLimitingQueueWithConfig`; `QueueConfig`, `TypedQueueConfig`, `DelayingQueueConfig`, `TypedDelayingQueueConfig`, `RateLimitingQueueConfig`, `TypedRateLimitingQueueConfig` | [`WorkQueue::builder`](crate::WorkQueue::builder), [`WorkQueueBuilder`](crate::WorkQueueBuilder) | methods in place of fields |
+//! | `NewNamed`, `NewNamedDelayingQueue`, `NewNamedRateLimitingQueue` | [`name`](crate::WorkQueueBuilder::name) | a name alone exports no metrics |
+//! | `NewDelayingQueueWithCustomClock` | [`clock`](crate::WorkQueueBuilder::clock) | and [`Driver::Manual`](crate::Driver::Manual), for tests without threads |
+//! | `Interface`, `TypedInterface`, `DelayingInterface`, `TypedDelayingInterface`, `RateLimitingInterface`, `TypedRateLimitingInterface` | [`WorkQueue`](crate::WorkQueue) | one type has all calls |
+//! | `Add` | [`add`](crate::WorkQueue::add) | says what it did |
+//! | `Get` and `Done` | [`get`](crate::WorkQueue::get), and the drop of the [`Item`](crate::Item) | `Done` cannot be forgotten, nor called twice |
+//! | `Len` | [`len`](crate::WorkQueue::len) | takes no lock |
+//! | `ShutDown`, `ShutDownWithDrain`, `ShuttingDown` | [`shut_down`](crate::WorkQueue::shut_down), [`shut_down_with_drain`](crate::WorkQueue::shut_down_with_drain), [`shutting_down`](crate::WorkQueue::shutting_down) | a drain also waits for queued keys: without workers it does not return |
+//! | `AddAfter` | [`add_after`](crate::WorkQueue::add_after) | [`cancel`](crate::WorkQueue::cancel) undoes it, and [`remove`](crate::WorkQueue::remove) an `Add` too |
+//! | `waitingLoop`, `waitingForAddCh` | [`Driver`](crate::Driver) | no goroutine before the first delay, no heartbeat every ten seconds, and no channel of 1000: `add_after` never waits |
+//! | `AddRateLimited`, `Forget`, `NumRequeues` | [`add_rate_limited`](crate::WorkQueue::add_rate_limited), [`forget`](crate::WorkQueue::forget), [`num_requeues`](crate::WorkQueue::num_requeues) | the holder of a key calls [`retry`](crate::Item::retry) and [`succeed`](crate::Item::succeed) |
+//! | `NewItemExponentialFailureRateLimiter`, `NewTypedItemExponentialFailureRateLimiter`, `DefaultItemBasedRateLimiter` | [`ItemExponentialFailure`](crate::rate_limiter::ItemExponentialFailure) | no negative delay at 2^63 ns |
+//! | `NewItemFastSlowRateLimiter`, `NewTypedItemFastSlowRateLimiter` | [`ItemFastSlow`](crate::rate_limiter::ItemFastSlow) | |
+//! | `StepRateLimiter` | [`Step`](crate::rate_limiter::Step) | client-go has none: a table of delays by the number of failures |
+//! | `BucketRateLimiter`, `TypedBucketRateLimiter` | [`Bucket`](crate::rate_limiter::Bucket) | [`DedupingBucket`](crate::rate_limiter::DedupingBucket) gives a key one token however often it is added |
+//! | `NewMaxOfRateLimiter`, `NewTypedMaxOfRateLimiter` | [`MaxOf`](crate::rate_limiter::MaxOf) | |
+//! | `NewWithMaxWaitRateLimiter`, `NewTypedWithMaxWaitRateLimiter` | [`WithMaxWait`](crate::rate_limiter::WithMaxWait) | |
+//! | `DefaultControllerRateLimiter`, `DefaultTypedControllerRateLimiter` | [`default_controller_rate_limiter`](crate::rate_limiter::default_controller_rate_limiter) | not the queue's default, which has no bucket |
+//! | `MetricsProvider` | the feature `metrics`, or an [`Observer`](crate::observe::Observer) | per queue, not per process |
+//! | `updateUnfinishedWorkLoop` | [`Observer::interval`](crate::observe::Observer::interval) | 500 ms too, and nothing to start; all metrics are reported then, and none while the queue is idle. It goes on after a shut-down until the last key is done |
+//! | `wait.Backoff`, its `Step`; `wait.Jitter` | `backoff::Backoff`, `backoff::jitter` | no negative delay at 2^63 ns; as an iterator it ends after its steps |
+//! | `wait.NewExponentialBackoffManager`, its `Backoff`; `wait.Backoff.DelayWithReset` | `backoff::BackoffManager::exponential`, `step`; `windowed` | a delay, not a timer |
+//! | `wait.BackoffUntil`, `wait.JitterUntil`, `wait.Until` | `backoff::backoff_until`, `backoff::backoff_until_async` | the stop wakes the wait; the jitter is that of the backoff |
+//! | the loop `for c.processNextItem() {}` | [`Workers`](crate::Workers) | catch panics, count retries, drain with a deadline |
+//!
+//! So `workqueue.NewRateLimitingQueue(workqueue.DefaultControllerRateLimiter())` is
+//! ```
+//! use keyqueue::WorkQueue;
+//! use keyqueue::rate_limiter::default_controller_rate_limiter;
+//!
+//! let queue = WorkQueue::builder().rate_limiter(default_controller_rate_limiter()).build();
+//! queue.add("pod-1");
+//! ```
 //!
 //! The usual loop, `defer queue.Done(key)` with `AddRateLimited` after an error and `Forget` otherwise, is a handler that returns a
 //! `Result`. Four things differ. A drain waits for queued keys. No worker can forget `Done`. A panic makes the key done. After the
@@ -337,7 +356,9 @@
 //! | `reconcile.TerminalError(err)` | [`Outcome::GiveUp`](crate::Outcome::GiveUp) |
 //! | `MaxConcurrentReconciles` | the number of loops: `spawn(n, …)` |
 //! | `RecoverPanic` | always; [`on_panic`](crate::WorkersBuilder::on_panic) tells you |
-//! | `priorityqueue`, `AddWithOpts(AddOpts{After, RateLimited, Priority})` | [`add_with`](crate::WorkQueue::add_with) and [`AddOptions`](crate::AddOptions); lower priorities are not starved |
+//! | `priorityqueue.New` | [`WorkQueue::new`](crate::WorkQueue::new): each queue has priorities; lower ones are not starved |
+//! | `AddWithOpts` with `AddOpts`: `After`, `RateLimited`, `Priority` | [`add_with`](crate::WorkQueue::add_with) and [`AddOptions`](crate::AddOptions), for one key |
+//! | `GetWithPriority` | [`get`](crate::WorkQueue::get), and [`Item::priority`](crate::Item::priority) |
 //! | `handler.LowPriority` for the initial list | [`Priority::LOW`](crate::Priority::LOW) |
 //! | `UsePriorityQueue` | from the first call that gives a priority |
 //! | leader election, watches, caches, predicates | not here: `kube-rs`, or your own |

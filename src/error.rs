@@ -119,7 +119,9 @@ pub struct InvalidArgument {
 }
 
 impl InvalidArgument {
-    pub(crate) fn new(argument: &'static str, value: impl ToString, why: &'static str) -> Self {
+    /// For `keyqueue-fleet`.
+    #[doc(hidden)]
+    pub fn new(argument: &'static str, value: impl ToString, why: &'static str) -> Self {
         Self { argument, value: value.to_string(), why }
     }
 

@@ -60,9 +60,11 @@
 //! * **P15** The queue frees its memory after a burst, and drops a key at once when nothing needs it. A limiter can bound the memory for
 //!   keys that are never forgotten. Upheld by `src/line/fifo.rs`, `src/key/slab.rs`, `src/key/table.rs`, `src/time/wheel/` and
 //!   `src/rate_limiter/keyed.rs` with `src/rate_limiter/keyed/table.rs`. Shown by `tests/memory.rs` and `tests/memory_bursts.rs`.
-//! * **P16** An idle queue runs nothing: it has no thread until the first delay, or the first task that passes by a busy shard (P21), and
-//!   that thread is parked until a delay expires or such a task is to be woken. Upheld by `src/time/driver.rs`. Shown by
-//!   `tests/idle.rs` and `tests/delays_driver.rs`.
+//! * **P16** An idle queue runs nothing. It has no thread until the first delay, the first task that passes by a busy shard (P21), or the
+//!   first add if the observer has an [interval](crate::observe::Observer::interval). That thread is parked until a delay expires, such a
+//!   task is to be woken, or a report is due. A report is due at the interval while keys are queued, processing or delayed, and once more
+//!   when there are none. Then no thread wakes up until the next add (W6). Upheld by `src/time/driver.rs` and `src/shared/reports.rs`. Shown
+//!   by `tests/idle.rs`, `tests/delays_driver.rs` and `tests/reports.rs`.
 //! * **P17** No foreign code runs under a lock. Foreign code is the user's: keys, wakers, observers, limiters, hooks, predicates. The
 //!   exceptions are a key's `Eq` and `Equivalent`, and its `Clone` in [`take_delayed`], [`take_where`], [`stop`], [`processing_keys`],
 //!   [`delayed_keys`] and [`groups`]. Upheld by `src/shared/section.rs` (W4) and `src/rate_limiter/keyed.rs`. Shown by `tests/queue.rs`,
@@ -101,7 +103,7 @@
 //!   | while it holds the lock of a shard | calls that name a key of the shard | it goes on |
 //!   | | `try_get` and `get_many`, if only this shard has keys | it goes on |
 //!   | | calls that visit all shards: `stats`, `shut_down`, drains, idle waits, `turn` (at its end) and the like | it goes on |
-//!   | | the driver of a mock clock | it goes on |
+//!   | | the driver of a mock clock, and a driver that reports | it goes on |
 //!   | while it holds the lock of the hub | getters and others that wait, and calls that wake them | it goes on |
 //!   | between taking a getter off the list and waking it | this getter | it goes on |
 //!   | as a getter that was woken | the other getters | it goes on, or an add comes at least 50 µs later (W2) |
@@ -154,7 +156,7 @@
 //! # Waiting and wake-ups
 //!
 //! Upheld by `src/shared/getters.rs` and `src/shared/get.rs`, with the list of waiters in `src/wait.rs`. W4: `src/shared/section.rs` and
-//! `src/shard/effects.rs`. W5: `src/shared/driver.rs`. I7: `src/shared/life_cycle.rs`. I8: `src/shared/driver.rs`, with the states in
+//! `src/shard/effects.rs`. W5: `src/shared/driver.rs`. W6: `src/shared/reports.rs`. I7: `src/shared/life_cycle.rs`. I8: `src/shared/driver.rs`, with the states in
 //! `src/time/driver.rs`.
 //!
 //! * **W1** A getter goes on the list of waiters, and after that visits each shard under its lock; it parks only if each was empty.
@@ -173,6 +175,11 @@
 //!   itself. While a task has asked, the driver starts, runs, or is parked no longer than until it has to wake the task. If the driver
 //!   cannot be started, the task is woken at once. Shown by the models `a_task_that_passes_by_a_busy_shard_is_woken`,
 //!   `a_second_task_that_passes_by_is_woken` and `a_task_that_passes_by_a_busy_shard_learns_of_the_shut_down`.
+//! * **W6** In a queue whose observer has an interval, a report is scheduled while a key is queued, processing or delayed; or the add of
+//!   such a key has not returned, and will schedule it. A report *first* schedules none, and *then* reads the numbers of each shard under
+//!   its lock. If keys are left, it schedules the next one. An add looks whether a report is scheduled *after* its critical section. A
+//!   scheduled report wakes the driver as an earlier delay does (I8). After the shut-down, delayed keys do not count. Shown by
+//!   `tests/reports.rs` and the models `the_last_report_meets_an_add` and `an_add_wakes_the_driver_for_a_report`.
 //! * **I6** No wake-up is lost between a getter's last look and its park. This is W1 for the add: it reads the flag of the waiting getters
 //!   in the critical section that queues the key. Shown by `loom-tests/tests/waiting.rs`.
 //! * **I7** In one critical section of the hub, the shut-down sets its flag and takes all getters off the list, to wake them. Then it

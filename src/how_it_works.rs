@@ -61,8 +61,8 @@
 //! Deadlines are in a hierarchical timing wheel. A slot of the lowest level is a nanosecond long, of the next level 64, then 64 times 64. A
 //! deadline goes to the level of the highest base-64 digit in which deadline and now differ. When an entry of its slot has expired, the
 //! deadline moves to a finer slot. It moves two or three times, however many keys there are. The first delay starts a thread, the *driver*,
-//! which parks until the time of the first slot. (With several shards the driver also wakes tasks that have found a shard's lock held for
-//! long.) If the system cannot start the thread, the getters that wait do its work. With [`Driver::Manual`](crate::Driver::Manual), only
+//! which parks until the time of the first slot. The driver also reports metrics, at the observer's
+//! [interval](crate::observe::Observer::interval). (With several shards it also wakes tasks that have found a shard's lock held for long.) If the system cannot start the thread, the getters that wait do its work. With [`Driver::Manual`](crate::Driver::Manual), only
 //! calls of `turn` do its work. `src/time/wheel/`, `src/shared/driver.rs`.
 //!
 //! # Waiting

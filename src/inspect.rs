@@ -91,8 +91,8 @@ impl<'q, K> Inspect<'q, K> {
         self.queue.shared.levels()
     }
 
-    /// Passes the queue's [`metrics`](Self::metrics) to its [observer](crate::WorkQueueBuilder::observer). Call it before metrics are read,
-    /// or from time to time: [`report_every`](Self::report_every).
+    /// Passes the queue's [`metrics`](Self::metrics) to its [observer](crate::WorkQueueBuilder::observer). Call it before metrics are read
+    /// that must be those of this moment. A queue whose observer has an [interval](crate::observe::Observer::interval) also reports by itself.
     ///
     /// # Panics
     /// If the [observer](crate::observe::Observer#panics) panics.
@@ -215,6 +215,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Inspect<'_, K> {
 
     /// Starts a thread that calls [`report`](Self::report) once per `interval`, until the [`Reporter`] is dropped. An interval below a
     /// millisecond counts as one millisecond. The reporter keeps the queue alive.
+    ///
+    /// It is for an interval of your own, and for reports of an idle queue. An observer with an
+    /// [interval](crate::observe::Observer::interval), such as `MetricsObserver`, needs no reporter.
     ///
     /// # Errors
     /// If the thread cannot be started.

@@ -377,6 +377,7 @@ impl<'q, K> Item<'q, K> {
     /// assert_eq!(queue.get().unwrap().priority(), Priority::HIGH);
     /// ```
     #[must_use]
+    #[doc(alias = "GetWithPriority")]
     pub fn priority(&self) -> Priority {
         self.queue.priority(&self.claimed)
     }

@@ -29,7 +29,8 @@
 //! arrives twice, late or out of order does no harm. A thousand events for one key lead to one run.
 //!
 //! The [`cookbook`] has recipes, and a table of client-go's names. [`how_it_works`] has pictures of the inside. Read the [traps](#traps)
-//! before you ship. To retry a function with backoff and without a queue, see the module `backoff`.
+//! before you ship. To retry a function until it is stopped, with backoff and without a queue, see the module `backoff`: client-go's
+//! `wait.Backoff`, `wait.NewExponentialBackoffManager` and `wait.BackoffUntil`, for threads and tasks.
 //!
 //! # Ten words
 //!
@@ -44,7 +45,7 @@
 //! | *deferred* | an add of a key that is processing: the queue adds the key when it is done |
 //! | *delayed* | the key has a delay: the queue adds the key when it expires |
 //! | *failing* | the queue or its limiter counts failures of the key |
-//! | *driver* | the thread that adds keys when their delays expire |
+//! | *driver* | the thread that adds keys when their delays expire, and reports metrics |
 //!
 //! # The life of a key
 //!
@@ -152,8 +153,9 @@
 //! # Observing a queue
 //!
 //! [`stats`](WorkQueue::stats) is a snapshot of the counters; `Debug` shows it. [`inspect`](WorkQueue::inspect) has lists of keys, levels
-//! and groups, and histograms if the queue [measures](WorkQueueBuilder::measure). The feature `metrics` exports client-go's metrics. The
-//! feature `tracing` gives each hand-out a [span](Item#method.span). An [`Observer`](observe::Observer) of your own receives each event.
+//! and groups, and histograms if the queue [measures](WorkQueueBuilder::measure). The feature `metrics` exports client-go's metrics every
+//! 500 ms while there are keys. Nothing has to be started for that. The feature `tracing` gives each hand-out a [span](Item#method.span).
+//! An [`Observer`](observe::Observer) of your own receives each event.
 //!
 //! # What it guarantees
 //!
@@ -166,8 +168,8 @@
 //! * **Linearizable** (with one shard): a call takes effect at one moment. If a call has several steps, its docs say so.
 //! * **A panic leaves no key stuck**, and poisons no lock. [`OnPanic`] chooses what happens to the key.
 //! * **Nothing vanishes**: a drain returns each key that was not finished, as [`Leftover`].
-//! * **An idle queue takes no processor time.** The driver thread starts with the first delay, sleeps until a delay expires, and ends with
-//!   the queue.
+//! * **An idle queue takes no processor time.** The driver thread starts with the first delay, or with the first add if it is to
+//!   [report metrics](observe::Observer::interval). It sleeps until a delay expires or a report is due, and ends with the queue.
 //! * **Memory is freed** after a burst. A steady set of keys allocates nothing. The hot path clones no key.
 //! * **No lock is held while your code runs**: handlers, observers, limiters, predicates. The exceptions are a key's `Eq` (or
 //!   [`Equivalent`]), and its `Clone` in calls that list or take keys. These must not use the queue. If they do, a debug build panics.

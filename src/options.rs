@@ -18,6 +18,7 @@ use std::time::Duration;
 /// }
 /// assert_eq!(queue.delayed_len(), 1);
 /// ```
+#[doc(alias = "AddOpts")]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[must_use = "options do nothing until `add_with`"]
 pub struct AddOptions {

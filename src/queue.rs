@@ -43,7 +43,13 @@ use std::time::{Duration, Instant};
 ///
 /// assert_eq!(queue.len(), 1);
 /// ```
+#[doc(alias = "TypedInterface")]
 #[doc(alias = "Interface")]
+#[doc(alias = "DelayingInterface")]
+#[doc(alias = "TypedDelayingInterface")]
+#[doc(alias = "RateLimitingInterface")]
+#[doc(alias = "TypedRateLimitingInterface")]
+#[doc(alias = "Typed")]
 #[doc(alias = "Type")]
 pub struct WorkQueue<K> {
     pub(crate) shared: Arc<Shared<K>>,
@@ -107,6 +113,12 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// let queue = keyqueue::WorkQueue::new();
     /// queue.add("pod-1");
     /// ```
+    #[doc(alias = "NewQueue")]
+    #[doc(alias = "NewDelayingQueue")]
+    #[doc(alias = "NewTypedDelayingQueue")]
+    #[doc(alias = "NewRateLimitingQueue")]
+    #[doc(alias = "NewTypedRateLimitingQueue")]
+    #[doc(alias = "priorityqueue.New")]
     #[doc(alias = "NewTyped")]
     #[must_use]
     pub fn new() -> Self {
@@ -120,6 +132,12 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// let queue = keyqueue::WorkQueue::builder().name("pods").build();
     /// queue.add("pod-1");
     /// ```
+    #[doc(alias = "NewWithConfig")]
+    #[doc(alias = "NewTypedWithConfig")]
+    #[doc(alias = "NewDelayingQueueWithConfig")]
+    #[doc(alias = "NewTypedDelayingQueueWithConfig")]
+    #[doc(alias = "NewRateLimitingQueueWithConfig")]
+    #[doc(alias = "NewTypedRateLimitingQueueWithConfig")]
     pub fn builder() -> WorkQueueBuilder<K> {
         WorkQueueBuilder::new()
     }
@@ -232,6 +250,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// );
     /// assert_eq!(*queue.get().unwrap(), "pod-1");
     /// ```
+    #[doc(alias = "waitingForAddCh")]
     #[doc(alias = "AddAfter")]
     pub fn add_after(&self, key: K, delay: Duration) -> Added {
         self.add_with(key, AddOptions::new().after(delay))
@@ -812,7 +831,8 @@ impl<K> WorkQueue<K> {
     /// Adds the keys whose delays have expired by now, and returns the number of these delays. Needed only with
     /// [`Driver::Manual`](crate::Driver::Manual).
     ///
-    /// Returns 0 after a shut-down, which cuts off all delays.
+    /// Returns 0 after a shut-down, which cuts off all delays. At its end it reports, if the observer has an
+    /// [interval](crate::observe::Observer::interval) and that has passed.
     ///
     /// # Panics
     /// If an [observer](crate::observe::Observer#panics) panics. The keys of its events are added. A later call adds the other keys that

@@ -30,10 +30,16 @@ fn backoff(config: &Value) -> Backoff {
         duration: nanos(&config["duration"]),
         factor: config["factor"].as_f64().expect("a number"),
         jitter: config["jitter"].as_f64().unwrap_or(0.0),
-        // A negative number means no steps, and no number means no limit.
-        steps: config["steps"].as_i64().map_or(usize::MAX, |steps| steps.try_into().unwrap_or(0)),
+        // A negative number means no steps.
+        steps: config["steps"].as_i64().expect("a number").try_into().unwrap_or(0),
         cap: nanos(&config["cap"]),
     }
+}
+
+fn exponential(config: &Value) -> BackoffManager {
+    let [initial, max, reset_after] = ["duration", "cap", "reset"].map(|name| nanos(&config[name]));
+    let [factor, jitter] = ["factor", "jitter"].map(|name| config[name].as_f64().unwrap_or(0.0));
+    BackoffManager::exponential(initial, max, reset_after, factor, jitter)
 }
 
 /// The object that a trace calls.
@@ -50,7 +56,7 @@ impl Subject {
         let draws = || config["draws"].as_u64().expect("a number") as usize;
         match config["kind"].as_str().expect("a name") {
             "step" => Self::Steps(backoff(config)),
-            "exp_manager" => Self::Manager(manager(), time),
+            "exp_manager" => Self::Manager(exponential(config).clock(clock.clone()), time),
             "delay_with_reset" => Self::Manager(manager().windowed(), time),
             "jitter" => Self::Draws(None, draws()),
             "jitter_step" => Self::Draws(Some(backoff(config)), draws()),

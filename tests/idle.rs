@@ -1,14 +1,19 @@
-//! Waiting costs nothing (P16): while all deadlines are far ahead, no thread of the process runs, not even for a moment.
+//! Waiting costs nothing (P16): while all deadlines are far ahead, no thread of the process runs, not even for a moment. Nor does the
+//! thread of a queue whose observer has an interval, after its last report.
 //!
 //! The test has a binary of its own, because it checks every thread of the process. Linux only; skipped elsewhere.
 
+use keyqueue::observe::{Metrics, Observer};
 use keyqueue::{AddOptions, DelayConflict, WorkQueue};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 const HOUR: Duration = Duration::from_secs(3_600);
+/// Longer than a report takes to come.
+const LONG: Duration = Duration::from_secs(60);
 
 /// The context switches of each thread of the process, by name and number, without the calling thread and the test harness's.
 fn switches() -> BTreeMap<String, u64> {
@@ -31,12 +36,33 @@ fn switches() -> BTreeMap<String, u64> {
     others.filter_map(|task| Some((name(&task)?, switches(&task)?))).collect()
 }
 
+/// An observer with a short interval, which sends the number of keys that are processing.
+struct Reports(mpsc::Sender<usize>);
+
+impl Observer for Reports {
+    fn report(&self, _: &str, metrics: &Metrics) {
+        _ = self.0.send(metrics.stats.processing);
+    }
+
+    fn interval(&self) -> Option<Duration> {
+        Some(Duration::from_millis(20))
+    }
+}
+
 #[test]
-fn far_delays_cost_nothing() {
+fn far_delays_and_an_interval_cost_nothing() {
     if !cfg!(target_os = "linux") {
         eprintln!("skipped: threads are counted through /proc");
         return;
     }
+    let (send, reports) = mpsc::channel();
+    let observed = WorkQueue::builder().observer(Reports(send)).build();
+    observed.add(0);
+    let item = observed.get().unwrap();
+    (0..3).for_each(|_| assert_eq!(reports.recv_timeout(LONG), Ok(1)));
+    item.done();
+    while reports.recv_timeout(LONG).unwrap() > 0 {}
+
     let queue = WorkQueue::new();
     thread::scope(|s| {
         let getters: Vec<_> = (0..3)
@@ -73,7 +99,8 @@ fn far_delays_cost_nothing() {
         // Ends the getters before an assertion fails.
         queue.shut_down();
         assert_eq!((stats.waiters, stats.delayed, stats.delays), (3, 4, 20_004));
-        assert_eq!(names, ["getter-0", "getter-1", "getter-2", "keyqueue-delay"]);
+        assert_eq!(names, ["getter-0", "getter-1", "getter-2", "keyqueue-delay", "keyqueue-delay"]);
+        assert_eq!(reports.try_recv().ok(), None);
         assert!(idle, "a thread runs every now and then: {before:?}");
         assert!(getters.into_iter().all(|getter| getter.join().unwrap()));
         assert_eq!((queue.stats().delayed, queue.stats().expired), (4, 0));

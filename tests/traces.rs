@@ -7,7 +7,7 @@
 //! Of rate-limited adds: each calls the limiter once, even if it is rejected, and `forget` changes the count alone.
 //!
 //! The plain reference queues of `support/` replay the same traces (but for the bucket). This shows that other tests can use
-//! them as oracles.
+//! them as oracles. What the files are recordings of, and how to record them anew: `data/README.md`.
 
 mod support {
     pub(crate) mod delays;

@@ -1,6 +1,6 @@
 //! What a fleet adds to a queue: `fleet.add` beside `queue.add`, and a cycle of add, get, enter and done beside one without.
 //!
-//! `cargo bench`: medians of 15 rounds, each subject in turn in each round, nanoseconds a key.
+//! `cargo bench -p keyqueue-fleet --bench costs`: medians of 15 rounds, each subject in turn in each round, nanoseconds a key.
 
 use keyqueue::WorkQueue;
 use keyqueue_fleet::{Fleet, MemoryStore, StableHash};

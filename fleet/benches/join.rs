@@ -1,11 +1,12 @@
 //! The join of a tenth member: nine members share 256 partitions and process 100 000 keys again and again, with handlers of 10 ms; a tenth one
 //! joins. Until when has it its partitions, and until when was each of its keys processed by it?
 //!
-//! `cargo bench --bench join`. In real time, over the store in memory with 5 ms per request, default times (a lease of 10 s).
+//! `cargo bench -p keyqueue-fleet --bench join`. In real time, over the store in memory with 5 ms per request, default times (a lease of
+//! 10 s).
 
 use keyqueue::WorkQueue;
 use keyqueue_fleet::store::{Deleted, MemoryStore, Store, StoreError, Stored, Version, Written};
-use keyqueue_fleet::{Event, Fleet, Held};
+use keyqueue_fleet::{Event, Fleet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -54,12 +55,12 @@ impl Store for Distant {
 /// A member whose program lists all keys when it acquires partitions. Handlers take 10 ms at `slow` ones.
 async fn start(store: &Distant, name: &str, processed: &Arc<Vec<AtomicBool>>) -> Fleet<u64> {
     let fleet = Fleet::builder(store.clone()).member(name).build(WorkQueue::<u64>::new()).await.expect("it joins");
-    let workers = fleet.workers();
+    let workers = fleet.workers().build();
     for _ in 0..WORKERS {
         let processed = Arc::clone(processed);
-        tokio::spawn(workers.run(async move |key: &Held<'_, u64>| {
+        tokio::spawn(workers.run_async(async move |key| {
             sleep(Duration::from_millis(10)).await;
-            processed[*key.key() as usize].store(true, Ordering::Relaxed);
+            processed[**key as usize].store(true, Ordering::Relaxed);
         }));
     }
     let (lister, mut events) = (fleet.clone(), fleet.events());

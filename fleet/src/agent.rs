@@ -3,13 +3,13 @@
 
 use crate::error::FleetError;
 use crate::gate::Gates;
-use crate::protocol::member::{Answer, GateControl, Member, Notice, Refusal, Request, Step, Time};
+use crate::protocol::member::{Answer, GateControl, Member, Notice, Ownership, Refusal, Request, Step, Time};
 use crate::protocol::record::{Record, TABLE, member_of};
 use crate::shared::{Shared, Status};
 use crate::store::{Change, Deleted, Store, StoreError, Stored, Watch, Written};
 use std::future::Future;
 use std::hash::Hash;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -28,6 +28,8 @@ pub(crate) struct Agent<K, S> {
     watcher: JoinSet<()>,
     changes: mpsc::Receiver<Change>,
     owners: Owners,
+    /// Since when the member leaves.
+    leaving_since: Option<Time>,
 }
 
 type UnderWay = Pin<Box<dyn Future<Output = (Answer, Option<StoreError>)> + Send>>;
@@ -45,8 +47,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
             watcher: JoinSet::new(),
             changes,
             owners: Owners::new(partitions),
+            leaving_since: None,
         };
-        agent.list_anew();
+        agent.list_anew(Duration::ZERO);
         agent
     }
 
@@ -54,7 +57,12 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
     pub(crate) async fn run(mut self) {
         let mut under_way: Option<UnderWay> = None;
         let mut writes_own = false;
+        let queue = self.shared.queue.clone();
+        let mut shut_down = pin!(queue.until_shutting_down());
         loop {
+            if self.leave_hangs() {
+                return self.end(Status::Left);
+            }
             let mut pause = Duration::MAX;
             if under_way.is_none() {
                 let now = self.shared.clock.now();
@@ -72,12 +80,18 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
                             Refusal::PartitionsDiffer(theirs) => {
                                 FleetError::PartitionsDiffer { ours: self.shared.gates.len(), theirs }
                             }
+                            Refusal::UnknownTable => {
+                                let text = "the record owners cannot be read";
+                                let error = self.shared.last_error.lock().take();
+                                FleetError::Store(error.unwrap_or_else(|| StoreError::message(text)))
+                            }
                         };
                         return self.end(Status::Refused(Arc::new(error)));
                     }
                 }
             }
             self.publish();
+            let pause = pause.min(self.nap).min(self.tell_overdue());
             let answer = async {
                 match &mut under_way {
                     Some(request) => request.await,
@@ -92,31 +106,68 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
                         Some(_) if writes_own => _ = self.shared.own_errors.fetch_add(1, Ordering::Relaxed),
                         Some(_) => {}
                     }
-                    self.shared.note_error(error);
+                    self.shared.note(&self.shared.requests_fail_since, error);
                     self.member.answered(answer, self.shared.clock.now(), &mut &self.shared.gates);
                 }
                 change = self.changes.recv() => match change {
                     Some(change) => self.observe(change),
-                    None => self.list_anew(), // the store's code has panicked
+                    None => {
+                        let panicked = StoreError::message("the store's code has panicked in a watch");
+                        self.shared.note(&self.shared.watch_fails_since, Some(panicked));
+                        self.list_anew(self.nap); // a watch that panics each time must not be a hot loop
+                    }
                 },
                 () = self.shared.wake.notified() => {
                     if self.shared.is_leaving() {
-                        self.member.leave();
+                        self.leave();
                     }
                 }
-                () = sleep(pause.min(self.nap)) => {}
+                // Nobody processes what this member would keep.
+                () = &mut shut_down, if self.leaving_since.is_none() => {
+                    self.shared.leaving.store(true, Ordering::Release);
+                    self.leave();
+                }
+                () = sleep(pause) => {}
             }
             if self.member.take_relist() {
-                self.list_anew();
+                self.list_anew(Duration::ZERO);
             }
         }
+    }
+
+    fn leave(&mut self) {
+        self.member.leave();
+        self.leaving_since.get_or_insert(self.shared.clock.now());
+    }
+
+    /// Whether the member has tried to leave for long enough. Then it goes like one that was killed: others wait for its expiry.
+    fn leave_hangs(&self) -> bool {
+        let limits = &self.shared.limits;
+        // Handlers are told after the timeout and stop within the grace. A lease is time enough to write the rest.
+        let until = self.leaving_since.zip(limits.release).map(|(since, release)| since.saturating_add(release));
+        until.is_some_and(|until| self.shared.clock.now() >= until.saturating_add(limits.grace + limits.lease))
+    }
+
+    /// Tells the handlers of releases that have taken longer than they may. Returns the time until the next one.
+    fn tell_overdue(&mut self) -> Duration {
+        let Some(timeout) = self.shared.limits.release else { return Duration::MAX };
+        let (now, gates) = (self.shared.clock.now(), &self.shared.gates);
+        let mut told = false;
+        let next = self.owners.overdue(timeout, now, |partition| {
+            gates.expel(partition);
+            told = true;
+        });
+        if told {
+            self.shared.lost.notify_waiters();
+        }
+        Duration::from_nanos(next.map_or(Time::MAX, |next| next.saturating_sub(now)))
     }
 
     fn send(&self, request: Request) -> UnderWay {
         let (store, patience) = (Arc::clone(&self.store), self.patience);
         Box::pin(async move {
             match timeout(patience, perform(&*store, request)).await {
-                Ok(Ok(answer)) => (answer, None),
+                Ok(Ok(answer)) => answer,
                 Ok(Err(error)) => (Answer::Unknown, Some(error)),
                 Err(_) => (
                     Answer::Unknown,
@@ -132,7 +183,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
                 let names = records.iter().filter_map(|(name, _)| member_of(name)).map(str::to_owned).collect();
                 let has_table = records.iter().any(|(name, _)| name == TABLE);
                 records.into_iter().for_each(|(name, stored)| self.observe_record(&name, &stored));
-                self.member.observed_all(&names);
+                self.member.observed_all(&names, self.shared.clock.now());
                 if !has_table {
                     self.member.observed_no_table();
                 }
@@ -148,14 +199,15 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
     }
 
     fn observe_record(&mut self, name: &str, stored: &Stored) {
-        if let Some(record) = Record::decode(name, &stored.value) {
+        if let Some((record, error)) = decode(name, stored) {
+            error.into_iter().for_each(|error| self.shared.note_error(error));
             let (name, now) = (member_of(name).unwrap_or(name), self.shared.clock.now());
             self.member.observed(name, record, stored.version, now, &mut &self.shared.gates);
         }
     }
 
-    /// Starts the watch again, which begins with all records.
-    fn list_anew(&mut self) {
+    /// Starts the watch again after a pause. It begins with all records.
+    fn list_anew(&mut self, after: Duration) {
         self.watcher = JoinSet::new(); // ends the old one
         let (sender, changes) = mpsc::channel(64);
         self.changes = changes;
@@ -163,6 +215,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
         // The member's own renewals are changes, three per lease: a watch that is silent for longer may be dead.
         let silence = pause * 10;
         self.watcher.spawn(async move {
+            if !after.is_zero() {
+                sleep(after).await;
+            }
             loop {
                 let mut ended = None;
                 match timeout(silence, store.watch()).await {
@@ -172,6 +227,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
                         while let Ok(change) = timeout(silence, watch.next()).await {
                             match change {
                                 Ok(change) => {
+                                    shared.note(&shared.watch_fails_since, None);
                                     if sender.send(change).await.is_err() {
                                         return; // listed anew, or ended
                                     }
@@ -184,7 +240,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
                         }
                     }
                 }
-                shared.note_error(ended);
+                if ended.is_some() {
+                    shared.note(&shared.watch_fails_since, ended);
+                }
                 sleep(pause).await;
             }
         });
@@ -201,7 +259,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, S: Store> Agent<K, S> {
             taken.queued.iter().chain(delayed).for_each(|key| shared.queue.forget(key));
         }
         let now = shared.clock.now();
-        self.owners.update(&self.member, now);
+        self.owners.update(&self.member, now, shared.gates.deadline());
         shared.stats.lock().copy_from(&self.owners, &self.member, &notices, now);
         shared.tell(&notices);
         if self.member.has_joined() {
@@ -237,17 +295,23 @@ impl<K, S> Drop for Agent<K, S> {
     }
 }
 
-async fn perform<S: Store>(store: &S, request: Request) -> Result<Answer, StoreError> {
-    Ok(match request {
-        Request::Read { record } => Answer::Read(match store.read(&record).await? {
-            None => None,
-            Some(stored) => {
-                let value = Record::decode(&record, &stored.value);
-                let value =
-                    value.ok_or_else(|| StoreError::message(format!("{record}: not a record of this version")))?;
-                Some((value, stored.version))
-            }
-        }),
+/// The record, and an error if it cannot be read: the program is told, and the protocol counts it as a record of unknown content. `None` if
+/// the name is of no record of the protocol.
+fn decode(name: &str, stored: &Stored) -> Option<(Record, Option<StoreError>)> {
+    Some(match Record::decode(name, &stored.value)? {
+        Ok(record) => (record, None),
+        Err(error) => (Record::Unknown, Some(StoreError::new(format!("the record {name} cannot be read"), error))),
+    })
+}
+
+async fn perform<S: Store>(store: &S, request: Request) -> Result<(Answer, Option<StoreError>), StoreError> {
+    let answer = match request {
+        Request::Read { record } => {
+            let stored = store.read(&record).await?;
+            let read = stored.and_then(|stored| Some((decode(&record, &stored)?, stored.version)));
+            let Some(((value, error), version)) = read else { return Ok((Answer::Read(None), None)) };
+            return Ok((Answer::Read(Some((value, version))), error));
+        }
         Request::Write { record, expected, value } => match store.write(&record, expected, &value.encode()).await? {
             Written::Done(version) => Answer::Written(version),
             Written::Conflict => Answer::Conflict,
@@ -262,7 +326,8 @@ async fn perform<S: Store>(store: &S, request: Request) -> Result<Answer, StoreE
             Deleted::Done => Answer::Deleted,
             Deleted::Conflict => Answer::Conflict,
         },
-    })
+    };
+    Ok((answer, None))
 }
 
 impl GateControl for &Gates {
@@ -272,6 +337,10 @@ impl GateControl for &Gates {
 
     fn close(&mut self, partition: u32) {
         Gates::close(self, partition);
+    }
+
+    fn expel(&mut self, partition: u32) {
+        Gates::expel(self, partition);
     }
 
     fn is_empty(&self, partition: u32) -> bool {
@@ -287,38 +356,79 @@ impl GateControl for &Gates {
     }
 }
 
-/// Since when partitions have had no owner, and this member has wanted them.
+/// Since when partitions have had no owner, this member has wanted them, and it has been about to hand them over.
 #[derive(Debug)]
 pub(crate) struct Owners {
     unowned_since: Vec<Option<Time>>,
     wanted_since: Vec<Option<Time>>,
+    releasing_since: Vec<Option<Time>>,
+    /// Whether the handlers of a release were told to stop.
+    told: Vec<bool>,
+    stale: usize,
 }
 
 impl Owners {
     fn new(partitions: u32) -> Self {
-        Self { unowned_since: vec![None; partitions as usize], wanted_since: vec![None; partitions as usize] }
+        let none = || vec![None; partitions as usize];
+        let told = vec![false; partitions as usize];
+        Self { unowned_since: none(), wanted_since: none(), releasing_since: none(), told, stale: 0 }
     }
 
-    fn update(&mut self, member: &Member, now: Time) {
-        let states = self.unowned_since.iter_mut().zip(&mut self.wanted_since);
-        for (partition, (unowned, wanted)) in (0..).zip(states) {
-            let note = |since: &mut Option<Time>, holds: bool| *since = holds.then(|| since.unwrap_or(now));
-            note(unowned, !member.is_owned(partition));
-            note(wanted, member.wants(partition));
+    /// `deadline`: the member's own.
+    fn update(&mut self, member: &Member, now: Time, deadline: Time) {
+        let note = |since: &mut Option<Time>, holds: bool| *since = holds.then(|| since.unwrap_or(now));
+        self.stale = 0;
+        for partition in 0..self.unowned_since.len() {
+            let ownership = member.ownership(partition as u32, now, deadline);
+            self.stale += usize::from(ownership == Ownership::Stale);
+            note(&mut self.unowned_since[partition], ownership == Ownership::None);
+            note(&mut self.wanted_since[partition], member.wants(partition as u32));
+            note(&mut self.releasing_since[partition], member.is_releasing(partition as u32));
+            self.told[partition] &= self.releasing_since[partition].is_some();
         }
+    }
+
+    /// Calls `tell` for each release that takes longer than `timeout`, once. Returns when the next one does.
+    fn overdue(&mut self, timeout: Time, now: Time, mut tell: impl FnMut(u32)) -> Option<Time> {
+        let mut next = None;
+        for (partition, since) in (0..).zip(&self.releasing_since) {
+            let Some(at) = since.map(|since| since.saturating_add(timeout)) else { continue };
+            let told = &mut self.told[partition as usize];
+            if !*told && at <= now {
+                *told = true;
+                tell(partition);
+            } else if !*told {
+                next = Some(next.map_or(at, |next: Time| next.min(at)));
+            }
+        }
+        next
     }
 
     /// The number of partitions without an owner, and the earliest time since when.
     pub(crate) fn unowned(&self) -> (usize, Option<Time>) {
-        let times = self.unowned_since.iter().flatten();
-        (times.clone().count(), times.min().copied())
+        count(&self.unowned_since)
+    }
+
+    /// The number of partitions that are to be handed over, and the earliest time since when.
+    pub(crate) fn releasing(&self) -> (usize, Option<Time>) {
+        count(&self.releasing_since)
+    }
+
+    /// The number of partitions whose owner's deadline is reached.
+    pub(crate) fn stale(&self) -> usize {
+        self.stale
     }
 
     pub(crate) fn wanted(&self) -> usize {
-        self.wanted_since.iter().flatten().count()
+        count(&self.wanted_since).0
     }
 
     pub(crate) fn wanted_since(&self, partition: u32) -> Option<Time> {
         self.wanted_since[partition as usize]
     }
+}
+
+fn count(since: &[Option<Time>]) -> (usize, Option<Time>) {
+    let times = since.iter().flatten();
+    (times.clone().count(), times.min().copied())
 }

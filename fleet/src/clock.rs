@@ -4,11 +4,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// The clock of a member, in nanoseconds since any moment. It must not go backwards.
+/// The clock by which a member knows its deadline, in nanoseconds since any moment. It must not go backwards.
+///
+/// It is not the queue's [`Clock`](keyqueue::Clock), by which delays expire: that one stands still on most systems while the machine is
+/// suspended, and then a member would take its lease for valid after others have taken its partitions.
 #[derive(Clone, Default)]
-pub struct Clock(Option<Arc<dyn Fn() -> u64 + Send + Sync>>);
+pub struct LeaseClock(Option<Arc<dyn Fn() -> u64 + Send + Sync>>);
 
-impl Clock {
+impl LeaseClock {
     /// The system's clock that counts the time of a suspend: on Linux and Android `CLOCK_BOOTTIME`, elsewhere on Unix
     /// `CLOCK_MONOTONIC` (which counts it on macOS), and what `Instant` uses on Windows.
     pub fn system() -> Self {
@@ -29,9 +32,9 @@ impl Clock {
     }
 }
 
-impl fmt::Debug for Clock {
+impl fmt::Debug for LeaseClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_none() { "Clock::system" } else { "Clock::new" })
+        f.write_str(if self.0.is_none() { "LeaseClock::system" } else { "LeaseClock::new" })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Why a fleet cannot be joined.
 
 use crate::store::StoreError;
+use keyqueue::InvalidArgument;
 use std::error::Error;
 use std::fmt;
 
@@ -8,7 +9,8 @@ use std::fmt;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum FleetError {
-    /// The store could not be reached for as long as a lease, or refused to write the member's record for three.
+    /// The store could not be reached for as long as a lease, or refused to write the member's record for three. Or the table of owners
+    /// cannot be read: another version has written it.
     Store(StoreError),
     /// Another process renews the record of this name: give each replica a name of its own.
     NameTaken {
@@ -24,8 +26,8 @@ pub enum FleetError {
         theirs: u32,
     },
     /// An argument of the builder is not valid.
-    InvalidArgument(String),
-    /// The member left before it had joined.
+    InvalidArgument(InvalidArgument),
+    /// The member left before it had joined: the queue is shut down.
     Left,
 }
 
@@ -36,7 +38,7 @@ impl FleetError {
             Self::Store(error) => Self::Store(StoreError::message(error.to_string())),
             Self::NameTaken { name } => Self::NameTaken { name: name.clone() },
             Self::PartitionsDiffer { ours, theirs } => Self::PartitionsDiffer { ours: *ours, theirs: *theirs },
-            Self::InvalidArgument(what) => Self::InvalidArgument(what.clone()),
+            Self::InvalidArgument(error) => Self::InvalidArgument(error.clone()),
             Self::Left => Self::Left,
         }
     }
@@ -53,7 +55,7 @@ impl fmt::Display for FleetError {
                     "this replica has {ours} partitions, the fleet has {theirs}: all replicas must have the same number"
                 )
             }
-            Self::InvalidArgument(what) => f.write_str(what),
+            Self::InvalidArgument(error) => error.fmt(f),
             Self::Left => f.write_str("the member has left"),
         }
     }

@@ -7,12 +7,14 @@ use tokio::sync::mpsc;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Event {
     /// This member owns the partition now, and hands out its keys. List what the partition's keys are about, and add them: adds that the
-    /// former owner accepted are not here.
+    /// former owner accepted are not here. Also told again of a partition that was about to be handed over and is not any more: adds were
+    /// refused meanwhile.
     Acquired(u32),
     /// The partition was handed over: no handler of its keys runs here, and its keys were taken out of the queue.
     Released(u32),
     /// The member could not renew its record in time, and others have deleted it: they may own the partition already. Its keys were
     /// taken out of the queue; handlers that still run are told ([`lost`](crate::Permit::lost)).
+    /// Or the table of owners was changed by hand.
     Lost(u32),
 }
 

@@ -1,16 +1,16 @@
 //! The handle of a member, and its builder.
 
 use crate::agent::Agent;
-use crate::clock::Clock;
+use crate::clock::LeaseClock;
 use crate::error::FleetError;
 use crate::events::Events;
 use crate::gate::{Entry, Gates, Refused};
 use crate::hash::{StableHash, StableHasher, first_hash, last_hash};
-use crate::protocol::member::{Member, Mutant, Timing};
-use crate::shared::{HashKey, Shared, Status};
+use crate::protocol::member::{Member, Mutant, Time, Timing};
+use crate::shared::{HashKey, Limits, Shared, Status};
 use crate::stats::Stats;
 use crate::store::Store;
-use keyqueue::WorkQueue;
+use keyqueue::{InvalidArgument, WorkQueue};
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::ops::RangeInclusive;
@@ -24,21 +24,22 @@ use tokio::time::sleep;
 /// One replica of a program whose replicas share the keys of a queue. A cheap handle; clones refer to the same member.
 ///
 /// When the last handle is dropped ([`Workers`](crate::Workers) hold one), the member stops at once without handing over, and others take its partitions after the
-/// [expiry](FleetBuilder::lease): call [`leave`](Self::leave) before.
+/// [expiry](FleetBuilder::lease): call [`leave`](Self::leave) before. Its tasks end, and so do the loops of
+/// [`run_async`](crate::Workers::run_async) with their handlers. Threads end when the queue is shut down.
 ///
 /// # Examples
 /// ```
 /// use keyqueue::WorkQueue;
-/// use keyqueue_fleet::{Fleet, Held, MemoryStore};
+/// use keyqueue_fleet::{Fleet, MemoryStore};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), keyqueue_fleet::FleetError> {
 /// let store = MemoryStore::new(); // or EtcdStore, KubeStore
 /// let fleet = Fleet::builder(store).member("pod-1").build(WorkQueue::<String>::new()).await?;
 ///
-/// let workers = fleet.workers();
+/// let workers = fleet.workers().max_retries(15).build();
 /// for _ in 0..8 {
-///     tokio::spawn(workers.run(async |key: &Held<'_, String>| println!("{} with token {}", key.key(), key.token())));
+///     tokio::spawn(workers.run_async(async |key| println!("{key} with token {}", key.token())));
 /// }
 ///
 /// let mut events = fleet.events();
@@ -73,18 +74,26 @@ impl<K> Drop for Task<K> {
 }
 
 /// What [`Fleet::add`] did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Added {
-    /// This member owns the key's partition: the queue's answer.
-    Queued(keyqueue::Added),
+    /// This member owns the key's partition, and this is what its queue did. (A queue that is shut down rejects the key.)
+    Mine(keyqueue::Added),
     /// Another member owns it, or no member does yet. The next owner lists its objects, and finds this one.
     NotMine,
 }
 
 impl Added {
     /// Whether this member owns the key's partition.
+    #[must_use]
     pub fn is_mine(self) -> bool {
-        matches!(self, Self::Queued(_))
+        matches!(self, Self::Mine(_))
+    }
+
+    /// Whether this member will hand the key out: it owns the partition, and its queue has
+    /// [accepted](keyqueue::Added::is_accepted) the key.
+    #[must_use]
+    pub fn is_accepted(self) -> bool {
+        matches!(self, Self::Mine(added) if added.is_accepted())
     }
 }
 
@@ -107,9 +116,11 @@ impl Fleet<()> {
             store,
             name: None,
             partitions: 256,
+            fnv_ranges: false,
             lease: Duration::from_secs(10),
             grace: Duration::from_secs(2),
-            clock: Clock::system(),
+            release_timeout: None,
+            clock: LeaseClock::system(),
             mutant: None,
         }
     }
@@ -126,19 +137,20 @@ impl<K> Fleet<K> {
         self.shared.partition(key)
     }
 
-    /// The partitions that this member owns, as the [events](Self::events) have said.
+    /// The partitions that this member owns, as the [events](Self::events) have said. Those that it is about to hand over count.
     pub fn owned(&self) -> Vec<u32> {
         self.shared.hub.lock().owned().iter().copied().collect()
     }
 
-    /// The hashes of a partition: a range of FNV-1a values, such as a `shardSelector` of Kubernetes (KEP-5866) names.
+    /// The FNV-1a values of a partition, such as a `shardSelector` of Kubernetes (KEP-5866) names. `None`: the fleet was not built with
+    /// [`fnv_ranges`](FleetBuilder::fnv_ranges), so a partition is no range.
     ///
     /// # Panics
     /// If there is no such partition.
-    pub fn hashes(&self, partition: u32) -> RangeInclusive<u64> {
+    pub fn hashes(&self, partition: u32) -> Option<RangeInclusive<u64>> {
         let partitions = self.shared.gates.len();
         assert!(partition < partitions, "partition {partition} of {partitions}");
-        first_hash(partition, partitions)..=last_hash(partition, partitions)
+        self.shared.fnv_ranges.then(|| first_hash(partition, partitions)..=last_hash(partition, partitions))
     }
 
     /// The queue.
@@ -156,15 +168,20 @@ impl<K> Fleet<K> {
         let shared = &self.shared;
         let now = shared.clock.now();
         let measured = shared.stats.lock().clone();
+        let since = |since: Option<Time>| Duration::from_nanos(since.map_or(0, |since| now.saturating_sub(since)));
+        let time_to_deadline = Duration::from_nanos(shared.gates.deadline().saturating_sub(now));
         Stats {
             member: measured.member,
             partitions: shared.gates.len(),
             members: measured.members,
             owned: measured.owned,
+            serving: if time_to_deadline.is_zero() { 0 } else { measured.open },
             wanted: measured.wanted,
             unowned: measured.unowned,
-            unowned_for: Duration::from_nanos(measured.unowned_since.map_or(0, |since| now.saturating_sub(since))),
+            unowned_for: since(measured.unowned_since),
+            stale: measured.stale,
             releasing: measured.releasing,
+            releasing_for: since(measured.releasing_since),
             last_hand_over: measured.last_hand_over,
             longest_hand_over: measured.longest_hand_over,
             acquired: measured.acquired,
@@ -172,7 +189,7 @@ impl<K> Fleet<K> {
             lost: measured.lost,
             refused: shared.refused.load(Ordering::Relaxed),
             late: shared.late.load(Ordering::Relaxed),
-            time_to_deadline: Duration::from_nanos(shared.gates.deadline().saturating_sub(now)),
+            time_to_deadline,
             store_errors: shared.errors.load(Ordering::Relaxed),
             last_store_error: shared.last_error.lock().as_ref().map(ToString::to_string),
         }
@@ -189,17 +206,21 @@ impl<K> Fleet<K> {
     }
 
     /// Hands everything over and leaves: closes all gates, waits for the handlers that run, releases all partitions and deletes the
-    /// member's record, so that others need not wait for its expiry. Returns when that is done.
+    /// member's record, so that others need not wait for its expiry. Returns when that is done. The loops of
+    /// [`run_async`](crate::Workers::run_async) end then.
+    ///
+    /// With a [`release_timeout`](FleetBuilder::release_timeout), it returns after that time, the grace and 1.1 leases at the latest. What
+    /// could not be handed over by then, others take after the expiry of this member's record, as if the process had been killed.
+    ///
+    /// A member whose queue is [shut down](WorkQueue::shut_down) leaves by itself.
     ///
     /// # Cancel safety
-    /// The member goes on to leave if the future is dropped. If the store cannot be reached or a handler hangs, the future does not
-    /// return: put a timeout around it, and exit.
+    /// The member goes on to leave if the future is dropped. Without a `release_timeout`, the future does not return if the store cannot be
+    /// reached or a handler hangs: put a timeout around it, and exit.
     pub async fn leave(&self) {
         self.shared.leaving.store(true, Ordering::Release);
         self.shared.wake.notify_one();
-        let mut status = self.shared.status.subscribe();
-        // Err: the task has ended.
-        let _ended = status.wait_for(|status| matches!(status, Status::Left | Status::Refused(_))).await;
+        self.shared.ended().await;
     }
 }
 
@@ -210,23 +231,17 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Fleet<K> {
     /// either this call finds the partition owned, or the list finds the object.
     #[inline]
     pub fn add(&self, key: K) -> Added {
-        if self.owns(&key) { Added::Queued(self.shared.queue.add(key)) } else { Added::NotMine }
+        if self.owns(&key) { Added::Mine(self.shared.queue.add(key)) } else { Added::NotMine }
     }
 
     /// Like [`add`](Self::add), with options.
     pub fn add_with(&self, key: K, options: keyqueue::AddOptions) -> Added {
-        if self.owns(&key) { Added::Queued(self.shared.queue.add_with(key, options)) } else { Added::NotMine }
+        if self.owns(&key) { Added::Mine(self.shared.queue.add_with(key, options)) } else { Added::NotMine }
     }
 
-    /// Workers that process the keys of this member's partitions, with the settings of [`WorkQueue::workers`].
-    pub fn workers(&self) -> crate::Workers<K> {
-        self.workers_with(self.shared.queue.workers())
-    }
-
-    /// Workers with settings of their own: `fleet.workers_with(fleet.queue().workers().max_retries(15))`.
-    /// The settings must be of this queue's workers.
-    pub fn workers_with(&self, settings: keyqueue::WorkersBuilder<K>) -> crate::Workers<K> {
-        crate::Workers::new(self.clone(), settings.build())
+    /// Configures workers that process the keys of this member's partitions, as [`WorkQueue::workers`] does.
+    pub fn workers(&self) -> crate::WorkersBuilder<K> {
+        crate::WorkersBuilder::new(self.clone())
     }
 }
 
@@ -253,17 +268,15 @@ impl std::error::Error for NotAllowed {}
 
 /// The permission to process a key of a partition. While it lives, the partition is not handed over.
 pub struct Permit<'a, K> {
-    shared: &'a Shared<K>,
-    partition: u32,
-    entry: Entry,
+    pub(crate) shared: &'a Arc<Shared<K>>,
+    pub(crate) entry: Entry,
 }
 
 impl<K> Shared<K> {
     #[inline]
-    pub(crate) fn enter(&self, key: &K) -> Result<Permit<'_, K>, NotAllowed> {
-        let partition = self.partition(key);
-        match self.gates.enter(partition, || self.clock.now()) {
-            Ok(entry) => Ok(Permit { shared: self, partition, entry }),
+    pub(crate) fn enter(self: &Arc<Self>, key: &K) -> Result<Permit<'_, K>, NotAllowed> {
+        match self.gates.enter(self.partition(key), || self.clock.now()) {
+            Ok(entry) => Ok(Permit { shared: self, entry }),
             Err((refused, last)) => {
                 self.after_leaving(last);
                 Err(match refused {
@@ -279,6 +292,28 @@ impl<K> Shared<K> {
             }
         }
     }
+
+    pub(crate) fn is_lost(&self, entry: Entry) -> bool {
+        self.gates.is_lost(entry, self.clock.now())
+    }
+
+    /// Waits until the holder of an entry must stop.
+    pub(crate) async fn lost(&self, entry: Entry) {
+        // The runtime's timers may not count the time of a suspend, so it looks again now and then.
+        const NAP: Duration = Duration::from_millis(250);
+        loop {
+            let lost = self.lost.notified();
+            let now = self.clock.now();
+            if self.gates.is_lost(entry, now) {
+                return;
+            }
+            let left = Duration::from_nanos(self.gates.deadline().saturating_sub(now));
+            tokio::select! {
+                () = lost => {}
+                () = sleep(left.clamp(Duration::from_millis(1), NAP)) => {}
+            }
+        }
+    }
 }
 
 impl<K> Permit<'_, K> {
@@ -290,12 +325,13 @@ impl<K> Permit<'_, K> {
 
     /// The partition.
     pub fn partition(&self) -> u32 {
-        self.partition
+        self.entry.partition
     }
 
-    /// Whether the work must stop: the deadline is reached, or the member was lost. Another member may process the key after the grace.
+    /// Whether the work must stop: the deadline is reached, the member was lost, or the hand-over of the partition takes longer than the
+    /// [`release_timeout`](FleetBuilder::release_timeout). Another member may process the key after the grace.
     pub fn is_lost(&self) -> bool {
-        self.shared.gates.is_lost(self.entry, self.shared.clock.now())
+        self.shared.is_lost(self.entry)
     }
 
     /// Waits until the work must stop.
@@ -303,34 +339,21 @@ impl<K> Permit<'_, K> {
     /// # Cancel safety
     /// Nothing is lost if the future is dropped.
     pub async fn lost(&self) {
-        // The runtime's timers may not count the time of a suspend, so it looks again now and then.
-        const NAP: Duration = Duration::from_millis(250);
-        loop {
-            let lost = self.shared.lost.notified();
-            let now = self.shared.clock.now();
-            if self.shared.gates.is_lost(self.entry, now) {
-                return;
-            }
-            let left = Duration::from_nanos(self.shared.gates.deadline().saturating_sub(now));
-            tokio::select! {
-                () = lost => {}
-                () = sleep(left.clamp(Duration::from_millis(1), NAP)) => {}
-            }
-        }
+        self.shared.lost(self.entry).await;
     }
 }
 
 impl<K> Drop for Permit<'_, K> {
     #[inline]
     fn drop(&mut self) {
-        self.shared.after_leaving(self.shared.gates.leave(self.partition));
+        self.shared.after_leaving(self.shared.gates.leave(self.entry.partition));
     }
 }
 
 impl<K> fmt::Debug for Permit<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Permit")
-            .field("partition", &self.partition)
+            .field("partition", &self.partition())
             .field("token", &self.token())
             .field("lost", &self.is_lost())
             .finish()
@@ -346,9 +369,11 @@ pub struct FleetBuilder<S> {
     store: S,
     name: Option<String>,
     partitions: u32,
+    fnv_ranges: bool,
     lease: Duration,
     grace: Duration,
-    clock: Clock,
+    release_timeout: Option<Duration>,
+    clock: LeaseClock,
     mutant: Option<Mutant>,
 }
 
@@ -379,6 +404,36 @@ impl<S: Store> FleetBuilder<S> {
         self
     }
 
+    /// Makes a partition a range of FNV-1a values of the key's bytes, which [`Fleet::hashes`] tells: a watch of Kubernetes can ask for
+    /// the objects of a partition (`shardSelector`, KEP-5866).
+    ///
+    /// Without this, the FNV-1a value is mixed before the partition is chosen. With it, names that differ only in their last two bytes
+    /// mostly share a partition: all of `web-0` to `web-99` are in fewer than 10 of 256. So use it for keys whose bytes are random, such
+    /// as UIDs: name these bytes with [`build_by`](Self::build_by).
+    ///
+    /// All members must agree. Members that do not agree find a key in different partitions, and then it has two handlers.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::WorkQueue;
+    /// use keyqueue_fleet::{Fleet, MemoryStore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), keyqueue_fleet::FleetError> {
+    /// let fleet = Fleet::builder(MemoryStore::new())
+    ///     .fnv_ranges()
+    ///     .build_by(WorkQueue::<String>::new(), |uid, hasher| hasher.write(uid.as_bytes()))
+    ///     .await?;
+    /// assert_eq!(fleet.hashes(1), Some(0x0100_0000_0000_0000..=0x01ff_ffff_ffff_ffff));
+    /// # fleet.leave().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn fnv_ranges(mut self) -> Self {
+        self.fnv_ranges = true;
+        self
+    }
+
     /// R, how long a renewal of the member's record allows it to hand out keys: 10 seconds by default, 60 ms to a day. It is renewed three
     /// times as often.
     ///
@@ -397,8 +452,20 @@ impl<S: Store> FleetBuilder<S> {
         self
     }
 
+    /// How long a partition that is to be handed over waits for its handlers. After that they are told to stop, as at the deadline: async
+    /// ones are dropped, threads [see](crate::Permit::is_lost) it. By default there is no such limit: only the program knows how long its
+    /// handlers may take, and a change of members should not end one that does well.
+    ///
+    /// Without a limit, a handler that hangs keeps its partition from a member that should have it, and [`leave`](Fleet::leave) does not
+    /// return. [`Stats::releasing_for`] shows it. A handler that does not stop when it is told keeps its partition all the same, and
+    /// [`health`](Fleet::health) says so.
+    pub fn release_timeout(mut self, timeout: Duration) -> Self {
+        self.release_timeout = Some(timeout);
+        self
+    }
+
     /// The member's clock, for tests.
-    pub fn clock(mut self, clock: Clock) -> Self {
+    pub fn clock(mut self, clock: LeaseClock) -> Self {
         self.clock = clock;
         self
     }
@@ -413,15 +480,12 @@ impl<S: Store> FleetBuilder<S> {
 
     /// Joins the fleet. Returns when the member's record is written; partitions come afterwards, see [`Fleet::events`].
     ///
-    /// Strings that differ only in their last two bytes mostly share a partition. For names that end in a number, use
-    /// [`build_by`](Self::build_by) with [`StableHasher::spread`].
-    ///
     /// The member's task runs on the tokio runtime of the caller. It must run at least every few seconds: handlers that block belong to
     /// threads of their own.
     ///
     /// # Errors
     /// If the arguments are not valid, the name is taken, the fleet has another number of partitions, or the store cannot be reached for
-    /// the time of a lease, or refuses to write the member's record for three.
+    /// the time of a lease, or refuses to write the member's record for three, or the queue is shut down.
     ///
     /// # Panics
     /// If it is not called from within a tokio runtime.
@@ -451,23 +515,23 @@ impl<S: Store> FleetBuilder<S> {
         let is_valid = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-' || c == b'.';
         let ends_well = |c: Option<&u8>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
         let bytes = name.as_bytes();
-        let refuse = |what: String| Err(FleetError::InvalidArgument(what));
+        let refuse =
+            |argument, value, why| Err(FleetError::InvalidArgument(InvalidArgument::new(argument, value, why)));
         if bytes.len() > 63
             || !bytes.iter().copied().all(is_valid)
             || !bytes.split(|c| *c == b'.').all(|part| ends_well(part.first()) && ends_well(part.last()))
         {
-            return refuse(format!(
-                "member name {name:?}: 1 to 63 lower-case letters, digits, '-' and '.' are allowed, a letter or a digit at both ends and around each '.'"
-            ));
+            let why = "1 to 63 lower-case letters, digits, '-' and '.' are allowed, a letter or a digit at both ends and around each '.'";
+            return refuse("member", format!("{name:?}"), why);
         }
         if !(1..=MOST_PARTITIONS).contains(&self.partitions) {
-            return refuse(format!("{} partitions: 1 to {MOST_PARTITIONS} are allowed", self.partitions));
+            return refuse("partitions", self.partitions.to_string(), "it must be 1 to 4096");
         }
         if !(SHORTEST_LEASE..=LONGEST).contains(&self.lease) {
-            return refuse(format!("a lease of {:?}: {SHORTEST_LEASE:?} to {LONGEST:?} are allowed", self.lease));
+            return refuse("lease", format!("{:?}", self.lease), "it must be 60 ms to a day");
         }
         if self.grace > LONGEST {
-            return refuse(format!("a grace of {:?}: at most {LONGEST:?} are allowed", self.grace));
+            return refuse("grace", format!("{:?}", self.grace), "it must be a day at most");
         }
         Ok(())
     }
@@ -478,7 +542,7 @@ impl<S: Store> FleetBuilder<S> {
     {
         let name = self.name.clone().unwrap_or_else(|| format!("member-{:016x}", random()));
         self.check(&name)?;
-        let nanos = |time: Duration| time.as_nanos() as u64;
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let mut expiry = (self.lease + self.grace) * 5 / 4;
         if self.mutant == Some(Mutant::ShortExpiry) {
             expiry = self.lease / 2;
@@ -487,6 +551,7 @@ impl<S: Store> FleetBuilder<S> {
             lease: nanos(self.lease),
             renew_every: nanos(self.lease / 3),
             expiry: nanos(expiry),
+            longest_gap: nanos(self.lease / 3 + self.lease / 30),
             retry_after: nanos(self.lease / 30),
             conflict_pause: nanos(self.lease / 1000),
         };
@@ -494,7 +559,13 @@ impl<S: Store> FleetBuilder<S> {
             queue,
             gates: Gates::new(self.partitions, self.mutant != Some(Mutant::NoDeadline)),
             clock: self.clock,
+            limits: Limits {
+                lease: nanos(self.lease),
+                grace: nanos(self.grace),
+                release: self.release_timeout.map(nanos),
+            },
             hash,
+            fnv_ranges: self.fnv_ranges,
             wake: Notify::new(),
             lost: Notify::new(),
             status: watch::Sender::new(Status::Joining),
@@ -505,6 +576,10 @@ impl<S: Store> FleetBuilder<S> {
             hub: Default::default(),
             last_error: Default::default(),
             errors: Default::default(),
+            requests_fail_since: Default::default(),
+            watch_fails_since: Default::default(),
+            loops: Default::default(),
+            had_loops: Default::default(),
             answers: Default::default(),
             own_errors: Default::default(),
         });

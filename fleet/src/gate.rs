@@ -37,6 +37,8 @@ struct Gate {
     state: AtomicU64,
     /// The fencing token, while the gate is open. Written before the gate opens.
     token: AtomicU64,
+    /// The number of times that those inside were told to stop. Holders that entered before are lost.
+    losses: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -44,8 +46,6 @@ pub(crate) struct Gates {
     gates: Box<[CachePadded<Gate>]>,
     /// No key is handed out from this moment on, by the member's clock.
     deadline: AtomicU64,
-    /// The number of times that all gates were closed because the member was lost. Holders that entered before are told.
-    losses: AtomicU64,
     /// False only in tests of the tests.
     has_deadline: bool,
 }
@@ -53,17 +53,17 @@ pub(crate) struct Gates {
 /// What a holder needs to leave, and to know whether it is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
+    pub(crate) partition: u32,
     pub(crate) token: u64,
     losses: u64,
 }
 
 impl Gates {
     pub(crate) fn new(partitions: u32, has_deadline: bool) -> Self {
-        let gate = || CachePadded::new(Gate { state: AtomicU64::new(CLOSED), token: AtomicU64::new(0) });
+        let gate = || Gate { state: AtomicU64::new(CLOSED), token: AtomicU64::new(0), losses: AtomicU64::new(0) };
         Self {
-            gates: (0..partitions).map(|_| gate()).collect(),
+            gates: (0..partitions).map(|_| CachePadded::new(gate())).collect(),
             deadline: AtomicU64::new(0),
-            losses: AtomicU64::new(0),
             has_deadline,
         }
     }
@@ -106,7 +106,7 @@ impl Gates {
         if gate.state.load(Ordering::Relaxed) & CLOSED != 0 {
             return Err((Refused::Closed, LastOut(false))); // without waking the member's task for each such key
         }
-        let losses = self.losses.load(Ordering::Acquire);
+        let losses = gate.losses.load(Ordering::Acquire);
         // Acquire: pairs with `open`, for the token.
         if gate.state.fetch_add(ONE_INSIDE, Ordering::AcqRel) & CLOSED != 0 {
             return Err((Refused::Closed, self.leave(partition)));
@@ -115,7 +115,14 @@ impl Gates {
         if self.has_deadline && now() >= self.deadline.load(Ordering::Relaxed) {
             return Err((Refused::Late, self.leave(partition)));
         }
-        Ok(Entry { token: gate.token.load(Ordering::Relaxed), losses })
+        Ok(Entry { partition, token: gate.token.load(Ordering::Relaxed), losses })
+    }
+
+    /// Enters once more, also through a closed gate: the caller is inside already, and has not left. The new entry is lost when this one
+    /// is.
+    pub(crate) fn enter_again(&self, entry: Entry) -> Entry {
+        self.gate(entry.partition).state.fetch_add(ONE_INSIDE, Ordering::Relaxed);
+        entry
     }
 
     /// Leaves. Release: what the holder did happened before whatever follows the gate's being empty.
@@ -140,17 +147,23 @@ impl Gates {
         self.deadline.store(deadline, Ordering::Relaxed);
     }
 
+    /// Closes a gate and tells those inside that they are lost. Who enters after it was opened again is not.
+    pub(crate) fn expel(&self, partition: u32) {
+        self.close(partition);
+        self.gate(partition).losses.fetch_add(1, Ordering::AcqRel);
+    }
+
     /// Closes all gates and tells those inside that they are lost.
     pub(crate) fn lose(&self) {
         self.set_deadline(0);
-        (0..self.gates.len() as u32).for_each(|partition| self.close(partition));
-        self.losses.fetch_add(1, Ordering::AcqRel);
+        (0..self.gates.len() as u32).for_each(|partition| self.expel(partition));
     }
 
-    /// Whether a holder must stop: the deadline is reached, or the member was lost since.
+    /// Whether a holder must stop: the deadline is reached, or it was told.
     #[inline]
     pub(crate) fn is_lost(&self, entry: Entry, now: u64) -> bool {
-        self.has_deadline && now >= self.deadline() || self.losses.load(Ordering::Acquire) != entry.losses
+        let losses = &self.gate(entry.partition).losses;
+        self.has_deadline && now >= self.deadline() || losses.load(Ordering::Acquire) != entry.losses
     }
 }
 

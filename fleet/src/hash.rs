@@ -1,7 +1,8 @@
 //! A hash that is the same on every machine, in every version: it decides which replica has a key.
 //!
-//! FNV-1a with 64 bits ([draft-eastlake-fnv](https://datatracker.ietf.org/doc/html/draft-eastlake-fnv)), as in Kubernetes' KEP-5866, so that
-//! what a member owns can be written as ranges of hashes in a `shardSelector`: hash the object's UID or namespace alone.
+//! FNV-1a with 64 bits ([draft-eastlake-fnv](https://datatracker.ietf.org/doc/html/draft-eastlake-fnv)), and then [`mix`]: a partition is
+//! the top bits of the hash, and in FNV-1a the last two bytes of a name hardly change them. Without the mix, a partition is a range of
+//! FNV-1a values, as in Kubernetes' KEP-5866: see [`FleetBuilder::fnv_ranges`](crate::FleetBuilder::fnv_ranges).
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -38,30 +39,6 @@ impl StableHasher {
         }
     }
 
-    /// Spreads names that differ only in their last bytes: it adds the hash's own bytes to what is hashed.
-    ///
-    /// A partition is the top bits of the hash, and in FNV-1a the last two bytes hardly change them: with 256 partitions, `web-00` to `web-99`
-    /// have very few between them. Call this after the name was written. Then a partition is no longer a range of the name's FNV-1a values.
-    ///
-    /// # Examples
-    /// ```
-    /// use keyqueue::WorkQueue;
-    /// use keyqueue_fleet::{Fleet, MemoryStore};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), keyqueue_fleet::FleetError> {
-    /// let fleet = Fleet::builder(MemoryStore::new()).build_by(WorkQueue::<String>::new(), |name, hasher| {
-    ///     hasher.write(name.as_bytes());
-    ///     hasher.spread();
-    /// });
-    /// # fleet.await?.leave().await;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub const fn spread(&mut self) {
-        self.write(&self.0.to_le_bytes());
-    }
-
     /// The hash of all that was written.
     pub const fn finish(&self) -> u64 {
         self.0
@@ -78,9 +55,6 @@ impl Default for StableHasher {
 ///
 /// Implemented for strings, integers, references and pairs of them. For another type, implement it, or name the bytes with
 /// [`build_by`](crate::FleetBuilder::build_by).
-///
-/// Strings that differ only in their last two bytes mostly share a partition, and with it a replica: see [`StableHasher::spread`]. Integers do
-/// not.
 ///
 /// # Examples
 /// ```
@@ -151,6 +125,14 @@ impl<A: StableHash, B: StableHash> StableHash for (A, B) {
     }
 }
 
+/// The finalizer of splitmix64 (Steele, Lea, Flood 2014): each bit of the hash changes each bit of the result, about every second time.
+#[inline]
+pub(crate) const fn mix(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
 /// The partition of a hash: the top bits, so that a partition is a range of hashes.
 ///
 /// `partitions` need not be a power of two: partition p has the hashes from p * 2^64 / n, rounded up.
@@ -197,18 +179,24 @@ mod tests {
     }
 
     #[test]
-    fn names_that_end_in_a_number_need_to_be_spread() {
-        let name = |i: u64| format!("web-{i:02}");
-        let spread = |i: u64| {
-            let mut hasher = StableHasher::new();
-            hasher.write(name(i).as_bytes());
-            hasher.spread();
-            hasher.finish()
-        };
-        assert!(partitions_of((0..100).map(|i| hash(name(i)))) < 10);
-        // A hundred balls into 256 bins: 83 are hit, on average.
-        assert!(partitions_of((0..100).map(spread)) > 70);
-        assert!(partitions_of((0..100_u64).map(hash)) > 70, "integers");
+    fn names_that_end_in_a_number_need_the_mix() {
+        for names in [|i: u64| format!("web-{i}"), |i: u64| format!("default/web-{i:02}"), |i: u64| format!("{i}")] {
+            let hashes = || (0..100).map(|i| hash(names(i)));
+            assert!(partitions_of(hashes()) < 20, "FNV-1a alone, {}", names(0));
+            // A hundred balls into 256 bins: 83 are hit, on average.
+            assert!(partitions_of(hashes().map(mix)) > 70, "{}", names(0));
+        }
+        assert!(partitions_of((0..100_u64).map(|i| mix(hash(i)))) > 70, "integers");
+    }
+
+    /// Members of two versions must agree: neither the hash nor the mix may change.
+    #[test]
+    fn the_mix_is_the_finalizer_of_splitmix64() {
+        // The first outputs of splitmix64 with the seed 0: the finalizer of its increment, and of twice that.
+        const INCREMENT: u64 = 0x9e37_79b9_7f4a_7c15;
+        assert_eq!(mix(INCREMENT), 0xe220_a839_7b1d_cdaf);
+        assert_eq!(mix(INCREMENT.wrapping_mul(2)), 0x6e78_9e6a_a1b9_65f4);
+        assert_eq!(partition_of(mix(hash("web-0")), 256), 6);
     }
 
     #[test]

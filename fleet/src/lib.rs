@@ -5,7 +5,7 @@
 //!
 //! ```
 //! use keyqueue::WorkQueue;
-//! use keyqueue_fleet::{Event, Fleet, Held, MemoryStore};
+//! use keyqueue_fleet::{Event, Fleet, MemoryStore};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), keyqueue_fleet::FleetError> {
@@ -14,9 +14,10 @@
 //! let fleet = Fleet::builder(store).member("replica-1").build(WorkQueue::<String>::new()).await?;
 //!
 //! // The handlers: one key at a time has one handler in all replicas.
+//! let workers = fleet.workers().build();
 //! for _ in 0..8 {
-//!     tokio::spawn(fleet.workers().run(async |pod: &Held<'_, String>| {
-//!         println!("looking at {}; writes carry the token {}", pod.key(), pod.token());
+//!     tokio::spawn(workers.run_async(async |pod| {
+//!         println!("looking at {pod}; writes carry the token {}", pod.token());
 //!     }));
 //! }
 //!
@@ -37,7 +38,7 @@
 //!
 //! // An event: it goes to the program's own store first, and then the key is added.
 //! fleet.add("default/a".to_owned()); // or `NotMine`
-//! # while fleet.workers().tally().running == 0 && fleet.stats().owned < 256 { tokio::task::yield_now().await }
+//! # while workers.tally().running == 0 && fleet.stats().owned < 256 { tokio::task::yield_now().await }
 //!
 //! fleet.leave().await; // hands everything over
 //! # Ok(())
@@ -50,11 +51,13 @@
 //!   most. The [token](Permit::token) of a hand-out grows whenever the partition changes its owner.
 //! * **One handler.** No key has two handlers at a time, in all replicas, if the clocks of two machines gain less than a quarter on each
 //!   other ([D : (R + grace)](FleetBuilder::lease)), and if handlers stop within the [grace](FleetBuilder::grace) after they are told.
-//!   Futures are dropped then; a thread must [look](Permit::is_lost).
+//!   Futures are dropped then; a thread must [look](Permit::is_lost). A dropped handler does not stop what it has spawned, such as a
+//!   thread of `spawn_blocking`: move an [`OwnedPermit`] into that.
 //! * **No key is lost in a hand-over**: the member that acquires a partition is told to list, after its gate was opened. An [`add`](Fleet::add) that
 //!   returned [`NotMine`](Added::NotMine) is seen by that list, if the event reached the program's store before the add.
-//! * **An outage is seen.** [`Stats`] say how many partitions have no owner, and for how long; until when this member may go on without its
-//!   store; and the last error.
+//! * **An outage is seen.** [`Stats`] say how many partitions have no owner, and for how long; for how long a hand-over has waited for
+//!   its handlers; until when this member may go on without its store; and the last error. [`health`](Fleet::health) is for a liveness
+//!   probe.
 //! * **It costs the store little**: a write per renewal and member, every third of a lease, and a few per hand-over; none per key.
 //!
 //! Why that is so is on one page: `src/protocol/mod.rs`. What shows it: a model checker runs the protocol's code through all orders of steps,
@@ -63,21 +66,25 @@
 //!
 //! # What it does not
 //!
-//! * **A process that is stopped in the middle of a handler**, or a virtual machine whose clock stands still while it is paused, may write after another has taken its keys. No lock prevents that.
-//!   Send the token with each write, and let the receiver refuse a lower one; or write with the version that you have read, as Kubernetes
-//!   offers.
+//! * **A process that is stopped in the middle of a handler** may write after another has taken its keys. No lock prevents that.
+//! * **A virtual machine that is paused**: its clock stands still. When it goes on, the member takes its lease for valid. So handlers go
+//!   on, and new ones *start*, until its next renewal fails: a third of a lease later at most, or a whole lease if it cannot reach the store.
+//!
+//!   Against both: send the token with each write, and let the receiver refuse a lower one; or write with the version that you have read,
+//!   as Kubernetes offers.
 //! * **The keys are in memory.** Their source is elsewhere, and can be listed.
 //! * Partitions are shared out by number, not by load.
 //!
 //! # When the store cannot be reached
 //!
 //! Keys are handed out until the deadline, a lease (10 seconds) after the last renewal. Then the member stops, and goes on when it can renew. Its
-//! queue keeps the keys. If another member could reach the store meanwhile, it has the partitions now, and this one starts anew.
+//! queue keeps the keys. If another member could reach the store meanwhile, it has the partitions now, and this one starts anew. If none could,
+//! all go on with what they have.
 //!
 //! # Features
 //!
-//! * `etcd`: [`store::EtcdStore`](store). Its build needs `protoc`.
-//! * `kube`: [`store::KubeStore`](store), in Leases.
+//! * `etcd`: [`store::EtcdStore`](store), and `etcd_client`, re-exported. Its build needs `protoc`.
+//! * `kube`: [`store::KubeStore`](store), in Leases, and `kube`, re-exported.
 
 mod agent;
 mod clock;
@@ -86,6 +93,8 @@ mod events;
 mod fleet;
 mod gate;
 mod hash;
+mod health;
+mod owned_permit;
 mod protocol;
 mod shared;
 mod stats;
@@ -93,17 +102,26 @@ pub mod store;
 mod sync;
 mod workers;
 
-pub use clock::Clock;
+/// The client of [`store::EtcdStore`], in the version that it takes.
+#[cfg(feature = "etcd")]
+pub use etcd_client;
+/// The client of [`store::KubeStore`], in the version that it takes.
+#[cfg(feature = "kube")]
+pub use kube;
+
+pub use clock::LeaseClock;
 pub use error::FleetError;
 pub use events::{Event, Events};
 pub use fleet::{Added, Fleet, FleetBuilder, NotAllowed, Permit};
 pub use hash::{StableHash, StableHasher};
+pub use health::Unhealthy;
+pub use owned_permit::OwnedPermit;
 #[cfg(feature = "mutants")]
 #[doc(hidden)]
 pub use protocol::member::Mutant;
 pub use stats::Stats;
 pub use store::{MemoryStore, Store};
-pub use workers::{Held, Workers};
+pub use workers::{Held, Workers, WorkersBuilder};
 
 /// The README's examples are tests.
 #[cfg(doctest)]

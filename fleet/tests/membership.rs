@@ -4,8 +4,9 @@ mod common;
 
 use common::{builder, join, millis, seconds, within};
 use keyqueue::WorkQueue;
-use keyqueue_fleet::{Event, Fleet, FleetError, MemoryStore, Store};
+use keyqueue_fleet::{Event, Fleet, FleetError, MemoryStore, StableHasher, Store, Unhealthy};
 use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
 
 fn owners<'a>(fleets: impl IntoIterator<Item = &'a Fleet<u64>>) -> Vec<u32> {
     let mut all: Vec<u32> = fleets.into_iter().flat_map(Fleet::owned).collect();
@@ -109,6 +110,25 @@ async fn replicas_with_other_partitions_are_refused() {
     );
 }
 
+/// Names that end in a number, as those of a StatefulSet: each replica has some of them.
+#[tokio::test(start_paused = true)]
+async fn numbered_names_are_spread_over_partitions_unless_ranges_are_asked_for() {
+    let store = MemoryStore::new();
+    let settings = |name: &str| builder(&store, name).partitions(256);
+    let mixed = settings("a").build(WorkQueue::<String>::new()).await.unwrap();
+    let ranges = settings("b").fnv_ranges().build(WorkQueue::<String>::new()).await.unwrap();
+    let of =
+        |fleet: &Fleet<String>| (0..100).map(|i| fleet.partition(&format!("web-{i}"))).collect::<HashSet<_>>().len();
+    // A hundred balls into 256 bins: 83 are hit, on average.
+    assert!(of(&mixed) > 70, "in {} of 256 partitions", of(&mixed));
+    assert!(of(&ranges) < 10, "in {} of 256 partitions", of(&ranges));
+    assert_eq!(mixed.hashes(0), None);
+    let uid = "0ee4-11".to_owned();
+    let mut hasher = StableHasher::new();
+    hasher.write(uid.as_bytes());
+    assert!(ranges.hashes(ranges.partition(&uid)).unwrap().contains(&hasher.finish()));
+}
+
 #[tokio::test(start_paused = true)]
 async fn bad_arguments_are_refused() {
     let store = MemoryStore::new();
@@ -176,4 +196,94 @@ async fn a_table_that_is_deleted_by_hand_is_made_anew() {
     let c = join(&store, "c").await.unwrap(); // a reason to write the table
     within(seconds(20), || owners([&a, &b, &c]).len() == 16 && c.stats().owned > 0).await;
     assert!(highest(&c) > before, "tokens go on");
+}
+
+/// Each of the only member's partitions has a handler that hangs, and a replica comes and goes: all keys but those of the handlers are
+/// handed out again.
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_came_and_went_leaves_no_partition_closed() {
+    let store = MemoryStore::new();
+    let a = join(&store, "a").await.unwrap();
+    within(seconds(1), || a.stats().serving == 16).await;
+    let mut events = a.events();
+    events.next_many().await;
+    let permits: Vec<_> = (0..400).map(|key| a.enter(&key).unwrap()).collect();
+    let b = join(&store, "b").await.unwrap();
+    within(seconds(1), || a.stats().releasing > 0).await;
+    tokio::time::sleep(seconds(5)).await;
+    let stats = a.stats();
+    let moving = stats.releasing;
+    assert_eq!((stats.owned, stats.serving, stats.unowned), (16, 16 - moving, 0));
+    assert!((seconds(5)..seconds(7)).contains(&stats.releasing_for), "{:?}", stats.releasing_for);
+    b.leave().await;
+    within(seconds(1), || a.stats().serving == 16).await;
+    assert_eq!((a.stats().releasing, a.stats().releasing_for, a.stats().lost), (0, seconds(0), 0));
+    assert!((0..400).all(|key| a.add(key).is_mine()));
+    let again: HashSet<_> = events.next_many().await.into_iter().collect();
+    assert_eq!(again.len(), moving, "adds were refused, so the program lists");
+    for permit in permits {
+        let partition = permit.partition();
+        let key = (0..400).find(|key| a.partition(key) == partition).unwrap();
+        let token = a.enter(&key).unwrap().token();
+        let claimed_in_place = again.contains(&Event::Acquired(partition));
+        assert!(!permit.is_lost() && if claimed_in_place { token > permit.token() } else { token == permit.token() });
+    }
+}
+
+/// A partition is claimed in place while a handler hangs: its key is not handed out a second time, another key of the partition is.
+#[tokio::test(start_paused = true)]
+async fn a_key_has_one_handler_when_its_partition_is_claimed_in_place() {
+    let store = MemoryStore::new();
+    let a = join(&store, "a").await.unwrap();
+    within(seconds(1), || a.stats().serving == 16).await;
+    let partition = moved_to_b().await;
+    let mut keys = (0_u64..).filter(|key| a.partition(key) == partition);
+    let (hangs, other) = (keys.next().unwrap(), keys.next().unwrap());
+    let runs = Arc::new(Mutex::new(Vec::new()));
+    for _ in 0..4 {
+        let runs = runs.clone();
+        tokio::spawn(a.workers().build().run_async(async move |held| {
+            runs.lock().unwrap().push((*held.key(), held.token()));
+            if *held.key() == hangs {
+                std::future::pending::<()>().await;
+            }
+        }));
+    }
+    a.add(hangs);
+    within(seconds(1), || runs.lock().unwrap().len() == 1).await;
+    let b = join(&store, "b").await.unwrap();
+    within(seconds(1), || !a.owns(&hangs)).await;
+    b.leave().await;
+    within(seconds(1), || a.owns(&hangs)).await;
+    a.add(hangs);
+    a.add(other);
+    tokio::time::sleep(seconds(30)).await;
+    let runs = runs.lock().unwrap().clone();
+    assert_eq!(runs.iter().map(|(key, _)| *key).collect::<Vec<_>>(), [hangs, other]);
+    assert!(runs[1].1 > runs[0].1, "{runs:?}");
+}
+
+/// A partition that a member `b` takes from a member `a`.
+async fn moved_to_b() -> u32 {
+    let store = MemoryStore::new();
+    let (a, b) = (join(&store, "a").await.unwrap(), join(&store, "b").await.unwrap());
+    within(seconds(1), || owners([&a, &b]).len() == 16 && b.stats().owned > 0).await;
+    b.owned()[0]
+}
+
+/// Nobody would process the keys that the member keeps, so it hands its partitions over.
+#[tokio::test(start_paused = true)]
+async fn a_member_whose_queue_is_shut_down_leaves() {
+    let store = MemoryStore::new();
+    let (a, b) = (join(&store, "a").await.unwrap(), join(&store, "b").await.unwrap());
+    within(seconds(1), || owners([&a, &b]).len() == 16 && a.stats().owned > 0 && b.stats().owned > 0).await;
+    a.queue().shut_down();
+    within(millis(100), || b.stats().serving == 16).await;
+    within(millis(100), || b.stats().members == 1).await;
+    assert_eq!(a.health(), Err(Unhealthy::Left));
+    a.leave().await; // it has
+    assert_eq!(b.health(), Ok(()));
+    let queue = WorkQueue::<u64>::new();
+    queue.shut_down();
+    assert!(matches!(builder(&store, "c").build(queue).await, Err(FleetError::Left)));
 }

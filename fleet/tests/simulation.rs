@@ -1,5 +1,5 @@
 //! Whole members with workers, over a store that loses requests and answers, in simulated time: they join, leave, are killed and are cut
-//! off, at moments that a seed decides.
+//! off, and their records are deleted by hand, at moments that a seed decides.
 //!
 //! * No two handlers of a key at once.
 //! * Tokens of a key's hand-outs never fall.
@@ -16,7 +16,7 @@ mod faults;
 use common::{clock, millis, seconds};
 use faults::Faulty;
 use keyqueue::{Outcome, WorkQueue};
-use keyqueue_fleet::{Event, Fleet, Held, MemoryStore};
+use keyqueue_fleet::{Event, Fleet, MemoryStore, Store};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -105,7 +105,10 @@ impl Simulation {
             random: self.random.clone(),
         };
         let (world, random, processes) = (self.world.clone(), self.random.clone(), self.processes.clone());
-        let builder = Fleet::builder(faulty).member(name).partitions(8).clock(clock()).grace(seconds(1));
+        let mut builder = Fleet::builder(faulty).member(name).partitions(8).clock(clock()).grace(seconds(1));
+        if self.roll(2) == 0 {
+            builder = builder.release_timeout(millis(self.roll(10_000)));
+        }
         #[cfg(feature = "mutants")]
         let builder = builder.mutant(self.fault);
         self.joining.spawn(async move {
@@ -120,25 +123,40 @@ impl Simulation {
                     queue.turn();
                 }
             });
-            let workers = fleet.workers();
+            let workers = fleet.workers().build();
             for _ in 0..4 {
                 let (world, random) = (world.clone(), random.clone());
-                tasks.spawn(workers.run(async move |key: &Held<'_, u64>| {
-                    let running = Running::start(&world, *key.key(), name, key.token());
-                    let change = world.lock().unwrap().changes.get(key.key()).copied().unwrap_or(0);
+                tasks.spawn(workers.run_async(async move |key| {
+                    let running = Running::start(&world, **key, name, key.token());
+                    let change = world.lock().unwrap().changes.get(&**key).copied().unwrap_or(0);
                     // Now and then longer than a member that was cut off is silent.
-                    let (time, fails) = {
+                    let (time, fails, spawns) = {
                         let mut random = random.lock().unwrap();
                         let longest = if random.u8(..8) == 0 { 15_000 } else { 500 };
-                        (random.u64(1..longest), random.u8(..10) == 0)
+                        (random.u64(1..longest), random.u8(..10) == 0, random.u8(..4) == 0)
                     };
-                    sleep(millis(time)).await;
-                    drop(running);
+                    if spawns {
+                        // Not stopped with the handler.
+                        let permit = key.owned_permit();
+                        let job = tokio::spawn(async move {
+                            let running = running;
+                            let told = tokio::time::timeout(millis(time), permit.lost()).await.is_ok();
+                            sleep(millis(if told { 500 } else { 0 })).await; // it stops within the grace
+                            drop((running, permit));
+                            !told
+                        });
+                        if !job.await.unwrap_or(false) {
+                            return Outcome::Retry;
+                        }
+                    } else {
+                        sleep(millis(time)).await;
+                        drop(running);
+                    }
                     if fails {
                         return Outcome::Retry;
                     }
                     let processed = &mut world.lock().unwrap().processed;
-                    let last = processed.entry(*key.key()).or_default();
+                    let last = processed.entry(**key).or_default();
                     *last = change.max(*last);
                     Outcome::Success
                 }));
@@ -176,7 +194,7 @@ impl Simulation {
 
     fn something_happens(&mut self) {
         let name = NAMES[self.roll(NAMES.len() as u64) as usize];
-        match self.roll(10) {
+        match self.roll(11) {
             0 | 1 => {
                 self.cut_off[name].store(true, Ordering::Relaxed);
                 let (cut_off, time) = (self.cut_off[name].clone(), millis(self.roll(40_000)));
@@ -193,6 +211,15 @@ impl Simulation {
                         let _late = tokio::time::timeout(seconds(30), process.fleet.leave()).await;
                     });
                 }
+            }
+            5 => {
+                // `kubectl delete lease`: its handlers run on, and it learns of it as late as the others.
+                let (store, record) = (self.store.clone(), format!("member-{name}"));
+                self.joining.spawn(async move {
+                    if let Some(stored) = store.read(&record).await.unwrap() {
+                        store.delete(&record, stored.version).await.unwrap();
+                    }
+                });
             }
             _ => {
                 if !self.processes.lock().unwrap().contains_key(name) {

@@ -1,13 +1,13 @@
 //! What each store must do: the same tests for all. `memory` always; `kube` with the feature, against a stand-in API server, and, if
 //! `FLEET_KUBE` is 1, against the API server of the default kube config, in the namespace `default`; `etcd` with the feature and a server at
-//! `FLEET_ETCD` (`ci/fleet-etcd.sh` starts one).
+//! `FLEET_ETCD` (`ci/fleet-etcd.sh` starts one). With `FLEET_ETCD`, `etcd_auth.rs` starts servers of its own.
 
 mod common;
 
 use common::within;
 use keyqueue::WorkQueue;
 use keyqueue_fleet::store::{Change, Deleted, MemoryStore, Store, Stored, Version, Watch, Written};
-use keyqueue_fleet::{Event, Fleet, Held};
+use keyqueue_fleet::{Event, Fleet};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -87,9 +87,9 @@ async fn carries_a_fleet(store: &(impl Store + Clone), lease: Duration) {
     for name in ["a", "b", "c"] {
         let fleet = Fleet::builder(store.clone()).member(name).partitions(16).lease(lease).grace(lease / 4);
         let fleet = fleet.build(WorkQueue::<u64>::new()).await.unwrap();
-        let (workers, runs) = (fleet.workers(), runs.clone());
-        tokio::spawn(workers.run(async move |held: &Held<'_, u64>| {
-            runs.lock().unwrap().insert(*held.key(), name.to_owned());
+        let (workers, runs) = (fleet.workers().build(), runs.clone());
+        tokio::spawn(workers.run_async(async move |key| {
+            runs.lock().unwrap().insert(**key, name.to_owned());
         }));
         let (lister, mut events) = (fleet.clone(), fleet.events());
         tokio::spawn(async move {
@@ -145,6 +145,10 @@ async fn etcd() {
     let error = EtcdStore::connect(["http://127.0.0.1:1"], "/x").await.unwrap().read("owners").await.unwrap_err();
     assert!(error.to_string().starts_with("etcd: get: "), "{error}");
 }
+
+#[cfg(feature = "etcd")]
+#[path = "common/etcd_auth.rs"]
+mod etcd_auth;
 
 #[cfg(feature = "kube")]
 #[path = "common/stand_in/mod.rs"]

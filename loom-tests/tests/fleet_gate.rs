@@ -142,3 +142,35 @@ fn a_holder_is_told_of_a_loss() {
         }
     });
 }
+
+/// A release takes too long and its holders are told; then the partition is claimed in place, with a holder still inside. Later holders
+/// have the new token and are not lost, and the gate is empty when the last permit is gone, also one that was made after the closing.
+#[test]
+fn holders_that_were_told_are_inside_and_later_ones_are_not_lost() {
+    check(|| {
+        let gates = gates();
+        gates.open(0, 1);
+        let told = gates.enter(0, || 0).unwrap();
+        let other = thread::spawn({
+            let gates = gates.clone();
+            move || gates.enter(0, || 0)
+        });
+        gates.expel(0);
+        let owned = gates.enter_again(told);
+        gates.open(0, 2);
+        let other = other.join().unwrap();
+        assert!(gates.is_lost(told, 0) && gates.is_lost(owned, 0));
+        if let Ok(entry) = other {
+            assert!(entry.token == 2 || gates.is_lost(entry, 0), "{entry:?}");
+            let _last = gates.leave(0);
+        }
+        let later = gates.enter(0, || 0).unwrap();
+        assert!(later.token == 2 && !gates.is_lost(later, 0), "{later:?}");
+        gates.close(0);
+        for last in [false, false, true] {
+            assert!(!gates.is_empty(0));
+            assert_eq!(gates.leave(0).0, last);
+        }
+        assert!(gates.is_empty(0));
+    });
+}

@@ -3,10 +3,11 @@
 
 use keyqueue::observe::{Metrics, Observer};
 use keyqueue::{Added, Clock, Driver, MockClock, WorkQueue};
+use loom::sync::Notify;
 use loom::thread;
 use loom_tests::{check, ns, with};
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
@@ -250,6 +251,83 @@ fn driver_calls_observers_without_the_lock() {
         *looks.lock().unwrap() = Some(queue.clone());
         queue.add_after(1, ns(1));
         queue.get().unwrap().done();
+        queue.shut_down();
+    });
+}
+
+/// An observer with an interval of a nanosecond, which keeps the number of queued keys. Once the model has asked for it, each report
+/// waits until the model lets it go on. (The atomics are not loom's.)
+#[derive(Default)]
+struct Reported {
+    reports: AtomicUsize,
+    len: AtomicUsize,
+    waits: AtomicBool,
+    seen: Option<Notify>,
+    go_on: Option<Notify>,
+}
+
+struct Interval(Arc<Reported>);
+
+impl Observer for Interval {
+    fn report(&self, _: &str, metrics: &Metrics) {
+        self.0.reports.fetch_add(1, Relaxed);
+        self.0.len.store(metrics.stats.len, Relaxed);
+        if let (true, Some(seen), Some(go_on)) = (self.0.waits.load(Relaxed), &self.0.seen, &self.0.go_on) {
+            seen.notify();
+            go_on.wait();
+        }
+    }
+
+    fn interval(&self) -> Option<Duration> {
+        Some(ns(1))
+    }
+}
+
+/// A report that finds no key meets an add: either this report counts the key, or the add schedules the next one.
+#[test]
+fn the_last_report_meets_an_add() {
+    check(|| {
+        let reported = Arc::new(Reported::default());
+        let (clock, time) = Clock::mock();
+        let builder = WorkQueue::builder().clock(clock).driver(Driver::Manual);
+        let queue = builder.observer(Interval(Arc::clone(&reported))).build();
+        queue.add(0);
+        queue.get().unwrap().done();
+        time.advance(ns(1));
+        let other = with(&queue, |queue| queue.add(1));
+        queue.turn();
+        assert_eq!(other.join().unwrap(), Added::Queued);
+        time.advance(ns(1));
+        queue.turn();
+        assert_eq!((reported.reports.load(Relaxed), reported.len.load(Relaxed)), (2, 1), "the key is reported");
+        queue.get().unwrap().done();
+        for _ in 0..2 {
+            time.advance(ns(1));
+            queue.turn();
+        }
+        assert_eq!((reported.reports.load(Relaxed), reported.len.load(Relaxed)), (3, 0), "once more");
+    });
+}
+
+/// The driver has made its last report, or is about to, and parks: an add wakes it for the next. (The clock is the real one: a mock
+/// clock would wake the driver.)
+#[test]
+fn an_add_wakes_the_driver_for_a_report() {
+    check(|| {
+        let (seen, go_on) = (Some(Notify::new()), Some(Notify::new()));
+        let reported = Arc::new(Reported { waits: AtomicBool::new(true), seen, go_on, ..Reported::default() });
+        let queue = WorkQueue::builder().capacity(8).observer(Interval(Arc::clone(&reported))).build();
+        queue.add(0); // starts the driver
+        queue.get().unwrap().done();
+        queue.add(1);
+        while reported.waits.load(Relaxed) {
+            reported.seen.as_ref().unwrap().wait();
+            if reported.len.load(Relaxed) == 1 {
+                queue.get().unwrap().done();
+                reported.waits.store(false, Relaxed);
+            }
+            reported.go_on.as_ref().unwrap().notify();
+        }
         queue.shut_down();
     });
 }

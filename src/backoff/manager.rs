@@ -9,24 +9,22 @@ use std::time::Duration;
 /// An operation that seldom fails should not wait longer each time. So the series starts over when more than `reset` has passed since the
 /// last delay (or since the manager was created).
 ///
-/// It is also an endless iterator. When the [`steps`](Backoff::steps) of the backoff are used up, the delay no longer changes; for
-/// a delay that always grows, set `usize::MAX`.
+/// It is also an endless iterator. With [`exponential`](Self::exponential) the delay grows up to its maximum; with [`new`](Self::new) it
+/// no longer changes when the [`steps`](Backoff::steps) of the backoff are used up.
 ///
 /// # Examples
 /// ```
 /// use keyqueue::Clock;
-/// use keyqueue::backoff::{Backoff, BackoffManager};
+/// use keyqueue::backoff::BackoffManager;
 /// use std::time::Duration;
 ///
 /// let (clock, time) = Clock::mock();
 /// let second = Duration::from_secs(1);
-/// let backoff = Backoff { duration: second, factor: 2.0, steps: usize::MAX, ..Backoff::default() };
-/// let mut manager = BackoffManager::new(backoff, 60 * second).clock(clock);
-/// assert_eq!([(); 3].map(|()| manager.step().as_secs()), [1, 2, 4]);
+/// let mut manager = BackoffManager::exponential(second, 5 * second, 60 * second, 2.0, 0.0).clock(clock);
+/// assert_eq!([(); 4].map(|()| manager.step().as_secs()), [1, 2, 4, 5]);
 /// time.advance(61 * second);
 /// assert_eq!(manager.step(), second);
 /// ```
-#[doc(alias = "NewExponentialBackoffManager")]
 #[derive(Debug, Clone)]
 pub struct BackoffManager {
     initial: Backoff,
@@ -55,6 +53,30 @@ impl BackoffManager {
         let clock = Clock::default();
         let since = clock.now();
         Self { initial: backoff.clone(), backoff, reset, windowed: false, clock, since }
+    }
+
+    /// Creates a manager whose delays grow from `initial` by `factor` up to `max`, and that starts over when more than `reset_after` has
+    /// passed since the last delay.
+    ///
+    /// This is client-go's `wait.NewExponentialBackoffManager`, with its order of arguments. The number of steps is not limited. A `max` of
+    /// zero is no limit. An `initial` above `max` is returned once as it is. `jitter`: see [`Backoff::jitter`]. The clock is the
+    /// system's, see [`clock`](Self::clock).
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::backoff::BackoffManager;
+    /// use std::time::Duration;
+    ///
+    /// let [initial, max, reset_after] = [800, 30_000, 120_000].map(Duration::from_millis);
+    /// let mut manager = BackoffManager::exponential(initial, max, reset_after, 2.0, 0.0);
+    /// let delays = [(); 7].map(|()| manager.step().as_millis());
+    /// assert_eq!(delays, [800, 1600, 3200, 6400, 12_800, 25_600, 30_000]);
+    /// ```
+    #[doc(alias = "NewExponentialBackoffManager")]
+    #[must_use]
+    pub fn exponential(initial: Duration, max: Duration, reset_after: Duration, factor: f64, jitter: f64) -> Self {
+        let backoff = Backoff { duration: initial, factor, jitter, steps: usize::MAX, cap: max };
+        Self::new(backoff, reset_after)
     }
 
     /// Starts over when more than `reset` has passed since it last started over (or was created), even if delays came meanwhile. With a

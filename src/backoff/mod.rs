@@ -67,7 +67,7 @@ pub struct Backoff {
     /// Each returned delay is longer by a random part, up to this factor, see [`jitter`](fn@jitter). The next delay does not depend on the
     /// random part. 0, negative or NaN: no jitter.
     pub jitter: f64,
-    /// The number of steps left.
+    /// The number of steps left, after which the delay no longer changes. With 0, the default, it never grows: set it.
     pub steps: usize,
     /// A delay above the cap becomes the cap, and uses up all steps. Zero: no cap.
     pub cap: Duration,

@@ -7,8 +7,8 @@ use std::fmt;
 use std::sync::{Mutex, TryLockError};
 use std::time::Duration;
 
-/// An [`Observer`] that passes each [report](crate::Inspect::report) to the exporter that the program has installed for the
-/// `metrics` facade. Install the exporter first.
+/// An [`Observer`] that passes the queue's metrics to the exporter that the program has installed for the `metrics` facade, every
+/// 500 ms while there are keys, and once more when there are none. Nothing has to be started. Install the exporter before the first add.
 ///
 /// | Name | Kind | Meaning |
 /// |---|---|---|
@@ -37,7 +37,7 @@ use std::time::Duration;
 ///
 /// Each has the label `name`: the [queue's name](crate::WorkQueueBuilder::name). If two queues have the same name, their counters and
 /// histograms are added up, and each gauge shows the queue that reported last. There is no series per key or group, and no series at all
-/// before the first report.
+/// before the first report, 500 ms after the first add.
 ///
 /// A queue with [priorities](crate::AddOptions::priority) has two more series for each priority but NORMAL, with a second label:
 /// `workqueue_depth{name="pods",priority="-100"}`, as in controller-runtime, and the same for `workqueue_queue_duration_seconds`. The first
@@ -46,21 +46,20 @@ use std::time::Duration;
 ///
 /// Only reports call the exporter. So calls of the queue cost no more than in a queue that only
 /// [measures](crate::WorkQueueBuilder::measure). A report passes each duration on as the middle of its [bucket](Histogram), so an exporter
-/// sees durations and their sum to 6 %. An exporter takes about 100 ns per duration, and may keep them in memory until they are read:
-/// report every few seconds, not every hour. If several threads report at the same time, only one of the reports is passed on.
+/// sees durations and their sum to 6 %. An exporter takes about 100 ns per duration, and may keep them in memory until they are read. If
+/// several threads report at the same time, only one of the reports is passed on.
+///
+/// For numbers of the moment, as in a scrape or at the end of the program, call [`Inspect::report`](crate::Inspect::report). For another
+/// interval, pass [`report`](Observer::report) on from an observer of your own.
 ///
 /// # Examples
 /// ```
 /// use keyqueue::WorkQueue;
 /// use keyqueue::observe::MetricsObserver;
-/// use std::time::Duration;
 ///
 /// // First install an exporter, such as `metrics-exporter-prometheus`.
 /// let queue =
 ///     WorkQueue::<u64>::builder().name("pods").observer(MetricsObserver::new()).build();
-/// let reporter = queue.inspect().report_every(Duration::from_secs(1))?;
-/// # drop(reporter);
-/// # std::io::Result::Ok(())
 /// ```
 #[derive(Default)]
 pub struct MetricsObserver {
@@ -115,6 +114,11 @@ impl Observer for MetricsObserver {
             Err(TryLockError::WouldBlock) => return,
         };
         series.get_or_insert_with(|| Series::new(queue)).pass_on(queue, metrics);
+    }
+
+    /// 500 ms, as in client-go.
+    fn interval(&self) -> Option<Duration> {
+        Some(Duration::from_millis(500))
     }
 }
 

@@ -1,5 +1,7 @@
-//! Metrics and events of a queue: [`Metrics`] with their [`Histogram`]s and [`Runs`], the trait [`Observer`] for events, and the
-//! [`Reporter`], a thread that reports metrics from time to time.
+//! Metrics and events of a queue: [`Metrics`] with their [`Histogram`]s and [`Runs`], and the trait [`Observer`] for events and reports.
+//!
+//! An observer with an [interval](Observer::interval) is given the metrics while there are keys, and nothing has to be started: that of
+//! the feature `metrics` has one of 500 ms. A [`Reporter`] is a thread for an interval of your own.
 //!
 //! Metrics and events name no keys, because a time series for each key overloads a metrics server. For single keys, see
 //! [`Inspect::processing_keys`](crate::Inspect::processing_keys) and [`Inspect::delayed_keys`](crate::Inspect::delayed_keys), the hooks of

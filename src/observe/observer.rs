@@ -15,11 +15,13 @@ use std::time::Duration;
 /// Events name no keys, because a time series for each key overloads a metrics server. For single keys, see the hooks of
 /// [`Workers`](crate::Workers), and spans.
 ///
-/// For metrics, [`report`](Self::report) is enough. It makes no call of the queue slower: the queue counts each event in any case.
+/// For metrics, [`report`](Self::report) with an [`interval`](Self::interval) is enough. The queue counts each event in any case. An add
+/// also looks whether a report is scheduled.
 ///
 /// # Panics
 /// A panic of an observer passes through the call that caused the event. That call has taken effect. The queue catches and
-/// [counts](crate::Stats::caught_panics) only panics in `handed_out` and `driver_failed`: the key goes to its holder.
+/// [counts](crate::Stats::caught_panics) only panics in `handed_out` and `driver_failed`: the key goes to its holder. The queue's own thread
+/// goes on after a panic, and reports again an interval later.
 ///
 /// # Examples
 /// ```
@@ -75,9 +77,53 @@ pub trait Observer: Send + Sync {
         let _ = error;
     }
 
-    /// The metrics of the queue of this name, from [`Inspect::report`](crate::Inspect::report) or
+    /// The metrics of the queue of this name: at the [`interval`](Self::interval), from [`Inspect::report`](crate::Inspect::report), or from
     /// [`report_every`](crate::Inspect::report_every).
     fn report(&self, queue: &str, metrics: &Metrics) {
         let _ = (queue, metrics);
+    }
+
+    /// How often the queue calls [`report`](Self::report) by itself. `None`, the default: never. Read once, when the queue is built.
+    ///
+    /// With an interval, the queue reports while keys are queued, processing or delayed: for the first time an interval after the add of
+    /// the first. When there are none, it reports once more, and then not until the next add. After a shut-down it reports until no key
+    /// is queued or processing, and once more. Nothing has to be started, and nothing keeps the queue alive: if it is dropped, the reports
+    /// end. For the last numbers before that, call [`Inspect::report`](crate::Inspect::report). An interval below a millisecond counts as
+    /// one millisecond.
+    ///
+    /// The thread that expires delays reports, and the first add starts it; with [`Driver::Manual`](crate::Driver::Manual) each
+    /// [`turn`](crate::WorkQueue::turn) reports if that is due. Delays that expire during a report are late by the rest of it.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::observe::{Metrics, Observer};
+    /// use keyqueue::{Clock, Driver, WorkQueue};
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicUsize, Ordering};
+    /// use std::time::Duration;
+    ///
+    /// #[derive(Clone, Default)]
+    /// struct Depth(Arc<AtomicUsize>);
+    ///
+    /// impl Observer for Depth {
+    ///     fn report(&self, _queue: &str, metrics: &Metrics) {
+    ///         self.0.store(metrics.stats.len, Ordering::Relaxed);
+    ///     }
+    ///
+    ///     fn interval(&self) -> Option<Duration> {
+    ///         Some(Duration::from_secs(5))
+    ///     }
+    /// }
+    ///
+    /// let (depth, (clock, time)) = (Depth::default(), Clock::mock());
+    /// let queue = WorkQueue::builder().observer(depth.clone()).clock(clock).driver(Driver::Manual).build();
+    /// queue.add_all(["pod-1", "pod-2"]);
+    /// time.advance(Duration::from_secs(5));
+    /// queue.turn(); // without `Driver::Manual` the queue's thread does this
+    /// assert_eq!(depth.0.load(Ordering::Relaxed), 2);
+    /// ```
+    #[doc(alias = "updateUnfinishedWorkLoop")]
+    fn interval(&self) -> Option<Duration> {
+        None
     }
 }

@@ -21,6 +21,8 @@ use std::time::Duration;
 ///     MaxOf::<u64>::new(vec![Box::new(backoff), Box::new(Bucket::new(100.0, 1000))]);
 /// assert_eq!(limiter.when(&7), Duration::from_millis(5));
 /// ```
+#[doc(alias = "NewMaxOfRateLimiter")]
+#[doc(alias = "NewTypedMaxOfRateLimiter")]
 #[doc(alias = "TypedMaxOfRateLimiter")]
 #[doc(alias = "MaxOfRateLimiter")]
 pub struct MaxOf<K: ?Sized> {
@@ -84,6 +86,8 @@ impl<K: ?Sized> fmt::Debug for MaxOf<K> {
 /// let limiter = WithMaxWait::new(ItemFastSlow::new(fast, slow, 1), max);
 /// assert_eq!([(); 2].map(|()| limiter.when(&7)), [fast, max]);
 /// ```
+#[doc(alias = "NewWithMaxWaitRateLimiter")]
+#[doc(alias = "NewTypedWithMaxWaitRateLimiter")]
 #[doc(alias = "TypedWithMaxWaitRateLimiter")]
 #[doc(alias = "WithMaxWaitRateLimiter")]
 #[derive(Debug, Clone)]

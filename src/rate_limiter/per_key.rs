@@ -60,6 +60,9 @@ pub struct PerKey<K, S> {
 /// ```
 #[doc(alias = "TypedItemExponentialFailureRateLimiter")]
 #[doc(alias = "ItemExponentialFailureRateLimiter")]
+#[doc(alias = "NewItemExponentialFailureRateLimiter")]
+#[doc(alias = "DefaultItemBasedRateLimiter")]
+#[doc(alias = "DefaultTypedItemBasedRateLimiter")]
 #[doc(alias = "NewTypedItemExponentialFailureRateLimiter")]
 pub type ItemExponentialFailure<K> = PerKey<K, Exponential>;
 
@@ -76,6 +79,7 @@ pub type ItemExponentialFailure<K> = PerKey<K, Exponential>;
 /// ```
 #[doc(alias = "TypedItemFastSlowRateLimiter")]
 #[doc(alias = "ItemFastSlowRateLimiter")]
+#[doc(alias = "NewItemFastSlowRateLimiter")]
 #[doc(alias = "NewTypedItemFastSlowRateLimiter")]
 pub type ItemFastSlow<K> = PerKey<K, FastSlow>;
 
@@ -91,6 +95,7 @@ pub type ItemFastSlow<K> = PerKey<K, FastSlow>;
 /// let limiter = Step::new([(0, a), (2, b), (4, c)]);
 /// assert_eq!([(); 6].map(|()| limiter.when(&7)), [a, a, b, b, c, c]);
 /// ```
+#[doc(alias = "StepRateLimiter")]
 pub type Step<K> = PerKey<K, StepTable>;
 
 impl<K> ItemExponentialFailure<K> {

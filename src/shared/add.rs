@@ -146,6 +146,9 @@ impl<K> Shared<K> {
     /// The rest of an add, after the lock, if [`has_extras`](Self::has_extras).
     #[cold]
     pub(crate) fn after_add(this: &Arc<Self>, added: Added) {
+        if added != Added::Rejected {
+            this.expect_report();
+        }
         Self::ensure_driver(this);
         this.tell(|observer| observer.added(added));
     }

@@ -23,9 +23,9 @@ const TASKS_AT_ONCE: usize = model_const(64, 1);
 
 /// What a thread has done in place of the driver.
 pub(super) enum ExpiredNow {
-    /// It has added keys.
+    /// It has added keys, or has reported.
     Some,
-    /// No delay had expired, and none expires before this time.
+    /// There was nothing to do, and there is nothing before this time.
     Nothing { until: Option<Instant> },
 }
 
@@ -73,6 +73,7 @@ impl<K> Shared<K> {
             if !hub.driver.is_time_to_retry() {
                 false // another thread tries; if it fails, the flag must be set
             } else if !hub.getters.is_driver_asked()
+                && hub.report_at == NEVER
                 && ((delayed == 0 && hub.deadlines_told == told) || this.is_shutting_down())
             {
                 // The delay that asked for a driver is gone: the next one asks again.
@@ -124,6 +125,7 @@ impl<K> Shared<K> {
         for locked in self.all().filter(|locked| busy.contains(locked)) {
             expired += self.turn_of(self.enter(locked), now, &mut sorts);
         }
+        self.report_if_due(now);
         expired
     }
 
@@ -148,15 +150,22 @@ impl<K> Shared<K> {
         }
     }
 
-    /// The driver thread's work: wakes tasks (W5), adds the keys whose delays have expired, and returns how long to park (I8).
+    /// The driver thread's work: wakes tasks (W5), adds the keys whose delays have expired, reports, and returns how long to park (I8).
     pub(crate) fn drive(&self, parker: &Parker) -> NextStep {
         self.wake_passed_by();
+        let now = self.clock.now(); // before: what has expired until now is added first
         let (mut hub, until, _) = self.expire_all();
+        if hub.is_report_due(now) {
+            drop(hub);
+            self.report_if_due(now);
+            return NextStep::Again;
+        }
         let wake_at = hub.getters.wake_at();
-        if self.is_shutting_down() && wake_at.is_none() {
+        if self.is_shutting_down() && wake_at.is_none() && hub.report_at == NEVER {
             hub.driver = State::Absent;
             return NextStep::End;
         }
+        let until = until.min(hub.report_at);
         hub.driver = State::Parked { until, driver: parker.unparker() };
         NextStep::Park(self.clock.instant(until).into_iter().chain(wake_at).min())
     }
@@ -202,12 +211,18 @@ impl<K> Shared<K> {
         loop {
             // The getter is on the list: an observer that panics must not make it leave without its wake-up.
             let expire = || {
-                let (_hub, until, expired) = self.expire_all();
-                (until, expired)
+                let now = self.clock.now();
+                let (hub, until, expired) = self.expire_all();
+                let (due, until) = (hub.is_report_due(now), until.min(hub.report_at));
+                drop(hub);
+                if due {
+                    self.report_if_due(now);
+                }
+                (until, due || expired > 0)
             };
             match contained(expire) {
-                Some((_, expired)) if expired > 0 => return ExpiredNow::Some,
-                Some((until, _)) => return ExpiredNow::Nothing { until: self.clock.instant(until) },
+                Some((_, true)) => return ExpiredNow::Some,
+                Some((until, false)) => return ExpiredNow::Nothing { until: self.clock.instant(until) },
                 None => self.note_caught(1),
             }
         }
@@ -320,7 +335,7 @@ impl<K> Section<'_, K> {
 impl<K> HubGuard<'_, K> {
     /// There is no driver thread, and a new earliest deadline: wakes all getters, and all that wait for the queue to be idle, as one of
     /// them has to do the driver's work.
-    fn wake_driver_stand_ins(&mut self) {
+    pub(super) fn wake_driver_stand_ins(&mut self) {
         self.wake_all_getters();
         self.wake_all_drainers();
     }

@@ -25,6 +25,7 @@ fn run<K>(weak: &Weak<Shared<K>>) {
         drop(shared);
         match next {
             Ok(NextStep::Park(until)) => parker.park(until),
+            Ok(NextStep::Again) => {}
             Ok(NextStep::End) => return,
             Err(payload) => discard(payload),
         }

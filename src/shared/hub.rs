@@ -18,6 +18,7 @@
 use super::Shared;
 use super::getters::Getters;
 use super::life_cycle::LifeCycle;
+use crate::shard::NEVER;
 use crate::sync::{MutexGuard, Ordering};
 use crate::time::driver::State;
 use crate::wait::WakeList;
@@ -33,6 +34,8 @@ pub(super) struct Hub {
     pub(super) driver: State,
     /// The number of deadlines that calls have told the hub of: see [`driver`](super::driver).
     pub(super) deadlines_told: u64,
+    /// When the driver reports next: see [`reports`](super::reports).
+    pub(super) report_at: u64,
     pub(super) counts: RareCounts,
     pub(super) runs: AllRuns,
 }
@@ -53,6 +56,7 @@ impl Hub {
             life_cycle: LifeCycle::default(),
             driver: State::Absent,
             deadlines_told: 0,
+            report_at: NEVER,
             counts: RareCounts::default(),
             runs: AllRuns::default(),
         }

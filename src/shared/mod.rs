@@ -16,7 +16,7 @@
 //! no wake-up is lost: [`hub`].
 //!
 //! One file per kind of call: [`add`], [`get`], [`getters`] and [`choose`], [`done`], [`delays`] (set, cancel, take), [`driver`] and
-//! [`driver_thread`] (delays expire), [`failures`] (limiters), [`order`] (priorities and groups), [`life_cycle`] and [`drain`], [`take_where`], [`remove`], [`put_back`], [`snapshot`]
+//! [`driver_thread`] (delays expire), [`reports`], [`failures`] (limiters), [`order`] (priorities and groups), [`life_cycle`] and [`drain`], [`take_where`], [`remove`], [`put_back`], [`snapshot`]
 //! (also `until_dirty` and `shrink_to_fit`). [`locked`] is a shard with its lock.
 //!
 //! **One shard, one lock.** A critical section takes 5 to 15 ns as a rule, so one lock serves most programs, and it makes the contract
@@ -52,6 +52,7 @@ mod locked;
 mod order;
 mod put_back;
 mod remove;
+mod reports;
 mod section;
 mod snapshot;
 #[cfg(all(test, not(loom)))]
@@ -77,6 +78,7 @@ use ahash::RandomState;
 use crossbeam_utils::CachePadded;
 use hub::{Flags, Hub};
 use locked::Locked;
+use reports::Reports;
 use std::hash::Hash;
 
 /// The most shards that a queue can have.
@@ -95,6 +97,8 @@ pub(crate) struct Shared<K> {
     /// The queue measures.
     measured: bool,
     observer: Option<Box<dyn Observer>>,
+    /// The observer has an interval.
+    reports: Option<Reports>,
     /// Starts the driver thread. A pointer, made where `K` is known to be `Send` and `Sync`.
     start: fn(&Arc<Self>) -> std::io::Result<()>,
     hasher: RandomState,
@@ -131,6 +135,7 @@ impl<K: Hash + Eq> Shared<K> {
     ) -> Self {
         let Settings { name, shards, capacity, clock, driver, delayed_add, on_panic, measure, observer } = settings;
         let observed = observer.is_some();
+        let interval = observer.as_ref().and_then(|observer| observer.interval());
         let measured = measure || observed;
         if measured {
             clock.calibrate();
@@ -159,6 +164,7 @@ impl<K: Hash + Eq> Shared<K> {
             groups: order.into_groups(),
             measured,
             observer,
+            reports: interval.map(Reports::new),
             start,
             hasher: hasher(),
             flags: AtomicU8::new(flags.0),

@@ -25,6 +25,9 @@ impl<K: Hash + Eq> Shared<K> {
             let set = known.set_delay_again(now, &delay, waited);
             section.added_with(set);
         }
+        if !this.is_shutting_down() {
+            this.expect_report();
+        }
         Self::ensure_driver(this);
     }
 }

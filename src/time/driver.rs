@@ -1,11 +1,11 @@
-//! The driver queues expired keys: it is a thread of the queue, or each thread that calls `turn`. The thread also wakes tasks that have
-//! passed by a busy shard (W5).
+//! The driver queues expired keys: it is a thread of the queue, or each thread that calls `turn`. It also reports, if the observer has an
+//! interval (W6), and the thread wakes tasks that have passed by a busy shard (W5).
 //!
 //! ```text
-//!     first delay or task        a call starts it          no delay has expired
+//!    delay, task or report       a call starts it          no delay has expired
 //!  Absent ───────────▶ Missing ───────────────────▶ Running ───────────────────▶ Parked { until }
 //!    ▲                  │  ▲ │                       │   ▲                           │
-//!    ├── no delay left ─┘  └─┘ the start fails       │   └── an earlier deadline; a task; ─┘
+//!    ├── no delay left ─┘  └─┘ the start fails       │   └── an earlier deadline or report; a task; ─┘
 //!    └── shut down, and no task ─────────────────────┘       the time `until`; shut down; a spurious wake-up
 //! ```
 //!
@@ -40,11 +40,15 @@ use std::time::{Duration, Instant};
 /// let queue = WorkQueue::<u32>::builder().driver(Driver::Manual).build();
 /// assert_eq!(queue.turn(), 0);
 /// ```
+#[doc(alias = "waitingLoop")]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Driver {
     /// A thread of the name `keyqueue-delay`. It starts with the first delay, is parked while no delay has expired, and ends when the
     /// queue is shut down or its last handle is dropped.
+    ///
+    /// If the observer has an [interval](crate::observe::Observer::interval), the thread also reports. It then starts with the first add.
+    /// After the shut-down it ends with the last report.
     ///
     /// In a queue with several [shards](crate::WorkQueueBuilder::shards), another thread may hold the lock of a shard for long. The driver
     /// thread also wakes tasks that wait for such a shard. It starts with the first such task, if there was no delay before.
@@ -63,7 +67,7 @@ pub enum Driver {
 /// The state of the driver thread, under the queue's lock.
 #[derive(Debug)]
 pub(crate) enum State {
-    /// There is no thread (P16): no delay or task (W5) has asked for one yet, or the queue is shut down, or [`Driver::Manual`].
+    /// There is no thread (P16): no delay, task (W5) or report (W6) has asked for one yet, or the queue is shut down, or [`Driver::Manual`].
     Absent,
     /// It will look for expired delays before it parks.
     Running,
@@ -90,7 +94,7 @@ pub(crate) enum Notice {
 }
 
 impl State {
-    /// Called when a delay with this deadline is set; for a task that is to be woken, with 0. Not in a queue with [`Driver::Manual`].
+    /// Called when a delay with this deadline is set, or a report is scheduled; for a task that is to be woken, with 0. Not in a queue with [`Driver::Manual`].
     pub(crate) fn on_new_deadline(&mut self, deadline: u64) -> Notice {
         match self {
             Self::Parked { until, .. } if deadline < *until => self.wake().map_or(Notice::Nothing, Notice::Driver),
@@ -142,6 +146,8 @@ impl State {
 pub(crate) enum NextStep {
     /// Until this time, or, if the time is a mock clock's, until that is moved.
     Park(Option<Instant>),
+    /// It has reported. It looks again, and has let go of the queue before that.
+    Again,
     /// The queue is shut down.
     End,
 }

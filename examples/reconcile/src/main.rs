@@ -106,8 +106,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     #[cfg(feature = "metrics")]
     let queue = queue.observer(keyqueue::observe::MetricsObserver::new());
     let queue = queue.build();
-    #[cfg(feature = "metrics")]
-    let _reporter = queue.inspect().report_every(Duration::from_secs(1))?;
     let stops = queue.clone();
     ctrlc::set_handler(move || match stops.shutting_down() {
         true => process::exit(130),

@@ -195,7 +195,7 @@ mod served {
                     return scrape;
                 }
                 assert!(Instant::now() < deadline, "the condition does not come true; the last: {scrape:#?}");
-                std::thread::sleep(Duration::from_millis(50)); // The queue reports once a second.
+                std::thread::sleep(Duration::from_millis(50)); // The queue reports every 500 ms.
             }
         }
     }

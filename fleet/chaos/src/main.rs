@@ -136,10 +136,17 @@ async fn main() -> ExitCode {
     match verdict {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("fleet-chaos: {error}");
+            eprintln!("FAILED: fleet-chaos: {error}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// The last line. A run that fails ends with an error instead.
+fn verdict(runs: Option<usize>, found: &[Fault]) -> String {
+    let protocol = runs.map(|runs| format!("the protocol: no overlaps in {runs} runs"));
+    let faults = (!found.is_empty()).then(|| format!("each of {} built-in faults was found", found.len()));
+    format!("passed: {}", protocol.into_iter().chain(faults).collect::<Vec<_>>().join("; "))
 }
 
 async fn run_all(options: &Options) -> Result<(), Box<dyn Error>> {
@@ -147,13 +154,13 @@ async fn run_all(options: &Options) -> Result<(), Box<dyn Error>> {
         (false, fault) => vec![fault],
         (true, _) => std::iter::once(None).chain(Fault::value_variants().iter().map(|fault| Some(*fault))).collect(),
     };
+    let (mut runs, mut found) = (None, Vec::new());
     for mutant in faults {
         let options = Options { mutant, ..options.clone() };
-        println!(
-            "--- {}, seed {}",
-            mutant.map_or("the protocol".to_owned(), |fault| format!("{fault:?}")),
-            options.seed
-        );
+        let what = mutant.map_or("the protocol: no overlaps are expected".to_owned(), |fault| {
+            format!("the built-in fault {fault:?}: overlaps are expected")
+        });
+        println!("--- {what}; seed {}", options.seed);
         let outcome = scenario::run(&options).await?;
         println!("{outcome}");
         let report = &outcome.report;
@@ -165,9 +172,26 @@ async fn run_all(options: &Options) -> Result<(), Box<dyn Error>> {
             None if u128::from(report.silence.0) > LONGEST_SILENCE.as_nanos() => {
                 return Err(format!("key {} was silent for too long", report.silence.1).into());
             }
-            Some(_) if report.overlaps == 0 => return Err("the fault was not noticed".into()),
-            _ => {}
+            None => runs = Some(report.runs),
+            Some(fault) if report.overlaps == 0 => return Err(format!("the fault {fault:?} was not noticed").into()),
+            Some(fault) => {
+                println!("{fault:?} was found, as expected");
+                found.push(fault);
+            }
         }
     }
+    println!("{}", verdict(runs, &found));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_verdict_says_what_was_found() {
+        let all = verdict(Some(18_000), Fault::value_variants());
+        assert_eq!(all, "passed: the protocol: no overlaps in 18000 runs; each of 5 built-in faults was found");
+        assert_eq!(verdict(None, &[Fault::NoDrain]), "passed: each of 1 built-in faults was found");
+    }
 }

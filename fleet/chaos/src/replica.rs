@@ -4,7 +4,7 @@ use crate::log::{Line, Log, now};
 use crate::{GRACE, LATE, LEASE, Options, PARTITIONS};
 use keyqueue::{AddOptions, Outcome, WorkQueue};
 use keyqueue_fleet::store::{Deleted, EtcdStore, StoreError, Stored, Version, Written};
-use keyqueue_fleet::{Event, Fleet, FleetError, Held, Store};
+use keyqueue_fleet::{Event, Fleet, FleetError, Store};
 use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
@@ -98,11 +98,11 @@ pub async fn run(name: &str, options: &Options) -> Result<(), Box<dyn Error>> {
         _ = terminate.recv() => return Ok(()),
     };
 
-    let workers = fleet.workers();
+    let workers = fleet.workers().build();
     for _ in 0..32 {
         let log = log.clone();
-        tokio::spawn(workers.run(async move |held: &Held<'_, u64>| {
-            let key = *held.key();
+        tokio::spawn(workers.run_async(async move |held| {
+            let key = **held;
             log.write(Line::Start { key, token: held.token(), at: now() });
             let _run = Run { log: &log, key };
             sleep(duration()).await;

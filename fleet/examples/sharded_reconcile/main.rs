@@ -2,8 +2,8 @@
 //! take over.
 //!
 //! ```text
-//! cargo run --release --example sharded_reconcile                                 # a store in a folder: nothing else is needed
-//! cargo run --release --features etcd --example sharded_reconcile -- --etcd       # etcd; starts a server if none is at --endpoint
+//! cargo run --release -p keyqueue-fleet --example sharded_reconcile        # a store in a folder: nothing else is needed
+//! cargo run --release -p keyqueue-fleet --features etcd --example sharded_reconcile -- --etcd    # etcd; starts one if none is at --endpoint
 //! ```
 //!
 //! ```text
@@ -19,7 +19,7 @@ mod file_store;
 
 use file_store::FileStore;
 use keyqueue::WorkQueue;
-use keyqueue_fleet::{Event, Fleet, Held, Store};
+use keyqueue_fleet::{Event, Fleet, Store};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
@@ -112,13 +112,12 @@ async fn replica(name: &str, folder: &Path) -> Fallible<()> {
 async fn serve(store: impl Store, name: &str, folder: &Path) -> Fallible<()> {
     let fleet =
         Fleet::builder(store).member(name).lease(LEASE).grace(LEASE / 5).build(WorkQueue::<String>::new()).await?;
-    let workers =
-        fleet.workers_with(fleet.queue().workers().on_error(|key, error| eprintln!("{key} is retried: {error}")));
+    let workers = fleet.workers().on_error(|key, error| eprintln!("{key} is retried: {error}")).build();
     for _ in 0..4 {
         let (folder, name) = (folder.to_owned(), name.to_owned());
-        tokio::spawn(workers.run(async move |file: &Held<'_, String>| {
+        tokio::spawn(workers.run_async(async move |file| {
             sleep(Duration::from_millis(5)).await; // a request, say
-            reconcile(&folder, &name, file.key(), file.token())
+            reconcile(&folder, &name, file, file.token())
         }));
     }
 

@@ -5,7 +5,7 @@ use crate::{Fallible, status};
 use futures_util::{Stream, StreamExt};
 use keyqueue::WorkQueue;
 use keyqueue_fleet::store::KubeStore;
-use keyqueue_fleet::{Event, Fleet, Held, StableHash, StableHasher};
+use keyqueue_fleet::{Event, Fleet};
 use kube::api::{Api, ApiResource, DynamicObject};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::reflector::{ObjectRef, Store, reflector, store::Writer};
@@ -22,12 +22,6 @@ const LEAVING: Duration = Duration::from_secs(10);
 
 /// Namespace and name. Their hash decides which replica has the object.
 type Key = (String, String);
-
-/// Names often differ in their last bytes only.
-fn hash(key: &Key, hasher: &mut StableHasher) {
-    key.stable_hash(hasher);
-    hasher.spread();
-}
 
 fn key(object: &DynamicObject) -> Key {
     (object.namespace().unwrap_or_default(), object.name_any())
@@ -68,7 +62,7 @@ pub async fn run(client: Client, kind: ApiResource, name: &str) -> Fallible<()> 
         fill(&mut watch).await?;
         let leases = KubeStore::new(client.clone(), client.default_namespace(), FLEET);
         let fleet = Fleet::builder(leases).member(name).lease(LEASE).grace(LEASE / 5);
-        Fallible::Ok(fleet.build_by(WorkQueue::<Key>::new(), hash).await?)
+        Fallible::Ok(fleet.build(WorkQueue::<Key>::new()).await?)
     };
     let fleet = tokio::select! {
         fleet = join => fleet?,
@@ -119,11 +113,10 @@ fn work(
     kind: &ApiResource,
     name: &str,
 ) {
-    let settings = fleet.queue().workers().on_error(|(_, name), error| eprintln!("{name} is tried again: {error}"));
-    let workers = fleet.workers_with(settings);
+    let workers = fleet.workers().on_error(|(_, name), error| eprintln!("{name} is tried again: {error}")).build();
     for _ in 0..4 {
         let (objects, store, kind, name) = (objects.clone(), store.clone(), kind.clone(), name.to_owned());
-        tokio::spawn(workers.run(async move |held: &Held<'_, Key>| -> Fallible<()> {
+        tokio::spawn(workers.run_async(async move |held| -> Fallible<()> {
             let (namespace, object) = held.key();
             match store.get(&ObjectRef::new_with(object, kind.clone()).within(namespace)) {
                 Some(object) => status::reconcile(&objects, &object, &name, held.token()).await,

@@ -2,7 +2,7 @@
 //! and names the next request. At most one request is under way. `agent.rs` drives it with a store and a clock, and the model in
 //! `model.rs` drives the same code through all orders of events.
 
-use super::record::{Highest, MemberId, MemberRecord, Owner, Record, TABLE, Table, member_record};
+use super::record::{Format, Highest, MemberId, MemberRecord, Owner, Record, TABLE, Table, member_record};
 use super::rendezvous;
 use crate::store::Version;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +20,9 @@ pub(crate) struct Timing {
     pub(crate) renew_every: Time,
     /// D: a record that has not changed for this long is deleted.
     pub(crate) expiry: Time,
+    /// From one confirmed renewal to the next: time beyond this does not count towards the expiry of other members' records. The store was
+    /// away then, or this member was cut off, and the others may have been as well.
+    pub(crate) longest_gap: Time,
     /// The pause after a request whose outcome is unknown.
     pub(crate) retry_after: Time,
     /// The first pause after another member was faster to write the table. It doubles with each conflict in a row, up to
@@ -55,6 +58,8 @@ pub enum Mutant {
 pub(crate) trait GateControl {
     fn open(&mut self, partition: u32, token: u64);
     fn close(&mut self, partition: u32);
+    /// Closes, and tells those inside to stop.
+    fn expel(&mut self, partition: u32);
     fn is_empty(&self, partition: u32) -> bool;
     fn set_deadline(&mut self, deadline: Time);
     /// Closes all and sets the deadline to 0.
@@ -120,6 +125,8 @@ pub(crate) enum Refusal {
     NameTaken,
     /// The table has this number of partitions.
     PartitionsDiffer(u32),
+    /// The table cannot be read.
+    UnknownTable,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -128,25 +135,50 @@ pub(crate) enum Partition {
     Closed,
     /// The member is the owner, and the gate is open.
     Open { token: u64 },
-    /// The gate is closed for good, the member is still the owner: it releases when no handler is inside. It never opens this gate again
-    /// without a new claim. A release whose answer was lost may be carried out at any time.
+    /// The gate is closed, the member is still the owner: it releases when no handler is inside. It never opens this gate again without a
+    /// new claim, which it makes if it should have the partition after all. A release whose answer was lost may be carried out at any time.
     Closing { token: u64 },
+}
+
+/// How a partition's owner is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ownership {
+    /// It has renewed its record within the lease.
+    Fresh,
+    /// It has not: its deadline is reached, unless the watch is late.
+    Stale,
+    /// There is none, or it has been silent for D.
+    None,
 }
 
 /// Another member's record, as seen last.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Peer {
-    record: MemberRecord,
+    /// `None`: this version cannot read it.
+    record: Option<MemberRecord>,
+    /// D: of the record, or, if that cannot be read, the longest that this member knows.
+    expiry: Time,
     version: Version,
     /// When this member saw it change.
     since: Time,
+    /// The same, and never set forward by anything but a change: for [`Stats`](crate::Stats).
+    changed: Time,
     /// How often this member saw it being renewed.
     renewals: u64,
 }
 
 impl Peer {
     fn expires_at(&self) -> Time {
-        self.since.saturating_add(self.record.expiry)
+        self.since.saturating_add(self.expiry)
+    }
+
+    fn is_leaving(&self) -> bool {
+        self.record.as_ref().is_some_and(|record| record.leaving)
+    }
+
+    /// A record that cannot be read may be of any incarnation.
+    fn may_be(&self, incarnation: u64) -> bool {
+        self.record.as_ref().is_none_or(|record| record.incarnation == incarnation)
     }
 }
 
@@ -201,6 +233,8 @@ pub(crate) struct Member {
     /// record that exists, such as a Lease without its label.
     namesake: Option<(Version, Time)>,
     renew_at: Time,
+    /// When the store last confirmed a write of the own record, of any incarnation; at first, the beginning.
+    reached_at: Option<Time>,
     /// Nothing is sent before, since a request's outcome was unknown.
     retry_at: Time,
     /// The number of times in a row that the table could not be written.
@@ -211,10 +245,15 @@ pub(crate) struct Member {
     peers: BTreeMap<String, Peer>,
     table: Option<(Table, Version)>,
     table_is_old: bool,
+    /// The table could not be read when the store was asked last. The member neither claims nor releases until it can be read.
+    table_is_unknown: bool,
     /// The highest revision and token seen, for a table that was deleted by hand.
     highest: Highest,
-    /// Owners in the table whose records are gone. They never come back.
-    gone: BTreeSet<MemberId>,
+    /// Owners whose records were in sight and are not any more: the time at which the last one would have expired.
+    departed: BTreeMap<MemberId, Time>,
+    /// Owners in the table whose records are gone. They never come back. Their partitions may be claimed from this time on: until then
+    /// handlers may run, if a record was deleted by hand.
+    gone: BTreeMap<MemberId, Time>,
     partitions: Vec<Partition>,
     /// The partitions that this member should have, until the members change.
     share: Option<Vec<bool>>,
@@ -238,14 +277,17 @@ impl Member {
             confirmed: None,
             namesake: None,
             renew_at: 0,
+            reached_at: None,
             retry_at: 0,
             conflicts: 0,
             listed: false,
             peers: BTreeMap::new(),
             table: None,
             table_is_old: true,
+            table_is_unknown: false,
             highest: Highest::default(),
-            gone: BTreeSet::new(),
+            departed: BTreeMap::new(),
+            gone: BTreeMap::new(),
             partitions: vec![Partition::Closed; partitions as usize],
             share: None,
             doing: None,
@@ -270,7 +312,9 @@ impl Member {
         if self.share.is_none() {
             self.compute_share();
         }
-        self.close_unwanted(gates); // even if the store cannot be reached
+        if !self.table_is_unknown || self.leaving {
+            self.close_unwanted(gates); // even if the store cannot be reached
+        }
         if !self.listed {
             return Step::Wait(Time::MAX);
         }
@@ -289,7 +333,8 @@ impl Member {
     }
 
     fn next_doing(&mut self, now: Time, gates: &impl GateControl) -> Option<Doing> {
-        // The own record first: the deadline depends on it.
+        self.reached_at.get_or_insert(now);
+        // The own record first: the deadline depends on it, and so does what counts as silence of others.
         let incarnation = self.id.incarnation;
         match self.own {
             Own::Unsure => return Some(Doing::ReadOwn { incarnation }),
@@ -301,6 +346,13 @@ impl Member {
         if self.table_is_old {
             self.table_is_old = false; // unless something is observed meanwhile
             return Some(Doing::ReadTable(self.table.as_ref().map(|(table, _)| (table.creator, table.revision))));
+        }
+        if self.table_is_unknown {
+            if !self.has_been_in() {
+                self.refused = Some(Refusal::UnknownTable);
+            }
+            // It is read again when the watch tells of it, and after the next renewal.
+            return (self.leaving && self.owned() == 0).then_some(Doing::Retire { incarnation });
         }
         let Some((table, _)) = &self.table else {
             return Some(Doing::WriteTable(Table::new(incarnation, self.partitions.len() as u32, self.highest)));
@@ -315,7 +367,7 @@ impl Member {
             }
             Own::Absent => {} // another incarnation of this name: it ends, or is refused, below
             _ => {
-                if let Some(doing) = self.next_table(gates) {
+                if let Some(doing) = self.next_table(now, gates) {
                     return Some(doing);
                 }
                 self.conflicts = 0;
@@ -330,7 +382,8 @@ impl Member {
 
     fn write_own(&self, renewals: u64, now: Time) -> Doing {
         let incarnation = self.id.incarnation;
-        let record = MemberRecord { incarnation, renewals, leaving: self.leaving, expiry: self.timing.expiry };
+        let (leaving, expiry) = (self.leaving, self.timing.expiry);
+        let record = MemberRecord { v: Format, incarnation, renewals, leaving, expiry };
         Doing::WriteOwn { incarnation, record, sent: now }
     }
 
@@ -347,12 +400,14 @@ impl Member {
     }
 
     /// The table with what this member can release and claim now; or a look at an owner that may be gone.
-    fn next_table(&self, gates: &impl GateControl) -> Option<Doing> {
+    fn next_table(&self, now: Time, gates: &impl GateControl) -> Option<Doing> {
         let (old, _) = self.table.as_ref()?;
         let (mut releases, mut claims, mut check) = (Vec::new(), Vec::new(), None);
         for partition in 0..self.partitions.len() as u32 {
             match self.partitions[partition as usize] {
                 Partition::Open { .. } => {}
+                // Its own once more. It does not wait for the handlers inside: no other member has had the partition.
+                Partition::Closing { .. } if self.wants(partition) => claims.push(partition),
                 Partition::Closing { .. } => {
                     if gates.is_empty(partition) || self.mutant == Some(Mutant::NoDrain) {
                         releases.push(partition);
@@ -360,12 +415,13 @@ impl Member {
                 }
                 Partition::Closed if !self.wants(partition) => {}
                 Partition::Closed => match old.owners.get(&partition) {
-                    Some(owner) if !self.is_gone(&owner.member) => {
-                        if !self.is_in_sight(&owner.member) {
-                            check = Some(owner.member.clone());
-                        }
-                    }
-                    _ => claims.push(partition),
+                    Some(owner) => match self.gone.get(&owner.member) {
+                        Some(free_at) if now < *free_at => {}
+                        Some(_) => claims.push(partition),
+                        None if self.is_in_sight(&owner.member) => {}
+                        None => check = Some(owner.member.clone()),
+                    },
+                    None => claims.push(partition),
                 },
             }
         }
@@ -377,7 +433,8 @@ impl Member {
             for partition in claims {
                 owners.insert(partition, Owner { member: self.id.clone(), token });
             }
-            return Some(Doing::WriteTable(Table { revision: old.revision + 1, token, owners, ..*old }));
+            let (revision, rest) = (old.revision + 1, old.rest.clone());
+            return Some(Doing::WriteTable(Table { revision, token, owners, rest, ..*old }));
         }
         check.map(Doing::Check)
     }
@@ -425,6 +482,8 @@ impl Member {
                     self.own = Own::Present { version, renewals: record.renewals, leaving: record.leaving };
                     self.confirmed = Some((record.renewals, version));
                     self.renew_at = sent.saturating_add(self.timing.renew_every);
+                    self.reached(now);
+                    self.table_is_old |= self.table_is_unknown;
                     let from = if self.mutant == Some(Mutant::DeadlineFromAnswer) { now } else { sent };
                     gates.set_deadline(from.saturating_add(self.timing.lease));
                 }
@@ -439,8 +498,8 @@ impl Member {
                     self.renew_at = now; // this reading renews nothing
                 }
                 Answer::Read(other) => {
-                    if let Some((Record::Member(record), version)) = other {
-                        self.saw_peer(self.id.name.clone(), record, version, now);
+                    if let Some((record, version)) = other {
+                        self.saw_peer(self.id.name.clone(), record.member(), version, now);
                     }
                     self.lose(gates);
                 }
@@ -459,6 +518,7 @@ impl Member {
             },
             Doing::ReadTable(known) => match answer {
                 Answer::Read(Some((Record::Table(table), version))) => {
+                    self.table_is_unknown = false;
                     // Another table, or an older one than this member knew before it asked: made or restored by hand.
                     if known.is_some_and(|(creator, revision)| creator != table.creator || revision > table.revision) {
                         self.lose_if_owner(gates);
@@ -466,31 +526,40 @@ impl Member {
                     }
                     self.saw_table(table, version, true, gates);
                 }
-                Answer::Read(_) => {
+                Answer::Read(Some(_)) => self.table_is_unknown = true,
+                Answer::Read(None) => {
+                    self.table_is_unknown = false;
                     self.lose_if_owner(gates);
                     self.table = None;
                 }
                 _ => self.table_is_old = true,
             },
-            Doing::Check(id) => match answer {
-                Answer::Read(Some((Record::Member(record), version))) => {
-                    let alive = record.incarnation == id.incarnation;
-                    if id.name != self.id.name {
-                        self.saw_peer(id.name.clone(), record, version, now);
+            Doing::Check(id) => {
+                if let Answer::Read(found) = answer {
+                    let mut is_gone = true;
+                    if let Some((record, version)) = found {
+                        let record = record.member();
+                        is_gone = record.as_ref().is_some_and(|record| record.incarnation != id.incarnation);
+                        if id.name != self.id.name {
+                            self.saw_peer(id.name.clone(), record, version, now);
+                        } else if !is_gone {
+                            self.own = Own::Unsure;
+                        }
                     }
-                    if !alive {
-                        self.gone.insert(id);
+                    if is_gone {
+                        let free_at = self.free_at(&id, now);
+                        self.gone.insert(id, free_at);
                     }
                 }
-                Answer::Read(_) => _ = self.gone.insert(id),
-                _ => {}
-            },
+            }
             Doing::Expire { name, version } => match answer {
                 Answer::Deleted => {
                     if let Some(peer) = self.peers.get(&name).filter(|peer| peer.version == version) {
-                        self.gone.insert(MemberId { name: name.clone(), incarnation: peer.record.incarnation });
-                        self.peers.remove(&name);
-                        self.share = None;
+                        let (free_at, incarnation) = (peer.expires_at(), peer.record.as_ref().map(|it| it.incarnation));
+                        self.depart(&name, 0);
+                        if let Some(incarnation) = incarnation {
+                            self.gone.insert(MemberId { name, incarnation }, free_at);
+                        }
                     }
                 }
                 Answer::Conflict => {
@@ -523,28 +592,44 @@ impl Member {
         gates: &mut impl GateControl,
     ) {
         match record {
-            Record::Table(table) => self.saw_table(table, version, false, gates),
-            Record::Member(record) if name == self.id.name => {
-                if record.incarnation == self.id.incarnation {
-                    return; // the answers to the own writes say more
-                }
-                if self.own != Own::Absent {
-                    self.own = Own::Unsure;
-                } else {
-                    self.saw_peer(name.to_owned(), record, version, now);
-                }
+            Record::Table(table) => {
+                self.table_is_old |= self.table_is_unknown; // it may be readable again: ask the store
+                self.saw_table(table, version, false, gates);
             }
-            Record::Member(record) => self.saw_peer(name.to_owned(), record, version, now),
+            Record::Unknown if name == TABLE => self.table_is_old = true,
+            // The answers to the own writes say more.
+            Record::Member(record) if name == self.id.name && record.incarnation == self.id.incarnation => {}
+            _ if name == self.id.name && self.own != Own::Absent => self.own = Own::Unsure,
+            record => self.saw_peer(name.to_owned(), record.member(), version, now),
         }
     }
 
     /// The store's watch says that a member's record was deleted.
     pub(crate) fn observed_deletion(&mut self, name: &str) {
-        self.share = None;
         if name == self.id.name && self.own != Own::Absent {
             self.own = Own::Unsure; // perhaps a record of an earlier incarnation
         }
-        self.peers.remove(name);
+        self.depart(name, 0);
+    }
+
+    /// A member's record is not in sight any more. Its handlers may run until it would have expired, and until `at_least`.
+    fn depart(&mut self, name: &str, at_least: Time) {
+        self.share = None;
+        let Some(peer) = self.peers.remove(name) else { return };
+        let free_at = peer.expires_at().max(at_least);
+        let mut departs = |life: MemberId| {
+            let known = self.departed.entry(life).or_default();
+            *known = free_at.max(*known);
+        };
+        match (peer.record, &self.table) {
+            (Some(record), _) => departs(MemberId { name: name.to_owned(), incarnation: record.incarnation }),
+            // It was of one of the lives that are in the table.
+            (None, Some((table, _))) => {
+                let lives = table.owners.values().map(|owner| &owner.member).filter(|life| life.name == name);
+                lives.cloned().for_each(departs);
+            }
+            (None, None) => {}
+        }
     }
 
     /// The store's watch says that there is no table: it was deleted by hand, or this is old.
@@ -553,41 +638,86 @@ impl Member {
     }
 
     /// The store's records were listed: members that are not among `names` are gone. Called after [`observed`](Self::observed) for each.
-    pub(crate) fn observed_all(&mut self, names: &BTreeSet<String>) {
+    pub(crate) fn observed_all(&mut self, names: &BTreeSet<String>, now: Time) {
         self.listed = true;
-        let unseen: Vec<_> = self.peers.keys().filter(|name| !names.contains(*name)).cloned().collect();
-        unseen.iter().for_each(|name| self.observed_deletion(name));
+        let unseen = self.peers.iter().filter(|(name, _)| !names.contains(*name));
+        // It may have been renewed since it was seen last.
+        let unseen: Vec<_> = unseen.map(|(name, peer)| (name.clone(), now.saturating_add(peer.expiry))).collect();
+        unseen.iter().for_each(|(name, expires_at)| self.depart(name, *expires_at));
         if self.own != Own::Absent && !names.contains(&self.id.name) {
             self.own = Own::Unsure;
         }
     }
 
-    fn saw_peer(&mut self, name: String, record: MemberRecord, version: Version, now: Time) {
-        if self.peers.get(&name).is_none_or(|peer| peer.record.leaving != record.leaving) {
+    /// `record`: `None` if it cannot be read.
+    fn saw_peer(&mut self, name: String, record: Option<MemberRecord>, version: Version, now: Time) {
+        let longest = || self.longest_expiry();
+        let expiry = record.as_ref().map_or_else(longest, |record| record.expiry);
+        let mut seen = Peer { record, expiry, version, since: now, changed: now, renewals: 0 };
+        let old = self.peers.get(&name);
+        if old.is_none_or(|old| old.is_leaving() != seen.is_leaving()) {
             self.share = None;
         }
-        match self.peers.get_mut(&name) {
-            Some(peer) if peer.version == version => return, // seen before: its time counts from then
-            Some(peer) => {
-                let renewed = peer.record.incarnation == record.incarnation && record.renewals > peer.record.renewals;
-                let renewals = if renewed { peer.renewals + 1 } else { 0 };
+        let mut replaced = false;
+        match old {
+            Some(old) if old.version == version => return, // seen before: its time counts from then
+            Some(old) => {
+                let renewed = match (&old.record, &seen.record) {
+                    (Some(old), Some(new)) => old.incarnation == new.incarnation && new.renewals > old.renewals,
+                    (old, new) => old.is_none() && new.is_none(), // as far as this member can tell
+                };
+                seen.renewals = if renewed { old.renewals + 1 } else { 0 };
+                replaced = seen.record.as_ref().is_some_and(|new| old.record.is_none() || !old.may_be(new.incarnation));
                 // A record under the own name is a predecessor's, which was killed and may have sent one more renewal before; or an
-                // earlier life of this member, of which the watch tells late; or else the record of a process that lives.
-                let own_life = record.incarnation.wrapping_sub(self.first_incarnation)
-                    <= self.id.incarnation.wrapping_sub(self.first_incarnation);
-                if name == self.id.name && renewals > 1 && !own_life {
+                // earlier life of this member, of which the watch tells late; or else the record of a process that lives. (One that cannot
+                // be read is perhaps edited by hand: that does not stop a member that has joined once.)
+                let own_life = |record: &MemberRecord| self.is_own_life(record.incarnation);
+                let harmless = seen.record.as_ref().map_or_else(|| self.has_been_in(), own_life);
+                if name == self.id.name && seen.renewals > 1 && !harmless {
                     self.refused = Some(Refusal::NameTaken);
                 }
-                *peer = Peer { record, version, since: now, renewals };
             }
             None => {
-                let seen = self.namesake.filter(|(seen, _)| name == self.id.name && *seen == version);
-                let since = seen.map_or(now, |(_, since)| since);
-                self.peers.insert(name.clone(), Peer { record, version, since, renewals: 0 });
+                let known = self.namesake.filter(|(known, _)| name == self.id.name && *known == version);
+                seen.since = known.map_or(now, |(_, since)| since);
             }
         }
+        if replaced {
+            self.depart(&name, 0);
+        }
         if name == self.id.name {
-            self.namesake = self.peers.get(&name).map(|peer| (peer.version, peer.since));
+            self.namesake = Some((seen.version, seen.since));
+        }
+        self.peers.insert(name, seen);
+    }
+
+    /// From when on partitions may be claimed of an owner whose record is gone. If it was deleted by hand, handlers may run until their
+    /// deadline and the grace are over.
+    fn free_at(&self, id: &MemberId, now: Time) -> Time {
+        if id.name == self.id.name && self.is_own_life(id.incarnation) {
+            return 0; // this process
+        }
+        // Of an owner that was never in sight, this member knows only that it has not renewed its record later than now.
+        self.departed.get(id).copied().unwrap_or_else(|| now.saturating_add(self.longest_expiry()))
+    }
+
+    /// Whether it is this process's present incarnation, or an earlier one.
+    fn is_own_life(&self, incarnation: u64) -> bool {
+        incarnation.wrapping_sub(self.first_incarnation) <= self.id.incarnation.wrapping_sub(self.first_incarnation)
+    }
+
+    /// D of a member of which this one has read nothing.
+    fn longest_expiry(&self) -> Time {
+        self.peers.values().map(|peer| peer.expiry).fold(self.timing.expiry, Time::max)
+    }
+
+    /// The store has confirmed a renewal. The time since the last one counts as silence of others only up to a limit: if it was longer, the
+    /// store was away, or this member was cut off.
+    fn reached(&mut self, now: Time) {
+        let gap = now.saturating_sub(self.reached_at.replace(now).unwrap_or(now));
+        let missed = gap.saturating_sub(self.timing.longest_gap);
+        if missed > 0 {
+            self.peers.values_mut().for_each(|peer| peer.since = peer.since.saturating_add(missed).min(now));
         }
     }
 
@@ -611,12 +741,18 @@ impl Member {
         for partition in 0..self.partitions.len() as u32 {
             let mine = table.owners.get(&partition).filter(|owner| owner.member == self.id).map(|owner| owner.token);
             let state = &mut self.partitions[partition as usize];
+            // A closed gate opens for a claim, which has a higher token than what was to be handed over.
+            let opens_above = match *state {
+                Partition::Closed => 0,
+                Partition::Closing { token } => token,
+                Partition::Open { .. } => u64::MAX,
+            };
             match (*state, mine) {
                 (Partition::Open { token } | Partition::Closing { token }, Some(mine)) if token == mine => {}
                 (Partition::Closed, None) => {}
                 // A claim that was carried out late, while the member leaves: its record may be gone before it can close the gate again.
-                (Partition::Closed, Some(token)) if self.leaving => *state = Partition::Closing { token },
-                (Partition::Closed, Some(token)) => {
+                (_, Some(token)) if token > opens_above && self.leaving => *state = Partition::Closing { token },
+                (_, Some(token)) if token > opens_above => {
                     *state = Partition::Open { token };
                     gates.open(partition, token);
                     self.notices.push(Notice::Acquired(partition));
@@ -627,13 +763,14 @@ impl Member {
                 }
                 // The table was edited by hand, or a record was deleted by hand.
                 (_, mine) => {
-                    gates.close(partition);
+                    gates.expel(partition);
                     *state = mine.map_or(Partition::Closed, |token| Partition::Closing { token });
                     self.notices.push(Notice::Lost(partition));
                 }
             }
         }
-        self.gone.retain(|id| table.owners.values().any(|owner| owner.member == *id));
+        self.gone.retain(|id, _| table.owners.values().any(|owner| owner.member == *id));
+        self.departed.retain(|id, _| table.owners.values().any(|owner| owner.member == *id));
         self.table = Some((table, version));
     }
 
@@ -655,7 +792,7 @@ impl Member {
         if let Some((table, _)) = &self.table
             && table.owners.values().any(|owner| owner.member == self.id)
         {
-            self.gone.insert(self.id.clone());
+            self.gone.insert(self.id.clone(), 0); // its own handlers are told, and its queue hands a key out once at a time
         }
         self.id.incarnation = self.id.incarnation.wrapping_add(1);
         self.own = Own::Absent;
@@ -671,11 +808,7 @@ impl Member {
     }
 
     fn is_in_sight(&self, id: &MemberId) -> bool {
-        *id == self.id || self.peers.get(&id.name).is_some_and(|peer| peer.record.incarnation == id.incarnation)
-    }
-
-    fn is_gone(&self, id: &MemberId) -> bool {
-        self.gone.contains(id)
+        *id == self.id || self.peers.get(&id.name).is_some_and(|peer| peer.may_be(id.incarnation))
     }
 
     /// Whether this member should have the partition, as far as it knows the members.
@@ -684,7 +817,7 @@ impl Member {
     }
 
     fn compute_share(&mut self) {
-        let others = self.peers.iter().filter(|(name, peer)| **name != self.id.name && !peer.record.leaving);
+        let others = self.peers.iter().filter(|(name, peer)| **name != self.id.name && !peer.is_leaving());
         let names = || others.clone().map(|(name, _)| name.as_str()).chain([self.id.name.as_str()]);
         let partitions = 0..self.partitions.len() as u32;
         let share = partitions.map(|p| rendezvous::owner_of(p, names()) == Some(self.id.name.as_str())).collect();
@@ -700,7 +833,12 @@ impl Member {
 
     /// When this member deletes the record of a silent one: after its expiry, and after the turns of the members that come before this one.
     /// Otherwise each of a hundred members would send a request that one of them has to send.
+    /// Before it has joined it renews nothing, so it cannot tell members that are silent from a store that is away: it only waits for its
+    /// name.
     fn deletes_at(&self, name: &str, peer: &Peer, now: Time) -> Time {
+        if self.own == Own::Absent && name != self.id.name {
+            return Time::MAX;
+        }
         let expires_at = peer.expires_at();
         if now < expires_at || name == self.id.name {
             return expires_at; // this member waits for its name
@@ -721,7 +859,11 @@ impl Member {
     /// The earliest time at which there is something to do if nothing is observed.
     fn wake_up_at(&self, now: Time) -> Time {
         let renew_at = if self.own == Own::Absent { Time::MAX } else { self.renew_at };
-        self.peers.iter().map(|(name, peer)| self.deletes_at(name, peer, now)).fold(renew_at, Time::min)
+        if self.table_is_unknown {
+            return renew_at;
+        }
+        let free_at = self.gone.values().copied().filter(|free_at| *free_at > now).fold(renew_at, Time::min);
+        self.peers.iter().map(|(name, peer)| self.deletes_at(name, peer, now)).fold(free_at, Time::min)
     }
 
     pub(crate) fn leave(&mut self) {
@@ -746,14 +888,33 @@ impl Member {
         self.gone.len()
     }
 
+    /// Whether this member has joined once: it may have joined, been lost, and not be back yet.
+    fn has_been_in(&self) -> bool {
+        self.own != Own::Absent || self.id.incarnation != self.first_incarnation
+    }
+
     pub(crate) fn has_joined(&self) -> bool {
         matches!(self.own, Own::Present { .. })
     }
 
-    /// Whether a member that lives, as far as this one knows, owns the partition.
-    pub(crate) fn is_owned(&self, partition: u32) -> bool {
+    /// How a partition's owner is, as far as this member knows. `deadline`: this member's own.
+    pub(crate) fn ownership(&self, partition: u32, now: Time, deadline: Time) -> Ownership {
         let owner = self.table.as_ref().and_then(|(table, _)| table.owners.get(&partition));
-        owner.is_some_and(|owner| self.is_in_sight(&owner.member) && !self.is_gone(&owner.member))
+        let Some(id) =
+            owner.map(|owner| &owner.member).filter(|id| self.is_in_sight(id) && !self.gone.contains_key(id))
+        else {
+            return Ownership::None;
+        };
+        let Timing { lease, expiry, .. } = self.timing;
+        let renewed = match self.peers.get(&id.name) {
+            Some(peer) if *id != self.id => peer.changed,
+            _ => deadline.saturating_sub(lease),
+        };
+        match now.saturating_sub(renewed) {
+            silence if silence >= expiry => Ownership::None,
+            silence if silence >= lease => Ownership::Stale,
+            _ => Ownership::Fresh,
+        }
     }
 
     /// The number of partitions that are not closed.
@@ -761,9 +922,14 @@ impl Member {
         self.partitions.iter().filter(|state| **state != Partition::Closed).count()
     }
 
-    /// The number of partitions that wait for their handlers.
-    pub(crate) fn releasing(&self) -> usize {
-        self.partitions.iter().filter(|state| matches!(state, Partition::Closing { .. })).count()
+    /// The number of partitions whose gates are open.
+    pub(crate) fn open(&self) -> usize {
+        self.partitions.iter().filter(|state| matches!(state, Partition::Open { .. })).count()
+    }
+
+    /// Whether a partition waits for its handlers.
+    pub(crate) fn is_releasing(&self, partition: u32) -> bool {
+        matches!(self.partitions[partition as usize], Partition::Closing { .. })
     }
 
     pub(crate) fn peers(&self) -> usize {

@@ -1,8 +1,13 @@
 //! What the store holds: one record per member, and one table of owners. As JSON, to be read with the store's own tools.
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
+
+/// The format of the records that this version writes, and the only one that it reads.
+const FORMAT: u64 = 1;
 
 /// The name of the record that holds the table of owners.
 pub(crate) const TABLE: &str = "owners";
@@ -30,9 +35,30 @@ impl fmt::Display for MemberId {
     }
 }
 
-/// A member's record. Its writer is the member alone; others may only delete it.
+/// The field `v` of a record. A record without it has the format 1. A record of another format is not read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Format;
+
+impl Serialize for Format {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(FORMAT)
+    }
+}
+
+impl<'de> Deserialize<'de> for Format {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match u64::deserialize(deserializer)? {
+            FORMAT => Ok(Self),
+            other => Err(D::Error::custom(format_args!("its format is {other}, and this version reads {FORMAT}"))),
+        }
+    }
+}
+
+/// A member's record. Its writer is the member alone; others may only delete it. So nobody else writes back its unknown fields.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct MemberRecord {
+    #[serde(default)]
+    pub(crate) v: Format,
     #[serde(with = "hex")]
     pub(crate) incarnation: u64,
     /// Grows with each renewal, so that each renewal changes the record.
@@ -54,6 +80,8 @@ pub(crate) struct Owner {
 /// The owner of each partition. All claims and releases are writes of this one record, so owners cannot overlap.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Table {
+    #[serde(default)]
+    pub(crate) v: Format,
     /// The incarnation of the member that created the table: another one if the table was deleted by hand.
     #[serde(with = "hex")]
     pub(crate) creator: u64,
@@ -65,6 +93,9 @@ pub(crate) struct Table {
     /// Partitions that are not here have no owner.
     #[serde(with = "by_owner")]
     pub(crate) owners: BTreeMap<u32, Owner>,
+    /// Fields of a newer version: they are written back as they are.
+    #[serde(flatten)]
+    pub(crate) rest: BTreeMap<String, Value>,
 }
 
 /// The highest numbers of the tables that a member has seen.
@@ -77,7 +108,15 @@ pub(crate) struct Highest {
 impl Table {
     /// `highest`: what the creator knows of earlier tables.
     pub(crate) fn new(creator: u64, partitions: u32, highest: Highest) -> Self {
-        Self { creator, partitions, revision: highest.revision + 1, token: highest.token, owners: BTreeMap::new() }
+        Self {
+            v: Format,
+            creator,
+            partitions,
+            revision: highest.revision + 1,
+            token: highest.token,
+            owners: BTreeMap::new(),
+            rest: BTreeMap::new(),
+        }
     }
 }
 
@@ -136,25 +175,35 @@ mod by_owner {
 pub(crate) enum Record {
     Member(MemberRecord),
     Table(Table),
+    /// This version cannot read it: it has another format, or was edited by hand.
+    Unknown,
 }
 
 impl Record {
+    /// `None` if it cannot be read.
+    pub(crate) fn member(self) -> Option<MemberRecord> {
+        match self {
+            Self::Member(record) => Some(record),
+            _ => None,
+        }
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let text = match self {
             Self::Member(record) => serde_json::to_vec(record),
             Self::Table(table) => serde_json::to_vec(table),
+            Self::Unknown => unreachable!("a member writes what it can read"),
         };
         text.expect("numbers and strings are always written")
     }
 
-    /// The record of this name. `None` if it is of another kind or from a newer version.
-    pub(crate) fn decode(name: &str, text: &[u8]) -> Option<Self> {
+    /// The record of this name, or why it cannot be read. `None` if the name is of no record of the protocol.
+    pub(crate) fn decode(name: &str, text: &[u8]) -> Option<Result<Self, serde_json::Error>> {
         if name == TABLE {
-            serde_json::from_slice(text).ok().map(Self::Table)
-        } else {
-            member_of(name)?;
-            serde_json::from_slice(text).ok().map(Self::Member)
+            return Some(serde_json::from_slice(text).map(Self::Table));
         }
+        member_of(name)?;
+        Some(serde_json::from_slice(text).map(Self::Member))
     }
 }
 
@@ -175,11 +224,45 @@ mod tests {
             shown.contains(r#"{"name":"a","incarnation":"fffffffffffffffe","partitions":{"7":[0,2],"9":[3]}}"#),
             "{shown}"
         );
-        assert_eq!(Record::decode(TABLE, &text), Some(Record::Table(table)));
+        assert_eq!(Record::decode(TABLE, &text).unwrap().unwrap(), Record::Table(table));
 
-        let member = Record::Member(MemberRecord { incarnation: 3, renewals: 4, leaving: false, expiry: 5 });
-        assert_eq!(Record::decode("member-a", &member.encode()), Some(member.clone()));
-        assert_eq!(Record::decode("other", &member.encode()), None);
-        assert_eq!(Record::decode("member-a", b"{"), None);
+        let record = MemberRecord { v: Format, incarnation: 3, renewals: 4, leaving: false, expiry: 5 };
+        let member = Record::Member(record);
+        assert_eq!(Record::decode("member-a", &member.encode()).unwrap().unwrap(), member);
+        assert!(Record::decode("other", &member.encode()).is_none());
+        assert!(Record::decode("member-a", b"{").unwrap().is_err());
+        assert!(Record::decode("member-a", b"").unwrap().is_err(), "a Lease without its annotation");
+    }
+
+    /// Records of a version before `v`, of this one, of one that has more fields, and of one with another format.
+    #[test]
+    fn a_record_says_its_format_and_keeps_what_it_does_not_know() {
+        let text = |v: &str, more: &str| {
+            format!(
+                r#"{{{v}"creator":"1","partitions":4,"revision":2,"token":3,"owners":[{{"name":"a","incarnation":"5","partitions":{{"3":[0,2]}}}}]{more}}}"#
+            )
+        };
+        let read = |text: String| Record::decode(TABLE, text.as_bytes()).unwrap();
+        let old = read(text("", "")).unwrap();
+        assert_eq!(old, read(text(r#""v":1,"#, "")).unwrap());
+        assert!(String::from_utf8(old.encode()).unwrap().starts_with(r#"{"v":1,"creator":"#));
+
+        let newer =
+            read(text(r#""v":1,"#, r#","zones":{"a":["x",1.5,null]},"weights":[18446744073709551615]"#)).unwrap();
+        let Record::Table(table) = &newer else { panic!("a table") };
+        assert_eq!(table.owners.len(), 2);
+        let written = Record::Table(Table { revision: 3, ..table.clone() }).encode();
+        let written: Value = serde_json::from_slice(&written).unwrap();
+        assert_eq!(written["zones"], serde_json::json!({"a": ["x", 1.5, null]}));
+        assert_eq!((&written["weights"][0], &written["revision"]), (&u64::MAX.into(), &3.into()));
+
+        let error = read(text(r#""v":2,"#, "")).unwrap_err().to_string();
+        assert!(error.starts_with("its format is 2, and this version reads 1"), "{error}");
+        for other in ["0", "\"1\"", "null", "1.5", "-1", "[]"] {
+            assert!(read(text(&format!("\"v\":{other},"), "")).is_err(), "{other}");
+        }
+        let member = br#"{"incarnation":"3","renewals":4,"leaving":false,"expiry":5,"zone":"x"}"#;
+        let record = MemberRecord { v: Format, incarnation: 3, renewals: 4, leaving: false, expiry: 5 };
+        assert_eq!(Record::decode("member-a", member).unwrap().unwrap(), Record::Member(record));
     }
 }

@@ -1,7 +1,7 @@
 //! Which member should have a partition: the one with the highest score, a hash of member and partition (rendezvous hashing, Thaler and
 //! Ravishankar 1998). Each member computes it alone. When a member joins or leaves, only the partitions that it gets or had move.
 
-use crate::StableHasher;
+use crate::hash::{StableHasher, mix};
 
 /// The name that should have `partition`, or `None` if there are no names.
 pub(crate) fn owner_of<'a>(partition: u32, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -14,13 +14,6 @@ pub(crate) fn score(name: &str, partition: u32) -> u64 {
     hasher.write(name.as_bytes());
     hasher.write(&partition.to_le_bytes());
     mix(hasher.finish())
-}
-
-/// The finalizer of splitmix64 (Steele, Lea, Flood 2014). FNV alone does not spread the last bytes over the top bits.
-fn mix(mut x: u64) -> u64 {
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }
 
 #[cfg(test)]

@@ -1,18 +1,21 @@
 //! Sequences of events that once went wrong, or could: each test drives the real [`Member`] step by step, and plays the store, the watch, the
 //! clock and the handlers.
 
-use super::member::{Answer, GateControl, Member, Notice, Refusal, Request, Step, Time, Timing};
-use super::record::{Highest, MemberId, MemberRecord, Owner, Record, TABLE, Table, member_record};
+use super::member::{Answer, GateControl, Member, Notice, Ownership, Refusal, Request, Step, Time, Timing};
+use super::record::{Format, Highest, MemberId, MemberRecord, Owner, Record, TABLE, Table, member_record};
 use crate::store::Version;
 use std::collections::{BTreeMap, BTreeSet};
 
-const TIMING: Timing = Timing { lease: 1000, renew_every: 300, expiry: 1500, retry_after: 10, conflict_pause: 8 };
+const TIMING: Timing =
+    Timing { lease: 1000, renew_every: 300, expiry: 1500, longest_gap: 310, retry_after: 10, conflict_pause: 8 };
 
 #[derive(Default)]
 struct Gates {
     open: BTreeMap<u32, u64>,
     /// Partitions with a handler inside.
     inside: BTreeSet<u32>,
+    /// Partitions whose handlers were told to stop.
+    expelled: BTreeSet<u32>,
     deadline: Time,
     losses: u32,
 }
@@ -24,6 +27,11 @@ impl GateControl for Gates {
 
     fn close(&mut self, partition: u32) {
         self.open.remove(&partition);
+    }
+
+    fn expel(&mut self, partition: u32) {
+        self.close(partition);
+        self.expelled.insert(partition);
     }
 
     fn is_empty(&self, partition: u32) -> bool {
@@ -54,7 +62,7 @@ impl Stage {
     /// A member that has listed an empty store.
     fn new(partitions: u32) -> Self {
         let mut member = Member::new("a", 100, partitions, TIMING, None);
-        member.observed_all(&BTreeSet::new());
+        member.observed_all(&BTreeSet::new(), 0);
         Self { member, gates: Gates::default(), now: 0, records: BTreeMap::new(), versions: 0 }
     }
 
@@ -116,10 +124,34 @@ impl Stage {
 
     /// The watch tells of another member's record, or of another incarnation of `a`.
     fn see_member(&mut self, name: &str, incarnation: u64, renewals: u64, leaving: bool) -> Version {
-        let record = Record::Member(MemberRecord { incarnation, renewals, leaving, expiry: TIMING.expiry });
+        let record = Record::Member(MemberRecord { v: Format, incarnation, renewals, leaving, expiry: TIMING.expiry });
         let version = self.put(&member_record(name), record.clone());
         self.member.observed(name, record, version, self.now, &mut self.gates);
         version
+    }
+
+    /// The watch tells of a record that cannot be read.
+    fn see_unknown(&mut self, record: &str) {
+        let version = self.put(record, Record::Unknown);
+        let name = super::record::member_of(record).unwrap_or(record);
+        self.member.observed(name, Record::Unknown, version, self.now, &mut self.gates);
+    }
+
+    /// Time passes, in steps of 10, and the member does what it has to do. Stops when `until` holds.
+    fn pass_until(&mut self, until: impl Fn(&Self) -> bool) -> Time {
+        for _ in 0..1000 {
+            self.settle();
+            if until(self) {
+                return self.now;
+            }
+            self.now += 10;
+        }
+        panic!("not until {}", self.now);
+    }
+
+    /// Until the member has partition 0.
+    fn pass_until_open(&mut self) -> Time {
+        self.pass_until(|stage| stage.gates.open.contains_key(&0))
     }
 
     fn see_gone(&mut self, name: &str) {
@@ -151,6 +183,19 @@ impl Stage {
         let name = NAMES.into_iter().find(has_first).expect("one of them has a higher score");
         self.see_member(name, 7, 0, false);
         name
+    }
+
+    /// Another member, in sight, that owns partition 0. `a` has joined and should have it while `owner` is not in sight.
+    fn see_owner() -> (Self, &'static str) {
+        let mut stage = Self::joined(1);
+        let owner = stage.see_rival();
+        stage.settle();
+        stage.put_table(stage.claim(owner, 7));
+        stage.see_table();
+        stage.now = 100;
+        stage.see_member(owner, 7, 1, false);
+        assert!(stage.gates.open.is_empty());
+        (stage, owner)
     }
 
     fn claim(&self, name: &str, incarnation: u64) -> Table {
@@ -250,6 +295,131 @@ fn a_closed_gate_opens_only_after_a_new_claim() {
     assert_eq!(stage.gates.open, BTreeMap::from([(0, 2)]), "with a new token");
 }
 
+/// A replica came and went, and a handler of the partition that it should have had hangs: the owner claims the partition in place. The
+/// handler goes on, and other keys of the partition are handed out.
+#[test]
+fn a_partition_that_is_wanted_again_opens_though_its_handler_hangs() {
+    let mut stage = Stage::joined(1);
+    stage.gates.inside.insert(0);
+    let rival = stage.see_rival();
+    assert_eq!(stage.settle().0, Step::Wait(300), "it waits for its handler");
+    assert!(stage.gates.open.is_empty());
+    stage.member.take_notices();
+    stage.see_gone(rival);
+    stage.settle();
+    assert_eq!(stage.gates.open, BTreeMap::from([(0, 2)]), "with a higher token");
+    assert_eq!(stage.table().owners[&0].token, 2);
+    assert_eq!(stage.member.take_notices(), [Notice::Acquired(0)], "adds were refused meanwhile: list");
+    assert!(stage.gates.expelled.is_empty(), "no other member has had the partition");
+}
+
+/// The answer to a release was lost, and the partition is claimed in place. Either the claim is carried out first, and the late release
+/// fails; or the release is, the claim fails, and the partition is claimed as one without an owner.
+#[test]
+fn a_claim_in_place_and_a_late_release_do_not_both_succeed() {
+    for release_first in [false, true] {
+        let mut stage = Stage::joined(1);
+        let rival = stage.see_rival();
+        let release = stage.request();
+        stage.answer(Answer::Unknown);
+        stage.see_gone(rival);
+        stage.now = 20;
+        let read = stage.request();
+        let answer = stage.carry_out(read);
+        stage.answer(answer);
+        let claim = stage.request();
+        assert!(matches!(&claim, Request::Write { value: Record::Table(Table { token: 2, .. }), .. }), "{claim:?}");
+        if release_first {
+            assert!(matches!(stage.carry_out(release.clone()), Answer::Written(_)));
+        }
+        let answer = stage.carry_out(claim);
+        assert_eq!(answer == Answer::Conflict, release_first);
+        assert!(stage.gates.open.is_empty());
+        stage.answer(answer);
+        assert_eq!(stage.carry_out(release), Answer::Conflict);
+        stage.settle();
+        stage.now = 40; // after the pause
+        stage.settle();
+        assert_eq!(stage.gates.open, BTreeMap::from([(0, 2)]));
+        assert_eq!(stage.table().owners[&0].token, 2);
+    }
+}
+
+/// A claim in place whose answer was lost is carried out while the member leaves: no gate opens.
+#[test]
+fn a_late_claim_in_place_does_not_open_a_gate_of_a_member_that_leaves() {
+    let mut stage = Stage::joined(1);
+    stage.gates.inside.insert(0);
+    let rival = stage.see_rival();
+    stage.settle();
+    stage.see_gone(rival);
+    let claim = stage.request();
+    stage.answer(Answer::Unknown);
+    stage.member.leave();
+    stage.carry_out(claim);
+    stage.see_table();
+    assert!(stage.gates.open.is_empty());
+    stage.now = 20;
+    stage.settle();
+    assert!(stage.gates.open.is_empty() && stage.table().owners.contains_key(&0), "it waits for its handler");
+    stage.gates.inside.clear();
+    assert_eq!(stage.settle().0, Step::Left);
+    assert!(stage.table().owners.is_empty());
+}
+
+/// The table is edited by hand, so another member owns a partition whose handlers run here: they are told.
+#[test]
+fn handlers_are_told_of_a_partition_that_was_given_away_by_hand() {
+    let mut stage = Stage::joined(2);
+    stage.gates.inside.extend([0, 1]);
+    stage.put_table(stage.claim("b", 7));
+    stage.see_table();
+    assert_eq!(stage.gates.expelled, BTreeSet::from([0]));
+    assert!(!stage.gates.open.contains_key(&0) && stage.gates.open.contains_key(&1));
+}
+
+/// A peer that is silent: its partitions are stale after a lease, and without an owner after D. That a deletion fails, and that the
+/// record's time begins anew, changes nothing: the record may be one that this member cannot read.
+#[test]
+fn a_silent_owner_is_stale_after_a_lease_and_none_after_its_expiry() {
+    let mut stage = Stage::joined(1);
+    stage.see_member("b", 7, 0, false);
+    stage.put_table(stage.claim("b", 7));
+    stage.see_table();
+    let ownership = |stage: &Stage| stage.member.ownership(0, stage.now, stage.gates.deadline);
+    stage.put(
+        "member-b",
+        Record::Member(MemberRecord { v: Format, incarnation: 7, renewals: 9, leaving: false, expiry: 0 }),
+    );
+    for now in (0..=3000).step_by(100) {
+        stage.now = now;
+        stage.settle();
+        let expected = match now {
+            0..1000 => Ownership::Fresh,
+            1000..1500 => Ownership::Stale,
+            _ => Ownership::None,
+        };
+        assert_eq!(ownership(&stage), expected, "{now}");
+    }
+    assert!(stage.member.take_relist(), "the deletion of what was seen has failed");
+    stage.see_member("b", 7, 10, false);
+    assert_eq!(ownership(&stage), Ownership::Fresh);
+}
+
+/// The member itself cannot renew: others have its partitions after D, and it says so.
+#[test]
+fn a_member_counts_its_own_silence() {
+    let mut stage = Stage::joined(1);
+    let ownership = |now| stage.member.ownership(0, now, stage.gates.deadline);
+    assert_eq!([0, 999, 1000, 1499, 1500].map(ownership), {
+        use Ownership::{Fresh, None, Stale};
+        [Fresh, Fresh, Stale, Stale, None]
+    });
+    stage.now = 1500;
+    stage.settle();
+    assert_eq!(stage.member.ownership(0, 1500, stage.gates.deadline), Ownership::Fresh);
+}
+
 #[test]
 fn a_predecessor_that_was_killed_while_it_renewed_is_no_rival() {
     let mut stage = Stage::new(1);
@@ -280,7 +450,13 @@ fn a_member_does_not_refuse_its_own_earlier_life() {
     stage.answer(Answer::Read(None)); // lost: the next life is 101
     assert_eq!(stage.member.id().incarnation, 101);
     for renewals in 1..=4 {
-        let record = Record::Member(MemberRecord { incarnation: 100, renewals, leaving: false, expiry: TIMING.expiry });
+        let record = Record::Member(MemberRecord {
+            v: Format,
+            incarnation: 100,
+            renewals,
+            leaving: false,
+            expiry: TIMING.expiry,
+        });
         stage.member.observed("a", record, Version(50 + renewals), stage.now, &mut stage.gates);
     }
     stage.member.observed_deletion("a");
@@ -334,13 +510,13 @@ fn a_record_that_gets_another_version_by_hand_is_still_the_members() {
 #[test]
 fn a_namesake_that_lists_lack_expires() {
     let mut stage = Stage::new(1);
-    let record = MemberRecord { incarnation: 5, renewals: 0, leaving: false, expiry: TIMING.expiry };
+    let record = MemberRecord { v: Format, incarnation: 5, renewals: 0, leaving: false, expiry: TIMING.expiry };
     stage.put("member-a", Record::Member(record));
     for now in (0..=1500).step_by(100) {
         stage.now = now;
         stage.settle();
         if now % 500 == 0 {
-            stage.member.observed_all(&BTreeSet::new()); // listed anew
+            stage.member.observed_all(&BTreeSet::new(), now); // listed anew
         }
     }
     stage.now = 1600;
@@ -438,8 +614,9 @@ fn members_delete_an_expired_record_by_turns() {
     for name in &names {
         let mut member = Member::new(name, 1, 1, TIMING, None);
         let mut gates = Gates::default();
-        member.observed_all(&BTreeSet::new());
-        let record = |renewals| MemberRecord { incarnation: 3, renewals, leaving: false, expiry: TIMING.expiry };
+        member.observed_all(&BTreeSet::new(), 0);
+        let record =
+            |renewals| MemberRecord { v: Format, incarnation: 3, renewals, leaving: false, expiry: TIMING.expiry };
         let mut see = |member: &mut Member, name: &str, renewals, now| {
             member.observed(name, Record::Member(record(renewals)), Version(renewals), now, &mut gates);
         };
@@ -480,7 +657,13 @@ fn a_deletion_that_fails_is_followed_by_a_list() {
     stage.records.insert(
         "member-b".to_owned(),
         (
-            Record::Member(MemberRecord { incarnation: 7, renewals: 1, leaving: false, expiry: TIMING.expiry }),
+            Record::Member(MemberRecord {
+                v: Format,
+                incarnation: 7,
+                renewals: 1,
+                leaving: false,
+                expiry: TIMING.expiry,
+            }),
             Version(999),
         ),
     );
@@ -511,4 +694,241 @@ fn earlier_lives_are_forgotten() {
         assert_eq!(stage.member.id().incarnation, life);
         assert!(stage.member.known_to_be_gone() <= 1, "life {life}");
     }
+}
+
+/// `kubectl delete lease`: the owner learns of it as late as anybody, and its handlers have until its deadline and the grace.
+#[test]
+fn a_record_that_is_deleted_by_hand_is_not_claimed_before_it_would_have_expired() {
+    let (mut stage, owner) = Stage::see_owner();
+    stage.now = 200;
+    stage.see_gone(owner);
+    assert_eq!(stage.pass_until_open(), 100 + TIMING.expiry, "it was renewed at 100");
+
+    // A member that leaves has handlers inside until it has released all.
+    let (mut stage, owner) = Stage::see_owner();
+    stage.see_member(owner, 7, 2, true);
+    stage.now = 200;
+    stage.see_gone(owner);
+    assert_eq!(stage.pass_until_open(), 100 + TIMING.expiry);
+
+    // Between what was seen and this list it may have been renewed.
+    let (mut stage, owner) = Stage::see_owner();
+    stage.now = 200;
+    stage.records.remove(&member_record(owner));
+    stage.member.observed_all(&BTreeSet::from(["a".to_owned()]), stage.now);
+    assert_eq!(stage.pass_until_open(), 200 + TIMING.expiry);
+
+    // Another member has waited for D, and has deleted it.
+    let (mut stage, owner) = Stage::see_owner();
+    while stage.now < 100 + TIMING.expiry {
+        stage.settle();
+        stage.now += 100;
+    }
+    stage.see_gone(owner);
+    assert_eq!(stage.pass_until_open(), 100 + TIMING.expiry, "at once");
+}
+
+/// Its process starts again under the name, and finds no record of its predecessor, whose handlers may run.
+#[test]
+fn another_incarnation_does_not_show_that_the_handlers_of_the_last_one_have_ended() {
+    let mut stage = Stage::joined(1);
+    let is_lower = |name: &&str| super::rendezvous::owner_of(0, ["a", *name]) == Some("a");
+    let owner = ["b", "c", "d", "e", "f", "g", "h"].into_iter().find(is_lower).expect("one has a lower score");
+    stage.see_member(owner, 7, 0, false);
+    stage.put_table(stage.claim(owner, 7));
+    stage.see_table();
+    stage.now = 200;
+    stage.see_member(owner, 8, 0, false);
+    while stage.now < TIMING.expiry {
+        stage.settle();
+        assert!(stage.gates.open.is_empty(), "{}", stage.now);
+        stage.now += 100;
+        stage.see_member(owner, 8, stage.now, false);
+    }
+    stage.settle();
+    assert_eq!(stage.gates.open.len(), 1);
+}
+
+/// A member that has just started finds an owner in the table and no record of it: it cannot know when that was renewed.
+#[test]
+fn an_owner_that_was_never_in_sight_has_the_whole_expiry() {
+    let mut stage = Stage::new(1);
+    let mut table = Table::new(9, 1, Highest { revision: 1, token: 1 });
+    table.owners.insert(0, Owner { member: MemberId { name: "z".to_owned(), incarnation: 7 }, token: 1 });
+    stage.put_table(table);
+    stage.see_table();
+    assert_eq!(stage.pass_until_open(), TIMING.expiry);
+    assert_eq!(stage.gates.open, BTreeMap::from([(0, 2)]));
+
+    // An earlier life of it was, and has expired. (The model found this.)
+    let (mut stage, owner) = Stage::see_owner();
+    while stage.now < 100 + TIMING.expiry {
+        stage.settle();
+        stage.now += 100;
+    }
+    stage.put_table(stage.claim(owner, 8)); // it has joined again, and its new record is deleted by hand
+    stage.see_table();
+    assert_eq!(stage.pass_until_open(), 100 + TIMING.expiry + TIMING.expiry);
+
+    // Its own earlier lives are another matter: a claim of one is carried out late.
+    let mut stage = Stage::joined(1);
+    stage.put_table(Table { owners: BTreeMap::new(), revision: 9, ..stage.table() });
+    stage.see_table();
+    stage.request();
+    stage.answer(Answer::Unknown); // the claim
+    let claim = stage.claim("a", 100);
+    stage.records.remove("member-a");
+    stage.see_gone("a");
+    stage.now = 10;
+    stage.request();
+    stage.answer(Answer::Read(None));
+    assert_eq!(stage.member.id().incarnation, 101);
+    stage.put_table(Table { revision: 12, ..claim });
+    stage.see_table();
+    assert!(stage.pass_until_open() < 100, "at once");
+}
+
+/// All members are silent while the store is away. None is evicted when it is back, and one that has died in the meantime expires.
+#[test]
+fn time_without_the_store_does_not_count_as_silence_of_others() {
+    let mut stage = Stage::joined(1);
+    stage.now = 300;
+    stage.settle();
+    stage.see_member("b", 7, 1, false);
+    while stage.now < 3000 {
+        stage.now += 10;
+        if let Step::Send(_) = stage.member.next(stage.now, &mut stage.gates) {
+            stage.answer(Answer::Unknown);
+        }
+    }
+    let died = |stage: &Stage| !stage.records.contains_key("member-b");
+    let deleted_at = stage.pass_until(died);
+    assert!(deleted_at >= 3000 + TIMING.expiry - TIMING.longest_gap, "{deleted_at}");
+    assert!(deleted_at <= 3000 + TIMING.expiry, "later than before by D at most: {deleted_at}");
+}
+
+/// A member whose name is not free yet renews nothing, so it cannot tell whether the store was away.
+#[test]
+fn a_member_that_waits_for_its_name_deletes_no_other_record() {
+    let mut stage = Stage::new(1);
+    stage.see_member("a", 5, 3, false);
+    stage.see_member("0", 7, 3, false); // first in the order of names
+    stage.settle();
+    stage.now = 3000; // the store was away
+    stage.settle();
+    assert!(stage.member.has_joined(), "its predecessor's record has expired");
+    assert!(stage.records.contains_key("member-0"), "it has had no time to renew its record");
+    let died = |stage: &Stage| !stage.records.contains_key("member-0");
+    assert_eq!(stage.pass_until(died), 3000 + TIMING.expiry - TIMING.longest_gap);
+}
+
+/// An owner's record is edited by hand, or a new process under its name writes another format, and dies.
+#[test]
+fn a_record_that_cannot_be_read_is_a_member_until_it_expires() {
+    let (mut stage, owner) = Stage::see_owner();
+    stage.now = 200;
+    stage.see_unknown(&member_record(owner));
+    let ownership = stage.member.ownership(0, stage.now, stage.gates.deadline);
+    assert_eq!((stage.member.peers(), ownership), (1, Ownership::Fresh));
+    stage.now = 400;
+    stage.see_unknown(&member_record(owner)); // renewed
+    assert_eq!(stage.pass_until_open(), 400 + TIMING.expiry);
+    assert!(!stage.records.contains_key(&member_record(owner)));
+
+    // The reader knows a longer D than its own: it waits for that.
+    let (mut stage, owner) = Stage::see_owner();
+    let record = MemberRecord { v: Format, incarnation: 7, renewals: 2, leaving: false, expiry: 2500 };
+    let version = stage.put(&member_record(owner), Record::Member(record.clone()));
+    stage.member.observed(owner, Record::Member(record), version, stage.now, &mut stage.gates);
+    stage.see_unknown(&member_record(owner));
+    assert_eq!(stage.pass_until_open(), 100 + 2500);
+
+    // It is deleted by hand.
+    let (mut stage, owner) = Stage::see_owner();
+    stage.see_unknown(&member_record(owner));
+    stage.now = 300;
+    stage.see_gone(owner);
+    assert_eq!(stage.pass_until_open(), 100 + TIMING.expiry);
+}
+
+#[test]
+fn a_member_whose_record_cannot_be_read_is_lost_and_joins_again() {
+    let mut stage = Stage::joined(1);
+    stage.now = 100;
+    stage.see_unknown("member-a");
+    stage.settle();
+    assert_eq!((stage.gates.losses, stage.gates.open.len()), (1, 0));
+    for now in [200, 300, 400] {
+        stage.now = now;
+        stage.see_unknown("member-a"); // edited again: that is no reason to stop
+    }
+    assert_eq!(stage.pass_until_open(), 400 + TIMING.expiry);
+    assert_eq!(stage.member.id().incarnation, 101);
+}
+
+#[test]
+fn a_process_that_lives_keeps_its_name_even_if_its_record_cannot_be_read() {
+    let mut stage = Stage::new(1);
+    for _ in 0..2 {
+        stage.see_unknown("member-a");
+    }
+    assert!(matches!(stage.settle().0, Step::Wait(_)), "a predecessor may have sent one more renewal");
+    stage.see_unknown("member-a");
+    assert_eq!(stage.settle().0, Step::Refused(Refusal::NameTaken));
+}
+
+/// Another member writes the table in a format that this one cannot read.
+#[test]
+fn while_the_table_cannot_be_read_members_go_on_with_what_they_own() {
+    let mut stage = Stage::joined(1);
+    let table = stage.table();
+    stage.see_unknown(TABLE);
+    stage.settle();
+    stage.gates.inside.insert(0);
+    let rival = stage.see_rival();
+    for now in (0..=3000).step_by(10) {
+        stage.now = now;
+        stage.see_member(rival, 7, now, false);
+        assert!(stage.settle().1 <= 3, "one reading for each renewal");
+    }
+    assert_eq!(stage.gates.deadline, 4000, "it renews its record");
+    assert_eq!(stage.gates.open.len(), 1, "its rival could not claim the partition, so it stays open");
+    stage.gates.inside.clear();
+    assert!(stage.records[TABLE].0 == Record::Unknown && stage.records.len() == 3, "and does nothing else");
+    // It can be read again.
+    stage.put_table(Table { revision: 9, ..table });
+    stage.see_table();
+    stage.settle();
+    assert!(stage.table().owners.is_empty(), "it releases what its rival should have");
+
+    // A member that has not joined yet says so.
+    let mut stage = Stage::new(1);
+    stage.see_unknown(TABLE);
+    assert_eq!(stage.settle().0, Step::Refused(Refusal::UnknownTable));
+}
+
+/// One that owns nothing can leave.
+#[test]
+fn a_member_without_partitions_leaves_while_the_table_cannot_be_read() {
+    let (mut stage, _) = Stage::see_owner();
+    stage.see_unknown(TABLE);
+    stage.settle();
+    stage.member.leave();
+    assert_eq!(stage.settle().0, Step::Left);
+    assert!(!stage.records.contains_key("member-a"));
+}
+
+/// The table has a field of a newer version.
+#[test]
+fn a_claim_and_a_release_keep_the_fields_of_the_table_that_they_do_not_know() {
+    let (mut stage, owner) = Stage::see_owner();
+    let rest = BTreeMap::from([("zones".to_owned(), serde_json::json!({ "a": ["x"] }))]);
+    stage.put_table(Table { revision: 9, rest: rest.clone(), ..stage.table() });
+    stage.see_table();
+    stage.see_gone(owner);
+    stage.pass_until_open();
+    assert_eq!((stage.table().revision, &stage.table().rest), (10, &rest));
+    stage.see_member(owner, 8, 0, false);
+    stage.settle();
+    assert_eq!((stage.table().revision, &stage.table().rest, stage.table().owners.len()), (11, &rest, 0));
 }

@@ -2,13 +2,13 @@
 #![allow(dead_code, unreachable_pub)]
 
 use keyqueue::WorkQueue;
-use keyqueue_fleet::{Clock, Fleet, FleetBuilder, FleetError, Store};
+use keyqueue_fleet::{Fleet, FleetBuilder, FleetError, LeaseClock, Store};
 use std::time::Duration;
 use tokio::time::Instant;
 
-pub fn clock() -> Clock {
+pub fn clock() -> LeaseClock {
     let start = Instant::now();
-    Clock::new(move || 1 + start.elapsed().as_nanos() as u64)
+    LeaseClock::new(move || 1 + start.elapsed().as_nanos() as u64)
 }
 
 pub fn builder<S: Store + Clone>(store: &S, name: &str) -> FleetBuilder<S> {

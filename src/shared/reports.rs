@@ -1,0 +1,233 @@
+//! Reports at the [interval](crate::observe::Observer::interval) of the observer, by the driver.
+//!
+//! ```text
+//!             an add                            a report, and no key is left
+//!   quiet ──────────────▶ scheduled for a time ─────────────────────────────▶ quiet
+//!                              ▲          │
+//!                              └──────────┘ a report, and keys are left
+//! ```
+//!
+//! **No add is missed (W6).** A report makes the queue quiet *first*, and *then* reads the numbers of each shard under its lock. An add reads
+//! whether the queue is quiet *after* its critical section. The lock of this shard orders the two: if the report reads the numbers later, it
+//! counts the key, and schedules the next report; if the add comes later, it finds the queue quiet, and schedules that report itself.
+
+use super::Shared;
+use super::hub::{Flags, Hub};
+use crate::shard::NEVER;
+use crate::sync::{AtomicBool, Ordering, model_const};
+use crate::time::driver::{Driver, Notice};
+use crate::time::nanos;
+use std::time::Duration;
+
+/// The least interval. (In the models a time that is one step away has come at the next look.)
+const LEAST: Duration = Duration::from_nanos(model_const(1_000_000, 1) as u64);
+
+/// The reports of a queue whose observer has an interval.
+pub(super) struct Reports {
+    interval: u64,
+    /// A report is scheduled: adds have nothing to do. Written under the hub's lock.
+    scheduled: AtomicBool,
+}
+
+impl Reports {
+    pub(super) fn new(interval: Duration) -> Self {
+        Self { interval: nanos(interval.max(LEAST)), scheduled: AtomicBool::new(false) }
+    }
+
+    fn schedule(&self, hub: &mut Hub, now: u64) {
+        hub.report_at = now.saturating_add(self.interval);
+        self.scheduled.store(true, Ordering::Relaxed); // Relaxed, here and below: the lock of a shard orders it, see above
+    }
+}
+
+impl Hub {
+    pub(super) fn is_report_due(&self, now: u64) -> bool {
+        self.report_at <= now && self.report_at != NEVER
+    }
+}
+
+impl<K> Shared<K> {
+    /// An add was accepted: if no report is scheduled, schedules one, and wakes the driver or asks for it. The caller then calls
+    /// [`ensure_driver`](Self::ensure_driver).
+    #[inline]
+    pub(super) fn expect_report(&self) {
+        if let Some(reports) = &self.reports {
+            if !reports.scheduled.load(Ordering::Relaxed) {
+                self.schedule_first_report(reports);
+            }
+        }
+    }
+
+    #[cold]
+    fn schedule_first_report(&self, reports: &Reports) {
+        let now = self.clock.now();
+        let mut hub = self.hub();
+        if reports.scheduled.load(Ordering::Relaxed) {
+            return;
+        }
+        reports.schedule(&mut hub, now);
+        if self.driver == Driver::Manual {
+            return; // `turn` looks by itself
+        }
+        let at = hub.report_at;
+        match hub.driver.on_new_deadline(at) {
+            Notice::Nothing => {}
+            Notice::Driver(driver) => hub.wakes.push(driver),
+            Notice::Getters => hub.wake_driver_stand_ins(),
+            Notice::Start => hub.set(Flags::NO_DRIVER, true),
+        }
+    }
+
+    /// Reports, if that is due now. Schedules the next report if keys are left: after the shut-down, delayed keys no longer count.
+    #[inline]
+    pub(super) fn report_if_due(&self, now: u64) {
+        if let Some(reports) = &self.reports {
+            self.report_at_interval(reports, now);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn report_at_interval(&self, reports: &Reports, now: u64) {
+        {
+            let mut hub = self.hub();
+            if !hub.is_report_due(now) {
+                return;
+            }
+            hub.report_at = NEVER;
+            reports.scheduled.store(false, Ordering::Relaxed);
+        }
+        let metrics = self.metrics();
+        let stats = &metrics.stats;
+        let delayed = if stats.shutting_down { 0 } else { stats.delayed };
+        // Before the observer is called, which may panic.
+        if stats.len + stats.processing + delayed > 0 {
+            reports.schedule(&mut self.hub(), now);
+        }
+        self.tell(|observer| observer.report(&self.name, &metrics));
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::observe::{Metrics, Observer};
+    use crate::shared::Shared;
+    use crate::sync::Arc;
+    use crate::time::driver::State;
+    use crate::{Clock, WorkQueue};
+    use std::sync::mpsc::{self, Sender};
+    use std::time::{Duration, Instant};
+
+    const INTERVAL: Duration = Duration::from_millis(500);
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// Sends the number of processing keys.
+    struct Reports(Sender<usize>);
+
+    impl Observer for Reports {
+        fn report(&self, _: &str, metrics: &Metrics) {
+            _ = self.0.send(metrics.stats.processing);
+        }
+
+        fn interval(&self) -> Option<Duration> {
+            Some(INTERVAL)
+        }
+    }
+
+    fn wait_until(condition: impl Fn() -> bool) {
+        let begin = Instant::now();
+        while !condition() {
+            assert!(begin.elapsed() < LONG, "it does not come true");
+            std::thread::yield_now();
+        }
+    }
+
+    /// The driver thread is parked without a deadline after the last report, ends after the last report of a shut-down, and is not
+    /// started again.
+    #[test]
+    fn the_driver_parks_or_ends_after_the_last_report() {
+        let (clock, time) = Clock::mock();
+        let (send, reports) = mpsc::channel();
+        let queue = WorkQueue::builder().clock(clock).observer(Reports(send)).build();
+        assert!(matches!(queue.shared.hub().driver, State::Absent), "no thread before the first add");
+        let until = || match queue.shared.hub().driver {
+            State::Parked { until, .. } => Some(until),
+            _ => None,
+        };
+        for n in 1..=2_u64 {
+            queue.add(n);
+            queue.get().unwrap().done();
+            wait_until(|| until() == Some(n * INTERVAL.as_nanos() as u64));
+            time.advance(INTERVAL);
+            assert_eq!(reports.recv_timeout(LONG), Ok(0));
+            wait_until(|| until() == Some(u64::MAX));
+        }
+        queue.add(3);
+        let item = queue.get().unwrap();
+        wait_until(|| until() == Some(3 * INTERVAL.as_nanos() as u64));
+        queue.shut_down();
+        wait_until(|| !matches!(queue.shared.hub().driver, State::Running));
+        assert!(until().is_some(), "the thread does not end while a report is to come");
+        time.advance(INTERVAL);
+        assert_eq!(reports.recv_timeout(LONG), Ok(1));
+        item.done();
+        time.advance(INTERVAL);
+        assert_eq!(reports.recv_timeout(LONG), Ok(0));
+        wait_until(|| matches!(queue.shared.hub().driver, State::Absent));
+        queue.add(4);
+        assert!(matches!(queue.shared.hub().driver, State::Absent));
+    }
+
+    /// While no thread can be started, a parked getter reports.
+    #[test]
+    fn a_parked_getter_reports_in_place_of_the_driver() {
+        let start: fn(&Arc<Shared<u8>>) -> std::io::Result<()> = |_| Err(std::io::ErrorKind::WouldBlock.into());
+        let (clock, time) = Clock::mock();
+        let (send, reports) = mpsc::channel();
+        let queue = WorkQueue::builder().clock(clock).observer(Reports(send)).build_with(start);
+        std::thread::scope(|scope| {
+            let parked = || wait_until(|| queue.stats().waiters > 0);
+            let getter = scope.spawn(|| queue.get().is_none());
+            parked();
+            queue.add(1); // for the getter above, which ends
+            assert!(!getter.join().unwrap());
+            queue.add(2);
+            let item = queue.get().unwrap();
+            let getter = scope.spawn(|| queue.get().is_none());
+            parked();
+            for _ in 0..3 {
+                time.advance(INTERVAL);
+                assert_eq!(reports.recv_timeout(LONG), Ok(1));
+            }
+            item.done();
+            time.advance(INTERVAL);
+            assert_eq!(reports.recv_timeout(LONG), Ok(0));
+            queue.shut_down();
+            assert!(getter.join().unwrap());
+        });
+    }
+
+    /// The thread cannot be started when the first key is added. A later call starts it, although there is no delay.
+    #[test]
+    fn a_later_call_starts_the_thread_for_a_report() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        static POSSIBLE: AtomicBool = AtomicBool::new(false);
+        let start: fn(&Arc<Shared<u8>>) -> std::io::Result<()> = |shared| match POSSIBLE.load(Ordering::SeqCst) {
+            true => crate::shared::start_driver_thread(shared),
+            false => Err(std::io::ErrorKind::WouldBlock.into()),
+        };
+        let (clock, time) = Clock::mock();
+        let (send, reports) = mpsc::channel();
+        let queue = WorkQueue::builder().clock(clock).observer(Reports(send)).build_with(start);
+        queue.add(1);
+        assert!(queue.shared.is_driver_missing());
+        POSSIBLE.store(true, Ordering::SeqCst);
+        let _item = queue.get().unwrap();
+        wait_until(|| {
+            queue.add(1);
+            !queue.shared.is_driver_missing()
+        });
+        time.advance(INTERVAL);
+        assert_eq!(reports.recv_timeout(LONG), Ok(1));
+    }
+}

@@ -1,0 +1,131 @@
+//! The names that users of client-go and controller-runtime search for.
+//!
+//! Checks: each is a `#[doc(alias)]` of the item that serves it, so that rustdoc's search finds it, and stands in a row of the
+//! cookbook's tables, which says what differs.
+
+use std::path::Path;
+
+/// Each name, and the identifier of the item that serves it.
+const NAMES: &[(&str, &str)] = &[
+    ("NewQueue", "new"),
+    ("NewTyped", "new"),
+    ("NewDelayingQueue", "new"),
+    ("NewTypedDelayingQueue", "new"),
+    ("NewRateLimitingQueue", "new"),
+    ("NewTypedRateLimitingQueue", "new"),
+    ("priorityqueue.New", "new"),
+    ("NewWithConfig", "builder"),
+    ("NewTypedWithConfig", "builder"),
+    ("NewDelayingQueueWithConfig", "builder"),
+    ("NewTypedDelayingQueueWithConfig", "builder"),
+    ("NewRateLimitingQueueWithConfig", "builder"),
+    ("NewTypedRateLimitingQueueWithConfig", "builder"),
+    ("QueueConfig", "WorkQueueBuilder"),
+    ("TypedQueueConfig", "WorkQueueBuilder"),
+    ("DelayingQueueConfig", "WorkQueueBuilder"),
+    ("TypedDelayingQueueConfig", "WorkQueueBuilder"),
+    ("RateLimitingQueueConfig", "WorkQueueBuilder"),
+    ("TypedRateLimitingQueueConfig", "WorkQueueBuilder"),
+    ("NewNamed", "name"),
+    ("NewNamedDelayingQueue", "name"),
+    ("NewNamedRateLimitingQueue", "name"),
+    ("NewDelayingQueueWithCustomClock", "clock"),
+    ("Interface", "WorkQueue"),
+    ("TypedInterface", "WorkQueue"),
+    ("DelayingInterface", "WorkQueue"),
+    ("TypedDelayingInterface", "WorkQueue"),
+    ("RateLimitingInterface", "WorkQueue"),
+    ("TypedRateLimitingInterface", "WorkQueue"),
+    ("Add", "add"),
+    ("Get", "get"),
+    ("Done", "done"),
+    ("Len", "len"),
+    ("ShutDown", "shut_down"),
+    ("ShutDownWithDrain", "shut_down_with_drain"),
+    ("ShuttingDown", "shutting_down"),
+    ("AddAfter", "add_after"),
+    ("waitingForAddCh", "add_after"),
+    ("waitingLoop", "Driver"),
+    ("AddRateLimited", "add_rate_limited"),
+    ("Forget", "forget"),
+    ("NumRequeues", "num_requeues"),
+    ("NewItemExponentialFailureRateLimiter", "ItemExponentialFailure"),
+    ("NewTypedItemExponentialFailureRateLimiter", "ItemExponentialFailure"),
+    ("DefaultItemBasedRateLimiter", "ItemExponentialFailure"),
+    ("NewItemFastSlowRateLimiter", "ItemFastSlow"),
+    ("NewTypedItemFastSlowRateLimiter", "ItemFastSlow"),
+    ("StepRateLimiter", "Step"),
+    ("BucketRateLimiter", "Bucket"),
+    ("TypedBucketRateLimiter", "Bucket"),
+    ("NewMaxOfRateLimiter", "MaxOf"),
+    ("NewTypedMaxOfRateLimiter", "MaxOf"),
+    ("NewWithMaxWaitRateLimiter", "WithMaxWait"),
+    ("NewTypedWithMaxWaitRateLimiter", "WithMaxWait"),
+    ("DefaultControllerRateLimiter", "default_controller_rate_limiter"),
+    ("DefaultTypedControllerRateLimiter", "default_controller_rate_limiter"),
+    ("MetricsProvider", "Observer"),
+    ("updateUnfinishedWorkLoop", "interval"),
+    ("Step", "step"),
+    ("Jitter", "jitter"),
+    ("Backoff", "step"),
+    ("NewExponentialBackoffManager", "exponential"),
+    ("DelayWithReset", "windowed"),
+    ("BackoffUntil", "backoff_until"),
+    ("JitterUntil", "backoff_until"),
+    ("Until", "backoff_until"),
+    ("AddWithOpts", "add_with"),
+    ("AddOpts", "AddOptions"),
+    ("GetWithPriority", "priority"),
+    ("TerminalError", "GiveUp"),
+    ("RequeueAfter", "requeue_after"),
+];
+
+/// The text of all files of a folder.
+fn read_all(folder: &Path, text: &mut String) {
+    for entry in std::fs::read_dir(folder).expect("the sources are here") {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            read_all(&path, text);
+        } else {
+            text.push_str(&std::fs::read_to_string(path).unwrap());
+        }
+    }
+}
+
+/// The name of the item that follows these lines of attributes.
+fn item(lines: &str) -> &str {
+    let line = lines.lines().map(str::trim_start).find(|line| !line.starts_with("#[") && !line.starts_with("//"));
+    let words = line.unwrap_or_default().split(|c: char| !c.is_alphanumeric() && c != '_');
+    let mut words =
+        words.filter(|word| !matches!(*word, "pub" | "const" | "async" | "fn" | "struct" | "enum" | "trait" | "type"));
+    words.next().unwrap_or_default()
+}
+
+#[test]
+fn the_names_of_client_go_are_found() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let (mut sources, cookbook) = (String::new(), std::fs::read_to_string(folder.join("cookbook.rs")).unwrap());
+    read_all(&folder, &mut sources);
+    let rows: Vec<_> = cookbook.lines().filter(|line| line.starts_with("//! | ")).collect();
+    let mut missing = Vec::new();
+    for (name, serves) in NAMES {
+        let alias = format!("#[doc(alias = \"{name}\")]\n");
+        let items: Vec<_> = sources.match_indices(&alias).map(|(at, _)| item(&sources[at..])).collect();
+        if !items.contains(serves) {
+            missing.push(format!("{name}: an alias of `{serves}`, not only of {items:?}"));
+        }
+        // As a word between backticks: `Get`, `wait.BackoffUntil`, `Result{RequeueAfter: d}`.
+        let is_word = |text: &str| {
+            text.match_indices(name).any(|(at, _)| {
+                let around = [text[..at].chars().next_back(), text[at + name.len()..].chars().next()];
+                around.into_iter().flatten().all(|c| !c.is_alphanumeric())
+            })
+        };
+        let in_left_cell =
+            |row: &&str| row.split('|').nth(1).unwrap_or_default().split('`').skip(1).step_by(2).any(is_word);
+        if !rows.iter().any(in_left_cell) {
+            missing.push(format!("{name}: a row of the cookbook"));
+        }
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+}
