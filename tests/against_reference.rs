@@ -38,3 +38,12 @@ fn all_short_lives() {
 fn no_public_call_is_left_out() {
     methods::check();
 }
+
+/// The corpus of the fuzz target `all_features`.
+#[test]
+fn what_the_fuzzer_has_kept() {
+    let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/all_features");
+    let files = corpus.read_dir().expect("the corpus is committed").map(|file| file.expect("an entry").path());
+    let count = files.map(|file| swarm::run_bytes(&std::fs::read(file).expect("a readable file"))).count();
+    assert!(count > 0);
+}

@@ -3,8 +3,6 @@
 //!
 //! The checks are described at the top of `support/{ops,order_ops,schedule,delay_ops,wheel,limiter}.rs`.
 
-mod reference;
-
 mod support {
     pub(crate) mod delay_ops;
     pub(crate) mod delays;
@@ -33,11 +31,6 @@ fn replay(name: &str, target: fn(&[u8])) -> usize {
         target(&std::fs::read(file).expect("a readable file"));
     }
     files.len()
-}
-
-#[test]
-fn all_features() {
-    assert!(replay("all_features", reference::swarm::run_bytes) > 0);
 }
 
 #[test]
