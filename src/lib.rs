@@ -333,9 +333,8 @@ pub fn let_time_pass(passes: bool) {
     sync::let_time_pass(passes);
 }
 
-#[cfg(loom)]
 impl<K: std::hash::Hash + Eq> WorkQueue<K> {
-    /// For `loom-tests/`: the index of a key's shard.
+    /// For tests: the index of a key's shard.
     #[doc(hidden)]
     pub fn shard_index(&self, key: &K) -> usize {
         self.shared.shard_index(key)

@@ -179,7 +179,6 @@ impl<K: Hash + Eq> Shared<K> {
     }
 
     /// The index of a key's shard.
-    #[cfg(loom)]
     pub(crate) fn shard_index(&self, key: &K) -> usize {
         self.hash(key).shard(self.shards())
     }

@@ -27,7 +27,7 @@ pub(crate) enum Schedule {
 }
 
 /// See the top of this file.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Limits<K> {
     PerKey {
         schedule: Schedule,

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Shows that tests/against_reference.rs finds what it is for: applies each patch of tests/planted/, a fault of a few lines, to a copy of the crate, and
+# fails if the test does not fail within a minute of run time, or does not shrink the fault to 10 steps (turns of 16: 40). Arguments: names
+# of patches; all without any. A patch that does not apply fails.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+root="$PWD"
+copy="${CARGO_TARGET_DIR:-$root/target}/planted"
+mkdir -p "$copy"
+export CARGO_TARGET_DIR="$copy/target" CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=none REFERENCE_SECONDS=60
+missed=()
+[ $# -gt 0 ] || { cd tests/planted && set -- *.patch && cd "$root"; }
+for name in "${@%.patch}"; do
+    # The files keep their times if they did not change, so that cargo builds the patched crate alone.
+    git ls-files -z | grep -zv '^tests/data/' | xargs -0 -I{} find {} -maxdepth 0 -type f -print0 2>/dev/null |
+        tar --null -cf - -T - | tar -xf - -C "$copy"
+    git apply --directory="$(realpath --relative-to="$root" "$copy")" "tests/planted/$name.patch" || { missed+=("$name (does not apply)"); continue; }
+    touch "$copy/src/lib.rs"
+    start=$SECONDS
+    if out="$(cd "$copy" && timeout 900 cargo test --locked -p keyqueue --test against_reference 2>&1)"; then
+        missed+=("$name (not found)")
+        echo "NOT FOUND  $name"
+        continue
+    fi
+    steps="$(sed -n 's/.* fails after \([0-9]*\) steps:$/\1/p' <<<"$out" | sort -n | head -1)"
+    most=10
+    case "$name" in *turn*) most=40 ;; esac
+    if [ -z "$steps" ]; then
+        missed+=("$name (does not compile, or fails without a list of steps)")
+        tail -20 <<<"$out"
+    elif [ "$steps" -gt "$most" ]; then
+        missed+=("$name ($steps steps)")
+    fi
+    printf '%-55s %3s steps, %3d s\n' "$name" "${steps:-?}" $((SECONDS - start))
+done
+if [ ${#missed[@]} -gt 0 ]; then
+    printf 'missed: %s\n' "${missed[@]}"
+    exit 1
+fi

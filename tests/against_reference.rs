@@ -1,0 +1,49 @@
+//! Each feature crossed with each other: random lives and all short ones, on the crate and on the plain queue of `tests/reference/`.
+//!
+//! `REFERENCE_SECONDS` is how long random lives go on (2 by default), and `REFERENCE_SEED` is the first of them: the number that a failure
+//! names. `REFERENCE_WORDS` is the length of the short ones (3).
+
+mod reference;
+
+use reference::{methods, swarm, words};
+use std::time::{Duration, Instant};
+
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{name}={value} is no number")))
+}
+
+#[test]
+fn random_lives() {
+    let time = Duration::from_secs(setting("REFERENCE_SECONDS").unwrap_or(2));
+    let first = setting("REFERENCE_SEED").unwrap_or(0);
+    let start = Instant::now();
+    let (mut lives, mut steps) = (0, 0);
+    while lives < 100 || start.elapsed() < time {
+        steps += swarm::lives(first + lives..first + lives + 100);
+        lives += 100;
+    }
+    println!("{lives} lives, {steps} steps");
+}
+
+#[test]
+fn all_short_lives() {
+    let length = setting("REFERENCE_WORDS").unwrap_or(3) as u32;
+    for alphabet in words::alphabets() {
+        let count = words::words(&alphabet, length);
+        println!("{}: {count} words of {length} letters", alphabet.name);
+    }
+}
+
+#[test]
+fn no_public_call_is_left_out() {
+    methods::check();
+}
+
+/// The corpus of the fuzz target `all_features`.
+#[test]
+fn what_the_fuzzer_has_kept() {
+    let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/all_features");
+    let files = corpus.read_dir().expect("the corpus is committed").map(|file| file.expect("an entry").path());
+    let count = files.map(|file| swarm::run_bytes(&std::fs::read(file).expect("a readable file"))).count();
+    assert!(count > 0);
+}

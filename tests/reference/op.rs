@@ -1,0 +1,147 @@
+//! What a run can do: one language for all drivers.
+
+use super::key::Fault;
+use keyqueue::DelayConflict;
+
+/// One step. A key is a number. Another number selects a held item, a waiter or a loop, modulo how many there are; if there is none,
+/// the step is skipped. So each list of steps is valid, and a shorter one is too.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Op {
+    Add(u8),
+    AddAll(Vec<u8>),
+    AddAfter(u8, Span),
+    AddWith(u8, How),
+    AddRateLimited(u8),
+    Cancel(u8),
+    Remove(u8),
+    Forget(u8),
+    /// All keys of these bits.
+    TakeWhere(u16),
+    TakeDelayed,
+
+    Get(Form),
+    GetMany(u8),
+    /// Gets this number of keys, and is done with each, except for those of one group, by its number: they are held.
+    Work(u8, Option<u8>),
+    /// These steps, again and again. What starves or grows is found so.
+    Repeat(u8, Vec<Op>),
+    /// Ends the hand-out of a held item.
+    End(u8, End),
+    IntoOwned(u8),
+
+    /// Starts to wait: makes a future, and polls it.
+    Wait(Goal),
+    /// A held item waits until its key is dirty. It is held again when it is.
+    WaitDirty(u8),
+    /// Polls a waiter, woken or not.
+    Poll(u8),
+    DropWaiter(u8),
+
+    /// Starts a loop of workers, and polls it.
+    StartLoop,
+    /// The handler of a loop that holds a key returns this, when the loop is polled next.
+    Finish(u8, Outcome),
+    PollLoop(u8),
+    DropLoop(u8),
+    /// `Workers::stop`.
+    Stop,
+    /// `Workers::drain_timeout` of zero.
+    DrainWorkers,
+
+    Advance(Span),
+    Turn,
+    ShutDown,
+    DrainTimeout,
+    IdleTimeout,
+    /// A call that blocks, if it would return at once.
+    Block(Blocking),
+    ShrinkToFit,
+    /// The `n`th call of this code panics in the next step.
+    Fault(Fault, u8),
+}
+
+/// How a get asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Try,
+    TryOwned,
+    /// With a timeout of zero.
+    Timeout,
+    /// Skipped if it would wait, as is the next.
+    Get,
+    Owned,
+}
+
+/// A call that waits for the work to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Blocking {
+    WaitIdle,
+    Drain,
+    Join,
+    DrainWorkers,
+}
+
+/// The end of a hand-out.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum End {
+    Done,
+    Drop,
+    /// Drops the item while a panic unwinds.
+    Unwind,
+    Succeed,
+    GiveUp,
+    Retry,
+    RequeueAfter(Span),
+    RequeueWith(How),
+}
+
+/// What a handler returns.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Outcome {
+    Success,
+    RequeueAfter(Span),
+    RequeueWith(How),
+    Retry,
+    Failed,
+    RetryAfter(Span),
+    GiveUp,
+    Panic,
+}
+
+/// What a waiter waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Goal {
+    Item,
+    OwnedItem,
+    Idle,
+    Drained,
+    ShuttingDown,
+    /// `Workers::drain_async`.
+    WorkersDrained,
+    /// `Workers::join_async`.
+    Joined,
+}
+
+/// `AddOptions`.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct How {
+    pub(crate) after: Option<Span>,
+    pub(crate) conflict: DelayConflict,
+    pub(crate) rate_limited: bool,
+    pub(crate) priority: Option<i8>,
+}
+
+/// A time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Span {
+    Nanos(u64),
+    /// From now to a deadline that is to come, by its index in their order, and this many nanoseconds more.
+    ToDeadline(u8, i8),
+    Never,
+}
+
+impl How {
+    pub(crate) fn new() -> Self {
+        Self { after: None, conflict: DelayConflict::EarliestWins, rate_limited: false, priority: None }
+    }
+}

@@ -1,0 +1,145 @@
+//! The settings of a run.
+
+use super::events::Events;
+use super::key::{KEYS, Key};
+use super::limits::{Limits, Schedule};
+use super::random::Random;
+use keyqueue::rate_limiter::{ItemExponentialFailure, ItemFastSlow, MaxOf, Step, WithMaxWait};
+use keyqueue::{Clock, DelayedAdd, Driver, MockClock, OnPanic, WorkQueue};
+use std::time::Duration;
+
+/// See the top of this file.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) shards: usize,
+    /// The group of a key is the key modulo this number. `None`: no groups.
+    pub(crate) groups: Option<u8>,
+    /// Groups have the weights of [`weight_of`](Self::weight_of) instead of 1.
+    pub(crate) weights: bool,
+    pub(crate) limit: Option<u32>,
+    pub(crate) strict: bool,
+    pub(crate) policy: DelayedAdd,
+    pub(crate) limiter: Limiter,
+    pub(crate) on_panic: Option<OnPanic>,
+    pub(crate) measure: bool,
+    /// The queue has an observer.
+    pub(crate) observed: bool,
+    pub(crate) max_retries: Option<usize>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Limiter {
+    /// The queue's own: 5 ms, doubled, at most 1000 s.
+    Default,
+    /// 1 ns, doubled, without an end.
+    Fast,
+    /// Three times without a delay, and then with one that never expires.
+    FastSlow,
+    /// The longer of two.
+    Composed,
+}
+
+impl Plan {
+    /// One line, nothing set.
+    pub(crate) fn plain() -> Self {
+        Self {
+            shards: 1,
+            groups: None,
+            weights: false,
+            limit: None,
+            strict: false,
+            policy: DelayedAdd::Independent,
+            limiter: Limiter::Default,
+            on_panic: None,
+            measure: false,
+            observed: false,
+            max_retries: None,
+        }
+    }
+
+    pub(crate) fn random(random: &mut Random) -> Self {
+        let observed = random.once_in(4);
+        let groups = random.pick(&[None, None, Some(1), Some(2), Some(3), Some(5)]);
+        let limit = groups.and(random.pick(&[None, Some(1), Some(1), Some(2), Some(3)]));
+        Self {
+            // A limit is exact with one shard only.
+            shards: if limit.is_some() { 1 } else { random.pick(&[1, 1, 1, 2, 4, 16, 64]) },
+            groups,
+            weights: groups.is_some() && random.once_in(2),
+            limit,
+            strict: random.once_in(3),
+            policy: random.pick(&[DelayedAdd::Independent, DelayedAdd::Promote, DelayedAdd::Strict]),
+            limiter: random.pick(&[Limiter::Default, Limiter::Fast, Limiter::FastSlow, Limiter::Composed]),
+            on_panic: random.pick(&[None, Some(OnPanic::Done), Some(OnPanic::Retry)]),
+            measure: observed || random.once_in(2), // an observer is told times
+            observed,
+            max_retries: random.pick(&[None, Some(0), Some(1), Some(3)]),
+        }
+    }
+
+    pub(crate) fn group_of(&self, key: u8) -> u8 {
+        self.groups.map_or(0, |groups| key % groups)
+    }
+
+    /// The number of keys that a turn of a group gives.
+    pub(crate) fn weight_of(&self, group: u8) -> u32 {
+        match (self.groups, self.weights) {
+            (None, _) => u32::MAX,
+            (_, false) => 1,
+            (_, true) => 1 + u32::from(group % 3),
+        }
+    }
+
+    /// The queue, its clock, and the plain limiter.
+    pub(crate) fn build(&self, events: &Events) -> (WorkQueue<Key>, MockClock, Limits<u8>) {
+        let (clock, mock) = Clock::mock();
+        let mut builder = WorkQueue::builder().clock(clock).driver(Driver::Manual).shards(self.shards);
+        builder = builder.delayed_add(self.policy).strict_priorities(self.strict).measure(self.measure);
+        if self.observed {
+            builder = builder.observer(events.clone());
+        }
+        if let Some(policy) = self.on_panic {
+            builder = builder.on_panic(policy);
+        }
+        if self.groups.is_some() {
+            let (plan, other) = (self.clone(), self.clone());
+            builder = builder.fair_by(move |key: &Key| plan.group_of(key.number()));
+            if self.weights {
+                builder = builder.group_weight(move |key: &Key| other.weight_of(other.group_of(key.number())));
+            }
+        }
+        if let Some(limit) = self.limit {
+            builder = builder.max_processing_per_group(limit as usize);
+        }
+        let second = 1_000_000_000;
+        let [one, never] = [Duration::from_secs(1), Duration::MAX];
+        let (builder, limits) = match self.limiter {
+            Limiter::Default => (builder, Limits::new(Schedule::Exponential { base: 5_000_000, max: 1_000 * second })),
+            Limiter::Fast => {
+                let limiter = ItemExponentialFailure::new(Duration::from_nanos(1), never);
+                let max = never.as_nanos();
+                (builder.rate_limiter(limiter), Limits::new(Schedule::Exponential { base: 1, max }))
+            }
+            Limiter::FastSlow => {
+                let schedule = Schedule::FastSlow { fast: 0, slow: never.as_nanos(), max_fast_attempts: 3 };
+                (builder.rate_limiter(ItemFastSlow::new(Duration::ZERO, never, 3)), Limits::new(schedule))
+            }
+            Limiter::Composed => {
+                let rows = [(0, one), (1, Duration::ZERO), (4, one * 60)];
+                let limiter = WithMaxWait::new(ItemExponentialFailure::new(one, never), one * 7);
+                let limiter = MaxOf::new(vec![Box::new(limiter), Box::new(Step::new(rows))]);
+                let rows = rows.map(|(from, delay)| (from as u64, delay.as_nanos()));
+                let limits = Limits::new(Schedule::Exponential { base: second, max: never.as_nanos() });
+                let limits = Limits::MaxWait(Box::new(limits), 7 * second);
+                let limits = Limits::MaxOf(vec![limits, Limits::new(Schedule::Step(rows.to_vec()))]);
+                (builder.rate_limiter(limiter), limits)
+            }
+        };
+        (builder.build(), mock, limits)
+    }
+
+    /// The shard of each key.
+    pub(crate) fn shards_of(&self, queue: &WorkQueue<Key>) -> Vec<usize> {
+        (0..KEYS).map(|n| queue.shard_index(&Key::new(n))).collect()
+    }
+}

@@ -1,0 +1,295 @@
+//! Random runs. Each has a plan and weights of its own: some steps are switched off, and the others are more or less frequent, so that runs
+//! differ in what they reach.
+
+use super::key::{Fault, KEYS};
+use super::op::{Blocking, End, Form, Goal, How, Op, Outcome, Span};
+use super::plan::Plan;
+use super::random::Random;
+use super::run::run;
+use keyqueue::DelayConflict;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The kinds of steps.
+const KINDS: usize = 28;
+
+/// The plan and the steps of the run of this number.
+pub(crate) fn life(seed: u64) -> (Plan, Vec<Op>) {
+    let mut random = Random::Seed(seed);
+    let plan = Plan::random(&mut random);
+    let weights: [u64; KINDS] = std::array::from_fn(|_| match random.below(4) {
+        0 => 0,
+        1 => 1,
+        2 => 4,
+        _ => 16,
+    });
+    let keys = random.pick(&[1, 2, 3, 6, KEYS]);
+    let priorities = random.pick(&[0, 0, 1, 3]);
+    let delays = random.pick(&[1, 20, 1 << 20, 1 << 40]);
+    let mut make = Make { random, keys, priorities, delays };
+    let length = make.random.below(150);
+    let all: u64 = weights.iter().sum();
+    let op = |make: &mut Make| {
+        let mut at = make.random.below(all);
+        let kind = weights.iter().position(|weight| {
+            let here = at < *weight;
+            at = at.saturating_sub(*weight);
+            here
+        });
+        make.op(kind.expect("below the sum"))
+    };
+    if all == 0 {
+        return (plan, Vec::new());
+    }
+    if plan.groups.is_some() && make.random.once_in(4) {
+        return (plan, make.rhythm());
+    }
+    if make.random.once_in(8) {
+        let before = make.random.below(8);
+        let mut ops: Vec<Op> = (0..before).map(|_| op(&mut make)).collect();
+        let body = 2 + make.random.below(7);
+        let body = (0..body).map(|_| op(&mut make)).collect();
+        ops.push(Op::Repeat(make.random.pick(&[20, 100]), body));
+        return (plan, ops);
+    }
+    (plan, (0..length).map(|_| op(&mut make)).collect())
+}
+
+/// Runs what a fuzzer has chosen.
+pub(crate) fn run_bytes(data: &[u8]) {
+    let mut random = Random::of_bytes(data);
+    let plan = Plan::random(&mut random);
+    let priorities = random.pick(&[0, 1, 3]);
+    let delays = random.pick(&[1, 20, 1 << 40]);
+    let mut make = Make { random, keys: KEYS, priorities, delays };
+    let mut ops = Vec::new();
+    while !make.random.is_over() && ops.len() < 200 {
+        let kind = make.random.below(KINDS as u64) as usize;
+        ops.push(make.op(kind));
+    }
+    run(&plan, &ops);
+}
+
+struct Make {
+    random: Random,
+    keys: u8,
+    /// The number of levels beside NORMAL.
+    priorities: u64,
+    /// The longest delay.
+    delays: u64,
+}
+
+impl Make {
+    fn key(&mut self) -> u8 {
+        (self.random.below(self.keys.into())) as u8
+    }
+
+    fn span(&mut self) -> Span {
+        match self.random.below(12) {
+            0 => Span::Nanos(0),
+            1 => Span::Never,
+            2..=5 => Span::ToDeadline(self.random.byte(), self.random.below(3) as i8 - 1),
+            _ => Span::Nanos(self.random.below(self.delays) + 1),
+        }
+    }
+
+    fn how(&mut self) -> How {
+        let levels = [i8::MIN, -100, -1, 0, 100, 127];
+        How {
+            after: if self.random.once_in(2) { Some(self.span()) } else { None },
+            conflict: self.random.pick(&[
+                DelayConflict::EarliestWins,
+                DelayConflict::Replace,
+                DelayConflict::KeepExisting,
+            ]),
+            rate_limited: self.random.once_in(4),
+            priority: match self.priorities {
+                0 => None,
+                1 => self.random.pick(&[None, Some(100)]),
+                _ => Some(self.random.pick(&levels)),
+            },
+        }
+    }
+
+    fn outcome(&mut self) -> Outcome {
+        match self.random.below(10) {
+            0 => Outcome::RequeueAfter(self.span()),
+            1 => Outcome::RequeueWith(self.how()),
+            2 => Outcome::Retry,
+            3 => Outcome::Failed,
+            4 => Outcome::RetryAfter(self.span()),
+            5 => Outcome::GiveUp,
+            6 => Outcome::Panic,
+            _ => Outcome::Success,
+        }
+    }
+
+    fn end(&mut self) -> End {
+        match self.random.below(10) {
+            0 => End::Drop,
+            1 => End::Unwind,
+            2 => End::Succeed,
+            3 => End::GiveUp,
+            4 | 5 => End::Retry,
+            6 => End::RequeueAfter(self.span()),
+            7 => End::RequeueWith(self.how()),
+            _ => End::Done,
+        }
+    }
+
+    /// Keys of several levels come again and again, and some groups are slow: what could starve is queued first.
+    fn rhythm(&mut self) -> Vec<Op> {
+        let add = |make: &mut Self| {
+            let priority = make.random.pick(&[None, Some(100), Some(50), Some(-100)]);
+            Op::AddWith(make.random.below(KEYS.into()) as u8, How { priority, ..How::new() })
+        };
+        let mut ops: Vec<Op> = (0..1 + self.random.below(2)).map(|_| add(self)).collect();
+        let mut body: Vec<Op> = (0..2 + self.random.below(4)).map(|_| add(self)).collect();
+        let slow = self.random.pick(&[None, Some(0), Some(1), Some(2)]);
+        body.insert(self.random.below(body.len() as u64 + 1) as usize, Op::Work(4 + self.random.below(40) as u8, slow));
+        body.push(Op::End(0, End::Done));
+        ops.push(Op::Repeat(200, body));
+        ops
+    }
+
+    fn op(&mut self, kind: usize) -> Op {
+        let n = self.random.byte();
+        match kind {
+            0 | 1 => Op::Add(self.key()),
+            2 => Op::AddAll((0..self.random.below(6)).map(|_| self.key()).collect()),
+            3 => Op::AddAfter(self.key(), self.span()),
+            4 => Op::AddWith(self.key(), self.how()),
+            5 => Op::AddRateLimited(self.key()),
+            6 => Op::Cancel(self.key()),
+            7 => Op::Remove(self.key()),
+            8 => Op::Forget(self.key()),
+            9 => Op::TakeWhere(self.random.below(1 << 16) as u16),
+            10 => rare(&mut self.random, Op::TakeDelayed, Op::Turn),
+            11 | 12 => Op::Get(self.random.pick(&[Form::Try, Form::TryOwned, Form::Timeout, Form::Get, Form::Owned])),
+            13 => Op::GetMany(n % 5),
+            14 | 15 => Op::End(n, self.end()),
+            16 => Op::IntoOwned(n),
+            17 => {
+                let quiet = [Goal::Item, Goal::OwnedItem, Goal::Idle, Goal::ShuttingDown, Goal::Joined];
+                let goal = self.random.pick(&quiet);
+                let ends = self.random.pick(&[Goal::Drained, Goal::WorkersDrained]);
+                rare(&mut self.random, Op::Wait(ends), Op::Wait(goal))
+            }
+            18 => Op::WaitDirty(n),
+            19 => Op::Poll(n),
+            20 => Op::DropWaiter(n),
+            21 => Op::StartLoop,
+            22 => Op::Finish(n, self.outcome()),
+            23 => Op::PollLoop(n),
+            24 => {
+                let end = self.random.pick(&[Op::Stop, Op::DrainWorkers, Op::ShutDown, Op::DrainTimeout]);
+                rare(&mut self.random, end, Op::DropLoop(n))
+            }
+            25 => self.random.pick(&[Op::Advance(Span::ToDeadline(n, 0)), Op::Turn, Op::Turn]),
+            26 => Op::Work(n % 40, if self.random.once_in(2) { Some(self.random.byte() % 3) } else { None }),
+            _ => match self.random.below(8) {
+                0 => Op::IdleTimeout,
+                3 => Op::Block(self.random.pick(&[Blocking::WaitIdle, Blocking::Join])),
+                4 => {
+                    let end = self.random.pick(&[Blocking::Drain, Blocking::DrainWorkers]);
+                    rare(&mut self.random, Op::Block(end), Op::Turn)
+                }
+                1 => Op::ShrinkToFit,
+                2 => Op::Fault(self.random.pick(&[Fault::Eq, Fault::Hash, Fault::Clone]), n % 3),
+                _ => Op::Advance(self.span()),
+            },
+        }
+    }
+}
+
+/// Once in sixteen times the first.
+fn rare(random: &mut Random, first: Op, other: Op) -> Op {
+    if random.once_in(16) { first } else { other }
+}
+
+/// Runs these lives. The first that fails is made shorter, and printed.
+pub(crate) fn lives(seeds: impl Iterator<Item = u64>) -> u64 {
+    let mut count = 0;
+    for seed in seeds {
+        let (plan, ops) = life(seed);
+        count += steps(&ops) as u64;
+        if fails(&plan, &ops) {
+            report(&plan, ops, &format!("run {seed}"));
+        }
+    }
+    count
+}
+
+/// A panic's message is printed when it happens, so only while a run is repeated for its reader.
+fn fails(plan: &Plan, ops: &[Op]) -> bool {
+    quietly(|| catch_unwind(AssertUnwindSafe(|| run(plan, ops))).is_err())
+}
+
+fn quietly<T>(run: impl FnOnce() -> T) -> T {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let result = run();
+    std::panic::set_hook(hook);
+    result
+}
+
+/// Drops steps, as long as the run still fails: first halves, then fewer at a time.
+fn shorter(plan: &Plan, mut ops: Vec<Op>) -> Vec<Op> {
+    let mut size = ops.len().div_ceil(2).max(1);
+    loop {
+        let before = ops.len();
+        let mut at = 0;
+        while at < ops.len() {
+            let mut fewer = ops.clone();
+            fewer.drain(at..(at + size).min(ops.len()));
+            // With several shards, the places of keys differ from run to run.
+            if (0..3).any(|_| fails(plan, &fewer)) {
+                ops = fewer;
+            } else {
+                at += size;
+            }
+        }
+        if size == 1 && ops.len() == before {
+            return shorter_repeats(plan, ops);
+        }
+        size = (size / 2).max(1);
+    }
+}
+
+/// The same for the steps that are repeated.
+fn shorter_repeats(plan: &Plan, mut ops: Vec<Op>) -> Vec<Op> {
+    for at in 0..ops.len() {
+        while let Op::Repeat(times, body) = ops[at].clone() {
+            let fewer = (0..body.len()).map(|out| {
+                let mut body = body.clone();
+                body.remove(out);
+                Op::Repeat(times, body)
+            });
+            let shorter = fewer.chain((times > 1).then(|| Op::Repeat(times / 2, body.clone()))).find(|shorter| {
+                let mut ops = ops.clone();
+                ops[at] = shorter.clone();
+                fails(plan, &ops)
+            });
+            match shorter {
+                Some(shorter) => ops[at] = shorter,
+                None => break,
+            }
+        }
+    }
+    ops
+}
+
+/// The number of steps; those that are repeated count once.
+fn steps(ops: &[Op]) -> usize {
+    ops.iter().map(|op| if let Op::Repeat(_, body) = op { body.len() } else { 1 }).sum()
+}
+
+/// Fails, with the shortest list of steps that was found.
+pub(crate) fn report(plan: &Plan, ops: Vec<Op>, name: &str) -> ! {
+    let ops = shorter(plan, ops);
+    eprintln!("{name} fails after {} steps:\n{plan:?}", steps(&ops));
+    for op in &ops {
+        eprintln!("    {op:?}");
+    }
+    run(plan, &ops);
+    panic!("{name} failed, and does not fail when it is repeated");
+}

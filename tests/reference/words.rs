@@ -1,0 +1,115 @@
+//! All short lives: each list of so many letters of an alphabet, where a letter is a step. What a few steps can break is found here,
+//! whatever the luck of the random lives.
+
+use super::op::{End, Form, Goal, How, Op, Outcome, Span};
+use super::plan::{Limiter, Plan};
+use super::run::run;
+use super::swarm::report;
+use keyqueue::{DelayConflict, DelayedAdd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Ten letters, and the settings under which all words are run.
+pub(crate) struct Alphabet {
+    pub(crate) name: &'static str,
+    pub(crate) letters: Vec<Op>,
+    pub(crate) plans: Vec<Plan>,
+}
+
+const TEN: Span = Span::Nanos(10);
+
+pub(crate) fn alphabets() -> Vec<Alphabet> {
+    let policies = [DelayedAdd::Independent, DelayedAdd::Promote, DelayedAdd::Strict];
+    let with = |priority| Op::AddWith(0, How { priority: Some(priority), ..How::new() });
+    let later = How { after: Some(TEN), priority: Some(100), conflict: DelayConflict::Replace, rate_limited: false };
+    let group = Plan { groups: Some(1), limit: Some(1), ..Plan::plain() };
+    vec![
+        Alphabet {
+            name: "plain",
+            letters: vec![
+                Op::Add(0),
+                Op::AddAll(vec![0, 1]),
+                Op::Get(Form::Try),
+                Op::End(0, End::Done),
+                Op::Wait(Goal::Item),
+                Op::Poll(0),
+                Op::DropWaiter(0),
+                Op::WaitDirty(0),
+                Op::Remove(0),
+                Op::Wait(Goal::Drained),
+            ],
+            plans: vec![Plan::plain(), Plan { measure: true, shards: 2, ..Plan::plain() }],
+        },
+        Alphabet {
+            name: "delays and failures",
+            letters: vec![
+                Op::Add(0),
+                Op::AddAfter(0, TEN),
+                Op::AddWith(0, How { after: Some(Span::Nanos(20)), conflict: DelayConflict::Replace, ..How::new() }),
+                Op::Cancel(0),
+                Op::Advance(TEN),
+                Op::Turn,
+                Op::Get(Form::Try),
+                Op::End(0, End::Retry),
+                Op::End(0, End::RequeueAfter(TEN)),
+                Op::ShutDown,
+            ],
+            plans: policies.map(|policy| Plan { policy, limiter: Limiter::Fast, ..Plan::plain() }).to_vec(),
+        },
+        Alphabet {
+            name: "priorities",
+            letters: vec![
+                with(100),
+                with(-100),
+                Op::Add(1),
+                Op::AddWith(1, later.clone()),
+                Op::Advance(TEN),
+                Op::Turn,
+                Op::Get(Form::Try),
+                Op::End(0, End::Done),
+                Op::End(0, End::RequeueWith(How { priority: Some(-1), ..How::new() })),
+                Op::TakeWhere(1),
+            ],
+            plans: vec![
+                Plan { policy: DelayedAdd::Promote, ..Plan::plain() },
+                Plan { policy: DelayedAdd::Strict, strict: true, ..Plan::plain() },
+            ],
+        },
+        Alphabet {
+            name: "groups, a limit, and the ends of workers",
+            letters: vec![
+                Op::AddAll(vec![0, 1]),
+                Op::Get(Form::Try),
+                Op::End(0, End::Unwind),
+                Op::StartLoop,
+                Op::Finish(0, Outcome::Success),
+                Op::Finish(0, Outcome::Retry),
+                Op::PollLoop(0),
+                Op::Stop,
+                Op::Wait(Goal::WorkersDrained),
+                Op::Poll(0),
+            ],
+            plans: vec![group.clone(), Plan { max_retries: Some(0), ..group }],
+        },
+    ]
+}
+
+/// Runs all words of this length under each plan. (Each step is checked, so they include all shorter ones, except for the ends of these.)
+/// Returns their number.
+pub(crate) fn words(alphabet: &Alphabet, length: u32) -> u64 {
+    let Alphabet { name, letters, plans } = alphabet;
+    let count = letters.len() as u64;
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    for plan in plans {
+        for word in 0..count.pow(length) {
+            let letter = |at: u32| letters[(word / count.pow(at) % count) as usize].clone();
+            let ops: Vec<Op> = (0..length).map(letter).collect();
+            if catch_unwind(AssertUnwindSafe(|| run(plan, &ops))).is_err() {
+                std::panic::set_hook(hook);
+                report(plan, ops, &format!("word {word} of {name}"));
+            }
+        }
+    }
+    std::panic::set_hook(hook);
+    count.pow(length) * plans.len() as u64
+}
