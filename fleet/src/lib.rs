@@ -49,10 +49,10 @@
 //!
 //! * **One owner**, whatever clocks do. The key space is divided into [partitions](FleetBuilder::partitions), and a partition has one owner at
 //!   most. The [token](Permit::token) of a hand-out grows whenever the partition changes its owner.
-//! * **One handler.** No key has two handlers at a time, in all replicas, if the clocks of two machines gain less than a quarter on each
-//!   other ([D : (R + grace)](FleetBuilder::lease)), and if handlers stop within the [grace](FleetBuilder::grace) after they are told.
-//!   Futures are dropped then; a thread must [look](Permit::is_lost). A dropped handler does not stop what it has spawned, such as a
-//!   thread of `spawn_blocking`: move an [`OwnedPermit`] into that.
+//! * **One handler.** No key has two handlers at a time, in all replicas. This needs two things. Over a lease, no machine's clock gains a
+//!   quarter or more on another's ([D : (R + grace)](FleetBuilder::lease)). And handlers stop within the [grace](FleetBuilder::grace) after
+//!   they are told: the member drops futures; a thread must [look](Permit::is_lost). A dropped handler does not stop what it has spawned,
+//!   such as a thread of `spawn_blocking`: move an [`OwnedPermit`] into that.
 //! * **No key is lost in a hand-over**: the member that acquires a partition is told to list, after its gate was opened. An [`add`](Fleet::add) that
 //!   returned [`NotMine`](Added::NotMine) is seen by that list, if the event reached the program's store before the add.
 //! * **An outage is seen.** [`Stats`] say how many partitions have no owner, and for how long; for how long a hand-over has waited for
