@@ -68,7 +68,8 @@
 //!
 //! # With `select!`
 //!
-//! All futures of the crate are cancel-safe: a dropped future loses no key and no wake-up.
+//! A future of the crate that waits may be dropped: no key and no wake-up is lost. If `run_async` is dropped while its handler runs, the
+//! key is done, and is not retried.
 //! ```
 //! use keyqueue::WorkQueue;
 //! use std::time::Duration;
@@ -179,7 +180,7 @@
 //!         self.queue.add_with(key.to_owned(), options); // under the lock, as in `begin`
 //!     }
 //!
-//!     /// The handler calls this first: its run stands for all events before.
+//!     /// The handler calls this first: this run covers all earlier events.
 //!     fn begin(&self, key: &str) {
 //!         let mut unseen = self.unseen.lock().unwrap();
 //!         unseen.remove(key);
@@ -220,9 +221,9 @@
 //!
 //! # Resync
 //!
-//! A source of events may lose some. A handler that returns `Outcome::RequeueAfter(an_hour)` sees each key again, each at its own time. To
-//! add all keys every hour makes a peak. If you need such a listing, give it [`Priority::LOW`](crate::Priority::LOW), so that events
-//! overtake it.
+//! A source of events may lose some. A handler that returns `Outcome::RequeueAfter(an_hour)` sees each key again, each at its own time. If
+//! you add all keys every hour, all are due at once. If you need such a listing, give it [`Priority::LOW`](crate::Priority::LOW): then the
+//! keys of events are handed out first.
 //!
 //! # A result for the adder
 //!
@@ -342,8 +343,8 @@
 //! ```
 //!
 //! The usual loop, `defer queue.Done(key)` with `AddRateLimited` after an error and `Forget` otherwise, is a handler that returns a
-//! `Result`. Four things differ. A drain waits for queued keys. No worker can forget `Done`. A panic makes the key done. After the
-//! shut-down an add says [`Rejected`](crate::Added::Rejected).
+//! `Result`. Four things differ. A drain waits for queued keys. No worker can forget `Done`. After a panic of the handler the workers retry
+//! the key, unless [`OnPanic::Done`](crate::OnPanic::Done) is set. After the shut-down an add says [`Rejected`](crate::Added::Rejected).
 //!
 //! # From controller-runtime
 //!

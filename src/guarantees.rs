@@ -35,8 +35,8 @@
 //!   callers may drain at a time. Upheld by `src/shared/drain.rs`. Shown by `tests/client_go.rs`, `tests/wait_idle.rs` and the models
 //!   `drain_waits_until_no_key_is_queued_or_processing` and `two_drainers_both_return`.
 //! * **P8** Exact delays: a delay expires when the clock is at or past the time of the call plus the delay, to the nanosecond. A key is
-//!   never early. It is late only by the time that it takes to park and to schedule a thread. The keys of a shard come in the order of
-//!   their deadlines. Any [`Duration`](std::time::Duration) is allowed: none panics, and none wraps around and expires early. Upheld by
+//!   never early. It is late by the time that it takes to wake a thread, and by what the driver has to do before: keys that expire together,
+//!   sorts (P11), a report (W6). The keys of a shard come in the order of their deadlines. Any [`Duration`](std::time::Duration) is allowed: none panics, and none wraps around and expires early. Upheld by
 //!   `src/time/wheel/` (T1 to T7) and `src/shard/expire.rs`. Shown by `tests/delays_driver.rs`, `tests/delays_large.rs`,
 //!   `tests/support/wheel.rs` and the model `turn_races_turn`.
 //! * **P9** A key has at most one delay. A call that meets an earlier delay chooses: the earlier deadline counts, or the new delay, or the

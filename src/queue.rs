@@ -77,8 +77,9 @@ pub struct WorkQueue<K> {
 pub enum Added {
     /// The key is now queued.
     Queued,
-    /// Nothing changed. The key is queued already, or is processing and was added again before: it will be handed out after this add. Or
-    /// the key has a delay that stands: it will be handed out when the delay expires.
+    /// The add causes no further run. The key is queued already, or is processing and was added again before: it will be handed out after
+    /// this add. Or the key has a delay that stays: it will be handed out when the delay expires. (The add may still raise the key's
+    /// [priority](crate::Priority).)
     Coalesced,
     /// The key is processing: it is queued when its holder is done.
     Deferred,
@@ -419,10 +420,10 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// Takes a key back. A queued key leaves the queue. A key that is processing and was added again does not come back when its holder is
     /// done. The key's delay is dropped. Returns whether the call found any of these.
     ///
-    /// A holder keeps its key, and its hand-out goes on. The call only takes the later add back, so [`Item::is_dirty`] is false again. (If
-    /// a task that [`Item::until_dirty`] has woken for that add is polled after this call, it waits on.) Failures stay counted, see
-    /// [`forget`](Self::forget). With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waits for the delay is taken back with
-    /// it. An add that comes after this call is a new one.
+    /// A holder keeps its key, and its hand-out goes on. The call only takes the later add back, so [`Item::is_dirty`] is false again. That
+    /// add may have woken a task that waits in [`Item::until_dirty`]. If this call comes before the task's next poll, the task waits again.
+    /// Failures stay counted, see [`forget`](Self::forget). With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waits for
+    /// the delay is taken back with it. An add that comes after this call is a new one.
     ///
     /// This is one step, also with shards, priorities and groups. `false` may also mean that a getter has just taken the key, or that its
     /// holder is done. The [limit](WorkQueueBuilder::max_processing_per_group) of a group counts keys that are processing, so the call
@@ -435,10 +436,11 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// Like [`cancel`](Self::cancel).
     ///
     /// # Blocking
-    /// O(1): one lock for some tens of nanoseconds, or for a microsecond if the key is one of fewer than five hundred queued keys. (Places
-    /// of removed keys count until the keys before them are handed out.) With more, the first such call visits all queued keys of the key's
-    /// shard, as the first [priority](AddOptions::priority) does, in some 50 ns each. It holds the lock for up to some thousand keys at a
-    /// time. From then on the queue keeps its keys as a queue with priorities does, and each hand-out takes some 50 ns more.
+    /// Usually one lock for some tens of nanoseconds. If fewer than 500 keys are queued, the call searches them, in at most about a
+    /// microsecond. (A removed key still counts here until all keys before it are handed out.) If more are queued, the first such call
+    /// visits all queued keys of the key's shard, as the first [priority](AddOptions::priority) does: O(n), in some 50 ns each. It holds
+    /// the lock for up to some thousand keys at a time. Later calls are O(1). After that call the shard links its keys, as a queue with
+    /// priorities does, and each hand-out takes some 50 ns more.
     ///
     /// # Memory ordering
     /// The adds that this call takes back *happen-before* its return. The next hand-out of the key sees what happened before this call.
@@ -633,8 +635,8 @@ impl<K> WorkQueue<K> {
     ///
     /// Works on any executor, together with threads in [`get`](Self::get): the getter that has waited longest is woken first.
     ///
-    /// While keys are queued, it is ready at its first poll. A loop whose work never waits should therefore let its runtime poll other tasks
-    /// now and then, as [`Workers`](crate::Workers) do.
+    /// If a getter may take a queued key, the future is ready at its first poll. So a loop whose work never waits should let its runtime
+    /// poll other tasks now and then, as [`Workers`](crate::Workers) do.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing: its wake-up goes to the next getter. A woken future must be polled or dropped. A future that is

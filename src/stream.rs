@@ -31,15 +31,14 @@ impl<K> WorkQueue<K> {
     /// The queue as a stream of items. Each item owns a handle of the queue. Streams, tasks and threads may share a queue: each key goes to
     /// one of them.
     ///
-    /// The stream ends when the queue is shut down and no key is queued, and stays ended. **A key that was added again while processing is
-    /// queued when its item is done.** A consumer that processes several items at a time may hold such a key when the stream ends. So after
-    /// a shut-down, when its items are done, the consumer takes another stream, until the queue [is empty](Self::is_empty): see the
-    /// example.
+    /// The stream ends when the queue is shut down and no key is queued, and stays ended. **It may end while the consumer still holds
+    /// items.** If the key of such an item was added again, it is queued when the item is done. So after a shut-down, repeat: read a stream
+    /// to its end; finish all its items; if the queue [is empty](Self::is_empty), stop. See the example.
     ///
     /// # Cancel safety
     /// Dropping the stream loses no key, and passes its wake-up on to the next getter. A stream that has returned `Pending` keeps its place
-    /// among the getters, even if `select!` drops the future of its `next`. If it is woken then, it keeps the wake-up until it is polled or
-    /// dropped. A key may stay queued until then, or until the next add wakes another getter. So if other branches of a `select!` take
+    /// among the getters, even if `select!` drops the future of its `next`. A stream that was woken must be polled or dropped. Until then
+    /// it keeps the wake-up, and a key may stay queued, unless the next add wakes another getter. So if other branches of a `select!` take
     /// long, use [`get_async`](Self::get_async). The combinators of `futures`, such as `for_each_concurrent` and `buffer_unordered`, go on
     /// polling.
     ///

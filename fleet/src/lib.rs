@@ -47,28 +47,29 @@
 //!
 //! # What it guarantees
 //!
-//! * **One owner**, whatever clocks do. The key space is divided into [partitions](FleetBuilder::partitions), and a partition has one owner at
-//!   most. The [token](Permit::token) of a hand-out grows whenever the partition changes its owner.
-//! * **One handler.** No key has two handlers at a time, in all replicas. This needs two things. Over a lease, no machine's clock gains a
-//!   quarter or more on another's ([D : (R + grace)](FleetBuilder::lease)). And handlers stop within the [grace](FleetBuilder::grace) after
-//!   they are told: the member drops futures; a thread must [look](Permit::is_lost). A dropped handler does not stop what it has spawned,
-//!   such as a thread of `spawn_blocking`: move an [`OwnedPermit`] into that.
-//! * **No key is lost in a hand-over**: the member that acquires a partition is told to list, after its gate was opened. An [`add`](Fleet::add) that
-//!   returned [`NotMine`](Added::NotMine) is seen by that list, if the event reached the program's store before the add.
+//! * **One owner**, whatever clocks do. The key space is divided into [partitions](FleetBuilder::partitions), and a partition has one owner
+//!   at most. The [token](Permit::token) of a hand-out grows whenever the partition changes its owner.
+//! * **One handler.** No key has two handlers at a time, in all replicas. This needs two things. Over a lease, no machine's clock runs 25 %
+//!   or more faster than another's ([D : (R + grace)](FleetBuilder::lease)). And a handler stops within the [grace](FleetBuilder::grace)
+//!   after it is told: the member drops a future; a thread must [look](Permit::is_lost). A dropped handler does not stop what it has
+//!   spawned, such as a thread of `spawn_blocking`: move an [`OwnedPermit`] into that.
+//! * **No key is lost in a hand-over**: the member that acquires a partition is told to list, after its gate was opened. An
+//!   [`add`](Fleet::add) that returned [`NotMine`](Added::NotMine) is seen by that list, if the event reached the program's store before
+//!   the add.
 //! * **An outage is seen.** [`Stats`] say how many partitions have no owner, and for how long; for how long a hand-over has waited for
 //!   its handlers; until when this member may go on without its store; and the last error. [`health`](Fleet::health) is for a liveness
 //!   probe.
 //! * **It costs the store little**: a write per renewal and member, every third of a lease, and a few per hand-over; none per key.
 //!
-//! Why that is so is on one page: `src/protocol/mod.rs`. What shows it: a model checker runs the protocol's code through all orders of steps,
-//! whole fleets run in simulated time over a store that loses requests, loom checks the gates, and `chaos` kills, stops and cuts off real
-//! processes over a real etcd. Each of these finds faults that are built in on purpose.
+//! Why that is so is on one page: `src/protocol/mod.rs`. What shows it: a model checker runs the protocol's code through all orders of
+//! steps, whole fleets run in simulated time over a store that loses requests, loom checks the gates, and `chaos` kills, stops and cuts off
+//! real processes over a real etcd. Each of these finds faults that are built in on purpose.
 //!
-//! # What it does not
+//! # What it does not guarantee
 //!
 //! * **A process that is stopped in the middle of a handler** may write after another has taken its keys. No lock prevents that.
-//! * **A virtual machine that is paused**: its clock stands still. When it goes on, the member takes its lease for valid. So handlers go
-//!   on, and new ones *start*, until its next renewal fails: a third of a lease later at most, or a whole lease if it cannot reach the store.
+//! * **A virtual machine that is paused**: its clock stands still, and the member does not see the pause. Its handlers go on, and new ones
+//!   *start*, until its next renewal fails. That is at most a third of a lease later, or a whole lease if it cannot reach the store.
 //!
 //!   Against both: send the token with each write, and let the receiver refuse a lower one; or write with the version that you have read,
 //!   as Kubernetes offers.
@@ -77,9 +78,9 @@
 //!
 //! # When the store cannot be reached
 //!
-//! Keys are handed out until the deadline, a lease (10 seconds) after the last renewal. Then the member stops, and goes on when it can renew. Its
-//! queue keeps the keys. If another member could reach the store meanwhile, it has the partitions now, and this one starts anew. If none could,
-//! all go on with what they have.
+//! Keys are handed out until the deadline, a lease (10 seconds) after the last renewal. Then the member stops, and goes on when it can
+//! renew. Its queue keeps the keys. If another member reached the store for the whole expiry time, it has taken the partitions, and this
+//! member starts as a new one. If no member reached it, each keeps its partitions.
 //!
 //! # Features
 //!

@@ -20,8 +20,8 @@ use std::time::Duration;
 ///
 /// # Panics
 /// A panic of an observer passes through the call that caused the event. That call has taken effect. The queue catches and
-/// [counts](crate::Stats::caught_panics) only panics in `handed_out` and `driver_failed`: the key goes to its holder. The queue's own thread
-/// goes on after a panic, and reports again an interval later.
+/// [counts](crate::Stats::caught_panics) only panics in `handed_out` and `driver_failed`: the key goes to its holder. The queue's own
+/// thread goes on after a panic, and reports again an interval later.
 ///
 /// # Examples
 /// ```
@@ -77,22 +77,23 @@ pub trait Observer: Send + Sync {
         let _ = error;
     }
 
-    /// The metrics of the queue of this name: at the [`interval`](Self::interval), from [`Inspect::report`](crate::Inspect::report), or from
-    /// [`report_every`](crate::Inspect::report_every).
+    /// The metrics of the queue of this name: at the [`interval`](Self::interval), from [`Inspect::report`](crate::Inspect::report), or
+    /// from [`report_every`](crate::Inspect::report_every).
     fn report(&self, queue: &str, metrics: &Metrics) {
         let _ = (queue, metrics);
     }
 
     /// How often the queue calls [`report`](Self::report) by itself. `None`, the default: never. Read once, when the queue is built.
     ///
-    /// With an interval, the queue reports while keys are queued, processing or delayed: for the first time an interval after the add of
-    /// the first. When there are none, it reports once more, and then not until the next add. After a shut-down it reports until no key
-    /// is queued or processing, and once more. Nothing has to be started, and nothing keeps the queue alive: if it is dropped, the reports
-    /// end. For the last numbers before that, call [`Inspect::report`](crate::Inspect::report). An interval below a millisecond counts as
-    /// one millisecond.
+    /// With an interval, the queue reports while it has keys: queued, processing or delayed ones. The first report comes one interval after
+    /// the first add. When the last key is gone, the queue reports once more. The next add starts the reports again. After a shut-down,
+    /// delayed keys do not count. Nothing has to be started. Reports do not keep the queue alive: if you drop the queue, they end. To get
+    /// the last numbers, call [`Inspect::report`](crate::Inspect::report) before. An interval below a millisecond counts as one
+    /// millisecond.
     ///
-    /// The thread that expires delays reports, and the first add starts it; with [`Driver::Manual`](crate::Driver::Manual) each
-    /// [`turn`](crate::WorkQueue::turn) reports if that is due. Delays that expire during a report are late by the rest of it.
+    /// The driver thread calls `report`. The first add starts this thread. With [`Driver::Manual`](crate::Driver::Manual),
+    /// [`turn`](crate::WorkQueue::turn) calls `report` when one is due. If a delay expires during a report, the queue adds its key when the
+    /// report ends.
     ///
     /// # Examples
     /// ```

@@ -16,23 +16,22 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     ///
     /// | the call | returns | a handler that still runs |
     /// |---|---|---|
-    /// | [`drain_until`], [`drain_timeout`](Self::drain_timeout) | when all is done, or at the deadline | **is aborted**; its key is in [`processing`] |
-    /// | [`drain_async`](Self::drain_async), [`drain`](Self::drain) | when all is done, however long it takes | (there is none) |
+    /// | [`drain_until`], [`drain_timeout`](Self::drain_timeout) | when no key is queued or processing and all loops have ended, or at the deadline | **is aborted** at the deadline; its key is in [`processing`] |
+    /// | [`drain_async`](Self::drain_async), [`drain`](Self::drain) | the same, without a deadline | (does not occur) |
     /// | [`stop`](Self::stop) | at once | runs to its end; its key is in `processing` |
-    /// | [`join_async`](Self::join_async), [`join`](Self::join) | when all loops have ended | (there is none) |
+    /// | [`join_async`](Self::join_async), [`join`](Self::join) | when all loops have ended | (does not occur) |
     /// | drop of the `Workers` | at once | goes on, and so does its loop |
     /// | drop of the runtime | when it has dropped its tasks | is dropped |
     ///
-    /// [`drain_until`]: Self::drain_until
-    /// [`processing`]: crate::Leftover::processing
+    /// [`drain_until`]: Self::drain_until [`processing`]: crate::Leftover::processing
     ///
     /// No call aborts a handler in a thread, or a handler of [`run_async`](Self::run_async). To abort all tasks at once:
     /// `drain_until(std::future::ready(()))`.
     ///
     /// An aborted task ends where its handler awaits: the runtime drops the handler's future, and the key is done, as by
     /// [`done`](Item::done). This happens soon after the return of the drain. [`join_async`](Self::join_async) waits for it. If a handler
-    /// blocks its thread, its task ends only when the handler awaits or returns. If its key was added meanwhile, another of the tasks may get
-    /// the key before it is aborted too.
+    /// blocks its thread, its task ends only when the handler awaits or returns. If the key of an aborted task was added while it was
+    /// processing, it is queued again, and another task may get it before the drain aborts that task too.
     ///
     /// In a task, use the calls for tasks. `drain_timeout`, `drain` and `join` block a thread, and the runtime may need it for the
     /// handlers.

@@ -1,4 +1,4 @@
-//! All short lives: each list of so many letters of an alphabet, where a letter is a step. What a few steps can break is found here,
+//! All short lives: each list of a given number of letters of an alphabet, where a letter is a step. What a few steps can break is found here,
 //! whatever the luck of the random lives.
 
 use super::op::{End, Form, Goal, How, Op, Outcome, Span};
