@@ -20,7 +20,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
-use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 use support::tasks::{Calls, poll};
@@ -346,7 +345,7 @@ mod stream {
     use super::*;
     use futures_util::stream::{FusedStream, StreamExt};
     use keyqueue::{ItemStream, OwnedItem};
-    use std::task::{Context, Waker};
+    use std::task::{Context, Poll, Waker};
 
     fn poll<K>(stream: &mut ItemStream<K>, calls: &Arc<Calls>) -> Poll<Option<OwnedItem<K>>> {
         stream.poll_next_unpin(&mut Context::from_waker(&Waker::from(Arc::clone(calls))))
