@@ -23,7 +23,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// | drop of the `Workers` | at once | goes on, and so does its loop |
     /// | drop of the runtime | when it has dropped its tasks | is dropped |
     ///
-    /// [`drain_until`]: Self::drain_until [`processing`]: crate::Leftover::processing
+    /// [`drain_until`]: Self::drain_until
+    /// [`processing`]: crate::Leftover::processing
     ///
     /// No call aborts a handler in a thread, or a handler of [`run_async`](Self::run_async). To abort all tasks at once:
     /// `drain_until(std::future::ready(()))`.
