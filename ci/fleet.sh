@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
 # `keyqueue-fleet`: the model, the simulation with built-in faults, tests, docs, and two programs of several processes: `operator` and
-# `sharded_reconcile`. With a Rust toolchain alone; what needs etcd is in ci/fleet-etcd.sh.
+# `sharded_reconcile`. With a Rust toolchain alone; what needs etcd is in ci/fleet-etcd.sh. With --wide: the model alone, in wider bounds.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+if [ "${1:-}" = --wide ]; then
+    FLEET_MODEL=wide exec cargo test --locked --release -p keyqueue-fleet --features kube,mutants --lib -- --nocapture the_protocol_holds
+fi
 log="$(mktemp)"
 trap 'rm -f "$log"' EXIT
 cargo test --locked --release -p keyqueue-fleet --features kube,mutants 2>&1 | tee "$log"

@@ -561,9 +561,11 @@ fn broken(fleet: Fleet) -> Vec<&'static str> {
     broken
 }
 
+/// With `FLEET_MODEL=wide` up to four ticks: 3.8 million states, a minute on two cores.
 #[test]
 fn the_protocol_holds() {
-    assert_eq!(broken(Fleet::new()), [""; 0]);
+    let most_ticks = if std::env::var_os("FLEET_MODEL").is_some_and(|model| model == "wide") { 4 } else { 3 };
+    assert_eq!(broken(Fleet { most_ticks, ..Fleet::new() }), [""; 0]);
 }
 
 /// A request that was given up is carried out later, before or after the member's next ones.
