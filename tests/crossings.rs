@@ -6,6 +6,7 @@
 
 mod support {
     pub(crate) mod tasks;
+    pub(crate) mod within;
 }
 
 use futures_executor::block_on;
@@ -19,10 +20,11 @@ use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 use support::tasks::{Calls, poll};
+use support::within::within_30_s;
 
 const S: Duration = Duration::from_secs(1);
 const MS: Duration = Duration::from_millis(1);
@@ -50,17 +52,6 @@ fn manual<K: Hash + Eq + Clone + Send + Sync + 'static>(
 ) -> (WorkQueueBuilder<K>, MockClock) {
     let (clock, time) = Clock::mock();
     (builder.clock(clock).driver(Driver::Manual), time)
-}
-
-/// Runs a test in a thread, and fails if it has not returned after 30 seconds.
-fn within_30_s<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
-    let (send, receive) = mpsc::channel();
-    let thread = thread::spawn(move || send.send(test()));
-    match receive.recv_timeout(Duration::from_secs(30)) {
-        Ok(result) => result,
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("it has not returned after 30 s"),
-        Err(mpsc::RecvTimeoutError::Disconnected) => resume_unwind(thread.join().unwrap_err()),
-    }
 }
 
 fn until(holds: impl Fn() -> bool) {

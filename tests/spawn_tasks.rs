@@ -5,13 +5,18 @@
 //! to be aborted or its runtime is dropped (P13); the wake-up of such a task goes to another getter (P2).
 #![cfg(feature = "tokio")]
 
+mod support {
+    pub(crate) mod within;
+}
+
 use keyqueue::{AddOptions, Added, Leftover, OnPanic, Outcome, Stats, Tally, WorkQueue, Workers};
 use std::future::{Future, pending, ready};
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
+use support::within::within_30_s;
 use tokio::runtime::Runtime;
 
 const MS: Duration = Duration::from_millis(1);
@@ -23,17 +28,6 @@ fn runtime(threads: usize) -> Runtime {
         _ => tokio::runtime::Builder::new_multi_thread(),
     };
     builder.worker_threads(threads.max(1)).enable_time().build().unwrap()
-}
-
-/// Runs a test in a thread, and fails if it has not returned after 30 seconds.
-fn within_30_s<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
-    let (send, receive) = mpsc::channel();
-    let thread = thread::spawn(move || send.send(test()));
-    match receive.recv_timeout(Duration::from_secs(30)) {
-        Ok(result) => result,
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("it has not returned after 30 s"),
-        Err(mpsc::RecvTimeoutError::Disconnected) => resume_unwind(thread.join().unwrap_err()),
-    }
 }
 
 /// The test in a runtime with one thread and in others.

@@ -5,6 +5,7 @@
 
 mod support {
     pub(crate) mod tasks;
+    pub(crate) mod within;
 }
 
 use futures_executor::block_on;
@@ -22,18 +23,12 @@ use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 use support::tasks::{Calls, poll};
+use support::within::within_30_s;
 
 /// The first number is the group.
 type Key = (u32, u32);
 
 const MS: Duration = Duration::from_millis(1);
-
-/// Runs `call` in a thread, and fails if it has not returned after 30 seconds.
-fn within_30_s<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
-    let (send, receive) = mpsc::channel();
-    thread::spawn(move || send.send(call()));
-    receive.recv_timeout(Duration::from_secs(30)).expect("the call has not returned after 30 s")
-}
 
 /// The orders of a queue, by name.
 type Mode = (&'static str, fn() -> WorkQueueBuilder<Key>);

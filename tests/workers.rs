@@ -11,6 +11,7 @@
 mod support {
     pub(crate) mod tasks;
     pub(crate) mod ways;
+    pub(crate) mod within;
 }
 
 use fastrand::Rng;
@@ -33,6 +34,7 @@ use std::thread;
 use std::time::Duration;
 use support::tasks::{Calls, poll};
 use support::ways::{WAYS, Way, yield_once};
+use support::within::within_30_s;
 
 // ---- helpers ----
 
@@ -649,13 +651,6 @@ fn slow_drop() -> (SlowDrop, Hold) {
     let dropped = Arc::new(AtomicBool::new(false));
     let value = SlowDrop { begun: begin, end: Mutex::new(ending), dropped: Arc::clone(&dropped) };
     (value, Hold { begun, end, dropped })
-}
-
-/// Runs `call` in a thread, and fails if it has not returned after 30 seconds.
-fn within_30_s<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
-    let (send, receive) = mpsc::channel();
-    thread::spawn(move || send.send(call()));
-    receive.recv_timeout(Duration::from_secs(30)).expect("the call has not returned after 30 s")
 }
 
 #[test]

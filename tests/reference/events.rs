@@ -66,4 +66,9 @@ impl Observer for Events {
     fn panicked(&self) {
         self.count(Event::Panicked);
     }
+
+    /// So `turn` reports now and then, which must change nothing that a run sees.
+    fn interval(&self) -> Option<Duration> {
+        Some(Duration::from_millis(1))
+    }
 }
