@@ -392,7 +392,7 @@ async fn after_the_release_timeout_handlers_are_dropped_and_a_leave_ends() {
     });
     tokio::time::sleep(millis(2900)).await;
     assert_eq!((a.stats().releasing, b.stats().owned), (1, 15));
-    assert_eq!(a.health(), Ok(()), "it may take so long");
+    assert_eq!(a.health(), Ok(()), "it may still wait");
     leaving.await.unwrap();
     assert!((seconds(3)..millis(3100)).contains(&start.elapsed()), "{:?}", start.elapsed());
     within(millis(100), || b.stats().serving == 16).await;

@@ -19,7 +19,7 @@ use support::check::{Attempt, Crawl, Request, Verdict};
 use tokio::net::TcpListener;
 
 const SITE: Site = Site { hosts: 12, pages: 60, chaos: None };
-/// A time-out so long that a slow machine causes no failures.
+/// A time-out that a slow machine does not reach.
 const PATIENT: Settings = Settings { rate: 50.0, timeout: Duration::from_secs(60), max_retries: 5, workers: 16 };
 
 /// Writes the server's log.
