@@ -27,6 +27,11 @@ pub fn compiler() -> String {
     output("rustc", &["--version"])
 }
 
+/// The day, as 2026-11-24.
+pub fn day() -> String {
+    output("date", &["+%Y-%m-%d"])
+}
+
 fn output(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output();
     output.map_or("unknown".into(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())

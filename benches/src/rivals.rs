@@ -4,12 +4,15 @@
 //!   times a cycle.
 //! * [`Papaya`]: a map whose reads and writes take no lock, a state word for each key, which changes by compare-and-swap, and the same
 //!   lock-free queue. Only its getters that wait take a lock.
+//! * [`Scc`]: the same steps with a map that is made for writes. It locks a bucket of 32 keys for a moment. A turn of a key that is added
+//!   while it is processing hashes it once. A new key has one allocation, its node.
 
 use crate::floors::Line;
 use crate::{Key, Subject};
 use ahash::RandomState;
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
+use scc::hash_map::Entry as SccEntry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -138,6 +141,66 @@ impl<K: Key> Subject<K> for Papaya<K> {
         work(self, &node.key);
         if node.step(PROCESSING, GONE) {
             _ = self.nodes.pin().remove_if(&node.key, |_, found| Arc::ptr_eq(found, &node));
+        } else {
+            node.state.store(QUEUED, Ordering::Release);
+            self.line.push(node);
+        }
+        true
+    }
+
+    fn shut_down(&self) {
+        self.line.shut_down();
+    }
+}
+
+/// A map with a lock for each bucket, a state word for each key, and a lock-free queue.
+pub struct Scc<K> {
+    nodes: scc::HashMap<K, Arc<Node<K>>, RandomState>,
+    line: Line<Arc<Node<K>>>,
+}
+
+impl<K: Key> Subject<K> for Scc<K> {
+    const NAME: &'static str = "scc + SegQueue";
+
+    fn make() -> Self {
+        Self { nodes: scc::HashMap::default(), line: Line::default() }
+    }
+
+    #[inline]
+    fn add(&self, key: K) {
+        if self.line.is_shutting_down() {
+            return;
+        }
+        let new = |key: &K| Arc::new(Node { key: key.clone(), state: AtomicU8::new(QUEUED) });
+        let node = match self.nodes.entry_sync(key) {
+            SccEntry::Vacant(entry) => {
+                let node = new(entry.key());
+                entry.insert_entry(Arc::clone(&node));
+                node
+            }
+            SccEntry::Occupied(mut entry) => loop {
+                match entry.get().state.load(Ordering::Acquire) {
+                    PROCESSING if !entry.get().step(PROCESSING, AGAIN) => {}
+                    // The thread that is done with the key finds another node in its place.
+                    GONE => {
+                        let node = new(entry.key());
+                        *entry.get_mut() = Arc::clone(&node);
+                        break node;
+                    }
+                    _ => return,
+                }
+            },
+        };
+        self.line.push(node);
+    }
+
+    #[inline]
+    fn process(&self, work: impl FnOnce(&Self, &K)) -> bool {
+        let Some(node) = self.line.pop() else { return false };
+        node.state.store(PROCESSING, Ordering::Release);
+        work(self, &node.key);
+        if node.step(PROCESSING, GONE) {
+            _ = self.nodes.remove_if_sync(&node.key, |found| Arc::ptr_eq(found, &node));
         } else {
             node.state.store(QUEUED, Ordering::Release);
             self.line.push(node);

@@ -1,6 +1,6 @@
 //! The results of one subject in one workload.
 
-use crate::machine::{commit, cores, processor};
+use crate::machine::{commit, cores, day, processor};
 use crate::numbers::{median, rounded};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -24,11 +24,19 @@ impl Subject {
 
 /// Prints the first line of the data of a binary apart from the report: where it runs, and the command that measures the same again.
 pub fn print_run(binary: &str) {
+    let commit = format!("{} of {}", commit(), day());
+    println!("{}", json!({"run": {"machine": machine(), "commit": commit, "command": command(binary)}}));
+}
+
+/// The command that runs this program again.
+pub fn command(binary: &str) -> String {
     let command =
         format!("cargo run --release --manifest-path benches/Cargo.toml --no-default-features --bin {binary} --");
-    let command = std::env::args().skip(1).fold(command, |command, argument| command + " " + &argument);
-    let machine = format!("{}, {} cores, {}", processor(), cores(), std::env::consts::OS);
-    println!("{}", json!({"run": {"machine": machine, "commit": commit(), "command": command}}));
+    std::env::args().skip(1).fold(command, |command, argument| command + " " + &argument)
+}
+
+pub fn machine() -> String {
+    format!("{}, {} cores, {}", processor(), cores(), std::env::consts::OS)
 }
 
 /// Prints a row of times as the report reads it. Each subject has a name and the nanoseconds of each round.

@@ -1,64 +1,142 @@
-//! What shards buy, and what they cost: queues with 1 and with 16 shards beside two independent queues, two mutex queues and
-//! `DashMap` + `SegQueue`, a lock-free rival in one run; how many later keys overtake a key; and how long
-//! calls take beside threads that do not run.
+//! What shards buy, and what they cost: queues with 1 and with 16 shards beside two mutex queues and queues of lock-free parts.
 //!
-//! The subjects of a row run in turn, round after round. On a machine with more than two cores the same command measures more of them.
+//! Without options: the **tails** of calls and **rings** of threads, as a page of markdown, in four minutes. On a machine with more than two
+//! cores the same command measures more of them. `--json` prints the data instead, for `benches/charts/tails.jsonl`.
+//!
+//! With `--all`: all workloads, two independent queues among the subjects, how many later keys overtake a key, and a model of more cores.
 //! The data go to standard output, for `benches/charts/shards.jsonl`; the tables of the order and of the model, to standard error.
+//!
+//! The subjects of a row run in turn, round after round.
 
 mod latencies;
 mod model;
 mod order;
-mod stalls;
 mod subjects;
+mod tails;
 
+use crate::subjects::Row;
 use clap::Parser;
 use hdrhistogram::Histogram;
-use keyqueue_benches::machine::load;
-use keyqueue_benches::rounds::{print_run, print_times};
+use keyqueue_benches::machine::{commit, day, load};
+use keyqueue_benches::markdown::Table;
+use keyqueue_benches::numbers::{figures, median};
+use keyqueue_benches::rounds::{command, machine, print_run, print_times};
 
 /// Measures shards.
 #[derive(Parser)]
 struct Options {
-    /// The number of rounds; their median counts.
-    #[arg(long, default_value_t = 7)]
-    rounds: usize,
-    /// Keys of a run.
-    #[arg(long, default_value_t = 1_000_000)]
-    ops: u64,
-    /// How long each measurement of stalls takes.
-    #[arg(long, default_value_t = 3.0)]
-    seconds: f64,
-    /// Only rows whose name contains this; `order`, `latencies`, `model` and `stalls` are the names of the other tables.
+    /// Only the tails of calls.
+    #[arg(long)]
+    tails: bool,
+    /// Only the rings.
+    #[arg(long)]
+    rings: bool,
+    /// In half a minute.
+    #[arg(long)]
+    quick: bool,
+    /// Only subjects whose name contains this, as "keyqueue" or "16 shards".
     #[arg(long, default_value = "")]
-    only: String,
+    subject: String,
+    /// Prints data in place of markdown.
+    #[arg(long)]
+    json: bool,
+    /// The number of rounds; their median counts. (5, or 3 with `--quick`; 7 with `--all`.)
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// Keys of a run. (A million; a fifth with `--quick`.)
+    #[arg(long)]
+    ops: Option<u64>,
+    /// How long each measurement of tails takes. (1; 0.3 with `--quick`.)
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// All other tables.
+    #[arg(long)]
+    all: bool,
+    /// Of all other tables, the rows whose name contains this; `order`, `latencies` and `model` are the names of tables.
+    #[arg(long)]
+    only: Option<String>,
 }
+
+/// A row, and for each subject the nanoseconds of each round.
+type Times = (String, Vec<(&'static str, Vec<f64>)>);
 
 fn main() {
     let options = Options::parse();
-    assert!(options.rounds > 0 && options.ops > 0, "at least one round, and one key");
+    let (rounds, ops, seconds) = if options.quick { (3, 200_000, 0.3) } else { (5, 1_000_000, 1.0) };
+    let ops = options.ops.unwrap_or(ops);
+    let wanted = |name: &str| name.contains(&options.subject);
+    if options.all || options.only.is_some() {
+        return all(options.rounds.unwrap_or(7), ops, options.only.as_deref().unwrap_or_default(), wanted);
+    }
+    let (rounds, seconds) = (options.rounds.unwrap_or(rounds), options.seconds.unwrap_or(seconds));
+    assert!(rounds > 0 && ops > 0, "at least one round, and one key");
+    let tails = if options.rings { Vec::new() } else { tails::measure(rounds, seconds, wanted) };
+    let mut times: Vec<Times> = tails.iter().map(|tails| (tails.name(), tails.turns.clone())).collect();
+    if !options.tails {
+        let rings = subjects::rings(&[1, 2, 16, 64], ops).into_iter().chain(subjects::busy_rings(ops / 5));
+        times.extend(rings.map(|row| run(row, rounds, wanted)));
+    }
+    if options.json {
+        print_run("shards");
+        times.into_iter().for_each(|(name, row)| print_times("tails", "", &name, row));
+        tails.iter().for_each(tails::Tails::print);
+        return;
+    }
+    println!("{}, commit {} of {}, load {}", machine(), commit(), day(), load());
+    println!(
+        "`{}`: medians of {rounds} rounds\n\nNanoseconds a turn (get, add, done):\n\n{}",
+        command("shards"),
+        medians(&times)
+    );
+    println!("\nMicroseconds a call, among them the reading of a clock:");
+    tails.iter().for_each(|tails| println!("\n{}", tails.table()));
+}
+
+/// A column for each subject.
+fn medians(times: &[Times]) -> Table {
+    let names: Vec<_> = subjects::NAMES
+        .into_iter()
+        .filter(|name| times.iter().any(|(_, row)| row.iter().any(|(other, _)| other == name)))
+        .collect();
+    let mut table = Table::new([""].into_iter().chain(names.iter().copied()));
+    for (name, row) in times {
+        let cell = |name: &&str| {
+            row.iter().find(|(other, _)| other == name).map_or("–".into(), |(_, ns)| figures(median(ns)))
+        };
+        table.row([name.clone()].into_iter().chain(names.iter().map(cell)));
+    }
+    table
+}
+
+/// Runs the subjects in turn.
+fn run(row: Row, rounds: usize, wanted: impl Fn(&str) -> bool) -> Times {
+    let subjects = subjects::NAMES.into_iter().zip(&row.subjects).filter_map(|(name, run)| Some((name, run.as_ref()?)));
+    let subjects: Vec<_> = subjects.filter(|(name, _)| wanted(name)).collect();
+    let mut times: Vec<_> = subjects.iter().map(|(name, _)| (*name, Vec::new())).collect();
+    for round in 0..rounds {
+        for n in (0..subjects.len()).map(|n| (n + round) % subjects.len()) {
+            times[n].1.push(subjects[n].1());
+        }
+    }
+    (row.name, times)
+}
+
+fn all(rounds: usize, ops: u64, only: &str, wanted: impl Fn(&str) -> bool) {
     print_run("shards");
     eprintln!("load {}", load());
-    for row in subjects::rows(options.ops).into_iter().filter(|row| row.name.contains(&options.only)) {
+    for row in subjects::rows(ops).into_iter().filter(|row| row.name.contains(only)) {
         eprintln!("{}", row.name);
-        let mut times = vec![Vec::new(); row.subjects.len()];
-        for _ in 0..options.rounds {
-            for (times, run) in times.iter_mut().zip(&row.subjects) {
-                times.extend(run.as_ref().map(|run| run()));
-            }
-        }
-        print_times("shards", "", &row.name, subjects::NAMES.into_iter().zip(times));
+        let (name, times) = run(row, rounds, &wanted);
+        print_times("shards", "", &name, times);
     }
-    if "order".contains(&options.only) {
-        eprintln!("{}\n", order::table(options.ops / 5));
+    if "order".contains(only) {
+        eprintln!("{}\n", order::table(ops / 5));
     }
-    if "latencies".contains(&options.only) {
-        latencies::print(options.rounds);
+    if "latencies".contains(only) {
+        latencies::print(rounds);
     }
-    if "model".contains(&options.only) {
-        eprintln!("{}\n", model::table(options.rounds));
-    }
-    if "stalls".contains(&options.only) {
-        stalls::print(options.seconds);
+    if "model".contains(only) {
+        eprintln!("{}\n", model::table(rounds));
     }
 }
 

@@ -2,12 +2,13 @@
 
 use common::mutex::{parking_lot_mutex, std_mutex};
 use common::threads::timed;
-use common::{Key as _, Subject, workloads};
+use common::workloads::{cycle, fill_and_drain, own_keys, ring, unique, with_queued_keys};
+use common::{Key, Subject};
 use keyqueue::{AddOptions, Driver, WorkQueue};
-use keyqueue_benches::rivals::{DashSeg, Papaya};
-use std::time::Duration;
+use keyqueue_benches::rivals::{DashSeg, Papaya, Scc};
+use std::time::{Duration, Instant};
 
-pub const NAMES: [&str; 7] = [
+pub const NAMES: [&str; 8] = [
     "keyqueue, 1 shard",
     "keyqueue, 16 shards",
     "2 queues (keyqueue)",
@@ -15,12 +16,13 @@ pub const NAMES: [&str; 7] = [
     "std mutex",
     "DashMap + SegQueue",
     "papaya + SegQueue",
+    "scc + SegQueue",
 ];
 
 /// A row of the table. A subject that cannot run the workload is `None`.
 pub struct Row {
     pub name: String,
-    pub subjects: [Option<Box<dyn Fn() -> f64>>; 7],
+    pub subjects: [Option<Box<dyn Fn() -> f64>>; 8],
 }
 
 /// A queue with this number of shards.
@@ -67,13 +69,14 @@ macro_rules! row {
         Row {
             name: $name,
             subjects: [
-                of($ops, move || workloads::$workload::<u64, One>($($argument),*)),
-                of($ops, move || workloads::$workload::<u64, Many>($($argument),*)),
+                of($ops, move || $workload::<u64, One>($($argument),*)),
+                of($ops, move || $workload::<u64, Many>($($argument),*)),
                 $two,
-                of($ops, move || workloads::$workload::<u64, ParkingLot>($($argument),*)),
-                of($ops, move || workloads::$workload::<u64, Std>($($argument),*)),
-                of($ops, move || workloads::$workload::<u64, DashSeg<u64>>($($argument),*)),
-                of($ops, move || workloads::$workload::<u64, Papaya<u64>>($($argument),*)),
+                of($ops, move || $workload::<u64, ParkingLot>($($argument),*)),
+                of($ops, move || $workload::<u64, Std>($($argument),*)),
+                of($ops, move || $workload::<u64, DashSeg<u64>>($($argument),*)),
+                of($ops, move || $workload::<u64, Papaya<u64>>($($argument),*)),
+                of($ops, move || $workload::<u64, Scc<u64>>($($argument),*)),
             ],
         }
     };
@@ -89,10 +92,7 @@ pub fn rows(ops: u64) -> Vec<Row> {
         row!("cycle, 1 thread".into(), ops, None, cycle(KEYS, ops)),
         row!(format!("fill and drain, {ops} keys"), ops, None, fill_and_drain(ops)),
     ];
-    for threads in [1, 2, 4, 16, 64, 512] {
-        let two = if threads == 2 { of(ops, move || two_rings(ops)) } else { None };
-        rows.push(row!(format!("ring, {threads} threads"), ops, two, ring(KEYS, threads, ops)));
-    }
+    rows.extend(rings(&[1, 2, 4, 16, 64, 512], ops));
     for threads in [2, 16, 64] {
         let two = if threads == 2 { of(ops, move || two_queues_of_own_keys(ops)) } else { None };
         rows.push(row!(format!("own keys, {threads} threads"), ops, two, own_keys(threads, ops)));
@@ -107,14 +107,46 @@ pub fn rows(ops: u64) -> Vec<Row> {
     };
     rows.push(Row {
         name: "duplicates, 2 threads".into(),
-        subjects: [parted(1), parted(16), two, None, None, None, None],
+        subjects: [parted(1), parted(16), two, None, None, None, None, None],
     });
     for threads in [1, 2] {
         let delays = |n| of(ops, move || delays(n, threads, ops));
         let name = format!("add_after, {threads} threads");
-        rows.push(Row { name, subjects: [delays(1), delays(16), None, None, None, None, None] });
+        rows.push(Row { name, subjects: [delays(1), delays(16), None, None, None, None, None, None] });
     }
     rows
+}
+
+pub fn rings(threads: &[u64], ops: u64) -> Vec<Row> {
+    let ring_of = |&threads: &u64| {
+        let two = if threads == 2 { of(ops, move || two_rings(ops)) } else { None };
+        row!(format!("ring, {threads} threads"), ops, two, ring(KEYS, threads, ops))
+    };
+    threads.iter().map(ring_of).collect()
+}
+
+/// Rings whose threads work for a tenth of a microsecond after each call.
+pub fn busy_rings(ops: u64) -> Vec<Row> {
+    let name = |threads| format!("ring with 100 ns of work after each call, {threads} threads");
+    [2, 16].map(|threads| row!(name(threads), ops, None, busy_ring(KEYS, threads, ops))).into()
+}
+
+fn busy_ring<K: Key, Q: Subject<K>>(keys: u64, threads: u64, turns: u64) -> Duration {
+    let work = || {
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_nanos(100) {}
+    };
+    let queue: Q = with_queued_keys(keys);
+    timed(threads, |_| {
+        for _ in 0..turns / threads {
+            queue.process(|queue, key| {
+                work();
+                queue.add(key.clone());
+                work();
+            });
+            work();
+        }
+    })
 }
 
 /// Two threads with a queue each: the limit for two threads that share nothing.
