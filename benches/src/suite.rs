@@ -190,6 +190,7 @@ pub fn sizes(max: u64) -> Vec<(u64, Workload)> {
 mod tests {
     use super::*;
     use crate::Key;
+    use crate::rivals::{Papaya, Scc};
 
     #[test]
     fn each_workload_runs_on_each_subject() {
@@ -236,6 +237,8 @@ mod tests {
             assert_eq!(handed_out::<K, parking_lot_mutex::Queue<K>>(), [2, 1, 1]);
             assert_eq!(handed_out::<K, std_mutex::Queue<K>>(), [2, 1, 1]);
             assert_eq!(handed_out::<K, DashSeg<K>>(), [2, 1, 1]);
+            assert_eq!(handed_out::<K, Papaya<K>>(), [2, 1, 1]);
+            assert_eq!(handed_out::<K, Scc<K>>(), [2, 1, 1]);
             assert_eq!(handed_out::<K, Channel<K>>(), [3, 2, 2]);
             assert_eq!(handed_out::<K, Line<K>>(), [3, 2, 2]);
             #[cfg(feature = "kube")]

@@ -9,13 +9,13 @@ mod style;
 use self::axis::Axis;
 use self::bars::{Bar, Bars};
 use self::lines::{Line, Lines};
-use crate::results::{Results, Spread, Times};
+use crate::results::{Results, Spread, TAILS, Times};
 use keyqueue_benches::numbers::short;
 
 /// File names and SVG. Charts without data are left out.
 pub fn all(results: &Results) -> Vec<(&'static str, String)> {
     let keys = |group| move |results: &Results| keys(results, group);
-    let charts: [(&str, Option<String>); 11] = [
+    let charts: [(&str, Option<String>); 12] = [
         ("overview.svg", overview::overview(results).map(|bars| bars.draw())),
         ("threads.svg", throughput(results, "threads", "Each thread adds and processes", "threads")),
         ("pairs.svg", throughput(results, "pairs", "Pairs of an adding and a processing thread", "pairs of threads")),
@@ -25,20 +25,24 @@ pub fn all(results: &Results) -> Vec<(&'static str, String)> {
         ("memory.svg", memory(results)),
         (
             "latency-wake-up.svg",
-            percentiles(results, "latency", "wake-up", "Waking one parked getter: from add to get"),
+            percentiles(results, "latency", "wake-up", "Waking one parked getter: from add to get", 1000.0),
         ),
         (
             "latency-load.svg",
-            percentiles(results, "latency", "under load", "Under a steady load: until a key is handed out"),
+            percentiles(results, "latency", "under load", "Under a steady load: until a key is handed out", 1000.0),
         ),
-        ("lateness-quiet.svg", percentiles(results, "lateness", "quiet", "Lateness of delays, quiet")),
+        (
+            "tails.svg",
+            percentiles(results, "tails", "turn, 32 threads", "A turn (get, add, done), 32 threads on two cores", 1.0),
+        ),
+        ("lateness-quiet.svg", percentiles(results, "lateness", "quiet", "Lateness of delays, quiet", 1000.0)),
         (
             "lateness-flood.svg",
-            percentiles(results, "lateness", "flood", "Lateness of delays, under a flood of new delays"),
+            percentiles(results, "lateness", "flood", "Lateness of delays, under a flood of new delays", 1000.0),
         ),
     ];
-    let machine = &results.run.machine;
-    charts.into_iter().filter_map(|(name, svg)| Some((name, style::finish(&svg?, machine)))).collect()
+    let machine = |name| if name == "tails.svg" { results.apart(TAILS).machine } else { results.run.machine.clone() };
+    charts.into_iter().filter_map(|(name, svg)| Some((name, style::finish(&svg?, &machine(name))))).collect()
 }
 
 /// A line for each subject, with a point for each row that has it.
@@ -79,13 +83,14 @@ fn keys(results: &Results, group: &str) -> Option<String> {
     (!rows.is_empty()).then(|| Lines { title: title.into(), x, y, lines }.draw())
 }
 
-/// The horizontal axis is the share of values above a percentile, on a logarithmic scale: rarer values are further to the right.
-fn percentiles(results: &Results, section: &str, what: &str, title: &str) -> Option<String> {
+/// The horizontal axis is the share of values above a percentile, on a logarithmic scale: rarer values are further to the right. Values
+/// of less than `least` nanoseconds are drawn as `least`.
+fn percentiles(results: &Results, section: &str, what: &str, title: &str, least: f64) -> Option<String> {
     let spreads: Vec<&Spread> = results.spreads(section, what).collect();
     let rarity = |percentile: f64| 100.0 / (100.0 - percentile);
     let line = |spread: &&Spread| {
         let below = spread.curve.iter().filter(|point| point.0 < 100.0);
-        let points = below.map(|(percentile, ns)| (rarity(*percentile), ns.max(1000.0) / 1000.0)).collect();
+        let points = below.map(|(percentile, ns)| (rarity(*percentile), ns.max(least) / 1000.0)).collect();
         Line { name: spread.subject.clone(), points }
     };
     let lines: Vec<_> = spreads.iter().map(line).collect();

@@ -10,12 +10,13 @@ use keyqueue_benches::numbers::figures;
 const MARGIN: f64 = 1.05;
 
 /// Each section of the data, and the heading in `benches/TABLES.md` above its tables.
-const HEADINGS: [(&str, &str); 12] = [
+const HEADINGS: [(&str, &str); 13] = [
     ("queue", "workloads"),
     ("builds", "in-every-build"),
     ("threads", "by-number-of-threads"),
     ("pairs", "by-number-of-threads"),
     ("shards", "shards"),
+    ("tails", "tails"),
     ("order", "priorities-and-groups"),
     ("keys", "by-number-of-keys"),
     ("memory", "memory"),

@@ -1,6 +1,6 @@
 //! BENCHMARKS.md: the texts of `benches/text/`, one for each section. Names in double braces are placeholders for tables and numbers.
 
-use crate::results::Results;
+use crate::results::{Results, TAILS};
 use crate::{losses, tables};
 use keyqueue_benches::matrix::results::Matrix;
 
@@ -56,7 +56,15 @@ fn fill(text: &str, results: &Results, matrices: &[Matrix]) -> Option<String> {
         let value = place(name, results, matrices);
         if !matches!(
             name,
-            "machine" | "commit" | "rounds" | "few rounds" | "wakes" | "delays keys" | "shards run" | "order run"
+            "machine"
+                | "commit"
+                | "rounds"
+                | "few rounds"
+                | "wakes"
+                | "delays keys"
+                | "shards run"
+                | "tails run"
+                | "order run"
         ) {
             places += 1;
             values += usize::from(!value.is_empty());
@@ -89,10 +97,14 @@ fn place(name: &str, results: &Results, matrices: &[Matrix]) -> String {
         "threads" => tables::scaling(results, "threads", "threads"),
         "pairs" => tables::scaling(results, "pairs", "pairs"),
         "shards" => tables::shards(results),
-        "shards run" => tables::run_of(results, "shards"),
+        "shards run" => tables::run_of(results, "--bin shards"),
         "shards latencies" => tables::percentiles(results, "shards", ""),
+        "tails" => tables::tails(results),
+        "turns" => tables::turns(results),
+        "tails run" => tables::run_of(results, TAILS),
+        "turns and tails" => tables::turns_and_tails(results),
         "order" => tables::order(results),
-        "order run" => tables::run_of(results, "order"),
+        "order run" => tables::run_of(results, "--bin order"),
         "keys fill" => tables::keys(results, "fill"),
         "keys touch" => tables::keys(results, "touch"),
         "keys delays" => tables::keys(results, "delays"),

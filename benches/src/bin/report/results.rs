@@ -12,6 +12,9 @@ use std::fmt::Write as _;
 /// The name of keyqueue in all tables and charts.
 pub const OURS: &str = "keyqueue";
 
+/// The command that has measured tails.
+pub const TAILS: &str = "--bin shards -- --json";
+
 /// keyqueue, in one of its forms.
 pub fn is_ours(subject: &str) -> bool {
     subject == OURS || subject.starts_with("keyqueue, ")
@@ -195,10 +198,16 @@ impl Results {
         self.spreads.extend(other.spreads);
     }
 
-    /// What the binaries `shards` and `order` have measured.
-    pub fn read_apart() -> Result<[Self; 2], Box<dyn std::error::Error>> {
+    /// The first run apart whose command contains this.
+    pub fn apart(&self, command: &str) -> Run {
+        self.apart.iter().find(|run| run.command.contains(command)).cloned().unwrap_or_default()
+    }
+
+    /// What the binaries `shards` (with `--all`, and without) and `order` have measured.
+    pub fn read_apart() -> Result<[Self; 3], Box<dyn std::error::Error>> {
         let read = |name| std::fs::read_to_string(format!("{REPOSITORY}/benches/charts/{name}.jsonl"));
-        Ok([Self::from_lines(&read("shards")?)?, Self::from_lines(&read("order")?)?])
+        let [shards, tails, order] = ["shards", "tails", "order"].map(read);
+        Ok([Self::from_lines(&shards?)?, Self::from_lines(&tails?)?, Self::from_lines(&order?)?])
     }
 
     pub fn times<'a>(&'a self, section: &'a str) -> impl Iterator<Item = &'a Times> {
@@ -267,6 +276,9 @@ pub mod tests {
         results.times.push(times("shards", "", "ring, 2 threads", None, &four(50.0, 60.0, 180.0, 80.0)));
         results.times.last_mut().unwrap().subjects[0].name = shards(OURS);
         results.apart = vec![Run { command: "--bin shards".into(), ..Run::default() }];
+        for name in ["turn and clock, 32 threads", "ring, 2 threads"] {
+            results.times.push(times("tails", "", name, None, &four(50.0, 60.0, 180.0, 80.0)));
+        }
         for group in ["metrics", "workers"] {
             results.times.push(times(group, "loop", "1 keys", None, &[("plain", 50.0), ("a", 60.0), ("b", 80.0)]));
         }
@@ -276,6 +288,10 @@ pub mod tests {
             ("lateness", "quiet"),
             ("lateness", "flood"),
             ("shards", "wake-up"),
+            ("tails", "get, 32 threads"),
+            ("tails", "add, 32 threads"),
+            ("tails", "turn, 32 threads"),
+            ("tails", "get, 2 threads"),
         ] {
             for (subject, scale) in [(OURS, 100), ("parking_lot mutex", 110), ("a bare thread", 90)] {
                 results.spreads.push(spread(section, what, subject, scale));

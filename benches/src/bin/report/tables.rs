@@ -1,6 +1,6 @@
 //! The tables of the two pages. A table without data is empty.
 
-use crate::results::{OURS, Results, Subject, Times};
+use crate::results::{OURS, Results, Spread, Subject, Times, is_ours, is_rival};
 use keyqueue_benches::markdown::Table;
 use keyqueue_benches::matrix::results::{Matrix, Run};
 use keyqueue_benches::matrix::tables::{medians, summary};
@@ -95,14 +95,67 @@ pub fn shards(results: &Results) -> String {
     medians_of("", &results.times("shards").collect::<Vec<_>>(), |times| times.name.clone()).to_string()
 }
 
+/// The rings and turns of the run of tails.
+pub fn turns(results: &Results) -> String {
+    medians_of("", &results.times("tails").collect::<Vec<_>>(), |times| times.name.clone()).to_string()
+}
+
+/// For each setting a table: a row for each call and subject. The settings are in the names: "get, 2 threads".
+pub fn tails(results: &Results) -> String {
+    let mut settings = Vec::new();
+    for spread in results.spreads.iter().filter(|spread| spread.section == "tails") {
+        push_new(&mut settings, call_and_setting(spread).1);
+    }
+    let table = |setting: &str| {
+        let head = [setting, ""].map(str::to_owned).into_iter();
+        let mut table = Table::new(head.chain(TAIL.map(percentile_head)));
+        for spread in results.spreads.iter().filter(|spread| spread.section == "tails") {
+            if let (call, true) = (call_and_setting(spread).0, call_and_setting(spread).1 == setting) {
+                let cells = TAIL.map(|percentile| spread.micros(percentile).map_or("–".into(), figures));
+                table.row([call.to_owned(), spread.subject.clone()].into_iter().chain(cells));
+            }
+        }
+        table.to_string()
+    };
+    settings.into_iter().map(table).collect::<Vec<_>>().join("\n\n")
+}
+
+fn call_and_setting(spread: &Spread) -> (&str, &str) {
+    spread.what.split_once(", ").expect("a call and a setting")
+}
+
+/// Means beside tails, a row for each subject: its rings, and the 99.9th percentile of each call in each setting.
+pub fn turns_and_tails(results: &Results) -> String {
+    let rings: Vec<_> = results.times("tails").filter(|times| times.name.starts_with("ring")).collect();
+    let names = subjects(&rings).into_iter().filter(|name| is_ours(name) || is_rival(name));
+    let mut whats = Vec::new();
+    for spread in results.spreads.iter().filter(|spread| spread.section == "tails") {
+        push_new(&mut whats, spread.what.as_str());
+    }
+    whats.retain(|what| !what.starts_with("turn"));
+    let head = rings.iter().map(|times| format!("{}, ns", times.name));
+    let mut table = Table::new(
+        [String::new()].into_iter().chain(head).chain(whats.iter().map(|what| format!("p99.9 of {what}, µs"))),
+    );
+    for name in names {
+        let mean = rings.iter().map(|times| times.median(name).map_or("–".into(), figures));
+        let tail = whats.iter().map(|what| {
+            let spread = results.spreads("tails", what).find(|spread| spread.subject == name);
+            spread.and_then(|spread| spread.micros(99.9)).map_or("–".into(), figures)
+        });
+        table.row([name.to_owned()].into_iter().chain(mean).chain(tail));
+    }
+    table.to_string()
+}
+
 pub fn order(results: &Results) -> String {
     by_group(results, "order", |group, rows| medians_of(group, rows, |times| times.name.clone()).to_string())
 }
 
 /// Where a binary apart from the report has run.
-pub fn run_of(results: &Results, binary: &str) -> String {
-    let run = results.apart.iter().find(|run| run.command.contains(&format!("--bin {binary} ")));
-    run.map_or(String::new(), |run| format!("{}, commit {}", run.machine, run.commit))
+pub fn run_of(results: &Results, command: &str) -> String {
+    let run = results.apart(command);
+    if run.machine.is_empty() { String::new() } else { format!("{}, commit {}", run.machine, run.commit) }
 }
 
 /// The number of threads, pairs or keys.
@@ -140,6 +193,9 @@ pub fn memory(results: &Results) -> String {
 
 /// The percentiles in the tables. 100 is the maximum.
 const PERCENTILES: [f64; 7] = [50.0, 90.0, 95.0, 97.5, 99.0, 99.9, 100.0];
+
+/// The percentiles of calls.
+const TAIL: [f64; 6] = [50.0, 90.0, 99.0, 99.9, 99.99, 100.0];
 
 pub fn percentile_head(percentile: f64) -> String {
     if percentile == 100.0 { "max".into() } else { format!("p{percentile}") }

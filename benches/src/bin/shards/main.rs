@@ -84,7 +84,7 @@ fn main() {
     }
     println!("{}, commit {} of {}, load {}", machine(), commit(), day(), load());
     println!(
-        "`{}`: medians of {rounds} rounds\n\nNanoseconds a turn (get, add, done):\n\n{}",
+        "`{}`: medians of {rounds} rounds\n\nNanoseconds a turn (get, add, done; busy: with 100 ns of work after each call):\n\n{}",
         command("shards"),
         medians(&times)
     );

@@ -127,7 +127,7 @@ pub fn rings(threads: &[u64], ops: u64) -> Vec<Row> {
 
 /// Rings whose threads work for a tenth of a microsecond after each call.
 pub fn busy_rings(ops: u64) -> Vec<Row> {
-    let name = |threads| format!("ring with 100 ns of work after each call, {threads} threads");
+    let name = |threads| format!("busy ring, {threads} threads");
     [2, 16].map(|threads| row!(name(threads), ops, None, busy_ring(KEYS, threads, ops))).into()
 }
 

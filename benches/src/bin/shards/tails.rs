@@ -27,11 +27,12 @@ const SETTINGS: [(&str, Threads); 3] = [
     ("2 threads", Threads { timed: 2, idle: 0 }),
     ("2 threads and 4 `SCHED_IDLE` threads", Threads { timed: 2, idle: 4 }),
 ];
-const CALLS: [&str; 3] = ["get", "add", "done"];
+/// The calls, and all three together.
+const CALLS: [&str; 4] = ["get", "add", "done", "turn"];
 const PERCENTILES: [f64; 6] = [50.0, 90.0, 99.0, 99.9, 99.99, 100.0];
 
 /// Runs threads for some seconds, and returns the times of their calls.
-type Run = fn(&Threads, f64) -> [Histogram<u64>; 3];
+type Run = fn(&Threads, f64) -> [Histogram<u64>; 4];
 
 const RUNS: [Option<Run>; 8] = [
     Some(|threads, seconds| run::<Shards<1>>(threads, seconds, turn_of_ours)),
@@ -78,7 +79,7 @@ pub fn measure(rounds: usize, seconds: f64, wanted: impl Fn(&str) -> bool) -> Ve
                 tails.rows.push((call_name, subject, count, PERCENTILES.map(of)));
             }
         }
-        let ns = |rounds: &Vec<[Histogram<u64>; 3]>| {
+        let ns = |rounds: &Vec<[Histogram<u64>; 4]>| {
             rounds.iter().map(|round| seconds * 1e9 / round[0].len() as f64).collect()
         };
         tails.turns = subjects.iter().zip(&all).map(|((subject, _), rounds)| (*subject, ns(rounds))).collect();
@@ -146,7 +147,7 @@ fn turn_of_ours<const N: usize>(queue: &Shards<N>) -> Moments {
 }
 
 /// The times of the calls of all timed threads.
-fn run<Q: Subject<u64>>(threads: &Threads, seconds: f64, turn: fn(&Q) -> Moments) -> [Histogram<u64>; 3] {
+fn run<Q: Subject<u64>>(threads: &Threads, seconds: f64, turn: fn(&Q) -> Moments) -> [Histogram<u64>; 4] {
     // Up to a minute, so that no thread has to enlarge its own.
     let empty = || CALLS.map(|_| Histogram::new_with_max(60_000_000_000, 2).expect("a range"));
     let queue = Q::make();
@@ -167,9 +168,9 @@ fn run<Q: Subject<u64>>(threads: &Threads, seconds: f64, turn: fn(&Q) -> Moments
                 let mut mine = empty();
                 while !stop.load(Ordering::Relaxed) {
                     let moments = turn(&queue);
-                    for (call, times) in mine.iter_mut().zip(moments.windows(2)) {
-                        let took = times[1] - times[0];
-                        call.saturating_record(took.as_nanos().max(1) as u64);
+                    let spans = [(0, 1), (1, 2), (2, 3), (0, 3)].map(|(from, to)| moments[to] - moments[from]);
+                    for (times, took) in mine.iter_mut().zip(spans) {
+                        times.saturating_record(took.as_nanos().max(1) as u64);
                     }
                 }
                 let mut all = all.lock().expect("no thread panics");

@@ -41,6 +41,7 @@ pub fn of(subject: &str) -> Style {
     let line = |colour, mark| Style { colour, width: 2, dashed: false, mark };
     let dashed = |mark| Style { colour: FAINT, width: 1, dashed: true, mark };
     match subject {
+        "keyqueue, 1 shard" => line(OURS, Ring),
         s if s.contains("keyqueue") => Style { colour: OURS, width: 4, dashed: false, mark: Disc },
         s if s.contains("bare thread") => dashed(Ring),
         s if s.contains("channel") => dashed(Square),
@@ -48,7 +49,7 @@ pub fn of(subject: &str) -> Style {
         s if s.contains("parking_lot") || s.contains("heap") => line(BEHIND, Square),
         s if s.contains("std mutex") => line(ORANGE, Triangle),
         s if s.contains("DashMap") || s.contains("DelayQueue") => line(GREEN, Cross),
-        s if s.contains("kube") => line(PURPLE, Ring),
+        s if s.contains("kube") || s.contains("papaya") => line(PURPLE, Ring),
         _ => line(SKY, Triangle),
     }
 }
