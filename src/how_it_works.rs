@@ -101,6 +101,50 @@
 //!   locked one.
 //! * **Memory**: an empty shard takes 4 KiB, or 12 if the queue measures. After a burst each shard keeps about two hundred kilobytes.
 //!
+//! # Why short locks?
+//!
+//! **What one would expect** of a fast queue is parts without locks: a concurrent map from keys to states, a queue of segments for the
+//! order, an atomic read-modify-write for each change of a state, and a list of parked threads.
+//!
+//! ```text
+//!  lock-free parts                                      here
+//!
+//!  map ──▶ node: QUEUED ⇄ PROCESSING ⇄ AGAIN ─▶ GONE    shard, under its lock: table ─▶ slot ◀─ line
+//!  segment queue of nodes, for all threads              another shard, with a lock of its own
+//!  one step each: find, compare and swap, push          one step for all: lock, plain changes, unlock
+//! ```
+//!
+//! Two such queues are among the rivals of the benchmarks, with `papaya` and with `scc` for the map, and `SegQueue` for the order
+//! (`benches/src/rivals.rs`). They only deduplicate. In them an add and a `done` may meet between two steps, so a node that leaves the map
+//! needs a state for it. A delay, a priority, or a drain that returns each key once would need more such states. They allocate a node for
+//! each key that comes, and all threads write the head and the tail of the one `SegQueue`.
+//!
+//! **What is here**: an uncontended lock costs one atomic read-modify-write, about five nanoseconds, and the rest of a critical section is
+//! plain loads and stores. An add takes one step to find the key, change its state, put it in the line and see whether a getter waits. With
+//! several shards threads rarely meet at a lock. If a getter finds a lock held, its holder may be off its core. So it takes a key of
+//! another shard, and waits for the lock only if no other shard has keys, or if that shard has been passed by often enough (P18). With one
+//! shard a thread that finds the lock held stays away from it for some microseconds.
+//!
+//! **Throughput and tail**, AMD EPYC, 2 cores, 24 November 2026. A turn is a get, an add of the same key, and `done`:
+//!
+//! @@TABLE@@
+//!
+//! @@READING@@
+//!
+//! **What is lock-free**: [`len`](crate::WorkQueue::len), [`is_empty`](crate::WorkQueue::is_empty) and
+//! [`shutting_down`](crate::WorkQueue::shutting_down) load numbers that the shards and the hub publish,
+//! [`is_dirty`](crate::Item::is_dirty) loads the key's word of state, and each call of a [`Bucket`](crate::rate_limiter::Bucket) changes
+//! one word by compare-and-swap. (The clock that it reads takes no lock either.) All other calls take the lock of a shard or of the hub.
+//!
+//! **What a stopped thread can hold up.** The system may stop a thread while it holds a lock. [P21](crate::guarantees) lists each case.
+//! With one shard, all calls but those above wait. With several, calls that name a key of that shard wait, and calls that visit all shards.
+//! Getters and the driver pass by it. A thread that stops while it holds the hub's lock keeps getters from parking and from being woken.
+//! In the rivals a stopped thread holds up less: the key that it has taken out of the `SegQueue`, a writer's bucket in `scc`, and in
+//! `SegQueue` a thread that has reserved a place and not filled it holds up the getter that comes to this place.
+//!
+//! **What was not measured**: more than two cores. For them there is only a model (`benches/TABLES.md`, "Shards"). On a bigger machine
+//! `cargo run --release --manifest-path benches/Cargo.toml --bin shards` prints the tables of turns and tails in three minutes.
+//!
 //! # Failures and limits
 //!
 //! The number of a key's failures is in a record next to its slot, so a retry looks the key up once. A token bucket is one number: the time
