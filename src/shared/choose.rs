@@ -22,7 +22,8 @@
 //! If the shard's lock is **held**, the getter does not wait for it while another shard has keys: the holder may be off its core. It leaves
 //! its stay, or takes the next shard. The shard counts this. After [`PASSES`] times getters wait for its lock, until one that stays finds an
 //! older shard and leaves. So a shard whose lock adders often hold does not fall behind: each such time ends a stay, which adds
-//! `PASSES * (PASSES + 1) * 64` keys to the bound. With priorities, a getter passes by a held lock for a key of the same level only.
+//! `PASSES * (PASSES + 1) * 64` keys to the bound. If a getter waits in vain, the holder is off its core: then getters pass by the lock
+//! [`PASSES_IF_STOPPED`] times, or until one finds it free. With priorities, a getter passes by a held lock for a key of the same level only.
 //!
 //! **With priorities** a getter goes to the shard whose first key has the highest one, the oldest of those. It ends its stay when that
 //! shard has only keys of lower levels, and passes by for a key of the same level only. So a key of a higher level waits until the
@@ -76,7 +77,11 @@ const BY_AGE: usize = 16;
 
 /// How many times getters pass by the oldest shard because another getter stays with it, before they join it; and how many times they pass
 /// by a shard because its lock is held, before one waits for it.
-const PASSES: usize = 4;
+pub(super) const PASSES: usize = 4;
+
+/// How many times getters pass by a lock after one has waited for it in vain. A wait takes as long as 100 hand-outs, and this many stays
+/// have 32 768.
+const PASSES_IF_STOPPED: usize = 512;
 
 /// A shard to take from.
 struct Choice {
@@ -161,7 +166,7 @@ impl<K> Shared<K> {
                 if let Some(left) = own.filter(|own| choice.as_ref().is_none_or(|choice| choice.shard != *own)) {
                     self.at(left).end_stay();
                     if !busy.contains(self.at(left)) {
-                        self.at(left).allow_passes();
+                        self.at(left).allow_passes(PASSES);
                     }
                     own = None;
                 }
@@ -175,7 +180,7 @@ impl<K> Shared<K> {
                 if own.is_none() && !joins && !locked.begin_stay(PASSES) {
                     continue;
                 }
-                let waits = locked.passed_by() >= PASSES;
+                let waits = locked.lock_passes() == 0;
                 if let Some(taken) = Self::take_from(locked, waits || must_wait, &mut busy) {
                     cursor.queue.set(self.address());
                     cursor.shard.set(shard);
@@ -212,11 +217,13 @@ impl<K> Shared<K> {
             return None;
         }
         if let Some(mut shard) = if waits { locked.lock_briefly() } else { locked.try_lock() } {
+            if locked.lock_passes() > PASSES {
+                locked.allow_passes(0); // the holder runs again
+            }
             return Self::take(locked, &mut shard);
         }
-        if !waits {
-            locked.pass_by();
-        }
+        let passes = locked.lock_passes();
+        locked.allow_passes(if waits { PASSES_IF_STOPPED } else { passes.saturating_sub(1) });
         busy.insert(locked);
         None
     }

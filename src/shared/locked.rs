@@ -51,8 +51,8 @@ struct Published {
     front: AtomicU64,
     /// [`Stay`], as a number. Written without the lock.
     stay: AtomicUsize,
-    /// How many times getters have passed by because the lock was held. Written without the lock.
-    passed_by: AtomicUsize,
+    /// How many more times getters pass by because the lock is held. Written without the lock.
+    lock_passes: AtomicUsize,
     /// The time until which the driver may park, as far as this shard is concerned. A call that sets an earlier deadline tells the hub.
     driver_until: AtomicU64,
 }
@@ -97,7 +97,7 @@ impl<K> Locked<K> {
                 total: AtomicUsize::new(0),
                 front: AtomicU64::new(0),
                 stay: AtomicUsize::new(FREE),
-                passed_by: AtomicUsize::new(0),
+                lock_passes: AtomicUsize::new(super::choose::PASSES),
                 driver_until: AtomicU64::new(NEVER),
             }),
             hints: CachePadded::new(Hints {
@@ -234,25 +234,16 @@ impl<K> Locked<K> {
         }
     }
 
-    /// A getter passes by this shard, because its lock is held.
-    #[cold]
-    pub(super) fn pass_by(&self) {
-        if !cfg!(loom) {
-            self.published.passed_by.fetch_add(1, Ordering::Relaxed); // Relaxed: a hint
-        }
+    /// How many more times getters pass by this shard because its lock is held. Then they wait for it.
+    #[inline]
+    pub(super) fn lock_passes(&self) -> usize {
+        if cfg!(loom) { 1 } else { self.published.lock_passes.load(Ordering::Relaxed) } // loom: as above. Relaxed: a hint
     }
 
-    /// How many times this has happened.
     #[inline]
-    pub(super) fn passed_by(&self) -> usize {
-        if cfg!(loom) { 0 } else { self.published.passed_by.load(Ordering::Relaxed) } // loom: as above. Relaxed: a hint
-    }
-
-    /// A getter that has stayed with this shard has found an older one.
-    #[inline]
-    pub(super) fn allow_passes(&self) {
-        if self.passed_by() > 0 {
-            self.published.passed_by.store(0, Ordering::Relaxed);
+    pub(super) fn allow_passes(&self, passes: usize) {
+        if !cfg!(loom) && self.lock_passes() != passes {
+            self.published.lock_passes.store(passes, Ordering::Relaxed); // Relaxed: a hint
         }
     }
 
