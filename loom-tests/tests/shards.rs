@@ -263,9 +263,9 @@ fn a_task_and_a_thread_wake_each_other() {
     });
 }
 
-/// Lets the next get pass by both shards: it looks into each when it chooses one, and again when it visits all.
+/// Lets the next get pass by both shards: it tries the lock of each and then waits for it, when it chooses one and when it visits all.
 fn find_both_busy() {
-    keyqueue::find_busy(4);
+    keyqueue::find_busy(8);
 }
 
 /// A task passes by the shard of a key (W5). The driver wakes it: one that is started for it, and one that parks for a delay, or is about
@@ -345,7 +345,7 @@ fn a_task_that_passes_by_wakes_itself_if_no_driver_starts() {
         let (queue, first, _) = two_shards();
         keyqueue::refuse_threads(true);
         let adder = with(&queue, move |queue| queue.add(first));
-        keyqueue::find_busy(10); // it passes by; the failing start looks for delays; and it passes by again
+        keyqueue::find_busy(18); // it passes by; the failing start looks for delays; and it passes by again
         assert_eq!(block_on(queue.get_async()).as_deref(), Some(&first));
         adder.join().unwrap();
         keyqueue::refuse_threads(false);

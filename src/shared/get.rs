@@ -64,6 +64,16 @@ enum Visit {
     BeforePark,
 }
 
+/// How long a getter waits for the lock of a shard.
+#[derive(Clone, Copy)]
+enum Patience {
+    None,
+    /// As long as critical sections take.
+    Brief,
+    /// Until the holder goes on.
+    Long,
+}
+
 /// What [`take_or_wait`](Shared::take_or_wait) or [`resume`](Shared::resume) has found.
 pub(crate) enum Wait<K> {
     Item(Taken<K>),
@@ -156,8 +166,9 @@ impl<K> Shared<K> {
         Some(Taken { claimed, waited })
     }
 
-    /// Visits each shard under its lock until one has a key, and takes the key. It passes by a busy shard. In its last visit a getter waits
-    /// for a busy shard that has keys. If the queue is shut down, it waits for all busy shards.
+    /// Visits each shard under its lock until one has a key, and takes the key. It waits for a lock that is held only if no other shard has
+    /// a key, and then passes by a shard that is busy. In its last visit a getter waits for a busy shard that has keys. If the queue is shut
+    /// down, it waits for all busy shards.
     fn visit_all(&self, visit: Visit) -> Visited<K> {
         let (mut is_shut_down, mut passed_by, mut handed_out) = (true, Busy::default(), 0);
         let found = |taken, passed_by: &Busy| Visited {
@@ -165,25 +176,25 @@ impl<K> Shared<K> {
             passed_by: !passed_by.is_empty(),
             handed_out: 0,
         };
-        for locked in self.all() {
-            match self.lock_unless_busy(locked) {
-                Some(mut shard) => {
-                    if let Some(taken) = self.visit(locked, &mut shard, visit, &mut is_shut_down) {
-                        return found(taken, &passed_by);
-                    }
-                    handed_out += shard.counts.handed_out;
-                }
-                None => passed_by.insert(locked),
-            }
-        }
-        if visit == Visit::Last {
+        for patience in [Patience::None, Patience::Brief, Patience::Long] {
             for locked in self.all() {
-                if passed_by.contains(locked) && (locked.len() > 0 || self.is_shutting_down()) {
-                    passed_by.remove(locked);
-                    if let Some(taken) = self.visit(locked, &mut locked.lock(), visit, &mut is_shut_down) {
-                        return found(taken, &passed_by);
-                    }
+                let must_know = || visit == Visit::Last && (locked.len() > 0 || self.is_shutting_down());
+                let shard = match patience {
+                    Patience::None => locked.try_lock(),
+                    _ if !passed_by.contains(locked) => continue,
+                    Patience::Brief => self.lock_unless_busy(locked),
+                    Patience::Long if must_know() => Some(locked.lock()),
+                    Patience::Long => continue,
+                };
+                let Some(mut shard) = shard else {
+                    passed_by.insert(locked);
+                    continue;
+                };
+                passed_by.remove(locked);
+                if let Some(taken) = self.visit(locked, &mut shard, visit, &mut is_shut_down) {
+                    return found(taken, &passed_by);
                 }
+                handed_out += shard.counts.handed_out;
             }
         }
         let passed_by = !passed_by.is_empty();

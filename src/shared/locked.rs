@@ -15,6 +15,9 @@ pub(super) struct Locked<K> {
     /// The number of times that the lock was taken or tried.
     #[cfg(all(test, not(loom)))]
     pub(super) looks: AtomicUsize,
+    /// If not 0, a getter that does not wait finds the lock held, but at every look whose number this divides.
+    #[cfg(all(test, not(loom)))]
+    pub(super) held_unless: AtomicUsize,
 }
 
 /// What `add_with` reads without the lock. Written under the lock, and rarely.
@@ -48,6 +51,8 @@ struct Published {
     front: AtomicU64,
     /// [`Stay`], as a number. Written without the lock.
     stay: AtomicUsize,
+    /// How many more times getters pass by because the lock is held. Written without the lock.
+    lock_passes: AtomicUsize,
     /// The time until which the driver may park, as far as this shard is concerned. A call that sets an earlier deadline tells the hub.
     driver_until: AtomicU64,
 }
@@ -92,6 +97,7 @@ impl<K> Locked<K> {
                 total: AtomicUsize::new(0),
                 front: AtomicU64::new(0),
                 stay: AtomicUsize::new(FREE),
+                lock_passes: AtomicUsize::new(super::choose::PASSES),
                 driver_until: AtomicU64::new(NEVER),
             }),
             hints: CachePadded::new(Hints {
@@ -100,6 +106,8 @@ impl<K> Locked<K> {
             }),
             #[cfg(all(test, not(loom)))]
             looks: AtomicUsize::new(0),
+            #[cfg(all(test, not(loom)))]
+            held_unless: AtomicUsize::new(0),
         }
     }
 
@@ -113,6 +121,14 @@ impl<K> Locked<K> {
 
     #[inline]
     pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Shard<K>>> {
+        #[cfg(all(test, not(loom)))]
+        {
+            let look = self.looks.fetch_add(1, Ordering::Relaxed);
+            let held_unless = self.held_unless.load(Ordering::Relaxed);
+            if held_unless > 0 && look % held_unless != 0 {
+                return None;
+            }
+        }
         self.shard.try_lock()
     }
 
@@ -215,6 +231,19 @@ impl<K> Locked<K> {
     pub(super) fn end_stay(&self) {
         if !cfg!(loom) {
             self.published.stay.store(FREE, Ordering::Relaxed);
+        }
+    }
+
+    /// How many more times getters pass by this shard because its lock is held. Then they wait for it.
+    #[inline]
+    pub(super) fn lock_passes(&self) -> usize {
+        if cfg!(loom) { 1 } else { self.published.lock_passes.load(Ordering::Relaxed) } // loom: as above. Relaxed: a hint
+    }
+
+    #[inline]
+    pub(super) fn allow_passes(&self, passes: usize) {
+        if !cfg!(loom) && self.lock_passes() != passes {
+            self.published.lock_passes.store(passes, Ordering::Relaxed); // Relaxed: a hint
         }
     }
 

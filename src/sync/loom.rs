@@ -32,12 +32,12 @@ impl<T> Mutex<T> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Waits like [`lock`](Self::lock): a caller that finds the lock taken locks it next.
+    /// Waits like [`lock`](Self::lock), unless the model [says](find_busy) that the lock is held.
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        Some(self.lock())
+        self.lock_briefly()
     }
 
-    /// Waits like [`lock`](Self::lock), unless the model [says](find_busy) that the lock is held for long.
+    /// The same.
     pub(crate) fn lock_briefly(&self) -> Option<MutexGuard<'_, T>> {
         let left = BUSY_LOOKS.get();
         BUSY_LOOKS.set(left.saturating_sub(1));
@@ -144,7 +144,7 @@ pub(crate) fn restart_clock() {
 
 std::thread_local!(static BUSY_LOOKS: Cell<usize> = const { Cell::new(0) });
 
-/// The next calls of `lock_briefly` find the lock held, as many as this.
+/// The next calls of `try_lock` and `lock_briefly` find the lock held, as many as this.
 pub(crate) fn find_busy(looks: usize) {
     BUSY_LOOKS.set(looks);
 }
@@ -162,6 +162,7 @@ pub(crate) struct Cursor {
     pub(crate) shard: Cell<usize>,
     pub(crate) left: Cell<u32>,
     pub(crate) level: Cell<i8>,
+    pub(crate) waits: Cell<bool>,
     pub(crate) added_queue: Cell<usize>,
     pub(crate) added: Cell<usize>,
     pub(crate) own_left: Cell<u32>,

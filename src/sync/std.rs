@@ -213,6 +213,8 @@ pub(crate) struct Cursor {
     pub(crate) left: Cell<u32>,
     /// The level of its front when the thread chose it.
     pub(crate) level: Cell<i8>,
+    /// It waits for the lock of this shard, also while other shards have keys.
+    pub(crate) waits: Cell<bool>,
     /// The queue to which the thread has last added a key, the shard, and how many more keys it takes back there before it chooses again.
     pub(crate) added_queue: Cell<usize>,
     pub(crate) added: Cell<usize>,
@@ -226,6 +228,7 @@ impl Cursor {
             shard: Cell::new(0),
             left: Cell::new(0),
             level: Cell::new(0),
+            waits: Cell::new(false),
             added_queue: Cell::new(0),
             added: Cell::new(0),
             own_left: Cell::new(0),
