@@ -1,6 +1,6 @@
 //! What shards buy, and what they cost: queues with 1 and with 16 shards beside two mutex queues and queues of lock-free parts.
 //!
-//! Without options: the **tails** of calls and **rings** of threads, as a page of markdown, in four minutes. On a machine with more than two
+//! Without options: the **tails** of calls and **rings** of threads, as a page of markdown, in three minutes. On a machine with more than two
 //! cores the same command measures more of them. `--json` prints the data instead, for `benches/charts/tails.jsonl`.
 //!
 //! With `--all`: all workloads, two independent queues among the subjects, how many later keys overtake a key, and a model of more cores.
@@ -40,13 +40,13 @@ struct Options {
     /// Prints data in place of markdown.
     #[arg(long)]
     json: bool,
-    /// The number of rounds; their median counts. (5, or 3 with `--quick`; 7 with `--all`.)
+    /// The number of rounds; their median counts. (7, or 3 with `--quick`.)
     #[arg(long)]
     rounds: Option<usize>,
     /// Keys of a run. (A million; a fifth with `--quick`.)
     #[arg(long)]
     ops: Option<u64>,
-    /// How long each measurement of tails takes. (1; 0.3 with `--quick`.)
+    /// How long each measurement of tails takes. (0.7; 0.3 with `--quick`.)
     #[arg(long)]
     seconds: Option<f64>,
     /// All other tables.
@@ -62,7 +62,7 @@ type Times = (String, Vec<(&'static str, Vec<f64>)>);
 
 fn main() {
     let options = Options::parse();
-    let (rounds, ops, seconds) = if options.quick { (3, 200_000, 0.3) } else { (5, 1_000_000, 1.0) };
+    let (rounds, ops, seconds) = if options.quick { (3, 200_000, 0.3) } else { (7, 1_000_000, 0.7) };
     let ops = options.ops.unwrap_or(ops);
     let wanted = |name: &str| name.contains(&options.subject);
     if options.all || options.only.is_some() {
@@ -74,7 +74,7 @@ fn main() {
     let mut times: Vec<Times> = tails.iter().map(|tails| (tails.name(), tails.turns.clone())).collect();
     if !options.tails {
         let rings = subjects::rings(&[1, 2, 16, 64], ops).into_iter().chain(subjects::busy_rings(ops / 5));
-        times.extend(rings.map(|row| run(row, rounds, wanted)));
+        times.extend(run(rings.collect(), rounds, wanted));
     }
     if options.json {
         print_run("shards");
@@ -108,17 +108,23 @@ fn medians(times: &[Times]) -> Table {
     table
 }
 
-/// Runs the subjects in turn.
-fn run(row: Row, rounds: usize, wanted: impl Fn(&str) -> bool) -> Times {
-    let subjects = subjects::NAMES.into_iter().zip(&row.subjects).filter_map(|(name, run)| Some((name, run.as_ref()?)));
-    let subjects: Vec<_> = subjects.filter(|(name, _)| wanted(name)).collect();
-    let mut times: Vec<_> = subjects.iter().map(|(name, _)| (*name, Vec::new())).collect();
+/// Runs the rows and their subjects in turn, round after round.
+fn run(rows: Vec<Row>, rounds: usize, wanted: impl Fn(&str) -> bool) -> Vec<Times> {
+    let is_run = |(name, run): &(&str, Option<_>)| run.is_some() && wanted(name);
+    let mut all: Vec<Times> = Vec::new();
     for round in 0..rounds {
-        for n in (0..subjects.len()).map(|n| (n + round) % subjects.len()) {
-            times[n].1.push(subjects[n].1());
+        for (at, row) in rows.iter().enumerate() {
+            let subjects: Vec<_> =
+                subjects::NAMES.into_iter().zip(row.subjects.iter().map(Option::as_ref)).filter(is_run).collect();
+            if round == 0 {
+                all.push((row.name.clone(), subjects.iter().map(|(name, _)| (*name, Vec::new())).collect()));
+            }
+            for n in (0..subjects.len()).map(|n| (n + round) % subjects.len()) {
+                all[at].1[n].1.extend(subjects[n].1.map(|run| run()));
+            }
         }
     }
-    (row.name, times)
+    all
 }
 
 fn all(rounds: usize, ops: u64, only: &str, wanted: impl Fn(&str) -> bool) {
@@ -126,8 +132,8 @@ fn all(rounds: usize, ops: u64, only: &str, wanted: impl Fn(&str) -> bool) {
     eprintln!("load {}", load());
     for row in subjects::rows(ops).into_iter().filter(|row| row.name.contains(only)) {
         eprintln!("{}", row.name);
-        let (name, times) = run(row, rounds, &wanted);
-        print_times("shards", "", &name, times);
+        let times = run(vec![row], rounds, &wanted);
+        times.into_iter().for_each(|(name, times)| print_times("shards", "", &name, times));
     }
     if "order".contains(only) {
         eprintln!("{}\n", order::table(ops / 5));

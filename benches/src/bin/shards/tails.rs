@@ -53,39 +53,36 @@ pub struct Tails {
     pub turns: Vec<(&'static str, Vec<f64>)>,
 }
 
-/// Measures each setting. The subjects run in turn, round after round.
+/// Measures each setting. The settings and the subjects run in turn, round after round: on a shared machine a minute may be slower than
+/// the next one.
 pub fn measure(rounds: usize, seconds: f64, wanted: impl Fn(&str) -> bool) -> Vec<Tails> {
     let subjects = NAMES.iter().zip(RUNS).filter_map(|(name, run)| Some((*name, run.filter(|_| wanted(name))?)));
     let subjects: Vec<_> = subjects.collect();
-    let of_setting = |(setting, threads): &(&'static str, Threads)| {
-        let mut all = vec![Vec::new(); subjects.len()];
-        for round in 0..rounds {
+    let mut all = SETTINGS.map(|_| vec![Vec::new(); subjects.len()]);
+    for round in 0..rounds {
+        for ((_, threads), all) in SETTINGS.iter().zip(&mut all) {
             for n in (0..subjects.len()).map(|n| (n + round) % subjects.len()) {
                 all[n].push(subjects[n].1(threads, seconds));
             }
         }
-        let mut tails = Tails { setting, rows: Vec::new(), turns: Vec::new() };
-        for (call, call_name) in CALLS.into_iter().enumerate() {
+    }
+    let of_setting = |((setting, _), all): (&(&'static str, Threads), Vec<Vec<[Histogram<u64>; 4]>>)| {
+        let mut rows = Vec::new();
+        for (call, name) in CALLS.into_iter().enumerate() {
             for ((subject, _), rounds) in subjects.iter().zip(&all) {
-                let of = |percentile| {
-                    median(
-                        &rounds
-                            .iter()
-                            .map(|round| round[call].value_at_percentile(percentile) as f64)
-                            .collect::<Vec<_>>(),
-                    )
-                };
-                let count = rounds.iter().map(|round| round[call].len()).sum();
-                tails.rows.push((call_name, subject, count, PERCENTILES.map(of)));
+                let each =
+                    |percentile| rounds.iter().map(move |round| round[call].value_at_percentile(percentile) as f64);
+                let curve = PERCENTILES.map(|percentile| median(&each(percentile).collect::<Vec<_>>()));
+                rows.push((name, *subject, rounds.iter().map(|round| round[call].len()).sum(), curve));
             }
         }
         let ns = |rounds: &Vec<[Histogram<u64>; 4]>| {
             rounds.iter().map(|round| seconds * 1e9 / round[0].len() as f64).collect()
         };
-        tails.turns = subjects.iter().zip(&all).map(|((subject, _), rounds)| (*subject, ns(rounds))).collect();
-        tails
+        let turns = subjects.iter().zip(&all).map(|((subject, _), rounds)| (*subject, ns(rounds))).collect();
+        Tails { setting, rows, turns }
     };
-    SETTINGS.iter().map(of_setting).collect()
+    SETTINGS.iter().zip(all).map(of_setting).collect()
 }
 
 impl Tails {
