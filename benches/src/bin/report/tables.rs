@@ -124,7 +124,7 @@ fn call_and_setting(spread: &Spread) -> (&str, &str) {
     spread.what.split_once(", ").expect("a call and a setting")
 }
 
-/// Means beside tails, a row for each subject: its rings, and the 99.9th percentile of each call in each setting.
+/// Means beside tails, a row for each subject: its rings, and the 99.9th percentile of each call in the two harder settings.
 pub fn turns_and_tails(results: &Results) -> String {
     let rings: Vec<_> = results.times("tails").filter(|times| times.name.starts_with("ring")).collect();
     let names = subjects(&rings).into_iter().filter(|name| is_ours(name) || is_rival(name));
@@ -132,10 +132,10 @@ pub fn turns_and_tails(results: &Results) -> String {
     for spread in results.spreads.iter().filter(|spread| spread.section == "tails") {
         push_new(&mut whats, spread.what.as_str());
     }
-    whats.retain(|what| !what.starts_with("turn"));
+    whats.retain(|what| !what.starts_with("turn") && !what.ends_with(", 2 threads"));
     let head = rings.iter().map(|times| format!("{}, ns", times.name));
     let mut table = Table::new(
-        [String::new()].into_iter().chain(head).chain(whats.iter().map(|what| format!("p99.9 of {what}, µs"))),
+        [String::new()].into_iter().chain(head).chain(whats.iter().map(|what| format!("{what}, p99.9, µs"))),
     );
     for name in names {
         let mean = rings.iter().map(|times| times.median(name).map_or("–".into(), figures));
