@@ -31,10 +31,7 @@ pub fn all(results: &Results) -> Vec<(&'static str, String)> {
             "latency-load.svg",
             percentiles(results, "latency", "under load", "Under a steady load: until a key is handed out", 1000.0),
         ),
-        (
-            "tails.svg",
-            percentiles(results, "tails", "turn, 32 threads", "A turn (get, add, done), 32 threads on two cores", 1.0),
-        ),
+        ("tails.svg", percentiles(results, "tails", "turn, 32 threads", "A turn (get, add, done) by 32 threads", 1.0)),
         ("lateness-quiet.svg", percentiles(results, "lateness", "quiet", "Lateness of delays, quiet", 1000.0)),
         (
             "lateness-flood.svg",
