@@ -31,8 +31,11 @@ const SETTINGS: [(&str, Threads); 3] = [
 const CALLS: [&str; 4] = ["get", "add", "done", "turn"];
 const PERCENTILES: [f64; 6] = [50.0, 90.0, 99.0, 99.9, 99.99, 100.0];
 
+/// The times of each of [`CALLS`].
+type Calls = [Histogram<u64>; 4];
+
 /// Runs threads for some seconds, and returns the times of their calls.
-type Run = fn(&Threads, f64) -> [Histogram<u64>; 4];
+type Run = fn(&Threads, f64) -> Calls;
 
 const RUNS: [Option<Run>; 8] = [
     Some(|threads, seconds| run::<Shards<1>>(threads, seconds, turn_of_ours)),
@@ -66,7 +69,7 @@ pub fn measure(rounds: usize, seconds: f64, wanted: impl Fn(&str) -> bool) -> Ve
             }
         }
     }
-    let of_setting = |((setting, _), all): (&(&'static str, Threads), Vec<Vec<[Histogram<u64>; 4]>>)| {
+    let of_setting = |((setting, _), all): (&(&'static str, Threads), Vec<Vec<Calls>>)| {
         let mut rows = Vec::new();
         for (call, name) in CALLS.into_iter().enumerate() {
             for ((subject, _), rounds) in subjects.iter().zip(&all) {
@@ -76,9 +79,7 @@ pub fn measure(rounds: usize, seconds: f64, wanted: impl Fn(&str) -> bool) -> Ve
                 rows.push((name, *subject, rounds.iter().map(|round| round[call].len()).sum(), curve));
             }
         }
-        let ns = |rounds: &Vec<[Histogram<u64>; 4]>| {
-            rounds.iter().map(|round| seconds * 1e9 / round[0].len() as f64).collect()
-        };
+        let ns = |rounds: &Vec<Calls>| rounds.iter().map(|round| seconds * 1e9 / round[0].len() as f64).collect();
         let turns = subjects.iter().zip(&all).map(|((subject, _), rounds)| (*subject, ns(rounds))).collect();
         Tails { setting, rows, turns }
     };
@@ -144,7 +145,7 @@ fn turn_of_ours<const N: usize>(queue: &Shards<N>) -> Moments {
 }
 
 /// The times of the calls of all timed threads.
-fn run<Q: Subject<u64>>(threads: &Threads, seconds: f64, turn: fn(&Q) -> Moments) -> [Histogram<u64>; 4] {
+fn run<Q: Subject<u64>>(threads: &Threads, seconds: f64, turn: fn(&Q) -> Moments) -> Calls {
     // Up to a minute, so that no thread has to enlarge its own.
     let empty = || CALLS.map(|_| Histogram::new_with_max(60_000_000_000, 2).expect("a range"));
     let queue = Q::make();
