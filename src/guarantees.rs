@@ -74,11 +74,11 @@
 //! * **P18** With several shards, calls for keys of different shards share no lock, and write no common cache line, unless threads or tasks
 //!   wait. The other promises hold as with one shard; a promise that differs says so. Within a shard keys are first in, first out. Across
 //!   shards, at most about `(shards + 6 * getters) * 64` keys that became ready later overtake a key. If getters add keys themselves, the
-//!   bound is twice as high. The length of the line does not matter. The bound does not hold while a thread that holds the key's shard is
-//!   stopped (P21). A thread that ended while it stayed with a shard counts as a getter until another one takes over the shard; so
-//!   `getters` may be greater by `shards`. Upheld by `src/shared/choose.rs`, `src/shared/hub.rs` and the stamps of `src/line/fifo.rs`.
-//!   Shown by `tests/shards.rs`, the unit tests of `src/shared/choose.rs`, `loom-tests/tests/shards.rs` and
-//!   `loom-tests/shuttle/tests/shards.rs`.
+//!   bound is twice as high. If they find the lock of the key's shard held, it is higher by `20 * 64`. The length of the line does not
+//!   matter. The bound does not hold while a thread that holds the key's shard is stopped (P21), nor until a getter finds its lock free. A
+//!   thread that ended while it stayed with a shard counts as a getter until another one takes over the shard; so `getters` may be greater
+//!   by `shards`. Upheld by `src/shared/choose.rs`, `src/shared/hub.rs` and the stamps of `src/line/fifo.rs`. Shown by `tests/shards.rs`,
+//!   the unit tests of `src/shared/choose.rs`, `loom-tests/tests/shards.rs` and `loom-tests/shuttle/tests/shards.rs`.
 //!
 //! * **P19** Priorities: a key of a higher priority is handed out first. Keys of one priority are a level, first in, first out. Of several
 //!   adds of a key the highest priority counts. An add may raise a queued key, to the end of its new level, and never lowers it. A key that
@@ -93,8 +93,9 @@
 //!   many keys of a group are processing at a time. After a shut-down, getters wait while full groups have queued keys. Upheld by
 //!   `src/line/fair.rs`, `src/line/ordered.rs` and `src/shared/order.rs`. Shown by `tests/groups.rs`, `tests/order_model.rs` and
 //!   `loom-tests/tests/order.rs`.
-//! * **P21** With several shards, a thread that stops in the middle of a call keeps other threads only from the keys of one shard. If a
-//!   shard is busy for longer than a critical section takes, getters and the driver pass by it, and come back within 100 µs. (The driver
+//! * **P21** With several shards, a thread that stops in the middle of a call keeps other threads only from the keys of one shard. While
+//!   other shards have keys, getters pass by a lock that is held. If no other shard has keys, they wait for it as long as critical sections
+//!   take. Then getters, and the driver, pass by it, and come back within 100 µs. (The driver
 //!   thread wakes the tasks among these getters. Without it, they wake themselves, and yield.) Upheld by `src/shared/choose.rs`,
 //!   `src/shared/get.rs` and `src/shared/driver.rs`. Shown by the tests of `src/shared/stopped.rs`.
 //!

@@ -89,7 +89,8 @@
 //! several shards, this changes:
 //!
 //! * **Order** is first in, first out within a shard. Across shards, at most about `(shards + 6 * getters) * 64` later keys overtake a key,
-//!   or twice as many if getters add keys themselves. The length of the queue does not matter. A thread that ends counts as a getter until
+//!   or twice as many if getters add keys themselves, and `20 * 64` more if they find its shard's lock held. The length of the queue does
+//!   not matter. A thread that ends counts as a getter until
 //!   another one takes over its shard. Within a shard, delays expire in the order of their deadlines. A key waits for the turns of lower
 //!   priorities, and for at most about `4 * (shards + getters)` of their other hand-outs.
 //! * **Snapshots** ([`stats`](crate::WorkQueue::stats), [`metrics`](crate::Inspect::metrics), [`len`](crate::WorkQueue::len)) read one

@@ -263,6 +263,24 @@ fn a_task_and_a_thread_wake_each_other() {
     });
 }
 
+/// A getter finds locks held, from none to all of its looks (P2, W1): it returns with the key, also if an add meets it, and a `try_get` says
+/// only if it has looked that there is none.
+#[test]
+fn a_getter_comes_back_to_locks_that_were_held() {
+    for looks in 0..=8 {
+        check(move || {
+            let (queue, first, second) = two_shards();
+            queue.add(second);
+            keyqueue::find_busy(looks);
+            assert_eq!(queue.try_get().as_deref(), Ok(&second), "{looks} looks");
+            keyqueue::find_busy(looks);
+            let adder = with(&queue, move |queue| queue.add(first));
+            assert_eq!(queue.get().as_deref(), Some(&first), "{looks} looks");
+            adder.join().unwrap();
+        });
+    }
+}
+
 /// Lets the next get pass by both shards: it tries the lock of each and then waits for it, when it chooses one and when it visits all.
 fn find_both_busy() {
     keyqueue::find_busy(8);

@@ -32,7 +32,7 @@ pub fn table(keys: u64) -> Table {
                 ranks.sort_unstable();
                 let at = |part: f64| ranks[((ranks.len() - 1) as f64 * part) as usize];
                 let [p50, p99, max] = [at(0.5), at(0.99), at(1.0)].map(|rank| rank.to_string());
-                let promise = if shards == 1 { threads } else { (shards as u64 + 6 * threads) * 64 };
+                let promise = if shards == 1 { threads } else { (shards as u64 + 6 * threads + 20) * 64 };
                 table.row([
                     name.to_owned(),
                     shards.to_string(),
