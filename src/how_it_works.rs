@@ -90,9 +90,9 @@
 //!
 //! * **Order** is first in, first out within a shard. Across shards, at most about `(shards + 6 * getters) * 64` later keys overtake a key,
 //!   or twice as many if getters add keys themselves, and `20 * 64` more if they find its shard's lock held. The length of the queue does
-//!   not matter. A thread that ends counts as a getter until
-//!   another one takes over its shard. Within a shard, delays expire in the order of their deadlines. A key waits for the turns of lower
-//!   priorities, and for at most about `4 * (shards + getters)` of their other hand-outs.
+//!   not matter. A thread that ends counts as a getter until another one takes over its shard. Within a shard, delays expire in the order
+//!   of their deadlines. A key waits for the turns of lower priorities, and for at most about `4 * (shards + getters)` of their other
+//!   hand-outs.
 //! * **Snapshots** ([`stats`](crate::WorkQueue::stats), [`metrics`](crate::Inspect::metrics), [`len`](crate::WorkQueue::len)) read one
 //!   shard after the other. They are consistent within a shard only.
 //! * While [`shut_down`](crate::WorkQueue::shut_down) runs, one shard may still accept an add after another has refused one.
@@ -148,15 +148,16 @@
 //! away from the lock for about five, two to four times. A program that needs the tail takes 16 shards.
 //!
 //! **What is lock-free**: [`len`](crate::WorkQueue::len), [`is_empty`](crate::WorkQueue::is_empty) and
-//! [`shutting_down`](crate::WorkQueue::shutting_down) load numbers that the shards and the hub publish,
-//! [`is_dirty`](crate::Item::is_dirty) loads the key's word of state, and each call of a [`Bucket`](crate::rate_limiter::Bucket) changes
-//! one word by compare-and-swap. (The clock that it reads takes no lock either.) All other calls take the lock of a shard or of the hub.
+//! [`shutting_down`](crate::WorkQueue::shutting_down) load numbers that the shards and the hub publish. [`is_dirty`](crate::Item::is_dirty)
+//! loads the key's word of state. A [`Bucket`](crate::rate_limiter::Bucket) is one word, and changes by compare-and-swap. (The clock that
+//! it reads takes no lock either.) Calls that add, take, finish or count keys take the lock of a shard.
 //!
 //! **What a stopped thread can hold up.** The system may stop a thread while it holds a lock. [P21](crate::guarantees) lists each case.
-//! With one shard, all calls but those above wait. With several, calls that name a key of that shard wait, and calls that visit all shards.
-//! Getters and the driver pass by it. A thread that stops while it holds the hub's lock keeps getters from parking and from being woken.
-//! In the rivals a stopped thread holds up less: the key that it has taken out of the `SegQueue`, a writer's bucket in `scc`, and in
-//! `SegQueue` a thread that has reserved a place and not filled it holds up the getter that comes to this place.
+//! With one shard, every call that needs the lock waits. With several, calls that name a key of that shard wait, and calls that visit all
+//! shards. Getters and the driver pass by it. A thread that stops while it holds the hub's lock keeps getters from parking and from being
+//! woken. In the rivals, too, a stopped thread holds others up. In `scc` these are all that need the bucket that it has locked. In
+//! `SegQueue` this is the getter of the place that the thread has reserved and not filled; and once in 31 pushes, when it is to link the
+//! next segment, all threads that push. And the key that it has taken out of the queue waits in each design.
 //!
 //! **What was not measured**: more than two cores. For them there is only a model (`benches/TABLES.md`, "Shards"). On a bigger machine
 //! `cargo run --release --manifest-path benches/Cargo.toml --bin shards` prints the tables of turns and tails in three minutes.
