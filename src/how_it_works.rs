@@ -150,7 +150,7 @@
 //! **What is lock-free**: [`len`](crate::WorkQueue::len), [`is_empty`](crate::WorkQueue::is_empty) and
 //! [`shutting_down`](crate::WorkQueue::shutting_down) load numbers that the shards and the hub publish. [`is_dirty`](crate::Item::is_dirty)
 //! loads the key's word of state. A [`Bucket`](crate::rate_limiter::Bucket) is one word, and changes by compare-and-swap. (The clock that
-//! it reads takes no lock either.) Calls that add, take, finish or count keys take the lock of a shard.
+//! it reads takes no lock either.) Calls that add, take, finish or list keys take the lock of a shard.
 //!
 //! **What a stopped thread can hold up.** The system may stop a thread while it holds a lock. [P21](crate::guarantees) lists each case.
 //! With one shard, every call that needs the lock waits. With several, calls that name a key of that shard wait, and calls that visit all
