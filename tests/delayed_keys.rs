@@ -1,8 +1,8 @@
 //! `delayed_keys` lists the keys with a delay, and changes nothing.
 //!
 //! Checks: what is listed, in which order and with which priority, in one shard and in several; foreign code may panic; a key that keeps
-//! its delay is listed once while other threads set, move, cancel and expire delays. (After every call of the models in `model.rs` and
-//! `order_model.rs` the list is compared with that of the reference as well.)
+//! its delay is listed once while other threads set, move, cancel and expire delays. (The list is also compared with that of the
+//! plain queue of `reference/`.)
 
 use keyqueue::{AddOptions, Added, Clock, DelayConflict, DelayedKey, Driver, MockClock, Priority, WorkQueue};
 use std::collections::BTreeMap;

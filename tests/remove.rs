@@ -1,6 +1,6 @@
 //! `remove`, and look-ups by a type that is equivalent to the key's.
 //!
-//! Random calls are in `model.rs` and `order_model.rs`, races in `loom-tests/`.
+//! Random calls are in `reference/`, races in `loom-tests/`.
 
 use keyqueue::rate_limiter::{ItemExponentialFailure, RateLimiter};
 use keyqueue::{
