@@ -1,11 +1,16 @@
 #!/usr/bin/env bash
-# All features against the one reference, in release: random lives for a minute, and all lives of four steps over four alphabets. With
-# --long an hour, and six steps. REFERENCE_SECONDS and REFERENCE_WORDS have the same effect. A failure names its life: REFERENCE_SEED.
+# All features against the one reference: random lives, and all lives of four steps over four alphabets, for three minutes. With --quick for
+# 30 seconds, and without a build in release: the crate alone is built with optimization. With --long six steps, for an hour in all.
+# REFERENCE_SECONDS (of random lives) and REFERENCE_WORDS have the same effect. A failure names its life: REFERENCE_SEED.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-seconds=60 words=4
-[ "${1:-}" != --long ] || { seconds=3600 words=6; }
+seconds=165 words=4 build=(--release)
+case "${1:-}" in
+    --quick) seconds=20 build=(--config profile.dev.package.keyqueue.opt-level=2) ;;
+    --long) seconds=2700 words=6 ;;
+esac
 # Other lives at each run.
 export REFERENCE_SECONDS="${REFERENCE_SECONDS:-$seconds}" REFERENCE_WORDS="${REFERENCE_WORDS:-$words}" REFERENCE_SEED="${REFERENCE_SEED:-$(date +%s)000000}"
 echo "from life $REFERENCE_SEED on"
-cargo test --locked --release -p keyqueue --test against_reference -- --nocapture
+# One thread: so the words and the lives do not take each other's time.
+cargo test --locked "${build[@]}" -p keyqueue --test against_reference -- --nocapture --test-threads 1

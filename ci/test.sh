@@ -15,8 +15,8 @@ limited cargo test --locked -p keyqueue --features metrics,serde,stream,tokio,tr
     --test auto_traits --test serde --test streams
 limited cargo test --locked -p keyqueue --all-features --doc
 limited cargo test --locked --release --lib --test queue --test client_go --test traces --test metric_traces --test stress \
-    --test memory --test model --test limits --test backoff --test workers --test worker_panics --test observers --test wait_idle \
+    --test memory --test wheel --test limits --test backoff --test workers --test worker_panics --test observers --test wait_idle \
     --test delays_driver --test delays_large --test delays_stress --test idle --test priorities --test groups
 # (-p: the others of the root's packages ask for the default features.)
 limited cargo test --locked -p keyqueue --no-default-features --lib --test limits --test limiters_in_use --test traces --test metric_traces \
-    --test queue --test shards --test order_model --test workers
+    --test queue --test shards --test against_reference --test workers

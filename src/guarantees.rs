@@ -40,14 +40,14 @@
 //!   `src/time/wheel/` (T1 to T7) and `src/shard/expire.rs`. Shown by `tests/delays_driver.rs`, `tests/delays_large.rs`,
 //!   `tests/support/wheel.rs` and the model `turn_races_turn`.
 //! * **P9** A key has at most one delay. A call that meets an earlier delay chooses: the earlier deadline counts, or the new delay, or the
-//!   old one. A caller can cancel a delay. Upheld by `src/shard/delays.rs` (I9). Shown by `tests/client_go.rs`, `tests/model.rs` and the
+//!   old one. A caller can cancel a delay. Upheld by `src/shard/delays.rs` (I9). Shown by `tests/client_go.rs`, `tests/against_reference.rs` and the
 //!   model `earlier_of_two_wins`.
 //! * **P10** A plain add of a delayed key does what [`DelayedAdd`](crate::DelayedAdd) says: both take effect, or the add replaces the
-//!   delay, or the add waits for the delay. Upheld by `src/shard/known.rs`. Shown by `tests/model.rs` and the models
+//!   delay, or the add waits for the delay. Upheld by `src/shard/known.rs`. Shown by `tests/against_reference.rs` and the models
 //!   `add_races_expiry_independent`, `add_races_expiry_promote` and `add_races_expiry_strict`.
 //! * **P11** The driver queues expired keys on time while other threads set delays. A call that sets a delay never waits for the driver.
 //!   Each takes the lock for a bounded number of steps. Upheld by `src/shard/expire.rs` and the budget of `src/time/wheel/`. Shown by
-//!   `tests/model.rs` (`the_wheel_pops_expired_entries_before_it_sorts`) and `tests/delays_stress.rs`.
+//!   `tests/wheel.rs` (`the_wheel_pops_expired_entries_before_it_sorts`) and `tests/delays_stress.rs`.
 //! * **P12** A shut-down cuts delays off, and loses none: the queue counts them, [`delayed_keys`] lists them, and [`take_delayed`] returns
 //!   them. Upheld by `src/shard/delays.rs`. Shown by `tests/delays_driver.rs`, `tests/delayed_keys.rs` and the models
 //!   `shutdown_with_parked_driver` and `first_delay_races_shutdown`.
@@ -87,11 +87,11 @@
 //!   strict, one of any 16 choices of a shard goes by age alone, counted for the queue and not for a thread. With several shards a key
 //!   waits for these turns, and for at most about `4 * (shards + getters)` other hand-outs of lower levels. A key that its holder puts back
 //!   keeps its priority. Upheld by `src/line/priority.rs`, `src/line/ordered.rs`, `src/shard/order.rs` and `src/shared/choose.rs`. Shown by
-//!   `tests/priorities.rs`, `tests/order_model.rs`, the unit tests of `src/shared/choose.rs` and the model `a_raise_meets_a_get`.
+//!   `tests/priorities.rs`, `tests/against_reference.rs`, the unit tests of `src/shared/choose.rs` and the model `a_raise_meets_a_get`.
 //! * **P20** Groups: in each shard the groups with queued keys take turns. In its turn a group gives as many keys as its weight. A group
 //!   that comes back joins at the end, without credit. The level comes first: groups take turns within a level. With a limit, at most so
 //!   many keys of a group are processing at a time. After a shut-down, getters wait while full groups have queued keys. Upheld by
-//!   `src/line/fair.rs`, `src/line/ordered.rs` and `src/shared/order.rs`. Shown by `tests/groups.rs`, `tests/order_model.rs` and
+//!   `src/line/fair.rs`, `src/line/ordered.rs` and `src/shared/order.rs`. Shown by `tests/groups.rs`, `tests/against_reference.rs` and
 //!   `loom-tests/tests/order.rs`.
 //! * **P21** With several shards, a thread that stops in the middle of a call keeps other threads only from the keys of one shard. While
 //!   other shards have keys, getters pass by a lock that is held. If no other shard has keys, they wait for it as long as critical sections

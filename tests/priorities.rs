@@ -294,7 +294,7 @@ fn a_requeued_key_keeps_its_priority() {
     }
 }
 
-/// Over a million hand-outs, with three lower levels and a highest one that never ends, each lower level gets its part (P19).
+/// Over 300 000 hand-outs, with three lower levels and a highest one that never ends, each lower level gets its part (P19).
 #[test]
 fn no_level_starves() {
     for shards in [1, 4] {
@@ -304,7 +304,7 @@ fn no_level_starves() {
         }
         (3000..4000_u64).for_each(|key| _ = queue.add_with(key, at(100)));
         let (mut of_level, mut since) = (HashMap::<i8, u64>::new(), 0);
-        for _ in 0..1_000_000 {
+        for _ in 0..300_000 {
             let item = queue.try_get().unwrap();
             let priority = item.priority();
             *of_level.entry(priority.0).or_default() += 1;
@@ -313,7 +313,7 @@ fn no_level_starves() {
             let _queued = queue.add_with(*item, AddOptions::new().priority(priority));
         }
         let lower = [0, -1, -2].map(|level| of_level[&level]);
-        assert!(lower.iter().all(|count| (18_000..24_000).contains(count)), "{shards} shards: {of_level:?}");
+        assert!(lower.iter().all(|count| (5_400..7_200).contains(count)), "{shards} shards: {of_level:?}");
     }
 }
 

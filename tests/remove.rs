@@ -1,11 +1,10 @@
 //! `remove`, and look-ups by a type that is equivalent to the key's.
 //!
-//! Random calls are in `model.rs` and `order_model.rs`, races in `loom-tests/`.
+//! Random calls are in `reference/`, races in `loom-tests/`.
 
 use keyqueue::rate_limiter::{ItemExponentialFailure, RateLimiter};
 use keyqueue::{
-    AddOptions, Added, Clock, DelayedAdd, Driver, Equivalent, MockClock, Priority, TryGetError, WorkQueue,
-    WorkQueueBuilder,
+    AddOptions, Added, Clock, Driver, Equivalent, MockClock, Priority, TryGetError, WorkQueue, WorkQueueBuilder,
 };
 use std::future::Future;
 use std::hash::Hash;
@@ -22,42 +21,6 @@ fn builder<K: Hash + Eq + Clone + Send + Sync + 'static>() -> (WorkQueueBuilder<
 }
 
 #[test]
-fn each_part_of_a_key_is_taken_back() {
-    for shards in [1, 4] {
-        let (builder, time) = builder();
-        let queue = builder.shards(shards).build();
-        assert!(!queue.remove(&1), "it is not there");
-        // Queued; delayed; both.
-        queue.add(1);
-        queue.add_after(2, S);
-        queue.add(3);
-        queue.add_after(3, S);
-        assert_eq!([1, 2, 3].map(|key| queue.remove(&key)), [true; 3]);
-        assert_eq!([1, 2, 3].map(|key| queue.remove(&key)), [false; 3]);
-        assert_eq!((queue.len(), queue.delayed_len(), queue.stats().taken), (0, 0, 2));
-        time.advance(2 * S);
-        assert_eq!((queue.turn(), queue.try_get().unwrap_err()), (0, TryGetError::Empty));
-
-        // Processing: nothing to take back; then an add, then a delay as well.
-        queue.add(1);
-        let item = queue.get().unwrap();
-        assert!(!queue.remove(&1), "the holder keeps it");
-        for delay in [None, Some(S)] {
-            assert_eq!(queue.add(1), Added::Deferred);
-            delay.into_iter().for_each(|delay| _ = queue.add_after(1, delay));
-            assert!(item.is_dirty());
-            assert!(queue.remove(&1));
-            assert!(!item.is_dirty());
-        }
-        item.done();
-        let stats = queue.stats();
-        assert_eq!((stats.len, stats.processing, stats.delayed, stats.depth(), stats.taken), (0, 0, 0, 0, 4));
-        assert_eq!(queue.add(1), Added::Queued, "as a new key");
-        assert_eq!(*queue.get().unwrap(), 1);
-    }
-}
-
-#[test]
 fn failures_stay_counted() {
     let (builder, _) = builder();
     let queue = builder.build();
@@ -68,17 +31,6 @@ fn failures_stay_counted() {
     assert!(!queue.remove(&1), "failures are nothing to take back");
     queue.forget(&1);
     assert_eq!(queue.stats().failing, 0);
-}
-
-#[test]
-fn an_add_that_waits_for_the_delay_is_taken_back_with_it() {
-    let (builder, time) = builder();
-    let queue = builder.delayed_add(DelayedAdd::Strict).build();
-    queue.add_after(1, S);
-    queue.add(1);
-    assert!(queue.remove(&1));
-    time.advance(2 * S);
-    assert_eq!((queue.turn(), queue.len()), (0, 0));
 }
 
 #[test]
@@ -127,21 +79,6 @@ fn a_getter_that_waits_for_a_full_group_learns_of_the_end() {
     });
     assert!(matches!(getter.as_mut().poll(&mut cx), Poll::Ready(None)));
     drop(item);
-}
-
-#[test]
-fn until_dirty_waits_on_if_the_add_is_taken_back() {
-    let queue = WorkQueue::new();
-    queue.add(1);
-    let item = queue.get().unwrap();
-    let mut stale = pin!(item.until_dirty());
-    let mut cx = Context::from_waker(Waker::noop());
-    assert!(stale.as_mut().poll(&mut cx).is_pending());
-    queue.add(1);
-    assert!(queue.remove(&1));
-    assert!(stale.as_mut().poll(&mut cx).is_pending());
-    queue.add(1);
-    assert!(stale.as_mut().poll(&mut cx).is_ready());
 }
 
 /// The first removal in a long line moves its keys to the order; the order of the keys stays, and so do their times.

@@ -1,23 +1,16 @@
 //! Runs the committed corpus of the fuzz targets (`fuzz/corpus/<target>/`) through the same functions that the targets call,
 //! on stable and without a fuzzer. What a fuzzer has found interesting stays tested; a new find is one more file there.
 //!
-//! The checks are described at the top of `support/{ops,order_ops,schedule,delay_ops,wheel,limiter}.rs`.
+//! The checks are described at the top of `support/{wheel,limiter}.rs`. The corpus of `all_features` is run by `against_reference.rs`.
 
 mod support {
-    pub(crate) mod delay_ops;
-    pub(crate) mod delays;
     pub(crate) mod limiter;
     pub(crate) mod limits;
-    pub(crate) mod ops;
-    pub(crate) mod order_ops;
-    pub(crate) mod plain_order;
-    pub(crate) mod reference;
-    pub(crate) mod schedule;
     pub(crate) mod wheel;
 }
 
 use std::path::Path;
-use support::{delay_ops, limiter, ops, order_ops, schedule, wheel};
+use support::{limiter, wheel};
 
 /// Runs `target` on every file of its corpus, and returns the number of files.
 fn replay(name: &str, target: fn(&[u8])) -> usize {
@@ -31,26 +24,6 @@ fn replay(name: &str, target: fn(&[u8])) -> usize {
         target(&std::fs::read(file).expect("a readable file"));
     }
     files.len()
-}
-
-#[test]
-fn queue_vs_reference() {
-    assert!(replay("queue_vs_reference", ops::run_bytes) > 0);
-}
-
-#[test]
-fn order_vs_lists() {
-    assert!(replay("order_vs_lists", order_ops::run_bytes) > 0);
-}
-
-#[test]
-fn schedule() {
-    assert!(replay("schedule", schedule::run_bytes) > 0);
-}
-
-#[test]
-fn delay_vs_btree() {
-    assert!(replay("delay_vs_btree", delay_ops::run_bytes) > 0);
 }
 
 #[test]

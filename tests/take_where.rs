@@ -4,7 +4,7 @@
 //! and idle waits are woken; foreign code may panic or use the queue; threads that get, add and take at the same time lose no
 //! key.
 
-use keyqueue::{AddOptions, Added, Clock, DelayedAdd, DelayedKey, Driver, WorkQueue};
+use keyqueue::{AddOptions, Added, Clock, DelayedKey, Driver, WorkQueue};
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Barrier;
@@ -56,39 +56,12 @@ fn matching_keys_are_taken_and_the_others_stay_in_order() {
 }
 
 #[test]
-fn a_key_that_is_processing_stays_with_its_holder() {
-    let (queue, _) = manual_queue();
-    queue.add_all([1, 2, 3]);
-    let item = queue.get().unwrap();
-    assert_eq!(queue.add(1), Added::Deferred);
-    queue.add_after(1, S);
-    let taken = queue.take_where(|n| *n < 3);
-    assert_eq!((taken.queued, taken.processing, pairs(taken.delayed)), (vec![2], vec![1], vec![(1, S)]));
-    assert!(item.is_dirty());
-    item.done();
-    assert_eq!(queue.take_where(|n| *n < 3).queued, [1], "queued when its holder is done, and taken now");
-    assert_eq!((queue.len(), queue.processing_len(), queue.delayed_len()), (1, 0, 0));
-}
-
-#[test]
 fn a_taken_key_can_be_added_again_and_goes_to_the_back() {
     let (queue, _) = manual_queue();
     queue.add_all([1, 2, 3]);
     assert_eq!(queue.take_where(|n| *n == 1).queued, [1]);
     assert_eq!(queue.add(1), Added::Queued);
     assert!(queue.get_many(9).iter().map(|item| **item).eq([2, 3, 1]));
-}
-
-/// With `Strict`, an add that waits for a delay is taken with the delay.
-#[test]
-fn a_taken_delay_takes_the_add_that_waits_for_it() {
-    let (clock, time) = Clock::mock();
-    let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).delayed_add(DelayedAdd::Strict).build();
-    queue.add_after(1, S);
-    assert_eq!(queue.add(1), Added::Coalesced);
-    assert_eq!(pairs(queue.take_where(|_| true).delayed), [(1, S)]);
-    time.advance(S);
-    assert_eq!((queue.turn(), queue.len()), (0, 0));
 }
 
 #[test]

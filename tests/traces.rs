@@ -6,25 +6,22 @@
 //! Of delays: never early, in order of deadline, one per key, the earliest, independent of plain adds, none after a shut-down.
 //! Of rate-limited adds: each calls the limiter once, even if it is rejected, and `forget` changes the count alone.
 //!
-//! The plain reference queues of `support/` replay the same traces (but for the bucket). This shows that other tests can use
-//! them as oracles. What the files are recordings of, and how to record them anew: `data/README.md`.
+//! The plain queue of `reference/` replays the same traces (but for the bucket). So what the crate is compared with everywhere else does
+//! what client-go did. What the files are recordings of, and how to record them anew: `data/README.md`.
 
-mod support {
-    pub(crate) mod delays;
-    pub(crate) mod limits;
-    pub(crate) mod reference;
-}
+mod reference;
 
 use keyqueue::rate_limiter::{Bucket, ItemExponentialFailure, ItemFastSlow, MaxOf, RateLimiter, WithMaxWait};
-use keyqueue::{Clock, DelayedAdd, Driver, Item, MockClock, OwnedItem, TryGetError, WorkQueue};
+use keyqueue::{Clock, Driver, Item, MockClock, OwnedItem, TryGetError, WorkQueue};
+use reference::limits::{Doubles, Limits, Schedule, duration, off};
+use reference::op::How;
+use reference::plan::Plan;
+use reference::queue::Reference;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use support::delays::Delays;
-use support::limits::{Doubles, Limits, Schedule, duration, off};
-use support::reference::Reference;
 
 const FIFO: &str = include_str!("data/fifo.jsonl");
 const DELAYING: &str = include_str!("data/delaying.jsonl");
@@ -128,7 +125,7 @@ fn limiter_of(config: &Value, clock: &Clock, now: &Arc<AtomicI64>) -> Box<dyn Ra
     }
 }
 
-fn limits_of(config: &Value) -> Limits<u64> {
+fn limits_of(config: &Value) -> Limits<u8> {
     let delay = |field| nanos(&config[field]);
     match config["kind"].as_str().expect("a limiter has a kind") {
         "exponential" => Limits::new(Schedule::Exponential { base: delay("base"), max: delay("max") }),
@@ -204,97 +201,65 @@ impl Replay for Crate {
     }
 }
 
-impl Replay for Reference<u64> {
-    fn add(&mut self, key: u64) {
-        assert_eq!(Self::add(self, key).is_accepted(), !Self::shutting_down(self));
-    }
-
-    fn get(&mut self) -> Option<u64> {
-        assert!(!self.is_empty() || Self::shutting_down(self), "a recorded get never waits");
-        Self::get(self)
-    }
-
-    fn done(&mut self, key: u64) {
-        Self::done(self, &key);
-    }
-
-    fn len(&self) -> usize {
-        Self::len(self)
-    }
-
-    fn shutting_down(&self) -> bool {
-        Self::shutting_down(self)
-    }
-
-    fn shut_down(&mut self) {
-        Self::shut_down(self);
-    }
-
-    fn add_after(&mut self, _: u64, _: Duration) {
-        unreachable!("a fifo trace has no delays");
-    }
-
-    fn step(&mut self, _: Duration) {
-        unreachable!("a fifo trace has no clock");
-    }
-
-    fn add_rate_limited(&mut self, _: u64) {
-        unreachable!("a fifo trace has no limiter");
-    }
-
-    fn forget(&mut self, _: u64) {
-        unreachable!("a fifo trace has no limiter");
-    }
-
-    fn num_requeues(&self, _: u64) -> usize {
-        unreachable!("a fifo trace has no limiter");
-    }
+/// The plain queue.
+fn plain(config: &Value) -> Reference {
+    let exponential = Schedule::Exponential { base: 5_000_000, max: 1_000_000_000_000 };
+    let limits = config.get("limiter").map_or_else(|| Limits::new(exponential), limits_of);
+    let mut plain = Reference::new(Plan::plain(), vec![0; 256], limits);
+    plain.crowd(100); // the keys of the traces
+    plain
 }
 
-impl Replay for Delays<u64> {
+impl Replay for Reference {
     fn add(&mut self, key: u64) {
-        assert_eq!(Self::add(self, key).is_accepted(), !self.queue.shutting_down());
+        assert_eq!(Self::add(self, key as u8, 0).is_accepted(), !self.shut_down);
     }
 
     fn get(&mut self) -> Option<u64> {
-        Replay::get(&mut self.queue)
+        let key = self.next_keys().first().copied();
+        assert!(key.is_some() || self.shut_down, "a recorded get never waits");
+        key.into_iter().for_each(|key| _ = self.hand_out(key));
+        key.map(u64::from)
     }
 
     fn done(&mut self, key: u64) {
-        self.queue.done(&key);
+        Self::done(self, key as u8);
     }
 
     fn len(&self) -> usize {
-        self.queue.len()
+        self.queued()
     }
 
     fn shutting_down(&self) -> bool {
-        self.queue.shutting_down()
+        self.shut_down
     }
 
     fn shut_down(&mut self) {
-        Self::shut_down(self);
+        self.shut_down = true;
     }
 
     fn add_after(&mut self, key: u64, delay: Duration) {
-        assert_eq!(Self::add_after(self, key, delay).is_accepted(), !self.queue.shutting_down());
+        let delay = u64::try_from(delay.as_nanos()).expect("a recorded delay");
+        let added = self.add_with(key as u8, &How::new(), Some(delay), 0);
+        assert_eq!(added.is_accepted(), !self.shut_down);
     }
 
     fn step(&mut self, by: Duration) {
-        self.advance(by);
+        self.advance(by.as_nanos() as u64);
         self.turn();
     }
 
     fn add_rate_limited(&mut self, key: u64) {
-        assert_eq!(Self::add_rate_limited(self, key).is_accepted(), !self.queue.shutting_down());
+        let added = self.add_with(key as u8, &How { rate_limited: true, ..How::new() }, None, 0);
+        assert_eq!(added.is_accepted(), !self.shut_down);
     }
 
     fn forget(&mut self, key: u64) {
-        self.limits.forget(&key);
+        self.limits.forget(&(key as u8));
     }
 
     fn num_requeues(&self, key: u64) -> usize {
-        self.limits.num_requeues(&key)
+        self.limits.num_requeues(&(key as u8))
     }
 }
 
@@ -348,7 +313,7 @@ fn the_crate_does_what_client_go_did() {
 
 #[test]
 fn the_reference_does_what_client_go_did() {
-    replay(FIFO, FIFO_COUNT, |_| Reference::new());
+    replay(FIFO, FIFO_COUNT, plain);
 }
 
 #[test]
@@ -358,7 +323,7 @@ fn the_crate_does_what_client_go_did_with_delays() {
 
 #[test]
 fn the_reference_does_what_client_go_did_with_delays() {
-    replay(DELAYING, DELAYING_COUNT, |_| Delays::new(DelayedAdd::Independent));
+    replay(DELAYING, DELAYING_COUNT, plain);
 }
 
 #[test]
@@ -368,8 +333,7 @@ fn the_crate_does_what_client_go_did_with_a_limiter() {
 
 #[test]
 fn the_reference_does_what_client_go_did_with_a_limiter() {
-    let new = |config: &Value| Delays::with_limits(DelayedAdd::Independent, limits_of(&config["limiter"]));
-    replay(RATE_LIMITING, RATE_LIMITING_COUNT, new);
+    replay(RATE_LIMITING, RATE_LIMITING_COUNT, plain);
 }
 
 #[test]

@@ -6,8 +6,6 @@
 mod support {
     pub(crate) mod limiter;
     pub(crate) mod limits;
-    pub(crate) mod ops;
-    pub(crate) mod reference;
 }
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| support::limiter::run_bytes(data));

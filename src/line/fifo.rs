@@ -390,7 +390,7 @@ mod tests {
     fn compare_with_a_plain_list(mut line: Fifo<u32>) {
         let mut random = fastrand::Rng::with_seed(7);
         let mut plain = VecDeque::<(u64, u32)>::new();
-        for n in 0..400_000_u32 {
+        for n in 0..100_000_u32 {
             // Phases: the line gets long, loses entries from its middle, and gets short.
             let (push, remove) = [(8, 1), (5, 4), (1, 8), (2, 0), (5, 5)][n as usize / 10_000 % 5];
             match random.u32(0..10) {

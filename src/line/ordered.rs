@@ -587,7 +587,7 @@ impl<T> Ordered<T> {
 mod tests {
     use super::*;
 
-    /// The order is compared with plain lists in `tests/order_model.rs`. Here: when all keys are gone, so are lanes and groups.
+    /// The order is compared with plain lists in `tests/against_reference.rs`. Here: when all keys are gone, so are lanes and groups.
     #[test]
     fn no_lane_and_no_group_is_left() {
         let mut random = fastrand::Rng::with_seed(11);

@@ -12,6 +12,8 @@ pub(crate) enum Op {
     AddAfter(u8, Span),
     AddWith(u8, How),
     AddRateLimited(u8),
+    /// Adds this number of keys that no other step names, each delayed for longer than the one before.
+    Crowd(u8, How),
     Cancel(u8),
     Remove(u8),
     Forget(u8),

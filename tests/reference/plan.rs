@@ -1,7 +1,7 @@
 //! The settings of a run.
 
 use super::events::Events;
-use super::key::{KEYS, Key};
+use super::key::Key;
 use super::limits::{Limits, Schedule};
 use super::random::Random;
 use keyqueue::rate_limiter::{ItemExponentialFailure, ItemFastSlow, MaxOf, Step, WithMaxWait};
@@ -140,6 +140,7 @@ impl Plan {
 
     /// The shard of each key.
     pub(crate) fn shards_of(&self, queue: &WorkQueue<Key>) -> Vec<usize> {
-        (0..KEYS).map(|n| queue.shard_index(&Key::new(n))).collect()
+        let shard_of = |n| if self.shards == 1 { 0 } else { queue.shard_index(&Key::new(n)) };
+        (0..=u8::MAX).map(shard_of).collect()
     }
 }

@@ -117,7 +117,10 @@ macro_rules! each {
 
 impl Held<'_> {
     fn key(&self) -> u8 {
-        each!(self, item => item.key().number())
+        each!(self, item => {
+            assert!(std::ptr::eq(item.key(), &**item));
+            item.number()
+        })
     }
 }
 
@@ -287,7 +290,11 @@ impl<'q> Run<'q> {
     fn step(&mut self, op: &Op) {
         let queue = self.queue;
         match op {
-            Op::Add(n) => assert_eq!(queue.add(Key::new(*n)), self.reference.add(*n, 0)),
+            Op::Add(n) => {
+                let added = queue.add(Key::new(*n));
+                assert_eq!(added, self.reference.add(*n, 0));
+                assert_eq!(added.is_accepted(), !self.reference.shut_down);
+            }
             Op::AddAll(ns) => {
                 let added = queue.add_all(ns.iter().map(|n| Key::new(*n)));
                 let expected = ns.iter().map(|n| self.reference.add(*n, 0));
@@ -308,6 +315,15 @@ impl<'q> Run<'q> {
                 let added = queue.add_rate_limited(Key::new(*n));
                 assert_eq!(added, self.reference.add_with(*n, &how, None, 0));
             }
+            Op::Crowd(count, how) => {
+                self.reference.crowd(KEYS + count);
+                let first = how.after.map(|span| nanos(self.span(span)));
+                for n in 0..*count {
+                    let after = first.map(|first| first.saturating_add((first / 16).saturating_mul(n.into())));
+                    let after = after.map(|after| if after == NEVER { Span::Never } else { Span::Nanos(after) });
+                    self.step(&Op::AddWith(KEYS + n, How { after, ..how.clone() }));
+                }
+            }
             Op::Cancel(n) => {
                 let cancelled = queue.cancel(&Key::new(*n));
                 assert_eq!(cancelled, self.reference.cancel(*n));
@@ -321,7 +337,7 @@ impl<'q> Run<'q> {
                 self.reference.limits.forget(n);
             }
             Op::TakeWhere(bits) => {
-                let matches = |key: u8| bits & 1 << key != 0;
+                let matches = |key: u8| bits & 1 << (key % 16) != 0;
                 let taken = queue.take_where(|key| matches(key.number()));
                 let processing = self.reference.processing().into_iter().filter(|key| matches(*key)).collect();
                 let (queued, delayed) = self.reference.take_where(matches);
@@ -858,12 +874,13 @@ impl<'q> Run<'q> {
         assert_eq!(counts, reference.counts);
         let coming_back = processing.iter().filter(|key| reference.is_dirty(**key)).count();
         assert_eq!(stats.adds(), stats.handed_out + stats.taken + (len + coming_back) as u64, "adds lead to hand-outs");
+        assert_eq!(stats.depth(), (len + coming_back) as u64);
 
-        let failing = (0..KEYS).filter(|key| reference.limits.num_requeues(key) > 0).count();
+        let failing = reference.all().filter(|key| reference.limits.num_requeues(key) > 0).count();
         if self.plan.limiter != Limiter::Composed {
             assert_eq!(stats.failing, failing, "failing");
         }
-        for key in 0..KEYS {
+        for key in reference.all() {
             assert_eq!(queue.num_requeues(&Key::new(key)), reference.limits.num_requeues(&key), "of key {key}");
         }
         self.check_held();
@@ -893,7 +910,11 @@ impl<'q> Run<'q> {
         assert_eq!(metrics.stats, stats, "of the metrics");
         if reference.now < NEVER && self.plan.measure {
             let done = stats.handed_out - stats.processing as u64;
-            assert_eq!((metrics.queue_duration.count(), metrics.work_duration.count()), (stats.handed_out, done));
+            let histograms = [metrics.queue_duration, metrics.work_duration];
+            for ((histogram, count), sum) in histograms.iter().zip([stats.handed_out, done]).zip(reference.sums) {
+                assert_eq!((histogram.count(), nanos(histogram.sum())), (count, sum.try_into().unwrap_or(NEVER)));
+                assert_eq!(histogram.buckets().map(|(_, count)| count).sum::<u64>(), count);
+            }
         }
         let runs = metrics.runs;
         let ended = self.tally.succeeded + self.tally.failed;
@@ -907,6 +928,12 @@ impl<'q> Run<'q> {
             assert_eq!(sorted(listed), expected, "processing keys");
             let longest = expected.iter().filter_map(|(_, elapsed)| *elapsed).max();
             assert_eq!(stats.longest_running, longest, "longest running");
+            let elapsed = expected.iter().filter_map(|(_, elapsed)| *elapsed);
+            let unfinished = elapsed.fold(0_u64, |sum, elapsed| sum.saturating_add(nanos(elapsed)));
+            let unfinished = self.plan.measure.then_some(unfinished);
+            assert_eq!(stats.unfinished_work.map(nanos), unfinished, "unfinished work");
+            let oldest = if self.plan.measure { reference.oldest_queued() } else { None };
+            assert_eq!(stats.oldest_queued.map(nanos), oldest, "oldest queued");
         }
     }
 

@@ -195,6 +195,7 @@ impl Make {
                 }
                 1 => Op::ShrinkToFit,
                 2 => Op::Fault(self.random.pick(&[Fault::Eq, Fault::Hash, Fault::Clone]), n % 3),
+                5 if self.random.once_in(16) => Op::Crowd(40 + n % 200, self.how()),
                 _ => Op::Advance(self.span()),
             },
         }

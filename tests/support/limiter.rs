@@ -14,7 +14,6 @@
 #![allow(dead_code, reason = "every test binary uses its part of it")]
 
 use super::limits::{Schedule, duration};
-use super::ops::{Colliding, Key, Side, index};
 use arbitrary::{Arbitrary, Unstructured};
 use keyqueue::rate_limiter::{
     Bucket, DedupingBucket, ItemExponentialFailure, ItemFastSlow, PerKey, RateLimiter, Reservation,
@@ -23,6 +22,8 @@ use keyqueue::rate_limiter::{
 use keyqueue::{Clock, MockClock};
 use num_bigint::BigUint;
 use std::collections::HashMap;
+use std::fmt::Debug;
+use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 /// Settings of a limiter, and calls to it.
@@ -164,9 +165,64 @@ fn saturated(delay: Duration) -> u64 {
     u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// The type of key. Calls use few values, so that they meet on one key.
+pub(crate) trait Key: Hash + Eq + Clone + Debug + Send + Sync + 'static {
+    fn nth(n: u8) -> Self;
+}
+
+impl Key for u64 {
+    fn nth(n: u8) -> Self {
+        n.into()
+    }
+}
+
+impl Key for String {
+    fn nth(n: u8) -> Self {
+        format!("key {n}")
+    }
+}
+
+/// Every key has the same hash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Colliding(u8);
+
+impl Hash for Colliding {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u8(0);
+    }
+}
+
+impl Key for Colliding {
+    fn nth(n: u8) -> Self {
+        Self(n)
+    }
+}
+
+/// An instant, or a nanosecond before or after it.
+#[derive(Arbitrary, Debug, Clone, Copy)]
+pub(crate) enum Side {
+    Before,
+    At,
+    After,
+}
+
+impl Side {
+    fn of(self, nanoseconds: u64) -> u64 {
+        match self {
+            Self::Before => nanoseconds.saturating_sub(1),
+            Self::At => nanoseconds,
+            Self::After => nanoseconds.saturating_add(1),
+        }
+    }
+}
+
+fn index(n: u8, len: usize) -> Option<usize> {
+    usize::from(n).checked_rem(len)
+}
+
 /// One of 24 keys.
 fn key<K: Key>(n: u8) -> K {
-    K::other(u16::from(n % 24))
+    K::nth(n % 24)
 }
 
 // ---- limiters that count the failures of each key ----

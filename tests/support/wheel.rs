@@ -7,14 +7,14 @@
 //! * A number is free again when its entry was popped or removed (it is reused at once here).
 //! * A caller that waits until `t`, again and again, gets every entry, with at most a dozen wake-ups for a deadline.
 //!
-//! Used by `model.rs` (proptest), by the fuzz target `wheel_vs_btree`, and by `replay_corpus.rs`.
+//! Used by `tests/wheel.rs` (proptest), by the fuzz target `wheel_vs_btree`, and by `replay_corpus.rs`.
 
 #![allow(dead_code, reason = "every test binary uses its part of it")]
 
 #[path = "../../src/numbers.rs"]
 mod numbers;
 #[path = "../../src/time/wheel/mod.rs"]
-mod real;
+pub(crate) mod real;
 
 use arbitrary::{Arbitrary, Unstructured};
 use real::{Placement, Placements, Popped, Wheel};
