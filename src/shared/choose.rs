@@ -114,6 +114,7 @@ impl<K> Shared<K> {
             return None;
         }
         let claimed = shard.pop_simple()?;
+        shard = locked.numbered(shard);
         locked.publish_len(&shard);
         locked.publish_front(&shard);
         Some(claimed)

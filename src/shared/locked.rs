@@ -108,9 +108,10 @@ impl<K> Locked<K> {
     pub(super) fn lock(&self) -> MutexGuard<'_, Shard<K>> {
         #[cfg(all(test, not(loom)))]
         self.looks.fetch_add(1, Ordering::Relaxed);
-        self.shard.lock()
+        self.numbered(self.shard.lock())
     }
 
+    /// The lock, if it is free. A caller that goes on to take a key calls [`numbered`](Self::numbered).
     #[inline]
     pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Shard<K>>> {
         self.shard.try_lock()
@@ -121,7 +122,18 @@ impl<K> Locked<K> {
     pub(super) fn lock_briefly(&self) -> Option<MutexGuard<'_, Shard<K>>> {
         #[cfg(all(test, not(loom)))]
         self.looks.fetch_add(1, Ordering::Relaxed);
-        self.shard.lock_briefly()
+        self.shard.lock_briefly().map(|shard| self.numbered(shard))
+    }
+
+    /// Gives the critical section that begins its number, in a build for the stress run: see `src/steps.rs`.
+    #[inline(always)]
+    pub(super) fn numbered<'s>(
+        &self,
+        #[cfg_attr(not(keyqueue_steps), allow(unused_mut))] mut shard: MutexGuard<'s, Shard<K>>,
+    ) -> MutexGuard<'s, Shard<K>> {
+        #[cfg(keyqueue_steps)]
+        crate::steps::begin(self.index, &mut shard.steps);
+        shard
     }
 
     /// The number of queued keys that a getter may take.
