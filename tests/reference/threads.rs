@@ -59,7 +59,7 @@ const WORKERS: usize = 2;
 pub(crate) const THREADS: usize = LIVING + WORKERS + 1;
 
 /// How long a worker may need to find a key.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A call, with its answer.
 #[derive(Debug, Clone)]
@@ -194,7 +194,8 @@ pub(crate) fn plan(seed: u64) -> Plan {
 pub(crate) fn run(seed: u64, calls: usize) -> History {
     let plan = &plan(seed);
     let mut random = Random::Seed(seed);
-    let (shuts_down, has_workers, of_long) = (random.once_in(2), random.once_in(2), random.pick(&[1, 64, 1024]));
+    let (shuts_down, of_long) = (random.once_in(2), random.pick(&[1, 64, 1024]));
+    let worker_count = random.pick(&[0, 0, 1, WORKERS]);
     let (queue, clock, limits) = plan.build(&Events::default());
     let published: Published = Default::default();
     let is_ending = AtomicBool::new(false);
@@ -224,7 +225,7 @@ pub(crate) fn run(seed: u64, calls: usize) -> History {
             living.push(scope.spawn(run));
         }
         let mut workers = Vec::new();
-        for number in LIVING..if has_workers { LIVING + WORKERS } else { LIVING } {
+        for number in LIVING..LIVING + worker_count {
             let (seed, is_ending) = (seeds(), &is_ending);
             let run = move || {
                 let mut caller = caller(number, seed);
@@ -236,13 +237,23 @@ pub(crate) fn run(seed: u64, calls: usize) -> History {
         let living: Vec<_> = living.into_iter().map(|thread| thread.join()).collect();
         is_ending.store(true, Ordering::Relaxed);
         let mut main = caller(THREADS - 1, seeds());
-        let healed = living.iter().all(Result::is_ok) && main.heal(has_workers);
+        let healed = living.iter().all(Result::is_ok) && main.heal(worker_count > 0);
         main.queue.shut_down(); // in any case: workers that block must end
         main.note(Call::BeginsShutDown);
+        let begin = Instant::now();
+        while workers.iter().any(|worker| !worker.is_finished()) && begin.elapsed() < PATIENCE {
+            thread::yield_now();
+        }
+        let asleep = workers.iter().filter(|worker| !worker.is_finished()).count();
+        while workers.iter().any(|worker| !worker.is_finished()) {
+            main.queue.shut_down(); // wakes those that are on the list by now
+            main.note(Call::Nothing);
+        }
         let mut logs: Vec<Log> =
             living.into_iter().map(|log| log.unwrap_or_else(|panic| resume_unwind(panic))).collect();
         logs.extend(workers.into_iter().map(|thread| thread.join().expect("a worker")));
         assert!(healed, "run {seed}: after all adds, keys are left that no getter takes: {:?}", queue.stats());
+        assert_eq!(asleep, 0, "run {seed}: getters sleep, although the queue is shut down");
         main.look(Sum::Stats);
         logs.resize_with(THREADS - 1, Log::default);
         logs.push(main.end());
@@ -360,7 +371,7 @@ impl<'q> Caller<'q> {
             }
             self.look(Sum::Delayed);
             if matches!(self.records.last(), Some(Record { call: Call::Sum(_, parts), .. }) if parts.is_empty()) {
-                return true;
+                return is_alone || self.wakes_for_each_key();
             }
             self.clock.advance(Duration::from_secs(4000));
             let never_expire = self.queue.shutting_down() || self.random.once_in(4);
@@ -368,9 +379,23 @@ impl<'q> Caller<'q> {
         }
     }
 
+    /// Adds keys one at a time. While the worker that has taken one goes to sleep, the next one comes, and must wake it.
+    fn wakes_for_each_key(&mut self) -> bool {
+        (0..300).all(|_| {
+            let begin = Instant::now();
+            self.step(&Op::Add(0));
+            while !self.is_quiet() && begin.elapsed() < PATIENCE {}
+            (0..self.random.below(200)).for_each(|_| std::hint::spin_loop());
+            begin.elapsed() < PATIENCE
+        })
+    }
+
     /// No key is queued or processing.
     fn is_quiet(&mut self) -> bool {
-        let is_quiet = self.queue.len() + self.queue.processing_len() == 0;
+        if !self.queue.is_empty() {
+            return false; // without a lock, and so without a step
+        }
+        let is_quiet = self.queue.processing_len() == 0 && self.queue.is_empty();
         self.note(Call::Nothing);
         is_quiet
     }
