@@ -109,7 +109,7 @@ impl<K> Shared<K> {
         if locked.seems_empty() {
             return None;
         }
-        let mut shard = locked.try_lock()?;
+        let mut shard = locked.try_lock_unnumbered()?;
         if self.flags().has(Flags::HAND_OUT) {
             return None;
         }

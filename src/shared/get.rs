@@ -87,7 +87,6 @@ impl<K> Shared<K> {
         let Some(mut shard) = this.first.try_lock() else {
             return Self::take_contended(this);
         };
-        shard = this.first.numbered(shard);
         if this.flags().has(Flags::HAND_OUT) {
             return Self::take_slow(this, shard);
         }

@@ -111,9 +111,14 @@ impl<K> Locked<K> {
         self.numbered(self.shard.lock())
     }
 
-    /// The lock, if it is free. A caller that goes on to take a key calls [`numbered`](Self::numbered).
     #[inline]
     pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Shard<K>>> {
+        self.shard.try_lock().map(|shard| self.numbered(shard))
+    }
+
+    /// For a caller that may leave a key where it is, and calls [`numbered`](Self::numbered) when it takes one.
+    #[inline]
+    pub(super) fn try_lock_unnumbered(&self) -> Option<MutexGuard<'_, Shard<K>>> {
         self.shard.try_lock()
     }
 
