@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Shows that tests/against_reference.rs finds what it is for: applies each patch of tests/planted/, a fault of a few lines, to a copy of the crate, and
 # fails if the test does not fail within a minute of run time, or does not shrink the fault to 10 steps (turns of 16: 40). Arguments: names
-# of patches; all without any. A patch that does not apply fails.
+# of patches; all without any. A patch that does not apply fails. A fault that only threads show says in its first line "Found by
+# tests/stress.rs." That test must refuse a step of it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root="$PWD"
 copy="${CARGO_TARGET_DIR:-$root/target}/planted"
 mkdir -p "$copy"
-export CARGO_TARGET_DIR="$copy/target" CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=none REFERENCE_SECONDS=60
+export CARGO_TARGET_DIR="$copy/target" CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=none REFERENCE_SECONDS=60 KEYQUEUE_STRESS=60
 missed=()
 [ $# -gt 0 ] || { cd tests/planted && set -- *.patch && cd "$root"; }
 for name in "${@%.patch}"; do
@@ -17,9 +18,21 @@ for name in "${@%.patch}"; do
     git apply --directory="$(realpath --relative-to="$root" "$copy")" "tests/planted/$name.patch" || { missed+=("$name (does not apply)"); continue; }
     touch "$copy/src/lib.rs"
     start=$SECONDS
-    if out="$(cd "$copy" && timeout 900 cargo test --locked -p keyqueue --test against_reference 2>&1)"; then
+    test=against_reference
+    wrapper=""
+    if [ "$(head -1 "tests/planted/$name.patch")" = "Found by tests/stress.rs." ]; then
+        test=stress
+        wrapper="$copy/ci/rustc-with-steps"
+    fi
+    if out="$(cd "$copy" && RUSTC_WORKSPACE_WRAPPER="$wrapper" timeout 900 cargo test --locked -p keyqueue --test "$test" 2>&1)"; then
         missed+=("$name (not found)")
         echo "NOT FOUND  $name"
+        continue
+    fi
+    if [ "$test" = stress ]; then
+        refused="$(grep -m1 -oE 'refuses step.*|two critical sections have the number|keys are left that no getter takes|getters sleep|are not its sum|no order of these calls' <<<"$out" || true)"
+        [ -n "$refused" ] || { missed+=("$name (does not compile, or fails otherwise)"); tail -20 <<<"$out"; }
+        printf '%-55s %s, %3d s\n' "$name" "$refused" $((SECONDS - start))
         continue
     fi
     steps="$(sed -n 's/.* fails after \([0-9]*\) steps:$/\1/p' <<<"$out" | sort -n | head -1)"

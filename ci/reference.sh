@@ -1,16 +1,20 @@
 #!/usr/bin/env bash
 # All features against the one reference: random lives, and all lives of four steps over four alphabets, for three minutes. With --quick for
 # 30 seconds, and without a build in release: the crate alone is built with optimization. With --long six steps, for an hour in all.
+# Then threads side by side, in a build whose critical sections are numbered; not with --quick. KEYQUEUE_STRESS is how many seconds.
 # REFERENCE_SECONDS (of random lives) and REFERENCE_WORDS have the same effect. A failure names its life: REFERENCE_SEED.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-seconds=165 words=4 build=(--release)
+seconds=145 words=4 stress=20 build=(--release)
 case "${1:-}" in
-    --quick) seconds=20 build=(--config profile.dev.package.keyqueue.opt-level=2) ;;
-    --long) seconds=2700 words=6 ;;
+    --quick) seconds=20 stress=0 build=(--config profile.dev.package.keyqueue.opt-level=2) ;;
+    --long) seconds=2700 words=6 stress=300 ;;
 esac
 # Other lives at each run.
 export REFERENCE_SECONDS="${REFERENCE_SECONDS:-$seconds}" REFERENCE_WORDS="${REFERENCE_WORDS:-$words}" REFERENCE_SEED="${REFERENCE_SEED:-$(date +%s)000000}"
 echo "from life $REFERENCE_SEED on"
 # One thread: so the words and the lives do not take each other's time.
 cargo test --locked "${build[@]}" -p keyqueue --test against_reference -- --nocapture --test-threads 1
+[ "$stress" != 0 ] || exit 0
+export KEYQUEUE_STRESS="${KEYQUEUE_STRESS:-$stress}" RUSTC_WORKSPACE_WRAPPER="$PWD/ci/rustc-with-steps"
+cargo test --locked --release -p keyqueue --test stress -- --nocapture

@@ -281,6 +281,9 @@ pub mod rate_limiter;
 mod shard;
 mod shared;
 mod stats;
+#[cfg(keyqueue_steps)]
+#[doc(hidden)]
+pub mod steps;
 #[cfg(feature = "stream")]
 mod stream;
 mod sync;

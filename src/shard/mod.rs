@@ -72,6 +72,9 @@ pub(crate) struct Shard<K> {
     /// `None`: the queue does not measure.
     times: Option<Box<Times>>,
     pub(crate) counts: Counts,
+    /// The number of critical sections so far.
+    #[cfg(keyqueue_steps)]
+    pub(crate) steps: u64,
 }
 
 /// The number of events so far, for [`Stats`].
@@ -111,6 +114,8 @@ impl<K> Shard<K> {
             dirty_waiters: DirtyWaiters::default(),
             times: measure.map(|clock| Box::new(Times::new(clock, Table::<K>::CHUNK))),
             counts: Counts::default(),
+            #[cfg(keyqueue_steps)]
+            steps: 0,
         }
     }
 

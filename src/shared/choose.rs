@@ -120,11 +120,12 @@ impl<K> Shared<K> {
         if locked.seems_empty() {
             return None;
         }
-        let mut shard = locked.try_lock()?;
+        let mut shard = locked.try_lock_unnumbered()?;
         if self.flags().has(Flags::HAND_OUT) {
             return None;
         }
         let claimed = shard.pop_simple()?;
+        shard = locked.numbered(shard);
         locked.publish_len(&shard);
         locked.publish_front(&shard);
         Some(claimed)

@@ -116,11 +116,17 @@ impl<K> Locked<K> {
     pub(super) fn lock(&self) -> MutexGuard<'_, Shard<K>> {
         #[cfg(all(test, not(loom)))]
         self.looks.fetch_add(1, Ordering::Relaxed);
-        self.shard.lock()
+        self.numbered(self.shard.lock())
     }
 
     #[inline]
     pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Shard<K>>> {
+        self.try_lock_unnumbered().map(|shard| self.numbered(shard))
+    }
+
+    /// For a caller that may leave a key where it is, and calls [`numbered`](Self::numbered) when it takes one.
+    #[inline]
+    pub(super) fn try_lock_unnumbered(&self) -> Option<MutexGuard<'_, Shard<K>>> {
         #[cfg(all(test, not(loom)))]
         {
             let look = self.looks.fetch_add(1, Ordering::Relaxed);
@@ -137,7 +143,18 @@ impl<K> Locked<K> {
     pub(super) fn lock_briefly(&self) -> Option<MutexGuard<'_, Shard<K>>> {
         #[cfg(all(test, not(loom)))]
         self.looks.fetch_add(1, Ordering::Relaxed);
-        self.shard.lock_briefly()
+        self.shard.lock_briefly().map(|shard| self.numbered(shard))
+    }
+
+    /// Gives the critical section that begins its number, in a build for the stress run: see `src/steps.rs`.
+    #[inline(always)]
+    pub(super) fn numbered<'s>(
+        &self,
+        #[cfg_attr(not(keyqueue_steps), allow(unused_mut))] mut shard: MutexGuard<'s, Shard<K>>,
+    ) -> MutexGuard<'s, Shard<K>> {
+        #[cfg(keyqueue_steps)]
+        crate::steps::begin(self.index, &mut shard.steps);
+        shard
     }
 
     /// The number of queued keys that a getter may take.

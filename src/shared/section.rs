@@ -26,7 +26,10 @@ impl<K> Shared<K> {
     /// Takes the lock of a shard.
     #[inline]
     pub(super) fn enter<'s>(&'s self, locked: &'s Locked<K>) -> Section<'s, K> {
-        Section { shared: self, locked, shard: ManuallyDrop::new(locked.lock()) }
+        let shard = ManuallyDrop::new(locked.lock());
+        #[cfg(keyqueue_steps)]
+        crate::steps::is_section();
+        Section { shared: self, locked, shard }
     }
 
     /// Takes the lock of a shard, unless there are others and this one is busy for longer than a critical section takes (P21).

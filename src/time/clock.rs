@@ -98,11 +98,14 @@ impl Clock {
     /// sections: a critical section that compares times takes the maximum.
     #[inline]
     pub(crate) fn now(&self) -> u64 {
-        match &self.0 {
+        let now = match &self.0 {
             Kind::Real => now_real(),
             // Acquire: a thread that sees the time that `advance` set sees what happened before that call.
             Kind::Mock(mock) => mock.0.now.load(Ordering::Acquire),
-        }
+        };
+        #[cfg(keyqueue_steps)]
+        crate::steps::has_read(now);
+        now
     }
 
     /// As [`now`](Self::now): for limiters and measurements. With the feature `quanta` it takes half the time. As a rule it is off by less

@@ -10,6 +10,8 @@
 //! * [`queue`]: the queue that is evidently right.
 //! * [`run`]: both side by side, and what must be equal.
 //! * [`swarm`]: random lives. [`words`]: all short lives.
+//!
+//! `threads.rs` and `replay.rs` are for `tests/stress.rs` alone: random lives side by side, and the plain queue that makes the same steps.
 
 #![allow(dead_code, reason = "every test binary uses its part of it")]
 

@@ -1,7 +1,8 @@
 //! What a run can do: one language for all drivers.
 
 use super::key::Fault;
-use keyqueue::DelayConflict;
+use keyqueue::{AddOptions, DelayConflict, Priority};
+use std::time::Duration;
 
 /// One step. A key is a number. Another number selects a held item, a waiter or a loop, modulo how many there are; if there is none,
 /// the step is skipped. So each list of steps is valid, and a shorter one is too.
@@ -145,5 +146,20 @@ pub(crate) enum Span {
 impl How {
     pub(crate) fn new() -> Self {
         Self { after: None, conflict: DelayConflict::EarliestWins, rate_limited: false, priority: None }
+    }
+
+    /// The crate's options. `delay`: what `after` stands for.
+    pub(crate) fn options(&self, delay: Option<Duration>) -> AddOptions {
+        let mut options = AddOptions::new().conflict(self.conflict);
+        if let Some(delay) = delay {
+            options = options.after(delay);
+        }
+        if self.rate_limited {
+            options = options.rate_limited();
+        }
+        if let Some(priority) = self.priority {
+            options = options.priority(Priority(priority));
+        }
+        options
     }
 }

@@ -94,7 +94,10 @@ pub(crate) struct Reference {
     pub(crate) shut_down: bool,
     /// How often a plain shut-down has released the drains.
     pub(crate) releases: u64,
+    /// What the clock says to the call.
     pub(crate) now: u64,
+    /// The latest time that a call has used here: a thread may read the clock, and come to its step after others that have read it later.
+    latest: u64,
     calls: u64,
     /// A delay was dropped before it expired, so the crate may know a deadline that is no more.
     pub(crate) rearranged: bool,
@@ -120,6 +123,7 @@ impl Reference {
             shut_down: false,
             releases: 0,
             now: 0,
+            latest: 0,
             calls: 0,
             rearranged: false,
             levels: BTreeSet::new(),
@@ -192,7 +196,7 @@ impl Reference {
                 _ => self.add(key, priority),
             };
         };
-        let deadline = self.now.saturating_add(delay);
+        let deadline = self.time().saturating_add(delay);
         match old {
             None => self.state(key).delay_priority = priority,
             Some((old, _)) => {
@@ -322,7 +326,7 @@ impl Reference {
         let now = self.now;
         let state = self.state(key);
         (state.dirty, state.processing, state.held, state.processing_since) = (false, true, level, now);
-        state.waited = now - state.dirty_since;
+        state.waited = now.saturating_sub(state.dirty_since);
         let waited = state.waited;
         self.sums[0] += u128::from(waited);
         self.counts.handed_out += 1;
@@ -437,9 +441,7 @@ impl Reference {
     pub(crate) fn remove(&mut self, key: u8) -> bool {
         let State { dirty, delay, .. } = *self.look(key);
         if dirty {
-            self.unqueue(key);
-            self.state(key).dirty = false;
-            self.counts.taken += 1;
+            self.take(key);
         }
         if delay.is_some() {
             self.drop_delay(key);
@@ -447,15 +449,18 @@ impl Reference {
         dirty || delay.is_some()
     }
 
+    /// Takes back what makes the key dirty.
+    pub(crate) fn take(&mut self, key: u8) {
+        self.unqueue(key);
+        self.state(key).dirty = false;
+        self.counts.taken += 1;
+    }
+
     /// The queued keys that match, by level and then by age; and the delayed ones, earliest first.
     pub(crate) fn take_where(&mut self, matches: impl Fn(u8) -> bool) -> (Vec<u8>, Vec<Delayed>) {
         let mut queued: Vec<u8> = self.all().filter(|key| self.is_queued(*key) && matches(*key)).collect();
         queued.sort_by_key(|key| (Reverse(self.level_of(*key)), self.look(*key).push));
-        for key in &queued {
-            self.unqueue(*key);
-            self.state(*key).dirty = false;
-            self.counts.taken += 1;
-        }
+        queued.iter().for_each(|key| self.take(*key));
         let mut delayed = self.delayed();
         delayed.retain(|(key, ..)| matches(*key));
         for (key, ..) in &delayed {
@@ -482,10 +487,17 @@ impl Reference {
         self.now = self.now.saturating_add(by);
     }
 
+    /// The time from which a delay counts: it never goes back.
+    fn time(&mut self) -> u64 {
+        self.latest = self.latest.max(self.now);
+        self.latest
+    }
+
     /// Adds the keys whose delays have expired, in the order of their deadlines. Returns their number.
     pub(crate) fn turn(&mut self) -> usize {
         let mut expired = 0;
         while !self.shut_down {
+            self.time();
             let due = |key: &u8| self.look(*key).delay.filter(|(at, _)| *at <= self.now && *at != NEVER);
             let Some(key) = self.all().filter(|key| due(key).is_some()).min_by_key(|key| due(key)) else { break };
             let before = self.rearranged;
@@ -506,6 +518,11 @@ impl Reference {
 
     pub(crate) fn is_queued(&self, key: u8) -> bool {
         self.look(key).dirty && !self.look(key).processing
+    }
+
+    /// The number of its last push, if the key is queued.
+    pub(crate) fn push_of(&self, key: u8) -> Option<u64> {
+        self.is_queued(key).then(|| self.look(key).push)
     }
 
     pub(crate) fn is_processing(&self, key: u8) -> bool {

@@ -11,7 +11,7 @@ use super::plan::{Limiter, Plan};
 use super::queue::{Delayed, NEVER, Reference};
 use keyqueue::{
     AddOptions, Added, DelayedKey, DrainTimeoutError, GetTimeoutError, Item, Leftover, MockClock, OnPanic, OwnedItem,
-    Priority, TryGetError, WorkQueue, Workers,
+    TryGetError, WorkQueue, Workers,
 };
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -258,18 +258,8 @@ impl<'q> Run<'q> {
 
     /// The crate's options, and the delay as the plain queue has it.
     fn options(&self, how: &How) -> (AddOptions, Option<u64>) {
-        let mut options = AddOptions::new().conflict(how.conflict);
         let delay = how.after.map(|span| self.span(span));
-        if let Some(delay) = delay {
-            options = options.after(delay);
-        }
-        if how.rate_limited {
-            options = options.rate_limited();
-        }
-        if let Some(priority) = how.priority {
-            options = options.priority(Priority(priority));
-        }
-        (options, delay.map(nanos))
+        (how.options(delay), delay.map(nanos))
     }
 
     fn would_wait(&self) -> bool {
