@@ -227,7 +227,6 @@
 //!
 //! | feature | default | what it is for |
 //! |---|---|---|
-//! | `jitter` | yes | random delays: `jitter` of the limiters, and the module `backoff` |
 //! | `quanta` | yes | limiters and measurements read the processor's counter; without it, [`Instant`](std::time::Instant) |
 //! | `metrics` | | `observe::MetricsObserver`: client-go's metrics, through the facade `metrics` |
 //! | `serde` | | `Serialize` and `Deserialize` for snapshots and lists of keys: [`Stats`], [`Metrics`](observe::Metrics) with its histograms, [`DelayedKey`], [`Leftover`] and the like; durations are seconds and nanoseconds, as `serde` has them |
@@ -255,7 +254,6 @@
 // On docs.rs, marks items that need a feature. Unstable, so it is off elsewhere; `ci/docs.sh` checks the marks.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[cfg(feature = "jitter")]
 pub mod backoff;
 mod builder;
 pub mod cookbook;
@@ -275,7 +273,6 @@ mod owned_item;
 mod panics;
 mod prefetch;
 mod queue;
-#[cfg(feature = "jitter")]
 mod random;
 pub mod rate_limiter;
 mod shard;

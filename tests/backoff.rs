@@ -1,7 +1,5 @@
 //! Backoff without a queue: replays of the real `wait.Backoff` (`data/backoff.jsonl`, 54 traces), and waits for a stop.
 
-#![cfg(feature = "jitter")]
-
 use futures_executor::block_on;
 use keyqueue::backoff::{Backoff, BackoffManager, Stop, Timing, backoff_until, backoff_until_async, jitter};
 use keyqueue::{Clock, MockClock};
