@@ -67,45 +67,52 @@ impl Steps {
 
 type Key = String;
 
-fn queue(time: &Arc<AtomicU64>) -> WorkQueue<Key> {
+/// `ordered`: with groups, and then with priorities.
+fn queue(time: &Arc<AtomicU64>, ordered: bool) -> WorkQueue<Key> {
     let shown = Arc::clone(time);
     let clock = Clock::from_fn(move || Duration::from_nanos(shown.load(Ordering::Relaxed)));
     let [base, max] = [1, 100_000].map(Duration::from_micros);
     let backoff = ItemExponentialFailure::new(base, max).jitter(0.5).max_tracked(2000).served_only();
     let bucket = DedupingBucket::new(Bucket::with_clock(1e5, 100, clock.clone()));
-    WorkQueue::builder()
-        .shards(16)
-        .fair_by(|key: &Key| key.as_bytes()[0])
-        .group_weight(|key| u32::from(key.as_bytes()[0]) % 3 + 1)
+    let mut builder = WorkQueue::builder().shards(16);
+    if ordered {
+        builder = builder.fair_by(|key: &Key| key.as_bytes()[0]);
+        builder = builder.group_weight(|key| u32::from(key.as_bytes()[0]) % 3 + 1);
+    }
+    builder
         .rate_limiter(MaxOf::new(vec![Box::new(backoff.clock(clock.clone())), Box::new(bucket)]))
         .clock(clock)
         .driver(Driver::Manual)
-        .measure(true)
+        .measure(ordered)
         .seed(SEED)
         .build()
 }
 
 /// Runs the steps. Returns the hash of what was seen.
-fn life() -> u64 {
+fn life(ordered: bool) -> u64 {
     let time = Arc::new(AtomicU64::new(0));
-    let queue = &queue(&time);
+    let queue = &queue(&time, ordered);
     let mut log = Log { hash: 0xCBF2_9CE4_8422_2325, shown: std::env::var_os("LOG").is_some() };
     let mut steps = Steps(1);
     let mut held: Vec<OwnedItem<Key>> = Vec::new();
     let called = Arc::new(Called::default());
     let waker = Waker::from(Arc::clone(&called));
     let mut waiters: Vec<Pin<Box<GetAsync<'_, Key>>>> = Vec::new();
+    // Each shard has keys: a thread that begins elsewhere gets other keys.
+    queue.add_all((0..200).map(|n| n.to_string()));
     for step in 0..STEPS {
         let key = format!("{} {}", ["a", "b", "c", "d", "e"][steps.below(5) as usize], steps.below(1000));
         let delay = Duration::from_nanos(steps.below(1_000_000));
         let at = |held: &Vec<_>, n: u64| (!held.is_empty()).then(|| n as usize % held.len());
         match steps.below(16) {
             0..4 => log.note("add", queue.add(key)),
-            4 => {
+            4 if ordered => {
                 let priority = Priority([-100, -1, 0, 0, 7, 100][steps.below(6) as usize]);
                 log.note("priority", queue.add_with(key, AddOptions::new().priority(priority)));
             }
-            5 => log.note("after", queue.add_with(key, AddOptions::new().after(delay).conflict(DelayConflict::Replace))),
+            4 | 5 => {
+                log.note("after", queue.add_with(key, AddOptions::new().after(delay).conflict(DelayConflict::Replace)))
+            }
             6 => log.note("limited", queue.add_rate_limited(key)),
             7..11 => match queue.try_get() {
                 Ok(item) => {
@@ -168,7 +175,7 @@ const CHILD: &str = "KEYQUEUE_SAME_TWICE_CHILD";
 #[test]
 #[cfg_attr(miri, ignore = "there are no processes there")]
 fn two_processes_do_the_same() {
-    let hash = format!("hash {:x}.", life());
+    let hash = format!("hashes {:x} {:x}.", life(false), life(true));
     if std::env::var_os(CHILD).is_some() {
         println!("{hash}");
         return;
@@ -185,12 +192,14 @@ fn two_processes_do_the_same() {
 #[test]
 #[cfg_attr(miri, ignore = "100 000 steps take long there")]
 fn a_queue_does_the_same_after_another() {
-    let first = life();
-    for keys in [1, 100, 5000] {
-        let other = queue(&Arc::default());
-        other.add_all((0..keys).map(|n| n.to_string()));
-        (0..keys.min(20)).for_each(|_| drop(other.try_get()));
-        drop(other);
-        assert_eq!(life(), first);
+    for ordered in [false, true] {
+        let first = life(ordered);
+        for taken in [1, 18] {
+            let other = queue(&Arc::default(), ordered);
+            other.add_all((0..taken + 100).map(|n| n.to_string()));
+            (0..taken).for_each(|_| drop(other.try_get().expect("a key is queued")));
+            drop(other);
+            assert_eq!(life(ordered), first);
+        }
     }
 }
