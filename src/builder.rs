@@ -413,7 +413,11 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
     /// Checks the arguments that depend on each other.
     fn check(&mut self) -> Result<(), InvalidArgument> {
         if self.settings.clock.is_function() && self.settings.driver != Driver::Manual {
-            return Err(InvalidArgument::new("driver", "a thread", "nothing wakes it by a clock of `Clock::from_fn`"));
+            return Err(InvalidArgument::new(
+                "driver",
+                "Driver::Thread",
+                "a clock of `Clock::from_fn` needs `Driver::Manual`",
+            ));
         }
         if self.order.weight_of.is_some() && self.order.group_of.is_none() {
             return Err(InvalidArgument::new("group_weight", "a function", "it needs `fair_by`"));
