@@ -1,5 +1,9 @@
 //! Backoff without a queue: replays of the real `wait.Backoff` (`data/backoff.jsonl`, 54 traces), and waits for a stop.
 
+mod support {
+    pub(crate) mod within;
+}
+
 use futures_executor::block_on;
 use keyqueue::backoff::{Backoff, BackoffManager, Stop, Timing, backoff_until, backoff_until_async, jitter};
 use keyqueue::{Clock, MockClock};
@@ -14,6 +18,7 @@ use std::sync::mpsc;
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
+use support::within::within_30_s;
 
 const TRACES: &str = include_str!("data/backoff.jsonl");
 
@@ -442,13 +447,16 @@ fn a_wait_by_a_clock_that_is_a_function_ends_when_it_shows_the_time() {
     // Each reading is a bit later.
     let readings = AtomicU32::new(0);
     let clock = Clock::from_fn(move || pause / 10 * readings.fetch_add(1, SeqCst));
-    let (stop, mut calls) = (Stop::new(), 0);
-    let call = || {
-        calls += 1;
-        if calls == 3 {
-            stop.stop();
-        }
-    };
-    backoff_until(call, manager.clock(clock), Timing::Sliding, &stop);
+    let calls = within_30_s(move || {
+        let (stop, mut calls) = (Stop::new(), 0);
+        let call = || {
+            calls += 1;
+            if calls == 3 {
+                stop.stop();
+            }
+        };
+        backoff_until(call, manager.clock(clock), Timing::Sliding, &stop);
+        calls
+    });
     assert_eq!(calls, 3);
 }
