@@ -176,7 +176,10 @@
 //!   is due, and ends with the queue.
 //! * **Memory is freed** after a burst. A steady set of keys allocates nothing. The hot path clones no key.
 //! * **No lock is held while your code runs**: handlers, observers, limiters, predicates. The exceptions are a key's `Eq` (or
-//!   [`Equivalent`]), and its `Clone` in calls that list or take keys. These must not use the queue. If they do, a debug build panics.
+//!   [`Equivalent`]), its `Clone` in calls that list or take keys, and the function of [`Clock::from_fn`]. These must not use the queue. If
+//!   they do, a debug build panics.
+//! * **The same twice.** With a [seed](WorkQueueBuilder::seed), a clock of your own and [`Driver::Manual`], a program that uses the queue
+//!   with one thread does the same each time.
 //!
 //! [`guarantees`] has a number for each promise, the code that upholds it, and the tests that show it.
 //!

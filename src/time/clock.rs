@@ -147,8 +147,7 @@ impl Clock {
     pub(crate) fn now(&self) -> u64 {
         match &self.0 {
             Kind::Real => now_real(),
-            // Acquire: a thread that sees the time that `advance` set sees what happened before that call.
-            Kind::Mock(mock) => mock.0.now.load(Ordering::Acquire),
+            Kind::Mock(mock) => mock.now(),
             Kind::Function(function) => function.now(),
         }
     }
@@ -158,8 +157,10 @@ impl Clock {
     #[inline]
     pub(crate) fn now_coarse(&self) -> u64 {
         match &self.0 {
+            Kind::Mock(mock) => mock.now(),
             #[cfg(all(feature = "quanta", not(loom)))]
-            Kind::Real => coarse_clock::now(|| self.now()),
+            kind => coarse_clock::now(matches!(kind, Kind::Real), || self.now()),
+            #[cfg(not(all(feature = "quanta", not(loom))))]
             _ => self.now(),
         }
     }
@@ -211,6 +212,7 @@ impl Clock {
 
 impl Function {
     #[cold]
+    #[inline(never)]
     fn now(&self) -> u64 {
         let read = contained(|| nanos((self.read)())).unwrap_or(0);
         // AcqRel: a thread that sees a time sees what happened before another thread read it.
@@ -236,6 +238,12 @@ impl UnwindSafe for MockClock {}
 impl RefUnwindSafe for MockClock {}
 
 impl MockClock {
+    #[inline]
+    fn now(&self) -> u64 {
+        // Acquire: a thread that sees the time that `advance` set sees what happened before that call.
+        self.0.now.load(Ordering::Acquire)
+    }
+
     /// Advances the time. It stops at `u64::MAX` nanoseconds from the start.
     ///
     /// Queues with [`Driver::Manual`](crate::Driver::Manual) see it at their next [`turn`](crate::WorkQueue::turn). The driver
