@@ -35,6 +35,7 @@ impl<K> WorkQueueBuilder<K> {
     pub(crate) fn new() -> Self {
         let settings = Settings {
             name: Box::default(),
+            seed: None,
             shards: 1,
             capacity: 0,
             clock: Clock::default(),
@@ -120,7 +121,8 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// The clock by which delays expire. The system's by default; [`Clock::mock`] is for tests.
+    /// The clock by which delays expire. The system's by default; [`Clock::mock`] is for tests. [`Clock::from_fn`] needs
+    /// [`Driver::Manual`](Self::driver).
     ///
     /// # Examples
     /// ```
@@ -132,6 +134,34 @@ impl<K> WorkQueueBuilder<K> {
     #[doc(alias = "NewDelayingQueueWithCustomClock")]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.settings.clock = clock;
+        self
+    }
+
+    /// The queue draws its numbers from this seed: the hashes, which choose the shard of a key and tell groups apart, and the jitter of the
+    /// [limiter](Self::rate_limiter), unless that has a [seed](crate::rate_limiter::PerKey::seed) of its own. By default the system gives a
+    /// seed, another one for each queue.
+    ///
+    /// With a seed, a [clock](Self::clock) that is [mocked](Clock::mock) or a [function](Clock::from_fn), and [`Driver::Manual`], what the
+    /// queue does depends only on the calls. So a program that uses it with one thread does the same each time. "The same" holds for one
+    /// build, on one machine: keys hash differently on other processors. What a key's `Hash`, the limiter, and other functions of yours
+    /// return must be the same too.
+    ///
+    /// **Someone who knows the seed can choose keys with equal hashes**, and make the queue slow. Set it for tests and simulations.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{Clock, Driver, WorkQueue};
+    ///
+    /// let order = || {
+    ///     let builder = WorkQueue::builder().shards(16).seed(7);
+    ///     let queue = builder.clock(Clock::mock().0).driver(Driver::Manual).build();
+    ///     queue.add_all(0..1000);
+    ///     std::iter::from_fn(|| queue.try_get().ok().map(|key| *key)).collect::<Vec<_>>()
+    /// };
+    /// assert_eq!(order(), order());
+    /// ```
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.settings.seed = Some(seed);
         self
     }
 
@@ -364,7 +394,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
     ///
     /// # Errors
     /// If a [weight](Self::group_weight) or a [limit](Self::max_processing_per_group) is set without [`fair_by`](Self::fair_by). If the
-    /// limit is 0. If a limit is set in a queue with several shards, which cannot keep it exactly.
+    /// limit is 0. If a limit is set in a queue with several shards, which cannot keep it exactly. If the clock is a [function](Clock::from_fn),
+    /// and the driver is not [`Driver::Manual`].
     ///
     /// # Examples
     /// ```
@@ -381,6 +412,13 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
 
     /// Checks the arguments that depend on each other.
     fn check(&mut self) -> Result<(), InvalidArgument> {
+        if self.settings.clock.is_function() && self.settings.driver != Driver::Manual {
+            return Err(InvalidArgument::new(
+                "driver",
+                "Driver::Thread",
+                "a clock of `Clock::from_fn` needs `Driver::Manual`",
+            ));
+        }
         if self.order.weight_of.is_some() && self.order.group_of.is_none() {
             return Err(InvalidArgument::new("group_weight", "a function", "it needs `fair_by`"));
         }
@@ -414,10 +452,11 @@ impl<K> RefUnwindSafe for WorkQueueBuilder<K> {}
 
 impl<K> fmt::Debug for WorkQueueBuilder<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Settings { name, shards, capacity, clock, driver, delayed_add, on_panic, measure, observer: _ } =
+        let Settings { name, seed, shards, capacity, clock, driver, delayed_add, on_panic, measure, observer: _ } =
             &self.settings;
         f.debug_struct("WorkQueueBuilder")
             .field("name", name)
+            .field("seed", seed)
             .field("shards", shards)
             .field("capacity", capacity)
             .field("clock", clock)

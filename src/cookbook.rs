@@ -289,6 +289,9 @@
 //! assert!(matches!(reconcile(&item), Outcome::Success));
 //! ```
 //!
+//! A simulation that already has a time gives it with [`Clock::from_fn`](crate::Clock::from_fn). With a
+//! [seed](crate::WorkQueueBuilder::seed) as well, a run that fails does the same again: the jitter, and with several shards the order.
+//!
 //! # What makes a good key
 //!
 //! * **It names an object, not an event**: `("namespace", "name")`, a path, a URL. It does not say what happened: the worker reads the

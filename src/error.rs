@@ -151,7 +151,6 @@ impl InvalidArgument {
     }
 
     /// Like [`check`](Self::check), and rejects infinity.
-    #[cfg(feature = "jitter")]
     pub(crate) fn check_finite(argument: &'static str, value: f64) -> Result<f64, Self> {
         match Self::check(argument, value)? {
             f64::INFINITY => Err(Self::new(argument, short(value), "it must be finite")),

@@ -66,7 +66,7 @@
 //!   when there are none. Then no thread wakes up until the next add (W6). Upheld by `src/time/driver.rs` and `src/shared/reports.rs`. Shown
 //!   by `tests/idle.rs`, `tests/delays_driver.rs` and `tests/reports.rs`.
 //! * **P17** No foreign code runs under a lock. Foreign code is the user's: keys, wakers, observers, limiters, hooks, predicates. The
-//!   exceptions are a key's `Eq` and `Equivalent`, and its `Clone` in [`take_delayed`], [`take_where`], [`stop`], [`processing_keys`],
+//!   exceptions are the function of [`Clock::from_fn`](crate::Clock::from_fn), a key's `Eq` and `Equivalent`, and its `Clone` in [`take_delayed`], [`take_where`], [`stop`], [`processing_keys`],
 //!   [`delayed_keys`] and [`groups`]. Upheld by `src/shared/section.rs` (W4) and `src/rate_limiter/keyed.rs`. Shown by `tests/queue.rs`,
 //!   `tests/observers.rs` and the models `wakers_run_without_the_lock`, `keys_are_dropped_without_the_lock` and
 //!   `limiter_clones_and_drops_without_a_lock`.
@@ -115,6 +115,15 @@
 //!   returns at once, and a drain within its time, even if a handler hangs or a group is full. Upheld by `src/shared/take_where.rs` and
 //!   `src/workers/run_loop.rs`. Shown by `tests/stops.rs` and the models `stop_meets_the_done_of_a_full_group`, `stop_meets_a_getter` and
 //!   `panic_races_stop`.
+//!
+//! * **P27** The same twice. A queue that has a [seed](crate::WorkQueueBuilder::seed), a clock that is [mocked](crate::Clock::mock) or a
+//!   [function](crate::Clock::from_fn), and [`Driver::Manual`](crate::Driver::Manual), reads no other clock to decide anything, and draws no
+//!   other number. So a program that uses it with one thread sees the same each time, with the same build on the same machine. What it did
+//!   with other queues that it has dropped makes no difference. The deadline of a call that blocks is real time, and starts when the call
+//!   is about to park. Upheld by `src/random.rs`, `src/time/clock.rs`, `src/time/deadline.rs` and `src/shared/choose.rs` (the cursors of
+//!   threads). Shown by `tests/same_twice.rs`, `tests/limits.rs`, and the unit tests
+//!   `a_queue_at_the_address_of_another_is_not_taken_for_it`, `the_fronts_of_a_queue_with_a_given_clock_are_counted` and
+//!   `a_call_that_does_not_park_reads_no_clock`.
 //!
 //! [`take_delayed`]: crate::WorkQueue::take_delayed
 //! [`take_where`]: crate::WorkQueue::take_where

@@ -176,7 +176,10 @@
 //!   is due, and ends with the queue.
 //! * **Memory is freed** after a burst. A steady set of keys allocates nothing. The hot path clones no key.
 //! * **No lock is held while your code runs**: handlers, observers, limiters, predicates. The exceptions are a key's `Eq` (or
-//!   [`Equivalent`]), and its `Clone` in calls that list or take keys. These must not use the queue. If they do, a debug build panics.
+//!   [`Equivalent`]), its `Clone` in calls that list or take keys, and the function of [`Clock::from_fn`]. These must not use the queue. If
+//!   they do, a debug build panics.
+//! * **The same twice.** With a [seed](WorkQueueBuilder::seed), a clock of your own and [`Driver::Manual`], a program that uses the queue
+//!   with one thread does the same each time.
 //!
 //! [`guarantees`] has a number for each promise, the code that upholds it, and the tests that show it.
 //!
@@ -227,7 +230,6 @@
 //!
 //! | feature | default | what it is for |
 //! |---|---|---|
-//! | `jitter` | yes | random delays: `jitter` of the limiters, and the module `backoff` |
 //! | `quanta` | yes | limiters and measurements read the processor's counter; without it, [`Instant`](std::time::Instant) |
 //! | `metrics` | | `observe::MetricsObserver`: client-go's metrics, through the facade `metrics` |
 //! | `serde` | | `Serialize` and `Deserialize` for snapshots and lists of keys: [`Stats`], [`Metrics`](observe::Metrics) with its histograms, [`DelayedKey`], [`Leftover`] and the like; durations are seconds and nanoseconds, as `serde` has them |
@@ -255,7 +257,6 @@
 // On docs.rs, marks items that need a feature. Unstable, so it is off elsewhere; `ci/docs.sh` checks the marks.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[cfg(feature = "jitter")]
 pub mod backoff;
 mod builder;
 pub mod cookbook;
@@ -275,7 +276,6 @@ mod owned_item;
 mod panics;
 mod prefetch;
 mod queue;
-#[cfg(feature = "jitter")]
 mod random;
 pub mod rate_limiter;
 mod shard;

@@ -11,13 +11,14 @@ use crate::owned_item::OwnedItem;
 use crate::shared::{Shared, Wait, WaitOutcome, Wakeups};
 use crate::stats::{DelayedKey, Stats};
 use crate::sync::{Arc, panicking};
+use crate::time::deadline::Deadline;
 use equivalent::Equivalent;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::hash::Hash;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::pin::Pin;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A deduplicating work queue: a key is queued at most once, and processed by at most one holder at a time.
 ///
@@ -612,18 +613,18 @@ impl<K> WorkQueue<K> {
     pub fn get_timeout(&self, timeout: Duration) -> Result<Item<'_, K>, GetTimeoutError> {
         match Shared::try_take(&self.shared) {
             Some(claimed) => Ok(Item::new(&self.shared, claimed)),
-            None => self.get_parked(Instant::now().checked_add(timeout)),
+            None => self.get_parked(&Deadline::after(timeout)),
         }
     }
 
     #[cold]
     fn get_slow(&self) -> Option<Item<'_, K>> {
-        self.get_parked(None).ok()
+        self.get_parked(&Deadline::never()).ok()
     }
 
     /// `get` when no key is queued.
     #[cold]
-    fn get_parked(&self, deadline: Option<Instant>) -> Result<Item<'_, K>, GetTimeoutError> {
+    fn get_parked(&self, deadline: &Deadline) -> Result<Item<'_, K>, GetTimeoutError> {
         match Shared::get_parked(&self.shared, deadline) {
             Wait::Item(taken) => Ok(Item::new(&self.shared, Shared::hand_out(&self.shared, taken))),
             Wait::ShutDown => Err(GetTimeoutError::ShutDown),
@@ -910,7 +911,7 @@ impl<K> WorkQueue<K> {
     /// ```
     #[doc(alias = "ShutDownWithDrain")]
     pub fn shut_down_with_drain(&self) {
-        let _how = self.shared.drain(None);
+        let _how = self.shared.drain(&Deadline::never());
     }
 
     /// Like [`shut_down_with_drain`](Self::shut_down_with_drain), but waits for at most this time. A timeout too long for the clock,
@@ -929,7 +930,7 @@ impl<K> WorkQueue<K> {
     /// assert!(queue.shut_down_with_drain_timeout(Duration::from_millis(1)).is_err());
     /// ```
     pub fn shut_down_with_drain_timeout(&self, timeout: Duration) -> Result<(), DrainTimeoutError> {
-        match self.shared.drain(Instant::now().checked_add(timeout)) {
+        match self.shared.drain(&Deadline::after(timeout)) {
             WaitOutcome::Reached | WaitOutcome::Released => Ok(()),
             WaitOutcome::TimedOut { queued, processing } => Err(DrainTimeoutError { queued, processing }),
         }
@@ -982,7 +983,7 @@ impl<K> WorkQueue<K> {
     /// });
     /// ```
     pub fn wait_idle(&self) {
-        let _idle = Shared::wait_idle(&self.shared, None);
+        let _idle = Shared::wait_idle(&self.shared, &Deadline::never());
     }
 
     /// Like [`wait_idle`](Self::wait_idle), but waits for at most this time. A timeout too long for the clock, such as
@@ -1002,7 +1003,7 @@ impl<K> WorkQueue<K> {
     /// assert!(queue.wait_idle_timeout(Duration::from_millis(1)).is_err());
     /// ```
     pub fn wait_idle_timeout(&self, timeout: Duration) -> Result<(), WaitIdleTimeoutError> {
-        Shared::wait_idle(&self.shared, Instant::now().checked_add(timeout))
+        Shared::wait_idle(&self.shared, &Deadline::after(timeout))
     }
 
     /// Like [`wait_idle`](Self::wait_idle), for a task.

@@ -1,16 +1,75 @@
-//! Jitter (`fastrand`; not cryptographic).
+//! Random numbers, not cryptographic, from one of two sources:
+//!
+//! ```text
+//!   a seed that the user gave ──▶ [Numbers]: the same numbers each time
+//!   the system ──▶ [thread_f64]: a generator of the thread
+//! ```
+//!
+//! Both are **splitmix64** (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014, with the constants of
+//! Vigna's public domain `splitmix64.c`): the state grows by a constant, and each number is a mix of the state. So one atomic addition
+//! draws a number, also where several threads draw from one seed, and each number is drawn once.
 
 use crate::sync::{AtomicU64, Ordering};
+use ahash::RandomState;
+use std::cell::Cell;
+use std::hash::BuildHasher;
 use std::time::Duration;
+
+/// The state grows by this at each number.
+const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// The number that belongs to a state.
+#[inline]
+fn mix(state: u64) -> u64 {
+    let x = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    x ^ (x >> 31)
+}
+
+/// A number in `[0, 1)`.
+#[inline]
+fn unit(number: u64) -> f64 {
+    (number >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// The numbers of a seed. Threads may share them.
+#[derive(Debug)]
+pub(crate) struct Numbers(AtomicU64);
+
+impl Numbers {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(AtomicU64::new(seed))
+    }
+
+    #[inline]
+    pub(crate) fn next(&self) -> u64 {
+        // Relaxed: the state guards no other data.
+        mix(self.0.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP))
+    }
+
+    /// Hashes with the next four numbers.
+    pub(crate) fn hasher(&self) -> RandomState {
+        let [a, b, c, d] = std::array::from_fn(|_| self.next());
+        RandomState::with_seeds(a, b, c, d)
+    }
+}
+
+/// A number in `[0, 1)`, from the generator of this thread. The system gives its seed.
+fn thread_f64() -> f64 {
+    std::thread_local!(static STATE: Cell<u64> = Cell::new(std::hash::RandomState::new().hash_one(0)));
+    STATE.with(|state| {
+        state.set(state.get().wrapping_add(STEP));
+        unit(mix(state.get()))
+    })
+}
 
 /// Draws random factors by which delays are extended.
 #[derive(Debug, Default)]
 pub(crate) struct Jitter {
     /// Finite, not negative. 0: no jitter.
     pub(crate) factor: f64,
-    pub(crate) seed: Option<u64>,
-    /// The number of draws from the seed.
-    draws: AtomicU64,
+    /// `None`: the generator of the thread.
+    pub(crate) numbers: Option<Numbers>,
 }
 
 impl Jitter {
@@ -21,12 +80,13 @@ impl Jitter {
     }
 
     fn draw(&self) -> f64 {
-        let Some(seed) = self.seed else { return fastrand::f64() };
-        // Relaxed: the counter guards no other data. Each draw has a generator of its own, so that threads need not share one;
-        // `with_seed` mixes its argument well.
-        let draw = self.draws.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        fastrand::Rng::with_seed(seed.wrapping_add(draw)).f64()
+        self.numbers.as_ref().map_or_else(thread_f64, |numbers| unit(numbers.next()))
     }
+}
+
+/// `delay` and a random part of it, up to this factor.
+pub(crate) fn longer_at_random(delay: Duration, max_factor: f64) -> Duration {
+    longer(delay, thread_f64() * max_factor)
 }
 
 /// `delay * (1 + part)`: in whole nanoseconds, rounded down, at most `Duration::MAX`.
@@ -41,5 +101,33 @@ pub(crate) fn from_nanos(nanos: f64) -> Duration {
     match u64::try_from(nanos / 1_000_000_000) {
         Ok(seconds) => Duration::new(seconds, (nanos % 1_000_000_000) as u32),
         Err(_) => Duration::MAX,
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// The first numbers of `splitmix64.c` with the seed 1234567.
+    #[test]
+    fn the_numbers_are_those_of_splitmix64() {
+        let numbers = Numbers::new(1_234_567);
+        let first = [
+            6_457_827_717_110_365_317,
+            3_203_168_211_198_807_973,
+            9_817_491_932_198_370_423,
+            4_593_380_528_125_082_431,
+            16_408_922_859_458_223_821,
+        ];
+        assert_eq!(first.map(|_| numbers.next()), first);
+    }
+
+    /// Two threads do not draw the same numbers from their generators.
+    #[test]
+    fn each_thread_has_a_generator() {
+        let draw = || (0..4).map(|_| thread_f64().to_bits()).collect::<Vec<_>>();
+        let other = std::thread::spawn(draw).join().expect("it draws");
+        assert!(draw().iter().all(|number| !other.contains(number)), "{other:?}");
+        assert!((0..10_000).map(|_| thread_f64()).all(|part| (0.0..1.0).contains(&part)));
     }
 }

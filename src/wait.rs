@@ -5,9 +5,9 @@
 
 use crate::panics::contained;
 use crate::sync::{Mutex, Unparker, model_const, with_parker};
+use crate::time::deadline::Deadline;
 use std::collections::{BTreeMap, VecDeque};
 use std::task::Waker;
-use std::time::Instant;
 
 /// A thread or a task that waits.
 #[derive(Debug)]
@@ -157,13 +157,13 @@ type ListOf<T> = fn(&mut T) -> &mut WaitList;
 pub(crate) fn park_on<T, R>(
     data: &Mutex<T>,
     list: ListOf<T>,
-    deadline: Option<Instant>,
+    deadline: &Deadline,
     outcome: impl Fn(&mut T, bool) -> Option<R>,
 ) -> R {
     with_parker(|parker| {
+        let mut late = deadline.is_zero();
         loop {
             let unparker = parker.unparker();
-            let late = deadline.is_some_and(|deadline| deadline <= Instant::now());
             let ticket = {
                 let data = &mut *data.lock();
                 if let Some(outcome) = outcome(data, late) {
@@ -171,7 +171,8 @@ pub(crate) fn park_on<T, R>(
                 }
                 list(data).push(Waiter::Thread(unparker))
             };
-            parker.park(deadline);
+            parker.park(deadline.start());
+            late = deadline.is_over();
             let _still_listed = list(&mut data.lock()).remove(ticket);
         }
     })

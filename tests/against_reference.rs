@@ -5,6 +5,8 @@
 
 mod reference;
 
+use reference::events::Events;
+use reference::plan::Plan;
 use reference::{methods, swarm, words};
 use std::time::{Duration, Instant};
 
@@ -32,6 +34,15 @@ fn all_short_lives() {
         let count = words::words(&alphabet, length);
         println!("{}: {count} words of {length} letters", alphabet.name);
     }
+}
+
+/// So a life with several shards that has failed fails again.
+#[test]
+fn a_plan_has_its_keys_in_the_same_shards_each_time() {
+    let plan = Plan { shards: 64, ..Plan::plain() };
+    let shards = |plan: &Plan| plan.shards_of(&plan.build(&Events::default()).0);
+    assert_eq!(shards(&plan), shards(&plan));
+    assert_ne!(shards(&plan), shards(&Plan { seed: 1, ..plan.clone() }));
 }
 
 #[test]

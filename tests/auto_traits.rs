@@ -9,9 +9,9 @@ use keyqueue::rate_limiter::{
     Reservation, Step, StepTable, TryAcquireError, WithMaxWait,
 };
 use keyqueue::{
-    Added, DrainTimeoutError, GetAsync, GetTimeoutError, GivenUp, InvalidArgument, Item, Leftover, OnPanic, Outcome,
-    OwnedItem, ProcessingKey, ShutDownWithDrain, Stats, Tally, TryGetError, UntilDirty, UntilShuttingDown, WaitIdle,
-    WaitIdleTimeoutError, WorkQueue, WorkQueueBuilder, Workers, WorkersBuilder,
+    Added, Clock, DrainTimeoutError, GetAsync, GetTimeoutError, GivenUp, InvalidArgument, Item, Leftover, MockClock,
+    OnPanic, Outcome, OwnedItem, ProcessingKey, ShutDownWithDrain, Stats, Tally, TryGetError, UntilDirty,
+    UntilShuttingDown, WaitIdle, WaitIdleTimeoutError, WorkQueue, WorkQueueBuilder, Workers, WorkersBuilder,
 };
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
@@ -55,6 +55,8 @@ fn handles_items_and_futures_cross_threads_and_need_no_pinning() {
 #[test]
 fn values_cross_threads_and_panics() {
     send_sync_unpin::<Added>();
+    send_sync_unpin::<Clock>();
+    send_sync_unpin::<MockClock>();
     send_sync_unpin::<Stats>();
     send_sync_unpin::<TryGetError>();
     send_sync_unpin::<GetTimeoutError>();
@@ -69,6 +71,7 @@ fn values_cross_threads_and_panics() {
     #[cfg(feature = "metrics")]
     send_sync_unpin::<keyqueue::observe::MetricsObserver>();
 
+    unwind_safe::<Clock>();
     unwind_safe::<Added>();
     unwind_safe::<Stats>();
     unwind_safe::<TryGetError>();

@@ -1,6 +1,8 @@
 //! Backoff without a queue: replays of the real `wait.Backoff` (`data/backoff.jsonl`, 54 traces), and waits for a stop.
 
-#![cfg(feature = "jitter")]
+mod support {
+    pub(crate) mod within;
+}
 
 use futures_executor::block_on;
 use keyqueue::backoff::{Backoff, BackoffManager, Stop, Timing, backoff_until, backoff_until_async, jitter};
@@ -11,11 +13,12 @@ use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc;
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
+use support::within::within_30_s;
 
 const TRACES: &str = include_str!("data/backoff.jsonl");
 
@@ -434,4 +437,26 @@ fn a_dropped_future_leaves_the_wait_list() {
         assert!(format!("{stop:?}").contains("waiters: 1"));
     }
     assert!(format!("{stop:?}").contains("waiters: 0"));
+}
+
+/// The thread parks for as long as the clock has to go, and reads it again.
+#[test]
+fn a_wait_by_a_clock_that_is_a_function_ends_when_it_shows_the_time() {
+    let pause = SECOND / 100;
+    let manager = BackoffManager::new(Backoff { duration: pause, ..Backoff::default() }, SECOND);
+    // Each reading is a bit later.
+    let readings = AtomicU32::new(0);
+    let clock = Clock::from_fn(move || pause / 10 * readings.fetch_add(1, SeqCst));
+    let calls = within_30_s(move || {
+        let (stop, mut calls) = (Stop::new(), 0);
+        let call = || {
+            calls += 1;
+            if calls == 3 {
+                stop.stop();
+            }
+        };
+        backoff_until(call, manager.clock(clock), Timing::Sliding, &stop);
+        calls
+    });
+    assert_eq!(calls, 3);
 }

@@ -46,7 +46,6 @@ fn futures_show_what_they_wait_for() {
     assert_eq!(format!("{:?}", queue.get_async()), "GetAsync { state: New, .. }");
 }
 
-#[cfg(feature = "jitter")]
 #[test]
 fn a_stop_shows_whether_it_is_stopped() {
     let stop = keyqueue::backoff::Stop::new();

@@ -66,7 +66,6 @@ fn a_step_table_forgets_no_delayed_key() {
     assert_eq!(step.num_requeues(&1), 0);
 }
 
-#[cfg(feature = "jitter")]
 mod backoff {
     use super::SECOND;
     use keyqueue::backoff::{Backoff, BackoffManager, Stop};

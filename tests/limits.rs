@@ -5,7 +5,7 @@
 //! * Threads: each `when` counts once, even if others call `forget` meanwhile; the bounds on tracked keys hold.
 //! * A panic in a key's `Hash`, `Eq` or `Clone`, or in a user's limiter, leaves everything usable: no key is stuck.
 //! * `retry`, `succeed` and `requeue_after` in every state of a key, and after a shut-down.
-//! * Jitter stays in its bounds (feature `jitter`).
+//! * Jitter stays in its bounds.
 //!
 //! No test but `a_bucket_admits_no_more_with_real_threads` waits for real time to pass.
 
@@ -81,7 +81,6 @@ fn an_invalid_step_table_is_rejected() {
     assert!(Step::<u8>::try_new(table(&[0, usize::MAX])).is_ok());
 }
 
-#[cfg(feature = "jitter")]
 #[test]
 fn an_invalid_jitter_is_rejected() {
     let limiter = || ItemExponentialFailure::<u8>::new(ms(1), ms(2));
@@ -321,7 +320,6 @@ fn max_tracked_keeps_the_latest_keys() {
     }
 }
 
-#[cfg(feature = "jitter")]
 mod jitter {
     use super::{Duration, ItemExponentialFailure, ItemFastSlow, RateLimiter, Step, ms};
     use std::collections::HashSet;
@@ -1032,7 +1030,6 @@ fn a_limiter_with_settings_keeps_them_in_a_queue() {
     assert_eq!(queue.num_requeues(&1), 1, "the failure counted before");
 }
 
-#[cfg(feature = "jitter")]
 #[test]
 fn a_limiter_with_jitter_keeps_it_in_a_queue() {
     let jittered = || ItemExponentialFailure::new(ms(5), ms(1000)).jitter(0.5).seed(7);

@@ -36,7 +36,7 @@ pub use manager::BackoffManager;
 pub use stop::{Stop, StopWait};
 pub use until::{Timing, backoff_until, backoff_until_async};
 
-use crate::random::{from_nanos, longer};
+use crate::random::{from_nanos, longer_at_random};
 use std::time::Duration;
 
 /// A series of delays that grow by a factor.
@@ -65,7 +65,7 @@ pub struct Backoff {
     /// as 0.
     pub factor: f64,
     /// Each returned delay is longer by a random part, up to this factor, see [`jitter`](fn@jitter). The next delay does not depend on the
-    /// random part. 0, negative or NaN: no jitter.
+    /// random part. 0, negative or NaN: no jitter. The generator is the thread's.
     pub jitter: f64,
     /// The number of steps left, after which the delay no longer changes. With 0, the default, it never grows: set it.
     pub steps: usize,
@@ -104,7 +104,9 @@ impl Backoff {
 /// Extends a delay at random: uniformly distributed in `[duration, duration + max_factor * duration)`, in whole nanoseconds, at most
 /// `Duration::MAX`.
 ///
-/// A factor that is 0, negative or NaN counts as 1, as in client-go. Uses `fastrand`'s thread-local generator.
+/// A factor that is 0, negative or NaN counts as 1, as in client-go. The random part is drawn from a
+/// generator of the thread, which no seed sets: see [`rate_limiter::PerKey::seed`](crate::rate_limiter::PerKey::seed) for delays that are
+/// the same each time.
 ///
 /// # Examples
 /// ```
@@ -118,7 +120,7 @@ impl Backoff {
 #[must_use]
 pub fn jitter(duration: Duration, max_factor: f64) -> Duration {
     let max_factor = if max_factor > 0.0 { max_factor } else { 1.0 };
-    longer(duration, fastrand::f64() * max_factor)
+    longer_at_random(duration, max_factor)
 }
 
 /// The delays of a [`Backoff`] until its steps are used up.

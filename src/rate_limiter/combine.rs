@@ -2,6 +2,7 @@
 
 use super::schedule::Exponential;
 use super::{Bucket, PerKey, RateLimiter};
+use crate::random::Numbers;
 use std::fmt;
 use std::hash::Hash;
 use std::time::Duration;
@@ -64,6 +65,11 @@ impl<K: ?Sized> RateLimiter<K> for MaxOf<K> {
 
     fn shrink_to_fit(&self) {
         self.limiters.iter().for_each(|limiter| limiter.shrink_to_fit());
+    }
+
+    fn reseed(&mut self, seed: u64) {
+        let seeds = Numbers::new(seed);
+        self.limiters.iter_mut().for_each(|limiter| limiter.reseed(seeds.next()));
     }
 }
 
@@ -130,6 +136,10 @@ impl<K: ?Sized, L: RateLimiter<K>> RateLimiter<K> for WithMaxWait<L> {
 
     fn shrink_to_fit(&self) {
         self.limiter.shrink_to_fit();
+    }
+
+    fn reseed(&mut self, seed: u64) {
+        self.limiter.reseed(seed);
     }
 }
 

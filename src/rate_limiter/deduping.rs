@@ -2,6 +2,7 @@
 
 use super::keyed::KeyedStore;
 use super::{Bucket, RateLimiter};
+use crate::random::Numbers;
 use crate::time::{nanos, time_left};
 use std::fmt;
 use std::hash::Hash;
@@ -88,6 +89,10 @@ impl<K: Hash + Eq + Clone + Send + Sync> RateLimiter<K> for DedupingBucket<K> {
     /// Drops keys whose tokens may be used, and frees memory.
     fn shrink_to_fit(&self) {
         self.outstanding.shrink(self.bucket.clock().now_coarse());
+    }
+
+    fn reseed(&mut self, seed: u64) {
+        self.outstanding.hash_with(Numbers::new(seed).hasher());
     }
 }
 

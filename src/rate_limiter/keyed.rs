@@ -123,7 +123,14 @@ impl<K> KeyedStore<K> {
         let most = 1 << (keys / SHARD_KEYS_MIN).max(1).ilog2();
         let shards = self.shards.len().min(most);
         let half = (keys / shards / 2).max(1);
-        Self::with_bounds(Bounds { keys: half, ..self.bounds }, shards)
+        Self { hasher: self.hasher, ..Self::with_bounds(Bounds { keys: half, ..self.bounds }, shards) }
+    }
+
+    /// Hashes keys so from now on, if there are none yet.
+    pub(super) fn hash_with(&mut self, hasher: RandomState) {
+        if self.len() == 0 {
+            self.hasher = hasher;
+        }
     }
 
     /// Remembers a key for `age` after its last failure, and for twice `age` at most.

@@ -131,6 +131,10 @@ pub trait RateLimiter<K: ?Sized>: Send + Sync {
     /// Called by [`WorkQueue::shrink_to_fit`](crate::WorkQueue::shrink_to_fit).
     fn shrink_to_fit(&self) {}
 
+    /// For a queue that has a seed and owns this limiter, before the first call. Limiters without a seed of their own draw from this one.
+    #[doc(hidden)]
+    fn reseed(&mut self, _seed: u64) {}
+
     /// For a queue that owns this limiter. `Some`: the limiter only counts failures and chooses the delay by their number. Then the queue
     /// counts them itself, next to the key in its own table.
     #[doc(hidden)]
@@ -163,10 +167,14 @@ macro_rules! forward {
     };
 }
 
-// Not `schedule`: a limiter behind an `Arc` may have other users, whose calls count for the queue too.
+// Neither `schedule` nor `reseed`: a limiter behind an `Arc` may have other users, whose calls count for the queue too.
 forward!(Arc {});
 
 forward!(Box {
+    fn reseed(&mut self, seed: u64) {
+        (**self).reseed(seed);
+    }
+
     fn schedule(&self) -> Option<Box<dyn Schedule>> {
         (**self).schedule()
     }

@@ -5,8 +5,7 @@ use super::keyed::{KeyedStore, Record};
 use super::schedule::{Exponential, FastSlow, Schedule, StepTable};
 use crate::Clock;
 use crate::error::InvalidArgument;
-#[cfg(feature = "jitter")]
-use crate::random::Jitter;
+use crate::random::{Jitter, Numbers, longer};
 use crate::time::{nanos, time_left};
 use std::fmt;
 use std::hash::Hash;
@@ -32,7 +31,6 @@ pub struct PerKey<K, S> {
     failures: KeyedStore<K>,
     clock: Clock,
     served_only: bool,
-    #[cfg(feature = "jitter")]
     jitter: Jitter,
     /// A delay depends on the number of failures only, and no clock is read. Known here, as most limiters are plain.
     plain: bool,
@@ -175,7 +173,6 @@ impl<K, S: Schedule> PerKey<K, S> {
             failures: KeyedStore::new(),
             clock: Clock::default(),
             served_only: false,
-            #[cfg(feature = "jitter")]
             jitter: Jitter::default(),
             plain: true,
         }
@@ -185,11 +182,10 @@ impl<K, S: Schedule> PerKey<K, S> {
     /// not all tried again at one moment.
     ///
     /// With [`ItemExponentialFailure`] no delay gets longer than the maximum. Keys that have reached it are not spread further, but keep
-    /// their distances.
+    /// their distances. [`seed`](Self::seed) says where the random parts come from.
     ///
     /// # Panics
     /// If the factor is negative, infinite or not a number. See [`try_jitter`](Self::try_jitter).
-    #[cfg(feature = "jitter")]
     #[must_use]
     #[track_caller]
     pub fn jitter(self, factor: f64) -> Self {
@@ -200,19 +196,41 @@ impl<K, S: Schedule> PerKey<K, S> {
     ///
     /// # Errors
     /// If the factor is negative, infinite or not a number.
-    #[cfg(feature = "jitter")]
     pub fn try_jitter(mut self, factor: f64) -> Result<Self, InvalidArgument> {
         self.jitter.factor = InvalidArgument::check_finite("factor", factor)?.abs(); // -0 is 0
         Ok(self.set())
     }
 
-    /// Draws the jitter from this seed: the same sequence of calls gets the same answers. It does nothing without
-    /// [`jitter`](Self::jitter).
-    #[cfg(feature = "jitter")]
+    /// The limiter draws its numbers from this seed: those of the [jitter](Self::jitter), and the hashes that choose which keys a [bounded
+    /// limiter](Self::max_tracked) forgets. So the same sequence of calls gets the same answers, in each process on this machine.
+    ///
+    /// Without it a limiter that a queue [owns](crate::WorkQueueBuilder::rate_limiter) draws from the queue's
+    /// [seed](crate::WorkQueueBuilder::seed), if it has one. Any other limiter draws from a generator of the calling thread, and its hashes
+    /// differ from process to process. A limiter in an [`Arc`](std::sync::Arc) is not owned, as it may have other users. Call this before
+    /// the limiter is used.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::rate_limiter::{ItemExponentialFailure, RateLimiter};
+    /// use std::time::Duration;
+    ///
+    /// let [base, max] = [1, 60].map(Duration::from_secs);
+    /// let delays = || {
+    ///     let limiter = ItemExponentialFailure::new(base, max).jitter(0.5).seed(7);
+    ///     [0; 4].map(|_| limiter.when(&"pod-1"))
+    /// };
+    /// assert_eq!(delays(), delays());
+    /// ```
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
-        self.jitter.seed = Some(seed);
+        self.draw_from(seed);
         self
+    }
+
+    fn draw_from(&mut self, seed: u64) {
+        let numbers = Numbers::new(seed);
+        self.failures.hash_with(numbers.hasher());
+        self.jitter.numbers = Some(numbers);
     }
 
     /// A failure counts only if the delay after the last failure has elapsed. An event may lead to a run before that. If this run fails,
@@ -273,11 +291,7 @@ impl<K, S: Schedule> PerKey<K, S> {
 
     /// To be called after each setting: whether the limiter is plain.
     fn set(mut self) -> Self {
-        #[cfg(feature = "jitter")]
-        let jitter = self.jitter.factor != 0.0;
-        #[cfg(not(feature = "jitter"))]
-        let jitter = false;
-        self.plain = !jitter && !self.served_only && !self.failures.needs_time();
+        self.plain = self.jitter.factor == 0.0 && !self.served_only && !self.failures.needs_time();
         self
     }
 
@@ -292,15 +306,13 @@ impl<K: Hash + Eq + Clone, S: Schedule> PerKey<K, S> {
     #[inline(never)]
     fn when_with_settings(&self, key: &K) -> Duration {
         let now = self.now();
-        #[cfg(feature = "jitter")]
         let part = self.jitter.part();
         self.failures.update(key, now, |record| {
             if self.served_only && now < record.until {
                 return time_left(record.until, now);
             }
             let delay = self.schedule.delay(record.count());
-            #[cfg(feature = "jitter")]
-            let delay = if part > 0.0 { crate::random::longer(delay, part).min(self.schedule.cap()) } else { delay };
+            let delay = if part > 0.0 { longer(delay, part).min(self.schedule.cap()) } else { delay };
             if self.served_only {
                 record.until = now.saturating_add(nanos(delay));
             }
@@ -360,6 +372,12 @@ where
     /// Forgets keys that are too old ([`retain_recent`](Self::retain_recent)), and frees memory.
     fn shrink_to_fit(&self) {
         self.failures.shrink(self.now());
+    }
+
+    fn reseed(&mut self, seed: u64) {
+        if self.jitter.numbers.is_none() {
+            self.draw_from(seed);
+        }
     }
 
     fn schedule(&self) -> Option<Box<dyn Schedule>> {

@@ -169,7 +169,7 @@ impl Times {
             return MaybeNanos::UNKNOWN;
         }
         let now = self.time(now);
-        if !self.clock.is_mock() && !self.measures_all {
+        if !self.clock.is_given() && !self.measures_all {
             let dense = now.saturating_sub(self.last) < DENSE_GAP_NS * u64::from(self.stride);
             self.stride = if dense { SAMPLE_STRIDE.min(self.stride * 2) } else { 1 };
             self.skip = self.stride - 1;

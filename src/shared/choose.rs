@@ -98,18 +98,18 @@ impl<K> Shared<K> {
     pub(super) fn take_nearby(&self) -> Option<Claimed<K>> {
         with_cursor(|cursor| {
             let left = cursor.left.get();
-            if cursor.queue.get() == self.address() && left > 0 {
-                let stays = self.at_masked(cursor.shard.get());
+            if cursor.queue.get() == self.id && left > 0 {
+                let stays = self.at(cursor.shard.get());
                 if let Some(claimed) = self.take_simply(stays) {
                     cursor.left.set(left - 1);
                     return Some(claimed);
                 }
             }
             let left = cursor.own_left.get();
-            if cursor.added_queue.get() != self.address() || left == 0 {
+            if cursor.added_queue.get() != self.id || left == 0 {
                 return None;
             }
-            let claimed = self.take_simply(self.at_masked(cursor.added.get()))?;
+            let claimed = self.take_simply(self.at(cursor.added.get()))?;
             cursor.own_left.set(left - 1);
             Some(claimed)
         })
@@ -135,7 +135,10 @@ impl<K> Shared<K> {
     #[inline]
     pub(super) fn note_add(&self, locked: &Locked<K>) {
         with_cursor(|cursor| {
-            cursor.added_queue.set(self.address());
+            if cursor.added_queue.get() != self.id {
+                cursor.added_queue.set(self.id);
+                cursor.own_left.set(0); // the rest of what it might take back in another queue
+            }
             cursor.added.set(locked.index);
         });
     }
@@ -146,12 +149,12 @@ impl<K> Shared<K> {
         with_cursor(|cursor| {
             let left = cursor.left.replace(0);
             let mut own = None;
-            if cursor.queue.replace(0) == self.address() {
-                let stays = self.at_masked(cursor.shard.get());
+            if cursor.queue.replace(0) == self.id {
+                let stays = self.at(cursor.shard.get());
                 // A stay with a level does not go on with a lower one: another shard may have keys of the higher one.
                 if left > 0 && stays.front().level() <= cursor.level.get() {
                     if let Some(taken) = Self::take_from(stays, cursor.waits.get(), &mut busy) {
-                        cursor.queue.set(self.address());
+                        cursor.queue.set(self.id);
                         cursor.left.set(left - 1);
                         return Some(taken);
                     }
@@ -183,7 +186,7 @@ impl<K> Shared<K> {
                 }
                 let waits = locked.lock_passes() == 0;
                 if let Some(taken) = Self::take_from(locked, waits || must_wait, &mut busy) {
-                    cursor.queue.set(self.address());
+                    cursor.queue.set(self.id);
                     cursor.shard.set(shard);
                     cursor.waits.set(waits);
                     cursor.level.set(level);
@@ -199,16 +202,6 @@ impl<K> Shared<K> {
             }
             None
         })
-    }
-
-    /// The shard of a cursor. The cursor may belong to an older queue at the same address, with more shards.
-    #[inline]
-    fn at_masked(&self, shard: usize) -> &Locked<K> {
-        self.at(shard & (self.shards() - 1))
-    }
-
-    fn address(&self) -> usize {
-        std::ptr::from_ref(self).addr()
     }
 
     /// Takes a key from a shard, unless it has none or its lock is held. `waits`: as long as critical sections take.
@@ -276,6 +269,7 @@ impl<K> Shared<K> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use crate::sync::Arc;
     use crate::{AddOptions, Priority, WorkQueue};
     use std::collections::HashMap;
     use std::sync::atomic::Ordering::Relaxed;
@@ -450,6 +444,20 @@ mod tests {
             }
         }
         assert!(overtook <= (2 + 5 * 2) * 64, "{overtook}");
+    }
+
+    /// A thread has stayed with a shard of a queue, and might take a key back. The next queue, at the same address, is a new one to it (P27).
+    #[test]
+    fn a_queue_at_the_address_of_another_is_not_taken_for_it() {
+        let [mut old, mut new] = [(); 2].map(|()| WorkQueue::builder().shards(2).seed(1).build());
+        let of = |shard| (0_u64..).find(|key| old.shared.hash(key).shard(2) == shard).expect("each shard has keys");
+        let keys = [of(0), of(1)];
+        old.add(keys[1]);
+        old.try_get().unwrap().done();
+        let [there, here] = [&mut old, &mut new].map(|queue| Arc::get_mut(&mut queue.shared).expect("one handle"));
+        std::mem::swap(there, here);
+        keys.iter().for_each(|key| _ = old.add(*key));
+        assert_eq!(*old.try_get().unwrap(), keys[0], "the oldest, and not the one that the thread has just added");
     }
 
     /// HIGH keys are always queued in one shard, and LOW ones wait in the other (P19). Threads serve many queues in turn, or end after few

@@ -9,6 +9,7 @@ use super::driver::ExpiredNow;
 use crate::WaitIdleTimeoutError;
 use crate::shard::Shard;
 use crate::sync::{Arc, give_way, with_parker};
+use crate::time::deadline::Deadline;
 use crate::time::driver::RETRY;
 use crate::wait::{Ticket, Waiter};
 use std::task::Waker;
@@ -47,10 +48,10 @@ enum Look {
 
 impl<K> Shared<K> {
     /// Shuts down, and parks until no key is queued or processing, until the deadline, or until a plain shut-down (P7).
-    pub(crate) fn drain(&self, deadline: Option<Instant>) -> WaitOutcome {
+    pub(crate) fn drain(&self, deadline: &Deadline) -> WaitOutcome {
         let released = self.begin_drain();
         loop {
-            if let Some(outcome) = self.park_for(WaitGoal::Drained, released, deadline, || false) {
+            if let Some(outcome) = self.park_for(WaitGoal::Drained, released, deadline, None, || false) {
                 return outcome;
             }
             let left = self.left();
@@ -62,24 +63,23 @@ impl<K> Shared<K> {
 
     /// Parks until no key is queued, processing or delayed, or until the deadline. If the driver thread could not be started, adds the
     /// keys whose delays have expired, as getters do, and tries from time to time to start the driver.
-    pub(crate) fn wait_idle(this: &Arc<Self>, deadline: Option<Instant>) -> Result<(), WaitIdleTimeoutError> {
-        let is_late = || deadline.is_some_and(|deadline| deadline <= Instant::now());
+    pub(crate) fn wait_idle(this: &Arc<Self>, deadline: &Deadline) -> Result<(), WaitIdleTimeoutError> {
         let mut was_late = false;
         loop {
             Self::ensure_driver(this);
             let driverless = this.is_driver_missing();
             let until = match if driverless { this.expire_due() } else { ExpiredNow::Nothing { until: None } } {
                 ExpiredNow::Nothing { until } => until,
-                ExpiredNow::Some if is_late() => None,
+                ExpiredNow::Some if deadline.is_over() => None,
                 ExpiredNow::Some => continue,
             };
             let retry = driverless.then(|| Instant::now() + RETRY);
-            let until = deadline.into_iter().chain(until).chain(retry).min();
+            let until = until.into_iter().chain(retry).min();
             let look_again = || this.is_driver_missing() != driverless;
-            if this.park_for(WaitGoal::Idle, 0, until, look_again).is_some() {
+            if this.park_for(WaitGoal::Idle, 0, deadline, until, look_again).is_some() {
                 return Ok(());
             }
-            if is_late() {
+            if deadline.is_over() {
                 let left = this.left();
                 // After a shut-down, delays do not count.
                 let delayed = if this.is_shutting_down() { 0 } else { left.delayed };
@@ -91,18 +91,21 @@ impl<K> Shared<K> {
         }
     }
 
-    /// Parks until the goal is reached, or a plain shut-down has released the drain. `None`: the deadline has passed, or `give_up` says so.
+    /// Parks until the goal is reached, or a plain shut-down has released the drain. `None`: the deadline or `until` has passed, or `give_up`
+    /// says so.
     /// `released`: from [`begin_drain`](Self::begin_drain).
     fn park_for(
         &self,
         goal: WaitGoal,
         released: u64,
-        deadline: Option<Instant>,
+        deadline: &Deadline,
+        until: Option<Instant>,
         give_up: impl Fn() -> bool,
     ) -> Option<WaitOutcome> {
         with_parker(|parker| {
+            let mut late = deadline.is_zero();
             loop {
-                let late = deadline.is_some_and(|deadline| deadline <= Instant::now()) || give_up();
+                late = late || give_up();
                 let waiter = (!late).then(|| Waiter::Thread(parker.unparker()));
                 match self.look(goal, released, waiter, &give_up) {
                     Look::Over(outcome) => return Some(outcome),
@@ -110,10 +113,11 @@ impl<K> Shared<K> {
                     Look::Unknown if late => return None,
                     Look::Unknown => give_way(),
                     Look::Listed(ticket) => {
-                        parker.park(deadline);
+                        parker.park(deadline.start().into_iter().chain(until).min());
                         self.leave_drainers(Some(ticket));
                     }
                 }
+                late = deadline.is_over() || until.is_some_and(|until| until <= Instant::now());
             }
         })
     }
@@ -192,5 +196,36 @@ impl<K> Shared<K> {
             left.delayed += shard.delayed();
         }
         left
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::shared::Wait;
+    use crate::{Clock, Driver, WorkQueue};
+    use std::time::Duration;
+
+    /// Calls that have their answer at once, and calls with a time-out of zero, start no deadline (P27).
+    #[test]
+    fn a_call_that_does_not_park_reads_no_clock() {
+        let build = || WorkQueue::builder().clock(Clock::mock().0).driver(Driver::Manual).build();
+        let [long, zero] = [Duration::from_secs(3600), Duration::ZERO].map(|timeout| move || Deadline::after(timeout));
+        let queue = build();
+        let idle = long();
+        assert!(Shared::wait_idle(&queue.shared, &idle).is_ok() && !idle.has_started());
+        let (got, drained) = (long(), long());
+        assert!(matches!(queue.shared.drain(&drained), WaitOutcome::Reached) && !drained.has_started());
+        assert!(matches!(Shared::get_parked(&queue.shared, &got), Wait::ShutDown) && !got.has_started());
+
+        let queue = build();
+        queue.add(1);
+        let [idle, drained] = [zero(), zero()];
+        assert!(Shared::wait_idle(&queue.shared, &idle).is_err() && !idle.has_started());
+        assert!(matches!(queue.shared.drain(&drained), WaitOutcome::TimedOut { .. }) && !drained.has_started());
+        let item = queue.get().unwrap();
+        let drained = Deadline::after(Duration::from_millis(1));
+        assert!(matches!(queue.shared.drain(&drained), WaitOutcome::TimedOut { .. }) && drained.has_started());
+        item.done();
     }
 }

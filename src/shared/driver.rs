@@ -259,8 +259,8 @@ impl<K> Shared<K> {
                 return until;
             }
             let turn = {
-                // A mock clock does not say when the 100 µs are over.
-                let wait = self.clock.is_mock();
+                // A clock that is given does not say when the 100 µs are over.
+                let wait = self.clock.is_given();
                 let section = if wait { Some(self.enter(locked)) } else { self.enter_unless_busy(locked) };
                 let Some(mut section) = section else {
                     return now.saturating_add(nanos(BUSY));

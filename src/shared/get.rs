@@ -10,6 +10,7 @@ use crate::key::Claimed;
 use crate::panics::{contained, drop_each};
 use crate::shard::{MaybeNanos, Shard};
 use crate::sync::{Arc, MutexGuard, Parker, give_way, model_const, spin_while, with_parker, yield_while};
+use crate::time::deadline::Deadline;
 use crate::time::driver::ClockSubscription;
 use crate::wait::{Ticket, Waiter};
 use std::time::{Duration, Instant};
@@ -285,9 +286,10 @@ impl<K> Shared<K> {
 
     /// Takes a key. If none is queued, parks until one is, or until the deadline.
     #[cold]
-    pub(crate) fn get_parked(this: &Arc<Self>, deadline: Option<Instant>) -> Wait<K> {
+    pub(crate) fn get_parked(this: &Arc<Self>, deadline: &Deadline) -> Wait<K> {
         Self::ensure_driver(this);
-        if deadline.is_none_or(|deadline| deadline > Instant::now()) {
+        if !deadline.is_zero() && !this.is_shutting_down() {
+            deadline.start();
             spin_while(|| this.ready() == 0);
             let keys_come_fast = this.hub().getters.keys_come_fast();
             if keys_come_fast {
@@ -298,9 +300,8 @@ impl<K> Shared<K> {
             let mut wait = Self::take_or_wait(this, Waiter::Thread(parker.unparker()));
             while let Wait::Park(ticket) | Wait::ParkBriefly(ticket) = wait {
                 let soon = matches!(wait, Wait::ParkBriefly(_)).then(|| Instant::now() + BUSY);
-                this.park(parker, deadline.into_iter().chain(soon).min());
-                let late = deadline.is_some_and(|deadline| deadline <= Instant::now());
-                wait = Self::resume(this, ticket, Waiter::Thread(parker.unparker()), late);
+                this.park(parker, deadline.start().into_iter().chain(soon).min());
+                wait = Self::resume(this, ticket, Waiter::Thread(parker.unparker()), deadline.is_over());
             }
             wait
         })

@@ -10,7 +10,7 @@
 //!   woken itself. `wake_at` is set while tasks are there. While it is set, the driver starts, runs, or is parked no longer than until
 //!   then. (A thread parks for that time by itself.)
 //! * **W4** Under a lock no thread or task is woken, no waker cloned or dropped, no key dropped, no observer called (P17). `Eq` and
-//!   `Equivalent` of keys and, in `take_delayed`, `take_where`, `stop`, `processing_keys`, `delayed_keys` and `groups`, `K::clone` are the foreign
+//!   `Equivalent` of keys, the function of `Clock::from_fn` and, in `take_delayed`, `take_where`, `stop`, `processing_keys`, `delayed_keys` and `groups`, `K::clone` are the foreign
 //!   code that runs there.
 //!
 //! Threads that were woken are counted until they arrive (`waking`). While one is on its way, a push wakes no other getter, unless

@@ -70,8 +70,9 @@ use crate::DelayedAdd;
 use crate::OnPanic;
 use crate::key::{Claimed, Hash as KeyHash};
 use crate::observe::Observer;
+use crate::random::Numbers;
 use crate::shard::Shard;
-use crate::sync::{Arc, AtomicU8, AtomicUsize, Mutex, hasher, stamp};
+use crate::sync::{Arc, AtomicU8, AtomicUsize, Mutex, counted_stamp, hasher, next_id, stamp};
 use crate::time::clock::Clock;
 use crate::time::driver::Driver;
 use ahash::RandomState;
@@ -87,6 +88,8 @@ pub(crate) const MAX_SHARDS: usize = 64;
 /// What all handles of one queue share.
 pub(crate) struct Shared<K> {
     pub(crate) name: Box<str>,
+    /// No other queue of the process has it: for the cursors of threads.
+    id: u64,
     pub(crate) clock: Clock,
     driver: Driver,
     pub(crate) on_panic: Option<OnPanic>,
@@ -115,6 +118,8 @@ pub(crate) struct Shared<K> {
 /// The settings of a new queue.
 pub(crate) struct Settings {
     pub(crate) name: Box<str>,
+    /// Where the queue draws its numbers from. `None`: from the system.
+    pub(crate) seed: Option<u64>,
     /// A power of two, up to [`MAX_SHARDS`].
     pub(crate) shards: usize,
     pub(crate) capacity: usize,
@@ -129,18 +134,25 @@ pub(crate) struct Settings {
 impl<K: Hash + Eq> Shared<K> {
     pub(crate) fn new(
         settings: Settings,
-        limiter: Limiter<K>,
+        mut limiter: Limiter<K>,
         order: Order<K>,
         start: fn(&Arc<Self>) -> std::io::Result<()>,
     ) -> Self {
-        let Settings { name, shards, capacity, clock, driver, delayed_add, on_panic, measure, observer } = settings;
+        let Settings { name, seed, shards, capacity, clock, driver, delayed_add, on_panic, measure, observer } =
+            settings;
         let observed = observer.is_some();
         let interval = observer.as_ref().and_then(|observer| observer.interval());
         let measured = measure || observed;
         if measured {
             clock.calibrate();
         }
-        let stamp = (shards > 1).then_some(stamp as fn() -> u64);
+        let numbers = seed.map(Numbers::new);
+        let hasher = numbers.as_ref().map_or_else(hasher, Numbers::hasher);
+        if let (Some(numbers), Limiter::External(limiter)) = (numbers, &mut limiter) {
+            limiter.reseed(numbers.next());
+        }
+        let stamp: fn() -> u64 = if clock.is_given() { counted_stamp } else { stamp };
+        let stamp = (shards > 1).then_some(stamp);
         stamp.into_iter().for_each(|stamp| _ = stamp()); // the first call takes long
         let new_shard = |index| {
             let times = measured.then(|| clock.clone());
@@ -154,6 +166,7 @@ impl<K: Hash + Eq> Shared<K> {
         flags.0 |= if order.settings.limit.is_some() { Flags::LIMITED.0 } else { 0 };
         Self {
             name,
+            id: next_id(),
             first: new_shard(0),
             others: (1..shards).map(new_shard).collect(),
             clock,
@@ -166,7 +179,7 @@ impl<K: Hash + Eq> Shared<K> {
             observer,
             reports: interval.map(Reports::new),
             start,
-            hasher: hasher(),
+            hasher,
             flags: AtomicU8::new(flags.0),
             hub: CachePadded::new(Mutex::new(Hub::new(flags))),
             choices: CachePadded::new(AtomicUsize::new(0)),
@@ -260,6 +273,19 @@ mod tests {
     use crate::WorkQueue;
     use crate::sync::{OVERDUE, Parker};
     use crate::wait::Waiter;
+
+    /// What the times of fronts are read from, if the clock is given (P27).
+    #[test]
+    fn the_fronts_of_a_queue_with_a_given_clock_are_counted() {
+        let before = counted_stamp();
+        let queue = WorkQueue::builder().shards(2).clock(Clock::mock().0).build();
+        (0..200).for_each(|key| _ = queue.add(key));
+        let after = counted_stamp();
+        for locked in queue.shared.all() {
+            let stamp = locked.lock().front_stamp().expect("with several shards");
+            assert!((before..after).contains(&stamp), "{before} {stamp} {after}");
+        }
+    }
 
     /// Two getters are parked. The first is woken and does not run, so the next add, some time later, wakes the second.
     #[test]

@@ -139,6 +139,7 @@ impl<K: Clone> Shared<K> {
             }
         }
         let mut groups: Vec<_> = groups.into_iter().collect();
+        groups.sort_unstable_by_key(|&(hash, _)| hash); // not in the order of the map, which differs each time (P27)
         for locked in this.all() {
             for step in groups.chunks_mut(STEP) {
                 locked.lock().add_handed_out(step);

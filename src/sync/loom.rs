@@ -158,12 +158,12 @@ pub(crate) fn stamp() -> u64 {
 /// See `sync/std.rs`.
 #[derive(Default)]
 pub(crate) struct Cursor {
-    pub(crate) queue: Cell<usize>,
+    pub(crate) queue: Cell<u64>,
     pub(crate) shard: Cell<usize>,
     pub(crate) left: Cell<u32>,
     pub(crate) level: Cell<i8>,
     pub(crate) waits: Cell<bool>,
-    pub(crate) added_queue: Cell<usize>,
+    pub(crate) added_queue: Cell<u64>,
     pub(crate) added: Cell<usize>,
     pub(crate) own_left: Cell<u32>,
 }

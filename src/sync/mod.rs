@@ -4,6 +4,7 @@
 //! implementations, `std` and `loom`, have the same names; where the libraries differ, the names promise what both can do. (Code that no
 //! model covers, a reporter's channel or a cached constant, uses `std::sync` directly.)
 
+use ::std::sync::atomic as std_atomic;
 use ahash::RandomState;
 
 #[cfg(any(loom, not(feature = "std-lock")))]
@@ -23,6 +24,18 @@ pub(crate) use self::std::*;
 /// A constant for real use, or a small one for loom, which explores each step in every interleaving.
 pub(crate) const fn model_const(real: usize, under_loom: usize) -> usize {
     if cfg!(loom) { under_loom } else { real }
+}
+
+/// A number for each queue, from 1. No two queues of the process have the same.
+pub(crate) fn next_id() -> u64 {
+    static QUEUES: std_atomic::AtomicU64 = std_atomic::AtomicU64::new(0);
+    QUEUES.fetch_add(1, std_atomic::Ordering::Relaxed) + 1 // Relaxed: the numbers differ, which is all there is
+}
+
+/// [`stamp`] for queues whose clock is given: a count, so that no time decides what such a queue does (P27).
+pub(crate) fn counted_stamp() -> u64 {
+    static STAMPS: std_atomic::AtomicU64 = std_atomic::AtomicU64::new(0);
+    STAMPS.fetch_add(1, std_atomic::Ordering::Relaxed) // Relaxed: as `stamp`, an order of the stamps and of nothing else
 }
 
 /// Made once for each table, as making a `RandomState` writes to a global counter.

@@ -206,8 +206,8 @@ pub(crate) fn stamp() -> u64 {
 
 /// Where a thread takes keys. The fields are written one by one, since a load of all of them would wait for the stores of the parts.
 pub(crate) struct Cursor {
-    /// The queue's address, or 0.
-    pub(crate) queue: Cell<usize>,
+    /// The number of the queue, or 0: not its address, which a later queue may have.
+    pub(crate) queue: Cell<u64>,
     pub(crate) shard: Cell<usize>,
     /// How many more keys the thread takes from this shard before it chooses again.
     pub(crate) left: Cell<u32>,
@@ -216,7 +216,7 @@ pub(crate) struct Cursor {
     /// It waits for the lock of this shard, also while other shards have keys.
     pub(crate) waits: Cell<bool>,
     /// The queue to which the thread has last added a key, the shard, and how many more keys it takes back there before it chooses again.
-    pub(crate) added_queue: Cell<usize>,
+    pub(crate) added_queue: Cell<u64>,
     pub(crate) added: Cell<usize>,
     pub(crate) own_left: Cell<u32>,
 }

@@ -1,4 +1,4 @@
-//! The time in nanoseconds: the system's, or that of a test.
+//! The time in nanoseconds: the system's, that of a test, or that of a function.
 //!
 //! The system's clock is read through `std::time::Instant`, in some 20 ns. `quanta`, which reads the processor's counter in 10 ns,
 //! was used before, and was wrong: it measures the counter's rate in less than a millisecond. On a machine that was busy during
@@ -8,7 +8,8 @@
 
 #[cfg(all(feature = "quanta", not(loom)))]
 use super::coarse_clock;
-use super::nanos;
+use super::{nanos, time_left};
+use crate::panics::contained;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Unparker, now};
 use crate::wait::{Ticket, WaitList, Waiter};
 use std::fmt;
@@ -40,7 +41,18 @@ pub struct Clock(Kind);
 enum Kind {
     Real,
     Mock(MockClock),
+    Function(Arc<Function>),
 }
+
+/// See [`Clock::from_fn`].
+struct Function {
+    read: Box<dyn Fn() -> Duration + Send + Sync>,
+    /// The latest time so far.
+    latest: AtomicU64,
+}
+
+// A panic of the function is caught, and changes nothing.
+impl RefUnwindSafe for Function {}
 
 /// Moves the time of a [`Clock::mock`]. Clones move the same time.
 ///
@@ -94,14 +106,49 @@ impl Clock {
         (Self(Kind::Mock(mock.clone())), mock)
     }
 
+    /// A clock that shows what a function returns: the time since any fixed moment. For simulations, and for programs with a time of their
+    /// own.
+    ///
+    /// Nothing tells a thread when the function will show a later time. So a queue with such a clock needs
+    /// [`Driver::Manual`](crate::Driver::Manual): otherwise [`try_build`](crate::WorkQueueBuilder::try_build) returns an error, and
+    /// [`build`](crate::WorkQueueBuilder::build) panics. In [`backoff`](crate::backoff), a thread that waits by such a clock parks for as
+    /// long in real time as the clock has to go, and then reads it again.
+    ///
+    /// **A clock never goes back.** If the function returns less than before, on any thread, the clock stands still until the function
+    /// has caught up. So delays expire later then, and no key is lost. If the function panics, the clock shows the latest time that it
+    /// has shown. It ends at `u64::MAX` nanoseconds.
+    ///
+    /// The queue may read it under a lock, and several threads may read it at a time. So the function must not use the queue, and must
+    /// return soon.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{Clock, Driver, WorkQueue};
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    /// use std::time::Duration;
+    ///
+    /// let tick = Arc::new(AtomicU64::new(0)); // the simulation's time, in seconds
+    /// let shown = Arc::clone(&tick);
+    /// let clock = Clock::from_fn(move || Duration::from_secs(shown.load(Ordering::Relaxed)));
+    /// let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
+    /// queue.add_after("pod-1", Duration::from_secs(60));
+    /// tick.store(60, Ordering::Relaxed);
+    /// assert_eq!(queue.turn(), 1);
+    /// ```
+    #[must_use]
+    pub fn from_fn(read: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        Self(Kind::Function(Arc::new(Function { read: Box::new(read), latest: AtomicU64::new(0) })))
+    }
+
     /// Nanoseconds since some moment, for 584 years. Callers read it without the lock, so not in the order of their critical
     /// sections: a critical section that compares times takes the maximum.
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         let now = match &self.0 {
             Kind::Real => now_real(),
-            // Acquire: a thread that sees the time that `advance` set sees what happened before that call.
-            Kind::Mock(mock) => mock.0.now.load(Ordering::Acquire),
+            Kind::Mock(mock) => mock.now(),
+            Kind::Function(function) => function.now(),
         };
         #[cfg(keyqueue_steps)]
         crate::steps::has_read(now);
@@ -113,16 +160,23 @@ impl Clock {
     #[inline]
     pub(crate) fn now_coarse(&self) -> u64 {
         match &self.0 {
+            Kind::Mock(mock) => mock.now(),
             #[cfg(all(feature = "quanta", not(loom)))]
-            Kind::Real => coarse_clock::now(|| self.now()),
+            kind => coarse_clock::now(matches!(kind, Kind::Real), || self.now()),
+            #[cfg(not(all(feature = "quanta", not(loom))))]
             _ => self.now(),
         }
     }
 
-    /// Whether this is a [`mock`](Self::mock).
+    /// Whether this is not the real clock.
     #[inline]
-    pub(crate) fn is_mock(&self) -> bool {
-        matches!(self.0, Kind::Mock(_))
+    pub(crate) fn is_given(&self) -> bool {
+        !matches!(self.0, Kind::Real)
+    }
+
+    /// Whether this is a [`from_fn`](Self::from_fn).
+    pub(crate) fn is_function(&self) -> bool {
+        matches!(self.0, Kind::Function(_))
     }
 
     /// Prepares [`now_coarse`](Self::now_coarse). Otherwise its first call in the process would take half a millisecond.
@@ -133,19 +187,21 @@ impl Clock {
         }
     }
 
-    /// The [`Instant`] at which this clock shows `time`. `None`: never, or only if a test moves it, or too far for the system.
+    /// The [`Instant`] at which this clock shows `time`, or until which the caller parks before it reads the clock again. `None`: never, or
+    /// only if a test moves it, or too far for the system.
     pub(crate) fn instant(&self, time: u64) -> Option<Instant> {
         match &self.0 {
-            Kind::Real if time == u64::MAX => None,
+            _ if time == u64::MAX => None,
             Kind::Real => start().checked_add(Duration::from_nanos(time)),
             Kind::Mock(_) => None,
+            Kind::Function(function) => now().checked_add(time_left(time, function.now())),
         }
     }
 
     /// From now on each move of a mock clock unparks this thread, until it [unsubscribes](Self::unsubscribe).
     pub(crate) fn subscribe(&self, thread: Unparker) -> Option<Ticket> {
         match &self.0 {
-            Kind::Real => None,
+            Kind::Real | Kind::Function(_) => None,
             Kind::Mock(mock) => Some(mock.0.subscribers.lock().push(Waiter::Thread(thread))),
         }
     }
@@ -154,6 +210,16 @@ impl Clock {
         if let (Kind::Mock(mock), Some(ticket)) = (&self.0, ticket) {
             let _listed = mock.0.subscribers.lock().remove(ticket);
         }
+    }
+}
+
+impl Function {
+    #[cold]
+    #[inline(never)]
+    fn now(&self) -> u64 {
+        let read = contained(|| nanos((self.read)())).unwrap_or(0);
+        // AcqRel: a thread that sees a time sees what happened before another thread read it.
+        self.latest.fetch_max(read, Ordering::AcqRel).max(read)
     }
 }
 
@@ -175,6 +241,12 @@ impl UnwindSafe for MockClock {}
 impl RefUnwindSafe for MockClock {}
 
 impl MockClock {
+    #[inline]
+    fn now(&self) -> u64 {
+        // Acquire: a thread that sees the time that `advance` set sees what happened before that call.
+        self.0.now.load(Ordering::Acquire)
+    }
+
     /// Advances the time. It stops at `u64::MAX` nanoseconds from the start.
     ///
     /// Queues with [`Driver::Manual`](crate::Driver::Manual) see it at their next [`turn`](crate::WorkQueue::turn). The driver
@@ -209,6 +281,11 @@ impl fmt::Debug for Clock {
         match &self.0 {
             Kind::Real => f.write_str("Clock"),
             Kind::Mock(mock) => mock.fmt(f),
+            Kind::Function(function) => {
+                // Relaxed: for display only.
+                let latest = Duration::from_nanos(function.latest.load(Ordering::Relaxed));
+                f.debug_struct("Clock").field("latest", &latest).finish_non_exhaustive()
+            }
         }
     }
 }

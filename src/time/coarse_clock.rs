@@ -48,18 +48,19 @@ thread_local! {
     static FIRST: Cell<Option<Calibration>> = const { Cell::new(None) };
 }
 
-/// The approximate time of `clock`.
+/// The approximate time of `clock`; if it is not `real`, its exact time. One call does all but the fast path: with two, the compiler saves
+/// registers before the fast path (a token of a bucket takes 59 instructions then, and 48 so).
 #[inline]
-pub(super) fn now(clock: impl Fn() -> u64) -> u64 {
+pub(super) fn now(real: bool, clock: impl Fn() -> u64) -> u64 {
     let last = LAST.get();
-    if last.trusted_ticks != 0 {
+    if real && last.trusted_ticks != 0 {
         let ticks = counter().wrapping_sub(last.counter);
         if ticks < last.trusted_ticks {
             // The product is less than TRUSTED_NS * 2^32.
             return last.clock + ((ticks * last.ns_per_tick) >> 32);
         }
     }
-    calibrate(clock)
+    calibrate(real, clock)
 }
 
 /// The first call of the process takes half a millisecond, in which `quanta` measures the counter for itself.
@@ -70,7 +71,11 @@ pub(crate) fn counter() -> u64 {
 }
 
 #[cold]
-fn calibrate(clock: impl Fn() -> u64) -> u64 {
+#[inline(never)]
+fn calibrate(real: bool, clock: impl Fn() -> u64) -> u64 {
+    if !real {
+        return clock();
+    }
     let (last, first) = (LAST.get(), FIRST.get());
     if let (0, Some(first)) = (last.trusted_ticks, first) {
         let clock = clock();
@@ -143,7 +148,7 @@ mod tests {
         let end = Instant::now() + time;
         while Instant::now() < end {
             let before = clock();
-            let coarse = now(&clock);
+            let coarse = now(true, &clock);
             let after = clock();
             reads += 1;
             off += u64::from(coarse + 1000 < before || coarse > after + 1000);

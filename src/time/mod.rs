@@ -1,8 +1,10 @@
-//! Time: the clock ([`clock`]), the deadlines of delayed keys ([`wheel`]), and the thread that queues expired keys ([`driver`]).
+//! Time: the clock ([`clock`]), the deadlines of delayed keys ([`wheel`]) and of calls that block ([`deadline`]), and the thread that queues
+//! expired keys ([`driver`]).
 
 pub(crate) mod clock;
 #[cfg(all(feature = "quanta", not(loom)))]
 pub(crate) mod coarse_clock;
+pub(crate) mod deadline;
 pub(crate) mod driver;
 pub(crate) mod wheel;
 

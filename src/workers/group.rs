@@ -5,11 +5,11 @@ use super::Tally;
 use crate::observe::Runs;
 use crate::panics::{contained, discard};
 use crate::sync::{Arc, AtomicBool, AtomicU64, JoinHandle, Mutex, Ordering};
+use crate::time::deadline::Deadline;
 use crate::wait::{Ticket, WaitList, leave, park_on, poll_on};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 /// The loops of one [`Workers`](super::Workers).
 pub(super) struct Group {
@@ -240,13 +240,13 @@ impl Group {
 
     /// Waits until no loop is left, or until the deadline. Joins no thread: a join has no deadline, and a thread whose loop has ended
     /// may take any time to drop its thread-locals. (`JoinHandle::is_finished` does not wait for these.)
-    pub(super) fn wait(&self, deadline: Option<Instant>) {
+    pub(super) fn wait(&self, deadline: &Deadline) {
         park_on(&self.core, waiting, deadline, |core, late| (core.running.is_empty() || late).then_some(()));
     }
 
     /// Waits until no loop and no thread is left.
     pub(super) fn join(&self) {
-        self.wait(None);
+        self.wait(&Deadline::never());
         let threads = {
             let core = &mut *self.core.lock();
             core.joining += core.threads.len();
@@ -257,7 +257,7 @@ impl Group {
             contained(|| thread.join().map_err(discard));
             self.joined();
         }
-        park_on(&self.core, waiting, None, |core, _| (core.joining == 0).then_some(()));
+        park_on(&self.core, waiting, &Deadline::never(), |core, _| (core.joining == 0).then_some(()));
     }
 
     /// A join has seen the end of a thread.
@@ -308,6 +308,7 @@ mod tests {
     use crate::sync::spawn;
     use std::sync::mpsc;
     use std::thread;
+    use std::time::Instant;
 
     /// Two joins at the same time both return after the thread has ended, although only one of them has its handle.
     #[test]

@@ -34,6 +34,7 @@ use crate::key::SlotId;
 use crate::queue::WorkQueue;
 use crate::shared::WaitOutcome;
 use crate::sync::{Arc, Mutex, spawn};
+use crate::time::deadline::Deadline;
 use crate::{Item, Leftover};
 use group::Group;
 use run_loop::{Hooks, Loop};
@@ -45,7 +46,7 @@ use std::io;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::pin::{Pin, pin};
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A handle of loops that process the keys of one queue. Clones refer to the same loops. From [`WorkQueue::workers`].
 ///
@@ -757,7 +758,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// ```
     pub fn drain_timeout(&self, timeout: Duration) -> Leftover<K> {
         let Inner { queue, group, .. } = &*self.inner;
-        let deadline = Instant::now().checked_add(timeout);
+        let deadline = &Deadline::after(timeout);
         if group.is_stopped() || matches!(queue.shared.drain(deadline), WaitOutcome::Reached | WaitOutcome::Released) {
             group.wait(deadline);
         }

@@ -25,6 +25,8 @@ pub(crate) struct Plan {
     /// The queue has an observer.
     pub(crate) observed: bool,
     pub(crate) max_retries: Option<usize>,
+    /// The seed of the queue, which decides in which shards its keys are.
+    pub(crate) seed: u8,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +56,7 @@ impl Plan {
             measure: false,
             observed: false,
             max_retries: None,
+            seed: 0,
         }
     }
 
@@ -61,9 +64,10 @@ impl Plan {
         let observed = random.once_in(4);
         let groups = random.pick(&[None, None, Some(1), Some(2), Some(3), Some(5)]);
         let limit = groups.and(random.pick(&[None, Some(1), Some(1), Some(2), Some(3)]));
+        // A limit is exact with one shard only.
+        let shards = if limit.is_some() { 1 } else { random.pick(&[1, 1, 1, 2, 4, 16, 64]) };
         Self {
-            // A limit is exact with one shard only.
-            shards: if limit.is_some() { 1 } else { random.pick(&[1, 1, 1, 2, 4, 16, 64]) },
+            shards,
             groups,
             weights: groups.is_some() && random.once_in(2),
             limit,
@@ -74,6 +78,7 @@ impl Plan {
             measure: observed || random.once_in(2), // an observer is told times
             observed,
             max_retries: random.pick(&[None, Some(0), Some(1), Some(3)]),
+            seed: if shards > 1 { random.byte() } else { 0 },
         }
     }
 
@@ -94,7 +99,11 @@ impl Plan {
     pub(crate) fn build(&self, events: &Events) -> (WorkQueue<Key>, MockClock, Limits<u8>) {
         let (clock, mock) = Clock::mock();
         let mut builder = WorkQueue::builder().clock(clock).driver(Driver::Manual).shards(self.shards);
-        builder = builder.delayed_add(self.policy).strict_priorities(self.strict).measure(self.measure);
+        builder = builder
+            .seed(self.seed.into())
+            .delayed_add(self.policy)
+            .strict_priorities(self.strict)
+            .measure(self.measure);
         if self.observed {
             builder = builder.observer(events.clone());
         }

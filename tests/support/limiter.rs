@@ -347,7 +347,6 @@ fn run_schedule<K: Key, S: RealSchedule>(
         if let Some(keys) = bound {
             limiter = limiter.max_tracked(keys);
         }
-        #[cfg(feature = "jitter")]
         if let Some((sixteenths, seed)) = settings.jitter {
             limiter = limiter.jitter(f64::from(sixteenths) / 16.0).seed(seed);
         }
@@ -366,7 +365,7 @@ fn run_schedule<K: Key, S: RealSchedule>(
         schedule,
         longest,
         served_only: settings.served_only,
-        factor: settings.jitter.filter(|_| cfg!(feature = "jitter")).map_or(0.0, |(part, _)| f64::from(part) / 16.0),
+        factor: settings.jitter.map_or(0.0, |(part, _)| f64::from(part) / 16.0),
         bound: bound.unwrap_or(usize::MAX),
         generations: Generations {
             recent: HashMap::new(),
