@@ -1,0 +1,129 @@
+//! Futures, polled by hand.
+
+use super::Run;
+use super::hand_outs::Held;
+use crate::reference::key::Key;
+use crate::reference::op::Goal;
+use keyqueue::Leftover;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+/// A waker that remembers that it was called.
+#[derive(Default)]
+pub(super) struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Flag {
+    pub(super) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What a waiter waits for.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Until {
+    /// With the number of releases when it was polled first, and whether the workers were stopped then.
+    Goal(Goal, u64, bool),
+    /// The key, which the waiter holds, is dirty.
+    Dirty(u8),
+}
+
+pub(super) enum Answer<'q> {
+    Nothing,
+    Item(Option<Held<'q>>),
+    Left(Leftover<Key>),
+}
+
+pub(super) struct Waiter<'q> {
+    pub(super) until: Until,
+    pub(super) future: Pin<Box<dyn Future<Output = Answer<'q>> + 'q>>,
+    pub(super) flag: Arc<Flag>,
+}
+
+impl<'q> Run<'q> {
+    pub(super) fn wait(&mut self, goal: Goal) {
+        let (queue, workers) = (self.queue, self.workers);
+        let future: Pin<Box<dyn Future<Output = Answer<'q>> + 'q>> = match goal {
+            Goal::Item => Box::pin(async { Answer::Item(queue.get_async().await.map(Held::Borrowed)) }),
+            Goal::OwnedItem => Box::pin(async { Answer::Item(queue.get_owned_async().await.map(Held::Owned)) }),
+            Goal::Idle => Box::pin(async {
+                queue.wait_idle_async().await;
+                Answer::Nothing
+            }),
+            Goal::Drained => Box::pin(async {
+                queue.shut_down_with_drain_async().await;
+                Answer::Nothing
+            }),
+            Goal::ShuttingDown => Box::pin(async {
+                queue.until_shutting_down().await;
+                Answer::Nothing
+            }),
+            Goal::WorkersDrained => Box::pin(async { Answer::Left(workers.drain_async().await) }),
+            Goal::Joined => Box::pin(async {
+                workers.join_async().await;
+                Answer::Nothing
+            }),
+        };
+        if goal == Goal::Drained || goal == Goal::WorkersDrained && !self.stopped {
+            self.reference.shut_down = true;
+        }
+        let until = Until::Goal(goal, self.reference.releases, self.stopped);
+        self.poll(Waiter { until, future, flag: Arc::default() });
+    }
+
+    /// Whether the waiter's next poll is ready.
+    pub(super) fn is_due(&self, until: Until) -> bool {
+        match until {
+            Until::Dirty(key) => self.reference.is_dirty(key),
+            Until::Goal(goal, released, stopped) => {
+                let drained = self.reference.is_drained() || self.reference.releases > released;
+                match goal {
+                    Goal::Item | Goal::OwnedItem => !self.would_wait(),
+                    Goal::Idle => self.reference.is_idle(),
+                    Goal::Drained => drained,
+                    Goal::ShuttingDown => self.reference.shut_down,
+                    Goal::Joined => self.loops.is_empty(),
+                    Goal::WorkersDrained => (drained || stopped) && self.loops.is_empty(),
+                }
+            }
+        }
+    }
+
+    pub(super) fn poll(&mut self, mut waiter: Waiter<'q>) {
+        let is_due = self.is_due(waiter.until);
+        waiter.flag = Arc::default();
+        let waker = Waker::from(Arc::clone(&waiter.flag));
+        match waiter.future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Pending => {
+                assert!(!is_due, "a future waits although it could resolve");
+                self.waiters.push(waiter);
+            }
+            Poll::Ready(answer) => {
+                assert!(is_due, "a future resolved without a reason");
+                match answer {
+                    Answer::Nothing => {}
+                    Answer::Item(Some(held)) if matches!(waiter.until, Until::Dirty(_)) => self.held.push(held),
+                    Answer::Item(Some(held)) => self.handed_out(held),
+                    Answer::Item(None) => assert!(self.reference.is_over()),
+                    Answer::Left(left) => self.stop(&left),
+                }
+            }
+        }
+    }
+
+    pub(super) fn drop_waiter(&mut self, at: usize) {
+        let waiter = self.waiters.remove(at);
+        drop(waiter.future);
+        if let Until::Dirty(key) = waiter.until {
+            self.reference.done(key); // it held the key
+        }
+    }
+}
