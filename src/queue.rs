@@ -511,7 +511,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// that is queued and delayed is asked about twice. `Clone` runs under the lock.
     ///
     /// # Panics
-    /// If the predicate or `K`'s `Clone` or `Hash` panics. The call has taken nothing then.
+    /// If the predicate or `K`'s `Clone` or `Hash` panics, or the drop of a clone for which the predicate is false. The call has taken
+    /// nothing then. After that the call catches panics, and [counts](crate::Stats::caught_panics) them: if `Eq` panics, the delay of this
+    /// key stays.
     ///
     /// # Blocking
     /// Visits all keys, and holds the lock for some ten microseconds at a time. Other calls can take it in between.
