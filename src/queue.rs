@@ -328,7 +328,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// type of your own must be `Clone`, and convert into `K`.
     ///
     /// # Panics
-    /// If `Hash`, `Eq` or a limiter of your own panics. When `Hash` or `Eq` panics, nothing has changed.
+    /// If `Hash`, `Eq`, the drop of the key or a limiter of your own panics. When `Hash` or `Eq` panics, nothing has changed. When the
+    /// drop panics, the key is forgotten.
     ///
     /// # Examples
     /// ```
