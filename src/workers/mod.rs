@@ -176,7 +176,7 @@ pub struct Tally {
     pub retried: u64,
     /// Failed runs whose keys were given up, by [`Outcome::GiveUp`] or after [`max_retries`](WorkersBuilder::max_retries).
     pub given_up: u64,
-    /// Panics of handlers, hooks and other user code.
+    /// Panics of handlers, hooks and other user code, such as the wakers of tasks that [join](Workers::join_async).
     pub panicked: u64,
     /// Runs whose retry or requeue the queue refused, because it was shut down. `retried` and `requeued` do not count them. Drains and
     /// stops return these keys in [`Leftover::refused`]. The exception is a key that was added while it was processing: it is queued again.
