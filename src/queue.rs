@@ -153,7 +153,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     ///
     /// # Panics
     /// If `Hash` or `Eq`, or the function of [`fair_by`](WorkQueueBuilder::fair_by) or [`group_weight`](WorkQueueBuilder::group_weight),
-    /// panics; nothing has changed then. Or if a shard would hold more than about a billion keys (134 million of large ones).
+    /// panics; nothing has changed then. Or if an [observer](crate::observe::Observer#panics) panics, or the drop of a key that the queue
+    /// has already; the call has taken effect then. Or if a shard would hold more than about a billion keys (134 million of large ones).
     ///
     /// # Blocking
     /// Does not wait for keys or workers. Takes one lock for some ten nanoseconds. A thread that finds the lock taken backs off for about
@@ -185,8 +186,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// [linearizable](crate#what-it-guarantees).
     ///
     /// # Panics
-    /// Like [`add`](Self::add), and if the iterator panics. The keys that the iterator has yielded stay added, and the call wakes workers
-    /// for them.
+    /// Like [`add`](Self::add), and if the iterator panics. The keys before the panic stay added, and the call wakes workers for them.
     ///
     /// # Examples
     /// ```
@@ -293,8 +293,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// Until the delay expires, the key is not queued: it counts in [`delayed_len`](Self::delayed_len), not in [`len`](Self::len).
     ///
     /// # Panics
-    /// Like [`add_after`](Self::add_after), and if the limiter panics. When `Eq` panics, a limiter of your own has already counted the
-    /// failure.
+    /// Like [`add_after`](Self::add_after), and if the limiter panics; nothing has changed then. When `Hash`, `Eq` or a function of the
+    /// groups panics, a limiter of your own has already counted the failure.
     ///
     /// # Blocking
     /// Like [`add_after`](Self::add_after), plus the time that the limiter takes.

@@ -13,6 +13,7 @@
 
 #![allow(dead_code, reason = "every test binary uses its part of it")]
 
+pub(crate) mod crossings;
 pub(crate) mod events;
 pub(crate) mod key;
 #[path = "../support/limits.rs"]

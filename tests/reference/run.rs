@@ -4,23 +4,26 @@
 //! polled by hand. At the end everything heals: what is held is done, the clock passes each deadline, and the queue must be empty after as
 //! many hand-outs as it had keys.
 
-use super::events::{Event, Events};
-use super::key::{Fault, Key, alive, arm, disarm};
+use super::crossings;
+use super::events::{EVENTS, Event, Events};
+use super::key::{Fault, KEYS, Key, Name, Strike, alive};
 use super::op::{Blocking, End, Form, How, Op, Span};
 use super::plan::Plan;
 use super::queue::{Delayed, NEVER, Reference};
 use hand_outs::{Held, each};
-use keyqueue::{AddOptions, Added, DelayedKey, DrainTimeoutError, Item, MockClock, Priority, WorkQueue, Workers};
+use keyqueue::{AddOptions, DelayedKey, DrainTimeoutError, Item, MockClock, Priority, WorkQueue, Workers};
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use waiters::{Answer, Until, Waiter};
 use workers::{At, Loop, Script, Tally, handle};
 
+mod adds;
 mod check;
+mod faults;
 mod hand_outs;
+mod takes;
 mod waiters;
 mod workers;
 
@@ -37,9 +40,9 @@ pub(crate) fn run(plan: &Plan, ops: &[Op]) {
         }
         let [error, panic, give_up] = [events.clone(), events.clone(), events.clone()];
         let workers = workers
-            .on_error(move |_, _| error.count(Event::HookError))
-            .on_panic(move |_, _| panic.count(Event::HookPanic))
-            .on_give_up(move |_, _| give_up.count(Event::HookGiveUp))
+            .on_error(move |_, _| error.hook(Event::HookError))
+            .on_panic(move |_, _| panic.hook(Event::HookPanic))
+            .on_give_up(move |_, _| give_up.hook(Event::HookGiveUp))
             .build();
         let mut run = Run {
             plan,
@@ -56,17 +59,16 @@ pub(crate) fn run(plan: &Plan, ops: &[Op]) {
             hooks: [0; 3],
             starts: 0,
             stopped: false,
+            fault: None,
+            struck: None,
+            eq_was_caught: false,
+            refused_is_lost: false,
+            retries_are_unknown: false,
+            untold: [0; EVENTS],
+            events_are_missing: false,
         };
-        let mut fault = None;
         for (at, op) in ops.iter().enumerate() {
-            if let Op::Fault(kind, nth) = op {
-                fault = Some((*kind, *nth));
-                continue;
-            }
-            match fault.take() {
-                Some((kind, nth)) if may_panic(kind, op) => run.step_with_fault(op, kind, nth),
-                _ => run.step(op),
-            }
+            run.step(op);
             run.check();
             // Lists are made in steps, with pauses between them, so they take long.
             if at % 8 == 7 || at + 1 == ops.len() {
@@ -76,16 +78,6 @@ pub(crate) fn run(plan: &Plan, ops: &[Op]) {
         run.heal();
     }
     assert_eq!(alive(), before, "each key is dropped once");
-}
-
-/// Whether a panic in this code ends the call, and changes nothing that the plain queue knows.
-fn may_panic(fault: Fault, op: &Op) -> bool {
-    match op {
-        Op::Add(_) | Op::AddAfter(..) | Op::Cancel(_) | Op::Remove(_) => fault != Fault::Clone,
-        Op::AddWith(_, how) => fault != Fault::Clone && !how.rate_limited,
-        Op::TakeWhere(_) => fault == Fault::Clone,
-        _ => false,
-    }
 }
 
 struct Run<'q> {
@@ -107,6 +99,20 @@ struct Run<'q> {
     starts: u8,
     /// The workers were stopped.
     stopped: bool,
+    /// Panics in each call of the queue, until it has.
+    fault: Option<(Fault, u8)>,
+    /// The panic of the last call, until a rule has dealt with it.
+    struck: Option<Strike>,
+    /// A call that takes keys has caught a panic of `Eq`.
+    eq_was_caught: bool,
+    /// The key of a refused retry cannot be cloned.
+    refused_is_lost: bool,
+    /// The limiter does not say how often a key was retried.
+    retries_are_unknown: bool,
+    /// Events that were not told, because code of the user has panicked before.
+    untold: [u64; EVENTS],
+    /// They are to be counted.
+    events_are_missing: bool,
 }
 
 fn nanos(delay: Duration) -> u64 {
@@ -167,73 +173,113 @@ impl<'q> Run<'q> {
         self.reference.next_keys().is_empty() && !self.reference.is_over()
     }
 
-    fn step_with_fault(&mut self, op: &Op, fault: Fault, nth: u8) {
-        arm(fault, nth);
-        let end = catch_unwind(AssertUnwindSafe(|| self.step(op)));
-        let struck = !disarm();
-        match end {
-            Err(payload) if !struck || !payload.is::<Fault>() => resume_unwind(payload),
-            Err(_) => {}
-            Ok(()) => assert!(!struck, "the call has swallowed a panic"),
+    /// Makes a step on both sides.
+    fn step(&mut self, op: &Op) {
+        if let Op::Fault(kind, nth) = op {
+            self.fault = Some((*kind, *nth));
+            return;
+        }
+        if let Some(keys) = self.keys_of(op) {
+            crossings::meets(crossings::step(op), &keys, self.plan, &self.reference);
+        }
+        let aside = self.fault.take_if(|(fault, _)| !Self::may_panic(self.plan, *fault, op));
+        self.make(op);
+        self.fault = self.fault.or(aside);
+        assert_eq!(self.struck, None, "no rule says what this panic leaves behind");
+    }
+
+    /// The keys that a step names; none if it names none. `None`: it is skipped.
+    fn keys_of(&self, op: &Op) -> Option<Vec<u8>> {
+        let key_of_loop = |at: usize| match self.loops[at].at {
+            At::Holding(key) => vec![key],
+            _ => Vec::new(),
+        };
+        let is_made = match op {
+            Op::Add(n) | Op::AddAfter(n, _) | Op::AddWith(n, _) | Op::AddRateLimited(n) => return Some(vec![*n]),
+            Op::Cancel(n) | Op::Remove(n) | Op::Forget(n) => return Some(vec![*n]),
+            Op::AddAll(ns) => return (!ns.is_empty()).then(|| ns.clone()),
+            Op::TakeWhere(bits) => {
+                let keys: Vec<u8> = (0..KEYS).filter(|key| bits & 1 << key != 0).collect();
+                return (!keys.is_empty()).then_some(keys);
+            }
+            Op::End(n, _) | Op::IntoOwned(n) | Op::WaitDirty(n) => {
+                return index(*n, self.held.len()).map(|at| vec![self.held[at].key()]);
+            }
+            Op::PollLoop(n) | Op::DropLoop(n) => return index(*n, self.loops.len()).map(key_of_loop),
+            Op::Get(Form::Get | Form::Owned) => !self.would_wait(),
+            Op::GetMany(n) => *n == 0 || !self.would_wait(),
+            Op::Poll(_) | Op::DropWaiter(_) => !self.waiters.is_empty(),
+            Op::Block(call) => self.would_return(*call),
+            Op::Repeat(..) | Op::Finish(..) => false,
+            _ => true,
+        };
+        is_made.then(Vec::new)
+    }
+
+    fn would_return(&self, call: Blocking) -> bool {
+        match call {
+            Blocking::WaitIdle => self.reference.is_idle(),
+            Blocking::Drain => self.reference.is_drained(),
+            Blocking::Join => self.loops.is_empty(),
+            Blocking::DrainWorkers => self.loops.is_empty() && (self.stopped || self.reference.is_drained()),
         }
     }
 
-    fn step(&mut self, op: &Op) {
+    fn make(&mut self, op: &Op) {
         let queue = self.queue;
         match op {
-            Op::Add(n) => assert_eq!(queue.add(Key::new(*n)), self.reference.add(*n, 0)),
-            Op::AddAll(ns) => {
-                let added = queue.add_all(ns.iter().map(|n| Key::new(*n)));
-                let expected = ns.iter().map(|n| self.reference.add(*n, 0));
-                assert_eq!(added, expected.filter(|added| matches!(added, Added::Queued | Added::Deferred)).count());
+            Op::Add(n) => {
+                let added = self.call(|| queue.add(Key::new(*n)));
+                self.expect(added, |reference| reference.add(*n, 0));
             }
+            Op::AddAll(ns) => self.add_all(ns),
             Op::AddAfter(n, span) => {
                 let delay = self.span(*span);
-                let added = queue.add_after(Key::new(*n), delay);
-                assert_eq!(added, self.reference.add_with(*n, &How::new(), Some(nanos(delay)), 0));
+                let added = self.call(|| queue.add_after(Key::new(*n), delay));
+                self.expect(added, |reference| reference.add_with(*n, &How::new(), Some(nanos(delay)), 0));
             }
             Op::AddWith(n, how) => {
                 let (options, delay) = self.options(how);
-                let added = queue.add_with(Key::new(*n), options);
-                assert_eq!(added, self.reference.add_with(*n, how, delay, how.priority.unwrap_or(0)));
+                let added = self.call(|| queue.add_with(Key::new(*n), options));
+                self.add_with(*n, added, how, delay);
             }
             Op::AddRateLimited(n) => {
                 let how = How { rate_limited: true, ..How::new() };
-                let added = queue.add_rate_limited(Key::new(*n));
-                assert_eq!(added, self.reference.add_with(*n, &how, None, 0));
+                let added = self.call(|| queue.add_rate_limited(Key::new(*n)));
+                self.add_with(*n, added, &how, None);
             }
             Op::Cancel(n) => {
-                let cancelled = queue.cancel(&Key::new(*n));
-                assert_eq!(cancelled, self.reference.cancel(*n));
+                let cancelled = self.call(|| queue.cancel(&Name::new(*n)));
+                self.expect(cancelled, |reference| reference.cancel(*n));
             }
             Op::Remove(n) => {
-                let removed = queue.remove(&Key::new(*n));
-                assert_eq!(removed, self.reference.remove(*n));
+                let removed = self.call(|| queue.remove(&Name::new(*n)));
+                self.expect(removed, |reference| reference.remove(*n));
             }
             Op::Forget(n) => {
-                queue.forget(&Key::new(*n));
-                self.reference.limits.forget(n);
+                let forgot = self.call(|| queue.forget(&Name::new(*n)));
+                // The queue has cleared its own count by then.
+                self.reference.limiter_panics = forgot == Err(Fault::Limiter);
+                if self.is_effective(&forgot) || self.reference.limiter_panics {
+                    self.reference.forget(*n);
+                }
             }
-            Op::TakeWhere(bits) => {
-                let matches = |key: u8| bits & 1 << key != 0;
-                let taken = queue.take_where(|key| matches(key.number()));
-                let processing = self.reference.processing().into_iter().filter(|key| matches(*key)).collect();
-                let (queued, delayed) = self.reference.take_where(matches);
-                assert_eq!((sorted(numbers(&taken.processing)), taken.refused.len()), (processing, 0));
-                self.compare_lists(&taken, queued, delayed, true);
-            }
-            Op::TakeDelayed => {
-                let taken = queue.take_delayed();
-                let delayed = self.reference.delayed();
-                delayed.iter().for_each(|(key, ..)| _ = self.reference.drop_delay(*key));
-                let taken = triples(&taken);
-                assert!(taken.is_sorted_by_key(|(_, left, _)| *left));
-                assert_eq!(sorted(taken), sorted(delayed));
+            Op::TakeWhere(bits) => self.take_where(*bits),
+            Op::TakeDelayed => self.take_delayed(),
+            Op::Look => {
+                let inspect = queue.inspect();
+                let looked = self.call(|| {
+                    drop((inspect.levels(), inspect.groups(), inspect.delayed_keys(), inspect.processing_keys()));
+                });
+                // A drop that panics is one of the result, or of a list that is not complete.
+                self.is_effective(&looked);
+                self.check_lists();
             }
             Op::Get(form) => self.get(*form),
             Op::GetMany(n) if *n > 0 && self.would_wait() => {}
             Op::GetMany(n) => {
-                let items = queue.get_many(usize::from(*n));
+                let items = self.call(|| queue.get_many(usize::from(*n))).expect("a get passes no panic on");
+                self.returned();
                 let count = items.len();
                 for item in items {
                     self.handed_out(Held::Borrowed(item));
@@ -330,20 +376,22 @@ impl<'q> Run<'q> {
             Op::DropLoop(n) => {
                 if let Some(at) = index(*n, self.loops.len()) {
                     let own = self.loops.swap_remove(at);
-                    drop(own.future);
-                    if let At::Holding(key) = own.at {
+                    let dropped = self.call(|| drop(own.future));
+                    if let (true, At::Holding(key)) = (self.is_effective(&dropped), own.at) {
                         self.reference.done(key);
                     }
                 }
             }
             Op::Stop => {
-                let left = self.workers.stop();
-                self.stop(&left);
+                let workers = self.workers;
+                let left = self.call(|| workers.stop());
+                self.stop(left);
             }
             Op::DrainWorkers => {
-                let left = self.workers.drain_timeout(Duration::ZERO);
+                let workers = self.workers;
+                let left = self.call(|| workers.drain_timeout(Duration::ZERO));
                 self.reference.shut_down = true;
-                self.stop(&left);
+                self.stop(left);
             }
             Op::Advance(span) => {
                 let by = self.span(*span);
@@ -351,15 +399,18 @@ impl<'q> Run<'q> {
                 self.reference.advance(nanos(by));
             }
             Op::Turn => {
-                let turned = queue.turn();
-                assert_eq!(turned, self.reference.turn());
+                let turned = self.call(|| queue.turn());
+                self.turn(turned);
             }
             Op::ShutDown => {
-                queue.shut_down();
+                self.call(|| queue.shut_down()).expect("a shut-down passes no panic on");
+                self.returned();
                 self.shut_down();
             }
             Op::DrainTimeout => {
-                let end = queue.shut_down_with_drain_timeout(Duration::ZERO);
+                let end = self.call(|| queue.shut_down_with_drain_timeout(Duration::ZERO));
+                let end = end.expect("a drain passes no panic on");
+                self.returned();
                 self.reference.shut_down = true;
                 let expected = match self.reference.is_drained() {
                     true => None,
@@ -381,18 +432,22 @@ impl<'q> Run<'q> {
     }
 
     fn block(&mut self, call: Blocking) {
+        let (queue, workers) = (self.queue, self.workers);
+        if !self.would_return(call) {
+            return;
+        }
         match call {
-            Blocking::WaitIdle if self.reference.is_idle() => self.queue.wait_idle(),
-            Blocking::Drain if self.reference.is_drained() => {
-                self.queue.shut_down_with_drain();
+            Blocking::WaitIdle => queue.wait_idle(),
+            Blocking::Drain => {
+                self.call(|| queue.shut_down_with_drain()).expect("a drain passes no panic on");
+                self.returned();
                 self.reference.shut_down = true;
             }
-            Blocking::Join if self.loops.is_empty() => self.workers.join(),
-            Blocking::DrainWorkers if self.loops.is_empty() && (self.stopped || self.reference.is_drained()) => {
-                let left = self.workers.drain();
-                self.stop(&left);
+            Blocking::Join => workers.join(),
+            Blocking::DrainWorkers => {
+                let left = self.call(|| workers.drain());
+                self.stop(left);
             }
-            _ => {}
         }
     }
 
@@ -405,6 +460,7 @@ impl<'q> Run<'q> {
 
     /// Ends all that is held, drops all that waits, and moves the clock past each deadline: the queue must be empty after that.
     fn heal(&mut self) {
+        self.fault = None;
         while !self.waiters.is_empty() {
             self.drop_waiter(0);
             self.check();

@@ -1,8 +1,10 @@
 //! All short lives: each list of a given number of letters of an alphabet, where a letter is a step. What a few steps can break is found here,
 //! whatever the luck of the random lives.
 
-use super::op::{End, Form, Goal, How, Op, Outcome, Span};
+use super::key::Fault;
+use super::op::{Blocking, End, Form, Goal, How, Op, Outcome, Span};
 use super::plan::{Limiter, Plan};
+use super::random::Random;
 use super::run::run;
 use super::swarm::report;
 use keyqueue::{DelayConflict, DelayedAdd};
@@ -112,4 +114,39 @@ pub(crate) fn words(alphabet: &Alphabet, length: u32) -> u64 {
     }
     std::panic::set_hook(hook);
     count.pow(length) * plans.len() as u64
+}
+
+/// Lives that luck rarely makes, for cells of the table of crossings: panics after which the end of the queue comes.
+pub(crate) fn rare_lives() {
+    let plan = Plan { groups: Some(1), limit: Some(1), observed: true, measure: true, ..Plan::plain() };
+    let taking = [Form::Try, Form::TryOwned, Form::Timeout, Form::Get, Form::Owned].map(Op::Get);
+    let others = [Op::GetMany(1), Op::Work(1, None), Op::Poll(0), Op::StartLoop];
+    let waiting = [Goal::Item, Goal::OwnedItem].map(Op::Wait);
+    for take in taking.into_iter().chain(others).chain(waiting) {
+        // Two getters wait, as the group is full. One is woken, another one takes the last key, and the second getter is woken.
+        let mut ops =
+            vec![Op::AddAll(vec![0, 1]), Op::Get(Form::Try), Op::ShutDown, Op::Wait(Goal::Item), Op::Wait(Goal::Item)];
+        ops.extend([Op::End(0, End::Done), Op::Fault(Fault::Waker, 0), take]);
+        run(&plan, &ops);
+    }
+    let limited = How { rate_limited: true, ..How::new() };
+    for end in [End::Retry, End::RequeueAfter(TEN), End::RequeueWith(limited)] {
+        run(&plan, &[Op::Add(0), Op::Get(Form::Try), Op::ShutDown, Op::Fault(Fault::Drop, 0), Op::End(0, end)]);
+    }
+    let refuses = [Op::StartLoop, Op::Add(0), Op::PollLoop(0), Op::ShutDown, Op::Finish(0, Outcome::Retry)];
+    run(&plan, &[&refuses[..], &[Op::Fault(Fault::Clone, 0), Op::PollLoop(0)]].concat());
+    let fault = Op::Fault(Fault::Observer, 0);
+    for goal in [Goal::Item, Goal::OwnedItem] {
+        run(&plan, &[Op::Add(0), fault.clone(), Op::Wait(goal)]);
+        run(&plan, &[Op::Wait(goal), Op::Add(0), fault.clone(), Op::Poll(0)]);
+    }
+    // A key that comes back after the stop, as it was added while it was processing.
+    for plan in (0..300).map(|seed| Plan::random(&mut Random::Seed(seed))) {
+        let held =
+            [Op::AddAll(vec![0, 1]), Op::Get(Form::Try), Op::Add(0), Op::Add(1), Op::Stop, Op::End(0, End::Done)];
+        run(&plan, &[&held[..], &[Op::Block(Blocking::DrainWorkers)]].concat());
+        let fault = Op::Fault(Fault::Drop, 0);
+        run(&plan, &[Op::AddAfter(0, TEN), Op::Wait(Goal::WorkersDrained), Op::StartLoop, fault, Op::Poll(0)]);
+        run(&plan, &[Op::Wait(Goal::Item), Op::Fault(Fault::Waker, 0), Op::Block(Blocking::DrainWorkers)]);
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::Run;
 use super::hand_outs::Held;
-use crate::reference::key::Key;
+use crate::reference::key::{Fault, Key, has_struck, strike};
 use crate::reference::op::Goal;
 use keyqueue::Leftover;
 use std::future::Future;
@@ -11,19 +11,42 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// A waker that remembers that it was called.
+/// A waker that remembers that it was called, and whether it has panicked.
 #[derive(Default)]
-pub(super) struct Flag(AtomicBool);
+pub(super) struct Flag {
+    woken: AtomicBool,
+    panicked: AtomicBool,
+}
 
 impl Wake for Flag {
     fn wake(self: Arc<Self>) {
-        self.0.store(true, Ordering::Relaxed);
+        self.woken.store(true, Ordering::Relaxed);
+        let before = has_struck();
+        let _guard = OnDrop(|| self.panicked.store(has_struck() && !before, Ordering::Relaxed));
+        strike(Fault::Waker);
     }
 }
 
 impl Flag {
     pub(super) fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.woken.load(Ordering::Relaxed)
+    }
+
+    /// Forgets the call.
+    pub(super) fn clear(&self) {
+        self.woken.store(false, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_panicked(&self) -> bool {
+        self.panicked.load(Ordering::Relaxed)
+    }
+}
+
+struct OnDrop<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
     }
 }
 
@@ -101,7 +124,20 @@ impl<'q> Run<'q> {
         let is_due = self.is_due(waiter.until);
         waiter.flag = Arc::default();
         let waker = Waker::from(Arc::clone(&waiter.flag));
-        match waiter.future.as_mut().poll(&mut Context::from_waker(&waker)) {
+        let polled = self.call(|| waiter.future.as_mut().poll(&mut Context::from_waker(&waker)));
+        let polled = match polled {
+            Ok(polled @ Poll::Ready(Answer::Left(_))) => polled,
+            Ok(polled) => {
+                self.returned();
+                polled
+            }
+            Err(fault) => {
+                assert!(is_due, "a future panics without a reason");
+                assert!(matches!(waiter.until, Until::Goal(Goal::WorkersDrained, ..)), "a future passes a panic on");
+                return self.stop(Err(fault));
+            }
+        };
+        match polled {
             Poll::Pending => {
                 assert!(!is_due, "a future waits although it could resolve");
                 self.waiters.push(waiter);
@@ -113,7 +149,7 @@ impl<'q> Run<'q> {
                     Answer::Item(Some(held)) if matches!(waiter.until, Until::Dirty(_)) => self.held.push(held),
                     Answer::Item(Some(held)) => self.handed_out(held),
                     Answer::Item(None) => assert!(self.reference.is_over()),
-                    Answer::Left(left) => self.stop(&left),
+                    Answer::Left(left) => self.stop(Ok(left)),
                 }
             }
         }
@@ -121,8 +157,8 @@ impl<'q> Run<'q> {
 
     pub(super) fn drop_waiter(&mut self, at: usize) {
         let waiter = self.waiters.remove(at);
-        drop(waiter.future);
-        if let Until::Dirty(key) = waiter.until {
+        let dropped = self.call(|| drop(waiter.future));
+        if let (true, Until::Dirty(key)) = (self.is_effective(&dropped), waiter.until) {
             self.reference.done(key); // it held the key
         }
     }

@@ -1,11 +1,13 @@
 //! Loops of workers, polled by hand.
 
 use super::waiters::Flag;
-use super::{Run, nanos, numbers, sorted, triples};
-use crate::reference::key::Key;
+use super::{Run, nanos};
+use crate::reference::crossings;
+use crate::reference::events::Event;
+use crate::reference::key::{Fault, Key, Strike, strike};
 use crate::reference::op::{How, Outcome, Span};
-use crate::reference::queue::Delayed;
-use keyqueue::{Added, Item, Leftover, OnPanic};
+use crate::reference::plan::Call;
+use keyqueue::{Added, Item, OnPanic};
 use std::future::{Future, poll_fn};
 use std::panic::resume_unwind;
 use std::pin::Pin;
@@ -54,6 +56,7 @@ pub(super) struct Tally {
 /// The handler: tells which key it got, and waits until the run says what it returns.
 pub(super) async fn handle(script: &Script, item: &Item<'_, Key>) -> keyqueue::Outcome {
     script.started.lock().unwrap().push((item.key().number(), item.priority().0));
+    strike(Fault::Handler);
     let (name, outcome) = poll_fn(|_| match script.outcome.lock().unwrap().take() {
         Some(outcome) => Poll::Ready(outcome),
         None => Poll::Pending,
@@ -95,22 +98,27 @@ impl<'q> Run<'q> {
     }
 
     pub(super) fn poll_loop(&mut self, at: usize) {
-        let own = &mut self.loops[at];
+        let mut own = self.loops.remove(at);
         own.flag = Arc::default();
         let outcome = own.script.outcome.lock().unwrap().as_ref().map(|(name, _)| name.clone());
         let waker = Waker::from(Arc::clone(&own.flag));
-        let ended = own.future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+        let polled = self.call(|| own.future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready());
+        let ended = polled.expect("a loop passes no panic on");
         let started = std::mem::take(&mut *own.script.started.lock().unwrap());
         let (mut place, mut keys) = (own.at, own.keys);
-        let is_woken = own.flag.is_set();
         let mut gives_way = false;
         if let (At::Holding(key), Some(outcome)) = (place, outcome) {
-            self.apply(key, &outcome);
+            gives_way =
+                self.apply_with_panic(key, &outcome) || outcome == Outcome::Panic || keys == 128 && !self.stopped;
             place = At::Free;
-            gives_way = outcome == Outcome::Panic || keys == 128 && !self.stopped;
             keys = if gives_way { 0 } else { keys };
         }
-        assert!(!gives_way || is_woken, "a loop gives way, and is not woken");
+        assert!(!gives_way || own.flag.is_set(), "a loop gives way, and is not woken");
+        if gives_way && own.flag.has_panicked() {
+            self.struck = None; // nobody wakes the task then, so it goes on
+            own.flag.clear();
+            gives_way = false;
+        }
         let mut has_ended = false;
         if !matches!(place, At::Holding(_)) && !gives_way {
             if place == At::Free && self.stopped || started.is_empty() && self.reference.is_over() {
@@ -127,10 +135,52 @@ impl<'q> Run<'q> {
         }
         let taken = usize::from(matches!(place, At::Holding(_)) && !started.is_empty());
         assert_eq!((ended, started.len()), (has_ended, taken), "a loop at {place:?} has started {started:?}");
-        (self.loops[at].at, self.loops[at].keys) = (place, keys);
-        if ended {
-            self.loops.swap_remove(at);
+        if let (At::Holding(key), Some(Fault::Handler)) = (place, self.struck.map(|strike| strike.fault)) {
+            self.struck = None;
+            self.apply(key, &Outcome::Panic);
+            assert!(own.flag.is_set(), "a loop gives way, and is not woken");
+            (place, keys) = (At::Free, 0);
         }
+        self.returned();
+        (own.at, own.keys) = (place, keys);
+        if !ended {
+            self.loops.push(own);
+        }
+    }
+
+    /// Applies an outcome, with the panic that has happened meanwhile. The workers count each. After one that passed through the end of the
+    /// hand-out, the loop gives way.
+    fn apply_with_panic(&mut self, key: u8, outcome: &Outcome) -> bool {
+        crossings::meets(crossings::outcome(outcome), &[key], self.plan, &self.reference);
+        let Some(Strike { fault, at }) = self.struck else {
+            self.apply(key, outcome);
+            return false;
+        };
+        let mut gives_way = false;
+        match fault {
+            Fault::Hook => {}
+            Fault::Drop => gives_way = true,
+            // The key has no clone, so it is in no list.
+            Fault::Clone => self.refused_is_lost = true,
+            Fault::Observer if at != Event::HandedOut as u8 => gives_way = at != Event::Panicked as u8,
+            Fault::Limiter => {
+                self.limiter_has_panicked();
+                let passes = matches!(outcome, Outcome::RequeueAfter(_));
+                gives_way = at == Call::Forget as u8 && !passes;
+                self.retries_are_unknown = at == Call::NumRequeues as u8;
+            }
+            _ => {
+                // The next hand-out deals with it.
+                self.apply(key, outcome);
+                return false;
+            }
+        }
+        self.struck = None;
+        self.events_are_missing = true;
+        self.tally.panicked += 1;
+        self.apply(key, outcome);
+        (self.refused_is_lost, self.retries_are_unknown, self.reference.limiter_panics) = (false, false, false);
+        gives_way
     }
 
     /// What a loop does after its handler.
@@ -143,7 +193,7 @@ impl<'q> Run<'q> {
             }
             Outcome::RequeueAfter(span) => {
                 self.tally.succeeded += 1;
-                self.reference.limits.forget(&key);
+                self.reference.forget(key);
                 let delay = nanos(self.span(*span));
                 self.requeue(key, &How::new(), Some(delay), false);
             }
@@ -154,6 +204,7 @@ impl<'q> Run<'q> {
             }
             Outcome::GiveUp => {
                 self.tally.failed += 1;
+                self.reference.limiter_panics &= !self.retries_are_unknown;
                 self.give_up(key);
             }
             Outcome::Panic => {
@@ -181,7 +232,13 @@ impl<'q> Run<'q> {
     }
 
     pub(super) fn retry(&mut self, key: u8, limited: &How, delay: u64) {
-        if self.plan.max_retries.is_some_and(|max| self.reference.limits.num_requeues(&key) >= max) {
+        let retries = match self.retries_are_unknown {
+            true => self.reference.unlimited(key),
+            false => self.reference.num_requeues(key),
+        };
+        if self.plan.max_retries.is_some_and(|max| retries >= max) {
+            // A limiter that has panicked is asked to forget.
+            self.reference.limiter_panics &= !self.retries_are_unknown;
             return self.give_up(key);
         }
         self.requeue(key, limited, Some(delay), true);
@@ -197,7 +254,7 @@ impl<'q> Run<'q> {
         let was_dirty = self.reference.is_dirty(key);
         if self.reference.requeue(key, how, delay) == Added::Rejected {
             self.tally.refused += 1;
-            if !was_dirty {
+            if !was_dirty && !self.refused_is_lost {
                 self.refused.push(key);
             }
         } else if is_retry {
@@ -205,29 +262,5 @@ impl<'q> Run<'q> {
         } else {
             self.tally.requeued += 1;
         }
-    }
-
-    /// Compares what a stop has returned.
-    pub(super) fn stop(&mut self, left: &Leftover<Key>) {
-        self.shut_down();
-        self.stopped = true;
-        let (queued, delayed) = self.reference.take_where(|_| true);
-        let refused = std::mem::take(&mut self.refused);
-        assert_eq!(sorted(numbers(&left.refused)), sorted(refused), "refused");
-        assert_eq!(sorted(numbers(&left.processing)), self.reference.processing(), "processing");
-        self.compare_lists(left, queued, delayed, false);
-    }
-
-    /// `by_age`: the queued keys are listed by level and then by age, even if there are groups.
-    pub(super) fn compare_lists(&self, left: &Leftover<Key>, queued: Vec<u8>, delayed: Vec<Delayed>, by_age: bool) {
-        let listed = numbers(&left.queued);
-        if self.plan.shards == 1 && (by_age || self.plan.groups.is_none()) {
-            assert_eq!(listed, queued, "queued");
-        } else {
-            assert_eq!(sorted(listed), sorted(queued), "queued");
-        }
-        let listed = triples(&left.delayed);
-        assert!(listed.is_sorted_by_key(|(_, left, _)| *left), "delayed, earliest first");
-        assert_eq!(sorted(listed), sorted(delayed), "delayed");
     }
 }
