@@ -140,13 +140,22 @@ pub(crate) fn rare_lives() {
         run(&plan, &[Op::Add(0), fault.clone(), Op::Wait(goal)]);
         run(&plan, &[Op::Wait(goal), Op::Add(0), fault.clone(), Op::Poll(0)]);
     }
-    // A key that comes back after the stop, as it was added while it was processing.
-    for plan in (0..300).map(|seed| Plan::random(&mut Random::Seed(seed))) {
+    let at_once = How { after: Some(Span::Nanos(0)), ..How::new() };
+    run(&plan, &[Op::Wait(Goal::Item), Op::Fault(Fault::Waker, 0), Op::AddWith(0, at_once)]);
+    for plan in (0..200).map(|seed| Plan::random(&mut Random::Seed(seed))) {
         let held =
             [Op::AddAll(vec![0, 1]), Op::Get(Form::Try), Op::Add(0), Op::Add(1), Op::Stop, Op::End(0, End::Done)];
         run(&plan, &[&held[..], &[Op::Block(Blocking::DrainWorkers)]].concat());
-        let fault = Op::Fault(Fault::Drop, 0);
-        run(&plan, &[Op::AddAfter(0, TEN), Op::Wait(Goal::WorkersDrained), Op::StartLoop, fault, Op::Poll(0)]);
+        let waits = [Op::AddAfter(0, TEN), Op::Add(0)];
+        for fault in [Fault::Drop, Fault::Hash] {
+            let fault = Op::Fault(fault, 0);
+            let polls = [Op::StartLoop, Op::Wait(Goal::WorkersDrained), fault.clone(), Op::DropLoop(0), Op::Poll(0)];
+            run(&plan, &[&waits[..1], &polls[..]].concat());
+            run(&plan, &[&waits[..1], &[fault, Op::Block(Blocking::DrainWorkers)]].concat());
+        }
+        for call in [Blocking::Drain, Blocking::DrainWorkers] {
+            run(&plan, &[&waits[..], &[Op::Block(call)]].concat());
+        }
         run(&plan, &[Op::Wait(Goal::Item), Op::Fault(Fault::Waker, 0), Op::Block(Blocking::DrainWorkers)]);
     }
 }
