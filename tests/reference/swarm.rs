@@ -227,7 +227,7 @@ pub(crate) fn lives(seeds: impl Iterator<Item = u64>) -> u64 {
 }
 
 /// A panic's message is printed when it happens, so only while a run is repeated for its reader.
-fn fails(plan: &Plan, ops: &[Op]) -> bool {
+pub(super) fn fails(plan: &Plan, ops: &[Op]) -> bool {
     quietly(|| catch_unwind(AssertUnwindSafe(|| run(plan, ops))).is_err())
 }
 
