@@ -134,10 +134,15 @@ pub(crate) fn rare_lives() {
         ops.extend([Op::End(0, End::Done), Op::Fault(Fault::Waker, 0), take]);
         run(&plan, &ops);
     }
+    let own = Plan { limiter: Limiter::Own, ..plan.clone() };
     let limited = How { rate_limited: true, ..How::new() };
     for end in [End::Retry, End::RequeueAfter(TEN), End::RequeueWith(limited)] {
-        run(&plan, &[Op::Add(0), Op::Get(Form::Try), Op::ShutDown, Op::Fault(Fault::Drop, 0), Op::End(0, end)]);
+        run(&own, &[Op::Add(0), Op::Get(Form::Try), Op::ShutDown, Op::Fault(Fault::Drop, 0), Op::End(0, end)]);
     }
+    // The limiter and the queue both have failures of the key, which is known for nothing else.
+    let fails = [Op::AddRateLimited(0), Op::Cancel(0), Op::Add(0), Op::Get(Form::Try), Op::Fault(Fault::Limiter, 0)];
+    let forgets = [Op::End(0, End::Retry), Op::Cancel(0), Op::Fault(Fault::Drop, 0), Op::Forget(0)];
+    run(&own, &[&fails[..], &forgets[..]].concat());
     let refuses = [Op::StartLoop, Op::Add(0), Op::PollLoop(0), Op::ShutDown, Op::Finish(0, Outcome::Retry)];
     run(&plan, &[&refuses[..], &[Op::Fault(Fault::Clone, 0), Op::PollLoop(0)]].concat());
     let fault = Op::Fault(Fault::Observer, 0);
@@ -152,7 +157,7 @@ pub(crate) fn rare_lives() {
             [Op::AddAll(vec![0, 1]), Op::Get(Form::Try), Op::Add(0), Op::Add(1), Op::Stop, Op::End(0, End::Done)];
         run(&plan, &[&held[..], &[Op::Block(Blocking::DrainWorkers)]].concat());
         let waits = [Op::AddAfter(0, TEN), Op::Add(0)];
-        for fault in [Fault::Drop, Fault::Hash] {
+        for fault in [Fault::Drop, Fault::Hash, Fault::Clone, Fault::Eq] {
             let fault = Op::Fault(fault, 0);
             let polls = [Op::StartLoop, Op::Wait(Goal::WorkersDrained), fault.clone(), Op::DropLoop(0), Op::Poll(0)];
             run(&plan, &[&waits[..1], &polls[..]].concat());
