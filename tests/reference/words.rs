@@ -152,7 +152,20 @@ pub(crate) fn rare_lives() {
     }
     let at_once = How { after: Some(Span::Nanos(0)), ..How::new() };
     run(&plan, &[Op::Wait(Goal::Item), Op::Fault(Fault::Waker, 0), Op::AddWith(0, at_once)]);
-    for plan in (0..60).map(|seed| Plan::random(&mut Random::Seed(seed))) {
+    for (seed, plan) in (0..60).map(|seed| (seed, Plan::random(&mut Random::Seed(seed)))) {
+        // A handler returns after the shut-down. Half of the lives use a second level.
+        let level = [Op::AddWith(5, How { priority: Some(100), ..How::new() }), Op::Remove(5)];
+        let (after, with) = (Outcome::RequeueAfter(TEN), Outcome::RequeueWith(How::new()));
+        let failures = [Outcome::Retry, Outcome::Failed, Outcome::RetryAfter(TEN), Outcome::GiveUp, Outcome::Panic];
+        for outcome in [Outcome::Success, after, with].into_iter().chain(failures) {
+            for adds in 0..2 {
+                let mut ops = level[..2 * (seed as usize % 2)].to_vec();
+                ops.extend([Op::StartLoop, Op::Add(0), Op::PollLoop(0)]);
+                ops.extend(vec![Op::Add(0); adds]);
+                ops.extend([Op::ShutDown, Op::Finish(0, outcome.clone()), Op::PollLoop(0)]);
+                run(&plan, &ops);
+            }
+        }
         let held =
             [Op::AddAll(vec![0, 1]), Op::Get(Form::Try), Op::Add(0), Op::Add(1), Op::Stop, Op::End(0, End::Done)];
         run(&plan, &[&held[..], &[Op::Block(Blocking::DrainWorkers)]].concat());
