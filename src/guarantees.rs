@@ -52,8 +52,9 @@
 //!   them. Upheld by `src/shard/delays.rs`. Shown by `tests/delays_driver.rs`, `tests/delayed_keys.rs` and the models
 //!   `shutdown_with_parked_driver` and `first_delay_races_shutdown`.
 //! * **P13** `done` belongs to the hand-out: an item is done once, and dropping it is `done`. If a holder panics, its key is not stuck.
-//!   Upheld by `src/item.rs` and `src/shared/done.rs`. Shown by `tests/queue.rs`, `tests/worker_panics.rs` and the model
-//!   `requeue_after_races_shutdown`.
+//!   If other code of the user panics in a call, the call has changed nothing, or has taken effect, or catches the panic: the
+//!   docs of the call say which. Upheld by `src/item.rs` and `src/shared/done.rs`. Shown by `tests/queue.rs`, `tests/worker_panics.rs`,
+//!   `tests/against_reference.rs` and the model `requeue_after_races_shutdown`.
 //! * **P14** A limiter returns a delay, and never fails. No delay overflows, is negative, or exceeds its maximum. Upheld by
 //!   `src/rate_limiter/schedule.rs` and `src/rate_limiter/bucket.rs`. Shown by `tests/limits.rs`, `tests/limiter_traces.rs` and
 //!   `tests/support/limiter.rs`.

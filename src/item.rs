@@ -168,7 +168,7 @@ impl<'q, K> Item<'q, K> {
     /// Like [`forget`](crate::WorkQueue::forget), and then [`done`](Self::done). With the default limiter this is one step.
     ///
     /// # Panics
-    /// If the limiter does. The key is done then too.
+    /// If the limiter does, and like [`done`](Self::done). The key is done then too.
     ///
     /// # Examples
     /// ```
@@ -221,7 +221,7 @@ impl<'q, K> Item<'q, K> {
     ///
     /// # Panics
     /// If the limiter does. The key is still queued again, 50 ms later, and the queue itself counts the retry for
-    /// [`num_requeues`](Self::num_requeues).
+    /// [`num_requeues`](Self::num_requeues). Or like [`done`](Self::done); the call has taken effect then.
     ///
     /// # Examples
     /// ```
@@ -271,7 +271,7 @@ impl<'q, K> Item<'q, K> {
     /// step, without a clone of the key. After a shut-down: see [`retry`](Self::retry).
     ///
     /// # Panics
-    /// If the limiter does. The key is still queued again, when the delay expires.
+    /// If the limiter does, and like [`done`](Self::done). The key is still queued again, when the delay expires.
     ///
     /// # Examples
     /// ```

@@ -154,7 +154,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     ///
     /// # Panics
     /// If `Hash` or `Eq`, or the function of [`fair_by`](WorkQueueBuilder::fair_by) or [`group_weight`](WorkQueueBuilder::group_weight),
-    /// panics; nothing has changed then. Or if a shard would hold more than about a billion keys (134 million of large ones).
+    /// panics; nothing has changed then. Or if an [observer](crate::observe::Observer#panics) panics, or the drop of a key that the queue
+    /// has already; the call has taken effect then. Or if a shard would hold more than about a billion keys (134 million of large ones).
     ///
     /// # Blocking
     /// Does not wait for keys or workers. Takes one lock for some ten nanoseconds. A thread that finds the lock taken backs off for about
@@ -186,8 +187,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// [linearizable](crate#what-it-guarantees).
     ///
     /// # Panics
-    /// Like [`add`](Self::add), and if the iterator panics. The keys that the iterator has yielded stay added, and the call wakes workers
-    /// for them.
+    /// Like [`add`](Self::add), and if the iterator panics. The keys before the panic stay added, and the call wakes workers for them.
     ///
     /// # Examples
     /// ```
@@ -294,8 +294,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// Until the delay expires, the key is not queued: it counts in [`delayed_len`](Self::delayed_len), not in [`len`](Self::len).
     ///
     /// # Panics
-    /// Like [`add_after`](Self::add_after), and if the limiter panics. When `Eq` panics, a limiter of your own has already counted the
-    /// failure.
+    /// Like [`add_after`](Self::add_after), and if the limiter panics; nothing has changed then. When `Hash`, `Eq` or a function of the
+    /// groups panics, a limiter of your own has already counted the failure.
     ///
     /// # Blocking
     /// Like [`add_after`](Self::add_after), plus the time that the limiter takes.
@@ -329,7 +329,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// type of your own must be `Clone`, and convert into `K`.
     ///
     /// # Panics
-    /// If `Hash`, `Eq` or a limiter of your own panics. When `Hash` or `Eq` panics, nothing has changed.
+    /// If `Hash`, `Eq`, the drop of the key or a limiter of your own panics. When `Hash` or `Eq` panics, nothing has changed. When the
+    /// drop panics, the key is forgotten.
     ///
     /// # Examples
     /// ```
@@ -512,7 +513,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// that is queued and delayed is asked about twice. `Clone` runs under the lock.
     ///
     /// # Panics
-    /// If the predicate or `K`'s `Clone` or `Hash` panics. The call has taken nothing then.
+    /// If the predicate or `K`'s `Clone` or `Hash` panics, or the drop of a clone for which the predicate is false. The call has taken
+    /// nothing then. After that the call catches panics, and [counts](crate::Stats::caught_panics) them: if `Eq` panics, the delay of this
+    /// key stays.
     ///
     /// # Blocking
     /// Visits all keys, and holds the lock for some ten microseconds at a time. Other calls can take it in between.

@@ -1,13 +1,14 @@
 //! Each feature crossed with each other: random lives and all short ones, on the crate and on the plain queue of `tests/reference/`.
 //!
 //! `REFERENCE_SECONDS` is how long random lives go on (2 by default), and `REFERENCE_SEED` is the first of them: the number that a failure
-//! names. `REFERENCE_WORDS` is the length of the short ones (3).
+//! names. `REFERENCE_WORDS` is the length of the short ones (3). `REFERENCE_TABLE=print` prints what was crossed; with `check`, the test fails
+//! for a cell that is empty.
 
 mod reference;
 
 use reference::events::Events;
 use reference::plan::Plan;
-use reference::{methods, swarm, words};
+use reference::{crossings, methods, swarm, words};
 use std::time::{Duration, Instant};
 
 fn setting(name: &str) -> Option<u64> {
@@ -18,6 +19,7 @@ fn setting(name: &str) -> Option<u64> {
 fn random_lives() {
     let time = Duration::from_secs(setting("REFERENCE_SECONDS").unwrap_or(2));
     let first = setting("REFERENCE_SEED").unwrap_or(0);
+    words::rare_lives();
     let start = Instant::now();
     let (mut lives, mut steps) = (0, 0);
     while lives < 100 || start.elapsed() < time {
@@ -25,6 +27,12 @@ fn random_lives() {
         lives += 100;
     }
     println!("{lives} lives, {steps} steps");
+    let (table, wrong) = crossings::table();
+    match std::env::var("REFERENCE_TABLE").as_deref() {
+        Ok("check") => assert!(wrong.is_empty(), "{table}\n{} cells are wrong:\n{}", wrong.len(), wrong.join("\n")),
+        Ok(_) => println!("{table}\n{} cells are wrong:\n{}", wrong.len(), wrong.join("\n")),
+        Err(_) => {}
+    }
 }
 
 #[test]

@@ -67,6 +67,10 @@ fn a_clone_that_panics_changes_nothing() {
     (0..500).for_each(|n| _ = queue.add_after(Fragile(n), S * 3600));
     PANICS.store(true, Ordering::SeqCst);
     assert!(catch_unwind(AssertUnwindSafe(|| queue.inspect().delayed_keys())).is_err());
+    queue.add(Fragile(300)); // so that `take_delayed` clones it
+    assert!(catch_unwind(AssertUnwindSafe(|| queue.take_delayed())).is_err());
+    let stats = queue.stats();
+    assert_eq!((stats.delayed, stats.delays), (500, 500), "no caller has set the delays that are set again");
     PANICS.store(false, Ordering::SeqCst);
     assert_eq!(queue.inspect().delayed_keys().len(), 500);
     assert_eq!(queue.take_delayed().len(), 500);

@@ -1125,3 +1125,44 @@ fn a_bucket_closes_at_the_end_of_its_time_range() {
     assert_eq!(bucket.try_acquire().unwrap_err().wait(), Duration::MAX);
     assert_eq!(bucket.reserve().delay(), Duration::MAX);
 }
+
+/// The queue keeps a key for the failures that it counts when the limiter has panicked. `forget` drops this key, and the drop may panic.
+#[test]
+fn a_limiter_forgets_a_key_even_if_its_drop_panics() {
+    use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    static LIMITER_PANICS: AtomicBool = AtomicBool::new(true);
+    static DROP_PANICS: AtomicBool = AtomicBool::new(false);
+    static FORGOTTEN: AtomicUsize = AtomicUsize::new(0);
+
+    #[derive(Clone, PartialEq, Eq, Hash)]
+    struct Key;
+    impl Drop for Key {
+        fn drop(&mut self) {
+            if DROP_PANICS.swap(false, Ordering::Relaxed) {
+                resume_unwind(Box::new("a drop"));
+            }
+        }
+    }
+    struct Own;
+    impl RateLimiter<Key> for Own {
+        fn when(&self, _: &Key) -> Duration {
+            if LIMITER_PANICS.load(Ordering::Relaxed) { resume_unwind(Box::new("a limiter")) } else { Duration::ZERO }
+        }
+        fn forget(&self, _: &Key) {
+            FORGOTTEN.fetch_add(1, Ordering::Relaxed);
+        }
+        fn num_requeues(&self, _: &Key) -> usize {
+            0
+        }
+    }
+    let queue = keyqueue::WorkQueue::builder().rate_limiter(Own).driver(keyqueue::Driver::Manual).build();
+    queue.add(Key);
+    let item = queue.get().expect("a key is queued");
+    assert!(catch_unwind(AssertUnwindSafe(|| item.retry())).is_err());
+    assert!(queue.cancel(&Key));
+    assert_eq!((queue.num_requeues(&Key), queue.stats().failing), (1, 1));
+    DROP_PANICS.store(true, Ordering::Relaxed);
+    assert!(catch_unwind(AssertUnwindSafe(|| queue.forget(&Key))).is_err());
+    assert_eq!((queue.num_requeues(&Key), FORGOTTEN.load(Ordering::Relaxed)), (0, 1));
+}

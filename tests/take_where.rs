@@ -175,6 +175,33 @@ fn a_panic_of_foreign_code_takes_nothing_or_loses_nothing() {
     assert_eq!((taken.queued.len(), taken.delayed.len(), queue.stats().caught_panics), (900, 1, 1));
 }
 
+/// The keys that are out of the queue must reach the caller, so the panic is caught; and counted, as all that are.
+#[test]
+fn a_delay_stays_if_eq_panics() {
+    static EQ_PANICS: AtomicBool = AtomicBool::new(false);
+    #[derive(Debug, Clone, Eq)]
+    struct Key(u32);
+    impl std::hash::Hash for Key {
+        fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+            self.0.hash(state);
+        }
+    }
+    impl PartialEq for Key {
+        fn eq(&self, other: &Self) -> bool {
+            if self.0 == 1 && EQ_PANICS.swap(false, Ordering::SeqCst) {
+                resume_unwind(Box::new("an eq"));
+            }
+            self.0 == other.0
+        }
+    }
+    let queue = WorkQueue::builder().driver(Driver::Manual).build();
+    (0..3).for_each(|n| _ = queue.add_after(Key(n), S));
+    EQ_PANICS.store(true, Ordering::SeqCst);
+    assert_eq!(queue.take_where(|_| true).delayed.len(), 2);
+    assert_eq!((queue.delayed_len(), queue.stats().caught_panics), (1, 1));
+    assert_eq!(queue.take_where(|_| true).delayed[0].key, Key(1));
+}
+
 #[test]
 fn the_predicate_may_use_the_queue() {
     let (queue, _) = manual_queue();

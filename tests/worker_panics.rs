@@ -1281,3 +1281,16 @@ fn an_until_dirty_waker_that_panics_loses_no_wake_up() {
     _ = catch_unwind(AssertUnwindSafe(|| item.requeue_after(Duration::ZERO)));
     assert_eq!((queue.len(), queue.processing_len(), calls.count()), (1, 0, 1));
 }
+
+/// The loop ends as its future is dropped, and wakes the task that joins.
+#[test]
+fn a_waker_of_a_join_that_panics_is_counted() {
+    let workers = WorkQueue::<u32>::new().workers().build();
+    let mut work = Box::pin(workers.run_async(async |_: &Item<'_, u32>| {}));
+    assert!(poll(work.as_mut(), &Arc::default()).is_pending());
+    let mut join = pin!(workers.join_async());
+    assert!(join.as_mut().poll(&mut Context::from_waker(&panicking_waker())).is_pending());
+    drop(work);
+    assert_eq!(workers.tally().panicked, 1);
+    assert!(poll(join, &Arc::default()).is_ready());
+}

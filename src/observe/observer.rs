@@ -19,7 +19,8 @@ use std::time::Duration;
 /// also looks whether a report is scheduled.
 ///
 /// # Panics
-/// A panic of an observer passes through the call that caused the event. That call has taken effect. The queue catches and
+/// A panic of an observer passes through the call that caused the event. That call has taken effect. The observer is not told of the
+/// events of this call that come later; the same holds if a key's drop panics. The queue catches and
 /// [counts](crate::Stats::caught_panics) only panics in `handed_out` and `driver_failed`: the key goes to its holder. The queue's own
 /// thread goes on after a panic, and reports again an interval later.
 ///

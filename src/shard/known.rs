@@ -214,7 +214,9 @@ impl<K> Known<'_, K> {
     /// Sets a delay again that was taken out, unless the key has an earlier one. `waited`: an add waits for the delay.
     pub(crate) fn set_delay_again(self, now: u64, options: &AddOptions, waited: bool) -> AddedWith {
         let Known { shard, slot } = self;
+        let before = (shard.counts.delays, shard.counts.coalesced);
         let set = Known { shard: &mut *shard, slot }.set_delay_at::<true>(Some(now), options);
+        (shard.counts.delays, shard.counts.coalesced) = before; // no caller has set it
         if waited {
             let _deferred = Known { shard, slot }.state().defer_add();
         }

@@ -39,21 +39,20 @@ impl<K: Hash + Eq> Shared<K> {
     where
         Q: Hash + Equivalent<K> + ToOwned<Owned: Into<K>> + ?Sized,
     {
-        self.clear_failures(key);
+        // Dropped at the end: its drop may panic.
+        let _removed = self.clear_failures(key);
         if let Limiter::External(limiter) = &self.limiter {
             limiter.forget(&key.to_owned().into());
         }
     }
 
-    /// Forgets the failures that the queue has counted.
-    fn clear_failures<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) {
+    /// Forgets the failures that the queue has counted. Returns the key if it is out of the queue.
+    fn clear_failures<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<K> {
         let hash = self.hash(key);
-        let _removed = {
-            let mut section = self.enter(self.shard_of(hash));
-            let Some(mut known) = section.find_failing(key, hash) else { return };
-            known.clear_failures();
-            known.remove_if_vacant()
-        };
+        let mut section = self.enter(self.shard_of(hash));
+        let mut known = section.find_failing(key, hash)?;
+        known.clear_failures();
+        known.remove_if_vacant()
     }
 
     /// `num_requeues`.

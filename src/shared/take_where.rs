@@ -262,14 +262,15 @@ impl<K: Hash + Eq + Clone> Shared<K> {
     /// Takes the delays of these keys. Returns the deadline and the priority of each key that was still delayed.
     fn take_delays_of(&self, locked: &Locked<K>, keys: &[(KeyHash, K)]) -> Vec<Option<(u64, i8)>> {
         let (mut deadlines, mut removed) = (Vec::with_capacity(keys.len()), Vec::with_capacity(keys.len()));
-        // A panic of `Eq` is dropped after the lock: its payload is foreign code.
+        // A panic of `Eq` is caught: the keys that are out of the queue must reach the caller. It is dropped after the lock, as its payload is
+        // foreign code.
         let mut panics = Vec::with_capacity(keys.len());
         {
             let mut section = self.enter(locked);
             section.take_delays_of(keys, &mut deadlines, &mut removed, &mut panics);
             section.owe_drainers();
         }
-        self.note_caught(drop_each(removed));
+        self.note_caught(panics.iter().filter(|caught| caught.is_some()).count() + drop_each(removed));
         deadlines
     }
 

@@ -6,7 +6,7 @@ use crate::observe::Runs;
 use crate::panics::{contained, discard};
 use crate::sync::{Arc, AtomicBool, AtomicU64, JoinHandle, Mutex, Ordering};
 use crate::time::deadline::Deadline;
-use crate::wait::{Ticket, WaitList, leave, park_on, poll_on};
+use crate::wait::{Ticket, WaitList, WakeList, leave, park_on, poll_on};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -209,6 +209,14 @@ impl Group {
         counts
     }
 
+    /// Wakes those that wait for the loops. A panic of a waker is caught, and counted.
+    fn wake(&self, waiting: WakeList) {
+        let panics = waiting.wake();
+        if panics > 0 {
+            self.core.lock().ended.panicked += panics as u64;
+        }
+    }
+
     /// A loop has ended.
     pub(super) fn leave(&self, counts: &Arc<Counts>) {
         let waiting = {
@@ -218,7 +226,7 @@ impl Group {
             core.ended_runs.add(counts.runs());
             if core.running.is_empty() { core.waiting.take_all() } else { Default::default() }
         };
-        let _caught = waiting.wake();
+        self.wake(waiting);
     }
 
     pub(super) fn tally(&self) -> Tally {
@@ -267,7 +275,7 @@ impl Group {
             core.joining -= 1;
             if core.joining == 0 { core.waiting.take_all() } else { Default::default() }
         };
-        let _caught = waiting.wake();
+        self.wake(waiting);
     }
 
     /// Like [`wait`](Self::wait), for a task.

@@ -177,7 +177,7 @@ pub struct Tally {
     pub retried: u64,
     /// Failed runs whose keys were given up, by [`Outcome::GiveUp`] or after [`max_retries`](WorkersBuilder::max_retries).
     pub given_up: u64,
-    /// Panics of handlers, hooks and other user code.
+    /// Panics of handlers, hooks and other user code, such as the wakers of tasks that [join](Workers::join_async).
     pub panicked: u64,
     /// Runs whose retry or requeue the queue refused, because it was shut down. `retried` and `requeued` do not count them. Drains and
     /// stops return these keys in [`Leftover::refused`]. The exception is a key that was added while it was processing: it is queued again.
@@ -694,7 +694,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// They count as [`taken`](crate::Stats::taken).
     ///
     /// # Panics
-    /// If a key's `Clone` or `Hash` panics. The queue is shut down then, and the call has taken nothing: each key has its place, its
+    /// If a key's `Clone` or `Hash` panics, or the drop of a clone before anything is taken. The queue is shut down then, and the call has taken nothing: each key has its place, its
     /// priority and its delay. So another `stop` finds all keys. [`get`](WorkQueue::get), which clones nothing, hands out the queued ones.
     ///
     /// # Examples

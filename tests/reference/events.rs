@@ -1,7 +1,8 @@
 //! What an observer and the hooks of workers are told.
 
+use super::key::{Fault, strike_at};
 use keyqueue::Added;
-use keyqueue::observe::Observer;
+use keyqueue::observe::{Metrics, Observer};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -23,6 +24,9 @@ pub(crate) enum Event {
     HookGiveUp,
 }
 
+/// In place of an [`Event`]: a report, which is not counted.
+pub(crate) const REPORT: u8 = EVENTS as u8;
+
 /// The number of kinds of events.
 pub(crate) const EVENTS: usize = 12;
 
@@ -31,8 +35,20 @@ pub(crate) const EVENTS: usize = 12;
 pub(crate) struct Events(Arc<[AtomicU64; EVENTS]>);
 
 impl Events {
-    pub(crate) fn count(&self, event: Event) {
+    fn count(&self, event: Event) {
         self.0[event as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts, and panics if it is to.
+    fn tell(&self, event: Event) {
+        self.count(event);
+        strike_at(Fault::Observer, event as u8);
+    }
+
+    /// The same for a hook.
+    pub(crate) fn hook(&self, event: Event) {
+        self.count(event);
+        strike_at(Fault::Hook, event as u8);
     }
 
     pub(crate) fn all(&self) -> [u64; EVENTS] {
@@ -42,7 +58,7 @@ impl Events {
 
 impl Observer for Events {
     fn added(&self, added: Added) {
-        self.count(match added {
+        self.tell(match added {
             Added::Queued => Event::Queued,
             Added::Coalesced => Event::Coalesced,
             Added::Deferred => Event::Deferred,
@@ -52,19 +68,23 @@ impl Observer for Events {
     }
 
     fn handed_out(&self, _: Option<Duration>) {
-        self.count(Event::HandedOut);
+        self.tell(Event::HandedOut);
     }
 
     fn done(&self, _: Option<Duration>) {
-        self.count(Event::Done);
+        self.tell(Event::Done);
     }
 
     fn given_up(&self) {
-        self.count(Event::GivenUp);
+        self.tell(Event::GivenUp);
     }
 
     fn panicked(&self) {
-        self.count(Event::Panicked);
+        self.tell(Event::Panicked);
+    }
+
+    fn report(&self, _: &str, _: &Metrics) {
+        strike_at(Fault::Observer, REPORT);
     }
 
     /// So `turn` reports now and then, which must change nothing that a run sees.

@@ -1,5 +1,6 @@
 //! The keys of a run: few, so that calls meet on one key. Each owns memory, and the keys that are alive are counted.
 
+use std::borrow::Borrow;
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};
 
@@ -9,6 +10,7 @@ pub(crate) const KEYS: u8 = 12;
 thread_local! {
     static ALIVE: Cell<i64> = const { Cell::new(0) };
     static FAULT: Cell<Option<(Fault, u8)>> = const { Cell::new(None) };
+    static STRUCK: Cell<Option<Strike>> = const { Cell::new(None) };
 }
 
 /// Code of the user in which a call can panic.
@@ -16,21 +18,73 @@ thread_local! {
 pub(crate) enum Fault {
     Eq,
     Hash,
+    Borrow,
     Clone,
+    Drop,
+    /// The function that names the group of a key.
+    Group,
+    Weight,
+    /// The one of `take_where`.
+    Predicate,
+    /// The one of `add_all`.
+    Iterator,
+    /// A limiter of the user's own.
+    Limiter,
+    Observer,
+    Waker,
+    Handler,
+    /// `on_error`, `on_panic` and `on_give_up`.
+    Hook,
+}
+
+impl Fault {
+    pub(crate) const ALL: [Self; 14] = [
+        Self::Eq,
+        Self::Hash,
+        Self::Borrow,
+        Self::Clone,
+        Self::Drop,
+        Self::Group,
+        Self::Weight,
+        Self::Predicate,
+        Self::Iterator,
+        Self::Limiter,
+        Self::Observer,
+        Self::Waker,
+        Self::Handler,
+        Self::Hook,
+    ];
+}
+
+/// A panic that has happened, and in which call: an [`Event`](super::events::Event) or a [`Call`](super::plan::Call), as a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Strike {
+    pub(crate) fault: Fault,
+    pub(crate) at: u8,
 }
 
 /// See the top of this file.
 #[derive(Debug)]
-pub(crate) struct Key(Box<u8>);
+pub(crate) struct Key(Box<Name>);
+
+/// The borrowed form of a key.
+#[derive(Debug, Eq)]
+pub(crate) struct Name(u8);
+
+impl Name {
+    pub(crate) fn new(n: u8) -> Self {
+        Self(n)
+    }
+}
 
 impl Key {
     pub(crate) fn new(n: u8) -> Self {
         ALIVE.set(ALIVE.get() + 1);
-        Self(Box::new(n))
+        Self(Box::new(Name::new(n)))
     }
 
     pub(crate) fn number(&self) -> u8 {
-        *self.0
+        self.0.0
     }
 }
 
@@ -44,17 +98,28 @@ pub(crate) fn arm(fault: Fault, nth: u8) {
     FAULT.set(Some((fault, nth)));
 }
 
-/// Returns whether the fault has not struck.
-pub(crate) fn disarm() -> bool {
-    FAULT.take().is_some()
+/// Returns the panic, if there was one.
+pub(crate) fn disarm() -> Option<Strike> {
+    FAULT.set(None);
+    STRUCK.take()
 }
 
-fn strike(here: Fault) {
+/// Whether a panic has happened since [`arm`].
+pub(crate) fn has_struck() -> bool {
+    STRUCK.get().is_some()
+}
+
+pub(crate) fn strike(here: Fault) {
+    strike_at(here, 0);
+}
+
+pub(crate) fn strike_at(here: Fault, at: u8) {
     if let Some((fault, nth)) = FAULT.get()
         && fault == here
     {
         if nth == 0 {
             FAULT.set(None);
+            STRUCK.set(Some(Strike { fault, at }));
             std::panic::resume_unwind(Box::new(fault));
         }
         FAULT.set(Some((fault, nth - 1)));
@@ -64,19 +129,19 @@ fn strike(here: Fault) {
 impl Drop for Key {
     fn drop(&mut self) {
         ALIVE.set(ALIVE.get() - 1);
+        strike(Fault::Drop);
     }
 }
 
 impl Clone for Key {
     fn clone(&self) -> Self {
         strike(Fault::Clone);
-        Self::new(*self.0)
+        Self::new(self.number())
     }
 }
 
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
-        strike(Fault::Eq);
         self.0 == other.0
     }
 }
@@ -85,9 +150,37 @@ impl Eq for Key {}
 
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        strike(Fault::Eq);
+        self.0 == other.0
+    }
+}
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
         strike(Fault::Hash);
         // Two keys have one hash, so they are in one chain of the table, and in one shard.
-        let hashed = if *self.0 < KEYS { *self.0 % (KEYS / 2) } else { *self.0 };
+        let hashed = if self.0 < KEYS { self.0 % (KEYS / 2) } else { self.0 };
         hashed.hash(state);
+    }
+}
+
+impl Borrow<Name> for Key {
+    fn borrow(&self) -> &Name {
+        strike(Fault::Borrow);
+        &self.0
+    }
+}
+
+impl ToOwned for Name {
+    type Owned = Key;
+
+    fn to_owned(&self) -> Key {
+        Key::new(self.0)
     }
 }

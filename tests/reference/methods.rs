@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// For each type: its methods that a run calls (in [`super::run`] or [`super::plan`]), and those that it need not call, with the reason.
+/// For each type: its methods that a run calls (in `run.rs`, `run/` or `plan.rs`), and those that it need not call, with the reason.
 const TYPES: [(&str, &[&str], &[&str]); 6] = [
     (
         "WorkQueue",
@@ -145,7 +145,9 @@ fn sources(folder: &Path, all: &mut Vec<String>) {
 pub(crate) fn check() {
     let mut files = Vec::new();
     sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
-    let runs = [include_str!("run.rs"), include_str!("plan.rs")].concat();
+    let mut runs = vec![include_str!("run.rs").to_owned(), include_str!("plan.rs").to_owned()];
+    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reference/run"), &mut runs);
+    let runs = runs.concat();
     for (name, called, excepted) in TYPES {
         let mut found = BTreeSet::new();
         files.iter().for_each(|file| methods_of(name, file, &mut found));

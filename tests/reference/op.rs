@@ -21,6 +21,8 @@ pub(crate) enum Op {
     /// All keys of these bits.
     TakeWhere(u16),
     TakeDelayed,
+    /// Lists what there is.
+    Look,
 
     Get(Form),
     GetMany(u8),
@@ -59,7 +61,7 @@ pub(crate) enum Op {
     /// A call that blocks, if it would return at once.
     Block(Blocking),
     ShrinkToFit,
-    /// The `n`th call of this code panics in the next step.
+    /// Of the calls of this code in one call of the queue the one of this number, from 0, panics: in the first call that makes so many.
     Fault(Fault, u8),
 }
 

@@ -1,11 +1,12 @@
 //! The settings of a run.
 
 use super::events::Events;
-use super::key::Key;
+use super::key::{Fault, Key, strike, strike_at};
 use super::limits::{Limits, Schedule};
 use super::random::Random;
-use keyqueue::rate_limiter::{ItemExponentialFailure, ItemFastSlow, MaxOf, Step, WithMaxWait};
+use keyqueue::rate_limiter::{ItemExponentialFailure, ItemFastSlow, MaxOf, RateLimiter, Step, WithMaxWait};
 use keyqueue::{Clock, DelayedAdd, Driver, MockClock, OnPanic, WorkQueue};
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// See the top of this file.
@@ -39,6 +40,45 @@ pub(crate) enum Limiter {
     FastSlow,
     /// The longer of two.
     Composed,
+    /// The user's own: 10 ns, doubled, at most 1 s.
+    Own,
+}
+
+/// A call of the user's own limiter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Call {
+    When,
+    Forget,
+    NumRequeues,
+}
+
+/// The user's own limiter.
+struct Own(Mutex<Limits<u8>>);
+
+impl Own {
+    fn schedule() -> Schedule {
+        Schedule::Exponential { base: 10, max: 1_000_000_000 }
+    }
+
+    /// The panic comes before anything is counted.
+    fn call<T>(&self, call: Call, counted: impl FnOnce(&mut Limits<u8>) -> T) -> T {
+        strike_at(Fault::Limiter, call as u8);
+        counted(&mut self.0.lock().unwrap())
+    }
+}
+
+impl RateLimiter<Key> for Own {
+    fn when(&self, key: &Key) -> Duration {
+        Duration::from_nanos(self.call(Call::When, |limits| limits.when(&key.number())) as u64)
+    }
+
+    fn forget(&self, key: &Key) {
+        self.call(Call::Forget, |limits| limits.forget(&key.number()));
+    }
+
+    fn num_requeues(&self, key: &Key) -> usize {
+        self.call(Call::NumRequeues, |limits| limits.num_requeues(&key.number()))
+    }
 }
 
 impl Plan {
@@ -73,13 +113,24 @@ impl Plan {
             limit,
             strict: random.once_in(3),
             policy: random.pick(&[DelayedAdd::Independent, DelayedAdd::Promote, DelayedAdd::Strict]),
-            limiter: random.pick(&[Limiter::Default, Limiter::Fast, Limiter::FastSlow, Limiter::Composed]),
+            limiter: random.pick(&[
+                Limiter::Default,
+                Limiter::Fast,
+                Limiter::FastSlow,
+                Limiter::Composed,
+                Limiter::Own,
+            ]),
             on_panic: random.pick(&[None, Some(OnPanic::Done), Some(OnPanic::Retry)]),
             measure: observed || random.once_in(2), // an observer is told times
             observed,
             max_retries: random.pick(&[None, Some(0), Some(1), Some(3)]),
             seed: if shards > 1 { random.byte() } else { 0 },
         }
+    }
+
+    /// Whether the limiter counts the failures, and not the queue.
+    pub(crate) fn has_own_counts(&self) -> bool {
+        matches!(self.limiter, Limiter::Composed | Limiter::Own)
     }
 
     pub(crate) fn group_of(&self, key: u8) -> u8 {
@@ -112,9 +163,15 @@ impl Plan {
         }
         if self.groups.is_some() {
             let (plan, other) = (self.clone(), self.clone());
-            builder = builder.fair_by(move |key: &Key| plan.group_of(key.number()));
+            builder = builder.fair_by(move |key: &Key| {
+                strike(Fault::Group);
+                plan.group_of(key.number())
+            });
             if self.weights {
-                builder = builder.group_weight(move |key: &Key| other.weight_of(other.group_of(key.number())));
+                builder = builder.group_weight(move |key: &Key| {
+                    strike(Fault::Weight);
+                    other.weight_of(other.group_of(key.number()))
+                });
             }
         }
         if let Some(limit) = self.limit {
@@ -132,6 +189,10 @@ impl Plan {
             Limiter::FastSlow => {
                 let schedule = Schedule::FastSlow { fast: 0, slow: never.as_nanos(), max_fast_attempts: 3 };
                 (builder.rate_limiter(ItemFastSlow::new(Duration::ZERO, never, 3)), Limits::new(schedule))
+            }
+            Limiter::Own => {
+                let limiter = Own(Mutex::new(Limits::new(Own::schedule())));
+                (builder.rate_limiter(limiter), Limits::new(Own::schedule()))
             }
             Limiter::Composed => {
                 let rows = [(0, one), (1, Duration::ZERO), (4, one * 60)];

@@ -36,6 +36,7 @@ pub(crate) struct Counts {
     pub(crate) failures: u64,
     pub(crate) given_up: u64,
     pub(crate) panics: u64,
+    pub(crate) caught: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -90,6 +91,10 @@ pub(crate) struct Reference {
     keys: Vec<State>,
     shards: Vec<Order>,
     pub(crate) limits: Limits<u8>,
+    /// The retries that the queue counts itself, because the limiter has panicked.
+    unlimited: Vec<usize>,
+    /// The limiter panics when it is called next.
+    pub(crate) limiter_panics: bool,
     pub(crate) counts: Counts,
     pub(crate) shut_down: bool,
     /// How often a plain shut-down has released the drains.
@@ -119,6 +124,8 @@ impl Reference {
             shard_of,
             keys: vec![State::default(); KEYS.into()],
             limits,
+            unlimited: vec![0; KEYS.into()],
+            limiter_panics: false,
             counts: Counts::default(),
             shut_down: false,
             releases: 0,
@@ -134,6 +141,7 @@ impl Reference {
     /// From now on there are this many keys at least.
     pub(crate) fn crowd(&mut self, keys: u8) {
         self.keys.resize(self.keys.len().max(keys.into()), State::default());
+        self.unlimited.resize(self.keys.len(), 0);
     }
 
     pub(crate) fn all(&self) -> Range<u8> {
@@ -146,6 +154,39 @@ impl Reference {
 
     fn look(&self, key: u8) -> &State {
         &self.keys[usize::from(key)]
+    }
+
+    // ---- the limiter ----
+
+    /// Counts a failure. The delay: of the limiter, or 50 ms if that panics.
+    pub(crate) fn when(&mut self, key: u8) -> u64 {
+        if std::mem::take(&mut self.limiter_panics) {
+            self.unlimited[usize::from(key)] += 1;
+            return 50_000_000;
+        }
+        u64::try_from(self.limits.when(&key)).unwrap_or(NEVER)
+    }
+
+    pub(crate) fn forget(&mut self, key: u8) {
+        self.unlimited[usize::from(key)] = 0;
+        if !std::mem::take(&mut self.limiter_panics) {
+            self.limits.forget(&key);
+        }
+    }
+
+    pub(crate) fn num_requeues(&self, key: u8) -> usize {
+        self.limits.num_requeues(&key) + self.unlimited(key)
+    }
+
+    pub(crate) fn unlimited(&self, key: u8) -> usize {
+        self.unlimited[usize::from(key)]
+    }
+
+    /// The number of keys whose failures the queue counts.
+    pub(crate) fn failing(&self) -> usize {
+        let is_counted =
+            |key: &u8| self.unlimited(*key) > 0 || !self.plan.has_own_counts() && self.num_requeues(*key) > 0;
+        self.all().filter(is_counted).count()
     }
 
     // ---- adds ----
@@ -175,7 +216,7 @@ impl Reference {
         let mut delay = delay;
         if how.rate_limited {
             self.counts.failures += 1;
-            let limiter = u64::try_from(self.limits.when(&key)).unwrap_or(NEVER);
+            let limiter = self.when(key);
             delay = Some(delay.unwrap_or(0).max(limiter));
         }
         if self.shut_down {
@@ -407,7 +448,7 @@ impl Reference {
     }
 
     pub(crate) fn succeed(&mut self, key: u8) {
-        self.limits.forget(&key);
+        self.forget(key);
         self.done(key);
     }
 
@@ -457,12 +498,13 @@ impl Reference {
     }
 
     /// The queued keys that match, by level and then by age; and the delayed ones, earliest first.
-    pub(crate) fn take_where(&mut self, matches: impl Fn(u8) -> bool) -> (Vec<u8>, Vec<Delayed>) {
+    /// `but`: a key whose delay stays.
+    pub(crate) fn take_where(&mut self, matches: impl Fn(u8) -> bool, but: Option<u8>) -> (Vec<u8>, Vec<Delayed>) {
         let mut queued: Vec<u8> = self.all().filter(|key| self.is_queued(*key) && matches(*key)).collect();
         queued.sort_by_key(|key| (Reverse(self.level_of(*key)), self.look(*key).push));
         queued.iter().for_each(|key| self.take(*key));
         let mut delayed = self.delayed();
-        delayed.retain(|(key, ..)| matches(*key));
+        delayed.retain(|(key, ..)| matches(*key) && Some(*key) != but);
         for (key, ..) in &delayed {
             self.drop_delay(*key);
         }
@@ -495,11 +537,21 @@ impl Reference {
 
     /// Adds the keys whose delays have expired, in the order of their deadlines. Returns their number.
     pub(crate) fn turn(&mut self) -> usize {
+        self.turn_if(|_| true)
+    }
+
+    /// The same for the keys that a call which panicked has added. Those of one shard are added together.
+    pub(crate) fn turn_if(&mut self, is_added: impl Fn(u8) -> bool) -> usize {
         let mut expired = 0;
         while !self.shut_down {
             self.time();
             let due = |key: &u8| self.look(*key).delay.filter(|(at, _)| *at <= self.now && *at != NEVER);
-            let Some(key) = self.all().filter(|key| due(key).is_some()).min_by_key(|key| due(key)) else { break };
+            let next = self.all().filter(|key| due(key).is_some() && is_added(*key)).min_by_key(due);
+            let Some(key) = next else { break };
+            let shard = self.shard_of[usize::from(key)];
+            let is_late =
+                |other: &u8| self.shard_of[usize::from(*other)] == shard && due(other).is_some() && !is_added(*other);
+            assert_eq!(self.all().find(is_late), None, "the delay of a key in the shard of key {key} has expired too");
             let before = self.rearranged;
             let priority = self.drop_delay(key);
             self.rearranged = before;
@@ -523,6 +575,21 @@ impl Reference {
     /// The number of its last push, if the key is queued.
     pub(crate) fn push_of(&self, key: u8) -> Option<u64> {
         self.is_queued(key).then(|| self.look(key).push)
+    }
+
+    /// Whether the key has a delay, and whether an add waits for that.
+    pub(crate) fn is_delayed(&self, key: u8) -> (bool, bool) {
+        (self.look(key).delay.is_some(), self.look(key).waits)
+    }
+
+    /// The group of the key is full.
+    pub(crate) fn is_held_back(&self, key: u8) -> bool {
+        self.is_full(self.plan.group_of(key))
+    }
+
+    /// Whether keys of several levels were queued.
+    pub(crate) fn has_levels(&self) -> bool {
+        self.levels.len() > 1
     }
 
     pub(crate) fn is_processing(&self, key: u8) -> bool {

@@ -474,16 +474,11 @@ impl Replay {
                 }))
             }
             Sum::Stats => {
-                let failing = (0..KEYS).filter(|key| reference.limits.num_requeues(key) > 0).count();
+                let failing = reference.failing();
                 let counts = reference.counts;
-                let first = [
-                    counts.pushed,
-                    counts.coalesced,
-                    counts.deferred,
-                    counts.rejected,
-                    counts.handed_out,
-                    counts.taken,
-                ];
+                // An `add_all` of keys that are queued says the same before and after the shut-down.
+                let not_new = counts.coalesced + counts.rejected;
+                let first = [counts.pushed, counts.deferred, not_new, counts.handed_out, counts.taken];
                 let others = [counts.delays, counts.expired, counts.retries, counts.failures, counts.given_up];
                 let counts = [&first[..], &others].concat().into_iter().map(|count| count as usize);
                 parts((0..).zip(sizes(reference).into_iter().chain([failing]).chain(counts)))

@@ -4,22 +4,28 @@
 //! polled by hand. At the end everything heals: what is held is done, the clock passes each deadline, and the queue must be empty after as
 //! many hand-outs as it had keys.
 
+use super::crossings;
 use super::events::{EVENTS, Event, Events};
-use super::key::{Fault, KEYS, Key, alive, arm, disarm};
-use super::op::{Blocking, End, Form, Goal, How, Op, Outcome, Span};
-use super::plan::{Limiter, Plan};
+use super::key::{Fault, KEYS, Key, Name, Strike, alive};
+use super::op::{Blocking, End, Form, How, Op, Span};
+use super::plan::Plan;
 use super::queue::{Delayed, NEVER, Reference};
-use keyqueue::{
-    AddOptions, Added, DelayedKey, DrainTimeoutError, GetTimeoutError, Item, Leftover, MockClock, OnPanic, OwnedItem,
-    TryGetError, WorkQueue, Workers,
-};
-use std::future::{Future, poll_fn};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use hand_outs::{Held, each};
+use keyqueue::{AddOptions, DelayedKey, DrainTimeoutError, Item, MockClock, WorkQueue, Workers};
+use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Wake, Waker};
+use std::sync::Arc;
 use std::time::Duration;
+use waiters::{Answer, Until, Waiter};
+use workers::{At, Loop, Script, Tally, handle};
+
+mod adds;
+mod check;
+mod faults;
+mod hand_outs;
+mod takes;
+mod waiters;
+mod workers;
 
 /// Runs the steps. Panics at the first difference.
 pub(crate) fn run(plan: &Plan, ops: &[Op]) {
@@ -34,9 +40,9 @@ pub(crate) fn run(plan: &Plan, ops: &[Op]) {
         }
         let [error, panic, give_up] = [events.clone(), events.clone(), events.clone()];
         let workers = workers
-            .on_error(move |_, _| error.count(Event::HookError))
-            .on_panic(move |_, _| panic.count(Event::HookPanic))
-            .on_give_up(move |_, _| give_up.count(Event::HookGiveUp))
+            .on_error(move |_, _| error.hook(Event::HookError))
+            .on_panic(move |_, _| panic.hook(Event::HookPanic))
+            .on_give_up(move |_, _| give_up.hook(Event::HookGiveUp))
             .build();
         let mut run = Run {
             plan,
@@ -53,17 +59,16 @@ pub(crate) fn run(plan: &Plan, ops: &[Op]) {
             hooks: [0; 3],
             starts: 0,
             stopped: false,
+            fault: None,
+            struck: None,
+            eq_was_caught: false,
+            refused_is_lost: false,
+            retries_are_unknown: false,
+            untold: [0; EVENTS],
+            events_are_missing: false,
         };
-        let mut fault = None;
         for (at, op) in ops.iter().enumerate() {
-            if let Op::Fault(kind, nth) = op {
-                fault = Some((*kind, *nth));
-                continue;
-            }
-            match fault.take() {
-                Some((kind, nth)) if may_panic(kind, op) => run.step_with_fault(op, kind, nth),
-                _ => run.step(op),
-            }
+            run.step(op);
             run.check();
             // Lists are made in steps, with pauses between them, so they take long.
             if at % 8 == 7 || at + 1 == ops.len() {
@@ -73,128 +78,6 @@ pub(crate) fn run(plan: &Plan, ops: &[Op]) {
         run.heal();
     }
     assert_eq!(alive(), before, "each key is dropped once");
-}
-
-/// Whether a panic in this code ends the call, and changes nothing that the plain queue knows.
-fn may_panic(fault: Fault, op: &Op) -> bool {
-    match op {
-        Op::Add(_) | Op::AddAfter(..) | Op::Cancel(_) | Op::Remove(_) => fault != Fault::Clone,
-        Op::AddWith(_, how) => fault != Fault::Clone && !how.rate_limited,
-        Op::TakeWhere(_) => fault == Fault::Clone,
-        _ => false,
-    }
-}
-
-/// A waker that remembers that it was called.
-#[derive(Default)]
-struct Flag(AtomicBool);
-
-impl Wake for Flag {
-    fn wake(self: Arc<Self>) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-impl Flag {
-    fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-enum Held<'q> {
-    Borrowed(Item<'q, Key>),
-    Owned(OwnedItem<Key>),
-}
-
-macro_rules! each {
-    ($held:expr, $item:ident => $do:expr) => {
-        match $held {
-            Held::Borrowed($item) => $do,
-            Held::Owned($item) => $do,
-        }
-    };
-}
-
-impl Held<'_> {
-    fn key(&self) -> u8 {
-        each!(self, item => {
-            assert!(std::ptr::eq(item.key(), &**item));
-            item.number()
-        })
-    }
-}
-
-/// What a waiter waits for.
-#[derive(Clone, Copy, PartialEq)]
-enum Until {
-    /// With the number of releases when it was polled first, and whether the workers were stopped then.
-    Goal(Goal, u64, bool),
-    /// The key, which the waiter holds, is dirty.
-    Dirty(u8),
-}
-
-enum Answer<'q> {
-    Nothing,
-    Item(Option<Held<'q>>),
-    Left(Leftover<Key>),
-}
-
-struct Waiter<'q> {
-    until: Until,
-    future: Pin<Box<dyn Future<Output = Answer<'q>> + 'q>>,
-    flag: Arc<Flag>,
-}
-
-/// Where a loop of workers is.
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum At {
-    /// It looks whether the workers are stopped, before it gets a key.
-    Free,
-    Waiting,
-    Holding(u8),
-}
-
-struct Loop {
-    at: At,
-    /// The keys that it has got since its start or its last panic. After 128 it gives way to other tasks.
-    keys: u32,
-    future: Pin<Box<dyn Future<Output = ()>>>,
-    flag: Arc<Flag>,
-    script: Arc<Script>,
-}
-
-/// What a loop and its run tell each other.
-#[derive(Default)]
-struct Script {
-    /// The keys for which the handler was called, and that the run has not seen yet.
-    started: Mutex<Vec<(u8, i8)>>,
-    outcome: Mutex<Option<(Outcome, keyqueue::Outcome)>>,
-}
-
-/// What `Workers::tally` says.
-#[derive(Debug, Default, Clone, Copy, PartialEq)]
-struct Tally {
-    succeeded: u64,
-    requeued: u64,
-    failed: u64,
-    retried: u64,
-    given_up: u64,
-    panicked: u64,
-    refused: u64,
-}
-
-/// The handler: tells which key it got, and waits until the run says what it returns.
-async fn handle(script: &Script, item: &Item<'_, Key>) -> keyqueue::Outcome {
-    script.started.lock().unwrap().push((item.key().number(), item.priority().0));
-    let (name, outcome) = poll_fn(|_| match script.outcome.lock().unwrap().take() {
-        Some(outcome) => Poll::Ready(outcome),
-        None => Poll::Pending,
-    })
-    .await;
-    if name == Outcome::Panic {
-        resume_unwind(Box::new("a handler"));
-    }
-    outcome
 }
 
 struct Run<'q> {
@@ -216,6 +99,20 @@ struct Run<'q> {
     starts: u8,
     /// The workers were stopped.
     stopped: bool,
+    /// Panics in each call of the queue, until it has.
+    fault: Option<(Fault, u8)>,
+    /// The panic of the last call, until a rule has dealt with it.
+    struck: Option<Strike>,
+    /// A call that takes keys has caught a panic of `Eq`.
+    eq_was_caught: bool,
+    /// The key of a refused retry cannot be cloned.
+    refused_is_lost: bool,
+    /// The limiter does not say how often a key was retried.
+    retries_are_unknown: bool,
+    /// Events that were not told, because code of the user has panicked before.
+    untold: [u64; EVENTS],
+    /// They are to be counted.
+    events_are_missing: bool,
 }
 
 fn nanos(delay: Duration) -> u64 {
@@ -266,44 +163,80 @@ impl<'q> Run<'q> {
         self.reference.next_keys().is_empty() && !self.reference.is_over()
     }
 
-    fn step_with_fault(&mut self, op: &Op, fault: Fault, nth: u8) {
-        arm(fault, nth);
-        let end = catch_unwind(AssertUnwindSafe(|| self.step(op)));
-        let struck = !disarm();
-        match end {
-            Err(payload) if !struck || !payload.is::<Fault>() => resume_unwind(payload),
-            Err(_) => {}
-            Ok(()) => assert!(!struck, "the call has swallowed a panic"),
+    /// Makes a step on both sides.
+    fn step(&mut self, op: &Op) {
+        if let Op::Fault(kind, nth) = op {
+            self.fault = Some((*kind, *nth));
+            return;
+        }
+        if let Some(keys) = self.keys_of(op) {
+            crossings::meets(crossings::step(op), &keys, self.plan, &self.reference);
+        }
+        let aside = self.fault.take_if(|(fault, _)| !Self::may_panic(self.plan, *fault, op));
+        self.make(op);
+        self.fault = self.fault.or(aside);
+        assert_eq!(self.struck, None, "no rule says what this panic leaves behind");
+    }
+
+    /// The keys that a step names; none if it names none. `None`: it is skipped.
+    fn keys_of(&self, op: &Op) -> Option<Vec<u8>> {
+        let key_of_loop = |at: usize| match self.loops[at].at {
+            At::Holding(key) => vec![key],
+            _ => Vec::new(),
+        };
+        let is_made = match op {
+            Op::Add(n) | Op::AddAfter(n, _) | Op::AddWith(n, _) | Op::AddRateLimited(n) => return Some(vec![*n]),
+            Op::Cancel(n) | Op::Remove(n) | Op::Forget(n) => return Some(vec![*n]),
+            Op::AddAll(ns) => return (!ns.is_empty()).then(|| ns.clone()),
+            Op::TakeWhere(bits) => {
+                let keys: Vec<u8> = self.reference.all().filter(|key| bits & 1 << (key % 16) != 0).collect();
+                return (!keys.is_empty()).then_some(keys);
+            }
+            Op::End(n, _) | Op::IntoOwned(n) | Op::WaitDirty(n) => {
+                return index(*n, self.held.len()).map(|at| vec![self.held[at].key()]);
+            }
+            Op::PollLoop(n) | Op::DropLoop(n) => return index(*n, self.loops.len()).map(key_of_loop),
+            Op::Get(Form::Get | Form::Owned) => !self.would_wait(),
+            Op::GetMany(n) => *n == 0 || !self.would_wait(),
+            Op::Poll(_) | Op::DropWaiter(_) => !self.waiters.is_empty(),
+            Op::Block(call) => self.would_return(*call),
+            Op::Repeat(..) | Op::Finish(..) | Op::Crowd(..) => false,
+            _ => true,
+        };
+        is_made.then(Vec::new)
+    }
+
+    fn would_return(&self, call: Blocking) -> bool {
+        match call {
+            Blocking::WaitIdle => self.reference.is_idle(),
+            Blocking::Drain => self.reference.is_drained(),
+            Blocking::Join => self.loops.is_empty(),
+            Blocking::DrainWorkers => self.loops.is_empty() && (self.stopped || self.reference.is_drained()),
         }
     }
 
-    fn step(&mut self, op: &Op) {
+    fn make(&mut self, op: &Op) {
         let queue = self.queue;
         match op {
             Op::Add(n) => {
-                let added = queue.add(Key::new(*n));
-                assert_eq!(added, self.reference.add(*n, 0));
-                assert_eq!(added.is_accepted(), !self.reference.shut_down);
+                let added = self.call(|| queue.add(Key::new(*n)));
+                self.expect(added, |reference| reference.add(*n, 0));
             }
-            Op::AddAll(ns) => {
-                let added = queue.add_all(ns.iter().map(|n| Key::new(*n)));
-                let expected = ns.iter().map(|n| self.reference.add(*n, 0));
-                assert_eq!(added, expected.filter(|added| matches!(added, Added::Queued | Added::Deferred)).count());
-            }
+            Op::AddAll(ns) => self.add_all(ns),
             Op::AddAfter(n, span) => {
                 let delay = self.span(*span);
-                let added = queue.add_after(Key::new(*n), delay);
-                assert_eq!(added, self.reference.add_with(*n, &How::new(), Some(nanos(delay)), 0));
+                let added = self.call(|| queue.add_after(Key::new(*n), delay));
+                self.expect(added, |reference| reference.add_with(*n, &How::new(), Some(nanos(delay)), 0));
             }
             Op::AddWith(n, how) => {
                 let (options, delay) = self.options(how);
-                let added = queue.add_with(Key::new(*n), options);
-                assert_eq!(added, self.reference.add_with(*n, how, delay, how.priority.unwrap_or(0)));
+                let added = self.call(|| queue.add_with(Key::new(*n), options));
+                self.add_with(*n, added, how, delay);
             }
             Op::AddRateLimited(n) => {
                 let how = How { rate_limited: true, ..How::new() };
-                let added = queue.add_rate_limited(Key::new(*n));
-                assert_eq!(added, self.reference.add_with(*n, &how, None, 0));
+                let added = self.call(|| queue.add_rate_limited(Key::new(*n)));
+                self.add_with(*n, added, &how, None);
             }
             Op::Crowd(count, how) => {
                 self.reference.crowd(KEYS + count);
@@ -315,37 +248,37 @@ impl<'q> Run<'q> {
                 }
             }
             Op::Cancel(n) => {
-                let cancelled = queue.cancel(&Key::new(*n));
-                assert_eq!(cancelled, self.reference.cancel(*n));
+                let cancelled = self.call(|| queue.cancel(&Name::new(*n)));
+                self.expect(cancelled, |reference| reference.cancel(*n));
             }
             Op::Remove(n) => {
-                let removed = queue.remove(&Key::new(*n));
-                assert_eq!(removed, self.reference.remove(*n));
+                let removed = self.call(|| queue.remove(&Name::new(*n)));
+                self.expect(removed, |reference| reference.remove(*n));
             }
             Op::Forget(n) => {
-                queue.forget(&Key::new(*n));
-                self.reference.limits.forget(n);
+                let forgot = self.call(|| queue.forget(&Name::new(*n)));
+                // The queue has cleared its own count by then.
+                self.reference.limiter_panics = forgot == Err(Fault::Limiter);
+                if self.is_effective(&forgot) || self.reference.limiter_panics {
+                    self.reference.forget(*n);
+                }
             }
-            Op::TakeWhere(bits) => {
-                let matches = |key: u8| bits & 1 << (key % 16) != 0;
-                let taken = queue.take_where(|key| matches(key.number()));
-                let processing = self.reference.processing().into_iter().filter(|key| matches(*key)).collect();
-                let (queued, delayed) = self.reference.take_where(matches);
-                assert_eq!((sorted(numbers(&taken.processing)), taken.refused.len()), (processing, 0));
-                self.compare_lists(&taken, queued, delayed, true);
-            }
-            Op::TakeDelayed => {
-                let taken = queue.take_delayed();
-                let delayed = self.reference.delayed();
-                delayed.iter().for_each(|(key, ..)| _ = self.reference.drop_delay(*key));
-                let taken = triples(&taken);
-                assert!(taken.is_sorted_by_key(|(_, left, _)| *left));
-                assert_eq!(sorted(taken), sorted(delayed));
+            Op::TakeWhere(bits) => self.take_where(*bits),
+            Op::TakeDelayed => self.take_delayed(),
+            Op::Look => {
+                let inspect = queue.inspect();
+                let looked = self.call(|| {
+                    drop((inspect.levels(), inspect.groups(), inspect.delayed_keys(), inspect.processing_keys()));
+                });
+                // A drop that panics is one of the result, or of a list that is not complete.
+                self.is_effective(&looked);
+                self.check_lists();
             }
             Op::Get(form) => self.get(*form),
             Op::GetMany(n) if *n > 0 && self.would_wait() => {}
             Op::GetMany(n) => {
-                let items = queue.get_many(usize::from(*n));
+                let items = self.call(|| queue.get_many(usize::from(*n))).expect("a get passes no panic on");
+                self.returned();
                 let count = items.len();
                 for item in items {
                     self.handed_out(Held::Borrowed(item));
@@ -442,20 +375,22 @@ impl<'q> Run<'q> {
             Op::DropLoop(n) => {
                 if let Some(at) = index(*n, self.loops.len()) {
                     let own = self.loops.swap_remove(at);
-                    drop(own.future);
-                    if let At::Holding(key) = own.at {
+                    let dropped = self.call(|| drop(own.future));
+                    if let (true, At::Holding(key)) = (self.is_effective(&dropped), own.at) {
                         self.reference.done(key);
                     }
                 }
             }
             Op::Stop => {
-                let left = self.workers.stop();
-                self.stop(&left);
+                let workers = self.workers;
+                let left = self.call(|| workers.stop());
+                self.stop(left);
             }
             Op::DrainWorkers => {
-                let left = self.workers.drain_timeout(Duration::ZERO);
+                let workers = self.workers;
+                let left = self.call(|| workers.drain_timeout(Duration::ZERO));
                 self.reference.shut_down = true;
-                self.stop(&left);
+                self.stop(left);
             }
             Op::Advance(span) => {
                 let by = self.span(*span);
@@ -463,15 +398,18 @@ impl<'q> Run<'q> {
                 self.reference.advance(nanos(by));
             }
             Op::Turn => {
-                let turned = queue.turn();
-                assert_eq!(turned, self.reference.turn());
+                let turned = self.call(|| queue.turn());
+                self.turn(turned);
             }
             Op::ShutDown => {
-                queue.shut_down();
+                self.call(|| queue.shut_down()).expect("a shut-down passes no panic on");
+                self.returned();
                 self.shut_down();
             }
             Op::DrainTimeout => {
-                let end = queue.shut_down_with_drain_timeout(Duration::ZERO);
+                let end = self.call(|| queue.shut_down_with_drain_timeout(Duration::ZERO));
+                let end = end.expect("a drain passes no panic on");
+                self.returned();
                 self.reference.shut_down = true;
                 let expected = match self.reference.is_drained() {
                     true => None,
@@ -493,18 +431,22 @@ impl<'q> Run<'q> {
     }
 
     fn block(&mut self, call: Blocking) {
+        let (queue, workers) = (self.queue, self.workers);
+        if !self.would_return(call) {
+            return;
+        }
         match call {
-            Blocking::WaitIdle if self.reference.is_idle() => self.queue.wait_idle(),
-            Blocking::Drain if self.reference.is_drained() => {
-                self.queue.shut_down_with_drain();
+            Blocking::WaitIdle => queue.wait_idle(),
+            Blocking::Drain => {
+                self.call(|| queue.shut_down_with_drain()).expect("a drain passes no panic on");
+                self.returned();
                 self.reference.shut_down = true;
             }
-            Blocking::Join if self.loops.is_empty() => self.workers.join(),
-            Blocking::DrainWorkers if self.loops.is_empty() && (self.stopped || self.reference.is_drained()) => {
-                let left = self.workers.drain();
-                self.stop(&left);
+            Blocking::Join => workers.join(),
+            Blocking::DrainWorkers => {
+                let left = self.call(|| workers.drain());
+                self.stop(left);
             }
-            _ => {}
         }
     }
 
@@ -513,496 +455,11 @@ impl<'q> Run<'q> {
         self.reference.releases += 1;
     }
 
-    // ---- hand-outs ----
-
-    fn get(&mut self, form: Form) {
-        let queue = self.queue;
-        let none_ready = self.reference.next_keys().is_empty();
-        let is_over = self.reference.is_over();
-        let got = match form {
-            Form::Try => queue.try_get().map(Held::Borrowed).map_err(|error| error == TryGetError::ShutDown),
-            Form::TryOwned => queue.try_get_owned().map(Held::Owned).map_err(|error| error == TryGetError::ShutDown),
-            Form::Timeout => {
-                let got = queue.get_timeout(Duration::ZERO);
-                got.map(Held::Borrowed).map_err(|error| error == GetTimeoutError::ShutDown)
-            }
-            Form::Get | Form::Owned if self.would_wait() => return,
-            Form::Get => queue.get().map(Held::Borrowed).ok_or(true),
-            Form::Owned => queue.get_owned().map(Held::Owned).ok_or(true),
-        };
-        match got {
-            Ok(held) => self.handed_out(held),
-            Err(shut_down) => assert_eq!((none_ready, shut_down), (true, is_over), "no key, and shut down"),
-        }
-    }
-
-    fn handed_out(&mut self, held: Held<'q>) {
-        let key = held.key();
-        let priority = each!(&held, item => item.priority().0);
-        assert!(self.reference.next_keys().contains(&key), "key {key} is not next: {:?}", self.reference.next_keys());
-        assert_eq!(priority, self.reference.hand_out(key), "the priority of key {key}");
-        self.held.push(held);
-    }
-
-    fn end(&mut self, held: Held<'q>, end: &End) {
-        let key = held.key();
-        let limited = How { rate_limited: true, ..How::new() };
-        match end {
-            End::Done | End::Drop | End::Succeed | End::GiveUp => {
-                each!(held, item => match end {
-                    End::Done => item.done(),
-                    End::Succeed => item.succeed(),
-                    End::GiveUp => item.give_up(),
-                    _ => drop(item),
-                });
-                match end {
-                    End::Succeed => self.reference.succeed(key),
-                    End::GiveUp => self.reference.give_up(key),
-                    _ => self.reference.done(key),
-                }
-            }
-            End::Unwind => {
-                let unwinds = || -> () {
-                    let _held = held;
-                    resume_unwind(Box::new(()))
-                };
-                assert!(catch_unwind(AssertUnwindSafe(unwinds)).is_err());
-                self.reference.counts.panics += 1;
-                match self.plan.on_panic {
-                    Some(OnPanic::Retry) => _ = self.reference.requeue(key, &limited, None),
-                    _ => self.reference.done(key),
-                }
-            }
-            End::Retry => {
-                let added = each!(held, item => item.retry());
-                assert_eq!(added, self.reference.requeue(key, &limited, None));
-            }
-            End::RequeueAfter(span) => {
-                let delay = self.span(*span);
-                let added = each!(held, item => item.requeue_after(delay));
-                self.reference.limits.forget(&key);
-                assert_eq!(added, self.reference.requeue(key, &How::new(), Some(nanos(delay))));
-            }
-            End::RequeueWith(how) => {
-                let (options, delay) = self.options(how);
-                let added = each!(held, item => item.requeue_with(options));
-                assert_eq!(added, self.reference.requeue(key, how, delay));
-            }
-        }
-    }
-
-    // ---- waiters ----
-
-    fn wait(&mut self, goal: Goal) {
-        let (queue, workers) = (self.queue, self.workers);
-        let future: Pin<Box<dyn Future<Output = Answer<'q>> + 'q>> = match goal {
-            Goal::Item => Box::pin(async { Answer::Item(queue.get_async().await.map(Held::Borrowed)) }),
-            Goal::OwnedItem => Box::pin(async { Answer::Item(queue.get_owned_async().await.map(Held::Owned)) }),
-            Goal::Idle => Box::pin(async {
-                queue.wait_idle_async().await;
-                Answer::Nothing
-            }),
-            Goal::Drained => Box::pin(async {
-                queue.shut_down_with_drain_async().await;
-                Answer::Nothing
-            }),
-            Goal::ShuttingDown => Box::pin(async {
-                queue.until_shutting_down().await;
-                Answer::Nothing
-            }),
-            Goal::WorkersDrained => Box::pin(async { Answer::Left(workers.drain_async().await) }),
-            Goal::Joined => Box::pin(async {
-                workers.join_async().await;
-                Answer::Nothing
-            }),
-        };
-        if goal == Goal::Drained || goal == Goal::WorkersDrained && !self.stopped {
-            self.reference.shut_down = true;
-        }
-        let until = Until::Goal(goal, self.reference.releases, self.stopped);
-        self.poll(Waiter { until, future, flag: Arc::default() });
-    }
-
-    /// Whether the waiter's next poll is ready.
-    fn is_due(&self, until: Until) -> bool {
-        match until {
-            Until::Dirty(key) => self.reference.is_dirty(key),
-            Until::Goal(goal, released, stopped) => {
-                let drained = self.reference.is_drained() || self.reference.releases > released;
-                match goal {
-                    Goal::Item | Goal::OwnedItem => !self.would_wait(),
-                    Goal::Idle => self.reference.is_idle(),
-                    Goal::Drained => drained,
-                    Goal::ShuttingDown => self.reference.shut_down,
-                    Goal::Joined => self.loops.is_empty(),
-                    Goal::WorkersDrained => (drained || stopped) && self.loops.is_empty(),
-                }
-            }
-        }
-    }
-
-    fn poll(&mut self, mut waiter: Waiter<'q>) {
-        let is_due = self.is_due(waiter.until);
-        waiter.flag = Arc::default();
-        let waker = Waker::from(Arc::clone(&waiter.flag));
-        match waiter.future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Pending => {
-                assert!(!is_due, "a future waits although it could resolve");
-                self.waiters.push(waiter);
-            }
-            Poll::Ready(answer) => {
-                assert!(is_due, "a future resolved without a reason");
-                match answer {
-                    Answer::Nothing => {}
-                    Answer::Item(Some(held)) if matches!(waiter.until, Until::Dirty(_)) => self.held.push(held),
-                    Answer::Item(Some(held)) => self.handed_out(held),
-                    Answer::Item(None) => assert!(self.reference.is_over()),
-                    Answer::Left(left) => self.stop(&left),
-                }
-            }
-        }
-    }
-
-    fn drop_waiter(&mut self, at: usize) {
-        let waiter = self.waiters.remove(at);
-        drop(waiter.future);
-        if let Until::Dirty(key) = waiter.until {
-            self.reference.done(key); // it held the key
-        }
-    }
-
-    // ---- workers ----
-
-    fn outcome(&self, outcome: &Outcome) -> keyqueue::Outcome {
-        match outcome {
-            Outcome::Success | Outcome::Panic => keyqueue::Outcome::Success,
-            Outcome::RequeueAfter(span) => keyqueue::Outcome::RequeueAfter(self.span(*span)),
-            Outcome::RequeueWith(how) => keyqueue::Outcome::RequeueWith(self.options(how).0),
-            Outcome::Retry => keyqueue::Outcome::Retry,
-            Outcome::Failed => keyqueue::Outcome::failed("failed"),
-            Outcome::RetryAfter(span) => {
-                keyqueue::Outcome::RetryAfter { delay: self.span(*span), error: "failed".into() }
-            }
-            Outcome::GiveUp => keyqueue::Outcome::GiveUp("given up".into()),
-        }
-    }
-
-    /// With times that no longer depend on the queue: the outcome is applied later.
-    fn now_as_seen(&self, outcome: &Outcome) -> Outcome {
-        let fixed = |span: Span| match self.span(span) {
-            Duration::MAX => Span::Never,
-            span => Span::Nanos(nanos(span)),
-        };
-        match outcome.clone() {
-            Outcome::RequeueAfter(span) => Outcome::RequeueAfter(fixed(span)),
-            Outcome::RetryAfter(span) => Outcome::RetryAfter(fixed(span)),
-            Outcome::RequeueWith(how) => Outcome::RequeueWith(How { after: how.after.map(fixed), ..how }),
-            outcome => outcome,
-        }
-    }
-
-    fn poll_loop(&mut self, at: usize) {
-        let own = &mut self.loops[at];
-        own.flag = Arc::default();
-        let outcome = own.script.outcome.lock().unwrap().as_ref().map(|(name, _)| name.clone());
-        let waker = Waker::from(Arc::clone(&own.flag));
-        let ended = own.future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
-        let started = std::mem::take(&mut *own.script.started.lock().unwrap());
-        let (mut place, mut keys) = (own.at, own.keys);
-        let is_woken = own.flag.is_set();
-        let mut gives_way = false;
-        if let (At::Holding(key), Some(outcome)) = (place, outcome) {
-            self.apply(key, &outcome);
-            place = At::Free;
-            gives_way = outcome == Outcome::Panic || keys == 128 && !self.stopped;
-            keys = if gives_way { 0 } else { keys };
-        }
-        assert!(!gives_way || is_woken, "a loop gives way, and is not woken");
-        let mut has_ended = false;
-        if !matches!(place, At::Holding(_)) && !gives_way {
-            if place == At::Free && self.stopped || started.is_empty() && self.reference.is_over() {
-                has_ended = true;
-            } else if let Some((key, priority)) = started.first() {
-                assert!(self.reference.next_keys().contains(key), "key {key} is not next");
-                assert_eq!(*priority, self.reference.hand_out(*key));
-                place = At::Holding(*key);
-                keys += 1;
-            } else {
-                assert!(self.would_wait(), "a loop waits although a key is ready");
-                place = At::Waiting;
-            }
-        }
-        let taken = usize::from(matches!(place, At::Holding(_)) && !started.is_empty());
-        assert_eq!((ended, started.len()), (has_ended, taken), "a loop at {place:?} has started {started:?}");
-        (self.loops[at].at, self.loops[at].keys) = (place, keys);
-        if ended {
-            self.loops.swap_remove(at);
-        }
-    }
-
-    /// What a loop does after its handler.
-    fn apply(&mut self, key: u8, outcome: &Outcome) {
-        let limited = How { rate_limited: true, ..How::new() };
-        match outcome {
-            Outcome::Success => {
-                self.tally.succeeded += 1;
-                self.reference.succeed(key);
-            }
-            Outcome::RequeueAfter(span) => {
-                self.tally.succeeded += 1;
-                self.reference.limits.forget(&key);
-                let delay = nanos(self.span(*span));
-                self.requeue(key, &How::new(), Some(delay), false);
-            }
-            Outcome::RequeueWith(how) => {
-                self.tally.succeeded += 1;
-                let delay = self.options(how).1;
-                self.requeue(key, how, delay, false);
-            }
-            Outcome::GiveUp => {
-                self.tally.failed += 1;
-                self.give_up(key);
-            }
-            Outcome::Panic => {
-                self.hooks[1] += 1;
-                self.tally.failed += 1;
-                self.tally.panicked += 1;
-                self.reference.counts.panics += 1;
-                match self.plan.on_panic {
-                    Some(OnPanic::Done) => self.reference.done(key),
-                    _ => self.retry(key, &limited, 0),
-                }
-            }
-            Outcome::Retry | Outcome::Failed => {
-                self.tally.failed += 1;
-                self.hooks[0] += u64::from(*outcome == Outcome::Failed);
-                self.retry(key, &limited, 0);
-            }
-            Outcome::RetryAfter(span) => {
-                self.tally.failed += 1;
-                self.hooks[0] += 1;
-                let delay = nanos(self.span(*span));
-                self.retry(key, &limited, delay);
-            }
-        }
-    }
-
-    fn retry(&mut self, key: u8, limited: &How, delay: u64) {
-        if self.plan.max_retries.is_some_and(|max| self.reference.limits.num_requeues(&key) >= max) {
-            return self.give_up(key);
-        }
-        self.requeue(key, limited, Some(delay), true);
-    }
-
-    fn give_up(&mut self, key: u8) {
-        self.hooks[2] += 1;
-        self.tally.given_up += 1;
-        self.reference.give_up(key);
-    }
-
-    fn requeue(&mut self, key: u8, how: &How, delay: Option<u64>, is_retry: bool) {
-        let was_dirty = self.reference.is_dirty(key);
-        if self.reference.requeue(key, how, delay) == Added::Rejected {
-            self.tally.refused += 1;
-            if !was_dirty {
-                self.refused.push(key);
-            }
-        } else if is_retry {
-            self.tally.retried += 1;
-        } else {
-            self.tally.requeued += 1;
-        }
-    }
-
-    /// Compares what a stop has returned.
-    fn stop(&mut self, left: &Leftover<Key>) {
-        self.shut_down();
-        self.stopped = true;
-        let (queued, delayed) = self.reference.take_where(|_| true);
-        let refused = std::mem::take(&mut self.refused);
-        assert_eq!(sorted(numbers(&left.refused)), sorted(refused), "refused");
-        assert_eq!(sorted(numbers(&left.processing)), self.reference.processing(), "processing");
-        self.compare_lists(left, queued, delayed, false);
-    }
-
-    /// `by_age`: the queued keys are listed by level and then by age, even if there are groups.
-    fn compare_lists(&self, left: &Leftover<Key>, queued: Vec<u8>, delayed: Vec<Delayed>, by_age: bool) {
-        let listed = numbers(&left.queued);
-        if self.plan.shards == 1 && (by_age || self.plan.groups.is_none()) {
-            assert_eq!(listed, queued, "queued");
-        } else {
-            assert_eq!(sorted(listed), sorted(queued), "queued");
-        }
-        let listed = triples(&left.delayed);
-        assert!(listed.is_sorted_by_key(|(_, left, _)| *left), "delayed, earliest first");
-        assert_eq!(sorted(listed), sorted(delayed), "delayed");
-    }
-
-    // ---- after each step ----
-
-    fn check(&self) {
-        let (queue, reference, stats) = (self.queue, &self.reference, self.queue.stats());
-        let (len, processing, delayed) = (reference.queued(), reference.processing(), reference.delayed());
-        assert_eq!((queue.len(), queue.is_empty(), stats.len), (len, len == 0, len));
-        assert_eq!((queue.processing_len(), stats.processing), (processing.len(), processing.len()));
-        assert_eq!((queue.delayed_len(), stats.delayed), (delayed.len(), delayed.len()));
-        assert_eq!((queue.shutting_down(), stats.shutting_down), (reference.shut_down, reference.shut_down));
-        let counts = super::queue::Counts {
-            pushed: stats.pushed,
-            coalesced: stats.coalesced,
-            deferred: stats.deferred,
-            rejected: stats.rejected,
-            handed_out: stats.handed_out,
-            taken: stats.taken,
-            delays: stats.delays,
-            expired: stats.expired,
-            retries: stats.retries,
-            failures: stats.failures,
-            given_up: stats.given_up,
-            panics: stats.panics,
-        };
-        assert_eq!(counts, reference.counts);
-        let coming_back = processing.iter().filter(|key| reference.is_dirty(**key)).count();
-        assert_eq!(stats.adds(), stats.handed_out + stats.taken + (len + coming_back) as u64, "adds lead to hand-outs");
-        assert_eq!(stats.depth(), (len + coming_back) as u64);
-
-        let failing = reference.all().filter(|key| reference.limits.num_requeues(key) > 0).count();
-        if self.plan.limiter != Limiter::Composed {
-            assert_eq!(stats.failing, failing, "failing");
-        }
-        for key in reference.all() {
-            assert_eq!(queue.num_requeues(&Key::new(key)), reference.limits.num_requeues(&key), "of key {key}");
-        }
-        self.check_held();
-        self.check_waiters();
-        self.check_workers();
-    }
-
-    fn check_lists(&self) {
-        let (inspect, reference, stats) = (self.queue.inspect(), &self.reference, self.queue.stats());
-        let levels: Vec<_> = inspect.levels().iter().map(|level| (level.priority.0, level.len)).collect();
-        assert_eq!(levels, reference.levels(), "levels");
-        if self.plan.groups.is_some() {
-            let groups = inspect.groups();
-            let groups =
-                groups.iter().map(|group| (self.plan.group_of(group.key.number()), group.queued, group.processing));
-            assert_eq!(sorted(groups.collect()), reference.groups(), "groups");
-        }
-        let listed = triples(&inspect.delayed_keys());
-        assert!(listed.is_sorted_by_key(|(_, left, _)| *left), "delayed keys, earliest first");
-        let delayed = reference.delayed();
-        match (stats.next_deadline.map(nanos), delayed.first().map(|(_, left, _)| *left)) {
-            (Some(next), Some(first)) if reference.rearranged => assert!(next <= first, "{next} {first}"),
-            (next, first) => assert_eq!(next, first, "the next deadline"),
-        }
-        assert_eq!(sorted(listed), sorted(delayed), "delayed keys");
-        let metrics = inspect.metrics();
-        assert_eq!(metrics.stats, stats, "of the metrics");
-        if reference.now < NEVER && self.plan.measure {
-            let done = stats.handed_out - stats.processing as u64;
-            let histograms = [metrics.queue_duration, metrics.work_duration];
-            for ((histogram, count), sum) in histograms.iter().zip([stats.handed_out, done]).zip(reference.sums) {
-                assert_eq!((histogram.count(), nanos(histogram.sum())), (count, sum.try_into().unwrap_or(NEVER)));
-                assert_eq!(histogram.buckets().map(|(_, count)| count).sum::<u64>(), count);
-            }
-        }
-        let runs = metrics.runs;
-        let ended = self.tally.succeeded + self.tally.failed;
-        assert_eq!(runs.success + runs.requeue + runs.error + runs.give_up + runs.panic, ended, "runs");
-        let listed = inspect.processing_keys();
-        assert!(listed.is_sorted_by(|one, next| one.elapsed >= next.elapsed), "longest first");
-        let listed: Vec<_> = listed.iter().map(|listed| (listed.key.number(), listed.elapsed)).collect();
-        let elapsed = |key: u8| self.plan.measure.then(|| Duration::from_nanos(reference.times(key).1));
-        let expected: Vec<_> = reference.processing().into_iter().map(|key| (key, elapsed(key))).collect();
-        if reference.now < NEVER {
-            assert_eq!(sorted(listed), expected, "processing keys");
-            let longest = expected.iter().filter_map(|(_, elapsed)| *elapsed).max();
-            assert_eq!(stats.longest_running, longest, "longest running");
-            let elapsed = expected.iter().filter_map(|(_, elapsed)| *elapsed);
-            let unfinished = elapsed.fold(0_u64, |sum, elapsed| sum.saturating_add(nanos(elapsed)));
-            let unfinished = self.plan.measure.then_some(unfinished);
-            assert_eq!(stats.unfinished_work.map(nanos), unfinished, "unfinished work");
-            let oldest = if self.plan.measure { reference.oldest_queued() } else { None };
-            assert_eq!(stats.oldest_queued.map(nanos), oldest, "oldest queued");
-        }
-    }
-
-    fn check_held(&self) {
-        for held in &self.held {
-            let key = held.key();
-            each!(held, item => {
-                assert_eq!(item.is_dirty(), self.reference.is_dirty(key), "is_dirty of {key}");
-                assert_eq!(item.num_requeues(), self.reference.limits.num_requeues(&key));
-                assert_eq!(item.priority().0, self.reference.held_priority(key));
-                assert_eq!(item.shutting_down(), self.reference.shut_down);
-                if self.reference.now < NEVER && self.plan.measure {
-                    assert_eq!(item.waited(), Some(Duration::from_nanos(self.reference.times(key).0)), "waited");
-                }
-            });
-        }
-        let elsewhere = self.waiters.iter().filter(|waiter| matches!(waiter.until, Until::Dirty(_))).count()
-            + self.loops.iter().filter(|own| matches!(own.at, At::Holding(_))).count();
-        assert_eq!(self.held.len() + elsewhere, self.reference.processing().len());
-    }
-
-    /// While a key is ready and getters wait, one of them was woken; and so was each waiter whose time has come.
-    fn check_waiters(&self) {
-        let stats = self.queue.stats();
-        let is_getter = |until: Until| matches!(until, Until::Goal(Goal::Item | Goal::OwnedItem, ..));
-        let waiters = self.waiters.iter().filter(|waiter| is_getter(waiter.until)).map(|waiter| &waiter.flag);
-        let loops = self.loops.iter().filter(|own| own.at == At::Waiting).map(|own| &own.flag);
-        let (woken, asleep): (Vec<_>, Vec<_>) = waiters.chain(loops).partition(|flag| flag.is_set());
-        assert_eq!(stats.waiters, asleep.len(), "the list has the getters that were not woken");
-        let is_ready = !self.reference.next_keys().is_empty();
-        assert!(!is_ready || asleep.is_empty() || !woken.is_empty(), "a key is ready, and no getter was woken");
-        assert!(!self.reference.is_over() || asleep.is_empty(), "shut down, and a getter was not woken");
-        for waiter in self.waiters.iter().filter(|waiter| !is_getter(waiter.until)) {
-            let is_due = self.is_due(waiter.until);
-            let goal = if let Until::Goal(goal, ..) = waiter.until { Some(goal) } else { None };
-            assert!(!is_due || waiter.flag.is_set(), "a waiter was not woken: {goal:?}");
-        }
-    }
-
-    fn check_workers(&self) {
-        let tally = self.workers.tally();
-        let listed = Tally {
-            succeeded: tally.succeeded,
-            requeued: tally.requeued,
-            failed: tally.failed,
-            retried: tally.retried,
-            given_up: tally.given_up,
-            panicked: tally.panicked,
-            refused: tally.refused,
-        };
-        assert_eq!((tally.running, listed), (self.loops.len(), self.tally), "the tally");
-
-        let counts = self.reference.counts;
-        let done = counts.handed_out - self.reference.processing().len() as u64;
-        let mut expected: [u64; EVENTS] = [
-            counts.pushed,
-            counts.coalesced,
-            counts.deferred,
-            counts.rejected,
-            counts.delays,
-            counts.handed_out,
-            done,
-            counts.given_up,
-            counts.panics,
-            0,
-            0,
-            0,
-        ];
-        if !self.plan.observed {
-            expected = [0; EVENTS];
-        }
-        expected[Event::HookError as usize..].copy_from_slice(&self.hooks);
-        assert_eq!(self.events.all(), expected, "the events of the observer and the hooks");
-    }
-
     // ---- the end ----
 
     /// Ends all that is held, drops all that waits, and moves the clock past each deadline: the queue must be empty after that.
     fn heal(&mut self) {
+        self.fault = None;
         while !self.waiters.is_empty() {
             self.drop_waiter(0);
             self.check();

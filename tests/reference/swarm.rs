@@ -10,7 +10,7 @@ use keyqueue::DelayConflict;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The kinds of steps.
-const KINDS: usize = 28;
+const KINDS: usize = 29;
 
 /// The plan and the steps of the run of this number.
 pub(crate) fn life(seed: u64) -> (Plan, Vec<Op>) {
@@ -25,7 +25,7 @@ pub(crate) fn life(seed: u64) -> (Plan, Vec<Op>) {
     let keys = random.pick(&[1, 2, 3, 6, KEYS]);
     let priorities = random.pick(&[0, 0, 1, 3]);
     let delays = random.pick(&[1, 20, 1 << 20, 1 << 40]);
-    let mut make = Make { random, keys, priorities, delays };
+    let mut make = Make { random, keys, priorities, delays, has_ended: false };
     let length = make.random.below(150);
     let all: u64 = weights.iter().sum();
     let op = |make: &mut Make| {
@@ -60,7 +60,7 @@ pub(crate) fn run_bytes(data: &[u8]) {
     let plan = Plan::random(&mut random);
     let priorities = random.pick(&[0, 1, 3]);
     let delays = random.pick(&[1, 20, 1 << 40]);
-    let mut make = Make { random, keys: KEYS, priorities, delays };
+    let mut make = Make { random, keys: KEYS, priorities, delays, has_ended: false };
     let mut ops = Vec::new();
     while !make.random.is_over() && ops.len() < 200 {
         let kind = make.random.below(KINDS as u64) as usize;
@@ -76,6 +76,8 @@ struct Make {
     priorities: u64,
     /// The longest delay.
     delays: u64,
+    /// The queue was shut down.
+    has_ended: bool,
 }
 
 impl Make {
@@ -151,6 +153,15 @@ impl Make {
         ops
     }
 
+    /// Once in sixteen times the first, which ends much; and then often, to see it again after the end.
+    fn rare(&mut self, first: Op, other: Op) -> Op {
+        if !self.random.once_in(if self.has_ended { 3 } else { 16 }) {
+            return other;
+        }
+        self.has_ended |= first != Op::TakeDelayed;
+        first
+    }
+
     fn op(&mut self, kind: usize) -> Op {
         let n = self.random.byte();
         match kind {
@@ -163,7 +174,7 @@ impl Make {
             7 => Op::Remove(self.key()),
             8 => Op::Forget(self.key()),
             9 => Op::TakeWhere(self.random.below(1 << 16) as u16),
-            10 => rare(&mut self.random, Op::TakeDelayed, Op::Turn),
+            10 => self.rare(Op::TakeDelayed, Op::Turn),
             11 | 12 => Op::Get(self.random.pick(&[Form::Try, Form::TryOwned, Form::Timeout, Form::Get, Form::Owned])),
             13 => Op::GetMany(n % 5),
             14 | 15 => Op::End(n, self.end()),
@@ -172,7 +183,7 @@ impl Make {
                 let quiet = [Goal::Item, Goal::OwnedItem, Goal::Idle, Goal::ShuttingDown, Goal::Joined];
                 let goal = self.random.pick(&quiet);
                 let ends = self.random.pick(&[Goal::Drained, Goal::WorkersDrained]);
-                rare(&mut self.random, Op::Wait(ends), Op::Wait(goal))
+                self.rare(Op::Wait(ends), Op::Wait(goal))
             }
             18 => Op::WaitDirty(n),
             19 => Op::Poll(n),
@@ -182,29 +193,25 @@ impl Make {
             23 => Op::PollLoop(n),
             24 => {
                 let end = self.random.pick(&[Op::Stop, Op::DrainWorkers, Op::ShutDown, Op::DrainTimeout]);
-                rare(&mut self.random, end, Op::DropLoop(n))
+                self.rare(end, Op::DropLoop(n))
             }
             25 => self.random.pick(&[Op::Advance(Span::ToDeadline(n, 0)), Op::Turn, Op::Turn]),
             26 => Op::Work(n % 40, if self.random.once_in(2) { Some(self.random.byte() % 3) } else { None }),
+            27 => Op::Fault(self.random.pick(&Fault::ALL), self.random.pick(&[0, 0, 0, 0, 1, 1, 2, 5])),
             _ => match self.random.below(8) {
                 0 => Op::IdleTimeout,
                 3 => Op::Block(self.random.pick(&[Blocking::WaitIdle, Blocking::Join])),
                 4 => {
                     let end = self.random.pick(&[Blocking::Drain, Blocking::DrainWorkers]);
-                    rare(&mut self.random, Op::Block(end), Op::Turn)
+                    self.rare(Op::Block(end), Op::Turn)
                 }
                 1 => Op::ShrinkToFit,
-                2 => Op::Fault(self.random.pick(&[Fault::Eq, Fault::Hash, Fault::Clone]), n % 3),
+                2 => Op::Look,
                 5 if self.random.once_in(16) => Op::Crowd(40 + n % 200, self.how()),
                 _ => Op::Advance(self.span()),
             },
         }
     }
-}
-
-/// Once in sixteen times the first.
-fn rare(random: &mut Random, first: Op, other: Op) -> Op {
-    if random.once_in(16) { first } else { other }
 }
 
 /// Runs these lives. The first that fails is made shorter, and printed.
@@ -221,7 +228,7 @@ pub(crate) fn lives(seeds: impl Iterator<Item = u64>) -> u64 {
 }
 
 /// A panic's message is printed when it happens, so only while a run is repeated for its reader.
-fn fails(plan: &Plan, ops: &[Op]) -> bool {
+pub(super) fn fails(plan: &Plan, ops: &[Op]) -> bool {
     quietly(|| catch_unwind(AssertUnwindSafe(|| run(plan, ops))).is_err())
 }
 

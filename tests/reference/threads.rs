@@ -184,7 +184,7 @@ struct Caller<'q> {
 pub(crate) fn plan(seed: u64) -> Plan {
     let mut plan = swarm::life(seed).0;
     plan.shards = plan.shards.min(4);
-    if plan.limiter == Limiter::Composed {
+    if matches!(plan.limiter, Limiter::Composed | Limiter::Own) {
         plan.limiter = Limiter::Fast; // the others the queue counts itself, in its critical sections
     }
     plan
@@ -277,7 +277,7 @@ fn triples(delayed: &[DelayedKey<Key>]) -> Vec<Delayed> {
 /// What of [`Stats`] a shard counts.
 fn stats_parts(stats: &Stats) -> Parts {
     let sizes = [stats.len, stats.processing, stats.delayed, stats.failing].map(|size| size as u64);
-    let counts = [stats.pushed, stats.coalesced, stats.deferred, stats.rejected, stats.handed_out, stats.taken];
+    let counts = [stats.pushed, stats.deferred, stats.coalesced + stats.rejected, stats.handed_out, stats.taken];
     let others = [stats.delays, stats.expired, stats.retries, stats.failures, stats.given_up];
     parts((0..).zip([&sizes[..], &counts, &others].concat().into_iter().map(|count| count as usize)))
 }

@@ -1,10 +1,12 @@
 //! All short lives: each list of a given number of letters of an alphabet, where a letter is a step. What a few steps can break is found here,
 //! whatever the luck of the random lives.
 
-use super::op::{End, Form, Goal, How, Op, Outcome, Span};
+use super::key::Fault;
+use super::op::{Blocking, End, Form, Goal, How, Op, Outcome, Span};
 use super::plan::{Limiter, Plan};
+use super::random::Random;
 use super::run::run;
-use super::swarm::report;
+use super::swarm::{fails, report};
 use keyqueue::{DelayConflict, DelayedAdd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -112,4 +114,71 @@ pub(crate) fn words(alphabet: &Alphabet, length: u32) -> u64 {
     }
     std::panic::set_hook(hook);
     count.pow(length) * plans.len() as u64
+}
+
+/// Runs lives that luck rarely makes, for cells of the table of crossings: panics after which the end of the queue comes.
+pub(crate) fn rare_lives() {
+    let run = |plan: &Plan, ops: &[Op]| {
+        if fails(plan, ops) {
+            report(plan, ops.to_vec(), "a rare life");
+        }
+    };
+    let plan = Plan { groups: Some(1), limit: Some(1), observed: true, measure: true, ..Plan::plain() };
+    let taking = [Form::Try, Form::TryOwned, Form::Timeout, Form::Get, Form::Owned].map(Op::Get);
+    let others = [Op::GetMany(1), Op::Work(1, None), Op::Poll(0), Op::StartLoop];
+    let waiting = [Goal::Item, Goal::OwnedItem].map(Op::Wait);
+    for take in taking.into_iter().chain(others).chain(waiting) {
+        // Two getters wait, as the group is full. One is woken, another one takes the last key, and the second getter is woken.
+        let mut ops =
+            vec![Op::AddAll(vec![0, 1]), Op::Get(Form::Try), Op::ShutDown, Op::Wait(Goal::Item), Op::Wait(Goal::Item)];
+        ops.extend([Op::End(0, End::Done), Op::Fault(Fault::Waker, 0), take]);
+        run(&plan, &ops);
+    }
+    let own = Plan { limiter: Limiter::Own, ..plan.clone() };
+    let limited = How { rate_limited: true, ..How::new() };
+    for end in [End::Retry, End::RequeueAfter(TEN), End::RequeueWith(limited)] {
+        run(&own, &[Op::Add(0), Op::Get(Form::Try), Op::ShutDown, Op::Fault(Fault::Drop, 0), Op::End(0, end)]);
+    }
+    // The limiter and the queue both have failures of the key, which is known for nothing else.
+    let fails = [Op::AddRateLimited(0), Op::Cancel(0), Op::Add(0), Op::Get(Form::Try), Op::Fault(Fault::Limiter, 0)];
+    let forgets = [Op::End(0, End::Retry), Op::Cancel(0), Op::Fault(Fault::Drop, 0), Op::Forget(0)];
+    run(&own, &[&fails[..], &forgets[..]].concat());
+    let refuses = [Op::StartLoop, Op::Add(0), Op::PollLoop(0), Op::ShutDown, Op::Finish(0, Outcome::Retry)];
+    run(&plan, &[&refuses[..], &[Op::Fault(Fault::Clone, 0), Op::PollLoop(0)]].concat());
+    let fault = Op::Fault(Fault::Observer, 0);
+    for goal in [Goal::Item, Goal::OwnedItem] {
+        run(&plan, &[Op::Add(0), fault.clone(), Op::Wait(goal)]);
+        run(&plan, &[Op::Wait(goal), Op::Add(0), fault.clone(), Op::Poll(0)]);
+    }
+    let at_once = How { after: Some(Span::Nanos(0)), ..How::new() };
+    run(&plan, &[Op::Wait(Goal::Item), Op::Fault(Fault::Waker, 0), Op::AddWith(0, at_once)]);
+    for (seed, plan) in (0..60).map(|seed| (seed, Plan::random(&mut Random::Seed(seed)))) {
+        // A handler returns after the shut-down. Half of the lives use a second level.
+        let level = [Op::AddWith(5, How { priority: Some(100), ..How::new() }), Op::Remove(5)];
+        let (after, with) = (Outcome::RequeueAfter(TEN), Outcome::RequeueWith(How::new()));
+        let failures = [Outcome::Retry, Outcome::Failed, Outcome::RetryAfter(TEN), Outcome::GiveUp, Outcome::Panic];
+        for outcome in [Outcome::Success, after, with].into_iter().chain(failures) {
+            for adds in 0..2 {
+                let mut ops = level[..2 * (seed as usize % 2)].to_vec();
+                ops.extend([Op::StartLoop, Op::Add(0), Op::PollLoop(0)]);
+                ops.extend(vec![Op::Add(0); adds]);
+                ops.extend([Op::ShutDown, Op::Finish(0, outcome.clone()), Op::PollLoop(0)]);
+                run(&plan, &ops);
+            }
+        }
+        let held =
+            [Op::AddAll(vec![0, 1]), Op::Get(Form::Try), Op::Add(0), Op::Add(1), Op::Stop, Op::End(0, End::Done)];
+        run(&plan, &[&held[..], &[Op::Block(Blocking::DrainWorkers)]].concat());
+        let waits = [Op::AddAfter(0, TEN), Op::Add(0)];
+        for fault in [Fault::Drop, Fault::Hash, Fault::Clone, Fault::Eq] {
+            let fault = Op::Fault(fault, 0);
+            let polls = [Op::StartLoop, Op::Wait(Goal::WorkersDrained), fault.clone(), Op::DropLoop(0), Op::Poll(0)];
+            run(&plan, &[&waits[..1], &polls[..]].concat());
+            run(&plan, &[&waits[..1], &[fault, Op::Block(Blocking::DrainWorkers)]].concat());
+        }
+        for call in [Blocking::Drain, Blocking::DrainWorkers] {
+            run(&plan, &[&waits[..], &[Op::Block(call)]].concat());
+        }
+        run(&plan, &[Op::Wait(Goal::Item), Op::Fault(Fault::Waker, 0), Op::Block(Blocking::DrainWorkers)]);
+    }
 }

@@ -1,0 +1,182 @@
+//! What is compared after each step.
+
+use super::hand_outs::{Held, each};
+use super::waiters::Until;
+use super::workers::{At, Tally};
+use super::{Run, nanos, sorted, triples};
+use crate::reference::events::{EVENTS, Event};
+use crate::reference::key::{KEYS, Key};
+use crate::reference::op::Goal;
+use crate::reference::queue::{Counts, NEVER};
+use std::time::Duration;
+
+impl Run<'_> {
+    pub(super) fn check(&mut self) {
+        let (queue, reference, stats) = (self.queue, &self.reference, self.queue.stats());
+        let (len, processing, delayed) = (reference.queued(), reference.processing(), reference.delayed());
+        assert_eq!((queue.len(), queue.is_empty(), stats.len), (len, len == 0, len));
+        assert_eq!((queue.processing_len(), stats.processing), (processing.len(), processing.len()));
+        assert_eq!((queue.delayed_len(), stats.delayed), (delayed.len(), delayed.len()));
+        assert_eq!((queue.shutting_down(), stats.shutting_down), (reference.shut_down, reference.shut_down));
+        let counts = Counts {
+            pushed: stats.pushed,
+            coalesced: stats.coalesced,
+            deferred: stats.deferred,
+            rejected: stats.rejected,
+            handed_out: stats.handed_out,
+            taken: stats.taken,
+            delays: stats.delays,
+            expired: stats.expired,
+            retries: stats.retries,
+            failures: stats.failures,
+            given_up: stats.given_up,
+            panics: stats.panics,
+            caught: stats.caught_panics,
+        };
+        assert_eq!(counts, reference.counts);
+        let coming_back = processing.iter().filter(|key| reference.is_dirty(**key)).count();
+        assert_eq!(stats.adds(), stats.handed_out + stats.taken + (len + coming_back) as u64, "adds lead to hand-outs");
+        assert_eq!(stats.depth(), (len + coming_back) as u64);
+
+        assert_eq!(stats.failing, reference.failing(), "failing");
+        for key in reference.all() {
+            assert_eq!(queue.num_requeues(&Key::new(key)), reference.num_requeues(key), "of key {key}");
+        }
+        self.check_held();
+        self.check_waiters();
+        self.check_workers();
+    }
+
+    pub(super) fn check_lists(&self) {
+        let (inspect, reference, stats) = (self.queue.inspect(), &self.reference, self.queue.stats());
+        let levels: Vec<_> = inspect.levels().iter().map(|level| (level.priority.0, level.len)).collect();
+        assert_eq!(levels, reference.levels(), "levels");
+        if self.plan.groups.is_some() {
+            let groups = inspect.groups();
+            let groups =
+                groups.iter().map(|group| (self.plan.group_of(group.key.number()), group.queued, group.processing));
+            assert_eq!(sorted(groups.collect()), reference.groups(), "groups");
+        }
+        let listed = triples(&inspect.delayed_keys());
+        assert!(listed.is_sorted_by_key(|(_, left, _)| *left), "delayed keys, earliest first");
+        let delayed = reference.delayed();
+        match (stats.next_deadline.map(nanos), delayed.first().map(|(_, left, _)| *left)) {
+            (Some(next), Some(first)) if reference.rearranged => assert!(next <= first, "{next} {first}"),
+            (next, first) => assert_eq!(next, first, "the next deadline"),
+        }
+        assert_eq!(sorted(listed), sorted(delayed), "delayed keys");
+        let metrics = inspect.metrics();
+        assert_eq!(metrics.stats, stats, "of the metrics");
+        if reference.now < NEVER && self.plan.measure {
+            let done = stats.handed_out - stats.processing as u64;
+            let histograms = [metrics.queue_duration, metrics.work_duration];
+            for ((histogram, count), sum) in histograms.iter().zip([stats.handed_out, done]).zip(reference.sums) {
+                assert_eq!((histogram.count(), nanos(histogram.sum())), (count, sum.try_into().unwrap_or(NEVER)));
+                assert_eq!(histogram.buckets().map(|(_, count)| count).sum::<u64>(), count);
+            }
+        }
+        let runs = metrics.runs;
+        let ended = self.tally.succeeded + self.tally.failed;
+        assert_eq!(runs.success + runs.requeue + runs.error + runs.give_up + runs.panic, ended, "runs");
+        let listed = inspect.processing_keys();
+        assert!(listed.is_sorted_by(|one, next| one.elapsed >= next.elapsed), "longest first");
+        let listed: Vec<_> = listed.iter().map(|listed| (listed.key.number(), listed.elapsed)).collect();
+        let elapsed = |key: u8| self.plan.measure.then(|| Duration::from_nanos(reference.times(key).1));
+        let expected: Vec<_> = reference.processing().into_iter().map(|key| (key, elapsed(key))).collect();
+        if reference.now < NEVER {
+            assert_eq!(sorted(listed), expected, "processing keys");
+            let longest = expected.iter().filter_map(|(_, elapsed)| *elapsed).max();
+            assert_eq!(stats.longest_running, longest, "longest running");
+            let elapsed = expected.iter().filter_map(|(_, elapsed)| *elapsed);
+            let unfinished = elapsed.fold(0_u64, |sum, elapsed| sum.saturating_add(nanos(elapsed)));
+            let unfinished = self.plan.measure.then_some(unfinished);
+            assert_eq!(stats.unfinished_work.map(nanos), unfinished, "unfinished work");
+            let oldest = if self.plan.measure { reference.oldest_queued() } else { None };
+            assert_eq!(stats.oldest_queued.map(nanos), oldest, "oldest queued");
+        }
+    }
+
+    pub(super) fn check_held(&self) {
+        for held in &self.held {
+            let key = held.key();
+            each!(held, item => {
+                assert_eq!(item.is_dirty(), self.reference.is_dirty(key), "is_dirty of {key}");
+                assert_eq!(item.num_requeues(), self.reference.num_requeues(key));
+                assert_eq!(item.priority().0, self.reference.held_priority(key));
+                assert_eq!(item.shutting_down(), self.reference.shut_down);
+                if self.reference.now < NEVER && self.plan.measure {
+                    assert_eq!(item.waited(), Some(Duration::from_nanos(self.reference.times(key).0)), "waited");
+                }
+            });
+        }
+        let elsewhere = self.waiters.iter().filter(|waiter| matches!(waiter.until, Until::Dirty(_))).count()
+            + self.loops.iter().filter(|own| matches!(own.at, At::Holding(_))).count();
+        assert_eq!(self.held.len() + elsewhere, self.reference.processing().len());
+    }
+
+    /// While a key is ready and getters wait, one of them was woken; and so was each waiter whose time has come.
+    pub(super) fn check_waiters(&self) {
+        let stats = self.queue.stats();
+        let is_getter = |until: Until| matches!(until, Until::Goal(Goal::Item | Goal::OwnedItem, ..));
+        let waiters = self.waiters.iter().filter(|waiter| is_getter(waiter.until)).map(|waiter| &waiter.flag);
+        let loops = self.loops.iter().filter(|own| own.at == At::Waiting).map(|own| &own.flag);
+        let (woken, asleep): (Vec<_>, Vec<_>) = waiters.chain(loops).partition(|flag| flag.is_set());
+        assert_eq!(stats.waiters, asleep.len(), "the list has the getters that were not woken");
+        let is_ready = !self.reference.next_keys().is_empty();
+        assert!(!is_ready || asleep.is_empty() || !woken.is_empty(), "a key is ready, and no getter was woken");
+        assert!(!self.reference.is_over() || asleep.is_empty(), "shut down, and a getter was not woken");
+        for waiter in self.waiters.iter().filter(|waiter| !is_getter(waiter.until)) {
+            let is_due = self.is_due(waiter.until);
+            let goal = if let Until::Goal(goal, ..) = waiter.until { Some(goal) } else { None };
+            assert!(!is_due || waiter.flag.is_set(), "a waiter was not woken: {goal:?}");
+        }
+    }
+
+    pub(super) fn check_workers(&mut self) {
+        let tally = self.workers.tally();
+        let listed = Tally {
+            succeeded: tally.succeeded,
+            requeued: tally.requeued,
+            failed: tally.failed,
+            retried: tally.retried,
+            given_up: tally.given_up,
+            panicked: tally.panicked,
+            refused: tally.refused,
+        };
+        assert_eq!((tally.running, listed), (self.loops.len(), self.tally), "the tally");
+
+        let counts = self.reference.counts;
+        let done = counts.handed_out - self.reference.processing().len() as u64;
+        let mut expected: [u64; EVENTS] = [
+            counts.pushed,
+            counts.coalesced,
+            counts.deferred,
+            counts.rejected,
+            counts.delays,
+            counts.handed_out,
+            done,
+            counts.given_up,
+            counts.panics,
+            0,
+            0,
+            0,
+        ];
+        if !self.plan.observed {
+            expected = [0; EVENTS];
+        }
+        expected[Event::HookError as usize..].copy_from_slice(&self.hooks);
+        let told = self.events.all();
+        if std::mem::take(&mut self.events_are_missing) {
+            let missing =
+                std::array::from_fn(|at| expected[at].checked_sub(told[at]).expect("told, and has not happened"));
+            let [before, after] = [self.untold, missing].map(|missing: [u64; EVENTS]| missing.iter().sum::<u64>());
+            assert!(
+                (before..=before + 2 * u64::from(KEYS)).contains(&after),
+                "{after} events are missing, and {before} before"
+            );
+            self.untold = missing;
+        }
+        let told = std::array::from_fn(|at| told[at] + self.untold[at]);
+        assert_eq!(told, expected, "the events of the observer and the hooks");
+    }
+}

@@ -1,0 +1,114 @@
+//! Panics of the user's code, and what may be seen after one.
+//!
+//! ```text
+//!   panics                                         the call
+//!   Eq, Hash, Borrow, Clone, group, weight,        passes the panic on, and has changed nothing
+//!     predicate; the limiter in an add
+//!   Drop, observer; the limiter in an end          passes the panic on, and has taken effect
+//!   observer in `handed_out`, waker                returns; the panic is counted
+//! ```
+//!
+//! What differs stands at its step. Loops of workers pass nothing on: they count (`workers.rs`). The observer is not told of the events of a
+//! call that come after a panic.
+
+use super::Run;
+use crate::reference::events::Event;
+use crate::reference::key::{Fault, Strike, arm, disarm};
+use crate::reference::op::Op;
+use crate::reference::plan::{Limiter, Plan};
+use crate::reference::queue::Reference;
+use std::fmt::Debug;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+impl Run<'_> {
+    /// Makes a call of the queue, in which the fault that is set may strike. `Err`: the call has passed the panic on.
+    pub(super) fn call<T>(&mut self, call: impl FnOnce() -> T) -> Result<T, Fault> {
+        let Some((fault, nth)) = self.fault else { return Ok(call()) };
+        arm(fault, nth);
+        let end = catch_unwind(AssertUnwindSafe(call));
+        self.struck = disarm();
+        if self.struck.is_some() {
+            self.fault = None;
+            crate::reference::crossings::struck(fault);
+        }
+        end.map_err(|payload| match payload.downcast_ref::<Fault>() {
+            Some(fault) if self.struck.is_some() => *fault,
+            _ => resume_unwind(payload),
+        })
+    }
+
+    /// Compares an answer with that of the plain queue, on which `effect` makes the step. Without an answer, makes the step if the call has
+    /// taken effect.
+    pub(super) fn expect<T: PartialEq + Debug>(
+        &mut self,
+        seen: Result<T, Fault>,
+        effect: impl FnOnce(&mut Reference) -> T,
+    ) {
+        match seen {
+            Ok(seen) => {
+                self.returned();
+                assert_eq!(seen, effect(&mut self.reference));
+            }
+            Err(fault) if self.took_effect(fault) => _ = effect(&mut self.reference),
+            Err(_) => {}
+        }
+    }
+
+    /// The same for a step without an answer. Returns whether it has taken effect.
+    pub(super) fn is_effective<T>(&mut self, seen: &Result<T, Fault>) -> bool {
+        match seen {
+            Ok(_) => {
+                self.returned();
+                true
+            }
+            Err(fault) => self.took_effect(*fault),
+        }
+    }
+
+    /// A call has returned: if it has caught a panic, that is counted.
+    pub(super) fn returned(&mut self) {
+        if let Some(strike) = self.struck.take() {
+            assert!(
+                strike.fault == Fault::Waker || strike == Strike { fault: Fault::Observer, at: Event::HandedOut as u8 },
+                "the call has swallowed {strike:?}"
+            );
+            self.caught();
+        }
+    }
+
+    /// A panic was caught. The queue counts it; or the workers do, if they have called the waker.
+    pub(super) fn caught(&mut self) {
+        if self.workers.tally().panicked > self.tally.panicked {
+            self.tally.panicked += 1;
+        } else {
+            self.reference.counts.caught += 1;
+        }
+    }
+
+    /// A call has passed this panic on.
+    pub(super) fn took_effect(&mut self, fault: Fault) -> bool {
+        self.struck = None;
+        match fault {
+            Fault::Drop | Fault::Observer => {
+                self.events_are_missing = true;
+                true
+            }
+            Fault::Eq | Fault::Hash | Fault::Borrow | Fault::Clone => false,
+            Fault::Group | Fault::Weight | Fault::Predicate | Fault::Limiter => false,
+            Fault::Iterator | Fault::Waker | Fault::Handler | Fault::Hook => {
+                panic!("{fault:?} is to be caught, or to have a rule")
+            }
+        }
+    }
+
+    /// Limiters of the crate count in tables of their own, which know the keys; after a panic of a key only some of several have counted.
+    pub(super) fn may_panic(plan: &Plan, fault: Fault, op: &Op) -> bool {
+        let is_of_keys = matches!(fault, Fault::Eq | Fault::Hash | Fault::Borrow | Fault::Clone | Fault::Drop);
+        let asks = match op {
+            Op::AddWith(_, how) => how.rate_limited,
+            Op::AddRateLimited(_) | Op::Forget(_) | Op::End(..) | Op::StartLoop | Op::PollLoop(_) => true,
+            _ => false,
+        };
+        !(plan.limiter == Limiter::Composed && is_of_keys && asks)
+    }
+}

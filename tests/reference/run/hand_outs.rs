@@ -1,0 +1,161 @@
+//! Hand-outs, and their ends.
+
+use super::{Run, nanos};
+use crate::reference::key::{Fault, Key};
+use crate::reference::op::{End, Form, How};
+use crate::reference::queue::Reference;
+use keyqueue::{GetTimeoutError, Item, OnPanic, OwnedItem, TryGetError};
+use std::fmt::Debug;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::Duration;
+
+/// A hand-out.
+pub(super) enum Held<'q> {
+    Borrowed(Item<'q, Key>),
+    Owned(OwnedItem<Key>),
+}
+
+macro_rules! each {
+    ($held:expr, $item:ident => $do:expr) => {
+        match $held {
+            Held::Borrowed($item) => $do,
+            Held::Owned($item) => $do,
+        }
+    };
+}
+
+pub(super) use each;
+
+impl Held<'_> {
+    pub(super) fn key(&self) -> u8 {
+        each!(self, item => {
+            assert!(std::ptr::eq(item.key(), &**item));
+            item.number()
+        })
+    }
+}
+
+impl<'q> Run<'q> {
+    pub(super) fn get(&mut self, form: Form) {
+        let queue = self.queue;
+        let none_ready = self.reference.next_keys().is_empty();
+        let is_over = self.reference.is_over();
+        let would_wait = self.would_wait();
+        if would_wait && matches!(form, Form::Get | Form::Owned) {
+            return;
+        }
+        let got = self.call(|| match form {
+            Form::Try => queue.try_get().map(Held::Borrowed).map_err(|error| error == TryGetError::ShutDown),
+            Form::TryOwned => queue.try_get_owned().map(Held::Owned).map_err(|error| error == TryGetError::ShutDown),
+            Form::Timeout => {
+                let got = queue.get_timeout(Duration::ZERO);
+                got.map(Held::Borrowed).map_err(|error| error == GetTimeoutError::ShutDown)
+            }
+            Form::Get => queue.get().map(Held::Borrowed).ok_or(true),
+            Form::Owned => queue.get_owned().map(Held::Owned).ok_or(true),
+        });
+        self.returned();
+        match got.expect("a get passes no panic on") {
+            Ok(held) => self.handed_out(held),
+            Err(shut_down) => assert_eq!((none_ready, shut_down), (true, is_over), "no key, and shut down"),
+        }
+    }
+
+    pub(super) fn handed_out(&mut self, held: Held<'q>) {
+        let key = held.key();
+        let priority = each!(&held, item => item.priority().0);
+        assert!(self.reference.next_keys().contains(&key), "key {key} is not next: {:?}", self.reference.next_keys());
+        assert_eq!(priority, self.reference.hand_out(key), "the priority of key {key}");
+        self.held.push(held);
+    }
+
+    pub(super) fn end(&mut self, held: Held<'q>, end: &End) {
+        let key = held.key();
+        let limited = How { rate_limited: true, ..How::new() };
+        match end {
+            End::Unwind => self.unwind(held),
+            End::Done | End::Drop | End::Succeed | End::GiveUp => {
+                let ended = self.call(|| {
+                    each!(held, item => match end {
+                        End::Done => item.done(),
+                        End::Succeed => item.succeed(),
+                        End::GiveUp => item.give_up(),
+                        _ => drop(item),
+                    });
+                });
+                self.ended(ended, |reference| match end {
+                    End::Succeed => reference.succeed(key),
+                    End::GiveUp => reference.give_up(key),
+                    _ => reference.done(key),
+                });
+            }
+            End::Retry => {
+                let added = self.call(|| each!(held, item => item.retry()));
+                self.ended(added, |reference| reference.requeue(key, &limited, None));
+            }
+            End::RequeueAfter(span) => {
+                let delay = self.span(*span);
+                let added = self.call(|| each!(held, item => item.requeue_after(delay)));
+                self.ended(added, |reference| {
+                    reference.forget(key);
+                    reference.requeue(key, &How::new(), Some(nanos(delay)))
+                });
+            }
+            End::RequeueWith(how) => {
+                let (options, delay) = self.options(how);
+                let added = self.call(|| each!(held, item => item.requeue_with(options)));
+                self.ended(added, |reference| reference.requeue(key, how, delay));
+            }
+        }
+    }
+
+    /// The end of a hand-out takes effect in any case. A panic of the limiter counts as one of the holder.
+    fn ended<T: PartialEq + Debug>(&mut self, seen: Result<T, Fault>, effect: impl FnOnce(&mut Reference) -> T) {
+        if matches!(seen, Err(Fault::Limiter)) {
+            self.struck = None;
+            self.limiter_has_panicked();
+            effect(&mut self.reference);
+        } else {
+            self.expect(seen, effect);
+        }
+    }
+
+    /// The limiter has panicked in a call of a holder.
+    pub(super) fn limiter_has_panicked(&mut self) {
+        self.reference.limiter_panics = true;
+        self.reference.counts.panics += 1;
+    }
+
+    /// Drops an item while a panic unwinds: all other panics are caught.
+    fn unwind(&mut self, held: Held<'q>) {
+        let key = held.key();
+        let unwound = self.call(|| {
+            let unwinds = || -> () {
+                let _held = held;
+                resume_unwind(Box::new("a holder"))
+            };
+            let payload = catch_unwind(AssertUnwindSafe(unwinds)).expect_err("it unwinds");
+            assert!(payload.is::<&str>(), "the drop of an item has passed a panic on");
+        });
+        assert_eq!(unwound, Ok(()));
+        match self.struck.map(|strike| strike.fault) {
+            Some(Fault::Limiter) => {
+                self.struck = None;
+                self.reference.limiter_panics = true;
+                self.caught();
+            }
+            Some(Fault::Drop | Fault::Observer) => {
+                self.struck = None;
+                self.events_are_missing = true;
+            }
+            _ => self.returned(),
+        }
+        self.reference.counts.panics += 1;
+        match self.plan.on_panic {
+            Some(OnPanic::Retry) => {
+                _ = self.reference.requeue(key, &How { rate_limited: true, ..How::new() }, None);
+            }
+            _ => self.reference.done(key),
+        }
+    }
+}

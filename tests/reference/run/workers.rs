@@ -1,0 +1,266 @@
+//! Loops of workers, polled by hand.
+
+use super::waiters::Flag;
+use super::{Run, nanos};
+use crate::reference::crossings;
+use crate::reference::events::Event;
+use crate::reference::key::{Fault, Key, Strike, strike};
+use crate::reference::op::{How, Outcome, Span};
+use crate::reference::plan::Call;
+use keyqueue::{Added, Item, OnPanic};
+use std::future::{Future, poll_fn};
+use std::panic::resume_unwind;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// Where a loop of workers is.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum At {
+    /// It looks whether the workers are stopped, before it gets a key.
+    Free,
+    Waiting,
+    Holding(u8),
+}
+
+pub(super) struct Loop {
+    pub(super) at: At,
+    /// The keys that it has got since its start or its last panic. After 128 it gives way to other tasks.
+    pub(super) keys: u32,
+    pub(super) future: Pin<Box<dyn Future<Output = ()>>>,
+    pub(super) flag: Arc<Flag>,
+    pub(super) script: Arc<Script>,
+}
+
+/// What a loop and its run tell each other.
+#[derive(Default)]
+pub(super) struct Script {
+    /// The keys for which the handler was called, and that the run has not seen yet.
+    pub(super) started: Mutex<Vec<(u8, i8)>>,
+    pub(super) outcome: Mutex<Option<(Outcome, keyqueue::Outcome)>>,
+}
+
+/// What `Workers::tally` says.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+pub(super) struct Tally {
+    pub(super) succeeded: u64,
+    pub(super) requeued: u64,
+    pub(super) failed: u64,
+    pub(super) retried: u64,
+    pub(super) given_up: u64,
+    pub(super) panicked: u64,
+    pub(super) refused: u64,
+}
+
+/// The handler: tells which key it got, and waits until the run says what it returns.
+pub(super) async fn handle(script: &Script, item: &Item<'_, Key>) -> keyqueue::Outcome {
+    script.started.lock().unwrap().push((item.key().number(), item.priority().0));
+    strike(Fault::Handler);
+    let (name, outcome) = poll_fn(|_| match script.outcome.lock().unwrap().take() {
+        Some(outcome) => Poll::Ready(outcome),
+        None => Poll::Pending,
+    })
+    .await;
+    if name == Outcome::Panic {
+        resume_unwind(Box::new("a handler"));
+    }
+    outcome
+}
+
+impl<'q> Run<'q> {
+    pub(super) fn outcome(&self, outcome: &Outcome) -> keyqueue::Outcome {
+        match outcome {
+            Outcome::Success | Outcome::Panic => keyqueue::Outcome::Success,
+            Outcome::RequeueAfter(span) => keyqueue::Outcome::RequeueAfter(self.span(*span)),
+            Outcome::RequeueWith(how) => keyqueue::Outcome::RequeueWith(self.options(how).0),
+            Outcome::Retry => keyqueue::Outcome::Retry,
+            Outcome::Failed => keyqueue::Outcome::failed("failed"),
+            Outcome::RetryAfter(span) => {
+                keyqueue::Outcome::RetryAfter { delay: self.span(*span), error: "failed".into() }
+            }
+            Outcome::GiveUp => keyqueue::Outcome::GiveUp("given up".into()),
+        }
+    }
+
+    /// With times that no longer depend on the queue: the outcome is applied later.
+    pub(super) fn now_as_seen(&self, outcome: &Outcome) -> Outcome {
+        let fixed = |span: Span| match self.span(span) {
+            Duration::MAX => Span::Never,
+            span => Span::Nanos(nanos(span)),
+        };
+        match outcome.clone() {
+            Outcome::RequeueAfter(span) => Outcome::RequeueAfter(fixed(span)),
+            Outcome::RetryAfter(span) => Outcome::RetryAfter(fixed(span)),
+            Outcome::RequeueWith(how) => Outcome::RequeueWith(How { after: how.after.map(fixed), ..how }),
+            outcome => outcome,
+        }
+    }
+
+    pub(super) fn poll_loop(&mut self, at: usize) {
+        let mut own = self.loops.remove(at);
+        own.flag = Arc::default();
+        let outcome = own.script.outcome.lock().unwrap().as_ref().map(|(name, _)| name.clone());
+        let waker = Waker::from(Arc::clone(&own.flag));
+        let polled = self.call(|| own.future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready());
+        let ended = polled.expect("a loop passes no panic on");
+        let started = std::mem::take(&mut *own.script.started.lock().unwrap());
+        let (mut place, mut keys) = (own.at, own.keys);
+        let mut gives_way = false;
+        if let (At::Holding(key), Some(outcome)) = (place, outcome) {
+            gives_way =
+                self.apply_with_panic(key, &outcome) || outcome == Outcome::Panic || keys == 128 && !self.stopped;
+            place = At::Free;
+            keys = if gives_way { 0 } else { keys };
+        }
+        assert!(!gives_way || own.flag.is_set(), "a loop gives way, and is not woken");
+        if gives_way && own.flag.has_panicked() {
+            self.struck = None; // nobody wakes the task then, so it goes on
+            own.flag.clear();
+            gives_way = false;
+        }
+        let mut has_ended = false;
+        if !matches!(place, At::Holding(_)) && !gives_way {
+            if place == At::Free && self.stopped || started.is_empty() && self.reference.is_over() {
+                has_ended = true;
+            } else if let Some((key, priority)) = started.first() {
+                assert!(self.reference.next_keys().contains(key), "key {key} is not next");
+                assert_eq!(*priority, self.reference.hand_out(*key));
+                place = At::Holding(*key);
+                keys += 1;
+            } else {
+                assert!(self.would_wait(), "a loop waits although a key is ready");
+                place = At::Waiting;
+            }
+        }
+        let taken = usize::from(matches!(place, At::Holding(_)) && !started.is_empty());
+        assert_eq!((ended, started.len()), (has_ended, taken), "a loop at {place:?} has started {started:?}");
+        if let (At::Holding(key), Some(Fault::Handler)) = (place, self.struck.map(|strike| strike.fault)) {
+            self.struck = None;
+            self.apply(key, &Outcome::Panic);
+            assert!(own.flag.is_set(), "a loop gives way, and is not woken");
+            (place, keys) = (At::Free, 0);
+        }
+        self.returned();
+        (own.at, own.keys) = (place, keys);
+        if !ended {
+            self.loops.push(own);
+        }
+    }
+
+    /// Applies an outcome, with the panic that has happened meanwhile. The workers count each. After one that passed through the end of the
+    /// hand-out, the loop gives way.
+    fn apply_with_panic(&mut self, key: u8, outcome: &Outcome) -> bool {
+        crossings::meets(crossings::outcome(outcome), &[key], self.plan, &self.reference);
+        let Some(Strike { fault, at }) = self.struck else {
+            self.apply(key, outcome);
+            return false;
+        };
+        let mut gives_way = false;
+        match fault {
+            Fault::Hook => {}
+            Fault::Drop => gives_way = true,
+            // The key has no clone, so it is in no list.
+            Fault::Clone => self.refused_is_lost = true,
+            Fault::Observer if at != Event::HandedOut as u8 => gives_way = at != Event::Panicked as u8,
+            Fault::Limiter => {
+                self.limiter_has_panicked();
+                let passes = matches!(outcome, Outcome::RequeueAfter(_));
+                gives_way = at == Call::Forget as u8 && !passes;
+                self.retries_are_unknown = at == Call::NumRequeues as u8;
+            }
+            _ => {
+                // The next hand-out deals with it.
+                self.apply(key, outcome);
+                return false;
+            }
+        }
+        self.struck = None;
+        self.events_are_missing = true;
+        self.tally.panicked += 1;
+        self.apply(key, outcome);
+        (self.refused_is_lost, self.retries_are_unknown, self.reference.limiter_panics) = (false, false, false);
+        gives_way
+    }
+
+    /// What a loop does after its handler.
+    pub(super) fn apply(&mut self, key: u8, outcome: &Outcome) {
+        let limited = How { rate_limited: true, ..How::new() };
+        match outcome {
+            Outcome::Success => {
+                self.tally.succeeded += 1;
+                self.reference.succeed(key);
+            }
+            Outcome::RequeueAfter(span) => {
+                self.tally.succeeded += 1;
+                self.reference.forget(key);
+                let delay = nanos(self.span(*span));
+                self.requeue(key, &How::new(), Some(delay), false);
+            }
+            Outcome::RequeueWith(how) => {
+                self.tally.succeeded += 1;
+                let delay = self.options(how).1;
+                self.requeue(key, how, delay, false);
+            }
+            Outcome::GiveUp => {
+                self.tally.failed += 1;
+                self.reference.limiter_panics &= !self.retries_are_unknown;
+                self.give_up(key);
+            }
+            Outcome::Panic => {
+                self.hooks[1] += 1;
+                self.tally.failed += 1;
+                self.tally.panicked += 1;
+                self.reference.counts.panics += 1;
+                match self.plan.on_panic {
+                    Some(OnPanic::Done) => self.reference.done(key),
+                    _ => self.retry(key, &limited, 0),
+                }
+            }
+            Outcome::Retry | Outcome::Failed => {
+                self.tally.failed += 1;
+                self.hooks[0] += u64::from(*outcome == Outcome::Failed);
+                self.retry(key, &limited, 0);
+            }
+            Outcome::RetryAfter(span) => {
+                self.tally.failed += 1;
+                self.hooks[0] += 1;
+                let delay = nanos(self.span(*span));
+                self.retry(key, &limited, delay);
+            }
+        }
+    }
+
+    pub(super) fn retry(&mut self, key: u8, limited: &How, delay: u64) {
+        let retries = match self.retries_are_unknown {
+            true => self.reference.unlimited(key),
+            false => self.reference.num_requeues(key),
+        };
+        if self.plan.max_retries.is_some_and(|max| retries >= max) {
+            // A limiter that has panicked is asked to forget.
+            self.reference.limiter_panics &= !self.retries_are_unknown;
+            return self.give_up(key);
+        }
+        self.requeue(key, limited, Some(delay), true);
+    }
+
+    pub(super) fn give_up(&mut self, key: u8) {
+        self.hooks[2] += 1;
+        self.tally.given_up += 1;
+        self.reference.give_up(key);
+    }
+
+    pub(super) fn requeue(&mut self, key: u8, how: &How, delay: Option<u64>, is_retry: bool) {
+        let was_dirty = self.reference.is_dirty(key);
+        if self.reference.requeue(key, how, delay) == Added::Rejected {
+            self.tally.refused += 1;
+            if !was_dirty && !self.refused_is_lost {
+                self.refused.push(key);
+            }
+        } else if is_retry {
+            self.tally.retried += 1;
+        } else {
+            self.tally.requeued += 1;
+        }
+    }
+}
