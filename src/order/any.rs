@@ -39,6 +39,17 @@ impl<T: Copy + PartialEq> AnyOrder<T> {
         if let Kind::Groups(groups) = &self.kind { groups.handed_out(group) } else { 0 }
     }
 
+    /// Of the line: the slots for which it has memory.
+    #[cfg(test)]
+    pub(super) fn slots(&self) -> usize {
+        if let Kind::Plain { line, .. } = &self.kind { line.slots() } else { 0 }
+    }
+
+    #[cfg(test)]
+    pub(super) fn bytes_of_groups(&self) -> usize {
+        if let Kind::Groups(groups) = &self.kind { groups.bytes() } else { 0 }
+    }
+
     /// The first key with a priority comes.
     #[cold]
     fn begin_levels(&mut self) {

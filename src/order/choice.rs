@@ -65,14 +65,12 @@ impl Choice {
         }
     }
 
-    /// A group with keys of this level is not full any more. Returns whether the level is owed a hand-out for it.
-    pub(super) fn release(&mut self, level: u8) -> bool {
-        let was_skipped = self.skipped.has(level);
-        if was_skipped {
+    /// A group with keys of this level, whose turn has come, is not full any more: the level is owed a hand-out if it was skipped.
+    pub(super) fn release(&mut self, level: u8) {
+        if self.skipped.has(level) {
             self.skipped.clear(level);
             self.owed.set(level);
         }
-        was_skipped
     }
 
     /// The last key of a full group in this level is gone, or its group came back.

@@ -11,8 +11,9 @@
 //! but known until its next turn would have come. If it gets a key before that, it goes to the end of the old, and is not new. (This is
 //! FQ-CoDel, RFC 8290, with a cost of 1; there an empty lane stays among the old. Here no pop walks over empty lanes.)
 //!
-//! A group with as many processing keys as it may have is *full*: its lanes with keys are *parked*, until one of those keys ends. Then they
-//! go to the end of the old; or first among the new, if their level was skipped meanwhile ([`choice`](super::choice)).
+//! A group with as many processing keys as it may have is *full*: its lanes with keys are *parked*, until one of those keys ends. Then a
+//! lane whose turn would have come meanwhile goes first among the new, and its level is owed a hand-out if it was skipped and the lane has not filled the group itself
+//! ([`choice`](super::choice)). Another lane goes to the end of the old, but its turn is not put off: it is known when it would have come.
 //!
 //! [`Groups::seat`] alone puts lanes into lists. All steps are O(1), but when a group becomes full, or is no longer: these visit its lanes.
 
@@ -86,6 +87,12 @@ impl<T: Copy + PartialEq> Groups<T> {
         self.known.groups.len()
     }
 
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        let in_lanes: usize = self.lanes.iter().map(Lane::bytes).sum();
+        in_lanes + self.lanes.bytes() + self.known.bytes() + self.spare.bytes()
+    }
+
     /// The number of hand-outs of a group since it is known.
     pub(crate) fn handed_out(&self, group: u32) -> u64 {
         self.known.groups[group].handed_out()
@@ -129,17 +136,22 @@ impl<T: Copy + PartialEq> Groups<T> {
         let (was, group, index) = (lane.seat, lane.group, lane.level);
         let (is_empty, is_full) = (lane.is_empty(), self.is_full(group));
         let level = &mut self.levels[usize::from(index)];
+        let is_due = level.turns.wrapping_sub(lane.due) as i32 >= 0;
         let mut goes_first = false;
         let seat = match was {
             _ if is_empty => Seat::Idle,
             _ if is_full => Seat::Parked,
             Seat::New | Seat::Old if turn_is_over => Seat::Old,
             Seat::New | Seat::Old => was,
-            Seat::Parked => {
-                goes_first = self.choice.release(index);
-                if goes_first { Seat::New } else { Seat::Old }
+            Seat::Parked if is_due => {
+                if lane.credit > 0 {
+                    self.choice.release(index);
+                }
+                goes_first = true;
+                Seat::New
             }
-            Seat::Idle if (level.turns.wrapping_sub(lane.due) as i32) < 0 => Seat::Old,
+            Seat::Parked => Seat::Old,
+            Seat::Idle if !is_due => Seat::Old,
             Seat::Idle | Seat::Nowhere => Seat::New,
         };
         if seat == was && !turn_is_over || was == Seat::Idle && is_empty {
@@ -151,10 +163,19 @@ impl<T: Copy + PartialEq> Groups<T> {
         level.list(seat).insert(number, goes_first, &mut self.lanes);
         let lane = &mut self.lanes[number];
         lane.seat = seat;
-        match seat {
-            Seat::Idle => lane.due = level.turns.wrapping_add(level.len_of(Seat::Old)),
-            Seat::Parked => self.choice.hold(index),
-            _ => lane.credit = self.known.groups[group].weight(),
+        // If it was parked without a hand-out, its turn comes when it would have come.
+        let keeps_due = if seat == Seat::Parked { lane.credit > 0 } else { was == Seat::Parked };
+        if seat == Seat::New {
+            lane.due = level.turns;
+        } else if !keeps_due || seat == Seat::Idle {
+            lane.due = level.turns.wrapping_add(level.len_of(Seat::Old));
+        }
+        if seat == Seat::Parked {
+            self.choice.hold(index);
+        }
+        // 0 while it is parked: it has filled its group itself.
+        if seat != Seat::Parked || was == Seat::Nowhere {
+            lane.credit = self.known.groups[group].weight();
         }
         if was == Seat::Parked && level.len_of(Seat::Parked) == 0 {
             self.choice.holds_none(index);
@@ -275,6 +296,7 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
             level.turns = level.turns.wrapping_add(1);
         }
         if is_full {
+            lane.credit = 0;
             self.blocked += queued;
             self.seat_all(group);
         } else if turn_is_over || is_empty {

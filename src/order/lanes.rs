@@ -20,7 +20,7 @@ pub(super) struct Lane<T> {
     pub(super) sibling: u32,
     prev: u32,
     next: u32,
-    /// When it became empty: the turn of its level at which it would have had its own.
+    /// The turn of its level at which it has its own, or would have had it.
     pub(super) due: u32,
     /// Keys that it may still give in this turn.
     pub(super) credit: u16,
@@ -111,6 +111,11 @@ impl<T: Copy + PartialEq> Lane<T> {
         self.only.or_else(|| self.more.as_ref()?.peek(0)).map(|(key, _)| key)
     }
 
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.more.as_ref().map_or(0, |more| size_of::<LaneLine<T>>() + more.slots() * size_of::<Aged<T>>())
+    }
+
     pub(super) fn shrink(&mut self, bin: &mut Bin<T>) {
         self.more.iter_mut().for_each(|more| more.shrink(&mut bin.aged));
     }
@@ -129,6 +134,11 @@ impl<T: Copy> Spare<T> {
             bin.extend(self.0.drain(left..));
         }
         crate::numbers::fit(&mut self.0);
+    }
+
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.0.iter().map(|line| size_of::<LaneLine<T>>() + line.slots() * size_of::<Aged<T>>()).sum()
     }
 
     pub(super) fn shrink(&mut self, bin: &mut Bin<T>) {

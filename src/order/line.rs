@@ -239,6 +239,15 @@ impl<T: Copy, const FEWEST: usize> Line<T, FEWEST> {
         if at < end { *self.front.get(at)? } else { None }
     }
 
+    /// The slots for which there is memory.
+    #[cfg(test)]
+    pub(super) fn slots(&self) -> usize {
+        let Some(far) = &self.far else { return self.front.len() };
+        let middle = far.blocks.iter().map(|block| block.slots.len()).sum::<usize>();
+        let spare = far.spare.iter().map(|slots| slots.len()).sum::<usize>();
+        self.front.len() + self.back.len() + middle + spare
+    }
+
     /// It keeps more memory than a lane that is empty may.
     pub(super) fn is_large(&self) -> bool {
         const MOST: usize = 64;

@@ -93,6 +93,18 @@ impl<V: Default> Slab<V> {
         self.spare.take()
     }
 
+    #[cfg(test)]
+    pub(super) fn iter(&self) -> impl Iterator<Item = &V> {
+        self.chunks.iter().flatten().flat_map(|chunk| &chunk.values)
+    }
+
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        let chunks =
+            self.chunks.iter().chain([&self.spare]).flatten().map(|chunk| chunk.values.capacity() * size_of::<V>());
+        chunks.sum::<usize>() + self.chunks.capacity() * 8 + self.absent.capacity() * 4
+    }
+
     #[inline]
     fn chunk(&mut self, number: u32) -> &mut Chunk<V> {
         self.chunks[number as usize].as_mut().expect("it has values")

@@ -171,6 +171,11 @@ impl Table {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.groups.bytes() + self.segments.len() * size_of::<[u32; SEGMENT]>() + self.segments.capacity() * 8
+    }
+
     /// Gives back what is kept for groups to come.
     pub(super) fn shrink(&mut self, bin: &mut Bin<impl Copy>) {
         bin.groups.extend(self.groups.take_spare());

@@ -1,7 +1,6 @@
 //! Each order beside plain lists: random calls, and all short words. Every answer is compared.
 
 mod bounds;
-mod measure;
 mod plain;
 mod turns;
 

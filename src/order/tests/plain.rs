@@ -34,9 +34,10 @@ struct Level {
     /// Groups, and the keys that they may still give in this turn.
     new: Vec<(u64, u32)>,
     old: Vec<(u64, u32)>,
-    /// Groups, and the turns at which they would have had theirs.
     idle: Vec<(u64, u64)>,
     parked: Vec<u64>,
+    /// Groups, the turns at which they have theirs, or would have had them, and whether they have filled themselves.
+    due: Vec<(u64, u64, bool)>,
     turns: u64,
     since_old: u32,
 }
@@ -106,7 +107,7 @@ impl Plain {
             self.level(priority).turns += 1;
         }
         if self.is_full(id) {
-            self.seat_all(id);
+            self.seat_all(id, Some(priority));
         } else {
             self.seat(id, priority, is_over);
         }
@@ -121,7 +122,7 @@ impl Plain {
         let was_full = self.is_full(id);
         self.group(id).processing -= 1;
         if was_full {
-            self.seat_all(id);
+            self.seat_all(id, None);
         }
         was_full && self.queued.iter().any(|queued| queued.2 == id)
     }
@@ -167,9 +168,10 @@ impl Plain {
         Some((level, false))
     }
 
-    fn seat_all(&mut self, id: u64) {
+    /// `served`: the level that has just given a key of the group.
+    fn seat_all(&mut self, id: u64, served: Option<i8>) {
         let priorities: Vec<i8> = self.levels.iter().map(|level| level.priority).collect();
-        priorities.into_iter().for_each(|priority| self.seat(id, priority, false));
+        priorities.into_iter().for_each(|priority| self.seat(id, priority, served == Some(priority)));
     }
 
     /// Puts a group where it belongs in a level.
@@ -193,21 +195,32 @@ impl Plain {
         level.old.retain(|group| group.0 != id);
         level.idle.retain(|group| group.0 != id);
         level.parked.retain(|group| *group != id);
+        let (due, was_served) =
+            take(&mut level.due, |due| due.0 == id).map_or((None, false), |due| (Some(due.1), due.2));
+        let is_due = due.is_some_and(|due| level.turns >= due);
+        let mut new_due = level.turns + level.old.len() as u64;
         if !has_keys {
-            level.idle.push((id, level.turns + level.old.len() as u64));
+            level.idle.push((id, new_due));
         } else if is_full {
             level.parked.push(id);
+            new_due = due.filter(|_| !is_over).unwrap_or(new_due);
             if take(&mut self.owed, |owed| *owed == priority).is_some() {
                 self.skipped.push(priority);
             }
-        } else if is_parked && take(&mut self.skipped, |skipped| *skipped == priority).is_some() {
-            self.owed.push(priority);
+        } else if is_parked && is_due {
+            if !was_served {
+                self.owed.extend(take(&mut self.skipped, |skipped| *skipped == priority));
+            }
             level.new.insert(0, (id, weight));
-        } else if is_over || is_parked || idle.is_some_and(|(_, due)| level.turns < due) {
+            new_due = level.turns;
+        } else if is_over || is_parked || idle.is_some() && !is_due {
             level.old.push((id, weight));
+            new_due = if is_parked { due.unwrap() } else { new_due + 1 };
         } else {
             level.new.push((id, weight));
+            new_due = level.turns;
         }
+        level.due.push((id, new_due, has_keys && is_full && is_over));
         if level.parked.is_empty() {
             self.skipped.retain(|skipped| *skipped != priority);
         }
@@ -222,7 +235,8 @@ impl Plain {
             let others = level.new.len() + level.old.len() + level.parked.len();
             let idle = level.idle.len();
             if idle > 64 && (level.turns >= level.idle[0].1 || idle > 64 + 2 * others) {
-                level.idle.remove(0);
+                let (id, _) = level.idle.remove(0);
+                level.due.retain(|due| due.0 != id);
             }
         }
         self.forget_unused();
