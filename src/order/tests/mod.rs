@@ -32,7 +32,7 @@ struct Keys {
 
 fn hash(group: u64) -> u64 {
     // Collisions in the lower bits too.
-    group % 7 << 40 | group / 7
+    (group % 7) << 40 | (group / 7 * 37)
 }
 
 impl Keys {
