@@ -23,6 +23,7 @@
 //! the pairs before it go. So the orders know no stamps, and a queue with one shard pays nothing. With groups the shard publishes the
 //! time of its last few hand-outs, as the shards take turns.
 
+#![allow(clippy::vec_box, reason = "a box goes from list to list without being copied")]
 #![cfg_attr(test, allow(dead_code, reason = "the machine, which will use it, is not there yet"))]
 
 mod any;
