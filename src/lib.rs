@@ -272,6 +272,8 @@ mod line;
 mod numbers;
 pub mod observe;
 mod options;
+#[cfg(all(test, not(loom)))]
+mod order;
 mod owned_item;
 mod panics;
 mod prefetch;

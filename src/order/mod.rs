@@ -1,0 +1,179 @@
+//! The order of queued keys: one interface, three orders, and one type that is any of them.
+//!
+//! ```text
+//!   Line     first in, first out: a list of blocks
+//!   Levels   an array of lines, by priority
+//!   Groups   for each priority a list of new and one of old lanes; a lane is the line of one group
+//!   AnyOrder one of the three; a running Line becomes the level NORMAL in one move
+//! ```
+//!
+//! An order holds copies of handles, whose type `T` it does not know. It says at which position it has put one. With this position, the
+//! priority and the group, it finds the handle again without a search. No order has a lock, a clock or a random number.
+//!
+//! **Bounds.** A call moves or skips at most a block of keys, and visits the lanes of one group: at most one for each priority in use. What
+//! is to be freed goes into the caller's [`Bin`], which the caller drops after its lock.
+//!
+//! **Ages.** Each push has a number: [`Order::push_number`]. Of two keys of one priority the older has the lower number, over all groups.
+//! No number is used twice for a priority, so it also tells whether a key is still queued by the push that a caller has seen. A line
+//! computes the number from the position; only lanes store it, as a position in a lane does not say the age.
+//!
+//! **Stamps, for a queue with several shards.** [`Order::front`] says the highest level with keys, and a push number that is not above
+//! that of its first key. The shard keeps pairs of a push number and a time for each level: it adds one when it pushes to a level that
+//! has no keys, and else with one push in 64. The stamp of a front is the time of the last pair whose number is not above the front's;
+//! the pairs before it go. So the orders know no stamps, and a queue with one shard pays nothing. With groups the shard publishes the
+//! time of its last few hand-outs, as the shards take turns.
+
+#![allow(clippy::vec_box, reason = "a box goes from list to list without being copied")]
+#![cfg_attr(test, allow(dead_code, reason = "the machine, which will use it, is not there yet"))]
+
+mod any;
+mod bits;
+mod choice;
+mod groups;
+mod lanes;
+mod levels;
+mod line;
+mod slab;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use any::AnyOrder;
+pub(crate) use groups::Groups;
+pub(crate) use levels::Levels;
+pub(crate) use line::Line;
+
+use lanes::{Aged, Lane, LaneLine};
+use line::Slots;
+use slab::Chunk;
+use table::{Known, Segment};
+
+/// The priority of a key that was given none.
+pub(crate) const NORMAL: i8 = 0;
+
+/// No number.
+const NONE: u32 = u32::MAX;
+
+/// In tests of debug builds, counts what a call visits.
+#[inline(always)]
+fn visit() {
+    #[cfg(all(test, debug_assertions))]
+    tests::VISITS.set(tests::VISITS.get() + 1);
+}
+
+/// The index of a priority: the higher the more urgent.
+#[inline]
+fn level_of(priority: i8) -> u8 {
+    priority as u8 ^ 0x80
+}
+
+/// The priority of an index.
+#[inline]
+fn priority_of(level: u8) -> i8 {
+    (level ^ 0x80) as i8
+}
+
+/// The group of a new key.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Group {
+    /// Tells the groups apart.
+    pub(crate) hash: u64,
+    /// Keys in a turn, if this key makes the group: 1 to 1000; 0 counts as 1.
+    pub(crate) weight: u16,
+}
+
+/// Where a queued key is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub(crate) priority: i8,
+    pub(crate) group: u32,
+    pub(crate) position: u32,
+}
+
+/// What became of a key that was pushed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Pushed {
+    pub(crate) position: u32,
+    /// A pop may return it: its group is not full.
+    pub(crate) is_ready: bool,
+}
+
+pub(crate) trait Order<T> {
+    /// Puts a key behind all others of its priority and group.
+    fn push(&mut self, key: T, priority: i8, group: u32) -> Pushed;
+
+    /// Takes the next key. With a limit, it counts as processing until [`ended`](Self::ended).
+    fn pop(&mut self, bin: &mut Bin<T>) -> Option<T>;
+
+    /// Takes out a key that is queued here.
+    fn remove(&mut self, key: T, place: Place, bin: &mut Bin<T>);
+
+    /// The number of the push by which a key is queued here.
+    fn push_number(&self, key: T, place: Place) -> u64;
+
+    /// The number of queued keys of a priority.
+    fn level_len(&self, priority: i8) -> usize;
+
+    /// The highest priority of a key that a pop may return, and a push number that is not above that of the first key there; with groups 0.
+    fn front(&self) -> Option<(i8, u64)>;
+
+    /// A key that a pop will probably return after so many others. A hint, for the cache.
+    fn upcoming(&self, ahead: u32) -> Option<T>;
+
+    /// Gives back memory that the keys do not need.
+    fn shrink(&mut self, bin: &mut Bin<T>);
+
+    /// Queued keys that a pop does not return now: those of full groups.
+    #[inline]
+    fn blocked(&self) -> usize {
+        0
+    }
+
+    /// A key of this priority may be pushed soon.
+    #[inline]
+    fn expect(&mut self, _priority: i8) {}
+
+    /// A new key is known. Returns the number of its group, which stays the same while keys of it are known.
+    #[inline]
+    fn enter(&mut self, _group: Group) -> u32 {
+        0
+    }
+
+    /// A key of this group is not known any more. It was neither queued nor processing.
+    #[inline]
+    fn leave(&mut self, _group: u32, _bin: &mut Bin<T>) {}
+
+    /// A key of this group, which is still known, is no longer processing. Returns whether that makes another one ready.
+    #[inline]
+    fn ended(&mut self, _group: u32) -> bool {
+        false
+    }
+}
+
+/// Memory that is no longer needed. The caller drops it after its lock.
+pub(crate) struct Bin<T> {
+    slots: Vec<Slots<T>>,
+    aged: Vec<Slots<Aged<T>>>,
+    lines: Vec<Box<LaneLine<T>>>,
+    lanes: Vec<Box<Chunk<Lane<T>>>>,
+    groups: Vec<Box<Chunk<Known>>>,
+    segments: Vec<Segment>,
+}
+
+impl<T> Bin<T> {
+    pub(crate) const fn new() -> Self {
+        Self {
+            slots: Vec::new(),
+            aged: Vec::new(),
+            lines: Vec::new(),
+            lanes: Vec::new(),
+            groups: Vec::new(),
+            segments: Vec::new(),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        let of_groups = self.aged.len() + self.lines.len() + self.lanes.len() + self.groups.len() + self.segments.len();
+        self.slots.len() + of_groups == 0
+    }
+}

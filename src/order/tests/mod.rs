@@ -1,0 +1,331 @@
+//! Each order beside plain lists: random calls, and all short words. Every answer is compared.
+
+mod bounds;
+mod plain;
+mod turns;
+
+use super::{AnyOrder, Bin, Group, Order, Place, level_of};
+use plain::{Plain, Rules};
+
+std::thread_local!(pub(super) static VISITS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
+
+/// A small generator (xorshift64*).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u32) -> u32 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let high = self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32;
+        ((high * u64::from(end)) >> 32) as u32
+    }
+}
+
+/// A queue of keys by number, as far as an order sees one.
+struct Keys {
+    order: AnyOrder<u32>,
+    bin: Bin<u32>,
+    /// For each known key: whether it is queued, and its place.
+    known: Vec<Option<(bool, Place)>>,
+    held: Vec<u32>,
+}
+
+fn hash(group: u64) -> u64 {
+    // Collisions in the lower bits too.
+    (group % 7) << 40 | (group / 7 * 37)
+}
+
+impl Keys {
+    fn new(order: AnyOrder<u32>, keys: u32) -> Self {
+        Self { order, bin: Bin::new(), known: vec![None; keys as usize], held: Vec::new() }
+    }
+
+    fn enter(&mut self, key: u32, group: u64, weight: u32) {
+        let group = self.order.enter(Group { hash: hash(group), weight: weight as u16 });
+        self.known[key as usize] = Some((false, Place { priority: 0, group, position: 0 }));
+    }
+
+    fn push(&mut self, key: u32, priority: i8) -> bool {
+        self.order.expect(priority);
+        let (is_queued, place) = self.known[key as usize].as_mut().unwrap();
+        let pushed = self.order.push(key, priority, place.group);
+        (*is_queued, place.priority, place.position) = (true, priority, pushed.position);
+        pushed.is_ready
+    }
+
+    fn pop(&mut self) -> Option<u32> {
+        let key = self.order.pop(&mut self.bin)?;
+        self.known[key as usize].as_mut().unwrap().0 = false;
+        self.held.push(key);
+        Some(key)
+    }
+
+    /// `None`: it is not queued.
+    fn place(&self, key: u32) -> Option<Place> {
+        self.known[key as usize].filter(|known| known.0).map(|known| known.1)
+    }
+
+    fn remove(&mut self, key: u32) {
+        self.order.remove(key, self.place(key).unwrap(), &mut self.bin);
+        self.known[key as usize].as_mut().unwrap().0 = false;
+    }
+
+    fn leave(&mut self, key: u32) {
+        let (_, place) = self.known[key as usize].take().unwrap();
+        self.order.leave(place.group, &mut self.bin);
+    }
+
+    fn ended(&mut self, at: usize) -> (u32, bool) {
+        let key = self.held.swap_remove(at);
+        let (_, place) = self.known[key as usize].unwrap();
+        (key, self.order.ended(place.group))
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    /// Adds a key, or raises it.
+    Add(u32, i8),
+    Pop,
+    /// Ends the processing of one of the held keys; it may be queued again.
+    End(u32, Option<i8>),
+    Remove(u32),
+    Shrink,
+}
+
+struct Run {
+    keys: Keys,
+    plain: Plain,
+    /// 0: all are in one.
+    groups: u64,
+    /// For each level the highest push number.
+    pushed: [Option<u64>; 256],
+}
+
+impl Run {
+    fn new(order: AnyOrder<u32>, rules: Rules, groups: u64, keys: u32) -> Self {
+        Self { keys: Keys::new(order, keys), plain: Plain::new(rules), groups, pushed: [None; 256] }
+    }
+
+    fn group_of(&self, key: u32) -> u64 {
+        if self.groups == 0 { 0 } else { u64::from(key) % self.groups }
+    }
+
+    fn push(&mut self, key: u32, priority: i8) {
+        let is_ready = self.keys.push(key, priority);
+        assert_eq!(is_ready, self.plain.push(key, priority, self.group_of(key)));
+        let number = self.keys.order.push_number(key, self.keys.place(key).unwrap());
+        let last = self.pushed[usize::from(level_of(priority))].replace(number);
+        assert!(last.is_none_or(|last| last < number), "push numbers ascend: {last:?}, {number}");
+    }
+
+    fn step(&mut self, op: Op) {
+        VISITS.set(0);
+        match op {
+            Op::Add(key, priority) => match (self.keys.known[key as usize], self.keys.place(key)) {
+                (None, _) => {
+                    let (group, weight) = (self.group_of(key), self.group_of(key) as u32 % 4);
+                    self.keys.enter(key, group, weight);
+                    self.plain.enter(group, weight);
+                    self.push(key, priority);
+                }
+                (_, Some(place)) if place.priority < priority => {
+                    self.keys.remove(key);
+                    self.plain.remove(key);
+                    self.push(key, priority);
+                }
+                _ => {}
+            },
+            Op::Pop => assert_eq!(self.keys.pop(), self.plain.pop()),
+            Op::End(..) if self.keys.held.is_empty() => {}
+            Op::End(at, again) => {
+                let (key, more) = self.keys.ended(at as usize % self.keys.held.len());
+                let group = self.group_of(key);
+                assert_eq!(more, self.plain.ended(group));
+                if let Some(priority) = again {
+                    return self.push(key, priority);
+                }
+                self.keys.leave(key);
+                self.plain.leave(group);
+            }
+            Op::Remove(key) if self.keys.place(key).is_some() => {
+                self.keys.remove(key);
+                self.plain.remove(key);
+                self.keys.leave(key);
+                self.plain.leave(self.group_of(key));
+            }
+            Op::Remove(_) => {}
+            Op::Shrink => self.keys.order.shrink(&mut self.keys.bin),
+        }
+        assert!(VISITS.get() < 700, "{op:?} visits {}", VISITS.get());
+        self.compare();
+    }
+
+    fn compare(&self) {
+        assert_eq!(self.keys.order.blocked(), self.plain.blocked());
+        assert_eq!(self.keys.order.front().map(|front| front.0), self.plain.top());
+        for ahead in [0, 1, 4] {
+            let next = self.keys.order.upcoming(ahead);
+            assert!(next.is_none_or(|key| self.keys.place(key).is_some()), "{next:?} is not queued");
+        }
+    }
+
+    /// What is compared with a look at all keys.
+    fn compare_all(&self) {
+        let order = &self.keys.order;
+        let all = self.keys.known.iter().enumerate();
+        let mut by_age: Vec<_> = all
+            .filter_map(|(key, known)| {
+                let (_, place) = (*known).filter(|known| known.0)?;
+                let number = order.push_number(key as u32, place);
+                let front = order.front().filter(|front| self.groups == 0 && front.0 == place.priority);
+                assert!(front.is_none_or(|front| front.1 <= number), "{front:?} is not above {number}");
+                Some((place.priority, number, key as u32))
+            })
+            .collect();
+        by_age.sort_unstable();
+        let mut plain = self.plain.queued.clone();
+        plain.sort_by_key(|queued| queued.1);
+        let keys = |(_, _, key): &(i8, u64, u32)| *key;
+        assert_eq!(by_age.iter().map(keys).collect::<Vec<_>>(), plain.iter().map(|q| q.0).collect::<Vec<_>>());
+        for priority in [-128, -100, 0, 3, 100, 127] {
+            let len = plain.iter().filter(|queued| queued.1 == priority).count();
+            assert_eq!(order.level_len(priority), len);
+        }
+        if self.groups > 0 {
+            assert_eq!(order.count_groups(), self.plain.groups.len());
+            for (key, (_, place)) in
+                self.keys.known.iter().enumerate().filter_map(|(key, known)| Some((key, (*known)?)))
+            {
+                let group = self.group_of(key as u32);
+                assert_eq!(order.handed_out(place.group), self.plain.handed_out(group));
+            }
+        }
+    }
+}
+
+fn steps() -> u32 {
+    if cfg!(debug_assertions) { 20_000 } else { 1_000_000 }
+}
+
+/// `keys`: the number of keys. `levels`: priorities are given.
+fn random_calls(order: impl Fn() -> AnyOrder<u32>, rules: Rules, levels: bool, groups: u64, keys: u32) {
+    let mut random = Random(u64::from(keys) + 7 * groups + 1);
+    let mut run = Run::new(order(), rules, groups, keys);
+    let phase = steps() / 15;
+    for step in 0..steps() {
+        // Many keys at times, hardly any at others, and many removals at others.
+        let (adds, removes) = [(50, 2), (20, 2), (35, 2), (40, 35), (30, 5)][(step / phase.min(6 * keys)) as usize % 5];
+        let priority = |random: &mut Random| match random.below(2) {
+            1 if levels => [-128, -100, 0, 3, 100, 127][random.below(6) as usize],
+            _ => 0,
+        };
+        let key = random.below(keys);
+        let op = match random.below(100) {
+            dice if dice < adds => Op::Add(key, priority(&mut random)),
+            dice if dice < adds + removes => Op::Remove(key),
+            99 if random.below(100) == 0 => Op::Shrink,
+            _ if run.keys.held.len() > 20 || random.below(2) == 0 => {
+                let again = (random.below(4) == 0).then(|| priority(&mut random));
+                Op::End(random.below(1 << 20), again)
+            }
+            _ => Op::Pop,
+        };
+        run.step(op);
+        if step % 512 == 0 {
+            run.compare_all();
+            run.keys.bin = Bin::new();
+        }
+    }
+}
+
+/// All words of this length over an alphabet. `before`: what comes before each word.
+fn short_words(order: impl Fn() -> AnyOrder<u32>, rules: Rules, groups: u64, before: &[Op]) {
+    let letters = [
+        Op::Add(0, 0),
+        Op::Add(1, 0),
+        Op::Add(2, 100),
+        Op::Add(0, 100),
+        Op::Pop,
+        Op::End(0, None),
+        Op::End(0, Some(-100)),
+        Op::Remove(2),
+    ];
+    let length = if cfg!(debug_assertions) { 4 } else { 6 };
+    for word in 0..letters.len().pow(length) {
+        let mut run = Run::new(order(), rules, groups, 300);
+        before.iter().for_each(|op| run.step(*op));
+        let mut rest = word;
+        for _ in 0..length {
+            run.step(letters[rest % letters.len()]);
+            rest /= letters.len();
+        }
+        run.compare_all();
+    }
+}
+
+const PLAIN: Rules = Rules { strict: false, limit: None };
+const STRICT: Rules = Rules { strict: true, limit: None };
+
+#[test]
+fn a_line_does_what_a_plain_list_does() {
+    random_calls(|| AnyOrder::new(false), PLAIN, false, 0, 3000);
+    random_calls(|| AnyOrder::new(false), PLAIN, false, 0, 20);
+}
+
+#[test]
+fn levels_do_what_plain_lists_do() {
+    random_calls(|| AnyOrder::new(false), PLAIN, true, 0, 2000);
+    random_calls(|| AnyOrder::new(true), STRICT, true, 0, 300);
+}
+
+#[test]
+fn groups_do_what_plain_lists_do() {
+    for (groups, keys) in [(3, 60), (40, 200), (300, 400)] {
+        random_calls(|| AnyOrder::groups(None, false), PLAIN, keys < 400, groups, keys);
+    }
+}
+
+#[test]
+fn groups_with_a_limit_do_what_plain_lists_do() {
+    for (limit, strict, groups, keys) in
+        [(1, false, 5, 60), (2, false, 40, 200), (1, true, 13, 100), (3, false, 2, 300)]
+    {
+        let rules = Rules { strict, limit: Some(limit) };
+        random_calls(|| AnyOrder::groups(Some(limit), strict), rules, true, groups, keys);
+    }
+}
+
+#[test]
+fn all_short_words_with_levels() {
+    short_words(|| AnyOrder::new(false), PLAIN, 0, &[]);
+    short_words(|| AnyOrder::new(true), STRICT, 0, &[]);
+    // The line is at the end of its first block.
+    let full: Vec<Op> = (10..265).map(|key| Op::Add(key, 0)).chain([Op::Pop; 254]).collect();
+    if !cfg!(debug_assertions) {
+        short_words_short(&full);
+    }
+}
+
+/// Of length 4, as each begins with many calls.
+fn short_words_short(before: &[Op]) {
+    let letters = [Op::Add(0, 0), Op::Add(1, 0), Op::Add(2, 0), Op::Pop, Op::Remove(0), Op::Remove(1), Op::Remove(2)];
+    for word in 0..letters.len().pow(4) {
+        let mut run = Run::new(AnyOrder::new(false), PLAIN, 0, 300);
+        before.iter().for_each(|op| run.step(*op));
+        (0..4).fold(word, |rest, _| {
+            run.step(letters[rest % letters.len()]);
+            rest / letters.len()
+        });
+        run.compare_all();
+    }
+}
+
+#[test]
+fn all_short_words_with_groups() {
+    for limit in [None, Some(1), Some(2)] {
+        short_words(|| AnyOrder::groups(limit, false), Rules { strict: false, limit }, 2, &[]);
+    }
+    short_words(|| AnyOrder::groups(Some(1), true), Rules { strict: true, limit: Some(1) }, 2, &[]);
+}

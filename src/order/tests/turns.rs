@@ -1,0 +1,127 @@
+//! Whose turn it is: what is promised of levels and groups.
+
+use super::Keys;
+use crate::order::AnyOrder;
+use std::collections::HashMap;
+
+/// Group B always has HIGH keys, C keys at 50, D (with `low_too`) LOW keys; G has keys at NORMAL and one LOW key, and one key at most is
+/// processing. The handler of G takes as long as `hold` hand-outs. Returns the hand-outs before the LOW key that were made while G had room.
+fn low_key_of_a_slow_group(hold: u32, low_too: bool) -> Option<u32> {
+    let mut keys = Keys::new(AnyOrder::groups(Some(1), false), 400);
+    let priorities = [(0..50, 100), (50..100, 50), (100..150, 0), (150..200, -100), (200..201, -100)];
+    for (group, (range, priority)) in priorities.into_iter().enumerate() {
+        for key in range.filter(|_| group != 3 || low_too) {
+            keys.enter(key, if group == 4 { 2 } else { group as u64 }, 1);
+            keys.push(key, priority);
+        }
+    }
+    let (mut busy, mut with_room) = (None, 0);
+    for step in 0..200_000_u32 {
+        if let Some((key, _)) = busy.take_if(|(_, until)| *until <= step) {
+            let at = keys.held.iter().position(|held| *held == key).unwrap();
+            keys.ended(at);
+            keys.push(key, 0);
+        }
+        with_room += u32::from(busy.is_none());
+        match keys.pop()? {
+            200 => return Some(with_room),
+            key @ 100..150 => busy = Some((key, step + hold + 1)),
+            key => {
+                let at = keys.held.iter().position(|held| *held == key).unwrap();
+                keys.ended(at);
+                keys.push(key, [100, 50, 0, -100][key as usize / 50]);
+            }
+        }
+    }
+    None
+}
+
+#[test]
+fn a_low_key_of_a_slow_group_comes_while_its_group_has_room() {
+    for hold in (0..130).chain([200, 333, 1000]) {
+        for low_too in [false, true] {
+            let waited = low_key_of_a_slow_group(hold, low_too);
+            assert!(waited.is_some_and(|waited| waited <= 64), "hold {hold}, {low_too}: {waited:?}");
+        }
+    }
+}
+
+/// Of any 16 hand-outs one goes to lower levels, in turn; in a strict order none.
+#[test]
+fn lower_levels_take_turns() {
+    for (strict, groups) in [(false, false), (true, false), (false, true), (true, true)] {
+        let order = if groups { AnyOrder::groups(None, strict) } else { AnyOrder::new(strict) };
+        let mut keys = Keys::new(order, 80);
+        let priority = |key: u32| [100, 3, 0, -100][key as usize / 20];
+        for key in 0..80 {
+            keys.enter(key, u64::from(key) % 5, 1);
+            keys.push(key, priority(key));
+        }
+        let mut levels = Vec::new();
+        for _ in 0..16 * 60 {
+            let key = keys.pop().unwrap();
+            levels.push(priority(key));
+            keys.ended(0);
+            keys.push(key, priority(key));
+        }
+        let lower: Vec<_> = levels.iter().copied().filter(|level| *level < 100).collect();
+        if strict {
+            assert_eq!(lower, []);
+        } else {
+            assert!(levels.windows(16).all(|of_16| of_16.iter().filter(|level| **level < 100).count() == 1));
+            assert!(lower.chunks(3).all(|lower| lower == [3, 0, -100]));
+        }
+    }
+}
+
+/// Groups that always have keys get hand-outs by their weights. One that has a key now and then comes within a few hand-outs, and gets no
+/// more than one in a round.
+#[test]
+fn groups_take_turns_by_their_weights() {
+    const GROUPS: u32 = 40;
+    let mut keys = Keys::new(AnyOrder::groups(None, false), GROUPS * 10 + 1);
+    let weight = |group: u32| 1 + group % 3;
+    for key in 0..GROUPS * 10 {
+        keys.enter(key, u64::from(key % GROUPS), weight(key % GROUPS));
+        keys.push(key, 0);
+    }
+    let (mut of, mut longest, rare) = (HashMap::<u32, u32>::new(), 0, GROUPS * 10);
+    let round: u32 = (0..GROUPS).map(weight).sum();
+    for step in 0..round * 100 {
+        // After each round and a bit, the rare one has a key.
+        if step % (2 * round) == round + 7 {
+            keys.enter(rare, 1000, 1);
+            keys.push(rare, 0);
+            let waits = (0..).take_while(|_| {
+                let key = keys.pop().unwrap();
+                keys.ended(0);
+                if key < rare {
+                    *of.entry(key % GROUPS).or_default() += 1;
+                    keys.push(key, 0);
+                }
+                key < rare
+            });
+            longest = longest.max(waits.count());
+            keys.leave(rare);
+        }
+        let key = keys.pop().unwrap();
+        *of.entry(key % GROUPS).or_default() += 1;
+        keys.ended(0);
+        keys.push(key, 0);
+    }
+    assert!(longest <= 1, "the rare one waits for {longest}");
+    let shares: Vec<_> = (0..GROUPS).map(|group| of[&group] / weight(group)).collect();
+    assert!(shares.iter().max().unwrap() - shares.iter().min().unwrap() <= 2, "{shares:?}");
+
+    // One that comes back at once goes to the end each time.
+    let mut eager = 0;
+    keys.enter(rare, 1000, 1);
+    keys.push(rare, 0);
+    for _ in 0..round * 100 {
+        let key = keys.pop().unwrap();
+        eager += u32::from(key == rare);
+        keys.ended(0);
+        keys.push(key, 0);
+    }
+    assert!((98..=101).contains(&eager), "{eager}");
+}
