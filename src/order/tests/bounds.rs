@@ -102,6 +102,6 @@ fn groups_give_memory_back_and_no_call_visits_many() {
         }
         assert!(keys.order.count_groups() <= 2 + 2 * 64, "{} groups are left", keys.order.count_groups());
         let bytes = keys.order.bytes_of_groups();
-        assert!(bytes < 150_000, "{bytes} bytes are left");
+        assert!(bytes < 1 << 18, "{bytes} bytes are left");
     }
 }
