@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Lines of code of the Rust files, by folder. A line counts if it has more than white space and comments. The files are those that git
 # tracks, as they are now, and new ones that git does not ignore. In src/ tests are counted apart: modules under `cfg(test)`, and files
-# that such a line names (`mod stopped;`) or that are called tests.rs. ci/lines.sh <folder> ... counts the files of these folders one by one.
+# that such a line names (`mod stopped;`), that are called tests.rs or lie in a folder tests. `ci/lines.sh <folder> ...` counts the files of
+# these folders one by one.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 folders=("$@")
@@ -52,7 +53,7 @@ git ls-files --cached --others --exclude-standard -- "${folders[@]/%//*.rs}" | s
         FNR == 1 {
             string = depth = inside = pending = 0
             names[++files] = FILENAME
-            if (FILENAME ~ /(^|\/)tests\.rs$/) is_test[FILENAME] = 1
+            if (FILENAME ~ /(^|\/)tests(\.rs$|\/)/) is_test[FILENAME] = 1
         }
         {
             fresh = !string && !depth
