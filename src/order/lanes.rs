@@ -11,7 +11,7 @@ pub(super) type LaneLine<T> = Line<Aged<T>, 8>;
 
 /// The queued keys of one group in one level.
 pub(super) struct Lane<T> {
-    /// The first key, if there was no other when it was pushed. So many lanes need no more memory.
+    /// The first key, if the lane was empty when it was pushed. So a lane with one key needs no memory on the heap.
     only: Option<Aged<T>>,
     /// The others. `None`: there are none.
     more: Option<Box<LaneLine<T>>>,

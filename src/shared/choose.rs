@@ -80,7 +80,7 @@ const BY_AGE: usize = 16;
 pub(super) const PASSES: usize = 4;
 
 /// How many times getters pass by a lock after one has waited for it in vain. A wait takes as long as 100 hand-outs, and this many stays
-/// have 32 768.
+/// have 32 768 hand-outs.
 const PASSES_IF_STOPPED: usize = 512;
 
 /// A shard to take from.
