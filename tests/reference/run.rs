@@ -169,6 +169,7 @@ impl<'q> Run<'q> {
             self.fault = Some((*kind, *nth));
             return;
         }
+        crossings::begins(crossings::step(op));
         if let Some(keys) = self.keys_of(op) {
             crossings::meets(crossings::step(op), &keys, self.plan, &self.reference);
         }
