@@ -39,15 +39,13 @@ impl<T: Copy + PartialEq> AnyOrder<T> {
         if let Kind::Groups(groups) = &self.kind { groups.handed_out(group) } else { 0 }
     }
 
-    /// Of the line: the slots for which it has memory.
     #[cfg(test)]
-    pub(super) fn slots(&self) -> usize {
-        if let Kind::Plain { line, .. } = &self.kind { line.slots() } else { 0 }
-    }
-
-    #[cfg(test)]
-    pub(super) fn bytes_of_groups(&self) -> usize {
-        if let Kind::Groups(groups) = &self.kind { groups.bytes() } else { 0 }
+    pub(super) fn bytes(&self) -> usize {
+        match &self.kind {
+            Kind::Plain { line, .. } => line.bytes(),
+            Kind::Levels(_) => 0,
+            Kind::Groups(groups) => groups.bytes(),
+        }
     }
 
     /// The first key with a priority comes.
