@@ -29,6 +29,13 @@ impl<T: Copy + PartialEq> AnyOrder<T> {
         Self { kind: Kind::Groups(Groups::new(limit, strict)), blocked: 0 }
     }
 
+    /// A plain queue gets memory for so many keys, and keeps it until it is shrunk, or a key has a priority.
+    pub(crate) fn reserve(&mut self, keys: usize) {
+        if let Kind::Plain { line, .. } = &mut self.kind {
+            line.reserve(keys);
+        }
+    }
+
     /// The number of groups that are known.
     pub(crate) fn count_groups(&self) -> usize {
         if let Kind::Groups(groups) = &self.kind { groups.groups() } else { 0 }

@@ -80,6 +80,9 @@ impl<T: Copy, const N: usize, const CHUNK: usize> Blocks<T, N, CHUNK> {
 
     #[cold]
     fn add_block(&mut self, list: &mut Keys) {
+        if list.len == 0 && list.first != NONE {
+            return self.rewind(list);
+        }
         let (number, mut base) = (self.0.lend(), 0);
         if list.first == NONE {
             (list.first, list.head) = (number, 0);
@@ -110,9 +113,6 @@ impl<T: Copy, const N: usize, const CHUNK: usize> Blocks<T, N, CHUNK> {
             }
         };
         list.len -= 1;
-        if list.len == 0 {
-            self.rewind(list);
-        }
         Some(key)
     }
 
@@ -124,11 +124,10 @@ impl<T: Copy, const N: usize, const CHUNK: usize> Blocks<T, N, CHUNK> {
         (list.first, list.head) = (next, 0);
     }
 
-    /// The list is empty: the next push goes to the start of the block that it keeps, which is in the cache.
-    #[inline]
+    /// The list is empty, and the last block used up: the next push goes to its start.
     fn rewind(&mut self, list: &mut Keys) {
         if list.first != list.last {
-            self.next_block(list); // There are two, as each but the first has a key, or is the last.
+            self.next_block(list); // There are two: each has a key, but the first and the last.
         }
         let block = &mut self.0[list.first];
         block.base += u64::from(list.tail);
@@ -140,6 +139,9 @@ impl<T: Copy, const N: usize, const CHUNK: usize> Blocks<T, N, CHUNK> {
     #[inline]
     pub(super) fn release(&mut self, list: &mut Keys) {
         if list.first != NONE {
+            if list.first != list.last {
+                self.next_block(list);
+            }
             self.0.give_back(list.first);
             *list = Keys::default();
         }
@@ -154,9 +156,7 @@ impl<T: Copy, const N: usize, const CHUNK: usize> Blocks<T, N, CHUNK> {
         *slot = None;
         block.holes += 1;
         list.len -= 1;
-        if list.len == 0 {
-            self.rewind(list);
-        } else if number == list.last && number != list.first {
+        if number == list.last && number != list.first {
             if block.holes == u32::from(list.tail) {
                 // It is used again from its start.
                 block.base += u64::from(list.tail);

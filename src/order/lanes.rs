@@ -11,8 +11,8 @@ type Aged<T> = (T, u64);
 /// The blocks of lanes: of 8 slots, as there may be a million lanes.
 pub(super) type LaneBlocks<T> = Blocks<Aged<T>, 8, 32>;
 pub(super) type KeysChunk<T> = Box<Chunk<Block<Aged<T>, 8>, 32>>;
-pub(super) type Lanes<T> = Slab<Lane<T>, 128>;
-pub(super) type LanesChunk<T> = Box<Chunk<Lane<T>, 128>>;
+pub(super) type Lanes<T> = Slab<Lane<T>, 64>;
+pub(super) type LanesChunk<T> = Box<Chunk<Lane<T>, 64>>;
 
 /// The queued keys of one group in one level.
 ///
@@ -131,29 +131,32 @@ impl List {
     pub(super) const EMPTY: Self = Self { first: NONE, last: NONE, len: 0 };
 
     /// Puts a lane at the end, or first.
+    #[inline]
     pub(super) fn insert<T>(&mut self, number: u32, is_first: bool, lanes: &mut Lanes<T>) {
         let (prev, next) = if is_first { (NONE, self.first) } else { (self.last, NONE) };
-        self.join(prev, number, lanes);
-        self.join(number, next, lanes);
+        let lane = &mut lanes[number];
+        (lane.prev, lane.next) = (prev, next);
+        *self.next_of(prev, lanes) = number;
+        *self.prev_of(next, lanes) = number;
         self.len += 1;
     }
 
+    #[inline]
     pub(super) fn remove<T>(&mut self, number: u32, lanes: &mut Lanes<T>) {
         let Lane { prev, next, .. } = lanes[number];
-        self.join(prev, next, lanes);
+        *self.next_of(prev, lanes) = next;
+        *self.prev_of(next, lanes) = prev;
         self.len -= 1;
     }
 
-    /// `NONE`: the end of the list.
-    fn join<T>(&mut self, before: u32, after: u32, lanes: &mut Lanes<T>) {
-        match before {
-            NONE => self.first = after,
-            before => lanes[before].next = after,
-        }
-        match after {
-            NONE => self.last = before,
-            after => lanes[after].prev = before,
-        }
+    #[inline]
+    fn next_of<'a, T>(&'a mut self, number: u32, lanes: &'a mut Lanes<T>) -> &'a mut u32 {
+        if number == NONE { &mut self.first } else { &mut lanes[number].next }
+    }
+
+    #[inline]
+    fn prev_of<'a, T>(&'a mut self, number: u32, lanes: &'a mut Lanes<T>) -> &'a mut u32 {
+        if number == NONE { &mut self.last } else { &mut lanes[number].prev }
     }
 
     pub(super) fn second<T>(&self, lanes: &Lanes<T>) -> u32 {

@@ -16,7 +16,7 @@ pub(super) struct Slab<V, const CHUNK: usize> {
 
 pub(super) struct Chunk<V, const CHUNK: usize> {
     /// A bit for each value that is not lent.
-    vacant: u128,
+    vacant: u64,
     values: [V; CHUNK],
 }
 
@@ -27,7 +27,7 @@ impl<V, const CHUNK: usize> Default for Slab<V, CHUNK> {
 }
 
 impl<V: Default, const CHUNK: usize> Slab<V, CHUNK> {
-    const VACANT: u128 = u128::MAX >> (128 - CHUNK);
+    const VACANT: u64 = u64::MAX >> (64 - CHUNK);
 
     /// The number of values that are lent.
     pub(super) fn len(&self) -> usize {
@@ -90,9 +90,13 @@ impl<V: Default, const CHUNK: usize> Slab<V, CHUNK> {
     }
 
     #[cfg(test)]
+    pub(super) fn chunks(&self) -> usize {
+        self.chunks.iter().flatten().chain(&self.spare).count()
+    }
+
+    #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
-        let chunks = self.chunks.iter().flatten().chain(&self.spare).count();
-        chunks * size_of::<Chunk<V, CHUNK>>() + self.chunks.capacity() * 8 + self.open.capacity() * 4
+        self.chunks() * size_of::<Chunk<V, CHUNK>>() + self.chunks.capacity() * 8 + self.open.capacity() * 4
     }
 
     #[cold]

@@ -7,7 +7,7 @@
 //!          group ─ group   group                      bucket is not there yet
 //! ```
 //!
-//! Linear hashing (Litwin, 1980): a new group splits at most one bucket, and a group that goes merges at most two. So nothing is moved at
+//! Linear hashing (Litwin, 1980): a new group splits at most one bucket, and a group that goes merges at most four. So nothing is moved at
 //! once, and the memory of the buckets follows the number of groups.
 
 use super::lanes::{Lane, Lanes};
@@ -63,12 +63,14 @@ pub(super) struct Table {
     segments: Vec<Segment>,
     /// The number of buckets.
     len: usize,
+    /// The power of two from there on, less one.
+    mask: usize,
     groups: usize,
 }
 
 impl Table {
     pub(super) fn new() -> Self {
-        Self { segments: vec![Box::new([NONE; SEGMENT])], len: FEWEST, groups: 0 }
+        Self { segments: vec![Box::new([NONE; SEGMENT])], len: FEWEST, mask: FEWEST - 1, groups: 0 }
     }
 
     /// The number of groups.
@@ -78,9 +80,8 @@ impl Table {
 
     #[inline]
     fn bucket_of(&self, hash: u64) -> usize {
-        let mask = self.len.next_power_of_two() - 1;
-        let bucket = hash as usize & mask;
-        if bucket < self.len { bucket } else { bucket & mask >> 1 }
+        let bucket = hash as usize & self.mask;
+        if bucket < self.len { bucket } else { bucket & self.mask >> 1 }
     }
 
     #[inline]
@@ -109,7 +110,7 @@ impl Table {
         lanes[number] = Lane::new(number, 0, NONE, Known { hash, turns, next: first, ..Known::default() });
         *self.bucket(bucket) = number;
         self.groups += 1;
-        if self.groups > self.len {
+        if 2 * self.groups > self.len {
             self.split(lanes);
         }
         number
@@ -130,8 +131,8 @@ impl Table {
         }
         lanes.give_back(number);
         self.groups -= 1;
-        for _ in 0..2 {
-            if self.len > FEWEST && self.len > 2 * self.groups {
+        for _ in 0..4 {
+            if self.len > FEWEST && self.len > 4 * self.groups {
                 self.merge(lanes);
             }
         }
@@ -148,14 +149,18 @@ impl Table {
             self.segments.push(Box::new([NONE; SEGMENT]));
         }
         *self.bucket(new) = NONE;
-        self.len += 1;
+        self.set_len(new + 1);
         self.relink(new - (1 << new.ilog2()), lanes);
     }
 
     /// One bucket less: its groups go to another one.
     fn merge<T>(&mut self, lanes: &mut Lanes<T>) {
-        self.len -= 1;
+        self.set_len(self.len - 1);
         self.relink(self.len, lanes);
+    }
+
+    fn set_len(&mut self, len: usize) {
+        (self.len, self.mask) = (len, len.next_power_of_two() - 1);
     }
 
     /// Puts each group of a chain where it belongs.
