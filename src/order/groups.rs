@@ -15,66 +15,38 @@
 //! lane whose turn would have come meanwhile goes first among the new, and its level is owed a hand-out if it was skipped and the lane has not filled the group itself
 //! ([`choice`](super::choice)). Another lane goes to the end of the old, but its turn is not put off: it is known when it would have come.
 //!
-//! [`Groups::seat`] alone puts lanes into lists. All steps are O(1), but when a group becomes full, or is no longer: these visit its lanes.
+//! All steps are O(1), but when a group becomes full, or is no longer: these visit its lanes.
 
 use super::choice::Choice;
 use super::keys::Blocks;
-use super::lanes::{Lane, LaneBlocks, Lanes, List, Seat};
+use super::lanes::{Lane, LaneBlocks, Lanes, Seat};
+use super::seats::Level;
 use super::table::{Known, Table};
 use super::{Bin, Garbage, Group, NONE, Order, Place, Pushed, level_of, priority_of, visit};
 
 pub(crate) struct Groups<T> {
-    table: Table,
-    lanes: Lanes<T>,
-    blocks: LaneBlocks<T>,
-    levels: Box<[Level; 256]>,
-    choice: Choice,
+    pub(super) table: Table,
+    pub(super) lanes: Lanes<T>,
+    pub(super) blocks: LaneBlocks<T>,
+    pub(super) levels: Box<[Level; 256]>,
+    pub(super) choice: Choice,
     /// Keys of a group that may be processing.
-    limit: u32,
+    pub(super) limit: u32,
     /// Queued keys of full groups.
-    blocked: usize,
-    pushes: u64,
-}
-
-struct Level {
-    /// By [`Seat`].
-    lists: [List; 4],
-    /// Queued keys.
-    len: u32,
-    /// Turns of old lanes, which wrap around.
-    turns: u32,
-    /// Hand-outs of new lanes since an old one had its turn.
-    since_old: u8,
+    pub(super) blocked: usize,
+    pub(super) pushes: u64,
 }
 
 /// Of this number of hand-outs of a level, one goes to an old lane.
 const TURNS: u8 = 16;
-/// Idle lanes of a level that are kept in any case.
-const KEEP: u32 = 64;
-/// Idle lanes that a pop looks at.
-const STEP: usize = 4;
-
-impl Level {
-    #[inline]
-    fn list(&mut self, seat: Seat) -> &mut List {
-        &mut self.lists[seat as usize]
-    }
-
-    #[inline]
-    fn len_of(&self, seat: Seat) -> u32 {
-        self.lists[seat as usize].len
-    }
-}
-
 impl<T: Copy + PartialEq> Groups<T> {
     /// `limit`: of processing keys of one group.
     pub(crate) fn new(limit: Option<u32>, strict: bool) -> Self {
-        let level = |_| Level { lists: [List::EMPTY; 4], len: 0, turns: 0, since_old: 0 };
         Self {
             table: Table::new(),
             lanes: Lanes::default(),
             blocks: Blocks(Default::default()),
-            levels: Box::new(std::array::from_fn(level)),
+            levels: Box::new([Level::EMPTY; 256]),
             choice: Choice::new(strict),
             limit: limit.unwrap_or(u32::MAX),
             blocked: 0,
@@ -98,7 +70,7 @@ impl<T: Copy + PartialEq> Groups<T> {
     }
 
     #[inline]
-    fn is_full(&self, group: u32) -> bool {
+    pub(super) fn is_full(&self, group: u32) -> bool {
         self.limit < u32::MAX && self.lanes[group].known.processing >= self.limit
     }
 
@@ -132,117 +104,6 @@ impl<T: Copy + PartialEq> Groups<T> {
         let sibling = std::mem::replace(&mut self.lanes[group].sibling, number);
         self.lanes[number] = Lane::new(group, level, sibling, Known::default());
         number
-    }
-
-    /// Puts a lane where it belongs. `turn_is_over`: it has given as many keys as it may.
-    fn seat(&mut self, number: u32, turn_is_over: bool) {
-        let lane = &self.lanes[number];
-        let (was, group, index) = (lane.seat, lane.group, lane.level);
-        let (is_empty, is_full) = (lane.is_empty(), self.is_full(group));
-        let weight = self.lanes[group].known.weight();
-        let level = &mut self.levels[usize::from(index)];
-        let is_due = level.turns.wrapping_sub(lane.due) as i32 >= 0;
-        let mut goes_first = false;
-        let seat = match was {
-            _ if is_empty => Seat::Idle,
-            _ if is_full => Seat::Parked,
-            Seat::New | Seat::Old if turn_is_over => Seat::Old,
-            Seat::New | Seat::Old => was,
-            Seat::Parked if is_due => {
-                if lane.credit > 0 {
-                    self.choice.release(index);
-                }
-                goes_first = true;
-                Seat::New
-            }
-            Seat::Parked => Seat::Old,
-            Seat::Idle if !is_due => Seat::Old,
-            Seat::Idle | Seat::Nowhere => Seat::New,
-        };
-        if seat == was && !turn_is_over || was == Seat::Idle && is_empty {
-            return;
-        }
-        if was != Seat::Nowhere {
-            level.list(was).remove(number, &mut self.lanes);
-        }
-        level.list(seat).insert(number, goes_first, &mut self.lanes);
-        let lane = &mut self.lanes[number];
-        lane.seat = seat;
-        // If it was parked without a hand-out, its turn comes when it would have come.
-        let keeps_due = if seat == Seat::Parked { lane.credit > 0 } else { was == Seat::Parked };
-        if seat == Seat::New {
-            lane.due = level.turns;
-        } else if !keeps_due || seat == Seat::Idle {
-            lane.due = level.turns.wrapping_add(level.len_of(Seat::Old));
-        }
-        if seat == Seat::Parked {
-            self.choice.hold(index);
-        }
-        // 0 while it is parked: it has filled its group itself.
-        if seat != Seat::Parked || was == Seat::Nowhere {
-            lane.credit = weight;
-        }
-        if was == Seat::Parked && level.len_of(Seat::Parked) == 0 {
-            self.choice.holds_none(index);
-        }
-        self.choice.set(index, level.len_of(Seat::New) + level.len_of(Seat::Old) > 0);
-    }
-
-    /// A group became full, or is no longer.
-    fn seat_all(&mut self, group: u32) {
-        let mut number = group;
-        while number != NONE {
-            visit();
-            if self.lanes[number].seat != Seat::Nowhere {
-                self.seat(number, false);
-            }
-            number = self.lanes[number].sibling;
-        }
-    }
-
-    /// Forgets some lanes that are idle, if there are many of them and their turns have come, or if there are more than twice as many as
-    /// have keys.
-    #[inline]
-    fn tidy(&mut self, index: u8, bin: &mut Bin<T>) {
-        for _ in 0..STEP {
-            visit();
-            let level = &mut self.levels[usize::from(index)];
-            let List { first, len, .. } = *level.list(Seat::Idle);
-            if len <= KEEP {
-                return;
-            }
-            let others = level.len_of(Seat::New) + level.len_of(Seat::Old) + level.len_of(Seat::Parked);
-            let is_due = level.turns.wrapping_sub(self.lanes[first].due) as i32 >= 0;
-            if !is_due && len <= KEEP + 2 * others {
-                return;
-            }
-            level.list(Seat::Idle).remove(first, &mut self.lanes);
-            self.forget_lane(first, bin);
-        }
-    }
-
-    fn forget_lane(&mut self, number: u32, bin: &mut Bin<T>) {
-        let Lane { group, sibling, .. } = self.lanes[number];
-        if number == group {
-            self.lanes[number].seat = Seat::Nowhere;
-        } else {
-            let mut before = group;
-            while self.lanes[before].sibling != number {
-                visit();
-                before = self.lanes[before].sibling;
-            }
-            self.lanes[before].sibling = sibling;
-            self.lanes.give_back(number);
-        }
-        self.forget_if_unused(group, bin);
-    }
-
-    #[inline]
-    fn forget_if_unused(&mut self, group: u32, bin: &mut Bin<T>) {
-        let home = &self.lanes[group];
-        if home.known.keys == 0 && home.seat == Seat::Nowhere && home.sibling == NONE {
-            self.table.remove(group, &mut self.lanes, bin);
-        }
     }
 
     /// Passes on what is to be freed.
@@ -375,8 +236,7 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
 
     fn upcoming(&self, _ahead: u32) -> Option<T> {
         let old = &self.levels[usize::from(self.choice.top()?)].lists[Seat::Old as usize];
-        let second = old.second(&self.lanes);
-        if second == NONE { None } else { self.lanes[second].first(&self.blocks) }
+        self.lanes[old.second(&self.lanes)?].first(&self.blocks)
     }
 
     fn shrink(&mut self, bin: &mut Bin<T>) {

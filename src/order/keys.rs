@@ -80,9 +80,6 @@ impl<T: Copy, const N: usize, const CHUNK: usize> Blocks<T, N, CHUNK> {
 
     #[cold]
     fn add_block(&mut self, list: &mut Keys) {
-        if list.len == 0 && list.first != NONE {
-            return self.rewind(list);
-        }
         let (number, mut base) = (self.0.lend(), 0);
         if list.first == NONE {
             (list.first, list.head) = (number, 0);
@@ -124,18 +121,7 @@ impl<T: Copy, const N: usize, const CHUNK: usize> Blocks<T, N, CHUNK> {
         (list.first, list.head) = (next, 0);
     }
 
-    /// The list is empty, and the last block used up: the next push goes to its start.
-    fn rewind(&mut self, list: &mut Keys) {
-        if list.first != list.last {
-            self.next_block(list); // There are two: each has a key, but the first and the last.
-        }
-        let block = &mut self.0[list.first];
-        block.base += u64::from(list.tail);
-        block.holes = 0;
-        (list.head, list.tail) = (0, 0);
-    }
-
-    /// Gives back the block of an empty list, whose push numbers begin anew then.
+    /// Gives back the blocks of an empty list, at most two. Its push numbers begin anew.
     #[inline]
     pub(super) fn release(&mut self, list: &mut Keys) {
         if list.first != NONE {

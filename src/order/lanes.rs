@@ -29,8 +29,7 @@ pub(super) struct Lane<T> {
     pub(super) group: u32,
     /// The next lane of the same group, or `NONE`.
     pub(super) sibling: u32,
-    prev: u32,
-    next: u32,
+    pub(super) neighbours: Neighbours,
     /// The turn of its level at which it has its own, or would have had it.
     pub(super) due: u32,
     /// Keys that it may still give in this turn.
@@ -38,6 +37,9 @@ pub(super) struct Lane<T> {
     pub(super) level: u8,
     pub(super) seat: Seat,
 }
+
+/// The lanes before and behind one in its list, or `NONE`.
+type Neighbours = (u32, u32);
 
 /// The list in which a lane is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,8 +64,8 @@ impl<T> Default for Lane<T> {
 
 impl<T> Lane<T> {
     pub(super) fn new(group: u32, level: u8, sibling: u32, known: Known) -> Self {
-        let (only, more, prev, next, seat) = (None, Keys::default(), NONE, NONE, Seat::Nowhere);
-        Self { only, more, known, group, sibling, prev, next, due: 0, credit: 0, level, seat }
+        let (only, more, neighbours, seat) = (None, Keys::default(), (NONE, NONE), Seat::Nowhere);
+        Self { only, more, known, group, sibling, neighbours, due: 0, credit: 0, level, seat }
     }
 }
 
@@ -130,20 +132,19 @@ pub(super) struct List {
 impl List {
     pub(super) const EMPTY: Self = Self { first: NONE, last: NONE, len: 0 };
 
-    /// Puts a lane at the end, or first.
+    /// Puts a lane at the end, or first. Returns the neighbours, for the lane.
     #[inline]
-    pub(super) fn insert<T>(&mut self, number: u32, is_first: bool, lanes: &mut Lanes<T>) {
+    pub(super) fn insert<T>(&mut self, number: u32, is_first: bool, lanes: &mut Lanes<T>) -> Neighbours {
         let (prev, next) = if is_first { (NONE, self.first) } else { (self.last, NONE) };
-        let lane = &mut lanes[number];
-        (lane.prev, lane.next) = (prev, next);
         *self.next_of(prev, lanes) = number;
         *self.prev_of(next, lanes) = number;
         self.len += 1;
+        (prev, next)
     }
 
+    /// Takes out the lane between these.
     #[inline]
-    pub(super) fn remove<T>(&mut self, number: u32, lanes: &mut Lanes<T>) {
-        let Lane { prev, next, .. } = lanes[number];
+    pub(super) fn remove<T>(&mut self, (prev, next): Neighbours, lanes: &mut Lanes<T>) {
         *self.next_of(prev, lanes) = next;
         *self.prev_of(next, lanes) = prev;
         self.len -= 1;
@@ -151,15 +152,15 @@ impl List {
 
     #[inline]
     fn next_of<'a, T>(&'a mut self, number: u32, lanes: &'a mut Lanes<T>) -> &'a mut u32 {
-        if number == NONE { &mut self.first } else { &mut lanes[number].next }
+        if number == NONE { &mut self.first } else { &mut lanes[number].neighbours.1 }
     }
 
     #[inline]
     fn prev_of<'a, T>(&'a mut self, number: u32, lanes: &'a mut Lanes<T>) -> &'a mut u32 {
-        if number == NONE { &mut self.last } else { &mut lanes[number].prev }
+        if number == NONE { &mut self.last } else { &mut lanes[number].neighbours.0 }
     }
 
-    pub(super) fn second<T>(&self, lanes: &Lanes<T>) -> u32 {
-        if self.len > 1 { lanes[self.first].next } else { NONE }
+    pub(super) fn second<T>(&self, lanes: &Lanes<T>) -> Option<u32> {
+        (self.len > 1).then(|| lanes[self.first].neighbours.1)
     }
 }

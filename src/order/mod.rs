@@ -34,6 +34,7 @@ mod keys;
 mod lanes;
 mod levels;
 mod line;
+mod seats;
 mod slab;
 mod table;
 #[cfg(test)]
