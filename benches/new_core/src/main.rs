@@ -3,7 +3,7 @@
 //!
 //! `orders [rows] [rounds]`: only the rows whose names contain this. The subjects of a row run in turn, round after round; medians.
 
-#![allow(dead_code, reason = "the files of the crate have more than is measured here")]
+#![allow(dead_code, unused_imports, reason = "the files of the crate have more than is measured here")]
 
 mod bytes;
 #[path = "../../../src/numbers.rs"]
