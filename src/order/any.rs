@@ -29,6 +29,13 @@ impl<T: Copy + PartialEq> AnyOrder<T> {
         Self { kind: Kind::Groups(Groups::new(limit, strict)), blocked: 0 }
     }
 
+    /// A plain queue gets memory for so many keys, and keeps it until it is shrunk.
+    pub(crate) fn reserve(&mut self, keys: usize) {
+        if let Kind::Plain { line, .. } = &mut self.kind {
+            line.reserve(keys);
+        }
+    }
+
     /// The number of groups that are known.
     pub(crate) fn count_groups(&self) -> usize {
         if let Kind::Groups(groups) = &self.kind { groups.groups() } else { 0 }
@@ -39,15 +46,13 @@ impl<T: Copy + PartialEq> AnyOrder<T> {
         if let Kind::Groups(groups) = &self.kind { groups.handed_out(group) } else { 0 }
     }
 
-    /// Of the line: the slots for which it has memory.
     #[cfg(test)]
-    pub(super) fn slots(&self) -> usize {
-        if let Kind::Plain { line, .. } = &self.kind { line.slots() } else { 0 }
-    }
-
-    #[cfg(test)]
-    pub(super) fn bytes_of_groups(&self) -> usize {
-        if let Kind::Groups(groups) = &self.kind { groups.bytes() } else { 0 }
+    pub(super) fn bytes(&self) -> usize {
+        match &self.kind {
+            Kind::Plain { line, .. } => line.bytes(),
+            Kind::Levels(_) => 0,
+            Kind::Groups(groups) => groups.bytes(),
+        }
     }
 
     /// The first key with a priority comes.

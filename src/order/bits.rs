@@ -60,22 +60,4 @@ impl Bits {
         let partial = self.words[word] & ((1 << (level % 64)) - 1);
         of(word, partial).or_else(|| (0..word).rev().find_map(|word| of(word, self.words[word])))
     }
-
-    /// The levels of both sets.
-    pub(super) fn and(&self, other: &Self) -> Self {
-        self.combine(other, |a, b| a & b)
-    }
-
-    /// The levels of either set.
-    pub(super) fn or(&self, other: &Self) -> Self {
-        self.combine(other, |a, b| a | b)
-    }
-
-    fn combine(&self, other: &Self, with: impl Fn(u64, u64) -> u64) -> Self {
-        let words: [u64; 4] = std::array::from_fn(|word| with(self.words[word], other.words[word]));
-        let summary = (0..4).fold(0, |summary, word| summary | u8::from(words[word] != 0) << word);
-        let highest = words.iter().rposition(|word| *word != 0).unwrap_or(0);
-        let top = words[highest].checked_ilog2().map_or(0, |bit| (highest * 64) as u8 + bit as u8);
-        Self { words, summary, top }
-    }
 }

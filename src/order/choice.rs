@@ -84,9 +84,7 @@ impl Choice {
     pub(super) fn choose(&mut self) -> Option<(u8, bool)> {
         let top = self.ready.top()?;
         if !self.owed.is_empty() {
-            if let Some(level) = self.choose_owed() {
-                return Some((level, true));
-            }
+            return Some((self.choose_owed(top), true));
         }
         let is_lowest = self.ready.is_single() && (self.held.is_empty() || self.held.below(top).is_none());
         if self.strict || is_lowest {
@@ -102,9 +100,9 @@ impl Choice {
     #[cold]
     fn choose_lower(&mut self, top: u8) -> u8 {
         self.since_lower = 0;
-        let waiting = self.ready.or(&self.held);
+        let waits_below = |level| self.ready.below(level).max(self.held.below(level));
         // The next one down from that which had the last turn, or the highest again.
-        let next = waiting.below(self.last_lower.min(top)).or_else(|| waiting.below(top)).unwrap_or(top);
+        let next = waits_below(self.last_lower.min(top)).or_else(|| waits_below(top)).unwrap_or(top);
         self.last_lower = next;
         if self.held.has(next) && !self.owed.has(next) {
             self.skipped.set(next);
@@ -115,12 +113,13 @@ impl Choice {
         self.ready.below(next).or_else(|| self.ready.below(top)).unwrap_or(top)
     }
 
+    /// Each owed level is ready.
     #[cold]
-    fn choose_owed(&mut self) -> Option<u8> {
-        let owed = self.owed.and(&self.ready);
-        let next = owed.below(self.last_owed).or_else(|| owed.top())?;
+    fn choose_owed(&mut self, top: u8) -> u8 {
+        let next = self.owed.below(self.last_owed).or(self.owed.top()).unwrap_or(top);
+        debug_assert!(self.ready.has(next));
         self.owed.clear(next);
         self.last_owed = next;
-        Some(next)
+        next
     }
 }

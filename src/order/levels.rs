@@ -1,10 +1,13 @@
 //! By priority; first in, first out within one.
 
 use super::choice::Choice;
-use super::{Bin, Line, NORMAL, Order, Place, Pushed, level_of, priority_of};
+use super::keys::Keys;
+use super::line::LineBlocks;
+use super::{Bin, Garbage, Line, NORMAL, Order, Place, Pushed, level_of, priority_of};
 
 pub(crate) struct Levels<T> {
-    lines: Box<[Line<T>; 256]>,
+    blocks: LineBlocks<T>,
+    lists: Box<[Keys; 256]>,
     choice: Choice,
 }
 
@@ -14,13 +17,16 @@ impl<T: Copy> Levels<T> {
     }
 
     /// The line of a plain queue is the level NORMAL: its keys stay where they are.
-    pub(crate) fn from_line(line: Line<T>, strict: bool) -> Self {
-        let normal = level_of(NORMAL);
-        let mut choice = Choice::new(strict);
-        choice.set(normal, !line.is_empty());
-        let mut lines = Box::new(std::array::from_fn(|_| Line::default()));
-        lines[usize::from(normal)] = line;
-        Self { lines, choice }
+    pub(crate) fn from_line(Line { blocks, keys }: Line<T>, strict: bool) -> Self {
+        let (mut lists, mut choice) = (Box::new([Keys::default(); 256]), Choice::new(strict));
+        choice.set(level_of(NORMAL), !keys.is_empty());
+        lists[usize::from(level_of(NORMAL))] = keys;
+        Self { blocks, lists, choice }
+    }
+
+    #[inline]
+    fn list(&self, priority: i8) -> &Keys {
+        &self.lists[usize::from(level_of(priority))]
     }
 }
 
@@ -28,52 +34,54 @@ impl<T: Copy> Order<T> for Levels<T> {
     #[inline]
     fn push(&mut self, key: T, priority: i8, _group: u32) -> Pushed {
         let level = level_of(priority);
-        let line = &mut self.lines[usize::from(level)];
-        if line.is_empty() {
+        let list = &mut self.lists[usize::from(level)];
+        if list.is_empty() {
             self.choice.set(level, true);
         }
-        Pushed { position: line.push(key), is_ready: true }
+        Pushed { position: self.blocks.push(list, key), is_ready: true }
     }
 
     #[inline]
     fn pop(&mut self, bin: &mut Bin<T>) -> Option<T> {
         let (level, _) = self.choice.choose()?;
-        let line = &mut self.lines[usize::from(level)];
-        let key = line.pop(&mut bin.slots)?;
-        if line.is_empty() {
+        let list = &mut self.lists[usize::from(level)];
+        let key = self.blocks.pop(list);
+        if list.is_empty() {
             self.choice.set(level, false);
         }
-        Some(key)
+        bin.extend(self.blocks.0.surplus().map(Garbage::Line));
+        key
     }
 
     fn remove(&mut self, _key: T, place: Place, bin: &mut Bin<T>) {
         let level = level_of(place.priority);
-        let line = &mut self.lines[usize::from(level)];
-        line.remove(place.position, &mut bin.slots);
-        if line.is_empty() {
+        let list = &mut self.lists[usize::from(level)];
+        self.blocks.remove(list, place.position);
+        if list.is_empty() {
             self.choice.set(level, false);
         }
+        bin.extend(self.blocks.0.surplus().map(Garbage::Line));
     }
 
     fn push_number(&self, _key: T, place: Place) -> u64 {
-        self.lines[usize::from(level_of(place.priority))].get(place.position).1
+        self.blocks.get(place.position).1
     }
 
     fn level_len(&self, priority: i8) -> usize {
-        self.lines[usize::from(level_of(priority))].len()
+        self.list(priority).len()
     }
 
     #[inline]
     fn front(&self) -> Option<(i8, u64)> {
-        let level = self.choice.top()?;
-        Some((priority_of(level), self.lines[usize::from(level)].front_number()))
+        let priority = priority_of(self.choice.top()?);
+        Some((priority, self.blocks.front_number(self.list(priority))))
     }
 
     fn upcoming(&self, ahead: u32) -> Option<T> {
-        self.lines[usize::from(self.choice.top()?)].peek(ahead)
+        self.blocks.peek(self.list(priority_of(self.choice.top()?)), ahead)
     }
 
     fn shrink(&mut self, bin: &mut Bin<T>) {
-        self.lines.iter_mut().for_each(|line| line.shrink(&mut bin.slots));
+        bin.extend(self.blocks.0.shrink().into_iter().map(Garbage::Line));
     }
 }

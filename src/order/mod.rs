@@ -30,9 +30,11 @@ mod any;
 mod bits;
 mod choice;
 mod groups;
+mod keys;
 mod lanes;
 mod levels;
 mod line;
+mod seats;
 mod slab;
 mod table;
 #[cfg(test)]
@@ -43,10 +45,9 @@ pub(crate) use groups::Groups;
 pub(crate) use levels::Levels;
 pub(crate) use line::Line;
 
-use lanes::{Aged, Lane, LaneLine};
-use line::Slots;
-use slab::Chunk;
-use table::{Known, Segment};
+use lanes::{KeysChunk, LanesChunk};
+use line::LineChunk;
+use table::Segment;
 
 /// The priority of a key that was given none.
 pub(crate) const NORMAL: i8 = 0;
@@ -151,29 +152,35 @@ pub(crate) trait Order<T> {
 }
 
 /// Memory that is no longer needed. The caller drops it after its lock.
-pub(crate) struct Bin<T> {
-    slots: Vec<Slots<T>>,
-    aged: Vec<Slots<Aged<T>>>,
-    lines: Vec<Box<LaneLine<T>>>,
-    lanes: Vec<Box<Chunk<Lane<T>>>>,
-    groups: Vec<Box<Chunk<Known>>>,
-    segments: Vec<Segment>,
+pub(crate) struct Bin<T>(Vec<Garbage<T>>);
+
+#[expect(dead_code, reason = "it is kept to be dropped")]
+enum Garbage<T> {
+    Line(LineChunk<T>),
+    Keys(KeysChunk<T>),
+    Lanes(LanesChunk<T>),
+    Segment(Segment),
 }
 
 impl<T> Bin<T> {
     pub(crate) const fn new() -> Self {
-        Self {
-            slots: Vec::new(),
-            aged: Vec::new(),
-            lines: Vec::new(),
-            lanes: Vec::new(),
-            groups: Vec::new(),
-            segments: Vec::new(),
+        Self(Vec::new())
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    #[inline]
+    fn extend(&mut self, garbage: impl IntoIterator<Item = Garbage<T>>) {
+        for garbage in garbage {
+            self.push(garbage);
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        let of_groups = self.aged.len() + self.lines.len() + self.lanes.len() + self.groups.len() + self.segments.len();
-        self.slots.len() + of_groups == 0
+    #[cold]
+    fn push(&mut self, garbage: Garbage<T>) {
+        self.0.push(garbage);
     }
 }

@@ -7,22 +7,20 @@
 //!          group ─ group   group                      bucket is not there yet
 //! ```
 //!
-//! Linear hashing (Litwin, 1980): a new group splits at most one bucket, and a group that goes merges at most two. So nothing is moved at
+//! Linear hashing (Litwin, 1980): a new group splits at most one bucket, and a group that goes merges at most four. So nothing is moved at
 //! once, and the memory of the buckets follows the number of groups.
 
-use super::slab::Slab;
-use super::{Bin, Group, NONE, visit};
+use super::lanes::{Lane, Lanes};
+use super::{Bin, Garbage, Group, NONE, visit};
 
-/// A group, as long as a key of it is known, or it has a lane.
+/// What is known of a group, as long as a key of it is known, or it has a lane.
 #[derive(Clone, Copy)]
 pub(super) struct Known {
-    pub(super) hash: u64,
+    hash: u64,
     /// Hand-outs since it is known, and from the bit `WEIGHT` on the keys in a turn: 54 bits do not wrap.
     turns: u64,
     /// The next in its bucket, or `NONE`.
     next: u32,
-    /// The first of its lanes, or `NONE`.
-    pub(super) lanes: u32,
     /// Keys that are known: queued, processing or delayed.
     pub(super) keys: u32,
     /// Counted with a limit only.
@@ -34,7 +32,7 @@ const WEIGHT: u32 = 54;
 
 impl Default for Known {
     fn default() -> Self {
-        Self { hash: 0, turns: 1 << WEIGHT, next: NONE, lanes: NONE, keys: 0, processing: 0, queued: 0 }
+        Self { hash: 0, turns: 0, next: NONE, keys: 0, processing: 0, queued: 0 }
     }
 }
 
@@ -65,19 +63,25 @@ pub(super) struct Table {
     segments: Vec<Segment>,
     /// The number of buckets.
     len: usize,
-    pub(super) groups: Slab<Known>,
+    /// The power of two from there on, less one.
+    mask: usize,
+    groups: usize,
 }
 
 impl Table {
     pub(super) fn new() -> Self {
-        Self { segments: vec![Box::new([NONE; SEGMENT])], len: FEWEST, groups: Slab::default() }
+        Self { segments: vec![Box::new([NONE; SEGMENT])], len: FEWEST, mask: FEWEST - 1, groups: 0 }
+    }
+
+    /// The number of groups.
+    pub(super) fn groups(&self) -> usize {
+        self.groups
     }
 
     #[inline]
     fn bucket_of(&self, hash: u64) -> usize {
-        let mask = self.len.next_power_of_two() - 1;
-        let bucket = hash as usize & mask;
-        if bucket < self.len { bucket } else { bucket & mask >> 1 }
+        let bucket = hash as usize & self.mask;
+        if bucket < self.len { bucket } else { bucket & self.mask >> 1 }
     }
 
     #[inline]
@@ -87,98 +91,97 @@ impl Table {
 
     /// The number of a group, which is made if it is not known.
     #[inline]
-    pub(super) fn find_or_make(&mut self, group: Group) -> u32 {
+    pub(super) fn find_or_make<T>(&mut self, group: Group, lanes: &mut Lanes<T>) -> u32 {
         let bucket = self.bucket_of(group.hash);
-        let mut number = *self.bucket(bucket);
+        let first = *self.bucket(bucket);
+        let mut number = first;
         while number != NONE {
             visit();
-            let known = &self.groups[number];
+            let known = &lanes[number].known;
             if known.hash == group.hash {
                 return number;
             }
             number = known.next;
         }
-        self.make(group)
-    }
-
-    #[cold]
-    fn make(&mut self, Group { hash, weight }: Group) -> u32 {
+        let Group { hash, weight } = group;
         debug_assert!(weight < 1 << (u64::BITS - WEIGHT), "a weight is 1000 at most");
         let turns = u64::from(weight.max(1)) << WEIGHT;
-        let number = self.groups.insert(Known { hash, turns, ..Known::default() });
-        self.link(number);
-        if self.groups.len() > self.len {
-            self.split();
+        let number = lanes.lend();
+        lanes[number] = Lane::new(number, 0, NONE, Known { hash, turns, next: first, ..Known::default() });
+        *self.bucket(bucket) = number;
+        self.groups += 1;
+        if 2 * self.groups > self.len {
+            self.split(lanes);
         }
         number
     }
 
     /// A group is not known any more.
-    pub(super) fn remove(&mut self, number: u32, bin: &mut Bin<impl Copy>) {
-        let (hash, next) = (self.groups[number].hash, self.groups[number].next);
+    pub(super) fn remove<T>(&mut self, number: u32, lanes: &mut Lanes<T>, bin: &mut Bin<T>) {
+        let Known { hash, next, .. } = lanes[number].known;
         let bucket = self.bucket_of(hash);
         match *self.bucket(bucket) {
             first if first == number => *self.bucket(bucket) = next,
             mut before => {
-                while self.groups[before].next != number {
-                    before = self.groups[before].next;
+                while lanes[before].known.next != number {
+                    before = lanes[before].known.next;
                 }
-                self.groups[before].next = next;
+                lanes[before].known.next = next;
             }
         }
-        bin.groups.extend(self.groups.remove(number).1);
-        for _ in 0..2 {
-            if self.len > FEWEST && self.len > 2 * self.groups.len() {
-                self.merge();
+        lanes.give_back(number);
+        self.groups -= 1;
+        for _ in 0..4 {
+            if self.len > FEWEST && self.len > 4 * self.groups {
+                self.merge(lanes);
             }
         }
         // One more than needed is kept.
         if self.segments.len() > self.len / SEGMENT + 2 {
-            bin.segments.extend(self.segments.pop());
+            bin.extend(self.segments.pop().map(Garbage::Segment));
         }
     }
 
-    fn link(&mut self, number: u32) {
-        let bucket = self.bucket_of(self.groups[number].hash);
-        self.groups[number].next = std::mem::replace(self.bucket(bucket), number);
-    }
-
     /// One bucket more, with some groups of another one.
-    fn split(&mut self) {
+    fn split<T>(&mut self, lanes: &mut Lanes<T>) {
         let new = self.len;
         if new == self.segments.len() * SEGMENT {
             self.segments.push(Box::new([NONE; SEGMENT]));
         }
         *self.bucket(new) = NONE;
-        self.len += 1;
-        self.relink(new - (1 << new.ilog2()));
+        self.set_len(new + 1);
+        self.relink(new - (1 << new.ilog2()), lanes);
     }
 
     /// One bucket less: its groups go to another one.
-    fn merge(&mut self) {
-        self.len -= 1;
-        self.relink(self.len);
+    fn merge<T>(&mut self, lanes: &mut Lanes<T>) {
+        self.set_len(self.len - 1);
+        self.relink(self.len, lanes);
+    }
+
+    fn set_len(&mut self, len: usize) {
+        (self.len, self.mask) = (len, len.next_power_of_two() - 1);
     }
 
     /// Puts each group of a chain where it belongs.
-    fn relink(&mut self, bucket: usize) {
+    fn relink<T>(&mut self, bucket: usize, lanes: &mut Lanes<T>) {
         let mut number = std::mem::replace(self.bucket(bucket), NONE);
         while number != NONE {
             visit();
-            let next = self.groups[number].next;
-            self.link(number);
+            let known = &mut lanes[number].known;
+            let bucket = self.bucket_of(known.hash);
+            let next = std::mem::replace(&mut known.next, std::mem::replace(self.bucket(bucket), number));
             number = next;
         }
     }
 
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
-        self.groups.bytes() + self.segments.len() * size_of::<[u32; SEGMENT]>() + self.segments.capacity() * 8
+        self.segments.len() * size_of::<[u32; SEGMENT]>() + self.segments.capacity() * 8
     }
 
     /// Gives back what is kept for groups to come.
-    pub(super) fn shrink(&mut self, bin: &mut Bin<impl Copy>) {
-        bin.groups.extend(self.groups.take_spare());
-        bin.segments.extend(self.segments.drain(self.len.div_ceil(SEGMENT)..));
+    pub(super) fn shrink<T>(&mut self, bin: &mut Bin<T>) {
+        bin.extend(self.segments.drain(self.len.div_ceil(SEGMENT)..).map(Garbage::Segment));
     }
 }

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod plain;
+mod slab;
 mod turns;
 
 use super::{AnyOrder, Bin, Group, Order, Place, level_of};

@@ -1,0 +1,148 @@
+//! Where a lane sits: [`Groups::seat`] alone puts lanes into lists. And how long an idle one stays.
+
+use super::lanes::{Lane, List, Seat};
+use super::{Bin, Groups, NONE, visit};
+
+/// Idle lanes of a level that are kept in any case.
+const KEEP: u32 = 64;
+/// Idle lanes that a pop looks at.
+const STEP: usize = 4;
+
+pub(super) struct Level {
+    /// By [`Seat`].
+    pub(super) lists: [List; 4],
+    /// Queued keys.
+    pub(super) len: u32,
+    /// Turns of old lanes, which wrap around.
+    pub(super) turns: u32,
+    /// Hand-outs of new lanes since an old one had its turn.
+    pub(super) since_old: u8,
+}
+
+impl Level {
+    pub(super) const EMPTY: Self = Self { lists: [List::EMPTY; 4], len: 0, turns: 0, since_old: 0 };
+
+    #[inline]
+    pub(super) fn list(&mut self, seat: Seat) -> &mut List {
+        &mut self.lists[seat as usize]
+    }
+
+    #[inline]
+    pub(super) fn len_of(&self, seat: Seat) -> u32 {
+        self.lists[seat as usize].len
+    }
+}
+
+impl<T: Copy + PartialEq> Groups<T> {
+    /// Puts a lane where it belongs. `turn_is_over`: it has given as many keys as it may.
+    pub(super) fn seat(&mut self, number: u32, turn_is_over: bool) {
+        let lane = &self.lanes[number];
+        let (was, group, index, neighbours) = (lane.seat, lane.group, lane.level, lane.neighbours);
+        let (is_empty, is_full) = (lane.is_empty(), self.is_full(group));
+        let weight = self.lanes[group].known.weight();
+        let level = &mut self.levels[usize::from(index)];
+        let is_due = level.turns.wrapping_sub(lane.due) as i32 >= 0;
+        let mut goes_first = false;
+        let seat = match was {
+            _ if is_empty => Seat::Idle,
+            _ if is_full => Seat::Parked,
+            Seat::New | Seat::Old if turn_is_over => Seat::Old,
+            Seat::New | Seat::Old => was,
+            Seat::Parked if is_due => {
+                if lane.credit > 0 {
+                    self.choice.release(index);
+                }
+                goes_first = true;
+                Seat::New
+            }
+            Seat::Parked => Seat::Old,
+            Seat::Idle if !is_due => Seat::Old,
+            Seat::Idle | Seat::Nowhere => Seat::New,
+        };
+        if seat == was && !turn_is_over || was == Seat::Idle && is_empty {
+            return;
+        }
+        if was != Seat::Nowhere {
+            level.list(was).remove(neighbours, &mut self.lanes);
+        }
+        let neighbours = level.list(seat).insert(number, goes_first, &mut self.lanes);
+        let lane = &mut self.lanes[number];
+        (lane.seat, lane.neighbours) = (seat, neighbours);
+        // If it was parked without a hand-out, its turn comes when it would have come.
+        let keeps_due = if seat == Seat::Parked { lane.credit > 0 } else { was == Seat::Parked };
+        if seat == Seat::New {
+            lane.due = level.turns;
+        } else if !keeps_due || seat == Seat::Idle {
+            lane.due = level.turns.wrapping_add(level.len_of(Seat::Old));
+        }
+        if seat == Seat::Parked {
+            self.choice.hold(index);
+        }
+        // 0 while it is parked: it has filled its group itself.
+        if seat != Seat::Parked || was == Seat::Nowhere {
+            lane.credit = weight;
+        }
+        if was == Seat::Parked && level.len_of(Seat::Parked) == 0 {
+            self.choice.holds_none(index);
+        }
+        self.choice.set(index, level.len_of(Seat::New) + level.len_of(Seat::Old) > 0);
+    }
+
+    /// A group became full, or is no longer.
+    pub(super) fn seat_all(&mut self, group: u32) {
+        let mut number = group;
+        while number != NONE {
+            visit();
+            if self.lanes[number].seat != Seat::Nowhere {
+                self.seat(number, false);
+            }
+            number = self.lanes[number].sibling;
+        }
+    }
+
+    /// Forgets some lanes that are idle, if there are many of them and their turns have come, or if there are more than twice as many as
+    /// have keys.
+    #[inline]
+    pub(super) fn tidy(&mut self, index: u8, bin: &mut Bin<T>) {
+        for _ in 0..STEP {
+            visit();
+            let level = &mut self.levels[usize::from(index)];
+            let List { first, len, .. } = *level.list(Seat::Idle);
+            if len <= KEEP {
+                return;
+            }
+            let others = level.len_of(Seat::New) + level.len_of(Seat::Old) + level.len_of(Seat::Parked);
+            let Lane { due, neighbours, .. } = self.lanes[first];
+            let is_due = level.turns.wrapping_sub(due) as i32 >= 0;
+            if !is_due && len <= KEEP + 2 * others {
+                return;
+            }
+            level.list(Seat::Idle).remove(neighbours, &mut self.lanes);
+            self.forget_lane(first, bin);
+        }
+    }
+
+    fn forget_lane(&mut self, number: u32, bin: &mut Bin<T>) {
+        let Lane { group, sibling, .. } = self.lanes[number];
+        if number == group {
+            self.lanes[number].seat = Seat::Nowhere;
+        } else {
+            let mut before = group;
+            while self.lanes[before].sibling != number {
+                visit();
+                before = self.lanes[before].sibling;
+            }
+            self.lanes[before].sibling = sibling;
+            self.lanes.give_back(number);
+        }
+        self.forget_if_unused(group, bin);
+    }
+
+    #[inline]
+    pub(super) fn forget_if_unused(&mut self, group: u32, bin: &mut Bin<T>) {
+        let home = &self.lanes[group];
+        if home.known.keys == 0 && home.seat == Seat::Nowhere && home.sibling == NONE {
+            self.table.remove(group, &mut self.lanes, bin);
+        }
+    }
+}
