@@ -1,0 +1,62 @@
+//! More keys than fit a block, a chunk or an array: what the lives, with a dozen of keys, do not reach.
+
+use crate::Added;
+use crate::key::Hash;
+use crate::machine::{Ended, Machine, Mode, Owed};
+use crate::order::{AnyOrder, Group};
+
+const MANY: u64 = if cfg!(miri) { 600 } else { 30_000 };
+
+fn hash(key: u64) -> Hash {
+    Hash((key as u32).wrapping_mul(0x9e37_79b9))
+}
+
+fn add(machine: &mut Machine<u64>, key: u64) -> (Added, Owed) {
+    machine.add(&mut Some(key), hash(key), Group::default(), 0, Mode::OPEN)
+}
+
+/// The keys come out in their order, without those that were taken out, and memory goes when they are gone.
+#[test]
+fn many_keys_come_and_go() {
+    let mut machine = Machine::new(AnyOrder::new(false));
+    let mut garbage = 0;
+    let mut free = |machine: &mut Machine<u64>, owed: Owed| {
+        assert_eq!(owed.has(Owed::GARBAGE), machine.garbage().has(Owed::GARBAGE), "it is reported at once");
+        if owed.has(Owed::GARBAGE) {
+            drop(machine.take_garbage());
+            garbage += 1;
+        }
+    };
+    for round in 0..3 {
+        for key in 0..MANY {
+            assert_eq!(add(&mut machine, key).0, Added::Queued);
+            assert_eq!(add(&mut machine, key / 2).0, Added::Coalesced);
+        }
+        let mut hand = None;
+        for key in (0..MANY).filter(|key| key % 7 == round || key % 1000 < 600) {
+            let (removed, owed) = machine.remove(&mut hand, &key, hash(key), Mode::OPEN);
+            assert_eq!((removed, hand.take()), (true, Some(key)));
+            free(&mut machine, owed);
+        }
+        let left = (0..MANY).filter(|key| key % 7 != round && key % 1000 >= 600);
+        let mut held = Vec::new();
+        for key in left {
+            let (claimed, owed) = machine.get(Mode::OPEN);
+            let claimed = claimed.expect("it is queued");
+            assert_eq!(*claimed.key(), key);
+            free(&mut machine, owed);
+            held.push(claimed);
+        }
+        assert!(machine.get(Mode::OPEN).0.is_none());
+        for claimed in held {
+            let key = *claimed.key();
+            let (ended, owed) = machine.done(&mut hand, claimed);
+            assert_eq!((ended, hand.take()), (Ended::Gone, Some(key)));
+            free(&mut machine, owed);
+        }
+        assert_eq!((machine.known(), machine.is_drained()), (0, true));
+    }
+    assert!(garbage > MANY / 256, "blocks and chunks: {garbage}");
+    let left = machine.take_garbage();
+    assert!(left.is_empty(), "all was reported");
+}
