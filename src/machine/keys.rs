@@ -129,6 +129,9 @@ impl<K, Q: Equivalent<K> + ?Sized> Equivalent<Entry<K>> for By<'_, Q> {
 }
 
 impl<K> Keys<K> {
+    /// The slots of a chunk.
+    pub(super) const CHUNK: usize = Table::<Entry<K>>::CHUNK;
+
     pub(super) fn new(capacity: usize) -> Self {
         Self(Table::new(capacity))
     }

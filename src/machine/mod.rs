@@ -4,12 +4,17 @@
 //!   call ─▶ hash ─▶ lock ─▶ machine.verb(hand, …) ─▶ (answer, owed) ─▶ publish ─▶ unlock ─▶ apply what is owed, drop the hand
 //!
 //!   verb       given                 answer                      may owe
-//!   add        key, priority         queued, dirty already …     READY
+//!   add        key, How              queued, dirty already …     READY, DEADLINE
 //!   get                              a key                       OVER
-//!   done       held key              what became of it           READY, DRAINED
-//!   remove     key                   whether it was dirty        DRAINED, OVER
-//!   look       where to begin        keys that are queued
+//!   done       held key, End         what became of it           READY, DRAINED
+//!   requeue    held key, How, End    as add                      as add and done
+//!   cancel     key                   whether it was delayed      READY, DRAINED
+//!   remove     key                   whether it was dirty, too   DRAINED, OVER
+//!   expire     time                  how many                    READY
+//!   look       where to begin        what is queued, or delayed
 //!   take_out   what was seen         whether it was still so     DRAINED, OVER
+//!   take_delay                       a delay, and its key        DRAINED
+//!   put_back   key, delay                                        DEADLINE
 //!   shut_down                                                    DRAINED, OVER
 //! ```
 //!
@@ -17,12 +22,15 @@
 //! |---|---|
 //! | `keys` | the keys that are known; the unsafe code of the machine |
 //! | `add`, `get`, `done`, `take` | the verbs |
+//! | `delays`, `expire`, `failures` | the verbs that have to do with delays and failures, and their steps in others |
+//! | `later` | the wheel, and a record for each key that is delayed or has failed |
 //! | `owed` | what a verb leaves to its caller, and what it is told of the queue |
 //!
 //! Which queued key comes next is the business of the [`order`](crate::order).
 //!
 //! **Pure.** There is no lock, thread, waker, clock, observer and random number in here. Times are arguments. The only foreign code that
-//! runs is `Eq` of the keys, in a look-up before anything is changed; and what the caller passes to `look`, which changes nothing.
+//! runs is `Eq` of the keys, in a look-up before anything is changed; `Clone` in `take_delay`, which undoes its step if that panics; and
+//! what the caller passes to `look`, which changes nothing.
 //!
 //! **The hand** is the caller's, an `Option<K>`. An add finds its key there, and takes it only if the key is new. A verb that forgets a key
 //! puts it there. What is in the hand afterwards the caller drops after its lock. So no verb drops a key.
@@ -30,38 +38,53 @@
 //! **Memory** that is not needed any more is in the machine, until the caller takes it ([`Owed::GARBAGE`]) and frees it after its lock. It
 //! is not given back by each call, because it is rare: a call with a list of its own for it begins and ends by 20 words.
 
+#![allow(clippy::vec_box, reason = "a block goes from list to list without being copied")]
 #![cfg_attr(test, allow(dead_code, reason = "the queue does not use it yet"))]
 
 mod add;
+mod delays;
 mod done;
+mod expire;
+mod failures;
 mod get;
 mod keys;
+mod later;
 mod owed;
 mod take;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use done::Ended;
+pub(crate) use add::How;
+pub(crate) use delays::{Cancelled, Delay};
+pub(crate) use done::{End, Ended};
+pub(crate) use failures::Failure;
 pub(crate) use get::Claimed;
 pub(crate) use keys::EntryRef;
 pub(crate) use owed::{Mode, Owed};
-pub(crate) use take::Seen;
+pub(crate) use take::{Seen, SeenDelay};
 
+use crate::DelayedAdd;
 use crate::key::Retired;
 use crate::order::{AnyOrder, Bin, Order, Place};
+use crate::time::wheel::Block;
 use keys::{Entry, Keys};
+use later::{Later, Record};
 
 /// See the top of this file.
 pub(crate) struct Machine<K> {
     keys: Keys<K>,
     order: AnyOrder<EntryRef<K>>,
+    later: Later,
+    /// What an add does about the delay of its key.
+    policy: DelayedAdd,
     /// Queued keys.
     queued: usize,
     /// Keys that are queued or processing. Not as wide as `queued`: one vector instruction would count both, and its load would wait for
     /// two stores.
     active: u32,
-    /// Memory of the order to be freed.
+    /// Memory to be freed: of the order, and chunks of slots with what was beside them.
     bin: Bin<EntryRef<K>>,
+    retired: Vec<RetiredSlots<K>>,
     pub(crate) counts: Counts,
 }
 
@@ -73,24 +96,47 @@ pub(crate) struct Counts {
     pub(crate) deferred: u64,
     pub(crate) rejected: u64,
     pub(crate) handed_out: u64,
+    pub(crate) delays: u64,
+    pub(crate) expired: u64,
+    pub(crate) retries: u64,
+    pub(crate) failures: u64,
+    pub(crate) given_up: u64,
     pub(crate) taken: u64,
+}
+
+/// A chunk of slots without keys, and the records of its slots; or a large array of the table.
+#[expect(dead_code, reason = "it is kept to be dropped")]
+struct RetiredSlots<K> {
+    memory: Retired<Entry<K>>,
+    records: Box<[Record]>,
 }
 
 /// Memory to be freed after the lock.
 pub(crate) struct Garbage<K> {
     order: Bin<EntryRef<K>>,
-    keys: Vec<Retired<Entry<K>>>,
+    keys: Vec<RetiredSlots<K>>,
+    wheel: Vec<Box<Block>>,
 }
 
 impl<K> Garbage<K> {
     pub(crate) fn is_empty(&self) -> bool {
-        self.order.is_empty() && self.keys.is_empty()
+        self.order.is_empty() && self.keys.is_empty() && self.wheel.is_empty()
     }
 }
 
 impl<K> Machine<K> {
-    pub(crate) fn new(order: AnyOrder<EntryRef<K>>) -> Self {
-        Self { keys: Keys::new(0), order, queued: 0, active: 0, bin: Bin::new(), counts: Counts::default() }
+    pub(crate) fn new(order: AnyOrder<EntryRef<K>>, policy: DelayedAdd) -> Self {
+        Self {
+            keys: Keys::new(0),
+            order,
+            later: Later::new(Keys::<K>::CHUNK),
+            policy,
+            queued: 0,
+            active: 0,
+            bin: Bin::new(),
+            retired: Vec::new(),
+            counts: Counts::default(),
+        }
     }
 
     /// The number of queued keys.
@@ -107,6 +153,15 @@ impl<K> Machine<K> {
 
     pub(crate) fn processing(&self) -> usize {
         self.active as usize - self.queued
+    }
+
+    pub(crate) fn delayed(&self) -> usize {
+        self.later.delayed
+    }
+
+    /// The number of keys whose failures are counted here.
+    pub(crate) fn failing(&self) -> usize {
+        self.later.failing
     }
 
     /// The number of keys that are known.
@@ -132,7 +187,8 @@ impl<K> Machine<K> {
     /// Memory to be freed after the lock: what [`Owed::GARBAGE`] speaks of.
     #[cold]
     pub(crate) fn take_garbage(&mut self) -> Garbage<K> {
-        Garbage { order: std::mem::replace(&mut self.bin, Bin::new()), keys: self.keys.take_retired() }
+        let order = std::mem::replace(&mut self.bin, Bin::new());
+        Garbage { order, keys: std::mem::take(&mut self.retired), wheel: self.later.take_garbage() }
     }
 
     /// After a step that may have ended the work.
@@ -147,17 +203,33 @@ impl<K> Machine<K> {
         Owed::only_if(!mode.is_open && self.queued == 0, Owed::OVER)
     }
 
-    /// After a step of the order that may have left memory.
+    /// After a step that may have left memory.
     #[inline]
     fn garbage(&self) -> Owed {
-        Owed::only_if(!self.bin.is_empty() || self.keys.has_retired(), Owed::GARBAGE)
+        Owed::only_if(!self.bin.is_empty() || !self.retired.is_empty() || self.later.has_garbage(), Owed::GARBAGE)
     }
 
     /// Takes out a key that no bit keeps (I4), for the caller to drop after its lock.
     #[inline(always)]
     fn forget(&mut self, entry: EntryRef<K>) -> K {
         self.order.leave(entry.group(), &mut self.bin);
-        self.keys.remove(entry)
+        let key = self.keys.remove(entry);
+        if self.keys.has_retired() {
+            self.retire();
+        }
+        key
+    }
+
+    /// Chunks of slots are to be freed. Each takes the records of its slots with it at once, as its number may be used again.
+    #[cold]
+    fn retire(&mut self) {
+        for memory in self.keys.take_retired() {
+            let records = match &memory {
+                Retired::Chunk(chunk) => self.later.retire(chunk.number(), self.keys.chunks()),
+                Retired::Buckets(_) => Box::default(),
+            };
+            self.retired.push(RetiredSlots { memory, records });
+        }
     }
 
     /// The same, if no bit keeps the key.

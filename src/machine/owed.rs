@@ -22,6 +22,8 @@ impl Owed {
     pub(crate) const DRAINED: u8 = 2;
     /// The queue is shut down, and no key is queued here: all getters look again.
     pub(crate) const OVER: u8 = 4;
+    /// A delay expires earlier than all others: the driver is owed a wake-up.
+    pub(crate) const DEADLINE: u8 = 8;
     /// The machine has memory to be freed.
     pub(crate) const GARBAGE: u8 = 16;
 

@@ -1,9 +1,9 @@
 //! More keys than fit a block, a chunk or an array: what the lives, with a dozen of keys, do not reach.
 
-use crate::Added;
 use crate::key::Hash;
-use crate::machine::{Ended, Machine, Mode, Owed};
+use crate::machine::{End, Ended, How, Machine, Mode, Owed};
 use crate::order::{AnyOrder, Group};
+use crate::{Added, DelayedAdd};
 
 const MANY: u64 = if cfg!(miri) { 600 } else { 30_000 };
 
@@ -12,13 +12,13 @@ fn hash(key: u64) -> Hash {
 }
 
 fn add(machine: &mut Machine<u64>, key: u64) -> (Added, Owed) {
-    machine.add(&mut Some(key), hash(key), Group::default(), 0, Mode::OPEN)
+    machine.add(&mut Some(key), hash(key), Group::default(), &How::NOW, Mode::OPEN)
 }
 
 /// The keys come out in their order, without those that were taken out, and memory goes when they are gone.
 #[test]
 fn many_keys_come_and_go() {
-    let mut machine = Machine::new(AnyOrder::new(false));
+    let mut machine = Machine::new(AnyOrder::new(false), DelayedAdd::Independent);
     let mut garbage = 0;
     let mut free = |machine: &mut Machine<u64>, owed: Owed| {
         assert_eq!(owed.has(Owed::GARBAGE), machine.garbage().has(Owed::GARBAGE), "it is reported at once");
@@ -50,7 +50,7 @@ fn many_keys_come_and_go() {
         assert!(machine.get(Mode::OPEN).0.is_none());
         for claimed in held {
             let key = *claimed.key();
-            let (ended, owed) = machine.done(&mut hand, claimed);
+            let (ended, owed) = machine.done(&mut hand, claimed, End::Done);
             assert_eq!((ended, hand.take()), (Ended::Gone, Some(key)));
             free(&mut machine, owed);
         }
