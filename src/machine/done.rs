@@ -41,7 +41,7 @@ impl<K> Machine<K> {
             OnDone::Keep => (Ended::Kept, Owed::NOTHING),
             OnDone::Remove => {
                 *hand = Some(self.forget(entry));
-                (Ended::Gone, self.garbage())
+                (Ended::Gone, Owed::only_if(!self.retired.is_empty(), Owed::GARBAGE))
             }
         };
         (ended, owed.and(Owed::ready(u32::from(has_room))).and(self.drained()))

@@ -59,7 +59,7 @@ impl<K> Machine<K> {
     }
 
     /// If the add is a failure, counts it. Returns the delay that the add asks for, or the longer one of the schedule.
-    #[inline]
+    #[inline(always)]
     pub(super) fn count_failure(
         &mut self,
         entry: EntryRef<K>,
@@ -68,12 +68,17 @@ impl<K> Machine<K> {
     ) -> Option<u64> {
         self.counts.failures += u64::from(failure.is_one());
         let Failure::Counted(schedule) = failure else { return delay };
+        delay.max(Some(self.count(entry, schedule)))
+    }
+
+    #[inline]
+    fn count(&mut self, entry: EntryRef<K>, schedule: &dyn Schedule) -> u64 {
         let failures = &mut self.later.make(self.keys.number(entry)).failures;
         let before = *failures;
         *failures = before.saturating_add(1);
         self.later.failing += usize::from(before == 0);
         entry.state().set_failed();
-        delay.max(Some(nanos(schedule.delay(before))))
+        nanos(schedule.delay(before))
     }
 
     pub(super) fn clear_failures(&mut self, entry: EntryRef<K>) {

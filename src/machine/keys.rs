@@ -151,7 +151,7 @@ impl<K> Keys<K> {
     /// Takes out a key whose last bit the verb has cleared (I4). The verb forgets the entry, and the caller drops the key after its lock.
     #[inline(always)]
     pub(super) fn remove(&mut self, entry: EntryRef<K>) -> K {
-        assert!(entry.state().is_vacant(), "I4");
+        debug_assert!(entry.state().is_vacant(), "I4");
         // SAFETY: in the table by the rule of this file; no bit is set, so the key is not queued and has no holder; the caller forgets it.
         unsafe { self.0.remove(entry.0) }.key
     }

@@ -456,6 +456,13 @@ impl Run {
             note("put back");
             self.expect_owed(owed, 0, 0);
         }
+        let mut deadlines: Vec<u64> = self.reference.delayed().into_iter().map(|(_, left, _)| left).collect();
+        let count = deadlines.len();
+        deadlines.dedup();
+        if is_struck && deadlines.len() < count {
+            // The delay whose key could not be cloned was set again, so it has changed places with those that have the same deadline.
+            self.take_delayed();
+        }
     }
 
     fn remove(&mut self, n: u8) {
