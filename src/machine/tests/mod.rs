@@ -20,7 +20,7 @@ fn random_lives() {
     let time = Duration::from_secs(setting("MACHINE_SECONDS").unwrap_or(1));
     let first = setting("MACHINE_SEED").unwrap_or(0);
     let (mut lives, start) = (0, Instant::now());
-    let at_least = if cfg!(miri) { 20 } else { 1000 };
+    let at_least = if cfg!(miri) { 20 } else { 300 };
     while lives < at_least || start.elapsed() < time {
         swarm::lives(first + lives..first + lives + 20);
         lives += 20;

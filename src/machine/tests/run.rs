@@ -527,10 +527,11 @@ impl Run {
         }
         // Between the look and this, a delay may be moved, which changes nothing; or be cancelled, and the key delayed again.
         for (nth, (seen, key)) in delays.into_iter().enumerate() {
-            let is_another = bits & 4 != 0 && nth % 2 == 1;
-            if is_another {
+            if bits & 4 != 0 && nth % 2 == 1 {
                 self.cancel(key);
             }
+            // An add may have dropped it before.
+            let is_another = !self.reference.is_delayed(key).0;
             if bits & 2 != 0 && nth % 2 == 1 {
                 self.add(key, &How { after: Some(Span::Nanos(30)), conflict: DelayConflict::Replace, ..How::new() });
             }
