@@ -3,19 +3,19 @@
 # 30 seconds, and without a build in release: the crate alone is built with optimization. With --long six steps, for an hour in all.
 # A crossing of a step, a state of a key and a setting that no life has made fails --long; REFERENCE_TABLE=print prints them all.
 # Then threads side by side, in a build whose critical sections are numbered; not with --quick. KEYQUEUE_STRESS is how many seconds.
-# REFERENCE_SECONDS (of random lives) and REFERENCE_WORDS have the same effect. A failure names its life: REFERENCE_SEED.
+# REFERENCE_SECONDS (of random lives) and REFERENCE_WORDS have the same effect. A failure names its life: REFERENCE_SEED. Each run makes the
+# same lives, from 0 on, so that it judges the change alone; --long makes new ones.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-seconds=145 words=4 stress=20 build=(--release)
+seconds=145 words=4 stress=20 first=0 build=(--release)
 case "${1:-}" in
     --quick) seconds=20 stress=0 build=(--config profile.dev.package.keyqueue.opt-level=2) ;;
     --long)
-        seconds=2700 words=6 stress=300
+        seconds=2700 words=6 stress=300 first=$(date +%s)000000
         export REFERENCE_TABLE="${REFERENCE_TABLE:-check}"
         ;;
 esac
-# Other lives at each run.
-export REFERENCE_SECONDS="${REFERENCE_SECONDS:-$seconds}" REFERENCE_WORDS="${REFERENCE_WORDS:-$words}" REFERENCE_SEED="${REFERENCE_SEED:-$(date +%s)000000}"
+export REFERENCE_SECONDS="${REFERENCE_SECONDS:-$seconds}" REFERENCE_WORDS="${REFERENCE_WORDS:-$words}" REFERENCE_SEED="${REFERENCE_SEED:-$first}"
 echo "from life $REFERENCE_SEED on"
 # One thread: so the words and the lives do not take each other's time.
 cargo test --locked "${build[@]}" -p keyqueue --test against_reference -- --nocapture --test-threads 1

@@ -97,8 +97,9 @@ fn a_clock_that_is_a_function_never_goes_back() {
     seconds.store(0, Ordering::Relaxed);
     let item = queue.try_get().unwrap();
     assert_eq!((item.waited(), item.retry()), (Some(Duration::ZERO), Added::Delayed));
+    queue.add_after(3, Duration::MAX);
     seconds.store(u64::MAX - 1, Ordering::Relaxed); // more than the clock can show
-    assert_eq!((queue.turn(), queue.len()), (1, 2));
+    assert_eq!((queue.turn(), queue.len(), queue.delayed_len()), (1, 2, 1));
 }
 
 /// No call panics, also where it reads the clock under a lock, or while a panic drops an item.

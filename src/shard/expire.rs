@@ -6,7 +6,7 @@
 //! guarantee that the inbox is for, that the driver and the producers never keep each other waiting (P11): the driver makes [`BATCH`]
 //! small steps, some microseconds, each time it has the lock, and a producer makes one.
 
-use super::{Known, NEVER, Shard};
+use super::{Known, Shard};
 use crate::Added;
 use crate::sync::model_const;
 use crate::time::wheel::Popped;
@@ -29,7 +29,6 @@ impl<K> Shard<K> {
     /// Adds some of the keys whose delays have expired. The caller wakes getters for the keys that are queued now.
     pub(crate) fn expire(&mut self, now: u64) -> Turn {
         self.later.time = self.later.time.max(now);
-        let now = now.min(NEVER - 1);
         let Some(mut wheel) = self.later.wheel.take() else {
             return Turn { expired: [0; 3], next: Popped::Empty };
         };

@@ -17,6 +17,9 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+/// The latest time that a clock shows. It is before [`NEVER`](crate::shard::NEVER), so what has expired stays so.
+const LATEST: u64 = u64::MAX - 1;
+
 /// The clock by which delays expire.
 ///
 /// The real one is the system's monotonic clock, as in [`Instant`]. On most systems it stands still while the machine is
@@ -116,7 +119,7 @@ impl Clock {
     ///
     /// **A clock never goes back.** If the function returns less than before, on any thread, the clock stands still until the function
     /// has caught up. So delays expire later then, and no key is lost. If the function panics, the clock shows the latest time that it
-    /// has shown. It ends at `u64::MAX` nanoseconds.
+    /// has shown. It ends after 584 years.
     ///
     /// The queue may read it under a lock, and several threads may read it at a time. So the function must not use the queue, and must
     /// return soon.
@@ -217,7 +220,7 @@ impl Function {
     #[cold]
     #[inline(never)]
     fn now(&self) -> u64 {
-        let read = contained(|| nanos((self.read)())).unwrap_or(0);
+        let read = contained(|| nanos((self.read)())).unwrap_or(0).min(LATEST);
         // AcqRel: a thread that sees a time sees what happened before another thread read it.
         self.latest.fetch_max(read, Ordering::AcqRel).max(read)
     }
@@ -247,7 +250,7 @@ impl MockClock {
         self.0.now.load(Ordering::Acquire)
     }
 
-    /// Advances the time. It stops at `u64::MAX` nanoseconds from the start.
+    /// Advances the time. It stops 584 years after the start.
     ///
     /// Queues with [`Driver::Manual`](crate::Driver::Manual) see it at their next [`turn`](crate::WorkQueue::turn). The driver
     /// threads of other queues are woken, and queue the expired keys soon after.
@@ -262,7 +265,7 @@ impl MockClock {
     /// ```
     pub fn advance(&self, by: Duration) {
         let by = nanos(by);
-        let later = |now: u64| Some(now.saturating_add(by));
+        let later = |now: u64| Some(now.saturating_add(by).min(LATEST));
         // AcqRel: pairs with the Acquire in `now`, and with other calls of this. The update is never refused. **Linearization point of an advance.**
         let _was = self.0.now.fetch_update(Ordering::AcqRel, Ordering::Acquire, later);
         // Under the lock, as all of them are threads: no foreign code runs when a thread is unparked (P17).
