@@ -91,6 +91,10 @@ impl<K> Table<K> {
     /// The slots of a chunk, for a [`SideArray`](super::SideArray).
     pub(crate) const CHUNK: usize = Chunk::<K>::SLOTS;
 
+    /// The bytes of a slot.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) const SLOT: usize = size_of::<super::slot::Slot<K>>();
+
     pub(crate) fn new(capacity: usize) -> Self {
         let count = if capacity == 0 { 0 } else { (2 * capacity + 1).next_power_of_two() };
         let keep = count.max(MIN_BUCKETS);

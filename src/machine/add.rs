@@ -32,9 +32,16 @@ impl How<'_> {
     pub(crate) const NOW: Self =
         Self { priority: NORMAL, delay: None, conflict: DelayConflict::EarliestWins, failure: Failure::No, now: 0 };
 
+    /// The key may get a delay. (That a schedule says none is not known before the failure is counted.)
     #[inline]
     pub(super) fn may_delay(&self) -> bool {
-        self.delay.is_some() || self.failure.is_counted()
+        self.delay.is_some_and(|delay| delay > 0) || self.failure.is_counted()
+    }
+
+    /// There is nothing but a priority.
+    #[inline]
+    fn is_plain(&self) -> bool {
+        self.delay.is_none() && !self.failure.is_one()
     }
 }
 
@@ -69,7 +76,7 @@ impl<K> Machine<K> {
             return self.add_known(entry, how);
         }
         let entry = self.insert(hand, hash, group);
-        if how.may_delay() || how.failure.is_one() {
+        if !how.is_plain() {
             return self.add_known(entry, how);
         }
         entry.state().on_add_new();

@@ -132,6 +132,9 @@ impl<K> Keys<K> {
     /// The slots of a chunk.
     pub(super) const CHUNK: usize = Table::<Entry<K>>::CHUNK;
 
+    #[cfg(test)]
+    pub(super) const BYTES: usize = Table::<Entry<K>>::SLOT;
+
     pub(super) fn new(capacity: usize) -> Self {
         Self(Table::new(capacity))
     }

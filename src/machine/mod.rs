@@ -125,6 +125,10 @@ impl<K> Garbage<K> {
 }
 
 impl<K> Machine<K> {
+    /// The bytes of a slot, and of a record.
+    #[cfg(test)]
+    const BYTES: [usize; 2] = [Keys::<K>::BYTES, size_of::<Record>()];
+
     pub(crate) fn new(order: AnyOrder<EntryRef<K>>, policy: DelayedAdd) -> Self {
         Self {
             keys: Keys::new(0),

@@ -3,6 +3,7 @@
 //! `MACHINE_SECONDS` is how long random lives go on (1 by default), and `MACHINE_SEED` is the first of them: the number that a failure
 //! names. `MACHINE_WORDS` is the length of the short ones (3).
 
+mod bounds;
 mod letters;
 mod many;
 mod reference;
