@@ -180,6 +180,16 @@ impl<K> Keys<K> {
         self.0.chunks()
     }
 
+    /// Frees the chunks in this range that have no keys.
+    pub(super) fn shrink_chunks(&mut self, chunks: Range<usize>) {
+        self.0.shrink_chunks(chunks);
+    }
+
+    /// One step of freeing what the table does not need. `true`: there is more to do.
+    pub(super) fn shrink_buckets(&mut self, chains: usize) -> bool {
+        self.0.shrink_buckets(chains)
+    }
+
     /// The number of keys.
     pub(super) fn len(&self) -> usize {
         self.0.len()

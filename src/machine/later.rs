@@ -18,6 +18,8 @@ const WHEEL_IS_FULL: &str = "the delays of a shard would take more than 17 GB";
 pub(super) struct Later {
     /// `None`: there was no delay so far. (A wheel is 20 KB.)
     wheel: Option<Box<Wheel>>,
+    /// A wheel to be freed.
+    old: Option<Box<Wheel>>,
     records: SideArray<Record>,
     /// Keys in the wheel.
     pub(super) delayed: usize,
@@ -60,7 +62,7 @@ impl Later {
     /// `slots`: the number of slots in a chunk.
     pub(super) fn new(slots: usize) -> Self {
         let records = SideArray::new(slots);
-        Self { wheel: None, records, delayed: 0, failing: 0, time: 0, until: NEVER, begun: 0 }
+        Self { wheel: None, old: None, records, delayed: 0, failing: 0, time: 0, until: NEVER, begun: 0 }
     }
 
     /// The record of a slot, which is made if there is none.
@@ -163,11 +165,23 @@ impl Later {
     }
 
     pub(super) fn has_garbage(&self) -> bool {
-        self.wheel.as_ref().is_some_and(|wheel| wheel.has_retired())
+        self.old.is_some() || self.wheel.as_ref().is_some_and(|wheel| wheel.has_retired())
     }
 
-    pub(super) fn take_garbage(&mut self) -> Vec<Box<Block>> {
-        self.wheel.as_mut().map(|wheel| wheel.retired()).unwrap_or_default()
+    pub(super) fn take_garbage(&mut self) -> (Option<Box<Wheel>>, Vec<Box<Block>>) {
+        (self.old.take(), self.wheel.as_mut().map(|wheel| wheel.retired()).unwrap_or_default())
+    }
+
+    /// A wheel without delays is not needed. The next delay makes a new one.
+    pub(super) fn drop_empty_wheel(&mut self) {
+        if self.delayed == 0 {
+            self.old = self.wheel.take();
+        }
+    }
+
+    /// Gives the spare capacity of the list of records back.
+    pub(super) fn shrink(&mut self) {
+        self.records.shrink();
     }
 
     /// A chunk of slots is freed: takes its records. `chunks`: the number of chunks that are left.

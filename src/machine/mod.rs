@@ -16,6 +16,7 @@
 //!   take_delay                       a delay, and its key        DRAINED
 //!   put_back   key, delay                                        DEADLINE
 //!   shut_down                                                    DRAINED, OVER
+//!   shrink     where to begin
 //! ```
 //!
 //! | file | |
@@ -23,6 +24,7 @@
 //! | `keys` | the keys that are known; the unsafe code of the machine |
 //! | `add`, `get`, `done`, `take` | the verbs |
 //! | `delays`, `expire`, `failures` | the verbs that have to do with delays and failures, and their steps in others |
+//! | `shrink` | memory that the keys do not need |
 //! | `later` | the wheel, and a record for each key that is delayed or has failed |
 //! | `owed` | what a verb leaves to its caller, and what it is told of the queue |
 //!
@@ -50,6 +52,7 @@ mod get;
 mod keys;
 mod later;
 mod owed;
+mod shrink;
 mod take;
 #[cfg(test)]
 mod tests;
@@ -66,7 +69,7 @@ pub(crate) use take::{Seen, SeenDelay};
 use crate::DelayedAdd;
 use crate::key::Retired;
 use crate::order::{AnyOrder, Bin, Order, Place};
-use crate::time::wheel::Block;
+use crate::time::wheel::{Block, Wheel};
 use keys::{Entry, Keys};
 use later::{Later, Record};
 
@@ -115,12 +118,12 @@ struct RetiredSlots<K> {
 pub(crate) struct Garbage<K> {
     order: Bin<EntryRef<K>>,
     keys: Vec<RetiredSlots<K>>,
-    wheel: Vec<Box<Block>>,
+    wheel: (Option<Box<Wheel>>, Vec<Box<Block>>),
 }
 
 impl<K> Garbage<K> {
     pub(crate) fn is_empty(&self) -> bool {
-        self.order.is_empty() && self.keys.is_empty() && self.wheel.is_empty()
+        self.order.is_empty() && self.keys.is_empty() && self.wheel.0.is_none() && self.wheel.1.is_empty()
     }
 }
 

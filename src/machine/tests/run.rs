@@ -151,6 +151,15 @@ impl Run {
             Op::Repeat(times, ops) => (0..*times).for_each(|_| ops.iter().for_each(|op| self.step(op))),
             Op::Advance(span) => self.reference.advance(self.span(*span)),
             Op::Turn => self.turn(),
+            Op::ShrinkToFit => {
+                let mut from = Some(0);
+                while let Some(at) = from {
+                    let owed;
+                    (from, owed) = self.machine.shrink(at);
+                    self.expect_owed(owed, 0, 0);
+                }
+                note("shrunk");
+            }
             Op::ShutDown | Op::Stop | Op::DrainTimeout => self.shut_down(),
             _ => return,
         }
@@ -614,6 +623,7 @@ impl Run {
             let failures = if self.schedule.is_some() { reference.num_requeues(key) } else { 0 };
             assert_eq!(machine.failures(&Name::new(key), hash(key)) as usize, failures, "failures of key {key}");
         }
+        assert!(!machine.keys.has_retired(), "a chunk takes the records of its slots with it at once");
         let first = reference.deadlines().first().map_or(NEVER, |left| reference.now + left);
         assert!(machine.until() <= first, "no delay expires before {}", machine.until());
     }
