@@ -26,6 +26,7 @@
 //! | `delays`, `expire`, `failures` | the verbs that have to do with delays and failures, and their steps in others |
 //! | `shrink` | memory that the keys do not need |
 //! | `later` | the wheel, and a record for each key that is delayed or has failed |
+//! | `garbage` | memory that is not needed any more |
 //! | `owed` | what a verb leaves to its caller, and what it is told of the queue |
 //!
 //! Which queued key comes next is the business of the [`order`](crate::order).
@@ -48,6 +49,7 @@ mod delays;
 mod done;
 mod expire;
 mod failures;
+mod garbage;
 mod get;
 mod keys;
 mod later;
@@ -67,11 +69,10 @@ pub(crate) use owed::{Mode, Owed};
 pub(crate) use take::{Seen, SeenDelay};
 
 use crate::DelayedAdd;
-use crate::key::Retired;
 use crate::order::{AnyOrder, Bin, Order, Place};
-use crate::time::wheel::{Block, Wheel};
-use keys::{Entry, Keys};
-use later::{Later, Record};
+use garbage::RetiredSlots;
+use keys::Keys;
+use later::Later;
 
 /// See the top of this file.
 pub(crate) struct Machine<K> {
@@ -107,30 +108,10 @@ pub(crate) struct Counts {
     pub(crate) taken: u64,
 }
 
-/// A chunk of slots without keys, and the records of its slots; or a large array of the table.
-#[expect(dead_code, reason = "it is kept to be dropped")]
-struct RetiredSlots<K> {
-    memory: Retired<Entry<K>>,
-    records: Box<[Record]>,
-}
-
-/// Memory to be freed after the lock.
-pub(crate) struct Garbage<K> {
-    order: Bin<EntryRef<K>>,
-    keys: Vec<RetiredSlots<K>>,
-    wheel: (Option<Box<Wheel>>, Vec<Box<Block>>),
-}
-
-impl<K> Garbage<K> {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.order.is_empty() && self.keys.is_empty() && self.wheel.0.is_none() && self.wheel.1.is_empty()
-    }
-}
-
 impl<K> Machine<K> {
     /// The bytes of a slot, and of a record.
     #[cfg(test)]
-    const BYTES: [usize; 2] = [Keys::<K>::BYTES, size_of::<Record>()];
+    const BYTES: [usize; 2] = [Keys::<K>::BYTES, size_of::<later::Record>()];
 
     pub(crate) fn new(order: AnyOrder<EntryRef<K>>, policy: DelayedAdd) -> Self {
         Self {
@@ -191,13 +172,6 @@ impl<K> Machine<K> {
         self.drained().and(self.over(Mode { is_open: false }))
     }
 
-    /// Memory to be freed after the lock: what [`Owed::GARBAGE`] speaks of.
-    #[cold]
-    pub(crate) fn take_garbage(&mut self) -> Garbage<K> {
-        let order = std::mem::replace(&mut self.bin, Bin::new());
-        Garbage { order, keys: std::mem::take(&mut self.retired), wheel: self.later.take_garbage() }
-    }
-
     /// After a step that may have ended the work.
     #[inline]
     fn drained(&self) -> Owed {
@@ -210,12 +184,6 @@ impl<K> Machine<K> {
         Owed::only_if(!mode.is_open && self.queued == 0, Owed::OVER)
     }
 
-    /// After a step that may have left memory.
-    #[inline]
-    fn garbage(&self) -> Owed {
-        Owed::only_if(!self.bin.is_empty() || !self.retired.is_empty() || self.later.has_garbage(), Owed::GARBAGE)
-    }
-
     /// Takes out a key that no bit keeps (I4), for the caller to drop after its lock.
     #[inline(always)]
     fn forget(&mut self, entry: EntryRef<K>) -> K {
@@ -225,18 +193,6 @@ impl<K> Machine<K> {
             self.retire();
         }
         key
-    }
-
-    /// Chunks of slots are to be freed. Each takes the records of its slots with it at once, as its number may be used again.
-    #[cold]
-    fn retire(&mut self) {
-        for memory in self.keys.take_retired() {
-            let records = match &memory {
-                Retired::Chunk(chunk) => self.later.retire(chunk.number(), self.keys.chunks()),
-                Retired::Buckets(_) => Box::default(),
-            };
-            self.retired.push(RetiredSlots { memory, records });
-        }
     }
 
     /// The same, if no bit keeps the key.
