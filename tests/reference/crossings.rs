@@ -337,6 +337,13 @@ fn settings(plan: &Plan, reference: &Reference) -> [bool; SETTINGS.len()] {
     ]
 }
 
+/// A step begins: a panic of the user's code is one in it. (Repetitions have no row, as their steps begin one by one.)
+pub(crate) fn begins(step: &str) {
+    if let Some(row) = STEPS.iter().position(|other| *other == step) {
+        CELLS.with_borrow_mut(|cells| cells.step = row);
+    }
+}
+
 /// A step is about to be made. `keys`: those that it names; all if there are none.
 pub(crate) fn meets(step: &str, keys: &[u8], plan: &Plan, reference: &Reference) {
     let all: Vec<u8> = reference.all().collect();

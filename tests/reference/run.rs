@@ -7,7 +7,7 @@
 use super::crossings;
 use super::events::{EVENTS, Event, Events};
 use super::key::{Fault, KEYS, Key, Name, Strike, alive};
-use super::op::{Blocking, End, Form, How, Op, Span};
+use super::op::{Blocking, End, Form, Goal, How, Op, Span};
 use super::plan::Plan;
 use super::queue::{Delayed, NEVER, Reference};
 use hand_outs::{Held, each};
@@ -169,6 +169,7 @@ impl<'q> Run<'q> {
             self.fault = Some((*kind, *nth));
             return;
         }
+        crossings::begins(crossings::step(op));
         if let Some(keys) = self.keys_of(op) {
             crossings::meets(crossings::step(op), &keys, self.plan, &self.reference);
         }
@@ -444,6 +445,9 @@ impl<'q> Run<'q> {
             }
             Blocking::Join => workers.join(),
             Blocking::DrainWorkers => {
+                if self.stopped {
+                    self.wait(Goal::WorkersDrained); // a drain that does not know of the stop would wait forever
+                }
                 let left = self.call(|| workers.drain());
                 self.stop(left);
             }

@@ -240,8 +240,19 @@ fn quietly<T>(run: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Drops steps, as long as the run still fails: first halves, then fewer at a time.
+/// A list of steps that fails too, with fewer steps and smaller numbers.
 fn shorter(plan: &Plan, mut ops: Vec<Op>) -> Vec<Op> {
+    loop {
+        let before = ops.clone();
+        ops = smaller_numbers(plan, fewer_steps(plan, ops));
+        if ops == before {
+            return shorter_repeats(plan, ops);
+        }
+    }
+}
+
+/// Drops steps, as long as the run still fails: first halves, then fewer at a time.
+fn fewer_steps(plan: &Plan, mut ops: Vec<Op>) -> Vec<Op> {
     let mut size = ops.len().div_ceil(2).max(1);
     loop {
         let before = ops.len();
@@ -249,18 +260,40 @@ fn shorter(plan: &Plan, mut ops: Vec<Op>) -> Vec<Op> {
         while at < ops.len() {
             let mut fewer = ops.clone();
             fewer.drain(at..(at + size).min(ops.len()));
-            // With several shards, the places of keys differ from run to run.
-            if (0..3).any(|_| fails(plan, &fewer)) {
+            if fails(plan, &fewer) {
                 ops = fewer;
             } else {
                 at += size;
             }
         }
         if size == 1 && ops.len() == before {
-            return shorter_repeats(plan, ops);
+            return ops;
         }
         size = (size / 2).max(1);
     }
+}
+
+/// Selects an item, a waiter or a loop by the smallest number: a large one, which is taken modulo how many there are, selects another one after
+/// each step that is dropped.
+fn smaller_numbers(plan: &Plan, mut ops: Vec<Op>) -> Vec<Op> {
+    for at in 0..ops.len() {
+        for smaller in 0..16 {
+            let mut op = ops[at].clone();
+            match &mut op {
+                Op::End(n, _) | Op::Finish(n, _) if smaller < *n => *n = smaller,
+                Op::IntoOwned(n) | Op::WaitDirty(n) | Op::Poll(n) if smaller < *n => *n = smaller,
+                Op::DropWaiter(n) | Op::PollLoop(n) | Op::DropLoop(n) if smaller < *n => *n = smaller,
+                _ => break,
+            }
+            let mut other = ops.clone();
+            other[at] = op;
+            if fails(plan, &other) {
+                ops = other;
+                break;
+            }
+        }
+    }
+    ops
 }
 
 /// The same for the steps that are repeated.
