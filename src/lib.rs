@@ -257,6 +257,10 @@
 // On docs.rs, marks items that need a feature. Unstable, so it is off elsewhere; `ci/docs.sh` checks the marks.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+// Tests in here include files of `tests/`, which name the crate.
+#[cfg(test)]
+extern crate self as keyqueue;
+
 pub mod backoff;
 mod builder;
 pub mod cookbook;
@@ -269,6 +273,8 @@ mod item;
 mod key;
 mod leftover;
 mod line;
+#[cfg(all(test, not(loom)))]
+mod machine;
 mod numbers;
 pub mod observe;
 mod options;

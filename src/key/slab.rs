@@ -199,6 +199,14 @@ impl<K> Slab<K> {
         chunk.chunk_ref().slot(index)
     }
 
+    /// The slot of this number, if it is taken.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn get(&self, number: u32) -> Option<SlotRef<K>> {
+        let chunk = self.chunks.get(chunk_of(number))?.as_ref()?;
+        let (vacant, index) = (chunk.head().vacant.get(), index_of(number));
+        (index < Chunk::<K>::SLOTS && vacant & (1 << index) == 0).then(|| chunk.chunk_ref().slot(index))
+    }
+
     /// Frees the chunks in this range that have no taken slot.
     pub(super) fn shrink(&mut self, chunks: std::ops::Range<usize>) {
         for number in chunks {

@@ -26,6 +26,9 @@ pub(super) struct Slot<K> {
     pub(super) state: State,
     /// Its index in its chunk (S5). Never changes.
     index: u8,
+    /// The machine's: see `src/machine/keys.rs`. They take the place of padding. Used under the lock only.
+    #[cfg(all(test, not(loom)))]
+    levels: [Cell<i8>; 2],
     /// The key's hash. Written under the lock, when the slot is taken; the holder of the key reads it without the lock.
     pub(super) hash: Cell<u32>,
     /// The next slot in the same chain of the table. Used under the lock only.
@@ -39,6 +42,8 @@ impl<K> Slot<K> {
         Self {
             state: State::vacant(),
             index,
+            #[cfg(all(test, not(loom)))]
+            levels: [const { Cell::new(0) }; 2],
             hash: Cell::new(0),
             next: Cell::new(None),
             key: UnsafeCell::new(MaybeUninit::uninit()),
@@ -131,6 +136,13 @@ impl<'t, K> SlotView<'t, K> {
         })
     }
 
+    /// The machine's two bytes.
+    #[cfg(all(test, not(loom)))]
+    #[inline]
+    pub(crate) fn levels(self) -> &'t [Cell<i8>; 2] {
+        &self.slot().levels
+    }
+
     /// The key's state.
     #[inline]
     pub(crate) fn state(self) -> &'t State {
@@ -144,7 +156,7 @@ impl<'t, K> SlotView<'t, K> {
     }
 
     #[inline]
-    pub(super) fn slot_ref(self) -> SlotRef<K> {
+    pub(crate) fn slot_ref(self) -> SlotRef<K> {
         self.0
     }
 

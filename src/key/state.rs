@@ -51,7 +51,7 @@ pub(crate) struct State(AtomicU8);
 /// What the caller has to do for an `add` of a key that was in the table already.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum OnAdd {
+pub(crate) enum OnAdd {
     /// Push the key (I5): it was only delayed, or had failed.
     Push,
     /// Nothing: the key was dirty already.
@@ -63,7 +63,7 @@ pub(super) enum OnAdd {
 /// What the caller has to do for a `done`.
 #[must_use = "a key that is dirty again has to be pushed"]
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum OnDone {
+pub(crate) enum OnDone {
     /// Take the key out of the table (I4).
     Remove,
     /// Push the key (I5): it was added while it was processing.
@@ -82,13 +82,13 @@ impl State {
 
     /// `add` of a key that was not in the table. The caller pushes it (I5).
     #[inline]
-    pub(super) fn on_add_new(&self) {
+    pub(crate) fn on_add_new(&self) {
         self.0.store(DIRTY, Ordering::Relaxed);
     }
 
     /// `add` of a key that is in the table.
     #[inline]
-    pub(super) fn on_add(&self) -> OnAdd {
+    pub(crate) fn on_add(&self) -> OnAdd {
         let before = self.0.load(Ordering::Relaxed);
         if before & DIRTY != 0 {
             return OnAdd::Coalesce;
@@ -105,14 +105,14 @@ impl State {
 
     /// `get`, after the key was popped.
     #[inline]
-    pub(super) fn on_get(&self) {
+    pub(crate) fn on_get(&self) {
         let before = self.0.load(Ordering::Relaxed);
         debug_assert_eq!(before & (DIRTY | PROCESSING), DIRTY, "I1: only a queued key can be popped");
         self.0.store(before ^ (DIRTY | PROCESSING), Ordering::Relaxed);
     }
 
     /// The key was taken out of the line and is not handed out.
-    pub(super) fn on_take_back(&self) {
+    pub(crate) fn on_take_back(&self) {
         let before = self.0.load(Ordering::Relaxed);
         debug_assert_eq!(before & (DIRTY | PROCESSING), DIRTY, "I1: only a queued key can be taken out");
         self.0.store(before & !DIRTY, Ordering::Relaxed);
@@ -128,7 +128,7 @@ impl State {
 
     /// `done`, by the holder.
     #[inline]
-    pub(super) fn on_done(&self) -> OnDone {
+    pub(crate) fn on_done(&self) -> OnDone {
         let before = self.0.load(Ordering::Relaxed);
         debug_assert_ne!(before & PROCESSING, 0, "I2: done belongs to the holder");
         let left = before & !(PROCESSING | UNWINDING);

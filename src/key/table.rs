@@ -91,6 +91,10 @@ impl<K> Table<K> {
     /// The slots of a chunk, for a [`SideArray`](super::SideArray).
     pub(crate) const CHUNK: usize = Chunk::<K>::SLOTS;
 
+    /// The bytes of a slot.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) const SLOT: usize = size_of::<super::slot::Slot<K>>();
+
     pub(crate) fn new(capacity: usize) -> Self {
         let count = if capacity == 0 { 0 } else { (2 * capacity + 1).next_power_of_two() };
         let keep = count.max(MIN_BUCKETS);
@@ -142,8 +146,9 @@ impl<K> Table<K> {
         self.insert_slot(key, hash)
     }
 
+    /// [`insert`](Self::insert), compiled in its caller.
     #[inline(always)]
-    fn insert_slot(&mut self, key: K, hash: Hash) -> SlotRef<K> {
+    pub(crate) fn insert_slot(&mut self, key: K, hash: Hash) -> SlotRef<K> {
         if self.slab.taken() >= self.room_at {
             self.make_room();
         }
@@ -234,7 +239,7 @@ impl<K> Table<K> {
     /// # Safety
     /// The slot is in the table and its word has no bit set. The caller has cleared the last bit, and forgets the slot (S2).
     #[inline(always)]
-    unsafe fn remove(&mut self, slot: SlotRef<K>) -> K {
+    pub(crate) unsafe fn remove(&mut self, slot: SlotRef<K>) -> K {
         // SAFETY: in the table, guaranteed by the caller, so taken (H2).
         let view = unsafe { slot.view() };
         if self.left == 0 {
@@ -282,6 +287,18 @@ impl<K> Table<K> {
     #[inline]
     pub(crate) fn at(&self, number: u32) -> SlotRef<K> {
         self.slab.taken_slot(number)
+    }
+
+    /// The slot of this number, if it is taken.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn get(&self, number: u32) -> Option<SlotRef<K>> {
+        self.slab.get(number)
+    }
+
+    /// The number of keys.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn len(&self) -> usize {
+        self.slab.taken()
     }
 
     /// The slots of the keys in these chunks: see [`Slab::iter_chunks`].

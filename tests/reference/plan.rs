@@ -52,14 +52,14 @@ pub(crate) enum Call {
     NumRequeues,
 }
 
+const SECOND: u128 = 1_000_000_000;
+/// Of the composed limiter: from this failure on, this delay.
+const ROWS: [(usize, u64); 3] = [(0, 1_000_000_000), (1, 0), (4, 60_000_000_000)];
+
 /// The user's own limiter.
 struct Own(Mutex<Limits<u8>>);
 
 impl Own {
-    fn schedule() -> Schedule {
-        Schedule::Exponential { base: 10, max: 1_000_000_000 }
-    }
-
     /// The panic comes before anything is counted.
     fn call<T>(&self, call: Call, counted: impl FnOnce(&mut Limits<u8>) -> T) -> T {
         strike_at(Fault::Limiter, call as u8);
@@ -177,35 +177,37 @@ impl Plan {
         if let Some(limit) = self.limit {
             builder = builder.max_processing_per_group(limit as usize);
         }
-        let second = 1_000_000_000;
         let [one, never] = [Duration::from_secs(1), Duration::MAX];
-        let (builder, limits) = match self.limiter {
-            Limiter::Default => (builder, Limits::new(Schedule::Exponential { base: 5_000_000, max: 1_000 * second })),
-            Limiter::Fast => {
-                let limiter = ItemExponentialFailure::new(Duration::from_nanos(1), never);
-                let max = never.as_nanos();
-                (builder.rate_limiter(limiter), Limits::new(Schedule::Exponential { base: 1, max }))
-            }
-            Limiter::FastSlow => {
-                let schedule = Schedule::FastSlow { fast: 0, slow: never.as_nanos(), max_fast_attempts: 3 };
-                (builder.rate_limiter(ItemFastSlow::new(Duration::ZERO, never, 3)), Limits::new(schedule))
-            }
-            Limiter::Own => {
-                let limiter = Own(Mutex::new(Limits::new(Own::schedule())));
-                (builder.rate_limiter(limiter), Limits::new(Own::schedule()))
-            }
+        let builder = match self.limiter {
+            Limiter::Default => builder,
+            Limiter::Fast => builder.rate_limiter(ItemExponentialFailure::new(Duration::from_nanos(1), never)),
+            Limiter::FastSlow => builder.rate_limiter(ItemFastSlow::new(Duration::ZERO, never, 3)),
+            Limiter::Own => builder.rate_limiter(Own(Mutex::new(self.limits()))),
             Limiter::Composed => {
-                let rows = [(0, one), (1, Duration::ZERO), (4, one * 60)];
                 let limiter = WithMaxWait::new(ItemExponentialFailure::new(one, never), one * 7);
-                let limiter = MaxOf::new(vec![Box::new(limiter), Box::new(Step::new(rows))]);
-                let rows = rows.map(|(from, delay)| (from as u64, delay.as_nanos()));
-                let limits = Limits::new(Schedule::Exponential { base: second, max: never.as_nanos() });
-                let limits = Limits::MaxWait(Box::new(limits), 7 * second);
-                let limits = Limits::MaxOf(vec![limits, Limits::new(Schedule::Step(rows.to_vec()))]);
-                (builder.rate_limiter(limiter), limits)
+                let rows = ROWS.map(|(from, delay)| (from, Duration::from_nanos(delay)));
+                builder.rate_limiter(MaxOf::new(vec![Box::new(limiter), Box::new(Step::new(rows))]))
             }
         };
-        (builder.build(), mock, limits)
+        (builder.build(), mock, self.limits())
+    }
+
+    /// The plain limiter.
+    pub(crate) fn limits(&self) -> Limits<u8> {
+        let never = Duration::MAX.as_nanos();
+        let schedule = match self.limiter {
+            Limiter::Default => Schedule::Exponential { base: 5_000_000, max: 1_000 * SECOND },
+            Limiter::Fast => Schedule::Exponential { base: 1, max: never },
+            Limiter::FastSlow => Schedule::FastSlow { fast: 0, slow: never, max_fast_attempts: 3 },
+            Limiter::Own => Schedule::Exponential { base: 10, max: SECOND },
+            Limiter::Composed => {
+                let limits = Limits::new(Schedule::Exponential { base: SECOND, max: never });
+                let rows = ROWS.map(|(from, delay)| (from as u64, delay.into()));
+                let limits = Limits::MaxWait(Box::new(limits), 7 * SECOND);
+                return Limits::MaxOf(vec![limits, Limits::new(Schedule::Step(rows.to_vec()))]);
+            }
+        };
+        Limits::new(schedule)
     }
 
     /// The shard of each key.

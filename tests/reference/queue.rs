@@ -368,7 +368,34 @@ impl Reference {
         let (next, level) = self.order(key).pop(&plan).expect("the shard has keys that are ready");
         assert_eq!(next, key, "the key is not the next one of its shard");
         self.judge_waits(key);
-        let now = self.now;
+        self.handed_out(key, level)
+    }
+
+    /// [`hand_out`](Self::hand_out) of a queue that chooses the next group by rules of its own, and with a limit the level, too: the key must
+    /// be the first of a group that is not full, in its level.
+    pub(crate) fn hand_out_in_turn(&mut self, key: u8) -> i8 {
+        let plan = self.plan.clone();
+        let order = self.order(key);
+        let highest = order.levels.keys().next_back().copied();
+        let level = match plan.limit {
+            None => order.next_level(plan.strict),
+            Some(_) if plan.strict => highest,
+            Some(_) => order
+                .levels
+                .iter()
+                .find(|(_, turns)| turns.iter().any(|turn| turn.keys[0] == key))
+                .map(|(level, _)| *level),
+        };
+        let level = level.expect("the shard has keys that are ready");
+        let turns = order.levels.get_mut(&level).expect("it has keys");
+        let turn = turns.iter_mut().find(|turn| turn.keys[0] == key);
+        turn.expect("the key is not the first of its group in the level whose turn it is").keys.pop_front();
+        order.tidy();
+        self.handed_out(key, level)
+    }
+
+    fn handed_out(&mut self, key: u8, level: i8) -> i8 {
+        let (now, plan) = (self.now, self.plan.clone());
         let state = self.state(key);
         (state.dirty, state.processing, state.held, state.processing_since) = (false, true, level, now);
         state.waited = now.saturating_sub(state.dirty_since);
@@ -467,6 +494,18 @@ impl Reference {
         let added = self.add_with(key, how, delay, priority);
         self.done(key);
         added
+    }
+
+    /// Sets a delay again that was taken out: no add has asked for it. Of two delays the earlier one counts.
+    pub(crate) fn put_back(&mut self, (key, left, priority): Delayed, waits: bool) {
+        let deadline = if left == NEVER { NEVER } else { self.now + left };
+        self.calls += 1;
+        let calls = self.calls;
+        let state = self.state(key);
+        let old = state.delay.replace((deadline, calls));
+        state.delay_priority = if old.is_some() { state.delay_priority.max(priority) } else { priority };
+        state.delay = Some(old.filter(|(old, _)| *old <= deadline).unwrap_or((deadline, calls)));
+        state.waits |= waits && !state.dirty;
     }
 
     // ---- taking out ----

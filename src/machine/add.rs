@@ -1,0 +1,189 @@
+//! `add`: a key becomes dirty, or gets a delay.
+//!
+//! ```text
+//!   add, now           absent            queued              processing               processing, dirty
+//!     answers          Queued            Coalesced           Deferred                 Coalesced
+//!     and the key is   queued, at the    raised, if this     queued when its          raised
+//!                      end of its level  priority is higher  processing ends
+//! ```
+//!
+//! [`delays`](super::delays) says what an add does about a delay.
+
+use super::{EntryRef, Failure, Machine, Mode, Owed};
+use crate::key::{Hash, OnAddKnown};
+use crate::order::{Group, NORMAL, Order, Pushed};
+use crate::{Added, DelayConflict};
+use equivalent::Equivalent;
+
+/// How a key is added.
+#[derive(Clone, Copy)]
+pub(crate) struct How<'s> {
+    pub(crate) priority: i8,
+    /// In nanoseconds. 0 is now, as `None` is, but counts as a retry.
+    pub(crate) delay: Option<u64>,
+    pub(crate) conflict: DelayConflict,
+    pub(crate) failure: Failure<'s>,
+    /// The time, if there may be a delay.
+    pub(crate) now: u64,
+}
+
+impl How<'_> {
+    /// As `add` adds.
+    pub(crate) const NOW: Self =
+        Self { priority: NORMAL, delay: None, conflict: DelayConflict::EarliestWins, failure: Failure::No, now: 0 };
+
+    /// The key may get a delay. (That a schedule says none is not known before the failure is counted.)
+    #[inline]
+    pub(super) fn may_delay(&self) -> bool {
+        self.delay.is_some_and(|delay| delay > 0) || self.failure.is_counted()
+    }
+
+    /// There is nothing but a priority.
+    #[inline]
+    fn is_plain(&self) -> bool {
+        self.delay.is_none() && !self.failure.is_one()
+    }
+}
+
+impl<K> Machine<K> {
+    /// Whether the key is known: then an add does not need its group.
+    pub(crate) fn is_known<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: Hash) -> bool {
+        self.keys.find(key, hash).is_some()
+    }
+
+    /// The key is to be handed out, now or later. `group` counts if the key is new.
+    #[inline(always)]
+    pub(crate) fn add(
+        &mut self,
+        hand: &mut Option<K>,
+        hash: Hash,
+        group: Group,
+        how: &How<'_>,
+        mode: Mode,
+    ) -> (Added, Owed)
+    where
+        K: Eq,
+    {
+        if !mode.is_open {
+            return (self.refuse(hand, hash, group, how), Owed::NOTHING);
+        }
+        self.order.expect(how.priority);
+        if how.may_delay() {
+            self.later.reserve();
+        }
+        let key = hand.as_ref().expect("an add has a key in its hand");
+        if let Some(entry) = self.keys.find(key, hash) {
+            return self.add_known(entry, how);
+        }
+        let entry = self.insert(hand, hash, group);
+        if !how.is_plain() {
+            return self.add_known(entry, how);
+        }
+        entry.state().on_add_new();
+        self.counts.pushed += 1;
+        (Added::Queued, self.push(entry, how.priority))
+    }
+
+    /// A failure counts although the add is refused, as a limiter of the user's own would count it.
+    #[cold]
+    fn refuse(&mut self, hand: &mut Option<K>, hash: Hash, group: Group, how: &How<'_>) -> Added
+    where
+        K: Eq,
+    {
+        if how.failure.is_counted() {
+            let entry = self.find_or_insert(hand, hash, group);
+            let _delay = self.count_failure(entry, how.failure, None);
+        } else {
+            self.counts.failures += u64::from(how.failure.is_one());
+        }
+        self.counts.rejected += 1;
+        Added::Rejected
+    }
+
+    /// The key in the hand, which is not known.
+    #[inline(always)]
+    fn insert(&mut self, hand: &mut Option<K>, hash: Hash, group: Group) -> EntryRef<K> {
+        let group = self.order.enter(group);
+        self.keys.insert(hand.take().expect("the key is in the hand"), hash, group)
+    }
+
+    pub(super) fn find_or_insert(&mut self, hand: &mut Option<K>, hash: Hash, group: Group) -> EntryRef<K>
+    where
+        K: Eq,
+    {
+        let found = hand.as_ref().and_then(|key| self.keys.find(key, hash));
+        found.unwrap_or_else(|| self.insert(hand, hash, group))
+    }
+
+    /// An add of a key that is known, with all that [`How`] says.
+    #[inline(always)]
+    pub(super) fn add_known(&mut self, entry: EntryRef<K>, how: &How<'_>) -> (Added, Owed) {
+        let delay = self.count_failure(entry, how.failure, how.delay);
+        self.counts.retries += u64::from(delay.is_some());
+        if let Some(delay) = delay.filter(|delay| *delay > 0) {
+            let deadline = self.later.deadline(how.now, delay);
+            return self.set_delay(entry, deadline, how.priority, how.conflict);
+        }
+        let mut priority = how.priority;
+        if entry.state().is_delayed() {
+            let Some(met) = self.meet_delay(entry, priority, how.conflict) else {
+                self.counts.coalesced += 1;
+                return (Added::Coalesced, Owed::NOTHING);
+            };
+            priority = met;
+        }
+        self.make_dirty(entry, priority)
+    }
+
+    /// The key, which is known, is to be handed out.
+    #[inline(always)]
+    pub(super) fn make_dirty(&mut self, entry: EntryRef<K>, priority: i8) -> (Added, Owed) {
+        match entry.state().on_add() {
+            OnAddKnown::Push => {
+                self.counts.pushed += 1;
+                (Added::Queued, self.push(entry, priority))
+            }
+            OnAddKnown::Coalesce => {
+                self.counts.coalesced += 1;
+                if !entry.state().is_processing() {
+                    if priority > entry.priority() {
+                        self.raise(entry, priority);
+                    }
+                } else if priority > entry.pending() {
+                    entry.set_pending(priority);
+                }
+                (Added::Coalesced, Owed::NOTHING)
+            }
+            OnAddKnown::Defer => {
+                self.counts.deferred += 1;
+                entry.set_pending(priority);
+                (Added::Deferred, Owed::NOTHING)
+            }
+        }
+    }
+
+    /// Puts a key into the order whose state has just become queued (I5).
+    #[inline(always)]
+    pub(super) fn push(&mut self, entry: EntryRef<K>, priority: i8) -> Owed {
+        entry.set_priority(priority);
+        let Pushed { position, is_ready } = self.order.push(entry, priority, entry.group());
+        entry.set_position(position);
+        self.queued += 1;
+        self.active += 1;
+        Owed::ready(u32::from(is_ready))
+    }
+
+    /// Takes a queued key out of the order.
+    pub(super) fn unpush(&mut self, entry: EntryRef<K>) {
+        self.order.remove(entry, entry.place(), &mut self.bin);
+        self.queued -= 1;
+        self.active -= 1;
+    }
+
+    /// A queued key goes to the end of a higher level. It is ready as before, so nothing is owed.
+    #[cold]
+    fn raise(&mut self, entry: EntryRef<K>, priority: i8) {
+        self.unpush(entry);
+        let _as_before = self.push(entry, priority);
+    }
+}

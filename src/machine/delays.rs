@@ -1,0 +1,180 @@
+//! Delays: what sets, moves and drops them.
+//!
+//! ```text
+//!   add with a delay      no delay yet       a delay that is       an earlier one
+//!                                            as early or earlier   is asked for
+//!     EarliestWins        set                stands                moved
+//!     Replace             set                moved                 moved
+//!     KeepExisting        set                stands                stands
+//!
+//!   add without one       of a delayed key
+//!     Replace, Promote    drops the delay, and adds the key
+//!     KeepExisting        changes nothing
+//!     Independent         adds the key; the delay stays
+//!     Strict              waits for the delay, unless the key is dirty
+//! ```
+//!
+//! Whichever deadline counts, the higher priority does. A delay is a bit of its key's state and an entry in the wheel, and both change in
+//! one step (I9).
+
+use super::{EntryRef, Machine, Mode, Owed};
+use crate::key::Hash;
+use crate::order::{Group, Order};
+use crate::{Added, DelayConflict, DelayedAdd};
+use equivalent::Equivalent;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+/// A delay that was taken out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Delay {
+    pub(crate) deadline: u64,
+    pub(crate) priority: i8,
+    /// An add waits for it ([`DelayedAdd::Strict`]).
+    pub(crate) is_awaited: bool,
+}
+
+/// What a cancel has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Cancelled {
+    /// There was no delay.
+    Nothing,
+    Delay,
+    /// An add has waited for the delay, and is made now.
+    Added(Added),
+}
+
+impl<K> Machine<K> {
+    /// Whether one more delay can be set. A verb that sets one and has no room panics, so a holder asks before.
+    pub(crate) fn has_room_for_delay(&mut self) -> bool {
+        self.later.has_room()
+    }
+
+    /// Drops the delay of a key.
+    pub(crate) fn cancel<Q>(&mut self, hand: &mut Option<K>, key: &Q, hash: Hash, mode: Mode) -> (Cancelled, Owed)
+    where
+        Q: Equivalent<K> + ?Sized,
+    {
+        let Some(entry) = self.keys.find(key, hash).filter(|entry| entry.state().is_delayed()) else {
+            return (Cancelled::Nothing, Owed::NOTHING);
+        };
+        let delay = self.drop_delay(entry);
+        let (cancelled, owed) = if delay.is_awaited && mode.is_open {
+            let (added, owed) = self.make_dirty(entry, delay.priority);
+            (Cancelled::Added(added), owed)
+        } else {
+            (Cancelled::Delay, Owed::NOTHING)
+        };
+        self.forget_if_vacant(hand, entry);
+        (cancelled, owed.and(self.drained()).and(self.garbage()))
+    }
+
+    /// Sets the delay of a key, or moves it. The caller has made sure that there is room.
+    pub(super) fn set_delay(
+        &mut self,
+        entry: EntryRef<K>,
+        deadline: u64,
+        priority: i8,
+        conflict: DelayConflict,
+    ) -> (Added, Owed) {
+        let number = self.keys.number(entry);
+        if entry.state().is_delayed() {
+            let record = self.later.record_mut(number);
+            record.priority = record.priority.max(priority);
+            let stands = match conflict {
+                DelayConflict::EarliestWins => record.deadline() <= deadline,
+                DelayConflict::Replace => false,
+                DelayConflict::KeepExisting => true,
+            };
+            if stands {
+                self.counts.coalesced += 1;
+                return (Added::Coalesced, Owed::NOTHING);
+            }
+            self.later.remove(number);
+        } else {
+            self.later.begin(number, priority);
+            entry.state().set_delayed();
+        }
+        self.counts.delays += 1;
+        (Added::Delayed, self.later.insert(number, deadline))
+    }
+
+    /// What an add without a delay does about the delay of its key. Returns the priority of the add; `None`: it does nothing more.
+    #[cold]
+    pub(super) fn meet_delay(&mut self, entry: EntryRef<K>, priority: i8, conflict: DelayConflict) -> Option<i8> {
+        match (conflict, self.policy) {
+            (DelayConflict::Replace, _) | (DelayConflict::EarliestWins, DelayedAdd::Promote) => {
+                Some(priority.max(self.drop_delay(entry).priority))
+            }
+            (DelayConflict::EarliestWins, DelayedAdd::Independent) => Some(priority),
+            (DelayConflict::EarliestWins, DelayedAdd::Strict) if !entry.state().defer_add() => Some(priority),
+            (DelayConflict::KeepExisting, _) | (DelayConflict::EarliestWins, DelayedAdd::Strict) => {
+                let record = self.later.record_mut(self.keys.number(entry));
+                record.priority = record.priority.max(priority);
+                None
+            }
+        }
+    }
+
+    /// Takes the delay of a delayed key out of the wheel.
+    pub(super) fn drop_delay(&mut self, entry: EntryRef<K>) -> Delay {
+        let number = self.keys.number(entry);
+        self.later.remove(number);
+        self.end_delay(entry)
+    }
+
+    /// The key has left the wheel (I9).
+    #[inline]
+    pub(super) fn end_delay(&mut self, entry: EntryRef<K>) -> Delay {
+        self.later.delayed -= 1;
+        let record = self.later.record(self.keys.number(entry));
+        let (deadline, priority) = (record.deadline(), record.priority);
+        Delay { deadline, priority, is_awaited: entry.state().clear_delayed() }
+    }
+
+    /// Takes one delay out, whatever its deadline. The key is in the hand, or a clone if the key is still known. If the clone panics, the
+    /// delay stays.
+    pub(crate) fn take_delay(&mut self, hand: &mut Option<K>) -> (Option<Delay>, Owed)
+    where
+        K: Clone,
+    {
+        let Some((number, deadline)) = self.later.pop_any() else { return (None, Owed::NOTHING) };
+        let entry = self.keys.get(number).expect("a delayed key is known");
+        let delay = self.end_delay(entry);
+        if entry.state().is_vacant() {
+            *hand = Some(self.forget(entry));
+        } else {
+            let cloned = catch_unwind(AssertUnwindSafe(|| entry.key().clone()));
+            *hand = Some(cloned.unwrap_or_else(|payload| {
+                let _as_before = self.begin_again(entry, deadline, delay);
+                resume_unwind(payload)
+            }));
+        }
+        (Some(delay), self.drained().and(self.garbage()))
+    }
+
+    /// Sets a delay again that was taken out, also after a shut-down. If the key has a delay by now, the earlier one counts.
+    pub(crate) fn put_back(&mut self, hand: &mut Option<K>, hash: Hash, group: Group, delay: Delay) -> Owed
+    where
+        K: Eq,
+    {
+        self.later.reserve();
+        self.order.expect(delay.priority);
+        let entry = self.find_or_insert(hand, hash, group);
+        if !entry.state().is_delayed() {
+            return self.begin_again(entry, delay.deadline, delay);
+        }
+        let before = (self.counts.delays, self.counts.coalesced);
+        let (_set, owed) = self.set_delay(entry, delay.deadline, delay.priority, DelayConflict::EarliestWins);
+        (self.counts.delays, self.counts.coalesced) = before; // no call has set it
+        let _waits = delay.is_awaited && entry.state().defer_add();
+        owed
+    }
+
+    fn begin_again(&mut self, entry: EntryRef<K>, deadline: u64, delay: Delay) -> Owed {
+        let number = self.keys.number(entry);
+        self.later.begin(number, delay.priority);
+        entry.state().set_delayed();
+        let _waits = delay.is_awaited && entry.state().defer_add();
+        self.later.insert(number, deadline)
+    }
+}

@@ -1,0 +1,78 @@
+//! `done` and `requeue`: the processing of a key ends.
+
+use super::{Claimed, How, Machine, Mode, Owed};
+use crate::Added;
+use crate::key::OnDone;
+use crate::order::Order;
+
+/// How it ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    Done,
+    /// The failures of the key are forgotten.
+    Succeed,
+    /// The same, and that is counted.
+    GiveUp,
+}
+
+/// What became of the key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ended {
+    /// It is queued again: it was added meanwhile.
+    Queued,
+    /// It is still known: it is delayed, or has failed.
+    Kept,
+    /// It is forgotten, and in the hand.
+    Gone,
+}
+
+impl<K> Machine<K> {
+    /// Ends the processing of a key.
+    #[inline(always)]
+    pub(crate) fn done(&mut self, hand: &mut Option<K>, Claimed(entry): Claimed<K>, end: End) -> (Ended, Owed) {
+        if end != End::Done {
+            self.counts.given_up += u64::from(end == End::GiveUp);
+            self.clear_failures(entry);
+        }
+        self.active -= 1;
+        let has_room = self.order.ended(entry.group());
+        let (ended, owed) = match entry.state().on_done() {
+            OnDone::Push => (Ended::Queued, self.push(entry, entry.pending())),
+            OnDone::Keep => (Ended::Kept, Owed::NOTHING),
+            OnDone::Remove => {
+                *hand = Some(self.forget(entry));
+                (Ended::Gone, Owed::only_if(!self.retired.is_empty(), Owed::GARBAGE))
+            }
+        };
+        (ended, owed.and(Owed::ready(u32::from(has_room))).and(self.drained()))
+    }
+
+    /// Adds a held key, and ends its processing. `end`: as for [`done`](Self::done). A refusal returns the key, which is still held: its
+    /// owner notes that, and calls `done`.
+    #[inline]
+    pub(crate) fn requeue(
+        &mut self,
+        hand: &mut Option<K>,
+        claimed: Claimed<K>,
+        how: &How<'_>,
+        end: End,
+        mode: Mode,
+    ) -> (Result<Added, Claimed<K>>, Owed) {
+        let entry = claimed.0;
+        if mode.is_open && how.may_delay() {
+            self.later.reserve();
+        }
+        if end != End::Done {
+            self.clear_failures(entry);
+        }
+        if !mode.is_open {
+            let _delay = self.count_failure(entry, how.failure, None);
+            self.counts.rejected += 1;
+            return (Err(claimed), Owed::NOTHING);
+        }
+        self.order.expect(how.priority);
+        let (added, owed) = self.add_known(entry, how);
+        let (_ended, more) = self.done(hand, claimed, End::Done);
+        (Ok(added), owed.and(more))
+    }
+}

@@ -1,0 +1,79 @@
+//! Keys whose delays have expired become dirty, a batch of small steps at a time (P11).
+
+use super::later::NEVER;
+use super::{Machine, Mode, Owed};
+use crate::Added;
+use crate::sync::model_const;
+use crate::time::wheel::Popped;
+
+/// The number of steps that one call makes.
+pub(crate) const BATCH: usize = model_const(128, 2);
+
+/// The number of keys that are taken out of the wheel before they are added: meanwhile their slots come near.
+const NEAR: usize = model_const(16, 2);
+
+/// What one call has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Expired {
+    /// The number of delays that have expired, by what the add did: queued, deferred, coalesced.
+    pub(crate) by_answer: [usize; 3],
+    /// There is more to do at this time.
+    pub(crate) has_more: bool,
+}
+
+impl<K> Machine<K> {
+    /// Adds some of the keys whose delays have expired. When there are no more, says by [`until`](Self::until) until when there are none.
+    pub(crate) fn expire(&mut self, now: u64, mode: Mode) -> (Expired, Owed) {
+        let (mut by_answer, mut owed, mut budget) = ([0; 3], Owed::NOTHING, BATCH);
+        if !mode.is_open {
+            return (Expired { by_answer, has_more: false }, owed);
+        }
+        let has_more = loop {
+            let (mut near, mut count) = ([const { None }; NEAR], 0);
+            let next = loop {
+                match self.later.pop(now, &mut budget) {
+                    Popped::Expired(number) => {
+                        let entry = self.keys.get(number).expect("a delayed key is known");
+                        entry.prefetch();
+                        near[count] = Some(entry);
+                        count += 1;
+                        if count == NEAR {
+                            break Popped::BudgetSpent;
+                        }
+                    }
+                    next => break next,
+                }
+            };
+            for entry in near.into_iter().map_while(|entry| entry) {
+                self.counts.expired += 1;
+                let delay = self.end_delay(entry);
+                let (added, more) = self.make_dirty(entry, delay.priority);
+                owed = owed.and(more);
+                match added {
+                    Added::Queued => by_answer[0] += 1,
+                    Added::Deferred => by_answer[1] += 1,
+                    _ => by_answer[2] += 1,
+                }
+            }
+            match next {
+                Popped::BudgetSpent if budget > 0 => {}
+                Popped::Until(until) => {
+                    self.later.until = until;
+                    break false;
+                }
+                Popped::Empty => {
+                    self.later.until = NEVER;
+                    break false;
+                }
+                _ => break true,
+            }
+        };
+        (Expired { by_answer, has_more }, owed.and(self.garbage()))
+    }
+
+    /// No delay expires before this. ([`NEVER`]: there is none.)
+    #[inline]
+    pub(crate) fn until(&self) -> u64 {
+        self.later.until
+    }
+}

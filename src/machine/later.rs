@@ -1,0 +1,193 @@
+//! What delays and failures need: a timing wheel, and a record for each slot whose key is delayed or has failed.
+//!
+//! ```text
+//!   key DELAYED ──▶ record of its slot: priority, beginning, placement ◀──▶ entry in the wheel, by deadline
+//!   key FAILED ───▶ record of its slot: failures
+//! ```
+
+use super::Owed;
+use crate::key::SideArray;
+use crate::time::wheel::{Block, Placement, Placements, Popped, Wheel};
+
+/// A deadline that never comes.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+/// The message of a panic.
+const WHEEL_IS_FULL: &str = "the delays of a shard would take more than 17 GB";
+
+pub(super) struct Later {
+    /// `None`: there was no delay so far. (A wheel is 20 KB.)
+    wheel: Option<Box<Wheel>>,
+    /// A wheel to be freed.
+    old: Option<Box<Wheel>>,
+    records: SideArray<Record>,
+    /// Keys in the wheel.
+    pub(super) delayed: usize,
+    /// Keys whose failures are counted.
+    pub(super) failing: usize,
+    /// The latest time that a call has told. Never goes back.
+    time: u64,
+    /// No delay expires before this.
+    pub(super) until: u64,
+    /// The number of times that a key has become delayed.
+    begun: u64,
+}
+
+/// What is kept for a slot: 24 bytes.
+#[derive(Default)]
+pub(super) struct Record {
+    placement: Placement,
+    pub(super) failures: u32,
+    /// The number of times that a key had become delayed when this one did, without the high bits.
+    began: u32,
+    /// The priority that the key will have.
+    pub(super) priority: i8,
+}
+
+impl Record {
+    #[inline]
+    pub(super) fn deadline(&self) -> u64 {
+        self.placement.deadline()
+    }
+}
+
+impl Placements for SideArray<Record> {
+    #[inline]
+    fn placement(&mut self, number: u32) -> &mut Placement {
+        &mut self[number].placement
+    }
+}
+
+impl Later {
+    /// `slots`: the number of slots in a chunk.
+    pub(super) fn new(slots: usize) -> Self {
+        let records = SideArray::new(slots);
+        Self { wheel: None, old: None, records, delayed: 0, failing: 0, time: 0, until: NEVER, begun: 0 }
+    }
+
+    /// The record of a slot, which is made if there is none.
+    #[inline]
+    pub(super) fn make(&mut self, number: u32) -> &mut Record {
+        self.records.make(number);
+        &mut self.records[number]
+    }
+
+    /// The record of a slot whose key is delayed or has failed.
+    #[inline]
+    pub(super) fn record(&self, number: u32) -> &Record {
+        &self.records[number]
+    }
+
+    #[inline]
+    pub(super) fn record_mut(&mut self, number: u32) -> &mut Record {
+        &mut self.records[number]
+    }
+
+    /// When a delay expires that a call has asked for.
+    #[inline]
+    pub(super) fn deadline(&mut self, now: u64, delay: u64) -> u64 {
+        self.time = self.time.max(now);
+        self.time.saturating_add(delay)
+    }
+
+    /// Whether one more delay can be set.
+    #[inline]
+    pub(super) fn has_room(&mut self) -> bool {
+        self.wheel.as_mut().is_none_or(|wheel| wheel.reserve())
+    }
+
+    /// Panics if no more delay can be set: before anything is changed.
+    #[inline]
+    pub(super) fn reserve(&mut self) {
+        assert!(self.has_room(), "{WHEEL_IS_FULL}");
+    }
+
+    /// A key becomes delayed.
+    pub(super) fn begin(&mut self, number: u32, priority: i8) {
+        self.delayed += 1;
+        self.begun += 1;
+        let began = self.begun as u32;
+        let record = self.make(number);
+        (record.began, record.priority) = (began, priority);
+    }
+
+    /// Which of the beginnings of a delay this one was.
+    pub(super) fn began(&self, number: u32) -> u64 {
+        // Of the numbers with these low bits the latest that was used.
+        let low = self.records[number].began;
+        self.begun - u64::from((self.begun as u32).wrapping_sub(low))
+    }
+
+    /// Puts the deadline of a slot into the wheel. Owes the news if no delay expires as early.
+    #[inline]
+    pub(super) fn insert(&mut self, number: u32, deadline: u64) -> Owed {
+        if self.wheel.is_none() {
+            self.make_wheel();
+        }
+        let wheel = self.wheel.as_mut().expect("made above");
+        wheel.insert(&mut self.records, number, deadline);
+        let is_first = deadline < self.until;
+        if is_first {
+            self.until = deadline;
+        }
+        Owed::only_if(is_first, Owed::DEADLINE)
+    }
+
+    /// Not inlined, as it would make the stack frame of each caller as large as a wheel.
+    #[cold]
+    #[inline(never)]
+    fn make_wheel(&mut self) {
+        self.wheel = Some(Box::new(Wheel::new(self.time)));
+    }
+
+    /// Takes the deadline of a slot out of the wheel.
+    #[inline]
+    pub(super) fn remove(&mut self, number: u32) {
+        let wheel = self.wheel.as_mut().expect("a key is delayed");
+        wheel.remove(&mut self.records, number);
+    }
+
+    /// Takes out a deadline that is past, or says why there is none.
+    #[inline]
+    pub(super) fn pop(&mut self, now: u64, budget: &mut usize) -> Popped {
+        self.time = self.time.max(now);
+        let Some(wheel) = &mut self.wheel else { return Popped::Empty };
+        let popped = wheel.pop(&mut self.records, now.min(NEVER - 1), budget);
+        if popped == Popped::NeedsCascade {
+            wheel.cascade(&mut self.records, budget);
+        }
+        popped
+    }
+
+    /// Takes out any deadline: the number of the slot.
+    pub(super) fn pop_any(&mut self) -> Option<(u32, u64)> {
+        self.wheel.as_mut()?.pop_any()
+    }
+
+    pub(super) fn has_garbage(&self) -> bool {
+        self.old.is_some() || self.wheel.as_ref().is_some_and(|wheel| wheel.has_retired())
+    }
+
+    pub(super) fn take_garbage(&mut self) -> (Option<Box<Wheel>>, Vec<Box<Block>>) {
+        (self.old.take(), self.wheel.as_mut().map(|wheel| wheel.retired()).unwrap_or_default())
+    }
+
+    /// A wheel without delays is not needed. The next delay makes a new one.
+    pub(super) fn drop_empty_wheel(&mut self) {
+        if self.delayed == 0 {
+            self.old = self.wheel.take();
+        }
+    }
+
+    /// Gives the spare capacity of the list of records back.
+    pub(super) fn shrink(&mut self) {
+        self.records.shrink();
+    }
+
+    /// A chunk of slots is freed: takes its records. `chunks`: the number of chunks that are left.
+    pub(super) fn retire(&mut self, chunk: usize, chunks: usize) -> Box<[Record]> {
+        let records = self.records.take_chunk(chunk);
+        self.records.truncate(chunks);
+        records
+    }
+}

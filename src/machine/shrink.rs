@@ -1,0 +1,30 @@
+//! Memory that the keys do not need is given back, a step at a time.
+
+use super::{Machine, Owed};
+use crate::order::Order;
+use crate::sync::model_const;
+
+/// The number of chunks of slots that one call visits, and half as many chains of the table as it moves.
+const STEP: usize = model_const(128, 2);
+
+impl<K> Machine<K> {
+    /// One step. The first is `from` 0; the next goes on where this one says, or `None`: that was the last.
+    pub(crate) fn shrink(&mut self, from: usize) -> (Option<usize>, Owed) {
+        if from == 0 {
+            self.order.shrink(&mut self.bin);
+            self.later.drop_empty_wheel();
+        }
+        // The number of chunks is read in each step: freeing the last chunk makes it less.
+        let next = if from < self.keys.chunks() {
+            self.keys.shrink_chunks(from..from + STEP);
+            Some(from + STEP)
+        } else if self.keys.shrink_buckets(2 * STEP) {
+            Some(from.max(1))
+        } else {
+            self.later.shrink();
+            None
+        };
+        self.retire();
+        (next, self.garbage())
+    }
+}

@@ -1,0 +1,54 @@
+//! What a verb does when there is no room, and which memory a slot takes.
+
+use crate::key::Hash;
+use crate::machine::{End, EntryRef, Failure, How, Machine, Mode};
+use crate::order::{AnyOrder, Group};
+use crate::rate_limiter::{ItemExponentialFailure, RateLimiter};
+use crate::time::wheel::MAX_BLOCKS;
+use crate::{Added, DelayConflict, DelayedAdd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+fn add(machine: &mut Machine<u64>, key: u64, how: &How<'_>) -> Added {
+    machine.add(&mut Some(key), Hash(key as u32), Group::default(), how, Mode::OPEN).0
+}
+
+/// The wheel is full, so each verb that would set a delay panics before it changes anything; a holder asks before.
+#[test]
+fn a_verb_that_finds_the_wheel_full_changes_nothing() {
+    let limiter = ItemExponentialFailure::new(Duration::from_secs(3600), Duration::MAX);
+    let schedule = RateLimiter::<u64>::schedule(&limiter).expect("it only counts");
+    let mut machine = Machine::<u64>::new(AnyOrder::new(false), DelayedAdd::Independent);
+    let soon = How { delay: Some(1), ..How::NOW };
+    let later = How { delay: Some(86_400_000_000_000), ..How::NOW };
+    assert_eq!([1, 5].map(|key| add(&mut machine, key, &soon)), [Added::Delayed; 2]); // one block
+    assert_eq!(add(&mut machine, 2, &How::NOW), Added::Queued);
+    let claimed = machine.get(Mode::OPEN).0.expect("it is queued");
+    MAX_BLOCKS.set(1);
+    let counts = machine.counts;
+    let replaces = How { conflict: DelayConflict::Replace, ..later };
+    let fails = How { failure: Failure::Counted(&*schedule), ..How::NOW };
+    for (key, how) in [(3, later), (1, replaces), (4, fails), (1, fails)] {
+        let added = catch_unwind(AssertUnwindSafe(|| add(&mut machine, key, &how)));
+        let message = added.expect_err("there is no room");
+        assert!(message.downcast_ref::<String>().is_some_and(|message| message.contains("17 GB")));
+    }
+    assert!(!machine.has_room_for_delay());
+    assert_eq!((machine.known(), machine.delayed(), machine.failing(), machine.until()), (3, 2, 0, 1));
+    assert_eq!(machine.counts, counts);
+    // What sets no delay needs no room.
+    assert_eq!(add(&mut machine, 3, &How { delay: Some(0), ..How::NOW }), Added::Queued);
+    let (expired, owed) = machine.expire(1, Mode::OPEN);
+    assert_eq!((expired.by_answer, expired.has_more, owed.ready), ([2, 0, 0], false, 2));
+    MAX_BLOCKS.set(1000);
+    assert_eq!(add(&mut machine, 4, &later), Added::Delayed);
+    let _ended = machine.done(&mut None, claimed, End::Done);
+}
+
+/// A queued number takes 32 bytes beside its places in the table and in the order; a failed or delayed one 24 more.
+#[test]
+#[cfg_attr(not(target_pointer_width = "64"), ignore = "the sizes are those of 64-bit targets")]
+fn what_a_slot_takes() {
+    assert_eq!(Machine::<u64>::BYTES, [32, 24]);
+    assert_eq!(size_of::<Option<EntryRef<u64>>>(), 8);
+}

@@ -1,0 +1,39 @@
+//! The bare machine, driven by the one reference: random lives, and all short ones.
+//!
+//! `MACHINE_SECONDS` is how long random lives go on (1 by default), and `MACHINE_SEED` is the first of them: the number that a failure
+//! names. `MACHINE_WORDS` is the length of the short ones (3).
+
+mod bounds;
+mod letters;
+mod many;
+mod reference;
+mod run;
+
+use reference::{swarm, words};
+use std::time::{Duration, Instant};
+
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{name}={value} is no number")))
+}
+
+#[test]
+fn random_lives() {
+    let time = Duration::from_secs(setting("MACHINE_SECONDS").unwrap_or(1));
+    let first = setting("MACHINE_SEED").unwrap_or(0);
+    let (mut lives, start) = (0, Instant::now());
+    let at_least = if cfg!(miri) { 20 } else { 300 };
+    while lives < at_least || start.elapsed() < time {
+        swarm::lives(first + lives..first + lives + 20);
+        lives += 20;
+    }
+    println!("{lives} lives, {} steps, {:?}", run::steps(), run::seen());
+}
+
+#[test]
+fn all_short_lives() {
+    let length = setting("MACHINE_WORDS").unwrap_or(if cfg!(miri) { 2 } else { 3 }) as u32;
+    for alphabet in letters::alphabets() {
+        let count = words::words(&alphabet, length);
+        println!("{}: {count} words of {length} letters", alphabet.name);
+    }
+}

@@ -1,0 +1,682 @@
+//! One life: a machine and the reference, step by step. Steps that a machine does not see (waiters, loops of workers) are left out.
+//!
+//! After each step all that can be seen is compared: answers, what is owed, counts, and the state of each key.
+
+use super::reference::key::{Fault, KEYS, Key, Name, alive, arm, disarm, has_struck, strike};
+use super::reference::limits::Limits;
+use super::reference::op::{End, How, Op, Span};
+use super::reference::plan::{Limiter, Plan};
+use super::reference::queue::{Counts, Delayed, NEVER, Reference};
+use crate::key::Hash;
+use crate::machine::{self, Cancelled, Claimed, Delay, Ended, Failure, Machine, Mode, Owed, Seen, SeenDelay};
+use crate::order::{AnyOrder, Group, Order};
+use crate::rate_limiter::{ItemExponentialFailure, ItemFastSlow, RateLimiter, Schedule};
+use crate::{Added, DelayConflict, OnPanic};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::Duration;
+
+thread_local! {
+    static STEPS: Cell<u64> = const { Cell::new(0) };
+    static SEEN: Cell<BTreeMap<&'static str, u64>> = const { Cell::new(BTreeMap::new()) };
+}
+
+/// The number of steps of this thread that were made.
+pub(super) fn steps() -> u64 {
+    STEPS.get()
+}
+
+/// How often each answer was seen.
+pub(super) fn seen() -> BTreeMap<&'static str, u64> {
+    SEEN.take()
+}
+
+fn note(answer: &'static str) {
+    let mut seen = SEEN.take();
+    *seen.entry(answer).or_default() += 1;
+    SEEN.set(seen);
+}
+
+/// Runs the steps. Panics at the first difference.
+pub(crate) fn run(plan: &Plan, ops: &[Op]) {
+    let before = alive();
+    let mut run = Run::new(plan);
+    for op in ops {
+        run.step(op);
+    }
+    run.heal();
+    drop(run);
+    assert_eq!(alive(), before, "each key is dropped once");
+}
+
+struct Run {
+    plan: Plan,
+    machine: Machine<Key>,
+    reference: Reference,
+    /// How long a failed key is delayed, if the machine counts the failures.
+    schedule: Option<Box<dyn Schedule>>,
+    /// A limiter that counts itself.
+    external: Limits<u8>,
+    held: Vec<Claimed<Key>>,
+    /// What the machine has said last: no delay expires before this.
+    until: u64,
+    /// Panics in the next verb that calls this code so often.
+    fault: Option<(Fault, u8)>,
+}
+
+fn hash(key: u8) -> Hash {
+    // As the hash of a `Key`: two keys are in one chain.
+    let hashed = if key < KEYS { key % (KEYS / 2) } else { key };
+    Hash(u32::from(hashed).wrapping_mul(0x9e37_79b9))
+}
+
+impl Run {
+    fn new(plan: &Plan) -> Self {
+        let plan = Plan { shards: 1, ..plan.clone() };
+        let reference = Reference::new(plan.clone(), vec![0; 256], plan.limits());
+        let order = match plan.groups {
+            None => AnyOrder::new(plan.strict),
+            Some(_) => AnyOrder::groups(plan.limit, plan.strict),
+        };
+        let [nano, never] = [Duration::from_nanos(1), Duration::MAX];
+        let schedule = match plan.limiter {
+            Limiter::Default => {
+                let (base, max) = (Duration::from_millis(5), Duration::from_secs(1000));
+                RateLimiter::<Key>::schedule(&ItemExponentialFailure::new(base, max))
+            }
+            Limiter::Fast => RateLimiter::<Key>::schedule(&ItemExponentialFailure::new(nano, never)),
+            Limiter::FastSlow => RateLimiter::<Key>::schedule(&ItemFastSlow::new(Duration::ZERO, never, 3)),
+            Limiter::Composed | Limiter::Own => None,
+        };
+        assert_eq!(schedule.is_none(), plan.has_own_counts());
+        let (external, machine) = (plan.limits(), Machine::new(order, plan.policy));
+        Self { plan, machine, reference, schedule, external, held: Vec::new(), until: NEVER, fault: None }
+    }
+
+    fn mode(&self) -> Mode {
+        Mode { is_open: !self.reference.shut_down }
+    }
+
+    /// Makes a step on both sides.
+    fn step(&mut self, op: &Op) {
+        let limited = How { rate_limited: true, ..How::new() };
+        match op {
+            Op::Fault(fault, nth) => match fault {
+                Fault::Eq | Fault::Borrow | Fault::Predicate | Fault::Clone => self.fault = Some((*fault, *nth)),
+                _ => return,
+            },
+            Op::Add(n) => self.add(*n, &How::new()),
+            Op::AddAll(ns) => ns.iter().for_each(|n| self.add(*n, &How::new())),
+            Op::AddAfter(n, span) => self.add(*n, &How { after: Some(*span), ..How::new() }),
+            Op::AddWith(n, how) => self.add(*n, how),
+            Op::AddRateLimited(n) => self.add(*n, &limited),
+            Op::Crowd(count, how) => {
+                self.reference.crowd(KEYS + count);
+                let first = how.after.map(|span| self.span(span));
+                for n in 0..*count {
+                    let after = first.map(|first| first.saturating_add((first / 16).saturating_mul(n.into())));
+                    let after = after.map(|after| if after == NEVER { Span::Never } else { Span::Nanos(after) });
+                    self.add(KEYS + n, &How { after, ..how.clone() });
+                }
+            }
+            Op::Cancel(n) => self.cancel(*n),
+            Op::Remove(n) => self.remove(*n),
+            Op::Forget(n) => self.forget(*n),
+            Op::TakeWhere(bits) => self.take_where(*bits),
+            Op::TakeDelayed => self.take_delayed(),
+            Op::Get(_) => _ = self.get(),
+            Op::GetMany(n) => (0..*n).for_each(|_| _ = self.get()),
+            Op::Work(n, hold) => {
+                for _ in 0..*n {
+                    let Some(key) = self.get() else { break };
+                    if Some(self.plan.group_of(key)) != *hold {
+                        self.done(self.held.len() - 1, machine::End::Done);
+                    }
+                }
+            }
+            Op::End(_, _) if self.held.is_empty() => return,
+            Op::End(n, end) => {
+                let at = usize::from(*n) % self.held.len();
+                match end {
+                    End::Unwind if self.plan.on_panic == Some(OnPanic::Retry) => self.requeue(at, &limited, false),
+                    End::Done | End::Drop | End::Unwind => self.done(at, machine::End::Done),
+                    End::Succeed => self.done(at, machine::End::Succeed),
+                    End::GiveUp => self.done(at, machine::End::GiveUp),
+                    End::Retry => self.requeue(at, &limited, false),
+                    End::RequeueAfter(span) => self.requeue(at, &How { after: Some(*span), ..How::new() }, true),
+                    End::RequeueWith(how) => self.requeue(at, how, false),
+                }
+            }
+            Op::Repeat(times, ops) => (0..*times).for_each(|_| ops.iter().for_each(|op| self.step(op))),
+            Op::Advance(span) => self.reference.advance(self.span(*span)),
+            Op::Turn => self.turn(),
+            Op::ShrinkToFit => {
+                let mut from = Some(0);
+                while let Some(at) = from {
+                    let owed;
+                    (from, owed) = self.machine.shrink(at);
+                    self.expect_owed(owed, 0, 0);
+                }
+                note("shrunk");
+            }
+            Op::ShutDown | Op::Stop | Op::DrainTimeout => self.shut_down(),
+            _ => return,
+        }
+        STEPS.set(STEPS.get() + 1);
+        self.check();
+    }
+
+    fn span(&self, span: Span) -> u64 {
+        match span {
+            Span::Nanos(nanos) => nanos,
+            Span::Never => NEVER,
+            Span::ToDeadline(n, more) => {
+                let deadlines = self.reference.deadlines();
+                let to = usize::from(n).checked_rem(deadlines.len()).map_or(1, |at| deadlines[at]);
+                to.saturating_add_signed(more.into())
+            }
+        }
+    }
+
+    fn group(&self, n: u8) -> Group {
+        let group = self.plan.group_of(n);
+        Group { hash: u64::from(group) << 40, weight: self.plan.weight_of(group).min(1000) as u16 }
+    }
+
+    /// Makes a verb, in which the fault that is set may strike. `None`: it has, and the panic has passed through the verb.
+    fn call<T>(&mut self, verb: impl FnOnce(&mut Machine<Key>) -> T) -> Option<T> {
+        let Some((fault, nth)) = self.fault else { return Some(verb(&mut self.machine)) };
+        arm(fault, nth);
+        let end = catch_unwind(AssertUnwindSafe(|| verb(&mut self.machine)));
+        let is_struck = has_struck();
+        disarm();
+        if is_struck {
+            self.fault = None;
+            note("a panic");
+        }
+        match end {
+            Ok(answer) => Some(answer),
+            Err(_) if is_struck => None,
+            Err(payload) => resume_unwind(payload),
+        }
+    }
+
+    /// What is owed, and must be: these bits, and wake-ups for this number of keys.
+    fn expect_owed(&mut self, owed: Owed, ready: u32, what: u8) {
+        assert_eq!((owed.ready, owed.has(Owed::READY)), (ready, ready > 0), "keys that became ready");
+        let is_earlier = self.machine.until() < self.until;
+        self.until = self.machine.until();
+        let what = what | if ready > 0 { Owed::READY } else { 0 } | if is_earlier { Owed::DEADLINE } else { 0 };
+        assert_eq!(owed.what & !Owed::GARBAGE, what, "what is owed");
+        if owed.has(Owed::GARBAGE) {
+            note("garbage");
+            drop(self.machine.take_garbage());
+        }
+    }
+
+    /// The bits that a verb owes after which no key is dirty, or queued.
+    fn ends(&self, drained: bool, over: bool) -> u8 {
+        let drained = if drained && self.reference.is_drained() { Owed::DRAINED } else { 0 };
+        let over = if over && self.reference.is_over() { Owed::OVER } else { 0 };
+        drained | over
+    }
+
+    fn is_ready(&self, key: u8) -> bool {
+        self.reference.is_queued(key) && !self.reference.is_held_back(key)
+    }
+
+    fn noted(added: Added) -> Added {
+        note(match added {
+            Added::Queued => "queued",
+            Added::Coalesced => "coalesced",
+            Added::Deferred => "deferred",
+            Added::Rejected => "rejected",
+            Added::Delayed => "delayed",
+        });
+        added
+    }
+
+    /// The machine's form of `how`, and the delay that was asked for.
+    fn how<'s>(
+        &mut self,
+        n: u8,
+        how: &How,
+        priority: i8,
+        schedule: Option<&'s dyn Schedule>,
+    ) -> (machine::How<'s>, Option<u64>) {
+        let asked = how.after.map(|span| self.span(span));
+        let (failure, delay) = match (how.rate_limited, schedule) {
+            (false, _) => (Failure::No, asked),
+            (true, Some(schedule)) => (Failure::Counted(schedule), asked),
+            (true, None) => {
+                let external = u64::try_from(self.external.when(&n)).unwrap_or(NEVER);
+                (Failure::Told, asked.max(Some(external)))
+            }
+        };
+        (machine::How { priority, delay, conflict: how.conflict, failure, now: self.reference.now }, asked)
+    }
+
+    fn add(&mut self, n: u8, how: &How) {
+        let (mut hand, mode, group) = (Some(Key::new(n)), self.mode(), self.group(n));
+        let schedule = self.schedule.as_ref().map(|schedule| schedule.boxed());
+        let (with, delay) = self.how(n, how, how.priority.unwrap_or(0), schedule.as_deref());
+        let is_new = (mode.is_open || schedule.is_some() && how.rate_limited) && !self.is_known(n);
+        let added = self.call(|machine| machine.add(&mut hand, hash(n), group, &with, mode));
+        let Some((added, owed)) = added else {
+            if with.failure.is_one() && schedule.is_none() {
+                self.reference.limits.when(&n); // the limiter was asked before
+            }
+            return;
+        };
+        assert_eq!(added, self.reference.add_with(n, how, delay, with.priority));
+        Self::noted(added);
+        assert_eq!(hand.is_none(), is_new, "an add takes its key if that is new");
+        self.expect_owed(owed, u32::from(added == Added::Queued && self.is_ready(n)), 0);
+    }
+
+    fn get(&mut self) -> Option<u8> {
+        let mode = self.mode();
+        let (claimed, owed) = self.machine.get(mode);
+        let Some(claimed) = claimed else {
+            assert_eq!(self.reference.next_keys(), []);
+            self.expect_owed(owed, 0, 0);
+            return None;
+        };
+        let key = claimed.key().number();
+        let level = match self.plan.groups {
+            None => self.reference.hand_out(key),
+            Some(_) => self.reference.hand_out_in_turn(key),
+        };
+        assert_eq!(self.machine.priority(&claimed), level, "the priority of key {key}");
+        self.held.push(claimed);
+        let what = self.ends(false, true);
+        self.expect_owed(owed, 0, what);
+        note("handed out");
+        Some(key)
+    }
+
+    /// A group that is full, and has other keys that are queued.
+    fn holds_back(&self, key: u8) -> bool {
+        let is_held =
+            |other: u8| self.reference.is_queued(other) && self.plan.group_of(other) == self.plan.group_of(key);
+        self.reference.is_held_back(key) && self.reference.all().any(is_held)
+    }
+
+    fn done(&mut self, at: usize, end: machine::End) {
+        let (claimed, mut hand) = (self.held.swap_remove(at), None);
+        let key = claimed.key().number();
+        let (was_dirty, frees) = (claimed.is_dirty(), self.holds_back(key));
+        assert_eq!(was_dirty, self.reference.is_dirty(key));
+        let (ended, owed) = self.machine.done(&mut hand, claimed, end);
+        match end {
+            machine::End::Done => self.reference.done(key),
+            machine::End::Succeed => self.reference.succeed(key),
+            machine::End::GiveUp => self.reference.give_up(key),
+        }
+        if end != machine::End::Done {
+            self.external.forget(&key);
+        }
+        let expected = match (was_dirty, self.is_to_be_known(key)) {
+            (true, _) => Ended::Queued,
+            (false, true) => Ended::Kept,
+            (false, false) => Ended::Gone,
+        };
+        assert_eq!((ended, hand.is_some()), (expected, expected == Ended::Gone));
+        note(match ended {
+            Ended::Queued => "done, queued",
+            Ended::Kept => "done, kept",
+            Ended::Gone => "done, gone",
+        });
+        let what = self.ends(true, false);
+        self.expect_owed(owed, u32::from(was_dirty) + u32::from(frees), what);
+    }
+
+    fn requeue(&mut self, at: usize, how: &How, forgets: bool) {
+        let (claimed, mut hand, mode) = (self.held.swap_remove(at), None, self.mode());
+        let key = claimed.key().number();
+        if forgets {
+            self.external.forget(&key);
+            self.reference.forget(key);
+        }
+        let frees = self.holds_back(key);
+        let schedule = self.schedule.as_ref().map(|schedule| schedule.boxed());
+        let priority = how.priority.unwrap_or(self.machine.priority(&claimed));
+        let (with, delay) = self.how(key, how, priority, schedule.as_deref());
+        let end = if forgets { machine::End::Succeed } else { machine::End::Done };
+        let (added, owed) = self.machine.requeue(&mut hand, claimed, &with, end, mode);
+        let expected = self.reference.requeue(key, how, delay);
+        match added {
+            Ok(added) => {
+                assert_eq!(Self::noted(added), expected);
+                note("requeued");
+                let what = self.ends(true, false);
+                self.expect_owed(owed, u32::from(self.reference.is_queued(key)) + u32::from(frees), what);
+            }
+            Err(claimed) => {
+                assert_eq!(Added::Rejected, expected);
+                note("a requeue is refused");
+                self.expect_owed(owed, 0, 0);
+                let (_ended, owed) = self.machine.done(&mut hand, claimed, machine::End::Done);
+                let what = self.ends(true, false);
+                self.expect_owed(owed, u32::from(self.reference.is_queued(key)) + u32::from(frees), what);
+            }
+        }
+    }
+
+    fn cancel(&mut self, n: u8) {
+        let (mut hand, mode, waits) = (None, self.mode(), self.reference.is_delayed(n).1);
+        let was_queued = self.reference.is_queued(n);
+        let cancelled = self.call(|machine| machine.cancel(&mut hand, &Name::new(n), hash(n), mode));
+        let Some((cancelled, owed)) = cancelled else { return };
+        assert_eq!(cancelled != Cancelled::Nothing, self.reference.cancel(n));
+        assert_eq!(matches!(cancelled, Cancelled::Added(_)), waits && mode.is_open);
+        if let Cancelled::Added(added) = cancelled {
+            Self::noted(added);
+            note("cancelled, and added");
+        }
+        let what = if cancelled == Cancelled::Nothing { 0 } else { self.ends(true, false) };
+        self.expect_owed(owed, u32::from(!was_queued && self.is_ready(n)), what);
+    }
+
+    fn forget(&mut self, n: u8) {
+        let mut hand = None;
+        let forgot = self.call(|machine| machine.forget_failures(&mut hand, &Name::new(n), hash(n)));
+        if forgot.is_some() {
+            self.external.forget(&n);
+            self.reference.forget(n);
+        }
+    }
+
+    fn turn(&mut self) {
+        let (now, mode) = (self.reference.now, self.mode());
+        let (mut expired, mut ready) = ([0; 3], 0);
+        let before = self.reference.all().filter(|key| self.is_ready(*key)).count();
+        loop {
+            let (some, owed) = self.machine.expire(now, mode);
+            expired = std::array::from_fn(|answer| expired[answer] + some.by_answer[answer]);
+            ready += owed.ready;
+            if owed.has(Owed::GARBAGE) {
+                drop(self.machine.take_garbage());
+            }
+            if !some.has_more {
+                break;
+            }
+        }
+        let counts = self.reference.counts;
+        assert_eq!(expired.iter().sum::<usize>(), self.reference.turn());
+        let [pushed, deferred] = [expired[0], expired[1]].map(|count| count as u64);
+        assert_eq!(
+            (counts.pushed + pushed, counts.deferred + deferred),
+            (self.reference.counts.pushed, self.reference.counts.deferred)
+        );
+        let after = self.reference.all().filter(|key| self.is_ready(*key)).count();
+        assert_eq!(ready as usize, after - before);
+        self.until = self.machine.until();
+        if mode.is_open {
+            let first = self.reference.deadlines().first().map_or(NEVER, |left| now + left);
+            assert!(
+                (self.until > now || self.until == NEVER) && self.until <= first,
+                "{} is not until {first}",
+                self.until
+            );
+        }
+    }
+
+    /// As a `take_delayed` which puts all back if some clone panics; and at times after an add of one of the keys.
+    fn take_delayed(&mut self) {
+        let mut taken: Vec<(Delayed, Delay, Option<Key>)> = Vec::new();
+        let mut is_struck = false;
+        loop {
+            let mut hand = None;
+            let Some((delay, owed)) = self.call(|machine| machine.take_delay(&mut hand)) else {
+                is_struck = true;
+                break;
+            };
+            let Some(delay) = delay else { break };
+            let key = hand.as_ref().expect("the key of a delay is in the hand").number();
+            let delays = self.reference.delayed();
+            let as_seen = delays.into_iter().find(|(other, ..)| *other == key).expect("it is delayed");
+            let left = if delay.deadline == NEVER { NEVER } else { delay.deadline.saturating_sub(self.reference.now) };
+            assert_eq!(
+                (as_seen.1, as_seen.2, self.reference.is_delayed(key).1),
+                (left, delay.priority, delay.is_awaited)
+            );
+            self.reference.drop_delay(key);
+            taken.push((as_seen, delay, hand));
+            let what = self.ends(true, false);
+            self.expect_owed(owed, 0, what);
+        }
+        if !is_struck {
+            assert_eq!(self.reference.delayed(), []);
+            if self.reference.counts.delays % 2 == 0 {
+                return;
+            }
+            if let (Some(((key, ..), ..)), true) = (taken.first(), self.reference.counts.delays % 3 == 0) {
+                self.add(*key, &How { after: Some(Span::Nanos(20)), ..How::new() });
+            }
+        }
+        // The reference has no deadlines that are past, so an overdue delay is put back as one that is due now.
+        for ((key, left, priority), delay, mut hand) in taken {
+            let delay = Delay { deadline: if left == NEVER { NEVER } else { self.reference.now + left }, ..delay };
+            let group = self.group(key);
+            let owed = self.machine.put_back(&mut hand, hash(key), group, delay);
+            self.reference.put_back((key, left, priority), delay.is_awaited);
+            note("put back");
+            self.expect_owed(owed, 0, 0);
+        }
+        let mut deadlines: Vec<u64> = self.reference.delayed().into_iter().map(|(_, left, _)| left).collect();
+        let count = deadlines.len();
+        deadlines.dedup();
+        if is_struck && deadlines.len() < count {
+            // The delay whose key could not be cloned was set again, so it has changed places with those that have the same deadline.
+            self.take_delayed();
+        }
+    }
+
+    fn remove(&mut self, n: u8) {
+        let (mut hand, mode) = (None, self.mode());
+        let removed = self.call(|machine| machine.remove(&mut hand, &Name::new(n), hash(n), mode));
+        let Some((removed, owed)) = removed else { return };
+        assert_eq!(removed, self.reference.remove(n));
+        note(if removed { "removed" } else { "not removed" });
+        let what = if removed { self.ends(true, true) } else { 0 };
+        self.expect_owed(owed, 0, what);
+    }
+
+    /// Sees all keys that are queued and match.
+    fn look(&mut self, matches: impl Fn(u8) -> bool) -> Option<Vec<(Seen, u8)>> {
+        let mut found = Vec::new();
+        let look = |machine: &mut Machine<Key>| {
+            let mut from = Some(0);
+            while let Some(at) = from {
+                from = machine.look(at, |key, seen| {
+                    strike(Fault::Predicate);
+                    found.extend(matches(key.number()).then_some((seen, key.number())));
+                });
+            }
+        };
+        self.call(look)?;
+        found.sort_unstable();
+        Some(found)
+    }
+
+    /// As `take_where`, which sees all keys, and then takes them out. Between the two, some are handed out, and some of these are done.
+    fn take_where(&mut self, bits: u16) {
+        let matches = |key: u8| bits & 1 << (key % 16) != 0;
+        let Some(found) = self.look(matches) else { return };
+        let Some(delays) = self.look_at_delays(matches) else { return };
+        self.fault = None; // what follows is many verbs
+        let keys: Vec<u8> = found.iter().map(|(_, key)| *key).collect();
+        let (queued, delayed) = self.reference.clone().take_where(matches, None);
+        assert_eq!(keys, queued, "by level, and then by age");
+        let now = self.reference.now;
+        let left = |deadline: u64| if deadline == NEVER { NEVER } else { deadline.saturating_sub(now) };
+        let seen = delays.iter().map(|(seen, key)| (*key, left(seen.deadline), seen.priority));
+        assert_eq!(sorted(seen.collect()), sorted(delayed), "the delays");
+        let pushes: Vec<_> = keys.iter().map(|key| self.reference.push_of(*key)).collect();
+        for _ in 0..bits / 16 % 4 {
+            let Some(key) = self.get() else { break };
+            if bits & 8 != 0 {
+                self.add(key, &How::new());
+                self.done(self.held.len() - 1, machine::End::Done);
+            }
+        }
+        for ((seen, key), push) in found.into_iter().zip(pushes) {
+            let (mut hand, mode) = (None, self.mode());
+            let is_there = self.reference.push_of(key) == push;
+            let (taken, owed) = self.machine.take_out(&mut hand, seen, mode);
+            assert_eq!(taken, is_there, "key {key} is taken out if it is queued by that push");
+            note(if taken { "taken out" } else { "not taken out" });
+            if taken {
+                self.reference.take(key);
+            }
+            let what = if taken { self.ends(true, true) } else { 0 };
+            self.expect_owed(owed, 0, what);
+        }
+        // Between the look and this, a delay may be moved, which changes nothing; or be cancelled, and the key delayed again.
+        for (nth, (seen, key)) in delays.into_iter().enumerate() {
+            if bits & 4 != 0 && nth % 2 == 1 {
+                self.cancel(key);
+            }
+            // An add may have dropped it before.
+            let is_another = !self.reference.is_delayed(key).0;
+            if bits & 2 != 0 && nth % 2 == 1 {
+                self.add(key, &How { after: Some(Span::Nanos(30)), conflict: DelayConflict::Replace, ..How::new() });
+            }
+            let mut hand = None;
+            let (delay, owed) = self.machine.take_out_delay(&mut hand, seen);
+            let is_there = self.reference.is_delayed(key).0 && !is_another;
+            assert_eq!(delay.is_some(), is_there, "key {key} is taken out if it has been delayed since");
+            note(if is_there { "delay taken out" } else { "delay not taken out" });
+            if delay.is_some() {
+                self.reference.drop_delay(key);
+            }
+            let what = if is_there { self.ends(true, false) } else { 0 };
+            self.expect_owed(owed, 0, what);
+        }
+    }
+
+    /// The same of those that are delayed.
+    fn look_at_delays(&mut self, matches: impl Fn(u8) -> bool) -> Option<Vec<(SeenDelay, u8)>> {
+        let mut found = Vec::new();
+        let look = |machine: &mut Machine<Key>| {
+            let mut from = Some(0);
+            while let Some(at) = from {
+                from = machine.look_at_delays(at, |key, seen| {
+                    strike(Fault::Predicate);
+                    found.extend(matches(key.number()).then_some((seen, key.number())));
+                });
+            }
+        };
+        self.call(look)?;
+        found.sort_unstable();
+        Some(found)
+    }
+
+    fn shut_down(&mut self) {
+        self.reference.shut_down = true;
+        let owed = self.machine.shut_down();
+        let what = self.ends(true, true);
+        self.expect_owed(owed, 0, what);
+    }
+
+    fn check(&mut self) {
+        let (machine, reference) = (&self.machine, &self.reference);
+        let processing = reference.processing();
+        assert_eq!((machine.len(), machine.processing()), (reference.queued(), processing.len()));
+        assert_eq!(machine.ready(), reference.all().filter(|key| self.is_ready(*key)).count());
+        assert_eq!(machine.is_drained(), reference.is_drained());
+        let counts = Counts {
+            pushed: machine.counts.pushed,
+            coalesced: machine.counts.coalesced,
+            deferred: machine.counts.deferred,
+            rejected: machine.counts.rejected,
+            handed_out: machine.counts.handed_out,
+            taken: machine.counts.taken,
+            delays: machine.counts.delays,
+            expired: machine.counts.expired,
+            retries: machine.counts.retries,
+            failures: machine.counts.failures,
+            given_up: machine.counts.given_up,
+            panics: 0,
+            caught: 0,
+        };
+        assert_eq!(counts, reference.counts);
+        let levels = (i8::MIN..=i8::MAX).rev().map(|level| (level, machine.order().level_len(level)));
+        let levels: Vec<_> = levels.filter(|(_, len)| *len > 0).collect();
+        assert_eq!(levels, reference.levels());
+        for claimed in &self.held {
+            let key = claimed.key().number();
+            assert!(processing.contains(&key));
+            assert_eq!(claimed.is_dirty(), reference.is_dirty(key));
+            assert_eq!(machine.priority(claimed), reference.held_priority(key));
+        }
+        let known = reference.all().filter(|key| self.is_to_be_known(*key)).count();
+        assert_eq!(
+            (machine.known(), machine.delayed()),
+            (known, reference.delayed().len()),
+            "keys that are known (I4)"
+        );
+        for key in reference.all() {
+            assert_eq!(self.is_known(key), self.is_to_be_known(key), "key {key} is known (I4)");
+            let failures = if self.schedule.is_some() { reference.num_requeues(key) } else { 0 };
+            assert_eq!(machine.failures(&Name::new(key), hash(key)) as usize, failures, "failures of key {key}");
+        }
+        assert!(!machine.keys.has_retired(), "a chunk takes the records of its slots with it at once");
+        let first = reference.deadlines().first().map_or(NEVER, |left| reference.now + left);
+        assert!(machine.until() <= first, "no delay expires before {}", machine.until());
+    }
+
+    fn is_known(&self, key: u8) -> bool {
+        self.machine.is_known(&Name::new(key), hash(key))
+    }
+
+    fn is_to_be_known(&self, key: u8) -> bool {
+        let is_active = self.reference.is_dirty(key) || self.reference.is_processing(key);
+        let has_failed = self.schedule.is_some() && self.reference.num_requeues(key) > 0;
+        is_active || has_failed || self.reference.is_delayed(key).0
+    }
+
+    /// Ends all that is held, and hands out all that is queued or delayed: nothing may be left.
+    fn heal(&mut self) {
+        self.fault = None;
+        let mut turns = 2 * (2 + self.held.len() + self.reference.queued() + self.reference.delayed().len());
+        loop {
+            while !self.held.is_empty() {
+                self.done(self.held.len() - 1, machine::End::Done);
+                self.check();
+            }
+            self.turn();
+            if self.get().is_none() {
+                let Some(left) = self.reference.deadlines().first().copied().filter(|_| !self.reference.shut_down)
+                else {
+                    break;
+                };
+                self.reference.advance(left);
+            }
+            assert!(turns > 0, "the machine is not empty in time");
+            turns -= 1;
+        }
+        let delayed = self.reference.delayed();
+        let mut taken = Vec::new();
+        let mut hand = None;
+        while let (Some(_), owed) = self.machine.take_delay(&mut hand) {
+            taken.push(hand.take().expect("the key of a delay is in the hand").number());
+            if owed.has(Owed::GARBAGE) {
+                drop(self.machine.take_garbage());
+            }
+        }
+        assert_eq!(sorted(taken), sorted(delayed.iter().map(|(key, ..)| *key).collect()));
+        for key in self.reference.all() {
+            self.machine.forget_failures(&mut hand, &Name::new(key), hash(key));
+        }
+        let machine = &self.machine;
+        assert_eq!((machine.known(), machine.len(), machine.processing(), machine.failing()), (0, 0, 0, 0));
+    }
+}
+
+fn sorted<T: Ord>(mut list: Vec<T>) -> Vec<T> {
+    list.sort_unstable();
+    list
+}
