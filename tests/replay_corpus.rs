@@ -35,3 +35,14 @@ fn wheel_vs_btree() {
 fn limiter_vs_integer_model() {
     assert!(replay("limiter_vs_integer_model", limiter::run_bytes) > 0);
 }
+
+/// Random calls beside the corpus, the same ones each time.
+#[test]
+fn random_lives_of_limiters() {
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut data = [0; 600];
+    for _ in 0..20_000 {
+        random.fill(&mut data);
+        limiter::run_bytes(&data[..random.usize(..600)]);
+    }
+}
