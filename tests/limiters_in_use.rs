@@ -1,7 +1,7 @@
 //! How a queue and the combined limiters use the limiters that they are given, and how backoffs and stops behave in use.
 
-use keyqueue::rate_limiter::{Bucket, ItemExponentialFailure, MaxOf, RateLimiter, Step, WithMaxWait};
-use keyqueue::{Clock, WorkQueue};
+use keyqueue::WorkQueue;
+use keyqueue::rate_limiter::{Bucket, ItemExponentialFailure, MaxOf, RateLimiter, WithMaxWait};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -52,18 +52,6 @@ fn a_queue_counts_for_a_plain_limiter() {
     assert_eq!(failing(boxed), 1, "a box has no other user");
     assert_eq!(failing(Arc::new(plain())), 0, "an `Arc` may have other users");
     assert_eq!(failing(plain().max_tracked(100)), 0, "a limiter with settings counts by itself");
-}
-
-/// An age that is shorter than the longest delay is raised to that delay, even if it is not the last of the table.
-#[test]
-fn a_step_table_forgets_no_delayed_key() {
-    let (clock, time) = Clock::mock();
-    let step = Step::new([(0, 60 * SECOND), (1, SECOND)]).retain_recent(SECOND).clock(clock);
-    step.when(&1);
-    time.advance(59 * SECOND);
-    assert_eq!(step.num_requeues(&1), 1);
-    time.advance(61 * SECOND);
-    assert_eq!(step.num_requeues(&1), 0);
 }
 
 mod backoff {
