@@ -130,18 +130,6 @@ fn the_limit_is_exact_after_panics_too() {
     assert_eq!((queue.len(), queue.processing_len()), (0, 0));
 }
 
-/// A drain waits for the keys of full groups.
-#[test]
-fn a_drain_waits_for_full_groups() {
-    let queue = fair().max_processing_per_group(1).build();
-    queue.add_all((0..100).map(|n| (1, n)));
-    let workers =
-        queue.workers().spawn(4, |_: &keyqueue::Item<'_, Key>| thread::sleep(Duration::from_micros(50))).unwrap();
-    let leftover = workers.drain_timeout(Duration::from_secs(60));
-    assert!(leftover.is_empty());
-    assert_eq!(workers.tally().succeeded, 100);
-}
-
 /// One group floods the queue, and ten others add a key now and then: each waits for a bounded number of hand-outs.
 #[test]
 fn a_flood_does_not_keep_small_groups_waiting() {

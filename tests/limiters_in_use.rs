@@ -56,7 +56,7 @@ fn a_queue_counts_for_a_plain_limiter() {
 
 mod backoff {
     use super::SECOND;
-    use keyqueue::backoff::{Backoff, BackoffManager, Stop};
+    use keyqueue::backoff::{Backoff, BackoffManager};
 
     #[test]
     fn the_size_hint_is_the_number_of_steps() {
@@ -66,22 +66,5 @@ mod backoff {
         assert_eq!(steps.size_hint(), (1, Some(1)));
         steps.next();
         assert_eq!(steps.size_hint(), (0, Some(0)));
-    }
-
-    #[test]
-    fn a_wait_for_a_stop_returns_after_it() {
-        let stop = Stop::new();
-        std::thread::scope(|scope| {
-            let waits = scope.spawn(|| {
-                stop.wait();
-                stop.is_stopped()
-            });
-            while !format!("{stop:?}").contains("waiters: 1") {
-                assert!(!waits.is_finished(), "returned before the stop");
-                std::thread::yield_now();
-            }
-            stop.stop();
-            assert!(waits.join().unwrap());
-        });
     }
 }

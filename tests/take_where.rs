@@ -6,11 +6,10 @@ mod support {
     pub(crate) mod manual;
 }
 
-use keyqueue::{AddOptions, Added, DelayConflict, Priority, WorkQueue};
+use keyqueue::{AddOptions, DelayConflict, Priority, WorkQueue};
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -156,39 +155,6 @@ fn keys_that_move_meanwhile_are_taken_out() {
         let left: Vec<u32> = std::iter::from_fn(|| queue.try_get().ok().map(|item| *item)).collect();
         assert!(left.iter().copied().eq([5000].into_iter().chain(900..1000)));
     }
-}
-
-/// Threads add, get and take at the same time: each key is handed out or taken, once for each time it was queued.
-#[test]
-fn each_key_goes_to_one_getter_or_to_the_taker() {
-    const KEYS: u32 = 20_000;
-    let queue = WorkQueue::new();
-    let start = Barrier::new(4);
-    let mut all = thread::scope(|scope| {
-        let getters: Vec<_> = (0..2)
-            .map(|_| {
-                scope.spawn(|| {
-                    start.wait();
-                    std::iter::from_fn(|| queue.get().map(|item| *item)).collect::<Vec<_>>()
-                })
-            })
-            .collect();
-        let taker = scope.spawn(|| {
-            start.wait();
-            let mut taken = Vec::new();
-            while !queue.shutting_down() {
-                taken.extend(queue.take_where(|n| n % 2 == 0).queued);
-            }
-            taken
-        });
-        start.wait();
-        (0..KEYS).for_each(|n| assert_eq!(queue.add(n), Added::Queued));
-        queue.shut_down();
-        getters.into_iter().chain([taker]).flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
-    });
-    assert_adds_up(&queue);
-    all.sort_unstable();
-    assert!(all.iter().copied().eq(0..KEYS), "{} of {KEYS}", all.iter().collect::<BTreeSet<_>>().len());
 }
 
 // ---- lists ----

@@ -9,6 +9,6 @@ pub(crate) fn wait_until(condition: impl Fn() -> bool) {
     let start = Instant::now();
     while !condition() {
         assert!(start.elapsed() < Duration::from_secs(30), "the condition does not come true");
-        thread::yield_now();
+        thread::sleep(Duration::from_micros(50));
     }
 }
