@@ -6,6 +6,7 @@
 mod support {
     pub(crate) mod limiter;
     pub(crate) mod limits;
+    pub(crate) mod side;
     pub(crate) mod wheel;
 }
 
