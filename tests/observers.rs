@@ -123,7 +123,8 @@ fn an_observer_may_use_the_queue_in_every_callback() {
         let queue = builder.observer(observer).build();
         assert!(own.set(queue.clone()).is_ok());
         let get = || queue.get().unwrap();
-        let steps: [(&str, &dyn Fn(), &[Event]); 10] = [
+        type Step<'s> = (&'static str, &'s dyn Fn(), &'static [Event]);
+        let steps: [Step<'_>; 10] = [
             ("add", &|| _ = queue.add(1), &[QUEUED]),
             ("get, done", &|| get().done(), &[Event::HandedOut, Event::Done]),
             ("add_after", &|| _ = queue.add_after(1, MS), &[DELAYED]),
@@ -399,7 +400,7 @@ mod facade {
         Counter, CounterFn, Gauge, GaugeFn, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
         with_local_recorder,
     };
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     /// A recorder that keeps each series by name and labels.
     #[derive(Default, Clone)]
@@ -410,8 +411,10 @@ mod facade {
         counters: BTreeMap<String, u64>,
         gauges: BTreeMap<String, f64>,
         histograms: BTreeMap<String, Vec<(f64, usize)>>,
-        described: BTreeMap<String, (&'static str, Option<Unit>)>,
-        helps: BTreeMap<String, String>,
+        /// The kind, the unit and the help of each name.
+        described: BTreeMap<String, (&'static str, Option<Unit>, String)>,
+        /// The next gauge panics.
+        panics: bool,
     }
 
     /// One series.
@@ -464,8 +467,7 @@ mod facade {
         fn describe(&self, kind: &'static str, name: KeyName, unit: Option<Unit>, help: SharedString) {
             assert!(!help.is_empty());
             let exported = &mut *self.0.lock().unwrap();
-            exported.described.insert(name.as_str().to_owned(), (kind, unit));
-            exported.helps.insert(name.as_str().to_owned(), help.to_string());
+            exported.described.insert(name.as_str().to_owned(), (kind, unit, help.to_string()));
         }
 
         fn counter(&self, name: &str) -> u64 {
@@ -474,6 +476,15 @@ mod facade {
 
         fn gauge(&self, name: &str) -> f64 {
             self.0.lock().unwrap().gauges[name]
+        }
+
+        fn text(&self) -> String {
+            let Exported { counters, gauges, histograms, .. } = &*self.0.lock().unwrap();
+            let count = |all: &[(f64, usize)]| all.iter().map(|(_, count)| count).sum::<usize>();
+            let counters = counters.iter().map(|(name, value)| format!("counter {name} {value}\n"));
+            let gauges = gauges.iter().map(|(name, value)| format!("gauge {name} {value}\n"));
+            let histograms = histograms.iter().map(|(name, all)| format!("histogram {name} {}\n", count(all)));
+            counters.chain(gauges).chain(histograms).collect()
         }
 
         /// The number of values, and their sum.
@@ -502,6 +513,9 @@ mod facade {
         }
 
         fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+            if std::mem::take(&mut self.0.lock().unwrap().panics) {
+                resume_unwind(Box::new("an exporter"));
+            }
             Gauge::from_arc(self.one(key))
         }
 
@@ -515,30 +529,8 @@ mod facade {
         (builder.observer(MetricsObserver::new()).build(), mock)
     }
 
-    const GAUGES: [&str; 8] = [
-        "workqueue_delayed",
-        "workqueue_depth",
-        "workqueue_failing",
-        "workqueue_longest_running_processor_seconds",
-        "workqueue_next_deadline_seconds",
-        "workqueue_oldest_queued_seconds",
-        "workqueue_processing",
-        "workqueue_unfinished_work_seconds",
-    ];
-    /// Those without the label `result`.
-    const COUNTERS: [&str; 7] = [
-        "workqueue_adds_total",
-        "workqueue_coalesced_total",
-        "workqueue_failures_total",
-        "workqueue_given_up_total",
-        "workqueue_panics_total",
-        "workqueue_rejected_total",
-        "workqueue_retries_total",
-    ];
     const RUNS: &str = "workqueue_runs_total";
     const RESULTS: [&str; 5] = ["error", "give_up", "panic", "requeue", "success"];
-    const HISTOGRAMS: [&str; 2] = ["workqueue_queue_duration_seconds", "workqueue_work_duration_seconds"];
-
     /// Changes every series of the queue.
     fn change_every_series(queue: &Queue, clock: &MockClock) {
         queue.add_all([1, 1, 2, 3, 4, 5, 6]); // one coalesced
@@ -556,6 +548,32 @@ mod facade {
         queue.inspect().report();
     }
 
+    /// All series after [`change_every_series`]: a kind, a name with labels, and a value. Of a histogram the number of values.
+    const SERIES: &str = "\
+counter workqueue_adds_total{name=pods} 7
+counter workqueue_coalesced_total{name=pods} 2
+counter workqueue_failures_total{name=pods} 1
+counter workqueue_given_up_total{name=pods} 1
+counter workqueue_panics_total{name=pods} 1
+counter workqueue_rejected_total{name=pods} 1
+counter workqueue_retries_total{name=pods} 2
+counter workqueue_runs_total{name=pods,result=error} 0
+counter workqueue_runs_total{name=pods,result=give_up} 0
+counter workqueue_runs_total{name=pods,result=panic} 0
+counter workqueue_runs_total{name=pods,result=requeue} 0
+counter workqueue_runs_total{name=pods,result=success} 0
+gauge workqueue_delayed{name=pods} 1
+gauge workqueue_depth{name=pods} 3
+gauge workqueue_failing{name=pods} 1
+gauge workqueue_longest_running_processor_seconds{name=pods} 1
+gauge workqueue_next_deadline_seconds{name=pods} 0
+gauge workqueue_oldest_queued_seconds{name=pods} 3
+gauge workqueue_processing{name=pods} 1
+gauge workqueue_unfinished_work_seconds{name=pods} 1
+histogram workqueue_queue_duration_seconds{name=pods} 4
+histogram workqueue_work_duration_seconds{name=pods} 3
+";
+
     #[test]
     fn the_series_have_client_gos_names_one_label_and_the_right_values() {
         let exporter = Exporter::default();
@@ -565,48 +583,30 @@ mod facade {
             assert_eq!(exporter.gauge("workqueue_next_deadline_seconds{name=pods}"), f64::INFINITY, "no delay");
             change_every_series(&queue, &clock);
         });
-        let series = |names: &[&str]| names.iter().map(|name| format!("{name}{{name=pods}}")).collect::<Vec<_>>();
-        {
-            let exported = exporter.0.lock().unwrap();
-            assert_eq!(exported.gauges.keys().cloned().collect::<Vec<_>>(), series(&GAUGES));
-            let runs = RESULTS.map(|result| format!("{RUNS}{{name=pods,result={result}}}"));
-            assert_eq!(
-                exported.counters.keys().cloned().collect::<Vec<_>>(),
-                [series(&COUNTERS), runs.to_vec()].concat()
-            );
-            assert_eq!(exported.histograms.keys().cloned().collect::<Vec<_>>(), series(&HISTOGRAMS));
-            let described = |kind| {
-                let all = exported.described.iter().filter(move |(_, (is, _))| *is == kind);
-                all.map(|(name, _)| name.as_str()).collect::<Vec<_>>()
-            };
-            assert_eq!(
-                (described("gauge"), described("counter")),
-                (GAUGES.to_vec(), [&COUNTERS[..], &[RUNS]].concat())
-            );
-            assert_eq!(described("histogram"), HISTOGRAMS);
-            for (name, (_, unit)) in &exported.described {
-                let expected = if name.ends_with("_seconds") { Unit::Seconds } else { Unit::Count };
-                assert_eq!(*unit, Some(expected), "{name}");
-            }
+        assert_eq!(exporter.text(), SERIES);
+        let described = std::mem::take(&mut exporter.0.lock().unwrap().described);
+        let names: BTreeSet<_> = SERIES.lines().map(|line| line.split_once('{').unwrap().0).collect();
+        assert!(
+            described
+                .iter()
+                .map(|(name, (kind, ..))| format!("{kind} {name}"))
+                .collect::<BTreeSet<_>>()
+                .iter()
+                .eq(&names)
+        );
+        for (name, (_, unit, _)) in &described {
+            let expected = if name.ends_with("_seconds") { Unit::Seconds } else { Unit::Count };
+            assert_eq!(*unit, Some(expected), "{name}");
         }
         // Each of the two says what it counts, as the name of the first is misleading.
-        let help = |name: &str| exporter.0.lock().unwrap().helps[name].clone();
+        let help = |name: &str| &described[name].2;
         assert!(help("workqueue_retries_total").contains("failures or not: see workqueue_failures_total"));
         assert!(help("workqueue_failures_total").contains("failures"));
         // The item is dropped after the last report, so the last gauges still count it.
-        let stats = queue.stats();
-        let value = |name: &str| exporter.counter(&format!("workqueue_{name}_total{{name=pods}}"));
-        let counters = ["adds", "coalesced", "failures", "given_up", "panics", "rejected", "retries"].map(value);
-        assert_eq!(counters, [7, 2, 1, 1, 1, 1, 2]);
-        let Stats { coalesced, failures, given_up, panics, rejected, retries, .. } = stats;
-        assert_eq!(counters, [stats.adds(), coalesced, failures, given_up, panics, rejected, retries]);
-        let value = |name: &str| exporter.gauge(&format!("workqueue_{name}{{name=pods}}"));
-        assert_eq!(["delayed", "depth", "failing", "processing"].map(value), [1.0, 3.0, 1.0, 1.0]);
-        let ages = ["longest_running_processor_seconds", "oldest_queued_seconds", "unfinished_work_seconds"];
-        assert_eq!(ages.map(value), [1.0, 3.0, 1.0]);
-        assert_eq!(value("next_deadline_seconds"), 0.0, "the delay of 5 ms has expired");
-        let (count, sum) = exporter.histogram("workqueue_queue_duration_seconds{name=pods}");
-        assert!(count == 4 && (sum / 8.0 - 1.0).abs() < 0.0625, "{sum}");
+        let Stats { coalesced, failures, given_up, panics, rejected, retries, .. } = queue.stats();
+        assert_eq!([coalesced, failures, given_up, panics, rejected, retries], [2, 1, 1, 1, 1, 2]);
+        let (_, sum) = exporter.histogram("workqueue_queue_duration_seconds{name=pods}");
+        assert!((sum / 8.0 - 1.0).abs() < 0.0625, "{sum}");
         assert_eq!(exporter.histogram("workqueue_work_duration_seconds{name=pods}"), (3, 0.0));
     }
 
@@ -666,29 +666,6 @@ mod facade {
         runs_are(9, 6, 4, 8, 3);
         drop(queue.workers().build());
         runs_are(9, 6, 4, 8, 3);
-    }
-
-    #[test]
-    fn each_duration_is_exported_once() {
-        let exporter = Exporter::default();
-        let (queue, clock) = observed("pods");
-        with_local_recorder(&exporter, || {
-            let mut expected = 0.0;
-            for n in 1..200_u32 {
-                queue.add(n);
-                clock.advance(n * MS);
-                expected += f64::from(n) / 1e3;
-                queue.get().unwrap().done();
-                if n % 7 == 0 {
-                    queue.inspect().report();
-                    queue.inspect().report(); // nothing new
-                }
-            }
-            queue.inspect().report();
-            let (count, sum) = exporter.histogram("workqueue_queue_duration_seconds{name=pods}");
-            assert!(count == 199 && (sum / expected - 1.0).abs() < 0.0625, "{count}: {sum}, not {expected}");
-            assert_eq!(exporter.histogram("workqueue_work_duration_seconds{name=pods}").0, 199);
-        });
     }
 
     #[test]
@@ -756,28 +733,34 @@ mod facade {
     }
 
     #[test]
-    fn reports_out_of_order_decrease_no_counter() {
+    fn reports_out_of_order_decrease_no_counter_and_export_each_duration_once() {
         let exporter = Exporter::default();
         let (queue, clock) = observed("pods");
         let observer = MetricsObserver::new();
         with_local_recorder(&exporter, || {
             let mut reports = vec![queue.inspect().metrics()];
-            for n in 0..5 {
+            for n in 1..200 {
                 queue.add_all([n, n]);
-                clock.advance(MS);
+                clock.advance(n * MS);
                 drop(queue.get());
                 reports.push(queue.inspect().metrics());
             }
             let mut last = 0;
-            for at in [1, 0, 3, 2, 1, 3, 5, 4, 0, 5] {
+            for at in (0..200).map(|n| n / 10 * 10 + [1, 0, 3, 2, 1, 3, 5, 4, 9, 8][n % 10]).chain([199, 0, 199]) {
                 observer.report("pods", &reports[at]);
                 let adds = exporter.counter("workqueue_adds_total{name=pods}");
                 assert!(adds >= last, "a reader takes a counter that decreases for a restart");
                 last = adds;
-                assert_eq!(exporter.histogram("workqueue_queue_duration_seconds{name=pods}").0 as u64, adds);
+                assert_eq!(exporter.histogram("workqueue_work_duration_seconds{name=pods}").0 as u64, adds);
                 assert_eq!(exporter.counter("workqueue_coalesced_total{name=pods}"), adds);
+                let (count, sum) = exporter.histogram("workqueue_queue_duration_seconds{name=pods}");
+                let expected = (1..=adds).sum::<u64>() as f64 / 1e3;
+                assert!(
+                    count as u64 == adds && (sum - expected).abs() <= expected / 16.0,
+                    "{count}: {sum}, not {expected}"
+                );
             }
-            assert_eq!(last, 5);
+            assert_eq!(last, 199);
         });
     }
 
@@ -803,31 +786,14 @@ mod facade {
         queue.add(1);
         queue.inspect().report();
 
-        struct Broken(Exporter, AtomicBool);
-        impl Recorder for Broken {
-            fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-            fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-            fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-            fn register_counter(&self, key: &Key, metadata: &Metadata<'_>) -> Counter {
-                self.0.register_counter(key, metadata)
-            }
-            fn register_gauge(&self, key: &Key, metadata: &Metadata<'_>) -> Gauge {
-                if !self.1.swap(true, Ordering::SeqCst) {
-                    resume_unwind(Box::new("an exporter"));
-                }
-                self.0.register_gauge(key, metadata)
-            }
-            fn register_histogram(&self, key: &Key, metadata: &Metadata<'_>) -> metrics::Histogram {
-                self.0.register_histogram(key, metadata)
-            }
-        }
         let (queue, _) = observed("pods");
-        let broken = Broken(Exporter::default(), AtomicBool::new(false));
-        with_local_recorder(&broken, || {
+        let exporter = Exporter::default();
+        exporter.0.lock().unwrap().panics = true;
+        with_local_recorder(&exporter, || {
             queue.add(1);
             assert!(catch_unwind(AssertUnwindSafe(|| queue.inspect().report())).is_err());
             queue.inspect().report();
-            assert_eq!(broken.0.counter("workqueue_adds_total{name=pods}"), 1);
+            assert_eq!(exporter.counter("workqueue_adds_total{name=pods}"), 1);
         });
     }
 }
