@@ -7,4 +7,4 @@ limited() {
 }
 cargo clippy --locked -p keyqueue --lib --features std-lock -- -D warnings
 limited cargo test --locked -p keyqueue --no-default-features --features std-lock --lib --test queue --test shards --test stress --test workers \
-    --test worker_panics --test delays_driver --test groups
+    --test worker_panics --test delays_driver --test delays_stress --test groups

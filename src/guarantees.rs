@@ -26,7 +26,7 @@
 //!   of one shard (P18), with priorities for one priority (P19), with groups for one group (P20). Upheld by `src/line/fifo.rs`. Shown by
 //!   `tests/stress.rs`, `tests/traces.rs` and the model `coalesced_add_keeps_the_order`.
 //! * **P5** Any number of producers and getters use one queue, threads and async tasks mixed, on any executor. Upheld by
-//!   `src/wait.rs`. Shown by `tests/queue.rs` and the model `a_task_and_a_thread_wake_each_other`.
+//!   `src/wait.rs`. Shown by `tests/delays_stress.rs` and the model `a_task_and_a_thread_wake_each_other`.
 //! * **P6** Shut-down: the queue refuses adds, which return `Rejected`. It still hands out queued keys. A dirty key is queued again at
 //!   `done`. Then every get returns that the queue is shut down. A second shut-down only releases drains (P7). Upheld by
 //!   `src/shared/life_cycle.rs` (I7). Shown by `tests/client_go.rs`, `tests/traces.rs` and the models `shutdown_wakes_all` and
@@ -49,7 +49,7 @@
 //!   Each takes the lock for a bounded number of steps. Upheld by `src/shard/expire.rs` and the budget of `src/time/wheel/`. Shown by
 //!   `tests/wheel.rs` (`the_wheel_pops_expired_entries_before_it_sorts`) and `tests/delays_stress.rs`.
 //! * **P12** A shut-down cuts delays off, and loses none: the queue counts them, [`delayed_keys`] lists them, and [`take_delayed`] returns
-//!   them. Upheld by `src/shard/delays.rs`. Shown by `tests/delays_driver.rs`, `tests/delayed_keys.rs` and the models
+//!   them. Upheld by `src/shard/delays.rs`. Shown by `tests/delays_driver.rs`, `tests/against_reference.rs` and the models
 //!   `shutdown_with_parked_driver` and `first_delay_races_shutdown`.
 //! * **P13** `done` belongs to the hand-out: an item is done once, and dropping it is `done`. If a holder panics, its key is not stuck.
 //!   If other code of the user panics in a call, the call has changed nothing, or has taken effect, or catches the panic: the

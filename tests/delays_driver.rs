@@ -6,21 +6,25 @@
 //!
 //! Threads are counted by name, so the tests of this file run one at a time.
 
+mod support {
+    pub(crate) mod keys;
+    pub(crate) mod manual;
+    pub(crate) mod until;
+}
+
 use futures_executor::block_on;
-use keyqueue::{AddOptions, Added, Clock, DelayConflict, DelayedKey, Driver, TryGetError, WorkQueue};
+use keyqueue::{AddOptions, Added, Clock, DelayConflict, Driver, TryGetError, WorkQueue};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
-
-/// The keys, and the times that were left.
-fn pairs<K>(delayed: impl IntoIterator<Item = DelayedKey<K>>) -> Vec<(K, Duration)> {
-    delayed.into_iter().map(|delayed| (delayed.key, delayed.left)).collect()
-}
+use support::keys::With;
+use support::manual::{manual_queue, pairs};
+use support::until::wait_until;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -38,16 +42,6 @@ fn my_turn() -> MutexGuard<'static, ()> {
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     wait_until(|| drivers() == 0);
     turn
-}
-
-/// Returns when `condition` holds, and panics after 30 seconds.
-#[track_caller]
-fn wait_until(condition: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < Duration::from_secs(30), "the condition does not come true");
-        thread::sleep(us(200));
-    }
 }
 
 /// The number of driver threads. Known on Linux only, 0 elsewhere.
@@ -90,30 +84,35 @@ fn a_key_is_never_handed_out_early() {
     assert_eq!((stats.delayed, stats.delays), (0, stats.expired));
 }
 
+/// One thread delivers the delays of all shards.
 #[test]
 fn of_many_keys_none_is_early_and_none_is_lost() {
     const KEYS: u64 = 3_000;
     let _turn = my_turn();
-    let queue = WorkQueue::new();
-    let start = Instant::now();
-    let delay = |key: u64| us(1 + key.wrapping_mul(0x9E37_79B9_7F4A_7C15) % 150_000);
-    thread::scope(|s| {
-        s.spawn(|| {
-            for key in 0..KEYS {
-                assert_eq!(queue.add_after(key, delay(key)), Added::Delayed);
-                if key % 100 == 0 {
-                    thread::sleep(us(300));
+    for shards in [1, 16] {
+        let queue = WorkQueue::builder().shards(shards).build();
+        let start = Instant::now();
+        let delay = |key: u64| us(1 + key.wrapping_mul(0x9E37_79B9_7F4A_7C15) % 150_000);
+        queue.add_after(KEYS, HOUR);
+        thread::scope(|s| {
+            s.spawn(|| {
+                for key in 0..KEYS {
+                    assert_eq!(queue.add_after(key, delay(key)), Added::Delayed);
+                    if key % 100 == 0 {
+                        thread::sleep(us(300));
+                    }
                 }
+            });
+            for _ in 0..KEYS {
+                let item = queue.get().unwrap();
+                assert!(start.elapsed() >= delay(*item), "key {} after {:?}", *item, start.elapsed());
             }
         });
-        for _ in 0..KEYS {
-            let item = queue.get().unwrap();
-            assert!(start.elapsed() >= delay(*item), "key {} after {:?}", *item, start.elapsed());
-        }
-    });
-    let stats = queue.stats();
-    assert_eq!((stats.len, stats.delayed, stats.handed_out), (0, 0, KEYS));
-    assert_eq!((stats.delays, stats.expired), (KEYS, KEYS));
+        let stats = queue.stats();
+        assert_eq!((stats.len, stats.delayed, stats.handed_out), (0, 1, KEYS));
+        assert_eq!((stats.delays, stats.expired), (KEYS + 1, KEYS));
+        wait_for_drivers(1);
+    }
 }
 
 #[test]
@@ -149,51 +148,7 @@ fn a_moved_delay_expires_at_its_new_deadline() {
     assert_eq!(queue.stats().expired, 2);
 }
 
-#[test]
-fn calling_turn_beside_a_driver_thread_does_no_harm() {
-    const KEYS: u64 = 500;
-    let _turn = my_turn();
-    let queue = WorkQueue::new();
-    let start = Instant::now();
-    for key in 0..KEYS {
-        queue.add_after(key, us(100 * key + 1));
-    }
-    while queue.delayed_len() > 0 {
-        queue.turn();
-        while let Ok(item) = queue.try_get() {
-            assert!(start.elapsed() >= us(100 * *item + 1));
-        }
-    }
-    while queue.try_get().is_ok() {}
-    let stats = queue.stats();
-    assert_eq!((stats.expired, stats.handed_out), (KEYS, KEYS));
-}
-
 // ---- waking ----
-
-#[test]
-fn an_expired_delay_wakes_a_parked_thread() {
-    let _turn = my_turn();
-    let queue = WorkQueue::new();
-    thread::scope(|s| {
-        let getter = s.spawn(|| *queue.get().unwrap());
-        wait_until(|| queue.stats().waiters == 1);
-        queue.add_after(1, ms(20));
-        assert_eq!(getter.join().unwrap(), 1);
-    });
-}
-
-#[test]
-fn an_expired_delay_wakes_a_task() {
-    let _turn = my_turn();
-    let queue = WorkQueue::new();
-    thread::scope(|s| {
-        let getter = s.spawn(|| block_on(async { *queue.get_async().await.unwrap() }));
-        wait_until(|| queue.stats().waiters == 1);
-        queue.add_after(1, ms(20));
-        assert_eq!(getter.join().unwrap(), 1);
-    });
-}
 
 #[test]
 fn delays_that_expire_together_wake_a_getter_each() {
@@ -221,19 +176,25 @@ fn delays_that_expire_together_wake_a_getter_each() {
     }
 }
 
+/// A panic's payload may panic when it is dropped.
 #[test]
 fn a_waker_that_panics_does_not_end_the_driver() {
-    struct Panics(AtomicUsize);
+    struct Payload;
+    impl Drop for Payload {
+        fn drop(&mut self) {
+            resume_unwind(Box::new(()));
+        }
+    }
+    struct Panics(AtomicU32);
     impl Wake for Panics {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::SeqCst);
-            // Prints no message.
-            resume_unwind(Box::new(()))
+            resume_unwind(Box::new(Payload));
         }
     }
     let _turn = my_turn();
     let queue = WorkQueue::new();
-    let panics = Arc::new(Panics(AtomicUsize::new(0)));
+    let panics = Arc::new(Panics(AtomicU32::new(0)));
     let waker = Waker::from(Arc::clone(&panics));
     for round in 1..=3 {
         let mut future = pin!(queue.get_async());
@@ -248,73 +209,37 @@ fn a_waker_that_panics_does_not_end_the_driver() {
     wait_for_drivers(1);
 }
 
-/// A panic's payload may panic when it is dropped.
-#[test]
-fn a_payload_that_panics_does_not_end_the_driver() {
-    struct Payload;
-    impl Drop for Payload {
-        fn drop(&mut self) {
-            resume_unwind(Box::new(()));
-        }
-    }
-    struct Panics;
-    impl Wake for Panics {
-        fn wake(self: Arc<Self>) {
-            resume_unwind(Box::new(Payload));
-        }
-    }
-    let _turn = my_turn();
-    let queue = WorkQueue::new();
-    let waker = Waker::from(Arc::new(Panics));
-    let mut future = pin!(queue.get_async());
-    assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-    queue.add_after(1, ms(1));
-    queue.add_after(2, ms(20));
-    wait_until(|| queue.len() == 2);
-}
-
 /// The call drops a key that the queue has already. The driver is started or woken even if that drop panics.
 #[test]
 fn a_key_that_panics_when_dropped_does_not_lose_the_driver() {
     #[derive(Debug, Clone)]
-    struct Key(u32, bool);
-    impl PartialEq for Key {
-        fn eq(&self, other: &Self) -> bool {
-            self.0 == other.0
-        }
-    }
-    impl Eq for Key {}
-    impl std::hash::Hash for Key {
-        fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-            self.0.hash(state);
-        }
-    }
-    impl Drop for Key {
+    struct Panics(bool);
+    impl Drop for Panics {
         fn drop(&mut self) {
-            if self.1 {
+            if self.0 {
                 resume_unwind(Box::new(()));
             }
         }
     }
     let _turn = my_turn();
-    let panics = |queue: &WorkQueue<Key>| {
-        assert!(catch_unwind(AssertUnwindSafe(|| queue.add_after(Key(1, true), ms(1)))).is_err());
-        assert_eq!(queue.get_timeout(Duration::from_secs(30)).unwrap().0, 1);
-    };
+    let key = |panics| With(1, Panics(panics));
+    let add =
+        |queue: &WorkQueue<_>| assert!(catch_unwind(AssertUnwindSafe(|| queue.add_after(key(true), ms(1)))).is_err());
     // The key is processing, so the queue has it; there is no driver yet.
     let queue = WorkQueue::new();
-    queue.add(Key(1, false));
+    queue.add(key(false));
     let held = queue.get().unwrap();
-    assert!(catch_unwind(AssertUnwindSafe(|| queue.add_after(Key(1, true), ms(1)))).is_err());
+    add(&queue);
     wait_until(|| held.is_dirty());
     drop(held);
     drop(queue);
     // The key is delayed, so the queue has it; the driver is parked for an hour.
     let queue = WorkQueue::new();
-    queue.add_after(Key(1, false), HOUR);
+    queue.add_after(key(false), HOUR);
     wait_for_drivers(1);
     thread::sleep(ms(20));
-    panics(&queue);
+    add(&queue);
+    assert_eq!(queue.get_timeout(Duration::from_secs(30)).unwrap().0, 1);
 }
 
 // ---- mock clocks ----
@@ -412,8 +337,7 @@ fn delays_that_are_taken_during_a_turn_come_in_order() {
             self.1.lock().unwrap().extend(pairs(self.0.take_delayed()));
         }
     }
-    let (clock, time) = Clock::mock();
-    let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
+    let (queue, time) = manual_queue();
     queue.add_after(0, Duration::from_nanos(1));
     for key in 1..1_000 {
         queue.add_after(key, Duration::from_nanos(70));
@@ -471,28 +395,20 @@ fn there_is_no_driver_before_the_first_delay() {
 }
 
 #[test]
-fn with_a_manual_driver_there_is_never_a_thread() {
-    let _turn = my_turn();
-    for clock in [Clock::new(), Clock::mock().0] {
-        let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
-        queue.add_after(1, us(1));
-        queue.add_after(2, HOUR);
-        thread::sleep(ms(20));
-        assert_eq!((drivers(), queue.len(), queue.delayed_len()), (0, 0, 2));
-    }
-}
-
-#[test]
-fn turn_expires_delays_on_the_real_clock() {
+fn with_a_manual_driver_there_is_no_thread_and_turn_expires_delays() {
     let _turn = my_turn();
     let queue = WorkQueue::builder().driver(Driver::Manual).build();
     let start = Instant::now();
     queue.add_after(1, ms(10));
+    queue.add_after(2, HOUR);
+    thread::sleep(ms(20));
+    assert_eq!((drivers(), queue.len(), queue.delayed_len()), (0, 0, 2));
     while queue.turn() == 0 {
         assert!(queue.is_empty());
     }
     assert!(start.elapsed() >= ms(10));
     assert_eq!(*queue.try_get().unwrap(), 1);
+    assert_eq!(drivers(), 0);
 }
 
 #[test]
@@ -514,32 +430,22 @@ fn a_shut_down_ends_the_driver() {
 }
 
 #[test]
-fn dropping_the_last_handle_ends_the_driver() {
+fn dropping_the_last_handle_ends_the_driver_and_drops_the_delayed_keys() {
     let _turn = my_turn();
     for clock in [Clock::new(), Clock::mock().0] {
         let queue = WorkQueue::builder().clock(clock).build();
-        queue.add_after(1, HOUR);
+        let key = Arc::new(7);
+        queue.add_after(Arc::clone(&key), HOUR);
         wait_for_drivers(1);
         let other = queue.clone();
         drop(queue);
         thread::sleep(ms(10));
         assert!(!cfg!(target_os = "linux") || drivers() == 1, "there is one handle left");
         drop(other);
+        // The driver drops the key, if it has just taken a handle to check the deadlines.
+        wait_until(|| Arc::strong_count(&key) == 1);
         wait_for_drivers(0);
     }
-}
-
-#[test]
-fn a_queue_that_is_dropped_drops_its_delayed_keys() {
-    let _turn = my_turn();
-    let queue = WorkQueue::new();
-    let key = Arc::new(7);
-    queue.add_after(Arc::clone(&key), HOUR);
-    wait_for_drivers(1);
-    drop(queue);
-    // The driver drops it, if it has just taken a handle to check the deadlines.
-    wait_until(|| Arc::strong_count(&key) == 1);
-    wait_for_drivers(0);
 }
 
 #[test]
@@ -579,14 +485,8 @@ fn an_item_may_be_requeued_after_the_last_handle_is_gone() {
     let queue = WorkQueue::new();
     queue.add(1);
     let item = queue.get().unwrap().into_owned();
-    let (sender, ended) = mpsc::channel();
-    let worker = thread::spawn(move || {
-        ended.recv().unwrap();
-        item.requeue_after(ms(1))
-    });
     drop(queue);
-    sender.send(()).unwrap();
     // No handle can get the key any more. The call must not hang, panic, or leave a thread.
-    let _added = worker.join().unwrap();
+    let _added = thread::spawn(move || item.requeue_after(ms(1))).join().unwrap();
     wait_for_drivers(0);
 }

@@ -1,172 +1,98 @@
-//! Tens of thousands of delayed keys, on the crate and on sorted maps: tables grow and shrink, slots hold thousands of entries, and a turn
-//! takes many batches. With few keys, and all else that a queue can do, the same is in `reference/`.
+//! Tens of thousands of delayed keys, on the crate and in a sorted map: tables grow and shrink, slots of the wheel hold thousands of entries,
+//! and a turn takes many batches. With few keys, and all else that a queue can do, the same is in `reference/`.
 
-use keyqueue::{AddOptions, Added, Clock, DelayConflict, Driver, OwnedItem, WorkQueue};
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+mod support {
+    pub(crate) mod manual;
+}
+
+use fastrand::Rng;
+use keyqueue::{AddOptions, Added, DelayConflict, MockClock, WorkQueue};
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
+use support::manual::{manual_queue, pairs};
 
-/// The plain queue: the delays by deadline and then by the number of the call, and the queued keys.
-#[derive(Default)]
-struct Plain {
+/// The queue, and the same delays in a map.
+struct Pair {
+    queue: WorkQueue<u64>,
+    clock: MockClock,
     now: u64,
+    /// By deadline, and then by the number of the call.
     delays: BTreeMap<(u64, u64), u64>,
     places: HashMap<u64, (u64, u64)>,
-    queued: VecDeque<u64>,
-    dirty: HashSet<u64>,
-    processing: HashSet<u64>,
     set: u64,
     expired: u64,
 }
 
-impl Plain {
-    fn add(&mut self, key: u64) -> Added {
-        match (self.dirty.insert(key), self.processing.contains(&key)) {
-            (false, _) => Added::Coalesced,
-            (true, true) => Added::Deferred,
-            (true, false) => {
-                self.queued.push_back(key);
-                Added::Queued
-            }
+impl Pair {
+    fn add(&mut self, key: u64, delay: u64, conflict: DelayConflict) {
+        let deadline = self.now + delay;
+        let old = self.places.get(&key).copied();
+        let counts = match conflict {
+            DelayConflict::KeepExisting => old.is_none(),
+            DelayConflict::EarliestWins => old.is_none_or(|(old, _)| deadline < old),
+            _ => true,
+        };
+        if counts {
+            self.set += 1;
+            old.and_then(|old| self.delays.remove(&old));
+            self.places.insert(key, (deadline, self.set));
+            self.delays.insert((deadline, self.set), key);
         }
+        let options = AddOptions::new().after(Duration::from_nanos(delay)).conflict(conflict);
+        assert_eq!(self.queue.add_with(key, options), if counts { Added::Delayed } else { Added::Coalesced });
     }
 
-    fn add_with(&mut self, key: u64, delay: Duration, conflict: DelayConflict) -> Added {
-        let deadline = self.now + delay.as_nanos() as u64;
-        let old = self.places.get(&key).map(|place| place.0);
-        match conflict {
-            DelayConflict::KeepExisting if old.is_some() => return Added::Coalesced,
-            DelayConflict::EarliestWins if !delay.is_zero() && old.is_some_and(|old| old <= deadline) => {
-                return Added::Coalesced;
-            }
-            DelayConflict::EarliestWins if delay.is_zero() => {}
-            _ => _ = self.cancel(key),
-        }
-        if delay.is_zero() {
-            return self.add(key);
-        }
-        self.set += 1;
-        self.places.insert(key, (deadline, self.set));
-        self.delays.insert((deadline, self.set), key);
-        Added::Delayed
+    fn cancel(&mut self, key: u64) {
+        let cancelled = self.places.remove(&key).and_then(|place| self.delays.remove(&place));
+        assert_eq!(self.queue.cancel(&key), cancelled.is_some());
     }
 
-    fn cancel(&mut self, key: u64) -> bool {
-        self.places.remove(&key).is_some_and(|place| self.delays.remove(&place).is_some())
-    }
-
-    fn turn(&mut self) -> usize {
+    /// The keys that expire are handed out in the order of the map.
+    fn advance(&mut self, by: u64) {
+        self.now += by;
+        self.clock.advance(Duration::from_nanos(by));
         let later = self.delays.split_off(&(self.now + 1, 0));
         let due = std::mem::replace(&mut self.delays, later);
+        assert_eq!(self.queue.turn(), due.len());
         self.expired += due.len() as u64;
-        for key in due.values() {
-            self.places.remove(key);
-            self.add(*key);
-        }
-        due.len()
-    }
-
-    fn get(&mut self) -> Option<u64> {
-        let key = self.queued.pop_front()?;
-        self.dirty.remove(&key);
-        self.processing.insert(key);
-        Some(key)
-    }
-
-    fn done(&mut self, key: u64) {
-        self.processing.remove(&key);
-        if self.dirty.contains(&key) {
-            self.queued.push_back(key);
-        }
+        due.values().for_each(|key| _ = self.places.remove(key));
+        let handed_out = std::iter::from_fn(|| self.queue.try_get().ok().map(|item| *item));
+        assert!(handed_out.eq(due.into_values()));
+        assert_eq!(self.queue.delayed_len(), self.delays.len());
     }
 }
 
-/// xorshift64*: the same numbers every time.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 16) % end
-    }
-
-    /// Of any size up to `bits` bits.
-    fn time(&mut self, bits: u64) -> Duration {
-        let bits = self.below(bits);
-        Duration::from_nanos(self.below(1 << bits))
-    }
-}
-
-/// Makes random calls. Most delays have up to `bits` bits; the clock advances once in `pause` calls.
-fn run(keys: u64, calls: u64, bits: u64, pause: u64) {
-    let mut numbers = Numbers(keys + calls);
-    let (clock, time) = Clock::mock();
-    let queue = WorkQueue::<u64>::builder().clock(clock).driver(Driver::Manual).build();
-    let mut plain = Plain::default();
-    let mut held: Vec<OwnedItem<u64>> = Vec::new();
+/// Makes random calls. Delays have up to `bits` bits; the clock advances once in `pause` calls.
+fn run(keys: u64, calls: u64, bits: u32, pause: u64) {
+    let mut random = Rng::with_seed(keys + calls);
+    let (queue, clock) = manual_queue();
+    let mut pair = Pair { queue, clock, now: 0, delays: BTreeMap::new(), places: HashMap::new(), set: 0, expired: 0 };
     for call in 0..calls {
-        let (key, delay) = (numbers.below(keys), numbers.time(bits));
-        match numbers.below(20) {
-            // In some phases no delay is added, and the keys that are there are processed.
-            0..=7 if call * 6 / calls % 3 != 2 => {
-                assert_eq!(queue.add_after(key, delay), plain.add_with(key, delay, DelayConflict::EarliestWins));
-            }
-            8 => assert_eq!(queue.add(key), plain.add(key)),
-            9 => {
+        let time = random.u64(..) >> (64 - random.u32(1..bits));
+        // In some phases no delay is added.
+        match random.u64(..20) {
+            0..=11 if call * 6 / calls % 3 != 2 => {
                 let all = [DelayConflict::EarliestWins, DelayConflict::Replace, DelayConflict::KeepExisting];
-                let conflict = all[numbers.below(3) as usize];
-                let added = queue.add_with(key, AddOptions::new().after(delay).conflict(conflict));
-                assert_eq!(added, plain.add_with(key, delay, conflict));
+                let conflict = all[random.usize(..5).saturating_sub(2)];
+                pair.add(random.u64(..keys), time + 1, conflict);
             }
-            10 | 11 => assert_eq!(queue.cancel(&key), plain.cancel(key)),
-            12..=14 => {
-                if let Ok(item) = queue.try_get() {
-                    assert_eq!(Some(*item), plain.get());
-                    held.push(item.into_owned());
-                }
-            }
-            what @ 15..=18 if !held.is_empty() => {
-                let item = held.swap_remove(numbers.below(held.len() as u64) as usize);
-                if what == 15 {
-                    let (key, expected) = (*item, plain.add_with(*item, delay, DelayConflict::EarliestWins));
-                    plain.done(key);
-                    assert_eq!(item.requeue_after(delay), expected);
-                } else {
-                    plain.done(*item);
-                }
-            }
-            _ if numbers.below(1_000) == 0 => queue.shrink_to_fit(),
+            12..=14 => pair.cancel(random.u64(..keys)),
+            _ if random.u64(..1_000) == 0 => pair.queue.shrink_to_fit(),
             _ => {}
         }
-        if numbers.below(pause) == 0 {
-            let by = numbers.time(bits);
-            time.advance(by);
-            plain.now += by.as_nanos() as u64;
-            assert_eq!(queue.turn(), plain.turn());
+        if random.u64(..pause) == 0 {
+            pair.advance(time);
         }
-        assert_eq!((queue.len(), queue.delayed_len()), (plain.queued.len(), plain.delays.len()));
-    }
-    for item in held {
-        plain.done(*item);
     }
     // About 700 deadlines at a time; the last thousand are taken, as after a shut-down.
-    while plain.delays.len() > 1_000 {
-        let deadline = plain.delays.keys().nth(700).expect("there are a thousand").0;
-        let by = Duration::from_nanos(deadline.saturating_sub(plain.now));
-        time.advance(by);
-        plain.now += by.as_nanos() as u64;
-        assert_eq!(queue.turn(), plain.turn());
-        while let Ok(item) = queue.try_get() {
-            assert_eq!(Some(*item), plain.get());
-            plain.done(*item);
-        }
+    while pair.delays.len() > 1_000 {
+        let (deadline, _) = *pair.delays.keys().nth(700).expect("there are a thousand");
+        pair.advance(deadline - pair.now);
     }
-    let taken = queue.take_delayed().into_iter().map(|delayed| (delayed.key, delayed.left));
-    let left = |deadline: u64| Duration::from_nanos(deadline.saturating_sub(plain.now));
-    assert!(taken.eq(plain.delays.iter().map(|(&(deadline, _), &key)| (key, left(deadline)))));
-    let stats = queue.stats();
-    assert_eq!((stats.delayed, stats.delays, stats.expired), (0, plain.set, plain.expired));
+    let left = pair.delays.iter().map(|(&(deadline, _), &key)| (key, Duration::from_nanos(deadline - pair.now)));
+    assert_eq!(pairs(pair.queue.take_delayed()), left.collect::<Vec<_>>());
+    let stats = pair.queue.stats();
+    assert_eq!((stats.delayed, stats.delays, stats.expired), (0, pair.set, pair.expired));
     assert!(stats.delays > calls / 6 && stats.expired > calls / 30, "{stats:?}");
 }
 

@@ -1,4 +1,5 @@
-//! Delays from several threads at full speed, with the real clock and the driver thread.
+//! Adds and delays from several threads at full speed, with the real clock and the driver thread, in queues with one shard and with many.
+//! Threads and tasks get the keys in five forms of waiting.
 //!
 //! Checks, whatever the order in which calls meet:
 //!
@@ -9,25 +10,18 @@
 //!
 //! `KEYQUEUE_STRESS=60` runs for about 60 seconds instead of two.
 
-use keyqueue::{AddOptions, Added, DelayConflict, DelayedAdd, WorkQueue};
+use fastrand::Rng;
+use futures_executor::block_on;
+use keyqueue::{AddOptions, Added, DelayConflict, DelayedAdd, GetTimeoutError, Item, WorkQueue};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (x ^ (x >> 31)) % n
-    }
-}
-
 const PRODUCERS: usize = 3;
-const WORKERS: usize = 2;
+/// The forms of waiting of the workers. In half of the rounds each of them parks, so that a lost wake-up leaves a key in the queue.
+const FORMS: [&[usize]; 2] = [&[0, 2, 3], &[0, 1, 2, 3, 4]];
 
 #[derive(Default)]
 struct Key {
@@ -38,19 +32,40 @@ struct Key {
     seen: [AtomicU64; PRODUCERS],
 }
 
-fn run(policy: DelayedAdd, seed: u64, keys: u64, calls: u64) {
-    println!("{policy:?}, seed {seed}, {keys} keys");
-    let queue = WorkQueue::<u64>::builder().delayed_add(policy).build();
+/// Gets keys in one of five ways. `None`: the queue is shut down and empty.
+fn get(queue: &WorkQueue<u64>, form: usize) -> Option<Vec<Item<'_, u64>>> {
+    match form {
+        0 => queue.get().map(|item| vec![item]),
+        1 => match queue.get_timeout(Duration::from_micros(50)) {
+            Err(GetTimeoutError::ShutDown) => None,
+            got => Some(got.into_iter().collect()),
+        },
+        2 => block_on(queue.get_async()).map(|item| vec![item]),
+        3 => Some(queue.get_many(3)).filter(|items| !items.is_empty()),
+        // Futures that are polled once and dropped.
+        _ => match pin!(queue.get_async()).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(item) => item.map(|item| vec![item]),
+            Poll::Pending => {
+                thread::yield_now();
+                Some(Vec::new())
+            }
+        },
+    }
+}
+
+fn run(policy: DelayedAdd, shards: usize, seed: u64, keys: u64, calls: u64) {
+    println!("{policy:?}, {shards} shards, seed {seed}, {keys} keys");
+    let queue = WorkQueue::<u64>::builder().delayed_add(policy).shards(shards).build();
     let state: Vec<Key> = (0..keys).map(|_| Key::default()).collect();
     let produce = |producer: usize| {
-        let mut random = Random(seed * 10 + producer as u64);
+        let mut random = Rng::with_seed(seed * 10 + producer as u64);
         for call in 1..=calls {
-            let key = random.below(keys);
-            let bits = random.below(21);
-            let after = Duration::from_nanos(random.below(1 << bits));
+            let key = random.u64(..keys);
+            let bits = random.u64(..21);
+            let after = Duration::from_nanos(random.u64(..1 << bits));
             let options = AddOptions::new().after(after);
             state[key as usize].published[producer].store(call, Ordering::Relaxed);
-            let added = match random.below(16) {
+            let added = match random.u64(..16) {
                 0..5 => queue.add_after(key, after),
                 5..8 => queue.add_with(key, options.conflict(DelayConflict::Replace)),
                 8..10 => queue.add_with(key, options.conflict(DelayConflict::KeepExisting)),
@@ -64,35 +79,41 @@ fn run(policy: DelayedAdd, seed: u64, keys: u64, calls: u64) {
                     queue.turn();
                     queue.add_after(key, after)
                 }
+                13 => {
+                    _ = queue.add_all([key, key]);
+                    continue;
+                }
                 _ => queue.add(key),
             };
             assert_ne!(added, Added::Rejected);
-            if random.below(200) == 0 {
-                thread::sleep(Duration::from_micros(random.below(300)));
+            if random.u64(..200) == 0 {
+                thread::sleep(Duration::from_micros(random.u64(..300)));
             }
         }
     };
-    let work = |worker: usize| {
-        let mut random = Random(seed * 10 + 5 + worker as u64);
-        while let Some(item) = queue.get() {
+    let work = |form: usize| {
+        let mut random = Rng::with_seed(seed * 10 + 5 + form as u64);
+        for item in std::iter::from_fn(|| get(&queue, form)).flatten() {
             let key = &state[*item as usize];
             assert!(!key.held.swap(true, Ordering::Relaxed), "P1: {} has two holders", *item);
             for (seen, published) in key.seen.iter().zip(&key.published) {
                 seen.store(published.load(Ordering::Relaxed), Ordering::Relaxed);
             }
-            if random.below(50) == 0 {
+            if random.u64(..50) == 0 {
                 thread::yield_now();
             }
             key.held.store(false, Ordering::Relaxed);
-            if random.below(20) == 0 {
-                item.requeue_after(Duration::from_micros(random.below(100)));
+            if random.u64(..20) == 0 {
+                item.requeue_after(Duration::from_micros(random.u64(..100)));
             }
         }
     };
     thread::scope(|scope| {
-        let workers: Vec<_> = (0..WORKERS).map(|worker| scope.spawn(move || work(worker))).collect();
+        let forms = FORMS[seed as usize % 2].iter();
+        let workers: Vec<_> = forms.map(|form| scope.spawn(move || work(*form))).collect();
         let producers: Vec<_> = (0..PRODUCERS).map(|producer| scope.spawn(move || produce(producer))).collect();
         let failed = producers.into_iter().map(|producer| producer.join().is_err()).fold(false, |a, b| a | b);
+        let mut stuck = None;
         // Workers requeue some keys, but fewer each time.
         let end = Instant::now() + Duration::from_secs(60);
         let busy = || {
@@ -100,15 +121,19 @@ fn run(policy: DelayedAdd, seed: u64, keys: u64, calls: u64) {
             stats.delayed + stats.len + stats.processing > 0
         };
         while !failed && busy() && !workers.iter().any(thread::ScopedJoinHandle::is_finished) {
-            assert!(Instant::now() < end, "a key is stuck: {queue:?}");
+            if Instant::now() >= end {
+                stuck = Some(format!("{queue:?}"));
+                break;
+            }
             thread::sleep(Duration::from_micros(100));
         }
-        queue.shut_down();
+        queue.shut_down(); // ends the workers, also those that wait for a wake-up
         workers.into_iter().for_each(|worker| worker.join().expect("a worker failed"));
         assert!(!failed, "a producer failed");
+        assert_eq!(stuck, None, "a key is stuck");
     });
     let stats = queue.stats();
-    assert_eq!((stats.len, stats.processing, stats.delayed), (0, 0, 0));
+    assert_eq!((stats.len, stats.processing, stats.delayed, stats.waiters), (0, 0, 0, 0));
     assert_eq!(stats.pushed + stats.deferred, stats.handed_out);
     assert!(stats.expired <= stats.delays);
     for (number, key) in state.iter().enumerate() {
@@ -122,13 +147,14 @@ fn run(policy: DelayedAdd, seed: u64, keys: u64, calls: u64) {
 }
 
 #[test]
-fn no_delayed_add_is_lost_and_no_key_has_two_holders() {
+fn no_add_and_no_wake_up_is_lost_and_no_key_has_two_holders() {
     let seconds = std::env::var("KEYQUEUE_STRESS").ok().map_or(2, |value| value.parse().expect("a number"));
     let end = Instant::now() + Duration::from_secs(seconds);
     let policies = [DelayedAdd::Independent, DelayedAdd::Promote, DelayedAdd::Strict];
     for seed in 1.. {
         let keys = [3, 40, 5000][seed as usize % 3];
-        run(policies[seed as usize / 3 % 3], seed, keys, 20_000);
+        let shards = [1, 2, 16, 64][seed as usize % 4];
+        run(policies[seed as usize / 3 % 3], shards, seed, keys, 20_000);
         if Instant::now() >= end && seed >= 9 {
             break;
         }

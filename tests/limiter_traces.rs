@@ -25,36 +25,30 @@ fn nanos(value: &Value) -> u128 {
     value.as_u64().expect("durations in a setting are not negative").into()
 }
 
-fn limiter(config: &Value) -> Box<dyn RateLimiter<u64>> {
-    let delay = |field| duration(nanos(&config[field]));
+/// The limiter, and the plain one.
+fn limiters(config: &Value) -> (Box<dyn RateLimiter<u64>>, Limits<u64>) {
+    let delay = |field| nanos(&config[field]);
+    let real = |field| duration(delay(field));
     match config["kind"].as_str().expect("a limiter has a kind") {
-        "exponential" => Box::new(ItemExponentialFailure::new(delay("base"), delay("max"))),
+        "exponential" => {
+            let schedule = Schedule::Exponential { base: delay("base"), max: delay("max") };
+            (Box::new(ItemExponentialFailure::new(real("base"), real("max"))), Limits::new(schedule))
+        }
         "fast_slow" => {
             let attempts = config["max_fast_attempts"].as_i64().expect("a number").try_into().unwrap_or(0);
-            Box::new(ItemFastSlow::new(delay("fast"), delay("slow"), attempts))
+            let schedule = Schedule::FastSlow { fast: delay("fast"), slow: delay("slow"), max_fast_attempts: attempts };
+            (Box::new(ItemFastSlow::new(real("fast"), real("slow"), attempts as usize)), Limits::new(schedule))
         }
-        "max_of" => Box::new(MaxOf::new(list(config).iter().map(limiter).collect())),
-        "max_wait" => Box::new(WithMaxWait::new(limiter(&config["limiter"]), delay("max"))),
+        "max_of" => {
+            let (all, plain) = config["limiters"].as_array().expect("a list").iter().map(limiters).unzip();
+            (Box::new(MaxOf::new(all)), Limits::MaxOf(plain))
+        }
+        "max_wait" => {
+            let (limiter, plain) = limiters(&config["limiter"]);
+            (Box::new(WithMaxWait::new(limiter, real("max"))), Limits::MaxWait(Box::new(plain), delay("max")))
+        }
         other => panic!("no such limiter in these traces: {other}"),
     }
-}
-
-fn reference(config: &Value) -> Limits<u64> {
-    let delay = |field| nanos(&config[field]);
-    match config["kind"].as_str().expect("a limiter has a kind") {
-        "exponential" => Limits::new(Schedule::Exponential { base: delay("base"), max: delay("max") }),
-        "fast_slow" => {
-            let max_fast_attempts = config["max_fast_attempts"].as_i64().expect("a number").try_into().unwrap_or(0);
-            Limits::new(Schedule::FastSlow { fast: delay("fast"), slow: delay("slow"), max_fast_attempts })
-        }
-        "max_of" => Limits::MaxOf(list(config).iter().map(reference).collect()),
-        "max_wait" => Limits::MaxWait(Box::new(reference(&config["limiter"])), delay("max")),
-        other => panic!("no such limiter in these traces: {other}"),
-    }
-}
-
-fn list(config: &Value) -> &[Value] {
-    config["limiters"].as_array().expect("a list")
 }
 
 fn parse(traces: &str) -> impl Iterator<Item = Value> {
@@ -70,7 +64,7 @@ fn the_limiters_answer_as_client_gos_did() {
     let (mut traces, mut calls, mut quirks) = (0, 0, 0);
     for trace in parse(LIMITERS) {
         let config = &trace["config"]["limiter"];
-        let (ours, mut plain) = (limiter(config), reference(config));
+        let (ours, mut plain) = limiters(config);
         let is_quirk = |at| trace["quirk_at"].as_array().is_some_and(|quirks| quirks.contains(&Value::from(at)));
         for (at, op) in ops(&trace).iter().enumerate() {
             let (key, expected) = (op[1].as_u64().expect("keys are numbers"), &op[2]);

@@ -1,7 +1,7 @@
 //! How a queue and the combined limiters use the limiters that they are given, and how backoffs and stops behave in use.
 
-use keyqueue::rate_limiter::{Bucket, ItemExponentialFailure, MaxOf, RateLimiter, Step, WithMaxWait};
-use keyqueue::{Clock, WorkQueue};
+use keyqueue::WorkQueue;
+use keyqueue::rate_limiter::{Bucket, ItemExponentialFailure, MaxOf, RateLimiter, WithMaxWait};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -54,21 +54,9 @@ fn a_queue_counts_for_a_plain_limiter() {
     assert_eq!(failing(plain().max_tracked(100)), 0, "a limiter with settings counts by itself");
 }
 
-/// An age that is shorter than the longest delay is raised to that delay, even if it is not the last of the table.
-#[test]
-fn a_step_table_forgets_no_delayed_key() {
-    let (clock, time) = Clock::mock();
-    let step = Step::new([(0, 60 * SECOND), (1, SECOND)]).retain_recent(SECOND).clock(clock);
-    step.when(&1);
-    time.advance(59 * SECOND);
-    assert_eq!(step.num_requeues(&1), 1);
-    time.advance(61 * SECOND);
-    assert_eq!(step.num_requeues(&1), 0);
-}
-
 mod backoff {
     use super::SECOND;
-    use keyqueue::backoff::{Backoff, BackoffManager, Stop};
+    use keyqueue::backoff::{Backoff, BackoffManager};
 
     #[test]
     fn the_size_hint_is_the_number_of_steps() {
@@ -78,22 +66,5 @@ mod backoff {
         assert_eq!(steps.size_hint(), (1, Some(1)));
         steps.next();
         assert_eq!(steps.size_hint(), (0, Some(0)));
-    }
-
-    #[test]
-    fn a_wait_for_a_stop_returns_after_it() {
-        let stop = Stop::new();
-        std::thread::scope(|scope| {
-            let waits = scope.spawn(|| {
-                stop.wait();
-                stop.is_stopped()
-            });
-            while !format!("{stop:?}").contains("waiters: 1") {
-                assert!(!waits.is_finished(), "returned before the stop");
-                std::thread::yield_now();
-            }
-            stop.stop();
-            assert!(waits.join().unwrap());
-        });
     }
 }

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Runs the test of this name again, in a child process that cannot start threads. Returns `false` in that process.
-fn passes_in_a_child(test: &str) -> bool {
+/// Runs the test of this name again, in a child process that cannot start threads and calls `body`.
+fn in_a_child(test: &str, body: impl FnOnce()) {
     const STACK: &str = "RUST_MIN_STACK";
     if std::env::var_os(STACK).is_some() {
         let started = std::thread::Builder::new().spawn(|| ());
         assert!(started.is_err(), "the system starts a thread with a stack of any size");
-        return false;
+        return body();
     }
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--test-threads=1"])
@@ -24,7 +24,6 @@ fn passes_in_a_child(test: &str) -> bool {
         .unwrap();
     let said = String::from_utf8_lossy(&child.stdout);
     assert!(child.status.success() && said.contains("1 passed"), "{said}{}", String::from_utf8_lossy(&child.stderr));
-    true
 }
 
 /// Counts the failures that are reported to it.
@@ -40,59 +39,55 @@ impl Observer for Failures {
 
 #[test]
 fn a_delay_is_set_and_the_driver_failure_is_reported() {
-    if passes_in_a_child("a_delay_is_set_and_the_driver_failure_is_reported") {
-        return;
-    }
-    let reported = Failures::default();
-    let queue = WorkQueue::builder().observer(reported.clone()).build();
-    for n in 1..=3 {
-        assert_eq!(queue.add_after(n, HOUR), Added::Delayed);
-        assert_eq!(queue.delayed_len(), n);
-    }
-    queue.add(0);
-    assert_eq!(queue.get().unwrap().requeue_after(HOUR), Added::Delayed);
-    assert_eq!((queue.delayed_len(), queue.processing_len()), (4, 0), "done and delayed");
-    let failures = queue.stats().driver_failures;
-    assert!(failures >= 1 && failures == reported.0.load(Ordering::Relaxed));
+    in_a_child("a_delay_is_set_and_the_driver_failure_is_reported", || {
+        let reported = Failures::default();
+        let queue = WorkQueue::builder().observer(reported.clone()).build();
+        for n in 1..=3 {
+            assert_eq!(queue.add_after(n, HOUR), Added::Delayed);
+            assert_eq!(queue.delayed_len(), n);
+        }
+        queue.add(0);
+        assert_eq!(queue.get().unwrap().requeue_after(HOUR), Added::Delayed);
+        assert_eq!((queue.delayed_len(), queue.processing_len()), (4, 0), "done and delayed");
+        let failures = queue.stats().driver_failures;
+        assert!(failures >= 1 && failures == reported.0.load(Ordering::Relaxed));
+    });
 }
 
 #[test]
 fn a_parked_getter_queues_expired_keys_in_place_of_the_driver() {
-    if passes_in_a_child("a_parked_getter_queues_expired_keys_in_place_of_the_driver") {
-        return;
-    }
-    let queue = WorkQueue::new();
-    let (begin, delay) = (Instant::now(), Duration::from_millis(20));
-    queue.add_after(2, 2 * delay);
-    queue.add_after(1, delay);
-    for n in 1..=2 {
-        assert_eq!(*queue.get().unwrap(), n);
-        assert!(begin.elapsed() >= n * delay, "never early");
-    }
-    assert!(queue.get_timeout(Duration::from_millis(1)).is_err(), "the getter's own time-out applies, too");
-    queue.add_after(3, delay);
-    assert_eq!(queue.get_timeout(HOUR).map(|item| *item), Ok(3));
+    in_a_child("a_parked_getter_queues_expired_keys_in_place_of_the_driver", || {
+        let queue = WorkQueue::new();
+        let (begin, delay) = (Instant::now(), Duration::from_millis(20));
+        queue.add_after(2, 2 * delay);
+        queue.add_after(1, delay);
+        for n in 1..=2 {
+            assert_eq!(*queue.get().unwrap(), n);
+            assert!(begin.elapsed() >= n * delay, "never early");
+        }
+        assert!(queue.get_timeout(Duration::from_millis(1)).is_err(), "the getter's own time-out applies, too");
+        queue.add_after(3, delay);
+        assert_eq!(queue.get_timeout(HOUR).map(|item| *item), Ok(3));
+    });
 }
 
 /// The idle waiter queues the expired key, and goes on waiting because the key has to be processed.
 #[test]
 fn an_idle_waiter_queues_expired_keys_in_place_of_the_driver() {
-    if passes_in_a_child("an_idle_waiter_queues_expired_keys_in_place_of_the_driver") {
-        return;
-    }
-    let queue = WorkQueue::new();
-    queue.add_after(1, Duration::from_millis(20));
-    assert!(queue.wait_idle_timeout(Duration::from_millis(60)).is_err(), "queued, but not processed");
-    assert_eq!((queue.len(), queue.delayed_len()), (1, 0));
-    queue.try_get().unwrap().done();
-    assert_eq!(queue.wait_idle_timeout(HOUR), Ok(()));
+    in_a_child("an_idle_waiter_queues_expired_keys_in_place_of_the_driver", || {
+        let queue = WorkQueue::new();
+        queue.add_after(1, Duration::from_millis(20));
+        assert!(queue.wait_idle_timeout(Duration::from_millis(60)).is_err(), "queued, but not processed");
+        assert_eq!((queue.len(), queue.delayed_len()), (1, 0));
+        queue.try_get().unwrap().done();
+        assert_eq!(queue.wait_idle_timeout(HOUR), Ok(()));
+    });
 }
 
 #[test]
 fn spawning_workers_returns_an_error() {
-    if passes_in_a_child("spawning_workers_returns_an_error") {
-        return;
-    }
-    let queue = WorkQueue::<u8>::new();
-    assert!(queue.workers().spawn(2, |_: &Item<'_, u8>| Ok::<(), std::fmt::Error>(())).is_err());
+    in_a_child("spawning_workers_returns_an_error", || {
+        let queue = WorkQueue::<u8>::new();
+        assert!(queue.workers().spawn(2, |_: &Item<'_, u8>| Ok::<(), std::fmt::Error>(())).is_err());
+    });
 }

@@ -1,93 +1,40 @@
-//! `remove`, and look-ups by a type that is equivalent to the key's.
+//! `remove` in a long line, beside threads, and look-ups by a type that is equivalent to the key's.
 //!
 //! Random calls are in `reference/`, races in `loom-tests/`.
 
+mod support {
+    pub(crate) mod manual;
+    pub(crate) mod tasks;
+    pub(crate) mod until;
+    pub(crate) mod within;
+}
+
+use futures_executor::block_on;
 use keyqueue::rate_limiter::{ItemExponentialFailure, RateLimiter};
-use keyqueue::{
-    AddOptions, Added, Clock, Driver, Equivalent, MockClock, Priority, TryGetError, WorkQueue, WorkQueueBuilder,
-};
-use std::future::Future;
-use std::hash::Hash;
+use keyqueue::{AddOptions, Added, Equivalent, Item, Leftover, Priority, WorkQueue, WorkQueueBuilder, Workers};
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::ready;
+use std::hash::{Hash, Hasher};
 use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
+use support::manual::manual;
+use support::tasks::{Calls, poll};
+use support::until::wait_until;
+use support::within::within_30_s;
 
 const S: Duration = Duration::from_secs(1);
-
-fn builder<K: Hash + Eq + Clone + Send + Sync + 'static>() -> (WorkQueueBuilder<K>, MockClock) {
-    let (clock, time) = Clock::mock();
-    (WorkQueue::builder().clock(clock).driver(Driver::Manual), time)
-}
-
-#[test]
-fn failures_stay_counted() {
-    let (builder, _) = builder();
-    let queue = builder.build();
-    queue.add_rate_limited(1);
-    queue.add(1);
-    assert!(queue.remove(&1));
-    assert_eq!((queue.num_requeues(&1), queue.stats().failing, queue.len(), queue.delayed_len()), (1, 1, 0, 0));
-    assert!(!queue.remove(&1), "failures are nothing to take back");
-    queue.forget(&1);
-    assert_eq!(queue.stats().failing, 0);
-}
-
-#[test]
-fn the_last_key_ends_drains_and_idle_waits() {
-    let (builder, _) = builder();
-    let queue = builder.build();
-    queue.add(1);
-    queue.add_after(2, S);
-    thread::scope(|scope| {
-        let idle = scope.spawn(|| queue.wait_idle());
-        while queue.stats().drainers == 0 {
-            thread::yield_now();
-        }
-        assert!(queue.remove(&1) && queue.remove(&2));
-        idle.join().unwrap();
-    });
-    queue.add(1);
-    thread::scope(|scope| {
-        let drain = scope.spawn(|| queue.shut_down_with_drain());
-        while queue.stats().drainers == 0 {
-            thread::yield_now();
-        }
-        assert!(queue.remove(&1), "after a shut-down");
-        drain.join().unwrap();
-    });
-    assert_eq!(queue.try_get().unwrap_err(), TryGetError::ShutDown);
-}
-
-/// A getter waits after the shut-down for a key of a full group. The key is removed, so the getter returns.
-#[test]
-fn a_getter_that_waits_for_a_full_group_learns_of_the_end() {
-    let queue = WorkQueue::builder().fair_by(|_: &u32| ()).max_processing_per_group(1).build();
-    queue.add_all([1, 2]);
-    let item = queue.get().unwrap();
-    let mut getter = pin!(queue.get_async());
-    let mut cx = Context::from_waker(Waker::noop());
-    queue.shut_down();
-    assert!(getter.as_mut().poll(&mut cx).is_pending(), "2 is queued");
-    thread::scope(|scope| {
-        let blocked = scope.spawn(|| queue.get().is_none());
-        while queue.stats().waiters < 2 {
-            thread::yield_now();
-        }
-        assert!(queue.remove(&2));
-        assert!(blocked.join().unwrap());
-    });
-    assert!(matches!(getter.as_mut().poll(&mut cx), Poll::Ready(None)));
-    drop(item);
-}
+const MS: Duration = Duration::from_millis(1);
 
 /// The first removal in a long line moves its keys to the order; the order of the keys stays, and so do their times.
 #[test]
 fn keys_of_a_long_line_are_taken_back() {
     const KEYS: u32 = 5_000;
     for (shards, measure) in [(1, false), (1, true), (4, true)] {
-        let (builder, time) = builder();
-        let queue = builder.shards(shards).measure(measure).build();
+        let (builder, time) = manual(WorkQueue::builder().shards(shards).measure(measure));
+        let queue = builder.build();
         let mut expected = Vec::new();
         for key in 0..KEYS {
             queue.add(key);
@@ -117,22 +64,132 @@ fn keys_of_a_long_line_are_taken_back() {
     }
 }
 
+/// Tasks in `until_dirty` are woken for each add that comes after one was taken back, also if they were not polled in between.
 #[test]
-fn a_removed_key_forgets_its_priority() {
+fn until_dirty_is_woken_for_each_add_beside_remove() {
     let queue = WorkQueue::new();
-    queue.add_with(1, AddOptions::new().priority(Priority::HIGH));
-    queue.add(2);
-    assert!(queue.remove(&1));
     queue.add(1);
     let item = queue.get().unwrap();
-    assert_eq!((*item, item.priority()), (2, Priority::NORMAL));
-    queue.add_with(2, AddOptions::new().priority(Priority::HIGH));
-    assert!(queue.remove(&2));
-    queue.add(2);
-    item.done();
-    let next = [queue.get().unwrap(), queue.get().unwrap()];
-    assert_eq!(next.each_ref().map(|item| (**item, item.priority())), [(1, Priority::NORMAL), (2, Priority::NORMAL)]);
+    let [polled, late] = [(); 2].map(|()| Arc::<Calls>::default());
+    let (mut first, mut second) = (pin!(item.until_dirty()), pin!(item.until_dirty()));
+    assert!(poll(first.as_mut(), &polled).is_pending() && poll(second.as_mut(), &late).is_pending());
+    for n in 1..4 {
+        assert_eq!(queue.add(1), Added::Deferred);
+        assert!(queue.remove(&1));
+        assert_eq!(polled.count(), n);
+        assert!(poll(first.as_mut(), &polled).is_pending(), "the key is clean");
+    }
+    queue.add(1);
+    assert_eq!((polled.count(), late.count()), (4, 1), "one wake-up for each poll");
+    assert!(poll(first, &polled).is_ready() && poll(second, &late).is_ready());
 }
+
+/// The first number is the group.
+type Key = (u32, u32);
+
+/// The orders of a queue, by name.
+type Mode = (&'static str, fn() -> WorkQueueBuilder<Key>);
+
+const MODES: [Mode; 5] = [
+    ("plain", WorkQueue::builder),
+    ("4 shards", || WorkQueue::builder().shards(4)),
+    ("groups", fair),
+    ("groups, 4 shards", || fair().shards(4)),
+    ("limit 1", || fair().max_processing_per_group(1)),
+];
+
+fn fair() -> WorkQueueBuilder<Key> {
+    WorkQueue::builder().fair_by(|key: &Key| key.0)
+}
+
+// ---- beside the ways to stop ----
+
+type Stop = fn(&Workers<Key>) -> Leftover<Key>;
+
+const STOPS: [(&str, Stop); 6] = [
+    ("stop", Workers::stop),
+    ("drain", Workers::drain),
+    ("drain_timeout", |workers| workers.drain_timeout(MS)),
+    ("drain_until", |workers| block_on(workers.drain_until(ready(())))),
+    ("drain_async", |workers| block_on(workers.drain_async())),
+    ("take_where", |workers| workers.queue().take_where(|key| key.1 % 2 == 0)),
+];
+
+/// Two threads take back keys, among them delayed ones and those that handlers have added again, while a call stops the workers. Each add
+/// is handed out, taken back by one `remove`, or in the leftover.
+#[test]
+fn each_add_is_handed_out_or_taken_back_once_by_remove_or_a_stop() {
+    for (mode, builder) in MODES {
+        for (stop_name, stop) in STOPS {
+            for keys in [40, 3_000] {
+                let case = format!("{mode}, {stop_name}, {keys} keys");
+                println!("{case}");
+                within_30_s(move || remove_beside(&case, builder(), stop, keys));
+            }
+        }
+    }
+}
+
+fn remove_beside(case: &str, builder: WorkQueueBuilder<Key>, stop: Stop, keys: u32) {
+    let queue = builder.build();
+    // Accepted adds of each key, less what became of them.
+    let open = Arc::new(Mutex::new(BTreeMap::<Key, i32>::new()));
+    let count = |key: Key, by: i32| *open.lock().unwrap().entry(key).or_default() += by;
+    let handler = {
+        let (open, queue) = (Arc::clone(&open), queue.clone());
+        let added_again = Mutex::new(BTreeSet::new());
+        move |item: &Item<'_, Key>| {
+            let again = item.1 % 3 == 0 && added_again.lock().unwrap().insert(**item);
+            let deferred = again && queue.add(**item) == Added::Deferred;
+            *open.lock().unwrap().entry(**item).or_default() += i32::from(deferred) - 1;
+            if again {
+                thread::yield_now();
+            }
+        }
+    };
+    let all = Vec::from_iter((0..keys).map(|n| (n % 4, n)));
+    for &key in &all {
+        let added = match key.1 % 8 {
+            7 => queue.add_after(key, 3600 * S),
+            6 if keys == 40 => queue.add_with(key, AddOptions::new().priority(Priority::HIGH)),
+            _ => queue.add(key),
+        };
+        assert!(matches!(added, Added::Queued | Added::Delayed));
+        count(key, 1);
+    }
+    let workers = queue.workers().spawn(2, handler).unwrap();
+    let removed = AtomicUsize::new(0);
+    let left = thread::scope(|scope| {
+        for seed in 0..2 {
+            let (queue, all, count, removed) = (&queue, &all, &count, &removed);
+            scope.spawn(move || {
+                let mut mine = all.clone();
+                fastrand::Rng::with_seed(seed).shuffle(&mut mine);
+                for key in mine.into_iter().take(keys as usize / 2) {
+                    if queue.remove(&key) {
+                        count(key, -1);
+                        removed.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+        wait_until(|| removed.load(Ordering::Relaxed) > 2);
+        stop(&workers)
+    });
+    let rest = workers.drain();
+    for left in [&left, &rest] {
+        left.queued.iter().for_each(|&key| count(key, -1));
+        left.delayed.iter().for_each(|delayed| count(delayed.key, -1));
+        assert_eq!(left.refused, []);
+    }
+    let stats = queue.stats();
+    assert_eq!((stats.len, stats.processing, stats.delayed, stats.depth()), (0, 0, 0, 0), "{case}");
+    let open: Vec<_> =
+        open.lock().unwrap().iter().filter(|&(_, &open)| open != 0).map(|(&key, &open)| (key, open)).collect();
+    assert_eq!(open, [], "{case}: above 0: it vanished; below 0: two had it");
+}
+
+// ---- look-ups by other types ----
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Pod(String, String);
@@ -173,7 +230,7 @@ impl RateLimiter<Pod> for External {
 fn a_pair_of_strings_is_found_by_a_pair_of_slices() {
     for external in [false, true] {
         for shards in [1, 4] {
-            let (mut builder, _) = builder();
+            let (mut builder, _) = manual(WorkQueue::builder());
             if external {
                 builder = builder.rate_limiter(External(ItemExponentialFailure::new(S, 8 * S)));
             }
@@ -191,5 +248,47 @@ fn a_pair_of_strings_is_found_by_a_pair_of_slices() {
             queue.forget(&dns);
             assert_eq!((queue.num_requeues(&dns), queue.num_requeues(&Pod::from(dns))), (0, 0));
         }
+    }
+}
+
+/// Finds the key `1` in a queue of strings, and hashes as this text.
+struct Finds(&'static str, fn(&str) -> bool);
+
+impl Hash for Finds {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl Equivalent<String> for Finds {
+    fn equivalent(&self, key: &String) -> bool {
+        (self.1)(key)
+    }
+}
+
+/// The docs of `cancel`: a key whose hash differs may not be found. It is not, and nothing else is changed.
+#[test]
+fn an_equivalent_with_another_hash_finds_nothing() {
+    for shards in [1, 4] {
+        let (builder, time) = manual(WorkQueue::builder().shards(shards));
+        let queue = builder.build();
+        let keys = Vec::from_iter((0..64).map(|n| format!("pod-{n}")));
+        queue.add_all(keys.clone());
+        keys.iter().for_each(|key| _ = queue.add_after(key.clone(), S));
+        let other_hash = Finds("no such key", |_| true);
+        assert!(!queue.remove(&other_hash) && !queue.cancel(&other_hash));
+        assert_eq!((queue.len(), queue.delayed_len(), queue.stats().taken), (64, 64, 0));
+        // The right hash, and equivalent to no key, or to each: the key of this hash is found, and only that.
+        assert!(!queue.remove(&Finds("pod-7", |_| false)));
+        assert!(queue.cancel(&Finds("pod-7", |_| true)) && queue.remove(&Finds("pod-7", |_| true)));
+        assert_eq!((queue.len(), queue.delayed_len(), queue.stats().taken), (63, 63, 1));
+        time.advance(2 * S);
+        assert_eq!(queue.turn(), 63);
+        let mut handed_out = Vec::from_iter(std::iter::from_fn(|| queue.try_get().ok().map(|item| item.key().clone())));
+        handed_out.sort_unstable();
+        let mut expected = keys;
+        expected.retain(|key| key != "pod-7");
+        expected.sort_unstable();
+        assert_eq!(handed_out, expected);
     }
 }

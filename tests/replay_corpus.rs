@@ -6,6 +6,7 @@
 mod support {
     pub(crate) mod limiter;
     pub(crate) mod limits;
+    pub(crate) mod side;
     pub(crate) mod wheel;
 }
 
@@ -34,4 +35,15 @@ fn wheel_vs_btree() {
 #[test]
 fn limiter_vs_integer_model() {
     assert!(replay("limiter_vs_integer_model", limiter::run_bytes) > 0);
+}
+
+/// Random calls beside the corpus, the same ones each time.
+#[test]
+fn random_lives_of_limiters() {
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut data = [0; 600];
+    for _ in 0..20_000 {
+        random.fill(&mut data);
+        limiter::run_bytes(&data[..random.usize(..600)]);
+    }
 }

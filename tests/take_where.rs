@@ -1,29 +1,21 @@
-//! `take_where` takes queued and delayed keys out of the queue by a predicate.
+//! `take_where`, and lists of delayed keys, with more keys than one step visits, and beside threads.
 //!
-//! Checks: what is taken, in which order, and that it is taken once; keys that are processing stay; all counts add up; drains
-//! and idle waits are woken; foreign code may panic or use the queue; threads that get, add and take at the same time lose no
-//! key.
+//! What they take and list, and what is left after a panic, is compared with the plain queue of `reference/`.
 
-use keyqueue::{AddOptions, Added, Clock, DelayedKey, Driver, WorkQueue};
-use std::collections::BTreeSet;
+mod support {
+    pub(crate) mod manual;
+}
+
+use keyqueue::{AddOptions, DelayConflict, Priority, WorkQueue};
+use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
-
-/// The keys, and the times that were left.
-fn pairs<K>(delayed: impl IntoIterator<Item = DelayedKey<K>>) -> Vec<(K, Duration)> {
-    delayed.into_iter().map(|delayed| (delayed.key, delayed.left)).collect()
-}
+use support::manual::{manual, manual_queue, pairs};
 
 const S: Duration = Duration::from_secs(1);
-
-/// A queue with a manual driver, and its mock clock.
-fn manual_queue() -> (WorkQueue<u32>, keyqueue::MockClock) {
-    let (clock, time) = Clock::mock();
-    (WorkQueue::builder().clock(clock).driver(Driver::Manual).build(), time)
-}
 
 fn assert_adds_up(queue: &WorkQueue<u32>) {
     let stats = queue.stats();
@@ -55,80 +47,19 @@ fn matching_keys_are_taken_and_the_others_stay_in_order() {
     assert!(rest.iter().map(|item| **item).eq(want));
 }
 
-#[test]
-fn a_taken_key_can_be_added_again_and_goes_to_the_back() {
-    let (queue, _) = manual_queue();
-    queue.add_all([1, 2, 3]);
-    assert_eq!(queue.take_where(|n| *n == 1).queued, [1]);
-    assert_eq!(queue.add(1), Added::Queued);
-    assert!(queue.get_many(9).iter().map(|item| **item).eq([2, 3, 1]));
+thread_local! {
+    /// The keys whose next clone, and whose next drop, panic.
+    static CLONE_PANICS: Cell<Option<u32>> = const { Cell::new(None) };
+    static DROP_PANICS: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
-#[test]
-fn failures_stay_counted() {
-    let (queue, _) = manual_queue();
-    queue.add_rate_limited(1);
-    queue.add(1);
-    let taken = queue.take_where(|_| true);
-    assert_eq!((taken.queued.len(), taken.delayed.len()), (1, 1));
-    assert_eq!(queue.num_requeues(&1), 1);
-    queue.forget(&1);
-    assert_eq!(queue.stats().failing, 0);
-    assert_eq!(queue.add_with(1, AddOptions::new().rate_limited()), Added::Delayed);
-}
-
-/// The wait of a taken key does not count for the next add of that key.
-#[test]
-fn a_wait_that_ended_without_a_hand_out_is_not_measured() {
-    let (clock, time) = Clock::mock();
-    let queue = WorkQueue::builder().clock(clock).measure(true).build();
-    queue.add_rate_limited(1); // so that the key keeps its slot
-    queue.add(1);
-    time.advance(S);
-    assert_eq!(queue.take_where(|_| true).queued, [1]);
-    assert_eq!(queue.stats().oldest_queued, None);
-    queue.add(1);
-    time.advance(2 * S);
-    assert_eq!(queue.stats().oldest_queued, Some(2 * S));
-    assert_eq!(queue.get().unwrap().waited(), Some(2 * S));
-}
-
-#[test]
-fn taking_the_last_keys_wakes_idle_waits_and_drains() {
-    let (queue, _) = manual_queue();
-    queue.add_all(0..600);
-    queue.add_after(1000, S);
-    thread::scope(|scope| {
-        let idle = scope.spawn(|| queue.wait_idle());
-        while queue.stats().drainers == 0 {
-            thread::yield_now();
-        }
-        assert_eq!(queue.take_where(|n| *n < 600).queued.len(), 600);
-        assert!(!idle.is_finished() || queue.delayed_len() == 0);
-        assert_eq!(queue.take_where(|_| true).delayed.len(), 1);
-        idle.join().unwrap();
-    });
-    queue.add(1);
-    thread::scope(|scope| {
-        let drain = scope.spawn(|| queue.shut_down_with_drain());
-        while queue.stats().drainers == 0 {
-            thread::yield_now();
-        }
-        assert_eq!(queue.take_where(|_| true).queued, [1]);
-        drain.join().unwrap();
-    });
-}
-
-/// Keys whose clones, and whose drops, panic while the flags are set.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Fragile(u32);
 
-static CLONES_PANIC: AtomicBool = AtomicBool::new(false);
-static DROPS_PANIC: AtomicBool = AtomicBool::new(false);
-
 impl Clone for Fragile {
     fn clone(&self) -> Self {
-        if self.0 == 700 && CLONES_PANIC.load(Ordering::SeqCst) {
+        if CLONE_PANICS.get() == Some(self.0) {
+            CLONE_PANICS.set(None);
             resume_unwind(Box::new("a clone"));
         }
         Self(self.0)
@@ -137,69 +68,63 @@ impl Clone for Fragile {
 
 impl Drop for Fragile {
     fn drop(&mut self) {
-        if self.0 == 500 && DROPS_PANIC.swap(false, Ordering::SeqCst) {
+        if DROP_PANICS.get() == Some(self.0) {
+            DROP_PANICS.set(None);
             resume_unwind(Box::new("a drop"));
         }
     }
 }
 
+/// In any step.
 #[test]
 fn a_panic_of_foreign_code_takes_nothing_or_loses_nothing() {
-    let queue = WorkQueue::builder().driver(Driver::Manual).build();
+    let (queue, _) = manual_queue();
     queue.add_all((0..900).map(Fragile));
-    queue.add_after(Fragile(1000), S);
-    for nth in [0, 450, 900] {
+    (900..1400).for_each(|n| _ = queue.add_after(Fragile(n), S));
+    for nth in [0, 450, 900, 1399] {
         let mut calls = 0;
         let predicate = |_: &Fragile| {
             calls += 1;
             if calls > nth { resume_unwind(Box::new("a predicate")) } else { true }
         };
         assert!(catch_unwind(AssertUnwindSafe(|| queue.take_where(predicate))).is_err());
-        assert_eq!((queue.len(), queue.delayed_len()), (900, 1));
+        CLONE_PANICS.set(Some(nth));
+        assert!(catch_unwind(AssertUnwindSafe(|| queue.take_where(|_| true))).is_err());
+        CLONE_PANICS.set((nth >= 900).then_some(nth));
+        let listed = catch_unwind(AssertUnwindSafe(|| queue.inspect().delayed_keys().len()));
+        assert_eq!(listed.ok(), (nth < 900).then_some(500));
+        let stats = queue.stats();
+        assert_eq!((stats.len, stats.delayed, stats.delays, stats.taken), (900, 500, 500, 0), "{nth}");
     }
-    CLONES_PANIC.store(true, Ordering::SeqCst);
-    assert!(catch_unwind(AssertUnwindSafe(|| queue.take_where(|_| true))).is_err());
-    CLONES_PANIC.store(false, Ordering::SeqCst);
-    assert_eq!((queue.len(), queue.delayed_len(), queue.stats().taken), (900, 1, 0));
-
     // The queue's own keys are dropped when their clones are returned.
-    let armed = AtomicBool::new(false);
     let taken = queue.take_where(|key| {
         if key.0 == 1000 {
-            armed.store(true, Ordering::SeqCst);
-            DROPS_PANIC.store(true, Ordering::SeqCst);
+            DROP_PANICS.set(Some(500));
         }
         true
     });
-    assert!(armed.load(Ordering::SeqCst));
-    assert_eq!((taken.queued.len(), taken.delayed.len(), queue.stats().caught_panics), (900, 1, 1));
+    assert_eq!(DROP_PANICS.get(), None);
+    assert_eq!((taken.queued.len(), taken.delayed.len(), queue.stats().caught_panics), (900, 500, 1));
 }
 
-/// The keys that are out of the queue must reach the caller, so the panic is caught; and counted, as all that are.
+/// The first of three keys that match is handed out before it is taken. The queue's clone of it is dropped, and that panics.
 #[test]
-fn a_delay_stays_if_eq_panics() {
-    static EQ_PANICS: AtomicBool = AtomicBool::new(false);
-    #[derive(Debug, Clone, Eq)]
-    struct Key(u32);
-    impl std::hash::Hash for Key {
-        fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-            self.0.hash(state);
-        }
-    }
-    impl PartialEq for Key {
-        fn eq(&self, other: &Self) -> bool {
-            if self.0 == 1 && EQ_PANICS.swap(false, Ordering::SeqCst) {
-                resume_unwind(Box::new("an eq"));
+fn a_clone_whose_drop_panics_loses_no_other_key() {
+    let queue = WorkQueue::new();
+    queue.add_all((1..=3).map(Fragile));
+    let mut held = Vec::new();
+    let taken = catch_unwind(AssertUnwindSafe(|| {
+        queue.take_where(|key| {
+            if key.0 == 3 {
+                held.extend(queue.try_get());
+                DROP_PANICS.set(Some(1));
             }
-            self.0 == other.0
-        }
-    }
-    let queue = WorkQueue::builder().driver(Driver::Manual).build();
-    (0..3).for_each(|n| _ = queue.add_after(Key(n), S));
-    EQ_PANICS.store(true, Ordering::SeqCst);
-    assert_eq!(queue.take_where(|_| true).delayed.len(), 2);
-    assert_eq!((queue.delayed_len(), queue.stats().caught_panics), (1, 1));
-    assert_eq!(queue.take_where(|_| true).delayed[0].key, Key(1));
+            true
+        })
+    }));
+    assert_eq!(DROP_PANICS.take(), None);
+    let returned = taken.map_or(0, |left| left.queued.len());
+    assert_eq!(queue.len() + returned + held.len(), 3, "keys are lost");
 }
 
 #[test]
@@ -214,35 +139,94 @@ fn the_predicate_may_use_the_queue() {
     assert_adds_up(&queue);
 }
 
-/// Threads add, get and take at the same time: each key is handed out or taken, once for each time it was queued.
+/// The predicate gives the queue its first priority, while the keys that match are still being collected.
 #[test]
-fn each_key_goes_to_one_getter_or_to_the_taker() {
-    const KEYS: u32 = 20_000;
-    let queue = WorkQueue::new();
-    let start = Barrier::new(4);
-    let mut all = thread::scope(|scope| {
-        let getters: Vec<_> = (0..2)
-            .map(|_| {
-                scope.spawn(|| {
-                    start.wait();
-                    std::iter::from_fn(|| queue.get().map(|item| *item)).collect::<Vec<_>>()
-                })
-            })
-            .collect();
-        let taker = scope.spawn(|| {
-            start.wait();
-            let mut taken = Vec::new();
-            while !queue.shutting_down() {
-                taken.extend(queue.take_where(|n| n % 2 == 0).queued);
+fn keys_that_move_meanwhile_are_taken_out() {
+    for after in [0, 600] {
+        let queue = WorkQueue::new();
+        queue.add_all(0..1000_u32);
+        let taken = queue.take_where(|key| {
+            if *key == after {
+                queue.add_with(5000, AddOptions::new().priority(Priority::HIGH));
             }
-            taken
+            *key < 900
         });
-        start.wait();
-        (0..KEYS).for_each(|n| assert_eq!(queue.add(n), Added::Queued));
-        queue.shut_down();
-        getters.into_iter().chain([taker]).flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
-    });
-    assert_adds_up(&queue);
-    all.sort_unstable();
-    assert!(all.iter().copied().eq(0..KEYS), "{} of {KEYS}", all.iter().collect::<BTreeSet<_>>().len());
+        assert!(taken.queued.iter().copied().eq(0..900), "after {after}: {} keys", taken.queued.len());
+        let left: Vec<u32> = std::iter::from_fn(|| queue.try_get().ok().map(|item| *item)).collect();
+        assert!(left.iter().copied().eq([5000].into_iter().chain(900..1000)));
+    }
+}
+
+// ---- lists ----
+
+#[test]
+fn delays_of_all_shards_are_listed_earliest_first_and_none_is_taken() {
+    for shards in [1, 4, 16] {
+        let (builder, time) = manual(WorkQueue::builder().shards(shards));
+        let queue = builder.build();
+        assert_eq!(queue.inspect().delayed_keys(), []);
+        for n in 0..3000_u32 {
+            queue.add_after(n, S * (5000 - n));
+        }
+        queue.add_all(3000..4000);
+        time.advance(S * 10);
+        let expected: Vec<_> = (0..3000).rev().map(|n| (n, S * (4990 - n))).collect();
+        for _ in 0..2 {
+            assert_eq!(pairs(queue.inspect().delayed_keys()), expected, "{shards} shards");
+        }
+        assert_eq!((queue.len(), queue.delayed_len()), (1000, 3000));
+        let taken = pairs(queue.take_delayed());
+        assert_eq!(taken, expected, "the same as it lists");
+        assert_eq!(queue.inspect().delayed_keys(), []);
+    }
+}
+
+/// Keys that are delayed all the time are each listed once, though their deadlines move, while other keys come and go in the slots
+/// around them.
+#[test]
+fn a_key_that_stays_delayed_is_listed_once() {
+    const STAY: u32 = 2000;
+    for shards in [1, 4] {
+        let queue: WorkQueue<u32> = WorkQueue::builder().shards(shards).build();
+        for n in 0..STAY {
+            queue.add_after(2 * n, S * 1000);
+            queue.add_after(2 * n + 1, S * 1000);
+        }
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let later = |seconds| AddOptions::new().after(S * seconds).conflict(DelayConflict::Replace);
+                for round in 0_u32.. {
+                    if over.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let n = round.wrapping_mul(7919) % STAY;
+                    queue.add_with(2 * n, later(1000 + round % 100));
+                    // Odd keys expire at once, are handed out, or are cancelled, and come back.
+                    if round % 2 == 0 {
+                        queue.add_with(2 * n + 1, later(0));
+                        drop(queue.try_get());
+                    } else {
+                        queue.cancel(&(2 * n + 1));
+                    }
+                    queue.add_after(2 * ((n + 5) % STAY) + 1, S * 1000);
+                }
+            });
+            let rounds = if cfg!(miri) { 2 } else { 100 };
+            // Asserted when the other thread has ended.
+            let wrong = (0..rounds).find_map(|_| {
+                let mut times = BTreeMap::new();
+                for listed in queue.inspect().delayed_keys() {
+                    *times.entry(listed.key).or_insert(0) += 1;
+                    if listed.left <= S * 900 || listed.left > S * 1100 {
+                        return Some((listed.key, listed.left));
+                    }
+                }
+                let wrong = (0..STAY).map(|n| 2 * n).find(|key| times.get(key) != Some(&1))?;
+                Some((wrong, Duration::ZERO))
+            });
+            over.store(true, Ordering::Relaxed);
+            assert_eq!(wrong, None, "{shards} shards");
+        });
+    }
 }

@@ -1,6 +1,7 @@
 //! The timing wheel alone: random calls, compared with a sorted map (`support/wheel.rs`), and situations that they rarely reach.
 
 mod support {
+    pub(crate) mod side;
     pub(crate) mod wheel;
 }
 

@@ -6,6 +6,7 @@
 mod support {
     pub(crate) mod limiter;
     pub(crate) mod limits;
+    pub(crate) mod side;
 }
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| support::limiter::run_bytes(data));

@@ -4,6 +4,7 @@
 
 #[path = "../../tests/support"]
 mod support {
+    pub(crate) mod side;
     pub(crate) mod wheel;
 }
 

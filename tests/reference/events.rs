@@ -3,8 +3,8 @@
 use super::key::{Fault, strike_at};
 use keyqueue::Added;
 use keyqueue::observe::{Metrics, Observer};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// What is counted.
@@ -32,11 +32,15 @@ pub(crate) const EVENTS: usize = 12;
 
 /// An observer that counts; its clones share the counts.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Events(Arc<[AtomicU64; EVENTS]>);
+pub(crate) struct Events {
+    counts: Arc<[AtomicU64; EVENTS]>,
+    /// The times for which keys had waited, and were processing, in nanoseconds.
+    sums: Arc<Mutex<[u128; 2]>>,
+}
 
 impl Events {
     fn count(&self, event: Event) {
-        self.0[event as usize].fetch_add(1, Ordering::Relaxed);
+        self.counts[event as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts, and panics if it is to.
@@ -52,7 +56,16 @@ impl Events {
     }
 
     pub(crate) fn all(&self) -> [u64; EVENTS] {
-        std::array::from_fn(|at| self.0[at].load(Ordering::Relaxed))
+        std::array::from_fn(|at| self.counts[at].load(Ordering::Relaxed))
+    }
+
+    /// The sums of the times that it was told.
+    pub(crate) fn sums(&self) -> [u128; 2] {
+        *self.sums.lock().unwrap()
+    }
+
+    fn add_time(&self, which: usize, time: Option<Duration>) {
+        self.sums.lock().unwrap()[which] += time.map_or(0, |time| time.as_nanos());
     }
 }
 
@@ -67,11 +80,13 @@ impl Observer for Events {
         });
     }
 
-    fn handed_out(&self, _: Option<Duration>) {
+    fn handed_out(&self, waited: Option<Duration>) {
+        self.add_time(0, waited);
         self.tell(Event::HandedOut);
     }
 
-    fn done(&self, _: Option<Duration>) {
+    fn done(&self, worked: Option<Duration>) {
+        self.add_time(1, worked);
         self.tell(Event::Done);
     }
 

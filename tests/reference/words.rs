@@ -134,6 +134,9 @@ pub(crate) fn rare_lives() {
         ops.extend([Op::End(0, End::Done), Op::Fault(Fault::Waker, 0), take]);
         run(&plan, &ops);
     }
+    // A getter waits after the shut-down for a key of a full group, and that key is taken back.
+    let takes_back = [Op::AddAll(vec![0, 1]), Op::Get(Form::Try), Op::ShutDown, Op::Wait(Goal::Item), Op::Remove(1)];
+    run(&plan, &takes_back);
     let own = Plan { limiter: Limiter::Own, ..plan.clone() };
     let limited = How { rate_limited: true, ..How::new() };
     for end in [End::Retry, End::RequeueAfter(TEN), End::RequeueWith(limited)] {

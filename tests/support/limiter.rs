@@ -14,6 +14,7 @@
 #![allow(dead_code, reason = "every test binary uses its part of it")]
 
 use super::limits::{Schedule, duration};
+use super::side::Side;
 use arbitrary::{Arbitrary, Unstructured};
 use keyqueue::rate_limiter::{
     Bucket, DedupingBucket, ItemExponentialFailure, ItemFastSlow, PerKey, RateLimiter, Reservation,
@@ -195,24 +196,6 @@ impl Hash for Colliding {
 impl Key for Colliding {
     fn nth(n: u8) -> Self {
         Self(n)
-    }
-}
-
-/// An instant, or a nanosecond before or after it.
-#[derive(Arbitrary, Debug, Clone, Copy)]
-pub(crate) enum Side {
-    Before,
-    At,
-    After,
-}
-
-impl Side {
-    fn of(self, nanoseconds: u64) -> u64 {
-        match self {
-            Self::Before => nanoseconds.saturating_sub(1),
-            Self::At => nanoseconds,
-            Self::After => nanoseconds.saturating_add(1),
-        }
     }
 }
 

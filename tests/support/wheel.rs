@@ -16,6 +16,7 @@ mod numbers;
 #[path = "../../src/time/wheel/mod.rs"]
 pub(crate) mod real;
 
+pub(crate) use super::side::Side;
 use arbitrary::{Arbitrary, Unstructured};
 use real::{Placement, Placements, Popped, Wheel};
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,24 +52,6 @@ pub(crate) enum Span {
     /// To the clock's last tick.
     ToEnd(Side),
     Any(u64),
-}
-
-/// The tick, or the one before or after it.
-#[derive(Arbitrary, Debug, Clone, Copy)]
-pub(crate) enum Side {
-    Before,
-    At,
-    After,
-}
-
-impl Side {
-    fn of(self, ticks: u64) -> u64 {
-        match self {
-            Self::Before => ticks.saturating_sub(1),
-            Self::At => ticks,
-            Self::After => ticks.saturating_add(1),
-        }
-    }
 }
 
 /// The numbers, and their tickets.

@@ -176,5 +176,8 @@ impl Run<'_> {
         }
         let told = std::array::from_fn(|at| told[at] + self.untold[at]);
         assert_eq!(told, expected, "the events of the observer and the hooks");
+        if self.plan.observed && self.untold == [0; EVENTS] {
+            assert_eq!(self.events.sums(), self.reference.sums, "the times that the observer was told");
+        }
     }
 }
