@@ -12,7 +12,6 @@
 mod support {
     pub(crate) mod loops;
     pub(crate) mod tasks;
-    pub(crate) mod ways;
 }
 
 use futures_executor::block_on;
@@ -29,9 +28,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
-use support::loops::{manual_builder, no_backoff, run};
+use support::loops::{WAYS, manual_builder, no_backoff, run};
 use support::tasks::poll;
-use support::ways::WAYS;
 
 // ---- what panics ----
 

@@ -8,7 +8,6 @@
 mod support {
     pub(crate) mod loops;
     pub(crate) mod tasks;
-    pub(crate) mod ways;
     pub(crate) mod within;
 }
 
@@ -26,9 +25,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::task::Poll;
 use std::thread;
 use std::time::Duration;
-use support::loops::{manual_builder, no_backoff, run, tokio};
+use support::loops::{WAYS, Way, manual_builder, no_backoff, run, tokio, yield_once};
 use support::tasks::{Calls, poll};
-use support::ways::{WAYS, Way, yield_once};
 use support::within::within_30_s;
 
 const MS: Duration = Duration::from_millis(1);

@@ -1,13 +1,36 @@
-//! One loop of workers, run to its end in each [`Way`].
+//! The ways in which a loop of workers can be run, and one loop, run to its end.
 
 #![allow(dead_code, reason = "every test binary uses its part of it")]
 
-use super::ways::{Way, yield_once};
 use futures_executor::block_on;
 use keyqueue::rate_limiter::ItemFastSlow;
 use keyqueue::{Clock, Driver, IntoOutcome, Item, MockClock, WorkQueue, WorkQueueBuilder, Workers, WorkersBuilder};
+use std::future::poll_fn;
 use std::hash::Hash;
+use std::task::Poll;
 use std::time::Duration;
+
+/// How a loop is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    Spawned,
+    Here,
+    /// On `futures-executor`.
+    Task,
+    /// On tokio, with several threads.
+    Tokio,
+}
+
+pub(crate) const WAYS: [Way; 4] = [Way::Spawned, Way::Here, Way::Task, Way::Tokio];
+
+/// Pending once, so that a handler is polled twice.
+pub(crate) fn yield_once() -> impl Future<Output = ()> {
+    let mut yielded = false;
+    poll_fn(move |cx| {
+        cx.waker().wake_by_ref();
+        if std::mem::replace(&mut yielded, true) { Poll::Ready(()) } else { Poll::Pending }
+    })
+}
 
 pub(crate) fn tokio(threads: usize) -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(threads).build().unwrap()
