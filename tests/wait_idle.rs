@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::Duration;
-use support::loops::{manual_builder, tokio};
+use support::loops::manual_builder;
 use support::tasks::{Calls, poll};
 
 const MS: Duration = Duration::from_millis(1);
@@ -114,35 +114,22 @@ fn the_end_of_the_last_key_or_delay_ends_the_wait_of_threads_and_tasks() {
 
 #[test]
 fn an_idle_wait_includes_keys_that_handlers_add() {
-    for tasks in [false, true] {
-        let queue = WorkQueue::<u32>::new();
-        let own = queue.clone();
-        let handler = move |item: &Item<'_, u32>| {
-            if **item > 1 {
-                own.add_after(**item / 2, Duration::from_micros(100));
-                own.add(**item - 1);
-            }
-        };
-        let workers = if tasks { queue.workers().build() } else { queue.workers().spawn(2, handler.clone()).unwrap() };
-        let runtime = tokio(2);
-        if tasks {
-            for _ in 0..2 {
-                let handler = handler.clone();
-                runtime.spawn(workers.run_async(async move |item: &Item<'_, u32>| handler(item)));
-            }
+    let queue = WorkQueue::<u32>::new();
+    let own = queue.clone();
+    let handler = move |item: &Item<'_, u32>| {
+        if **item > 1 {
+            own.add_after(**item / 2, Duration::from_micros(100));
+            own.add(**item - 1);
         }
-        queue.add(50);
-        if tasks {
-            runtime.block_on(queue.wait_idle_async());
-        } else {
-            queue.wait_idle();
-        }
-        let stats = queue.stats();
-        assert_eq!((stats.len, stats.processing, stats.delayed), (0, 0, 0));
-        assert!(stats.handed_out >= 50 && stats.rejected == 0, "every key from 50 to 1");
-        assert!(workers.drain().is_empty());
-        assert_eq!(queue.stats().rejected, 0);
-    }
+    };
+    let workers = queue.workers().spawn(2, handler).unwrap();
+    queue.add(50);
+    queue.wait_idle();
+    let stats = queue.stats();
+    assert_eq!((stats.len, stats.processing, stats.delayed), (0, 0, 0));
+    assert!(stats.handed_out >= 50, "every key from 50 to 1");
+    assert!(workers.drain().is_empty());
+    assert_eq!(queue.stats().rejected, 0);
 }
 
 // ---- drains ----
