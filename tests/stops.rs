@@ -248,7 +248,7 @@ struct Notes {
     failed: bool,
 }
 
-/// Threads add, get and hold keys while another stops the workers, and runs that end after that fail. Each hand-out that an accepted add
+/// Threads add, get and hold keys while another stops the workers, and runs that end after that fail or panic. Each hand-out that an accepted add
 /// leads to takes place, or the key is in one list; a key that is held when the stop returns is in its list.
 #[test]
 fn a_stop_under_load_loses_no_key() {
@@ -280,10 +280,13 @@ fn stop_under_load(case: &str, builder: fn() -> WorkQueueBuilder<Key>, prioritie
     };
     let of_workers = run.clone();
     let handler = move |item: &Item<'_, Key>| match of_workers(item.key(), true) {
+        true if item.1 % 2 == 0 => resume_unwind(Box::new("a handler")),
         true => Outcome::Retry,
         false => Outcome::Success,
     };
-    let workers = queue.workers().spawn(2, handler).unwrap();
+    let workers = queue.workers().spawn(2, handler.clone()).unwrap();
+    let task = workers.run_async(async move |item| handler(item));
+    let task = thread::spawn(|| block_on(task));
     let begin = Barrier::new(4);
     let (left, returned) = thread::scope(|scope| {
         for adder in 0..2 {
@@ -320,7 +323,11 @@ fn stop_under_load(case: &str, builder: fn() -> WorkQueueBuilder<Key>, prioritie
     });
     let own = workers.clone();
     within_30_s(move || own.join());
+    task.join().expect("a loop passes no panic on");
     let last = workers.stop();
+    let (stats, tally) = (queue.stats(), workers.tally());
+    assert_eq!((stats.panics, tally.retried), (tally.panicked, 0), "{case}");
+    assert_eq!(stats.handed_out as usize, notes.iter().map(|note| note.lock().unwrap().runs.len()).sum(), "{case}");
 
     set(&[&left.queued[..], &left.processing, &left.refused].concat());
     let queued = set(&left.queued);
@@ -330,6 +337,7 @@ fn stop_under_load(case: &str, builder: fn() -> WorkQueueBuilder<Key>, prioritie
     assert!(queued_again.is_subset(&processing), "{case}: {queued_again:?} were queued again, of {processing:?}");
     for (n, note) in (0..).zip(notes.iter()) {
         let (key, note) = ((n % 3, n), note.lock().unwrap());
+        assert!(note.runs.is_sorted_by(|(_, ended), (began, _)| ended < began), "{case}: {key:?} has two holders (P1)");
         let taken = usize::from(queued.contains(&key)) + usize::from(queued_again.contains(&key));
         assert_eq!(note.runs.len() + taken, note.owed, "{case}: {key:?} is lost, or was there twice");
         let is_held = note.runs.iter().any(|&(began, ended)| began < returned && returned < ended);

@@ -1,9 +1,9 @@
-//! Workers in threads and tasks: names, joins, drains with deadlines, what hooks are told, values that handlers capture, spans, and load.
+//! Workers in threads and tasks: names, joins, drains with deadlines, what hooks are told, values that handlers capture, and spans.
 //! What each outcome, panic, stop and wake-up does to keys and counts is judged by the reference (`tests/reference/run/workers.rs`), in loops
 //! of tasks; loops of threads have the same code after the return of a handler. Panics in threads: `worker_panics.rs`.
 //!
 //! Checks: hooks run before the queue acts on the outcome, and get the reason; a join or a drain returns when the last loop has ended, and a
-//! drain with a time limit then or at its limit (P6, P7); threads, futures and runtimes behave alike, and a key never has two holders (P1).
+//! drain with a time limit then or at its limit (P6, P7); threads, futures and runtimes behave alike.
 
 mod support {
     pub(crate) mod loops;
@@ -11,21 +11,20 @@ mod support {
     pub(crate) mod within;
 }
 
-use fastrand::Rng;
 use futures_executor::block_on;
-use keyqueue::rate_limiter::{Bucket, ItemFastSlow};
+use keyqueue::rate_limiter::Bucket;
 use keyqueue::{DelayedKey, IntoOutcome, Item, Leftover, Outcome, WorkQueue, Workers, WorkersBuilder};
 use std::error::Error;
 use std::future::{pending, poll_fn, ready};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::Poll;
 use std::thread;
 use std::time::Duration;
-use support::loops::{WAYS, Way, manual_builder, no_backoff, run, tokio, yield_once};
+use support::loops::{WAYS, Way, manual_builder, no_backoff, run, yield_once};
 use support::tasks::{Calls, poll};
 use support::within::within_30_s;
 
@@ -40,30 +39,34 @@ fn pairs<K>(delayed: impl IntoIterator<Item = DelayedKey<K>>) -> Vec<(K, Duratio
 
 #[test]
 fn results_of_handlers_convert_to_outcomes() {
-    fn failed(outcome: impl IntoOutcome) -> String {
-        match outcome.into_outcome() {
+    type Dyn = Box<dyn Error + Send + Sync>;
+    fn shown(result: impl IntoOutcome) -> String {
+        match result.into_outcome() {
             Outcome::Failed(error) => error.to_string(),
-            other => panic!("{other:?} is not a failure"),
+            outcome => format!("{outcome:?}"),
         }
     }
-    type Dyn = Box<dyn Error + Send + Sync>;
     let io = || io::Error::other("disk");
-    assert!(matches!(().into_outcome(), Outcome::Success));
-    assert!(matches!(Ok::<(), io::Error>(()).into_outcome(), Outcome::Success));
-    assert!(matches!(Ok::<_, String>(Outcome::RequeueAfter(MS)).into_outcome(), Outcome::RequeueAfter(MS)));
-    assert!(matches!(Ok::<_, Dyn>(Outcome::Retry).into_outcome(), Outcome::Retry));
-    assert!(matches!(Ok::<_, String>(Ok::<_, io::Error>(Outcome::Retry)).into_outcome(), Outcome::Retry));
-    assert_eq!(failed(Err::<(), _>(io())), "disk");
-    assert_eq!(failed(Err::<(), _>("text")), "text");
-    assert_eq!(failed(Err::<Outcome, _>("owned".to_owned())), "owned");
-    assert_eq!(failed(Err::<(), Dyn>(io().into())), "disk");
-    assert_eq!(failed(Ok::<_, String>(Err::<Outcome, _>(io()))), "disk", "the inner error");
-    assert_eq!(failed(Err::<Result<(), io::Error>, _>("outer")), "outer");
-
-    // An `Err` that holds an outcome converts to that outcome.
-    assert!(matches!(Err::<(), _>(Outcome::Retry).into_outcome(), Outcome::Retry));
-    assert!(matches!(Ok::<_, Outcome>(Outcome::RequeueAfter(MS)).into_outcome(), Outcome::RequeueAfter(MS)));
-    assert_eq!(failed(Err::<(), _>(Outcome::Failed("no luck".into()))), "no luck");
+    let converted = [
+        (shown(()), "Success"),
+        (shown(Ok::<(), io::Error>(())), "Success"),
+        (shown(Ok::<_, String>(Outcome::RequeueAfter(MS))), "RequeueAfter(1ms)"),
+        (shown(Ok::<_, Dyn>(Outcome::Retry)), "Retry"),
+        (shown(Ok::<_, String>(Ok::<_, io::Error>(Outcome::Retry))), "Retry"),
+        (shown(Err::<(), _>(io())), "disk"),
+        (shown(Err::<(), _>("text")), "text"),
+        (shown(Err::<Outcome, _>("owned".to_owned())), "owned"),
+        (shown(Err::<(), Dyn>(io().into())), "disk"),
+        (shown(Ok::<_, String>(Err::<Outcome, _>(io()))), "disk"), // the inner error
+        (shown(Err::<Result<(), io::Error>, _>("outer")), "outer"),
+        // An `Err` that holds an outcome converts to that outcome.
+        (shown(Err::<(), _>(Outcome::Retry)), "Retry"),
+        (shown(Ok::<_, Outcome>(Outcome::RequeueAfter(MS))), "RequeueAfter(1ms)"),
+        (shown(Err::<(), _>(Outcome::Failed("no luck".into()))), "no luck"),
+    ];
+    for (is, expected) in converted {
+        assert_eq!(is, expected);
+    }
 
     // What is no `Error` itself: `.map_err(Outcome::failed)?`.
     let dynamic: Result<(), Dyn> = Err(io().into());
@@ -73,7 +76,7 @@ fn results_of_handlers_convert_to_outcomes() {
         dynamic.map_err(Outcome::failed).unwrap_err(),
         io().into(),
     ] {
-        assert_eq!(failed(outcome), "disk");
+        assert_eq!(shown(outcome), "disk");
     }
 
     // The error value is kept, not only its text.
@@ -334,38 +337,25 @@ fn a_deadline_that_panics_takes_nothing() {
     assert_eq!((left.queued, pairs(left.delayed)), (vec![1], vec![(2, MS)]));
 }
 
-/// A value whose drop blocks until the test ends it.
-struct SlowDrop {
-    begun: mpsc::Sender<()>,
-    end: Mutex<mpsc::Receiver<()>>,
-    dropped: Arc<AtomicBool>,
-}
+/// A value whose drop says that it begins, blocks until the test ends it, and says that it has ended.
+struct SlowDrop(mpsc::Sender<&'static str>, Mutex<mpsc::Receiver<()>>);
 
 impl Drop for SlowDrop {
     fn drop(&mut self) {
-        _ = self.begun.send(());
-        _ = self.end.lock().unwrap().recv();
-        self.dropped.store(true, Ordering::SeqCst);
+        _ = self.0.send("begun");
+        _ = self.1.lock().unwrap().recv();
+        _ = self.0.send("ended");
     }
 }
 
-/// The test's side of a [`SlowDrop`].
-struct Hold {
-    begun: mpsc::Receiver<()>,
-    end: mpsc::Sender<()>,
-    dropped: Arc<AtomicBool>,
-}
-
-fn slow_drop() -> (SlowDrop, Hold) {
-    let ((begin, begun), (end, ending)) = (mpsc::channel(), mpsc::channel());
-    let dropped = Arc::new(AtomicBool::new(false));
-    let value = SlowDrop { begun: begin, end: Mutex::new(ending), dropped: Arc::clone(&dropped) };
-    (value, Hold { begun, end, dropped })
+fn slow_drop() -> (SlowDrop, mpsc::Receiver<&'static str>, mpsc::Sender<()>) {
+    let ((tell, told), (end, ending)) = (mpsc::channel(), mpsc::channel());
+    (SlowDrop(tell, Mutex::new(ending)), told, end)
 }
 
 #[test]
 fn a_drain_with_a_timeout_does_not_wait_for_a_captured_value_to_be_dropped() {
-    let (value, hold) = slow_drop();
+    let (value, told, end) = slow_drop();
     let queue = WorkQueue::new();
     let workers = queue
         .workers()
@@ -376,38 +366,38 @@ fn a_drain_with_a_timeout_does_not_wait_for_a_captured_value_to_be_dropped() {
     queue.add(1);
     let own = workers.clone();
     assert!(within_30_s(move || own.drain_timeout(5 * MS)).is_empty());
-    hold.begun.recv().unwrap();
+    assert_eq!(told.recv(), Ok("begun"));
     let own = workers.clone();
     assert!(within_30_s(move || own.drain_timeout(5 * MS)).is_empty(), "a second drain");
-    assert_eq!((workers.tally().running, hold.dropped.load(Ordering::SeqCst)), (1, false));
-    hold.end.send(()).unwrap();
+    assert_eq!((workers.tally().running, told.try_recv().ok()), (1, None));
+    end.send(()).unwrap();
     workers.join();
-    assert_eq!((workers.tally().running, hold.dropped.load(Ordering::SeqCst)), (0, true));
+    assert_eq!((workers.tally().running, told.try_recv()), (0, Ok("ended")));
 }
 
 #[test]
 fn a_drain_with_a_timeout_does_not_wait_for_the_thread_locals_of_a_handler() {
     use std::cell::RefCell;
     thread_local!(static LOCAL: RefCell<Option<SlowDrop>> = const { RefCell::new(None) });
-    let (value, hold) = slow_drop();
+    let (value, told, end) = slow_drop();
     let value = Mutex::new(Some(value));
     let queue = WorkQueue::new();
     let workers = queue.workers().spawn(1, move |_: &Item<'_, u32>| LOCAL.set(value.lock().unwrap().take())).unwrap();
     queue.add(1);
     let own = workers.clone();
     assert!(within_30_s(move || own.drain_timeout(Duration::from_secs(3600))).is_empty());
-    hold.begun.recv().unwrap();
-    assert_eq!((workers.tally().running, hold.dropped.load(Ordering::SeqCst)), (0, false));
-    hold.end.send(()).unwrap();
+    assert_eq!(told.recv(), Ok("begun"));
+    assert_eq!((workers.tally().running, told.try_recv().ok()), (0, None));
+    end.send(()).unwrap();
     workers.join();
-    assert!(hold.dropped.load(Ordering::SeqCst), "a join waits for the thread");
+    assert_eq!(told.try_recv(), Ok("ended"), "a join waits for the thread");
 }
 
 /// In each way of running it, a loop counts as running until its handler is dropped.
 #[test]
 fn a_loop_ends_when_its_handler_is_dropped() {
     for way in WAYS {
-        let (value, hold) = slow_drop();
+        let (value, told, end) = slow_drop();
         let queue = WorkQueue::new();
         queue.add(1);
         queue.shut_down();
@@ -430,154 +420,15 @@ fn a_loop_ends_when_its_handler_is_dropped() {
             drop(run);
             workers
         };
-        hold.begun.recv().unwrap();
+        assert_eq!(told.recv(), Ok("begun"));
         let calls = Arc::new(Calls::default());
         let mut join = pin!(workers.join_async());
         assert!(poll(join.as_mut(), &calls).is_pending(), "{way:?}");
         assert_eq!(workers.tally().running, 1, "{way:?}");
-        hold.end.send(()).unwrap();
+        end.send(()).unwrap();
         workers.join();
-        assert!(hold.dropped.load(Ordering::SeqCst), "{way:?}");
+        assert_eq!(told.try_recv(), Ok("ended"), "{way:?}");
         assert!(poll(join, &calls).is_ready());
-    }
-}
-
-// ---- random load ----
-
-/// A handler that acts at random and detects two holders of one key.
-struct Load {
-    seed: u64,
-    runs: AtomicU64,
-    unwound: AtomicU64,
-    busy: Vec<AtomicBool>,
-    queue: WorkQueue<u32>,
-}
-
-/// Marks a key as free when it is dropped, even by a panic of the handler.
-struct Busy<'b>(&'b AtomicBool);
-
-impl Drop for Busy<'_> {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::SeqCst);
-    }
-}
-
-impl Load {
-    fn begin(&self, item: &Item<'_, u32>) -> (Rng, Busy<'_>) {
-        let busy = &self.busy[**item as usize];
-        assert!(!busy.swap(true, Ordering::SeqCst), "P1: key {} has two holders", **item);
-        let run = self.runs.fetch_add(1, Ordering::SeqCst);
-        (Rng::with_seed(self.seed ^ run << 20), Busy(busy))
-    }
-
-    fn end(&self, mut random: Rng) -> Outcome {
-        let keys = self.busy.len() as u64;
-        for _ in 0..random.u64(..3) {
-            let key = random.u64(..keys) as u32;
-            match random.u64(..4) {
-                0 => _ = self.queue.add_after(key, Duration::from_micros(random.u64(..300))),
-                1 => _ = self.queue.add_rate_limited(key),
-                _ => _ = self.queue.add(key),
-            }
-        }
-        match random.u64(..8) {
-            0 => Outcome::Retry,
-            1 => Outcome::Failed("no luck".into()),
-            2 => Outcome::RequeueAfter(Duration::from_micros(random.u64(..200))),
-            3 => Outcome::GiveUp("gone".into()),
-            4 => {
-                self.unwound.fetch_add(1, Ordering::SeqCst);
-                resume_unwind(Box::new(String::from("a panic")))
-            }
-            _ => Outcome::Success,
-        }
-    }
-}
-
-#[test]
-fn a_shutdown_under_load_ends_with_nothing_left() {
-    let seed = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
-    for round in 0..30 {
-        let seed = seed.wrapping_add(round);
-        println!("seed {seed}"); // shown if the round fails
-        let mut random = Rng::with_seed(seed);
-        let limiter = ItemFastSlow::new(Duration::from_micros(50), Duration::from_micros(400), 3);
-        let queue = WorkQueue::builder().rate_limiter(limiter).measure(round % 2 == 0).build();
-        let keys = 1 + random.u64(..40);
-        let busy = (0..keys).map(|_| AtomicBool::new(false)).collect();
-        let load =
-            Arc::new(Load { seed, runs: AtomicU64::new(0), unwound: AtomicU64::new(0), busy, queue: queue.clone() });
-        let workers = queue
-            .workers()
-            .max_retries(2)
-            .spawn(2, {
-                let load = Arc::clone(&load);
-                move |item: &Item<'_, u32>| {
-                    let (random, _busy) = load.begin(item);
-                    load.end(random)
-                }
-            })
-            .unwrap();
-        let task = || {
-            let load = Arc::clone(&load);
-            workers.run_async(async move |item: &Item<'_, u32>| {
-                let (mut random, _busy) = load.begin(item);
-                for _ in 0..random.u64(..3) {
-                    yield_once().await;
-                }
-                load.end(random)
-            })
-        };
-        let runtime = tokio(2);
-        let tasks = [task(), task()].map(|task| runtime.spawn(task));
-        let single = task();
-        let single = thread::spawn(move || block_on(single));
-        let mut left = thread::scope(|scope| {
-            for n in 0..2 {
-                let (queue, mut random) = (&queue, Rng::with_seed(seed + 1_000 + n));
-                scope.spawn(move || {
-                    while queue.add(random.u64(..keys) as u32).is_accepted() {
-                        if random.u64(..4) == 0 {
-                            thread::yield_now();
-                        }
-                    }
-                });
-            }
-            while load.runs.load(Ordering::SeqCst) < 20 + random.u64(..200) {
-                thread::yield_now();
-            }
-            match round % 3 {
-                0 => workers.drain(),
-                1 => workers.drain_timeout(Duration::from_secs(60)),
-                _ => block_on(workers.drain_async()),
-            }
-        });
-        single.join().unwrap();
-        tasks.into_iter().for_each(|task| runtime.block_on(task).unwrap());
-        workers.join();
-
-        let (stats, tally) = (queue.stats(), workers.tally());
-        assert_eq!((stats.len, stats.processing, stats.delayed, stats.waiters, tally.running), (0, 0, 0, 0, 0));
-        let (runs, unwound) = (load.runs.load(Ordering::SeqCst), load.unwound.load(Ordering::SeqCst));
-        assert_eq!((stats.handed_out, stats.panics, tally.panicked), (runs, unwound, unwound));
-        assert_eq!(tally.succeeded + tally.failed, runs, "each run ends in one way");
-        assert!(tally.retried + tally.given_up <= tally.failed, "a key that fails is retried, given up or refused");
-        let ends = tally.retried + tally.given_up + tally.requeued + tally.refused;
-        assert!(ends >= tally.failed && ends <= runs, "{tally:?}");
-        let by_result = queue.inspect().metrics().runs;
-        assert_eq!(by_result.success + by_result.requeue, tally.succeeded);
-        assert!(tally.requeued <= by_result.requeue);
-        assert_eq!((by_result.error + by_result.give_up, by_result.panic), (tally.failed - unwound, unwound));
-        assert!(by_result.give_up <= tally.given_up && stats.given_up == tally.given_up);
-        // Not all: a key that was dirty when it was refused came back.
-        left.refused.sort_unstable();
-        assert!(left.refused.is_sorted_by(|one, next| one < next), "{:?}", left.refused);
-        assert!(left.refused.len() as u64 <= tally.refused);
-        if round % 2 == 0 {
-            let metrics = queue.inspect().metrics();
-            assert_eq!((metrics.queue_duration.count(), metrics.work_duration.count()), (runs, runs));
-            assert_eq!(stats.unfinished_work, Some(Duration::ZERO));
-        }
     }
 }
 
@@ -651,6 +502,7 @@ fn a_shut_down_wakes_all_until_shutting_down_futures_but_dropped_ones() {
 #[cfg(feature = "tracing")]
 mod spans {
     use super::*;
+    use keyqueue::Clock;
     use std::cell::RefCell;
     use std::fmt::{Debug, Write};
     use tracing::field::{Field, Visit};
@@ -738,12 +590,8 @@ mod spans {
 
     /// The spans and events of a key whose first run fails, whose second panics, and whose third succeeds.
     fn three_runs(measure: bool, traced: bool, asynchronous: bool) -> (Vec<String>, Vec<String>) {
-        let (builder, mock) = manual_builder();
-        let queue = builder
-            .name("pods")
-            .measure(measure)
-            .rate_limiter(ItemFastSlow::new(Duration::ZERO, Duration::ZERO, 0))
-            .build();
+        let (clock, mock) = Clock::mock();
+        let queue = no_backoff().clock(clock).name("pods").measure(measure).build();
         queue.add("a");
         mock.advance(MS);
         let builder = queue.workers().on_panic(|_, message| assert_eq!(message, "on fire"));
