@@ -230,8 +230,10 @@ fn a_panic_before_the_handler_returns_its_future_is_counted() {
 
 // ---- other user code ----
 
+type Run = fn() -> Outcome;
+
 /// Each place where a loop calls user code beside its handler, and the outcome after which it gets there.
-const PLACES: [(&str, fn() -> Outcome); 12] = [
+const PLACES: [(&str, Run); 12] = [
     ("on_error", || Outcome::failed("no luck")),
     ("on_panic", || resume_unwind(Box::new("it must panic first"))),
     ("on_give_up", || Outcome::GiveUp("gone".into())),
