@@ -9,7 +9,7 @@ mod support {
     pub(crate) mod within;
 }
 
-use keyqueue::{Added, Item, Leftover, Outcome, Stats, Tally, WorkQueue, Workers};
+use keyqueue::{AddOptions, Added, Item, Leftover, OnPanic, Outcome, Stats, Tally, WorkQueue, Workers};
 use std::future::{Future, pending, ready};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -47,6 +47,38 @@ async fn until(holds: impl Fn() -> bool) {
 fn sorted<K: Ord>(mut keys: Vec<K>) -> Vec<K> {
     keys.sort_unstable();
     keys
+}
+
+/// Loops whose handlers are ready at once, or panic, and which always have a next key, leave the thread of their runtime to other tasks and
+/// timers.
+#[test]
+fn loops_that_always_have_a_key_leave_the_runtime_to_other_tasks() {
+    in_each_runtime(async || {
+        for handler in ["requeues", "requeues, in run_async", "panics"] {
+            let queue = WorkQueue::builder().on_panic(OnPanic::Done).build();
+            let workers = queue.workers().build();
+            let again = queue.clone();
+            match handler {
+                "panics" => workers.spawn_tasks(3, move |item| {
+                    again.add(**item);
+                    Box::pin(async { resume_unwind(Box::new("a handler")) as Outcome })
+                }),
+                "requeues" => {
+                    workers.spawn_tasks(3, |_| Box::pin(async { Outcome::RequeueWith(AddOptions::new()) }));
+                }
+                _ => (0..3).for_each(|_| {
+                    drop(tokio::spawn(workers.run_async(async |_| Outcome::RequeueWith(AddOptions::new()))));
+                }),
+            }
+            queue.add_all(0..10);
+            while workers.tally().requeued + workers.tally().panicked < 1000 {
+                tokio::time::sleep(MS).await;
+            }
+            let left = workers.drain_until(tokio::time::sleep(10_000 * MS)).await;
+            let refused = if handler == "panics" { vec![] } else { Vec::from_iter(0..10) };
+            assert_eq!((sorted(left.refused), left.queued, left.processing), (refused, vec![], vec![]), "{handler}");
+        }
+    });
 }
 
 /// Aborted tasks of full groups: each key is in one list, and what is queued of their groups can be handed out afterwards.
