@@ -173,21 +173,22 @@ fn an_iterator_ends_with_the_steps() {
 
 #[test]
 fn a_manager_resets_after_more_than_the_quiet_time() {
-    let (clock, time) = Clock::mock();
-    let backoff = Backoff { duration: SECOND, factor: 2.0, steps: usize::MAX, ..Backoff::default() };
-    let mut manager = BackoffManager::new(backoff, SECOND * 10).clock(clock);
+    let (mut manager, time) = doubling();
     assert_eq!(manager.by_ref().take(3).collect::<Vec<_>>(), [SECOND, SECOND * 2, SECOND * 4]);
-    time.advance(SECOND * 10);
+    time.advance(QUIET);
     assert_eq!(manager.step(), SECOND * 8, "exactly the quiet time is not enough");
-    time.advance(SECOND * 10 + Duration::from_nanos(1));
+    time.advance(QUIET + Duration::from_nanos(1));
     assert_eq!(manager.step(), SECOND);
 }
+
+/// After this time without a step the delays begin anew.
+const QUIET: Duration = Duration::from_secs(3600);
 
 /// A manager whose delays are 1 s, 2 s, 4 s, and its mock clock.
 fn doubling() -> (BackoffManager, MockClock) {
     let (clock, time) = Clock::mock();
     let backoff = Backoff { duration: SECOND, factor: 2.0, steps: usize::MAX, ..Backoff::default() };
-    (BackoffManager::new(backoff, SECOND * 3600).clock(clock), time)
+    (BackoffManager::new(backoff, QUIET).clock(clock), time)
 }
 
 /// Runs `backoff_until` in a thread. Each call sends a message, and returns when it receives one.
@@ -358,45 +359,22 @@ fn an_async_loop_waits_for_the_delays() {
 
 #[test]
 fn a_stop_interrupts_a_waiting_task() {
-    let (manager, _) = doubling();
-    let stop = Stop::new();
-    let mut calls = 0;
-    let mut task = Box::pin(backoff_until_async(
-        || {
-            calls += 1;
-            std::future::ready(())
-        },
-        manager,
-        Timing::Sliding,
-        stop.clone(),
-        |_| std::future::pending(),
-    ));
-    let mut context = Context::from_waker(Waker::noop());
+    let (stop, calls) = (Stop::new(), AtomicUsize::new(0));
+    let f = || std::future::ready(_ = calls.fetch_add(1, SeqCst));
+    let task = backoff_until_async(f, doubling().0, Timing::Sliding, stop.clone(), |_| std::future::pending());
+    let (mut task, mut context) = (pin!(task), Context::from_waker(Waker::noop()));
     assert!(task.as_mut().poll(&mut context).is_pending());
     assert!(task.as_mut().poll(&mut context).is_pending());
     stop.stop();
-    assert!(task.as_mut().poll(&mut context).is_ready());
-    drop(task);
-    assert_eq!(calls, 1);
+    assert!(task.poll(&mut context).is_ready());
+    assert_eq!(calls.load(SeqCst), 1);
 }
 
 #[test]
 fn the_async_loop_is_send() {
-    fn spawnable<T: Send + 'static>(_: &T) {}
-    let (manager, _) = doubling();
-    let stop = Stop::new();
-    stop.stop();
-    let task = async move {
-        let mut calls = 0;
-        let f = || {
-            calls += 1;
-            async { poll_fn(|_| Poll::Ready(())).await }
-        };
-        backoff_until_async(f, manager, Timing::Sliding, stop, |_| std::future::ready(())).await;
-        calls
-    };
-    spawnable(&task);
-    assert_eq!(thread::spawn(|| block_on(task)).join().unwrap(), 0);
+    fn spawnable<T: Send + 'static>(_: T) {}
+    let f = || async { poll_fn(|_| Poll::Ready(())).await };
+    spawnable(backoff_until_async(f, doubling().0, Timing::Sliding, Stop::new(), |_| std::future::ready(())));
 }
 
 #[test]

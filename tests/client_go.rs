@@ -29,8 +29,16 @@ fn wait_until(condition: impl Fn() -> bool) {
     }
 }
 
+/// The two ends of a queue, each of which lets the getters take what is queued.
+const ENDS: [fn(&WorkQueue<usize>); 2] = [WorkQueue::shut_down, WorkQueue::shut_down_with_drain];
+
 /// Producers and consumers run at the same time: all keys are processed, and none has two holders.
-fn basic(shut_down: impl Fn(&WorkQueue<usize>)) {
+#[test]
+fn basic() {
+    ENDS.into_iter().for_each(produce_and_consume);
+}
+
+fn produce_and_consume(shut_down: fn(&WorkQueue<usize>)) {
     const PRODUCERS: usize = 50;
     const CONSUMERS: usize = 10;
     const ADDS: usize = 50;
@@ -68,18 +76,13 @@ fn basic(shut_down: impl Fn(&WorkQueue<usize>)) {
     assert!(worked.values().all(|&times| (1..=ADDS).contains(&times)));
 }
 
-#[test]
-fn basic_with_shut_down() {
-    basic(WorkQueue::shut_down);
-}
-
-#[test]
-fn basic_with_drain() {
-    basic(WorkQueue::shut_down_with_drain);
-}
-
 /// Every consumer adds the key that it holds: the key is handed out again, but only after `done`.
-fn add_while_processing(shut_down: impl Fn(&WorkQueue<usize>)) {
+#[test]
+fn add_while_processing() {
+    ENDS.into_iter().for_each(produce_and_add_again);
+}
+
+fn produce_and_add_again(shut_down: fn(&WorkQueue<usize>)) {
     const KEYS: usize = 50;
     let queue = WorkQueue::<usize>::new();
     let worked = Mutex::new(HashMap::<usize, usize>::new());
@@ -99,15 +102,7 @@ fn add_while_processing(shut_down: impl Fn(&WorkQueue<usize>)) {
                 }
             });
         }
-        let producers: Vec<_> = (0..KEYS)
-            .map(|key| {
-                s.spawn({
-                    let queue = &queue;
-                    move || queue.add(key)
-                })
-            })
-            .collect();
-        producers.into_iter().for_each(|producer| assert_eq!(producer.join().unwrap(), Added::Queued));
+        (0..KEYS).for_each(|key| assert_eq!(queue.add(key), Added::Queued));
         // Only keys that were added before the shut-down come back after it.
         wait_until(|| worked.lock().unwrap().len() == KEYS && queue.stats().deferred == KEYS as u64);
         shut_down(&queue);
@@ -117,24 +112,12 @@ fn add_while_processing(shut_down: impl Fn(&WorkQueue<usize>)) {
 }
 
 #[test]
-fn add_while_processing_with_shut_down() {
-    add_while_processing(WorkQueue::shut_down);
-}
-
-#[test]
-fn add_while_processing_with_drain() {
-    add_while_processing(WorkQueue::shut_down_with_drain);
-}
-
-#[test]
 fn len_counts_queued_keys() {
     let queue = WorkQueue::new();
-    queue.add("foo");
-    assert_eq!(queue.len(), 1);
-    queue.add("bar");
-    assert_eq!(queue.len(), 2);
-    queue.add("foo");
-    assert_eq!(queue.len(), 2, "it should not have been added again");
+    for (key, added, len) in [("foo", Added::Queued, 1), ("bar", Added::Queued, 2), ("foo", Added::Coalesced, 2)] {
+        assert_eq!((queue.add(key), queue.len()), (added, len));
+    }
+    assert_eq!(queue.get_many(3).len(), 2, "it should not have been added again");
 }
 
 #[test]
@@ -148,18 +131,6 @@ fn reinsert_while_processing() {
     let second = queue.get().unwrap();
     assert_eq!(*second, "foo");
     second.done();
-    assert_eq!(queue.len(), 0);
-}
-
-#[test]
-fn adds_coalesce() {
-    let queue = WorkQueue::new();
-    assert_eq!(queue.add("bar"), Added::Queued);
-    assert_eq!(queue.add("bar"), Added::Coalesced);
-    assert_eq!(queue.len(), 1);
-    let item = queue.get().unwrap();
-    assert_eq!(*item, "bar");
-    item.done();
     assert_eq!(queue.len(), 0);
 }
 
@@ -180,32 +151,7 @@ fn adds_coalesce_while_processing() {
 }
 
 #[test]
-fn drain_waits_for_processing_items() {
-    let queue = WorkQueue::new();
-    queue.add("foo");
-    queue.add("bar");
-    let (first, second) = (queue.get().unwrap(), queue.get().unwrap());
-    let drained = AtomicBool::new(false);
-    thread::scope(|s| {
-        s.spawn(|| {
-            queue.shut_down_with_drain();
-            drained.store(true, Ordering::Release);
-        });
-        wait_until(|| queue.stats().drainers == 1);
-        first.done();
-        assert!(!drained.load(Ordering::Acquire), "one is still processing");
-        second.done();
-    });
-    assert!(drained.into_inner());
-}
-
-#[test]
-fn a_drain_of_an_empty_queue_returns_at_once() {
-    WorkQueue::<u8>::new().shut_down_with_drain();
-}
-
-#[test]
-fn drain_waits_for_dirty_items_to_be_processed_again() {
+fn drain_waits_for_processing_items_and_for_dirty_ones_to_be_processed_again() {
     let queue = WorkQueue::new();
     queue.add("foo");
     queue.add("bar");
@@ -216,6 +162,7 @@ fn drain_waits_for_dirty_items_to_be_processed_again() {
         let drain = s.spawn(|| queue.shut_down_with_drain());
         wait_until(|| queue.stats().drainers == 1);
         first.done();
+        assert!(!drain.is_finished(), "one is still processing");
         second.done();
         assert!(!drain.is_finished(), "both are queued again");
         let (first, second) = (queue.get().unwrap(), queue.get().unwrap());
@@ -243,87 +190,25 @@ fn a_plain_shut_down_releases_a_drain() {
     assert_eq!(queue.processing_len(), 2);
 }
 
+/// The count of an `Arc` shows whether the queue still has it.
 #[test]
-fn a_second_shut_down_changes_nothing() {
-    let queue = WorkQueue::new();
-    queue.add(1);
-    queue.shut_down();
-    queue.shut_down();
-    assert!(queue.shutting_down());
-    assert_eq!(*queue.get().unwrap(), 1);
-    queue.shut_down_with_drain();
-    assert!(queue.get().is_none());
-}
-
-/// A key that is compared by number. Its `Arc` shows whether the queue still has it.
-#[derive(Clone)]
-struct Traced {
-    number: u32,
-    _trace: Arc<()>,
-}
-
-impl Traced {
-    fn new(number: u32, trace: &Arc<()>) -> Self {
-        Self { number, _trace: Arc::clone(trace) }
-    }
-}
-
-impl PartialEq for Traced {
-    fn eq(&self, other: &Self) -> bool {
-        self.number == other.number
-    }
-}
-
-impl Eq for Traced {}
-
-impl std::hash::Hash for Traced {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.number.hash(state);
-    }
-}
-
-#[test]
-fn a_key_that_is_done_is_not_kept() {
-    let (queue, trace) = (WorkQueue::new(), Arc::new(()));
-    queue.add(Traced::new(1, &trace));
-    let item = queue.get().unwrap();
-    assert_eq!(Arc::strong_count(&trace), 2);
-    item.done();
-    assert_eq!(Arc::strong_count(&trace), 1, "done, but still in the queue");
-}
-
-#[test]
-fn a_key_that_the_queue_has_already_is_not_kept_twice() {
-    let (queue, trace) = (WorkQueue::new(), Arc::new(()));
+fn a_key_is_kept_once_and_not_after_it_is_done() {
+    let (queue, key) = (WorkQueue::new(), Arc::new(1));
     for _ in 0..3 {
-        queue.add(Traced::new(1, &trace));
+        queue.add(Arc::clone(&key));
     }
-    assert_eq!(Arc::strong_count(&trace), 2);
+    assert_eq!(Arc::strong_count(&key), 2);
     let item = queue.get().unwrap();
     for _ in 0..3 {
-        queue.add(Traced::new(1, &trace));
+        queue.add(Arc::clone(&key));
     }
-    assert_eq!(Arc::strong_count(&trace), 2);
+    assert_eq!(Arc::strong_count(&key), 2);
     item.done();
     queue.get().unwrap().done();
+    assert_eq!(Arc::strong_count(&key), 1, "done, but still in the queue");
     queue.shut_down();
-    queue.add(Traced::new(2, &trace));
-    assert_eq!(Arc::strong_count(&trace), 1, "a rejected key is not kept either");
-}
-
-#[test]
-fn a_queue_keeps_no_key_after_many_rounds() {
-    let (queue, trace) = (WorkQueue::new(), Arc::new(()));
-    for round in 0..200 {
-        for key in 0..50 {
-            // Some keys are reused, most are new.
-            queue.add(Traced::new(if key < 10 { key } else { round * 50 + key }, &trace));
-        }
-        let items = queue.get_many(50);
-        assert_eq!((items.len(), Arc::strong_count(&trace)), (50, 51));
-        drop(items);
-        assert_eq!(Arc::strong_count(&trace), 1, "round {round}");
-    }
+    queue.add(Arc::clone(&key));
+    assert_eq!(Arc::strong_count(&key), 1, "a rejected key is not kept either");
 }
 
 #[test]
@@ -455,75 +340,46 @@ fn keys_that_expire_together_come_in_order_of_deadline() {
     assert_eq!(step(&queue, &clock, ms(2_000), 3), ["baz", "bar", "foo"]);
 }
 
-#[test]
-fn all_of_many_delayed_adds_expire() {
-    // The original's benchmark: any delays below ten minutes, and one step past all of them.
-    const KEYS: u64 = 10_000;
-    let (queue, clock) = delaying_queue();
-    let delay = |key: u64| Duration::from_nanos(1 + key.wrapping_mul(0x9E37_79B9_7F4A_7C15) % 600_000_000_000);
-    for key in 0..KEYS {
-        assert_eq!(queue.add_after(key, delay(key)), Added::Delayed);
-    }
-    let mut expected: Vec<u64> = (0..KEYS).collect();
-    expected.sort_by_key(|&key| delay(key));
-    assert_eq!(step(&queue, &clock, ms(660_000), KEYS as usize), expected);
-    assert_eq!(queue.delayed_len(), 0);
-}
-
 // ---- the limiters, and the queue with one ----
 
-/// Checks these delays for a key, and the first two for another key. `forget` resets the first key only.
-fn check_delays(limiter: &impl RateLimiter<&'static str>, delays: &[Duration]) {
-    for delay in delays {
-        assert_eq!(limiter.when(&"one"), *delay);
-    }
-    assert_eq!(limiter.num_requeues(&"one"), delays.len());
-    for delay in &delays[..2] {
-        assert_eq!(limiter.when(&"two"), *delay, "keys are independent");
-    }
-    assert_eq!(limiter.num_requeues(&"two"), 2);
-    limiter.forget(&"one");
-    assert_eq!((limiter.num_requeues(&"one"), limiter.num_requeues(&"two")), (0, 2));
-    assert_eq!(limiter.when(&"one"), delays[0]);
-}
-
+/// `forget` resets its key only.
 #[test]
-fn the_exponential_limiter_doubles() {
-    check_delays(&ItemExponentialFailure::new(ms(1), ms(1_000)), &[1, 2, 4, 8, 16].map(ms));
+fn each_limiter_has_its_delays_for_each_key() {
+    type Limiter = Box<dyn RateLimiter<&'static str>>;
+    let exponential = || ItemExponentialFailure::new(ms(1), ms(1_000));
+    let longest: Vec<Limiter> = vec![Box::new(ItemFastSlow::new(ms(5), ms(3_000), 3)), Box::new(exponential())];
+    let capped = WithMaxWait::new(Step::new([(0, ms(5)), (3, ms(1_000_000))]), ms(500));
+    let limiters: [(Limiter, [u64; 5]); 4] = [
+        (Box::new(exponential()), [1, 2, 4, 8, 16]),
+        (Box::new(ItemFastSlow::new(ms(5), ms(10_000), 3)), [5, 5, 5, 10_000, 10_000]),
+        (Box::new(MaxOf::new(longest)), [5, 5, 5, 3_000, 3_000]),
+        (Box::new(capped), [5, 5, 5, 500, 500]),
+    ];
+    for (limiter, delays) in limiters {
+        assert_eq!(delays.map(|_| limiter.when(&"one")), delays.map(ms));
+        assert_eq!(limiter.num_requeues(&"one"), delays.len());
+        assert_eq!(
+            [limiter.when(&"two"), limiter.when(&"two")],
+            [ms(delays[0]), ms(delays[1])],
+            "keys are independent"
+        );
+        assert_eq!(limiter.num_requeues(&"two"), 2);
+        limiter.forget(&"one");
+        assert_eq!((limiter.num_requeues(&"one"), limiter.num_requeues(&"two")), (0, 2));
+        assert_eq!(limiter.when(&"one"), ms(delays[0]));
+    }
 }
 
 #[test]
 fn the_exponential_limiter_does_not_overflow() {
-    let limiter = ItemExponentialFailure::new(ms(1), ms(1_000_000));
-    (0..5).for_each(|_| _ = limiter.when(&"one"));
-    assert_eq!(limiter.when(&"one"), ms(32));
-    (0..1_000).for_each(|_| _ = limiter.when(&"overflow1"));
-    assert_eq!(limiter.when(&"overflow1"), ms(1_000_000));
-
     let (minute, hour) = (ms(60_000), ms(3_600_000));
-    let limiter = ItemExponentialFailure::new(minute, 1_000 * hour);
-    (0..2).for_each(|_| _ = limiter.when(&"two"));
-    assert_eq!(limiter.when(&"two"), 4 * minute);
-    (0..1_000).for_each(|_| _ = limiter.when(&"overflow2"));
-    assert_eq!(limiter.when(&"overflow2"), 1_000 * hour);
-}
-
-#[test]
-fn the_fast_slow_limiter_is_fast_at_first() {
-    check_delays(&ItemFastSlow::new(ms(5), ms(10_000), 3), &[5, 5, 5, 10_000, 10_000].map(ms));
-}
-
-#[test]
-fn max_of_uses_the_longest_delay() {
-    let limiters: Vec<Box<dyn RateLimiter<&'static str>>> =
-        vec![Box::new(ItemFastSlow::new(ms(5), ms(3_000), 3)), Box::new(ItemExponentialFailure::new(ms(1), ms(1_000)))];
-    check_delays(&MaxOf::new(limiters), &[5, 5, 5, 3_000, 3_000].map(ms));
-}
-
-#[test]
-fn with_max_wait_caps_the_delay() {
-    let limiter = Step::new([(0, ms(5)), (3, ms(1_000_000))]);
-    check_delays(&WithMaxWait::new(limiter, ms(500)), &[5, 5, 5, 500, 500].map(ms));
+    for (base, max, failures, factor) in [(ms(1), ms(1_000_000), 5, 32), (minute, 1_000 * hour, 2, 4)] {
+        let limiter = ItemExponentialFailure::new(base, max);
+        (0..failures).for_each(|_| _ = limiter.when(&"few"));
+        assert_eq!(limiter.when(&"few"), factor * base);
+        (0..1_000).for_each(|_| _ = limiter.when(&"many"));
+        assert_eq!(limiter.when(&"many"), max);
+    }
 }
 
 #[test]

@@ -25,6 +25,8 @@ type Seen = (usize, usize, usize);
 struct Reports {
     seen: Sender<Seen>,
     interval: Option<Duration>,
+    /// Called after each.
+    then: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Observer for Reports {
@@ -32,6 +34,7 @@ impl Observer for Reports {
         assert_eq!(queue, "pods");
         let stats = &metrics.stats;
         _ = self.seen.send((stats.len, stats.processing, stats.delayed));
+        (self.then)();
     }
 
     fn interval(&self) -> Option<Duration> {
@@ -52,7 +55,12 @@ impl Observed {
         let (clock, time) = Clock::mock();
         let (seen, reports) = mpsc::channel();
         let builder = WorkQueue::builder().name("pods").clock(clock).driver(driver).shards(shards);
-        Self { queue: builder.observer(Reports { seen, interval }).build(), time, reports, driver }
+        Self {
+            queue: builder.observer(Reports { seen, interval, then: Box::new(|| {}) }).build(),
+            time,
+            reports,
+            driver,
+        }
     }
 
     /// Moves the clock. With `Driver::Manual`, the reports that this makes are there when it returns.
@@ -138,28 +146,20 @@ fn an_observer_without_an_interval_gets_no_report() {
     }
 }
 
-/// A `turn` that comes late makes one report, and the next is due an interval after it.
+/// A `turn` that comes late makes one report, and the next is due an interval after it. An interval of zero counts as a millisecond.
 #[test]
 fn a_late_turn_makes_one_report() {
-    let observed = Observed::new(Driver::Manual, 1, Some(INTERVAL));
-    observed.queue.add(1);
-    observed.advance(10 * INTERVAL + MS);
-    assert_eq!(observed.next(), (1, 0, 0));
-    observed.queue.turn();
-    observed.advance(INTERVAL - MS);
-    observed.none();
-    observed.advance(MS);
-    assert_eq!(observed.next(), (1, 0, 0));
-}
-
-#[test]
-fn an_interval_of_zero_counts_as_a_millisecond() {
-    let observed = Observed::new(Driver::Manual, 1, Some(Duration::ZERO));
-    observed.queue.add(1);
-    observed.advance(MS - Duration::from_nanos(1));
-    observed.none();
-    observed.advance(Duration::from_nanos(1));
-    assert_eq!(observed.next(), (1, 0, 0));
+    for (interval, counts_as) in [(INTERVAL, INTERVAL), (Duration::ZERO, MS)] {
+        let observed = Observed::new(Driver::Manual, 1, Some(interval));
+        observed.queue.add(1);
+        observed.advance(10 * counts_as + MS / 2);
+        assert_eq!(observed.next(), (1, 0, 0));
+        observed.queue.turn();
+        observed.advance(counts_as - Duration::from_nanos(1));
+        observed.none();
+        observed.advance(Duration::from_nanos(1));
+        assert_eq!(observed.next(), (1, 0, 0));
+    }
 }
 
 #[test]
@@ -193,20 +193,9 @@ fn reports_end_with_the_last_key_of_the_shut_down() {
 /// as the observer takes longer than its interval.
 #[test]
 fn an_interval_keeps_no_queue_alive() {
-    struct Slow(Reports);
-    impl Observer for Slow {
-        fn report(&self, queue: &str, metrics: &Metrics) {
-            self.0.report(queue, metrics);
-            std::thread::sleep(5 * MS);
-        }
-
-        fn interval(&self) -> Option<Duration> {
-            self.0.interval
-        }
-    }
     for (interval, at_least) in [(60 * LONG, 0), (MS, 3)] {
         let (seen, reports) = mpsc::channel();
-        let observer = Slow(Reports { seen, interval: Some(interval) });
+        let observer = Reports { seen, interval: Some(interval), then: Box::new(|| std::thread::sleep(5 * MS)) };
         let queue = WorkQueue::builder().name("pods").observer(observer).build();
         queue.add(1);
         for _ in 0..at_least {
@@ -227,23 +216,16 @@ fn an_interval_keeps_no_queue_alive() {
 /// A report that panics passes through `turn`, and the driver thread goes on after it.
 #[test]
 fn an_observer_that_panics_is_called_again() {
-    struct Fragile(Reports, AtomicBool);
-    impl Observer for Fragile {
-        fn report(&self, queue: &str, metrics: &Metrics) {
-            self.0.report(queue, metrics);
-            if !self.1.swap(true, Ordering::SeqCst) {
-                resume_unwind(Box::new("an exporter"));
-            }
-        }
-
-        fn interval(&self) -> Option<Duration> {
-            self.0.interval
-        }
-    }
     for driver in [Driver::Manual, Driver::Thread] {
         let (clock, time) = Clock::mock();
         let (seen, reports) = mpsc::channel();
-        let observer = Fragile(Reports { seen, interval: Some(INTERVAL) }, AtomicBool::new(false));
+        let has_panicked = AtomicBool::new(false);
+        let panics_once = move || {
+            if !has_panicked.swap(true, Ordering::SeqCst) {
+                resume_unwind(Box::new("an exporter"));
+            }
+        };
+        let observer = Reports { seen, interval: Some(INTERVAL), then: Box::new(panics_once) };
         let queue = WorkQueue::builder().name("pods").clock(clock).driver(driver).observer(observer).build();
         let advance = || {
             time.advance(INTERVAL);

@@ -1,5 +1,5 @@
-//! `Workers::spawn_tasks` (feature `tokio`) where it meets other parts: full groups, panics, stops by a handler, runtimes with one thread,
-//! and runtimes that are dropped. What the call does alone is in `workers.rs`.
+//! `Workers::spawn_tasks` (feature `tokio`): forms of handlers, and where it meets other parts: full groups, panics, stops by a handler,
+//! runtimes with one thread, and runtimes that are dropped.
 //!
 //! Checks: a drain returns within its time, and its lists have each key once (P23); a key whose task goes is done, also if its handler was
 //! to be aborted or its runtime is dropped (P13); the wake-up of such a task goes to another getter (P2).
@@ -9,9 +9,10 @@ mod support {
     pub(crate) mod within;
 }
 
-use keyqueue::{AddOptions, Added, Leftover, OnPanic, Outcome, Stats, Tally, WorkQueue, Workers};
+use keyqueue::{AddOptions, Added, Item, Leftover, OnPanic, Outcome, Stats, Tally, WorkQueue, Workers};
 use std::future::{Future, pending, ready};
-use std::panic::resume_unwind;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -110,9 +111,9 @@ fn a_deadline_aborts_the_tasks_of_full_groups() {
     });
 }
 
-/// One task hangs, the handlers of the others panic: at once, after a wait, and in the drop of an aborted future.
+/// The future of a handler that hangs panics in its drop, when its task is aborted.
 #[test]
-fn panics_of_handlers_end_no_task_and_lose_no_key() {
+fn a_panic_in_the_drop_of_an_aborted_handler_loses_no_key() {
     struct PanicsInDrop;
     impl Drop for PanicsInDrop {
         fn drop(&mut self) {
@@ -120,41 +121,29 @@ fn panics_of_handlers_end_no_task_and_lose_no_key() {
         }
     }
     in_each_runtime(async || {
-        for (policy, dirty) in [(OnPanic::Done, false), (OnPanic::Done, true), (OnPanic::Retry, false)] {
-            let queue = WorkQueue::builder().on_panic(policy).build();
-            let workers = queue.workers().max_retries(0).build();
+        for dirty in [false, true] {
+            let queue = WorkQueue::new();
+            let workers = queue.workers().build();
             workers.spawn_tasks(2, |item| {
-                if **item == 1 {
-                    resume_unwind(Box::new("before there is a future"));
-                }
                 Box::pin(async move {
-                    match **item {
-                        0 => {
-                            let _guard = PanicsInDrop;
-                            pending::<()>().await;
-                        }
-                        2 => {
-                            tokio::task::yield_now().await;
-                            resume_unwind(Box::new("after a wait"));
-                        }
-                        _ => {}
+                    if **item == 0 {
+                        let _guard = PanicsInDrop;
+                        pending::<()>().await;
                     }
                 })
             });
             queue.add(0);
             until(|| queue.processing_len() == 1).await;
-            if dirty {
-                assert_eq!(queue.add(0), Added::Deferred);
-            }
-            queue.add_all([1, 2, 3]);
+            assert!(!dirty || queue.add(0) == Added::Deferred);
+            queue.add(1);
             until(|| workers.tally().succeeded == 1).await;
             let left = workers.drain_until(tokio::time::sleep(MS)).await;
             assert_eq!((left.processing, left.queued, left.refused), (vec![0], vec![], vec![]));
             workers.join_async().await;
             let Tally { running, failed, panicked, .. } = workers.tally();
-            assert_eq!((running, failed, panicked), (0, 2, 2), "a run that was aborted is not counted");
+            assert_eq!((running, failed, panicked), (0, 0, 0), "a run that was aborted is not counted");
             let Stats { len, processing, handed_out, .. } = queue.stats();
-            assert_eq!((processing, len as u64 + handed_out), (0, 4 + u64::from(dirty)), "queued, or got once more");
+            assert_eq!((processing, len as u64 + handed_out), (0, 2 + u64::from(dirty)), "queued, or got once more");
         }
     });
 }
@@ -316,4 +305,100 @@ fn a_runtime_that_has_ended_starts_no_task() {
     }
     assert_eq!((workers.tally().running, workers.tally().succeeded, queue.len()), (0, 0, 1));
     assert_eq!(within_30_s(move || workers.drain_timeout(MS)).queued, [1]);
+}
+
+// ---- the call alone ----
+
+/// With the drain for threads, from outside of the runtime.
+#[test]
+fn a_blocking_drain_with_a_deadline_aborts_tasks_that_hang() {
+    let runtime = runtime(1);
+    let queue = WorkQueue::new();
+    let workers = queue.workers().build();
+    let dropped = Arc::new(AtomicBool::new(false));
+    {
+        let _in_it = runtime.enter();
+        let flag = Arc::clone(&dropped);
+        workers.spawn_tasks(1, move |_| {
+            let flag = SetOnDrop(Arc::clone(&flag));
+            Box::pin(async move {
+                let _flag = flag;
+                pending::<()>().await;
+            })
+        });
+    }
+    queue.add(0);
+    runtime.block_on(until(|| queue.processing_len() == 1));
+    queue.add_all([0, 5]); // 0 is queued again when it is done, and 5 waits
+    let left = workers.drain_timeout(MS);
+    assert_eq!((left.processing, left.queued), (vec![0], vec![5]));
+    workers.join();
+    assert!(dropped.load(Ordering::SeqCst), "the future of the handler");
+    assert_eq!((queue.processing_len(), queue.len()), (0, 1), "a key that was added meanwhile is queued again");
+    assert_eq!(workers.tally().succeeded, 0);
+}
+
+/// `stop` lets handlers return, also while a drain without a deadline waits.
+#[test]
+fn a_stop_and_a_drain_without_a_deadline_abort_nothing() {
+    in_each_runtime(async || {
+        let queue = WorkQueue::new();
+        let workers = queue.workers().build();
+        let (go_on, gate) = tokio::sync::watch::channel(false);
+        workers.spawn_tasks(2, move |_| {
+            let mut gate = gate.clone();
+            Box::pin(async move { gate.wait_for(|open| *open).await.map(drop) })
+        });
+        queue.add_all([1, 2]);
+        until(|| queue.processing_len() == 2).await;
+        assert_eq!(sorted(workers.stop().processing), [1, 2]);
+        let drain = workers.drain_async();
+        go_on.send(true).unwrap();
+        assert!(drain.await.is_empty());
+        assert_eq!((workers.tally().succeeded, workers.tally().running), (2, 0));
+    });
+}
+
+async fn visit(item: &Item<'_, u32>) -> io::Result<()> {
+    tokio::task::yield_now().await;
+    if **item == 1 { Err(io::Error::other("disk")) } else { Ok(()) }
+}
+
+#[test]
+fn several_handlers_of_all_forms_share_the_keys() {
+    in_each_runtime(async || {
+        let queue = WorkQueue::new();
+        let workers = queue.workers().max_retries(0).build();
+        workers.spawn_tasks(2, |item| Box::pin(visit(item)));
+        workers.spawn_tasks(1, |item| {
+            Box::pin(async move {
+                visit(item).await?;
+                Ok::<(), Outcome>(())
+            })
+        });
+        let shared = Arc::new(());
+        let own = Arc::clone(&shared);
+        workers.spawn_tasks(1, move |item| {
+            let _own = Arc::clone(&own);
+            Box::pin(async move { visit(item).await.map_err(|error| Outcome::Failed(error.into())) })
+        });
+        queue.add_all(0..100);
+        queue.wait_idle_async().await;
+        assert!(workers.drain_async().await.is_empty());
+        let Tally { succeeded, failed, given_up, running, .. } = workers.tally();
+        assert_eq!((succeeded, failed, given_up, running), (99, 1, 1, 0));
+        assert_eq!(Arc::strong_count(&shared), 1, "the handlers are dropped");
+    });
+}
+
+#[test]
+fn tasks_that_cannot_be_started_panic() {
+    let workers = WorkQueue::<u32>::new().workers().build();
+    let message = |tasks| {
+        let start = || workers.spawn_tasks(tasks, |_| Box::pin(ready(())));
+        *catch_unwind(AssertUnwindSafe(start)).unwrap_err().downcast::<&str>().unwrap()
+    };
+    assert!(message(1).contains("no Tokio runtime"));
+    runtime(1).block_on(async { assert!(message(0).contains("tasks is 0")) });
+    assert_eq!(workers.tally().running, 0);
 }

@@ -309,34 +309,14 @@ fn replay<Q: Replay>(traces: &str, count: (usize, usize), new: impl Fn(&Value) -
 #[test]
 fn the_crate_does_what_client_go_did() {
     replay(FIFO, FIFO_COUNT, Crate::new);
+    replay(DELAYING, DELAYING_COUNT, Crate::new);
+    replay(RATE_LIMITING, RATE_LIMITING_COUNT, Crate::new);
+    replay(RATE_LIMITING_BUCKET, RATE_LIMITING_BUCKET_COUNT, Crate::new);
 }
 
 #[test]
 fn the_reference_does_what_client_go_did() {
     replay(FIFO, FIFO_COUNT, plain);
-}
-
-#[test]
-fn the_crate_does_what_client_go_did_with_delays() {
-    replay(DELAYING, DELAYING_COUNT, Crate::new);
-}
-
-#[test]
-fn the_reference_does_what_client_go_did_with_delays() {
     replay(DELAYING, DELAYING_COUNT, plain);
-}
-
-#[test]
-fn the_crate_does_what_client_go_did_with_a_limiter() {
-    replay(RATE_LIMITING, RATE_LIMITING_COUNT, Crate::new);
-}
-
-#[test]
-fn the_reference_does_what_client_go_did_with_a_limiter() {
     replay(RATE_LIMITING, RATE_LIMITING_COUNT, plain);
-}
-
-#[test]
-fn the_crate_does_what_client_go_did_with_a_bucket() {
-    replay(RATE_LIMITING_BUCKET, RATE_LIMITING_BUCKET_COUNT, Crate::new);
 }

@@ -76,8 +76,8 @@ impl Run<'_> {
             }
         }
         let runs = metrics.runs;
-        let ended = self.tally.succeeded + self.tally.failed;
-        assert_eq!(runs.success + runs.requeue + runs.error + runs.give_up + runs.panic, ended, "runs");
+        let ended = (self.tally.succeeded, self.tally.failed);
+        assert_eq!((runs.success + runs.requeue, runs.error + runs.give_up + runs.panic), ended, "runs");
         let listed = inspect.processing_keys();
         assert!(listed.is_sorted_by(|one, next| one.elapsed >= next.elapsed), "longest first");
         let listed: Vec<_> = listed.iter().map(|listed| (listed.key.number(), listed.elapsed)).collect();
