@@ -110,12 +110,12 @@ fn hooks_get_the_key_and_the_reason_before_the_queue_acts() {
             });
             let its = queue.clone();
             let builder = builder.on_give_up(move |&key, why| {
+                its.shut_down(); // first, so that the loop ends if an assertion fails here
                 let state = (its.processing_len(), its.stats().given_up, its.num_requeues(&key));
                 assert_eq!(state, (1, 0, why.retries), "before the give-up");
                 assert!(why.reason.is_none_or(|error| error.is::<io::Error>()), "the error, not its text");
                 assert_eq!(why.panic, because.ends_with("a panic").then_some("a panic"));
                 note.send(format!("{key}: {why}")).unwrap();
-                its.shut_down();
             });
             let workers = run(way, builder, move |_: &Item<'_, u32>| fail());
             let max = if matches!(catch_unwind(fail), Ok(Outcome::GiveUp(_))) { 0 } else { max };
