@@ -6,36 +6,20 @@
 #![cfg(feature = "stream")]
 
 mod support {
+    pub(crate) mod modes;
     pub(crate) mod tasks;
     pub(crate) mod within;
 }
 
 use futures_executor::block_on;
 use futures_util::stream::{FusedStream, StreamExt};
-use keyqueue::{Added, ItemStream, OwnedItem, WorkQueue, WorkQueueBuilder};
+use keyqueue::{Added, ItemStream, OwnedItem, WorkQueue};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::thread;
+use support::modes::{Key, MODES};
 use support::tasks::Calls;
 use support::within::within_30_s;
-
-/// The first number is the group.
-type Key = (u32, u32);
-
-/// The orders of a queue, by name.
-type Mode = (&'static str, fn() -> WorkQueueBuilder<Key>);
-
-const MODES: [Mode; 5] = [
-    ("plain", WorkQueue::builder),
-    ("4 shards", || WorkQueue::builder().shards(4)),
-    ("groups", fair),
-    ("groups, 4 shards", || fair().shards(4)),
-    ("limit 1", || fair().max_processing_per_group(1)),
-];
-
-fn fair() -> WorkQueueBuilder<Key> {
-    WorkQueue::builder().fair_by(|key: &Key| key.0)
-}
 
 fn poll<K>(stream: &mut ItemStream<K>, calls: &Arc<Calls>) -> Poll<Option<OwnedItem<K>>> {
     stream.poll_next_unpin(&mut Context::from_waker(&Waker::from(Arc::clone(calls))))
@@ -72,7 +56,7 @@ fn a_stream_whose_key_is_taken_back_keeps_its_place() {
 #[test]
 fn streams_end_when_the_last_key_is_taken_back() {
     for stopped in [false, true] {
-        let queue = fair().max_processing_per_group(1).build();
+        let queue = WorkQueue::builder().fair_by(|key: &Key| key.0).max_processing_per_group(1).build();
         let workers = queue.workers().build();
         queue.add_all([(0, 0), (0, 1)]);
         let mut stream = queue.stream();

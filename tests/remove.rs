@@ -4,6 +4,7 @@
 
 mod support {
     pub(crate) mod manual;
+    pub(crate) mod modes;
     pub(crate) mod tasks;
     pub(crate) mod until;
     pub(crate) mod within;
@@ -21,6 +22,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 use support::manual::manual;
+use support::modes::{Key, MODES};
 use support::tasks::{Calls, poll};
 use support::until::wait_until;
 use support::within::within_30_s;
@@ -82,24 +84,6 @@ fn until_dirty_is_woken_for_each_add_beside_remove() {
     queue.add(1);
     assert_eq!((polled.count(), late.count()), (4, 1), "one wake-up for each poll");
     assert!(poll(first, &polled).is_ready() && poll(second, &late).is_ready());
-}
-
-/// The first number is the group.
-type Key = (u32, u32);
-
-/// The orders of a queue, by name.
-type Mode = (&'static str, fn() -> WorkQueueBuilder<Key>);
-
-const MODES: [Mode; 5] = [
-    ("plain", WorkQueue::builder),
-    ("4 shards", || WorkQueue::builder().shards(4)),
-    ("groups", fair),
-    ("groups, 4 shards", || fair().shards(4)),
-    ("limit 1", || fair().max_processing_per_group(1)),
-];
-
-fn fair() -> WorkQueueBuilder<Key> {
-    WorkQueue::builder().fair_by(|key: &Key| key.0)
 }
 
 // ---- beside the ways to stop ----
