@@ -200,7 +200,7 @@ impl<K> Slab<K> {
     }
 
     /// The slot of this number, if it is taken.
-    #[cfg(all(test, not(loom)))]
+    #[cfg(any(all(test, not(loom)), keyqueue_machine))]
     pub(super) fn get(&self, number: u32) -> Option<SlotRef<K>> {
         let chunk = self.chunks.get(chunk_of(number))?.as_ref()?;
         let (vacant, index) = (chunk.head().vacant.get(), index_of(number));

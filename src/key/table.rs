@@ -290,13 +290,13 @@ impl<K> Table<K> {
     }
 
     /// The slot of this number, if it is taken.
-    #[cfg(all(test, not(loom)))]
+    #[cfg(any(all(test, not(loom)), keyqueue_machine))]
     pub(crate) fn get(&self, number: u32) -> Option<SlotRef<K>> {
         self.slab.get(number)
     }
 
     /// The number of keys.
-    #[cfg(all(test, not(loom)))]
+    #[cfg(any(all(test, not(loom)), keyqueue_machine))]
     pub(crate) fn len(&self) -> usize {
         self.slab.taken()
     }
