@@ -108,7 +108,8 @@ impl<T: Copy + PartialEq> Order<T> for AnyOrder<T> {
         }
     }
 
-    #[inline]
+    // `inline(always)`: as a call of its own, it takes 0.9 ns of a cycle of 21.8.
+    #[inline(always)]
     fn push(&mut self, key: T, priority: i8, group: u32) -> Pushed {
         each!(self, order => Order::push(order, key, priority, group))
     }
