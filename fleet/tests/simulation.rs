@@ -89,6 +89,7 @@ struct Simulation {
     unreliable: Arc<AtomicBool>,
     processes: Arc<Mutex<BTreeMap<&'static str, Process>>>,
     joining: JoinSet<()>,
+    #[cfg_attr(not(feature = "mutants"), allow(dead_code, reason = "only a build with mutants can have one"))]
     fault: Fault,
 }
 
