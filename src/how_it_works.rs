@@ -141,11 +141,11 @@
 //! | 2 threads beside 4 `SCHED_IDLE` threads: p99.9 of a get | 0.35 | 10.0 | 0.74 | 0.34 | 0.78 | 8.6 |
 //! | p99.9 of a turn | 0.43 | 15.0 | 1.1 | 0.84 | 1.1 | 17.2 |
 //!
-//! (`benches/TABLES.md`, "Tails", has all percentiles. In a slow phase of the machine, the same day, a turn by 32 threads took 99 ns with 16
-//! shards and 332 with papaya, and p99.9 of a get was 1.7 and 0.75 µs.) With 16 shards the tail of an add and of a `done` is shorter than
-//! that of the lock-free parts, and that of a turn is as long. The tail of a get by 32 threads is twice as long. With one shard the tail is
-//! 10 to 15 microseconds: a contender stays away from the lock for about five, two or three times. A program that needs the tail takes 16
-//! shards.
+//! (`benches/TABLES.md`, "Tails", has all percentiles. In a slow phase of the machine, the same day, a turn by 32 threads took 99 ns with
+//! 16 shards and 332 with papaya, and p99.9 of a get was 1.7 and 0.75 µs.) With 16 shards the tail of an add and of a `done` is shorter
+//! than that of the lock-free parts, and that of a turn is as long. The tail of a get by 32 threads is twice as long. With one shard the
+//! tail is 10 to 15 microseconds: a contender stays away from the lock for about five, two or three times. A program that needs the tail
+//! takes 16 shards.
 //!
 //! **What is lock-free**: [`len`](crate::WorkQueue::len), [`is_empty`](crate::WorkQueue::is_empty) and
 //! [`shutting_down`](crate::WorkQueue::shutting_down) load numbers that the shards and the hub publish. [`is_dirty`](crate::Item::is_dirty)

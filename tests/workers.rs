@@ -1,9 +1,9 @@
-//! Workers in threads and tasks: names, joins, drains with deadlines, what hooks are told, values that handlers capture, and spans.
-//! What each outcome, panic, stop and wake-up does to keys and counts is judged by the reference (`tests/reference/run/workers.rs`), in loops
+//! Workers in threads and tasks: names, joins, drains with deadlines, what hooks are told, values that handlers capture, and spans. What
+//! each outcome, panic, stop and wake-up does to keys and counts is judged by the reference (`tests/reference/run/workers.rs`), in loops
 //! of tasks; loops of threads have the same code after the return of a handler. Panics in threads: `worker_panics.rs`.
 //!
-//! Checks: hooks run before the queue acts on the outcome, and get the reason; a join or a drain returns when the last loop has ended, and a
-//! drain with a time limit then or at its limit (P6, P7); threads, futures and runtimes behave alike.
+//! Checks: hooks run before the queue acts on the outcome, and get the reason; a join or a drain returns when the last loop has ended, and
+//! a drain with a time limit then or at its limit (P6, P7); threads, futures and runtimes behave alike.
 
 mod support {
     pub(crate) mod loops;
