@@ -9,25 +9,20 @@
 //! and that keys come in order of deadline; of limiters, the delays, the counts, and what `forget` does. Two cases that the
 //! original gets wrong are added (kubernetes#141079).
 
+mod support {
+    pub(crate) mod manual;
+    pub(crate) mod until;
+}
+
 use keyqueue::rate_limiter::{ItemExponentialFailure, ItemFastSlow, MaxOf, RateLimiter, Step, WithMaxWait};
-use keyqueue::{Added, Clock, DelayedKey, Driver, MockClock, WorkQueue};
+use keyqueue::{Added, Clock, Driver, MockClock, WorkQueue};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
-
-/// The keys, and the times that were left.
-fn pairs<K>(delayed: impl IntoIterator<Item = DelayedKey<K>>) -> Vec<(K, Duration)> {
-    delayed.into_iter().map(|delayed| (delayed.key, delayed.left)).collect()
-}
-
-/// Returns when `condition` holds. If it never does, the test hangs, which the test runner reports.
-fn wait_until(condition: impl Fn() -> bool) {
-    while !condition() {
-        thread::yield_now();
-    }
-}
+use support::manual::{manual_queue, pairs};
+use support::until::wait_until;
 
 /// The two ends of a queue, each of which lets the getters take what is queued.
 const ENDS: [fn(&WorkQueue<usize>); 2] = [WorkQueue::shut_down, WorkQueue::shut_down_with_drain];
@@ -267,12 +262,6 @@ const fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
-/// A queue with a manual driver, and its mock clock.
-fn delaying_queue<K: std::hash::Hash + Eq + Clone + Send + Sync + 'static>() -> (WorkQueue<K>, MockClock) {
-    let (clock, mock) = Clock::mock();
-    (WorkQueue::builder().clock(clock).driver(Driver::Manual).build(), mock)
-}
-
 /// Advances the clock, expects that `due` delays expire, and takes the queued keys.
 fn step<K>(queue: &WorkQueue<K>, clock: &MockClock, by: Duration, due: usize) -> Vec<K>
 where
@@ -285,7 +274,7 @@ where
 
 #[test]
 fn a_delayed_add_is_handed_out_once() {
-    let (queue, clock) = delaying_queue();
+    let (queue, clock) = manual_queue();
     assert_eq!(queue.add_after("foo", ms(50)), Added::Delayed);
     assert_eq!((queue.len(), queue.delayed_len()), (0, 1), "it should not have been added yet");
     assert_eq!(step(&queue, &clock, ms(60), 1), ["foo"]);
@@ -295,7 +284,7 @@ fn a_delayed_add_is_handed_out_once() {
 
 #[test]
 fn of_several_delays_of_a_key_the_earliest_expires() {
-    let (queue, clock) = delaying_queue();
+    let (queue, clock) = manual_queue();
     assert_eq!(queue.add_after("foo", ms(50)), Added::Delayed);
     assert_eq!(queue.add_after("foo", ms(70)), Added::Coalesced);
     assert_eq!((queue.len(), queue.delayed_len()), (0, 1));
@@ -320,7 +309,7 @@ fn of_several_delays_of_a_key_the_earliest_expires() {
 
 #[test]
 fn a_later_add_with_an_earlier_deadline_comes_first() {
-    let (queue, clock) = delaying_queue();
+    let (queue, clock) = manual_queue();
     queue.add_after("foo", ms(1_000));
     queue.add_after("bar", ms(50));
     assert_eq!(queue.len(), 0);
@@ -332,7 +321,7 @@ fn a_later_add_with_an_earlier_deadline_comes_first() {
 
 #[test]
 fn keys_that_expire_together_come_in_order_of_deadline() {
-    let (queue, clock) = delaying_queue();
+    let (queue, clock) = manual_queue();
     queue.add_after("foo", ms(1_000));
     queue.add_after("bar", ms(500));
     queue.add_after("baz", ms(250));

@@ -14,11 +14,16 @@
 //! The counts are per thread, and a queue here is used by one thread, so the tests do not disturb each other. They print their
 //! figures: `cargo test --test memory -- --nocapture`.
 
+mod support {
+    pub(crate) mod manual;
+}
+
 use keyqueue::rate_limiter::{Bucket, DedupingBucket, ItemExponentialFailure, RateLimiter};
-use keyqueue::{AddOptions, Added, Clock, DelayConflict, Driver, MockClock, WorkQueue};
+use keyqueue::{AddOptions, Added, Clock, DelayConflict, MockClock, WorkQueue};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::time::Duration;
+use support::manual::manual_queue;
 
 /// The system's allocator, with counts.
 struct Counting;
@@ -299,11 +304,6 @@ fn a_queue_without_handles_leaves_no_memory() {
     assert_eq!(live(), empty);
 }
 
-fn delaying_queue() -> (WorkQueue<u64>, MockClock) {
-    let (clock, time) = Clock::mock();
-    (WorkQueue::builder().clock(clock).driver(Driver::Manual).build(), time)
-}
-
 /// Pseudo-random delays of 1 to 60 seconds.
 fn delay(n: usize) -> Duration {
     Duration::from_nanos(1_000_000_000 + (n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) % 59_000_000_000)
@@ -324,7 +324,7 @@ fn a_million_delayed_keys_cost_the_promised_bytes_and_give_them_back() {
     ];
     for (how, end) in ends {
         let empty = live();
-        let (queue, time) = delaying_queue();
+        let (queue, time) = manual_queue();
         reset_peak();
         for n in 0..MILLION {
             queue.add_after(n as u64, delay(n));
@@ -349,7 +349,7 @@ fn a_million_delayed_keys_cost_the_promised_bytes_and_give_them_back() {
 #[test]
 fn a_delay_that_is_moved_again_and_again_costs_no_more_than_one() {
     warm_up();
-    let (queue, time) = delaying_queue();
+    let (queue, time) = manual_queue();
     queue.add_after(0, Duration::from_secs(1));
     queue.add_after(1, Duration::from_secs(100_000));
     let once = live();
@@ -369,7 +369,7 @@ fn a_delay_that_is_moved_again_and_again_costs_no_more_than_one() {
 #[test]
 fn a_steady_set_of_delays_allocates_nothing() {
     for keys in [1, 100] {
-        let (queue, time) = delaying_queue();
+        let (queue, time) = manual_queue();
         let mut n = 0;
         let mut round = || {
             for key in 0..keys {
@@ -511,7 +511,7 @@ fn a_key_that_fails_and_succeeds_in_turn_allocates_nothing() {
     round();
     let steady = allocations_of(|| (0..20).for_each(|_| round()));
     assert_eq!(steady, 0);
-    let (queue, time) = delaying_queue();
+    let (queue, time) = manual_queue();
     let round = || {
         for key in 0..100 {
             queue.add(key);

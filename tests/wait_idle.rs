@@ -5,7 +5,7 @@
 //! waiters; a later plain shut-down releases a drain (P7); threads and tasks wait in one list, and only the latest waker of a future is woken.
 
 mod support {
-    pub(crate) mod loops;
+    pub(crate) mod manual;
     pub(crate) mod tasks;
 }
 
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::Duration;
-use support::loops::manual_builder;
+use support::manual::manual;
 use support::tasks::{Calls, poll};
 
 const MS: Duration = Duration::from_millis(1);
@@ -41,7 +41,7 @@ fn an_empty_queue_is_idle_at_once_and_again() {
 
 #[test]
 fn a_timeout_says_how_many_keys_are_queued_processing_and_delayed() {
-    let queue = manual_builder().0.build();
+    let queue = manual(WorkQueue::builder()).0.build();
     queue.add_all([1, 2, 3]);
     let _item = queue.get();
     queue.add_after(4, Duration::MAX);
@@ -89,7 +89,7 @@ fn the_end_of_the_last_key_or_delay_ends_the_wait_of_threads_and_tasks() {
         }),
     ];
     for (name, end) in ends {
-        let queue = manual_builder().0.build();
+        let queue = manual(WorkQueue::builder()).0.build();
         queue.add(1);
         let item = queue.get().unwrap();
         let calls: [Arc<Calls>; 2] = Default::default();

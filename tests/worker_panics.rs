@@ -10,7 +10,9 @@
 //! All panics here unwind by `resume_unwind`, which prints no message.
 
 mod support {
+    pub(crate) mod keys;
     pub(crate) mod loops;
+    pub(crate) mod manual;
     pub(crate) mod tasks;
 }
 
@@ -20,7 +22,7 @@ use keyqueue::rate_limiter::RateLimiter;
 use keyqueue::{Added, Item, OnPanic, Outcome, WorkQueue, WorkQueueBuilder};
 use std::any::Any;
 use std::error::Error;
-use std::hash::{Hash, Hasher};
+use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::process::Command;
@@ -28,7 +30,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
-use support::loops::{WAYS, manual_builder, no_backoff, run};
+use support::keys::With;
+use support::loops::{WAYS, no_backoff, run};
+use support::manual::manual;
 use support::tasks::poll;
 
 // ---- what panics ----
@@ -95,7 +99,7 @@ impl Foreign {
 
     /// A queue with this limiter and this observer.
     fn queue(&self, policy: Option<OnPanic>) -> WorkQueue<Key> {
-        let builder = manual_builder().0.rate_limiter(self.clone()).observer(self.clone());
+        let builder = manual(WorkQueue::builder()).0.rate_limiter(self.clone()).observer(self.clone());
         policy.into_iter().fold(builder, WorkQueueBuilder::on_panic).build()
     }
 }
@@ -139,28 +143,17 @@ impl Observer for Foreign {
     }
 }
 
+type Key = With<InKey>;
+
+/// The part of a key.
 #[derive(Clone)]
-struct Key(u32, Foreign);
+struct InKey(Foreign);
 
-impl PartialEq for Key {
-    fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
-    }
-}
-
-impl Eq for Key {}
-
-impl Hash for Key {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.hash(state);
-    }
-}
-
-impl Drop for Key {
+impl Drop for InKey {
     fn drop(&mut self) {
         // A second panic while unwinding aborts, and that would be the key's fault, not the queue's.
         if !thread::panicking() {
-            self.1.at("the drop of a key");
+            self.0.at("the drop of a key");
         }
     }
 }
@@ -257,7 +250,7 @@ fn user_code_that_always_panics_stops_no_loop() {
                 for policy in [None, Some(OnPanic::Retry), Some(OnPanic::Done)] {
                     let foreign = Foreign::new(place, payload);
                     let queue = foreign.queue(policy);
-                    queue.add_all([7, 8].map(|key| Key(key, foreign.clone())));
+                    queue.add_all([7, 8].map(|key| With(key, InKey(foreign.clone()))));
                     queue.shut_down();
                     let [on_error, on_panic, on_give_up] = [foreign.clone(), foreign.clone(), foreign.clone()];
                     let builder = queue.workers().max_retries(5).on_error(move |_, _| on_error.at("on_error"));
@@ -299,7 +292,7 @@ fn a_key_whose_limiter_always_panics_comes_back_after_50_ms_until_it_is_given_up
         }
     }
     for max in [0, 1, 3] {
-        let (builder, time) = manual_builder();
+        let (builder, time) = manual(WorkQueue::builder());
         let queue = builder.rate_limiter(Broken).build();
         queue.add(7);
         let (tell, told) = mpsc::channel();
@@ -353,7 +346,7 @@ fn unwind<K: Hash + Eq + Clone + Send + Sync + 'static>(queue: &WorkQueue<K>, ow
 #[test]
 fn an_explicit_done_is_done_even_while_the_thread_unwinds() {
     for policy in [OnPanic::Done, OnPanic::Retry] {
-        let queue = manual_builder().0.on_panic(policy).build();
+        let queue = manual(WorkQueue::builder()).0.on_panic(policy).build();
         queue.add_all([1, 2]);
         let (mut item, mut owned) = (queue.get(), queue.get().map(Item::into_owned));
         while_unwinding(|| item.take().unwrap().done());
@@ -376,7 +369,7 @@ fn an_item_that_is_handed_out_while_the_thread_unwinds_is_done_when_it_is_droppe
         ("into_owned", |queue| drop(queue.get().unwrap().into_owned())),
     ];
     for (name, get) in gets {
-        let queue = manual_builder().0.on_panic(OnPanic::Retry).build();
+        let queue = manual(WorkQueue::builder()).0.on_panic(OnPanic::Retry).build();
         queue.add_all([1, 2]);
         while_unwinding(|| {
             while !queue.is_empty() {
@@ -413,7 +406,7 @@ fn an_unwinding_item_does_not_abort_when_foreign_code_always_panics() {
                 for place in ["when", "added", "done", "panicked", "the drop of a key"] {
                     let foreign = Foreign::new(place, payload);
                     let queue = foreign.queue(policy);
-                    queue.add_all([1, 2].map(|key| Key(key, foreign.clone())));
+                    queue.add_all([1, 2].map(|key| With(key, InKey(foreign.clone()))));
                     foreign.switch(true);
                     unwind(&queue, owned);
                     unwind(&queue, owned);

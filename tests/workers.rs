@@ -7,13 +7,14 @@
 
 mod support {
     pub(crate) mod loops;
+    pub(crate) mod manual;
     pub(crate) mod tasks;
     pub(crate) mod within;
 }
 
 use futures_executor::block_on;
 use keyqueue::rate_limiter::Bucket;
-use keyqueue::{DelayedKey, IntoOutcome, Item, Leftover, Outcome, WorkQueue, Workers, WorkersBuilder};
+use keyqueue::{IntoOutcome, Item, Leftover, Outcome, WorkQueue, Workers, WorkersBuilder};
 use std::error::Error;
 use std::future::{pending, poll_fn, ready};
 use std::io;
@@ -24,16 +25,12 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::task::Poll;
 use std::thread;
 use std::time::Duration;
-use support::loops::{WAYS, Way, manual_builder, no_backoff, run, yield_once};
+use support::loops::{WAYS, Way, no_backoff, run, yield_once};
+use support::manual::{manual, pairs};
 use support::tasks::{Calls, poll};
 use support::within::within_30_s;
 
 const MS: Duration = Duration::from_millis(1);
-
-/// The keys, and the times that were left.
-fn pairs<K>(delayed: impl IntoIterator<Item = DelayedKey<K>>) -> Vec<(K, Duration)> {
-    delayed.into_iter().map(|delayed| (delayed.key, delayed.left)).collect()
-}
 
 // ---- outcomes ----
 
@@ -130,7 +127,7 @@ fn hooks_get_the_key_and_the_reason_before_the_queue_acts() {
 
 #[test]
 fn with_a_limiter_that_does_not_count_no_key_is_given_up() {
-    let queue = manual_builder().0.rate_limiter(Bucket::new(1.0, u32::MAX)).build();
+    let queue = manual(WorkQueue::builder()).0.rate_limiter(Bucket::new(1.0, u32::MAX)).build();
     queue.add(0);
     let runs = AtomicUsize::new(0);
     let workers = queue.workers().max_retries(1).build();
@@ -246,7 +243,7 @@ struct Stuck {
 impl Stuck {
     /// 0 (dirty) and 1 are processing, in handlers that block; 2 and 3 are queued; 4 and 0 are delayed.
     fn new() -> Self {
-        let (queue, _clock) = manual_builder();
+        let (queue, _clock) = manual(WorkQueue::builder());
         let queue = queue.build();
         let (go, stop): (Vec<_>, Vec<_>) = (0..2).map(|_| mpsc::channel::<()>()).unzip();
         let stop: Vec<_> = stop.into_iter().map(Mutex::new).collect();
@@ -327,7 +324,7 @@ fn drain_until_returns_what_is_left_when_its_deadline_resolves() {
 /// The deadline is a user's future, so its `poll` may panic.
 #[test]
 fn a_deadline_that_panics_takes_nothing() {
-    let queue = manual_builder().0.build();
+    let queue = manual(WorkQueue::builder()).0.build();
     queue.add(1);
     queue.add_after(2, MS);
     let workers = queue.workers().build();
@@ -672,7 +669,7 @@ mod spans {
 
     #[test]
     fn an_item_has_a_span_without_workers() {
-        let queue = manual_builder().0.name("pods").measure(true).build();
+        let queue = manual(WorkQueue::builder()).0.name("pods").measure(true).build();
         let (spans, lines) = logged(|| {
             queue.add(7);
             let item = queue.get().unwrap().into_owned();

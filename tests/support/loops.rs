@@ -2,9 +2,10 @@
 
 #![allow(dead_code, reason = "every test binary uses its part of it")]
 
+use super::manual::manual;
 use futures_executor::block_on;
 use keyqueue::rate_limiter::ItemFastSlow;
-use keyqueue::{Clock, Driver, IntoOutcome, Item, MockClock, WorkQueue, WorkQueueBuilder, Workers, WorkersBuilder};
+use keyqueue::{IntoOutcome, Item, WorkQueue, WorkQueueBuilder, Workers, WorkersBuilder};
 use std::future::poll_fn;
 use std::hash::Hash;
 use std::task::Poll;
@@ -36,15 +37,9 @@ pub(crate) fn tokio(threads: usize) -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(threads).build().unwrap()
 }
 
-/// A builder of queues without a driver thread, and its mock clock.
-pub(crate) fn manual_builder<K: Hash + Eq + Clone + Send + Sync + 'static>() -> (WorkQueueBuilder<K>, MockClock) {
-    let (clock, mock) = Clock::mock();
-    (WorkQueue::builder().clock(clock).driver(Driver::Manual), mock)
-}
-
 /// A builder of queues whose limiter retries without a delay.
 pub(crate) fn no_backoff<K: Hash + Eq + Clone + Send + Sync + 'static>() -> WorkQueueBuilder<K> {
-    manual_builder().0.rate_limiter(ItemFastSlow::new(Duration::ZERO, Duration::ZERO, 0))
+    manual(WorkQueue::builder()).0.rate_limiter(ItemFastSlow::new(Duration::ZERO, Duration::ZERO, 0))
 }
 
 /// Runs one loop until the queue is shut down and empty.
