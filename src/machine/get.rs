@@ -6,7 +6,7 @@ use std::fmt;
 
 /// With more queued keys than this, they are not all in the nearest cache.
 const MANY: usize = 1024;
-/// One hand-out in so many looks whether the order has left memory, which takes as long as a tenth of a hand-out.
+/// One of this number of hand-outs looks whether the order has left memory, which takes as long as a tenth of a hand-out.
 const LOOKS: u64 = 64;
 /// The slot of a key is brought near this many hand-outs before its own, and its chain half as many.
 const AHEAD: u32 = 8;

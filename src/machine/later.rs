@@ -152,7 +152,7 @@ impl Later {
     pub(super) fn pop(&mut self, now: u64, budget: &mut usize) -> Popped {
         self.time = self.time.max(now);
         let Some(wheel) = &mut self.wheel else { return Popped::Empty };
-        let popped = wheel.pop(&mut self.records, now.min(NEVER - 1), budget);
+        let popped = wheel.pop(&mut self.records, now, budget);
         if popped == Popped::NeedsCascade {
             wheel.cascade(&mut self.records, budget);
         }

@@ -29,7 +29,7 @@ impl<T: Copy + PartialEq> AnyOrder<T> {
         Self { kind: Kind::Groups(Groups::new(limit, strict)), blocked: 0 }
     }
 
-    /// A plain queue gets memory for so many keys, and keeps it until it is shrunk.
+    /// A plain queue gets memory for this number of keys, and keeps it until it is shrunk.
     pub(crate) fn reserve(&mut self, keys: usize) {
         if let Kind::Plain { line, .. } = &mut self.kind {
             line.reserve(keys);

@@ -162,7 +162,7 @@ impl<T: Copy, const N: usize, const CHUNK: usize> Blocks<T, N, CHUNK> {
         (block.slots[at], block.base + at as u64)
     }
 
-    /// The key that will come after so many others, unless there are holes, or it is not in the first block.
+    /// The key that will come after this number of others, unless there are holes, or it is not in the first block.
     #[inline]
     pub(super) fn peek(&self, list: &Keys, ahead: u32) -> Option<T> {
         let at = u32::from(list.head) + ahead;

@@ -30,7 +30,7 @@ impl<T: Copy> Line<T> {
         self.blocks.0.bytes()
     }
 
-    /// Has memory for so many keys, and keeps it until it is shrunk.
+    /// Has memory for this number of keys, and keeps it until it is shrunk.
     pub(super) fn reserve(&mut self, keys: usize) {
         self.blocks.0.reserve(keys.div_ceil(BLOCK));
     }

@@ -118,7 +118,7 @@ pub(crate) trait Order<T> {
     /// The highest priority of a key that a pop may return, and a push number that is not above that of the first key there; with groups 0.
     fn front(&self) -> Option<(i8, u64)>;
 
-    /// A key that a pop will probably return after so many others. A hint, for the cache.
+    /// A key that a pop will probably return after this number of others. A hint, for the cache.
     fn upcoming(&self, ahead: u32) -> Option<T>;
 
     /// Gives back memory that the keys do not need.

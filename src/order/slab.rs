@@ -83,7 +83,7 @@ impl<V: Default, const CHUNK: usize> Slab<V, CHUNK> {
         std::mem::take(&mut self.spare)
     }
 
-    /// Makes chunks for so many values, and keeps as many.
+    /// Makes chunks for this number of values, and keeps them.
     pub(super) fn reserve(&mut self, values: usize) {
         self.keep = values.div_ceil(CHUNK).max(1);
         self.spare.resize_with(self.keep, Self::new_chunk);

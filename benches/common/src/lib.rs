@@ -1,7 +1,8 @@
 //! What the report and the matrix share: the interface of a queue under test, keyqueue behind it, the two mutex queues that it is
-//! compared with, and the workloads.
+//! compared with, the workloads, and an allocator that counts.
 
 pub mod limiter;
+pub mod memory;
 pub mod mutex;
 pub mod random;
 pub mod threads;
@@ -45,6 +46,42 @@ pub trait Subject<K: Key>: Send + Sync + 'static {
     fn process(&self, work: impl FnOnce(&Self, &K)) -> bool;
 
     fn shut_down(&self);
+}
+
+/// Makes a tuple of a queue a [`Subject`]: how the queue is made, and how a key is added. Its `get` returns an item until it is shut down
+/// and empty.
+#[macro_export]
+macro_rules! subject {
+    ($name:ident $(<const $n:ident: $type:ty>)?, $make:expr, |$queue:ident, $key:ident| $add:expr) => {
+        impl $(<const $n: $type>)? $crate::Subject<u64> for $name $(<$n>)? {
+            const NAME: &'static str = stringify!($name);
+
+            fn make() -> Self {
+                Self($make)
+            }
+
+            #[inline]
+            fn add(&self, $key: u64) {
+                let $queue = &self.0;
+                $add;
+            }
+
+            #[inline]
+            fn process(&self, work: impl FnOnce(&Self, &u64)) -> bool {
+                match self.0.get() {
+                    Some(item) => {
+                        work(self, &item);
+                        true
+                    }
+                    None => false,
+                }
+            }
+
+            fn shut_down(&self) {
+                self.0.shut_down();
+            }
+        }
+    };
 }
 
 /// keyqueue itself.

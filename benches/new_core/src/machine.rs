@@ -49,58 +49,29 @@ use keyqueue::Added;
 use options::{DelayConflict, DelayedAdd};
 
 use common::workloads::{cycle, duplicates, fill_and_drain, ring, touch};
-use common::{Ours, Subject};
+use common::{Ours, subject};
 use keyqueue::{AddOptions, Priority, WorkQueue};
 use std::time::Duration;
 
-/// A subject: a queue, how it is made, and how a key is added.
-macro_rules! subject {
-    ($name:ident $(<$n:ident>)?, $queue:ty, $make:expr, |$q:ident, $key:ident| $add:expr) => {
-        struct $name $(<const $n: u64>)? ($queue);
-
-        impl $(<const $n: u64>)? Subject<u64> for $name $(<$n>)? {
-            const NAME: &'static str = stringify!($name);
-
-            fn make() -> Self {
-                Self($make)
-            }
-
-            #[inline]
-            fn add(&self, $key: u64) {
-                let $q = &self.0;
-                $add;
-            }
-
-            #[inline]
-            fn process(&self, work: impl FnOnce(&Self, &u64)) -> bool {
-                match self.0.get() {
-                    Some(item) => {
-                        work(self, &item);
-                        true
-                    }
-                    None => false,
-                }
-            }
-
-            fn shut_down(&self) {
-                self.0.shut_down();
-            }
-        }
-    };
-}
+struct Plain(queue::Queue<u64>);
+struct Levels(queue::Queue<u64>);
+struct Groups<const N: u64>(queue::Queue<u64>);
+struct OurLevels(WorkQueue<u64>);
+struct OurGroups<const N: u64>(WorkQueue<u64>);
 
 fn priority(key: u64) -> i8 {
     [-100, 0, 100][key as usize % 3]
 }
 
-subject!(Plain, queue::Queue<u64>, queue::Queue::plain(), |queue, key| queue.add(key));
-subject!(Levels, queue::Queue<u64>, queue::Queue::plain(), |queue, key| queue.add_at(key, priority(key)));
-subject!(Groups<N>, queue::Queue<u64>, queue::Queue::fair_by(|key: &u64| key % N), |queue, key| queue.add(key));
-subject!(OurLevels, WorkQueue<u64>, WorkQueue::new(), |queue, key| {
+subject!(Plain, queue::Queue::plain(), |queue, key| queue.add(key));
+subject!(Levels, queue::Queue::plain(), |queue, key| queue.add_at(key, priority(key)));
+subject!(Groups<const N: u64>, queue::Queue::fair_by(|key: &u64| key % N), |queue, key| queue.add(key));
+subject!(OurLevels, WorkQueue::new(), |queue, key| {
     queue.add_with(key, AddOptions::new().priority(Priority(priority(key))))
 });
-subject!(OurGroups<N>, WorkQueue<u64>, WorkQueue::builder().fair_by(|key: &u64| key % N).build(), |queue, key| queue
-    .add(key));
+subject!(OurGroups<const N: u64>, WorkQueue::builder().fair_by(|key: &u64| key % N).build(), |queue, key| {
+    queue.add(key)
+});
 
 /// A row: its name, its operations, and the crate and the machine.
 type Row = (&'static str, u64, [fn(u64) -> Duration; 2]);

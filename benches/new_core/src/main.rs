@@ -5,7 +5,6 @@
 
 #![allow(dead_code, unused_imports, reason = "the files of the crate have more than is measured here")]
 
-mod bytes;
 #[path = "../../../src/numbers.rs"]
 mod numbers;
 #[path = "../../../src/order/mod.rs"]
@@ -14,6 +13,8 @@ mod order;
 mod prefetch;
 mod rows;
 mod subjects;
+
+use common::memory::Counting;
 
 /// What the crate's orders need of the crate.
 mod sync {
@@ -43,7 +44,7 @@ mod key {
 mod line;
 
 #[global_allocator]
-static ALLOCATOR: bytes::Counting = bytes::Counting;
+static ALLOCATOR: Counting = Counting;
 
 fn main() {
     rows::run(subjects::all());

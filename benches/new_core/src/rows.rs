@@ -1,6 +1,6 @@
 //! What is measured: the same for each subject.
 
-use crate::bytes::live;
+use common::memory::live_bytes;
 use std::cell::Cell;
 use std::hint::black_box;
 use std::time::Instant;
@@ -35,9 +35,9 @@ pub trait Subject {
     /// The key that was taken is not known any more.
     fn done(&mut self, key: Handle);
 
-    /// A queued key gets a higher priority.
+    /// A queued key gets a higher priority. Only of a [`Kind`] that `raises`.
     fn raise(&mut self, _key: Handle, _priority: i8) {
-        unimplemented!()
+        unreachable!("this kind has no row of raises")
     }
 }
 
@@ -96,7 +96,11 @@ impl Case {
     pub fn run<S: Subject>(self, make: impl Fn() -> S) -> f64 {
         let all = keys();
         let add = |subject: &mut S, n: usize| subject.add(Handle(&all[n]), self.priority(n), self.group(n));
-        let before = live();
+        let filled = || {
+            let mut subject = make();
+            (0..self.keys).for_each(|n| add(&mut subject, n));
+            subject
+        };
         let mut subject = make();
         let start = Instant::now();
         let per = |start: Instant, ops: usize| start.elapsed().as_nanos() as f64 / ops as f64;
@@ -138,18 +142,15 @@ impl Case {
                 (0..self.keys).for_each(|n| subject.raise(Handle(&all[n * 6_700_417 % self.keys]), 100));
                 per(start, self.keys)
             }
-            What::Bytes => {
-                (0..self.keys).for_each(|n| add(&mut subject, n));
-                (live() - before) as f64 / self.keys as f64
-            }
-            What::Left => {
-                (0..self.keys).for_each(|n| add(&mut subject, n));
+            What::Bytes => live_bytes(filled) as f64 / self.keys as f64,
+            What::Left => live_bytes(|| {
+                let mut subject = filled();
                 (1..self.keys).for_each(|_| {
                     let key = subject.take().expect("they are queued");
                     subject.done(key);
                 });
-                (live() - before) as f64
-            }
+                subject
+            }) as f64,
         }
     }
 }

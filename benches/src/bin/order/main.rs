@@ -6,7 +6,7 @@ mod rivals;
 
 use clap::Parser;
 use common::workloads;
-use common::{Key as _, Subject};
+use common::{Key as _, Subject as _, subject};
 use keyqueue::{AddOptions, Driver, Priority, WorkQueue};
 use keyqueue_benches::machine::load;
 use keyqueue_benches::rounds::{print_run, print_times};
@@ -35,39 +35,6 @@ struct Fair<const GROUPS: u64>(WorkQueue<u64>);
 /// The same, with a limit of processing keys that is not reached.
 struct Limited<const GROUPS: u64>(WorkQueue<u64>);
 
-macro_rules! subject {
-    ($name:ident $(<$n:ident>)?, $make:expr, |$queue:ident, $key:ident| $add:expr) => {
-        impl $(<const $n: u64>)? Subject<u64> for $name $(<$n>)? {
-            const NAME: &'static str = stringify!($name);
-
-            fn make() -> Self {
-                Self($make)
-            }
-
-            #[inline]
-            fn add(&self, $key: u64) {
-                let $queue = &self.0;
-                $add;
-            }
-
-            #[inline]
-            fn process(&self, work: impl FnOnce(&Self, &u64)) -> bool {
-                match self.0.get() {
-                    Some(item) => {
-                        work(self, &item);
-                        true
-                    }
-                    None => false,
-                }
-            }
-
-            fn shut_down(&self) {
-                self.0.shut_down();
-            }
-        }
-    };
-}
-
 /// The priority of a key.
 fn priority_of(key: u64) -> i8 {
     [Priority::LOW, Priority::NORMAL, Priority::HIGH][key as usize % 3].0
@@ -77,9 +44,9 @@ subject!(Plain, WorkQueue::new(), |queue, key| queue.add(key));
 subject!(Prioritized, WorkQueue::new(), |queue, key| {
     queue.add_with(key, AddOptions::new().priority(Priority(priority_of(key))))
 });
-subject!(Fair<N>, WorkQueue::builder().fair_by(|key: &u64| key % N).build(), |queue, key| queue.add(key));
+subject!(Fair<const N: u64>, WorkQueue::builder().fair_by(|key: &u64| key % N).build(), |queue, key| queue.add(key));
 subject!(
-    Limited<N>,
+    Limited<const N: u64>,
     WorkQueue::builder().fair_by(|key: &u64| key % N).max_processing_per_group(1000).build(),
     |queue, key| queue.add(key)
 );

@@ -3,7 +3,7 @@
 use common::mutex::{parking_lot_mutex, std_mutex};
 use common::threads::timed;
 use common::workloads::{cycle, fill_and_drain, own_keys, ring, unique, with_queued_keys};
-use common::{Key, Subject};
+use common::{Key, Subject, subject};
 use keyqueue::{AddOptions, Driver, WorkQueue};
 use keyqueue_benches::rivals::{DashSeg, Papaya, Scc};
 use std::time::{Duration, Instant};
@@ -28,33 +28,7 @@ pub struct Row {
 /// A queue with this number of shards.
 pub struct Shards<const N: usize>(pub WorkQueue<u64>);
 
-impl<const N: usize> Subject<u64> for Shards<N> {
-    const NAME: &'static str = "shards";
-
-    fn make() -> Self {
-        Self(WorkQueue::builder().shards(N).build())
-    }
-
-    #[inline]
-    fn add(&self, key: u64) {
-        self.0.add(key);
-    }
-
-    #[inline]
-    fn process(&self, work: impl FnOnce(&Self, &u64)) -> bool {
-        match self.0.get() {
-            Some(item) => {
-                work(self, &item);
-                true
-            }
-            None => false,
-        }
-    }
-
-    fn shut_down(&self) {
-        self.0.shut_down();
-    }
-}
+subject!(Shards<const N: usize>, WorkQueue::builder().shards(N).build(), |queue, key| queue.add(key));
 
 /// Keys that are queued in the workloads with a fixed set of keys.
 const KEYS: u64 = 1024;
