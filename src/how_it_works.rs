@@ -130,22 +130,22 @@
 //!
 //! | | 16 shards | 1 shard | papaya | scc | DashMap | parking_lot mutex |
 //! |---|---:|---:|---:|---:|---:|---:|
-//! | ring of 1 thread, ns a turn | 30.1 | 16.3 | 28.4 | 27.8 | 38.7 | 39.6 |
-//! | ring of 2 threads | 17.6 | 21.7 | 28.5 | 30.7 | 39.3 | 61.3 |
-//! | ring of 64 threads | 22.0 | 23.3 | 32.8 | 32.1 | 41.4 | 53.5 |
-//! | 32 threads that time each call, ns a turn | 99 | 278 | 332 | 374 | 381 | 534 |
-//! | p99.9 of a get, µs | 1.7 | 20.5 | 0.75 | 0.80 | 20.4 | 520 |
-//! | p99.9 of an add | 0.31 | 11.2 | 0.33 | 0.45 | 0.46 | 389 |
-//! | p99.9 of a `done` | 0.18 | 15.2 | 1.3 | 1.3 | 1.3 | 401 |
-//! | p99.9 of a turn | 1.8 | 25.5 | 1.8 | 2.0 | 272 | 553 |
-//! | 2 threads beside 4 `SCHED_IDLE` threads: p99.9 of a get | 0.86 | 20.5 | 1.1 | 0.92 | 1.0 | 27.9 |
-//! | p99.9 of a turn | 1.1 | 21.0 | 2.4 | 2.2 | 2.2 | 40.7 |
+//! | ring of 1 thread, ns a turn | 29.9 | 16.2 | 27.7 | 27.1 | 38.0 | 38.3 |
+//! | ring of 2 threads | 16.6 | 20.4 | 27.7 | 27.6 | 38.9 | 60.7 |
+//! | ring of 64 threads | 19.3 | 22.3 | 31.4 | 31.5 | 41.3 | 53.3 |
+//! | 32 threads that time each call, ns a turn | 84 | 181 | 144 | 150 | 164 | 295 |
+//! | p99.9 of a get, µs | 0.56 | 10.0 | 0.25 | 0.23 | 0.36 | 350 |
+//! | p99.9 of an add | 0.14 | 9.9 | 0.17 | 0.19 | 0.27 | 289 |
+//! | p99.9 of a `done` | 0.07 | 9.9 | 0.43 | 0.40 | 0.43 | 322 |
+//! | p99.9 of a turn | 0.65 | 15.0 | 0.62 | 0.58 | 0.70 | 473 |
+//! | 2 threads beside 4 `SCHED_IDLE` threads: p99.9 of a get | 0.35 | 10.0 | 0.74 | 0.34 | 0.78 | 8.6 |
+//! | p99.9 of a turn | 0.43 | 15.0 | 1.1 | 0.84 | 1.1 | 17.2 |
 //!
-//! (`benches/TABLES.md`, "Tails", has all percentiles. The machine was in a slow phase while calls were timed. In a faster one, the same
-//! day, a turn by 32 threads took 79 ns with 16 shards and 125 with papaya, and p99.9 of a get was 0.6 to 0.8 and 0.22 µs.) With 16 shards
-//! the tail of an add and of a `done` is shorter than that of the lock-free parts, and so is that of a turn, but for papaya by 32 threads:
-//! equal. The tail of a get by 32 threads is two to four times as long. With one shard the tail is 10 to 20 microseconds: a contender stays
-//! away from the lock for about five, two to four times. A program that needs the tail takes 16 shards.
+//! (`benches/TABLES.md`, "Tails", has all percentiles. In a slow phase of the machine, the same day, a turn by 32 threads took 99 ns with
+//! 16 shards and 332 with papaya, and p99.9 of a get was 1.7 and 0.75 µs.) With 16 shards the tail of an add and of a `done` is shorter
+//! than that of the lock-free parts, and that of a turn is as long. The tail of a get by 32 threads is twice as long. With one shard the
+//! tail is 10 to 15 microseconds: a contender stays away from the lock for about five, two or three times. A program that needs the tail
+//! takes 16 shards.
 //!
 //! **What is lock-free**: [`len`](crate::WorkQueue::len), [`is_empty`](crate::WorkQueue::is_empty) and
 //! [`shutting_down`](crate::WorkQueue::shutting_down) load numbers that the shards and the hub publish. [`is_dirty`](crate::Item::is_dirty)
