@@ -65,33 +65,35 @@ impl<K> Machine<K> {
         K: Eq,
     {
         if !mode.is_open {
-            return (self.refuse(hand, hash, group, how), Owed::NOTHING);
+            return (self.refuse(hand, hash, group, how, mode), Owed::NOTHING);
         }
-        self.order.expect(how.priority);
+        if mode.is_ordered {
+            self.order.expect(how.priority);
+        }
         if how.may_delay() {
             self.later.reserve();
         }
         let key = hand.as_ref().expect("an add has a key in its hand");
         if let Some(entry) = self.keys.find(key, hash) {
-            return self.add_known(entry, how);
+            return self.add_known(entry, how, mode);
         }
-        let entry = self.insert(hand, hash, group);
+        let entry = self.insert(hand, hash, group, mode);
         if !how.is_plain() {
-            return self.add_known(entry, how);
+            return self.add_known(entry, how, mode);
         }
         entry.state().on_add_new();
         self.counts.pushed += 1;
-        (Added::Queued, self.push(entry, how.priority))
+        (Added::Queued, self.push(entry, how.priority, mode))
     }
 
     /// A failure counts although the add is refused, as a limiter of the user's own would count it.
     #[cold]
-    fn refuse(&mut self, hand: &mut Option<K>, hash: Hash, group: Group, how: &How<'_>) -> Added
+    fn refuse(&mut self, hand: &mut Option<K>, hash: Hash, group: Group, how: &How<'_>, mode: Mode) -> Added
     where
         K: Eq,
     {
         if how.failure.is_counted() {
-            let entry = self.find_or_insert(hand, hash, group);
+            let entry = self.find_or_insert(hand, hash, group, mode);
             let _delay = self.count_failure(entry, how.failure, None);
         } else {
             self.counts.failures += u64::from(how.failure.is_one());
@@ -102,22 +104,22 @@ impl<K> Machine<K> {
 
     /// The key in the hand, which is not known.
     #[inline(always)]
-    fn insert(&mut self, hand: &mut Option<K>, hash: Hash, group: Group) -> EntryRef<K> {
-        let group = self.order.enter(group);
+    fn insert(&mut self, hand: &mut Option<K>, hash: Hash, group: Group, mode: Mode) -> EntryRef<K> {
+        let group = if mode.is_ordered { self.order.enter(group) } else { 0 };
         self.keys.insert(hand.take().expect("the key is in the hand"), hash, group)
     }
 
-    pub(super) fn find_or_insert(&mut self, hand: &mut Option<K>, hash: Hash, group: Group) -> EntryRef<K>
+    pub(super) fn find_or_insert(&mut self, hand: &mut Option<K>, hash: Hash, group: Group, mode: Mode) -> EntryRef<K>
     where
         K: Eq,
     {
         let found = hand.as_ref().and_then(|key| self.keys.find(key, hash));
-        found.unwrap_or_else(|| self.insert(hand, hash, group))
+        found.unwrap_or_else(|| self.insert(hand, hash, group, mode))
     }
 
     /// An add of a key that is known, with all that [`How`] says.
     #[inline(always)]
-    pub(super) fn add_known(&mut self, entry: EntryRef<K>, how: &How<'_>) -> (Added, Owed) {
+    pub(super) fn add_known(&mut self, entry: EntryRef<K>, how: &How<'_>, mode: Mode) -> (Added, Owed) {
         let delay = self.count_failure(entry, how.failure, how.delay);
         self.counts.retries += u64::from(delay.is_some());
         if let Some(delay) = delay.filter(|delay| *delay > 0) {
@@ -132,31 +134,29 @@ impl<K> Machine<K> {
             };
             priority = met;
         }
-        self.make_dirty(entry, priority)
+        self.make_dirty(entry, priority, mode)
     }
 
     /// The key, which is known, is to be handed out.
     #[inline(always)]
-    pub(super) fn make_dirty(&mut self, entry: EntryRef<K>, priority: i8) -> (Added, Owed) {
+    pub(super) fn make_dirty(&mut self, entry: EntryRef<K>, priority: i8, mode: Mode) -> (Added, Owed) {
         match entry.state().on_add() {
             OnAddKnown::Push => {
                 self.counts.pushed += 1;
-                (Added::Queued, self.push(entry, priority))
+                (Added::Queued, self.push(entry, priority, mode))
             }
             OnAddKnown::Coalesce => {
                 self.counts.coalesced += 1;
-                if !entry.state().is_processing() {
-                    if priority > entry.priority() {
-                        self.raise(entry, priority);
-                    }
-                } else if priority > entry.pending() {
-                    entry.set_pending(priority);
+                if mode.is_ordered {
+                    self.raise(entry, priority, mode);
                 }
                 (Added::Coalesced, Owed::NOTHING)
             }
             OnAddKnown::Defer => {
                 self.counts.deferred += 1;
-                entry.set_pending(priority);
+                if mode.is_ordered {
+                    entry.set_pending(priority);
+                }
                 (Added::Deferred, Owed::NOTHING)
             }
         }
@@ -164,26 +164,32 @@ impl<K> Machine<K> {
 
     /// Puts a key into the order whose state has just become queued (I5).
     #[inline(always)]
-    pub(super) fn push(&mut self, entry: EntryRef<K>, priority: i8) -> Owed {
+    pub(super) fn push(&mut self, entry: EntryRef<K>, priority: i8, mode: Mode) -> Owed {
+        self.active += 1;
+        if !mode.is_ordered {
+            entry.set_position(self.order.push_plain(entry));
+            return mode.ready(1);
+        }
         entry.set_priority(priority);
         let Pushed { position, is_ready } = self.order.push(entry, priority, entry.group());
         entry.set_position(position);
-        self.queued += 1;
-        self.active += 1;
-        Owed::ready(u32::from(is_ready))
+        mode.ready(u32::from(is_ready))
     }
 
     /// Takes a queued key out of the order.
     pub(super) fn unpush(&mut self, entry: EntryRef<K>) {
         self.order.remove(entry, entry.place(), &mut self.bin);
-        self.queued -= 1;
         self.active -= 1;
     }
 
-    /// A queued key goes to the end of a higher level. It is ready as before, so nothing is owed.
-    #[cold]
-    fn raise(&mut self, entry: EntryRef<K>, priority: i8) {
-        self.unpush(entry);
-        let _as_before = self.push(entry, priority);
+    /// A dirty key is added with a priority. If that is higher, a queued key goes to the end of its level. It is ready as before, so nothing
+    /// is owed.
+    fn raise(&mut self, entry: EntryRef<K>, priority: i8, mode: Mode) {
+        if entry.state().is_processing() {
+            entry.set_pending(entry.pending().max(priority));
+        } else if priority > entry.priority() {
+            self.unpush(entry);
+            let _as_before = self.push(entry, priority, mode);
+        }
     }
 }

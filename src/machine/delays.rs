@@ -19,7 +19,7 @@
 
 use super::{EntryRef, Machine, Mode, Owed};
 use crate::key::Hash;
-use crate::order::{Group, Order};
+use crate::order::Group;
 use crate::{Added, DelayConflict, DelayedAdd};
 use equivalent::Equivalent;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -59,13 +59,13 @@ impl<K> Machine<K> {
         };
         let delay = self.drop_delay(entry);
         let (cancelled, owed) = if delay.is_awaited && mode.is_open {
-            let (added, owed) = self.make_dirty(entry, delay.priority);
+            let (added, owed) = self.make_dirty(entry, delay.priority, mode);
             (Cancelled::Added(added), owed)
         } else {
             (Cancelled::Delay, Owed::NOTHING)
         };
         self.forget_if_vacant(hand, entry);
-        (cancelled, owed.and(self.drained()).and(self.garbage()))
+        (cancelled, owed.and(self.drained(mode)).and(self.garbage()))
     }
 
     /// Sets the delay of a key, or moves it. The caller has made sure that there is room.
@@ -133,7 +133,7 @@ impl<K> Machine<K> {
 
     /// Takes one delay out, whatever its deadline. The key is in the hand, or a clone if the key is still known. If the clone panics, the
     /// delay stays.
-    pub(crate) fn take_delay(&mut self, hand: &mut Option<K>) -> (Option<Delay>, Owed)
+    pub(crate) fn take_delay(&mut self, hand: &mut Option<K>, mode: Mode) -> (Option<Delay>, Owed)
     where
         K: Clone,
     {
@@ -141,7 +141,7 @@ impl<K> Machine<K> {
         let entry = self.keys.get(number).expect("a delayed key is known");
         let delay = self.end_delay(entry);
         if entry.state().is_vacant() {
-            *hand = Some(self.forget(entry));
+            self.forget_if_vacant(hand, entry);
         } else {
             let cloned = catch_unwind(AssertUnwindSafe(|| entry.key().clone()));
             *hand = Some(cloned.unwrap_or_else(|payload| {
@@ -149,17 +149,16 @@ impl<K> Machine<K> {
                 resume_unwind(payload)
             }));
         }
-        (Some(delay), self.drained().and(self.garbage()))
+        (Some(delay), self.drained(mode).and(self.garbage()))
     }
 
     /// Sets a delay again that was taken out, also after a shut-down. If the key has a delay by now, the earlier one counts.
-    pub(crate) fn put_back(&mut self, hand: &mut Option<K>, hash: Hash, group: Group, delay: Delay) -> Owed
+    pub(crate) fn put_back(&mut self, hand: &mut Option<K>, hash: Hash, group: Group, delay: Delay, mode: Mode) -> Owed
     where
         K: Eq,
     {
         self.later.reserve();
-        self.order.expect(delay.priority);
-        let entry = self.find_or_insert(hand, hash, group);
+        let entry = self.find_or_insert(hand, hash, group, mode);
         if !entry.state().is_delayed() {
             return self.begin_again(entry, delay.deadline, delay);
         }

@@ -3,7 +3,7 @@
 use super::{Claimed, How, Machine, Mode, Owed};
 use crate::Added;
 use crate::key::OnDone;
-use crate::order::Order;
+use crate::order::{NORMAL, Order};
 
 /// How it ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,22 +29,32 @@ pub(crate) enum Ended {
 impl<K> Machine<K> {
     /// Ends the processing of a key.
     #[inline(always)]
-    pub(crate) fn done(&mut self, hand: &mut Option<K>, Claimed(entry): Claimed<K>, end: End) -> (Ended, Owed) {
+    pub(crate) fn done(
+        &mut self,
+        hand: &mut Option<K>,
+        Claimed(entry): Claimed<K>,
+        end: End,
+        mode: Mode,
+    ) -> (Ended, Owed) {
         if end != End::Done {
             self.counts.given_up += u64::from(end == End::GiveUp);
             self.clear_failures(entry);
         }
         self.active -= 1;
-        let has_room = self.order.ended(entry.group());
+        let has_room = mode.is_ordered && self.order.ended(entry.group());
         let (ended, owed) = match entry.state().on_done() {
-            OnDone::Push => (Ended::Queued, self.push(entry, entry.pending())),
+            OnDone::Push => {
+                let priority = if mode.is_ordered { entry.pending() } else { NORMAL };
+                (Ended::Queued, self.push(entry, priority, mode))
+            }
             OnDone::Keep => (Ended::Kept, Owed::NOTHING),
             OnDone::Remove => {
-                *hand = Some(self.forget(entry));
-                (Ended::Gone, Owed::only_if(!self.retired.is_empty(), Owed::GARBAGE))
+                let (key, owed) = self.forget(entry, mode);
+                *hand = Some(key);
+                (Ended::Gone, owed)
             }
         };
-        (ended, owed.and(Owed::ready(u32::from(has_room))).and(self.drained()))
+        (ended, owed.and(mode.ready(u32::from(has_room))).and(self.drained(mode)))
     }
 
     /// Adds a held key, and ends its processing. `end`: as for [`done`](Self::done). A refusal returns the key, which is still held: its
@@ -70,9 +80,11 @@ impl<K> Machine<K> {
             self.counts.rejected += 1;
             return (Err(claimed), Owed::NOTHING);
         }
-        self.order.expect(how.priority);
-        let (added, owed) = self.add_known(entry, how);
-        let (_ended, more) = self.done(hand, claimed, End::Done);
+        if mode.is_ordered {
+            self.order.expect(how.priority);
+        }
+        let (added, owed) = self.add_known(entry, how, mode);
+        let (_ended, more) = self.done(hand, claimed, End::Done, mode);
         (Ok(added), owed.and(more))
     }
 }

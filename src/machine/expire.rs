@@ -47,7 +47,7 @@ impl<K> Machine<K> {
             for entry in near.into_iter().map_while(|entry| entry) {
                 self.counts.expired += 1;
                 let delay = self.end_delay(entry);
-                let (added, more) = self.make_dirty(entry, delay.priority);
+                let (added, more) = self.make_dirty(entry, delay.priority, mode);
                 owed = owed.and(more);
                 match added {
                     Added::Queued => by_answer[0] += 1,

@@ -81,10 +81,7 @@ pub(crate) struct Machine<K> {
     later: Later,
     /// What an add does about the delay of its key.
     policy: DelayedAdd,
-    /// Queued keys.
-    queued: usize,
-    /// Keys that are queued or processing. Not as wide as `queued`: one vector instruction would count both, and its load would wait for
-    /// two stores.
+    /// Keys that are queued or processing.
     active: u32,
     /// Memory to be freed: of the order, and chunks of slots with what was beside them.
     bin: Bin<EntryRef<K>>,
@@ -119,7 +116,6 @@ impl<K> Machine<K> {
             order,
             later: Later::new(Keys::<K>::CHUNK),
             policy,
-            queued: 0,
             active: 0,
             bin: Bin::new(),
             retired: Vec::new(),
@@ -130,17 +126,17 @@ impl<K> Machine<K> {
     /// The number of queued keys.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.queued
+        self.order.len()
     }
 
     /// The number of queued keys that may be taken now.
-    #[inline]
-    pub(crate) fn ready(&self) -> usize {
-        self.queued - self.order.blocked()
+    #[inline(always)]
+    pub(crate) fn ready(&self, mode: Mode) -> usize {
+        self.order.ready(mode.is_ordered)
     }
 
     pub(crate) fn processing(&self) -> usize {
-        self.active as usize - self.queued
+        self.active as usize - self.len()
     }
 
     pub(crate) fn delayed(&self) -> usize {
@@ -169,36 +165,43 @@ impl<K> Machine<K> {
 
     /// No key is added any more. What is queued is still handed out, and what is dirty is queued when its processing ends.
     pub(crate) fn shut_down(&mut self) -> Owed {
-        self.drained().and(self.over(Mode { is_open: false }))
+        let mode = Mode { is_open: false, is_ordered: true, is_awaited: true };
+        self.drained(mode).and(self.over(mode))
     }
 
     /// After a step that may have ended the work.
     #[inline]
-    fn drained(&self) -> Owed {
-        Owed::only_if(self.active == 0, Owed::DRAINED)
+    fn drained(&self, mode: Mode) -> Owed {
+        mode.owed_if(self.active == 0, Owed::DRAINED)
     }
 
     /// After a step that may have taken the last queued key.
     #[inline]
     fn over(&self, mode: Mode) -> Owed {
-        Owed::only_if(!mode.is_open && self.queued == 0, Owed::OVER)
+        mode.owed_if(!mode.is_open && self.len() == 0, Owed::OVER)
     }
 
-    /// Takes out a key that no bit keeps (I4), for the caller to drop after its lock.
+    /// Takes out a key that no bit keeps (I4), for the caller to drop after its lock. Owes what memory that leaves.
     #[inline(always)]
-    fn forget(&mut self, entry: EntryRef<K>) -> K {
-        self.order.leave(entry.group(), &mut self.bin);
+    fn forget(&mut self, entry: EntryRef<K>, mode: Mode) -> (K, Owed) {
+        let mut owed = Owed::NOTHING;
+        if mode.is_ordered {
+            self.order.leave(entry.group(), &mut self.bin);
+            owed = Owed::only_if(!self.bin.is_empty(), Owed::GARBAGE);
+        }
         let key = self.keys.remove(entry);
         if self.keys.has_retired() {
             self.retire();
+            owed = Owed::only_if(true, Owed::GARBAGE);
         }
-        key
+        (key, owed)
     }
 
-    /// The same, if no bit keeps the key.
+    /// The same, if no bit keeps the key. The caller looks for garbage.
     fn forget_if_vacant(&mut self, hand: &mut Option<K>, entry: EntryRef<K>) {
         if entry.state().is_vacant() {
-            *hand = Some(self.forget(entry));
+            let (key, _the_callers_look) = self.forget(entry, Mode { is_ordered: true, ..Mode::PLAIN });
+            *hand = Some(key);
         }
     }
 }

@@ -27,12 +27,6 @@ impl Owed {
     /// The machine has memory to be freed.
     pub(crate) const GARBAGE: u8 = 16;
 
-    /// This many keys became ready.
-    #[inline]
-    pub(super) fn ready(count: u32) -> Self {
-        Self { what: if count > 0 { Self::READY } else { 0 }, ready: count }
-    }
-
     /// One of the bits, if this is so.
     #[inline]
     pub(super) fn only_if(is_owed: bool, what: u8) -> Self {
@@ -54,8 +48,29 @@ impl Owed {
 pub(crate) struct Mode {
     /// The queue is not shut down.
     pub(crate) is_open: bool,
+    /// There may be an order other than the line: groups, or a priority was given.
+    pub(crate) is_ordered: bool,
+    /// Some thread waits for keys, for an end of the work, or for a shut-down. If not, a verb owes none of `READY`, `DRAINED` and `OVER`.
+    pub(crate) is_awaited: bool,
 }
 
 impl Mode {
-    pub(crate) const OPEN: Self = Self { is_open: true };
+    /// Of the hot calls. As a constant: then a verb is compiled for this alone.
+    pub(crate) const PLAIN: Self = Self { is_open: true, is_ordered: false, is_awaited: false };
+
+    /// One of the bits, if this is so, and some thread waits for it.
+    #[inline(always)]
+    pub(super) fn owed_if(self, is_so: bool, what: u8) -> Owed {
+        if self.is_awaited { Owed::only_if(is_so, what) } else { Owed::NOTHING }
+    }
+
+    /// This many keys became ready.
+    #[inline(always)]
+    pub(super) fn ready(self, count: u32) -> Owed {
+        if self.is_awaited {
+            Owed { what: if count > 0 { Owed::READY } else { 0 }, ready: count }
+        } else {
+            Owed::NOTHING
+        }
+    }
 }

@@ -60,7 +60,7 @@ impl<K> Machine<K> {
         let Some(entry) = self.keys.get(seen.number).filter(is_it) else { return (false, Owed::NOTHING) };
         self.take_back(entry);
         self.forget_if_vacant(hand, entry);
-        (true, self.drained().and(self.over(mode)).and(self.garbage()))
+        (true, self.drained(mode).and(self.over(mode)).and(self.garbage()))
     }
 
     /// [`look`](Self::look) for keys that are delayed. A key that is both is seen by both.
@@ -76,12 +76,17 @@ impl<K> Machine<K> {
     }
 
     /// Drops the delay of a key that was seen, if the key has been delayed since, though its deadline may have moved.
-    pub(crate) fn take_out_delay(&mut self, hand: &mut Option<K>, seen: SeenDelay) -> (Option<Delay>, Owed) {
+    pub(crate) fn take_out_delay(
+        &mut self,
+        hand: &mut Option<K>,
+        seen: SeenDelay,
+        mode: Mode,
+    ) -> (Option<Delay>, Owed) {
         let is_it = |entry: &EntryRef<K>| entry.state().is_delayed() && self.later.began(seen.number) == seen.began;
         let Some(entry) = self.keys.get(seen.number).filter(is_it) else { return (None, Owed::NOTHING) };
         let delay = self.drop_delay(entry);
         self.forget_if_vacant(hand, entry);
-        (Some(delay), self.drained().and(self.garbage()))
+        (Some(delay), self.drained(mode).and(self.garbage()))
     }
 
     /// The key is not to be handed out, now or later. Returns whether it was dirty or delayed.
@@ -101,7 +106,7 @@ impl<K> Machine<K> {
             return (false, Owed::NOTHING);
         }
         self.forget_if_vacant(hand, entry);
-        (true, self.drained().and(self.over(mode)).and(self.garbage()))
+        (true, self.drained(mode).and(self.over(mode)).and(self.garbage()))
     }
 
     /// A dirty key is not to be handed out.

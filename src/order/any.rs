@@ -1,86 +1,34 @@
 //! Any of the orders: the same machine serves plain queues, and those with priorities or groups.
+//!
+//! The line is a field of its own beside the other orders, and a call that knows that there is no other one (`is_ordered` is `false`, as a
+//! constant) does not look for one: so a plain queue pays nothing for the others.
 
 use super::{Bin, Group, Groups, Levels, Line, NORMAL, Order, Place, Pushed};
 
 pub(crate) struct AnyOrder<T> {
-    kind: Kind<T>,
-    /// Those of the groups, here too: it is asked for at the end of each verb.
-    blocked: usize,
+    /// All keys, unless there is another order.
+    line: Line<T>,
+    other: Other<T>,
+    strict: bool,
 }
 
-#[allow(clippy::large_enum_variant, reason = "one a shard")]
-#[repr(u8)] // else the tag is a niche in a length, which takes four instructions to read
-enum Kind<T> {
+enum Other<T> {
     /// Until a key is given a priority.
-    Plain {
-        line: Line<T>,
-        strict: bool,
-    },
-    Levels(Levels<T>),
-    Groups(Groups<T>),
+    None,
+    Levels(Box<Levels<T>>),
+    Groups(Box<Groups<T>>),
 }
 
-impl<T: Copy + PartialEq> AnyOrder<T> {
-    pub(crate) fn new(strict: bool) -> Self {
-        Self { kind: Kind::Plain { line: Line::default(), strict }, blocked: 0 }
-    }
-
-    pub(crate) fn groups(limit: Option<u32>, strict: bool) -> Self {
-        Self { kind: Kind::Groups(Groups::new(limit, strict)), blocked: 0 }
-    }
-
-    /// A plain queue gets memory for this number of keys, and keeps it until it is shrunk.
-    pub(crate) fn reserve(&mut self, keys: usize) {
-        if let Kind::Plain { line, .. } = &mut self.kind {
-            line.reserve(keys);
-        }
-    }
-
-    /// The number of groups that are known.
-    pub(crate) fn count_groups(&self) -> usize {
-        if let Kind::Groups(groups) = &self.kind { groups.groups() } else { 0 }
-    }
-
-    /// The number of hand-outs of a group since it is known.
-    pub(crate) fn handed_out(&self, group: u32) -> u64 {
-        if let Kind::Groups(groups) = &self.kind { groups.handed_out(group) } else { 0 }
-    }
-
-    #[cfg(test)]
-    pub(super) fn bytes(&self) -> usize {
-        match &self.kind {
-            Kind::Plain { line, .. } => line.bytes(),
-            Kind::Levels(_) => 0,
-            Kind::Groups(groups) => groups.bytes(),
-        }
-    }
-
-    /// The first key with a priority comes.
-    #[cold]
-    fn begin_levels(&mut self) {
-        if let Kind::Plain { line, strict } = &mut self.kind {
-            self.kind = Kind::Levels(Levels::from_line(std::mem::take(line), *strict));
-        }
-    }
-}
-
-/// The plain line first, and the others out of the way of its code.
+/// The order in use, for a call that each has.
 macro_rules! each {
     ($self:expr, $order:ident => $call:expr) => {
-        match &mut $self.kind {
-            Kind::Plain { line: $order, .. } => $call,
-            other => {
-                cold_path();
-                match other {
-                    Kind::Levels($order) => $call,
-                    Kind::Groups($order) => {
-                        let answer = $call;
-                        $self.blocked = $order.blocked();
-                        answer
-                    }
-                    Kind::Plain { .. } => unreachable!(),
-                }
+        match &mut $self.other {
+            Other::None => {
+                let $order = &mut $self.line;
+                $call
             }
+            Other::Levels($order) => $call,
+            Other::Groups($order) => $call,
         }
     };
 }
@@ -88,64 +36,132 @@ macro_rules! each {
 /// The same, for a call that changes nothing.
 macro_rules! ask {
     ($self:expr, $order:ident => $call:expr) => {
-        match &$self.kind {
-            Kind::Plain { line: $order, .. } => $call,
-            Kind::Levels($order) => $call,
-            Kind::Groups($order) => $call,
+        match &$self.other {
+            Other::None => {
+                let $order = &$self.line;
+                $call
+            }
+            Other::Levels($order) => $call,
+            Other::Groups($order) => $call,
         }
     };
 }
 
-#[inline]
-#[cold]
-fn cold_path() {}
+impl<T: Copy + PartialEq> AnyOrder<T> {
+    pub(crate) fn new(strict: bool) -> Self {
+        Self { line: Line::default(), other: Other::None, strict }
+    }
+
+    pub(crate) fn groups(limit: Option<u32>, strict: bool) -> Self {
+        Self { line: Line::default(), other: Other::Groups(Box::new(Groups::new(limit, strict))), strict }
+    }
+
+    /// There is an order other than the line.
+    pub(crate) fn is_ordered(&self) -> bool {
+        !matches!(self.other, Other::None)
+    }
+
+    /// A plain queue gets memory for this number of keys, and keeps it until it is shrunk.
+    pub(crate) fn reserve(&mut self, keys: usize) {
+        if !self.is_ordered() {
+            self.line.reserve(keys);
+        }
+    }
+
+    /// The number of groups that are known.
+    pub(crate) fn count_groups(&self) -> usize {
+        if let Other::Groups(groups) = &self.other { groups.groups() } else { 0 }
+    }
+
+    /// The number of hand-outs of a group since it is known.
+    pub(crate) fn handed_out(&self, group: u32) -> u64 {
+        if let Other::Groups(groups) = &self.other { groups.handed_out(group) } else { 0 }
+    }
+
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        match &self.other {
+            Other::None => self.line.bytes(),
+            Other::Levels(_) => 0,
+            Other::Groups(groups) => groups.bytes(),
+        }
+    }
+
+    /// A key of a plain queue.
+    #[inline(always)]
+    pub(crate) fn push_plain(&mut self, key: T) -> u32 {
+        debug_assert!(!self.is_ordered());
+        self.line.push_key(key)
+    }
+
+    /// The next key of a plain queue, if that is a few instructions, and leaves no memory.
+    #[inline(always)]
+    pub(crate) fn pop_plain(&mut self) -> Option<T> {
+        debug_assert!(!self.is_ordered());
+        self.line.pop_simple()
+    }
+
+    /// The keys that a pop may return. `is_ordered`: there may be another order than the line.
+    #[inline(always)]
+    pub(crate) fn ready(&self, is_ordered: bool) -> usize {
+        if is_ordered { self.len() - self.blocked() } else { self.line.len() }
+    }
+
+    /// The first key with a priority comes.
+    #[cold]
+    fn begin_levels(&mut self) {
+        let line = std::mem::take(&mut self.line);
+        self.other = Other::Levels(Box::new(Levels::from_line(line, self.strict)));
+    }
+}
 
 impl<T: Copy + PartialEq> Order<T> for AnyOrder<T> {
     #[inline]
     fn expect(&mut self, priority: i8) {
-        if priority != NORMAL && matches!(self.kind, Kind::Plain { .. }) {
+        if priority != NORMAL && !self.is_ordered() {
             self.begin_levels();
         }
     }
 
-    // `inline(always)`: as a call of its own, it takes 0.9 ns of a cycle of 21.8.
-    #[inline(always)]
+    #[inline]
     fn push(&mut self, key: T, priority: i8, group: u32) -> Pushed {
-        each!(self, order => Order::push(order, key, priority, group))
+        each!(self, order => order.push(key, priority, group))
     }
 
     #[inline]
     fn pop(&mut self, bin: &mut Bin<T>) -> Option<T> {
-        each!(self, order => Order::pop(order, bin))
+        each!(self, order => order.pop(bin))
     }
 
     fn remove(&mut self, key: T, place: Place, bin: &mut Bin<T>) {
-        each!(self, order => Order::remove(order, key, place, bin));
+        each!(self, order => order.remove(key, place, bin));
+    }
+
+    #[inline]
+    fn len(&self) -> usize {
+        ask!(self, order => order.len())
     }
 
     #[inline]
     fn blocked(&self) -> usize {
-        self.blocked
+        if let Other::Groups(groups) = &self.other { groups.blocked() } else { 0 }
     }
 
     #[inline]
     fn enter(&mut self, group: Group) -> u32 {
-        if let Kind::Groups(groups) = &mut self.kind { groups.enter(group) } else { 0 }
+        if let Other::Groups(groups) = &mut self.other { groups.enter(group) } else { 0 }
     }
 
     #[inline]
     fn leave(&mut self, group: u32, bin: &mut Bin<T>) {
-        if let Kind::Groups(groups) = &mut self.kind {
+        if let Other::Groups(groups) = &mut self.other {
             groups.leave(group, bin);
         }
     }
 
     #[inline]
     fn ended(&mut self, group: u32) -> bool {
-        let Kind::Groups(groups) = &mut self.kind else { return false };
-        let more = groups.ended(group);
-        self.blocked = groups.blocked();
-        more
+        if let Other::Groups(groups) = &mut self.other { groups.ended(group) } else { false }
     }
 
     fn push_number(&self, key: T, place: Place) -> u64 {
@@ -160,11 +176,12 @@ impl<T: Copy + PartialEq> Order<T> for AnyOrder<T> {
         ask!(self, order => order.front())
     }
 
+    #[inline]
     fn upcoming(&self, ahead: u32) -> Option<T> {
         ask!(self, order => order.upcoming(ahead))
     }
 
     fn shrink(&mut self, bin: &mut Bin<T>) {
-        each!(self, order => Order::shrink(order, bin));
+        each!(self, order => order.shrink(bin));
     }
 }

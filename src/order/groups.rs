@@ -32,6 +32,8 @@ pub(crate) struct Groups<T> {
     pub(super) choice: Choice,
     /// Keys of a group that may be processing.
     pub(super) limit: u32,
+    /// Queued keys.
+    len: usize,
     /// Queued keys of full groups.
     pub(super) blocked: usize,
     pub(super) pushes: u64,
@@ -49,6 +51,7 @@ impl<T: Copy + PartialEq> Groups<T> {
             levels: Box::new([Level::EMPTY; 256]),
             choice: Choice::new(strict),
             limit: limit.unwrap_or(u32::MAX),
+            len: 0,
             blocked: 0,
             pushes: 0,
         }
@@ -137,6 +140,7 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
         let (level, is_full) = (level_of(priority), self.is_full(group));
         let number = self.lane(group, level);
         self.pushes += 1;
+        self.len += 1;
         let lane = &mut self.lanes[number];
         let was_empty = lane.is_empty();
         let position = lane.push((key, self.pushes), &mut self.blocks);
@@ -160,6 +164,7 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
         let number = level.list(if from_old { Seat::Old } else { Seat::New }).first;
         let lane = &mut self.lanes[number];
         let key = lane.pop(&mut self.blocks)?;
+        self.len -= 1;
         lane.credit -= 1;
         let (turn_is_over, is_empty, group) = (lane.credit == 0, lane.is_empty(), lane.group);
         let known = &mut self.lanes[group].known;
@@ -190,6 +195,7 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
         lane.remove(key, place.position, &mut self.blocks);
         let is_empty = lane.is_empty();
         self.lanes[place.group].known.queued -= 1;
+        self.len -= 1;
         self.levels[usize::from(level)].len -= 1;
         self.blocked -= usize::from(self.is_full(place.group));
         if is_empty {
@@ -223,6 +229,11 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
     fn push_number(&self, key: T, place: Place) -> u64 {
         let lane = self.find_lane(place.group, level_of(place.priority));
         lane.map_or(0, |number| self.lanes[number].push_number(key, place.position, &self.blocks))
+    }
+
+    #[inline]
+    fn len(&self) -> usize {
+        self.len
     }
 
     fn level_len(&self, priority: i8) -> usize {

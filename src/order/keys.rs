@@ -52,11 +52,6 @@ impl Default for Keys {
 
 impl Keys {
     #[inline]
-    pub(super) fn len(&self) -> usize {
-        self.len as usize
-    }
-
-    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -168,11 +163,5 @@ impl<T: Copy, const N: usize, const CHUNK: usize> Blocks<T, N, CHUNK> {
         let at = u32::from(list.head) + ahead;
         let end = if list.first == list.last { u32::from(list.tail) } else { N as u32 };
         if list.len > 0 && at < end { self.0[list.first].slots[at as usize] } else { None }
-    }
-
-    /// Of a list with keys: a push number that is not above that of the first one.
-    #[inline]
-    pub(super) fn front_number(&self, list: &Keys) -> u64 {
-        self.0[list.first].base + u64::from(list.head)
     }
 }

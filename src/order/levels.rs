@@ -1,15 +1,21 @@
 //! By priority; first in, first out within one.
 
 use super::choice::Choice;
-use super::keys::Keys;
-use super::line::LineBlocks;
 use super::{Bin, Garbage, Line, NORMAL, Order, Place, Pushed, level_of, priority_of};
 
 pub(crate) struct Levels<T> {
-    blocks: LineBlocks<T>,
-    lists: Box<[Keys; 256]>,
+    /// By level. `None`: no key has this priority.
+    lines: Box<[Option<Box<Line<T>>>; 256]>,
+    len: usize,
+    /// Lines without keys: of the levels that are used again and again.
+    idle: usize,
+    /// No line that is made has numbered a push as high.
+    next_push: u64,
     choice: Choice,
 }
+
+/// Lines without keys that are kept.
+const KEEP: usize = 8;
 
 impl<T: Copy> Levels<T> {
     pub(crate) fn new(strict: bool) -> Self {
@@ -17,16 +23,38 @@ impl<T: Copy> Levels<T> {
     }
 
     /// The line of a plain queue is the level NORMAL: its keys stay where they are.
-    pub(crate) fn from_line(Line { blocks, keys }: Line<T>, strict: bool) -> Self {
-        let (mut lists, mut choice) = (Box::new([Keys::default(); 256]), Choice::new(strict));
-        choice.set(level_of(NORMAL), !keys.is_empty());
-        lists[usize::from(level_of(NORMAL))] = keys;
-        Self { blocks, lists, choice }
+    pub(crate) fn from_line(line: Line<T>, strict: bool) -> Self {
+        let (mut lines, mut choice) = (Box::new([const { None }; 256]), Choice::new(strict));
+        choice.set(level_of(NORMAL), !line.is_empty());
+        let (len, idle) = (line.len(), usize::from(line.is_empty()));
+        lines[usize::from(level_of(NORMAL))] = Some(Box::new(line));
+        Self { lines, len, idle, next_push: 0, choice }
     }
 
     #[inline]
-    fn list(&self, priority: i8) -> &Keys {
-        &self.lists[usize::from(level_of(priority))]
+    fn line(&self, priority: i8) -> Option<&Line<T>> {
+        self.lines[usize::from(level_of(priority))].as_deref()
+    }
+
+    /// The first key of a level comes.
+    fn begin(&mut self, level: u8) {
+        self.choice.set(level, true);
+        match &mut self.lines[usize::from(level)] {
+            Some(_) => self.idle -= 1,
+            absent => *absent = Some(Box::new(Line::new(self.next_push))),
+        }
+    }
+
+    /// The last key of a level is gone.
+    fn end(&mut self, level: u8, bin: &mut Bin<T>) {
+        self.choice.set(level, false);
+        self.idle += 1;
+        if self.idle > KEEP {
+            let line = self.lines[usize::from(level)].take();
+            self.next_push = self.next_push.max(line.as_ref().map_or(0, |line| line.pushed()));
+            self.idle -= 1;
+            bin.extend(line.map(Garbage::Level));
+        }
     }
 }
 
@@ -34,54 +62,68 @@ impl<T: Copy> Order<T> for Levels<T> {
     #[inline]
     fn push(&mut self, key: T, priority: i8, _group: u32) -> Pushed {
         let level = level_of(priority);
-        let list = &mut self.lists[usize::from(level)];
-        if list.is_empty() {
-            self.choice.set(level, true);
+        if self.lines[usize::from(level)].as_ref().is_none_or(|line| line.is_empty()) {
+            self.begin(level);
         }
-        Pushed { position: self.blocks.push(list, key), is_ready: true }
+        let line = self.lines[usize::from(level)].as_mut().expect("a level that has begun");
+        self.len += 1;
+        Pushed { position: line.push_key(key), is_ready: true }
     }
 
     #[inline]
     fn pop(&mut self, bin: &mut Bin<T>) -> Option<T> {
         let (level, _) = self.choice.choose()?;
-        let list = &mut self.lists[usize::from(level)];
-        let key = self.blocks.pop(list);
-        if list.is_empty() {
-            self.choice.set(level, false);
+        let line = self.lines[usize::from(level)].as_mut()?;
+        let key = line.pop(bin);
+        self.len -= 1;
+        if line.is_empty() {
+            self.end(level, bin);
         }
-        bin.extend(self.blocks.0.surplus().map(Garbage::Line));
         key
     }
 
-    fn remove(&mut self, _key: T, place: Place, bin: &mut Bin<T>) {
+    fn remove(&mut self, key: T, place: Place, bin: &mut Bin<T>) {
         let level = level_of(place.priority);
-        let list = &mut self.lists[usize::from(level)];
-        self.blocks.remove(list, place.position);
-        if list.is_empty() {
-            self.choice.set(level, false);
+        let line = self.lines[usize::from(level)].as_mut().expect("the key is queued here");
+        line.remove(key, place, bin);
+        self.len -= 1;
+        if line.is_empty() {
+            self.end(level, bin);
         }
-        bin.extend(self.blocks.0.surplus().map(Garbage::Line));
     }
 
-    fn push_number(&self, _key: T, place: Place) -> u64 {
-        self.blocks.get(place.position).1
+    fn push_number(&self, key: T, place: Place) -> u64 {
+        self.line(place.priority).map_or(0, |line| line.push_number(key, place))
+    }
+
+    #[inline]
+    fn len(&self) -> usize {
+        self.len
     }
 
     fn level_len(&self, priority: i8) -> usize {
-        self.list(priority).len()
+        self.line(priority).map_or(0, |line| line.len())
     }
 
     #[inline]
     fn front(&self) -> Option<(i8, u64)> {
         let priority = priority_of(self.choice.top()?);
-        Some((priority, self.blocks.front_number(self.list(priority))))
+        Some((priority, self.line(priority)?.front()?.1))
     }
 
+    #[inline]
     fn upcoming(&self, ahead: u32) -> Option<T> {
-        self.blocks.peek(self.list(priority_of(self.choice.top()?)), ahead)
+        self.line(priority_of(self.choice.top()?))?.upcoming(ahead)
     }
 
     fn shrink(&mut self, bin: &mut Bin<T>) {
-        bin.extend(self.blocks.0.shrink().into_iter().map(Garbage::Line));
+        for line in self.lines.iter_mut() {
+            if let Some(idle) = line.take_if(|line| line.is_empty()) {
+                self.next_push = self.next_push.max(idle.pushed());
+                self.idle -= 1;
+                bin.push(Garbage::Level(idle));
+            }
+            line.iter_mut().for_each(|line| line.shrink(bin));
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The order of queued keys: one interface, three orders, and one type that is any of them.
 //!
 //! ```text
-//!   Line     first in, first out: a list of blocks
+//!   Line     first in, first out: blocks of keys
 //!   Levels   an array of lines, by priority
 //!   Groups   for each priority a list of new and one of old lanes; a lane is the line of one group
 //!   AnyOrder one of the three; a running Line becomes the level NORMAL in one move
@@ -46,7 +46,7 @@ pub(crate) use levels::Levels;
 pub(crate) use line::Line;
 
 use lanes::{KeysChunk, LanesChunk};
-use line::LineChunk;
+use line::Block;
 use table::Segment;
 
 /// The priority of a key that was given none.
@@ -112,6 +112,9 @@ pub(crate) trait Order<T> {
     /// The number of the push by which a key is queued here.
     fn push_number(&self, key: T, place: Place) -> u64;
 
+    /// The number of queued keys.
+    fn len(&self) -> usize;
+
     /// The number of queued keys of a priority.
     fn level_len(&self, priority: i8) -> usize;
 
@@ -156,7 +159,8 @@ pub(crate) struct Bin<T>(Vec<Garbage<T>>);
 
 #[expect(dead_code, reason = "it is kept to be dropped")]
 enum Garbage<T> {
-    Line(LineChunk<T>),
+    Line(Box<Block<T>>),
+    Level(Box<Line<T>>),
     Keys(KeysChunk<T>),
     Lanes(LanesChunk<T>),
     Segment(Segment),

@@ -7,10 +7,8 @@ pub(super) struct Slab<V, const CHUNK: usize> {
     chunks: Vec<Option<Box<Chunk<V, CHUNK>>>>,
     /// The numbers of the chunks with room, those that are `None` among them. The last one gives the next value.
     open: Vec<u32>,
-    /// Chunks of which no value is lent.
+    /// Chunks of which no value is lent. One is kept, so that a value that comes and goes allocates nothing.
     spare: Vec<Box<Chunk<V, CHUNK>>>,
-    /// Spare chunks that are kept, so that a value that comes and goes allocates nothing.
-    keep: usize,
     len: usize,
 }
 
@@ -22,7 +20,7 @@ pub(super) struct Chunk<V, const CHUNK: usize> {
 
 impl<V, const CHUNK: usize> Default for Slab<V, CHUNK> {
     fn default() -> Self {
-        Self { chunks: Vec::new(), open: Vec::new(), spare: Vec::new(), keep: 1, len: 0 }
+        Self { chunks: Vec::new(), open: Vec::new(), spare: Vec::new(), len: 0 }
     }
 }
 
@@ -68,25 +66,18 @@ impl<V: Default, const CHUNK: usize> Slab<V, CHUNK> {
         }
     }
 
-    /// A chunk to free, if there are more than are kept.
+    /// A chunk to free, if there are more than one.
     #[inline]
     pub(super) fn surplus(&mut self) -> Option<Box<Chunk<V, CHUNK>>> {
-        if self.spare.len() > self.keep { self.spare.pop() } else { None }
+        if self.spare.len() > 1 { self.spare.pop() } else { None }
     }
 
-    /// Keeps no spare chunk from now on but one.
+    /// All spare chunks.
     pub(super) fn shrink(&mut self) -> Vec<Box<Chunk<V, CHUNK>>> {
-        self.keep = 1;
         if self.len == 0 {
             (self.chunks, self.open) = (Vec::new(), Vec::new());
         }
         std::mem::take(&mut self.spare)
-    }
-
-    /// Makes chunks for this number of values, and keeps them.
-    pub(super) fn reserve(&mut self, values: usize) {
-        self.keep = values.div_ceil(CHUNK).max(1);
-        self.spare.resize_with(self.keep, Self::new_chunk);
     }
 
     #[cfg(test)]

@@ -1,9 +1,9 @@
-//! The queue around the machine: hash, lock, verb, publish, and test what is owed. It has no step of its own.
+//! The queue around the machine: hash, lock, verb, publish, and apply what is owed. It has no step of its own.
 //!
-//! One thread at a time uses it: no getter waits, and only memory is awaited.
+//! No getter parks here, so what is owed is memory and the news of a deadline.
 
 use crate::key::Hash as KeyHash;
-use crate::machine::{Claimed, End, How, Machine, Mode, Owed};
+use crate::machine::{Claimed, End, EntryRef, How, Machine, Mode, Owed};
 use crate::order::{AnyOrder, Group};
 use crate::sync::{Mutex, MutexGuard, hasher};
 use crate::{Added, DelayedAdd};
@@ -11,7 +11,7 @@ use ahash::RandomState;
 use crossbeam_utils::CachePadded;
 use std::hash::Hash;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 type GroupOf<K> = Box<dyn Fn(&K, &RandomState) -> u64 + Send + Sync>;
 
@@ -24,95 +24,147 @@ pub struct Queue<K> {
 
 /// Written under the lock.
 struct Published {
-    len: AtomicUsize,
-    /// The bits of [`Owed::what`] that some thread waits for.
-    awaited: AtomicU8,
-    is_shut_down: AtomicBool,
+    /// The keys that a get may take.
+    ready: AtomicUsize,
+    /// No delay expires before this.
+    until: AtomicU64,
+    flags: AtomicU8,
 }
 
-/// The only way to the machine. A macro and not a function with a closure, so that the verb is compiled in its caller.
+const SHUT_DOWN: u8 = 1;
+const ORDERED: u8 = 2;
+/// Some thread waits: here none ever does.
+const AWAITED: u8 = 4;
+
+/// The only way to the machine: a verb, and then what it owes. A macro and not a function with a closure, so that the verb is compiled in
+/// its caller.
 macro_rules! call {
-    ($queue:expr, |$machine:ident, $mode:ident| $verb:expr) => {{
-        let mut guard = $queue.machine.lock();
-        let $mode = Mode { is_open: !$queue.published.is_shut_down.load(Ordering::Relaxed) };
-        let $machine = &mut *guard;
+    ($queue:expr, $guard:ident, $mode:expr, $verb:expr) => {{
         let (answer, owed) = $verb;
-        $queue.leave(guard, owed);
+        $queue.leave($guard, owed, $mode);
         answer
     }};
 }
 
 impl<K: Hash + Eq> Queue<K> {
     pub fn plain() -> Self {
-        Self::new(AnyOrder::new(false), None)
+        Self::new(AnyOrder::new(false), None, 0)
     }
 
     pub fn fair_by<G: Hash>(group: impl Fn(&K) -> G + Send + Sync + 'static) -> Self {
-        Self::new(AnyOrder::groups(None, false), Some(Box::new(move |key, hasher| hasher.hash_one(group(key)))))
+        Self::fair_with_limit(None, group)
     }
 
-    fn new(order: AnyOrder<crate::machine::EntryRef<K>>, group_of: Option<GroupOf<K>>) -> Self {
-        let (len, awaited) = (AtomicUsize::new(0), AtomicU8::new(Owed::GARBAGE));
+    pub fn fair_with_limit<G: Hash>(limit: Option<u32>, group: impl Fn(&K) -> G + Send + Sync + 'static) -> Self {
+        let group_of: GroupOf<K> = Box::new(move |key, hasher| hasher.hash_one(group(key)));
+        Self::new(AnyOrder::groups(limit, false), Some(group_of), ORDERED)
+    }
+
+    fn new(order: AnyOrder<EntryRef<K>>, group_of: Option<GroupOf<K>>, flags: u8) -> Self {
+        let (ready, until, flags) = (AtomicUsize::new(0), AtomicU64::new(u64::MAX), AtomicU8::new(flags));
         Self {
             hasher: hasher(),
             group_of,
             machine: CachePadded::new(Mutex::new(Machine::new(order, DelayedAdd::default()))),
-            published: CachePadded::new(Published { len, awaited, is_shut_down: AtomicBool::new(false) }),
+            published: CachePadded::new(Published { ready, until, flags }),
         }
     }
 
-    /// The end of a critical section.
+    #[inline]
+    fn flags(&self) -> u8 {
+        self.published.flags.load(Ordering::Relaxed)
+    }
+
+    fn mode(&self) -> Mode {
+        let has = |flag| self.flags() & flag != 0;
+        Mode { is_open: !has(SHUT_DOWN), is_ordered: has(ORDERED), is_awaited: has(AWAITED) }
+    }
+
+    /// The end of a critical section that has changed which keys are ready, or owes something.
     #[inline(always)]
-    fn leave(&self, machine: MutexGuard<'_, Machine<K>>, owed: Owed) {
-        self.published.len.store(machine.ready(), Ordering::Relaxed);
-        if owed.what & self.published.awaited.load(Ordering::Relaxed) != 0 {
-            Self::free(machine);
+    fn leave(&self, machine: MutexGuard<'_, Machine<K>>, owed: Owed, mode: Mode) {
+        self.published.ready.store(machine.ready(mode), Ordering::Relaxed);
+        if owed != Owed::NOTHING {
+            self.apply(machine, owed);
         }
     }
 
-    /// Frees memory, after the lock.
+    /// Publishes the deadline, and frees memory after the lock.
     #[cold]
-    fn free(mut machine: MutexGuard<'_, Machine<K>>) {
-        let garbage = machine.take_garbage();
+    fn apply(&self, mut machine: MutexGuard<'_, Machine<K>>, owed: Owed) {
+        if owed.has(Owed::DEADLINE) {
+            self.published.until.store(machine.until(), Ordering::Relaxed);
+        }
+        let garbage = owed.has(Owed::GARBAGE).then(|| machine.take_garbage());
         drop(machine);
         drop(garbage);
     }
 
     #[inline]
     pub fn add(&self, key: K) -> Added {
-        self.add_as(key, &How::NOW)
-    }
-
-    #[inline]
-    pub fn add_at(&self, key: K, priority: i8) -> Added {
-        self.add_as(key, &How { priority, ..How::NOW })
-    }
-
-    /// Inlined, so that `add` is compiled for what it is.
-    #[inline(always)]
-    fn add_as(&self, key: K, how: &How<'_>) -> Added {
         let hash = KeyHash(self.hasher.hash_one(&key) as u32);
-        match &self.group_of {
-            None => self.add_to(0, key, hash, how),
-            Some(group_of) => self.add_in_group(group_of, key, hash, how),
+        let mut hand = Some(key);
+        let mut machine = self.machine.lock();
+        if self.flags() != 0 {
+            return self.add_special(hand, hash, &How::NOW, machine);
         }
+        let (added, owed) = machine.add(&mut hand, hash, Group::default(), &How::NOW, Mode::PLAIN);
+        if added == Added::Queued {
+            self.leave(machine, owed, Mode::PLAIN);
+        }
+        added
+        // A key that is left in the hand is dropped here, after the lock.
+    }
+
+    pub fn add_at(&self, key: K, priority: i8) -> Added {
+        let hash = KeyHash(self.hasher.hash_one(&key) as u32);
+        let machine = self.machine.lock();
+        if priority != 0 && self.flags() & ORDERED == 0 {
+            self.published.flags.fetch_or(ORDERED, Ordering::Relaxed);
+        }
+        self.add_special(Some(key), hash, &How { priority, ..How::NOW }, machine)
     }
 
     #[inline(never)]
-    fn add_in_group(&self, group_of: &GroupOf<K>, key: K, hash: KeyHash, how: &How<'_>) -> Added {
-        self.add_to(group_of(&key, &self.hasher), key, hash, how)
-    }
-
-    #[inline(always)]
-    fn add_to(&self, group: u64, key: K, hash: KeyHash, how: &How<'_>) -> Added {
-        let (mut hand, group) = (Some(key), Group { hash: group, weight: 1 });
-        call!(self, |machine, mode| machine.add(&mut hand, hash, group, how, mode))
-        // A key that is left in the hand is dropped here, after the lock.
+    fn add_special<'s>(
+        &'s self,
+        mut hand: Option<K>,
+        hash: KeyHash,
+        how: &How<'_>,
+        mut machine: MutexGuard<'s, Machine<K>>,
+    ) -> Added {
+        let mut group = Group { hash: 0, weight: 1 };
+        if let (Some(group_of), Some(key)) = (&self.group_of, &hand) {
+            if !machine.is_known(key, hash) {
+                // Foreign code runs under no lock.
+                drop(machine);
+                group.hash = group_of(key, &self.hasher);
+                machine = self.machine.lock();
+            }
+        }
+        let mode = self.mode();
+        call!(self, machine, mode, machine.add(&mut hand, hash, group, how, mode))
     }
 
     #[inline(never)]
     fn take(&self) -> Option<Claimed<K>> {
-        call!(self, |machine, mode| machine.get(mode))
+        let mut machine = self.machine.lock();
+        if self.flags() != 0 {
+            return self.take_special(machine);
+        }
+        match machine.get_simple() {
+            Some(claimed) => {
+                self.leave(machine, Owed::NOTHING, Mode::PLAIN);
+                Some(claimed)
+            }
+            None => self.take_special(machine),
+        }
+    }
+
+    #[inline(never)]
+    fn take_special(&self, mut machine: MutexGuard<'_, Machine<K>>) -> Option<Claimed<K>> {
+        let mode = self.mode();
+        call!(self, machine, mode, machine.get(mode))
     }
 
     #[inline]
@@ -123,16 +175,26 @@ impl<K: Hash + Eq> Queue<K> {
 
     #[inline(never)]
     fn done(&self, claimed: Claimed<K>) {
+        let mut machine = self.machine.lock();
+        if self.flags() != 0 {
+            return self.done_special(claimed, machine);
+        }
         let mut hand = None;
-        call!(self, |machine, _mode| machine.done(&mut hand, claimed, End::Done));
+        call!(self, machine, Mode::PLAIN, machine.done(&mut hand, claimed, End::Done, Mode::PLAIN));
         // A key that is forgotten is dropped here, after the lock.
+    }
+
+    #[inline(never)]
+    fn done_special(&self, claimed: Claimed<K>, mut machine: MutexGuard<'_, Machine<K>>) {
+        let (mode, mut hand) = (self.mode(), None);
+        call!(self, machine, mode, machine.done(&mut hand, claimed, End::Done, mode));
     }
 
     pub fn shut_down(&self) {
         let mut machine = self.machine.lock();
-        self.published.is_shut_down.store(true, Ordering::Relaxed);
+        self.published.flags.fetch_or(SHUT_DOWN, Ordering::Relaxed);
         let owed = machine.shut_down();
-        self.leave(machine, owed);
+        self.leave(machine, owed, self.mode());
     }
 }
 

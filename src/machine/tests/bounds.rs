@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 fn add(machine: &mut Machine<u64>, key: u64, how: &How<'_>) -> Added {
-    machine.add(&mut Some(key), Hash(key as u32), Group::default(), how, Mode::OPEN).0
+    machine.add(&mut Some(key), Hash(key as u32), Group::default(), how, Mode::PLAIN).0
 }
 
 /// The wheel is full, so each verb that would set a delay panics before it changes anything; a holder asks before.
@@ -23,7 +23,7 @@ fn a_verb_that_finds_the_wheel_full_changes_nothing() {
     let later = How { delay: Some(86_400_000_000_000), ..How::NOW };
     assert_eq!([1, 5].map(|key| add(&mut machine, key, &soon)), [Added::Delayed; 2]); // one block
     assert_eq!(add(&mut machine, 2, &How::NOW), Added::Queued);
-    let claimed = machine.get(Mode::OPEN).0.expect("it is queued");
+    let claimed = machine.get(Mode::PLAIN).0.expect("it is queued");
     MAX_BLOCKS.set(1);
     let counts = machine.counts;
     let replaces = How { conflict: DelayConflict::Replace, ..later };
@@ -38,11 +38,11 @@ fn a_verb_that_finds_the_wheel_full_changes_nothing() {
     assert_eq!(machine.counts, counts);
     // What sets no delay needs no room.
     assert_eq!(add(&mut machine, 3, &How { delay: Some(0), ..How::NOW }), Added::Queued);
-    let (expired, owed) = machine.expire(1, Mode::OPEN);
+    let (expired, owed) = machine.expire(1, Mode { is_awaited: true, ..Mode::PLAIN });
     assert_eq!((expired.by_answer, expired.has_more, owed.ready), ([2, 0, 0], false, 2));
     MAX_BLOCKS.set(1000);
     assert_eq!(add(&mut machine, 4, &later), Added::Delayed);
-    let _ended = machine.done(&mut None, claimed, End::Done);
+    let _ended = machine.done(&mut None, claimed, End::Done, Mode::PLAIN);
 }
 
 /// A queued number takes 32 bytes beside its places in the table and in the order; a failed or delayed one 24 more.

@@ -12,7 +12,7 @@ fn hash(key: u64) -> Hash {
 }
 
 fn add(machine: &mut Machine<u64>, key: u64) -> (Added, Owed) {
-    machine.add(&mut Some(key), hash(key), Group::default(), &How::NOW, Mode::OPEN)
+    machine.add(&mut Some(key), hash(key), Group::default(), &How::NOW, Mode::PLAIN)
 }
 
 /// Gives back what the keys do not need. Returns the number of steps.
@@ -47,14 +47,14 @@ fn many_keys_come_and_go() {
         }
         let mut hand = None;
         for key in (0..MANY).filter(|key| key % 7 == round || key % 1000 < 600) {
-            let (removed, owed) = machine.remove(&mut hand, &key, hash(key), Mode::OPEN);
+            let (removed, owed) = machine.remove(&mut hand, &key, hash(key), Mode::PLAIN);
             assert_eq!((removed, hand.take()), (true, Some(key)));
             free(&mut machine, owed);
         }
         let left = (0..MANY).filter(|key| key % 7 != round && key % 1000 >= 600);
         let mut held = Vec::new();
         for key in left {
-            let (claimed, owed) = machine.get(Mode::OPEN);
+            let (claimed, owed) = machine.get(Mode::PLAIN);
             let claimed = claimed.expect("it is queued");
             assert_eq!(*claimed.key(), key);
             free(&mut machine, owed);
@@ -62,10 +62,10 @@ fn many_keys_come_and_go() {
             assert!(kept < 64, "blocks are reported soon");
             held.push(claimed);
         }
-        assert!(machine.get(Mode::OPEN).0.is_none());
+        assert!(machine.get(Mode::PLAIN).0.is_none());
         for claimed in held {
             let key = *claimed.key();
-            let (ended, owed) = machine.done(&mut hand, claimed, End::Done);
+            let (ended, owed) = machine.done(&mut hand, claimed, End::Done, Mode::PLAIN);
             assert_eq!((ended, hand.take()), (Ended::Gone, Some(key)));
             free(&mut machine, owed);
         }
@@ -79,14 +79,14 @@ fn many_keys_come_and_go() {
     (0..MANY).for_each(|key| _ = add(&mut machine, key));
     let few = |key: &u64| key % 500 == 3;
     let mut hand = None;
-    (0..MANY).filter(|key| !few(key)).for_each(|key| _ = machine.remove(&mut hand, &key, hash(key), Mode::OPEN));
+    (0..MANY).filter(|key| !few(key)).for_each(|key| _ = machine.remove(&mut hand, &key, hash(key), Mode::PLAIN));
     let before = machine.keys.chunks();
     let steps = shrink(&mut machine);
     assert!(machine.keys.chunks() <= before && steps >= before / 128, "{steps} steps for {before} chunks");
     (0..MANY).filter(few).for_each(|key| {
-        let claimed = machine.get(Mode::OPEN).0.expect("it is queued");
+        let claimed = machine.get(Mode::PLAIN).0.expect("it is queued");
         assert_eq!((*claimed.key(), machine.is_known(&key, hash(key))), (key, true));
-        let _ended = machine.done(&mut hand, claimed, End::Done);
+        let _ended = machine.done(&mut hand, claimed, End::Done, Mode::PLAIN);
     });
     shrink(&mut machine);
     assert_eq!((machine.keys.chunks(), machine.known()), (0, 0));

@@ -34,17 +34,3 @@ fn a_number_that_was_given_back_is_lent_again() {
     slab.shrink();
     assert_eq!(slab.bytes(), 0);
 }
-
-/// What is reserved is there before the first value, and stays until it is asked back.
-#[test]
-fn what_is_reserved_stays() {
-    let mut slab = Slab::<u64, 4>::default();
-    slab.reserve(100);
-    let numbers: Vec<_> = (0..100).map(|_| slab.lend()).collect();
-    assert_eq!(slab.chunks(), 25);
-    numbers.into_iter().for_each(|number| {
-        slab.give_back(number);
-        assert!(slab.surplus().is_none());
-    });
-    assert_eq!((slab.chunks(), slab.shrink().len(), slab.chunks()), (25, 25, 0));
-}
