@@ -58,6 +58,9 @@ impl Mode {
     /// Of the hot calls. As a constant: then a verb is compiled for this alone.
     pub(crate) const PLAIN: Self = Self { is_open: true, is_ordered: false, is_awaited: false };
 
+    /// The same in an order other than the line.
+    pub(crate) const ORDERED: Self = Self { is_ordered: true, ..Self::PLAIN };
+
     /// One of the bits, if this is so, and some thread waits for it.
     #[inline(always)]
     pub(super) fn owed_if(self, is_so: bool, what: u8) -> Owed {

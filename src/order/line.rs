@@ -20,23 +20,34 @@ const BLOCK: usize = 256;
 /// Empty blocks that are kept.
 const KEEP: usize = 8;
 
+const NO_BLOCK: &str = "a position is in a block";
+
+/// 48 bytes, as there may be one for each priority.
 pub(crate) struct Line<T> {
-    front: Box<Block<T>>,
+    /// `None`: no key was pushed.
+    front: Option<Box<Block<T>>>,
     /// `None`: pushes go to the front.
     back: Option<Box<Block<T>>>,
-    /// By number.
+    /// In the front: the index from which the next pop looks for a key.
+    head: u32,
+    /// In the last block: the index of the next push.
+    tail: u32,
+    /// The position of index 0 of the last block.
+    start: u32,
+    len: u32,
+    /// The push number of the first key.
+    base: u64,
+    /// What is needed once in a block. `None`: it never was.
+    more: Option<Box<More<T>>>,
+}
+
+struct More<T> {
+    /// The blocks between, by number.
     between: Vec<Option<Box<Block<T>>>>,
     numbers: Numbers,
     /// Blocks without keys, at most `keep`.
     spare: Vec<Box<Block<T>>>,
     keep: usize,
-    /// In the front: the index from which the next pop looks for a key.
-    head: usize,
-    /// In the last block: the index of the next push.
-    tail: usize,
-    /// The position of index 0 of the last block.
-    start: u32,
-    len: usize,
 }
 
 /// All entries are `None` before they are pushed, and after they are popped or removed.
@@ -62,28 +73,13 @@ impl<T: Copy> Block<T> {
 
 impl<T: Copy> Default for Line<T> {
     fn default() -> Self {
-        Self::new(0)
+        Self::EMPTY
     }
 }
 
 impl<T: Copy> Line<T> {
-    /// `base`: the push number of its first key.
-    pub(super) fn new(base: u64) -> Self {
-        let (mut numbers, mut front) = (Numbers::default(), Block::new());
-        (front.number, front.base) = (numbers.lend(), base);
-        Self {
-            start: front.number * BLOCK as u32,
-            front,
-            back: None,
-            between: Vec::new(),
-            numbers,
-            spare: Vec::new(),
-            keep: KEEP,
-            head: 0,
-            tail: 0,
-            len: 0,
-        }
-    }
+    pub(super) const EMPTY: Self =
+        Self { front: None, back: None, head: 0, tail: BLOCK as u32, start: 0, len: 0, base: 0, more: None };
 
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
@@ -91,71 +87,81 @@ impl<T: Copy> Line<T> {
     }
 
     #[inline]
-    fn last(&mut self) -> &mut Block<T> {
-        self.back.as_mut().unwrap_or(&mut self.front)
+    pub(super) fn has_memory(&self) -> bool {
+        self.front.is_some()
+    }
+
+    fn more(&mut self) -> &mut More<T> {
+        let none = || Box::new(More { between: Vec::new(), numbers: Numbers::default(), spare: Vec::new(), keep: KEEP });
+        self.more.get_or_insert_with(none)
     }
 
     fn block(&self, number: u32) -> &Block<T> {
-        match &self.back {
-            _ if number == self.front.number => &self.front,
-            Some(back) if number == back.number => back,
-            _ => self.between[number as usize].as_ref().expect("a block between"),
+        match (&self.front, &self.back, &self.more) {
+            (Some(front), ..) if front.number == number => front,
+            (_, Some(back), _) if back.number == number => back,
+            (.., more) => more.as_ref().and_then(|more| more.between[number as usize].as_ref()).expect(NO_BLOCK),
         }
     }
 
     fn block_mut(&mut self, number: u32) -> &mut Block<T> {
-        match &mut self.back {
-            _ if number == self.front.number => &mut self.front,
-            Some(back) if number == back.number => back,
-            _ => self.between[number as usize].as_mut().expect("a block between"),
+        match (&mut self.front, &mut self.back, &mut self.more) {
+            (Some(front), ..) if front.number == number => front,
+            (_, Some(back), _) if back.number == number => back,
+            (.., more) => more.as_mut().and_then(|more| more.between[number as usize].as_mut()).expect(NO_BLOCK),
         }
-    }
-
-    /// The push number of the next push.
-    pub(super) fn pushed(&self) -> u64 {
-        self.back.as_ref().unwrap_or(&self.front).base + self.tail as u64
     }
 
     /// Returns the position.
     #[inline(always)]
     pub(super) fn push_key(&mut self, key: T) -> u32 {
-        if self.tail == BLOCK {
+        if self.tail == BLOCK as u32 {
             self.add_block();
         }
         let at = self.tail;
-        self.last().entries[at % BLOCK] = Some(key);
-        self.tail += 1;
+        let last = match &mut self.back {
+            Some(back) => back,
+            None => self.front.as_mut().expect("a block was added"),
+        };
+        last.entries[at as usize % BLOCK] = Some(key);
+        self.tail = at + 1;
         self.len += 1;
-        self.start + at as u32
+        self.start + at
     }
 
     /// The last block is full: adds another one, or begins anew if all its keys are gone.
     #[cold]
     fn add_block(&mut self) {
         self.tail = 0;
-        if self.len == 0 && self.back.is_none() {
+        if let (Some(front), 0, None) = (&mut self.front, self.len, &self.back) {
             self.head = 0;
-            self.front.base += BLOCK as u64;
+            front.base += BLOCK as u64;
             return;
         }
-        let (number, mut block) = (self.numbers.lend(), self.spare.pop().unwrap_or_else(Block::new));
-        let last = self.last();
-        last.next = number;
-        (block.base, block.number, block.prev, block.holes) = (last.base + BLOCK as u64, number, last.number, 0);
-        if self.between.len() <= number as usize {
-            self.between.resize_with(number as usize + 1, || None);
+        let more = self.more();
+        let (number, mut block) = (more.numbers.lend(), more.spare.pop().unwrap_or_else(Block::new));
+        if more.between.len() <= number as usize {
+            more.between.resize_with(number as usize + 1, || None);
         }
         self.start = number * BLOCK as u32;
+        (block.number, block.holes) = (number, 0);
+        let Some(last) = self.back.as_mut().or(self.front.as_mut()) else {
+            (block.base, self.head) = (self.base, 0);
+            self.front = Some(block);
+            return;
+        };
+        last.next = number;
+        (block.base, block.prev) = (last.base + BLOCK as u64, last.number);
         if let Some(full) = self.back.replace(block) {
             let number = full.number as usize;
-            self.between[number] = Some(full);
+            self.more().between[number] = Some(full);
         }
     }
 
     /// A pop, if that is a few instructions.
     #[inline(always)]
     pub(super) fn pop_simple(&mut self) -> Option<T> {
-        let key = self.front.entries.get_mut(self.head)?.take()?;
+        let key = self.front.as_mut()?.entries.get_mut(self.head as usize)?.take()?;
         self.head += 1;
         self.len -= 1;
         Some(key)
@@ -169,7 +175,7 @@ impl<T: Copy> Line<T> {
         }
         loop {
             visit();
-            if self.head == BLOCK {
+            if self.head == BLOCK as u32 {
                 self.next_block(bin);
             }
             if let Some(key) = self.pop_simple() {
@@ -181,39 +187,50 @@ impl<T: Copy> Line<T> {
 
     /// The front is used up, and there is another block.
     fn next_block(&mut self, bin: &mut Bin<T>) {
-        let next = self.front.next;
-        let block = match self.back.take_if(|back| back.number == next) {
+        let used = self.front.take().expect("a line with keys");
+        let block = match self.back.take_if(|back| back.number == used.next) {
             Some(back) => back,
-            None => self.between[next as usize].take().expect("a block between"),
+            None => self.more().between[used.next as usize].take().expect("a block between"),
         };
-        let used = std::mem::replace(&mut self.front, block);
+        self.front = Some(block);
         self.head = 0;
         self.recycle(used, bin);
     }
 
     /// Keeps a block without keys, or leaves it to the caller.
     fn recycle(&mut self, block: Box<Block<T>>, bin: &mut Bin<T>) {
-        self.numbers.give_back(block.number);
-        self.between.truncate(self.numbers.end());
-        fit(&mut self.between);
-        if self.spare.len() < self.keep {
-            self.spare.push(block);
+        let more = self.more();
+        more.numbers.give_back(block.number);
+        more.between.truncate(more.numbers.end());
+        fit(&mut more.between);
+        if more.spare.len() < more.keep {
+            more.spare.push(block);
         } else {
             bin.push(Garbage::Line(block));
         }
     }
 
+    /// An empty line gives all its memory back. Its push numbers go on.
+    pub(super) fn clear(&mut self, bin: &mut Bin<T>) {
+        let front = self.front.as_ref().or(self.back.as_ref());
+        let base = self.back.as_ref().or(front).map_or(self.base, |last| last.base + u64::from(self.tail));
+        bin.push(Garbage::Empty(std::mem::replace(self, Self { base, ..Self::EMPTY })));
+    }
+
     /// Has memory for this number of keys, and keeps it until it is shrunk.
     pub(super) fn reserve(&mut self, keys: usize) {
-        self.keep = keys.div_ceil(BLOCK).max(KEEP);
-        self.spare.resize_with(keys / BLOCK, Block::new);
-        self.between.reserve(keys.div_ceil(BLOCK));
+        let (blocks, more) = (keys.div_ceil(BLOCK), self.more());
+        more.keep = blocks.max(KEEP);
+        more.spare.resize_with(blocks, Block::new);
+        more.between.reserve(blocks);
     }
 
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
-        let blocks = 1 + self.between.iter().flatten().count() + self.back.iter().count() + self.spare.len();
-        blocks * size_of::<Block<T>>() + (self.between.capacity() + self.spare.capacity()) * size_of::<usize>()
+        let ends = self.front.iter().count() + self.back.iter().count();
+        let Some(more) = &self.more else { return ends * size_of::<Block<T>>() };
+        let blocks = ends + more.between.iter().flatten().count() + more.spare.len();
+        blocks * size_of::<Block<T>>() + (more.between.capacity() + more.spare.capacity()) * size_of::<usize>()
     }
 }
 
@@ -230,21 +247,21 @@ impl<T: Copy> Order<T> for Line<T> {
 
     fn remove(&mut self, _key: T, place: Place, bin: &mut Bin<T>) {
         let (number, at) = (place.position / BLOCK as u32, place.position as usize % BLOCK);
-        let tail = self.tail;
         self.len -= 1;
+        let tail = self.tail;
         let block = self.block_mut(number);
         debug_assert!(block.entries[at].is_some(), "a key is queued once");
         block.entries[at] = None;
         block.holes += 1;
-        if number == self.front.number {
+        if self.front.as_ref().is_some_and(|front| front.number == number) {
             return;
         }
         if let Some(back) = self.back.as_mut().filter(|back| back.number == number) {
-            if back.holes as usize == tail {
+            if back.holes == tail {
                 // It is used again from its start.
-                (back.base, back.holes, self.tail) = (back.base + tail as u64, 0, 0);
+                (back.base, back.holes, self.tail) = (back.base + u64::from(tail), 0, 0);
             }
-        } else if let Some(block) = self.between[number as usize].take_if(|block| block.holes as usize == BLOCK) {
+        } else if let Some(block) = self.more().between[number as usize].take_if(|block| block.holes == BLOCK as u32) {
             self.block_mut(block.prev).next = block.next;
             self.block_mut(block.next).prev = block.prev;
             self.recycle(block, bin);
@@ -257,28 +274,33 @@ impl<T: Copy> Order<T> for Line<T> {
 
     #[inline]
     fn len(&self) -> usize {
-        self.len
+        self.len as usize
     }
 
     fn level_len(&self, priority: i8) -> usize {
-        if priority == NORMAL { self.len } else { 0 }
+        if priority == NORMAL { self.len as usize } else { 0 }
     }
 
     #[inline]
     fn front(&self) -> Option<(i8, u64)> {
-        if self.len == 0 { None } else { Some((NORMAL, self.front.base + self.head as u64)) }
+        let front = self.front.as_ref().filter(|_| self.len > 0)?;
+        Some((NORMAL, front.base + u64::from(self.head)))
     }
 
     /// Looks at the front only.
     #[inline]
     fn upcoming(&self, ahead: u32) -> Option<T> {
-        self.front.entries.get(self.head + ahead as usize).copied().flatten()
+        self.front.as_ref()?.entries.get((self.head + ahead) as usize).copied().flatten()
     }
 
     fn shrink(&mut self, bin: &mut Bin<T>) {
-        self.keep = KEEP;
-        bin.extend(std::mem::take(&mut self.spare).into_iter().map(Garbage::Line));
-        self.between.shrink_to_fit();
-        self.numbers.shrink();
+        if self.len == 0 {
+            return self.clear(bin);
+        }
+        let Some(more) = &mut self.more else { return };
+        more.keep = KEEP;
+        bin.extend(std::mem::take(&mut more.spare).into_iter().map(Garbage::Line));
+        more.between.shrink_to_fit();
+        more.numbers.shrink();
     }
 }

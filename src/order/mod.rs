@@ -160,7 +160,7 @@ pub(crate) struct Bin<T>(Vec<Garbage<T>>);
 #[expect(dead_code, reason = "it is kept to be dropped")]
 enum Garbage<T> {
     Line(Box<Block<T>>),
-    Level(Box<Line<T>>),
+    Empty(Line<T>),
     Keys(KeysChunk<T>),
     Lanes(LanesChunk<T>),
     Segment(Segment),

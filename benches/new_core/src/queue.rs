@@ -46,6 +46,19 @@ macro_rules! call {
     }};
 }
 
+/// The same for a queue that is not plain: compiled for one that is ordered and nothing else, and for all others.
+macro_rules! special {
+    ($queue:expr, $guard:ident, |$mode:ident| $verb:expr) => {
+        if $queue.flags() == ORDERED {
+            let $mode = Mode::ORDERED;
+            call!($queue, $guard, $mode, $verb)
+        } else {
+            let $mode = $queue.mode();
+            call!($queue, $guard, $mode, $verb)
+        }
+    };
+}
+
 impl<K: Hash + Eq> Queue<K> {
     pub fn plain() -> Self {
         Self::new(AnyOrder::new(false), None, 0)
@@ -142,8 +155,7 @@ impl<K: Hash + Eq> Queue<K> {
                 machine = self.machine.lock();
             }
         }
-        let mode = self.mode();
-        call!(self, machine, mode, machine.add(&mut hand, hash, group, how, mode))
+        special!(self, machine, |mode| machine.add(&mut hand, hash, group, how, mode))
     }
 
     #[inline(never)]
@@ -163,8 +175,7 @@ impl<K: Hash + Eq> Queue<K> {
 
     #[inline(never)]
     fn take_special(&self, mut machine: MutexGuard<'_, Machine<K>>) -> Option<Claimed<K>> {
-        let mode = self.mode();
-        call!(self, machine, mode, machine.get(mode))
+        special!(self, machine, |mode| machine.get(mode))
     }
 
     #[inline]
@@ -186,8 +197,8 @@ impl<K: Hash + Eq> Queue<K> {
 
     #[inline(never)]
     fn done_special(&self, claimed: Claimed<K>, mut machine: MutexGuard<'_, Machine<K>>) {
-        let (mode, mut hand) = (self.mode(), None);
-        call!(self, machine, mode, machine.done(&mut hand, claimed, End::Done, mode));
+        let mut hand = None;
+        special!(self, machine, |mode| machine.done(&mut hand, claimed, End::Done, mode));
     }
 
     pub fn shut_down(&self) {
