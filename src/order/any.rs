@@ -9,6 +9,8 @@ pub(crate) struct AnyOrder<T> {
     /// All keys, unless there is another order.
     line: Line<T>,
     other: Other<T>,
+    /// The keys that a pop may return, if there is an order other than the line: here, as it is asked for at the end of each verb.
+    ready: usize,
     strict: bool,
 }
 
@@ -27,8 +29,16 @@ macro_rules! each {
                 let $order = &mut $self.line;
                 $call
             }
-            Other::Levels($order) => $call,
-            Other::Groups($order) => $call,
+            Other::Levels($order) => {
+                let answer = $call;
+                $self.ready = $order.len();
+                answer
+            }
+            Other::Groups($order) => {
+                let answer = $call;
+                $self.ready = $order.len() - $order.blocked();
+                answer
+            }
         }
     };
 }
@@ -49,14 +59,16 @@ macro_rules! ask {
 
 impl<T: Copy + PartialEq> AnyOrder<T> {
     pub(crate) fn new(strict: bool) -> Self {
-        Self { line: Line::default(), other: Other::None, strict }
+        Self { line: Line::default(), other: Other::None, ready: 0, strict }
     }
 
     pub(crate) fn groups(limit: Option<u32>, strict: bool) -> Self {
-        Self { line: Line::default(), other: Other::Groups(Box::new(Groups::new(limit, strict))), strict }
+        let other = Other::Groups(Box::new(Groups::new(limit, strict)));
+        Self { line: Line::default(), other, ready: 0, strict }
     }
 
     /// There is an order other than the line.
+    #[inline(always)]
     pub(crate) fn is_ordered(&self) -> bool {
         !matches!(self.other, Other::None)
     }
@@ -104,13 +116,14 @@ impl<T: Copy + PartialEq> AnyOrder<T> {
     /// The keys that a pop may return. `is_ordered`: there may be another order than the line.
     #[inline(always)]
     pub(crate) fn ready(&self, is_ordered: bool) -> usize {
-        if is_ordered { self.len() - self.blocked() } else { self.line.len() }
+        if is_ordered && self.is_ordered() { self.ready } else { self.line.len() }
     }
 
     /// The first key with a priority comes.
     #[cold]
     fn begin_levels(&mut self) {
         let line = std::mem::take(&mut self.line);
+        self.ready = line.len();
         self.other = Other::Levels(Box::new(Levels::from_line(line, self.strict)));
     }
 }
@@ -123,12 +136,12 @@ impl<T: Copy + PartialEq> Order<T> for AnyOrder<T> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, key: T, priority: i8, group: u32) -> Pushed {
         each!(self, order => order.push(key, priority, group))
     }
 
-    #[inline]
+    #[inline(always)]
     fn pop(&mut self, bin: &mut Bin<T>) -> Option<T> {
         each!(self, order => order.pop(bin))
     }
@@ -161,7 +174,10 @@ impl<T: Copy + PartialEq> Order<T> for AnyOrder<T> {
 
     #[inline]
     fn ended(&mut self, group: u32) -> bool {
-        if let Other::Groups(groups) = &mut self.other { groups.ended(group) } else { false }
+        let Other::Groups(groups) = &mut self.other else { return false };
+        let more = groups.ended(group);
+        self.ready = groups.len() - groups.blocked();
+        more
     }
 
     fn push_number(&self, key: T, place: Place) -> u64 {

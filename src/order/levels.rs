@@ -53,7 +53,7 @@ impl<T: Copy> Levels<T> {
 }
 
 impl<T: Copy> Order<T> for Levels<T> {
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, key: T, priority: i8, _group: u32) -> Pushed {
         let level = level_of(priority);
         if self.lines[usize::from(level)].is_empty() {
@@ -63,7 +63,7 @@ impl<T: Copy> Order<T> for Levels<T> {
         Pushed { position: self.lines[usize::from(level)].push_key(key), is_ready: true }
     }
 
-    #[inline]
+    #[inline(always)]
     fn pop(&mut self, bin: &mut Bin<T>) -> Option<T> {
         let (level, _) = self.choice.choose()?;
         let line = &mut self.lines[usize::from(level)];

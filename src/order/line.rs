@@ -92,7 +92,8 @@ impl<T: Copy> Line<T> {
     }
 
     fn more(&mut self) -> &mut More<T> {
-        let none = || Box::new(More { between: Vec::new(), numbers: Numbers::default(), spare: Vec::new(), keep: KEEP });
+        let none =
+            || Box::new(More { between: Vec::new(), numbers: Numbers::default(), spare: Vec::new(), keep: KEEP });
         self.more.get_or_insert_with(none)
     }
 
@@ -235,12 +236,12 @@ impl<T: Copy> Line<T> {
 }
 
 impl<T: Copy> Order<T> for Line<T> {
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, key: T, _priority: i8, _group: u32) -> Pushed {
         Pushed { position: self.push_key(key), is_ready: true }
     }
 
-    #[inline]
+    #[inline(always)]
     fn pop(&mut self, bin: &mut Bin<T>) -> Option<T> {
         self.pop_simple().or_else(|| self.pop_rarely(bin))
     }

@@ -36,7 +36,7 @@ const ORDERED: u8 = 2;
 /// Some thread waits: here none ever does.
 const AWAITED: u8 = 4;
 
-/// The only way to the machine: a verb, and then what it owes. A macro and not a function with a closure, so that the verb is compiled in
+/// The only way to a verb: publishes, and applies what is owed. A macro and not a function with a closure, so that the verb is compiled in
 /// its caller.
 macro_rules! call {
     ($queue:expr, $guard:ident, $mode:expr, $verb:expr) => {{
@@ -46,8 +46,8 @@ macro_rules! call {
     }};
 }
 
-/// The same for a queue that is not plain: compiled for one that is ordered and nothing else, and for all others.
-macro_rules! special {
+/// The same of a queue that is not plain: compiled for one that is ordered and nothing else, and for all others.
+macro_rules! call_special {
     ($queue:expr, $guard:ident, |$mode:ident| $verb:expr) => {
         if $queue.flags() == ORDERED {
             let $mode = Mode::ORDERED;
@@ -113,13 +113,19 @@ impl<K: Hash + Eq> Queue<K> {
         drop(garbage);
     }
 
+    // The flags say which form of a call is likely, and say it again under the lock, where it is certain.
+
     #[inline]
     pub fn add(&self, key: K) -> Added {
         let hash = KeyHash(self.hasher.hash_one(&key) as u32);
         let mut hand = Some(key);
+        if self.flags() != 0 {
+            return self.add_special(hand, hash);
+        }
         let mut machine = self.machine.lock();
         if self.flags() != 0 {
-            return self.add_special(hand, hash, &How::NOW, machine);
+            drop(machine);
+            return self.add_special(hand, hash);
         }
         let (added, owed) = machine.add(&mut hand, hash, Group::default(), &How::NOW, Mode::PLAIN);
         if added == Added::Queued {
@@ -129,24 +135,24 @@ impl<K: Hash + Eq> Queue<K> {
         // A key that is left in the hand is dropped here, after the lock.
     }
 
+    #[inline(never)]
     pub fn add_at(&self, key: K, priority: i8) -> Added {
         let hash = KeyHash(self.hasher.hash_one(&key) as u32);
-        let machine = self.machine.lock();
         if priority != 0 && self.flags() & ORDERED == 0 {
+            let _lock = self.machine.lock();
             self.published.flags.fetch_or(ORDERED, Ordering::Relaxed);
         }
-        self.add_special(Some(key), hash, &How { priority, ..How::NOW }, machine)
+        self.add_as(Some(key), hash, &How { priority, ..How::NOW })
     }
 
     #[inline(never)]
-    fn add_special<'s>(
-        &'s self,
-        mut hand: Option<K>,
-        hash: KeyHash,
-        how: &How<'_>,
-        mut machine: MutexGuard<'s, Machine<K>>,
-    ) -> Added {
-        let mut group = Group { hash: 0, weight: 1 };
+    fn add_special(&self, hand: Option<K>, hash: KeyHash) -> Added {
+        self.add_as(hand, hash, &How::NOW)
+    }
+
+    #[inline(always)]
+    fn add_as(&self, mut hand: Option<K>, hash: KeyHash, how: &How<'_>) -> Added {
+        let (mut group, mut machine) = (Group { hash: 0, weight: 1 }, self.machine.lock());
         if let (Some(group_of), Some(key)) = (&self.group_of, &hand) {
             if !machine.is_known(key, hash) {
                 // Foreign code runs under no lock.
@@ -155,50 +161,62 @@ impl<K: Hash + Eq> Queue<K> {
                 machine = self.machine.lock();
             }
         }
-        special!(self, machine, |mode| machine.add(&mut hand, hash, group, how, mode))
+        if self.flags() == ORDERED {
+            let (added, owed) = machine.add(&mut hand, hash, group, how, Mode::ORDERED);
+            if added == Added::Queued || owed != Owed::NOTHING {
+                self.leave(machine, owed, Mode::ORDERED);
+            }
+            return added;
+        }
+        let mode = self.mode();
+        call!(self, machine, mode, machine.add(&mut hand, hash, group, how, mode))
     }
 
     #[inline(never)]
     fn take(&self) -> Option<Claimed<K>> {
         let mut machine = self.machine.lock();
-        if self.flags() != 0 {
-            return self.take_special(machine);
-        }
-        match machine.get_simple() {
+        let claimed = if self.flags() == 0 { machine.get_simple() } else { None };
+        match claimed {
             Some(claimed) => {
                 self.leave(machine, Owed::NOTHING, Mode::PLAIN);
                 Some(claimed)
             }
-            None => self.take_special(machine),
+            None => self.take_from(machine),
         }
     }
 
     #[inline(never)]
-    fn take_special(&self, mut machine: MutexGuard<'_, Machine<K>>) -> Option<Claimed<K>> {
-        special!(self, machine, |mode| machine.get(mode))
+    fn take_special(&self) -> Option<Claimed<K>> {
+        self.take_from(self.machine.lock())
+    }
+
+    #[inline]
+    fn take_from(&self, mut machine: MutexGuard<'_, Machine<K>>) -> Option<Claimed<K>> {
+        call_special!(self, machine, |mode| machine.get(mode))
     }
 
     #[inline]
     pub fn get(&self) -> Option<Item<'_, K>> {
-        let claimed = self.take()?;
+        let claimed = if self.flags() == 0 { self.take() } else { self.take_special() }?;
         Some(Item { queue: self, claimed: Some(claimed) })
     }
 
     #[inline(never)]
     fn done(&self, claimed: Claimed<K>) {
-        let mut machine = self.machine.lock();
-        if self.flags() != 0 {
-            return self.done_special(claimed, machine);
+        let (mut hand, mut machine) = (None, self.machine.lock());
+        if self.flags() == 0 {
+            call!(self, machine, Mode::PLAIN, machine.done(&mut hand, claimed, End::Done, Mode::PLAIN));
+        } else {
+            drop(machine);
+            self.done_special(claimed);
         }
-        let mut hand = None;
-        call!(self, machine, Mode::PLAIN, machine.done(&mut hand, claimed, End::Done, Mode::PLAIN));
         // A key that is forgotten is dropped here, after the lock.
     }
 
     #[inline(never)]
-    fn done_special(&self, claimed: Claimed<K>, mut machine: MutexGuard<'_, Machine<K>>) {
-        let mut hand = None;
-        special!(self, machine, |mode| machine.done(&mut hand, claimed, End::Done, mode));
+    fn done_special(&self, claimed: Claimed<K>) {
+        let (mut hand, mut machine) = (None, self.machine.lock());
+        call_special!(self, machine, |mode| machine.done(&mut hand, claimed, End::Done, mode));
     }
 
     pub fn shut_down(&self) {
@@ -228,7 +246,7 @@ impl<K: Hash + Eq> Drop for Item<'_, K> {
     #[inline]
     fn drop(&mut self) {
         if let Some(claimed) = self.claimed.take() {
-            self.queue.done(claimed);
+            if self.queue.flags() == 0 { self.queue.done(claimed) } else { self.queue.done_special(claimed) }
         }
     }
 }
