@@ -48,7 +48,12 @@ impl<K: Hash + Eq> Queue<K> {
     }
 
     pub fn fair_by<G: Hash>(group: impl Fn(&K) -> G + Send + Sync + 'static) -> Self {
-        Self::new(AnyOrder::groups(None, false), Some(Box::new(move |key, hasher| hasher.hash_one(group(key)))))
+        Self::fair_by_with_limit(None, group)
+    }
+
+    /// `limit`: at most this number of keys of a group are processing.
+    pub fn fair_by_with_limit<G: Hash>(limit: Option<u32>, group: impl Fn(&K) -> G + Send + Sync + 'static) -> Self {
+        Self::new(AnyOrder::groups(limit, false), Some(Box::new(move |key, hasher| hasher.hash_one(group(key)))))
     }
 
     fn new(order: AnyOrder<crate::machine::EntryRef<K>>, group_of: Option<GroupOf<K>>) -> Self {
