@@ -227,45 +227,7 @@ impl<K: Key> Subject<K> for Scc<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use common::threads::timed;
-    use std::sync::atomic::{AtomicBool, AtomicU64};
-
-    const KEYS: usize = 3;
-
-    /// Adds meet gets and dones of the same few keys. Each add is followed by a hand-out that begins later, and no two threads have a
-    /// key at one time.
-    fn no_add_is_lost<Q: Subject<u64>>() {
-        let queue = Q::make();
-        let [added, seen] = [(); 2].map(|()| [0; KEYS].map(AtomicU64::new));
-        let taken = [false; KEYS].map(AtomicBool::new);
-        let adders = AtomicU64::new(2);
-        timed(4, |thread| {
-            if thread < 2 {
-                for n in 0..50_000 {
-                    let key = n % KEYS;
-                    added[key].fetch_add(1, Ordering::SeqCst);
-                    queue.add(key as u64);
-                }
-                if adders.fetch_sub(1, Ordering::SeqCst) == 1 {
-                    queue.shut_down();
-                }
-                return;
-            }
-            while queue.process(|_, &key| {
-                let key = key as usize;
-                assert!(!taken[key].swap(true, Ordering::SeqCst), "two threads have key {key}");
-                seen[key].store(added[key].load(Ordering::SeqCst), Ordering::SeqCst);
-                taken[key].store(false, Ordering::SeqCst);
-            }) {}
-        });
-        // A key that was added during its last run is queued again after the getters have ended, if the queue was shut down and empty.
-        while queue.process(|_, &key| {
-            let key = key as usize;
-            seen[key].store(added[key].load(Ordering::SeqCst), Ordering::SeqCst);
-        }) {}
-        let counts = |of: &[AtomicU64; KEYS]| of.each_ref().map(|count| count.load(Ordering::SeqCst));
-        assert_eq!(counts(&seen), counts(&added), "{}", Q::NAME);
-    }
+    use common::check::no_add_is_lost;
 
     #[test]
     fn a_rival_loses_no_add_that_meets_a_get_or_a_done() {

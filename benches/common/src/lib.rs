@@ -1,6 +1,7 @@
 //! What the report and the matrix share: the interface of a queue under test, keyqueue behind it, the two mutex queues that it is
 //! compared with, the workloads, and an allocator that counts.
 
+pub mod check;
 pub mod limiter;
 pub mod memory;
 pub mod mutex;
@@ -48,12 +49,21 @@ pub trait Subject<K: Key>: Send + Sync + 'static {
     fn shut_down(&self);
 }
 
+/// A queue with priorities.
+pub trait Prioritized<K: Key>: Subject<K> {
+    /// Adds a key; one that is queued with a lower priority gets this one.
+    fn add_at(&self, key: K, priority: i8);
+}
+
 /// Makes a tuple of a queue a [`Subject`]: how the queue is made, and how a key is added. Its `get` returns an item until it is shut down
-/// and empty.
+/// and empty. With its parameters before it, and its keys after it, if they are other than one constant, and numbers.
 #[macro_export]
 macro_rules! subject {
     ($name:ident $(<const $n:ident: $type:ty>)?, $make:expr, |$queue:ident, $key:ident| $add:expr) => {
-        impl $(<const $n: $type>)? $crate::Subject<u64> for $name $(<$n>)? {
+        $crate::subject!([$(const $n: $type)?] $name $(<$n>)?, u64, $make, |$queue, $key| $add);
+    };
+    ([$($parameters:tt)*] $name:ty, $of:ty, $make:expr, |$queue:ident, $key:ident| $add:expr) => {
+        impl<$($parameters)*> $crate::Subject<$of> for $name {
             const NAME: &'static str = stringify!($name);
 
             fn make() -> Self {
@@ -61,13 +71,13 @@ macro_rules! subject {
             }
 
             #[inline]
-            fn add(&self, $key: u64) {
+            fn add(&self, $key: $of) {
                 let $queue = &self.0;
                 $add;
             }
 
             #[inline]
-            fn process(&self, work: impl FnOnce(&Self, &u64)) -> bool {
+            fn process(&self, work: impl FnOnce(&Self, &$of)) -> bool {
                 match self.0.get() {
                     Some(item) => {
                         work(self, &item);

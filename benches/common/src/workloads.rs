@@ -3,7 +3,7 @@
 
 use crate::random::random;
 use crate::threads::timed;
-use crate::{Key, Subject};
+use crate::{Key, Prioritized, Subject};
 use crossbeam_utils::CachePadded;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -151,6 +151,35 @@ pub fn touch<K: Key, Q: Subject<K>>(keys: u64, adds: u64) -> Duration {
     }
     queue.catch_up();
     start.elapsed()
+}
+
+/// Raises each of the queued keys, in an order that no prefetcher guesses. One key more stays at a priority of its own.
+pub fn raise<K: Key, Q: Prioritized<K>>(keys: u64) -> Duration {
+    let queue: Q = Q::make();
+    queue.add_at(K::nth(keys), -100);
+    (0..keys).for_each(|n| queue.add_at(K::nth(n), 0));
+    let start = Instant::now();
+    (0..keys).for_each(|n| queue.add_at(K::nth(n * 6_700_417 % keys), 100));
+    let time = start.elapsed();
+    assert_eq!(left(&queue), keys + 1);
+    time
+}
+
+/// The nanoseconds of each add of a fill, and of each get + done of its drain. A call begins where the last one has ended.
+pub fn laps<K: Key, Q: Subject<K>>(keys: u64) -> [Vec<u32>; 2] {
+    let queue = Q::make();
+    let laps = |step: &dyn Fn(u64)| {
+        let mut laps = vec![u32::MAX; keys as usize]; // written now, so that no lap is a page fault of these
+        let mut last = Instant::now();
+        for (n, lap) in (0..).zip(&mut laps) {
+            step(n);
+            let now = Instant::now();
+            *lap = (now - last).as_nanos() as u32;
+            last = now;
+        }
+        laps
+    };
+    [laps(&|n| queue.add(K::nth(n))), laps(&|_| _ = queue.process(|_, key| _ = std::hint::black_box(key)))]
 }
 
 /// A queue with this number of queued keys.

@@ -65,10 +65,11 @@ impl<K: Hash + Eq> Queue<K> {
     }
 
     pub fn fair_by<G: Hash>(group: impl Fn(&K) -> G + Send + Sync + 'static) -> Self {
-        Self::fair_with_limit(None, group)
+        Self::fair_by_with_limit(None, group)
     }
 
-    pub fn fair_with_limit<G: Hash>(limit: Option<u32>, group: impl Fn(&K) -> G + Send + Sync + 'static) -> Self {
+    /// `limit`: at most this number of keys of a group are processing.
+    pub fn fair_by_with_limit<G: Hash>(limit: Option<u32>, group: impl Fn(&K) -> G + Send + Sync + 'static) -> Self {
         let group_of: GroupOf<K> = Box::new(move |key, hasher| hasher.hash_one(group(key)));
         Self::new(AnyOrder::groups(limit, false), Some(group_of), ORDERED)
     }

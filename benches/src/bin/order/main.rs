@@ -5,12 +5,11 @@
 mod rivals;
 
 use clap::Parser;
-use common::workloads;
-use common::{Key as _, Subject as _, subject};
-use keyqueue::{AddOptions, Driver, Priority, WorkQueue};
+use common::{Prioritized, subject, workloads};
+use keyqueue::{AddOptions, Priority, WorkQueue};
 use keyqueue_benches::machine::load;
 use keyqueue_benches::rounds::{print_run, print_times};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Measures priorities and groups.
 #[derive(Parser)]
@@ -27,7 +26,7 @@ struct Options {
 struct Plain(WorkQueue<u64>);
 
 /// A queue whose keys have three priorities.
-struct Prioritized(WorkQueue<u64>);
+struct Levels(WorkQueue<u64>);
 
 /// A queue whose keys are in this number of groups.
 struct Fair<const GROUPS: u64>(WorkQueue<u64>);
@@ -41,9 +40,15 @@ fn priority_of(key: u64) -> i8 {
 }
 
 subject!(Plain, WorkQueue::new(), |queue, key| queue.add(key));
-subject!(Prioritized, WorkQueue::new(), |queue, key| {
+subject!(Levels, WorkQueue::new(), |queue, key| {
     queue.add_with(key, AddOptions::new().priority(Priority(priority_of(key))))
 });
+impl Prioritized<u64> for Levels {
+    fn add_at(&self, key: u64, priority: i8) {
+        self.0.add_with(key, AddOptions::new().priority(Priority(priority)));
+    }
+}
+
 subject!(Fair<const N: u64>, WorkQueue::builder().fair_by(|key: &u64| key % N).build(), |queue, key| queue.add(key));
 subject!(
     Limited<const N: u64>,
@@ -69,7 +74,7 @@ macro_rules! runs {
     ($workload:ident, $($argument:expr),*) => {
         [
             |ops| workloads::$workload::<u64, Plain>($($argument,)* ops),
-            |ops| workloads::$workload::<u64, Prioritized>($($argument,)* ops),
+            |ops| workloads::$workload::<u64, Levels>($($argument,)* ops),
             |ops| workloads::$workload::<u64, rivals::ByPriority>($($argument,)* ops),
             |ops| workloads::$workload::<u64, Fair<1>>($($argument,)* ops),
             |ops| workloads::$workload::<u64, Fair<100>>($($argument,)* ops),
@@ -106,30 +111,11 @@ fn main() {
         print_times("order", "groups", name, row);
     }
     for keys in [1_000, 100_000, 1_000_000] {
-        let times = |raise: fn(u64) -> f64| (0..options.rounds).map(|_| raise(keys)).collect();
-        let row = [(NAMES[1], times(raise_ours)), (NAMES[2], times(raise_rivals))];
+        let times = |raise: Run| (0..options.rounds).map(|_| raise(keys).as_nanos() as f64 / keys as f64).collect();
+        let row = [
+            (NAMES[1], times(workloads::raise::<u64, Levels>)),
+            (NAMES[2], times(workloads::raise::<u64, rivals::ByPriority>)),
+        ];
         print_times("order", "priorities", &format!("raise one of {keys} queued keys"), row);
     }
-}
-
-/// Nanoseconds to raise each of the queued keys from NORMAL to HIGH, in an order that no prefetcher guesses.
-fn raise(keys: u64, mut step: impl FnMut(u64)) -> f64 {
-    let start = Instant::now();
-    for n in 0..keys {
-        step(u64::nth(n * 6_700_417 % keys));
-    }
-    start.elapsed().as_nanos() as f64 / keys as f64
-}
-
-fn raise_ours(keys: u64) -> f64 {
-    let queue = WorkQueue::builder().driver(Driver::Manual).build();
-    queue.add_with(u64::MAX, AddOptions::new().priority(Priority::LOW));
-    queue.add_all((0..keys).map(u64::nth));
-    raise(keys, |key| _ = queue.add_with(key, AddOptions::new().priority(Priority::HIGH)))
-}
-
-fn raise_rivals(keys: u64) -> f64 {
-    let queue = rivals::ByPriority::make();
-    (0..keys).for_each(|n| queue.add_at(u64::nth(n), 0));
-    raise(keys, |key| queue.add_at(key, 100))
 }
