@@ -67,21 +67,33 @@ impl<K> Machine<K> {
         if !mode.is_open {
             return (self.refuse(hand, hash, group, how), Owed::NOTHING);
         }
-        self.order.expect(how.priority);
+        self.expect(how.priority, mode);
         if how.may_delay() {
             self.later.reserve();
         }
         let key = hand.as_ref().expect("an add has a key in its hand");
         if let Some(entry) = self.keys.find(key, hash) {
-            return self.add_known(entry, how);
+            return self.add_known(entry, how, mode);
         }
         let entry = self.insert(hand, hash, group);
         if !how.is_plain() {
-            return self.add_known(entry, how);
+            return self.add_known(entry, how, mode);
         }
         entry.state().on_add_new();
         self.counts.pushed += 1;
+        if mode.is_measured {
+            self.note_dirty(entry);
+        }
         (Added::Queued, self.push(entry, how.priority))
+    }
+
+    /// A key of this priority may be queued soon.
+    #[inline(always)]
+    pub(super) fn expect(&mut self, priority: i8, mode: Mode) {
+        self.order.expect(priority);
+        if mode.is_measured && priority != NORMAL {
+            self.measure_all();
+        }
     }
 
     /// A failure counts although the add is refused, as a limiter of the user's own would count it.
@@ -117,7 +129,7 @@ impl<K> Machine<K> {
 
     /// An add of a key that is known, with all that [`How`] says.
     #[inline(always)]
-    pub(super) fn add_known(&mut self, entry: EntryRef<K>, how: &How<'_>) -> (Added, Owed) {
+    pub(super) fn add_known(&mut self, entry: EntryRef<K>, how: &How<'_>, mode: Mode) -> (Added, Owed) {
         let delay = self.count_failure(entry, how.failure, how.delay);
         self.counts.retries += u64::from(delay.is_some());
         if let Some(delay) = delay.filter(|delay| *delay > 0) {
@@ -132,13 +144,17 @@ impl<K> Machine<K> {
             };
             priority = met;
         }
-        self.make_dirty(entry, priority)
+        self.make_dirty(entry, priority, mode)
     }
 
     /// The key, which is known, is to be handed out.
     #[inline(always)]
-    pub(super) fn make_dirty(&mut self, entry: EntryRef<K>, priority: i8) -> (Added, Owed) {
-        match entry.state().on_add() {
+    pub(super) fn make_dirty(&mut self, entry: EntryRef<K>, priority: i8, mode: Mode) -> (Added, Owed) {
+        let transition = entry.state().on_add();
+        if mode.is_measured && transition != OnAddKnown::Coalesce {
+            self.note_dirty(entry);
+        }
+        match transition {
             OnAddKnown::Push => {
                 self.counts.pushed += 1;
                 (Added::Queued, self.push(entry, priority))

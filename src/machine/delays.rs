@@ -59,7 +59,7 @@ impl<K> Machine<K> {
         };
         let delay = self.drop_delay(entry);
         let (cancelled, owed) = if delay.is_awaited && mode.is_open {
-            let (added, owed) = self.make_dirty(entry, delay.priority);
+            let (added, owed) = self.make_dirty(entry, delay.priority, mode);
             (Cancelled::Added(added), owed)
         } else {
             (Cancelled::Delay, Owed::NOTHING)

@@ -70,8 +70,8 @@ impl<K> Machine<K> {
             self.counts.rejected += 1;
             return (Err(claimed), Owed::NOTHING);
         }
-        self.order.expect(how.priority);
-        let (added, owed) = self.add_known(entry, how);
+        self.expect(how.priority, mode);
+        let (added, owed) = self.add_known(entry, how, mode);
         let (_ended, more) = self.done(hand, claimed, End::Done);
         (Ok(added), owed.and(more))
     }

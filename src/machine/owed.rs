@@ -54,8 +54,11 @@ impl Owed {
 pub(crate) struct Mode {
     /// The queue is not shut down.
     pub(crate) is_open: bool,
+    /// The queue measures: see [`measure`](super::measure).
+    pub(crate) is_measured: bool,
 }
 
 impl Mode {
-    pub(crate) const OPEN: Self = Self { is_open: true };
+    pub(crate) const OPEN: Self = Self { is_open: true, is_measured: false };
+    pub(crate) const SHUT_DOWN: Self = Self { is_open: false, is_measured: false };
 }

@@ -3,7 +3,7 @@
 use super::choice::Choice;
 use super::keys::Keys;
 use super::line::LineBlocks;
-use super::{Bin, Garbage, Line, NORMAL, Order, Place, Pushed, level_of, priority_of};
+use super::{Bin, Garbage, Line, NORMAL, Order, PLACES, Place, Pushed, level_of, priority_of};
 
 pub(crate) struct Levels<T> {
     blocks: LineBlocks<T>,
@@ -79,6 +79,13 @@ impl<T: Copy> Order<T> for Levels<T> {
 
     fn upcoming(&self, ahead: u32) -> Option<T> {
         self.blocks.peek(self.list(priority_of(self.choice.top()?)), ahead)
+    }
+
+    fn firsts(&self, mut each: impl FnMut(T) -> bool) {
+        let mut places = PLACES;
+        for level in self.choice.ready() {
+            self.blocks.firsts(self.list(priority_of(level)), &mut places, &mut each);
+        }
     }
 
     fn shrink(&mut self, bin: &mut Bin<T>) {

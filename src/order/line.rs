@@ -2,7 +2,7 @@
 
 use super::keys::{Block, Blocks, Keys};
 use super::slab::Chunk;
-use super::{Bin, Garbage, NORMAL, Order, Place, Pushed};
+use super::{Bin, Garbage, NORMAL, Order, PLACES, Place, Pushed};
 
 /// Slots of a block.
 const BLOCK: usize = 64;
@@ -71,6 +71,10 @@ impl<T: Copy> Order<T> for Line<T> {
     #[inline]
     fn upcoming(&self, ahead: u32) -> Option<T> {
         self.blocks.peek(&self.keys, ahead)
+    }
+
+    fn firsts(&self, each: impl FnMut(T) -> bool) {
+        self.blocks.firsts(&self.keys, &mut { PLACES }, each);
     }
 
     fn shrink(&mut self, bin: &mut Bin<T>) {

@@ -34,7 +34,7 @@ struct Published {
 macro_rules! call {
     ($queue:expr, |$machine:ident, $mode:ident| $verb:expr) => {{
         let mut guard = $queue.machine.lock();
-        let $mode = Mode { is_open: !$queue.published.is_shut_down.load(Ordering::Relaxed) };
+        let $mode = Mode { is_open: !$queue.published.is_shut_down.load(Ordering::Relaxed), ..Mode::OPEN };
         let $machine = &mut *guard;
         let (answer, owed) = $verb;
         $queue.leave(guard, owed);
