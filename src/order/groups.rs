@@ -241,7 +241,7 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
 
     fn firsts(&self, mut each: impl FnMut(T) -> bool) {
         let mut places = PLACES;
-        self.ready_lanes().for_each(|lane| lane.firsts(&self.blocks, &mut places, &mut each));
+        self.ready_lanes().take(PLACES).for_each(|lane| lane.firsts(&self.blocks, &mut places, &mut each));
     }
 
     fn shrink(&mut self, bin: &mut Bin<T>) {

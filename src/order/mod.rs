@@ -126,7 +126,7 @@ pub(crate) trait Order<T> {
     fn upcoming(&self, ahead: u32) -> Option<T>;
 
     /// Calls `each` for the keys that have waited longest: for each priority and group for the first few, until it returns true. Keys of
-    /// full groups are left out, and so are priorities and groups beyond some thousand [`PLACES`].
+    /// full groups are left out, and so is what lies behind some thousand places ([`PLACES`]).
     fn firsts(&self, each: impl FnMut(T) -> bool);
 
     /// Gives back memory that the keys do not need.

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 pub(super) struct Times {
     /// Each key is measured.
     pub(super) are_exact: bool,
-    /// What an observer would be told: adds by their answers, hand-outs, ends, and keys given up.
+    /// What an observer would be told: adds by their answers; hand-outs, ends, and keys given up.
     pub(super) events: [u64; 5],
     handed_out: u64,
     done: u64,
@@ -26,6 +26,7 @@ pub(super) struct Times {
 
 impl Times {
     pub(super) fn new(plan: &Plan) -> Self {
+        // A setting that a machine does not see: so each plan has both.
         let are_exact = plan.on_panic.is_none();
         Self { are_exact, events: [0; 5], handed_out: 0, done: 0, given_up: 0, sums: [0; 2], levels: BTreeMap::new() }
     }

@@ -66,6 +66,23 @@ fn all_are_measured_if_they_come_slowly_or_have_priorities() {
     assert_eq!(dense(&mut machine, 201..300), 99);
 }
 
+/// A measured key stands for the unmeasured ones before it, not for those behind it.
+#[test]
+fn a_measured_key_stands_for_those_before_it() {
+    let mut machine = machine();
+    let wants: Vec<bool> = (0..8).map(|key| add(&mut machine, key, 0, 1000)).collect();
+    assert_eq!(wants, [true, true, false, true, false, false, false, true]);
+    for start in (2000..2800).step_by(100) {
+        let claimed = machine.get(MEASURED).0.expect("it is queued");
+        let _waited = machine.started(&claimed, Some(start));
+        let _worked = machine.ended(&claimed, Some(start));
+        let _gone = machine.done(&mut None, claimed, End::Done);
+    }
+    let durations = &mut machine.times().unwrap().durations;
+    let waited: Vec<u128> = durations.waited().map(|(_, waited)| waited.sum().as_nanos()).collect();
+    assert_eq!(waited, [1000 + 1100 + 2 * 1300 + 4 * 1700]);
+}
+
 /// An unmeasured key gets the time at which the next measured key starts, or at which a call asks.
 #[test]
 fn the_age_of_an_unmeasured_key_is_too_low() {
