@@ -240,8 +240,8 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
     }
 
     fn firsts(&self, mut each: impl FnMut(T) -> bool) {
-        let mut places = PLACES;
-        self.ready_lanes().take(PLACES).for_each(|lane| lane.firsts(&self.blocks, &mut places, &mut each));
+        let places = &mut { PLACES };
+        self.ready_lanes().take(PLACES).for_each(|lane| lane.firsts(&self.blocks, places, &mut each));
     }
 
     fn shrink(&mut self, bin: &mut Bin<T>) {
