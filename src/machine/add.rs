@@ -67,9 +67,7 @@ impl<K> Machine<K> {
         if !mode.is_open {
             return (self.refuse(hand, hash, group, how, mode), Owed::NOTHING);
         }
-        if mode.is_ordered {
-            self.order.expect(how.priority);
-        }
+        self.expect(how.priority, mode);
         if how.may_delay() {
             self.later.reserve();
         }
@@ -83,7 +81,22 @@ impl<K> Machine<K> {
         }
         entry.state().on_add_new();
         self.counts.pushed += 1;
+        if mode.is_measured {
+            self.note_dirty(entry);
+        }
         (Added::Queued, self.push(entry, how.priority, mode))
+    }
+
+    /// A key of this priority may be queued soon.
+    #[inline(always)]
+    pub(super) fn expect(&mut self, priority: i8, mode: Mode) {
+        debug_assert!(mode.is_ordered || priority == NORMAL && !self.order.is_ordered());
+        if mode.is_ordered {
+            self.order.expect(priority);
+        }
+        if mode.is_measured && priority != NORMAL {
+            self.measure_all();
+        }
     }
 
     /// A failure counts although the add is refused, as a limiter of the user's own would count it.
@@ -140,7 +153,11 @@ impl<K> Machine<K> {
     /// The key, which is known, is to be handed out.
     #[inline(always)]
     pub(super) fn make_dirty(&mut self, entry: EntryRef<K>, priority: i8, mode: Mode) -> (Added, Owed) {
-        match entry.state().on_add() {
+        let transition = entry.state().on_add();
+        if mode.is_measured && transition != OnAddKnown::Coalesce {
+            self.note_dirty(entry);
+        }
+        match transition {
             OnAddKnown::Push => {
                 self.counts.pushed += 1;
                 (Added::Queued, self.push(entry, priority, mode))

@@ -80,9 +80,7 @@ impl<K> Machine<K> {
             self.counts.rejected += 1;
             return (Err(claimed), Owed::NOTHING);
         }
-        if mode.is_ordered {
-            self.order.expect(how.priority);
-        }
+        self.expect(how.priority, mode);
         let (added, owed) = self.add_known(entry, how, mode);
         let (_ended, more) = self.done(hand, claimed, End::Done, mode);
         (Ok(added), owed.and(more))

@@ -48,6 +48,9 @@ impl<K> Machine<K> {
                 self.counts.expired += 1;
                 let delay = self.end_delay(entry);
                 let (added, more) = self.make_dirty(entry, delay.priority, mode);
+                if mode.is_measured {
+                    self.times.iter_mut().for_each(|times| times.dirty_at(now));
+                }
                 owed = owed.and(more);
                 match added {
                     Added::Queued => by_answer[0] += 1,
@@ -69,6 +72,11 @@ impl<K> Machine<K> {
             }
         };
         (Expired { by_answer, has_more }, owed.and(self.garbage()))
+    }
+
+    /// The earliest deadline; or an earlier time, if a delay was moved or dropped.
+    pub(crate) fn next_deadline(&self) -> Option<u64> {
+        self.later.earliest()
     }
 
     /// No delay expires before this. ([`NEVER`]: there is none.)

@@ -2,23 +2,25 @@
 
 use super::keys::Entry;
 use super::later::Record;
+use super::times::KeyTimes;
 use super::{EntryRef, Machine, Owed};
 use crate::key::Retired;
 use crate::order::Bin;
 use crate::time::wheel::{Block, Wheel};
 
-/// A chunk of slots without keys, and the records of its slots; or a large array of the table.
-#[expect(dead_code, reason = "it is kept to be dropped")]
+/// A chunk of slots without keys, and the records and times of its slots; or a large array of the table.
+#[cfg_attr(not(test), expect(dead_code, reason = "it is kept to be dropped"))]
 pub(super) struct RetiredSlots<K> {
-    memory: Retired<Entry<K>>,
-    records: Box<[Record]>,
+    pub(super) memory: Retired<Entry<K>>,
+    pub(super) records: Box<[Record]>,
+    pub(super) times: Box<[KeyTimes]>,
 }
 
 /// Its drop frees the memory.
 #[expect(dead_code, reason = "it is kept to be dropped")]
 pub(crate) struct Garbage<K> {
     order: Bin<EntryRef<K>>,
-    keys: Vec<RetiredSlots<K>>,
+    pub(super) keys: Vec<RetiredSlots<K>>,
     wheel: (Option<Box<Wheel>>, Vec<Box<Block>>),
 }
 
@@ -36,15 +38,20 @@ impl<K> Machine<K> {
         Owed::only_if(!self.bin.is_empty() || !self.retired.is_empty() || self.later.has_garbage(), Owed::GARBAGE)
     }
 
-    /// Chunks of slots are to be freed. Each takes the records of its slots with it at once, as its number may be used again.
+    /// Chunks of slots are to be freed. Each takes the records and times of its slots with it at once, as its number may be used again.
     #[cold]
     pub(super) fn retire(&mut self) {
         for memory in self.keys.take_retired() {
-            let records = match &memory {
-                Retired::Chunk(chunk) => self.later.retire(chunk.number(), self.keys.chunks()),
-                Retired::Buckets(_) => Box::default(),
-            };
-            self.retired.push(RetiredSlots { memory, records });
+            let (mut records, mut times) = (Box::default(), Box::default());
+            if let Retired::Chunk(chunk) = &memory {
+                records = self.later.take_chunk(chunk.number());
+                times = self.times.as_mut().map(|times| times.take_chunk(chunk.number())).unwrap_or_default();
+            }
+            self.retired.push(RetiredSlots { memory, records, times });
         }
+        // After all have been taken: else those behind the last chunk that is left would be freed here.
+        let chunks = self.keys.chunks();
+        self.later.truncate(chunks);
+        self.times.iter_mut().for_each(|times| times.truncate(chunks));
     }
 }

@@ -159,6 +159,11 @@ impl Later {
         popped
     }
 
+    /// The earliest deadline of a delay that is set, or was.
+    pub(super) fn earliest(&self) -> Option<u64> {
+        self.wheel.as_ref()?.earliest()
+    }
+
     /// Takes out any deadline: the number of the slot.
     pub(super) fn pop_any(&mut self) -> Option<(u32, u64)> {
         self.wheel.as_mut()?.pop_any()
@@ -184,10 +189,13 @@ impl Later {
         self.records.shrink();
     }
 
-    /// A chunk of slots is freed: takes its records. `chunks`: the number of chunks that are left.
-    pub(super) fn retire(&mut self, chunk: usize, chunks: usize) -> Box<[Record]> {
-        let records = self.records.take_chunk(chunk);
+    /// Takes the records of a chunk of slots that is freed.
+    pub(super) fn take_chunk(&mut self, chunk: usize) -> Box<[Record]> {
+        self.records.take_chunk(chunk)
+    }
+
+    /// `chunks`: the number of chunks that are left.
+    pub(super) fn truncate(&mut self, chunks: usize) {
         self.records.truncate(chunks);
-        records
     }
 }

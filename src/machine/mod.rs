@@ -26,6 +26,8 @@
 //! | `delays`, `expire`, `failures` | the verbs that have to do with delays and failures, and their steps in others |
 //! | `shrink` | memory that the keys do not need |
 //! | `later` | the wheel, and a record for each key that is delayed or has failed |
+//! | `measure` | what a queue that measures does beside the verbs |
+//! | `times`, `durations` | when keys became dirty and were handed out; histograms of how long they waited and were processing |
 //! | `garbage` | memory that is not needed any more |
 //! | `owed` | what a verb leaves to its caller, and what it is told of the queue |
 //!
@@ -47,21 +49,25 @@
 mod add;
 mod delays;
 mod done;
+mod durations;
 mod expire;
 mod failures;
 mod garbage;
 mod get;
 mod keys;
 mod later;
+mod measure;
 mod owed;
 mod shrink;
 mod take;
 #[cfg(test)]
 mod tests;
+mod times;
 
 pub(crate) use add::How;
 pub(crate) use delays::{Cancelled, Delay};
 pub(crate) use done::{End, Ended};
+pub(crate) use durations::MaybeNanos;
 pub(crate) use failures::Failure;
 pub(crate) use get::Claimed;
 pub(crate) use keys::EntryRef;
@@ -73,12 +79,15 @@ use crate::order::{AnyOrder, Bin, Order, Place};
 use garbage::RetiredSlots;
 use keys::Keys;
 use later::Later;
+use times::Times;
 
 /// See the top of this file.
 pub(crate) struct Machine<K> {
     keys: Keys<K>,
     order: AnyOrder<EntryRef<K>>,
     later: Later,
+    /// `None`: the queue does not measure.
+    times: Option<Box<Times>>,
     /// What an add does about the delay of its key.
     policy: DelayedAdd,
     /// Keys that are queued or processing.
@@ -106,15 +115,16 @@ pub(crate) struct Counts {
 }
 
 impl<K> Machine<K> {
-    /// The bytes of a slot, and of a record.
+    /// The bytes of a slot, of a record, and of the times of a key.
     #[cfg(test)]
-    const BYTES: [usize; 2] = [Keys::<K>::BYTES, size_of::<later::Record>()];
+    const BYTES: [usize; 3] = [Keys::<K>::BYTES, size_of::<later::Record>(), size_of::<times::KeyTimes>()];
 
     pub(crate) fn new(order: AnyOrder<EntryRef<K>>, policy: DelayedAdd) -> Self {
         Self {
             keys: Keys::new(0),
             order,
             later: Later::new(Keys::<K>::CHUNK),
+            times: None,
             policy,
             active: 0,
             bin: Bin::new(),
@@ -165,8 +175,7 @@ impl<K> Machine<K> {
 
     /// No key is added any more. What is queued is still handed out, and what is dirty is queued when its processing ends.
     pub(crate) fn shut_down(&mut self) -> Owed {
-        let mode = Mode { is_open: false, is_ordered: true, is_awaited: true };
-        self.drained(mode).and(self.over(mode))
+        self.drained(Mode::SHUT_DOWN).and(self.over(Mode::SHUT_DOWN))
     }
 
     /// After a step that may have ended the work.

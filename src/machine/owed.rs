@@ -52,14 +52,19 @@ pub(crate) struct Mode {
     pub(crate) is_ordered: bool,
     /// Some thread waits for keys, for an end of the work, or for a shut-down. If not, a verb owes none of `READY`, `DRAINED` and `OVER`.
     pub(crate) is_awaited: bool,
+    /// The queue measures: see [`measure`](super::measure).
+    pub(crate) is_measured: bool,
 }
 
 impl Mode {
     /// Of the hot calls. As a constant: then a verb is compiled for this alone.
-    pub(crate) const PLAIN: Self = Self { is_open: true, is_ordered: false, is_awaited: false };
+    pub(crate) const PLAIN: Self = Self { is_open: true, is_ordered: false, is_awaited: false, is_measured: false };
 
     /// The same in an order other than the line.
     pub(crate) const ORDERED: Self = Self { is_ordered: true, ..Self::PLAIN };
+
+    /// Of a shut-down.
+    pub(super) const SHUT_DOWN: Self = Self { is_open: false, is_ordered: true, is_awaited: true, is_measured: false };
 
     /// One of the bits, if this is so, and some thread waits for it.
     #[inline(always)]

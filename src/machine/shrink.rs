@@ -22,6 +22,7 @@ impl<K> Machine<K> {
             Some(from.max(1))
         } else {
             self.later.shrink();
+            self.times.iter_mut().for_each(|times| times.shrink());
             None
         };
         self.retire();

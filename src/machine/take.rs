@@ -112,6 +112,7 @@ impl<K> Machine<K> {
     /// A dirty key is not to be handed out.
     fn take_back(&mut self, entry: EntryRef<K>) {
         self.counts.taken += 1;
+        self.forget_time(entry);
         if entry.state().is_processing() {
             let _was_dirty = entry.state().forget_add();
         } else {

@@ -197,6 +197,10 @@ impl<T: Copy + PartialEq> Order<T> for AnyOrder<T> {
         ask!(self, order => order.upcoming(ahead))
     }
 
+    fn firsts(&self, each: impl FnMut(T) -> bool) {
+        ask!(self, order => order.firsts(each));
+    }
+
     fn shrink(&mut self, bin: &mut Bin<T>) {
         each!(self, order => order.shrink(bin));
     }

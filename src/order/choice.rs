@@ -55,6 +55,11 @@ impl Choice {
         self.ready.top()
     }
 
+    /// The levels that are ready, highest first.
+    pub(super) fn ready(&self) -> impl Iterator<Item = u8> {
+        std::iter::successors(self.ready.top(), |level| self.ready.below(*level))
+    }
+
     /// A group with keys of this level became full.
     pub(super) fn hold(&mut self, level: u8) {
         self.held.set(level);

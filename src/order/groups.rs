@@ -22,7 +22,7 @@ use super::keys::Blocks;
 use super::lanes::{Lane, LaneBlocks, Lanes, Seat};
 use super::seats::Level;
 use super::table::{Known, Table};
-use super::{Bin, Garbage, Group, NONE, Order, Place, Pushed, level_of, priority_of, visit};
+use super::{Bin, Garbage, Group, NONE, Order, PLACES, Place, Pushed, level_of, priority_of, visit};
 
 pub(crate) struct Groups<T> {
     pub(super) table: Table,
@@ -248,6 +248,11 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
     fn upcoming(&self, _ahead: u32) -> Option<T> {
         let old = &self.levels[usize::from(self.choice.top()?)].lists[Seat::Old as usize];
         self.lanes[old.second(&self.lanes)?].first(&self.blocks)
+    }
+
+    fn firsts(&self, mut each: impl FnMut(T) -> bool) {
+        let places = &mut { PLACES };
+        self.ready_lanes().take(PLACES).for_each(|lane| lane.firsts(&self.blocks, places, &mut each));
     }
 
     fn shrink(&mut self, bin: &mut Bin<T>) {

@@ -12,7 +12,7 @@
 //! is not.
 
 use super::slab::Slab;
-use super::{NONE, visit};
+use super::{FIRSTS, NONE, visit};
 
 /// The keys of one list: see above.
 #[derive(Clone, Copy)]
@@ -163,5 +163,24 @@ impl<T: Copy, const N: usize, const CHUNK: usize> Blocks<T, N, CHUNK> {
         let at = u32::from(list.head) + ahead;
         let end = if list.first == list.last { u32::from(list.tail) } else { N as u32 };
         if list.len > 0 && at < end { self.0[list.first].slots[at as usize] } else { None }
+    }
+
+    /// Calls `each` for the first few keys, until it returns true. `places`: those that may still be visited.
+    pub(super) fn firsts(&self, list: &Keys, places: &mut usize, mut each: impl FnMut(T) -> bool) {
+        let (mut block, mut at, mut keys) = (list.first, usize::from(list.head), (list.len as usize).min(FIRSTS));
+        while keys > 0 && *places > 0 {
+            visit();
+            *places -= 1;
+            if at == N {
+                (block, at) = (self.0[block].next, 0);
+            }
+            if let Some(key) = self.0[block].slots[at] {
+                if each(key) {
+                    return;
+                }
+                keys -= 1;
+            }
+            at += 1;
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! The queued keys of one group in one level, and the lists of lanes.
 
-use super::NONE;
 use super::keys::{Block, Blocks, Keys};
 use super::slab::{Chunk, Slab};
 use super::table::Known;
+use super::{NONE, visit};
 
 /// A queued key, and the number of its push.
 type Aged<T> = (T, u64);
@@ -115,6 +115,17 @@ impl<T: Copy + PartialEq> Lane<T> {
         }
     }
 
+    /// See [`Blocks::firsts`].
+    pub(super) fn firsts(&self, blocks: &LaneBlocks<T>, places: &mut usize, each: &mut impl FnMut(T) -> bool) {
+        if *places == 0 {
+            return;
+        }
+        *places -= 1;
+        if !self.only.is_some_and(|(only, _)| each(only)) {
+            blocks.firsts(&self.more, places, |(key, _)| each(key));
+        }
+    }
+
     #[inline]
     pub(super) fn first(&self, blocks: &LaneBlocks<T>) -> Option<T> {
         self.only.or_else(|| blocks.peek(&self.more, 0)).map(|(key, _)| key)
@@ -158,6 +169,11 @@ impl List {
     #[inline]
     fn prev_of<'a, T>(&'a mut self, number: u32, lanes: &'a mut Lanes<T>) -> &'a mut u32 {
         if number == NONE { &mut self.last } else { &mut lanes[number].neighbours.0 }
+    }
+
+    pub(super) fn iter<T>(self, lanes: &Lanes<T>) -> impl Iterator<Item = &Lane<T>> {
+        let lane = |number| (number != NONE).then(|| &lanes[number]);
+        std::iter::successors(lane(self.first), move |before| lane(before.neighbours.1)).inspect(|_| visit())
     }
 
     pub(super) fn second<T>(&self, lanes: &Lanes<T>) -> Option<u32> {

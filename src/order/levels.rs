@@ -1,7 +1,7 @@
 //! By priority; first in, first out within one.
 
 use super::choice::Choice;
-use super::{Bin, Line, NORMAL, Order, Place, Pushed, level_of, priority_of};
+use super::{Bin, Line, NORMAL, Order, PLACES, Place, Pushed, level_of, priority_of};
 
 pub(crate) struct Levels<T> {
     /// By level.
@@ -107,6 +107,13 @@ impl<T: Copy> Order<T> for Levels<T> {
     #[inline]
     fn upcoming(&self, ahead: u32) -> Option<T> {
         self.line(priority_of(self.choice.top()?)).upcoming(ahead)
+    }
+
+    fn firsts(&self, mut each: impl FnMut(T) -> bool) {
+        let mut places = PLACES;
+        for level in self.choice.ready() {
+            self.line(priority_of(level)).firsts_in(&mut places, &mut each);
+        }
     }
 
     fn shrink(&mut self, bin: &mut Bin<T>) {

@@ -12,7 +12,7 @@
 //!
 //! The front and the back are fields, and not found by their numbers: by number, a push and a pop take twice as long.
 
-use super::{Bin, Garbage, NONE, NORMAL, Order, Place, Pushed, visit};
+use super::{Bin, FIRSTS, Garbage, NONE, NORMAL, Order, PLACES, Place, Pushed, visit};
 use crate::numbers::{Numbers, fit};
 
 /// Keys of a block: 2 KiB of pointers.
@@ -218,6 +218,26 @@ impl<T: Copy> Line<T> {
         bin.push(Garbage::Empty(std::mem::replace(self, Self { base, ..Self::EMPTY })));
     }
 
+    /// Calls `each` for the first few keys, until it returns true. `places`: those that may still be visited.
+    pub(super) fn firsts_in(&self, places: &mut usize, mut each: impl FnMut(T) -> bool) {
+        let Some(mut block) = self.front.as_deref() else { return };
+        let (mut at, mut keys) = (self.head as usize, self.len().min(FIRSTS));
+        while keys > 0 && *places > 0 {
+            visit();
+            *places -= 1;
+            if at == BLOCK {
+                (block, at) = (self.block(block.next), 0);
+            }
+            if let Some(key) = block.entries[at] {
+                if each(key) {
+                    return;
+                }
+                keys -= 1;
+            }
+            at += 1;
+        }
+    }
+
     /// Has memory for this number of keys, and keeps it until it is shrunk.
     pub(super) fn reserve(&mut self, keys: usize) {
         let (blocks, more) = (keys.div_ceil(BLOCK), self.more());
@@ -292,6 +312,10 @@ impl<T: Copy> Order<T> for Line<T> {
     #[inline]
     fn upcoming(&self, ahead: u32) -> Option<T> {
         self.front.as_ref()?.entries.get((self.head + ahead) as usize).copied().flatten()
+    }
+
+    fn firsts(&self, each: impl FnMut(T) -> bool) {
+        self.firsts_in(&mut { PLACES }, each);
     }
 
     fn shrink(&mut self, bin: &mut Bin<T>) {

@@ -55,6 +55,10 @@ pub(crate) const NORMAL: i8 = 0;
 /// No number.
 const NONE: u32 = u32::MAX;
 
+/// The places that [`Order::firsts`] visits at most, in all lines; and the keys in one line.
+const PLACES: usize = 4096;
+const FIRSTS: usize = 16;
+
 /// In tests of debug builds, counts what a call visits.
 #[inline(always)]
 fn visit() {
@@ -123,6 +127,10 @@ pub(crate) trait Order<T> {
 
     /// A key that a pop will probably return after this number of others. A hint, for the cache.
     fn upcoming(&self, ahead: u32) -> Option<T>;
+
+    /// Calls `each` for the keys that have waited longest: for each priority and group for the first few, until it returns true. Keys of
+    /// full groups are left out, and so is what lies behind some thousand places ([`PLACES`]).
+    fn firsts(&self, each: impl FnMut(T) -> bool);
 
     /// Gives back memory that the keys do not need.
     fn shrink(&mut self, bin: &mut Bin<T>);

@@ -7,6 +7,8 @@ use super::{Bin, Groups, NONE, visit};
 const KEEP: u32 = 64;
 /// Idle lanes that a pop looks at.
 const STEP: usize = 4;
+/// Lanes of a list that [`Groups::ready_lanes`] returns.
+const SOME: usize = 64;
 
 pub(super) struct Level {
     /// By [`Seat`].
@@ -86,6 +88,14 @@ impl<T: Copy + PartialEq> Groups<T> {
             self.choice.holds_none(index);
         }
         self.choice.set(index, level.len_of(Seat::New) + level.len_of(Seat::Old) > 0);
+    }
+
+    /// Lanes that may give a key now: some of each level, those whose turns come first.
+    pub(super) fn ready_lanes(&self) -> impl Iterator<Item = &Lane<T>> {
+        self.choice.ready().flat_map(move |level| {
+            let lists = &self.levels[usize::from(level)].lists;
+            [Seat::New, Seat::Old].into_iter().flat_map(move |seat| lists[seat as usize].iter(&self.lanes).take(SOME))
+        })
     }
 
     /// A group became full, or is no longer.

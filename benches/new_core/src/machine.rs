@@ -51,6 +51,11 @@ mod time {
         u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX)
     }
 }
+#[path = "../../../src/observe"]
+mod observe {
+    mod histogram;
+    pub(crate) use histogram::Histogram;
+}
 mod rate_limiter {
     pub(crate) trait Schedule {
         fn delay(&self, failures: u32) -> std::time::Duration;

@@ -3,7 +3,7 @@
 use super::reference::op::{End, Form, How, Op, Span};
 use super::reference::plan::{Limiter, Plan};
 use super::reference::words::Alphabet;
-use crate::{DelayConflict, DelayedAdd};
+use crate::{DelayConflict, DelayedAdd, OnPanic};
 
 const TEN: Span = Span::Nanos(10);
 
@@ -84,6 +84,27 @@ pub(super) fn alphabets() -> Vec<Alphabet> {
                 Plan { policy: DelayedAdd::Promote, ..Plan::plain() },
                 Plan { policy: DelayedAdd::Strict, strict: true, ..Plan::plain() },
             ],
+        },
+        Alphabet {
+            name: "times",
+            letters: vec![
+                Op::Add(0),
+                Op::Add(1),
+                with(1, 100),
+                Op::AddWith(0, How { after: Some(TEN), ..How::new() }),
+                Op::Cancel(0),
+                Op::Advance(TEN),
+                Op::Turn,
+                Op::Get(Form::Try),
+                Op::End(0, End::Done),
+                Op::End(0, End::RequeueWith(How::new())),
+                Op::Remove(0),
+                Op::ShutDown,
+            ],
+            // Each key is measured, or some are: see `run_times`.
+            plans: [None, Some(OnPanic::Done)]
+                .map(|on_panic| Plan { measure: true, policy: DelayedAdd::Strict, on_panic, ..Plan::plain() })
+                .to_vec(),
         },
         Alphabet {
             name: "groups and a limit",

@@ -1,7 +1,7 @@
 //! More keys than fit a block, a chunk or an array: what the lives, with a dozen of keys, do not reach.
 
-use crate::key::Hash;
-use crate::machine::{End, Ended, How, Machine, Mode, Owed};
+use crate::key::{Hash, Retired};
+use crate::machine::{Cancelled, End, Ended, How, Machine, Mode, Owed};
 use crate::order::{AnyOrder, Group};
 use crate::{Added, DelayedAdd};
 
@@ -90,4 +90,40 @@ fn many_keys_come_and_go() {
     });
     shrink(&mut machine);
     assert_eq!((machine.keys.chunks(), machine.known()), (0, 0));
+}
+
+/// A chunk of slots leaves with the records and the times of its slots, which are freed after the lock (W4).
+#[test]
+fn side_arrays_leave_with_their_chunks() {
+    const KEYS: u64 = 64 * 100;
+    let mode = Mode { is_measured: true, ..Mode::PLAIN };
+    let mut machine = Machine::new(AnyOrder::new(false), DelayedAdd::Independent);
+    machine.measure(true);
+    for key in 0..KEYS {
+        for delay in [None, Some(u64::MAX)] {
+            let how = How { delay, ..How::NOW };
+            let _added = machine.add(&mut Some(key), hash(key), Group::default(), &how, mode);
+            machine.times().expect("it measures").dirty_at(1);
+        }
+    }
+    let (mut hand, mut freed) = (None, Vec::new());
+    for key in 0..KEYS {
+        let claimed = machine.get(mode).0.expect("it is queued");
+        let _waited = machine.started(&claimed, Some(2));
+        let _worked = machine.ended(&claimed, Some(3));
+        assert_eq!(machine.done(&mut hand, claimed, End::Done, mode).0, Ended::Kept);
+        let (cancelled, owed) = machine.cancel(&mut hand, &key, hash(key), mode);
+        assert_eq!((cancelled, hand.take()), (Cancelled::Delay, Some(key)));
+        if owed.has(Owed::GARBAGE) {
+            freed.extend(machine.take_garbage().keys);
+        }
+    }
+    let mut from = Some(0);
+    while let Some(at) = from {
+        (from, _) = machine.shrink(at);
+        freed.extend(machine.take_garbage().keys);
+    }
+    let chunks = freed.iter().filter(|freed| matches!(freed.memory, Retired::Chunk(_)));
+    let lens: Vec<_> = chunks.map(|chunk| (chunk.records.len(), chunk.times.len())).collect();
+    assert!(lens.len() >= 100 && lens.iter().all(|lens| *lens == (64, 64)), "{lens:?}");
 }

@@ -8,6 +8,8 @@ mod letters;
 mod many;
 mod reference;
 mod run;
+mod run_times;
+mod sampling;
 
 use reference::{swarm, words};
 use std::time::{Duration, Instant};

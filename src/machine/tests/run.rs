@@ -7,6 +7,7 @@ use super::reference::limits::Limits;
 use super::reference::op::{End, How, Op, Span};
 use super::reference::plan::{Limiter, Plan};
 use super::reference::queue::{Counts, Delayed, NEVER, Reference};
+use super::run_times::Times;
 use crate::key::Hash;
 use crate::machine::{self, Cancelled, Claimed, Delay, Ended, Failure, Machine, Mode, Owed, Seen, SeenDelay};
 use crate::order::{AnyOrder, Group, Order};
@@ -32,7 +33,7 @@ pub(super) fn seen() -> BTreeMap<&'static str, u64> {
     SEEN.take()
 }
 
-fn note(answer: &'static str) {
+pub(super) fn note(answer: &'static str) {
     let mut seen = SEEN.take();
     *seen.entry(answer).or_default() += 1;
     SEEN.set(seen);
@@ -50,24 +51,25 @@ pub(crate) fn run(plan: &Plan, ops: &[Op]) {
     assert_eq!(alive(), before, "each key is dropped once");
 }
 
-struct Run {
-    plan: Plan,
-    machine: Machine<Key>,
-    reference: Reference,
+pub(super) struct Run {
+    pub(super) plan: Plan,
+    pub(super) machine: Machine<Key>,
+    pub(super) reference: Reference,
     /// How long a failed key is delayed, if the machine counts the failures.
     schedule: Option<Box<dyn Schedule>>,
     /// A limiter that counts itself.
     external: Limits<u8>,
-    held: Vec<Claimed<Key>>,
+    pub(super) held: Vec<Claimed<Key>>,
     /// There are groups, or a priority was given.
     is_ordered: bool,
     /// What the machine has said last: no delay expires before this.
     until: u64,
+    pub(super) times: Times,
     /// Panics in the next verb that calls this code so often.
     fault: Option<(Fault, u8)>,
 }
 
-fn hash(key: u8) -> Hash {
+pub(super) fn hash(key: u8) -> Hash {
     // As the hash of a `Key`: two keys are in one chain.
     let hashed = if key < KEYS { key % (KEYS / 2) } else { key };
     Hash(u32::from(hashed).wrapping_mul(0x9e37_79b9))
@@ -92,15 +94,19 @@ impl Run {
             Limiter::Composed | Limiter::Own => None,
         };
         assert_eq!(schedule.is_none(), plan.has_own_counts());
-        let (external, machine, is_ordered) = (plan.limits(), Machine::new(order, plan.policy), plan.groups.is_some());
-        Self { plan, machine, reference, schedule, external, held: Vec::new(), is_ordered, until: NEVER, fault: None }
+        let (external, mut machine, times) = (plan.limits(), Machine::new(order, plan.policy), Times::new(&plan));
+        if plan.measure {
+            machine.measure(times.are_exact);
+        }
+        let (is_ordered, held) = (plan.groups.is_some(), Vec::new());
+        Self { plan, machine, reference, schedule, external, held, is_ordered, until: NEVER, times, fault: None }
     }
 
     fn mode(&self) -> Mode {
-        let is_ordered = self.is_ordered;
+        let (is_ordered, is_measured) = (self.is_ordered, self.plan.measure);
         debug_assert!(is_ordered || !self.machine.order().is_ordered());
         // In some steps nobody waits, so that the hot forms of the verbs run too.
-        Mode { is_open: !self.reference.shut_down, is_ordered, is_awaited: STEPS.get() % 3 > 0 }
+        Mode { is_open: !self.reference.shut_down, is_ordered, is_awaited: STEPS.get() % 3 > 0, is_measured }
     }
 
     /// Makes a step on both sides.
@@ -232,7 +238,10 @@ impl Run {
         self.reference.is_queued(key) && !self.reference.is_held_back(key)
     }
 
-    fn noted(added: Added) -> Added {
+    /// After a verb with this answer.
+    fn added(&mut self, added: Added) {
+        self.tell_time();
+        self.times.events[added as usize] += 1;
         note(match added {
             Added::Queued => "queued",
             Added::Coalesced => "coalesced",
@@ -240,7 +249,6 @@ impl Run {
             Added::Rejected => "rejected",
             Added::Delayed => "delayed",
         });
-        added
     }
 
     /// The machine's form of `how`, and the delay that was asked for.
@@ -277,7 +285,7 @@ impl Run {
             return;
         };
         assert_eq!(added, self.reference.add_with(n, how, delay, with.priority));
-        Self::noted(added);
+        self.added(added);
         assert_eq!(hand.is_none(), is_new, "an add takes its key if that is new");
         self.expect_owed(owed, u32::from(added == Added::Queued && self.is_ready(n)), 0);
     }
@@ -300,6 +308,7 @@ impl Run {
             Some(_) => self.reference.hand_out_in_turn(key),
         };
         assert_eq!(self.machine.priority(&claimed), level, "the priority of key {key}");
+        self.started(&claimed);
         self.held.push(claimed);
         let what = self.ends(false, true);
         self.expect_owed(owed, 0, what);
@@ -319,6 +328,8 @@ impl Run {
         let key = claimed.key().number();
         let (was_dirty, frees) = (claimed.is_dirty(), self.holds_back(key));
         assert_eq!(was_dirty, self.reference.is_dirty(key));
+        self.ended(&claimed);
+        self.times.given_up += u64::from(end == machine::End::GiveUp);
         let (ended, owed) = self.machine.done(&mut hand, claimed, end, mode);
         match end {
             machine::End::Done => self.reference.done(key),
@@ -356,11 +367,15 @@ impl Run {
         let priority = how.priority.unwrap_or(self.machine.priority(&claimed));
         let (with, delay) = self.how(key, how, priority, schedule.as_deref());
         let end = if forgets { machine::End::Succeed } else { machine::End::Done };
+        if mode.is_open {
+            self.ended(&claimed);
+        }
         let (added, owed) = self.machine.requeue(&mut hand, claimed, &with, end, mode);
         let expected = self.reference.requeue(key, how, delay);
         match added {
             Ok(added) => {
-                assert_eq!(Self::noted(added), expected);
+                assert_eq!(added, expected);
+                self.added(added);
                 note("requeued");
                 let what = self.ends(true, false);
                 self.expect_owed(owed, u32::from(self.reference.is_queued(key)) + u32::from(frees), what);
@@ -368,7 +383,9 @@ impl Run {
             Err(claimed) => {
                 assert_eq!(Added::Rejected, expected);
                 note("a requeue is refused");
+                self.added(Added::Rejected);
                 self.expect_owed(owed, 0, 0);
+                self.ended(&claimed);
                 let (_ended, owed) = self.machine.done(&mut hand, claimed, machine::End::Done, mode);
                 let what = self.ends(true, false);
                 self.expect_owed(owed, u32::from(self.reference.is_queued(key)) + u32::from(frees), what);
@@ -384,7 +401,7 @@ impl Run {
         assert_eq!(cancelled != Cancelled::Nothing, self.reference.cancel(n));
         assert_eq!(matches!(cancelled, Cancelled::Added(_)), waits && mode.is_open);
         if let Cancelled::Added(added) = cancelled {
-            Self::noted(added);
+            self.added(added);
             note("cancelled, and added");
         }
         let what = if cancelled == Cancelled::Nothing { 0 } else { self.ends(true, false) };
@@ -414,6 +431,9 @@ impl Run {
             if !some.has_more {
                 break;
             }
+        }
+        for (added, count) in [Added::Queued, Added::Deferred, Added::Coalesced].into_iter().zip(expired) {
+            self.times.events[added as usize] += count as u64;
         }
         let counts = self.reference.counts;
         assert_eq!(expired.iter().sum::<usize>(), self.reference.turn());
@@ -593,6 +613,7 @@ impl Run {
     }
 
     fn check(&mut self) {
+        self.check_times();
         let (machine, reference) = (&self.machine, &self.reference);
         let processing = reference.processing();
         assert_eq!((machine.len(), machine.processing()), (reference.queued(), processing.len()));
@@ -635,6 +656,12 @@ impl Run {
             assert_eq!(machine.failures(&Name::new(key), hash(key)) as usize, failures, "failures of key {key}");
         }
         assert!(!machine.keys.has_retired(), "a chunk takes the records of its slots with it at once");
+        let first = reference.delayed().first().map(|(_, left, _)| reference.now.saturating_add(*left));
+        match (machine.next_deadline(), first) {
+            // What is past is said to be so in any way.
+            (Some(next), Some(first)) if reference.rearranged => assert!(next <= first.max(reference.now)),
+            (next, first) => assert_eq!(next.map(|at| at.max(reference.now)), first, "the next deadline"),
+        }
         let first = reference.deadlines().first().map_or(NEVER, |left| reference.now + left);
         assert!(machine.until() <= first, "no delay expires before {}", machine.until());
     }

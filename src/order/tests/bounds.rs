@@ -63,6 +63,57 @@ fn a_line_gives_memory_back() {
     assert!(keys.order.bytes() <= (MANY as usize / 8).max(24 << 10), "{} bytes for none", keys.order.bytes());
 }
 
+/// Of the keys that have waited longest, wherever they are.
+#[test]
+fn the_first_keys_of_each_line() {
+    let firsts = |keys: &Keys, stop: &dyn Fn(u32) -> bool| {
+        let mut seen = Vec::new();
+        VISITS.set(0);
+        keys.order.firsts(|key| {
+            seen.push(key);
+            stop(key)
+        });
+        assert!(VISITS.get() <= 2 * 4096, "it visits {}", VISITS.get());
+        seen
+    };
+    // Holes at the front, more than a block of them, and between the keys.
+    let mut keys = Keys::new(AnyOrder::new(false), 1000);
+    (0..1000).for_each(|key| keys.enter(key, 0, 1));
+    (0..1000).for_each(|key| _ = keys.push(key, 0));
+    assert_eq!(keys.pop(), Some(0));
+    (1..300).chain((300..1000).filter(|key| key % 40 != 7)).for_each(|key| keys.remove(key));
+    let left: Vec<u32> = (300..1000).filter(|key| key % 40 == 7).collect();
+    assert_eq!(firsts(&keys, &|_| true), left[..1]);
+    assert_eq!(firsts(&keys, &|_| false), left[..16]);
+    assert_eq!(firsts(&keys, &|key| key > 400), left[..=left.partition_point(|key| *key <= 400)]);
+    // Each level, the highest first; groups; and none of a full group.
+    for (order, is_fair) in [(AnyOrder::new(false), false), (AnyOrder::groups(Some(1), false), true)] {
+        let mut keys = Keys::new(order, 10);
+        (0..10).for_each(|key| keys.enter(key, u64::from(key % 3), 1));
+        keys.push(0, 0);
+        assert_eq!(keys.pop(), Some(0)); // so its group is full
+        for (key, priority) in [(1, 0), (2, 0), (4, 0), (9, 100), (3, 0), (7, 100)] {
+            keys.push(key, priority);
+        }
+        let expected: &[u32] = if is_fair { &[7, 1, 2] } else { &[9, 1] };
+        assert_eq!(firsts(&keys, &|_| true), expected);
+        let expected: &[u32] = if is_fair { &[7, 1, 4, 2] } else { &[9, 7, 1, 2, 4, 3] };
+        assert_eq!(firsts(&keys, &|_| false), expected);
+    }
+    // As many levels and groups as there are: some of them.
+    for (order, keys_of) in [(AnyOrder::groups(None, false), 2000), (AnyOrder::new(false), 200)] {
+        let mut keys = Keys::new(order, MANY);
+        for key in 0..MANY {
+            keys.enter(key, u64::from(key), 1);
+            keys.push(key, key as i8);
+        }
+        if keys_of == 200 {
+            (0..MANY).filter(|key| key / 256 % 16 != 0).for_each(|key| keys.remove(key)); // holes
+        }
+        assert!(firsts(&keys, &|_| false).len() > keys_of);
+    }
+}
+
 /// Of many groups all go but one: with one key each, and with three.
 #[test]
 fn groups_give_memory_back_and_no_call_visits_many() {

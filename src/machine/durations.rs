@@ -1,0 +1,103 @@
+//! For how long keys have waited and were processing: histograms, which the caller reads for its metrics.
+
+use crate::observe::Histogram;
+use crate::order::NORMAL;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A number of nanoseconds, if it was measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MaybeNanos(u64);
+
+impl MaybeNanos {
+    /// Not measured.
+    pub(crate) const UNKNOWN: Self = Self(u64::MAX);
+
+    #[inline]
+    pub(super) fn new(nanos: u64) -> Self {
+        Self(nanos.min(u64::MAX - 1))
+    }
+
+    #[inline]
+    pub(super) fn known(self) -> Option<u64> {
+        (self != Self::UNKNOWN).then_some(self.0)
+    }
+
+    pub(crate) fn duration(self) -> Option<Duration> {
+        self.known().map(Duration::from_nanos)
+    }
+}
+
+/// Durations. Some of them are known.
+#[derive(Default)]
+struct Sampled {
+    known: Histogram,
+    /// The number of unknown ones since the last known one: the next known one stands for them too.
+    unknown: u64,
+    last: u64,
+}
+
+impl Sampled {
+    #[inline]
+    fn record(&mut self, nanos: MaybeNanos) {
+        match nanos.known() {
+            None => self.unknown += 1,
+            Some(nanos) => {
+                self.known.record(nanos, 1 + std::mem::take(&mut self.unknown));
+                self.last = nanos;
+            }
+        }
+    }
+
+    /// The unknown ones since the last known one count as equal to it: so a count never goes back.
+    fn all(&mut self) -> &Histogram {
+        if self.known.count() > 0 && self.unknown > 0 {
+            self.known.record(self.last, std::mem::take(&mut self.unknown));
+        }
+        &self.known
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Durations {
+    /// How long keys of priority NORMAL were queued, and others.
+    normal: Sampled,
+    others: BTreeMap<i8, Sampled>,
+    worked: Sampled,
+}
+
+impl Durations {
+    /// A key was handed out with this priority.
+    #[inline]
+    pub(super) fn note_waited(&mut self, priority: i8, waited: MaybeNanos) {
+        // An unmeasured key was added before there were priorities, so with NORMAL.
+        let of = match priority {
+            _ if waited == MaybeNanos::UNKNOWN => &mut self.normal,
+            NORMAL => &mut self.normal,
+            other => self.others.entry(other).or_default(),
+        };
+        of.record(waited);
+    }
+
+    /// The processing of a key has ended.
+    #[inline]
+    pub(super) fn note_worked(&mut self, worked: MaybeNanos) {
+        self.worked.record(worked);
+    }
+
+    /// How long keys were queued, by priority; NORMAL comes first.
+    pub(crate) fn waited(&mut self) -> impl Iterator<Item = (i8, &Histogram)> {
+        let others = self.others.iter_mut().map(|(priority, waited)| (*priority, waited.all()));
+        std::iter::once((NORMAL, self.normal.all())).chain(others)
+    }
+
+    /// How long keys were processing.
+    pub(crate) fn worked(&mut self) -> &Histogram {
+        self.worked.all()
+    }
+
+    /// The priorities for which [`waited`](Self::waited) has durations beside NORMAL.
+    pub(crate) fn priorities(&self) -> impl Iterator<Item = i8> {
+        self.others.keys().copied()
+    }
+}

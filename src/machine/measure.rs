@@ -1,0 +1,126 @@
+//! What a queue that measures does beside the verbs, in their critical sections. The caller reads the clock, if that is wanted.
+//!
+//! ```text
+//!   add, requeue, cancel ─▶ wants_time?  ─▶ dirty_at           by the caller; expire knows the time, and does it itself
+//!   get                  ─▶ wants_start? ─▶ started ─▶ how long the key was queued
+//!                           wants_end?   ─▶ ended   ─▶ how long the key was processing; then done, or a requeue that is not refused
+//! ```
+//!
+//! [`times`](super::times) says what is kept. A queue that does not measure has none of it, and its verbs know that by their
+//! [`Mode`](super::Mode).
+
+use super::durations::MaybeNanos;
+use super::times::Times;
+use super::{Claimed, EntryRef, Machine};
+use crate::order::Order;
+
+/// Ages at a time, in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ages {
+    /// How long all processing keys are processing, added up.
+    pub(crate) unfinished_work: u64,
+    /// How long the oldest of them is.
+    pub(crate) longest_running: Option<u64>,
+    /// How long the key has waited that was dirty first, of the first queued keys that are measured: see [`Order::firsts`].
+    pub(crate) oldest_queued: Option<u64>,
+}
+
+/// What is not there if the queue does not measure.
+const MEASURED: &str = "the queue measures";
+
+impl<K> Machine<K> {
+    /// The queue measures. `all`: each key, however dense the adds are.
+    pub(crate) fn measure(&mut self, all: bool) {
+        self.times = Some(Box::new(Times::new(super::keys::Keys::<K>::CHUNK, all)));
+    }
+
+    /// What needs no key: `wants_time`, `dirty_at`, `reset_sampling`, and the histograms.
+    #[inline]
+    pub(crate) fn times(&mut self) -> Option<&mut Times> {
+        self.times.as_deref_mut()
+    }
+
+    /// A key became dirty.
+    #[inline(never)]
+    pub(super) fn note_dirty(&mut self, entry: EntryRef<K>) {
+        let key = self.keys.number(entry);
+        self.times.as_mut().expect(MEASURED).dirty(key);
+    }
+
+    /// A dirty key is not to be handed out.
+    pub(super) fn forget_time(&mut self, entry: EntryRef<K>) {
+        if let Some(times) = &mut self.times {
+            times.forget(self.keys.number(entry));
+        }
+    }
+
+    /// Keys have priorities from now on: none is skipped. A key of a rare priority would stand for others of that priority that came long
+    /// ago, and they for it.
+    #[cold]
+    pub(super) fn measure_all(&mut self) {
+        self.times.iter_mut().for_each(|times| times.measure_all());
+    }
+
+    /// Whether the time of a hand-out is wanted.
+    #[inline]
+    pub(crate) fn wants_start(&self, claimed: &Claimed<K>) -> bool {
+        self.queued_at(claimed.0).is_some()
+    }
+
+    /// After a `get`. `now`: the time, if it is wanted. Returns how long the key was queued.
+    #[inline(never)]
+    pub(crate) fn started(&mut self, claimed: &Claimed<K>, now: Option<u64>) -> MaybeNanos {
+        let (key, priority) = (self.keys.number(claimed.0), claimed.0.priority());
+        self.times.as_mut().map_or(MaybeNanos::UNKNOWN, |times| times.start(key, priority, now))
+    }
+
+    /// How long a held key was queued.
+    #[inline]
+    pub(crate) fn waited(&self, claimed: &Claimed<K>) -> MaybeNanos {
+        let key = self.keys.number(claimed.0);
+        self.times.as_ref().map_or(MaybeNanos::UNKNOWN, |times| times.waited(key))
+    }
+
+    /// Whether the time of the end of a processing is wanted.
+    #[inline]
+    pub(crate) fn wants_end(&self, claimed: &Claimed<K>) -> bool {
+        self.waited(claimed) != MaybeNanos::UNKNOWN
+    }
+
+    /// Before a `done`, or a requeue that is not refused. `now`: the time, if it is wanted. Returns how long the key was processing.
+    #[inline(never)]
+    pub(crate) fn ended(&mut self, claimed: &Claimed<K>, now: Option<u64>) -> MaybeNanos {
+        let key = self.keys.number(claimed.0);
+        self.times.as_mut().map_or(MaybeNanos::UNKNOWN, |times| times.end(key, now))
+    }
+
+    /// The caller, which has read the time under the lock, asks for ages: each processing key has a start from now on.
+    pub(crate) fn begin_ages(&mut self, now: u64) {
+        self.times.iter_mut().for_each(|times| times.start_all(now));
+    }
+
+    /// The ages of keys, if the queue measures. `now`: as for [`begin_ages`](Self::begin_ages).
+    pub(crate) fn ages(&mut self, now: u64) -> Option<Ages> {
+        self.begin_ages(now);
+        let (unfinished_work, longest_running) = self.times.as_ref()?.working(now);
+        let mut oldest: Option<u64> = None;
+        self.order.firsts(|entry| {
+            let queued_at = self.queued_at(entry);
+            oldest = [oldest, queued_at].into_iter().flatten().min();
+            queued_at.is_some()
+        });
+        let oldest_queued = oldest.map(|queued_at| now.saturating_sub(queued_at));
+        Some(Ages { unfinished_work, longest_running, oldest_queued })
+    }
+
+    /// When a dirty key became dirty, if that is known.
+    #[inline]
+    pub(super) fn queued_at(&self, entry: EntryRef<K>) -> Option<u64> {
+        self.times.as_ref()?.queued_at(self.keys.number(entry))
+    }
+
+    /// When a processing key was handed out. After [`begin_ages`](Self::begin_ages).
+    pub(super) fn started_at(&self, entry: EntryRef<K>) -> Option<u64> {
+        self.times.as_ref()?.started_at(self.keys.number(entry))
+    }
+}

@@ -1,0 +1,112 @@
+//! Which keys are measured by a clock that is not given.
+
+use crate::DelayedAdd;
+use crate::key::Hash;
+use crate::machine::{End, How, Machine, MaybeNanos, Mode};
+use crate::order::{AnyOrder, Group};
+
+const MEASURED: Mode = Mode { is_measured: true, is_ordered: true, ..Mode::PLAIN };
+
+/// Adds a key. Returns whether the time is wanted.
+fn add(machine: &mut Machine<u64>, key: u64, priority: i8, now: u64) -> bool {
+    let how = How { priority, ..How::NOW };
+    let _added = machine.add(&mut Some(key), Hash(key as u32), Group::default(), &how, MEASURED);
+    let times = machine.times().expect("it measures");
+    let wants = times.wants_time();
+    times.dirty_at(now);
+    wants
+}
+
+fn machine() -> Machine<u64> {
+    let mut machine = Machine::new(AnyOrder::new(false), DelayedAdd::Independent);
+    machine.measure(false);
+    machine
+}
+
+#[test]
+fn one_key_in_eight_is_measured_while_adds_are_dense() {
+    let mut machine = machine();
+    let now = 1_000_000;
+    let wants: Vec<u64> = (0..100).filter(|key| add(&mut machine, *key, 0, now)).collect();
+    let eighth = |from: u64| (0..).map(move |nth| from + 8 * nth).take_while(|key| *key < 100);
+    // The stride doubles: 1, 2, 4, 8.
+    assert_eq!(wants, [0, 1, 3].into_iter().chain(eighth(7)).collect::<Vec<_>>());
+    assert!((0..100).all(|key| !add(&mut machine, key, 0, now)), "they are dirty already");
+    let times = machine.times().expect("it measures");
+    times.reset_sampling();
+    assert!(add(&mut machine, 100, 0, now + 5), "after a getter has parked");
+    // The keys come out: those that are not measured are counted by the next that is.
+    let mut count = 0;
+    while let (Some(claimed), _) = machine.get(MEASURED) {
+        let is_measured = wants.contains(claimed.key()) || *claimed.key() == 100;
+        assert_eq!(machine.wants_start(&claimed), is_measured);
+        let waited = machine.started(&claimed, Some(now + 10));
+        assert_eq!(waited == MaybeNanos::UNKNOWN, !is_measured);
+        assert_eq!(machine.wants_end(&claimed), is_measured);
+        count += 1;
+        let waited: u64 = machine.times().unwrap().durations.waited().map(|(_, waited)| waited.count()).sum();
+        assert_eq!(waited, count);
+        let worked = machine.ended(&claimed, is_measured.then_some(now + 12));
+        assert_eq!(worked.duration().map(|worked| worked.as_nanos()), is_measured.then_some(2));
+        let _gone = machine.done(&mut None, claimed, End::Done, MEASURED);
+        assert_eq!(machine.times().unwrap().durations.worked().count(), count);
+    }
+    assert_eq!(count, 101);
+}
+
+#[test]
+fn all_are_measured_if_they_come_slowly_or_have_priorities() {
+    let mut machine = machine();
+    assert!((0..100).all(|key| add(&mut machine, key, 0, 1_000 * (key + 1))), "slowly");
+    let dense = |machine: &mut Machine<u64>, keys: std::ops::Range<u64>| {
+        keys.filter(|key| add(machine, *key, 0, 200_000)).count()
+    };
+    assert!(dense(&mut machine, 100..200) < 20);
+    assert!(add(&mut machine, 200, 5, 200_000), "the first key with a priority");
+    assert_eq!(dense(&mut machine, 201..300), 99);
+}
+
+/// A measured key stands for the unmeasured ones before it, not for those behind it.
+#[test]
+fn a_measured_key_stands_for_those_before_it() {
+    let mut machine = machine();
+    let wants: Vec<bool> = (0..8).map(|key| add(&mut machine, key, 0, 1000)).collect();
+    assert_eq!(wants, [true, true, false, true, false, false, false, true]);
+    for start in (2000..2800).step_by(100) {
+        let claimed = machine.get(MEASURED).0.expect("it is queued");
+        let _waited = machine.started(&claimed, Some(start));
+        let _worked = machine.ended(&claimed, Some(start));
+        let _gone = machine.done(&mut None, claimed, End::Done, MEASURED);
+    }
+    let durations = &mut machine.times().unwrap().durations;
+    let waited: Vec<u128> = durations.waited().map(|(_, waited)| waited.sum().as_nanos()).collect();
+    assert_eq!(waited, [1000 + 1100 + 2 * 1300 + 4 * 1700]);
+}
+
+/// An unmeasured key gets the time at which the next measured key starts, or at which a call asks.
+#[test]
+fn the_age_of_an_unmeasured_key_is_too_low() {
+    let mut machine = machine();
+    let wants: Vec<bool> = (0..5).map(|key| add(&mut machine, key, 0, 1000)).collect();
+    assert_eq!(wants, [true, true, false, true, false]);
+    let mut held = Vec::new();
+    for start in [2000, 2100, 2200, 2300, 2400] {
+        let claimed = machine.get(MEASURED).0.expect("it is queued");
+        let now = machine.wants_start(&claimed).then_some(start);
+        let _waited = machine.started(&claimed, now);
+        held.push(claimed);
+    }
+    let starts = |machine: &Machine<u64>, held: &[crate::machine::Claimed<u64>]| -> Vec<Option<u64>> {
+        held.iter().map(|claimed| machine.started_at(claimed.0)).collect()
+    };
+    assert_eq!(starts(&machine, &held), [Some(2000), Some(2100), Some(2300), Some(2300), None]);
+    let ages = machine.ages(3000).expect("it measures");
+    assert_eq!(starts(&machine, &held)[4], Some(3000));
+    assert_eq!((ages.unfinished_work, ages.longest_running), (1000 + 900 + 700 + 700, Some(1000)));
+    for claimed in held {
+        let _worked = machine.ended(&claimed, Some(4000));
+        let _gone = machine.done(&mut None, claimed, End::Done, MEASURED);
+    }
+    let ages = machine.ages(5000).expect("it measures");
+    assert_eq!((ages.unfinished_work, ages.longest_running, ages.oldest_queued), (0, None, None));
+}
