@@ -45,6 +45,7 @@
 #![cfg_attr(test, allow(dead_code, reason = "the queue does not use it yet"))]
 
 mod add;
+mod claimed;
 mod delays;
 mod done;
 mod expire;
@@ -60,10 +61,10 @@ mod take;
 mod tests;
 
 pub(crate) use add::How;
+pub(crate) use claimed::Claimed;
 pub(crate) use delays::{Cancelled, Delay};
 pub(crate) use done::{End, Ended};
 pub(crate) use failures::Failure;
-pub(crate) use get::Claimed;
 pub(crate) use keys::EntryRef;
 pub(crate) use owed::{Mode, Owed};
 pub(crate) use take::{Seen, SeenDelay};

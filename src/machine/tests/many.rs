@@ -7,11 +7,11 @@ use crate::{Added, DelayedAdd};
 
 const MANY: u64 = if cfg!(miri) { 600 } else { 30_000 };
 
-fn hash(key: u64) -> Hash {
+pub(super) fn hash(key: u64) -> Hash {
     Hash((key as u32).wrapping_mul(0x9e37_79b9))
 }
 
-fn add(machine: &mut Machine<u64>, key: u64) -> (Added, Owed) {
+pub(super) fn add(machine: &mut Machine<u64>, key: u64) -> (Added, Owed) {
     machine.add(&mut Some(key), hash(key), Group::default(), &How::NOW, Mode::OPEN)
 }
 

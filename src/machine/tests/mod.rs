@@ -8,6 +8,7 @@ mod letters;
 mod many;
 mod reference;
 mod run;
+mod tokens;
 
 use reference::{swarm, words};
 use std::time::{Duration, Instant};
