@@ -157,7 +157,7 @@ impl<K> Machine<K> {
             OnAddKnown::Defer => {
                 self.counts.deferred += 1;
                 entry.set_pending(priority);
-                (Added::Deferred, Owed::NOTHING)
+                (Added::Deferred, self.became_dirty(entry))
             }
         }
     }

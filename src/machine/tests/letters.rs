@@ -3,7 +3,7 @@
 use super::reference::op::{End, Form, How, Op, Span};
 use super::reference::plan::{Limiter, Plan};
 use super::reference::words::Alphabet;
-use crate::{DelayConflict, DelayedAdd};
+use crate::{DelayConflict, DelayedAdd, OnPanic};
 
 const TEN: Span = Span::Nanos(10);
 
@@ -86,6 +86,24 @@ pub(super) fn alphabets() -> Vec<Alphabet> {
             ],
         },
         Alphabet {
+            name: "holders",
+            letters: vec![
+                Op::Add(0),
+                after(DelayConflict::Replace, 10),
+                Op::Advance(TEN),
+                Op::Turn,
+                Op::Get(Form::Try),
+                Op::Get(Form::Owned),
+                Op::WaitDirty(0),
+                Op::End(0, End::Unwind),
+                Op::End(0, End::RequeueWith(How::new())),
+                Op::End(0, End::Done),
+                Op::Remove(0),
+                Op::Stop,
+            ],
+            plans: [None, Some(OnPanic::Retry)].map(|on_panic| Plan { on_panic, ..Plan::plain() }).to_vec(),
+        },
+        Alphabet {
             name: "groups and a limit",
             letters: vec![
                 Op::Add(0),
@@ -97,7 +115,8 @@ pub(super) fn alphabets() -> Vec<Alphabet> {
                 Op::End(1, End::RequeueWith(How::new())),
                 Op::Remove(2),
                 Op::TakeWhere(7),
-                Op::ShutDown,
+                Op::Look,
+                Op::Stop,
             ],
             plans: vec![group.clone(), Plan { limit: None, ..group }],
         },
