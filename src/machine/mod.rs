@@ -73,7 +73,6 @@ pub(crate) use failures::Failure;
 pub(crate) use keys::EntryRef;
 pub(crate) use look::{Seen, View, Which};
 pub(crate) use owed::{Mode, Owed};
-pub(crate) use take::Taken;
 
 use crate::DelayedAdd;
 use crate::order::{AnyOrder, Bin, Order, Place};

@@ -13,7 +13,7 @@ use crate::key::Hash;
 use crate::machine::{self, Cancelled, Claimed, Delay, DirtyTicket, Ended, Failure, Machine, Mode, Owed};
 use crate::order::{AnyOrder, Group};
 use crate::rate_limiter::{ItemExponentialFailure, ItemFastSlow, RateLimiter, Schedule};
-use crate::{Added, DelayConflict, OnPanic};
+use crate::{Added, OnPanic};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

@@ -16,16 +16,18 @@ fn machine_that_holds(key: u64) -> (Machine<u64>, Claimed<u64>) {
 /// Two machines hold a key each, in slots of the same number. A token that comes to the wrong one panics there, and changes nothing.
 #[test]
 fn a_token_ends_at_its_own_machine() {
-    let verbs: [fn(&mut Machine<u64>, Claimed<u64>); 6] = [
+    type Verb = fn(&mut Machine<u64>, Claimed<u64>);
+    let verbs: [Verb; 7] = [
         |machine, claimed| _ = machine.requeue(&mut None, claimed, &How::NOW, End::Done, Mode::OPEN),
         |machine, claimed| _ = machine.requeue(&mut None, claimed, &How::NOW, End::Succeed, Mode { is_open: false }),
         |machine, claimed| _ = machine.priority(&claimed),
+        |machine, claimed| _ = machine.wait_for_dirty(&claimed),
         |machine, claimed| _ = machine.failures_held(&claimed),
         |machine, claimed| machine.note_unwinding(&claimed),
         |machine, claimed| _ = machine.done(&mut None, claimed, End::GiveUp),
     ];
     // `done` looks only in debug builds.
-    let verbs = &verbs[..if cfg!(debug_assertions) { 6 } else { 5 }];
+    let verbs = &verbs[..if cfg!(debug_assertions) { 7 } else { 6 }];
     for verb in verbs {
         let (mut own, claimed) = machine_that_holds(1);
         let (mut other, kept) = machine_that_holds(2);
@@ -81,7 +83,7 @@ fn items_need_no_second_token() {
     assert_eq!(size_of::<Item<'_>>(), 2 * size_of::<usize>(), "as now");
     let queue: Queue = Rc::new(RefCell::new(Machine::new(AnyOrder::new(false), DelayedAdd::Independent)));
     let get = || {
-        add(&mut queue.borrow_mut(), 1);
+        _ = add(&mut queue.borrow_mut(), 1);
         let claimed = queue.borrow_mut().get(Mode::OPEN).0;
         assert_eq!(claimed.as_ref().expect("it is queued").hash().0, hash(1).0);
         claimed
