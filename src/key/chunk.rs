@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!  ┌─────────────────────────────────────┬────────┬────────┬─── ───┬─────────┐
-//!  │ head: number, vacant bits, two      │ slot 0 │ slot 1 │   …   │ last    │   one allocation
-//!  │       neighbours in the open list   │        │        │       │         │
+//!  │ head: number, table, vacant bits,   │ slot 0 │ slot 1 │   …   │ last    │   one allocation
+//!  │   two neighbours in the open list   │        │        │       │         │
 //!  └─────────────────────────────────────┴────────┴────────┴─── ───┴─────────┘
 //! ```
 //!
@@ -16,9 +16,15 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::Cell;
 use std::ptr::{NonNull, slice_from_raw_parts_mut};
 
-/// A chunk's number, which of its slots are vacant, and its neighbours. Used under the lock only, as are all calls of this file.
+/// A chunk's number, its table, which of its slots are vacant, and its neighbours. Used under the lock only, as are all calls of this file.
 pub(super) struct Head<K> {
     pub(super) number: u32,
+    /// The number of its table. Takes the place of padding.
+    #[cfg_attr(
+        not(any(all(test, not(loom)), keyqueue_machine)),
+        expect(dead_code, reason = "the machine asks for it")
+    )]
+    pub(super) table: u32,
     /// A bit for each slot, set if the slot is vacant.
     pub(super) vacant: Cell<u64>,
     /// Neighbours among the open chunks: those with room.
@@ -58,13 +64,13 @@ impl<K> Chunk<K> {
     }
 
     /// A chunk of vacant slots.
-    pub(super) fn new(number: u32) -> Self {
+    pub(super) fn new(number: u32, table: u32) -> Self {
         let layout = Self::layout();
         // SAFETY: the layout is not empty: it has a head.
         let memory = unsafe { alloc(layout) };
         let Some(place) = NonNull::new(memory.cast::<Head<K>>()) else { handle_alloc_error(layout) };
         let none = Cell::new(None);
-        let head = Head { number, vacant: Cell::new(Self::ALL), next_open: none.clone(), prev_open: none };
+        let head = Head { number, table, vacant: Cell::new(Self::ALL), next_open: none.clone(), prev_open: none };
         // SAFETY: in the new allocation, to which nobody else has a pointer.
         unsafe { place.write(head) };
         for index in 0..Self::SLOTS {
@@ -173,7 +179,7 @@ mod tests {
         #[repr(align(64))]
         struct Aligned;
         fn check<K>() {
-            let chunk = Chunk::<K>::new(7);
+            let chunk = Chunk::<K>::new(7, 0);
             for index in 0..Chunk::<K>::SLOTS {
                 // SAFETY: the index is in the chunk, which is alive. The slot is not taken, but its key is not read.
                 let slot = unsafe { chunk.chunk_ref().slot(index).view() };

@@ -27,7 +27,7 @@ use super::segmented::Segmented;
 use super::slot::{Slot, SlotRef, SlotView};
 use crate::numbers::Numbers;
 use crate::panics::discard;
-use crate::sync::{model_const, panicking};
+use crate::sync::{model_const, next_id, panicking};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// A slot's number consists of the number of its chunk, in 24 bits, and its index in the chunk, in this many bits.
@@ -58,6 +58,8 @@ pub(crate) enum Retired<K> {
 ///
 /// The array is indexed by chunk number, and ends behind the last chunk: `free_chunk` truncates it.
 pub(super) struct Slab<K> {
+    /// The number of its table. No two tables of the process have the same, unless there are four billion in between.
+    table: u32,
     numbers: Numbers,
     /// `None`: the chunk was freed, and its number is free.
     chunks: Segmented<Option<Chunk<K>>>,
@@ -82,6 +84,7 @@ impl<K> Slab<K> {
 
     pub(super) fn new() -> Self {
         Self {
+            table: next_id() as u32,
             numbers: Numbers::default(),
             chunks: Segmented::new(),
             open: None,
@@ -187,6 +190,14 @@ impl<K> Slab<K> {
         head.number << INDEX_BITS | slot.slot().index() as u32
     }
 
+    /// Whether this is a slot of this slab, and not of another one.
+    #[cfg(any(all(test, not(loom)), keyqueue_machine))]
+    #[inline]
+    pub(super) fn owns(&self, slot: SlotView<'_, K>) -> bool {
+        let (_, head) = ChunkRef::of(slot);
+        head.table == self.table
+    }
+
     /// The slot of this number.
     ///
     /// # Panics
@@ -249,7 +260,7 @@ impl<K> Slab<K> {
             self.numbers.give_back(number);
             panic!("a shard holds at most {} keys of this size", Chunk::<K>::SLOTS << 24);
         }
-        let chunk = self.chunks.get_or_make(number as usize).insert(Chunk::new(number)).chunk_ref();
+        let chunk = self.chunks.get_or_make(number as usize).insert(Chunk::new(number, self.table)).chunk_ref();
         // SAFETY: in the slab, by the line above.
         self.open(chunk, unsafe { chunk.head() });
         self.spare += 1;

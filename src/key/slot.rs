@@ -136,6 +136,12 @@ impl<'t, K> SlotView<'t, K> {
         })
     }
 
+    /// The key's hash.
+    #[cfg(any(all(test, not(loom)), keyqueue_machine))]
+    pub(crate) fn hash(self) -> Hash {
+        Hash(self.slot().hash.get())
+    }
+
     /// The machine's two bytes.
     #[cfg(any(all(test, not(loom)), keyqueue_machine))]
     #[inline]

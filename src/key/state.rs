@@ -25,6 +25,7 @@
 //! "Absent" means neither DIRTY nor PROCESSING. DELAYED and FAILED each keep such a key in the table. WAITING goes with DELAYED: an add
 //! waits for the delay ([`DelayedAdd::Strict`](crate::DelayedAdd::Strict)). UNWINDING goes with PROCESSING: the holder's thread was
 //! already unwinding when it got the key, so a drop of the item by that unwinding does not mean that the work on the key has panicked.
+//! AWAITED goes with PROCESSING, too: the step that makes the key dirty clears it, and owes the news.
 //!
 //! Every step is made under the queue's lock, which orders the steps. The word is an atomic because the holder of the key reads it
 //! without the lock, as in [`is_dirty`](State::is_dirty). A step returns what the caller has to do next.
@@ -43,6 +44,8 @@ const WAITING: u8 = 1 << 3;
 const FAILED: u8 = 1 << 4;
 /// The key was handed out to a thread that was already unwinding.
 const UNWINDING: u8 = 1 << 5;
+/// Somebody waits until the key, which is processing, becomes dirty.
+const AWAITED: u8 = 1 << 6;
 
 /// The state word of one key.
 #[derive(Debug)]
@@ -131,7 +134,7 @@ impl State {
     pub(crate) fn on_done(&self) -> OnDone {
         let before = self.0.load(Ordering::Relaxed);
         debug_assert_ne!(before & PROCESSING, 0, "I2: done belongs to the holder");
-        let left = before & !(PROCESSING | UNWINDING);
+        let left = before & !(PROCESSING | UNWINDING | AWAITED);
         self.0.store(left, Ordering::Relaxed);
         match left {
             0 => OnDone::Remove,
@@ -151,6 +154,29 @@ impl State {
     pub(crate) fn was_unwinding(&self) -> bool {
         // Relaxed: only the holder sets the bit, and other threads leave it as it is.
         self.0.load(Ordering::Relaxed) & UNWINDING != 0
+    }
+
+    /// Somebody waits until the key becomes dirty. If it is already, returns `false`.
+    #[cfg(any(all(test, not(loom)), keyqueue_machine))]
+    pub(crate) fn await_dirty(&self) -> bool {
+        let before = self.0.load(Ordering::Relaxed);
+        debug_assert_ne!(before & PROCESSING, 0, "only a holder waits for this");
+        if before & DIRTY == 0 {
+            self.0.store(before | AWAITED, Ordering::Release);
+        }
+        before & DIRTY == 0
+    }
+
+    /// Whether somebody has waited until the key became dirty, which it is now.
+    #[cfg(any(all(test, not(loom)), keyqueue_machine))]
+    #[inline]
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & AWAITED != 0
+    }
+
+    #[cfg(any(all(test, not(loom)), keyqueue_machine))]
+    pub(crate) fn clear_awaited(&self) {
+        self.0.store(self.0.load(Ordering::Relaxed) & !AWAITED, Ordering::Release);
     }
 
     /// The key goes into the wheel (I9).

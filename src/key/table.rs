@@ -274,6 +274,13 @@ impl<K> Table<K> {
         (self.buckets.address(), self.buckets.len())
     }
 
+    /// Whether this is a slot of this table, and not of another one.
+    #[cfg(any(all(test, not(loom)), keyqueue_machine))]
+    #[inline]
+    pub(crate) fn owns(&self, slot: SlotView<'_, K>) -> bool {
+        self.slab.owns(slot)
+    }
+
     /// The number of a slot of this table.
     #[inline]
     pub(crate) fn number(&self, slot: SlotView<'_, K>) -> u32 {

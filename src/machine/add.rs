@@ -174,7 +174,7 @@ impl<K> Machine<K> {
                 if mode.is_ordered {
                     entry.set_pending(priority);
                 }
-                (Added::Deferred, Owed::NOTHING)
+                (Added::Deferred, self.became_dirty(entry))
             }
         }
     }

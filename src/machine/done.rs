@@ -1,6 +1,6 @@
 //! `done` and `requeue`: the processing of a key ends.
 
-use super::{Claimed, How, Machine, Mode, Owed};
+use super::{Claimed, EntryRef, How, Machine, Mode, Owed};
 use crate::Added;
 use crate::key::OnDone;
 use crate::order::{NORMAL, Order};
@@ -29,13 +29,13 @@ pub(crate) enum Ended {
 impl<K> Machine<K> {
     /// Ends the processing of a key.
     #[inline(always)]
-    pub(crate) fn done(
-        &mut self,
-        hand: &mut Option<K>,
-        Claimed(entry): Claimed<K>,
-        end: End,
-        mode: Mode,
-    ) -> (Ended, Owed) {
+    pub(crate) fn done(&mut self, hand: &mut Option<K>, claimed: Claimed<K>, end: End, mode: Mode) -> (Ended, Owed) {
+        let entry = self.take_held(claimed);
+        self.end(hand, entry, end, mode)
+    }
+
+    #[inline(always)]
+    fn end(&mut self, hand: &mut Option<K>, entry: EntryRef<K>, end: End, mode: Mode) -> (Ended, Owed) {
         if end != End::Done {
             self.counts.given_up += u64::from(end == End::GiveUp);
             self.clear_failures(entry);
@@ -68,7 +68,7 @@ impl<K> Machine<K> {
         end: End,
         mode: Mode,
     ) -> (Result<Added, Claimed<K>>, Owed) {
-        let entry = claimed.0;
+        let entry = self.held(&claimed);
         if mode.is_open && how.may_delay() {
             self.later.reserve();
         }
@@ -82,7 +82,7 @@ impl<K> Machine<K> {
         }
         self.expect(how.priority, mode);
         let (added, owed) = self.add_known(entry, how, mode);
-        let (_ended, more) = self.done(hand, claimed, End::Done, mode);
+        let (_ended, more) = self.end(hand, entry, End::Done, mode);
         (Ok(added), owed.and(more))
     }
 }

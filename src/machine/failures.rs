@@ -47,7 +47,7 @@ impl<K> Machine<K> {
 
     /// The same of a held key.
     pub(crate) fn failures_held(&self, claimed: &Claimed<K>) -> u32 {
-        self.failures_of(claimed.0)
+        self.failures_of(self.held(claimed))
     }
 
     fn find_failing<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: Hash) -> Option<EntryRef<K>> {

@@ -1,35 +1,12 @@
 //! `get`: hands out the next key.
 
-use super::{EntryRef, Machine, Mode, Owed};
+use super::{Claimed, EntryRef, Machine, Mode, Owed};
 use crate::order::Order;
-use std::fmt;
 
 /// With more queued keys than this, they are not all in the nearest cache.
 const MANY: usize = 1024;
 /// The slot of a key is brought near this many hand-outs before its own, and its chain half as many.
 const AHEAD: u32 = 8;
-
-/// A key that was handed out. Its owner ends its processing, once.
-#[must_use = "a key that is processing has to be ended"]
-pub(crate) struct Claimed<K>(pub(super) EntryRef<K>);
-
-impl<K> Claimed<K> {
-    #[inline]
-    pub(crate) fn key(&self) -> &K {
-        self.0.key()
-    }
-
-    /// The key was added since it was handed out. Needs no lock.
-    pub(crate) fn is_dirty(&self) -> bool {
-        self.0.state().is_dirty()
-    }
-}
-
-impl<K: fmt::Debug> fmt::Debug for Claimed<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Claimed").field(self.key()).finish()
-    }
-}
 
 impl<K> Machine<K> {
     /// Hands out the next key of a plain queue ([`Mode::PLAIN`]), if that is a few instructions and owes nothing. `None`: call
@@ -57,11 +34,6 @@ impl<K> Machine<K> {
             self.order.upcoming(AHEAD).into_iter().for_each(EntryRef::prefetch);
             self.order.upcoming(AHEAD / 2).into_iter().for_each(|entry| self.keys.prefetch_chain(entry));
         }
-        Claimed(entry)
-    }
-
-    /// The priority with which the key was handed out.
-    pub(crate) fn priority(&self, claimed: &Claimed<K>) -> i8 {
-        claimed.0.priority()
+        Claimed::new(entry)
     }
 }

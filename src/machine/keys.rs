@@ -10,11 +10,12 @@
 //!
 //! **The rule of this file**, which the rest of the machine keeps without unsafe code: an [`EntryRef`] is that of a key in the table. The
 //! order has it while the key is queued, a [`Claimed`](super::Claimed) while the key is processing, and a verb while it runs, until the
-//! verb calls [`Keys::remove`]. So the slot is taken (S2), and does not move (S3).
+//! verb calls [`Keys::remove`]. So the slot is taken (S2), and does not move (S3). A verb that gets a `Claimed` asks [`Keys::owns`] before
+//! it changes anything; `done` does so in debug builds.
 //!
 //! All but the key is used under the queue's lock. The holder of a key reads the key without it.
 
-use crate::key::{Hash, Retired, SlotRef, SlotView, State, Table};
+use crate::key::{Hash, Retired, SlotId, SlotRef, SlotView, State, Table};
 use equivalent::Equivalent;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -62,6 +63,14 @@ impl<K> EntryRef<K> {
     #[inline]
     pub(super) fn key(&self) -> &K {
         &self.entry().key
+    }
+
+    pub(super) fn hash(&self) -> Hash {
+        self.view().hash()
+    }
+
+    pub(super) fn slot(&self) -> SlotId {
+        self.view().id()
     }
 
     #[inline]
@@ -157,6 +166,12 @@ impl<K> Keys<K> {
         debug_assert!(entry.state().is_vacant(), "I4");
         // SAFETY: in the table by the rule of this file; no bit is set, so the key is not queued and has no holder; the caller forgets it.
         unsafe { self.0.remove(entry.0) }.key
+    }
+
+    /// Whether the key is in this table, and not in that of another machine.
+    #[inline]
+    pub(super) fn owns(&self, entry: EntryRef<K>) -> bool {
+        self.0.owns(entry.view())
     }
 
     /// The number of the key's slot.

@@ -4,15 +4,16 @@
 //!   call ─▶ hash ─▶ lock ─▶ machine.verb(hand, …) ─▶ (answer, owed) ─▶ publish ─▶ unlock ─▶ apply what is owed, drop the hand
 //!
 //!   verb       given                 answer                      may owe
-//!   add        key, How              queued, dirty already …     READY, DEADLINE
+//!   add        key, How              queued, dirty already …     READY, DEADLINE, DIRTY
 //!   get                              a key                       OVER
 //!   done       held key, End         what became of it           READY, DRAINED
 //!   requeue    held key, How, End    as add                      as add and done
-//!   cancel     key                   whether it was delayed      READY, DRAINED
+//!   cancel     key                   whether it was delayed      READY, DRAINED, DIRTY
 //!   remove     key                   whether it was dirty, too   DRAINED, OVER
-//!   expire     time                  how many                    READY
-//!   look       where to begin        what is queued, or delayed
-//!   take_out   what was seen         whether it was still so     DRAINED, OVER
+//!   expire     time                  how many                    READY, DIRTY
+//!   look       where to begin        keys that are queued …
+//!   take_out   what was seen         what of it was still so     DRAINED, OVER
+//!   wait_for_dirty   held key        a ticket, if it is clean
 //!   take_delay                       a delay, and its key        DRAINED
 //!   put_back   key, delay                                        DEADLINE
 //!   shut_down                                                    DRAINED, OVER
@@ -22,7 +23,8 @@
 //! | file | |
 //! |---|---|
 //! | `keys` | the keys that are known; the unsafe code of the machine |
-//! | `add`, `get`, `done`, `take` | the verbs |
+//! | `add`, `get`, `done`, `take`, `look` | the verbs |
+//! | `claimed`, `dirty` | the token of a held key, and the wait until that is dirty |
 //! | `delays`, `expire`, `failures` | the verbs that have to do with delays and failures, and their steps in others |
 //! | `shrink` | memory that the keys do not need |
 //! | `later` | the wheel, and a record for each key that is delayed or has failed |
@@ -47,7 +49,9 @@
 #![cfg_attr(test, allow(dead_code, reason = "the queue does not use it yet"))]
 
 mod add;
+mod claimed;
 mod delays;
+mod dirty;
 mod done;
 mod durations;
 mod expire;
@@ -56,6 +60,7 @@ mod garbage;
 mod get;
 mod keys;
 mod later;
+mod look;
 mod measure;
 mod owed;
 mod shrink;
@@ -65,14 +70,15 @@ mod tests;
 mod times;
 
 pub(crate) use add::How;
+pub(crate) use claimed::Claimed;
 pub(crate) use delays::{Cancelled, Delay};
+pub(crate) use dirty::DirtyTicket;
 pub(crate) use done::{End, Ended};
 pub(crate) use durations::MaybeNanos;
 pub(crate) use failures::Failure;
-pub(crate) use get::Claimed;
 pub(crate) use keys::EntryRef;
+pub(crate) use look::{Seen, View, Which};
 pub(crate) use owed::{Mode, Owed};
-pub(crate) use take::{Seen, SeenDelay};
 
 use crate::DelayedAdd;
 use crate::order::{AnyOrder, Bin, Order, Place};
@@ -92,6 +98,8 @@ pub(crate) struct Machine<K> {
     policy: DelayedAdd,
     /// Keys that are queued or processing.
     active: u32,
+    /// Held keys that became dirty, until the caller takes them.
+    dirty: Vec<DirtyTicket>,
     /// Memory to be freed: of the order, and chunks of slots with what was beside them.
     bin: Bin<EntryRef<K>>,
     retired: Vec<RetiredSlots<K>>,
@@ -127,6 +135,7 @@ impl<K> Machine<K> {
             times: None,
             policy,
             active: 0,
+            dirty: Vec::new(),
             bin: Bin::new(),
             retired: Vec::new(),
             counts: Counts::default(),

@@ -26,6 +26,8 @@ impl Owed {
     pub(crate) const DEADLINE: u8 = 8;
     /// The machine has memory to be freed.
     pub(crate) const GARBAGE: u8 = 16;
+    /// Held keys became dirty for which somebody waits: [`take_dirty`](super::Machine::take_dirty).
+    pub(crate) const DIRTY: u8 = 32;
 
     /// One of the bits, if this is so.
     #[inline]

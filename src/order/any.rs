@@ -85,9 +85,9 @@ impl<T: Copy + PartialEq> AnyOrder<T> {
         if let Other::Groups(groups) = &self.other { groups.groups() } else { 0 }
     }
 
-    /// The number of hand-outs of a group since it is known.
-    pub(crate) fn handed_out(&self, group: u32) -> u64 {
-        if let Other::Groups(groups) = &self.other { groups.handed_out(group) } else { 0 }
+    /// A group, and the number of its hand-outs since it is known. Without groups, all keys are of one, and nothing is counted.
+    pub(crate) fn group(&self, group: u32) -> (Group, u64) {
+        if let Other::Groups(groups) = &self.other { groups.group(group) } else { (Group::default(), 0) }
     }
 
     #[cfg(test)]

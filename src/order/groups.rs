@@ -67,9 +67,10 @@ impl<T: Copy + PartialEq> Groups<T> {
         self.lanes.bytes() + self.blocks.0.bytes() + self.table.bytes()
     }
 
-    /// The number of hand-outs of a group since it is known.
-    pub(crate) fn handed_out(&self, group: u32) -> u64 {
-        self.lanes[group].known.handed_out()
+    /// A group, and the number of its hand-outs since it is known.
+    pub(crate) fn group(&self, group: u32) -> (Group, u64) {
+        let known = &self.lanes[group].known;
+        (known.group(), known.handed_out())
     }
 
     #[inline]

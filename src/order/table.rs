@@ -43,6 +43,10 @@ impl Known {
         (self.turns >> WEIGHT) as u16
     }
 
+    pub(super) fn group(&self) -> Group {
+        Group { hash: self.hash, weight: self.weight() }
+    }
+
     pub(super) fn handed_out(&self) -> u64 {
         self.turns & ((1 << WEIGHT) - 1)
     }

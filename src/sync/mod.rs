@@ -26,7 +26,7 @@ pub(crate) const fn model_const(real: usize, under_loom: usize) -> usize {
     if cfg!(loom) { under_loom } else { real }
 }
 
-/// A number for each queue, from 1. No two queues of the process have the same.
+/// A number for each queue and each table, from 1. No two of the process have the same.
 pub(crate) fn next_id() -> u64 {
     static QUEUES: std_atomic::AtomicU64 = std_atomic::AtomicU64::new(0);
     QUEUES.fetch_add(1, std_atomic::Ordering::Relaxed) + 1 // Relaxed: the numbers differ, which is all there is

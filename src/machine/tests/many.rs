@@ -1,17 +1,18 @@
 //! More keys than fit a block, a chunk or an array: what the lives, with a dozen of keys, do not reach.
 
 use crate::key::{Hash, Retired};
-use crate::machine::{Cancelled, End, Ended, How, Machine, Mode, Owed};
+use crate::machine::{Cancelled, End, Ended, How, Machine, Mode, Owed, Which};
 use crate::order::{AnyOrder, Group};
 use crate::{Added, DelayedAdd};
+use std::collections::BTreeSet;
 
 const MANY: u64 = if cfg!(miri) { 600 } else { 30_000 };
 
-fn hash(key: u64) -> Hash {
+pub(super) fn hash(key: u64) -> Hash {
     Hash((key as u32).wrapping_mul(0x9e37_79b9))
 }
 
-fn add(machine: &mut Machine<u64>, key: u64) -> (Added, Owed) {
+pub(super) fn add(machine: &mut Machine<u64>, key: u64) -> (Added, Owed) {
     machine.add(&mut Some(key), hash(key), Group::default(), &How::NOW, Mode::PLAIN)
 }
 
@@ -126,4 +127,45 @@ fn side_arrays_leave_with_their_chunks() {
     let chunks = freed.iter().filter(|freed| matches!(freed.memory, Retired::Chunk(_)));
     let lens: Vec<_> = chunks.map(|chunk| (chunk.records.len(), chunk.times.len())).collect();
     assert!(lens.len() >= 100 && lens.iter().all(|lens| *lens == (64, 64)), "{lens:?}");
+}
+
+/// A look ends after some chunks, or some keys. Keys that stay are seen once, although others come and go between two calls; and what was
+/// seen in the slots of those does not stand for the keys that are there now.
+#[test]
+fn a_look_is_short() {
+    let mut machine = Machine::new(AnyOrder::new(false), DelayedAdd::Independent);
+    (0..MANY).for_each(|key| _ = add(&mut machine, key));
+    let goes = |key: &u64| *key >= 64 * 10 && key % 300 != 0;
+    for which in [Which::All, Which::Processing, Which::All] {
+        let (mut from, mut seen, mut calls) = (Some(0), Vec::new(), 0);
+        while let Some(at) = from {
+            let before = seen.len();
+            from = machine.look(at, which, |view| seen.push((*view.key(), view.seen())));
+            assert!(seen.len() - before < 256 + 64, "keys");
+            let to = from.unwrap_or(machine.keys.chunks());
+            assert!(to > at && to - at <= 64, "chunks");
+            calls += 1;
+            _ = add(&mut machine, MANY + calls);
+        }
+        if which == Which::Processing {
+            assert!(seen.is_empty() && calls as usize <= machine.keys.chunks() / 64 + 1, "{calls} calls");
+            continue;
+        }
+        let keys: BTreeSet<u64> = seen.iter().map(|(key, _)| *key).filter(|key| *key < MANY).collect();
+        assert_eq!(keys.len(), seen.iter().filter(|(key, _)| *key < MANY).count(), "each key once");
+        assert_eq!(keys, (0..MANY).filter(|key| machine.is_known(key, hash(*key))).collect());
+        let mut hand = None;
+        for (key, seen) in seen {
+            if goes(&key) {
+                let (taken, _owed) = machine.take_out(&mut hand, seen, Mode::PLAIN);
+                assert_eq!((taken.was_queued, hand.take()), (true, Some(key)));
+                let (again, owed) = machine.take_out(&mut hand, seen, Mode::PLAIN);
+                assert_eq!((again.was_queued, hand.take(), owed), (false, None, Owed::NOTHING));
+                _ = add(&mut machine, MANY + key); // it gets the slot
+                let (other, _owed) = machine.take_out(&mut hand, seen, Mode::PLAIN);
+                assert!(!other.was_queued, "another key in the slot");
+                let _removed = machine.remove(&mut hand, &(MANY + key), hash(MANY + key), Mode::PLAIN);
+            }
+        }
+    }
 }

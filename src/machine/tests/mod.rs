@@ -10,6 +10,7 @@ mod reference;
 mod run;
 mod run_times;
 mod sampling;
+mod tokens;
 
 use reference::{swarm, words};
 use std::time::{Duration, Instant};

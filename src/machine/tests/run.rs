@@ -2,19 +2,21 @@
 //!
 //! After each step all that can be seen is compared: answers, what is owed, counts, and the state of each key.
 
-use super::reference::key::{Fault, KEYS, Key, Name, alive, arm, disarm, has_struck, strike};
+mod lists;
+
+use super::reference::key::{Fault, KEYS, Key, Name, alive, arm, disarm, has_struck};
 use super::reference::limits::Limits;
-use super::reference::op::{End, How, Op, Span};
+use super::reference::op::{End, Form, How, Op, Span};
 use super::reference::plan::{Limiter, Plan};
 use super::reference::queue::{Counts, Delayed, NEVER, Reference};
 use super::run_times::Times;
 use crate::key::Hash;
-use crate::machine::{self, Cancelled, Claimed, Delay, Ended, Failure, Machine, Mode, Owed, Seen, SeenDelay};
-use crate::order::{AnyOrder, Group, Order};
+use crate::machine::{self, Cancelled, Claimed, Delay, DirtyTicket, Ended, Failure, Machine, Mode, Owed};
+use crate::order::{AnyOrder, Group};
 use crate::rate_limiter::{ItemExponentialFailure, ItemFastSlow, RateLimiter, Schedule};
-use crate::{Added, DelayConflict, OnPanic};
+use crate::{Added, OnPanic};
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
@@ -62,6 +64,14 @@ pub(super) struct Run {
     pub(super) held: Vec<Claimed<Key>>,
     /// There are groups, or a priority was given.
     is_ordered: bool,
+    /// Held keys that were handed out to a thread which was unwinding.
+    unwinding: BTreeSet<u8>,
+    /// Held keys for which somebody waits until they are dirty, or has waited.
+    waiting: BTreeMap<u8, DirtyTicket>,
+    /// The tickets that the machine has told, in this verb; and those that it has to.
+    told: [Vec<DirtyTicket>; 2],
+    /// The hand-outs of each group: since no key of it was known, and in all.
+    handed: BTreeMap<u8, [u64; 2]>,
     /// What the machine has said last: no delay expires before this.
     until: u64,
     pub(super) times: Times,
@@ -98,8 +108,22 @@ impl Run {
         if plan.measure {
             machine.measure(times.are_exact);
         }
-        let (is_ordered, held) = (plan.groups.is_some(), Vec::new());
-        Self { plan, machine, reference, schedule, external, held, is_ordered, until: NEVER, times, fault: None }
+        Self {
+            is_ordered: plan.groups.is_some(),
+            plan,
+            machine,
+            reference,
+            schedule,
+            external,
+            held: Vec::new(),
+            unwinding: BTreeSet::new(),
+            waiting: BTreeMap::new(),
+            told: Default::default(),
+            handed: BTreeMap::new(),
+            until: NEVER,
+            times,
+            fault: None,
+        }
     }
 
     fn mode(&self) -> Mode {
@@ -134,9 +158,17 @@ impl Run {
             Op::Cancel(n) => self.cancel(*n),
             Op::Remove(n) => self.remove(*n),
             Op::Forget(n) => self.forget(*n),
-            Op::TakeWhere(bits) => self.take_where(*bits),
+            Op::TakeWhere(bits) => self.take_where(|key| bits & 1 << (key % 16) != 0, *bits),
+            Op::Look => self.list(),
             Op::TakeDelayed => self.take_delayed(),
-            Op::Get(_) => _ = self.get(),
+            Op::Get(form) => {
+                if let Some(key) = self.get().filter(|_| *form == Form::Owned) {
+                    self.machine.note_unwinding(self.held.last().expect("it was just handed out"));
+                    self.unwinding.insert(key);
+                }
+            }
+            Op::WaitDirty(_) if self.held.is_empty() => return,
+            Op::WaitDirty(n) => self.wait_for_dirty(usize::from(*n) % self.held.len()),
             Op::GetMany(n) => (0..*n).for_each(|_| _ = self.get()),
             Op::Work(n, hold) => {
                 for _ in 0..*n {
@@ -150,6 +182,7 @@ impl Run {
             Op::End(n, end) => {
                 let at = usize::from(*n) % self.held.len();
                 match end {
+                    End::Unwind if self.held[at].was_unwinding() => self.done(at, machine::End::Done),
                     End::Unwind if self.plan.on_panic == Some(OnPanic::Retry) => self.requeue(at, &limited, false),
                     End::Done | End::Drop | End::Unwind => self.done(at, machine::End::Done),
                     End::Succeed => self.done(at, machine::End::Succeed),
@@ -171,7 +204,11 @@ impl Run {
                 }
                 note("shrunk");
             }
-            Op::ShutDown | Op::Stop | Op::DrainTimeout => self.shut_down(),
+            Op::ShutDown | Op::DrainTimeout => self.shut_down(),
+            Op::Stop | Op::DrainWorkers => {
+                self.shut_down();
+                self.take_where(|_| true, (self.reference.counts.pushed as u16).wrapping_mul(0x9e37));
+            }
             _ => return,
         }
         STEPS.set(STEPS.get() + 1);
@@ -219,12 +256,59 @@ impl Run {
         assert_eq!((owed.ready, owed.has(Owed::READY)), (ready, ready > 0), "keys that became ready");
         let is_earlier = self.machine.until() < self.until;
         self.until = self.machine.until();
+        self.collect_news(owed);
+        self.check_news();
         let what = what | if ready > 0 { Owed::READY } else { 0 } | if is_earlier { Owed::DEADLINE } else { 0 };
-        assert_eq!(owed.what & !Owed::GARBAGE, what, "what is owed");
+        assert_eq!(owed.what & !(Owed::GARBAGE | Owed::DIRTY), what, "what is owed");
         if owed.has(Owed::GARBAGE) {
             note("garbage");
             drop(self.machine.take_garbage());
         }
+        self.forget_groups();
+    }
+
+    /// Waits until a held key is dirty, unless it is.
+    fn wait_for_dirty(&mut self, at: usize) {
+        let claimed = &self.held[at];
+        let key = claimed.key().number();
+        let ticket = self.machine.wait_for_dirty(claimed);
+        assert_eq!(ticket.is_none(), self.reference.is_dirty(key), "it waits for a key that is clean");
+        note(if ticket.is_some() { "waits until dirty" } else { "is dirty" });
+        if let Some(ticket) = ticket {
+            assert!(self.waiting.iter().all(|(other, used)| (*other == key) == (*used == ticket)), "one for each key");
+            self.waiting.insert(key, ticket);
+        }
+    }
+
+    fn collect_news(&mut self, owed: Owed) {
+        let told = self.machine.take_dirty();
+        assert_eq!(owed.has(Owed::DIRTY), !told.is_empty(), "tickets are told at once");
+        self.told[0].extend(told);
+    }
+
+    /// The machine has told those for whose keys somebody waits, and that have become dirty.
+    fn check_news(&mut self) {
+        let [told, mut due] = std::mem::take(&mut self.told);
+        let (dirty, clean) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|(key, _)| self.reference.is_dirty(*key));
+        let _: &BTreeMap<_, _> = &dirty;
+        self.waiting = clean;
+        due.extend(dirty.into_values());
+        due.iter().for_each(|_| note("told that it is dirty"));
+        assert_eq!(sorted(told), sorted(due), "held keys that became dirty");
+    }
+
+    /// The hand-out of a key ends, and with it the wait for it.
+    fn end_wait(&mut self, key: u8) -> Option<DirtyTicket> {
+        self.unwinding.remove(&key);
+        self.waiting.remove(&key)
+    }
+
+    /// Groups without known keys may be forgotten.
+    fn forget_groups(&mut self) {
+        let known: BTreeSet<u8> =
+            self.reference.all().filter(|key| self.is_to_be_known(*key)).map(|key| self.plan.group_of(key)).collect();
+        self.handed.iter_mut().filter(|(group, _)| !known.contains(group)).for_each(|(_, handed)| handed[0] = 0);
     }
 
     /// The bits that a verb owes after which no key is dirty, or queued.
@@ -310,6 +394,7 @@ impl Run {
         assert_eq!(self.machine.priority(&claimed), level, "the priority of key {key}");
         self.started(&claimed);
         self.held.push(claimed);
+        self.handed.entry(self.plan.group_of(key)).or_default().iter_mut().for_each(|count| *count += 1);
         let what = self.ends(false, true);
         self.expect_owed(owed, 0, what);
         note("handed out");
@@ -328,6 +413,7 @@ impl Run {
         let key = claimed.key().number();
         let (was_dirty, frees) = (claimed.is_dirty(), self.holds_back(key));
         assert_eq!(was_dirty, self.reference.is_dirty(key));
+        self.end_wait(key);
         self.ended(&claimed);
         self.times.given_up += u64::from(end == machine::End::GiveUp);
         let (ended, owed) = self.machine.done(&mut hand, claimed, end, mode);
@@ -372,6 +458,8 @@ impl Run {
         }
         let (added, owed) = self.machine.requeue(&mut hand, claimed, &with, end, mode);
         let expected = self.reference.requeue(key, how, delay);
+        let waits = self.end_wait(key).filter(|_| expected == Added::Deferred);
+        self.told[1].extend(waits);
         match added {
             Ok(added) => {
                 assert_eq!(added, expected);
@@ -425,6 +513,7 @@ impl Run {
             let (some, owed) = self.machine.expire(now, mode);
             expired = std::array::from_fn(|answer| expired[answer] + some.by_answer[answer]);
             ready += owed.ready;
+            self.collect_news(owed);
             if owed.has(Owed::GARBAGE) {
                 drop(self.machine.take_garbage());
             }
@@ -437,6 +526,7 @@ impl Run {
         }
         let counts = self.reference.counts;
         assert_eq!(expired.iter().sum::<usize>(), self.reference.turn());
+        self.check_news();
         let [pushed, deferred] = [expired[0], expired[1]].map(|count| count as u64);
         assert_eq!(
             (counts.pushed + pushed, counts.deferred + deferred),
@@ -516,96 +606,6 @@ impl Run {
         self.expect_owed(owed, 0, what);
     }
 
-    /// Sees all keys that are queued and match.
-    fn look(&mut self, matches: impl Fn(u8) -> bool) -> Option<Vec<(Seen, u8)>> {
-        let mut found = Vec::new();
-        let look = |machine: &mut Machine<Key>| {
-            let mut from = Some(0);
-            while let Some(at) = from {
-                from = machine.look(at, |key, seen| {
-                    strike(Fault::Predicate);
-                    found.extend(matches(key.number()).then_some((seen, key.number())));
-                });
-            }
-        };
-        self.call(look)?;
-        found.sort_unstable();
-        Some(found)
-    }
-
-    /// As `take_where`, which sees all keys, and then takes them out. Between the two, some are handed out, and some of these are done.
-    fn take_where(&mut self, bits: u16) {
-        let matches = |key: u8| bits & 1 << (key % 16) != 0;
-        let Some(found) = self.look(matches) else { return };
-        let Some(delays) = self.look_at_delays(matches) else { return };
-        self.fault = None; // what follows is many verbs
-        let keys: Vec<u8> = found.iter().map(|(_, key)| *key).collect();
-        let (queued, delayed) = self.reference.clone().take_where(matches, None);
-        assert_eq!(keys, queued, "by level, and then by age");
-        let (now, mode) = (self.reference.now, self.mode());
-        let left = |deadline: u64| if deadline == NEVER { NEVER } else { deadline.saturating_sub(now) };
-        let seen = delays.iter().map(|(seen, key)| (*key, left(seen.deadline), seen.priority));
-        assert_eq!(sorted(seen.collect()), sorted(delayed), "the delays");
-        let pushes: Vec<_> = keys.iter().map(|key| self.reference.push_of(*key)).collect();
-        for _ in 0..bits / 16 % 4 {
-            let Some(key) = self.get() else { break };
-            if bits & 8 != 0 {
-                self.add(key, &How::new());
-                self.done(self.held.len() - 1, machine::End::Done);
-            }
-        }
-        for ((seen, key), push) in found.into_iter().zip(pushes) {
-            let mut hand = None;
-            let is_there = self.reference.push_of(key) == push;
-            let (taken, owed) = self.machine.take_out(&mut hand, seen, mode);
-            assert_eq!(taken, is_there, "key {key} is taken out if it is queued by that push");
-            note(if taken { "taken out" } else { "not taken out" });
-            if taken {
-                self.reference.take(key);
-            }
-            let what = if taken { self.ends(true, true) } else { 0 };
-            self.expect_owed(owed, 0, what);
-        }
-        // Between the look and this, a delay may be moved, which changes nothing; or be cancelled, and the key delayed again.
-        for (nth, (seen, key)) in delays.into_iter().enumerate() {
-            if bits & 4 != 0 && nth % 2 == 1 {
-                self.cancel(key);
-            }
-            // An add may have dropped it before.
-            let is_another = !self.reference.is_delayed(key).0;
-            if bits & 2 != 0 && nth % 2 == 1 {
-                self.add(key, &How { after: Some(Span::Nanos(30)), conflict: DelayConflict::Replace, ..How::new() });
-            }
-            let mut hand = None;
-            let (delay, owed) = self.machine.take_out_delay(&mut hand, seen, mode);
-            let is_there = self.reference.is_delayed(key).0 && !is_another;
-            assert_eq!(delay.is_some(), is_there, "key {key} is taken out if it has been delayed since");
-            note(if is_there { "delay taken out" } else { "delay not taken out" });
-            if delay.is_some() {
-                self.reference.drop_delay(key);
-            }
-            let what = if is_there { self.ends(true, false) } else { 0 };
-            self.expect_owed(owed, 0, what);
-        }
-    }
-
-    /// The same of those that are delayed.
-    fn look_at_delays(&mut self, matches: impl Fn(u8) -> bool) -> Option<Vec<(SeenDelay, u8)>> {
-        let mut found = Vec::new();
-        let look = |machine: &mut Machine<Key>| {
-            let mut from = Some(0);
-            while let Some(at) = from {
-                from = machine.look_at_delays(at, |key, seen| {
-                    strike(Fault::Predicate);
-                    found.extend(matches(key.number()).then_some((seen, key.number())));
-                });
-            }
-        };
-        self.call(look)?;
-        found.sort_unstable();
-        Some(found)
-    }
-
     fn shut_down(&mut self) {
         self.reference.shut_down = true;
         let owed = self.machine.shut_down();
@@ -614,6 +614,7 @@ impl Run {
 
     fn check(&mut self) {
         self.check_times();
+        self.forget_groups();
         let (machine, reference) = (&self.machine, &self.reference);
         let processing = reference.processing();
         assert_eq!((machine.len(), machine.processing()), (reference.queued(), processing.len()));
@@ -635,14 +636,13 @@ impl Run {
             caught: 0,
         };
         assert_eq!(counts, reference.counts);
-        let levels = (i8::MIN..=i8::MAX).rev().map(|level| (level, machine.order().level_len(level)));
-        let levels: Vec<_> = levels.filter(|(_, len)| *len > 0).collect();
-        assert_eq!(levels, reference.levels());
+        self.check_levels();
         for claimed in &self.held {
             let key = claimed.key().number();
             assert!(processing.contains(&key));
             assert_eq!(claimed.is_dirty(), reference.is_dirty(key));
             assert_eq!(machine.priority(claimed), reference.held_priority(key));
+            assert_eq!(claimed.was_unwinding(), self.unwinding.contains(&key));
         }
         let known = reference.all().filter(|key| self.is_to_be_known(*key)).count();
         assert_eq!(

@@ -94,7 +94,7 @@ impl Run {
         let mut known = Vec::new();
         for claimed in &self.held {
             let (waited, elapsed) = reference.times(claimed.key().number());
-            let start = self.machine.started_at(claimed.0).expect("after `ages` each start is known");
+            let start = self.machine.started_at(self.machine.held(claimed)).expect("after `ages` each start is known");
             assert!(start >= now - elapsed, "a start is not too early");
             known.push(now - start);
             assert!(self.machine.waited(claimed).known().is_none_or(|nanos| nanos == waited), "waited");

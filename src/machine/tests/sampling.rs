@@ -97,7 +97,7 @@ fn the_age_of_an_unmeasured_key_is_too_low() {
         held.push(claimed);
     }
     let starts = |machine: &Machine<u64>, held: &[crate::machine::Claimed<u64>]| -> Vec<Option<u64>> {
-        held.iter().map(|claimed| machine.started_at(claimed.0)).collect()
+        held.iter().map(|claimed| machine.started_at(machine.held(claimed))).collect()
     };
     assert_eq!(starts(&machine, &held), [Some(2000), Some(2100), Some(2300), Some(2300), None]);
     let ages = machine.ages(3000).expect("it measures");

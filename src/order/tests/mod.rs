@@ -200,7 +200,7 @@ impl Run {
                 self.keys.known.iter().enumerate().filter_map(|(key, known)| Some((key, (*known)?)))
             {
                 let group = self.group_of(key as u32);
-                assert_eq!(order.handed_out(place.group), self.plain.handed_out(group));
+                assert_eq!(order.group(place.group).1, self.plain.handed_out(group));
             }
         }
     }

@@ -1,0 +1,43 @@
+//! A held key becomes dirty, and its holder waits for that.
+//!
+//! ```text
+//!   holder   lock ─ wait_for_dirty ─▶ ticket: put the waker on the list of the hub, by shard and ticket ─ unlock
+//!   add      lock ─ the key becomes dirty: DIRTY is owed ─ take_dirty ─▶ tickets ─ unlock ─ take their wakers off the list, and wake them
+//! ```
+//!
+//! The machine keeps a mark in the state of the key, and no list of those who wait. A ticket stands for all who wait for one hand-out. A
+//! wait that ends sooner leaves the mark, so the news may find nobody; and if it comes when the slot is that of a later hand-out, it wakes
+//! the wrong task, which looks and waits again.
+
+use super::{Claimed, EntryRef, Machine, Owed};
+
+/// Stands for those who wait until a held key becomes dirty.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct DirtyTicket(u32);
+
+impl<K> Machine<K> {
+    /// The add that makes the key dirty owes the news. `None`: it is dirty already.
+    pub(crate) fn wait_for_dirty(&mut self, claimed: &Claimed<K>) -> Option<DirtyTicket> {
+        let entry = self.held(claimed);
+        entry.state().await_dirty().then(|| DirtyTicket(self.keys.number(entry)))
+    }
+
+    /// The tickets of keys that have become dirty: what [`Owed::DIRTY`] speaks of.
+    #[cold]
+    pub(crate) fn take_dirty(&mut self) -> Vec<DirtyTicket> {
+        std::mem::take(&mut self.dirty)
+    }
+
+    /// A held key has become dirty.
+    #[inline(always)]
+    pub(super) fn became_dirty(&mut self, entry: EntryRef<K>) -> Owed {
+        if entry.state().is_awaited() { self.tell_of_dirty(entry) } else { Owed::NOTHING }
+    }
+
+    #[cold]
+    fn tell_of_dirty(&mut self, entry: EntryRef<K>) -> Owed {
+        entry.state().clear_awaited();
+        self.dirty.push(DirtyTicket(self.keys.number(entry)));
+        Owed::only_if(true, Owed::DIRTY)
+    }
+}
