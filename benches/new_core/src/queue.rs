@@ -91,7 +91,7 @@ impl<K: Hash + Eq> Queue<K> {
 
     fn mode(&self) -> Mode {
         let has = |flag| self.flags() & flag != 0;
-        Mode { is_open: !has(SHUT_DOWN), is_ordered: has(ORDERED), is_awaited: has(AWAITED) }
+        Mode { is_open: !has(SHUT_DOWN), is_ordered: has(ORDERED), is_awaited: has(AWAITED), is_measured: false }
     }
 
     /// The end of a critical section that has changed which keys are ready, or owes something.
