@@ -268,6 +268,26 @@ impl<K> Table<K> {
         prefetch(buckets.place(at));
     }
 
+    /// Prefetches the bucket that a look-up of this hash will read.
+    #[cfg(any(all(test, not(loom)), keyqueue_machine))]
+    #[inline]
+    pub(crate) fn prefetch_bucket_of(&self, hash: Hash) {
+        if self.buckets.len() > 0 {
+            let (buckets, at) = self.buckets_for(hash.0);
+            prefetch(buckets.place(at));
+        }
+    }
+
+    /// Reads that bucket, and prefetches the first slot of its chain.
+    #[cfg(any(all(test, not(loom)), keyqueue_machine))]
+    #[inline]
+    pub(crate) fn prefetch_slot_of(&self, hash: Hash) {
+        if self.buckets.len() > 0 {
+            let (buckets, at) = self.buckets_for(hash.0);
+            buckets.prefetch_first(at);
+        }
+    }
+
     /// Where the buckets are, and their number: for [`prefetch_bucket`].
     #[inline]
     pub(crate) fn buckets(&self) -> (usize, usize) {

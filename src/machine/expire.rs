@@ -76,4 +76,9 @@ impl<K> Machine<K> {
     pub(crate) fn until(&self) -> u64 {
         self.later.until
     }
+
+    /// The earliest deadline, or an earlier time while deadlines are sorted: for statistics.
+    pub(crate) fn next_deadline(&self) -> Option<u64> {
+        self.later.earliest()
+    }
 }

@@ -201,6 +201,24 @@ impl<K> Keys<K> {
         self.0.prefetch(entry.view());
     }
 
+    /// Where the buckets are, and their number.
+    #[inline]
+    pub(super) fn buckets(&self) -> (usize, usize) {
+        self.0.buckets()
+    }
+
+    /// Brings near the bucket that a look-up of this hash will read.
+    #[inline]
+    pub(super) fn prefetch_bucket(&self, hash: Hash) {
+        self.0.prefetch_bucket_of(hash);
+    }
+
+    /// Reads that bucket, and brings near the first slot of its chain.
+    #[inline]
+    pub(super) fn prefetch_slot(&self, hash: Hash) {
+        self.0.prefetch_slot_of(hash);
+    }
+
     #[inline]
     pub(super) fn has_retired(&self) -> bool {
         self.0.has_retired()

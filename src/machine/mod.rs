@@ -24,6 +24,8 @@
 //! | `keys` | the keys that are known; the unsafe code of the machine |
 //! | `add`, `get`, `done`, `take` | the verbs |
 //! | `delays`, `expire`, `failures` | the verbs that have to do with delays and failures, and their steps in others |
+//! | `batch` | what comes before the verbs of many keys |
+//! | `shards` | what a queue with several shards asks of each |
 //! | `shrink` | memory that the keys do not need |
 //! | `later` | the wheel, and a record for each key that is delayed or has failed |
 //! | `garbage` | memory that is not needed any more |
@@ -45,6 +47,7 @@
 #![cfg_attr(test, allow(dead_code, reason = "the queue does not use it yet"))]
 
 mod add;
+mod batch;
 mod delays;
 mod done;
 mod expire;
@@ -54,6 +57,7 @@ mod get;
 mod keys;
 mod later;
 mod owed;
+mod shards;
 mod shrink;
 mod take;
 #[cfg(test)]
@@ -113,9 +117,13 @@ impl<K> Machine<K> {
     #[cfg(test)]
     const BYTES: [usize; 2] = [Keys::<K>::BYTES, size_of::<later::Record>()];
 
-    pub(crate) fn new(order: AnyOrder<EntryRef<K>>, policy: DelayedAdd) -> Self {
+    /// Has room for `capacity` keys, and keeps it until a [`shrink`](Self::shrink).
+    pub(crate) fn new(mut order: AnyOrder<EntryRef<K>>, policy: DelayedAdd, capacity: usize) -> Self {
+        if capacity > 0 {
+            order.reserve(capacity);
+        }
         Self {
-            keys: Keys::new(0),
+            keys: Keys::new(capacity),
             order,
             later: Later::new(Keys::<K>::CHUNK),
             policy,

@@ -18,10 +18,12 @@ use std::cmp::Reverse;
 const CHUNKS: usize = 4;
 
 /// A queued key, as [`look`](Machine::look) has seen it. In the order of the fields: the higher priority comes first, and of one priority
-/// the older key.
+/// the older key, also over several shards.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Seen {
     pub(crate) priority: Reverse<i8>,
+    /// A time before its push, if the machine [wants stamps](Machine::want_stamps): not later than that of a later push of its priority.
+    pub(crate) stamp: u64,
     /// The number of its push, of all with this priority.
     pub(crate) push: u64,
     /// The number of its slot.
@@ -45,8 +47,9 @@ impl<K> Machine<K> {
     pub(crate) fn look(&self, from: usize, mut each: impl FnMut(&K, Seen)) -> Option<usize> {
         let end = self.keys.chunks().min(from + CHUNKS);
         for entry in self.keys.iter(from..end).filter(|entry| entry.state().is_queued()) {
-            let push = self.order.push_number(entry, entry.place());
-            each(entry.key(), Seen { priority: Reverse(entry.priority()), push, number: self.keys.number(entry) });
+            let (priority, place) = (Reverse(entry.priority()), entry.place());
+            let (stamp, push) = (self.order.stamp_of(entry, place), self.order.push_number(entry, place));
+            each(entry.key(), Seen { priority, stamp, push, number: self.keys.number(entry) });
         }
         (end < self.keys.chunks()).then_some(end)
     }

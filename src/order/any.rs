@@ -160,6 +160,23 @@ impl<T: Copy + PartialEq> Order<T> for AnyOrder<T> {
         ask!(self, order => order.front())
     }
 
+    fn stamp_of(&self, key: T, place: Place) -> u64 {
+        ask!(self, order => order.stamp_of(key, place))
+    }
+
+    fn want_stamps(&mut self) {
+        each!(self, order => Order::want_stamps(order));
+    }
+
+    #[inline]
+    fn wants_stamp(&self) -> bool {
+        ask!(self, order => order.wants_stamp())
+    }
+
+    fn stamp(&mut self, now: u64) {
+        each!(self, order => Order::stamp(order, now));
+    }
+
     fn upcoming(&self, ahead: u32) -> Option<T> {
         ask!(self, order => order.upcoming(ahead))
     }

@@ -21,6 +21,7 @@ use super::choice::Choice;
 use super::keys::Blocks;
 use super::lanes::{Lane, LaneBlocks, Lanes, Seat};
 use super::seats::Level;
+use super::stamps::{Stamps, stamp_of_push};
 use super::table::{Known, Table};
 use super::{Bin, Garbage, Group, NONE, Order, Place, Pushed, level_of, priority_of, visit};
 
@@ -34,23 +35,27 @@ pub(crate) struct Groups<T> {
     pub(super) limit: u32,
     /// Queued keys of full groups.
     pub(super) blocked: usize,
+    /// The number of the last push.
     pub(super) pushes: u64,
+    pub(super) stamps: Stamps,
 }
 
 /// Of this number of hand-outs of a level, one goes to an old lane.
 const TURNS: u8 = 16;
+
 impl<T: Copy + PartialEq> Groups<T> {
     /// `limit`: of processing keys of one group.
     pub(crate) fn new(limit: Option<u32>, strict: bool) -> Self {
         Self {
             table: Table::new(),
             lanes: Lanes::default(),
-            blocks: Blocks(Default::default()),
+            blocks: Blocks::default(),
             levels: Box::new([Level::EMPTY; 256]),
             choice: Choice::new(strict),
             limit: limit.unwrap_or(u32::MAX),
             blocked: 0,
             pushes: 0,
+            stamps: Stamps::default(),
         }
     }
 
@@ -61,7 +66,7 @@ impl<T: Copy + PartialEq> Groups<T> {
 
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
-        self.lanes.bytes() + self.blocks.0.bytes() + self.table.bytes()
+        self.lanes.bytes() + self.blocks.slab.bytes() + self.table.bytes()
     }
 
     /// The number of hand-outs of a group since it is known.
@@ -110,7 +115,7 @@ impl<T: Copy + PartialEq> Groups<T> {
     #[inline]
     fn drop_surplus(&mut self, bin: &mut Bin<T>) {
         bin.extend(self.lanes.surplus().map(Garbage::Lanes));
-        bin.extend(self.blocks.0.surplus().map(Garbage::Keys));
+        bin.extend(self.blocks.slab.surplus().map(Garbage::Keys));
     }
 }
 
@@ -137,6 +142,9 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
         let (level, is_full) = (level_of(priority), self.is_full(group));
         let number = self.lane(group, level);
         self.pushes += 1;
+        if self.stamps.are_wanted {
+            self.note_push(number, level);
+        }
         let lane = &mut self.lanes[number];
         let was_empty = lane.is_empty();
         let position = lane.push((key, self.pushes), &mut self.blocks);
@@ -157,6 +165,9 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
         let from_old = level.len_of(Seat::New) == 0 || has_old && !is_owed && level.since_old >= TURNS - 1;
         level.since_old = if from_old { 0 } else { level.since_old.saturating_add(1) };
         level.len -= 1;
+        if self.stamps.are_wanted {
+            self.stamps.note_pop();
+        }
         let number = level.list(if from_old { Seat::Old } else { Seat::New }).first;
         let lane = &mut self.lanes[number];
         let key = lane.pop(&mut self.blocks)?;
@@ -231,7 +242,24 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
 
     #[inline]
     fn front(&self) -> Option<(i8, u64)> {
-        Some((priority_of(self.choice.top()?), 0))
+        Some((priority_of(self.choice.top()?), self.stamps.turn()))
+    }
+
+    fn stamp_of(&self, key: T, place: Place) -> u64 {
+        if self.stamps.are_wanted { stamp_of_push(self.push_number(key, place)) } else { 0 }
+    }
+
+    fn want_stamps(&mut self) {
+        self.stamps.are_wanted = true;
+    }
+
+    #[inline]
+    fn wants_stamp(&self) -> bool {
+        self.stamps.is_one_wanted()
+    }
+
+    fn stamp(&mut self, now: u64) {
+        self.give_stamp(now);
     }
 
     fn upcoming(&self, _ahead: u32) -> Option<T> {
@@ -242,6 +270,6 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
     fn shrink(&mut self, bin: &mut Bin<T>) {
         self.table.shrink(bin);
         bin.extend(self.lanes.shrink().into_iter().map(Garbage::Lanes));
-        bin.extend(self.blocks.0.shrink().into_iter().map(Garbage::Keys));
+        bin.extend(self.blocks.slab.shrink().into_iter().map(Garbage::Keys));
     }
 }

@@ -10,6 +10,8 @@
 //! A key that is taken out leaves a hole. A block of holes leaves the list, so each block but the first has a key, and a pop walks over
 //! the holes of one block. Nothing is copied when a list grows. The number of a block is used again, and so is a position; the push number
 //! is not.
+//!
+//! A block has a stamp, if that is asked for: a time that is not after the pushes of its keys.
 
 use super::slab::Slab;
 use super::{NONE, visit};
@@ -36,11 +38,13 @@ pub(super) struct Block<T, const N: usize> {
     holes: u32,
     prev: u32,
     next: u32,
+    /// 0: none was given.
+    stamp: u64,
 }
 
 impl<T: Copy, const N: usize> Default for Block<T, N> {
     fn default() -> Self {
-        Self { slots: [None; N], base: 0, holes: 0, prev: NONE, next: NONE }
+        Self { slots: [None; N], base: 0, holes: 0, prev: NONE, next: NONE, stamp: 0 }
     }
 }
 
@@ -63,7 +67,17 @@ impl Keys {
 }
 
 /// The blocks of some lists.
-pub(super) struct Blocks<T, const N: usize, const CHUNK: usize>(pub(super) Slab<Block<T, N>, CHUNK>);
+pub(super) struct Blocks<T, const N: usize, const CHUNK: usize> {
+    pub(super) slab: Slab<Block<T, N>, CHUNK>,
+    /// Blocks that want a stamp. `None`: none ever does.
+    unstamped: Option<Vec<u32>>,
+}
+
+impl<T: Copy, const N: usize, const CHUNK: usize> Default for Blocks<T, N, CHUNK> {
+    fn default() -> Self {
+        Self { slab: Slab::default(), unstamped: None }
+    }
+}
 
 impl<T: Copy, const N: usize, const CHUNK: usize> Blocks<T, N, CHUNK> {
     #[inline]
@@ -72,7 +86,7 @@ impl<T: Copy, const N: usize, const CHUNK: usize> Blocks<T, N, CHUNK> {
             self.add_block(list);
         }
         let at = u32::from(list.tail);
-        self.0[list.last].slots[at as usize % N] = Some(key);
+        self.slab[list.last].slots[at as usize % N] = Some(key);
         list.tail += 1;
         list.len += 1;
         list.last * N as u32 + at
@@ -80,17 +94,18 @@ impl<T: Copy, const N: usize, const CHUNK: usize> Blocks<T, N, CHUNK> {
 
     #[cold]
     fn add_block(&mut self, list: &mut Keys) {
-        let (number, mut base) = (self.0.lend(), 0);
+        let (number, mut base) = (self.slab.lend(), 0);
         if list.first == NONE {
             (list.first, list.head) = (number, 0);
         } else {
-            let last = &mut self.0[list.last];
+            let last = &mut self.slab[list.last];
             base = last.base + N as u64;
             last.next = number;
         }
-        let block = &mut self.0[number];
+        let block = &mut self.slab[number];
         (block.base, block.holes, block.prev, block.next) = (base, 0, list.last, NONE);
         (list.last, list.tail) = (number, 0);
+        self.want_stamp(list);
     }
 
     #[inline]
@@ -103,7 +118,7 @@ impl<T: Copy, const N: usize, const CHUNK: usize> Blocks<T, N, CHUNK> {
             if usize::from(list.head) == N {
                 self.next_block(list);
             }
-            let slot = self.0[list.first].slots[usize::from(list.head) % N];
+            let slot = self.slab[list.first].slots[usize::from(list.head) % N];
             list.head += 1;
             if let Some(key) = slot {
                 break key;
@@ -116,9 +131,16 @@ impl<T: Copy, const N: usize, const CHUNK: usize> Blocks<T, N, CHUNK> {
     /// The first block is used up, and there is another one.
     #[cold]
     fn next_block(&mut self, list: &mut Keys) {
-        let next = self.0[list.first].next;
-        self.0.give_back(list.first);
+        let next = self.slab[list.first].next;
+        self.give_back(list.first);
         (list.first, list.head) = (next, 0);
+    }
+
+    fn give_back(&mut self, number: u32) {
+        self.slab.give_back(number);
+        if let Some(unstamped) = &mut self.unstamped {
+            unstamped.retain(|block| *block != number);
+        }
     }
 
     /// Gives back the blocks of an empty list, at most two. Its push numbers begin anew.
@@ -128,7 +150,7 @@ impl<T: Copy, const N: usize, const CHUNK: usize> Blocks<T, N, CHUNK> {
             if list.first != list.last {
                 self.next_block(list);
             }
-            self.0.give_back(list.first);
+            self.give_back(list.first);
             *list = Keys::default();
         }
     }
@@ -136,7 +158,7 @@ impl<T: Copy, const N: usize, const CHUNK: usize> Blocks<T, N, CHUNK> {
     /// Takes out the key at a position where one is.
     pub(super) fn remove(&mut self, list: &mut Keys, position: u32) {
         let number = position / N as u32;
-        let block = &mut self.0[number];
+        let block = &mut self.slab[number];
         let slot = &mut block.slots[position as usize % N];
         debug_assert!(slot.is_some(), "a key is queued once");
         *slot = None;
@@ -147,18 +169,19 @@ impl<T: Copy, const N: usize, const CHUNK: usize> Blocks<T, N, CHUNK> {
                 // It is used again from its start.
                 block.base += u64::from(list.tail);
                 (block.holes, list.tail) = (0, 0);
+                self.want_stamp(list);
             }
         } else if number != list.first && block.holes as usize == N {
             let (prev, next) = (block.prev, block.next);
-            self.0[prev].next = next;
-            self.0[next].prev = prev;
-            self.0.give_back(number);
+            self.slab[prev].next = next;
+            self.slab[next].prev = prev;
+            self.give_back(number);
         }
     }
 
     /// The key at a position where one is, with its push number.
     pub(super) fn get(&self, position: u32) -> (Option<T>, u64) {
-        let (block, at) = (&self.0[position / N as u32], position as usize % N);
+        let (block, at) = (&self.slab[position / N as u32], position as usize % N);
         (block.slots[at], block.base + at as u64)
     }
 
@@ -167,12 +190,51 @@ impl<T: Copy, const N: usize, const CHUNK: usize> Blocks<T, N, CHUNK> {
     pub(super) fn peek(&self, list: &Keys, ahead: u32) -> Option<T> {
         let at = u32::from(list.head) + ahead;
         let end = if list.first == list.last { u32::from(list.tail) } else { N as u32 };
-        if list.len > 0 && at < end { self.0[list.first].slots[at as usize] } else { None }
+        if list.len > 0 && at < end { self.slab[list.first].slots[at as usize] } else { None }
     }
 
-    /// Of a list with keys: a push number that is not above that of the first one.
+    /// From now on blocks want stamps.
+    pub(super) fn want_stamps(&mut self) {
+        self.unstamped.get_or_insert_default();
+    }
+
+    /// The next key of this list will be the first one in its last block, or in the list.
+    pub(super) fn want_stamp(&mut self, list: &Keys) {
+        let Some(unstamped) = self.unstamped.as_mut().filter(|_| list.last != NONE) else { return };
+        unstamped.push(list.last);
+        // There is nothing in the first block, which a pop has not left yet.
+        if list.len == 0 && list.first != list.last {
+            unstamped.push(list.first);
+        }
+    }
+
     #[inline]
-    pub(super) fn front_number(&self, list: &Keys) -> u64 {
-        self.0[list.first].base + u64::from(list.head)
+    pub(super) fn wants_stamp(&self) -> bool {
+        self.unstamped.as_ref().is_some_and(|unstamped| !unstamped.is_empty())
+    }
+
+    /// Gives this stamp to the blocks that want one.
+    pub(super) fn stamp(&mut self, now: u64) {
+        for block in self.unstamped.iter_mut().flat_map(|unstamped| unstamped.drain(..)) {
+            self.slab[block].stamp = now;
+        }
+    }
+
+    /// The stamp of the key at a position.
+    pub(super) fn stamp_of(&self, position: u32) -> u64 {
+        self.slab[position / N as u32].stamp
+    }
+
+    /// Of a list with keys: the stamp of the first one, or an earlier one.
+    #[inline]
+    pub(super) fn front_stamp(&self, list: &Keys) -> u64 {
+        let first = &self.slab[list.first];
+        if usize::from(list.head) < N { first.stamp } else { self.slab[first.next].stamp }
+    }
+
+    /// The key that was pushed last, if it is still there.
+    pub(super) fn last_mut(&mut self, list: &Keys) -> Option<&mut T> {
+        let at = usize::from(list.tail).checked_sub(1)?;
+        self.slab[list.last].slots[at].as_mut()
     }
 }

@@ -37,6 +37,7 @@ impl<T: Copy> Order<T> for Levels<T> {
         let list = &mut self.lists[usize::from(level)];
         if list.is_empty() {
             self.choice.set(level, true);
+            self.blocks.want_stamp(list);
         }
         Pushed { position: self.blocks.push(list, key), is_ready: true }
     }
@@ -49,7 +50,7 @@ impl<T: Copy> Order<T> for Levels<T> {
         if list.is_empty() {
             self.choice.set(level, false);
         }
-        bin.extend(self.blocks.0.surplus().map(Garbage::Line));
+        bin.extend(self.blocks.slab.surplus().map(Garbage::Line));
         key
     }
 
@@ -60,7 +61,7 @@ impl<T: Copy> Order<T> for Levels<T> {
         if list.is_empty() {
             self.choice.set(level, false);
         }
-        bin.extend(self.blocks.0.surplus().map(Garbage::Line));
+        bin.extend(self.blocks.slab.surplus().map(Garbage::Line));
     }
 
     fn push_number(&self, _key: T, place: Place) -> u64 {
@@ -74,7 +75,24 @@ impl<T: Copy> Order<T> for Levels<T> {
     #[inline]
     fn front(&self) -> Option<(i8, u64)> {
         let priority = priority_of(self.choice.top()?);
-        Some((priority, self.blocks.front_number(self.list(priority))))
+        Some((priority, self.blocks.front_stamp(self.list(priority))))
+    }
+
+    fn stamp_of(&self, _key: T, place: Place) -> u64 {
+        self.blocks.stamp_of(place.position)
+    }
+
+    fn want_stamps(&mut self) {
+        self.blocks.want_stamps();
+    }
+
+    #[inline]
+    fn wants_stamp(&self) -> bool {
+        self.blocks.wants_stamp()
+    }
+
+    fn stamp(&mut self, now: u64) {
+        self.blocks.stamp(now);
     }
 
     fn upcoming(&self, ahead: u32) -> Option<T> {
@@ -82,6 +100,6 @@ impl<T: Copy> Order<T> for Levels<T> {
     }
 
     fn shrink(&mut self, bin: &mut Bin<T>) {
-        bin.extend(self.blocks.0.shrink().into_iter().map(Garbage::Line));
+        bin.extend(self.blocks.slab.shrink().into_iter().map(Garbage::Line));
     }
 }

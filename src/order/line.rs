@@ -20,19 +20,19 @@ pub(crate) struct Line<T> {
 
 impl<T: Copy> Default for Line<T> {
     fn default() -> Self {
-        Self { blocks: Blocks(Default::default()), keys: Keys::default() }
+        Self { blocks: Blocks::default(), keys: Keys::default() }
     }
 }
 
 impl<T: Copy> Line<T> {
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
-        self.blocks.0.bytes()
+        self.blocks.slab.bytes()
     }
 
     /// Has memory for this number of keys, and keeps it until it is shrunk.
     pub(super) fn reserve(&mut self, keys: usize) {
-        self.blocks.0.reserve(keys.div_ceil(BLOCK));
+        self.blocks.slab.reserve(keys.div_ceil(BLOCK));
     }
 }
 
@@ -45,14 +45,14 @@ impl<T: Copy> Order<T> for Line<T> {
     #[inline]
     fn pop(&mut self, bin: &mut Bin<T>) -> Option<T> {
         let key = self.blocks.pop(&mut self.keys);
-        bin.extend(self.blocks.0.surplus().map(Garbage::Line));
+        bin.extend(self.blocks.slab.surplus().map(Garbage::Line));
         key
     }
 
     #[inline]
     fn remove(&mut self, _key: T, place: Place, bin: &mut Bin<T>) {
         self.blocks.remove(&mut self.keys, place.position);
-        bin.extend(self.blocks.0.surplus().map(Garbage::Line));
+        bin.extend(self.blocks.slab.surplus().map(Garbage::Line));
     }
 
     fn push_number(&self, _key: T, place: Place) -> u64 {
@@ -65,7 +65,24 @@ impl<T: Copy> Order<T> for Line<T> {
 
     #[inline]
     fn front(&self) -> Option<(i8, u64)> {
-        if self.keys.is_empty() { None } else { Some((NORMAL, self.blocks.front_number(&self.keys))) }
+        if self.keys.is_empty() { None } else { Some((NORMAL, self.blocks.front_stamp(&self.keys))) }
+    }
+
+    fn stamp_of(&self, _key: T, place: Place) -> u64 {
+        self.blocks.stamp_of(place.position)
+    }
+
+    fn want_stamps(&mut self) {
+        self.blocks.want_stamps();
+    }
+
+    #[inline]
+    fn wants_stamp(&self) -> bool {
+        self.blocks.wants_stamp()
+    }
+
+    fn stamp(&mut self, now: u64) {
+        self.blocks.stamp(now);
     }
 
     #[inline]
@@ -74,6 +91,6 @@ impl<T: Copy> Order<T> for Line<T> {
     }
 
     fn shrink(&mut self, bin: &mut Bin<T>) {
-        bin.extend(self.blocks.0.shrink().into_iter().map(Garbage::Line));
+        bin.extend(self.blocks.slab.shrink().into_iter().map(Garbage::Line));
     }
 }

@@ -56,7 +56,7 @@ impl<K: Hash + Eq> Queue<K> {
         Self {
             hasher: hasher(),
             group_of,
-            machine: CachePadded::new(Mutex::new(Machine::new(order, DelayedAdd::default()))),
+            machine: CachePadded::new(Mutex::new(Machine::new(order, DelayedAdd::default(), 0))),
             published: CachePadded::new(Published { len, awaited, is_shut_down: AtomicBool::new(false) }),
         }
     }

@@ -90,7 +90,7 @@ impl Run {
             Limiter::Composed | Limiter::Own => None,
         };
         assert_eq!(schedule.is_none(), plan.has_own_counts());
-        let (external, machine) = (plan.limits(), Machine::new(order, plan.policy));
+        let (external, machine) = (plan.limits(), Machine::new(order, plan.policy, 0));
         Self { plan, machine, reference, schedule, external, held: Vec::new(), until: NEVER, fault: None }
     }
 
