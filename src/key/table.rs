@@ -315,6 +315,12 @@ impl<K> Table<K> {
         self.slab.get(number)
     }
 
+    /// The bytes of slots and buckets.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn bytes(&self) -> usize {
+        self.slab.kept() * Chunk::<K>::SLOTS * Self::SLOT + (self.buckets.capacity() + self.old.capacity()) * 8
+    }
+
     /// The number of keys.
     #[cfg(any(all(test, not(loom)), keyqueue_machine))]
     pub(crate) fn len(&self) -> usize {

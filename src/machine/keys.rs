@@ -135,6 +135,11 @@ impl<K> Keys<K> {
     #[cfg(test)]
     pub(super) const BYTES: usize = Table::<Entry<K>>::SLOT;
 
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+
     pub(super) fn new(capacity: usize) -> Self {
         Self(Table::new(capacity))
     }

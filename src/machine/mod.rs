@@ -117,6 +117,12 @@ impl<K> Machine<K> {
     #[cfg(test)]
     const BYTES: [usize; 2] = [Keys::<K>::BYTES, size_of::<later::Record>()];
 
+    /// The bytes of the keys, and of the order.
+    #[cfg(test)]
+    fn bytes(&self) -> [usize; 2] {
+        [self.keys.bytes(), self.order.bytes()]
+    }
+
     /// Has room for `capacity` keys, and keeps it until a [`shrink`](Self::shrink).
     pub(crate) fn new(mut order: AnyOrder<EntryRef<K>>, policy: DelayedAdd, capacity: usize) -> Self {
         if capacity > 0 {

@@ -47,10 +47,10 @@ impl<T: Copy + PartialEq> AnyOrder<T> {
     }
 
     #[cfg(test)]
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         match &self.kind {
             Kind::Plain { line, .. } => line.bytes(),
-            Kind::Levels(_) => 0,
+            Kind::Levels(levels) => levels.bytes(),
             Kind::Groups(groups) => groups.bytes(),
         }
     }

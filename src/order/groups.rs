@@ -269,7 +269,6 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
 
     fn shrink(&mut self, bin: &mut Bin<T>) {
         self.table.shrink(bin);
-        bin.extend(self.lanes.shrink().into_iter().map(Garbage::Lanes));
-        bin.extend(self.blocks.slab.shrink().into_iter().map(Garbage::Keys));
+        bin.push(Garbage::Groups(self.lanes.shrink(), self.blocks.slab.shrink()));
     }
 }

@@ -225,11 +225,13 @@ impl<T: Copy, const N: usize, const CHUNK: usize> Blocks<T, N, CHUNK> {
         self.slab[position / N as u32].stamp
     }
 
-    /// Of a list with keys: the stamp of the first one, or an earlier one.
+    /// Of a list with keys: the stamp of the first one.
     #[inline]
     pub(super) fn front_stamp(&self, list: &Keys) -> u64 {
         let first = &self.slab[list.first];
-        if usize::from(list.head) < N { first.stamp } else { self.slab[first.next].stamp }
+        // What is left of the first block may be holes. (Behind the tail there are old values; then the block is the only one.)
+        let mut rest = first.slots[usize::from(list.head)..].iter();
+        if rest.any(Option::is_some) { first.stamp } else { self.slab[first.next].stamp }
     }
 
     /// The key that was pushed last, if it is still there.

@@ -24,6 +24,11 @@ impl<T: Copy> Levels<T> {
         Self { blocks, lists, choice }
     }
 
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.blocks.slab.bytes()
+    }
+
     #[inline]
     fn list(&self, priority: i8) -> &Keys {
         &self.lists[usize::from(level_of(priority))]
@@ -100,6 +105,6 @@ impl<T: Copy> Order<T> for Levels<T> {
     }
 
     fn shrink(&mut self, bin: &mut Bin<T>) {
-        bin.extend(self.blocks.slab.shrink().into_iter().map(Garbage::Line));
+        bin.push(Garbage::Lines(self.blocks.slab.shrink()));
     }
 }

@@ -91,6 +91,6 @@ impl<T: Copy> Order<T> for Line<T> {
     }
 
     fn shrink(&mut self, bin: &mut Bin<T>) {
-        bin.extend(self.blocks.slab.shrink().into_iter().map(Garbage::Line));
+        bin.push(Garbage::Lines(self.blocks.slab.shrink()));
     }
 }

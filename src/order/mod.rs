@@ -40,7 +40,7 @@ mod slab;
 mod stamps;
 mod table;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use any::AnyOrder;
 pub(crate) use groups::Groups;
@@ -117,8 +117,8 @@ pub(crate) trait Order<T> {
     /// The number of queued keys of a priority.
     fn level_len(&self, priority: i8) -> usize;
 
-    /// The highest priority of a key that a pop may return, and the stamp of the first key there, or an earlier one. With groups: that of
-    /// the last few pops.
+    /// The highest priority of a key that a pop may return, and the stamp of the first key there. With groups: that of the last few
+    /// pops.
     fn front(&self) -> Option<(i8, u64)>;
 
     /// The stamp of a queued key: a time that is not after its push, nor after the stamp of a later push of its priority.
@@ -172,8 +172,10 @@ pub(crate) struct Bin<T>(Vec<Garbage<T>>);
 #[expect(dead_code, reason = "it is kept to be dropped")]
 enum Garbage<T> {
     Line(LineChunk<T>),
+    Lines(Vec<LineChunk<T>>),
     Keys(KeysChunk<T>),
     Lanes(LanesChunk<T>),
+    Groups(Vec<LanesChunk<T>>, Vec<KeysChunk<T>>),
     Segment(Segment),
 }
 

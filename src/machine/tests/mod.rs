@@ -6,8 +6,10 @@
 mod bounds;
 mod letters;
 mod many;
+mod memory;
 mod reference;
 mod run;
+mod shards;
 
 use reference::{swarm, words};
 use std::time::{Duration, Instant};

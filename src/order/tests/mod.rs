@@ -8,7 +8,7 @@ mod turns;
 use super::{AnyOrder, Bin, Group, Order, Place, level_of};
 use plain::{Plain, Rules};
 
-std::thread_local!(pub(super) static VISITS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
+std::thread_local!(pub(crate) static VISITS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
 
 /// A small generator (xorshift64*).
 struct Random(u64);
