@@ -43,7 +43,7 @@ impl Stamps {
 
     #[inline]
     pub(super) fn note_pop(&mut self) {
-        self.pops += 1;
+        self.pops = self.pops.saturating_add(1);
         self.popped |= self.pops >= STAMPED_POPS;
     }
 

@@ -173,6 +173,27 @@ fn stamps_are_those_of_a_list_of_pushes() {
     }
 }
 
+/// Keys that want stamps are taken in the same critical section, and their blocks and lanes are freed.
+#[test]
+fn what_wants_a_stamp_may_be_gone() {
+    for order in [AnyOrder::new(false), AnyOrder::groups(None, false)] {
+        let mut machine = Machine::new(order, DelayedAdd::default(), 0);
+        machine.want_stamps();
+        for round in 1..4 {
+            for key in 0..1000 {
+                let group = Group { hash: key.into(), weight: 1 };
+                _ = machine.add(&mut Some(key), hash(key), group, &How::NOW, Mode::OPEN);
+            }
+            while let Some(claimed) = machine.get(Mode::OPEN).0 {
+                _ = machine.done(&mut None, claimed, End::Done);
+            }
+            drop(machine.take_garbage());
+            machine.stamp(round);
+            assert!(!machine.wants_stamp());
+        }
+    }
+}
+
 /// Getters that stay for some keys, each in turn, with the shard whose front is the first by level and stamp.
 struct Getters {
     shards: Vec<Shard>,
@@ -217,11 +238,12 @@ fn a_key_is_overtaken_by_a_bounded_number() {
         let (mut taken, total) = (0, if cfg!(miri) { 200 } else { 20_000 });
         while taken < total {
             let adds = [4, 3, 1, 3, 2][taken / 3000 % 5];
-            for _ in 0..random.usize(0..adds) + usize::from(next == taken) {
+            let more = random.usize(0..adds) + usize::from(next == taken);
+            gone.resize(next + more, false);
+            for _ in 0..more {
                 all.now += 1;
                 let shard = if random.usize(0..100) < percent { 0 } else { random.usize(1..count) };
                 all.shards[shard].add(next as u32, 0, all.now);
-                gone.push(false);
                 next += 1;
             }
             let Some((_, key)) = all.get() else { continue };
