@@ -5,8 +5,8 @@
 //!   get_many   lock ─ get, until there is none or some hundred are taken ─ unlock                   (a get prefetches by itself)
 //! ```
 //!
-//! With many keys, what a look-up reads is in no cache. In a batch these misses overlap. Of a table that fits the cache the prefetches only
-//! cost time: [`is_large`](Machine::is_large). The owed of the verbs are added up by [`Owed::and`](super::Owed::and); a caller that withholds
+//! With many keys, what a look-up reads is in no cache. In a batch these misses overlap. If the table fits the cache, the prefetches only
+//! cost time: [`is_large`](Machine::is_large). What the verbs owe is added up by [`Owed::and`](super::Owed::and); a caller that withholds
 //! wake-ups looks at the sum.
 
 use super::Machine;
