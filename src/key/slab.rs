@@ -117,6 +117,12 @@ impl<K> Slab<K> {
         self.numbers.end()
     }
 
+    /// The number of chunks that have memory.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn kept(&self) -> usize {
+        (0..self.chunks()).filter(|number| self.chunks[*number].is_some()).count()
+    }
+
     /// Puts a key into a vacant slot. Its word has no bit set yet.
     #[inline(always)]
     pub(super) fn insert(&mut self, key: K, hash: u32) -> SlotRef<K> {

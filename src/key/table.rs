@@ -268,6 +268,26 @@ impl<K> Table<K> {
         prefetch(buckets.place(at));
     }
 
+    /// Prefetches the bucket that a look-up of this hash will read.
+    #[cfg(any(all(test, not(loom)), keyqueue_machine))]
+    #[inline]
+    pub(crate) fn prefetch_bucket_of(&self, hash: Hash) {
+        if self.buckets.len() > 0 {
+            let (buckets, at) = self.buckets_for(hash.0);
+            prefetch(buckets.place(at));
+        }
+    }
+
+    /// Reads that bucket, and prefetches the first slot of its chain.
+    #[cfg(any(all(test, not(loom)), keyqueue_machine))]
+    #[inline]
+    pub(crate) fn prefetch_slot_of(&self, hash: Hash) {
+        if self.buckets.len() > 0 {
+            let (buckets, at) = self.buckets_for(hash.0);
+            buckets.prefetch_first(at);
+        }
+    }
+
     /// Where the buckets are, and their number: for [`prefetch_bucket`].
     #[inline]
     pub(crate) fn buckets(&self) -> (usize, usize) {
@@ -300,6 +320,12 @@ impl<K> Table<K> {
     #[cfg(any(all(test, not(loom)), keyqueue_machine))]
     pub(crate) fn get(&self, number: u32) -> Option<SlotRef<K>> {
         self.slab.get(number)
+    }
+
+    /// The bytes of slots and buckets.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn bytes(&self) -> usize {
+        self.slab.kept() * Chunk::<K>::SLOTS * Self::SLOT + (self.buckets.capacity() + self.old.capacity()) * 8
     }
 
     /// The number of keys.

@@ -74,14 +74,14 @@ impl<K> Machine<K> {
         (Expired { by_answer, has_more }, owed.and(self.garbage()))
     }
 
-    /// The earliest deadline; or an earlier time, if a delay was moved or dropped.
-    pub(crate) fn next_deadline(&self) -> Option<u64> {
-        self.later.earliest()
-    }
-
     /// No delay expires before this. ([`NEVER`]: there is none.)
     #[inline]
     pub(crate) fn until(&self) -> u64 {
         self.later.until
+    }
+
+    /// The earliest deadline, or an earlier time while deadlines are sorted: for statistics.
+    pub(crate) fn next_deadline(&self) -> Option<u64> {
+        self.later.earliest()
     }
 }

@@ -144,6 +144,11 @@ impl<K> Keys<K> {
     #[cfg(test)]
     pub(super) const BYTES: usize = Table::<Entry<K>>::SLOT;
 
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+
     pub(super) fn new(capacity: usize) -> Self {
         Self(Table::new(capacity))
     }
@@ -214,6 +219,24 @@ impl<K> Keys<K> {
     #[inline]
     pub(super) fn prefetch_chain(&self, entry: EntryRef<K>) {
         self.0.prefetch(entry.view());
+    }
+
+    /// Where the buckets are, and their number.
+    #[inline]
+    pub(super) fn buckets(&self) -> (usize, usize) {
+        self.0.buckets()
+    }
+
+    /// Brings near the bucket that a look-up of this hash will read.
+    #[inline]
+    pub(super) fn prefetch_bucket(&self, hash: Hash) {
+        self.0.prefetch_bucket_of(hash);
+    }
+
+    /// Reads that bucket, and brings near the first slot of its chain.
+    #[inline]
+    pub(super) fn prefetch_slot(&self, hash: Hash) {
+        self.0.prefetch_slot_of(hash);
     }
 
     #[inline]

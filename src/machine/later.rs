@@ -111,6 +111,16 @@ impl Later {
         (record.began, record.priority) = (began, priority);
     }
 
+    /// The number of times that a key has become delayed.
+    pub(super) fn begun(&self) -> u64 {
+        self.begun
+    }
+
+    /// The earliest deadline, or an earlier time while the wheel sorts deadlines.
+    pub(super) fn earliest(&self) -> Option<u64> {
+        self.wheel.as_ref()?.earliest()
+    }
+
     /// Which of the beginnings of a delay this one was.
     pub(super) fn began(&self, number: u32) -> u64 {
         // Of the numbers with these low bits the latest that was used.
@@ -157,11 +167,6 @@ impl Later {
             wheel.cascade(&mut self.records, budget);
         }
         popped
-    }
-
-    /// The earliest deadline of a delay that is set, or was.
-    pub(super) fn earliest(&self) -> Option<u64> {
-        self.wheel.as_ref()?.earliest()
     }
 
     /// Takes out any deadline: the number of the slot.

@@ -26,6 +26,8 @@
 //! | `add`, `get`, `done`, `take`, `look` | the verbs |
 //! | `claimed`, `dirty` | the token of a held key, and the wait until that is dirty |
 //! | `delays`, `expire`, `failures` | the verbs that have to do with delays and failures, and their steps in others |
+//! | `batch` | what comes before the verbs of many keys |
+//! | `shards` | what a queue with several shards asks of each |
 //! | `shrink` | memory that the keys do not need |
 //! | `later` | the wheel, and a record for each key that is delayed or has failed |
 //! | `measure` | what a queue that measures does beside the verbs |
@@ -49,6 +51,7 @@
 #![cfg_attr(test, allow(dead_code, reason = "the queue does not use it yet"))]
 
 mod add;
+mod batch;
 mod claimed;
 mod delays;
 mod dirty;
@@ -63,6 +66,7 @@ mod later;
 mod look;
 mod measure;
 mod owed;
+mod shards;
 mod shrink;
 mod take;
 #[cfg(test)]
@@ -127,9 +131,19 @@ impl<K> Machine<K> {
     #[cfg(test)]
     const BYTES: [usize; 3] = [Keys::<K>::BYTES, size_of::<later::Record>(), size_of::<times::KeyTimes>()];
 
-    pub(crate) fn new(order: AnyOrder<EntryRef<K>>, policy: DelayedAdd) -> Self {
+    /// The bytes of the keys, and of the order.
+    #[cfg(test)]
+    fn bytes(&self) -> [usize; 2] {
+        [self.keys.bytes(), self.order.bytes()]
+    }
+
+    /// Has room for `capacity` keys, and keeps it until a [`shrink`](Self::shrink).
+    pub(crate) fn new(mut order: AnyOrder<EntryRef<K>>, policy: DelayedAdd, capacity: usize) -> Self {
+        if capacity > 0 {
+            order.reserve(capacity);
+        }
         Self {
-            keys: Keys::new(0),
+            keys: Keys::new(capacity),
             order,
             later: Later::new(Keys::<K>::CHUNK),
             times: None,

@@ -35,8 +35,9 @@ impl Owed {
         Self { what: if is_owed { what } else { 0 }, ready: 0 }
     }
 
+    /// Also what is owed for several verbs in one critical section.
     #[inline]
-    pub(super) fn and(self, other: Self) -> Self {
+    pub(crate) fn and(self, other: Self) -> Self {
         Self { what: self.what | other.what, ready: self.ready + other.ready }
     }
 

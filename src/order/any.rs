@@ -91,10 +91,10 @@ impl<T: Copy + PartialEq> AnyOrder<T> {
     }
 
     #[cfg(test)]
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         match &self.other {
             Other::None => self.line.bytes(),
-            Other::Levels(_) => 0,
+            Other::Levels(levels) => levels.bytes(),
             Other::Groups(groups) => groups.bytes(),
         }
     }
@@ -190,6 +190,23 @@ impl<T: Copy + PartialEq> Order<T> for AnyOrder<T> {
 
     fn front(&self) -> Option<(i8, u64)> {
         ask!(self, order => order.front())
+    }
+
+    fn stamp_of(&self, key: T, place: Place) -> u64 {
+        ask!(self, order => order.stamp_of(key, place))
+    }
+
+    fn want_stamps(&mut self) {
+        each!(self, order => order.want_stamps());
+    }
+
+    #[inline]
+    fn wants_stamp(&self) -> bool {
+        ask!(self, order => order.wants_stamp())
+    }
+
+    fn stamp(&mut self, now: u64) {
+        each!(self, order => order.stamp(now));
     }
 
     #[inline]

@@ -21,6 +21,7 @@ use super::choice::Choice;
 use super::keys::Blocks;
 use super::lanes::{Lane, LaneBlocks, Lanes, Seat};
 use super::seats::Level;
+use super::stamps::{Stamps, stamp_of_push};
 use super::table::{Known, Table};
 use super::{Bin, Garbage, Group, NONE, Order, PLACES, Place, Pushed, level_of, priority_of, visit};
 
@@ -36,11 +37,14 @@ pub(crate) struct Groups<T> {
     len: usize,
     /// Queued keys of full groups.
     pub(super) blocked: usize,
+    /// The number of the last push.
     pub(super) pushes: u64,
+    pub(super) stamps: Stamps,
 }
 
 /// Of this number of hand-outs of a level, one goes to an old lane.
 const TURNS: u8 = 16;
+
 impl<T: Copy + PartialEq> Groups<T> {
     /// `limit`: of processing keys of one group.
     pub(crate) fn new(limit: Option<u32>, strict: bool) -> Self {
@@ -54,6 +58,7 @@ impl<T: Copy + PartialEq> Groups<T> {
             len: 0,
             blocked: 0,
             pushes: 0,
+            stamps: Stamps::default(),
         }
     }
 
@@ -142,6 +147,9 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
         let number = self.lane(group, level);
         self.pushes += 1;
         self.len += 1;
+        if self.stamps.are_wanted {
+            self.note_push(number, level);
+        }
         let lane = &mut self.lanes[number];
         let was_empty = lane.is_empty();
         let position = lane.push((key, self.pushes), &mut self.blocks);
@@ -162,6 +170,9 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
         let from_old = level.len_of(Seat::New) == 0 || has_old && !is_owed && level.since_old >= TURNS - 1;
         level.since_old = if from_old { 0 } else { level.since_old.saturating_add(1) };
         level.len -= 1;
+        if self.stamps.are_wanted {
+            self.stamps.note_pop();
+        }
         let number = level.list(if from_old { Seat::Old } else { Seat::New }).first;
         let lane = &mut self.lanes[number];
         let key = lane.pop(&mut self.blocks)?;
@@ -243,7 +254,24 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
 
     #[inline]
     fn front(&self) -> Option<(i8, u64)> {
-        Some((priority_of(self.choice.top()?), 0))
+        Some((priority_of(self.choice.top()?), self.stamps.turn()))
+    }
+
+    fn stamp_of(&self, key: T, place: Place) -> u64 {
+        if self.stamps.are_wanted { stamp_of_push(self.push_number(key, place)) } else { 0 }
+    }
+
+    fn want_stamps(&mut self) {
+        self.stamps.are_wanted = true;
+    }
+
+    #[inline]
+    fn wants_stamp(&self) -> bool {
+        self.stamps.is_one_wanted()
+    }
+
+    fn stamp(&mut self, now: u64) {
+        self.give_stamp(now);
     }
 
     fn upcoming(&self, _ahead: u32) -> Option<T> {
@@ -258,7 +286,6 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
 
     fn shrink(&mut self, bin: &mut Bin<T>) {
         self.table.shrink(bin);
-        bin.extend(self.lanes.shrink().into_iter().map(Garbage::Lanes));
-        bin.extend(self.blocks.0.shrink().into_iter().map(Garbage::Keys));
+        bin.push(Garbage::Groups(self.lanes.shrink(), self.blocks.0.shrink()));
     }
 }

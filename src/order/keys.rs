@@ -183,4 +183,10 @@ impl<T: Copy, const N: usize, const CHUNK: usize> Blocks<T, N, CHUNK> {
             at += 1;
         }
     }
+
+    /// The key that was pushed last, if it is still there.
+    pub(super) fn last_mut(&mut self, list: &Keys) -> Option<&mut T> {
+        let at = usize::from(list.tail).checked_sub(1)?;
+        self.0[list.last].slots[at].as_mut()
+    }
 }

@@ -6,7 +6,7 @@ use super::table::Known;
 use super::{NONE, visit};
 
 /// A queued key, and the number of its push.
-type Aged<T> = (T, u64);
+pub(super) type Aged<T> = (T, u64);
 
 /// The blocks of lanes: of 8 slots, as there may be a million lanes.
 pub(super) type LaneBlocks<T> = Blocks<Aged<T>, 8, 32>;
@@ -124,6 +124,11 @@ impl<T: Copy + PartialEq> Lane<T> {
         if !self.only.is_some_and(|(only, _)| each(only)) {
             blocks.firsts(&self.more, places, |(key, _)| each(key));
         }
+    }
+
+    /// The key that was pushed last, if it is still there.
+    pub(super) fn last_mut<'a>(&'a mut self, blocks: &'a mut LaneBlocks<T>) -> Option<&'a mut Aged<T>> {
+        if self.more.is_empty() { self.only.as_mut() } else { blocks.last_mut(&self.more) }
     }
 
     #[inline]

@@ -10,6 +10,9 @@ pub(crate) struct Levels<T> {
     len: usize,
     /// The number of lines that have memory.
     with_memory: usize,
+    is_stamped: bool,
+    /// Levels that want a stamp.
+    unstamped: Vec<u8>,
 }
 
 /// With more lines that have memory, one that becomes empty gives it back.
@@ -25,8 +28,18 @@ impl<T: Copy> Levels<T> {
         let (mut lines, mut choice) = ([const { Line::EMPTY }; 256], Choice::new(strict));
         choice.set(level_of(NORMAL), !line.is_empty());
         let (len, with_memory) = (line.len(), usize::from(line.has_memory()));
+        let is_stamped = line.is_stamped();
         lines[usize::from(level_of(NORMAL))] = line;
-        Self { lines, choice, len, with_memory }
+        let mut levels = Self { lines, choice, len, with_memory, is_stamped, unstamped: vec![level_of(NORMAL)] };
+        if is_stamped {
+            levels.want_stamps();
+        }
+        levels
+    }
+
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.lines.iter().map(Line::bytes).sum()
     }
 
     #[inline]
@@ -38,7 +51,11 @@ impl<T: Copy> Levels<T> {
     #[inline]
     fn begin(&mut self, level: u8) {
         self.choice.set(level, true);
-        self.with_memory += usize::from(!self.lines[usize::from(level)].has_memory());
+        let line = &mut self.lines[usize::from(level)];
+        self.with_memory += usize::from(!line.has_memory());
+        if self.is_stamped {
+            line.want_stamp();
+        }
     }
 
     /// The last key of a level is gone.
@@ -60,7 +77,12 @@ impl<T: Copy> Order<T> for Levels<T> {
             self.begin(level);
         }
         self.len += 1;
-        Pushed { position: self.lines[usize::from(level)].push_key(key), is_ready: true }
+        let line = &mut self.lines[usize::from(level)];
+        let position = line.push_key(key);
+        if self.is_stamped && line.wants_stamp() {
+            self.unstamped.push(level);
+        }
+        Pushed { position, is_ready: true }
     }
 
     #[inline(always)]
@@ -102,6 +124,26 @@ impl<T: Copy> Order<T> for Levels<T> {
     fn front(&self) -> Option<(i8, u64)> {
         let priority = priority_of(self.choice.top()?);
         Some((priority, self.line(priority).front()?.1))
+    }
+
+    fn stamp_of(&self, key: T, place: Place) -> u64 {
+        self.line(place.priority).stamp_of(key, place)
+    }
+
+    fn want_stamps(&mut self) {
+        self.is_stamped = true;
+        self.lines.iter_mut().for_each(Line::want_stamps);
+    }
+
+    #[inline]
+    fn wants_stamp(&self) -> bool {
+        !self.unstamped.is_empty()
+    }
+
+    fn stamp(&mut self, now: u64) {
+        while let Some(level) = self.unstamped.pop() {
+            self.lines[usize::from(level)].stamp(now);
+        }
     }
 
     #[inline]

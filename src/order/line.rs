@@ -10,6 +10,9 @@
 //! A key that is taken out leaves a hole. A block of holes leaves the list, so each block between has a key, and a pop walks over the holes
 //! of one block. Nothing is copied when the line grows. The number of a block is used again, and so is a position; the push number is not.
 //!
+//! **Stamps.** In a queue with several shards each group of 64 entries has a time that is not after the pushes of its keys. The push that
+//! begins a group wants it; so does the first push after [`want_stamp`](Line::want_stamp).
+//!
 //! The front and the back are fields, and not found by their numbers: by number, a push and a pop take twice as long.
 
 use super::{Bin, FIRSTS, Garbage, NONE, NORMAL, Order, PLACES, Place, Pushed, visit};
@@ -17,12 +20,14 @@ use crate::numbers::{Numbers, fit};
 
 /// Keys of a block: 2 KiB of pointers.
 const BLOCK: usize = 256;
+/// Entries that have one stamp.
+const GROUP: u32 = 64;
 /// Empty blocks that are kept.
 const KEEP: usize = 8;
 
 const NO_BLOCK: &str = "a position is in a block";
 
-/// 48 bytes, as there may be one for each priority.
+/// Small, as there may be one for each priority.
 pub(crate) struct Line<T> {
     /// `None`: no key was pushed.
     front: Option<Box<Block<T>>>,
@@ -35,6 +40,12 @@ pub(crate) struct Line<T> {
     /// The position of index 0 of the last block.
     start: u32,
     len: u32,
+    /// The tail at which a push does more: it begins a block, or a group that wants a stamp.
+    stop: u32,
+    /// Groups want stamps.
+    is_stamped: bool,
+    /// The push number from which on groups want a stamp now.
+    unstamped: Option<u64>,
     /// The push number of the first key.
     base: u64,
     /// What is needed once in a block. `None`: it never was.
@@ -62,12 +73,13 @@ pub(super) struct Block<T> {
     next: u32,
     /// Keys that were taken out. Not of the front.
     holes: u32,
+    stamps: [u64; BLOCK / GROUP as usize],
 }
 
 impl<T: Copy> Block<T> {
     #[cold]
     fn new() -> Box<Self> {
-        Box::new(Self { entries: [None; BLOCK], base: 0, number: 0, prev: NONE, next: NONE, holes: 0 })
+        Box::new(Self { entries: [None; BLOCK], base: 0, number: 0, prev: NONE, next: NONE, holes: 0, stamps: [0; 4] })
     }
 }
 
@@ -78,12 +90,27 @@ impl<T: Copy> Default for Line<T> {
 }
 
 impl<T: Copy> Line<T> {
-    pub(super) const EMPTY: Self =
-        Self { front: None, back: None, head: 0, tail: BLOCK as u32, start: 0, len: 0, base: 0, more: None };
+    pub(super) const EMPTY: Self = Self {
+        front: None,
+        back: None,
+        head: 0,
+        tail: BLOCK as u32,
+        start: 0,
+        len: 0,
+        stop: BLOCK as u32,
+        is_stamped: false,
+        unstamped: None,
+        base: 0,
+        more: None,
+    };
 
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    pub(super) fn is_stamped(&self) -> bool {
+        self.is_stamped
     }
 
     #[inline]
@@ -116,8 +143,8 @@ impl<T: Copy> Line<T> {
     /// Returns the position.
     #[inline(always)]
     pub(super) fn push_key(&mut self, key: T) -> u32 {
-        if self.tail == BLOCK as u32 {
-            self.add_block();
+        if self.tail == self.stop {
+            self.begin();
         }
         let at = self.tail;
         let last = match &mut self.back {
@@ -130,8 +157,23 @@ impl<T: Copy> Line<T> {
         self.start + at
     }
 
-    /// The last block is full: adds another one, or begins anew if all its keys are gone.
+    /// The next push begins a block, or a group.
     #[cold]
+    fn begin(&mut self) {
+        if self.tail == BLOCK as u32 {
+            self.add_block();
+        }
+        if self.is_stamped {
+            self.want_stamp();
+        }
+        self.set_stop();
+    }
+
+    fn set_stop(&mut self) {
+        self.stop = if self.is_stamped { (self.tail + 1).next_multiple_of(GROUP) } else { BLOCK as u32 };
+    }
+
+    /// The last block is full: adds another one, or begins anew if all its keys are gone.
     fn add_block(&mut self) {
         self.tail = 0;
         if let (Some(front), 0, None) = (&mut self.front, self.len, &self.back) {
@@ -211,11 +253,33 @@ impl<T: Copy> Line<T> {
         }
     }
 
+    /// The number of the next push.
+    fn pushed(&self) -> u64 {
+        let last = self.back.as_ref().or(self.front.as_ref());
+        last.map_or(self.base, |last| last.base + u64::from(self.tail))
+    }
+
+    /// The next push, and those before it that want a stamp too, have the time of the next [`stamp`](Order::stamp).
+    pub(super) fn want_stamp(&mut self) {
+        let next = self.pushed();
+        self.unstamped.get_or_insert(next);
+    }
+
+    /// The block and the index of the first key.
+    fn first(&self) -> Option<(&Block<T>, usize)> {
+        let mut block = self.front.as_deref().filter(|_| self.len > 0)?;
+        let mut at = self.head as usize;
+        while block.entries.get(at).copied().flatten().is_none() {
+            visit();
+            (block, at) = if at >= BLOCK - 1 { (self.block(block.next), 0) } else { (block, at + 1) };
+        }
+        Some((block, at))
+    }
+
     /// An empty line gives all its memory back. Its push numbers go on.
     pub(super) fn clear(&mut self, bin: &mut Bin<T>) {
-        let front = self.front.as_ref().or(self.back.as_ref());
-        let base = self.back.as_ref().or(front).map_or(self.base, |last| last.base + u64::from(self.tail));
-        bin.push(Garbage::Empty(std::mem::replace(self, Self { base, ..Self::EMPTY })));
+        let (base, is_stamped) = (self.pushed(), self.is_stamped);
+        bin.push(Garbage::Empty(std::mem::replace(self, Self { base, is_stamped, ..Self::EMPTY })));
     }
 
     /// Calls `each` for the first few keys, until it returns true. `places`: those that may still be visited.
@@ -281,6 +345,7 @@ impl<T: Copy> Order<T> for Line<T> {
             if back.holes == tail {
                 // It is used again from its start.
                 (back.base, back.holes, self.tail) = (back.base + u64::from(tail), 0, 0);
+                self.stop = if self.is_stamped { 0 } else { BLOCK as u32 };
             }
         } else if let Some(block) = self.more().between[number as usize].take_if(|block| block.holes == BLOCK as u32) {
             self.block_mut(block.prev).next = block.next;
@@ -304,8 +369,38 @@ impl<T: Copy> Order<T> for Line<T> {
 
     #[inline]
     fn front(&self) -> Option<(i8, u64)> {
-        let front = self.front.as_ref().filter(|_| self.len > 0)?;
-        Some((NORMAL, front.base + u64::from(self.head)))
+        let (block, at) = self.first()?;
+        Some((NORMAL, block.stamps[at / GROUP as usize]))
+    }
+
+    fn stamp_of(&self, _key: T, place: Place) -> u64 {
+        let at = place.position as usize % BLOCK;
+        self.block(place.position / BLOCK as u32).stamps[at / GROUP as usize]
+    }
+
+    /// Before the first push.
+    fn want_stamps(&mut self) {
+        self.is_stamped = true;
+    }
+
+    #[inline]
+    fn wants_stamp(&self) -> bool {
+        self.unstamped.is_some()
+    }
+
+    fn stamp(&mut self, now: u64) {
+        let (Some(from), Some(front)) = (self.unstamped.take(), &self.front) else { return };
+        let first = front.number;
+        let mut number = self.back.as_ref().map_or(first, |back| back.number);
+        loop {
+            let block = self.block_mut(number);
+            let group = from.saturating_sub(block.base) / u64::from(GROUP);
+            block.stamps.iter_mut().skip(group as usize).for_each(|stamp| *stamp = now);
+            if block.base <= from || number == first {
+                return;
+            }
+            number = block.prev;
+        }
     }
 
     /// Looks at the front only.
@@ -324,7 +419,7 @@ impl<T: Copy> Order<T> for Line<T> {
         }
         let Some(more) = &mut self.more else { return };
         more.keep = KEEP;
-        bin.extend(std::mem::take(&mut more.spare).into_iter().map(Garbage::Line));
+        bin.push(Garbage::Lines(std::mem::take(&mut more.spare)));
         more.between.shrink_to_fit();
         more.numbers.shrink();
     }

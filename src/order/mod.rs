@@ -17,11 +17,12 @@
 //! No number is used twice for a priority, so it also tells whether a key is still queued by the push that a caller has seen. A line
 //! computes the number from the position; only lanes store it, as a position in a lane does not say the age.
 //!
-//! **Stamps, for a queue with several shards.** [`Order::front`] says the highest level with keys, and a push number that is not above
-//! that of its first key. The shard keeps pairs of a push number and a time for each level: it adds one when it pushes to a level that
-//! has no keys, and else with one push in 64. The stamp of a front is the time of the last pair whose number is not above the front's;
-//! the pairs before it go. So the orders know no stamps, and a queue with one shard pays nothing. With groups the shard publishes the
-//! time of its last few hand-outs, as the shards take turns.
+//! **Stamps, for a queue with several shards.** [`Order::front`] says the highest level with keys, and a stamp: a time that is not after
+//! the push of the first key there. A block of a line has one stamp, so it takes no memory of its own, and goes with its keys. A push that
+//! begins a block or a level wants a stamp ([`Order::wants_stamp`]); the caller reads its counter then, at the end of its critical section,
+//! and not at each push. A level that gets its first key has the time of that push; a plain line keeps the stamp of its block, as a
+//! counter that is read for each key of a short line takes longer than the key. With groups the stamp of the front is the time of the last
+//! few hand-outs: so the shards take turns. An order that is not asked to ([`Order::want_stamps`]) wants none.
 
 #![allow(clippy::vec_box, reason = "a box goes from list to list without being copied")]
 #![cfg_attr(test, allow(dead_code, reason = "the machine, which will use it, is not there yet"))]
@@ -36,9 +37,10 @@ mod levels;
 mod line;
 mod seats;
 mod slab;
+mod stamps;
 mod table;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use any::AnyOrder;
 pub(crate) use groups::Groups;
@@ -122,8 +124,21 @@ pub(crate) trait Order<T> {
     /// The number of queued keys of a priority.
     fn level_len(&self, priority: i8) -> usize;
 
-    /// The highest priority of a key that a pop may return, and a push number that is not above that of the first key there; with groups 0.
+    /// The highest priority of a key that a pop may return, and the stamp of the first key there. With groups: that of the last few
+    /// pops.
     fn front(&self) -> Option<(i8, u64)>;
+
+    /// The stamp of a queued key: a time that is not after its push, nor after the stamp of a later push of its priority.
+    fn stamp_of(&self, key: T, place: Place) -> u64;
+
+    /// From now on [`wants_stamp`](Self::wants_stamp) says when stamps are wanted.
+    fn want_stamps(&mut self);
+
+    /// A call since the last stamp wants one.
+    fn wants_stamp(&self) -> bool;
+
+    /// Those calls were at this time.
+    fn stamp(&mut self, now: u64);
 
     /// A key that a pop will probably return after this number of others. A hint, for the cache.
     fn upcoming(&self, ahead: u32) -> Option<T>;
@@ -168,9 +183,11 @@ pub(crate) struct Bin<T>(Vec<Garbage<T>>);
 #[expect(dead_code, reason = "it is kept to be dropped")]
 enum Garbage<T> {
     Line(Box<Block<T>>),
+    Lines(Vec<Box<Block<T>>>),
     Empty(Line<T>),
     Keys(KeysChunk<T>),
     Lanes(LanesChunk<T>),
+    Groups(Vec<LanesChunk<T>>, Vec<KeysChunk<T>>),
     Segment(Segment),
 }
 

@@ -134,6 +134,7 @@ impl<T: Copy + PartialEq> Groups<T> {
 
     fn forget_lane(&mut self, number: u32, bin: &mut Bin<T>) {
         let Lane { group, sibling, .. } = self.lanes[number];
+        self.stamps.forget_lane(number);
         if number == group {
             self.lanes[number].seat = Seat::Nowhere;
         } else {

@@ -79,7 +79,7 @@ impl<K: Hash + Eq> Queue<K> {
         Self {
             hasher: hasher(),
             group_of,
-            machine: CachePadded::new(Mutex::new(Machine::new(order, DelayedAdd::default()))),
+            machine: CachePadded::new(Mutex::new(Machine::new(order, DelayedAdd::default(), 0))),
             published: CachePadded::new(Published { ready, until, flags }),
         }
     }

@@ -18,7 +18,7 @@ fn add(machine: &mut Machine<u64>, key: u64, how: &How<'_>) -> Added {
 fn a_verb_that_finds_the_wheel_full_changes_nothing() {
     let limiter = ItemExponentialFailure::new(Duration::from_secs(3600), Duration::MAX);
     let schedule = RateLimiter::<u64>::schedule(&limiter).expect("it only counts");
-    let mut machine = Machine::<u64>::new(AnyOrder::new(false), DelayedAdd::Independent);
+    let mut machine = Machine::<u64>::new(AnyOrder::new(false), DelayedAdd::Independent, 0);
     let soon = How { delay: Some(1), ..How::NOW };
     let later = How { delay: Some(86_400_000_000_000), ..How::NOW };
     assert_eq!([1, 5].map(|key| add(&mut machine, key, &soon)), [Added::Delayed; 2]); // one block

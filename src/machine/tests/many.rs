@@ -31,7 +31,7 @@ fn shrink(machine: &mut Machine<u64>) -> usize {
 /// The keys come out in their order, without those that were taken out, and memory goes when they are gone.
 #[test]
 fn many_keys_come_and_go() {
-    let mut machine = Machine::new(AnyOrder::new(false), DelayedAdd::Independent);
+    let mut machine = Machine::new(AnyOrder::new(false), DelayedAdd::Independent, 0);
     let (mut garbage, mut kept) = (0, 0);
     let mut free = |machine: &mut Machine<u64>, owed: Owed| {
         if owed.has(Owed::GARBAGE) {
@@ -98,7 +98,7 @@ fn many_keys_come_and_go() {
 fn side_arrays_leave_with_their_chunks() {
     const KEYS: u64 = 64 * 100;
     let mode = Mode { is_measured: true, ..Mode::PLAIN };
-    let mut machine = Machine::new(AnyOrder::new(false), DelayedAdd::Independent);
+    let mut machine = Machine::new(AnyOrder::new(false), DelayedAdd::Independent, 0);
     machine.measure(true);
     for key in 0..KEYS {
         for delay in [None, Some(u64::MAX)] {
@@ -133,7 +133,7 @@ fn side_arrays_leave_with_their_chunks() {
 /// seen in the slots of those does not stand for the keys that are there now.
 #[test]
 fn a_look_is_short() {
-    let mut machine = Machine::new(AnyOrder::new(false), DelayedAdd::Independent);
+    let mut machine = Machine::new(AnyOrder::new(false), DelayedAdd::Independent, 0);
     (0..MANY).for_each(|key| _ = add(&mut machine, key));
     let goes = |key: &u64| *key >= 64 * 10 && key % 300 != 0;
     for which in [Which::All, Which::Processing, Which::All] {

@@ -6,10 +6,12 @@
 mod bounds;
 mod letters;
 mod many;
+mod memory;
 mod reference;
 mod run;
 mod run_times;
 mod sampling;
+mod shards;
 mod tokens;
 
 use reference::{swarm, words};

@@ -11,7 +11,7 @@ use super::reference::plan::{Limiter, Plan};
 use super::reference::queue::{Counts, Delayed, NEVER, Reference};
 use super::run_times::Times;
 use crate::key::Hash;
-use crate::machine::{self, Cancelled, Claimed, Delay, DirtyTicket, Ended, Failure, Machine, Mode, Owed};
+use crate::machine::{self, Cancelled, Claimed, Delay, DirtyTicket, Ended, Failure, Machine, Mode, Owed, Which};
 use crate::order::{AnyOrder, Group};
 use crate::rate_limiter::{ItemExponentialFailure, ItemFastSlow, RateLimiter, Schedule};
 use crate::{Added, OnPanic};
@@ -75,8 +75,21 @@ pub(super) struct Run {
     /// What the machine has said last: no delay expires before this.
     until: u64,
     pub(super) times: Times,
+    shards: Shards,
     /// Panics in the next verb that calls this code so often.
     fault: Option<(Fault, u8)>,
+}
+
+/// What is known of what several shards ask for.
+#[derive(Default)]
+struct Shards {
+    /// The last stamp: one for each step.
+    time: u64,
+    /// For each queued key: its push, and when that was.
+    pushed: BTreeMap<u8, (u64, u64)>,
+    activity: u64,
+    /// The keys that were to be handed out, now or later, and those that were held.
+    had_work: BTreeSet<u8>,
 }
 
 pub(super) fn hash(key: u8) -> Hash {
@@ -87,7 +100,7 @@ pub(super) fn hash(key: u8) -> Hash {
 
 impl Run {
     fn new(plan: &Plan) -> Self {
-        let plan = Plan { shards: 1, ..plan.clone() };
+        let (plan, wants_stamps) = (Plan { shards: 1, ..plan.clone() }, plan.shards > 1);
         let reference = Reference::new(plan.clone(), vec![0; 256], plan.limits());
         let order = match plan.groups {
             None => AnyOrder::new(plan.strict),
@@ -104,9 +117,12 @@ impl Run {
             Limiter::Composed | Limiter::Own => None,
         };
         assert_eq!(schedule.is_none(), plan.has_own_counts());
-        let (external, mut machine, times) = (plan.limits(), Machine::new(order, plan.policy), Times::new(&plan));
+        let (external, mut machine, times) = (plan.limits(), Machine::new(order, plan.policy, 0), Times::new(&plan));
         if plan.measure {
             machine.measure(times.are_exact);
+        }
+        if wants_stamps {
+            machine.want_stamps();
         }
         Self {
             is_ordered: plan.groups.is_some(),
@@ -122,6 +138,7 @@ impl Run {
             handed: BTreeMap::new(),
             until: NEVER,
             times,
+            shards: Shards::default(),
             fault: None,
         }
     }
@@ -213,6 +230,7 @@ impl Run {
         }
         STEPS.set(STEPS.get() + 1);
         self.check();
+        self.check_shards();
     }
 
     fn span(&self, span: Span) -> u64 {
@@ -664,6 +682,54 @@ impl Run {
         }
         let first = reference.deadlines().first().map_or(NEVER, |left| reference.now + left);
         assert!(machine.until() <= first, "no delay expires before {}", machine.until());
+    }
+
+    /// Gives a stamp if one is wanted, and looks at what the machine says to getters of several shards and to idle waits.
+    fn check_shards(&mut self) {
+        let mode = self.mode();
+        let Self { machine, reference, shards, .. } = self;
+        shards.time += 1;
+        if machine.wants_stamp() {
+            machine.stamp(shards.time);
+            note("stamped");
+        }
+        assert!(!machine.wants_stamp());
+        let queued = reference.all().filter(|key| reference.is_queued(*key));
+        let pushed = queued.map(|key| {
+            let push = reference.push_of(key).expect("it is queued");
+            let before = shards.pushed.get(&key).filter(|before| before.0 == push);
+            (key, before.copied().unwrap_or((push, shards.time)))
+        });
+        shards.pushed = pushed.collect();
+        let front = machine.front();
+        assert_eq!(front.is_some(), machine.ready(mode) > 0);
+        if let (Some((level, stamp)), None) = (front, self.plan.groups) {
+            assert_eq!(Some(level), reference.levels().first().map(|(level, _)| *level));
+            let mut from = Some(0);
+            while let Some(at) = from {
+                from = machine.look(at, Which::Active, |view| {
+                    let seen = view.seen();
+                    let Some((_, time)) = shards.pushed.get(&view.key().number()) else { return };
+                    assert!(seen.stamp <= *time, "{} is not after {time}", seen.stamp);
+                    assert!(seen.priority != level || stamp <= seen.stamp, "the front has the oldest key");
+                });
+            }
+        }
+        let has_work = |key: &u8| reference.is_dirty(*key) || reference.is_delayed(*key).0;
+        let is_active = |key: &u8| has_work(key) || reference.is_processing(*key);
+        let grew = reference.all().filter(has_work).any(|key| !shards.had_work.contains(&key));
+        assert!(machine.activity() >= shards.activity + u64::from(grew), "new work is activity");
+        (shards.activity, shards.had_work) = (machine.activity(), reference.all().filter(is_active).collect());
+        let first = reference.deadlines().first().map_or(NEVER, |left| reference.now + left);
+        let next = machine.next_deadline();
+        assert_eq!(next.is_some(), machine.delayed() > 0);
+        assert!(next.is_none_or(|next| next <= first), "{next:?} is not after {first}");
+        if shards.time % 8 == 0 {
+            reference.all().for_each(|key| {
+                machine.prefetch_bucket(hash(key));
+                machine.prefetch_slot(hash(key));
+            });
+        }
     }
 
     fn is_known(&self, key: u8) -> bool {

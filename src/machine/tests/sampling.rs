@@ -18,7 +18,7 @@ fn add(machine: &mut Machine<u64>, key: u64, priority: i8, now: u64) -> bool {
 }
 
 fn machine() -> Machine<u64> {
-    let mut machine = Machine::new(AnyOrder::new(false), DelayedAdd::Independent);
+    let mut machine = Machine::new(AnyOrder::new(false), DelayedAdd::Independent, 0);
     machine.measure(false);
     machine
 }

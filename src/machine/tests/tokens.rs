@@ -7,7 +7,7 @@ use crate::{Added, DelayedAdd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 fn machine_that_holds(key: u64) -> (Machine<u64>, Claimed<u64>) {
-    let mut machine = Machine::new(AnyOrder::new(false), DelayedAdd::Independent);
+    let mut machine = Machine::new(AnyOrder::new(false), DelayedAdd::Independent, 0);
     assert_eq!(add(&mut machine, key).0, Added::Queued);
     let claimed = machine.get(Mode::PLAIN).0.expect("it is queued");
     (machine, claimed)
@@ -83,7 +83,7 @@ fn items_need_no_second_token() {
     }
     assert_eq!(size_of::<Option<Claimed<u64>>>(), size_of::<usize>());
     assert_eq!(size_of::<Item<'_>>(), 2 * size_of::<usize>(), "as now");
-    let queue: Queue = Rc::new(RefCell::new(Machine::new(AnyOrder::new(false), DelayedAdd::Independent)));
+    let queue: Queue = Rc::new(RefCell::new(Machine::new(AnyOrder::new(false), DelayedAdd::Independent, 0)));
     let get = || {
         _ = add(&mut queue.borrow_mut(), 1);
         let claimed = queue.borrow_mut().get(Mode::PLAIN).0;

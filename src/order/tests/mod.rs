@@ -8,7 +8,7 @@ mod turns;
 use super::{AnyOrder, Bin, Group, Order, Place, level_of};
 use plain::{Plain, Rules};
 
-std::thread_local!(pub(super) static VISITS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
+std::thread_local!(pub(crate) static VISITS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
 
 /// A small generator (xorshift64*).
 struct Random(u64);
@@ -180,8 +180,9 @@ impl Run {
             .filter_map(|(key, known)| {
                 let (_, place) = (*known).filter(|known| known.0)?;
                 let number = order.push_number(key as u32, place);
+                let stamp = order.stamp_of(key as u32, place);
                 let front = order.front().filter(|front| self.groups == 0 && front.0 == place.priority);
-                assert!(front.is_none_or(|front| front.1 <= number), "{front:?} is not above {number}");
+                assert!(front.is_none_or(|front| front.1 <= stamp), "{front:?} is not after {stamp}");
                 Some((place.priority, number, key as u32))
             })
             .collect();

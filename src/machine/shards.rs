@@ -1,0 +1,42 @@
+//! What a queue with several shards asks of each.
+//!
+//! ```text
+//!   lock ─ verb ─ wants_stamp? ─▶ stamp(counter) ─ publish front, until ─ unlock        a getter compares the fronts under no lock
+//! ```
+//!
+//! At the end of each critical section the caller gives a stamp, if one is wanted: most sections want none. Then it publishes the front.
+//! The deadline [`until`](Machine::until) which no delay precedes it publishes after each verb that owes
+//! [`DEADLINE`](super::Owed::DEADLINE), and after the last `expire` of a turn. A queue with one shard does nothing of this.
+
+use super::Machine;
+use crate::order::Order;
+
+impl<K> Machine<K> {
+    /// From now on the machine wants stamps.
+    pub(crate) fn want_stamps(&mut self) {
+        self.order.want_stamps();
+    }
+
+    #[inline]
+    pub(crate) fn wants_stamp(&self) -> bool {
+        self.order.wants_stamp()
+    }
+
+    /// `now`: grows with time, also from shard to shard.
+    pub(crate) fn stamp(&mut self, now: u64) {
+        self.order.stamp(now);
+    }
+
+    /// The highest priority of a key that may be taken, and a time that is not after the push of the first key there. With groups: the time
+    /// of the last few hand-outs, or of the push of the first key.
+    #[inline]
+    pub(crate) fn front(&self) -> Option<(i8, u64)> {
+        self.order.front()
+    }
+
+    /// A number that grows when a key is to be handed out, now or later, that was not. If it is the same in two visits of each shard, and
+    /// each shard was without work in both, there was a moment at which all were.
+    pub(crate) fn activity(&self) -> u64 {
+        self.counts.pushed + self.counts.deferred + self.later.begun()
+    }
+}

@@ -1,0 +1,140 @@
+//! Memory that was asked for stays, and what a burst took comes back, also while a key stays queued (P15). No verb visits many keys.
+
+use crate::key::Hash;
+use crate::machine::{Claimed, End, EntryRef, How, Machine, Mode, Owed};
+use crate::order::tests::VISITS;
+use crate::order::{AnyOrder, Group};
+use crate::{Added, DelayedAdd};
+
+const MANY: u64 = if cfg!(miri) {
+    600
+} else if cfg!(debug_assertions) {
+    100_000
+} else {
+    1_000_000
+};
+
+fn hash(key: u64) -> Hash {
+    Hash((key as u32).wrapping_mul(0x9e37_79b9))
+}
+
+/// A machine whose verbs are looked at.
+struct Watched {
+    machine: Machine<u64>,
+    groups: u64,
+}
+
+impl Watched {
+    fn new(order: AnyOrder<EntryRef<u64>>, groups: u64, capacity: usize) -> Self {
+        Self { machine: Machine::new(order, DelayedAdd::default(), capacity), groups }
+    }
+
+    fn verb<A>(&mut self, verb: impl FnOnce(&mut Machine<u64>) -> (A, Owed)) -> A {
+        VISITS.set(0);
+        let (answer, owed) = verb(&mut self.machine);
+        assert!(VISITS.get() < 300, "a verb visits {}", VISITS.get());
+        if owed.has(Owed::GARBAGE) {
+            drop(self.machine.take_garbage());
+        }
+        answer
+    }
+
+    fn add(&mut self, key: u64, priority: i8) {
+        let group = Group { hash: (key % self.groups).wrapping_mul(0x9e37_79b9_7f4a_7c15), weight: 1 };
+        let how = How { priority, ..How::NOW };
+        // Of this key, and of one that is not known, as in a batch: also while chains move.
+        for hash in [hash(key), hash(key.wrapping_neg())] {
+            self.machine.prefetch_bucket(hash);
+            self.machine.prefetch_slot(hash);
+        }
+        let added = self.verb(|machine| machine.add(&mut Some(key), hash(key), group, &how, Mode::ORDERED));
+        assert_eq!(added, Added::Queued);
+    }
+
+    fn get(&mut self) -> Claimed<u64> {
+        self.verb(|machine| machine.get(Mode::ORDERED)).expect("a key is queued")
+    }
+
+    fn done(&mut self, claimed: Claimed<u64>) {
+        _ = self.verb(|machine| machine.done(&mut None, claimed, End::Done, Mode::ORDERED));
+    }
+
+    fn shrink(&mut self) {
+        let mut from = Some(0);
+        while let Some(at) = from {
+            from = self.verb(|machine| machine.shrink(at));
+        }
+    }
+}
+
+/// Groups of one key, and of three with a limit; handed out one by one, or all at once; and one key stays queued.
+#[test]
+fn groups_give_memory_back_while_one_key_stays() {
+    for (of_each, limit, at_once) in [(1, None, false), (1, None, true), (3, Some(1), false), (3, Some(2), false)] {
+        let mut watched = Watched::new(AnyOrder::groups(limit, true), MANY / of_each, 0);
+        watched.add(MANY, -100);
+        (0..MANY).for_each(|key| watched.add(key, [0, 0, 100][key as usize % 3]));
+        let full = watched.machine.bytes();
+        let mut held = Vec::new();
+        for _ in 0..MANY {
+            let claimed = watched.get();
+            if at_once {
+                held.push(claimed);
+            } else {
+                watched.done(claimed);
+            }
+        }
+        held.into_iter().for_each(|claimed| watched.done(claimed));
+        assert_eq!((watched.machine.known(), watched.machine.len()), (1, 1));
+        drop(watched.machine.take_garbage());
+        let [keys, order] = watched.machine.bytes();
+        println!("{of_each} of each, limit {limit:?}: {full:?} bytes, then {keys} and {order}");
+        assert!(keys + order <= 1 << 20, "{keys} and {order} bytes are left, of {full:?}");
+        assert!(cfg!(miri) || keys + order < full.iter().sum::<usize>() / 10);
+    }
+}
+
+/// Also for a plain line and for levels.
+#[test]
+fn memory_comes_back_while_one_key_stays() {
+    for lowest in [0, -100] {
+        let mut watched = Watched::new(AnyOrder::new(true), 1, 0);
+        watched.machine.prefetch_slot(hash(0)); // there is no table yet
+        (0..MANY).for_each(|key| watched.add(key, 0));
+        watched.add(MANY, lowest);
+        for _ in 0..MANY {
+            let claimed = watched.get();
+            watched.done(claimed);
+        }
+        let left = watched.machine.bytes().iter().sum::<usize>();
+        assert!(left <= 256 << 10, "{left} bytes are left");
+        assert_eq!(*watched.get().key(), MANY);
+    }
+}
+
+/// What is asked for is there before the first key, and is not given back before a shrink.
+#[test]
+fn capacity_stays_until_it_is_shrunk() {
+    for priority in [0, 100] {
+        let mut watched = Watched::new(AnyOrder::new(false), 1, MANY as usize);
+        let [keys, order] = watched.machine.bytes();
+        assert!(keys >= 16 * MANY as usize && order >= 8 * MANY as usize, "{keys} and {order} bytes");
+        for _ in 0..2 {
+            (0..MANY).for_each(|key| watched.add(key, priority));
+            let [all, full] = watched.machine.bytes();
+            // The blocks are those of the plain line, which is the level NORMAL.
+            let most = if priority == 0 { order } else { 2 * order };
+            assert!(all >= keys && full <= most + most / 8, "{full} of {order}");
+            for _ in 0..MANY {
+                let claimed = watched.get();
+                watched.done(claimed);
+            }
+            drop(watched.machine.take_garbage());
+            let [left, empty] = watched.machine.bytes();
+            assert!(left >= keys && empty >= order, "{left} of {keys}, {empty} of {order}");
+        }
+        watched.shrink();
+        let left = watched.machine.bytes();
+        assert!(left[0] == 0 && left[1] < 8192 + MANY as usize / 16, "{left:?} bytes are left");
+    }
+}

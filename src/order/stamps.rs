@@ -1,0 +1,80 @@
+//! Stamps of groups, in a queue with several shards.
+//!
+//! ```text
+//!   number of a push   │ stamp │ pushes since, 6 bits │      so the keys of several shards are compared by age
+//!   turn               the stamp of the last few pops        so the shards take turns (P20)
+//! ```
+//!
+//! By the age of its first key, a shard whose next group has just got its keys would come after all shards in which an old group has many.
+
+use super::{Groups, NONE};
+
+/// This number of pushes has one stamp.
+const STAMPED: u64 = 1 << STAMPED_BITS;
+const STAMPED_BITS: u32 = 6;
+/// And this number of pops.
+const STAMPED_POPS: u8 = 16;
+
+#[derive(Default)]
+pub(super) struct Stamps {
+    pub(super) are_wanted: bool,
+    /// A push into this lane wants a stamp. (`NONE`: the lane is gone.)
+    pushed: Option<u32>,
+    /// So do the last few pops, or the push of the first key.
+    popped: bool,
+    pops: u8,
+    turn: u64,
+}
+
+/// The stamp of the push with this number.
+pub(super) fn stamp_of_push(number: u64) -> u64 {
+    number >> STAMPED_BITS
+}
+
+impl Stamps {
+    pub(super) fn turn(&self) -> u64 {
+        self.turn
+    }
+
+    #[inline]
+    pub(super) fn is_one_wanted(&self) -> bool {
+        self.popped || self.pushed.is_some()
+    }
+
+    #[inline]
+    pub(super) fn note_pop(&mut self) {
+        self.pops = self.pops.saturating_add(1);
+        self.popped |= self.pops >= STAMPED_POPS;
+    }
+
+    pub(super) fn forget_lane(&mut self, lane: u32) {
+        if self.pushed == Some(lane) {
+            self.pushed = Some(NONE);
+        }
+    }
+}
+
+impl<T: Copy + PartialEq> Groups<T> {
+    /// Before a push into a lane: its number is [`pushes`](Self::pushes).
+    #[inline]
+    pub(super) fn note_push(&mut self, lane: u32, level: u8) {
+        if self.levels[usize::from(level)].len == 0 || self.pushes % STAMPED == 0 {
+            self.stamps.pushed = Some(lane);
+        }
+        self.stamps.popped |= self.choice.top().is_none();
+    }
+
+    pub(super) fn give_stamp(&mut self, now: u64) {
+        if std::mem::take(&mut self.stamps.popped) {
+            (self.stamps.turn, self.stamps.pops) = (now, 0);
+        }
+        let Some(lane) = self.stamps.pushed.take() else { return };
+        let (last, number) = (self.pushes, self.pushes.max(now << STAMPED_BITS));
+        self.pushes = number;
+        // If others were pushed behind it, it keeps its number, which is that of an earlier stamp.
+        let pushed = if lane == NONE { None } else { self.lanes[lane].last_mut(&mut self.blocks) };
+        if let Some(aged) = pushed.filter(|aged| aged.1 == last) {
+            aged.1 = number;
+        }
+    }
+}
