@@ -5,7 +5,7 @@ use crate::order::Order;
 
 /// With more queued keys than this, they are not all in the nearest cache.
 const MANY: usize = 1024;
-/// The slot of a key is brought near this many hand-outs before its own, and its chain half as many.
+/// This many hand-outs before its own, the slot of a key and its chain are brought near.
 const AHEAD: u32 = 8;
 
 impl<K> Machine<K> {
@@ -30,9 +30,7 @@ impl<K> Machine<K> {
         self.counts.handed_out += 1;
         entry.state().on_get();
         if self.order.ready(mode.is_ordered) > MANY {
-            // Brings near what the next hand-outs will read.
-            self.order.upcoming(AHEAD).into_iter().for_each(EntryRef::prefetch);
-            self.order.upcoming(AHEAD / 2).into_iter().for_each(|entry| self.keys.prefetch_chain(entry));
+            self.order.upcoming(AHEAD).into_iter().for_each(|entry| self.keys.prefetch_chain(entry));
         }
         Claimed::new(entry)
     }
