@@ -39,6 +39,8 @@ pub(crate) struct Groups<T> {
     pub(super) blocked: usize,
     /// The number of the last push.
     pub(super) pushes: u64,
+    /// The lane that gave the last key, if it has more. Or `NONE`.
+    pub(super) served: u32,
     pub(super) stamps: Stamps,
 }
 
@@ -58,6 +60,7 @@ impl<T: Copy + PartialEq> Groups<T> {
             len: 0,
             blocked: 0,
             pushes: 0,
+            served: NONE,
             stamps: Stamps::default(),
         }
     }
@@ -179,6 +182,7 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
         self.len -= 1;
         lane.credit -= 1;
         let (turn_is_over, is_empty, group) = (lane.credit == 0, lane.is_empty(), lane.group);
+        self.served = if is_empty { NONE } else { number };
         let known = &mut self.lanes[group].known;
         known.queued -= 1;
         known.note_hand_out();
@@ -274,9 +278,11 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
         self.give_stamp(now);
     }
 
-    fn upcoming(&self, _ahead: u32) -> Option<T> {
-        let old = &self.levels[usize::from(self.choice.top()?)].lists[Seat::Old as usize];
-        self.lanes[old.second(&self.lanes)?].first(&self.blocks)
+    /// A key of the lane that gave the last one: with many lanes its first, whose turn comes when those of the others have been.
+    fn upcoming(&self, ahead: u32) -> Option<T> {
+        let lane = if self.served == NONE { return None } else { &self.lanes[self.served] };
+        let level = &self.levels[usize::from(lane.level)];
+        lane.peek(ahead / (level.len_of(Seat::New) + level.len_of(Seat::Old)).max(1), &self.blocks)
     }
 
     fn firsts(&self, mut each: impl FnMut(T) -> bool) {

@@ -157,12 +157,14 @@ impl<T: Copy, const N: usize, const CHUNK: usize> Blocks<T, N, CHUNK> {
         (block.slots[at], block.base + at as u64)
     }
 
-    /// The key that will come after this number of others, unless there are holes, or it is not in the first block.
+    /// The key that will come after this number of others, unless there are holes, or it is in neither of the first two blocks.
     #[inline]
     pub(super) fn peek(&self, list: &Keys, ahead: u32) -> Option<T> {
-        let at = u32::from(list.head) + ahead;
-        let end = if list.first == list.last { u32::from(list.tail) } else { N as u32 };
-        if list.len > 0 && at < end { self.0[list.first].slots[at as usize] } else { None }
+        if list.len <= ahead {
+            return None;
+        }
+        let (at, first) = (usize::from(list.head) + ahead as usize, &self.0[list.first]);
+        if at < N { first.slots[at] } else { *self.0[first.next].slots.get(at - N)? }
     }
 
     /// Calls `each` for the first few keys, until it returns true. `places`: those that may still be visited.

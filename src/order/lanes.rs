@@ -131,9 +131,11 @@ impl<T: Copy + PartialEq> Lane<T> {
         if self.more.is_empty() { self.only.as_mut() } else { blocks.last_mut(&self.more) }
     }
 
+    /// The key that comes after this number of others of the lane, if that is found at once.
     #[inline]
-    pub(super) fn first(&self, blocks: &LaneBlocks<T>) -> Option<T> {
-        self.only.or_else(|| blocks.peek(&self.more, 0)).map(|(key, _)| key)
+    pub(super) fn peek(&self, ahead: u32, blocks: &LaneBlocks<T>) -> Option<T> {
+        let key = if ahead == 0 && self.only.is_some() { self.only } else { blocks.peek(&self.more, ahead) };
+        key.map(|(key, _)| key)
     }
 }
 
@@ -179,9 +181,5 @@ impl List {
     pub(super) fn iter<T>(self, lanes: &Lanes<T>) -> impl Iterator<Item = &Lane<T>> {
         let lane = |number| (number != NONE).then(|| &lanes[number]);
         std::iter::successors(lane(self.first), move |before| lane(before.neighbours.1)).inspect(|_| visit())
-    }
-
-    pub(super) fn second<T>(&self, lanes: &Lanes<T>) -> Option<u32> {
-        (self.len > 1).then(|| lanes[self.first].neighbours.1)
     }
 }

@@ -4,7 +4,7 @@ use super::lanes::{Lane, List, Seat};
 use super::{Bin, Groups, NONE, visit};
 
 /// Idle lanes of a level that are kept in any case.
-const KEEP: u32 = 64;
+pub(super) const KEEP: u32 = 128;
 /// Idle lanes that a pop looks at.
 const STEP: usize = 4;
 /// Lanes of a list that [`Groups::ready_lanes`] returns.
@@ -41,7 +41,8 @@ impl<T: Copy + PartialEq> Groups<T> {
         let lane = &self.lanes[number];
         let (was, group, index, neighbours) = (lane.seat, lane.group, lane.level, lane.neighbours);
         let (is_empty, is_full) = (lane.is_empty(), self.is_full(group));
-        let weight = self.lanes[group].known.weight();
+        let home = if number == group { lane } else { &self.lanes[group] };
+        let weight = home.known.weight();
         let level = &mut self.levels[usize::from(index)];
         let is_due = level.turns.wrapping_sub(lane.due) as i32 >= 0;
         let mut goes_first = false;
@@ -133,6 +134,9 @@ impl<T: Copy + PartialEq> Groups<T> {
     }
 
     fn forget_lane(&mut self, number: u32, bin: &mut Bin<T>) {
+        if self.served == number {
+            self.served = NONE;
+        }
         let Lane { group, sibling, .. } = self.lanes[number];
         self.stamps.forget_lane(number);
         if number == group {

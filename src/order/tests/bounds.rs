@@ -151,7 +151,11 @@ fn groups_give_memory_back_and_no_call_visits_many() {
                 });
             }
         }
-        assert!(keys.order.count_groups() <= 2 + 2 * 64, "{} groups are left", keys.order.count_groups());
+        assert!(
+            keys.order.count_groups() <= 2 + 2 * super::plain::KEEP,
+            "{} groups are left",
+            keys.order.count_groups()
+        );
         let bytes = keys.order.bytes();
         assert!(bytes < 1 << 19, "{bytes} bytes are left");
     }

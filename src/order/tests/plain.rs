@@ -1,5 +1,8 @@
 //! The orders, in plain lists that are searched from end to end. Without groups all keys are of one group.
 
+/// Idle groups of a level that are kept.
+pub(super) const KEEP: usize = crate::order::seats::KEEP as usize;
+
 #[derive(Clone, Copy)]
 pub(super) struct Rules {
     pub(super) strict: bool,
@@ -234,7 +237,7 @@ impl Plain {
             let level = self.level(priority);
             let others = level.new.len() + level.old.len() + level.parked.len();
             let idle = level.idle.len();
-            if idle > 64 && (level.turns >= level.idle[0].1 || idle > 64 + 2 * others) {
+            if idle > KEEP && (level.turns >= level.idle[0].1 || idle > KEEP + 2 * others) {
                 let (id, _) = level.idle.remove(0);
                 level.due.retain(|due| due.0 != id);
             }
