@@ -44,6 +44,9 @@
 //! **The hand** is the caller's, an `Option<K>`. An add finds its key there, and takes it only if the key is new. A verb that forgets a key
 //! puts it there. What is in the hand afterwards the caller drops after its lock. So no verb drops a key.
 //!
+//! **The mode** is what the caller has read of the queue under the lock. A hot call tests it once, and passes [`Mode::PLAIN`] or
+//! [`Mode::ORDERED`] as a constant. So one function is compiled for a plain queue, for one with priorities or groups, and for all others.
+//!
 //! **Memory** that is not needed any more is in the machine, until the caller takes it ([`Owed::GARBAGE`]) and frees it after its lock. It
 //! is not given back by each call, because it is rare: a call with a list of its own for it begins and ends by 20 words.
 
