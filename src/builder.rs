@@ -278,7 +278,7 @@ impl<K> WorkQueueBuilder<K> {
     /// assert_eq!(order.last(), Some(&0)); // otherwise about the 16th
     /// ```
     pub fn strict_priorities(mut self, strict: bool) -> Self {
-        self.order.settings.strict = strict;
+        self.order.strict = strict;
         self
     }
 
@@ -304,8 +304,7 @@ impl<K> WorkQueueBuilder<K> {
     /// assert_eq!(tenants, [1, 2, 1, 1]);
     /// ```
     pub fn fair_by<G: Hash>(mut self, group: impl Fn(&K) -> G + Send + Sync + 'static) -> Self {
-        self.order.settings.fair = true;
-        self.order.group_of = Some(Box::new(move |key, hasher| hasher.hash_one(group(key)) as u32));
+        self.order.group_of = Some(Box::new(move |key, hasher| hasher.hash_one(group(key))));
         self
     }
 
@@ -431,7 +430,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
             "a queue with several shards cannot keep it exactly"
         } else {
             // A limit above 2^32 keys is none: a queue has fewer.
-            self.order.settings.limit = u32::try_from(limit).ok().filter(|limit| *limit < u32::MAX);
+            self.order.limit = u32::try_from(limit).ok().filter(|limit| *limit < u32::MAX);
             return Ok(());
         };
         Err(InvalidArgument::new("max_processing_per_group", limit, why))
@@ -464,8 +463,8 @@ impl<K> fmt::Debug for WorkQueueBuilder<K> {
             .field("delayed_add", delayed_add)
             .field("on_panic", on_panic)
             .field("measure", measure)
-            .field("strict_priorities", &self.order.settings.strict)
-            .field("fair_by", &self.order.settings.fair)
+            .field("strict_priorities", &self.order.strict)
+            .field("fair_by", &self.order.group_of.is_some())
             .field("max_processing_per_group", &self.max_processing_per_group)
             .finish_non_exhaustive()
     }

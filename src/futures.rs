@@ -2,9 +2,8 @@
 
 use crate::WorkQueue;
 use crate::item::Item;
-use crate::key::Claimed;
-use crate::shard::DirtyTicket;
-use crate::shared::{Shared, Wait, WaitGoal};
+use crate::machine::Claimed;
+use crate::shared::{DirtyTicket, Shared, Wait, WaitGoal};
 use crate::sync::{Arc, yield_now};
 use crate::wait::{Ticket, Waiter};
 use std::fmt;
@@ -84,7 +83,7 @@ impl GetState {
     /// The task gives up. A wake-up that it had received goes to the next getter (W3).
     pub(crate) fn leave<K>(self, shared: &Shared<K>) {
         if let Self::Waiting(ticket) = self {
-            shared.leave(ticket);
+            shared.leave_getters(ticket);
         }
     }
 }
@@ -241,7 +240,7 @@ impl<K> Future for UntilDirty<'_, K> {
 impl<K> Drop for UntilDirty<'_, K> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket {
-            self.queue.leave_dirty_waiters(self.claimed, ticket);
+            self.queue.leave_dirty_waiters(ticket);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The guard that a get returns. The owner of the guard holds the key; when the guard is dropped, the key is done.
 
-use crate::key::{Claimed, SlotId};
+use crate::key::SlotId;
+use crate::machine::Claimed;
 use crate::panics::{Caught, contained};
 use crate::shared::{Failures, Shared};
 use crate::sync::{Arc, panicking};
@@ -104,7 +105,7 @@ impl<'q, K> Item<'q, K> {
 
     /// The slot of the key.
     pub(crate) fn slot(&self) -> SlotId {
-        self.claimed.view().id()
+        self.claimed.slot()
     }
 
     /// The part of [`num_requeues`](Self::num_requeues) that the queue itself has counted. Calls no limiter.
@@ -135,7 +136,7 @@ impl<'q, K> Item<'q, K> {
     #[inline]
     #[must_use]
     pub fn key(&self) -> &K {
-        self.claimed.view().key()
+        self.claimed.key()
     }
 
     /// Ends the hand-out, as dropping the item does. The key's failures stay counted.
@@ -519,7 +520,7 @@ impl<'q, K> Item<'q, K> {
     /// ```
     #[must_use]
     pub fn is_dirty(&self) -> bool {
-        self.claimed.view().state().is_dirty()
+        self.claimed.is_dirty()
     }
 }
 
@@ -565,7 +566,7 @@ impl<K: fmt::Debug> fmt::Debug for Item<'_, K> {
 /// has not panicked, and the key is done. Does not panic itself, as that would abort the process.
 #[cold]
 fn unwound<K>(queue: &Arc<Shared<K>>, claimed: Claimed<K>) {
-    if claimed.view().state().was_unwinding() {
+    if claimed.was_unwinding() {
         return queue.done_in_panic(claimed);
     }
     contained(|| queue.note_panic());
@@ -573,7 +574,7 @@ fn unwound<K>(queue: &Arc<Shared<K>>, claimed: Claimed<K>) {
         return queue.done_in_panic(claimed);
     }
     let retry = AddOptions::new().rate_limited();
-    let limited = contained(|| queue.limited(claimed.view().key(), retry));
+    let limited = contained(|| queue.limited(claimed.key(), retry));
     let options = limited.unwrap_or_else(|| {
         queue.note_caught(1);
         retry.without_limiter()

@@ -272,13 +272,10 @@ mod inspect;
 mod item;
 mod key;
 mod leftover;
-mod line;
-#[cfg(all(test, not(loom)))]
 mod machine;
 mod numbers;
 pub mod observe;
 mod options;
-#[cfg(all(test, not(loom)))]
 mod order;
 mod owned_item;
 mod panics;
@@ -286,7 +283,6 @@ mod prefetch;
 mod queue;
 mod random;
 pub mod rate_limiter;
-mod shard;
 mod shared;
 mod stats;
 #[cfg(keyqueue_steps)]

@@ -1,6 +1,6 @@
 //! An item that owns a handle of its queue. Its calls are those of [`Item`].
 
-use crate::key::Claimed;
+use crate::machine::Claimed;
 use crate::shared::Shared;
 use crate::sync::Arc;
 use crate::{AddOptions, Added, Item, UntilDirty, UntilShuttingDown};
@@ -53,7 +53,7 @@ impl<K> OwnedItem<K> {
     #[inline]
     #[must_use]
     pub fn key(&self) -> &K {
-        self.claimed.view().key()
+        self.claimed.key()
     }
 
     /// Like [`Item::done`].

@@ -4,7 +4,9 @@
 //! it in a list of its thread. A test reads the list after each call, and replays the calls of all threads, shard by shard, in the order of
 //! the numbers.
 
+use crate::sync::AtomicU64;
 use std::cell::{Cell, RefCell};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A critical section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,9 +43,9 @@ pub fn take_time() -> Option<u64> {
 }
 
 /// A critical section of this shard begins.
-pub(crate) fn begin(shard: usize, steps: &mut u64) {
-    STEPS.with_borrow_mut(|all| all.push(Step { shard, number: *steps, is_section: false }));
-    *steps += 1;
+pub(crate) fn begin(shard: usize, steps: &AtomicU64) {
+    let number = steps.fetch_add(1, Relaxed);
+    STEPS.with_borrow_mut(|all| all.push(Step { shard, number, is_section: false }));
 }
 
 /// The one that has just begun is a section.

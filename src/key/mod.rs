@@ -25,6 +25,5 @@ pub(crate) use side_array::SideArray;
 pub(crate) use slab::Retired;
 pub(crate) use slot::{Claimed, OnAdd, Queued, SlotId, SlotRef, SlotView};
 pub(crate) use state::State;
-#[cfg(any(all(test, not(loom)), keyqueue_machine))]
 pub(crate) use state::{OnAdd as OnAddKnown, OnDone};
 pub(crate) use table::{Done, Hash, Table, prefetch_bucket};

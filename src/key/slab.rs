@@ -197,7 +197,6 @@ impl<K> Slab<K> {
     }
 
     /// Whether this is a slot of this slab, and not of another one.
-    #[cfg(any(all(test, not(loom)), keyqueue_machine))]
     #[inline]
     pub(super) fn owns(&self, slot: SlotView<'_, K>) -> bool {
         let (_, head) = ChunkRef::of(slot);
@@ -217,7 +216,6 @@ impl<K> Slab<K> {
     }
 
     /// The slot of this number, if it is taken.
-    #[cfg(any(all(test, not(loom)), keyqueue_machine))]
     pub(super) fn get(&self, number: u32) -> Option<SlotRef<K>> {
         let chunk = self.chunks.get(chunk_of(number))?.as_ref()?;
         let (vacant, index) = (chunk.head().vacant.get(), index_of(number));

@@ -27,7 +27,6 @@ pub(super) struct Slot<K> {
     /// Its index in its chunk (S5). Never changes.
     index: u8,
     /// The machine's: see `src/machine/keys.rs`. They take the place of padding. Used under the lock only.
-    #[cfg(any(all(test, not(loom)), keyqueue_machine))]
     levels: [Cell<i8>; 2],
     /// The key's hash. Written under the lock, when the slot is taken; the holder of the key reads it without the lock.
     pub(super) hash: Cell<u32>,
@@ -42,7 +41,6 @@ impl<K> Slot<K> {
         Self {
             state: State::vacant(),
             index,
-            #[cfg(any(all(test, not(loom)), keyqueue_machine))]
             levels: [const { Cell::new(0) }; 2],
             hash: Cell::new(0),
             next: Cell::new(None),
@@ -137,13 +135,11 @@ impl<'t, K> SlotView<'t, K> {
     }
 
     /// The key's hash.
-    #[cfg(any(all(test, not(loom)), keyqueue_machine))]
     pub(crate) fn hash(self) -> Hash {
         Hash(self.slot().hash.get())
     }
 
     /// The machine's two bytes.
-    #[cfg(any(all(test, not(loom)), keyqueue_machine))]
     #[inline]
     pub(crate) fn levels(self) -> &'t [Cell<i8>; 2] {
         &self.slot().levels

@@ -157,7 +157,6 @@ impl State {
     }
 
     /// Somebody waits until the key becomes dirty. If it is already, returns `false`.
-    #[cfg(any(all(test, not(loom)), keyqueue_machine))]
     pub(crate) fn await_dirty(&self) -> bool {
         let before = self.0.load(Ordering::Relaxed);
         debug_assert_ne!(before & PROCESSING, 0, "only a holder waits for this");
@@ -168,13 +167,11 @@ impl State {
     }
 
     /// Whether somebody has waited until the key became dirty, which it is now.
-    #[cfg(any(all(test, not(loom)), keyqueue_machine))]
     #[inline]
     pub(crate) fn is_awaited(&self) -> bool {
         self.0.load(Ordering::Relaxed) & AWAITED != 0
     }
 
-    #[cfg(any(all(test, not(loom)), keyqueue_machine))]
     pub(crate) fn clear_awaited(&self) {
         self.0.store(self.0.load(Ordering::Relaxed) & !AWAITED, Ordering::Release);
     }

@@ -269,7 +269,6 @@ impl<K> Table<K> {
     }
 
     /// Prefetches the bucket that a look-up of this hash will read.
-    #[cfg(any(all(test, not(loom)), keyqueue_machine))]
     #[inline]
     pub(crate) fn prefetch_bucket_of(&self, hash: Hash) {
         if self.buckets.len() > 0 {
@@ -279,7 +278,6 @@ impl<K> Table<K> {
     }
 
     /// Reads that bucket, and prefetches the first slot of its chain.
-    #[cfg(any(all(test, not(loom)), keyqueue_machine))]
     #[inline]
     pub(crate) fn prefetch_slot_of(&self, hash: Hash) {
         if self.buckets.len() > 0 {
@@ -295,7 +293,6 @@ impl<K> Table<K> {
     }
 
     /// Whether this is a slot of this table, and not of another one.
-    #[cfg(any(all(test, not(loom)), keyqueue_machine))]
     #[inline]
     pub(crate) fn owns(&self, slot: SlotView<'_, K>) -> bool {
         self.slab.owns(slot)
@@ -317,7 +314,6 @@ impl<K> Table<K> {
     }
 
     /// The slot of this number, if it is taken.
-    #[cfg(any(all(test, not(loom)), keyqueue_machine))]
     pub(crate) fn get(&self, number: u32) -> Option<SlotRef<K>> {
         self.slab.get(number)
     }
@@ -329,7 +325,6 @@ impl<K> Table<K> {
     }
 
     /// The number of keys.
-    #[cfg(any(all(test, not(loom)), keyqueue_machine))]
     pub(crate) fn len(&self) -> usize {
         self.slab.taken()
     }

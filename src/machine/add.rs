@@ -34,7 +34,7 @@ impl How<'_> {
 
     /// The key may get a delay. (That a schedule says none is not known before the failure is counted.)
     #[inline]
-    pub(super) fn may_delay(&self) -> bool {
+    pub(crate) fn may_delay(&self) -> bool {
         self.delay.is_some_and(|delay| delay > 0) || self.failure.is_counted()
     }
 

@@ -33,6 +33,20 @@ impl<K> Claimed<K> {
         self.0.key()
     }
 
+    /// The same token again, to move it out of a value that has a `Drop`, or to lend it to an item that is not dropped.
+    ///
+    /// # Safety
+    /// The caller passes at most one of the two tokens to a verb that consumes it (S4).
+    #[inline]
+    pub(crate) unsafe fn duplicate(&self) -> Self {
+        Self(self.0)
+    }
+
+    /// The key has failed since it was last forgotten, and the machine has counted that. Without the lock it may be out of date.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.0.state().has_failed()
+    }
+
     /// The key's hash, which says its shard.
     pub(crate) fn hash(&self) -> Hash {
         self.0.hash()

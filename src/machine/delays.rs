@@ -131,15 +131,15 @@ impl<K> Machine<K> {
         Delay { deadline, priority, is_awaited: entry.state().clear_delayed() }
     }
 
-    /// Takes one delay out, whatever its deadline. The key is in the hand, or a clone if the key is still known. If the clone panics, the
-    /// delay stays.
-    pub(crate) fn take_delay(&mut self, hand: &mut Option<K>, mode: Mode) -> (Option<Delay>, Owed)
+    /// Takes one delay out, whatever its deadline. Returns it with the group of its key. The key is in the hand, or a clone if the key is
+    /// still known. If the clone panics, the delay stays.
+    pub(crate) fn take_delay(&mut self, hand: &mut Option<K>, mode: Mode) -> (Option<(Delay, Group)>, Owed)
     where
         K: Clone,
     {
         let Some((number, deadline)) = self.later.pop_any() else { return (None, Owed::NOTHING) };
         let entry = self.keys.get(number).expect("a delayed key is known");
-        let delay = self.end_delay(entry);
+        let (delay, group) = (self.end_delay(entry), self.order.group(entry.group()).0);
         if entry.state().is_vacant() {
             self.forget_if_vacant(hand, entry);
         } else {
@@ -149,7 +149,7 @@ impl<K> Machine<K> {
                 resume_unwind(payload)
             }));
         }
-        (Some(delay), self.drained(mode).and(self.garbage()))
+        (Some((delay, group)), self.drained(mode).and(self.garbage()))
     }
 
     /// Sets a delay again that was taken out, also after a shut-down. If the key has a delay by now, the earlier one counts.

@@ -1,6 +1,6 @@
 //! Failures, which the machine counts itself unless a limiter of the user's own does.
 
-use super::{Claimed, EntryRef, Machine};
+use super::{Claimed, EntryRef, Machine, Owed};
 use crate::key::Hash;
 use crate::rate_limiter::Schedule;
 use crate::time::nanos;
@@ -12,8 +12,8 @@ pub(crate) enum Failure<'s> {
     No,
     /// It is one. A limiter of the user's own has counted it, and has said how long the delay is, before the lock.
     Told,
-    /// It is one, to be counted here. The schedule says how long the delay is at least.
-    Counted(&'s dyn Schedule),
+    /// It is one, to be counted here. The schedule says how long the delay is at least; without one, the call has said it.
+    Counted(Option<&'s dyn Schedule>),
 }
 
 impl Failure<'_> {
@@ -30,14 +30,14 @@ impl Failure<'_> {
 
 impl<K> Machine<K> {
     /// Forgets the failures of a key.
-    pub(crate) fn forget_failures<Q>(&mut self, hand: &mut Option<K>, key: &Q, hash: Hash)
+    pub(crate) fn forget_failures<Q>(&mut self, hand: &mut Option<K>, key: &Q, hash: Hash) -> Owed
     where
         Q: Equivalent<K> + ?Sized,
     {
-        if let Some(entry) = self.find_failing(key, hash) {
-            self.clear_failures(entry);
-            self.forget_if_vacant(hand, entry);
-        }
+        let Some(entry) = self.find_failing(key, hash) else { return Owed::NOTHING };
+        self.clear_failures(entry);
+        self.forget_if_vacant(hand, entry);
+        self.garbage()
     }
 
     /// The number of failures of a key that were counted here.
@@ -72,13 +72,13 @@ impl<K> Machine<K> {
     }
 
     #[inline]
-    fn count(&mut self, entry: EntryRef<K>, schedule: &dyn Schedule) -> u64 {
+    fn count(&mut self, entry: EntryRef<K>, schedule: Option<&dyn Schedule>) -> u64 {
         let failures = &mut self.later.make(self.keys.number(entry)).failures;
         let before = *failures;
         *failures = before.saturating_add(1);
         self.later.failing += usize::from(before == 0);
         entry.state().set_failed();
-        nanos(schedule.delay(before))
+        schedule.map_or(0, |schedule| nanos(schedule.delay(before)))
     }
 
     pub(super) fn clear_failures(&mut self, entry: EntryRef<K>) {

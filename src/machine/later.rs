@@ -13,7 +13,7 @@ use crate::time::wheel::{Block, Placement, Placements, Popped, Wheel};
 pub(crate) const NEVER: u64 = u64::MAX;
 
 /// The message of a panic.
-const WHEEL_IS_FULL: &str = "the delays of a shard would take more than 17 GB";
+pub(crate) const WHEEL_IS_FULL: &str = "the delays of a shard would take more than 17 GB";
 
 pub(super) struct Later {
     /// `None`: there was no delay so far. (A wheel is 20 KB.)

@@ -99,6 +99,16 @@ impl<'m, K> View<'m, K> {
         is_delayed.then(|| self.0.later.record(self.number())).map(|record| (record.deadline(), record.priority))
     }
 
+    /// When the key became dirty, if it is and that is known.
+    pub(crate) fn queued_at(&self) -> Option<u64> {
+        self.0.queued_at(*self.1)
+    }
+
+    /// When the key was handed out, if it is processing and that is known: after [`begin_ages`](Machine::begin_ages) it is.
+    pub(crate) fn started_at(&self) -> Option<u64> {
+        self.0.started_at(*self.1)
+    }
+
     /// The group of the key, and the hand-outs of that since it is known.
     pub(crate) fn group(&self) -> (Group, u64) {
         self.0.order.group(self.1.group())

@@ -51,7 +51,6 @@
 //! is not given back by each call, because it is rare: a call with a list of its own for it begins and ends by 20 words.
 
 #![allow(clippy::vec_box, reason = "a block goes from list to list without being copied")]
-#![cfg_attr(test, allow(dead_code, reason = "the queue does not use it yet"))]
 
 mod add;
 mod batch;
@@ -82,17 +81,19 @@ pub(crate) use delays::{Cancelled, Delay};
 pub(crate) use dirty::DirtyTicket;
 pub(crate) use done::{End, Ended};
 pub(crate) use durations::MaybeNanos;
+pub(crate) use expire::Expired;
 pub(crate) use failures::Failure;
 pub(crate) use keys::EntryRef;
+pub(crate) use later::{NEVER, WHEEL_IS_FULL};
 pub(crate) use look::{Seen, View, Which};
 pub(crate) use owed::{Mode, Owed};
+pub(crate) use times::Times;
 
 use crate::DelayedAdd;
 use crate::order::{AnyOrder, Bin, Order, Place};
 use garbage::RetiredSlots;
 use keys::Keys;
 use later::Later;
-use times::Times;
 
 /// See the top of this file.
 pub(crate) struct Machine<K> {

@@ -25,7 +25,6 @@
 //! few hand-outs: so the shards take turns. An order that is not asked to ([`Order::want_stamps`]) wants none.
 
 #![allow(clippy::vec_box, reason = "a box goes from list to list without being copied")]
-#![cfg_attr(test, allow(dead_code, reason = "the machine, which will use it, is not there yet"))]
 
 mod any;
 mod bits;

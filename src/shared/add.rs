@@ -1,17 +1,19 @@
-//! `add`, and what all kinds of adds share.
+//! Adds: `add` and `add_with`, and what all kinds of adds share.
 
 use super::Shared;
+use super::failures::Limiter;
 use super::hub::Flags;
 use super::locked::Locked;
-use super::section::Section;
 use crate::key::Hash as KeyHash;
-use crate::shard::NewKey;
+use crate::machine::{Failure, How, Mode};
+use crate::order::Group;
 use crate::sync::Arc;
-use crate::{Added, Priority};
+use crate::time::nanos;
+use crate::{AddOptions, Added};
 use std::hash::Hash;
 
 /// When getters are woken for a key that becomes queued.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wakeups {
     /// At the end of the critical section that queues the key.
     Now,
@@ -25,124 +27,128 @@ impl<K: Hash + Eq> Shared<K> {
     #[inline(always)]
     pub(crate) fn add(this: &Arc<Self>, key: K, wakeups: Wakeups) -> Added {
         let hash = this.hash(&key);
-        if this.others.is_empty() {
-            Self::add_to(this, &this.first, key, hash, wakeups)
-        } else {
-            Self::add_to_one_of_many(this, key, hash, wakeups)
+        if this.others.is_empty() && !this.flags().has(Flags::ADD) {
+            return Self::add_to_first(this, key, hash, wakeups);
         }
+        Self::add_special(this, Some(key), hash, wakeups)
     }
 
-    #[inline(never)]
-    fn add_to_one_of_many(this: &Arc<Self>, key: K, hash: KeyHash, wakeups: Wakeups) -> Added {
-        let locked = this.shard_of(hash);
-        this.note_add(locked);
-        Self::add_to(this, locked, key, hash, wakeups)
-    }
-
-    // `inline(always)`: with one shard, the place of its data is known when this is compiled.
+    /// [`add`](Self::add) to a queue with one shard that is plain as far as the flags say, which the lock makes certain.
     #[inline(always)]
-    fn add_to<'s>(this: &'s Arc<Self>, locked: &'s Locked<K>, key: K, hash: KeyHash, wakeups: Wakeups) -> Added {
-        let mut section = this.enter(locked);
+    fn add_to_first(this: &Arc<Self>, key: K, hash: KeyHash, wakeups: Wakeups) -> Added {
+        let mut hand = Some(key);
+        let mut machine = this.enter(&this.first);
         if this.flags().has(Flags::ADD) {
-            return Self::add_special(this, key, hash, wakeups, section);
+            drop(machine);
+            return Self::add_special(this, hand, hash, wakeups);
         }
-        match section.find(&key, hash) {
-            Some(known) if known.state().is_only_dirty() => {
-                section.counts.coalesced += 1;
-                Added::Coalesced
+        let (added, owed) = machine.add(&mut hand, hash, Group::default(), &How::NOW, Mode::PLAIN);
+        if added == Added::Queued {
+            this.leave_plain(&this.first, machine, owed);
+        }
+        added
+        // A key that is left in the hand is dropped here, after the lock (W4).
+    }
+
+    /// `add` to a queue with several shards, or one that measures, is ordered or shut down, has a getter that waits, or has to start its
+    /// driver thread.
+    #[inline(never)]
+    fn add_special(this: &Arc<Self>, hand: Option<K>, hash: KeyHash, wakeups: Wakeups) -> Added {
+        let locked = this.shard_of(hash);
+        if this.shards() > 1 {
+            this.note_add(locked);
+        }
+        Self::add_as(this, locked, hand, hash, &How::NOW, wakeups)
+    }
+
+    /// `add_with`.
+    pub(crate) fn add_with(this: &Arc<Self>, key: K, options: AddOptions) -> Added {
+        let options = if options.rate_limited { this.limited(&key, options) } else { options };
+        let hash = this.hash(&key);
+        let locked = this.shard_of(hash);
+        locked.prefetch_bucket(hash);
+        if options.has_level() {
+            this.expect_levels();
+        }
+        let how = this.how(&options);
+        Self::add_as(this, locked, Some(key), hash, &how, Wakeups::Now)
+    }
+
+    /// An add of any kind. The queue asks for the group of a key that is new.
+    // `inline(always)`: `add` passes a constant `how`.
+    #[inline(always)]
+    fn add_as(
+        this: &Arc<Self>,
+        locked: &Locked<K>,
+        mut hand: Option<K>,
+        hash: KeyHash,
+        how: &How<'_>,
+        wakeups: Wakeups,
+    ) -> Added {
+        let mut group = Group::default();
+        let added = {
+            let mut machine = this.enter(locked);
+            if let (Some(groups), Some(key)) = (&this.groups, &hand) {
+                if !this.is_shutting_down() && !machine.is_known(key, hash) {
+                    drop(machine);
+                    group = groups.ask(key, &this.hasher);
+                    machine = this.enter(locked);
+                }
             }
-            Some(mut known) => {
-                let added = known.add();
-                section.publish_len();
+            let mut mode = this.mode();
+            mode.is_awaited &= wakeups == Wakeups::Now;
+            if mode == Mode::PLAIN {
+                let (added, owed) = machine.add(&mut hand, hash, group, how, Mode::PLAIN);
+                this.leave(locked, machine, owed, Mode::PLAIN);
+                added
+            } else if mode == Mode::ORDERED {
+                let (added, owed) = machine.add(&mut hand, hash, group, how, Mode::ORDERED);
+                this.leave(locked, machine, owed, Mode::ORDERED);
+                added
+            } else {
+                let (added, owed) = machine.add(&mut hand, hash, group, how, mode);
+                this.leave(locked, machine, owed, mode);
                 added
             }
-            None => {
-                section.add_new(key, hash);
-                section.publish_len();
-                Added::Queued
-            }
-        }
-        // If the table has an equal key, `key` is dropped here, after the lock (W4).
-    }
-
-    /// `add` to a queue that measures, is ordered or shut down, has a getter that waits, or has to start its driver thread. The section is
-    /// the last parameter, so that it is dropped before the key if `Eq` panics (W4).
-    #[inline(never)]
-    fn add_special<'s>(
-        this: &'s Arc<Self>,
-        key: K,
-        hash: KeyHash,
-        wakeups: Wakeups,
-        mut section: Section<'s, K>,
-    ) -> Added {
-        if this.flags().has(Flags::ORDERED) {
-            return Self::add_in_order(this, key, hash, wakeups, section);
-        }
-        let added = if this.is_shutting_down() {
-            section.reject()
-        } else {
-            match section.find(&key, hash) {
-                Some(mut known) => known.add_measured(None),
-                None => {
-                    section.add_new_measured(key, hash, None);
-                    Added::Queued
-                }
-            }
         };
-        section.added(added, wakeups);
-        drop(section);
         if this.has_extras() {
             Self::after_add(this, added);
-        }
-        added
-    }
-
-    /// `add` to a queue that is ordered.
-    #[inline(never)]
-    fn add_in_order<'s>(
-        this: &'s Arc<Self>,
-        key: K,
-        hash: KeyHash,
-        wakeups: Wakeups,
-        mut section: Section<'s, K>,
-    ) -> Added {
-        let group;
-        (section, group) = this.settle_group(section, &key, hash);
-        let added = if this.is_shutting_down() {
-            section.reject()
-        } else {
-            match section.find(&key, hash) {
-                Some(mut known) => known.add_in_order(None, Priority::NORMAL.0),
-                None => {
-                    section.add_new_in_order(key, hash, NewKey { group, ..NewKey::default() });
-                    Added::Queued
-                }
-            }
-        };
-        section.added(added, wakeups);
-        drop(section);
-        if this.has_extras() {
-            Self::after_add(this, added);
-        }
-        added
-    }
-}
-
-impl<K> Section<'_, K> {
-    /// A step has added a key: owes a wake-up to a getter if the key is queued now (W2).
-    #[inline]
-    pub(super) fn added(&mut self, added: Added, wakeups: Wakeups) -> Added {
-        match added {
-            Added::Queued => self.pushed(wakeups),
-            // The key may have been raised.
-            _ if self.is_ordered() => self.publish(),
-            _ => {}
         }
         added
     }
 }
 
 impl<K> Shared<K> {
+    /// What a verb is told of an add. An external limiter has said its delay before.
+    #[inline]
+    pub(super) fn how(&self, options: &AddOptions) -> How<'_> {
+        let failure = match &self.limiter {
+            _ if !options.rate_limited => Failure::No,
+            Limiter::Inline(schedule) => Failure::Counted(Some(&**schedule)),
+            Limiter::External(_) if options.limiter_panicked => Failure::Counted(None),
+            Limiter::External(_) => Failure::Told,
+        };
+        let mut how = How {
+            priority: options.level(),
+            delay: options.delay.map(nanos),
+            conflict: options.conflict,
+            failure,
+            now: 0,
+        };
+        if how.may_delay() {
+            how.now = self.clock.now();
+        }
+        how
+    }
+
+    /// Before a call that gives a priority: sends hot calls to their slow paths. The verb then makes its shard an ordered one.
+    #[inline]
+    pub(super) fn expect_levels(&self) {
+        if !self.flags().has(Flags::ORDERED) {
+            self.hub().set(Flags::ORDERED, true);
+        }
+    }
+
     /// The rest of an add, after the lock, if [`has_extras`](Self::has_extras).
     #[cold]
     pub(crate) fn after_add(this: &Arc<Self>, added: Added) {

@@ -39,7 +39,7 @@ use super::Shared;
 use super::get::Taken;
 use super::hub::Flags;
 use super::locked::{Front, Locked, Stay};
-use crate::key::Claimed;
+use crate::machine::{Claimed, Mode, Owed};
 use crate::sync::{Ordering, model_const, with_cursor};
 
 /// The number of keys that a getter takes from a shard before it chooses again.
@@ -120,14 +120,13 @@ impl<K> Shared<K> {
         if locked.seems_empty() {
             return None;
         }
-        let mut shard = locked.try_lock_unnumbered()?;
+        let mut machine = locked.try_lock_unnumbered()?;
         if self.flags().has(Flags::HAND_OUT) {
             return None;
         }
-        let claimed = shard.pop_simple()?;
-        shard = locked.numbered(shard);
-        locked.publish_len(&shard);
-        locked.publish_front(&shard);
+        let claimed = machine.get_simple()?;
+        locked.number();
+        self.leave(locked, machine, Owed::NOTHING, Mode::PLAIN);
         Some(claimed)
     }
 
@@ -153,7 +152,7 @@ impl<K> Shared<K> {
                 let stays = self.at(cursor.shard.get());
                 // A stay with a level does not go on with a lower one: another shard may have keys of the higher one.
                 if left > 0 && stays.front().level() <= cursor.level.get() {
-                    if let Some(taken) = Self::take_from(stays, cursor.waits.get(), &mut busy) {
+                    if let Some(taken) = self.take_from(stays, cursor.waits.get(), &mut busy) {
                         cursor.queue.set(self.id);
                         cursor.left.set(left - 1);
                         return Some(taken);
@@ -185,7 +184,7 @@ impl<K> Shared<K> {
                     continue;
                 }
                 let waits = locked.lock_passes() == 0;
-                if let Some(taken) = Self::take_from(locked, waits || must_wait, &mut busy) {
+                if let Some(taken) = self.take_from(locked, waits || must_wait, &mut busy) {
                     cursor.queue.set(self.id);
                     cursor.shard.set(shard);
                     cursor.waits.set(waits);
@@ -206,15 +205,15 @@ impl<K> Shared<K> {
 
     /// Takes a key from a shard, unless it has none or its lock is held. `waits`: as long as critical sections take.
     #[inline]
-    fn take_from(locked: &Locked<K>, waits: bool, busy: &mut Busy) -> Option<Taken<K>> {
+    fn take_from(&self, locked: &Locked<K>, waits: bool, busy: &mut Busy) -> Option<Taken<K>> {
         if locked.seems_empty() {
             return None;
         }
-        if let Some(mut shard) = if waits { locked.lock_briefly() } else { locked.try_lock() } {
+        if let Some(machine) = if waits { locked.lock_briefly() } else { locked.try_lock() } {
             if locked.lock_passes() > PASSES {
                 locked.allow_passes(0); // the holder runs again
             }
-            return Self::take(locked, &mut shard);
+            return self.take(locked, machine);
         }
         let passes = locked.lock_passes();
         locked.allow_passes(if waits { PASSES_IF_STOPPED } else { passes.saturating_sub(1) });

@@ -1,278 +1,53 @@
-//! Calls that set, move, cancel and take out delays. The steps are in `src/shard/delays.rs`; expiry is in [`driver`](super::driver).
+//! Calls that cancel delays and take them out, and `remove`, which takes back all that was added for a key. Adds set delays; expiry is in
+//! [`driver`](super::driver).
 
-use super::add::Wakeups;
-use super::hub::Flags;
-use super::locked::Locked;
-use super::section::Section;
-use super::{Failures, Shared};
-use crate::key::{Claimed, Hash as KeyHash};
-use crate::line::Group;
+use super::Shared;
+use crate::DelayedKey;
+use crate::key::Hash as KeyHash;
+use crate::machine::{Cancelled, Delay, Machine, Mode, Owed};
+use crate::order::Group;
 use crate::panics::contained;
-use crate::shard::{AddedWith, BATCH, Delay, Known, NewKey, WHEEL_IS_FULL};
-use crate::sync::{Arc, give_way};
-use crate::{AddOptions, Added, DelayedKey};
+use crate::sync::{Arc, MutexGuard, give_way, model_const};
 use equivalent::Equivalent;
 use std::hash::Hash;
 
+/// The number of delays that one critical section of `take_delayed` takes out.
+const BATCH: usize = model_const(128, 2);
+
 impl<K: Hash + Eq> Shared<K> {
-    /// `add_with`.
-    pub(crate) fn add_with(this: &Arc<Self>, key: K, options: AddOptions) -> Added {
-        let asked;
-        let options = match options.rate_limited && this.has_external_limiter() {
-            true => {
-                asked = this.limited(&key, options);
-                &asked
-            }
-            false => &options,
-        };
-        let hash = this.hash(&key);
-        let locked = this.shard_of(hash);
-        locked.prefetch_bucket(hash);
-        if options.has_level() && !locked.is_moved() {
-            this.prepare_order(locked);
-        }
-        if this.flags().has(Flags::ORDERED) {
-            return Self::add_limited_in_order(this, locked, key, hash, options);
-        }
-        Self::add_limited::<false>(this, locked, key, hash, options)
-    }
-
-    /// `add_with`, after the limiter has said how long. `ORDERED`: the queue is ordered.
-    // `inline(always)`: the version for plain queues knows nothing of order.
-    #[inline(always)]
-    fn add_limited<const ORDERED: bool>(
-        this: &Arc<Self>,
-        locked: &Locked<K>,
-        key: K,
-        hash: KeyHash,
-        options: &AddOptions,
-    ) -> Added {
-        let now = this.now_for(options);
-        let added = {
-            let mut section = this.enter(locked);
-            let mut group = Group::default();
-            if ORDERED {
-                (section, group) = this.settle_group(section, &key, hash);
-            } else if this.flags().has(Flags::ORDERED) {
-                drop(section);
-                return Self::add_limited_in_order(this, locked, key, hash, options);
-            }
-            locked.publish_buckets(&section);
-            let open = !this.is_shutting_down();
-            let failures = u64::from(options.rate_limited);
-            if !open && !this.counts_inline(options) {
-                section.counts.failures += failures;
-                section.reject()
-            } else {
-                // The failure is counted after the look-up, below: if `K::eq` panics in the look-up, nothing has changed.
-                let set = match section.find(&key, hash) {
-                    Some(known) => this.add_known_with::<ORDERED>(known, open, now, options),
-                    None if this.counts_inline(options) => {
-                        let known = section.insert::<ORDERED>(key, hash, group);
-                        this.add_known_with::<ORDERED>(known, open, now, options)
-                    }
-                    None if options.is_now() => {
-                        section.counts.retries += u64::from(options.delay.is_some());
-                        if ORDERED {
-                            section.add_new_in_order(key, hash, NewKey { now, group, priority: options.level() });
-                        } else {
-                            section.add_new_measured(key, hash, now);
-                        }
-                        Added::Queued.into()
-                    }
-                    None => {
-                        section.counts.retries += 1;
-                        section.insert::<ORDERED>(key, hash, group).set_delay_at::<ORDERED>(now, options)
-                    }
-                };
-                section.counts.failures += failures;
-                section.added_with(set)
-            }
-        };
-        if this.has_extras() {
-            Self::after_add(this, added);
-        }
-        added
-    }
-
-    #[inline(never)]
-    fn add_limited_in_order(
-        this: &Arc<Self>,
-        locked: &Locked<K>,
-        key: K,
-        hash: KeyHash,
-        options: &AddOptions,
-    ) -> Added {
-        Self::add_limited::<true>(this, locked, key, hash, options)
+    /// One verb on the shard of a key.
+    fn with_shard_of<Q: Hash + ?Sized, A>(
+        &self,
+        key: &Q,
+        verb: impl FnOnce(&mut Machine<K>, &mut Option<K>, KeyHash, Mode) -> (A, Owed),
+    ) -> (A, Option<K>) {
+        let (hash, mut hand) = (self.hash(key), None);
+        let locked = self.shard_of(hash);
+        let mut machine: MutexGuard<'_, Machine<K>> = self.enter(locked);
+        let mode = self.mode();
+        let (answer, owed) = verb(&mut machine, &mut hand, hash, mode);
+        self.leave(locked, machine, owed, mode);
+        (answer, hand)
     }
 
     /// `cancel`.
     pub(crate) fn cancel<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
-        let hash = self.hash(key);
-        let mut added = None;
-        let removed = {
-            let mut section = self.enter(self.shard_of(hash));
-            let open = !self.is_shutting_down();
-            let Some(mut known) = section.find(key, hash).filter(|known| known.state().is_delayed()) else {
-                return false;
-            };
-            if known.remove_delay() && open {
-                added = Some(known.add_that_waited());
-            }
-            let removed = known.remove_if_vacant();
-            added.into_iter().for_each(|added| _ = section.added(added, Wakeups::Now));
-            section.owe_drainers();
-            removed
-        };
-        added.into_iter().for_each(|added| self.tell(|observer| observer.added(added)));
-        drop(removed);
-        true
-    }
-}
-
-impl<K> Shared<K> {
-    /// `add_with` and `done`, for the holder of the key, in one critical section.
-    pub(crate) fn requeue(this: &Arc<Self>, claimed: Claimed<K>, options: AddOptions, failures: Failures) -> Added {
-        Self::try_requeue(this, claimed, options, failures)
-            .unwrap_or_else(|claimed| Self::done_after_refusal(this, claimed))
-    }
-
-    /// [`requeue`](Self::requeue), which returns the key if the queue has refused the add: then it is still held, and the caller calls
-    /// [`done_after_refusal`](Self::done_after_refusal). No add comes in between, since the queue is shut down.
-    #[inline]
-    pub(crate) fn try_requeue(
-        this: &Arc<Self>,
-        claimed: Claimed<K>,
-        options: AddOptions,
-        failures: Failures,
-    ) -> Result<Added, Claimed<K>> {
-        if options.has_level() && !this.home(&claimed).is_moved() {
-            this.prepare_order(this.home(&claimed));
+        let (cancelled, _hand) = self.with_shard_of(key, |machine, hand, hash, mode| machine.cancel(hand, key, hash, mode));
+        if let Cancelled::Added(added) = cancelled {
+            self.tell(|observer| observer.added(added));
         }
-        if this.flags().has(Flags::ORDERED) {
-            return Self::requeue_in_order(this, claimed, &options, failures);
-        }
-        Self::requeue_in::<false>(this, claimed, &options, failures)
+        cancelled != Cancelled::Nothing
+        // The key, if it is out of the queue, is dropped here.
     }
 
-    /// [`requeue`](Self::requeue). `ORDERED`: as in [`add_limited`](Self::add_limited).
-    #[inline(always)]
-    fn requeue_in<const ORDERED: bool>(
-        this: &Arc<Self>,
-        claimed: Claimed<K>,
-        options: &AddOptions,
-        failures: Failures,
-    ) -> Result<Added, Claimed<K>> {
-        let now = this.now_for(options);
-        let (added, worked, removed) = {
-            let mut section = this.enter(this.home(&claimed));
-            let with_priority;
-            let mut options = options;
-            if ORDERED {
-                let priority = options.priority.unwrap_or_else(|| section.held_priority(&claimed));
-                with_priority = options.priority(priority);
-                options = &with_priority;
-            } else if this.flags().has(Flags::ORDERED) {
-                drop(section);
-                return Self::requeue_in_order(this, claimed, options, failures);
-            }
-            let open = !this.is_shutting_down();
-            if now.is_some() && open && !section.reserve_delay() {
-                drop(section);
-                this.refuse_requeue(claimed);
-            }
-            section.counts.failures += u64::from(options.rate_limited);
-            let mut known = section.held(&claimed);
-            if failures == Failures::Forget {
-                known.clear_failures();
-            }
-            let set = this.add_known_with::<ORDERED>(known, open, now, options);
-            let added = section.added_with(set);
-            if added == Added::Rejected {
-                return Err(claimed);
-            }
-            let (worked, removed) = section.end(claimed, now);
-            (added, worked, removed)
-        };
-        // First: a panic of the observer must not leave a delay without a driver.
-        Self::ensure_driver(this);
-        this.tell_done(worked);
-        drop(removed);
-        if this.has_extras() {
-            Self::after_add(this, added);
-        }
-        Ok(added)
+    /// `remove`.
+    pub(crate) fn remove<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
+        self.with_shard_of(key, |machine, hand, hash, mode| machine.remove(hand, key, hash, mode)).0
     }
 
-    #[inline(never)]
-    fn requeue_in_order(
-        this: &Arc<Self>,
-        claimed: Claimed<K>,
-        options: &AddOptions,
-        failures: Failures,
-    ) -> Result<Added, Claimed<K>> {
-        Self::requeue_in::<true>(this, claimed, options, failures)
-    }
-
-    /// The wheel is full. The key must not stay with a holder that is no longer there (P13).
-    #[cold]
-    fn refuse_requeue(&self, claimed: Claimed<K>) -> ! {
-        self.done(claimed);
-        panic!("{WHEEL_IS_FULL}");
-    }
-
-    /// The rest of a requeue that the queue has refused.
-    #[cold]
-    pub(crate) fn done_after_refusal(this: &Arc<Self>, claimed: Claimed<K>) -> Added {
-        this.done(claimed);
-        if this.has_extras() {
-            Self::after_add(this, Added::Rejected);
-        }
-        Added::Rejected
-    }
-
-    /// The time, if it is needed.
-    #[inline]
-    fn now_for(&self, options: &AddOptions) -> Option<u64> {
-        (!options.is_now() || options.rate_limited).then(|| self.clock.now())
-    }
-
-    /// `add_with` of a key that is in the table. `open`: the queue is not shutting down. After a shut-down a failure still counts, as it
-    /// does with an external limiter.
-    #[inline]
-    fn add_known_with<const ORDERED: bool>(
-        &self,
-        mut known: Known<'_, K>,
-        open: bool,
-        now: Option<u64>,
-        options: &AddOptions,
-    ) -> AddedWith {
-        let limited;
-        let mut options = options;
-        if self.counts_inline(options) {
-            let before = known.count_failure();
-            limited = options.not_before(self.delay_after(before));
-            options = &limited;
-        }
-        match open {
-            false => known.reject().into(),
-            true if ORDERED => known.add_with_in_order(now, options),
-            true => known.add_with(now, options),
-        }
-    }
-}
-
-impl<K> Section<'_, K> {
-    /// The rest of an `add_with`, after the step of the shard.
-    #[inline]
-    pub(super) fn added_with(&mut self, set: AddedWith) -> Added {
-        match set.added {
-            Added::Delayed => {
-                self.on_new_deadline(set.deadline);
-                Added::Delayed
-            }
-            added => self.added(added, Wakeups::Now),
-        }
+    /// Forgets the failures that the queue has counted. Returns the key if it is out of the queue.
+    pub(super) fn clear_failures<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<K> {
+        self.with_shard_of(key, |machine, hand, hash, _| ((), machine.forget_failures(hand, key, hash))).1
     }
 }
 
@@ -286,41 +61,64 @@ impl<K: Hash + Eq + Clone> Shared<K> {
             // Allocates here, so that the critical sections allocate little.
             taken.delays.reserve(left);
             while left > 0 {
-                {
-                    let mut section = this.enter(locked);
-                    for _ in 0..BATCH.min(left) {
-                        let Some(delay) = section.take_delay() else {
-                            left = 0;
-                            break;
-                        };
-                        left -= 1;
-                        taken.delays.push(delay);
-                    }
+                let (mut hand, mut owed) = (None, Owed::NOTHING);
+                let mut machine = this.enter(locked);
+                let mode = this.mode();
+                for _ in 0..BATCH.min(left) {
+                    let (delay, more) = machine.take_delay(&mut hand, mode);
+                    owed = owed.and(more);
+                    let Some((delay, key)) = delay.zip(hand.take()) else {
+                        left = 0;
+                        break;
+                    };
+                    left -= 1;
+                    taken.delays.push((delay, key));
                 }
+                this.leave(locked, machine, owed, mode);
                 if left > 0 {
                     give_way();
                 }
             }
         }
         let mut delays = std::mem::take(&mut taken.delays);
-        delays.sort_by_key(|delay| delay.deadline); // stable: equal deadlines stay in order
-        delays.into_iter().map(|delay| DelayedKey::new(delay.key, delay.deadline, delay.priority, now)).collect()
+        delays.sort_by_key(|((delay, _), _)| delay.deadline); // stable: equal deadlines stay in order
+        delays.into_iter().map(|((delay, _), key)| DelayedKey::new(key, delay.deadline, delay.priority, now)).collect()
     }
 }
 
-/// Delays that were taken out. Its drop sets those again that are still in it, if a clone has panicked, and in either case wakes the
-/// callers that wait for the queue to be idle.
+/// Delays that were taken out. If a clone has panicked, its drop sets those again that are still in it.
 struct TakenDelays<'s, K: Hash + Eq> {
     shared: &'s Arc<Shared<K>>,
-    delays: Vec<Delay<K>>,
+    delays: Vec<((Delay, Group), K)>,
 }
 
 impl<K: Hash + Eq> Drop for TakenDelays<'_, K> {
     fn drop(&mut self) {
-        for delay in self.delays.drain(..) {
-            contained(|| Shared::put_back_delay(self.shared, delay));
+        if self.delays.is_empty() {
+            return;
         }
-        self.shared.all().for_each(|locked| self.shared.enter(locked).owe_drainers());
+        for ((delay, group), key) in self.delays.drain(..) {
+            contained(|| Shared::put_back_delay(self.shared, delay, group, key));
+        }
+        self.shared.tell_if_drained(); // a delay may not have come back, if the wheel is full
+    }
+}
+
+impl<K: Hash + Eq> Shared<K> {
+    /// Sets a delay again that was taken out, unless the key has an earlier one by now: also after a shut-down.
+    fn put_back_delay(this: &Arc<Self>, delay: Delay, group: Group, key: K) {
+        let hash = this.hash(&key);
+        let (locked, mut hand) = (this.shard_of(hash), Some(key));
+        {
+            let mut machine = this.enter(locked);
+            let mode = this.mode();
+            let owed = machine.put_back(&mut hand, hash, group, delay, mode);
+            this.leave(locked, machine, owed, mode);
+        }
+        if !this.is_shutting_down() {
+            this.expect_report();
+        }
+        Self::ensure_driver(this);
     }
 }
 

@@ -1,56 +1,74 @@
-//! `done`, and what becomes of a key whose holder unwinds.
+//! The ends of a processing: `done`, `succeed`, `give_up`, a requeue; and what becomes of a key whose holder unwinds.
 
 use super::Shared;
-use super::add::Wakeups;
+use super::failures::Failures;
 use super::hub::Flags;
 use super::locked::Locked;
-use super::section::Section;
-use crate::key::Claimed;
+use crate::machine::{Claimed, End, Machine, MaybeNanos, Mode, WHEEL_IS_FULL};
 use crate::panics::contained;
-use crate::shard::{Ended, MaybeNanos};
+use crate::sync::{Arc, MutexGuard};
+use crate::{AddOptions, Added};
 
 impl<K> Shared<K> {
     /// `done`.
     // `inline(never)`: else `Item::done` and others have a copy each.
     #[inline(never)]
     pub(crate) fn done(&self, claimed: Claimed<K>) {
-        if self.others.is_empty() { self.done_in(&self.first, claimed) } else { self.done_in_one_of_many(claimed) }
+        if !self.others.is_empty() || self.flags().has(Flags::DONE) {
+            return self.end(claimed, End::Done);
+        }
+        let mut hand = None;
+        let mut machine = self.enter(&self.first);
+        if self.flags().has(Flags::DONE) {
+            drop(machine);
+            return self.end(claimed, End::Done);
+        }
+        let (_ended, owed) = machine.done(&mut hand, claimed, End::Done, Mode::PLAIN);
+        self.leave_plain(&self.first, machine, owed);
+        // A key that is forgotten is dropped here, after the lock (W4).
     }
 
+    /// The end of a processing, in any queue. Then tells the observer, and drops the key if it is out of the queue.
     #[inline(never)]
-    fn done_in_one_of_many(&self, claimed: Claimed<K>) {
-        self.done_in(self.home(&claimed), claimed);
-    }
-
-    // `inline(always)`: with one shard, the place of its data is known when this is compiled.
-    #[inline(always)]
-    fn done_in(&self, locked: &Locked<K>, claimed: Claimed<K>) {
-        let _removed = {
-            let mut section = self.enter(locked);
-            if self.flags().has(Flags::DONE) {
-                return self.finish(section, claimed);
-            }
-            match section.done(claimed) {
-                Ended::Queued => {
-                    section.publish_len();
-                    None
-                }
-                Ended::Kept => None,
-                Ended::Removed(key) => Some(key),
+    pub(super) fn end(&self, claimed: Claimed<K>, end: End) {
+        let (locked, mut hand) = (self.home(&claimed), None);
+        let worked = {
+            let machine = self.enter(locked);
+            let mode = self.mode();
+            if mode == Mode::ORDERED {
+                self.end_in(locked, machine, &mut hand, claimed, end, Mode::ORDERED)
+            } else if mode == Mode::PLAIN {
+                self.end_in(locked, machine, &mut hand, claimed, end, Mode::PLAIN)
+            } else {
+                self.end_in(locked, machine, &mut hand, claimed, end, mode)
             }
         };
-    }
-
-    /// The end of a call that makes a key done: ends the critical section, calls the observer, and drops the key if it is out of the
-    /// queue.
-    #[inline(never)]
-    pub(super) fn finish(&self, mut section: Section<'_, K>, claimed: Claimed<K>) {
-        let (worked, _removed) = section.end(claimed, None);
-        drop(section);
         self.tell_done(worked);
     }
 
-    pub(super) fn tell_done(&self, worked: MaybeNanos) {
+    #[inline(always)]
+    fn end_in<'s>(
+        &'s self,
+        locked: &'s Locked<K>,
+        mut machine: MutexGuard<'s, Machine<K>>,
+        hand: &mut Option<K>,
+        claimed: Claimed<K>,
+        end: End,
+        mode: Mode,
+    ) -> MaybeNanos {
+        let worked = if mode.is_measured { self.note_end(&mut machine, &claimed, None) } else { MaybeNanos::UNKNOWN };
+        let (_ended, owed) = machine.done(hand, claimed, end, mode);
+        self.leave(locked, machine, owed, mode);
+        worked
+    }
+
+    /// How long a key was processing. `now`: the time, if the call has read the clock.
+    fn note_end(&self, machine: &mut Machine<K>, claimed: &Claimed<K>, now: Option<u64>) -> MaybeNanos {
+        let now = machine.wants_end(claimed).then(|| now.unwrap_or_else(|| self.clock.now()));
+        machine.ended(claimed, now)
+    }
+
+    fn tell_done(&self, worked: MaybeNanos) {
         self.tell(|observer| observer.done(worked.duration()));
     }
 
@@ -64,8 +82,7 @@ impl<K> Shared<K> {
     /// Notes that the thread was already unwinding when it got this key.
     #[cold]
     pub(crate) fn note_unwinding(&self, claimed: &Claimed<K>) {
-        let _lock = self.home(claimed).lock();
-        claimed.view().state().set_unwinding();
+        self.home(claimed).lock().note_unwinding(claimed);
     }
 
     /// The holder of a key has panicked.
@@ -74,41 +91,84 @@ impl<K> Shared<K> {
         self.hub().counts.panics += 1;
         self.tell(|observer| observer.panicked());
     }
-}
 
-impl<K> Section<'_, K> {
-    /// The step of `done`, in a queue that may measure, and with all that it owes. `now`: the time, if the call has read the clock.
-    /// Returns how long the key was processing, and the key if it is out of the queue (I4): the caller drops it after the lock.
-    // `inline(always)`: otherwise the key is returned through memory.
-    #[inline(always)]
-    pub(super) fn end(&mut self, claimed: Claimed<K>, now: Option<u64>) -> (MaybeNanos, Option<K>) {
-        let worked = self.note_end(&claimed, now);
-        if self.is_ordered() {
-            return (worked, self.end_in_order(claimed));
-        }
-        let removed = match self.done(claimed) {
-            Ended::Queued => {
-                self.pushed(Wakeups::Now);
-                None
-            }
-            Ended::Kept => None,
-            Ended::Removed(key) => Some(key),
-        };
-        self.owe_drainers();
-        (worked, removed)
+    /// `forget` and `done`, for the holder of the key, in one critical section. The caller has called
+    /// [`limiter_forget`](Self::limiter_forget).
+    #[inline]
+    pub(crate) fn succeed(&self, claimed: Claimed<K>) {
+        self.end(claimed, End::Succeed);
     }
 
-    /// The rest of [`end`](Self::end) in a queue that is ordered.
-    #[inline(never)]
-    fn end_in_order(&mut self, claimed: Claimed<K>) -> Option<K> {
-        let (ended, ready) = self.done_in_order(claimed);
-        if ready || matches!(ended, Ended::Queued) {
-            self.pushed(Wakeups::Now);
+    /// [`succeed`](Self::succeed) of a key that was given up.
+    pub(crate) fn give_up(&self, claimed: Claimed<K>) {
+        self.end(claimed, End::GiveUp);
+    }
+
+    /// `add_with` and `done`, for the holder of the key, in one critical section.
+    pub(crate) fn requeue(this: &Arc<Self>, claimed: Claimed<K>, options: AddOptions, failures: Failures) -> Added {
+        Self::try_requeue(this, claimed, options, failures)
+            .unwrap_or_else(|claimed| Self::done_after_refusal(this, claimed))
+    }
+
+    /// [`requeue`](Self::requeue), which returns the key if the queue has refused the add: then it is still held, and the caller calls
+    /// [`done_after_refusal`](Self::done_after_refusal). No add comes in between, since the queue is shut down.
+    pub(crate) fn try_requeue(
+        this: &Arc<Self>,
+        claimed: Claimed<K>,
+        options: AddOptions,
+        failures: Failures,
+    ) -> Result<Added, Claimed<K>> {
+        if options.has_level() {
+            this.expect_levels();
         }
-        self.owe_drainers();
-        match ended {
-            Ended::Queued | Ended::Kept => None,
-            Ended::Removed(key) => Some(key),
+        let (locked, mut hand, mut how) = (this.home(&claimed), None, this.how(&options));
+        let (added, worked) = {
+            let mut machine = this.enter(locked);
+            let mode = this.mode();
+            if mode.is_ordered && options.priority.is_none() {
+                how.priority = machine.priority(&claimed);
+            }
+            if how.may_delay() && mode.is_open && !machine.has_room_for_delay() {
+                drop(machine);
+                this.refuse_requeue(claimed);
+            }
+            let end = if failures == Failures::Forget { End::Succeed } else { End::Done };
+            let mut worked = MaybeNanos::UNKNOWN;
+            if mode.is_measured && mode.is_open {
+                worked = this.note_end(&mut machine, &claimed, how.may_delay().then_some(how.now));
+            }
+            let (requeued, owed) = if mode == Mode::PLAIN {
+                machine.requeue(&mut hand, claimed, &how, end, Mode::PLAIN)
+            } else {
+                machine.requeue(&mut hand, claimed, &how, end, mode)
+            };
+            this.leave(locked, machine, owed, mode);
+            (requeued?, worked)
+        };
+        // First: a panic of the observer must not leave a delay without a driver.
+        Self::ensure_driver(this);
+        this.tell_done(worked);
+        drop(hand);
+        if this.has_extras() {
+            Self::after_add(this, added);
         }
+        Ok(added)
+    }
+
+    /// The wheel is full. The key must not stay with a holder that is no longer there (P13).
+    #[cold]
+    fn refuse_requeue(&self, claimed: Claimed<K>) -> ! {
+        self.done(claimed);
+        panic!("{WHEEL_IS_FULL}");
+    }
+
+    /// The rest of a requeue that the queue has refused.
+    #[cold]
+    pub(crate) fn done_after_refusal(this: &Arc<Self>, claimed: Claimed<K>) -> Added {
+        this.done(claimed);
+        if this.has_extras() {
+            Self::after_add(this, Added::Rejected);
+        }
+        Added::Rejected
     }
 }

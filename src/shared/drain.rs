@@ -7,7 +7,7 @@
 use super::Shared;
 use super::driver::ExpiredNow;
 use crate::WaitIdleTimeoutError;
-use crate::shard::Shard;
+use crate::machine::Machine;
 use crate::sync::{Arc, give_way, with_parker};
 use crate::time::deadline::Deadline;
 use crate::time::driver::RETRY;
@@ -157,10 +157,10 @@ impl<K> Shared<K> {
         loop {
             let mut activity = 0_u64;
             for locked in self.all() {
-                let shard = &*locked.lock();
-                if self.has_work(shard, goal) {
+                let machine = &*locked.lock();
+                if self.has_work(machine, goal) {
                     let mut hub = self.hub();
-                    if !self.has_work(shard, goal) {
+                    if !self.has_work(machine, goal) {
                         continue; // a shut-down came in between: under the hub's lock, it is seen
                     }
                     if goal == WaitGoal::Drained && hub.life_cycle.released != released {
@@ -170,7 +170,7 @@ impl<K> Shared<K> {
                     let Some(waiter) = waiter.filter(|_| !give_up()) else { return Look::NotYet };
                     return Look::Listed(hub.life_cycle.wait_for(locked.index, waiter));
                 }
-                activity = activity.wrapping_add(shard.activity());
+                activity = activity.wrapping_add(machine.activity());
             }
             if self.shards() == 1 || goal == WaitGoal::Drained || activity_before == Some(activity) {
                 return Look::Over(WaitOutcome::Reached);
@@ -181,19 +181,19 @@ impl<K> Shared<K> {
         }
     }
 
-    fn has_work(&self, shard: &Shard<K>, goal: WaitGoal) -> bool {
+    fn has_work(&self, machine: &Machine<K>, goal: WaitGoal) -> bool {
         let delays_count = goal == WaitGoal::Idle && !self.is_shutting_down();
-        !shard.is_drained() || delays_count && shard.delayed() > 0
+        !machine.is_drained() || delays_count && machine.delayed() > 0
     }
 
     /// What the queue has to do.
     fn left(&self) -> WaitIdleTimeoutError {
         let mut left = WaitIdleTimeoutError { queued: 0, processing: 0, delayed: 0 };
         for locked in self.all() {
-            let shard = locked.lock();
-            left.queued += shard.len();
-            left.processing += shard.processing();
-            left.delayed += shard.delayed();
+            let machine = locked.lock();
+            left.queued += machine.len();
+            left.processing += machine.processing();
+            left.delayed += machine.delayed();
         }
         left
     }

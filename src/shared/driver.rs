@@ -4,14 +4,13 @@ use super::Shared;
 use super::choose::Busy;
 use super::get::BUSY;
 use super::hub::{Flags, HubGuard};
-use super::section::Section;
+use super::locked::Locked;
 use crate::Added;
 use crate::panics::contained;
-use crate::shard::{NEVER, Turn};
-use crate::sync::{Arc, Parker, model_const, now};
+use crate::machine::{Expired, Machine, NEVER};
+use crate::sync::{Arc, MutexGuard, Parker, model_const, now};
 use crate::time::driver::{Driver, NextStep, Notice, RETRY, State};
 use crate::time::nanos;
-use crate::time::wheel::Popped;
 use crate::wait::Ticket;
 use std::time::Instant;
 
@@ -94,14 +93,13 @@ impl<K> Shared<K> {
     fn forget_deadlines_of_undelayed(&self) -> usize {
         let mut delayed = 0;
         for locked in self.all() {
-            let Some(shard) = self.lock_unless_busy(locked) else {
+            let Some(mut machine) = self.lock_unless_busy(locked) else {
                 delayed += 1;
                 continue;
             };
-            delayed += shard.delayed();
-            if shard.delayed() == 0 {
-                locked.set_driver_until(NEVER);
-            }
+            delayed += machine.delayed();
+            machine.forget_deadline();
+            locked.set_driver_until(machine.until());
         }
         delayed
     }
@@ -118,36 +116,48 @@ impl<K> Shared<K> {
         let (mut expired, mut sorts, mut busy) = (0, 0, Busy::default());
         for locked in self.all() {
             match self.enter_unless_busy(locked) {
-                Some(section) => expired += self.turn_of(section, now, &mut sorts),
+                Some(machine) => expired += self.turn_of(locked, machine, now, &mut sorts),
                 None => busy.insert(locked),
             }
         }
         for locked in self.all().filter(|locked| busy.contains(locked)) {
-            expired += self.turn_of(self.enter(locked), now, &mut sorts);
+            expired += self.turn_of(locked, self.enter(locked), now, &mut sorts);
         }
         self.report_if_due(now);
         expired
     }
 
     /// Adds the keys of a shard whose delays have expired. Returns their number.
-    fn turn_of<'s>(&'s self, mut section: Section<'s, K>, now: u64, sorts: &mut usize) -> usize {
-        let (locked, mut expired) = (section.locked(), 0);
+    fn turn_of<'s>(
+        &'s self,
+        locked: &'s Locked<K>,
+        mut machine: MutexGuard<'s, Machine<K>>,
+        now: u64,
+        sorts: &mut usize,
+    ) -> usize {
+        let mut expired = 0;
         loop {
-            let turn = {
-                if self.is_shutting_down() {
-                    return expired;
-                }
-                section.expire_batch(now)
-            };
-            drop(section);
-            expired += self.report(&turn);
-            match turn.next {
-                Popped::BudgetSpent => {}
-                Popped::NeedsCascade if *sorts < SORTS => *sorts += 1,
-                _ => return expired,
+            let turn = self.expire_batch(locked, machine, now);
+            let count = self.report(&turn);
+            expired += count;
+            *sorts += usize::from(count == 0);
+            if !turn.has_more || count == 0 && *sorts > SORTS {
+                return expired;
             }
-            section = self.enter(locked);
+            machine = self.enter(locked);
         }
+    }
+
+    /// Adds some of the keys whose delays have expired: one critical section of a driver.
+    fn expire_batch<'s>(&'s self, locked: &'s Locked<K>, mut machine: MutexGuard<'s, Machine<K>>, now: u64) -> Expired {
+        let mode = self.mode();
+        let (turn, owed) = machine.expire(now, mode);
+        if !turn.has_more {
+            // After the shut-down nothing expires.
+            locked.set_driver_until(if mode.is_open { machine.until() } else { NEVER });
+        }
+        self.leave(locked, machine, owed, mode);
+        turn
     }
 
     /// The driver thread's work: wakes tasks (W5), adds the keys whose delays have expired, reports, and returns how long to park (I8).
@@ -258,77 +268,24 @@ impl<K> Shared<K> {
             if until > now.min(NEVER - 1) {
                 return until;
             }
-            let turn = {
-                // A clock that is given does not say when the 100 µs are over.
-                let wait = self.clock.is_given();
-                let section = if wait { Some(self.enter(locked)) } else { self.enter_unless_busy(locked) };
-                let Some(mut section) = section else {
-                    return now.saturating_add(nanos(BUSY));
-                };
-                if self.is_shutting_down() {
-                    return NEVER;
-                }
-                let turn = section.expire_batch(now);
-                match turn.next {
-                    Popped::Until(until) => locked.set_driver_until(until),
-                    Popped::Empty => locked.set_driver_until(NEVER),
-                    Popped::Expired(_) | Popped::BudgetSpent | Popped::NeedsCascade => {}
-                }
-                turn
+            // A clock that is given does not say when the 100 µs are over.
+            let wait = self.clock.is_given();
+            let machine = if wait { Some(self.enter(locked)) } else { self.enter_unless_busy(locked) };
+            let Some(machine) = machine else {
+                return now.saturating_add(nanos(BUSY));
             };
-            *expired += self.report(&turn);
+            *expired += self.report(&self.expire_batch(locked, machine, now));
         }
     }
 
     /// Calls the observer for the delays that expired. Returns their number.
-    fn report(&self, turn: &Turn) -> usize {
+    fn report(&self, turn: &Expired) -> usize {
         self.tell(|observer| {
-            for (added, count) in [Added::Queued, Added::Deferred, Added::Coalesced].into_iter().zip(turn.expired) {
+            for (added, count) in [Added::Queued, Added::Deferred, Added::Coalesced].into_iter().zip(turn.by_answer) {
                 (0..count).for_each(|_| observer.added(added));
             }
         });
-        turn.expired.iter().sum()
-    }
-}
-
-impl<K> Section<'_, K> {
-    /// Adds some of the keys whose delays have expired: one critical section of a driver.
-    fn expire_batch(&mut self, now: u64) -> Turn {
-        let turn = self.expire(now);
-        self.publish();
-        if self.shared().flags().has(Flags::GETTERS) {
-            self.owe_getters(turn.expired[0]);
-        }
-        turn
-    }
-
-    /// There is a new deadline: tells the hub if the driver is parked for longer, and owes the wake-up.
-    #[inline]
-    pub(super) fn on_new_deadline(&mut self, deadline: u64) {
-        if deadline < self.locked().driver_until() {
-            self.tell_deadline(deadline);
-        }
-    }
-
-    #[cold]
-    fn tell_deadline(&mut self, deadline: u64) {
-        let shared = self.shared();
-        if shared.driver == Driver::Manual || shared.is_shutting_down() {
-            return; // `turn` looks by itself; or the delay can be taken, and does not expire
-        }
-        self.locked().set_driver_until(deadline);
-        let mut hub = shared.hub();
-        hub.deadlines_told += 1;
-        match hub.driver.on_new_deadline(deadline) {
-            Notice::Nothing => {}
-            Notice::Driver(driver) => self.owe(driver),
-            Notice::Getters => {
-                self.owe_all(hub.getters.take_all());
-                self.owe_all(hub.life_cycle.take_drainers());
-            }
-            // The calling thread sees the flag after the lock. A getter that goes on the list later sees it too.
-            Notice::Start => hub.set(Flags::NO_DRIVER, true),
-        }
+        turn.by_answer.iter().sum()
     }
 }
 

@@ -11,12 +11,11 @@
 
 use super::Shared;
 use crate::AddOptions;
-use crate::key::Claimed;
+use crate::machine::Claimed;
 use crate::panics::{Caught, contained};
 use crate::rate_limiter::{RateLimiter, Schedule};
 use equivalent::Equivalent;
 use std::hash::Hash;
-use std::time::Duration;
 
 /// What a requeue does about the failures of its key.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,15 +45,6 @@ impl<K: Hash + Eq> Shared<K> {
         }
     }
 
-    /// Forgets the failures that the queue has counted. Returns the key if it is out of the queue.
-    fn clear_failures<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<K> {
-        let hash = self.hash(key);
-        let mut section = self.enter(self.shard_of(hash));
-        let mut known = section.find_failing(key, hash)?;
-        known.clear_failures();
-        known.remove_if_vacant()
-    }
-
     /// `num_requeues`.
     pub(crate) fn num_requeues<Q>(&self, key: &Q) -> usize
     where
@@ -65,8 +55,7 @@ impl<K: Hash + Eq> Shared<K> {
             Limiter::External(limiter) => limiter.num_requeues(&key.to_owned().into()),
         };
         let hash = self.hash(key);
-        let counted = self.shard_of(hash).lock().find_failing(key, hash).map_or(0, |known| known.failures());
-        external.saturating_add(counted)
+        external.saturating_add(self.shard_of(hash).lock().failures(key, hash) as usize)
     }
 }
 
@@ -108,28 +97,13 @@ impl<K> Shared<K> {
         caught
     }
 
-    /// Whether the queue counts this failure itself, in the key's `Record`.
-    #[inline]
-    pub(super) fn counts_inline(&self, options: &AddOptions) -> bool {
-        options.rate_limited && (options.limiter_panicked || matches!(self.limiter, Limiter::Inline(_)))
-    }
-
-    /// The delay of a key that failed this number of times before, and whose failures are counted inline.
-    #[inline]
-    pub(super) fn delay_after(&self, failures: u32) -> Duration {
-        match &self.limiter {
-            Limiter::Inline(schedule) => schedule.delay(failures),
-            Limiter::External(_) => Duration::ZERO, // it has panicked: the options have the delay
-        }
-    }
-
     /// `num_requeues`, for the holder of the key.
     pub(crate) fn num_requeues_held(&self, claimed: &Claimed<K>) -> usize {
         let Limiter::External(limiter) = &self.limiter else { return self.failures_held(claimed) };
-        let external = limiter.num_requeues(claimed.view().key());
+        let external = limiter.num_requeues(claimed.key());
         // Read without the lock: with an external limiter, only holders of the key count failures here, and each does so before the next
         // holder gets the key. (A `forget` on another thread may clear them at any time.)
-        if claimed.view().state().has_failed() {
+        if claimed.has_failed() {
             external.saturating_add(self.failures_held(claimed))
         } else {
             external
@@ -138,7 +112,7 @@ impl<K> Shared<K> {
 
     /// The number of failures that the queue itself has counted, for the holder of the key.
     pub(crate) fn failures_held(&self, claimed: &Claimed<K>) -> usize {
-        self.home(claimed).lock().held(claimed).failures()
+        self.home(claimed).lock().failures_held(claimed) as usize
     }
 
     /// Has an external limiter forget a key. For the holder of the key: it calls `done`, and then passes the limiter's panic on.
@@ -148,22 +122,5 @@ impl<K> Shared<K> {
             Limiter::Inline(_) => Caught::NOTHING,
             Limiter::External(limiter) => self.call_limiter(|| limiter.forget(key)),
         }
-    }
-
-    /// `forget` and `done`, for the holder of the key, in one critical section. The caller has called
-    /// [`limiter_forget`](Self::limiter_forget).
-    #[inline]
-    pub(crate) fn succeed(&self, claimed: Claimed<K>) {
-        let mut section = self.enter(self.home(&claimed));
-        section.clear_failures(&claimed);
-        self.finish(section, claimed);
-    }
-
-    /// [`succeed`](Self::succeed) of a key that was given up.
-    pub(crate) fn give_up(&self, claimed: Claimed<K>) {
-        let mut section = self.enter(self.home(&claimed));
-        section.counts.given_up += 1;
-        section.clear_failures(&claimed);
-        self.finish(section, claimed);
     }
 }

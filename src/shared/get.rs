@@ -6,9 +6,8 @@ use super::driver::ExpiredNow;
 use super::hub::Flags;
 use super::locked::Locked;
 use crate::TryGetError;
-use crate::key::Claimed;
+use crate::machine::{Claimed, Machine, MaybeNanos, Mode, Owed, Times};
 use crate::panics::{contained, drop_each};
-use crate::shard::{MaybeNanos, Shard};
 use crate::sync::{Arc, MutexGuard, Parker, give_way, model_const, spin_while, with_parker, yield_while};
 use crate::time::deadline::Deadline;
 use crate::time::driver::ClockSubscription;
@@ -95,33 +94,29 @@ impl<K> Shared<K> {
         if !this.others.is_empty() {
             return Self::take_chosen(this);
         }
-        let Some(mut shard) = this.first.try_lock() else {
-            return Self::take_contended(this);
+        if this.flags().has(Flags::HAND_OUT) {
+            return Self::take_slow(this, this.first.lock());
+        }
+        let Some(mut machine) = this.first.try_lock() else {
+            return Self::take_slow(this, this.first.lock());
         };
         if this.flags().has(Flags::HAND_OUT) {
-            return Self::take_slow(this, shard);
+            return Self::take_slow(this, machine);
         }
-        match shard.pop_simple() {
+        match machine.get_simple() {
             Some(claimed) => {
-                this.first.publish_len(&shard);
+                this.leave_plain(&this.first, machine, Owed::NOTHING);
                 Some(claimed)
             }
-            None => Self::take_slow(this, shard),
+            None => Self::take_slow(this, machine),
         }
     }
 
-    /// [`try_take`](Self::try_take) of a thread that has to wait for the lock.
-    #[cold]
-    fn take_contended(this: &Arc<Self>) -> Option<Claimed<K>> {
-        Self::take_slow(this, this.first.lock())
-    }
-
-    /// [`try_take`](Self::try_take) if the lock was held, if the queue measures or has to start its driver thread, and if the line is
-    /// empty, or its next entry is the last of a block or was removed.
+    /// [`try_take`](Self::try_take) if the lock was held, if the queue measures, is ordered or has to start its driver thread, and if the
+    /// line is empty, or its next key is the last of a block or behind a hole.
     #[inline(never)]
-    fn take_slow(this: &Arc<Self>, mut shard: MutexGuard<'_, Shard<K>>) -> Option<Claimed<K>> {
-        let taken = Self::take(&this.first, &mut shard);
-        drop(shard);
+    fn take_slow(this: &Arc<Self>, machine: MutexGuard<'_, Machine<K>>) -> Option<Claimed<K>> {
+        let taken = this.take(&this.first, machine);
         taken.map(|taken| Self::hand_out(this, taken))
     }
 
@@ -148,23 +143,38 @@ impl<K> Shared<K> {
         }
     }
 
-    /// Takes the first key of a shard.
-    pub(super) fn take(locked: &Locked<K>, shard: &mut Shard<K>) -> Option<Taken<K>> {
-        if shard.is_ordered() {
-            return Self::take_in_order(locked, shard);
+    /// Takes the first key of a shard, and ends the critical section.
+    pub(super) fn take<'s>(&'s self, locked: &'s Locked<K>, machine: MutexGuard<'s, Machine<K>>) -> Option<Taken<K>> {
+        match self.mode() {
+            Mode::ORDERED => self.take_in(locked, machine, Mode::ORDERED),
+            Mode::PLAIN => self.take_in(locked, machine, Mode::PLAIN),
+            mode => self.take_in(locked, machine, mode),
         }
-        let (claimed, waited) = shard.pop()?;
-        locked.publish_len(shard);
-        locked.publish_front(shard);
-        Some(Taken { claimed, waited })
     }
 
-    /// [`take`](Self::take) in a queue that is ordered.
-    #[inline(never)]
-    fn take_in_order(locked: &Locked<K>, shard: &mut Shard<K>) -> Option<Taken<K>> {
-        let (claimed, waited) = shard.pop_in_order()?;
-        locked.publish(shard);
-        Some(Taken { claimed, waited })
+    #[inline(always)]
+    fn take_in<'s>(
+        &'s self,
+        locked: &'s Locked<K>,
+        mut machine: MutexGuard<'s, Machine<K>>,
+        mode: Mode,
+    ) -> Option<Taken<K>> {
+        let (taken, owed) = self.next(&mut machine, mode);
+        self.leave(locked, machine, owed, mode);
+        taken
+    }
+
+    /// The step of a hand-out, with its times.
+    #[inline(always)]
+    fn next(&self, machine: &mut Machine<K>, mode: Mode) -> (Option<Taken<K>>, Owed) {
+        let (claimed, owed) = machine.get(mode);
+        let Some(claimed) = claimed else { return (None, owed) };
+        let mut waited = MaybeNanos::UNKNOWN;
+        if mode.is_measured {
+            let now = machine.wants_start(&claimed).then(|| self.clock.now());
+            waited = machine.started(&claimed, now);
+        }
+        (Some(Taken { claimed, waited }), owed)
     }
 
     /// Visits each shard under its lock until one has a key, and takes the key. It waits for a lock that is held only if no other shard has
@@ -180,45 +190,37 @@ impl<K> Shared<K> {
         for patience in [Patience::None, Patience::Brief, Patience::Long] {
             for locked in self.all() {
                 let must_know = || visit == Visit::Last && (locked.len() > 0 || self.is_shutting_down());
-                let shard = match patience {
+                let machine = match patience {
                     Patience::None => locked.try_lock(),
                     _ if !passed_by.contains(locked) => continue,
                     Patience::Brief => self.lock_unless_busy(locked),
                     Patience::Long if must_know() => Some(locked.lock()),
                     Patience::Long => continue,
                 };
-                let Some(mut shard) = shard else {
+                let Some(mut machine) = machine else {
                     passed_by.insert(locked);
                     continue;
                 };
                 passed_by.remove(locked);
-                if let Some(taken) = self.visit(locked, &mut shard, visit, &mut is_shut_down) {
+                let mode = self.mode();
+                let (taken, owed) = self.next(&mut machine, mode);
+                if let Some(taken) = taken {
+                    self.leave(locked, machine, owed, mode);
                     return found(taken, &passed_by);
                 }
-                handed_out += shard.counts.handed_out;
+                // Keys of full groups are still to be handed out.
+                is_shut_down &= !mode.is_open && machine.len() == 0;
+                handed_out += machine.counts.handed_out;
+                if visit == Visit::BeforePark {
+                    machine.times().into_iter().for_each(Times::reset_sampling);
+                }
+                if owed != Owed::NOTHING {
+                    self.leave(locked, machine, owed, mode);
+                }
             }
         }
         let passed_by = !passed_by.is_empty();
         Visited { found: (is_shut_down && !passed_by).then_some(Wait::ShutDown), passed_by, handed_out }
-    }
-
-    /// Takes a key of this shard. If there is none, looks whether it is shut down.
-    fn visit(
-        &self,
-        locked: &Locked<K>,
-        shard: &mut Shard<K>,
-        visit: Visit,
-        is_shut_down: &mut bool,
-    ) -> Option<Taken<K>> {
-        let taken = Self::take(locked, shard);
-        if taken.is_none() {
-            // Keys of full groups are still to be handed out.
-            *is_shut_down &= self.is_shutting_down() && shard.len() == 0;
-            if visit == Visit::BeforePark {
-                shard.reset_sampling();
-            }
-        }
-        taken
     }
 
     /// The rest of a hand-out, after the lock. Does not panic: the key must reach its holder (P2).
@@ -232,7 +234,6 @@ impl<K> Shared<K> {
 
     #[cold]
     fn after_hand_out(this: &Arc<Self>, waited: Option<Duration>) {
-        this.end_getters();
         Self::ensure_driver(this);
         this.tell_handed_out(waited);
     }
@@ -252,7 +253,6 @@ impl<K> Shared<K> {
             // One by one, so that each shard has its turn (P18).
             (0..max).map_while(|_| self.choose().or_else(|| self.take_any())).for_each(&mut each);
         }
-        self.end_getters();
     }
 
     /// Takes a key, after [`choose`](Self::choose) has found none: it may have passed by a shard that is busy.
@@ -270,12 +270,18 @@ impl<K> Shared<K> {
         loop {
             let step = left.min(TAKEN_AT_ONCE);
             left -= step;
-            {
-                let shard = &mut *self.first.lock();
-                for _ in 0..step {
-                    let Some(taken) = Self::take(&self.first, shard) else { return };
-                    each(taken);
-                }
+            let (mut machine, mut owed, mut taken) = (self.first.lock(), Owed::NOTHING, 0);
+            let mode = self.mode();
+            while taken < step {
+                let (next, more) = self.next(&mut machine, mode);
+                owed = owed.and(more);
+                let Some(next) = next else { break };
+                taken += 1;
+                each(next);
+            }
+            self.leave(&self.first, machine, owed, mode);
+            if taken < step {
+                return;
             }
             if left == 0 {
                 return;
@@ -370,7 +376,7 @@ impl<K> Shared<K> {
     }
 
     /// A future is dropped without having taken a key (W3).
-    pub(crate) fn leave(&self, ticket: Ticket) {
+    pub(crate) fn leave_getters(&self, ticket: Ticket) {
         if self.arrive(ticket, false) == Arrival::Woken {
             self.wake_getters(1);
         }

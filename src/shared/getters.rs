@@ -203,14 +203,4 @@ impl<K> Shared<K> {
             hub.wakes.push(waiter);
         }
     }
-
-    /// A queued key was taken. If it was the last one, and the queue is shut down, getters that have waited for keys of full groups return.
-    pub(super) fn end_getters(&self) {
-        let waited = self.flags().has(Flags::LIMITED) && self.is_shutting_down() && self.flags().has(Flags::GETTERS);
-        if waited && self.len() == 0 {
-            let mut hub = self.hub();
-            let all = hub.getters.take_all();
-            hub.wakes.append(all);
-        }
-    }
 }

@@ -16,9 +16,10 @@
 //! thread that holds the hub may lock the counts of workers, and never the other way round.
 
 use super::Shared;
+use super::dirty::DirtyWaiters;
 use super::getters::Getters;
 use super::life_cycle::LifeCycle;
-use crate::shard::NEVER;
+use crate::machine::NEVER;
 use crate::sync::{MutexGuard, Ordering};
 use crate::time::driver::State;
 use crate::wait::WakeList;
@@ -31,6 +32,7 @@ pub(super) struct Hub {
     flags: Flags,
     pub(super) getters: Getters,
     pub(super) life_cycle: LifeCycle,
+    pub(super) dirty_waiters: DirtyWaiters,
     pub(super) driver: State,
     /// The number of deadlines that calls have told the hub of: see [`driver`](super::driver).
     pub(super) deadlines_told: u64,
@@ -54,6 +56,7 @@ impl Hub {
             flags,
             getters: Getters::new(),
             life_cycle: LifeCycle::default(),
+            dirty_waiters: DirtyWaiters::default(),
             driver: State::Absent,
             deadlines_told: 0,
             report_at: NEVER,
@@ -80,10 +83,13 @@ impl Flags {
     pub(super) const GETTERS: Self = Self(1 << 4);
     /// Threads or tasks wait in a drain or in an idle wait.
     pub(super) const DRAINERS: Self = Self(1 << 5);
-    /// Keys have priorities or groups: a shard may have an order (O1). Never cleared.
+    /// Keys have priorities or groups: a shard may have an order other than the line. Never cleared.
     pub(super) const ORDERED: Self = Self(1 << 6);
     /// Groups may be full.
     pub(super) const LIMITED: Self = Self(1 << 7);
+
+    /// Some thread or task waits for keys, or for the end of the work.
+    pub(super) const AWAITED: Self = Self(Self::GETTERS.0 | Self::DRAINERS.0);
 
     /// The flags that make an add take its slow path.
     pub(super) const ADD: Self = Self(!Self::DRAINERS.0);
@@ -92,7 +98,7 @@ impl Flags {
     /// The same, for `done`.
     pub(super) const DONE: Self = Self(Self::MEASURED.0 | Self::GETTERS.0 | Self::DRAINERS.0 | Self::ORDERED.0);
     /// A call has more to do after the lock.
-    pub(super) const EXTRAS: Self = Self(Self::OBSERVED.0 | Self::NO_DRIVER.0 | Self::LIMITED.0);
+    pub(super) const EXTRAS: Self = Self(Self::OBSERVED.0 | Self::NO_DRIVER.0);
 
     #[inline]
     pub(super) fn has(self, any_of: Self) -> bool {

@@ -2,6 +2,7 @@
 
 use super::Shared;
 use super::hub::{Flags, Hub, HubGuard};
+use crate::machine::Owed;
 use crate::sync::Mutex;
 use crate::wait::{Ticket, WaitList, Waiter, WakeList, leave, poll_on};
 use std::task::Waker;
@@ -65,7 +66,20 @@ impl<K> Shared<K> {
     /// Enters each shard once: after this, every critical section sees that adds are refused (I7). Delays no longer count, so an idle wait
     /// may be over: wakes waiters of a shard that has no queued or processing keys.
     fn pass_all(&self) {
-        self.all().for_each(|locked| self.enter(locked).owe_drainers());
+        for locked in self.all() {
+            let mut machine = self.enter(locked);
+            let owed = machine.shut_down();
+            self.leave(locked, machine, owed, self.mode());
+        }
+    }
+
+    /// Wakes those who wait for the end of the work, if that has ended by a step that has not told so.
+    pub(super) fn tell_if_drained(&self) {
+        for locked in self.all() {
+            let machine = self.enter(locked);
+            let owed = machine.is_drained().then_some(Owed { what: Owed::DRAINED, ready: 0 });
+            self.leave(locked, machine, owed.unwrap_or(Owed::NOTHING), self.mode());
+        }
     }
 
     /// Whether the queue is shutting down. If not, puts the task on the list, for the shut-down to wake it, and sets `ticket`.

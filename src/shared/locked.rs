@@ -1,31 +1,27 @@
 //! A shard with its lock, and what other threads read of it without the lock.
 
 use crate::key::{Hash as KeyHash, prefetch_bucket};
-use crate::shard::{NEVER, Shard};
-use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
+use crate::machine::{Machine, Mode, NEVER};
+use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
 use crossbeam_utils::CachePadded;
 
 /// One shard.
 pub(super) struct Locked<K> {
     /// Its number in the queue, from 0.
     pub(super) index: usize,
-    shard: CachePadded<Mutex<Shard<K>>>,
+    machine: CachePadded<Mutex<Machine<K>>>,
     published: CachePadded<Published>,
-    hints: CachePadded<Hints>,
+    /// Where the table's buckets are, and how many, for `add_with`. May be out of date. Written under the lock, and rarely.
+    buckets: CachePadded<(AtomicUsize, AtomicUsize)>,
+    /// The number of critical sections so far.
+    #[cfg(keyqueue_steps)]
+    steps: AtomicU64,
     /// The number of times that the lock was taken or tried.
     #[cfg(all(test, not(loom)))]
     pub(super) looks: AtomicUsize,
     /// If not 0, a getter that does not wait finds the lock held, but at every look whose number this divides.
     #[cfg(all(test, not(loom)))]
     pub(super) held_unless: AtomicUsize,
-}
-
-/// What `add_with` reads without the lock. Written under the lock, and rarely.
-struct Hints {
-    /// Where the table's buckets are, and how many. May be out of date.
-    buckets: (AtomicUsize, AtomicUsize),
-    /// All queued keys are in the shard's order (O3). Never cleared.
-    is_moved: AtomicBool,
 }
 
 /// Whether a getter stays with a shard. A hint: which shard a getter chooses depends on it, and nothing else.
@@ -44,7 +40,7 @@ const FREE: usize = 0;
 struct Published {
     /// The number of queued keys that a getter may take.
     len: AtomicUsize,
-    /// In a queue with a limit: the number of all queued keys.
+    /// In a queue with priorities or groups: the number of all queued keys.
     total: AtomicUsize,
     /// A time before the push of the first of them, or of the next push if there is none, in a queue with several shards; and its
     /// priority: [`Front`], as a number.
@@ -88,10 +84,10 @@ impl Front {
 }
 
 impl<K> Locked<K> {
-    pub(super) fn new(index: usize, shard: Mutex<Shard<K>>) -> Self {
+    pub(super) fn new(index: usize, machine: Mutex<Machine<K>>) -> Self {
         Self {
             index,
-            shard: CachePadded::new(shard),
+            machine: CachePadded::new(machine),
             published: CachePadded::new(Published {
                 len: AtomicUsize::new(0),
                 total: AtomicUsize::new(0),
@@ -100,10 +96,9 @@ impl<K> Locked<K> {
                 lock_passes: AtomicUsize::new(super::choose::PASSES),
                 driver_until: AtomicU64::new(NEVER),
             }),
-            hints: CachePadded::new(Hints {
-                buckets: (AtomicUsize::new(0), AtomicUsize::new(0)),
-                is_moved: AtomicBool::new(false),
-            }),
+            buckets: CachePadded::new((AtomicUsize::new(0), AtomicUsize::new(0))),
+            #[cfg(keyqueue_steps)]
+            steps: AtomicU64::new(0),
             #[cfg(all(test, not(loom)))]
             looks: AtomicUsize::new(0),
             #[cfg(all(test, not(loom)))]
@@ -111,22 +106,27 @@ impl<K> Locked<K> {
         }
     }
 
-    /// Takes the lock without a [`Section`](super::section::Section): see there.
+    /// Takes the lock. A caller that makes a step ends with [`leave`](super::Shared::leave).
     #[inline]
-    pub(super) fn lock(&self) -> MutexGuard<'_, Shard<K>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Machine<K>> {
         #[cfg(all(test, not(loom)))]
         self.looks.fetch_add(1, Ordering::Relaxed);
-        self.numbered(self.shard.lock())
+        let machine = self.machine.lock();
+        self.check(&machine);
+        self.number();
+        machine
     }
 
     #[inline]
-    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Shard<K>>> {
-        self.try_lock_unnumbered().map(|shard| self.numbered(shard))
+    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Machine<K>>> {
+        let machine = self.try_lock_unnumbered()?;
+        self.number();
+        Some(machine)
     }
 
-    /// For a caller that may leave a key where it is, and calls [`numbered`](Self::numbered) when it takes one.
+    /// For a caller that may leave a key where it is, and calls [`number`](Self::number) when it takes one.
     #[inline]
-    pub(super) fn try_lock_unnumbered(&self) -> Option<MutexGuard<'_, Shard<K>>> {
+    pub(super) fn try_lock_unnumbered(&self) -> Option<MutexGuard<'_, Machine<K>>> {
         #[cfg(all(test, not(loom)))]
         {
             let look = self.looks.fetch_add(1, Ordering::Relaxed);
@@ -135,26 +135,34 @@ impl<K> Locked<K> {
                 return None;
             }
         }
-        self.shard.try_lock()
+        let machine = self.machine.try_lock()?;
+        self.check(&machine);
+        Some(machine)
     }
 
     /// The lock, for a caller that passes by a shard that is busy for longer than a critical section takes (P21).
     #[inline]
-    pub(super) fn lock_briefly(&self) -> Option<MutexGuard<'_, Shard<K>>> {
+    pub(super) fn lock_briefly(&self) -> Option<MutexGuard<'_, Machine<K>>> {
         #[cfg(all(test, not(loom)))]
         self.looks.fetch_add(1, Ordering::Relaxed);
-        self.shard.lock_briefly().map(|shard| self.numbered(shard))
+        let machine = self.machine.lock_briefly()?;
+        self.check(&machine);
+        self.number();
+        Some(machine)
+    }
+
+    /// In a debug build: each critical section before has published what it has changed.
+    #[inline(always)]
+    fn check(&self, machine: &Machine<K>) {
+        debug_assert_eq!(self.len(), machine.ready(Mode::ORDERED), "the number of ready keys is published");
+        debug_assert!(!machine.order().is_ordered() || self.total() == machine.len(), "the number of keys is published");
     }
 
     /// Gives the critical section that begins its number, in a build for the stress run: see `src/steps.rs`.
     #[inline(always)]
-    pub(super) fn numbered<'s>(
-        &self,
-        #[cfg_attr(not(keyqueue_steps), allow(unused_mut))] mut shard: MutexGuard<'s, Shard<K>>,
-    ) -> MutexGuard<'s, Shard<K>> {
+    pub(super) fn number(&self) {
         #[cfg(keyqueue_steps)]
-        crate::steps::begin(self.index, &mut shard.steps);
-        shard
+        crate::steps::begin(self.index, &self.steps);
     }
 
     /// The number of queued keys that a getter may take.
@@ -164,36 +172,31 @@ impl<K> Locked<K> {
         self.published.len.load(Ordering::Relaxed)
     }
 
-    /// In a queue with a limit: the number of all queued keys.
+    /// In a queue with priorities or groups: the number of all queued keys.
     pub(super) fn total(&self) -> usize {
         self.published.total.load(Ordering::Relaxed) // Relaxed: see `len`
     }
 
-    /// The number of queued keys has changed, in a queue that is not ordered.
-    #[inline]
-    pub(super) fn publish_len(&self, shard: &Shard<K>) {
-        self.published.len.store(shard.line_len(), Ordering::Relaxed); // Relaxed: see `len`
-    }
-
-    /// The queued keys have changed, in a queue that may be ordered. If keys were taken, the caller also calls
-    /// [`publish_front`](Self::publish_front).
-    #[inline]
-    pub(super) fn publish(&self, shard: &Shard<K>) {
-        if shard.is_ordered() {
-            self.publish_order(shard);
-        } else {
-            self.publish_len(shard);
+    /// Which keys are queued has changed.
+    #[inline(always)]
+    pub(super) fn publish_len(&self, machine: &Machine<K>, mode: Mode) {
+        self.published.len.store(machine.ready(mode), Ordering::Relaxed); // Relaxed: see `len`
+        if mode.is_ordered {
+            self.published.total.store(machine.len(), Ordering::Relaxed);
         }
     }
 
-    #[inline(never)]
-    fn publish_order(&self, shard: &Shard<K>) {
-        self.published.len.store(shard.ready(), Ordering::Relaxed); // Relaxed: see `len`
-        if shard.has_limit() {
-            self.published.total.store(shard.len(), Ordering::Relaxed);
+    /// The same, in a queue with several shards: the first key has a time.
+    #[inline(always)]
+    pub(super) fn publish_front(&self, machine: &mut Machine<K>, stamp: fn() -> u64) {
+        if cfg!(loom) {
+            return; // as below
         }
-        if let (Some((priority, stamp)), false) = (shard.ordered_front(), cfg!(loom)) {
-            self.published.front.store(Front::new(priority, stamp).0 as u64, Ordering::Relaxed);
+        if machine.wants_stamp() {
+            machine.stamp(stamp());
+        }
+        if let Some((priority, stamp)) = machine.front() {
+            self.published.front.store(Front::new(priority, stamp).0 as u64, Ordering::Relaxed); // Relaxed: see `len`
         }
     }
 
@@ -211,14 +214,6 @@ impl<K> Locked<K> {
             return Front(0); // as above
         }
         Front(self.published.front.load(Ordering::Relaxed) as i64) // Relaxed: see `len`
-    }
-
-    /// A key was taken out, so the first key may be in another group of the line.
-    #[inline]
-    pub(super) fn publish_front(&self, shard: &Shard<K>) {
-        if let (Some(front), false) = (shard.front_stamp(), cfg!(loom)) {
-            self.published.front.store(front, Ordering::Relaxed); // Relaxed: see `len`
-        }
     }
 
     /// Whether a getter stays with this shard.
@@ -274,36 +269,25 @@ impl<K> Locked<K> {
         self.published.driver_until.store(until, Ordering::Relaxed); // Relaxed: see `driver_until`
     }
 
-    /// All queued keys are in the shard's order, and a step of the caller that follows finds them there.
-    #[inline]
-    pub(super) fn is_moved(&self) -> bool {
-        self.hints.is_moved.load(Ordering::Relaxed) // Relaxed: the lock orders the step that follows
-    }
-
-    /// For a thread that holds the lock.
-    pub(super) fn set_moved(&self) {
-        self.hints.is_moved.store(true, Ordering::Relaxed);
-    }
-
     /// Prefetches the bucket that the look-up of this hash will read, while the caller reads the clock and waits for the lock.
     #[inline]
     pub(super) fn prefetch_bucket(&self, hash: KeyHash) {
         if cfg!(loom) {
             return; // loom has no cache, and would explore every value that the two words had
         }
-        let (start, count) = &self.hints.buckets;
+        let (start, count) = &*self.buckets;
         // Relaxed: a prefetch of the wrong address does no harm.
         prefetch_bucket((start.load(Ordering::Relaxed), count.load(Ordering::Relaxed)), hash);
     }
 
     /// Publishes where the buckets are, for [`prefetch_bucket`](Self::prefetch_bucket).
     #[inline]
-    pub(super) fn publish_buckets(&self, shard: &Shard<K>) {
-        let (start, count) = shard.buckets();
+    pub(super) fn publish_buckets(&self, machine: &Machine<K>) {
+        let (start, count) = machine.buckets();
         // Relaxed: see `prefetch_bucket`. Written under the lock only.
-        if !cfg!(loom) && self.hints.buckets.1.load(Ordering::Relaxed) != count {
-            self.hints.buckets.0.store(start, Ordering::Relaxed);
-            self.hints.buckets.1.store(count, Ordering::Relaxed);
+        if !cfg!(loom) && self.buckets.1.load(Ordering::Relaxed) != count {
+            self.buckets.0.store(start, Ordering::Relaxed);
+            self.buckets.1.store(count, Ordering::Relaxed);
         }
     }
 }

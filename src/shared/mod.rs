@@ -39,6 +39,7 @@
 mod add;
 mod choose;
 mod delays;
+mod dirty;
 mod done;
 mod drain;
 mod driver;
@@ -48,10 +49,8 @@ mod get;
 mod getters;
 mod hub;
 mod life_cycle;
+mod groups;
 mod locked;
-mod order;
-mod put_back;
-mod remove;
 mod reports;
 mod section;
 mod snapshot;
@@ -64,19 +63,22 @@ pub(crate) use drain::{WaitGoal, WaitOutcome};
 pub(crate) use driver_thread::start_driver_thread;
 pub(crate) use failures::{Failures, Limiter};
 pub(crate) use get::Wait;
-pub(crate) use order::Order;
+pub(crate) use dirty::DirtyTicket;
+pub(crate) use groups::Order;
 
 use crate::DelayedAdd;
 use crate::OnPanic;
-use crate::key::{Claimed, Hash as KeyHash};
+use crate::key::Hash as KeyHash;
+use crate::machine::{Claimed, Machine};
 use crate::observe::Observer;
+use crate::order::AnyOrder;
 use crate::random::Numbers;
-use crate::shard::Shard;
 use crate::sync::{Arc, AtomicU8, AtomicUsize, Mutex, counted_stamp, hasher, next_id, stamp};
 use crate::time::clock::Clock;
 use crate::time::driver::Driver;
 use ahash::RandomState;
 use crossbeam_utils::CachePadded;
+use groups::Groups;
 use hub::{Flags, Hub};
 use locked::Locked;
 use reports::Reports;
@@ -96,7 +98,7 @@ pub(crate) struct Shared<K> {
     limiter: Limiter<K>,
     /// Lower priorities wait while higher ones have keys.
     strict: bool,
-    groups: Option<Box<order::Groups<K>>>,
+    groups: Option<Box<Groups<K>>>,
     /// The queue measures.
     measured: bool,
     observer: Option<Box<dyn Observer>>,
@@ -105,6 +107,8 @@ pub(crate) struct Shared<K> {
     /// Starts the driver thread. A pointer, made where `K` is known to be `Send` and `Sync`.
     start: fn(&Arc<Self>) -> std::io::Result<()>,
     hasher: RandomState,
+    /// In a queue with several shards: what gives the keys at their fronts a time.
+    stamp: Option<fn() -> u64>,
     /// [`Flags`]: written under the hub's lock.
     flags: AtomicU8,
     first: Locked<K>,
@@ -155,15 +159,24 @@ impl<K: Hash + Eq> Shared<K> {
         let stamp = (shards > 1).then_some(stamp);
         stamp.into_iter().for_each(|stamp| _ = stamp()); // the first call takes long
         let new_shard = |index| {
-            let times = measured.then(|| clock.clone());
-            let shard = Shard::new(capacity / shards, order.settings, delayed_add, times, stamp);
-            Locked::new(index, if shards == 1 { Mutex::new(shard) } else { Mutex::one_of_many(shard) })
+            let queued = match order.group_of.is_some() {
+                true => AnyOrder::groups(order.limit, order.strict),
+                false => AnyOrder::new(order.strict),
+            };
+            let mut machine = Machine::new(queued, delayed_add, capacity / shards);
+            if measured {
+                machine.measure(false);
+            }
+            if stamp.is_some() {
+                machine.want_stamps();
+            }
+            Locked::new(index, if shards == 1 { Mutex::new(machine) } else { Mutex::one_of_many(machine) })
         };
         let mut flags = Flags(0);
         flags.0 |= if measured { Flags::MEASURED.0 } else { 0 };
         flags.0 |= if observed { Flags::OBSERVED.0 } else { 0 };
-        flags.0 |= if order.settings.fair { Flags::ORDERED.0 } else { 0 };
-        flags.0 |= if order.settings.limit.is_some() { Flags::LIMITED.0 } else { 0 };
+        flags.0 |= if order.group_of.is_some() { Flags::ORDERED.0 } else { 0 };
+        flags.0 |= if order.limit.is_some() { Flags::LIMITED.0 } else { 0 };
         Self {
             name,
             id: next_id(),
@@ -173,13 +186,14 @@ impl<K: Hash + Eq> Shared<K> {
             driver,
             on_panic,
             limiter,
-            strict: order.settings.strict,
-            groups: order.into_groups(),
+            strict: order.strict,
+            groups: Groups::new(order.group_of, order.weight_of),
             measured,
             observer,
             reports: interval.map(Reports::new),
             start,
             hasher,
+            stamp,
             flags: AtomicU8::new(flags.0),
             hub: CachePadded::new(Mutex::new(Hub::new(flags))),
             choices: CachePadded::new(AtomicUsize::new(0)),
@@ -282,7 +296,7 @@ mod tests {
         (0..200).for_each(|key| _ = queue.add(key));
         let after = counted_stamp();
         for locked in queue.shared.all() {
-            let stamp = locked.lock().front_stamp().expect("with several shards");
+            let (_, stamp) = locked.lock().front().expect("with several shards");
             assert!((before..after).contains(&stamp), "{before} {stamp} {after}");
         }
     }

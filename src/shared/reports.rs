@@ -13,7 +13,7 @@
 
 use super::Shared;
 use super::hub::{Flags, Hub};
-use crate::shard::NEVER;
+use crate::machine::NEVER;
 use crate::sync::{AtomicBool, Ordering, model_const};
 use crate::time::driver::{Driver, Notice};
 use crate::time::nanos;

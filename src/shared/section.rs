@@ -1,133 +1,151 @@
-//! A critical section of one shard, and the work that it defers to after the lock.
+//! A critical section of one shard: a verb of its machine, what others read of it without the lock, and what it owes.
 //!
-//! The drop of the [`Section`] unlocks, and then does the deferred work: see [`Effects`](crate::shard::Effects). So no caller can forget
-//! it, and a hot call that owes nothing, as nearly all do, makes one test.
+//! ```text
+//!   enter ─ mode ─ verb ─▶ (answer, owed) ─ leave: publish ─ nothing owed: unlock ─▶ drop the hand
+//!                                                   └─ settle: take the waiters that are owed a wake-up from the hub ─ unlock
+//!                                                              ─ wake them, free memory
+//! ```
 //!
-//! Some calls take the lock without a section, by `lock()`. They must owe no wake-up: it would wait for the end of a later section.
-//! Memory that they leave is freed at the end of the next section.
+//! [`Shared::leave`] is the only end of a section with a verb. So no call can forget to publish, to wake or to free; and a hot call that
+//! owes nothing, as nearly all do, makes one test. A section that only looks at the machine just unlocks.
+//!
+//! A call declares its hand before it locks: so a key that is left there is dropped after the lock (W4), also if `Eq` panics.
 
 use super::Shared;
-use super::add::Wakeups;
 use super::hub::Flags;
 use super::locked::Locked;
-use crate::shard::Shard;
+use crate::machine::{Machine, Mode, Owed};
 use crate::sync::MutexGuard;
-use std::mem::ManuallyDrop;
-use std::ops::{Deref, DerefMut};
-
-/// The guard of a shard's lock.
-pub(super) struct Section<'s, K> {
-    shared: &'s Shared<K>,
-    locked: &'s Locked<K>,
-    shard: ManuallyDrop<MutexGuard<'s, Shard<K>>>,
-}
+use crate::time::driver::{Driver, Notice};
+use crate::wait::WakeList;
 
 impl<K> Shared<K> {
-    /// Takes the lock of a shard.
-    #[inline]
-    pub(super) fn enter<'s>(&'s self, locked: &'s Locked<K>) -> Section<'s, K> {
-        let shard = ManuallyDrop::new(locked.lock());
+    /// Takes the lock of a shard, for a verb. [`leave`](Self::leave) is the end.
+    #[inline(always)]
+    pub(super) fn enter<'s>(&'s self, locked: &'s Locked<K>) -> MutexGuard<'s, Machine<K>> {
+        let machine = locked.lock();
         #[cfg(keyqueue_steps)]
         crate::steps::is_section();
-        Section { shared: self, locked, shard }
+        machine
     }
 
     /// Takes the lock of a shard, unless there are others and this one is busy for longer than a critical section takes (P21).
-    pub(super) fn lock_unless_busy<'s>(&self, locked: &'s Locked<K>) -> Option<MutexGuard<'s, Shard<K>>> {
+    pub(super) fn lock_unless_busy<'s>(&self, locked: &'s Locked<K>) -> Option<MutexGuard<'s, Machine<K>>> {
         if self.shards() == 1 { Some(locked.lock()) } else { locked.lock_briefly() }
     }
 
     /// [`enter`](Self::enter), unless the shard is busy.
-    pub(super) fn enter_unless_busy<'s>(&'s self, locked: &'s Locked<K>) -> Option<Section<'s, K>> {
-        let shard = ManuallyDrop::new(self.lock_unless_busy(locked)?);
-        Some(Section { shared: self, locked, shard })
+    pub(super) fn enter_unless_busy<'s>(&'s self, locked: &'s Locked<K>) -> Option<MutexGuard<'s, Machine<K>>> {
+        let machine = self.lock_unless_busy(locked)?;
+        #[cfg(keyqueue_steps)]
+        crate::steps::is_section();
+        Some(machine)
     }
 
-    /// Unlocks, and does the deferred work.
+    /// What a verb is told of the queue. Read under the lock of its shard.
+    #[inline]
+    pub(super) fn mode(&self) -> Mode {
+        let flags = self.flags();
+        Mode {
+            is_open: !flags.has(Flags::SHUT_DOWN),
+            is_ordered: flags.has(Flags::ORDERED),
+            is_awaited: flags.has(Flags::AWAITED),
+            is_measured: flags.has(Flags::MEASURED),
+        }
+    }
+
+    /// The end of a critical section: publishes, unlocks, and then does what the verbs have left to do.
+    #[inline(always)]
+    pub(super) fn leave<'s>(
+        &'s self,
+        locked: &'s Locked<K>,
+        mut machine: MutexGuard<'s, Machine<K>>,
+        owed: Owed,
+        mode: Mode,
+    ) {
+        if mode.is_measured {
+            self.tell_time(&mut machine);
+        }
+        locked.publish_len(&machine, mode);
+        if let Some(stamp) = self.stamp {
+            locked.publish_front(&mut machine, stamp);
+        }
+        if owed != Owed::NOTHING {
+            self.settle(locked, machine, owed);
+        }
+    }
+
+    /// The same of a hot call in a queue with one shard that is plain.
+    #[inline(always)]
+    pub(super) fn leave_plain<'s>(
+        &'s self,
+        locked: &'s Locked<K>,
+        machine: MutexGuard<'s, Machine<K>>,
+        owed: Owed,
+    ) {
+        locked.publish_len(&machine, Mode::PLAIN);
+        if owed != Owed::NOTHING {
+            self.settle(locked, machine, owed);
+        }
+    }
+
+    /// Reads the clock for a key that became dirty, if that is wanted.
+    #[inline(never)]
+    fn tell_time(&self, machine: &mut Machine<K>) {
+        if let Some(times) = machine.times().filter(|times| times.wants_time()) {
+            times.dirty_at(self.clock.now());
+        }
+    }
+
+    /// Takes out the waiters that are owed a wake-up, while the lock is held, which orders them with those who come (W2). Then unlocks,
+    /// wakes them, and frees memory.
     #[cold]
-    fn run_owed(&self, mut shard: MutexGuard<'_, Shard<K>>) {
-        let mut effects = shard.take_effects();
-        drop(shard);
-        let panics = effects.wake();
-        self.note_caught(panics);
-    }
-}
-
-impl<'s, K> Section<'s, K> {
-    pub(super) fn shared(&self) -> &'s Shared<K> {
-        self.shared
-    }
-
-    pub(super) fn locked(&self) -> &'s Locked<K> {
-        self.locked
-    }
-
-    /// The number of queued keys has changed.
-    #[inline]
-    pub(super) fn publish_len(&self) {
-        self.locked.publish_len(self);
-    }
-
-    /// A step has queued a key: owes a wake-up to a getter (W2), unless the caller wakes getters for many keys at its end.
-    #[inline]
-    pub(super) fn pushed(&mut self, wakeups: Wakeups) {
-        self.publish();
-        if matches!(wakeups, Wakeups::Now) && self.shared.flags().has(Flags::GETTERS) {
-            self.owe_getters(1);
+    #[inline(never)]
+    fn settle<'s>(&'s self, locked: &'s Locked<K>, mut machine: MutexGuard<'s, Machine<K>>, owed: Owed) {
+        let mut wakes = WakeList::default();
+        if owed.has(Owed::READY) && self.flags().has(Flags::GETTERS) {
+            let queued = locked.len() * self.shards();
+            let mut hub = self.hub();
+            (0..owed.ready).map_while(|_| hub.getters.next(queued)).for_each(|getter| wakes.push(getter));
         }
-    }
-
-    /// This number of keys became queued: owes a wake-up to at most as many getters, and fewer if woken threads have not arrived yet (W2).
-    #[cold]
-    pub(super) fn owe_getters(&mut self, pushed: usize) {
-        let queued = self.ready() * self.shared.shards();
-        let mut hub = self.shared.hub();
-        for _ in 0..pushed {
-            let Some(waiter) = hub.getters.next(queued) else { return };
-            self.shard.owe(waiter);
+        if owed.has(Owed::DRAINED) && self.flags().has(Flags::DRAINERS) {
+            wakes.append(self.hub().life_cycle.work_ended(locked.index));
         }
-    }
-
-    /// If no key of this shard is queued or processing, owes a wake-up to the drains and idle waits that wait for it.
-    #[inline]
-    pub(super) fn owe_drainers(&mut self) {
-        if self.shared.flags().has(Flags::DRAINERS) {
-            self.owe_drainers_if_drained();
+        // Getters that have waited for keys of full groups: a queue with a limit has one shard.
+        if owed.has(Owed::OVER) && self.flags().has(Flags::LIMITED) {
+            wakes.append(self.hub().getters.take_all());
         }
-    }
-
-    #[cold]
-    fn owe_drainers_if_drained(&mut self) {
-        if self.is_drained() {
-            let drainers = self.shared.hub().life_cycle.work_ended(self.locked.index);
-            self.owe_all(drainers);
+        if owed.has(Owed::DEADLINE) {
+            self.tell_deadline(locked, machine.until(), &mut wakes);
         }
+        if owed.has(Owed::DIRTY) {
+            let tickets = machine.take_dirty();
+            let mut hub = self.hub();
+            tickets.into_iter().for_each(|ticket| hub.dirty_waiters.take(locked.index, ticket, &mut wakes));
+        }
+        let _garbage = owed.has(Owed::GARBAGE).then(|| machine.take_garbage());
+        drop(machine);
+        self.note_caught(wakes.wake());
+        // The memory is freed here.
     }
-}
 
-impl<K> Deref for Section<'_, K> {
-    type Target = Shard<K>;
-
-    #[inline]
-    fn deref(&self) -> &Shard<K> {
-        &self.shard
-    }
-}
-
-impl<K> DerefMut for Section<'_, K> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut Shard<K> {
-        &mut self.shard
-    }
-}
-
-impl<K> Drop for Section<'_, K> {
-    #[inline]
-    fn drop(&mut self) {
-        // SAFETY: this is the only place that takes the guard, and a value is dropped once.
-        let shard = unsafe { ManuallyDrop::take(&mut self.shard) };
-        if shard.has_effects() {
-            self.shared.run_owed(shard);
+    /// There is a new earliest deadline: tells the hub, which wakes the driver if it is parked for longer.
+    fn tell_deadline(&self, locked: &Locked<K>, deadline: u64, wakes: &mut WakeList) {
+        locked.set_driver_until(deadline);
+        if self.driver == Driver::Manual || self.is_shutting_down() {
+            return; // `turn` looks by itself; or the delay can be taken, and does not expire
+        }
+        let mut hub = self.hub();
+        hub.deadlines_told += 1;
+        match hub.driver.on_new_deadline(deadline) {
+            Notice::Nothing => {}
+            Notice::Driver(driver) => wakes.push(driver),
+            Notice::Getters => {
+                wakes.append(hub.getters.take_all());
+                wakes.append(hub.life_cycle.take_drainers());
+            }
+            // The calling thread sees the flag after the lock. A getter that goes on the list later sees it too.
+            Notice::Start => hub.set(Flags::NO_DRIVER, true),
         }
     }
 }

@@ -1,28 +1,69 @@
-//! Calls that look at the queue, the wait of `until_dirty`, and `shrink_to_fit`.
+//! Calls that look at the queue, and `shrink_to_fit`. A call that lists keys looks at some hundred in a critical section.
 
 use super::hub::Flags;
+use super::locked::Locked;
 use super::{Limiter, Shared};
 use crate::Priority;
-use crate::key::Claimed;
+use crate::machine::{Claimed, View, Which};
 use crate::observe::{Histogram, Metrics};
-use crate::shard::{CHUNKS, DirtyTicket};
-use crate::stats::{DelayedKey, Level, Stats};
-use crate::sync::give_way;
-use std::task::Waker;
+use crate::stats::{DelayedKey, GroupStats, Level, Stats};
+use crate::sync::{Arc, give_way};
+use crate::time::time_left;
+use std::collections::HashMap;
 use std::time::Duration;
 
+/// A look sees fewer keys than this in one critical section.
+const AT_ONCE: usize = 320;
+
+fn since(time: u64, now: u64) -> Duration {
+    Duration::from_nanos(now.saturating_sub(time))
+}
+
 impl<K> Shared<K> {
+    /// Looks at the keys of a shard, and collects what `each` says of them under the lock.
+    fn look_at<T>(
+        &self,
+        locked: &Locked<K>,
+        which: Which,
+        found: &mut Vec<T>,
+        mut each: impl FnMut(View<'_, K>) -> Option<T>,
+    ) {
+        let mut from = Some(0);
+        while let Some(at) = from {
+            found.reserve(AT_ONCE); // here, so that the critical section does not allocate
+            from = locked.lock().look(at, which, |view| found.extend(each(view)));
+            give_way();
+        }
+    }
+
+    /// The time, for a call that computes ages. Read under the lock, so that no key has started later.
+    fn begin_ages(&self, locked: &Locked<K>) -> u64 {
+        let mut machine = locked.lock();
+        let now = self.clock.now();
+        machine.begin_ages(now);
+        now
+    }
+
     /// `metrics`.
     pub(crate) fn metrics(&self) -> Metrics {
         let (mut metrics, mut normal, mut lens) = (Metrics::default(), Histogram::default(), [0; 256]);
         for locked in self.all() {
             // Allocates here, not under the lock (but for a level that comes in between).
-            let priorities = locked.lock().measured_priorities();
+            let priorities: Vec<_> =
+                locked.lock().times().iter().flat_map(|times| times.durations.priorities()).collect();
             priorities.into_iter().for_each(|priority| _ = metrics.level(Priority(priority)));
-            let shard = &mut *locked.lock();
-            metrics.stats.add_shard(&shard.stats(&self.clock));
-            shard.add_levels(&mut lens);
-            shard.add_durations(&mut metrics, &mut normal);
+            metrics.stats.add_shard(&self.stats_of(locked));
+            let mut machine = locked.lock();
+            machine.add_levels(&mut lens);
+            if let Some(times) = machine.times() {
+                metrics.work_duration.add(times.durations.worked());
+                for (priority, waited) in times.durations.waited() {
+                    match Priority(priority) {
+                        Priority::NORMAL => normal.add(waited),
+                        other => metrics.level(other).queue_duration.add(waited),
+                    }
+                }
+            }
         }
         self.add_hub(&mut metrics.stats);
         let runs = self.hub.lock().runs.clone();
@@ -46,9 +87,38 @@ impl<K> Shared<K> {
 
     pub(crate) fn stats(&self) -> Stats {
         let mut stats = Stats::default();
-        self.all().for_each(|locked| stats.add_shard(&locked.lock().stats(&self.clock)));
+        self.all().for_each(|locked| stats.add_shard(&self.stats_of(locked)));
         self.add_hub(&mut stats);
         stats
+    }
+
+    /// The numbers of a shard.
+    fn stats_of(&self, locked: &Locked<K>) -> Stats {
+        let mut machine = locked.lock();
+        let now = self.clock.now();
+        let (counts, ages) = (machine.counts, machine.ages(now));
+        Stats {
+            len: machine.len(),
+            processing: machine.processing(),
+            delayed: machine.delayed(),
+            failing: machine.failing(),
+            pushed: counts.pushed,
+            coalesced: counts.coalesced,
+            deferred: counts.deferred,
+            rejected: counts.rejected,
+            handed_out: counts.handed_out,
+            delays: counts.delays,
+            expired: counts.expired,
+            retries: counts.retries,
+            failures: counts.failures,
+            given_up: counts.given_up,
+            taken: counts.taken,
+            next_deadline: machine.next_deadline().map(|at| time_left(at, now)),
+            unfinished_work: ages.map(|ages| Duration::from_nanos(ages.unfinished_work)),
+            longest_running: ages.and_then(|ages| ages.longest_running).map(Duration::from_nanos),
+            oldest_queued: ages.and_then(|ages| ages.oldest_queued).map(Duration::from_nanos),
+            ..Stats::default()
+        }
     }
 
     fn add_hub(&self, stats: &mut Stats) {
@@ -70,11 +140,11 @@ impl<K> Shared<K> {
     }
 
     /// The priority of a key that the caller holds.
-    pub(crate) fn priority(&self, claimed: &Claimed<K>) -> crate::Priority {
+    pub(crate) fn priority(&self, claimed: &Claimed<K>) -> Priority {
         if !self.flags().has(Flags::ORDERED) {
-            return crate::Priority::NORMAL;
+            return Priority::NORMAL;
         }
-        self.home(claimed).lock().held_priority(claimed)
+        Priority(self.home(claimed).lock().priority(claimed))
     }
 
     /// How long the key that the caller holds was queued.
@@ -86,27 +156,6 @@ impl<K> Shared<K> {
         waited.duration()
     }
 
-    /// Whether a key that the caller holds is dirty. If not, puts the task on the list, for the next add of the key to wake it, and sets
-    /// `ticket`.
-    pub(crate) fn poll_dirty(&self, claimed: &Claimed<K>, ticket: &mut Option<DirtyTicket>, waker: &Waker) -> bool {
-        let waker = waker.clone();
-        // Wakers are foreign code: dropped after the lock.
-        let (dirty, _older, _unused) = {
-            let shard = &mut *self.home(claimed).lock();
-            if claimed.view().state().is_dirty() {
-                (true, None, Some(waker))
-            } else {
-                (false, shard.wait_for_dirty(claimed, ticket, waker), None)
-            }
-        };
-        dirty
-    }
-
-    /// A task stops waiting for its key to become dirty.
-    pub(crate) fn leave_dirty_waiters(&self, claimed: &Claimed<K>, ticket: DirtyTicket) {
-        let _dropped_after_the_lock = self.home(claimed).lock().stop_waiting_for_dirty(ticket);
-    }
-
     /// `shrink_to_fit`, in many short critical sections.
     pub(crate) fn shrink(&self) {
         if let Limiter::External(limiter) = &self.limiter {
@@ -114,9 +163,12 @@ impl<K> Shared<K> {
         }
         self.hub().getters.shrink();
         for locked in self.all() {
-            let _wheel = self.enter(locked).begin_shrink();
-            let mut chunk = 0;
-            while self.enter(locked).shrink_step(&mut chunk) {
+            let mut from = Some(0);
+            while let Some(at) = from {
+                let mut machine = self.enter(locked);
+                let owed;
+                (from, owed) = machine.shrink(at);
+                self.leave(locked, machine, owed, self.mode());
                 give_way();
             }
         }
@@ -130,43 +182,60 @@ fn levels_of(lens: [usize; 256]) -> impl Iterator<Item = (Priority, usize)> {
 }
 
 impl<K: Clone> Shared<K> {
-    /// `processing_keys`: visits the slots, some hundred at a time.
+    /// `processing_keys`.
     pub(crate) fn processing_keys(&self) -> Vec<(K, Option<Duration>)> {
         let mut keys = Vec::new();
         for locked in self.all() {
-            let (mut chunk, now) = (0, locked.lock().now_for_ages(&self.clock));
-            loop {
-                // Allocates here, so that the critical section allocates little.
-                keys.reserve(64 * CHUNKS);
-                if !locked.lock().copy_processing(chunk, now, &mut keys) {
-                    break;
-                }
-                chunk += CHUNKS;
-                give_way();
-            }
+            let now = self.begin_ages(locked);
+            self.look_at(locked, Which::Processing, &mut keys, |view| {
+                let age = self.measured.then(|| since(view.started_at().unwrap_or(now).min(now), now));
+                Some((view.key().clone(), age))
+            });
         }
         keys.sort_by_key(|&(_, age)| std::cmp::Reverse(age)); // stable
         keys
     }
 
-    /// `delayed_keys`: visits the slots, some hundred at a time.
+    /// `delayed_keys`.
     pub(crate) fn delayed_keys(&self) -> Vec<DelayedKey<K>> {
         let mut keys = Vec::new();
         for locked in self.all() {
-            let mut chunk = 0;
-            loop {
-                // Allocates here, so that the critical section allocates nothing.
-                keys.reserve(64 * CHUNKS);
-                if !locked.lock().copy_delayed(chunk, &mut keys) {
-                    break;
-                }
-                chunk += CHUNKS;
-                give_way();
-            }
+            self.look_at(locked, Which::Delayed, &mut keys, |view| view.delay().map(|delay| (delay, view.key().clone())));
         }
-        keys.sort_by_key(|&(deadline, ..)| deadline);
+        keys.sort_by_key(|&((deadline, _), _)| deadline);
         let now = self.clock.now();
-        let keys = keys.into_iter();
-        keys.map(|(deadline, priority, key)| DelayedKey::new(key, deadline, priority, now)).collect()
+        keys.into_iter().map(|((deadline, priority), key)| DelayedKey::new(key, deadline, priority, now)).collect()
+    }
+
+    /// `groups`.
+    pub(crate) fn groups(this: &Arc<Self>) -> Vec<GroupStats<K>> {
+        if this.groups.is_none() {
+            return Vec::new();
+        }
+        let mut groups = HashMap::<u64, (usize, GroupStats<K>)>::new();
+        for (shard, locked) in this.all().enumerate() {
+            let now = this.begin_ages(locked);
+            groups.reserve(AT_ONCE);
+            this.look_at(locked, Which::Active, &mut Vec::<()>::new(), |view| {
+                let (of, handed_out) = view.group();
+                let (latest, group) = groups.entry(of.hash).or_insert_with(|| {
+                    let key = view.key().clone();
+                    (usize::MAX, GroupStats { key, queued: 0, processing: 0, handed_out: 0, oldest: None })
+                });
+                // Once for each shard.
+                if std::mem::replace(latest, shard) != shard {
+                    group.handed_out += handed_out;
+                }
+                group.processing += usize::from(view.is_processing());
+                if view.is_queued() {
+                    group.queued += 1;
+                    group.oldest = group.oldest.max(view.queued_at().map(|queued_at| since(queued_at, now)));
+                }
+                None
+            });
+        }
+        let mut groups: Vec<_> = groups.into_iter().collect();
+        groups.sort_unstable_by_key(|&(hash, _)| hash); // not in the order of the map, which differs each time (P27)
+        groups.into_iter().map(|(_, (_, group))| group).collect()
     }
 }

@@ -17,7 +17,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// The latest time that a clock shows. It is before [`NEVER`](crate::shard::NEVER), so what has expired stays so.
+/// The latest time that a clock shows. It is before [`NEVER`](crate::machine::NEVER), so what has expired stays so.
 const LATEST: u64 = u64::MAX - 1;
 
 /// The clock by which delays expire.
