@@ -269,12 +269,6 @@ impl AddOptions {
         Self { limiter_panicked: true, ..self.not_before(WITHOUT_LIMITER) }
     }
 
-    /// The delay is not set, or zero.
-    #[inline]
-    pub(crate) fn is_now(&self) -> bool {
-        self.delay.unwrap_or_default().is_zero()
-    }
-
     /// Chooses between this call's delay and an earlier delay of the key.
     ///
     /// # Examples

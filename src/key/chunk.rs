@@ -20,10 +20,6 @@ use std::ptr::{NonNull, slice_from_raw_parts_mut};
 pub(super) struct Head<K> {
     pub(super) number: u32,
     /// The number of its table. Takes the place of padding.
-    #[cfg_attr(
-        not(any(all(test, not(loom)), keyqueue_machine)),
-        expect(dead_code, reason = "the machine asks for it")
-    )]
     pub(super) table: u32,
     /// A bit for each slot, set if the slot is vacant.
     pub(super) vacant: Cell<u64>,

@@ -19,11 +19,8 @@ mod slot;
 mod state;
 mod table;
 
-pub(crate) use chunk::Chunk;
-pub(crate) use segmented::Segmented;
 pub(crate) use side_array::SideArray;
 pub(crate) use slab::Retired;
-pub(crate) use slot::{Claimed, OnAdd, Queued, SlotId, SlotRef, SlotView};
-pub(crate) use state::State;
-pub(crate) use state::{OnAdd as OnAddKnown, OnDone};
-pub(crate) use table::{Done, Hash, Table, prefetch_bucket};
+pub(crate) use slot::{SlotId, SlotRef, SlotView};
+pub(crate) use state::{OnAdd, OnDone, State};
+pub(crate) use table::{Hash, Table, prefetch_bucket};

@@ -203,18 +203,6 @@ impl<K> Slab<K> {
         head.table == self.table
     }
 
-    /// The slot of this number.
-    ///
-    /// # Panics
-    /// If it is not taken.
-    #[inline]
-    pub(super) fn taken_slot(&self, number: u32) -> SlotRef<K> {
-        let chunk = self.chunks[chunk_of(number)].as_ref().expect("a chunk with a taken slot");
-        let (vacant, index) = (chunk.head().vacant.get(), index_of(number));
-        assert!(index < Chunk::<K>::SLOTS && vacant & (1 << index) == 0, "a vacant slot");
-        chunk.chunk_ref().slot(index)
-    }
-
     /// The slot of this number, if it is taken.
     pub(super) fn get(&self, number: u32) -> Option<SlotRef<K>> {
         let chunk = self.chunks.get(chunk_of(number))?.as_ref()?;

@@ -12,7 +12,7 @@
 //!   consumes the token. (At most one of two tokens from [`Claimed::duplicate`] is consumed.) So the slot of a token is taken (S2), and its
 //!   chunk is alive (S3).
 
-use super::state::{self, State};
+use super::state::State;
 use super::table::Hash;
 use crate::prefetch::prefetch_at;
 use crate::sync::UnsafeCell;
@@ -111,17 +111,6 @@ impl<K> Clone for SlotView<'_, K> {
 
 impl<K> Copy for SlotView<'_, K> {}
 
-/// What the caller has to do for an `add` of a key that is in the table.
-#[must_use]
-pub(crate) enum OnAdd<K> {
-    /// Push the key (I5).
-    Push(Queued<K>),
-    /// Nothing: the key was dirty already.
-    Coalesce,
-    /// Nothing: the key is processing, and its `done` will push it (I3).
-    Defer,
-}
-
 impl<'t, K> SlotView<'t, K> {
     /// The key.
     #[inline]
@@ -171,65 +160,5 @@ impl<'t, K> SlotView<'t, K> {
     pub(super) fn next(self) -> Option<Self> {
         // SAFETY: in a chain, so taken, as long as the table is borrowed (H2).
         self.slot().next.get().map(|next| unsafe { next.view() })
-    }
-
-    /// `add` of a key that is in the table.
-    #[inline]
-    pub(crate) fn add(self) -> OnAdd<K> {
-        match self.state().on_add() {
-            state::OnAdd::Push => OnAdd::Push(Queued(self.slot_ref())),
-            state::OnAdd::Coalesce => OnAdd::Coalesce,
-            state::OnAdd::Defer => OnAdd::Defer,
-        }
-    }
-}
-
-/// A queued key (S4).
-pub(crate) struct Queued<K>(pub(super) SlotRef<K>);
-
-impl<K> Queued<K> {
-    #[inline]
-    pub(crate) fn view(&self) -> SlotView<'_, K> {
-        // SAFETY: the key is queued, so the slot is taken, as long as the token lives (S4).
-        unsafe { self.0.view() }
-    }
-
-    /// `get`. **Linearization point.**
-    #[inline]
-    pub(crate) fn claim(self) -> Claimed<K> {
-        self.view().state().on_get();
-        Claimed(self.0)
-    }
-}
-
-/// A key that is processing (S4).
-pub(crate) struct Claimed<K>(pub(super) SlotRef<K>);
-
-impl<K> Claimed<K> {
-    #[inline]
-    pub(crate) fn view(&self) -> SlotView<'_, K> {
-        // SAFETY: the key is processing, so the slot is taken, as long as the token lives (S4).
-        unsafe { self.0.view() }
-    }
-
-    /// The key's hash.
-    #[inline]
-    pub(crate) fn hash(&self) -> Hash {
-        Hash(self.view().slot().hash.get())
-    }
-
-    /// The slot, which stays taken as long as the key is processing (S4).
-    #[inline]
-    pub(crate) fn slot_ref(&self) -> SlotRef<K> {
-        self.0
-    }
-
-    /// The same token again, to move it out of a value that has a `Drop`, or to lend it to an item that is not dropped.
-    ///
-    /// # Safety
-    /// The caller passes at most one of the two tokens to a step that consumes it (S4).
-    #[inline]
-    pub(crate) unsafe fn duplicate(&self) -> Self {
-        Self(self.0)
     }
 }

@@ -100,12 +100,6 @@ impl State {
         if before & PROCESSING != 0 { OnAdd::Defer } else { OnAdd::Push }
     }
 
-    /// Whether the key is dirty and not delayed: then an `add` has nothing to do.
-    #[inline]
-    pub(crate) fn is_only_dirty(&self) -> bool {
-        self.0.load(Ordering::Relaxed) & (DIRTY | DELAYED) == DIRTY
-    }
-
     /// `get`, after the key was popped.
     #[inline]
     pub(crate) fn on_get(&self) {
@@ -231,11 +225,6 @@ impl State {
     #[inline]
     pub(crate) fn is_processing(&self) -> bool {
         self.0.load(Ordering::Relaxed) & PROCESSING != 0
-    }
-
-    /// It was added since it was handed out, and its holder is not done.
-    pub(crate) fn is_processing_and_dirty(&self) -> bool {
-        self.0.load(Ordering::Relaxed) & (DIRTY | PROCESSING) == DIRTY | PROCESSING
     }
 
     /// Queued or processing.

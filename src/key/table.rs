@@ -29,8 +29,7 @@
 use super::buckets::Buckets;
 use super::chunk::Chunk;
 use super::slab::{Retired, Slab};
-use super::slot::{Claimed, Queued, SlotRef, SlotView};
-use super::state::OnDone;
+use super::slot::{SlotRef, SlotView};
 use crate::prefetch::{prefetch, prefetch_at};
 use crate::sync::model_const;
 use equivalent::Equivalent;
@@ -64,17 +63,6 @@ pub(crate) struct Table<K> {
     /// The array is not shrunk below this length: [`MIN_BUCKETS`], or more if the user has asked for capacity.
     keep: usize,
     slab: Slab<K>,
-}
-
-/// What the caller has to do for a `done`.
-#[must_use = "a key that is dirty again has to be pushed"]
-pub(crate) enum Done<K> {
-    /// Push the key (I5): it was added while it was processing.
-    Push(Queued<K>),
-    /// Nothing: the key is delayed, or has failed.
-    Keep,
-    /// Drop the key after the lock: it is out of the table (I4).
-    Removed(K),
 }
 
 /// The array is not shrunk below this length: a small number of keys that comes and goes must not resize it each time.
@@ -141,14 +129,8 @@ impl<K> Table<K> {
     }
 
     /// Inserts a key that is not in the table. The caller sets a bit of its word (I4).
-    #[inline(never)]
-    pub(crate) fn insert(&mut self, key: K, hash: Hash) -> SlotRef<K> {
-        self.insert_slot(key, hash)
-    }
-
-    /// [`insert`](Self::insert), compiled in its caller.
     #[inline(always)]
-    pub(crate) fn insert_slot(&mut self, key: K, hash: Hash) -> SlotRef<K> {
+    pub(crate) fn insert(&mut self, key: K, hash: Hash) -> SlotRef<K> {
         if self.slab.taken() >= self.room_at {
             self.make_room();
         }
@@ -163,49 +145,10 @@ impl<K> Table<K> {
         slot
     }
 
-    /// `add` of a key that is not in the table. The caller pushes it (I5).
-    #[inline]
-    pub(crate) fn insert_queued(&mut self, key: K, hash: Hash) -> Queued<K> {
-        let queued = Queued(self.insert_slot(key, hash));
-        queued.view().state().on_add_new();
-        queued
-    }
-
     #[cold]
     fn link_while_moving(&mut self, slot: SlotView<'_, K>) {
         let (buckets, at) = self.buckets_for_mut(slot.slot().hash.get());
         buckets.link(at, slot);
-    }
-
-    /// `done`, by the holder. **Linearization point.**
-    // `inline(always)`: `done` is compiled twice, for one shard and for several, and without a call inside it takes 15 instructions less.
-    #[inline(always)]
-    pub(crate) fn done(&mut self, claimed: Claimed<K>) -> Done<K> {
-        match claimed.view().state().on_done() {
-            OnDone::Push => Done::Push(Queued(claimed.0)),
-            OnDone::Keep => Done::Keep,
-            // SAFETY: the step above has cleared the last bit, and the token is consumed (S2).
-            OnDone::Remove => Done::Removed(unsafe { self.remove(claimed.0) }),
-        }
-    }
-
-    /// A queued key was taken out of the line, and is not handed out. Returns the key if no bit keeps it in the table (I4).
-    pub(crate) fn take_back(&mut self, queued: Queued<K>) -> Option<K> {
-        queued.view().state().on_take_back();
-        // SAFETY: the key was queued until here, so it is in the table (I4); the token is consumed (S4).
-        unsafe { self.remove_if_vacant(queued.0) }
-    }
-
-    /// Takes a key out of the table if no bit keeps it there (I4). The caller drops it after the lock.
-    ///
-    /// # Safety
-    /// The slot is in the table. The caller forgets it, unless this returns `None`.
-    #[inline(never)]
-    pub(crate) unsafe fn remove_if_vacant(&mut self, slot: SlotRef<K>) -> Option<K> {
-        // SAFETY: in the table, guaranteed by the caller, so taken (H2).
-        let vacant = unsafe { slot.view() }.state().is_vacant();
-        // SAFETY: no bit is set, so the key is not queued and has no holder (I1, I2); the caller forgets the slot (S2).
-        vacant.then(|| unsafe { self.remove(slot) })
     }
 
     /// Called before an insert, with [`room_at`](Self::room_at) keys or more.
@@ -268,24 +211,6 @@ impl<K> Table<K> {
         prefetch(buckets.place(at));
     }
 
-    /// Prefetches the bucket that a look-up of this hash will read.
-    #[inline]
-    pub(crate) fn prefetch_bucket_of(&self, hash: Hash) {
-        if self.buckets.len() > 0 {
-            let (buckets, at) = self.buckets_for(hash.0);
-            prefetch(buckets.place(at));
-        }
-    }
-
-    /// Reads that bucket, and prefetches the first slot of its chain.
-    #[inline]
-    pub(crate) fn prefetch_slot_of(&self, hash: Hash) {
-        if self.buckets.len() > 0 {
-            let (buckets, at) = self.buckets_for(hash.0);
-            buckets.prefetch_first(at);
-        }
-    }
-
     /// Where the buckets are, and their number: for [`prefetch_bucket`].
     #[inline]
     pub(crate) fn buckets(&self) -> (usize, usize) {
@@ -304,15 +229,6 @@ impl<K> Table<K> {
         self.slab.number(slot)
     }
 
-    /// The slot of this number.
-    ///
-    /// # Panics
-    /// If it is not taken.
-    #[inline]
-    pub(crate) fn at(&self, number: u32) -> SlotRef<K> {
-        self.slab.taken_slot(number)
-    }
-
     /// The slot of this number, if it is taken.
     pub(crate) fn get(&self, number: u32) -> Option<SlotRef<K>> {
         self.slab.get(number)
@@ -325,6 +241,7 @@ impl<K> Table<K> {
     }
 
     /// The number of keys.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.slab.taken()
     }

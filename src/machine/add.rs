@@ -10,7 +10,7 @@
 //! [`delays`](super::delays) says what an add does about a delay.
 
 use super::{EntryRef, Failure, Machine, Mode, Owed};
-use crate::key::{Hash, OnAddKnown};
+use crate::key::{Hash, OnAdd};
 use crate::order::{Group, NORMAL, Order, Pushed};
 use crate::{Added, DelayConflict};
 use equivalent::Equivalent;
@@ -154,22 +154,22 @@ impl<K> Machine<K> {
     #[inline(always)]
     pub(super) fn make_dirty(&mut self, entry: EntryRef<K>, priority: i8, mode: Mode) -> (Added, Owed) {
         let transition = entry.state().on_add();
-        if mode.is_measured && transition != OnAddKnown::Coalesce {
+        if mode.is_measured && transition != OnAdd::Coalesce {
             self.note_dirty(entry);
         }
         match transition {
-            OnAddKnown::Push => {
+            OnAdd::Push => {
                 self.counts.pushed += 1;
                 (Added::Queued, self.push(entry, priority, mode))
             }
-            OnAddKnown::Coalesce => {
+            OnAdd::Coalesce => {
                 self.counts.coalesced += 1;
                 if mode.is_ordered {
                     self.raise(entry, priority, mode);
                 }
                 (Added::Coalesced, Owed::NOTHING)
             }
-            OnAddKnown::Defer => {
+            OnAdd::Defer => {
                 self.counts.deferred += 1;
                 if mode.is_ordered {
                     entry.set_pending(priority);

@@ -80,6 +80,12 @@ impl<K> Machine<K> {
         self.later.until
     }
 
+    /// Deadlines are still to be sorted.
+    #[cfg(test)]
+    pub(crate) fn is_sorting(&mut self) -> bool {
+        self.later.is_sorting()
+    }
+
     /// The driver has ended: if there is no delay, the next one owes [`DEADLINE`](Owed::DEADLINE) whatever its deadline.
     pub(crate) fn forget_deadline(&mut self) {
         if self.later.delayed == 0 {

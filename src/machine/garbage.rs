@@ -32,6 +32,11 @@ impl<K> Machine<K> {
         Garbage { order, keys: std::mem::take(&mut self.retired), wheel: self.later.take_garbage() }
     }
 
+    #[cfg(test)]
+    pub(crate) fn has_garbage(&self) -> bool {
+        self.garbage() != Owed::NOTHING
+    }
+
     /// After a step that may have left memory.
     #[inline]
     pub(super) fn garbage(&self) -> Owed {

@@ -162,7 +162,7 @@ impl<K> Keys<K> {
     #[inline(always)]
     pub(super) fn insert(&mut self, key: K, hash: Hash, group: u32) -> EntryRef<K> {
         let entry = Entry { position: AtomicU32::new(0), group: AtomicU32::new(group), key };
-        EntryRef(self.0.insert_slot(entry, hash))
+        EntryRef(self.0.insert(entry, hash))
     }
 
     /// Takes out a key whose last bit the verb has cleared (I4). The verb forgets the entry, and the caller drops the key after its lock.
@@ -211,6 +211,7 @@ impl<K> Keys<K> {
     }
 
     /// The number of keys.
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
@@ -225,18 +226,6 @@ impl<K> Keys<K> {
     #[inline]
     pub(super) fn buckets(&self) -> (usize, usize) {
         self.0.buckets()
-    }
-
-    /// Brings near the bucket that a look-up of this hash will read.
-    #[inline]
-    pub(super) fn prefetch_bucket(&self, hash: Hash) {
-        self.0.prefetch_bucket_of(hash);
-    }
-
-    /// Reads that bucket, and brings near the first slot of its chain.
-    #[inline]
-    pub(super) fn prefetch_slot(&self, hash: Hash) {
-        self.0.prefetch_slot_of(hash);
     }
 
     #[inline]

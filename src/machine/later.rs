@@ -169,6 +169,13 @@ impl Later {
         popped
     }
 
+    /// Deadlines are still to be sorted.
+    #[cfg(test)]
+    pub(super) fn is_sorting(&mut self) -> bool {
+        let wheel = self.wheel.as_mut().expect("there were delays");
+        wheel.pop(&mut self.records, self.time, &mut 1) == Popped::NeedsCascade
+    }
+
     /// Takes out any deadline: the number of the slot.
     pub(super) fn pop_any(&mut self) -> Option<(u32, u64)> {
         self.wheel.as_mut()?.pop_any()

@@ -26,7 +26,6 @@
 //! | `add`, `get`, `done`, `take`, `look` | the verbs |
 //! | `claimed`, `dirty` | the token of a held key, and the wait until that is dirty |
 //! | `delays`, `expire`, `failures` | the verbs that have to do with delays and failures, and their steps in others |
-//! | `batch` | what comes before the verbs of many keys |
 //! | `shards` | what a queue with several shards asks of each |
 //! | `shrink` | memory that the keys do not need |
 //! | `later` | the wheel, and a record for each key that is delayed or has failed |
@@ -53,7 +52,6 @@
 #![allow(clippy::vec_box, reason = "a block goes from list to list without being copied")]
 
 mod add;
-mod batch;
 mod claimed;
 mod delays;
 mod dirty;
@@ -79,8 +77,12 @@ pub(crate) use add::How;
 pub(crate) use claimed::Claimed;
 pub(crate) use delays::{Cancelled, Delay};
 pub(crate) use dirty::DirtyTicket;
-pub(crate) use done::{End, Ended};
+pub(crate) use done::End;
+#[cfg(test)]
+pub(crate) use done::Ended;
 pub(crate) use durations::MaybeNanos;
+#[cfg(test)]
+pub(crate) use expire::BATCH;
 pub(crate) use expire::Expired;
 pub(crate) use failures::Failure;
 pub(crate) use keys::EntryRef;
@@ -186,6 +188,7 @@ impl<K> Machine<K> {
     }
 
     /// The number of keys that are known.
+    #[cfg(test)]
     pub(crate) fn known(&self) -> usize {
         self.keys.len()
     }
@@ -194,6 +197,12 @@ impl<K> Machine<K> {
     #[inline]
     pub(crate) fn is_drained(&self) -> bool {
         self.active == 0
+    }
+
+    /// Where the buckets of the table are, and their number: for [`prefetch_bucket`](crate::key::prefetch_bucket) before the lock.
+    #[inline]
+    pub(crate) fn buckets(&self) -> (usize, usize) {
+        self.keys.buckets()
     }
 
     pub(crate) fn order(&self) -> &AnyOrder<EntryRef<K>> {

@@ -81,6 +81,7 @@ impl<T: Copy + PartialEq> AnyOrder<T> {
     }
 
     /// The number of groups that are known.
+    #[cfg(test)]
     pub(crate) fn count_groups(&self) -> usize {
         if let Other::Groups(groups) = &self.other { groups.groups() } else { 0 }
     }

@@ -66,6 +66,7 @@ impl<T: Copy + PartialEq> Groups<T> {
     }
 
     /// The number of groups that are known.
+    #[cfg(test)]
     pub(crate) fn groups(&self) -> usize {
         self.table.groups()
     }

@@ -19,6 +19,7 @@ pub(crate) struct Levels<T> {
 const KEEP: usize = 32;
 
 impl<T: Copy> Levels<T> {
+    #[cfg(test)]
     pub(crate) fn new(strict: bool) -> Self {
         Self::from_line(Line::default(), strict)
     }

@@ -28,6 +28,7 @@ impl<V: Default, const CHUNK: usize> Slab<V, CHUNK> {
     const VACANT: u64 = u64::MAX >> (64 - CHUNK);
 
     /// The number of values that are lent.
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.len
     }

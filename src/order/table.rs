@@ -78,6 +78,7 @@ impl Table {
     }
 
     /// The number of groups.
+    #[cfg(test)]
     pub(super) fn groups(&self) -> usize {
         self.groups
     }

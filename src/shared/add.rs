@@ -95,6 +95,9 @@ impl<K: Hash + Eq> Shared<K> {
                     machine = this.enter(locked);
                 }
             }
+            if how.delay.is_some() {
+                locked.publish_buckets(&machine);
+            }
             let mut mode = this.mode();
             mode.is_awaited &= wakeups == Wakeups::Now;
             if mode == Mode::PLAIN {

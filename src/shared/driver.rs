@@ -310,7 +310,7 @@ impl<K> Drop for Shared<K> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::shard::BATCH;
+    use crate::machine::BATCH;
     use crate::{Clock, Driver, WorkQueue};
     use std::time::Duration;
 
@@ -325,7 +325,7 @@ mod tests {
             queue.add_after(key, Duration::from_millis(3_600_000 + key));
         }
         time.advance(Duration::from_secs(3600));
-        let is_sorting = || queue.shared.first.lock().needs_cascade();
+        let is_sorting = || queue.shared.first.lock().is_sorting();
         assert_eq!(queue.turn(), 1);
         let mut turns = 0;
         while is_sorting() {
@@ -345,7 +345,7 @@ mod tests {
             item.requeue_after(Duration::from_secs(3600));
         }
         assert_eq!(queue.delayed_len(), 100_000);
-        assert!(!queue.shared.first.lock().line_has_retired());
+        assert!(!queue.shared.first.lock().has_garbage());
     }
 
     /// A delay asks for a driver thread, and is gone before the thread is started.
@@ -416,7 +416,8 @@ mod tests {
         (0..50).for_each(|key| _ = queue.add_after(key, Duration::from_secs(1)));
         time.advance(Duration::from_secs(1));
         let now = queue.shared.clock.now();
-        let turn = queue.shared.enter(&queue.shared.first).expire_batch(now);
+        let shared = &queue.shared;
+        let turn = shared.expire_batch(&shared.first, shared.enter(&shared.first), now);
         assert_eq!(queue.shared.report(&turn), 50);
     }
 }

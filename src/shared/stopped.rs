@@ -2,7 +2,8 @@
 
 use super::get::BUSY;
 use super::{Shared, Wait, start_driver_thread};
-use crate::shard::NEVER;
+use crate::machine::{How, Mode, NEVER};
+use crate::order::Group;
 use crate::sync::{Arc, Parker};
 use crate::time::driver::State;
 use crate::wait::Waiter;
@@ -167,14 +168,16 @@ fn a_woken_getter_that_passes_by_still_counts_as_woken() {
         let holder = Stopped::in_shard(&queue, 1);
         let Wait::ParkBriefly(ticket) = Shared::resume(&queue.shared, ticket, waiter(), false) else { panic!("busy") };
         match then {
-            Then::IsDropped => queue.shared.leave(ticket),
+            Then::IsDropped => queue.shared.leave_getters(ticket),
             Then::TakesOneOfTwo => {}
         }
         holder.goes_on();
         if then == Then::TakesOneOfTwo {
             // Queued without a wake-up, as by a push that found the first getter on its way.
-            queue.shared.enter(queue.shared.at(1)).add_new(keys[1], queue.shared.hash(&keys[1]));
-            queue.shared.at(1).publish_len(&queue.shared.at(1).lock());
+            let (locked, hash) = (queue.shared.at(1), queue.shared.hash(&keys[1]));
+            let mut machine = queue.shared.enter(locked);
+            let (_, owed) = machine.add(&mut Some(keys[1]), hash, Group::default(), &How::NOW, Mode::PLAIN);
+            queue.shared.leave(locked, machine, owed, Mode::PLAIN);
             let wait = Shared::resume(&queue.shared, ticket, waiter(), false);
             assert!(matches!(wait, Wait::Item(_)));
         }

@@ -27,7 +27,7 @@ fn a_verb_that_finds_the_wheel_full_changes_nothing() {
     MAX_BLOCKS.set(1);
     let counts = machine.counts;
     let replaces = How { conflict: DelayConflict::Replace, ..later };
-    let fails = How { failure: Failure::Counted(&*schedule), ..How::NOW };
+    let fails = How { failure: Failure::Counted(Some(&*schedule)), ..How::NOW };
     for (key, how) in [(3, later), (1, replaces), (4, fails), (1, fails)] {
         let added = catch_unwind(AssertUnwindSafe(|| add(&mut machine, key, &how)));
         let message = added.expect_err("there is no room");

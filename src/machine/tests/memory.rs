@@ -42,11 +42,6 @@ impl Watched {
     fn add(&mut self, key: u64, priority: i8) {
         let group = Group { hash: (key % self.groups).wrapping_mul(0x9e37_79b9_7f4a_7c15), weight: 1 };
         let how = How { priority, ..How::NOW };
-        // Of this key, and of one that is not known, as in a batch: also while chains move.
-        for hash in [hash(key), hash(key.wrapping_neg())] {
-            self.machine.prefetch_bucket(hash);
-            self.machine.prefetch_slot(hash);
-        }
         let added = self.verb(|machine| machine.add(&mut Some(key), hash(key), group, &how, Mode::ORDERED));
         assert_eq!(added, Added::Queued);
     }
@@ -99,7 +94,6 @@ fn groups_give_memory_back_while_one_key_stays() {
 fn memory_comes_back_while_one_key_stays() {
     for lowest in [0, -100] {
         let mut watched = Watched::new(AnyOrder::new(true), 1, 0);
-        watched.machine.prefetch_slot(hash(0)); // there is no table yet
         (0..MANY).for_each(|key| watched.add(key, 0));
         watched.add(MANY, lowest);
         for _ in 0..MANY {

@@ -364,7 +364,7 @@ impl Run {
         let asked = how.after.map(|span| self.span(span));
         let (failure, delay) = match (how.rate_limited, schedule) {
             (false, _) => (Failure::No, asked),
-            (true, Some(schedule)) => (Failure::Counted(schedule), asked),
+            (true, Some(schedule)) => (Failure::Counted(Some(schedule)), asked),
             (true, None) => {
                 let external = u64::try_from(self.external.when(&n)).unwrap_or(NEVER);
                 (Failure::Told, asked.max(Some(external)))
@@ -573,9 +573,10 @@ impl Run {
                 is_struck = true;
                 break;
             };
-            let Some(delay) = delay else { break };
+            let Some((delay, group)) = delay else { break };
             let key = hand.as_ref().expect("the key of a delay is in the hand").number();
             let delays = self.reference.delayed();
+            assert!(self.plan.groups.is_none() || group.hash == self.group(key).hash);
             let as_seen = delays.into_iter().find(|(other, ..)| *other == key).expect("it is delayed");
             let left = if delay.deadline == NEVER { NEVER } else { delay.deadline.saturating_sub(self.reference.now) };
             assert_eq!(
@@ -724,12 +725,6 @@ impl Run {
         let next = machine.next_deadline();
         assert_eq!(next.is_some(), machine.delayed() > 0);
         assert!(next.is_none_or(|next| next <= first), "{next:?} is not after {first}");
-        if shards.time % 8 == 0 {
-            reference.all().for_each(|key| {
-                machine.prefetch_bucket(hash(key));
-                machine.prefetch_slot(hash(key));
-            });
-        }
     }
 
     fn is_known(&self, key: u8) -> bool {
