@@ -131,7 +131,11 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
     #[inline(never)]
     fn enter(&mut self, group: Group) -> u32 {
         let number = self.table.find_or_make(group, &mut self.lanes);
-        self.lanes[number].known.keys += 1;
+        let known = &mut self.lanes[number].known;
+        if known.keys == 0 {
+            known.begin(group.weight); // it may have been kept without keys
+        }
+        known.keys += 1;
         number
     }
 

@@ -138,10 +138,9 @@ impl<K> Shared<K> {
         let mut expired = 0;
         loop {
             let turn = self.expire_batch(locked, machine, now);
-            let count = self.report(&turn);
-            expired += count;
-            *sorts += usize::from(count == 0);
-            if !turn.has_more || count == 0 && *sorts > SORTS {
+            expired += self.report(&turn);
+            *sorts += usize::from(turn.is_ahead);
+            if !turn.has_more || turn.is_ahead && *sorts > SORTS {
                 return expired;
             }
             machine = self.enter(locked);

@@ -165,7 +165,7 @@ impl<K: Hash + Eq> Shared<K> {
             };
             let mut machine = Machine::new(queued, delayed_add, capacity / shards);
             if measured {
-                machine.measure(false);
+                machine.measure(clock.is_given()); // the same each time (P27)
             }
             if stamp.is_some() {
                 machine.want_stamps();
