@@ -10,7 +10,7 @@
 //! [`STAY`] keys, not at every key. When that shard has no more keys, it looks into the one to which its thread has **just added** a key:
 //! a thread that adds and gets in turn has that shard in its cache, and need not look at the others each time (two threads took 345 ns a
 //! key, and 46 so). Then it goes to the shard whose first key has waited longest: each shard publishes a time before the push of that
-//! key, written once for [64 keys](crate::line).
+//! key, written once for [64 keys](crate::order).
 //!
 //! If another getter stays there, it **passes by**, and takes the next one: two threads at one shard's lock are slower than one. But it
 //! passes by an oldest shard [`PASSES`] times at most, all getters together; then all join there, until a getter that stays finds an older
@@ -29,7 +29,7 @@
 //! shard has only keys of lower levels, and passes by for a key of the same level only. So a key of a higher level waits until the
 //! getters have ended their stays with lower ones: [`STAY_IN_ORDER`].
 //!
-//! A plain cursor that visits the shards in turn would be simpler. But it does not bound how far a key is overtaken: the lines of the
+//! A plain cursor that visits the shards in turn would be simpler. But it does not bound how far a key is overtaken: the orders of the
 //! shards are not equally long, and the difference grows with them.
 //!
 //! The numbers are read without a lock, and may be out of date. No promise but the order depends on them: a getter that finds nothing

@@ -336,7 +336,7 @@ mod tests {
         assert!((all / 2..=all).contains(&turns), "{turns} more turns");
     }
 
-    /// The blocks of the line are freed even if no key leaves the table.
+    /// The blocks of the order are freed even if no key leaves the table.
     #[test]
     fn blocks_are_freed_while_all_keys_stay_delayed() {
         let queue = WorkQueue::builder().driver(Driver::Manual).build();
