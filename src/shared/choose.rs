@@ -16,14 +16,15 @@
 //! passes by an oldest shard [`PASSES`] times at most, all getters together; then all join there, until a getter that stays finds an older
 //! shard and leaves. So a key is overtaken by later keys of other shards, but at most by about `(shards + (2 + PASSES) * getters) * 64` of
 //! them (P18): while its shard is the oldest, a getter chooses it or uses up a pass; and the keys with an older front are a group in each
-//! shard at most. Each choice may be followed by [`STAY`] keys that the getter has just added: then by twice as many. A thread that ends in the
-//! middle of a stay does not say so: it counts as a getter, until another one leaves that shard.
+//! shard at most. Each choice may be followed by [`STAY`] keys that the getter has just added: then by twice as many. A thread that ends in
+//! the middle of a stay does not say so: it counts as a getter, until another one leaves that shard.
 //!
 //! If the shard's lock is **held**, the getter does not wait for it while another shard has keys: the holder may be off its core. It leaves
-//! its stay, or takes the next shard. The shard counts this. After [`PASSES`] times getters wait for its lock, until one that stays finds an
-//! older shard and leaves. So a shard whose lock adders often hold does not fall behind: each such time ends a stay, which adds
+//! its stay, or takes the next shard. The shard counts this. After [`PASSES`] times getters wait for its lock, until one that stays finds
+//! an older shard and leaves. So a shard whose lock adders often hold does not fall behind: each such time ends a stay, which adds
 //! `PASSES * (PASSES + 1) * 64` keys to the bound. If a getter waits in vain, the holder is off its core: then getters pass by the lock
-//! [`PASSES_IF_STOPPED`] times, or until one finds it free. With priorities, a getter passes by a held lock for a key of the same level only.
+//! [`PASSES_IF_STOPPED`] times, or until one finds it free. With priorities, a getter passes by a held lock for a key of the same level
+//! only.
 //!
 //! **With priorities** a getter goes to the shard whose first key has the highest one, the oldest of those. It ends its stay when that
 //! shard has only keys of lower levels, and passes by for a key of the same level only. So a key of a higher level waits until the
@@ -445,7 +446,8 @@ mod tests {
         assert!(overtook <= (2 + 5 * 2) * 64, "{overtook}");
     }
 
-    /// A thread has stayed with a shard of a queue, and might take a key back. The next queue, at the same address, is a new one to it (P27).
+    /// A thread has stayed with a shard of a queue, and might take a key back. The next queue, at the same address, is a new one to it
+    /// (P27).
     #[test]
     fn a_queue_at_the_address_of_another_is_not_taken_for_it() {
         let [mut old, mut new] = [(); 2].map(|()| WorkQueue::builder().shards(2).seed(1).build());

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   task   lock the shard ─ the key is clean: the machine marks it, and returns a ticket ─ lock the hub: on the list ─ unlock both
-//!   add    lock the shard ─ the marked key becomes dirty: the machine owes its ticket ─ lock the hub: off the list ─ unlock both ─ wake
+//!   add    lock the shard ─ the marked key becomes dirty: its ticket is owed ─ lock the hub: off the list ─ unlock both ─ wake
 //! ```
 //!
 //! Both are one critical section of the shard, so no task finds the key clean and misses the add. Most queues have no such task: then an add

@@ -238,12 +238,12 @@ impl<K> Shared<K> {
         }
     }
 
-    /// Adds the keys whose delays have expired, and visits the shards until there are none. Returns the hub, locked, for the caller to write
-    /// what it does next; the earliest deadline; and the number of delays that expired.
+    /// Adds the keys whose delays have expired, and visits the shards until there are none. Returns the hub, locked, for the caller to
+    /// write what it does next; the earliest deadline; and the number of delays that expired.
     ///
-    /// A visit publishes until when the driver may park, as far as this shard is concerned. A call that sets an earlier deadline there tells
-    /// the hub, in the same critical section. So either the visit comes later, and sees the deadline; or the call comes later, the number
-    /// of deadlines told has changed since the visits began, and they begin again (I8).
+    /// A visit publishes until when the driver may park, as far as this shard is concerned. A call that sets an earlier deadline there
+    /// tells the hub, in the same critical section. So either the visit comes later, and sees the deadline; or the call comes later, the
+    /// number of deadlines told has changed since the visits began, and they begin again (I8).
     fn expire_all(&self) -> (HubGuard<'_, K>, u64, usize) {
         let mut expired = 0;
         loop {

@@ -178,8 +178,8 @@ impl<K> Shared<K> {
     }
 
     /// Visits each shard under its lock until one has a key, and takes the key. It waits for a lock that is held only if no other shard has
-    /// a key, and then passes by a shard that is busy. In its last visit a getter waits for a busy shard that has keys. If the queue is shut
-    /// down, it waits for all busy shards.
+    /// a key, and then passes by a shard that is busy. In its last visit a getter waits for a busy shard that has keys. If the queue is
+    /// shut down, it waits for all busy shards.
     fn visit_all(&self, visit: Visit) -> Visited<K> {
         let (mut is_shut_down, mut passed_by, mut handed_out) = (true, Busy::default(), 0);
         let found = |taken, passed_by: &Busy| Visited {

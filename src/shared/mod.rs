@@ -26,8 +26,8 @@
 //! that consist of several steps say so. Some calls take no lock: `len` and `is_empty`, which publish nothing, `Item::is_dirty` and
 //! `shutting_down`.
 //!
-//! **Several shards** (P18) let threads work side by side. Each is a whole queue but for what the hub has. (A sharded table with *one shared
-//! order* saves the look-up at most, as every key passes the order twice: `benches/TABLES.md`, "Designs".)
+//! **Several shards** (P18) let threads work side by side. Each is a whole queue but for what the hub has. (A sharded table with *one
+//! shared order* saves the look-up at most, as every key passes the order twice: `benches/TABLES.md`, "Designs".)
 //!
 //! **No critical section is long**, whatever the number of keys: the wheel moves a hundred entries at a time, calls that visit many
 //! keys visit some hundred at a time, the order grows by a block at a time, a large table by a few chains (a smaller one at once, in
