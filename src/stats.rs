@@ -297,8 +297,8 @@ pub struct GroupStats<K> {
     pub queued: usize,
     /// Keys that are processing.
     pub processing: usize,
-    /// Hand-outs since the group last got its first queued key. (With a limit on the group: its first queued or processing key.) 0 if it
-    /// has none.
+    /// Hand-outs since the queue knows the group, in the shards that have queued or processing keys of it. The queue forgets a group some
+    /// time after its last key is gone.
     pub handed_out: u64,
     /// How long the oldest queued key has waited. `None`: the queue does not [measure](crate::WorkQueueBuilder::measure), or measured no
     /// queued key of the group.
