@@ -95,7 +95,8 @@ impl<K> Machine<K> {
             entry.state().set_delayed();
         }
         self.counts.delays += 1;
-        (Added::Delayed, self.later.insert(number, deadline))
+        let owed = self.later.insert(number, deadline);
+        (Added::Delayed, owed.and(self.garbage()))
     }
 
     /// What an add without a delay does about the delay of its key. Returns the priority of the add; `None`: it does nothing more.
