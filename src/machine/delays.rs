@@ -90,13 +90,14 @@ impl<K> Machine<K> {
                 return (Added::Coalesced, Owed::NOTHING);
             }
             self.later.remove(number);
-        } else {
-            self.later.begin(number, priority);
-            entry.state().set_delayed();
+            self.counts.delays += 1;
+            let owed = self.later.insert(number, deadline);
+            return (Added::Delayed, owed.and(self.garbage()));
         }
+        self.later.begin(number, priority);
+        entry.state().set_delayed();
         self.counts.delays += 1;
-        let owed = self.later.insert(number, deadline);
-        (Added::Delayed, owed.and(self.garbage()))
+        (Added::Delayed, self.later.insert(number, deadline))
     }
 
     /// What an add without a delay does about the delay of its key. Returns the priority of the add; `None`: it does nothing more.
