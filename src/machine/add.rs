@@ -67,12 +67,12 @@ impl<K> Machine<K> {
         if !mode.is_open {
             return (self.refuse(hand, hash, group, how, mode), Owed::NOTHING);
         }
-        self.expect(how.priority, mode);
         if how.may_delay() {
             self.later.reserve();
         }
-        let key = hand.as_ref().expect("an add has a key in its hand");
-        if let Some(entry) = self.keys.find(key, hash) {
+        let found = self.keys.find(hand.as_ref().expect("an add has a key in its hand"), hash);
+        self.expect(how.priority, mode);
+        if let Some(entry) = found {
             return self.add_known(entry, how, mode);
         }
         let entry = self.insert(hand, hash, group, mode);

@@ -43,7 +43,8 @@ impl<K: Hash + Eq> Shared<K> {
             return Self::add_special(this, hand, hash, wakeups);
         }
         let (added, owed) = machine.add(&mut hand, hash, Group::default(), &How::NOW, Mode::PLAIN);
-        if added == Added::Queued {
+        // An add that has changed nothing owes nothing.
+        if added != Added::Coalesced {
             this.leave_plain(&this.first, machine, owed);
         }
         added

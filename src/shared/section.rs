@@ -47,7 +47,8 @@ impl<K> Shared<K> {
     pub(super) fn mode(&self) -> Mode {
         let flags = self.flags();
         Mode {
-            is_open: !flags.has(Flags::SHUT_DOWN),
+            // Read again, for the caller to see what came before the shut-down.
+            is_open: !flags.has(Flags::SHUT_DOWN) || !self.is_shutting_down(),
             is_ordered: flags.has(Flags::ORDERED),
             is_awaited: flags.has(Flags::AWAITED),
             is_measured: flags.has(Flags::MEASURED),
@@ -77,12 +78,7 @@ impl<K> Shared<K> {
 
     /// The same of a hot call in a queue with one shard that is plain.
     #[inline(always)]
-    pub(super) fn leave_plain<'s>(
-        &'s self,
-        locked: &'s Locked<K>,
-        machine: MutexGuard<'s, Machine<K>>,
-        owed: Owed,
-    ) {
+    pub(super) fn leave_plain<'s>(&'s self, locked: &'s Locked<K>, machine: MutexGuard<'s, Machine<K>>, owed: Owed) {
         locked.publish_len(&machine, Mode::PLAIN);
         if owed != Owed::NOTHING {
             self.settle(locked, machine, owed);
@@ -93,7 +89,7 @@ impl<K> Shared<K> {
     #[inline(never)]
     fn tell_time(&self, machine: &mut Machine<K>) {
         if let Some(times) = machine.times().filter(|times| times.wants_time()) {
-            times.dirty_at(self.clock.now());
+            times.dirty_at(self.clock.now_coarse());
         }
     }
 
