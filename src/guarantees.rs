@@ -8,8 +8,8 @@
 //! shards share the *hub*, which has a lock of its own: the waiting getters, the life cycle, the state of the driver. A *getter* is a
 //! thread or a task in one of the get calls. A *holder* has the [`Item`](crate::Item) of a key. A key is *queued* while it waits for a
 //! getter, and *processing* while its item is alive. It is *dirty* while the queue owes a hand-out for an add. A delay *expires* when the
-//! clock reaches its deadline. The *driver* is the thread that adds keys when their delays expire. The *line* is the list of a shard's
-//! queued keys.
+//! clock reaches its deadline. The *driver* is the thread that adds keys when their delays expire. The *order* of a shard has its queued
+//! keys.
 //!
 //! # Promises to users
 //!
@@ -18,12 +18,12 @@
 //! * **P2** No lost add: after an accepted add, a hand-out of its key begins, even if the add meets a get or the `done` of that key. This
 //!   hand-out sees what happened before the add. Each hand-out sees what happened before the last `done` of its key. There are three
 //!   exceptions: a caller takes the key out, a caller cancels the delay that the add set, or a shut-down cuts this delay off (P12). Upheld
-//!   by `src/shard/` and `src/key/state.rs` (I3, I5). Shown by `tests/stress.rs`, `tests/delays_stress.rs` and the models
+//!   by `src/machine/` and `src/key/state.rs` (I3, I5). Shown by `tests/stress.rs`, `tests/delays_stress.rs` and the models
 //!   `coalesced_add_is_visible`, `deferred_add_is_visible` and `done_is_visible_to_next_holder`.
 //! * **P3** An add of a key that is processing is remembered: the key is queued again, at the back, when its holder is done.
 //!   Upheld by `src/key/state.rs` (I3). Shown by `tests/traces.rs` and the model `add_while_processing_requeues_once`.
 //! * **P4** First in, first out: keys are handed out in the order in which they became ready. With several shards this holds for the keys
-//!   of one shard (P18), with priorities for one priority (P19), with groups for one group (P20). Upheld by `src/line/fifo.rs`. Shown by
+//!   of one shard (P18), with priorities for one priority (P19), with groups for one group (P20). Upheld by `src/order/line.rs`. Shown by
 //!   `tests/stress.rs`, `tests/traces.rs` and the model `coalesced_add_keeps_the_order`.
 //! * **P5** Any number of producers and getters use one queue, threads and async tasks mixed, on any executor. Upheld by
 //!   `src/wait.rs`. Shown by `tests/delays_stress.rs` and the model `a_task_and_a_thread_wake_each_other`.
@@ -35,22 +35,22 @@
 //!   callers may drain at a time. Upheld by `src/shared/drain.rs`. Shown by `tests/client_go.rs`, `tests/wait_idle.rs` and the models
 //!   `drain_waits_until_no_key_is_queued_or_processing` and `two_drainers_both_return`.
 //! * **P8** Exact delays: a delay expires when the clock is at or past the time of the call plus the delay, to the nanosecond. A key is
-//!   never early. It is late by the time that it takes to wake a thread, and by what the driver has to do before: keys that expire together,
-//!   sorts (P11), a report (W6). The keys of a shard come in the order of their deadlines. Any [`Duration`](std::time::Duration) is allowed: none panics, and none wraps around and expires early. Upheld by
-//!   `src/time/wheel/` (T1 to T7) and `src/shard/expire.rs`. Shown by `tests/delays_driver.rs`, `tests/delays_large.rs`,
-//!   `tests/support/wheel.rs` and the model `turn_races_turn`.
+//!   never early. It is late by the time that it takes to wake a thread, and by what the driver has to do before: keys that expire
+//!   together, sorts (P11), a report (W6). The keys of a shard come in the order of their deadlines. Any [`Duration`](std::time::Duration)
+//!   is allowed: none panics, and none wraps around and expires early. Upheld by `src/time/wheel/` (T1 to T7) and `src/machine/expire.rs`.
+//!   Shown by `tests/delays_driver.rs`, `tests/delays_large.rs`, `tests/support/wheel.rs` and the model `turn_races_turn`.
 //! * **P9** A key has at most one delay. A call that meets an earlier delay chooses: the earlier deadline counts, or the new delay, or the
-//!   old one. A caller can cancel a delay. Upheld by `src/shard/delays.rs` (I9). Shown by `tests/client_go.rs`, `tests/against_reference.rs` and the
-//!   model `earlier_of_two_wins`.
+//!   old one. A caller can cancel a delay. Upheld by `src/machine/delays.rs` (I9). Shown by `tests/client_go.rs`,
+//!   `tests/against_reference.rs` and the model `earlier_of_two_wins`.
 //! * **P10** A plain add of a delayed key does what [`DelayedAdd`](crate::DelayedAdd) says: both take effect, or the add replaces the
-//!   delay, or the add waits for the delay. Upheld by `src/shard/known.rs`. Shown by `tests/against_reference.rs` and the models
+//!   delay, or the add waits for the delay. Upheld by `src/machine/delays.rs`. Shown by `tests/against_reference.rs` and the models
 //!   `add_races_expiry_independent`, `add_races_expiry_promote` and `add_races_expiry_strict`.
 //! * **P11** The driver queues expired keys on time while other threads set delays. A call that sets a delay never waits for the driver.
-//!   Each takes the lock for a bounded number of steps. Upheld by `src/shard/expire.rs` and the budget of `src/time/wheel/`. Shown by
+//!   Each takes the lock for a bounded number of steps. Upheld by `src/machine/expire.rs` and the budget of `src/time/wheel/`. Shown by
 //!   `tests/wheel.rs` (`the_wheel_pops_expired_entries_before_it_sorts`) and `tests/delays_stress.rs`.
 //! * **P12** A shut-down cuts delays off, and loses none: the queue counts them, [`delayed_keys`] lists them, and [`take_delayed`] returns
-//!   them. Upheld by `src/shard/delays.rs`. Shown by `tests/delays_driver.rs`, `tests/against_reference.rs` and the models
-//!   `shutdown_with_parked_driver` and `first_delay_races_shutdown`.
+//!   them. Upheld by `src/machine/expire.rs` and `src/machine/delays.rs`. Shown by `tests/delays_driver.rs`, `tests/against_reference.rs`
+//!   and the models `shutdown_with_parked_driver` and `first_delay_races_shutdown`.
 //! * **P13** `done` belongs to the hand-out: an item is done once, and dropping it is `done`. If a holder panics, its key is not stuck.
 //!   If other code of the user panics in a call, the call has changed nothing, or has taken effect, or catches the panic: the
 //!   docs of the call say which. Upheld by `src/item.rs` and `src/shared/done.rs`. Shown by `tests/queue.rs`, `tests/worker_panics.rs`,
@@ -59,41 +59,42 @@
 //!   `src/rate_limiter/schedule.rs` and `src/rate_limiter/bucket.rs`. Shown by `tests/limits.rs`, `tests/limiter_traces.rs` and
 //!   `tests/support/limiter.rs`.
 //! * **P15** The queue frees its memory after a burst, and drops a key at once when nothing needs it. A limiter can bound the memory for
-//!   keys that are never forgotten. Upheld by `src/line/fifo.rs`, `src/key/slab.rs`, `src/key/table.rs`, `src/time/wheel/` and
+//!   keys that are never forgotten. Upheld by `src/order/`, `src/key/slab.rs`, `src/key/table.rs`, `src/time/wheel/` and
 //!   `src/rate_limiter/keyed.rs` with `src/rate_limiter/keyed/table.rs`. Shown by `tests/memory.rs` and `tests/memory_bursts.rs`.
 //! * **P16** An idle queue runs nothing. It has no thread until the first delay, the first task that passes by a busy shard (P21), or the
 //!   first add if the observer has an [interval](crate::observe::Observer::interval). That thread is parked until a delay expires, such a
 //!   task is to be woken, or a report is due. A report is due at the interval while keys are queued, processing or delayed, and once more
-//!   when there are none. Then no thread wakes up until the next add (W6). Upheld by `src/time/driver.rs` and `src/shared/reports.rs`. Shown
-//!   by `tests/idle.rs`, `tests/delays_driver.rs` and `tests/reports.rs`.
+//!   when there are none. Then no thread wakes up until the next add (W6). Upheld by `src/time/driver.rs` and `src/shared/reports.rs`.
+//!   Shown by `tests/idle.rs`, `tests/delays_driver.rs` and `tests/reports.rs`.
 //! * **P17** No foreign code runs under a lock. Foreign code is the user's: keys, wakers, observers, limiters, hooks, predicates. The
-//!   exceptions are the function of [`Clock::from_fn`](crate::Clock::from_fn), a key's `Eq` and `Equivalent`, and its `Clone` in [`take_delayed`], [`take_where`], [`stop`], [`processing_keys`],
-//!   [`delayed_keys`] and [`groups`]. Upheld by `src/shared/section.rs` (W4) and `src/rate_limiter/keyed.rs`. Shown by `tests/queue.rs`,
-//!   `tests/observers.rs` and the models `wakers_run_without_the_lock`, `keys_are_dropped_without_the_lock` and
-//!   `limiter_clones_and_drops_without_a_lock`.
+//!   exceptions are the function of [`Clock::from_fn`](crate::Clock::from_fn), a key's `Eq` and `Equivalent`, and its `Clone` in
+//!   [`take_delayed`], [`take_where`], [`stop`], [`processing_keys`], [`delayed_keys`] and [`groups`]. Upheld by `src/shared/section.rs`
+//!   (W4) and `src/rate_limiter/keyed.rs`. Shown by `tests/queue.rs`, `tests/observers.rs` and the models `wakers_run_without_the_lock`,
+//!   `keys_are_dropped_without_the_lock` and `limiter_clones_and_drops_without_a_lock`.
 //!
 //! * **P18** With several shards, calls for keys of different shards share no lock, and write no common cache line, unless threads or tasks
 //!   wait. The other promises hold as with one shard; a promise that differs says so. Within a shard keys are first in, first out. Across
 //!   shards, at most about `(shards + 6 * getters) * 64` keys that became ready later overtake a key. If getters add keys themselves, the
-//!   bound is twice as high. If they find the lock of the key's shard held, it is higher by `20 * 64`. The length of the line does not
+//!   bound is twice as high. If they find the lock of the key's shard held, it is higher by `20 * 64`. The length of the queue does not
 //!   matter. The bound does not hold while a thread that holds the key's shard is stopped (P21), nor until a getter finds its lock free. A
 //!   thread that ended while it stayed with a shard counts as a getter until another one takes over the shard; so `getters` may be greater
-//!   by `shards`. Upheld by `src/shared/choose.rs`, `src/shared/hub.rs` and the stamps of `src/line/fifo.rs`. Shown by `tests/shards.rs`,
+//!   by `shards`. Upheld by `src/shared/choose.rs`, `src/shared/hub.rs` and the stamps of `src/order/line.rs`. Shown by `tests/shards.rs`,
 //!   the unit tests of `src/shared/choose.rs`, `loom-tests/tests/shards.rs` and `loom-tests/shuttle/tests/shards.rs`.
 //!
 //! * **P19** Priorities: a key of a higher priority is handed out first. Keys of one priority are a level, first in, first out. Of several
 //!   adds of a key the highest priority counts. An add may raise a queued key, to the end of its new level, and never lowers it. A key that
 //!   is processing is queued at the highest priority of the adds meanwhile. A delayed key takes the highest priority of the calls that set
-//!   or moved its delay. Unless the queue is strict, lower levels that wait get one of any 16 hand-outs of a shard, in turn. Unless it is
-//!   strict, one of any 16 choices of a shard goes by age alone, counted for the queue and not for a thread. With several shards a key
-//!   waits for these turns, and for at most about `4 * (shards + getters)` other hand-outs of lower levels. A key that its holder puts back
-//!   keeps its priority. Upheld by `src/line/priority.rs`, `src/line/ordered.rs`, `src/shard/order.rs` and `src/shared/choose.rs`. Shown by
-//!   `tests/priorities.rs`, `tests/against_reference.rs`, the unit tests of `src/shared/choose.rs` and the model `a_raise_meets_a_get`.
-//! * **P20** Groups: in each shard the groups with queued keys take turns. In its turn a group gives as many keys as its weight. A group
-//!   that comes back joins at the end, without credit. The level comes first: groups take turns within a level. With a limit, at most so
-//!   many keys of a group are processing at a time. After a shut-down, getters wait while full groups have queued keys. Upheld by
-//!   `src/line/fair.rs`, `src/line/ordered.rs` and `src/shared/order.rs`. Shown by `tests/groups.rs`, `tests/against_reference.rs` and
-//!   `loom-tests/tests/order.rs`.
+//!   or moved its delay. Unless the queue is strict, lower levels that wait get one of any 16 hand-outs of a shard, in turn (with a limit
+//!   on groups, at most two of 17), and one of any 16 choices of a shard goes by age alone, counted for the queue and not for a thread.
+//!   With several shards a key waits for these turns, and for at most about `4 * (shards + getters)` other hand-outs of lower levels. A key
+//!   that its holder puts back keeps its priority. Upheld by `src/machine/add.rs`, `src/order/levels.rs`, `src/order/choice.rs` and
+//!   `src/shared/choose.rs`. Shown by `tests/priorities.rs`, `tests/against_reference.rs`, the unit tests of `src/shared/choose.rs` and the
+//!   model `a_raise_meets_a_get`.
+//! * **P20** Groups: in each level of a shard, the groups with queued keys take turns. In its turn a group gives as many keys as its
+//!   weight. A group that had no queued keys goes before those that have had turns (which still get one of any 16 hand-outs), or to the end
+//!   if its next turn would not have come yet. With a limit, at most so many keys of a group are processing at a time. After a shut-down,
+//!   getters wait while full groups have queued keys. Upheld by `src/order/groups.rs` and `src/order/seats.rs`. Shown by `tests/groups.rs`,
+//!   `tests/against_reference.rs` and `loom-tests/tests/order.rs`.
 //! * **P21** With several shards, a thread that stops in the middle of a call keeps other threads only from the keys of one shard. While
 //!   other shards have keys, getters pass by a lock that is held. If no other shard has keys, they wait for it as long as critical sections
 //!   take. Then getters, and the driver, pass by it, and come back within 100 µs. (The driver
@@ -118,11 +119,11 @@
 //!   `panic_races_stop`.
 //!
 //! * **P27** The same twice. A queue that has a [seed](crate::WorkQueueBuilder::seed), a clock that is [mocked](crate::Clock::mock) or a
-//!   [function](crate::Clock::from_fn), and [`Driver::Manual`](crate::Driver::Manual), reads no other clock to decide anything, and draws no
-//!   other number. So a program that uses it with one thread sees the same each time, with the same build on the same machine. What it did
-//!   with other queues that it has dropped makes no difference. The deadline of a call that blocks is real time, and starts when the call
-//!   is about to park. Upheld by `src/random.rs`, `src/time/clock.rs`, `src/time/deadline.rs` and `src/shared/choose.rs` (the cursors of
-//!   threads). Shown by `tests/same_twice.rs`, `tests/limits.rs`, and the unit tests
+//!   [function](crate::Clock::from_fn), and [`Driver::Manual`](crate::Driver::Manual), reads no other clock to decide anything, and draws
+//!   no other number. So a program that uses it with one thread sees the same each time, with the same build on the same machine. What it
+//!   did with other queues that it has dropped makes no difference. The deadline of a call that blocks is real time, and starts when the
+//!   call is about to park. Upheld by `src/random.rs`, `src/time/clock.rs`, `src/time/deadline.rs` and `src/shared/choose.rs` (the cursors
+//!   of threads). Shown by `tests/same_twice.rs`, `tests/limits.rs`, and the unit tests
 //!   `a_queue_at_the_address_of_another_is_not_taken_for_it`, `the_fronts_of_a_queue_with_a_given_clock_are_counted` and
 //!   `a_call_that_does_not_park_reads_no_clock`.
 //!
@@ -151,24 +152,24 @@
 //!
 //! * **I1** A key is queued at most once, and exactly while its word has DIRTY and not PROCESSING. Shown by the model
 //!   `never_two_holders`.
-//! * **I2** PROCESSING is set by the one get that took the key out of the line, and cleared by the `done` of its holder. Shown by
+//! * **I2** PROCESSING is set by the one get that took the key out of the order, and cleared by the `done` of its holder. Shown by
 //!   `tests/stress.rs`.
 //! * **I3** DIRTY and PROCESSING together mean that `done` queues the key again. Shown by the model `deferred_add_is_visible`.
 //! * **I4** A key with a bit set is in the table, and a key with none is not. Shown by the models `done_races_add` and
 //!   `last_bit_frees_the_slot`.
-//! * **I5** The step that makes a key DIRTY and not PROCESSING pushes it, once, and owes one wake-up. Shown by the model
-//!   `done_of_a_dirty_key_wakes_a_getter`.
+//! * **I5** The step that makes a key DIRTY and not PROCESSING pushes it, once, and owes one wake-up. (If the group of the key is
+//!   full, the `done` that makes room owes it.) Shown by the model `done_of_a_dirty_key_wakes_a_getter`.
 //! * **I9** DELAYED means that the key has one entry in the wheel, with the deadline that counts. No entry is stale: the critical section
-//!   that moves or drops a delay takes the old entry out. Upheld by `src/shard/delays.rs`. Shown by the models `stale_delay_is_ignored` and
-//!   `cancel_races_expiry`.
-//! * **I10** FAILED means that the queue counts a failure of the key, and nobody has forgotten it since. Upheld by `src/shard/failures.rs`.
-//!   Shown by the model `failed_key_is_freed_when_done_and_forgotten`.
+//!   that moves or drops a delay takes the old entry out. Upheld by `src/machine/delays.rs`. Shown by the models `stale_delay_is_ignored`
+//!   and `cancel_races_expiry`.
+//! * **I10** FAILED means that the queue counts a failure of the key, and nobody has forgotten it since. Upheld by
+//!   `src/machine/failures.rs`. Shown by the model `failed_key_is_freed_when_done_and_forgotten`.
 //!
 //! # Waiting and wake-ups
 //!
-//! Upheld by `src/shared/getters.rs` and `src/shared/get.rs`, with the list of waiters in `src/wait.rs`. W4: `src/shared/section.rs` and
-//! `src/shard/effects.rs`. W5: `src/shared/driver.rs`. W6: `src/shared/reports.rs`. I7: `src/shared/life_cycle.rs`. I8: `src/shared/driver.rs`, with the states in
-//! `src/time/driver.rs`.
+//! Upheld by `src/shared/getters.rs` and `src/shared/get.rs`, with the list of waiters in `src/wait.rs`. W4: `src/shared/section.rs`, and
+//! the hand and the garbage of `src/machine/mod.rs`. W5: `src/shared/driver.rs`. W6: `src/shared/reports.rs`. I7:
+//! `src/shared/life_cycle.rs`. I8: `src/shared/driver.rs`, with `until` of `src/machine/expire.rs` and the states in `src/time/driver.rs`.
 //!
 //! * **W1** A getter goes on the list of waiters, and after that visits each shard under its lock; it parks only if each was empty.
 //!   Shown by the models `n_adds_wake_n_getters` and `a_push_meets_a_sleeper_in_each_shard`.
@@ -206,8 +207,8 @@
 //!
 //! # Slots
 //!
-//! The slots hold the keys, and the table, the line and the items point to them. Most `unsafe` code of the crate rests on these.
-//! Upheld by `src/key/slab.rs`, `src/key/chunk.rs` and `src/key/slot.rs`; the steps that clear a bit and vacate the slot (S2) are in `src/key/table.rs`.
+//! The slots hold the keys, and the table, the order and the items point to them. Most `unsafe` code of the crate rests on these.
+//! Upheld by `src/key/slab.rs`, `src/key/chunk.rs` and `src/key/slot.rs`, and by the rule of `src/machine/keys.rs` (S2, S4).
 //!
 //! * **S1** A slot is *taken* or *vacant*, by a bit of its chunk. Its key is initialised exactly while the slot is taken. The key and its
 //!   hash do not change meanwhile. Shown by the models `held_key_keeps_its_slot` and `adds_do_not_write_the_held_key`.
@@ -215,28 +216,25 @@
 //!   afterwards. Shown by the models `vacated_slot_is_reused` and `delayed_key_keeps_its_slot`.
 //! * **S3** A slot never moves. Its chunk is freed only when all its slots are vacant, or with the whole queue. Shown by the model
 //!   `sweep_races_add`.
-//! * **S4** Each queued key has one token `Queued`, in the line or in the step that moves it. Each processing key has one token `Claimed`,
-//!   in an item or in the call that moves it. Both keep the queue alive. Neither is `Copy`. The step that ends the state consumes the
-//!   token. (At most one of two tokens from `Claimed::duplicate` is consumed.) So the slot of a token is taken (S2), and its chunk is alive
-//!   (S3). Shown by the models `never_two_holders` and `held_key_keeps_its_slot`.
+//! * **S4** Each processing key has one token `Claimed`, in an item, which keeps the queue alive, or in the call that moves it. The token
+//!   is neither `Copy` nor `Clone`, and the verb that ends the hand-out consumes it, in the machine that has made it. (At most one of two
+//!   tokens from `Claimed::duplicate` is consumed.) Any other reference to a key in the table, an `EntryRef`, is in the order, while the
+//!   key is queued, or in the verb that runs. So the slot of each is taken (S2), and its chunk is alive (S3). Shown by the models
+//!   `never_two_holders` and `held_key_keeps_its_slot`.
 //! * **S5** Each slot knows its index in its chunk, so the place of the chunk's head follows from the place of the slot. The pointers to
 //!   both are made from the pointer to the whole allocation. Upheld by `src/key/chunk.rs`, and shown by its unit test
 //!   `the_head_is_found_from_each_slot`.
 //! * **S6** A chunk is in the open list exactly while the slab has it and one of its slots is vacant. Shown by the models
 //!   `sweep_races_add` and `last_done_races_add`.
 //!
-//! # Line
-//!
-//! `src/line/fifo.rs` upholds P4, and T6 for all blocks but its first and its last. Its unit test compares it with a plain list.
-//!
 //! # Order
 //!
-//! * **O1** A shard has an order only after the queue's flag ORDERED was set. The flag sends the hot calls to their slow paths. Upheld by
-//!   `src/shared/order.rs`. Shown by the model `the_first_priority_meets_plain_calls`.
-//! * **O2** While keys move from the line to the order, all queued keys have the priority NORMAL, and adds go to the line. Upheld by
-//!   `src/shard/order.rs`. Shown by its unit test and the same model.
-//! * **O3** A call that gives a priority makes its step after the keys have moved. Upheld by `src/shared/order.rs`. Shown by the model
-//!   `two_first_priorities_meet`.
+//! The order of a shard is a line, levels or groups. The tests of `src/order/` compare each with plain lists.
+//!
+//! * **O1** A shard has an order other than a line only after the queue's flag ORDERED was set. A call reads the flag under the lock of the
+//!   shard, so code that is compiled for a plain queue finds a line. The verb that gets the first priority of its shard makes the line the
+//!   level NORMAL, in one step. Upheld by `src/shared/add.rs` and `src/order/any.rs`, which asserts it in debug builds. Shown by the models
+//!   `the_first_priority_meets_plain_calls` and `two_first_priorities_meet`.
 //!
 //! # Table
 //!
@@ -281,10 +279,10 @@
 //! |---|---|
 //! | `add` | the critical section that queues the key, marks it dirty, finds it dirty, or refuses it |
 //! | `add_after`, `add_with`, `add_rate_limited` | the same, or the critical section that sets or moves the delay, or finds that the earlier one stands. A limiter of your own is called before that |
-//! | `get`, `try_get`, `get_timeout`, `get_async` | the critical section that takes the first key out of the line; without a key, the last one that found no key: empty, shut down, or the time is up |
+//! | `get`, `try_get`, `get_timeout`, `get_async` | the critical section that takes the next key out of the order; without a key, the last one that found no key: empty, shut down, or the time is up |
 //! | `done`, the drop of an item, `succeed`, `give_up` | the critical section that ends the hand-out, and queues the key again if it is dirty. A limiter of your own is called before that |
 //! | `retry`, `requeue_after`, `requeue_with` | the critical section that sets the delay *and* ends the hand-out; after a shut-down the one that refuses the add, and a second one ends the hand-out. A limiter of your own is called before that |
-//! | `cancel` | the critical section that takes the delay out, or finds none |
+//! | `cancel`, `remove` | the critical section that takes out what it finds |
 //! | the expiry of a delay, by the driver or by `turn` | for each key, its add in the critical section that takes it out of the wheel |
 //! | `shut_down` | the critical section of the hub that sets the flag |
 //! | the return of a drain or of `wait_idle` | the critical section that found nothing left, a later shut-down (drains), or that the time is up |
@@ -302,14 +300,14 @@
 //! These calls are several steps. Each step takes effect at one moment, and other calls may take effect between the steps.
 //!
 //! * `add_all`: each add is one step.
-//! * `stats` and `metrics`: one step reads the numbers of keys and events, a second step reads how many getters wait. With several shards,
-//!   each shard is one step.
+//! * `stats`: each shard is one step, and the number of waiting getters another. `metrics` has one step more for each shard, which reads
+//!   the levels and histograms. `levels`: each shard is one step.
 //! * `get_many`: 256 keys a step. The getter waits for the first key as `get` does.
 //! * `turn`: about a hundred keys a step, up to the time that the clock showed when the call began.
 //! * `take_delayed`: about a hundred keys a step, so it may find or miss a delay that another thread sets meanwhile.
-//! * `take_where` and `stop`: each step takes one key, if the key is still where the call has seen it.
+//! * `take_where` and `stop`: some hundred keys a step. A step takes a key only if it is still queued or delayed as the call has seen it.
 //! * Drains: the shut-down is one step, the return another.
 //! * `processing_keys`, `delayed_keys` and `groups`: some hundred keys a step. `shrink_to_fit` works in steps, too.
-//! * `len` and `is_empty` read a number without the lock: the length of the line after some critical section. It may be out of date when
+//! * `len` and `is_empty` read a number without the lock: the number of queued keys after some critical section. It may be out of date when
 //!   the call returns. The read publishes nothing, so draw no conclusion about other calls.
 //! * `MaxOf` calls one limiter after the other.

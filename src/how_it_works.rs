@@ -8,14 +8,17 @@
 //! ```text
 //!  add(key) ─ hash ─▶ shard ─ lock ─┬─ find the key's slot in the table, or make one
 //!                                   ├─ change its state, and queue it if it must be handed out
-//!                                   ├─ if a flag says that a getter waits, take it from the hub
+//!                                   ├─ if it owes a wake-up, take the getter from the hub
 //!                                   └─ unlock ─▶ wake it, call the observer, drop keys
 //! ```
 //!
 //! A *shard* is the data under one lock. A queue has one shard unless it is [built with more](crate::WorkQueueBuilder::shards). The *hub*
 //! is what the shards share: the list of waiting getters, and the life cycle of the queue. A critical section of an add takes 5 to 15 ns.
 //! No call holds the lock for long: a call with much to do, such as the expiry of a million delays, takes the lock many times.
-//! `src/shared/` has one file per kind of call, `src/shard/` the steps under the lock.
+//!
+//! What a lock guards is a *machine*: plain data, with a function for each verb (`add`, `get`, `done` …). It knows no lock, thread, waker
+//! or clock. It returns its answer and what is *owed*: wake-ups, or memory to be freed after the lock. `src/machine/`. `src/shared/` has
+//! one file per kind of call: it takes the lock, calls a verb, and does what is owed.
 //!
 //! # A key
 //!
@@ -37,24 +40,20 @@
 //! # The order
 //!
 //! ```text
-//!  without priorities and groups: an array of blocks
+//!  without priorities and groups: a line                with groups: lanes, one for each group of a priority
 //!
-//!   ┌───────────────┐ ┌───────────────┐
-//!   │ ○ ○ ●  ●  ● ● │ │ ● ● ●         │
-//!   └───────────────┘ └───────────────┘
-//!        get ▲              add ▲
+//!   ┌───────────────┐ ┌───────────────┐                  HIGH    new: tenant-2   old: ─
+//!   │     ●  ●    ● │ │ ● ● ●         │                  NORMAL  new: ─          old: tenant-3 ─ tenant-1 ─ tenant-2
+//!   └───────────────┘ └───────────────┘                                                └ key key key
+//!     get ▲      hole       add ▲                        LOW     new: tenant-1   old: ─
 //!
-//!  with them: linked lists, one for each priority and group
-//!
-//!   HIGH    ring: tenant-2
-//!   NORMAL  ring: tenant-1 ⇄ tenant-2 ⇄ tenant-3
-//!                    └▶ key ⇄ key ⇄ key
-//!   LOW     ring: tenant-1
+//!  with priorities: a line for each
 //! ```
 //!
-//! In the array a get takes the next word. In the lists a key can leave from the middle, as when an add raises its priority. A bitmap says
-//! which priorities have keys. The groups of a priority take turns. The first call that gives a priority changes the queue from the array
-//! to the lists, and moves its keys some at a time. `src/line/`, `src/shard/order.rs`.
+//! A line is a list of blocks of pointers. A get takes the next one. A slot has the position of its key. So `remove`, and an add that
+//! raises the priority, find the key at once, and leave a hole. A bitmap says which priorities have keys. The first call that gives a
+//! priority makes the line that of NORMAL, in one step. The groups of a priority take turns: a group that gets its first key comes soon
+//! (*new*), and then in turn (*old*). `src/order/`.
 //!
 //! # Delays
 //!
@@ -62,7 +61,8 @@
 //! deadline goes to the level of the highest base-64 digit in which deadline and now differ. When an entry of its slot has expired, the
 //! deadline moves to a finer slot. It moves two or three times, however many keys there are. The first delay starts a thread, the *driver*,
 //! which parks until the time of the first slot. The driver also reports metrics, at the observer's
-//! [interval](crate::observe::Observer::interval). (With several shards it also wakes tasks that have found a shard's lock held for long.) If the system cannot start the thread, the getters that wait do its work. With [`Driver::Manual`](crate::Driver::Manual), only
+//! [interval](crate::observe::Observer::interval). (With several shards it also wakes tasks that have found a shard's lock held for long.)
+//! If the system cannot start the thread, the getters that wait do its work. With [`Driver::Manual`](crate::Driver::Manual), only
 //! calls of `turn` do its work. `src/time/wheel/`, `src/shared/driver.rs`.
 //!
 //! # Waiting
@@ -78,7 +78,7 @@
 //!
 //! # Several shards
 //!
-//! Each shard has its own lock, table, line and wheel. The key's hash chooses the shard. A getter stays with a shard for up to 64 keys.
+//! Each shard has its own lock, table, order and wheel. The key's hash chooses the shard. A getter stays with a shard for up to 64 keys.
 //! Then it takes up to 64 of the keys that it has just added itself. Then it goes to the shard whose first key has waited longest. With
 //! priorities or groups, a getter stays for up to 5 keys of one priority. Then it goes to the shard whose first key has the highest
 //! priority (one choice of 16 goes by age alone). So threads rarely meet at a lock. A bounded number of later keys, and of keys of lower
@@ -110,7 +110,7 @@
 //! ```text
 //!  lock-free parts                                      here
 //!
-//!  map ──▶ node: QUEUED ⇄ PROCESSING ⇄ AGAIN ─▶ GONE    shard, under its lock: table ─▶ slot ◀─ line
+//!  map ──▶ node: QUEUED ⇄ PROCESSING ⇄ AGAIN ─▶ GONE    shard, under its lock: table ─▶ slot ◀─ order
 //!  segment queue of nodes, for all threads              another shard, with a lock of its own
 //!  one step each: find, compare and swap, push          one step for all: lock, plain changes, unlock
 //! ```
@@ -121,8 +121,8 @@
 //! each key that comes, and all threads write the head and the tail of the one `SegQueue`.
 //!
 //! **What is here**: an uncontended lock costs one atomic read-modify-write, about five nanoseconds, and the rest of a critical section is
-//! plain loads and stores. An add takes one step to find the key, change its state, put it in the line and see whether a getter waits. With
-//! several shards threads rarely meet at a lock. If a getter finds a lock held, its holder may be off its core. So it takes a key of
+//! plain loads and stores. An add takes one step to find the key, change its state, put it in the order and see whether a getter waits.
+//! With several shards threads rarely meet at a lock. If a getter finds a lock held, its holder may be off its core. So it takes a key of
 //! another shard, and waits for the lock only if no other shard has keys, or if that shard has been passed by often enough (P18). With one
 //! shard a thread that finds the lock held stays away from it for some microseconds.
 //!

@@ -297,8 +297,7 @@ pub struct GroupStats<K> {
     pub queued: usize,
     /// Keys that are processing.
     pub processing: usize,
-    /// Hand-outs since the group last got its first queued key. (With a limit on the group: its first queued or processing key.) 0 if it
-    /// has none.
+    /// Hand-outs since the group last had no key. It has those that are queued, processing or delayed, or whose failures the queue counts.
     pub handed_out: u64,
     /// How long the oldest queued key has waited. `None`: the queue does not [measure](crate::WorkQueueBuilder::measure), or measured no
     /// queued key of the group.

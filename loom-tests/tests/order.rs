@@ -1,5 +1,4 @@
-//! Priorities and groups: keys that are raised, groups that are full, and the first priority of a queue (`src/shared/order.rs`,
-//! `src/shard/order.rs`).
+//! Priorities and groups: keys that are raised, groups that are full, and the first priority of a queue.
 #![cfg(loom)]
 
 use keyqueue::{AddOptions, Added, Priority, TryGetError, WorkQueue};
@@ -35,7 +34,7 @@ fn a_raise_meets_a_get() {
     });
 }
 
-/// The first priority of a queue comes while another thread adds and a third one gets (O1, O2). No key is lost, and the order holds.
+/// The first priority of a queue comes while another thread adds and a third one gets (O1). No key is lost, and the order holds.
 #[test]
 fn the_first_priority_meets_plain_calls() {
     check(|| {
@@ -50,7 +49,7 @@ fn the_first_priority_meets_plain_calls() {
     });
 }
 
-/// Two calls give the first priorities at a time (O3). Each makes its step when all keys have moved.
+/// Two calls give the first priorities at a time (O1). One of them makes the line the level NORMAL.
 #[test]
 fn two_first_priorities_meet() {
     check(|| {

@@ -19,6 +19,8 @@ pub(crate) struct Expired {
     pub(crate) by_answer: [usize; 3],
     /// There is more to do at this time.
     pub(crate) has_more: bool,
+    /// That is to sort deadlines that are still to come.
+    pub(crate) is_ahead: bool,
 }
 
 impl<K> Machine<K> {
@@ -26,9 +28,9 @@ impl<K> Machine<K> {
     pub(crate) fn expire(&mut self, now: u64, mode: Mode) -> (Expired, Owed) {
         let (mut by_answer, mut owed, mut budget) = ([0; 3], Owed::NOTHING, BATCH);
         if !mode.is_open {
-            return (Expired { by_answer, has_more: false }, owed);
+            return (Expired { by_answer, has_more: false, is_ahead: false }, owed);
         }
-        let has_more = loop {
+        let (has_more, is_ahead) = loop {
             let (mut near, mut count) = ([const { None }; NEAR], 0);
             let next = loop {
                 match self.later.pop(now, &mut budget) {
@@ -62,16 +64,16 @@ impl<K> Machine<K> {
                 Popped::BudgetSpent if budget > 0 => {}
                 Popped::Until(until) => {
                     self.later.until = until;
-                    break false;
+                    break (false, false);
                 }
                 Popped::Empty => {
                     self.later.until = NEVER;
-                    break false;
+                    break (false, false);
                 }
-                _ => break true,
+                next => break (true, next == Popped::NeedsCascade),
             }
         };
-        (Expired { by_answer, has_more }, owed.and(self.garbage()))
+        (Expired { by_answer, has_more, is_ahead }, owed.and(self.garbage()))
     }
 
     /// No delay expires before this. ([`NEVER`]: there is none.)

@@ -51,6 +51,12 @@ impl Known {
         self.turns & ((1 << WEIGHT) - 1)
     }
 
+    /// The group gets its first key.
+    pub(super) fn begin(&mut self, weight: u16) {
+        debug_assert!(weight < 1 << (u64::BITS - WEIGHT), "a weight is 1000 at most");
+        self.turns = u64::from(weight.max(1)) << WEIGHT;
+    }
+
     #[inline]
     pub(super) fn note_hand_out(&mut self) {
         self.turns += 1;
@@ -108,11 +114,8 @@ impl Table {
             }
             number = known.next;
         }
-        let Group { hash, weight } = group;
-        debug_assert!(weight < 1 << (u64::BITS - WEIGHT), "a weight is 1000 at most");
-        let turns = u64::from(weight.max(1)) << WEIGHT;
         let number = lanes.lend();
-        lanes[number] = Lane::new(number, 0, NONE, Known { hash, turns, next: first, ..Known::default() });
+        lanes[number] = Lane::new(number, 0, NONE, Known { hash: group.hash, next: first, ..Known::default() });
         *self.bucket(bucket) = number;
         self.groups += 1;
         if 2 * self.groups > self.len {

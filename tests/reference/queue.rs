@@ -63,11 +63,10 @@ struct State {
     place: u64,
 }
 
-/// The keys of one group in one level, and how many more of them this turn gives.
+/// The keys of one group in one level.
 #[derive(Debug, Clone)]
 struct Turn {
     group: u8,
-    credit: u32,
     keys: VecDeque<u8>,
 }
 
@@ -323,12 +322,12 @@ impl Reference {
         self.calls += 1;
         self.state(key).push = self.calls;
         let group = self.plan.group_of(key);
-        let (credit, is_full) = (self.plan.weight_of(group), self.is_full(group));
+        let is_full = self.is_full(group);
         self.levels.insert(priority);
         let state = self.state(key);
         (state.passed, state.place) = (0, 0);
         let order = self.order(key);
-        let new = Turn { group, credit, keys: [key].into() };
+        let new = Turn { group, keys: [key].into() };
         if is_full {
             let turns = order.full.entry(priority).or_default();
             match turns.iter_mut().find(|turn| turn.group == group) {
@@ -357,40 +356,18 @@ impl Reference {
         order.turns().find(|(_, turn)| turn.keys.contains(&key)).map(|(level, _)| level)
     }
 
-    /// The keys that a get may return now: the next one of each shard.
+    /// The keys that a get may return now.
     pub(crate) fn next_keys(&self) -> Vec<u8> {
-        self.shards.iter().filter_map(|order| order.clone().pop(&self.plan).map(|(key, _)| key)).collect()
+        self.shards.iter().flat_map(|order| order.clone().next(&self.plan)).map(|(key, _)| key).collect()
     }
 
-    /// Hands out this key, which must be the next one of its shard. Returns its priority.
+    /// Hands out this key, which must be one of [`next_keys`](Self::next_keys). Returns its priority.
     pub(crate) fn hand_out(&mut self, key: u8) -> i8 {
         let plan = self.plan.clone();
-        let (next, level) = self.order(key).pop(&plan).expect("the shard has keys that are ready");
-        assert_eq!(next, key, "the key is not the next one of its shard");
+        let next = self.order(key).next(&plan).into_iter().find(|(next, _)| *next == key);
+        let (_, level) = next.expect("the key is not the next one of its shard, or of its group");
         self.judge_waits(key);
-        self.handed_out(key, level)
-    }
-
-    /// [`hand_out`](Self::hand_out) of a queue that chooses the next group by rules of its own, and with a limit the level, too: the key must
-    /// be the first of a group that is not full, in its level.
-    pub(crate) fn hand_out_in_turn(&mut self, key: u8) -> i8 {
-        let plan = self.plan.clone();
-        let order = self.order(key);
-        let highest = order.levels.keys().next_back().copied();
-        let level = match plan.limit {
-            None => order.next_level(plan.strict),
-            Some(_) if plan.strict => highest,
-            Some(_) => order
-                .levels
-                .iter()
-                .find(|(_, turns)| turns.iter().any(|turn| turn.keys[0] == key))
-                .map(|(level, _)| *level),
-        };
-        let level = level.expect("the shard has keys that are ready");
-        let turns = order.levels.get_mut(&level).expect("it has keys");
-        let turn = turns.iter_mut().find(|turn| turn.keys[0] == key);
-        turn.expect("the key is not the first of its group in the level whose turn it is").keys.pop_front();
-        order.tidy();
+        self.unqueue(key);
         self.handed_out(key, level)
     }
 
@@ -416,7 +393,8 @@ impl Reference {
     }
 
     /// No key starves (P19, P20). Another key of its shard is handed out, so each key that could have been waits for one more hand-out. Of 16
-    /// hand-outs one goes to the lower levels in turn, and within a level groups take turns, and within a group its keys.
+    /// hand-outs one goes to the lower levels in turn; within a level groups take turns, of which one in 16 goes to those that have had one;
+    /// and within a group its keys.
     ///
     /// In a queue with a limit and several levels this does not hold: tests/planted/open.md.
     fn judge_waits(&mut self, key: u8) {
@@ -427,7 +405,7 @@ impl Reference {
         }
         let groups = self.plan.groups.unwrap_or(1);
         let weight = |group| u64::from(self.plan.weight_of(group).min(KEYS.into()));
-        let round: u64 = (0..groups).map(weight).sum();
+        let round: u64 = (0..groups).map(weight).sum::<u64>() * if groups > 1 { 16 } else { 1 };
         for other in self.all().filter(|other| *other != key) {
             let group = self.plan.group_of(other);
             let same_shard = self.shard_of[usize::from(other)] == self.shard_of[usize::from(key)];
@@ -459,7 +437,7 @@ impl Reference {
 
     pub(crate) fn done(&mut self, key: u8) {
         let group = self.plan.group_of(key);
-        let (was_full, credit) = (self.is_full(group), self.plan.weight_of(group));
+        let was_full = self.is_full(group);
         self.sums[1] += u128::from(self.now - self.look(key).processing_since);
         let state = self.state(key);
         assert!(std::mem::replace(&mut state.processing, false), "it is processing");
@@ -469,7 +447,7 @@ impl Reference {
             for (level, turns) in &mut order.full {
                 let (ready, others): (Vec<_>, _) = turns.drain(..).partition(|turn| turn.group == group);
                 *turns = others;
-                order.levels.entry(*level).or_default().extend(ready.into_iter().map(|turn| Turn { credit, ..turn }));
+                order.levels.entry(*level).or_default().extend(ready);
             }
             order.tidy();
         }
@@ -722,21 +700,17 @@ impl Reference {
 }
 
 impl Order {
-    /// Takes the next key out, with its level. (The caller has to see whether its group is full now.)
-    fn pop(&mut self, plan: &Plan) -> Option<(u8, i8)> {
-        let level = self.next_level(plan.strict)?;
-        let turns = self.levels.get_mut(&level).expect("it has keys");
-        let turn = turns.front_mut().expect("it has keys");
-        let key = turn.keys.pop_front().expect("a turn has keys");
-        turn.credit -= 1;
-        if turn.keys.is_empty() {
-            turns.pop_front();
-        } else if turn.credit == 0 {
-            let turn = turns.pop_front().expect("looked at above");
-            turns.push_back(Turn { credit: plan.weight_of(turn.group), ..turn });
-        }
-        self.tidy();
-        Some((key, level))
+    /// The keys that may be next, with their levels: the first one of each group that is not full. The crate chooses the group, and with a
+    /// limit also the level. That no key starves is judged elsewhere (P19, P20): see `judge_waits`.
+    fn next(&mut self, plan: &Plan) -> Vec<(u8, i8)> {
+        let highest = self.levels.keys().next_back().copied();
+        let levels: Vec<i8> = match (plan.limit, plan.strict) {
+            (None, strict) => self.next_level(strict).into_iter().collect(),
+            (Some(_), true) => highest.into_iter().collect(),
+            (Some(_), false) => self.levels.keys().copied().collect(),
+        };
+        let first = |level: &i8| self.levels[level].iter().map(|turn| (turn.keys[0], *level)).collect::<Vec<_>>();
+        levels.iter().flat_map(first).collect()
     }
 
     /// The level of the next hand-out: the highest, but of any 16 hand-outs while lower ones wait one is theirs, in turn (P19).

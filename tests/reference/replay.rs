@@ -294,16 +294,16 @@ impl Replay {
                 // After its first key, a `get_many` takes what it wants, or leaves it.
                 let takes_all = *is_many && got > 0 && shard.history.plan.shards == 1;
                 while let Some(next) = self.reference.next_keys().first().copied() {
-                    let Some((key, seen)) = here.next() else {
+                    let Some(&(key, ref seen)) = here.next() else {
                         let is_enough = *is_many && !keys.is_empty() || got > 0;
                         expect(&is_enough, &true).map_err(|_| format!("key {next} is ready, and was not taken"))?;
                         break;
                     };
-                    expect(key, &next)?;
-                    self.reference.hand_out(next);
-                    let announced = &self.announced[usize::from(next)];
+                    expect(&self.reference.next_keys().contains(&key), &true)?;
+                    self.reference.hand_out(key);
+                    let announced = &self.announced[usize::from(key)];
                     expect(&announced.iter().zip(seen).all(|(announced, seen)| announced <= seen), &true)
-                        .map_err(|_| format!("the holder of key {next} does not see what came before its adds: {announced:?}, {seen:?}"))?;
+                        .map_err(|_| format!("the holder of key {key} does not see what came before its adds: {announced:?}, {seen:?}"))?;
                     got += 1;
                     if !takes_all {
                         break;

@@ -405,10 +405,7 @@ impl Run {
             return None;
         };
         let key = claimed.key().number();
-        let level = match self.plan.groups {
-            None => self.reference.hand_out(key),
-            Some(_) => self.reference.hand_out_in_turn(key),
-        };
+        let level = self.reference.hand_out(key);
         assert_eq!(self.machine.priority(&claimed), level, "the priority of key {key}");
         self.started(&claimed);
         self.held.push(claimed);
