@@ -45,10 +45,9 @@ impl<K> Shared<K> {
     /// What a verb is told of the queue. Read under the lock of its shard.
     #[inline]
     pub(super) fn mode(&self) -> Mode {
-        let flags = self.flags();
+        let flags = self.flags_acquired();
         Mode {
-            // Read again, for the caller to see what came before the shut-down.
-            is_open: !flags.has(Flags::SHUT_DOWN) || !self.is_shutting_down(),
+            is_open: !flags.has(Flags::SHUT_DOWN),
             is_ordered: flags.has(Flags::ORDERED),
             is_awaited: flags.has(Flags::AWAITED),
             is_measured: flags.has(Flags::MEASURED),
@@ -98,17 +97,17 @@ impl<K> Shared<K> {
     #[cold]
     #[inline(never)]
     fn settle<'s>(&'s self, locked: &'s Locked<K>, mut machine: MutexGuard<'s, Machine<K>>, owed: Owed) {
-        let mut wakes = WakeList::default();
-        if owed.has(Owed::READY) && self.flags().has(Flags::GETTERS) {
+        let (mut wakes, flags) = (WakeList::default(), self.flags());
+        if owed.has(Owed::READY) && flags.has(Flags::GETTERS) {
             let queued = locked.len() * self.shards();
             let mut hub = self.hub();
             (0..owed.ready).map_while(|_| hub.getters.next(queued)).for_each(|getter| wakes.push(getter));
         }
-        if owed.has(Owed::DRAINED) && self.flags().has(Flags::DRAINERS) {
+        if owed.has(Owed::DRAINED) && flags.has(Flags::DRAINERS) {
             wakes.append(self.hub().life_cycle.work_ended(locked.index));
         }
         // Getters that have waited for keys of full groups: a queue with a limit has one shard.
-        if owed.has(Owed::OVER) && self.flags().has(Flags::LIMITED) {
+        if owed.has(Owed::OVER) && flags.has(Flags::LIMITED) {
             wakes.append(self.hub().getters.take_all());
         }
         if owed.has(Owed::DEADLINE) {
