@@ -4,7 +4,7 @@ use super::hub::Flags;
 use super::locked::Locked;
 use super::{Limiter, Shared};
 use crate::Priority;
-use crate::machine::{Claimed, View, Which};
+use crate::machine::{Claimed, Machine, View, Which};
 use crate::observe::{Histogram, Metrics};
 use crate::stats::{DelayedKey, GroupStats, Level, Stats};
 use crate::sync::{Arc, give_way};
@@ -52,8 +52,8 @@ impl<K> Shared<K> {
             let priorities: Vec<_> =
                 locked.lock().times().iter().flat_map(|times| times.durations.priorities()).collect();
             priorities.into_iter().for_each(|priority| _ = metrics.level(Priority(priority)));
-            metrics.stats.add_shard(&self.stats_of(locked));
             let mut machine = locked.lock();
+            metrics.stats.add_shard(&self.stats_of(&mut machine));
             machine.add_levels(&mut lens);
             if let Some(times) = machine.times() {
                 metrics.work_duration.add(times.durations.worked());
@@ -87,14 +87,13 @@ impl<K> Shared<K> {
 
     pub(crate) fn stats(&self) -> Stats {
         let mut stats = Stats::default();
-        self.all().for_each(|locked| stats.add_shard(&self.stats_of(locked)));
+        self.all().for_each(|locked| stats.add_shard(&self.stats_of(&mut locked.lock())));
         self.add_hub(&mut stats);
         stats
     }
 
     /// The numbers of a shard.
-    fn stats_of(&self, locked: &Locked<K>) -> Stats {
-        let mut machine = locked.lock();
+    fn stats_of(&self, machine: &mut Machine<K>) -> Stats {
         let now = self.clock.now();
         let (counts, ages) = (machine.counts, machine.ages(now));
         Stats {
