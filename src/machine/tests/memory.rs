@@ -36,6 +36,7 @@ impl Watched {
         if owed.has(Owed::GARBAGE) {
             drop(self.machine.take_garbage());
         }
+        assert!(!self.machine.has_garbage(), "the verb that leaves memory owes it");
         answer
     }
 
