@@ -78,9 +78,7 @@ pub(crate) use add::How;
 pub(crate) use claimed::Claimed;
 pub(crate) use delays::{Cancelled, Delay};
 pub(crate) use dirty::DirtyTicket;
-pub(crate) use done::End;
-#[cfg(test)]
-pub(crate) use done::Ended;
+pub(crate) use done::{End, Ended};
 pub(crate) use durations::MaybeNanos;
 #[cfg(test)]
 pub(crate) use expire::BATCH;

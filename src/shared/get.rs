@@ -94,10 +94,6 @@ impl<K> Shared<K> {
         if !this.others.is_empty() {
             return Self::take_chosen(this);
         }
-        // Not under loom, which would try each value that the flags had.
-        if !cfg!(loom) && this.flags().has(Flags::HAND_OUT) {
-            return Self::take_slow(this, this.first.lock());
-        }
         let Some(mut machine) = this.first.try_lock() else {
             return Self::take_slow(this, this.first.lock());
         };

@@ -196,14 +196,19 @@ impl<K> Locked<K> {
         }
     }
 
-    /// The same, in a queue with several shards: the first key has a time.
+    /// The same, in a queue with several shards, before that: the first key has a time.
     #[inline(always)]
-    pub(super) fn publish_front(&self, machine: &mut Machine<K>, stamp: fn() -> u64) {
+    pub(super) fn publish_front(&self, machine: &mut Machine<K>, stamp: fn() -> u64, mode: Mode) {
         if cfg!(loom) {
             return; // as below
         }
         if machine.wants_stamp() {
             machine.stamp(stamp());
+        }
+        // In a line, a push does not change which key is the first, unless it is the only one.
+        let is_pushed = !mode.is_ordered && (1..machine.ready(mode)).contains(&self.len());
+        if is_pushed {
+            return;
         }
         if let Some((priority, stamp)) = machine.front() {
             self.published.front.store(Front::new(priority, stamp).0 as u64, Ordering::Relaxed); // Relaxed: see `len`

@@ -66,10 +66,10 @@ impl<K> Shared<K> {
         if mode.is_measured {
             self.tell_time(&mut machine);
         }
-        locked.publish_len(&machine, mode);
         if let Some(stamp) = self.stamp {
-            locked.publish_front(&mut machine, stamp);
+            locked.publish_front(&mut machine, stamp, mode);
         }
+        locked.publish_len(&machine, mode);
         if owed != Owed::NOTHING {
             self.settle(locked, machine, owed);
         }

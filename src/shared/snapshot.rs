@@ -216,24 +216,27 @@ impl<K: Clone> Shared<K> {
         let mut groups = HashMap::<u64, (usize, GroupStats<K>)>::new();
         for (shard, locked) in this.all().enumerate() {
             let now = this.begin_ages(locked);
-            groups.reserve(AT_ONCE);
-            this.look_at(locked, Which::Active, &mut Vec::<()>::new(), |view| {
-                let (of, handed_out) = view.group();
-                let (latest, group) = groups.entry(of.hash).or_insert_with(|| {
-                    let key = view.key().clone();
-                    (usize::MAX, GroupStats { key, queued: 0, processing: 0, handed_out: 0, oldest: None })
+            let mut from = Some(0);
+            while let Some(at) = from {
+                groups.reserve(AT_ONCE); // as in `look_at`
+                from = locked.lock().look(at, Which::Active, |view| {
+                    let (of, handed_out) = view.group();
+                    let (latest, group) = groups.entry(of.hash).or_insert_with(|| {
+                        let key = view.key().clone();
+                        (usize::MAX, GroupStats { key, queued: 0, processing: 0, handed_out: 0, oldest: None })
+                    });
+                    // Once for each shard.
+                    if std::mem::replace(latest, shard) != shard {
+                        group.handed_out += handed_out;
+                    }
+                    group.processing += usize::from(view.is_processing());
+                    if view.is_queued() {
+                        group.queued += 1;
+                        group.oldest = group.oldest.max(view.queued_at().map(|queued_at| since(queued_at, now)));
+                    }
                 });
-                // Once for each shard.
-                if std::mem::replace(latest, shard) != shard {
-                    group.handed_out += handed_out;
-                }
-                group.processing += usize::from(view.is_processing());
-                if view.is_queued() {
-                    group.queued += 1;
-                    group.oldest = group.oldest.max(view.queued_at().map(|queued_at| since(queued_at, now)));
-                }
-                None
-            });
+                give_way();
+            }
         }
         let mut groups: Vec<_> = groups.into_iter().collect();
         groups.sort_unstable_by_key(|&(hash, _)| hash); // not in the order of the map, which differs each time (P27)
