@@ -63,7 +63,7 @@ fn a_remove_meets_the_done() {
     });
 }
 
-/// `remove` moves a line (of two keys, here) to the order while keys come and go (P1, P4).
+/// `remove` takes a key out of the middle of the line while keys come and go (P1, P4).
 #[test]
 fn a_remove_in_a_long_line_loses_no_other_key() {
     check(|| {

@@ -19,11 +19,6 @@ pub(crate) struct Levels<T> {
 const KEEP: usize = 32;
 
 impl<T: Copy> Levels<T> {
-    #[cfg(test)]
-    pub(crate) fn new(strict: bool) -> Self {
-        Self::from_line(Line::default(), strict)
-    }
-
     /// The line of a plain queue is the level NORMAL: its keys stay where they are.
     pub(crate) fn from_line(line: Line<T>, strict: bool) -> Self {
         let lines: Box<[_]> = (0..256).map(|_| Line::EMPTY).collect();

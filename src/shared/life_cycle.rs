@@ -68,8 +68,10 @@ impl<K> Shared<K> {
     fn pass_all(&self) {
         for locked in self.all() {
             let mut machine = self.enter(locked);
-            let owed = machine.shut_down();
-            self.leave(locked, machine, owed, self.mode());
+            let owed = machine.shut_down(); // changes nothing that is published
+            if owed != Owed::NOTHING {
+                self.settle(locked, machine, owed);
+            }
         }
     }
 

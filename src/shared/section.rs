@@ -96,7 +96,7 @@ impl<K> Shared<K> {
     /// wakes them, and frees memory.
     #[cold]
     #[inline(never)]
-    fn settle<'s>(&'s self, locked: &'s Locked<K>, mut machine: MutexGuard<'s, Machine<K>>, owed: Owed) {
+    pub(super) fn settle<'s>(&'s self, locked: &'s Locked<K>, mut machine: MutexGuard<'s, Machine<K>>, owed: Owed) {
         let (mut wakes, flags) = (WakeList::default(), self.flags());
         if owed.has(Owed::READY) && flags.has(Flags::GETTERS) {
             let queued = locked.len() * self.shards();
