@@ -284,15 +284,15 @@ impl<K> WorkQueueBuilder<K> {
 
     /// Groups of keys (namespaces, tenants, hosts) take turns, so that none drowns the others. In its turn a group with queued keys gives
     /// [`group_weight`](Self::group_weight) keys (1 by default), and then goes to the end. Within a group keys are first in, first out.
-    /// With priorities, groups take turns within a priority. A group that had no queued keys joins at the end, without credit. With several
-    /// [shards](Self::shards), groups take turns in each. By default keys have no groups.
+    /// With priorities, groups take turns within a priority. A group that had no queued keys comes before those that have had turns, unless
+    /// its own next turn would not have come yet: then it joins at the end. With several [shards](Self::shards), groups take turns in each.
+    /// By default keys have no groups.
     ///
-    /// The queue knows a group by a 32-bit hash of the function's result: two groups with the same hash count as one. The queue calls the
+    /// The queue knows a group by a 64-bit hash of the function's result: two groups with the same hash count as one. The queue calls the
     /// function under no lock, once for a key that is new to the queue. (If two threads add the key at a time, twice.) If the function
     /// panics, the add panics and has no effect.
     ///
-    /// The turns are a deficit round robin with a cost of one (Shreedhar and Varghese, "Efficient fair queueing using deficit round robin",
-    /// 1995). So a hand-out takes the same time with any number of groups.
+    /// The turns are those of FQ-CoDel (RFC 8290), with a cost of one. So a hand-out takes the same time with any number of groups.
     ///
     /// # Examples
     /// ```
@@ -308,8 +308,9 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// How many keys a group gives in a turn. The queue asks with each new key. The answer for the first key of a group without keys
-    /// counts. From 1 to 1000: other values are clamped. Needs [`fair_by`](Self::fair_by). 1 by default.
+    /// How many keys a group gives in a turn. The queue asks with each new key. The answer counts if the group has no key then (queued,
+    /// processing, delayed, or with counted failures). From 1 to 1000: other values are clamped. Needs [`fair_by`](Self::fair_by). 1 by
+    /// default.
     ///
     /// # Examples
     /// ```
@@ -333,7 +334,7 @@ impl<K> WorkQueueBuilder<K> {
     ///
     /// A group at its limit is *full*: the queue hands out none of its queued keys until one of its processing keys is done. These keys
     /// count in [`len`](WorkQueue::len), and drains wait for them. After a shut-down, getters wait while such keys are queued. A group that
-    /// was full joins at the end of the turns.
+    /// was full comes next if its turn has passed meanwhile, and otherwise joins at the end.
     ///
     /// # Examples
     /// ```
@@ -393,8 +394,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
     ///
     /// # Errors
     /// If a [weight](Self::group_weight) or a [limit](Self::max_processing_per_group) is set without [`fair_by`](Self::fair_by). If the
-    /// limit is 0. If a limit is set in a queue with several shards, which cannot keep it exactly. If the clock is a [function](Clock::from_fn),
-    /// and the driver is not [`Driver::Manual`].
+    /// limit is 0. If a limit is set in a queue with several shards, which cannot keep it exactly. If the clock is a
+    /// [function](Clock::from_fn), and the driver is not [`Driver::Manual`].
     ///
     /// # Examples
     /// ```
