@@ -39,7 +39,7 @@ struct Level {
     old: Vec<(u64, u32)>,
     idle: Vec<(u64, u64)>,
     parked: Vec<u64>,
-    /// Groups, the turns at which they have theirs, or would have had them; whether they have filled themselves; whether they were in no list.
+    /// Groups, the turns at which they have theirs, or would have had them; whether they have filled themselves; and were in no list.
     due: Vec<(u64, u64, bool, bool)>,
     turns: u64,
     since_old: u32,
