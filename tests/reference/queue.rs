@@ -476,7 +476,8 @@ impl Reference {
     pub(crate) fn done(&mut self, key: u8) {
         let group = self.plan.group_of(key);
         let was_full = self.is_full(group);
-        self.sums[1] += u128::from(self.now - self.look(key).processing_since);
+        // Saturating: the clocks of two threads may differ a little.
+        self.sums[1] += u128::from(self.now.saturating_sub(self.look(key).processing_since));
         let state = self.state(key);
         assert!(std::mem::replace(&mut state.processing, false), "it is processing");
         let (dirty, pending) = (state.dirty, state.pending);
