@@ -12,9 +12,9 @@
 //! is FQ-CoDel, RFC 8290, with a cost of 1; there an empty lane stays among the old. Here no pop walks over empty lanes.)
 //!
 //! A group with as many processing keys as it may have is *full*: its lanes with keys are *parked*, until one of those keys ends. Then a
-//! lane whose turn would have come meanwhile goes first among the new, and its level is owed a hand-out if it was skipped and the lane has
-//! not filled the group itself ([`choice`](super::choice)). Another lane goes to the end of the old, but its turn is not put off: it is
-//! known when it would have come.
+//! lane whose turn would have come meanwhile is new: the first one if it was to give a key when it was parked, else the last. Its level is
+//! owed a hand-out if it was skipped and the lane has not filled the group itself ([`choice`](super::choice)). Another lane goes to the end
+//! of the old, but its turn is not put off: it is known when it would have come.
 //!
 //! All steps are O(1), but when a group becomes full, or is no longer: these visit its lanes.
 

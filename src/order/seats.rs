@@ -7,6 +7,8 @@ use super::{Bin, Groups, NONE, visit};
 pub(super) const KEEP: u32 = 128;
 /// Idle lanes that a pop looks at.
 const STEP: usize = 4;
+/// The credit of a parked lane that got its first key when the group was full. More than any weight.
+const LATE: u16 = u16::MAX;
 /// Lanes of a list that [`Groups::ready_lanes`] returns.
 const SOME: usize = 64;
 
@@ -55,7 +57,8 @@ impl<T: Copy + PartialEq> Groups<T> {
                 if lane.credit > 0 {
                     self.choice.release(index);
                 }
-                goes_first = true;
+                // Else it would pass those that wait: with a limit of 1 and one getter it is back before each hand-out.
+                goes_first = lane.credit > 0 && lane.credit < LATE;
                 Seat::New
             }
             Seat::Parked => Seat::Old,
@@ -81,10 +84,11 @@ impl<T: Copy + PartialEq> Groups<T> {
         if seat == Seat::Parked {
             self.choice.hold(index);
         }
-        // 0 while it is parked: it has filled its group itself.
-        if seat != Seat::Parked || was == Seat::Nowhere {
+        if seat != Seat::Parked {
             lane.credit = weight;
-        }
+        } else if matches!(was, Seat::Idle | Seat::Nowhere) {
+            lane.credit = LATE;
+        } // else 0: it has filled its group itself; or more: it was to have its turn
         if was == Seat::Parked && level.len_of(Seat::Parked) == 0 {
             self.choice.holds_none(index);
         }

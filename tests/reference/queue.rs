@@ -61,6 +61,8 @@ struct State {
     /// Since its last push: the hand-outs of its shard while its group had room, and the key's place in its group.
     passed: u64,
     place: u64,
+    /// And the hand-outs of its level in a row that were all of one other group: that group, and their number.
+    run: (u8, u32),
 }
 
 /// The keys of one group in one level.
@@ -80,6 +82,8 @@ struct Order {
     /// Hand-outs since the last turn of a lower level.
     since_lower: u32,
     last_lower: i8,
+    /// For each level, its hand-outs since a group had two turns in a row while another one waited.
+    since_again: BTreeMap<i8, u32>,
 }
 
 /// See the top of this file.
@@ -116,7 +120,13 @@ pub(crate) type Delayed = (u8, u64, i8);
 
 impl Reference {
     pub(crate) fn new(plan: Plan, shard_of: Vec<usize>, limits: Limits<u8>) -> Self {
-        let order = Order { levels: BTreeMap::new(), full: BTreeMap::new(), since_lower: 0, last_lower: i8::MIN };
+        let order = Order {
+            levels: BTreeMap::new(),
+            full: BTreeMap::new(),
+            since_lower: 0,
+            last_lower: i8::MIN,
+            since_again: BTreeMap::new(),
+        };
         Self {
             shards: vec![order; plan.shards],
             plan,
@@ -325,7 +335,7 @@ impl Reference {
         let is_full = self.is_full(group);
         self.levels.insert(priority);
         let state = self.state(key);
-        (state.passed, state.place) = (0, 0);
+        (state.passed, state.place, state.run) = (0, 0, (0, 0));
         let order = self.order(key);
         let new = Turn { group, keys: [key].into() };
         if is_full {
@@ -367,6 +377,7 @@ impl Reference {
         let next = self.order(key).next(&plan).into_iter().find(|(next, _)| *next == key);
         let (_, level) = next.expect("the key is not the next one of its shard, or of its group");
         self.judge_waits(key);
+        self.judge_turns(key, level);
         self.unqueue(key);
         self.handed_out(key, level)
     }
@@ -395,12 +406,9 @@ impl Reference {
     /// No key starves (P19, P20). Another key of its shard is handed out, so each key that could have been waits for one more hand-out. Of 16
     /// hand-outs one goes to the lower levels in turn; within a level groups take turns, of which one in 16 goes to those that have had one;
     /// and within a group its keys.
-    ///
-    /// In a queue with a limit and several levels this does not hold: tests/planted/open.md.
     fn judge_waits(&mut self, key: u8) {
-        let is_open = self.plan.limit.is_some() && std::env::var_os("REFERENCE_OPEN").is_none();
         // With many keys it would take long.
-        if is_open || self.is_crowded() || self.plan.strict && self.levels.len() > 1 {
+        if self.is_crowded() || self.plan.strict && self.levels.len() > 1 {
             return;
         }
         let groups = self.plan.groups.unwrap_or(1);
@@ -433,12 +441,43 @@ impl Reference {
         }
     }
 
+    /// A group gives no more keys in a row than its weight while another one of its level waits (P20); but one of 16 hand-outs goes to those
+    /// that have had a turn, which may be this group again.
+    fn judge_turns(&mut self, key: u8, level: i8) {
+        // With a limit, a group of several levels may be full each time before its turn in one of them is over.
+        let has_groups = self.plan.groups.is_some() && (self.plan.limit.is_none() || self.levels.len() == 1);
+        if !has_groups || self.is_crowded() {
+            return;
+        }
+        let (group, mut longest) = (self.plan.group_of(key), 0);
+        for other in self.all() {
+            let of = self.plan.group_of(other);
+            let same_shard = self.shard_of[usize::from(other)] == self.shard_of[usize::from(key)];
+            if !same_shard || self.level_of(other) != Some(level) {
+                continue;
+            }
+            let waits = of != group && !self.is_full(of);
+            let run = &mut self.state(other).run;
+            let before = if run.0 == group { run.1 } else { 0 };
+            *run = (group, if waits { before + 1 } else { 0 });
+            longest = longest.max(run.1);
+        }
+        let weight = self.plan.weight_of(group);
+        let since = self.order(key).since_again.entry(level).or_insert(16);
+        *since += 1;
+        if longest > weight {
+            assert!(longest == weight + 1 && *since >= 16, "group {group} has given {longest} keys in its turn");
+            *since = 0;
+        }
+    }
+
     // ---- ends of a hand-out ----
 
     pub(crate) fn done(&mut self, key: u8) {
         let group = self.plan.group_of(key);
         let was_full = self.is_full(group);
-        self.sums[1] += u128::from(self.now - self.look(key).processing_since);
+        // Saturating: the clocks of two threads may differ a little.
+        self.sums[1] += u128::from(self.now.saturating_sub(self.look(key).processing_since));
         let state = self.state(key);
         assert!(std::mem::replace(&mut state.processing, false), "it is processing");
         let (dirty, pending) = (state.dirty, state.pending);

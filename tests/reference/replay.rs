@@ -115,9 +115,9 @@ struct Replay {
 enum Open {
     /// The number of keys that it has got, or has to take.
     Count(usize),
-    /// Of a `take_where`: the keys that were queued when it began, with the numbers of their pushes; the delayed ones that it has found; and
-    /// the queued ones that it is to take.
-    Where(Vec<(u8, u64)>, Vec<u8>, Vec<u8>),
+    /// Of a `take_where`: the keys that were queued when it looked, with the numbers of their pushes; and those that have been delayed since
+    /// then.
+    Where(Vec<(u8, u64)>, Vec<u8>),
 }
 
 /// The step that the plain queue refuses, and why.
@@ -142,17 +142,13 @@ impl Shard<'_> {
     }
 
     /// The critical sections of the same call in this shard: those before this one, and those after it.
-    fn others(&self, at: usize) -> (&[Step], impl Iterator<Item = &Step>, impl Iterator<Item = &Step>) {
+    fn others(&self, at: usize) -> (impl Iterator<Item = &Step>, impl Iterator<Item = &Step>) {
         let (thread, place) = self.steps[at];
         let ((_, call), record, _) = self.step(at);
         let log = &self.history.logs[thread];
         let begin = if call == 0 { 0 } else { log.records[call - 1].end };
         let here = |step: &&Step| step.shard == self.shard;
-        (
-            &log.steps[begin..record.end],
-            log.steps[begin..place].iter().filter(here),
-            log.steps[place + 1..record.end].iter().filter(here),
-        )
+        (log.steps[begin..place].iter().filter(here), log.steps[place + 1..record.end].iter().filter(here))
     }
 
     fn is_here(&self, key: u8) -> bool {
@@ -208,7 +204,7 @@ impl Shard<'_> {
             let (_, record, _) = self.step(at);
             match &record.call {
                 Call::Add(_, _, added) | Call::Requeue { answer: Some(added), .. }
-                    if self.others(at).2.next().is_none() =>
+                    if self.others(at).1.next().is_none() =>
                 {
                     if *added == Added::Rejected {
                         return accepted..at;
@@ -279,11 +275,16 @@ impl Replay {
 
     fn step(&mut self, shard: &Shard<'_>, at: usize) -> std::result::Result<(), String> {
         let (id, record, _) = shard.step(at);
-        let (all, before, after) = shard.others(at);
+        let (before, after) = shard.others(at);
         let (before, after) = (before.count(), after.count());
         let is_last = after == 0;
         self.reference.now = record.time.unwrap_or(self.reference.now);
         let reference = &mut self.reference;
+        for open in self.open.values_mut() {
+            if let Open::Where(_, found) = open {
+                found.retain(|key| reference.is_delayed(*key).0);
+            }
+        }
         match &record.call {
             Call::Get { keys, is_many, is_over } => {
                 let mut here = keys.iter().filter(|(key, _)| shard.is_here(*key));
@@ -352,41 +353,30 @@ impl Replay {
                     _ => {}
                 }
             }
+            // One look, and if it has seen keys, one section that takes them.
             Call::TakeWhere { bits, queued, delayed, processing } => {
                 let matches = |key: &u8| bits & 1 << key != 0;
                 if before == 0 {
                     let pushed = (0..KEYS).filter(matches).filter_map(|key| Some((key, reference.push_of(key)?)));
-                    self.open.insert(id, Open::Where(pushed.collect(), Vec::new(), shard.here(queued)));
-                }
-                let Some(Open::Where(pushed, found, takes)) = self.open.get_mut(&id) else {
-                    return Err("it has begun".into());
-                };
-                let looks = all.iter().filter(|step| step.shard == shard.shard).enumerate();
-                let looks = looks.filter(|(_, step)| !step.is_section).last().map_or(0, |(last, _)| last + 1);
-                // The last look finds that there are no more slots.
-                if before + 2 == looks {
-                    *found = reference.delayed().into_iter().map(|(key, ..)| key).filter(matches).collect();
+                    let found = reference.delayed().into_iter().map(|(key, ..)| key).filter(matches);
                     let held = reference.processing().into_iter().filter(matches).collect();
                     expect(&sorted(shard.here(processing)), &held)?;
-                }
-                let takes_delays = before >= looks && is_last && !found.is_empty();
-                if before >= looks && !takes_delays {
-                    for key in takes.drain(..) {
-                        expect(&reference.is_queued(key), &true).map_err(|_| format!("key {key} is not queued"))?;
-                        reference.take(key);
-                    }
-                }
-                if takes_delays {
-                    let due: Vec<_> = reference.delayed().into_iter().filter(|(key, ..)| found.contains(key)).collect();
-                    due.iter().for_each(|(key, ..)| _ = reference.drop_delay(*key));
-                    expect(&sorted(delayed.iter().copied().filter(|(key, ..)| shard.is_here(*key))), &sorted(due))?;
+                    self.open.insert(id, Open::Where(pushed.collect(), found.collect()));
                 }
                 if is_last {
-                    let left: Vec<_> =
-                        pushed.iter().filter(|(key, push)| reference.push_of(*key) == Some(*push)).collect();
-                    expect(&(takes, left), &(&mut Vec::new(), Vec::new()))
-                        .map_err(|_| "it has not taken each key".to_owned())?;
-                    self.open.remove(&id);
+                    let Some(Open::Where(pushed, found)) = self.open.remove(&id) else {
+                        return Err("it has begun".into());
+                    };
+                    let is_still = |(key, push): &(u8, u64)| reference.push_of(*key) == Some(*push);
+                    let keys: Vec<u8> = pushed.into_iter().filter(is_still).map(|(key, _)| key).collect();
+                    expect(&sorted(shard.here(queued)), &keys)?;
+                    let due: Vec<_> = reference.delayed().into_iter().filter(|(key, ..)| found.contains(key)).collect();
+                    expect(
+                        &sorted(delayed.iter().copied().filter(|(key, ..)| shard.is_here(*key))),
+                        &sorted(due.clone()),
+                    )?;
+                    keys.into_iter().for_each(|key| reference.take(key));
+                    due.into_iter().for_each(|(key, ..)| _ = reference.drop_delay(key));
                 }
             }
             Call::TakeDelayed(taken) => {

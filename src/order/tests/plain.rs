@@ -39,8 +39,8 @@ struct Level {
     old: Vec<(u64, u32)>,
     idle: Vec<(u64, u64)>,
     parked: Vec<u64>,
-    /// Groups, the turns at which they have theirs, or would have had them, and whether they have filled themselves.
-    due: Vec<(u64, u64, bool)>,
+    /// Groups, the turns at which they have theirs, or would have had them; whether they have filled themselves; and were in no list.
+    due: Vec<(u64, u64, bool, bool)>,
     turns: u64,
     since_old: u32,
 }
@@ -202,8 +202,8 @@ impl Plain {
         level.old.retain(|group| group.0 != id);
         level.idle.retain(|group| group.0 != id);
         level.parked.retain(|group| *group != id);
-        let (due, was_served) =
-            take(&mut level.due, |due| due.0 == id).map_or((None, false), |due| (Some(due.1), due.2));
+        let before = take(&mut level.due, |due| due.0 == id);
+        let (due, was_served, was_late) = before.map_or((None, false, false), |due| (Some(due.1), due.2, due.3));
         let is_due = due.is_some_and(|due| level.turns >= due);
         let mut new_due = level.turns + level.old.len() as u64;
         if !has_keys {
@@ -215,10 +215,11 @@ impl Plain {
                 self.skipped.push(priority);
             }
         } else if is_parked && is_due {
+            let at = if was_served || was_late { level.new.len() } else { 0 };
             if !was_served {
                 self.owed.extend(take(&mut self.skipped, |skipped| *skipped == priority));
             }
-            level.new.insert(0, (id, weight));
+            level.new.insert(at, (id, weight));
             new_due = level.turns;
         } else if is_over || is_parked || idle.is_some() && !is_due {
             level.old.push((id, weight));
@@ -227,7 +228,7 @@ impl Plain {
             level.new.push((id, weight));
             new_due = level.turns;
         }
-        level.due.push((id, new_due, has_keys && is_full && is_over));
+        level.due.push((id, new_due, has_keys && is_full && is_over, !is_listed));
         if level.parked.is_empty() {
             self.skipped.retain(|skipped| *skipped != priority);
         }

@@ -74,6 +74,43 @@ fn lower_levels_take_turns() {
     }
 }
 
+/// With a limit, too, groups take turns: a group that is full, and has room again before the next hand-out, does not go before those that
+/// have waited. `held`: so many hand-outs are not ended yet. `one_by_one`: a group gets its next key while the one before is processing.
+#[test]
+fn groups_that_are_full_at_times_take_turns() {
+    let plans = (1..4).flat_map(|limit| (1..4).flat_map(move |weight| [2, 3, 5].map(|groups| (limit, weight, groups))));
+    for (limit, weight, groups) in plans {
+        for (held, one_by_one) in (0..limit).flat_map(|held| [(held, false), (held, true)]) {
+            let mut keys = Keys::new(AnyOrder::groups(Some(limit), false), groups * 20);
+            for key in 0..groups * 20 {
+                keys.enter(key, u64::from(key / 20), weight);
+                if !one_by_one || key % 20 == 0 {
+                    keys.push(key, 0);
+                }
+            }
+            let (mut waited, mut longest) = (vec![0; groups as usize], 0);
+            for _ in 0..400 {
+                let key = keys.pop().unwrap();
+                waited.iter_mut().for_each(|waited| *waited += 1);
+                waited[key as usize / 20] = 0;
+                longest = longest.max(*waited.iter().max().unwrap());
+                if one_by_one {
+                    keys.push(key / 20 * 20 + (key + 1) % 20, 0);
+                }
+                if keys.held.len() > held as usize {
+                    let ended = keys.held[0];
+                    keys.ended(0);
+                    if !one_by_one {
+                        keys.push(ended, 0);
+                    }
+                }
+            }
+            let of = format!("limit {limit}, weight {weight}, {groups} groups, {held} held, one by one: {one_by_one}");
+            assert!(longest <= 2 * groups * weight, "{of}: {longest}");
+        }
+    }
+}
+
 /// Groups that always have keys get hand-outs by their weights. One that has a key now and then comes within a few hand-outs, and gets no
 /// more than one in a round.
 #[test]
