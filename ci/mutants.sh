@@ -3,7 +3,7 @@
 #
 #   ci/mutants.sh                      all four groups: hours
 #   ci/mutants.sh wheel                one group: state, waiting, wheel or limiters
-#   ci/mutants.sh src/line/fifo.rs     one file: minutes
+#   ci/mutants.sh src/order/line.rs    one file: minutes
 #
 # Mutants that survive the quick tests of a group are run against the slow tests, and survivors of `waiting` then against the loom models. A
 # mutant that hangs, or takes more processor time or memory than a test may, counts as caught. The script lists the survivors at the end;
@@ -16,10 +16,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 work="${MUTANTS_WORK:-$PWD/target/mutants}"
 read -ra more <<<"${MUTANTS_ARGS:-}"
 
-state=(src/key/*.rs src/shard/known.rs)
-waiting=(src/sync/lock.rs src/wait.rs src/line/fifo.rs src/futures.rs src/shared/getters.rs src/shared/life_cycle.rs src/shared/drain.rs src/shard/dirty_waiters.rs)
-wheel=(src/time/wheel/{mod,level,blocks,cascade}.rs src/time/driver.rs src/shard/delays.rs src/shard/expire.rs)
-limiters=(src/rate_limiter/*.rs src/backoff/*.rs src/shard/failures.rs src/shared/failures.rs)
+state=(src/key/*.rs src/machine/{keys,add,get,done,take}.rs)
+waiting=(src/sync/lock.rs src/wait.rs src/order/line.rs src/futures.rs src/shared/{getters,life_cycle,drain,dirty}.rs src/machine/dirty.rs)
+wheel=(src/time/wheel/{mod,level,blocks,cascade}.rs src/time/driver.rs src/machine/{delays,later,expire}.rs)
+limiters=(src/rate_limiter/*.rs src/backoff/*.rs src/machine/failures.rs src/shared/failures.rs)
 
 # The tests that are likely to notice, in some seconds.
 state_quick="lib against_reference"

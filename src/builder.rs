@@ -284,15 +284,15 @@ impl<K> WorkQueueBuilder<K> {
 
     /// Groups of keys (namespaces, tenants, hosts) take turns, so that none drowns the others. In its turn a group with queued keys gives
     /// [`group_weight`](Self::group_weight) keys (1 by default), and then goes to the end. Within a group keys are first in, first out.
-    /// With priorities, groups take turns within a priority. A group that had no queued keys joins at the end, without credit. With several
-    /// [shards](Self::shards), groups take turns in each. By default keys have no groups.
+    /// With priorities, groups take turns within a priority. A group that had no queued keys comes before those that have had turns, unless
+    /// its own next turn would not have come yet: then it joins at the end. With several [shards](Self::shards), groups take turns in each.
+    /// By default keys have no groups.
     ///
-    /// The queue knows a group by a 32-bit hash of the function's result: two groups with the same hash count as one. The queue calls the
+    /// The queue knows a group by a 64-bit hash of the function's result: two groups with the same hash count as one. The queue calls the
     /// function under no lock, once for a key that is new to the queue. (If two threads add the key at a time, twice.) If the function
     /// panics, the add panics and has no effect.
     ///
-    /// The turns are a deficit round robin with a cost of one (Shreedhar and Varghese, "Efficient fair queueing using deficit round robin",
-    /// 1995). So a hand-out takes the same time with any number of groups.
+    /// The turns are those of FQ-CoDel (RFC 8290), with a cost of one. So a hand-out takes the same time with any number of groups.
     ///
     /// # Examples
     /// ```
@@ -308,8 +308,8 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// How many keys a group gives in a turn. The queue asks with each new key. The answer for the first key of a group without keys
-    /// counts. From 1 to 1000: other values are clamped. Needs [`fair_by`](Self::fair_by). 1 by default.
+    /// How many keys a group gives in a turn. The queue asks with each new key. The answer counts if the queue does not know the group yet;
+    /// it forgets a group some time after its last key is gone. From 1 to 1000: other values are clamped. Needs [`fair_by`](Self::fair_by). 1 by default.
     ///
     /// # Examples
     /// ```
@@ -333,7 +333,7 @@ impl<K> WorkQueueBuilder<K> {
     ///
     /// A group at its limit is *full*: the queue hands out none of its queued keys until one of its processing keys is done. These keys
     /// count in [`len`](WorkQueue::len), and drains wait for them. After a shut-down, getters wait while such keys are queued. A group that
-    /// was full joins at the end of the turns.
+    /// was full comes next if its turn has passed meanwhile, and otherwise joins at the end.
     ///
     /// # Examples
     /// ```

@@ -264,8 +264,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// Like [`add_after`](Self::add_after).
     ///
     /// # Blocking
-    /// Like [`add_after`](Self::add_after). But the first call with a [priority](AddOptions::priority) other than NORMAL visits all queued
-    /// keys of the key's shard, in some 50 ns each. It holds the lock for up to some thousand keys at a time.
+    /// Like [`add_after`](Self::add_after). The first call with a [priority](AddOptions::priority) other than NORMAL also allocates some
+    /// 20 KB in the key's shard. It visits no other key.
     ///
     /// # Examples
     /// ```
@@ -438,11 +438,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// Like [`cancel`](Self::cancel).
     ///
     /// # Blocking
-    /// Usually one lock for some tens of nanoseconds. If fewer than 500 keys are queued, the call searches them, in at most about a
-    /// microsecond. (A removed key still counts here until all keys before it are handed out.) If more are queued, the first such call
-    /// visits all queued keys of the key's shard, as the first [priority](AddOptions::priority) does: O(n), in some 50 ns each. It holds
-    /// the lock for up to some thousand keys at a time. Later calls are O(1). After that call the shard links its keys, as a queue with
-    /// priorities does, and each hand-out takes some 50 ns more.
+    /// One lock for some tens of nanoseconds, however many keys are queued.
     ///
     /// # Memory ordering
     /// The adds that this call takes back *happen-before* its return. The next hand-out of the key sees what happened before this call.

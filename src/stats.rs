@@ -297,8 +297,7 @@ pub struct GroupStats<K> {
     pub queued: usize,
     /// Keys that are processing.
     pub processing: usize,
-    /// Hand-outs since the queue last got to know a key of this group, of which it knew none: that is queued, processing or delayed, or whose
-    /// failures it counts.
+    /// Hand-outs since the group last had no key. It has those that are queued, processing or delayed, or whose failures the queue counts.
     pub handed_out: u64,
     /// How long the oldest queued key has waited. `None`: the queue does not [measure](crate::WorkQueueBuilder::measure), or measured no
     /// queued key of the group.

@@ -178,7 +178,9 @@ fn groups_come_and_go() {
         assert_eq!(queue.inspect().groups().len(), 100);
         let items = queue.get_many(100);
         let groups = queue.inspect().groups();
-        assert!(groups.iter().all(|group| (group.queued, group.processing, group.handed_out) == (9, 1, 1)));
+        // Some groups have had a second turn before others had their first (P20).
+        assert!(groups.iter().all(|group| group.queued + group.processing == 10 && group.processing as u64 == group.handed_out));
+        assert!(groups.iter().filter(|group| group.processing == 1).count() > 80);
         assert!(groups.iter().all(|group| group.oldest == Some(Duration::from_millis(7))));
         drop(items);
         assert_eq!(queue.get_many(usize::MAX).len(), 900);

@@ -1,4 +1,4 @@
-//! The keys of a queue: the state of each, the slot that holds it, and the table that finds it.
+//! The keys of a shard: the state of each, the slot that holds it, and the table that finds it. `src/machine/keys.rs` uses them.
 //!
 //! | file | |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | `chunk` | the memory of some slots |
 //! | `slab` | the memory of all slots |
 //! | `segmented` | an array that grows without a copy of all that it holds |
-//! | `side_array` | what some steps keep for each slot, in arrays of their own |
+//! | `side_array` | what some verbs keep for each slot, in arrays of their own |
 //! | `buckets`, `table` | from a key's hash to its slot |
 
 mod buckets;

@@ -2,15 +2,11 @@
 //!
 //! | reference | held by | the slot is taken because |
 //! |---|---|---|
-//! | [`SlotRef`] | the chains of the table; a step that has just found the key | the key is in the table; each use is `unsafe` |
-//! | [`SlotView`] | a step that reads; the holder | the view borrows the table, or the token of the key |
-//! | [`Queued`] | the line | the key is queued (I1) |
-//! | [`Claimed`] | an item | the key is processing (I2) |
+//! | [`SlotRef`] | the chains of the table; an `EntryRef` of `src/machine/keys.rs` | the key is in the table; each use is `unsafe` |
+//! | [`SlotView`] | a call that reads | the view borrows the table, or an `EntryRef` |
 //!
-//! * **S4** Each queued key has one token [`Queued`], in the line or in the step that moves it. Each processing key has one token
-//!   [`Claimed`], in an item or in the call that moves it. Both keep the queue alive. Neither is `Copy`. The step that ends the state
-//!   consumes the token. (At most one of two tokens from [`Claimed::duplicate`] is consumed.) So the slot of a token is taken (S2), and its
-//!   chunk is alive (S3).
+//! An `EntryRef` is in the order while its key is queued (I1), in the `Claimed` of an item while the key is processing (I2), or in a verb
+//! (S4).
 
 use super::state::State;
 use super::table::Hash;
@@ -26,7 +22,7 @@ pub(super) struct Slot<K> {
     pub(super) state: State,
     /// Its index in its chunk (S5). Never changes.
     index: u8,
-    /// The machine's: see `src/machine/keys.rs`. They take the place of padding. Used under the lock only.
+    /// Two priorities: see `src/machine/keys.rs`. They take the place of padding. Used under the lock only.
     levels: [Cell<i8>; 2],
     /// The key's hash. Written under the lock, when the slot is taken; the holder of the key reads it without the lock.
     pub(super) hash: Cell<u32>,
@@ -128,7 +124,7 @@ impl<'t, K> SlotView<'t, K> {
         Hash(self.slot().hash.get())
     }
 
-    /// The machine's two bytes.
+    /// Two bytes for the machine.
     #[inline]
     pub(crate) fn levels(self) -> &'t [Cell<i8>; 2] {
         &self.slot().levels

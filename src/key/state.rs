@@ -13,21 +13,21 @@
 //! ```
 //!
 //! * **I1** A key is queued at most once, and exactly while its word has DIRTY and not PROCESSING.
-//! * **I2** PROCESSING is set by the one get that took the key out of the line, and cleared by the `done` of its holder.
+//! * **I2** PROCESSING is set by the one get that took the key out of the order, and cleared by the `done` of its holder.
 //! * **I3** DIRTY and PROCESSING together mean that `done` queues the key again.
 //! * **I4** A key with a bit set is in the table, and a key with none is not.
 //! * **I5** The step that makes a key DIRTY and not PROCESSING pushes it, once, and owes one wake-up.
 //! * **I9** DELAYED means that the key has one entry in the wheel, with the deadline that counts. No entry is stale: the critical section
 //!   that moves or drops a delay takes the old entry out.
 //! * **I10** FAILED means that the queue has counted a failure of the key that was not forgotten since: the number of failures in the
-//!   key's `Record` is not 0. Without FAILED it is 0.
+//!   `Record` of its slot is not 0. Without FAILED it is 0.
 //!
 //! "Absent" means neither DIRTY nor PROCESSING. DELAYED and FAILED each keep such a key in the table. WAITING goes with DELAYED: an add
 //! waits for the delay ([`DelayedAdd::Strict`](crate::DelayedAdd::Strict)). UNWINDING goes with PROCESSING: the holder's thread was
 //! already unwinding when it got the key, so a drop of the item by that unwinding does not mean that the work on the key has panicked.
 //! AWAITED goes with PROCESSING, too: the step that makes the key dirty clears it, and owes the news.
 //!
-//! Every step is made under the queue's lock, which orders the steps. The word is an atomic because the holder of the key reads it
+//! Every step is made under the lock, which orders the steps. The word is an atomic because the holder of the key reads it
 //! without the lock, as in [`is_dirty`](State::is_dirty). A step returns what the caller has to do next.
 
 use crate::sync::{AtomicU8, Ordering};
@@ -108,7 +108,7 @@ impl State {
         self.0.store(before ^ (DIRTY | PROCESSING), Ordering::Relaxed);
     }
 
-    /// The key was taken out of the line and is not handed out.
+    /// The key was taken out of the order and is not handed out.
     pub(crate) fn on_take_back(&self) {
         let before = self.0.load(Ordering::Relaxed);
         debug_assert_eq!(before & (DIRTY | PROCESSING), DIRTY, "I1: only a queued key can be taken out");

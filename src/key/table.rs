@@ -11,10 +11,10 @@
 //! └───┘       └──────────────────┘
 //! ```
 //!
-//! Chains run through the slots. There are at least two buckets for each key, so most chains have one slot. With one bucket for each
-//! key, filling and draining costs a fifth more, because the oldest key, which is done first, is the last of its chain. A key takes
-//! 16 to 32 bytes here in addition to its slot (with slot and line, a `u64` takes 50 to 73). It is stored once and hashed once (the hash
-//! stays in the slot), and leaves no tombstone. It is in the table exactly while it is queued, processing, delayed or has failed (I4).
+//! Chains run through the slots. There are at least two buckets for each key, so most chains have one slot. With one bucket for each key,
+//! filling and draining costs a fifth more, because the oldest key, which is done first, is the last of its chain. A key takes 16 to 32
+//! bytes here in addition to its slot. It is stored once and hashed once (the hash stays in the slot), and leaves no tombstone. It is in
+//! the table exactly while it is queued, processing, delayed or has failed (I4).
 //!
 //! With many keys, the table grows and shrinks in many small steps. There are two arrays then, and each key that comes or goes moves some
 //! chains from the old array to the new one, the last chain first. The old array gets shorter by that, so its memory is freed in small

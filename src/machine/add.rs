@@ -199,8 +199,8 @@ impl<K> Machine<K> {
         self.active -= 1;
     }
 
-    /// A dirty key is added with a priority. If that is higher, a queued key goes to the end of its level. It is ready as before, so nothing
-    /// is owed.
+    /// A dirty key is added with a priority. If that is higher, a queued key goes to the end of its level. It is ready as before, so
+    /// nothing is owed.
     fn raise(&mut self, entry: EntryRef<K>, priority: i8, mode: Mode) {
         if entry.state().is_processing() {
             entry.set_pending(entry.pending().max(priority));

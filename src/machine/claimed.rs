@@ -8,8 +8,7 @@
 //!
 //! `done` looks whether the token is its own in debug builds only: this takes seven instructions, of which four find the head of the chunk.
 //!
-//! It is a pointer, so an `Option` of it takes no more. An item whose drop ends the processing has such an `Option`, which its other ends
-//! empty: so no token is made twice.
+//! An item has a `Drop`, so its ends duplicate the token to move it out ([`Claimed::duplicate`]).
 
 use super::{EntryRef, Machine};
 use crate::key::{Hash, SlotId};

@@ -1,4 +1,4 @@
-//! The keys that the machine knows, in the crate's table and slots. The unsafe code of the machine is in this file.
+//! The keys that the machine knows, in the table and slots of [`key`](crate::key). The unsafe code of the machine is in this file.
 //!
 //! ```text
 //!   slot of the table    state · index · levels · hash · next · entry
@@ -10,8 +10,8 @@
 //!
 //! **The rule of this file**, which the rest of the machine keeps without unsafe code: an [`EntryRef`] is that of a key in the table. The
 //! order has it while the key is queued, a [`Claimed`](super::Claimed) while the key is processing, and a verb while it runs, until the
-//! verb calls [`Keys::remove`]. So the slot is taken (S2), and does not move (S3). A verb that gets a `Claimed` asks [`Keys::owns`] before
-//! it changes anything; `done` does so in debug builds.
+//! verb calls [`Keys::remove`] (S4). So the slot is taken (S2), and does not move (S3). A verb that gets a `Claimed` asks [`Keys::owns`]
+//! before it changes anything; `done` does so in debug builds.
 //!
 //! All but the key is used under the queue's lock. The holder of a key reads the key without it.
 

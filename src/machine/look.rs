@@ -6,9 +6,9 @@
 //!                        lock ─ take_out what was chosen, if it is still there ─ unlock ─ …
 //! ```
 //!
-//! A slot does not move, so a key that is known from the first to the last of these calls is seen once, in the state that it has then. After
-//! a shut-down, no key becomes dirty that is not: so one look at all keys sees each that has work left when its slot is visited, either
-//! queued or held.
+//! A slot does not move, so a key that is known from the first to the last of these calls is seen once, in the state that it has then.
+//! After a shut-down, no key becomes dirty that is not: so one look at all keys sees each that has work left when its slot is visited,
+//! either queued or held.
 
 use super::{EntryRef, Machine};
 use crate::key::{SlotId, State};

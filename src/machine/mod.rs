@@ -1,7 +1,7 @@
 //! One shard of the queue as a machine: plain data, and one function for each verb.
 //!
 //! ```text
-//!   call ─▶ hash ─▶ lock ─▶ machine.verb(hand, …) ─▶ (answer, owed) ─▶ publish ─▶ unlock ─▶ apply what is owed, drop the hand
+//!   call ─▶ hash ─▶ lock ─▶ machine.verb(hand, …) ─▶ (answer, owed) ─▶ publish, take out whom to wake ─▶ unlock ─▶ wake, drop the hand
 //!
 //!   verb       given                 answer                      may owe
 //!   add        key, How              queued, dirty already …     READY, DEADLINE, DIRTY
@@ -17,12 +17,13 @@
 //!   take_delay                       a delay, and its key        DRAINED
 //!   put_back   key, delay                                        DEADLINE
 //!   shut_down                                                    DRAINED, OVER
+//!   forget_failures  key
 //!   shrink     where to begin
 //! ```
 //!
 //! | file | |
 //! |---|---|
-//! | `keys` | the keys that are known; the unsafe code of the machine |
+//! | `keys` | the keys that are known; the unsafe code of the machine, and its rule |
 //! | `add`, `get`, `done`, `take`, `look` | the verbs |
 //! | `claimed`, `dirty` | the token of a held key, and the wait until that is dirty |
 //! | `delays`, `expire`, `failures` | the verbs that have to do with delays and failures, and their steps in others |
@@ -34,9 +35,9 @@
 //! | `garbage` | memory that is not needed any more |
 //! | `owed` | what a verb leaves to its caller, and what it is told of the queue |
 //!
-//! Which queued key comes next is the business of the [`order`](crate::order).
+//! The [`order`](crate::order) says which queued key comes next. [`shared`](crate::shared) calls the verbs.
 //!
-//! **Pure.** There is no lock, thread, waker, clock, observer and random number in here. Times are arguments. The only foreign code that
+//! **Pure.** There is no lock, thread, waker, clock, observer or random number in here. Times are arguments. The only foreign code that
 //! runs is `Eq` of the keys, in a look-up before anything is changed; `Clone` in `take_delay`, which undoes its step if that panics; and
 //! what the caller passes to `look`, which changes nothing.
 //!
@@ -44,10 +45,10 @@
 //! puts it there. What is in the hand afterwards the caller drops after its lock. So no verb drops a key.
 //!
 //! **The mode** is what the caller has read of the queue under the lock. A hot call tests it once, and passes [`Mode::PLAIN`] or
-//! [`Mode::ORDERED`] as a constant. So one function is compiled for a plain queue, for one with priorities or groups, and for all others.
+//! [`Mode::ORDERED`] as a constant. So a verb is compiled for a plain queue, for one with priorities or groups, and for all others (O1).
 //!
 //! **Memory** that is not needed any more is in the machine, until the caller takes it ([`Owed::GARBAGE`]) and frees it after its lock. It
-//! is not given back by each call, because it is rare: a call with a list of its own for it begins and ends by 20 words.
+//! is not in the answer of each call, because it is rare: a list for it is 20 words, which each call would write and read.
 
 #![allow(clippy::vec_box, reason = "a block goes from list to list without being copied")]
 
@@ -77,9 +78,7 @@ pub(crate) use add::How;
 pub(crate) use claimed::Claimed;
 pub(crate) use delays::{Cancelled, Delay};
 pub(crate) use dirty::DirtyTicket;
-pub(crate) use done::End;
-#[cfg(test)]
-pub(crate) use done::Ended;
+pub(crate) use done::{End, Ended};
 pub(crate) use durations::MaybeNanos;
 #[cfg(test)]
 pub(crate) use expire::BATCH;

@@ -51,9 +51,9 @@ impl Owed {
 pub(crate) struct Mode {
     /// The queue is not shut down.
     pub(crate) is_open: bool,
-    /// There may be an order other than the line: groups, or a priority was given.
+    /// There may be an order other than a line: groups, or a priority was given.
     pub(crate) is_ordered: bool,
-    /// Some thread waits for keys, for an end of the work, or for a shut-down. If not, a verb owes none of `READY`, `DRAINED` and `OVER`.
+    /// Some thread or task waits for keys, or for the end of the work. If not, a verb owes none of `READY`, `DRAINED` and `OVER`.
     pub(crate) is_awaited: bool,
     /// The queue measures: see [`measure`](super::measure).
     pub(crate) is_measured: bool,
@@ -63,13 +63,13 @@ impl Mode {
     /// Of the hot calls. As a constant: then a verb is compiled for this alone.
     pub(crate) const PLAIN: Self = Self { is_open: true, is_ordered: false, is_awaited: false, is_measured: false };
 
-    /// The same in an order other than the line.
+    /// The same in any order.
     pub(crate) const ORDERED: Self = Self { is_ordered: true, ..Self::PLAIN };
 
     /// Of a shut-down.
     pub(super) const SHUT_DOWN: Self = Self { is_open: false, is_ordered: true, is_awaited: true, is_measured: false };
 
-    /// One of the bits, if this is so, and some thread waits for it.
+    /// One of the bits, if this is so, and somebody waits for it.
     #[inline(always)]
     pub(super) fn owed_if(self, is_so: bool, what: u8) -> Owed {
         if self.is_awaited { Owed::only_if(is_so, what) } else { Owed::NOTHING }

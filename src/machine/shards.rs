@@ -5,8 +5,8 @@
 //! ```
 //!
 //! At the end of each critical section the caller gives a stamp, if one is wanted: most sections want none. Then it publishes the front.
-//! The deadline [`until`](Machine::until) which no delay precedes it publishes after each verb that owes
-//! [`DEADLINE`](super::Owed::DEADLINE), and after the last `expire` of a turn. A queue with one shard does nothing of this.
+//! It publishes the deadline [`until`](Machine::until) after each verb that owes [`DEADLINE`](super::Owed::DEADLINE), and after the last
+//! `expire` of a turn. A queue with one shard gives no stamp, and publishes no front.
 
 use super::Machine;
 use crate::order::Order;

@@ -1,7 +1,7 @@
 //! Keys are taken out: one that the caller names, or those that the caller has [seen](super::look) and chosen.
 //!
-//! What was seen is one push and one delay, and not only a key: if the key was handed out meanwhile and is queued again, it is not taken out.
-//! Full groups hold nothing back.
+//! What was seen is one push and one delay, and not only a key: if the key was handed out meanwhile and is queued again, it is not taken
+//! out. Full groups hold nothing back.
 
 use super::{Delay, EntryRef, Machine, Mode, Owed, Seen};
 use crate::key::Hash;

@@ -1,7 +1,7 @@
 //! Any of the orders: the same machine serves plain queues, and those with priorities or groups.
 //!
-//! The line is a field of its own beside the other orders, and a call that knows that there is no other one (`is_ordered` is `false`, as a
-//! constant) does not look for one: so a plain queue pays nothing for the others.
+//! The line is a field of its own beside the other orders, and a call that knows that there is no other one (O1: `is_ordered` is `false`,
+//! as a constant) does not look for one: so a plain queue pays nothing for the others.
 
 use super::{Bin, Group, Groups, Levels, Line, NORMAL, Order, Place, Pushed};
 

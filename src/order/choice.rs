@@ -5,9 +5,9 @@
 //!   level      top  top  … top   lower₁  top  …  top   lower₂       while lower levels wait
 //! ```
 //!
-//! With a limit, the turn of a lower level may come while a group there is full. The level is *skipped* then. When such a group of a skipped
-//! level comes back, the level is *owed* a hand-out, which is the next one. Else a group whose keys of a middle level fill it at each turn
-//! would never give a lower one. A turn skips one level at most, so at most two of 17 hand-outs go to lower levels.
+//! With a limit, the turn of a lower level may come while a group there is full. The level is *skipped* then. When such a group of a
+//! skipped level comes back, the level is *owed* a hand-out, which is the next one. Else a group whose keys of a middle level fill it at
+//! each turn would never give a lower one. A turn skips one level at most, so at most two of 17 hand-outs go to lower levels.
 
 use super::bits::Bits;
 

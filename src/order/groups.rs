@@ -7,13 +7,14 @@
 //! ```
 //!
 //! A lane that gets its first key is *new*: it comes before those that have had turns, the *old* ones; but of 16 hand-outs of a level one
-//! goes to those. It gives as many keys as its group weighs, and then goes to the end of the old. A lane without keys is *idle*: in no turn,
-//! but known until its next turn would have come. If it gets a key before that, it goes to the end of the old, and is not new. (This is
-//! FQ-CoDel, RFC 8290, with a cost of 1; there an empty lane stays among the old. Here no pop walks over empty lanes.)
+//! goes to those. It gives as many keys as its group weighs, and then goes to the end of the old. A lane without keys is *idle*: in no
+//! turn, but known until its next turn would have come. If it gets a key before that, it goes to the end of the old, and is not new. (This
+//! is FQ-CoDel, RFC 8290, with a cost of 1; there an empty lane stays among the old. Here no pop walks over empty lanes.)
 //!
 //! A group with as many processing keys as it may have is *full*: its lanes with keys are *parked*, until one of those keys ends. Then a
-//! lane whose turn would have come meanwhile goes first among the new, and its level is owed a hand-out if it was skipped and the lane has not filled the group itself
-//! ([`choice`](super::choice)). Another lane goes to the end of the old, but its turn is not put off: it is known when it would have come.
+//! lane whose turn would have come meanwhile goes first among the new, and its level is owed a hand-out if it was skipped and the lane has
+//! not filled the group itself ([`choice`](super::choice)). Another lane goes to the end of the old, but its turn is not put off: it is
+//! known when it would have come.
 //!
 //! All steps are O(1), but when a group becomes full, or is no longer: these visit its lanes.
 

@@ -5,9 +5,9 @@ use super::failures::Limiter;
 use super::hub::Flags;
 use super::locked::Locked;
 use crate::key::Hash as KeyHash;
-use crate::machine::{Failure, How, Mode};
+use crate::machine::{Failure, How, Machine, Mode};
 use crate::order::Group;
-use crate::sync::Arc;
+use crate::sync::{Arc, MutexGuard};
 use crate::time::nanos;
 use crate::{AddOptions, Added};
 use std::hash::Hash;
@@ -27,20 +27,13 @@ impl<K: Hash + Eq> Shared<K> {
     #[inline(always)]
     pub(crate) fn add(this: &Arc<Self>, key: K, wakeups: Wakeups) -> Added {
         let hash = this.hash(&key);
-        if this.others.is_empty() && !this.flags().has(Flags::ADD) {
-            return Self::add_to_first(this, key, hash, wakeups);
+        if !this.others.is_empty() {
+            return Self::add_to_one_of_many(this, key, hash, wakeups);
         }
-        Self::add_special(this, Some(key), hash, wakeups)
-    }
-
-    /// [`add`](Self::add) to a queue with one shard that is plain as far as the flags say, which the lock makes certain.
-    #[inline(always)]
-    fn add_to_first(this: &Arc<Self>, key: K, hash: KeyHash, wakeups: Wakeups) -> Added {
         let mut hand = Some(key);
         let mut machine = this.enter(&this.first);
         if this.flags().has(Flags::ADD) {
-            drop(machine);
-            return Self::add_special(this, hand, hash, wakeups);
+            return Self::add_special(this, &this.first, hand, hash, wakeups, machine);
         }
         let (added, owed) = machine.add(&mut hand, hash, Group::default(), &How::NOW, Mode::PLAIN);
         if added != Added::Coalesced {
@@ -50,15 +43,25 @@ impl<K: Hash + Eq> Shared<K> {
         // A key that is left in the hand is dropped here, after the lock (W4).
     }
 
-    /// `add` to a queue with several shards, or one that measures, is ordered or shut down, has a getter that waits, or has to start its
-    /// driver thread.
     #[inline(never)]
-    fn add_special(this: &Arc<Self>, hand: Option<K>, hash: KeyHash, wakeups: Wakeups) -> Added {
+    fn add_to_one_of_many(this: &Arc<Self>, key: K, hash: KeyHash, wakeups: Wakeups) -> Added {
         let locked = this.shard_of(hash);
-        if this.shards() > 1 {
-            this.note_add(locked);
-        }
-        Self::add_as(this, locked, hand, hash, &How::NOW, wakeups)
+        this.note_add(locked);
+        Self::add_special(this, locked, Some(key), hash, wakeups, this.enter(locked))
+    }
+
+    /// `add` to a queue with several shards, or one that measures, is ordered or shut down, has a getter that waits, or has to start its
+    /// driver thread. The guard is the last parameter, so that it is dropped before the hand if `Eq` panics (W4).
+    #[inline(never)]
+    fn add_special<'s>(
+        this: &'s Arc<Self>,
+        locked: &'s Locked<K>,
+        hand: Option<K>,
+        hash: KeyHash,
+        wakeups: Wakeups,
+        machine: MutexGuard<'s, Machine<K>>,
+    ) -> Added {
+        Self::add_as(this, locked, hand, hash, &How::NOW, wakeups, machine)
     }
 
     /// `add_with`.
@@ -71,32 +74,31 @@ impl<K: Hash + Eq> Shared<K> {
             this.expect_levels();
         }
         let how = this.how(&options);
-        Self::add_as(this, locked, Some(key), hash, &how, Wakeups::Now)
+        let machine = this.enter(locked);
+        locked.publish_buckets(&machine);
+        Self::add_as(this, locked, Some(key), hash, &how, Wakeups::Now, machine)
     }
 
     /// An add of any kind. The queue asks for the group of a key that is new.
     // `inline(always)`: `add` passes a constant `how`.
     #[inline(always)]
-    fn add_as(
-        this: &Arc<Self>,
-        locked: &Locked<K>,
+    fn add_as<'s>(
+        this: &'s Arc<Self>,
+        locked: &'s Locked<K>,
         mut hand: Option<K>,
         hash: KeyHash,
         how: &How<'_>,
         wakeups: Wakeups,
+        mut machine: MutexGuard<'s, Machine<K>>,
     ) -> Added {
         let mut group = Group::default();
         let added = {
-            let mut machine = this.enter(locked);
             if let (Some(groups), Some(key)) = (&this.groups, &hand) {
                 if !this.is_shutting_down() && !machine.is_known(key, hash) {
                     drop(machine);
                     group = groups.ask(key, &this.hasher);
                     machine = this.enter(locked);
                 }
-            }
-            if how.delay.is_some() {
-                locked.publish_buckets(&machine);
             }
             let mut mode = this.mode();
             mode.is_awaited &= wakeups == Wakeups::Now;

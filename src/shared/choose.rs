@@ -10,26 +10,27 @@
 //! [`STAY`] keys, not at every key. When that shard has no more keys, it looks into the one to which its thread has **just added** a key:
 //! a thread that adds and gets in turn has that shard in its cache, and need not look at the others each time (two threads took 345 ns a
 //! key, and 46 so). Then it goes to the shard whose first key has waited longest: each shard publishes a time before the push of that
-//! key, written once for [64 keys](crate::line).
+//! key, written once for [64 keys](crate::order).
 //!
 //! If another getter stays there, it **passes by**, and takes the next one: two threads at one shard's lock are slower than one. But it
 //! passes by an oldest shard [`PASSES`] times at most, all getters together; then all join there, until a getter that stays finds an older
 //! shard and leaves. So a key is overtaken by later keys of other shards, but at most by about `(shards + (2 + PASSES) * getters) * 64` of
 //! them (P18): while its shard is the oldest, a getter chooses it or uses up a pass; and the keys with an older front are a group in each
-//! shard at most. Each choice may be followed by [`STAY`] keys that the getter has just added: then by twice as many. A thread that ends in the
-//! middle of a stay does not say so: it counts as a getter, until another one leaves that shard.
+//! shard at most. Each choice may be followed by [`STAY`] keys that the getter has just added: then by twice as many. A thread that ends in
+//! the middle of a stay does not say so: it counts as a getter, until another one leaves that shard.
 //!
 //! If the shard's lock is **held**, the getter does not wait for it while another shard has keys: the holder may be off its core. It leaves
-//! its stay, or takes the next shard. The shard counts this. After [`PASSES`] times getters wait for its lock, until one that stays finds an
-//! older shard and leaves. So a shard whose lock adders often hold does not fall behind: each such time ends a stay, which adds
+//! its stay, or takes the next shard. The shard counts this. After [`PASSES`] times getters wait for its lock, until one that stays finds
+//! an older shard and leaves. So a shard whose lock adders often hold does not fall behind: each such time ends a stay, which adds
 //! `PASSES * (PASSES + 1) * 64` keys to the bound. If a getter waits in vain, the holder is off its core: then getters pass by the lock
-//! [`PASSES_IF_STOPPED`] times, or until one finds it free. With priorities, a getter passes by a held lock for a key of the same level only.
+//! [`PASSES_IF_STOPPED`] times, or until one finds it free. With priorities, a getter passes by a held lock for a key of the same level
+//! only.
 //!
 //! **With priorities** a getter goes to the shard whose first key has the highest one, the oldest of those. It ends its stay when that
 //! shard has only keys of lower levels, and passes by for a key of the same level only. So a key of a higher level waits until the
 //! getters have ended their stays with lower ones: [`STAY_IN_ORDER`].
 //!
-//! A plain cursor that visits the shards in turn would be simpler. But it does not bound how far a key is overtaken: the lines of the
+//! A plain cursor that visits the shards in turn would be simpler. But it does not bound how far a key is overtaken: the orders of the
 //! shards are not equally long, and the difference grows with them.
 //!
 //! The numbers are read without a lock, and may be out of date. No promise but the order depends on them: a getter that finds nothing
@@ -445,7 +446,8 @@ mod tests {
         assert!(overtook <= (2 + 5 * 2) * 64, "{overtook}");
     }
 
-    /// A thread has stayed with a shard of a queue, and might take a key back. The next queue, at the same address, is a new one to it (P27).
+    /// A thread has stayed with a shard of a queue, and might take a key back. The next queue, at the same address, is a new one to it
+    /// (P27).
     #[test]
     fn a_queue_at_the_address_of_another_is_not_taken_for_it() {
         let [mut old, mut new] = [(); 2].map(|()| WorkQueue::builder().shards(2).seed(1).build());

@@ -1,8 +1,8 @@
 //! Tasks that wait until a key that is processing becomes dirty, because the work on it is stale then.
 //!
 //! ```text
-//!   task   lock a shard ─ the key is clean: the machine marks it, and says a ticket ─ lock the hub: on the list ─ unlock both
-//!   add    lock that shard ─ the marked key becomes dirty: the machine says its ticket ─ lock the hub: off the list ─ unlock both ─ wake
+//!   task   lock the shard ─ the key is clean: the machine marks it, and returns a ticket ─ lock the hub: on the list ─ unlock both
+//!   add    lock the shard ─ the marked key becomes dirty: its ticket is owed ─ lock the hub: off the list ─ unlock both ─ wake
 //! ```
 //!
 //! Both are one critical section of the shard, so no task finds the key clean and misses the add. Most queues have no such task: then an add
@@ -14,7 +14,7 @@ use crate::wait::{Waiter, WakeList};
 use std::collections::BTreeMap;
 use std::task::Waker;
 
-/// The tasks, by shard, the machine's ticket, and a number of their own.
+/// The tasks, by shard, ticket of the machine, and a number of their own.
 #[derive(Default)]
 pub(super) struct DirtyWaiters {
     waiting: BTreeMap<DirtyTicket, Waker>,

@@ -4,7 +4,7 @@ use super::Shared;
 use super::failures::Failures;
 use super::hub::Flags;
 use super::locked::Locked;
-use crate::machine::{Claimed, End, Machine, MaybeNanos, Mode, WHEEL_IS_FULL};
+use crate::machine::{Claimed, End, Ended, Machine, MaybeNanos, Mode, Owed, WHEEL_IS_FULL};
 use crate::panics::contained;
 use crate::sync::{Arc, MutexGuard};
 use crate::{AddOptions, Added};
@@ -14,34 +14,55 @@ impl<K> Shared<K> {
     // `inline(never)`: else `Item::done` and others have a copy each.
     #[inline(never)]
     pub(crate) fn done(&self, claimed: Claimed<K>) {
-        if !self.others.is_empty() || self.flags().has(Flags::DONE) {
-            return self.end(claimed, End::Done);
+        self.end(claimed, End::Done);
+    }
+
+    /// `forget` and `done`, for the holder of the key, in one critical section. The caller has called
+    /// [`limiter_forget`](Self::limiter_forget).
+    #[inline(never)]
+    pub(crate) fn succeed(&self, claimed: Claimed<K>) {
+        self.end(claimed, End::Succeed);
+    }
+
+    /// [`succeed`](Self::succeed) of a key that was given up.
+    #[cold]
+    pub(crate) fn give_up(&self, claimed: Claimed<K>) {
+        self.end(claimed, End::GiveUp);
+    }
+
+    #[inline(always)]
+    fn end(&self, claimed: Claimed<K>, end: End) {
+        if !self.others.is_empty() {
+            let locked = self.home(&claimed);
+            return self.end_special(locked, claimed, end, self.enter(locked));
         }
-        let mut hand = None;
-        let mut machine = self.enter(&self.first);
+        let (locked, mut hand) = (&self.first, None);
+        let mut machine = self.enter(locked);
         if self.flags().has(Flags::DONE) {
-            drop(machine);
-            return self.end(claimed, End::Done);
+            return self.end_special(locked, claimed, end, machine);
         }
-        let (_ended, owed) = machine.done(&mut hand, claimed, End::Done, Mode::PLAIN);
-        self.leave_plain(&self.first, machine, owed);
+        let (ended, owed) = machine.done(&mut hand, claimed, end, Mode::PLAIN);
+        if ended == Ended::Queued || owed != Owed::NOTHING {
+            self.leave_plain(locked, machine, owed);
+        }
         // A key that is forgotten is dropped here, after the lock (W4).
     }
 
-    /// The end of a processing, in any queue. Then tells the observer, and drops the key if it is out of the queue.
+    /// The end of a processing in a queue with several shards, or one that measures, is ordered, or for which somebody waits. Then tells the
+    /// observer, and drops the key if it is out of the queue.
     #[inline(never)]
-    pub(super) fn end(&self, claimed: Claimed<K>, end: End) {
-        let (locked, mut hand) = (self.home(&claimed), None);
-        let worked = {
-            let machine = self.enter(locked);
-            let mode = self.mode();
-            if mode == Mode::ORDERED {
-                self.end_in(locked, machine, &mut hand, claimed, end, Mode::ORDERED)
-            } else if mode == Mode::PLAIN {
-                self.end_in(locked, machine, &mut hand, claimed, end, Mode::PLAIN)
-            } else {
-                self.end_in(locked, machine, &mut hand, claimed, end, mode)
-            }
+    fn end_special<'s>(
+        &'s self,
+        locked: &'s Locked<K>,
+        claimed: Claimed<K>,
+        end: End,
+        machine: MutexGuard<'s, Machine<K>>,
+    ) {
+        let mut hand = None;
+        let worked = match self.mode() {
+            Mode::ORDERED => self.end_in(locked, machine, &mut hand, claimed, end, Mode::ORDERED),
+            Mode::PLAIN => self.end_in(locked, machine, &mut hand, claimed, end, Mode::PLAIN),
+            mode => self.end_in(locked, machine, &mut hand, claimed, end, mode),
         };
         self.tell_done(worked);
     }
@@ -90,18 +111,6 @@ impl<K> Shared<K> {
     pub(crate) fn note_panic(&self) {
         self.hub().counts.panics += 1;
         self.tell(|observer| observer.panicked());
-    }
-
-    /// `forget` and `done`, for the holder of the key, in one critical section. The caller has called
-    /// [`limiter_forget`](Self::limiter_forget).
-    #[inline]
-    pub(crate) fn succeed(&self, claimed: Claimed<K>) {
-        self.end(claimed, End::Succeed);
-    }
-
-    /// [`succeed`](Self::succeed) of a key that was given up.
-    pub(crate) fn give_up(&self, claimed: Claimed<K>) {
-        self.end(claimed, End::GiveUp);
     }
 
     /// `add_with` and `done`, for the holder of the key, in one critical section.

@@ -91,9 +91,8 @@ impl<K> Shared<K> {
         }
     }
 
-    /// Parks until the goal is reached, or a plain shut-down has released the drain. `None`: the deadline or `until` has passed, or `give_up`
-    /// says so.
-    /// `released`: from [`begin_drain`](Self::begin_drain).
+    /// Parks until the goal is reached, or a plain shut-down has released the drain. `None`: the deadline or `until` has passed, or
+    /// `give_up` says so. `released`: from [`begin_drain`](Self::begin_drain).
     fn park_for(
         &self,
         goal: WaitGoal,

@@ -237,12 +237,12 @@ impl<K> Shared<K> {
         }
     }
 
-    /// Adds the keys whose delays have expired, and visits the shards until there are none. Returns the hub, locked, for the caller to write
-    /// what it does next; the earliest deadline; and the number of delays that expired.
+    /// Adds the keys whose delays have expired, and visits the shards until there are none. Returns the hub, locked, for the caller to
+    /// write what it does next; the earliest deadline; and the number of delays that expired.
     ///
-    /// A visit publishes until when the driver may park, as far as this shard is concerned. A call that sets an earlier deadline there tells
-    /// the hub, in the same critical section. So either the visit comes later, and sees the deadline; or the call comes later, the number
-    /// of deadlines told has changed since the visits began, and they begin again (I8).
+    /// A visit publishes until when the driver may park, as far as this shard is concerned. A call that sets an earlier deadline there
+    /// tells the hub, in the same critical section. So either the visit comes later, and sees the deadline; or the call comes later, the
+    /// number of deadlines told has changed since the visits began, and they begin again (I8).
     fn expire_all(&self) -> (HubGuard<'_, K>, u64, usize) {
         let mut expired = 0;
         loop {
@@ -335,7 +335,7 @@ mod tests {
         assert!((all / 2..=all).contains(&turns), "{turns} more turns");
     }
 
-    /// The blocks of the line are freed even if no key leaves the table.
+    /// The blocks of the order are freed even if no key leaves the table.
     #[test]
     fn blocks_are_freed_while_all_keys_stay_delayed() {
         let queue = WorkQueue::builder().driver(Driver::Manual).build();

@@ -21,7 +21,7 @@ const TAKEN_AT_ONCE: usize = model_const(256, 2);
 /// passes, so there it is over at once.)
 pub(super) const BUSY: Duration = Duration::from_micros(model_const(100, 0) as u64);
 
-/// A key that was taken out of the line.
+/// A key that was taken out of the order.
 pub(crate) struct Taken<K> {
     pub(crate) claimed: Claimed<K>,
     waited: MaybeNanos,
@@ -94,9 +94,6 @@ impl<K> Shared<K> {
         if !this.others.is_empty() {
             return Self::take_chosen(this);
         }
-        if this.flags().has(Flags::HAND_OUT) {
-            return Self::take_slow(this, this.first.lock());
-        }
         let Some(mut machine) = this.first.try_lock() else {
             return Self::take_slow(this, this.first.lock());
         };
@@ -113,7 +110,7 @@ impl<K> Shared<K> {
     }
 
     /// [`try_take`](Self::try_take) if the lock was held, if the queue measures, is ordered or has to start its driver thread, and if the
-    /// line is empty, or its next key is the last of a block or behind a hole.
+    /// line is empty, or its next key is in another block or behind a hole.
     #[inline(never)]
     fn take_slow(this: &Arc<Self>, machine: MutexGuard<'_, Machine<K>>) -> Option<Claimed<K>> {
         let taken = this.take(&this.first, machine);
@@ -178,8 +175,8 @@ impl<K> Shared<K> {
     }
 
     /// Visits each shard under its lock until one has a key, and takes the key. It waits for a lock that is held only if no other shard has
-    /// a key, and then passes by a shard that is busy. In its last visit a getter waits for a busy shard that has keys. If the queue is shut
-    /// down, it waits for all busy shards.
+    /// a key, and then passes by a shard that is busy. In its last visit a getter waits for a busy shard that has keys. If the queue is
+    /// shut down, it waits for all busy shards.
     fn visit_all(&self, visit: Visit) -> Visited<K> {
         let (mut is_shut_down, mut passed_by, mut handed_out) = (true, Busy::default(), 0);
         let found = |taken, passed_by: &Busy| Visited {

@@ -10,11 +10,11 @@
 //!   woken itself. `wake_at` is set while tasks are there. While it is set, the driver starts, runs, or is parked no longer than until
 //!   then. (A thread parks for that time by itself.)
 //! * **W4** Under a lock no thread or task is woken, no waker cloned or dropped, no key dropped, no observer called (P17). `Eq` and
-//!   `Equivalent` of keys, the function of `Clock::from_fn` and, in `take_delayed`, `take_where`, `stop`, `processing_keys`, `delayed_keys` and `groups`, `K::clone` are the foreign
-//!   code that runs there.
+//!   `Equivalent` of keys, the function of `Clock::from_fn` and, in `take_delayed`, `take_where`, `stop`, `processing_keys`, `delayed_keys`
+//!   and `groups`, `K::clone` are the foreign code that runs there.
 //!
 //! Threads that were woken are counted until they arrive (`waking`). While one is on its way, a push wakes no other getter, unless
-//! the line grows long or the woken thread is overdue: a burst of adds costs one wake-up, not one each, and workers that are not
+//! the queue grows long or the woken thread is overdue: a burst of adds costs one wake-up, not one each, and workers that are not
 //! needed stay parked. The getter that arrives makes up for it: it leaves the count first, then takes a key, and then reads the lengths
 //! of all shards. A push that found it in the count comes before, under the hub's lock, so the getter sees its key.
 //!

@@ -1,7 +1,5 @@
-//! Groups: the foreign functions that name them.
-//!
-//! A queue with groups is ordered from the beginning. One without is ordered by priority from the first call on that gives one: the call
-//! sets the flag `ORDERED`, which sends hot calls to their slow paths, and then its verb makes the line of its shard a level.
+//! Groups: the foreign functions that name them. A queue with groups has the flag `ORDERED` from the beginning; another one has it from
+//! the first call on that gives a priority (O1).
 
 use crate::order::Group;
 use ahash::RandomState;

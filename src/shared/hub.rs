@@ -1,9 +1,9 @@
 //! What all shards of a queue share and rarely use: the getters that wait, the life cycle and the driver, under a lock of its own; and the
-//! flags, which say without a lock whether a call has to look there.
+//! flags, from which a verb knows whether it owes something, and a call whether it has to look there.
 //!
 //! ```text
-//!  hot call:  lock a shard ─ step ─ read the flags ─ unlock                         (nobody waits)
-//!                                     └─ a flag is set: lock the hub ─ take a waiter ─ unlock      (a getter waits, a drain waits, …)
+//!  hot call:  lock a shard ─ read the flags ─ verb ─ owes nothing ─ unlock                  (nobody waits)
+//!                                                └─ owes: lock the hub ─ take a waiter ─ unlock      (a getter waits, a drain waits, …)
 //!
 //!  getter:    lock the hub: go on the list, which sets the flag ─ unlock ─ visit each shard under its lock ─ no key: park
 //! ```
@@ -83,7 +83,7 @@ impl Flags {
     pub(super) const GETTERS: Self = Self(1 << 4);
     /// Threads or tasks wait in a drain or in an idle wait.
     pub(super) const DRAINERS: Self = Self(1 << 5);
-    /// Keys have priorities or groups: a shard may have an order other than the line. Never cleared.
+    /// Keys have priorities or groups: a shard may have an order other than a line (O1). Never cleared.
     pub(super) const ORDERED: Self = Self(1 << 6);
     /// Groups may be full.
     pub(super) const LIMITED: Self = Self(1 << 7);

@@ -3,38 +3,39 @@
 //! ```text
 //!              hash ──▶ shard
 //!  handles ──▶ Shared: settings, limiter, observer, flags
-//!                 ├─ shard 0: a lock over keys, order, delays: `src/shard/`       ┐ one, unless the user asks for more
-//!                 ├─ shard 1 …                                                    ┘
+//!                 ├─ shard 0: a lock over a machine: keys, order, delays     ┐ one, unless the user asks for more
+//!                 ├─ shard 1 …                                               ┘
 //!                 └─ hub: a lock over ┌ getters: threads and tasks that wait for a key
 //!                                     ├ life cycle: drains, idle waits, waits for the shut-down
 //!                                     ├ driver: the state of the thread that expires delays
 //!                                     └ runs: where the queue's workers count, for metrics
 //! ```
 //!
-//! A call takes the lock of the key's shard and makes a step there. If a flag says that somebody waits, it also locks the hub, and takes out
-//! the waiters that are owed a wake-up. The end of the critical section ([`section`]) unlocks, and then wakes them and frees memory. Why
-//! no wake-up is lost: [`hub`].
+//! A call takes the lock of the key's shard, calls a verb of its [machine](crate::machine), and ends the critical section ([`section`]). If
+//! the verb owes something, this end locks the hub and takes out the waiters; it unlocks, wakes them and frees memory. Why no wake-up is
+//! lost: [`hub`].
 //!
-//! One file per kind of call: [`add`], [`get`], [`getters`] and [`choose`], [`done`], [`delays`] (set, cancel, take), [`driver`] and
-//! [`driver_thread`] (delays expire), [`reports`], [`failures`] (limiters), [`order`] (priorities and groups), [`life_cycle`] and [`drain`], [`take_where`], [`remove`], [`put_back`], [`snapshot`]
-//! (also `until_dirty` and `shrink_to_fit`). [`locked`] is a shard with its lock.
+//! One file per kind of call: [`add`], [`get`], [`getters`] and [`choose`], [`done`] (also requeues), [`delays`] (`cancel`, `take_delayed`,
+//! `remove`), [`driver`] and [`driver_thread`] (delays expire), [`reports`], [`failures`] (limiters), [`life_cycle`] and [`drain`],
+//! [`take_where`], [`dirty`] (`until_dirty`), [`snapshot`] (also `shrink_to_fit`). [`locked`] is a shard with its lock; [`groups`] has the
+//! user's functions that name groups.
 //!
 //! **One shard, one lock.** A critical section takes 5 to 15 ns as a rule, so one lock serves most programs, and it makes the contract
 //! simple: **the queue is linearizable**, each call takes effect at one moment while it holds the lock (P1, P2, P4 follow from the
 //! sequential picture in `src/key/state.rs`), and what a thread did before a call is visible to every thread whose call comes later. Calls
-//! that consist of several steps say so. Some calls take no lock: `len` and `is_empty`, which publish nothing, `Item::is_dirty` and `shutting_down`.
+//! that consist of several steps say so. Some calls take no lock: `len` and `is_empty`, which publish nothing, `Item::is_dirty` and
+//! `shutting_down`.
 //!
-//! **Several shards** (P18) let threads work side by side. Each is a whole queue but for what the hub has. What was tried before was a sharded
-//! table with *one shared line*: every key passes the line twice, so such shards save the look-up at most (`benches/TABLES.md`, "Designs").
+//! **Several shards** (P18) let threads work side by side. Each is a whole queue but for what the hub has. (A sharded table with *one
+//! shared order* saves the look-up at most, as every key passes the order twice: `benches/TABLES.md`, "Designs".)
 //!
 //! **No critical section is long**, whatever the number of keys: the wheel moves a hundred entries at a time, calls that visit many
-//! keys visit some hundred at a time, the line grows by a block at a time, a large table by a few chains (a smaller one at once, in
+//! keys visit some hundred at a time, the order grows by a block at a time, a large table by a few chains (a smaller one at once, in
 //! half a millisecond), and memory is freed after the lock.
 //!
-//! **Hot calls** (`add`, `get`, `done`) return what fits in two registers, test one byte for all that few queues have
-//! ([`Flags`]) and one for all that is owed, and leave the rest to functions that are not inlined. A result of
-//! several words that goes through memory is stored in pieces and loaded whole, and the processor waits for it: that was half of the
-//! time of these calls.
+//! **Hot calls** (`add`, `get`, `done`) return what fits in two registers, test one byte for all that few queues have ([`Flags`]) and one
+//! for all that is owed, and leave the rest to functions that are not inlined. (A result of several words goes through memory, stored in
+//! pieces and loaded whole, and the processor waits for it: that was half of the time of these calls.)
 
 mod add;
 mod choose;

@@ -7,9 +7,10 @@
 //!                              └──────────┘ a report, and keys are left
 //! ```
 //!
-//! **No add is missed (W6).** A report makes the queue quiet *first*, and *then* reads the numbers of each shard under its lock. An add reads
-//! whether the queue is quiet *after* its critical section. The lock of this shard orders the two: if the report reads the numbers later, it
-//! counts the key, and schedules the next report; if the add comes later, it finds the queue quiet, and schedules that report itself.
+//! **No add is missed (W6).** A report makes the queue quiet *first*, and *then* reads the numbers of each shard under its lock. An add
+//! reads whether the queue is quiet *after* its critical section. The lock of this shard orders the two: if the report reads the numbers
+//! later, it counts the key, and schedules the next report; if the add comes later, it finds the queue quiet, and schedules that report
+//! itself.
 
 use super::Shared;
 use super::hub::{Flags, Hub};

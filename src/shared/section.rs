@@ -6,8 +6,8 @@
 //!                                                              ─ wake them, free memory
 //! ```
 //!
-//! [`Shared::leave`] is the only end of a section with a verb. So no call can forget to publish, to wake or to free; and a hot call that
-//! owes nothing, as nearly all do, makes one test. A section that only looks at the machine just unlocks.
+//! [`Shared::leave`] is the only end of a section whose verb may change something. So no call forgets to publish, to wake or to free; and a
+//! hot call that owes nothing, as nearly all do, makes one test. A section that only looks at the machine just unlocks.
 //!
 //! A call declares its hand before it locks: so a key that is left there is dropped after the lock (W4), also if `Eq` panics.
 

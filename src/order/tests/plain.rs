@@ -67,7 +67,11 @@ impl Plain {
         if !self.groups.iter().any(|group| group.id == id) {
             self.groups.push(Group { id, weight: weight.max(1), keys: 0, processing: 0, handed_out: 0 });
         }
-        self.group(id).keys += 1;
+        let group = self.group(id);
+        if group.keys == 0 {
+            (group.weight, group.handed_out) = (weight.max(1), 0);
+        }
+        group.keys += 1;
     }
 
     pub(super) fn leave(&mut self, id: u64) {

@@ -1,6 +1,6 @@
 //! What is measured is a queue: each key is handed out once, no add is lost, and a limit holds.
 
-use crate::queues::{New, Old};
+use crate::queues::Crate;
 use crate::rivals::{ByHand, Order, Sorted, Turns};
 use common::Subject;
 use common::check::{no_add_is_lost, order_of};
@@ -14,13 +14,12 @@ fn check<O: Order, const LEVELS: bool, const N: u64, const LIMIT: u32>() {
         order.sort_by_key(|key| if LEVELS { key % 3 } else { key % N.max(1) });
         order
     };
-    let expected = by_lane(order_of::<Old<u64, LEVELS, N, LIMIT>>(KEYS));
-    assert!(by_lane(order_of::<New<LEVELS, N, LIMIT>>(KEYS)) == expected, "machine, {N} groups");
+    let expected = by_lane(order_of::<Crate<u64, LEVELS, N, LIMIT>>(KEYS));
     let mut by_hand = by_lane(order_of::<ByHand<O>>(KEYS));
     assert!(by_hand == expected, "by hand, {N} groups");
     by_hand.sort_unstable();
     assert!(by_hand.into_iter().eq((0..2 * KEYS).map(|n| n / 2)), "{N} groups");
-    no_add_is_lost::<New<LEVELS, N, LIMIT>>();
+    no_add_is_lost::<Crate<u64, LEVELS, N, LIMIT>>();
     no_add_is_lost::<ByHand<O>>();
 }
 
@@ -49,7 +48,6 @@ pub fn run() {
     check::<Turns<1, 0>, false, 1, 0>();
     check::<Turns<100, 0>, false, 100, 0>();
     check::<Turns<100, 4>, false, 100, 4>();
-    check_limit::<Old<u64, false, 100, 4>>();
-    check_limit::<New<false, 100, 4>>();
+    check_limit::<Crate<u64, false, 100, 4>>();
     check_limit::<ByHand<Turns<100, 4>>>();
 }

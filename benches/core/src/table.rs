@@ -1,7 +1,9 @@
 //! The rows of the table, and how they are measured: the subjects of a row in turn, round after round, each round in another order.
 
 use crate::check;
-use crate::queues::{New, Old, Twin};
+#[cfg(keyqueue_base)]
+use crate::queues::Base;
+use crate::queues::{Crate, Twin};
 use crate::rivals::{ByHand, Order, Sorted, Turns, sets};
 use common::memory::live_bytes;
 use common::mutex::parking_lot_mutex;
@@ -15,8 +17,11 @@ mod figures;
 #[path = "../../src/machine.rs"]
 mod host;
 
-const HEAD: [&str; 5] =
-    ["crate", "control: the crate again", "machine", "by hand: map of states", "by hand: client-go's sets"];
+const HEAD: [&str; 5] = ["crate", "control: the crate again", "base", "by hand: map of states", "by hand: client-go's sets"];
+/// The columns of this build.
+fn head() -> impl Iterator<Item = &'static str> {
+    HEAD.into_iter().filter(|name| cfg!(keyqueue_base) || *name != "base")
+}
 const OPS: u64 = 400_000;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -99,9 +104,12 @@ fn rows_of<O: Order, C: Subject<u64>, const LEVELS: bool, const N: u64, const LI
     of: &[Work],
 ) -> Vec<Row> {
     let subjects = [
-        Some(Work::run::<u64, Old<u64, LEVELS, N, LIMIT>> as Run),
-        Some(Work::run::<Twin, Old<Twin, LEVELS, N, LIMIT>>),
-        Some(Work::run::<u64, New<LEVELS, N, LIMIT>>),
+        Some(Work::run::<u64, Crate<u64, LEVELS, N, LIMIT>> as Run),
+        Some(Work::run::<Twin, Crate<Twin, LEVELS, N, LIMIT>>),
+        #[cfg(keyqueue_base)]
+        Some(Work::run::<u64, Base<u64, LEVELS, N, LIMIT>>),
+        #[cfg(not(keyqueue_base))]
+        None,
         Some(Work::run::<u64, ByHand<O>>),
         (LIMIT == 0).then_some(Work::run::<u64, C>),
     ];
@@ -110,13 +118,16 @@ fn rows_of<O: Order, C: Subject<u64>, const LEVELS: bool, const N: u64, const LI
 
 fn raises() -> Row {
     let subjects = [
-        Work::raise::<u64, Old<u64, true, 0, 0>> as Run,
-        Work::raise::<Twin, Old<Twin, true, 0, 0>>,
-        Work::raise::<u64, New<true, 0, 0>>,
-        Work::raise::<u64, ByHand<Sorted>>,
-        Work::raise::<u64, sets::ByPriority>,
+        Some(Work::raise::<u64, Crate<u64, true, 0, 0>> as Run),
+        Some(Work::raise::<Twin, Crate<Twin, true, 0, 0>>),
+        #[cfg(keyqueue_base)]
+        Some(Work::raise::<u64, Base<u64, true, 0, 0>>),
+        #[cfg(not(keyqueue_base))]
+        None,
+        Some(Work::raise::<u64, ByHand<Sorted>>),
+        Some(Work::raise::<u64, sets::ByPriority>),
     ];
-    Row { name: "priorities: raise 1M".into(), work: Raise(M), subjects: subjects.map(Some) }
+    Row { name: "priorities: raise 1M".into(), work: Raise(M), subjects }
 }
 
 const K: u64 = 1000;
@@ -184,9 +195,12 @@ fn print(row: &Row, data: &[Vec<Vec<f64>>]) {
         let of_rounds = if line.ends_with("longest") { least } else { figures::median };
         let values: Vec<f64> = data.iter().map(|lines| of_rounds(&lines[n])).collect();
         let mut cells: Vec<String> = values.iter().map(|&value| figures::figures(value)).collect();
-        cells.resize(HEAD.len(), "–".into());
-        let [machine, control] = [2, 1].map(|n| values[n] / values[0]);
-        println!("| {}{line} | {} | {machine:.2} | {control:.2} |", row.name, cells.join(" | "));
+        cells.resize(head().count(), "–".into());
+        let mut ratios = format!("{:.2} |", values[1] / values[0]);
+        if cfg!(keyqueue_base) {
+            ratios += &format!(" {:.2} |", values[0] / values[2]);
+        }
+        println!("| {}{line} | {} | {ratios}", row.name, cells.join(" | "));
     }
 }
 
@@ -194,11 +208,12 @@ fn print_head(unit: &str, rounds: usize) {
     let [processor, compiler, commit] = [host::processor(), host::compiler(), host::commit()];
     println!("{unit}; rounds: {rounds}. {processor}, {} cores, {compiler}, commit {commit}.\n", host::cores());
     let units = option_env!("CARGO_PROFILE_RELEASE_CODEGEN_UNITS").unwrap_or("16");
-    let command = "cargo run --release --manifest-path benches/Cargo.toml -p new-core --bin machine --";
+    let command = "cargo run --release --manifest-path benches/Cargo.toml -p core-table --";
     let arguments: String = std::env::args().skip(1).map(|argument| format!(" {argument:?}")).collect();
     println!("`CARGO_PROFILE_RELEASE_CODEGEN_UNITS={units} {command}{arguments}`\n");
-    println!("| | {} | machine / crate | control / crate |", HEAD.join(" | "));
-    println!("|---{}|", "|---:".repeat(HEAD.len() + 2));
+    let ratio = if cfg!(keyqueue_base) { " crate / base |" } else { "" };
+    println!("| | {} | control / crate |{ratio}", head().collect::<Vec<_>>().join(" | "));
+    println!("|---{}|", "|---:".repeat(head().count() + 1 + usize::from(cfg!(keyqueue_base))));
 }
 
 pub fn run() {
@@ -222,7 +237,7 @@ pub fn run() {
     for row in rows(what).iter().filter(|row| row.name.contains(only)) {
         let (data, lines) = (measure(row, rounds), row.work.names().1);
         if is_data {
-            println!(r#"{{"row":{:?},"subjects":{HEAD:?},"lines":{lines:?},"data":{data:?}}}"#, row.name);
+            println!(r#"{{"row":{:?},"subjects":{:?},"lines":{lines:?},"data":{data:?}}}"#, row.name, head().collect::<Vec<_>>());
         } else {
             print(row, &data);
         }
