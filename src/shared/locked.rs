@@ -155,10 +155,7 @@ impl<K> Locked<K> {
     #[inline(always)]
     fn check(&self, machine: &Machine<K>) {
         debug_assert_eq!(self.len(), machine.ready(Mode::ORDERED), "the number of ready keys is published");
-        debug_assert!(
-            !machine.order().is_ordered() || self.total() == machine.len(),
-            "the number of keys is published"
-        );
+        debug_assert!(!machine.order().is_ordered() || self.total() == machine.len(), "the number of keys is published");
     }
 
     /// Gives the critical section that begins its number, in a build for the stress run: see `src/steps.rs`.

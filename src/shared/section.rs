@@ -77,7 +77,12 @@ impl<K> Shared<K> {
 
     /// The same of a hot call in a queue with one shard that is plain.
     #[inline(always)]
-    pub(super) fn leave_plain<'s>(&'s self, locked: &'s Locked<K>, machine: MutexGuard<'s, Machine<K>>, owed: Owed) {
+    pub(super) fn leave_plain<'s>(
+        &'s self,
+        locked: &'s Locked<K>,
+        machine: MutexGuard<'s, Machine<K>>,
+        owed: Owed,
+    ) {
         locked.publish_len(&machine, Mode::PLAIN);
         if owed != Owed::NOTHING {
             self.settle(locked, machine, owed);

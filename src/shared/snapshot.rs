@@ -200,9 +200,7 @@ impl<K: Clone> Shared<K> {
     pub(crate) fn delayed_keys(&self) -> Vec<DelayedKey<K>> {
         let mut keys = Vec::new();
         for locked in self.all() {
-            self.look_at(locked, Which::Delayed, &mut keys, |view| {
-                view.delay().map(|delay| (delay, view.key().clone()))
-            });
+            self.look_at(locked, Which::Delayed, &mut keys, |view| view.delay().map(|delay| (delay, view.key().clone())));
         }
         keys.sort_by_key(|&((deadline, _), _)| deadline);
         let now = self.clock.now();
