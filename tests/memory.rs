@@ -586,7 +586,8 @@ fn a_group_costs_the_promised_bytes_and_gives_them_back() {
     }
 }
 
-/// Of a million groups (fewer in a debug build) all are done but one, which is queued, or processing: no call of `shrink_to_fit` is needed, nor an empty queue.
+/// Of a million groups (fewer in a debug build) all are done but one, which is queued, or processing. No call of `shrink_to_fit` is needed,
+/// nor an empty queue.
 #[test]
 fn a_million_groups_give_memory_back_while_one_key_stays() {
     for is_queued in [true, false] {
