@@ -6,12 +6,12 @@ mod support {
 }
 
 use keyqueue::{AddOptions, Added, Priority, WorkQueue, WorkQueueBuilder};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::manual::manual;
 
 type Key = (u8, u32);
@@ -259,4 +259,39 @@ fn groups_are_known_by_64_bits() {
     let queue = WorkQueue::<u32>::builder().seed(1).fair_by(|key| *key).build();
     queue.add_all(0..GROUPS);
     assert_eq!(queue.inspect().groups().len(), GROUPS as usize);
+}
+
+/// No critical section is long: growing and shrinking are done in small steps. How many places each verb visits is counted in
+/// `src/machine/tests/memory.rs`. This is the time, also of page faults. The system may take the core away: a call is long if it is in each
+/// of five rounds, which are all the same.
+#[test]
+#[ignore = "takes a minute and 2 GB, or five if other programs run: cargo test --release --test groups -- --ignored"]
+fn no_call_takes_a_millisecond_with_ten_million_groups() {
+    const GROUPS: u32 = 10_000_000;
+    let mut long: Option<HashSet<(&str, u32)>> = None;
+    for round in 0..5 {
+        let queue = WorkQueue::builder().seed(1).fair_by(|key: &u32| *key).build();
+        let (mut items, mut now) = (Vec::with_capacity(GROUPS as usize), HashSet::new());
+        for call in ["add", "get", "done"] {
+            for key in 0..GROUPS {
+                let start = Instant::now();
+                match call {
+                    "add" => _ = queue.add(key),
+                    "get" => items.extend(queue.try_get().ok()),
+                    _ => drop(items.pop()),
+                }
+                if start.elapsed() >= Duration::from_millis(1) {
+                    now.insert((call, key));
+                }
+            }
+        }
+        let still = |before: HashSet<_>| before.intersection(&now).copied().collect();
+        let still = long.map_or_else(|| now.clone(), still);
+        println!("round {round}: {} calls took a millisecond, {} in each round", now.len(), still.len());
+        if still.is_empty() {
+            return;
+        }
+        long = Some(still);
+    }
+    panic!("these calls take a millisecond: {long:?}");
 }
