@@ -168,7 +168,7 @@ impl<K> Shared<K> {
         let Some(claimed) = claimed else { return (None, owed) };
         let mut waited = MaybeNanos::UNKNOWN;
         if mode.is_measured {
-            let now = machine.wants_start(&claimed).then(|| self.clock.now());
+            let now = machine.wants_start(&claimed).then(|| self.clock.now_coarse());
             waited = machine.started(&claimed, now);
         }
         (Some(Taken { claimed, waited }), owed)
