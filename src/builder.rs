@@ -259,11 +259,11 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// Whether keys of lower [priorities](crate::Priority) wait while higher ones are queued. `false` by default: of any 16 hand-outs one
-    /// goes to a priority below the highest.
+    /// Whether keys of lower [priorities](crate::Priority) wait while higher ones are queued. `false` by default: of 16 hand-outs one goes
+    /// to lower priorities that wait, in turn.
     ///
     /// With several [shards](Self::shards), at most about `4 * (shards + getters)` keys of lower priorities may still be handed out while a
-    /// key of a higher one is queued. A getter that stays with another shard sees this key only when it chooses again.
+    /// key of a higher one is queued. A getter takes up to 4 keys from another shard before it sees this key.
     ///
     /// # Examples
     /// ```

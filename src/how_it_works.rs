@@ -80,7 +80,7 @@
 //!
 //! Each shard has its own lock, table, order and wheel. The key's hash chooses the shard. A getter stays with a shard for up to 64 keys.
 //! Then it takes up to 64 of the keys that it has just added itself. Then it goes to the shard whose first key has waited longest. With
-//! priorities or groups, a getter stays for up to 5 keys of one priority. Then it goes to the shard whose first key has the highest
+//! priorities or groups, a getter stays for up to 4 keys. Then it goes to the shard whose first key has the highest
 //! priority (one choice of 16 goes by age alone). So threads rarely meet at a lock. A bounded number of later keys, and of keys of lower
 //! priorities, overtakes a key. `src/shared/choose.rs`.
 //!

@@ -6,12 +6,12 @@ mod support {
 }
 
 use keyqueue::{AddOptions, Added, Priority, WorkQueue, WorkQueueBuilder};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::manual::manual;
 
 type Key = (u8, u32);
@@ -212,4 +212,86 @@ fn a_limit_does_not_make_a_level_starve() {
             drop(held.remove(0)); // done
         }
     }
+}
+
+/// Group B always has HIGH keys, and group C keys at 50; group G has keys at NORMAL and one LOW key. One key of a group is processing at
+/// most, and a handler of G takes as long as `hold` hand-outs. Returns the hand-outs before the LOW key that were made while G had room.
+fn low_key_of_a_slow_group(hold: u32) -> Option<u32> {
+    const PRIORITIES: [Priority; 3] = [Priority::HIGH, Priority(50), Priority::NORMAL];
+    const SLOW: u8 = 2;
+    let queue = fair().max_processing_per_group(1).build();
+    let add = |key: Key, priority| _ = queue.add_with(key, AddOptions::new().priority(priority));
+    for (group, priority) in (0..).zip(PRIORITIES) {
+        (0..50).for_each(|n| add((group, n), priority));
+    }
+    add((SLOW, 50), Priority::LOW);
+    let (mut slow, mut with_room) = (None, 0);
+    for step in 0..200_000 {
+        if let Some((item, _)) = slow.take_if(|(_, until)| *until <= step) {
+            let _item: keyqueue::OwnedItem<Key> = item; // done
+        }
+        with_room += u32::from(slow.is_none());
+        let item = queue.try_get().unwrap().into_owned();
+        if item.priority() == Priority::LOW {
+            return Some(with_room);
+        }
+        add(*item, PRIORITIES[usize::from(item.0)]); // when it is done
+        if item.0 == SLOW {
+            slow = Some((item, step + hold + 1));
+        }
+    }
+    None
+}
+
+/// The turn of a lower level may come while its group is full, again and again. The key comes nevertheless (P19).
+#[test]
+fn a_low_key_of_a_slow_group_comes_while_its_group_has_room() {
+    for hold in [0, 1, 5, 14, 15, 16, 17, 20, 31, 32, 33, 40, 64, 100, 127, 128, 333] {
+        let waited = low_key_of_a_slow_group(hold);
+        assert!(waited.is_some_and(|waited| waited <= 64), "a handler holds for {hold} hand-outs: {waited:?}");
+    }
+}
+
+/// A group is known by 64 bits: of this number of groups, some pairs have the same lower 32 bits.
+#[test]
+fn groups_are_known_by_64_bits() {
+    const GROUPS: u32 = 200_000;
+    let queue = WorkQueue::<u32>::builder().seed(1).fair_by(|key| *key).build();
+    queue.add_all(0..GROUPS);
+    assert_eq!(queue.inspect().groups().len(), GROUPS as usize);
+}
+
+/// No critical section is long: growing and shrinking are done in small steps. How many places each verb visits is counted in
+/// `src/machine/tests/memory.rs`. This is the time, also of page faults. The system may take the core away: a call is long if it is in each
+/// of five rounds, which are all the same.
+#[test]
+#[ignore = "takes a minute and 2 GB, or five if other programs run: cargo test --release --test groups -- --ignored"]
+fn no_call_takes_a_millisecond_with_ten_million_groups() {
+    const GROUPS: u32 = 10_000_000;
+    let mut long: Option<HashSet<(&str, u32)>> = None;
+    for round in 0..5 {
+        let queue = WorkQueue::builder().seed(1).fair_by(|key: &u32| *key).build();
+        let (mut items, mut now) = (Vec::with_capacity(GROUPS as usize), HashSet::new());
+        for call in ["add", "get", "done"] {
+            for key in 0..GROUPS {
+                let start = Instant::now();
+                match call {
+                    "add" => _ = queue.add(key),
+                    "get" => items.extend(queue.try_get().ok()),
+                    _ => drop(items.pop()),
+                }
+                if start.elapsed() >= Duration::from_millis(1) {
+                    now.insert((call, key));
+                }
+            }
+        }
+        let still = |before: HashSet<_>| before.intersection(&now).copied().collect();
+        let still = long.map_or_else(|| now.clone(), still);
+        println!("round {round}: {} calls took a millisecond, {} in each round", now.len(), still.len());
+        if still.is_empty() {
+            return;
+        }
+        long = Some(still);
+    }
+    panic!("these calls take a millisecond: {long:?}");
 }

@@ -8,7 +8,7 @@
 //!   processed; a delay that is moved again and again costs no more than one; a steady set of delays allocates nothing.
 //! * A million keys of a limiter cost the promised bytes, and give them back when they are forgotten; with a bound they cost no
 //!   more than the bound; a key that fails again, or that is forgotten and fails later, allocates nothing.
-//! * A group costs the promised bytes, and only while it has keys.
+//! * A group costs the promised bytes, and only while it has keys: also while one of a million stays.
 //! * Without its last handle nothing is left of a queue.
 //!
 //! The counts are per thread, and a queue here is used by one thread, so the tests do not disturb each other. They print their
@@ -19,7 +19,7 @@ mod support {
 }
 
 use keyqueue::rate_limiter::{Bucket, DedupingBucket, ItemExponentialFailure, RateLimiter};
-use keyqueue::{AddOptions, Added, Clock, DelayConflict, MockClock, WorkQueue};
+use keyqueue::{AddOptions, Added, Clock, DelayConflict, MockClock, Priority, WorkQueue};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::time::Duration;
@@ -583,5 +583,32 @@ fn a_group_costs_the_promised_bytes_and_gives_them_back() {
         let (one, many) = (cost(1, limit), cost(keys, limit));
         println!("{} bytes a key, {} bytes a group", one / keys as f64, (many - one) / keys as f64);
         assert!(one / keys as f64 <= 80.0 && (many - one) / keys as f64 <= 76.0);
+    }
+}
+
+/// Of a million groups (fewer in a debug build) all are done but one, which is queued, or processing. No call of `shrink_to_fit` is needed,
+/// nor an empty queue.
+#[test]
+fn a_million_groups_give_memory_back_while_one_key_stays() {
+    for is_queued in [true, false] {
+        let groups = if cfg!(debug_assertions) { MILLION / 5 } else { MILLION } as u64;
+        let queue = WorkQueue::builder().strict_priorities(true).fair_by(|key: &u64| *key).build();
+        warm_up();
+        let empty = live();
+        let last = || {
+            queue.add_with(groups, AddOptions::new().priority(Priority::LOW));
+        };
+        let held = (!is_queued).then(|| (last(), queue.get().unwrap()));
+        if is_queued {
+            last();
+        }
+        queue.add_all(0..groups);
+        let full = live() - empty;
+        (0..groups).for_each(|_| queue.try_get().unwrap().done());
+        let left = live() - empty;
+        assert_eq!((queue.len(), queue.processing_len()), (usize::from(is_queued), usize::from(!is_queued)));
+        assert!(left <= 1 << 20, "{left} bytes are left of {full} (queued: {is_queued})");
+        drop(held);
+        println!("{left} bytes are left of {full} while one key stays (queued: {is_queued})");
     }
 }

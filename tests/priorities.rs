@@ -1,5 +1,5 @@
-//! Priorities (P19): that no level starves and no HIGH key waits for long, also where the choice of a shard counts; and the first priority of
-//! a long queue.
+//! Priorities (P19): that no level starves; and the first priority of a long queue. How long a HIGH key waits is a unit test, where the choice
+//! of a shard is: `src/shared/choose.rs`.
 //!
 //! What the tests of `pkg/controller/priorityqueue` in sigs.k8s.io/controller-runtime check is made and judged by the plain queue of
 //! `reference/`. Ours differs from theirs in these points:
@@ -14,7 +14,6 @@ mod support {
 
 use keyqueue::{AddOptions, Added, Priority, WorkQueue};
 use std::collections::HashMap;
-use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 use support::manual::manual;
@@ -91,80 +90,6 @@ fn a_raised_key_is_found_in_any_shard() {
         let before = (0..).take_while(|_| *queue.try_get().unwrap() != key).count();
         assert!(before < 8, "{before} keys came before");
     }
-}
-
-/// How long HIGH keys wait that come to a backlog of LOW ones.
-#[derive(Default)]
-struct Waits {
-    /// For each HIGH key, the hand-outs while it was queued, and those of them that were LOW.
-    each: Vec<(usize, usize)>,
-    /// LOW keys that were handed out while a HIGH key was queued.
-    low_before_high: usize,
-    most_queued: usize,
-}
-
-/// Adds a HIGH key each `every` hand-outs. Threads take one key each in turn.
-fn waits(shards: usize, getters: usize, every: usize, strict: bool) -> Waits {
-    const HAND_OUTS: usize = 3000;
-    const FIRST_HIGH: usize = 1_000_000;
-    let queue = WorkQueue::builder().shards(shards).strict_priorities(strict).build();
-    (0..2 * HAND_OUTS).for_each(|key| _ = queue.add_with(key, AddOptions::new().priority(Priority::LOW)));
-    let (report, taken) = mpsc::channel();
-    let getters: Vec<_> = (0..getters)
-        .map(|_| {
-            let (go, turn) = mpsc::channel::<()>();
-            let (queue, report) = (queue.clone(), report.clone());
-            thread::spawn(move || {
-                for () in turn {
-                    let key = *queue.try_get().unwrap(); // done before the next getter has its turn
-                    report.send(key).unwrap();
-                }
-            });
-            go
-        })
-        .collect();
-    let (mut waits, mut low) = (Waits::default(), 0);
-    // When each queued HIGH key was added, and how many LOW ones had been handed out by then.
-    let mut queued = HashMap::new();
-    for turn in 0..HAND_OUTS {
-        if turn % every == 0 {
-            queue.add_with(FIRST_HIGH + turn, AddOptions::new().priority(Priority::HIGH));
-            queued.insert(FIRST_HIGH + turn, (turn, low));
-        }
-        waits.most_queued = waits.most_queued.max(queued.len());
-        getters[turn % getters.len()].send(()).unwrap();
-        match queued.remove(&taken.recv().unwrap()) {
-            Some((added, low_before)) => waits.each.push((turn - added, low - low_before)),
-            None => {
-                low += 1;
-                waits.low_before_high += usize::from(!queued.is_empty());
-            }
-        }
-    }
-    waits.each.extend(queued.into_values().map(|(added, low_before)| (HAND_OUTS - added, low - low_before)));
-    waits
-}
-
-/// With shards a HIGH key waits for few LOW ones, however many are queued (P19).
-#[test]
-fn a_high_key_waits_for_few_low_ones_with_shards() {
-    let getters_and_shards = [1, 4, 32].into_iter().flat_map(|getters| [2, 16, 64].map(|shards| (getters, shards)));
-    let cases = getters_and_shards.flat_map(|(getters, shards)| [4, 5, 51].map(|every| (getters, shards, every)));
-    let mut failed = false;
-    for (strict, (getters, shards, every)) in cases.flat_map(|case| [(true, case), (false, case)]) {
-        let Waits { each, low_before_high, most_queued } = waits(shards, getters, every, strict);
-        // Of each 16 hand-outs of a shard one is of a lower level, and of 16 choices of a shard one goes by age: for up to 5 keys.
-        let turns = |waited: usize| if strict { 0 } else { shards + waited / 16 + 5 * (waited / 16 + 1) };
-        let bound = 4 * (shards + getters);
-        let too_long = each.iter().filter(|(waited, low)| *low > bound + turns(*waited)).count();
-        let most = each.iter().max();
-        println!(
-            "{shards} shards, {getters} getters, strict {strict}, a HIGH key each {every} hand-outs: it waits for {most:?} hand-outs and LOW \
-             keys at most, {bound} and turns allowed; {low_before_high} LOW came before a HIGH key, {most_queued} HIGH keys were queued"
-        );
-        failed |= too_long > 0;
-    }
-    assert!(!failed);
 }
 
 /// Metrics by level: what is queued, and how long keys of each priority have waited.

@@ -12,7 +12,7 @@
 
 use super::{EntryRef, Machine};
 use crate::key::{SlotId, State};
-use crate::order::{Group, Order};
+use crate::order::{Group, Order, visit};
 use crate::sync::model_const;
 use std::cmp::Reverse;
 
@@ -139,6 +139,7 @@ impl<K> Machine<K> {
     pub(crate) fn look(&self, from: usize, which: Which, mut each: impl FnMut(View<'_, K>)) -> Option<usize> {
         let (mut at, mut count) = (from, 0);
         while at < self.keys.chunks().min(from + CHUNKS) && count < KEYS {
+            visit();
             for entry in self.keys.iter(at..at + 1).filter(|entry| which.has(entry.state())) {
                 count += 1;
                 each(View(self, &entry));

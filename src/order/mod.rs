@@ -62,7 +62,7 @@ const FIRSTS: usize = 16;
 
 /// In tests of debug builds, counts what a call visits.
 #[inline(always)]
-fn visit() {
+pub(crate) fn visit() {
     #[cfg(all(test, debug_assertions))]
     tests::VISITS.set(tests::VISITS.get() + 1);
 }

@@ -69,8 +69,8 @@ impl Busy {
 }
 
 /// [`STAY`] in a queue whose keys have priorities or groups. When a key of a higher level comes to another shard, each getter hands out at
-/// most 4 more keys before it chooses again: so the key waits for at most `4 * getters` hand-outs of lower levels (P19).
-const STAY_IN_ORDER: u32 = 5;
+/// most 3 more keys before it chooses again: so the key waits for less than `4 * getters` hand-outs of lower levels (P19).
+const STAY_IN_ORDER: u32 = 4;
 
 /// Of this number of choices by priority, one goes by age alone, so that no shard starves (P19). They are counted for the queue, not for
 /// a thread: a thread may serve several queues in turn, or end after few choices.
@@ -269,8 +269,8 @@ impl<K> Shared<K> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use crate::sync::Arc;
-    use crate::{AddOptions, Priority, WorkQueue};
+    use crate::sync::{Arc, Cursor};
+    use crate::{AddOptions, Clock, Priority, WorkQueue};
     use std::collections::HashMap;
     use std::sync::atomic::Ordering::Relaxed;
     use std::sync::mpsc;
@@ -511,5 +511,136 @@ mod tests {
             || thread::scope(|scope| scope.spawn(|| queue.try_get().unwrap().priority()).join().unwrap());
         let levels: Vec<_> = (0..40).map(|_| level_of_next()).collect();
         assert!(levels.is_sorted_by_key(std::cmp::Reverse), "{levels:?}");
+    }
+    /// Getters take one key each in turn. Each ends after some hand-outs, in the middle of a stay, and another one comes for it. Returns by
+    /// how many later keys a key was overtaken at most.
+    fn overtaken_by_getters_that_end(shards: usize, getters: usize, seed: u64) -> usize {
+        const KEYS: usize = 30_000;
+        let queue = WorkQueue::builder().shards(shards).seed(seed).clock(Clock::mock().0).build();
+        let mut random = fastrand::Rng::with_seed(seed);
+        // The line is as long as this.
+        const QUEUED: usize = 15_000;
+        queue.add_all(0..QUEUED);
+        let mut threads: Vec<_> = (0..getters).map(|_| (Cursor::new(), 0)).collect();
+        let (mut worst, mut lowest, mut gone) = (0, 0, vec![false; KEYS + QUEUED]);
+        for turn in 0..KEYS {
+            queue.add(QUEUED + turn);
+            let (cursor, left) = &mut threads[turn % getters];
+            if *left == 0 {
+                (*cursor, *left) = (Cursor::new(), random.u32(1..80));
+            }
+            *left -= 1;
+            gone[cursor.of_another(|| *queue.try_get().unwrap())] = true;
+            lowest += gone[lowest..].iter().take_while(|gone| **gone).count();
+            worst = worst.max(turn + 1 - lowest);
+        }
+        worst
+    }
+
+    /// P18, with getters that end while they stay with a shard: each counts as one more getter for its shard.
+    #[test]
+    fn getters_that_end_do_not_overtake_without_bound() {
+        let mut ratio = 0.0_f64;
+        for (shards, getters) in [(2, 1), (16, 1), (16, 4), (64, 1), (64, 4)] {
+            let worst = overtaken_by_getters_that_end(shards, getters, 1);
+            let bound = |getters| (shards + (2 + super::PASSES) * getters) * 64;
+            println!(
+                "{shards} shards, {getters} getters: {worst}, at most {}; {} if none ended",
+                bound(getters + shards),
+                bound(getters)
+            );
+            assert!(worst <= bound(getters + shards), "{shards} shards, {getters} getters: {worst}");
+            ratio = ratio.max(worst as f64 / bound(getters) as f64);
+        }
+        assert!(ratio > 1.0, "no getter that ended counted: {ratio}");
+    }
+
+    /// How long keys of a higher level wait that come to a backlog of lower ones.
+    #[derive(Default)]
+    struct Waits {
+        /// For each, the hand-outs of all keys, and of lower ones, but those that are a turn of P19.
+        each: Vec<(usize, usize)>,
+        /// Hand-outs of a lower level than a key that was queued when the getter last looked at the fronts, and those that are no turn.
+        inverted: usize,
+        without_turn: usize,
+        most_in_a_row: usize,
+    }
+
+    const HAND_OUTS: usize = 2000;
+
+    /// Adds a HIGH key each `every` hand-outs; getters take one key each in turn.
+    fn waits(shards: usize, getters: usize, every: usize, strict: bool) -> Waits {
+        let builder = WorkQueue::builder().shards(shards).strict_priorities(strict);
+        let queue = builder.seed(1).clock(Clock::mock().0).build();
+        let add = |key, level| _ = queue.add_with(key, AddOptions::new().priority(level));
+        let shard_of = |key: usize| queue.shared.hash(&key).shard(shards);
+        (0..2 * HAND_OUTS).for_each(|key| add(key, Priority::LOW));
+        let threads: Vec<_> = (0..getters).map(|_| Cursor::new()).collect();
+        let (mut waits, mut lower) = (Waits::default(), 0);
+        // Of each HIGH key when it was added, and how many lower ones had been handed out by then.
+        let mut queued = HashMap::new();
+        // Of each getter, when it last looked at the fronts, whether by age alone, and the keys since.
+        let mut looks = vec![(0, false, 0); getters];
+        for turn in 0..HAND_OUTS {
+            if turn % every == 0 {
+                add(2 * HAND_OUTS + turn, Priority::HIGH);
+                queued.insert(2 * HAND_OUTS + turn, (turn, lower));
+            }
+            let choices = || queue.shared.choices.load(Relaxed);
+            let (look, before) = (&mut looks[turn % getters], choices());
+            let (key, looked) = threads[turn % getters].of_another(|| {
+                let key = *queue.try_get().unwrap(); // done before the next getter has its turn
+                (key, super::with_cursor(|cursor| cursor.left.get() == super::STAY_IN_ORDER - 1))
+            });
+            if looked {
+                *look = (turn, (before..choices()).any(|choice| choice % super::BY_AGE == super::BY_AGE - 1), 0);
+            }
+            look.2 += 1;
+            waits.most_in_a_row = waits.most_in_a_row.max(look.2);
+            if let Some((added, lower_before)) = queued.remove(&key) {
+                waits.each.push((turn - added, lower - lower_before));
+                continue;
+            }
+            // A turn of age, or the turn of the lower levels of a shard.
+            let is_turn = look.1 || queued.keys().any(|high| shard_of(*high) == shard_of(key));
+            lower += usize::from(!is_turn);
+            let is_inverted = queued.values().any(|(added, _)| *added <= look.0);
+            waits.inverted += usize::from(is_inverted);
+            waits.without_turn += usize::from(is_inverted && !is_turn);
+        }
+        waits.each.extend(queued.into_values().map(|(added, before)| (HAND_OUTS - added, lower - before)));
+        waits
+    }
+
+    /// A key of a higher level waits for few hand-outs of lower ones, however many are queued (P19).
+    #[test]
+    fn a_high_key_waits_for_few_lower_ones() {
+        let cases = [4, 16, 64]
+            .into_iter()
+            .flat_map(|shards| [(1, 4), (3, 4), (4, 4), (4, 5), (16, 5)].map(|case| (shards, case)));
+        let mut failed = Vec::new();
+        for (strict, (shards, (getters, every))) in cases.flat_map(|case| [(true, case), (false, case)]) {
+            let Waits { mut each, inverted, without_turn, most_in_a_row } = waits(shards, getters, every, strict);
+            each.sort_unstable();
+            let (most, p99) = (each[each.len() - 1].0, each[each.len() * 99 / 100].0);
+            let lower = each.iter().map(|(_, lower)| *lower).max().unwrap();
+            let case = format!(
+                "{shards} shards, {getters} getters, strict {strict}, each {every}: waits for {most} hand-outs, p99 {p99}, for {lower} lower ones \
+                 at most; \
+                 {inverted} inverted, {without_turn} without a turn; {most_in_a_row} in a row"
+            );
+            println!("{case}");
+            let holds = lower <= 4 * (shards + getters)
+                && (getters > 1 || most <= 64)
+                && p99 <= 64
+                && inverted <= HAND_OUTS / 10
+                && without_turn == 0
+                && (!strict || inverted == 0)
+                && most_in_a_row <= 4;
+            if !holds {
+                failed.push(case);
+            }
+        }
+        assert!(failed.is_empty(), "{failed:#?}");
     }
 }

@@ -194,3 +194,40 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         in_turns.into_iter().map(|(_, key)| key).collect()
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::order::tests::VISITS;
+    use crate::{WorkQueue, WorkQueueBuilder};
+    use std::sync::atomic::Ordering::Relaxed;
+
+    /// A key stays at the front. Other keys come behind it, and are taken, again and again.
+    fn visits_of_rounds(builder: WorkQueueBuilder<u32>) -> Vec<(usize, u64)> {
+        const KEYS: u32 = 200;
+        let queue = builder.build();
+        queue.add(0);
+        let visits = (0..1000).map(|round| {
+            queue.add_all((1..=KEYS).map(|key| round * KEYS + key));
+            let looks = || queue.shared.at(0).looks.load(Relaxed);
+            let before = looks();
+            VISITS.set(0);
+            assert_eq!(queue.take_where(|key| *key != 0).queued.len(), KEYS as usize);
+            (looks() - before, VISITS.get())
+        });
+        visits.collect()
+    }
+
+    /// Critical sections, and places in the order and the table.
+    #[test]
+    fn a_key_that_stays_at_the_front_costs_no_more_each_time() {
+        for fair in [false, true] {
+            let builder = WorkQueue::builder();
+            let visits = visits_of_rounds(if fair { builder.fair_by(|key| key % 50) } else { builder });
+            let (first, last) = (visits[0], visits[visits.len() - 1]);
+            println!(
+                "groups {fair}: critical sections and places {first:?} in the first round, {last:?} in the last one"
+            );
+            assert!(last.0 <= first.0 && last.1 <= first.1 + first.1 / 8, "groups {fair}: {first:?}, then {last:?}");
+        }
+    }
+}

@@ -234,6 +234,27 @@ impl Cursor {
             own_left: Cell::new(0),
         }
     }
+
+    /// What another thread does, whose cursor this is.
+    #[cfg(test)]
+    pub(crate) fn of_another<R>(&self, call: impl FnOnce() -> R) -> R {
+        let swap = || {
+            with_cursor(|here| {
+                here.queue.swap(&self.queue);
+                here.shard.swap(&self.shard);
+                here.left.swap(&self.left);
+                here.level.swap(&self.level);
+                here.waits.swap(&self.waits);
+                here.added_queue.swap(&self.added_queue);
+                here.added.swap(&self.added);
+                here.own_left.swap(&self.own_left);
+            });
+        };
+        swap();
+        let answer = call();
+        swap();
+        answer
+    }
 }
 
 /// The cursor of the calling thread.
