@@ -491,7 +491,25 @@ fn delay_wakes_parked_getter() {
     });
 }
 
-/// The same for a task (W2).
+/// A getter that is about to park, or was woken, adds two keys that are due, beside the driver, and takes one. The other getter, which may
+/// be parked, gets the other key, once (P1, W2).
+#[test]
+fn a_getter_adds_due_keys_beside_the_driver() {
+    check(|| {
+        let queue = real();
+        let other = with(&queue, |queue| *queue.get().unwrap());
+        queue.add_after(1, SOON);
+        queue.add_after(2, SOON);
+        let mut keys = [*queue.get().unwrap(), other.join().unwrap()];
+        keys.sort_unstable();
+        assert_eq!(keys, [1, 2]);
+        let stats = queue.stats();
+        assert_eq!((stats.expired, stats.delayed, stats.handed_out), (2, 0, 3));
+        queue.shut_down();
+    });
+}
+
+/// A task gets the key whose delay the driver expires (W2).
 #[test]
 fn delay_wakes_a_task() {
     check(|| {
