@@ -24,8 +24,8 @@ pub(crate) struct Expired {
 }
 
 impl<K> Machine<K> {
-    /// Adds some of the keys whose delays have expired, `at_most` so many. When there are no more, says by [`until`](Self::until) until when
-    /// there are none.
+    /// Adds some of the keys whose delays have expired, `at_most` so many. When there are no more, says by [`until`](Self::until) until
+    /// when there are none.
     pub(crate) fn expire(&mut self, now: u64, at_most: usize, mode: Mode) -> (Expired, Owed) {
         // A key takes two steps: it is sorted, and taken out.
         let (mut by_answer, mut owed, mut budget, mut left) = ([0; 3], Owed::NOTHING, BATCH.min(2 * at_most), at_most);
