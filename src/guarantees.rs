@@ -45,9 +45,11 @@
 //! * **P10** A plain add of a delayed key does what [`DelayedAdd`](crate::DelayedAdd) says: both take effect, or the add replaces the
 //!   delay, or the add waits for the delay. Upheld by `src/machine/delays.rs`. Shown by `tests/against_reference.rs` and the models
 //!   `add_races_expiry_independent`, `add_races_expiry_promote` and `add_races_expiry_strict`.
-//! * **P11** The driver queues expired keys on time while other threads set delays. A call that sets a delay never waits for the driver.
-//!   Each takes the lock for a bounded number of steps. Upheld by `src/machine/expire.rs` and the budget of `src/time/wheel/`. Shown by
-//!   `tests/wheel.rs` (`the_wheel_pops_expired_entries_before_it_sorts`) and `tests/delays_stress.rs`.
+//! * **P11** The driver queues expired keys on time while other threads set delays. With the real clock, getters also queue them, at most
+//!   16 in a critical section, when they have the time anyway or park: so a key need not wait until the driver gets a core. A call that
+//!   sets a delay never waits for the driver. Each takes the lock for a bounded number of steps. Upheld by `src/machine/expire.rs` and the
+//!   budget of `src/time/wheel/`. Shown by `tests/wheel.rs` (`the_wheel_pops_expired_entries_before_it_sorts`) and
+//!   `tests/delays_stress.rs`.
 //! * **P12** A shut-down cuts delays off, and loses none: the queue counts them, [`delayed_keys`] lists them, and [`take_delayed`] returns
 //!   them. Upheld by `src/machine/expire.rs` and `src/machine/delays.rs`. Shown by `tests/delays_driver.rs`, `tests/against_reference.rs`
 //!   and the models `shutdown_with_parked_driver` and `first_delay_races_shutdown`.
@@ -205,7 +207,8 @@
 //! * **I8** The driver parks no longer than until the earliest deadline of any shard. It publishes the next deadline of a shard in the
 //!   critical section in which it found nothing expired there. A call that sets an earlier deadline counts this in the hub, in its critical
 //!   section, and wakes the driver if it is parked for longer. The driver parks only if no call has counted since it began to visit the
-//!   shards. The same holds for a getter that does the driver's work because no thread can be started. Shown by the models
+//!   shards. The same holds for a getter that does the driver's work because no thread can be started. A getter that expires keys beside
+//!   the driver publishes that deadline in the same way. Shown by the models `a_getter_adds_due_keys_beside_the_driver`,
 //!   `earlier_delay_rearms_driver`, `moved_delay_rearms_driver`, `a_parked_getter_replaces_the_driver` and
 //!   `an_earlier_delay_in_the_other_shard_rearms_the_driver`.
 //!
@@ -287,7 +290,7 @@
 //! | `done`, the drop of an item, `succeed`, `give_up` | the critical section that ends the hand-out, and queues the key again if it is dirty. A limiter of your own is called before that |
 //! | `retry`, `requeue_after`, `requeue_with` | the critical section that sets the delay *and* ends the hand-out; after a shut-down the one that refuses the add, and a second one ends the hand-out. A limiter of your own is called before that |
 //! | `cancel`, `remove` | the critical section that takes out what it finds |
-//! | the expiry of a delay, by the driver or by `turn` | for each key, its add in the critical section that takes it out of the wheel |
+//! | the expiry of a delay, by the driver, by a getter or by `turn` | for each key, its add in the critical section that takes it out of the wheel |
 //! | `shut_down` | the critical section of the hub that sets the flag |
 //! | the return of a drain or of `wait_idle` | the critical section that found nothing left, a later shut-down (drains), or that the time is up |
 //! | `forget`, `num_requeues` | if the queue counts the failures, the critical section that reads or clears their number; with a limiter of your own, its call |

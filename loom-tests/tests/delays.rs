@@ -491,7 +491,32 @@ fn delay_wakes_parked_getter() {
     });
 }
 
-/// The same for a task (W2).
+/// Two keys are due, one of them processing, and a task waits until that is dirty. A getter or the driver adds each: what the getter adds
+/// wakes the task (W2), and what it leaves is the driver's (I8).
+#[test]
+fn a_getter_adds_due_keys_beside_the_driver() {
+    fn model(due: [u64; 2]) {
+        check(move || {
+            let queue = real();
+            queue.add(2);
+            let item = queue.get().unwrap().into_owned();
+            let holder = thread::spawn(move || {
+                block_on(item.until_dirty());
+                item.done();
+            });
+            due.into_iter().for_each(|key| _ = queue.add_after(key, SOON));
+            let first = *queue.get().unwrap();
+            holder.join().unwrap();
+            assert_eq!([1, 2], if first == 1 { [1, *queue.get().unwrap()] } else { [*queue.get().unwrap(), 2] });
+            assert_eq!((queue.stats().expired, queue.delayed_len()), (2, 0));
+            queue.shut_down();
+        });
+    }
+    model([1, 2]);
+    model([2, 1]);
+}
+
+/// A task gets the key whose delay the driver expires (W2).
 #[test]
 fn delay_wakes_a_task() {
     check(|| {

@@ -6,7 +6,7 @@ use crate::Added;
 use crate::sync::model_const;
 use crate::time::wheel::Popped;
 
-/// The number of steps that one call makes.
+/// The number of steps that one call makes at most.
 pub(crate) const BATCH: usize = model_const(128, 2);
 
 /// The number of keys that are taken out of the wheel before they are added: meanwhile their slots come near.
@@ -17,16 +17,18 @@ const NEAR: usize = model_const(16, 2);
 pub(crate) struct Expired {
     /// The number of delays that have expired, by what the add did: queued, deferred, coalesced.
     pub(crate) by_answer: [usize; 3],
-    /// There is more to do at this time.
+    /// There is more to do at this time, or there may be.
     pub(crate) has_more: bool,
     /// That is to sort deadlines that are still to come.
     pub(crate) is_ahead: bool,
 }
 
 impl<K> Machine<K> {
-    /// Adds some of the keys whose delays have expired. When there are no more, says by [`until`](Self::until) until when there are none.
-    pub(crate) fn expire(&mut self, now: u64, mode: Mode) -> (Expired, Owed) {
-        let (mut by_answer, mut owed, mut budget) = ([0; 3], Owed::NOTHING, BATCH);
+    /// Adds some of the keys whose delays have expired, `at_most` so many. When there are no more, says by [`until`](Self::until) until
+    /// when there are none.
+    pub(crate) fn expire(&mut self, now: u64, at_most: usize, mode: Mode) -> (Expired, Owed) {
+        // A key takes two steps: it is sorted, and taken out.
+        let (mut by_answer, mut owed, mut budget, mut left) = ([0; 3], Owed::NOTHING, BATCH.min(2 * at_most), at_most);
         if !mode.is_open {
             return (Expired { by_answer, has_more: false, is_ahead: false }, owed);
         }
@@ -39,13 +41,14 @@ impl<K> Machine<K> {
                         entry.prefetch();
                         near[count] = Some(entry);
                         count += 1;
-                        if count == NEAR {
+                        if count == NEAR.min(left) {
                             break Popped::BudgetSpent;
                         }
                     }
                     next => break next,
                 }
             };
+            left -= count;
             for entry in near.into_iter().map_while(|entry| entry) {
                 self.counts.expired += 1;
                 let delay = self.end_delay(entry);
@@ -61,7 +64,7 @@ impl<K> Machine<K> {
                 }
             }
             match next {
-                Popped::BudgetSpent if budget > 0 => {}
+                Popped::BudgetSpent if budget > 0 && left > 0 => {}
                 Popped::Until(until) => {
                     self.later.until = until;
                     break (false, false);

@@ -10,7 +10,7 @@
 //!   requeue    held key, How, End    as add                      as add and done
 //!   cancel     key                   whether it was delayed      READY, DRAINED, DIRTY
 //!   remove     key                   whether it was dirty, too   DRAINED, OVER
-//!   expire     time                  how many                    READY, DIRTY
+//!   expire     time, number          how many                    READY, DIRTY
 //!   look       where to begin        keys that are queued …
 //!   take_out   what was seen         what of it was still so     DRAINED, OVER
 //!   wait_for_dirty   held key        a ticket, if it is clean
@@ -80,9 +80,7 @@ pub(crate) use delays::{Cancelled, Delay};
 pub(crate) use dirty::DirtyTicket;
 pub(crate) use done::{End, Ended};
 pub(crate) use durations::MaybeNanos;
-#[cfg(test)]
-pub(crate) use expire::BATCH;
-pub(crate) use expire::Expired;
+pub(crate) use expire::{BATCH, Expired};
 pub(crate) use failures::Failure;
 pub(crate) use keys::EntryRef;
 pub(crate) use later::{NEVER, WHEEL_IS_FULL};

@@ -1,4 +1,15 @@
 //! The expiry of delays, by the driver thread, by `turn`, or by a getter; the tasks that the driver wakes; and the start of the thread.
+//!
+//! ```text
+//!                                       driver thread   turn    a getter in the driver's place   a getter with a driver
+//!   reads the clock                     yes             yes     yes                              measures, ordered, woken, about to park
+//!   keys in a critical section          128             128     128                              16, in one that it has anyway
+//!   says how long the driver may park   yes             yes     yes                              yes, if nothing more is due there
+//! ```
+//!
+//! **A getter expires keys, too**, so that under load a due key does not wait until the driver thread gets a core. With a clock that is
+//! given it does not: such a clock stands still while the driver is late, so no key is late by it, and all keys come from one thread, as
+//! without load.
 
 use super::Shared;
 use super::choose::Busy;
@@ -6,7 +17,7 @@ use super::get::BUSY;
 use super::hub::{Flags, HubGuard};
 use super::locked::Locked;
 use crate::Added;
-use crate::machine::{Expired, Machine, NEVER};
+use crate::machine::{BATCH, Expired, Machine, Mode, NEVER, Owed};
 use crate::panics::contained;
 use crate::sync::{Arc, MutexGuard, Parker, model_const, now};
 use crate::time::driver::{Driver, NextStep, Notice, RETRY, State};
@@ -16,6 +27,12 @@ use std::time::Instant;
 
 /// The number of critical sections that a `turn` spends on keys that have not expired, to sort them in advance.
 const SORTS: usize = model_const(32, 1);
+
+/// The number of keys that a getter expires in one critical section.
+const BY_GETTER: usize = model_const(16, 2);
+
+/// A getter of an ordered queue reads the clock at one of this number of hand-outs of a shard: a reading takes as long as a hand-out.
+const READS: u64 = 16;
 
 /// The number of tasks that the driver takes off the list in one critical section.
 const TASKS_AT_ONCE: usize = model_const(64, 1);
@@ -150,13 +167,87 @@ impl<K> Shared<K> {
     /// Adds some of the keys whose delays have expired: one critical section of a driver.
     fn expire_batch<'s>(&'s self, locked: &'s Locked<K>, mut machine: MutexGuard<'s, Machine<K>>, now: u64) -> Expired {
         let mode = self.mode();
-        let (turn, owed) = machine.expire(now, mode);
+        let (turn, owed) = self.expire_in(locked, &mut machine, now, BATCH, mode);
+        self.leave(locked, machine, owed, mode);
+        turn
+    }
+
+    /// The step of an expiry.
+    fn expire_in(
+        &self,
+        locked: &Locked<K>,
+        machine: &mut Machine<K>,
+        now: u64,
+        at_most: usize,
+        mode: Mode,
+    ) -> (Expired, Owed) {
+        let (turn, owed) = machine.expire(now, at_most, mode);
         if !turn.has_more {
             // After the shut-down nothing expires.
             locked.set_driver_until(if mode.is_open { machine.until() } else { NEVER });
         }
+        (turn, owed)
+    }
+
+    /// Ends the critical section of a getter that has looked for one key or some. If a key is due at the time that it has (`now`), or if the
+    /// queue is ordered and it is the turn of a reading, first adds some of the keys that are due in this shard.
+    #[inline(always)]
+    pub(super) fn leave_as_getter<'s>(
+        &'s self,
+        locked: &'s Locked<K>,
+        machine: MutexGuard<'s, Machine<K>>,
+        owed: Owed,
+        mode: Mode,
+        now: Option<u64>,
+    ) {
+        let is_due = match now {
+            Some(now) => machine.until() <= now,
+            None => mode.is_ordered && machine.until() != NEVER && machine.counts.handed_out % READS == 0,
+        };
+        if is_due {
+            return self.expire_and_leave(locked, machine, owed, mode);
+        }
         self.leave(locked, machine, owed, mode);
-        turn
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn expire_and_leave<'s>(
+        &'s self,
+        locked: &'s Locked<K>,
+        mut machine: MutexGuard<'s, Machine<K>>,
+        owed: Owed,
+        mode: Mode,
+    ) {
+        // The time of a measurement may be a tenth of a microsecond early: it is read again (P8).
+        let (turn, more) = self.expire_as_getter(locked, &mut machine, mode, &mut None);
+        self.leave(locked, machine, owed.and(more), mode);
+        self.report_as_getter(turn);
+    }
+
+    /// Adds some of the keys that are due in this shard, in a critical section of a getter. `now`: the time, or where it is kept for the
+    /// next shard. The caller calls [`report_as_getter`](Self::report_as_getter) after the lock.
+    pub(super) fn expire_as_getter(
+        &self,
+        locked: &Locked<K>,
+        machine: &mut Machine<K>,
+        mode: Mode,
+        now: &mut Option<u64>,
+    ) -> (Option<Expired>, Owed) {
+        let expires = self.driver == Driver::Thread && !self.clock.is_given() && mode.is_open;
+        if !expires || machine.until() == NEVER || machine.until() > *now.get_or_insert_with(|| self.clock.now()) {
+            return (None, Owed::NOTHING);
+        }
+        let (turn, owed) = self.expire_in(locked, machine, now.expect("read above"), BY_GETTER, mode);
+        (Some(turn), owed)
+    }
+
+    /// [`report`](Self::report), by a getter: a panic of the observer must not keep a key from its holder, nor a wake-up from the next
+    /// getter.
+    pub(super) fn report_as_getter(&self, turn: Option<Expired>) {
+        if turn.is_some_and(|turn| contained(|| self.report(&turn)).is_none()) {
+            self.note_caught(1);
+        }
     }
 
     /// The driver thread's work: wakes tasks (W5), adds the keys whose delays have expired, reports, and returns how long to park (I8).
@@ -311,6 +402,7 @@ mod tests {
     use super::*;
     use crate::machine::BATCH;
     use crate::{Clock, Driver, WorkQueue};
+    use std::future::Future;
     use std::time::Duration;
 
     /// With tens of thousands of keys to sort, a `turn` sorts some of them and returns; the next turns sort more.
@@ -405,6 +497,117 @@ mod tests {
         assert_eq!(queue.add_after("key", Duration::from_secs(3600)), Added::Delayed);
         assert!(!queue.shared.flags().has(Flags::ADD));
         assert!(!queue.shared.has_extras());
+    }
+
+    /// The driver thread was started, and does not get a core.
+    fn is_never_run(_: &Arc<Shared<u32>>) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    /// The driver thread gets no core. A getter that is past the hot path adds the keys that are due, 16 in a critical section; a hot one,
+    /// and one with a clock that is given, adds none.
+    #[test]
+    fn getters_add_due_keys_while_the_driver_is_late() {
+        const DUE: u32 = 100;
+        const SOON: Duration = Duration::from_millis(1);
+        let ordered = || WorkQueue::builder().fair_by(|key: &u32| key % 2);
+        let cases = [
+            ("plain", WorkQueue::builder(), 0),
+            ("measured", WorkQueue::builder().measure(true), BY_GETTER),
+            ("ordered", ordered(), BY_GETTER),
+            ("ordered, measured", ordered().measure(true), BY_GETTER),
+        ];
+        for (name, builder, at_most) in cases {
+            let queue = builder.build_with(is_never_run);
+            queue.add_all(1000..1400);
+            (0..DUE).for_each(|key| _ = queue.add_after(key, SOON));
+            std::thread::sleep(2 * SOON);
+            let (mut before, mut most) = (DUE as usize, 0);
+            assert_eq!(queue.delayed_len(), before, "{name}");
+            // Some of these read the clock.
+            for _ in 0..400 {
+                drop(queue.try_get().unwrap());
+                most = most.max(before - queue.delayed_len());
+                before = queue.delayed_len();
+                let is_to_come = queue.shared.first.driver_until() < NEVER;
+                assert_eq!(is_to_come, before > 0, "{name}: the driver expires what is left");
+            }
+            assert_eq!((most, before), (at_most, if at_most > 0 { 0 } else { DUE as usize }), "{name}");
+        }
+        // With a given clock.
+        let (clock, time) = Clock::mock();
+        let queue = WorkQueue::builder().clock(clock).measure(true).build_with(is_never_run);
+        queue.add(1000);
+        queue.add_after(0, SOON);
+        time.advance(SOON);
+        assert_eq!((*queue.try_get().unwrap(), queue.delayed_len()), (1000, 1));
+        assert!(queue.get_timeout(SOON).is_err());
+        assert_eq!(queue.delayed_len(), 1);
+        // With `Driver::Manual`.
+        let queue = WorkQueue::builder().driver(Driver::Manual).measure(true).build();
+        queue.add(1000);
+        queue.add_after(0, SOON);
+        std::thread::sleep(2 * SOON);
+        assert_eq!((*queue.try_get().unwrap(), queue.delayed_len()), (1000, 1));
+        assert!(queue.get_timeout(SOON).is_err());
+        assert_eq!((queue.delayed_len(), queue.turn()), (1, 1));
+    }
+
+    /// The same for getters that are about to park, or were woken: threads, and a task. What they leave goes to others (W2).
+    #[test]
+    fn getters_that_park_add_due_keys_while_the_driver_is_late() {
+        for shards in [1, 4] {
+            let queue = WorkQueue::builder().shards(shards).build_with(is_never_run);
+            (0..3).for_each(|key| _ = queue.add_after(key, Duration::from_millis(1)));
+            std::thread::sleep(Duration::from_millis(2));
+            let get = || *queue.get_timeout(RETRY * 1000).expect("a key is due");
+            let mut keys = vec![get()];
+            let mut task = std::pin::pin!(queue.get_async());
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            let std::task::Poll::Ready(item) = task.as_mut().poll(&mut context) else { panic!("{shards}: no key") };
+            keys.push(*item.unwrap());
+            keys.push(get());
+            keys.sort_unstable();
+            assert_eq!(keys, [0, 1, 2]);
+        }
+        // One that is about to park adds two keys, takes one, and wakes the getter that is parked.
+        let queue = WorkQueue::builder().build_with(is_never_run);
+        std::thread::scope(|scope| {
+            let get = || queue.get_timeout(RETRY * 1000).map(|item| *item);
+            let parked = scope.spawn(get);
+            while queue.stats().waiters < 1 {
+                std::thread::yield_now();
+            }
+            [1, 2].into_iter().for_each(|key| _ = queue.add_after(key, Duration::from_millis(1)));
+            std::thread::sleep(Duration::from_millis(2));
+            let begin = Instant::now();
+            let mut keys = [get().unwrap(), parked.join().unwrap().unwrap()];
+            keys.sort_unstable();
+            assert_eq!((keys, begin.elapsed() < RETRY * 500), ([1, 2], true));
+        });
+        // One that was woken by a plain add: a second getter gets the key that was due, also if the observer panics.
+        struct Panics;
+        impl crate::observe::Observer for Panics {
+            fn added(&self, added: Added) {
+                if added == Added::Queued {
+                    std::panic::resume_unwind(Box::new("as planned"));
+                }
+            }
+        }
+        let queue = WorkQueue::builder().observer(Panics).build_with(is_never_run);
+        std::thread::scope(|scope| {
+            let getters = [(); 2].map(|()| scope.spawn(|| *queue.get_timeout(RETRY * 1000).unwrap()));
+            while queue.stats().waiters < 2 {
+                std::thread::yield_now();
+            }
+            queue.add_after(1, Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(2));
+            contained(|| queue.add(2));
+            let mut keys = getters.map(|getter| getter.join().unwrap());
+            keys.sort_unstable();
+            assert_eq!(keys, [1, 2]);
+        });
+        assert_eq!(queue.stats().caught_panics, 1);
     }
 
     /// Fifty keys expire in one critical section.

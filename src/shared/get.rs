@@ -49,6 +49,8 @@ struct Visited<K> {
     found: Option<Wait<K>>,
     /// A shard was busy, so the getter has not looked into it.
     passed_by: bool,
+    /// Keys were added that were due, so wakers and the observer have run on this thread.
+    has_told: bool,
     /// If no key was found: the number of hand-outs so far, of the shards that were visited.
     handed_out: u64,
 }
@@ -80,7 +82,7 @@ pub(crate) enum Wait<K> {
     ShutDown,
     /// The getter is on the list: it parks, and then calls [`resume`](Shared::resume) with the ticket.
     Park(Ticket),
-    /// The same, but it has passed by a shard that was busy. So it parks for [`BUSY`] at most; a task calls
+    /// The same, but it has passed by a shard that was busy, or a wake-up may be lost. So it parks for [`BUSY`] at most; a task calls
     /// [`wake_later`](Shared::wake_later).
     ParkBriefly(Ticket),
     /// No key, and the getter has asked to give up: it is off the list.
@@ -156,34 +158,32 @@ impl<K> Shared<K> {
         mut machine: MutexGuard<'s, Machine<K>>,
         mode: Mode,
     ) -> Option<Taken<K>> {
-        let (taken, owed) = self.next(&mut machine, mode);
-        self.leave(locked, machine, owed, mode);
+        let mut now = None;
+        let (taken, owed) = self.next(&mut machine, mode, &mut now);
+        self.leave_as_getter(locked, machine, owed, mode, now);
         taken
     }
 
-    /// The step of a hand-out, with its times.
+    /// The step of a hand-out, with its times. Sets `now` if it reads the clock.
     #[inline(always)]
-    fn next(&self, machine: &mut Machine<K>, mode: Mode) -> (Option<Taken<K>>, Owed) {
+    fn next(&self, machine: &mut Machine<K>, mode: Mode, now: &mut Option<u64>) -> (Option<Taken<K>>, Owed) {
         let (claimed, owed) = machine.get(mode);
         let Some(claimed) = claimed else { return (None, owed) };
         let mut waited = MaybeNanos::UNKNOWN;
         if mode.is_measured {
-            let now = machine.wants_start(&claimed).then(|| self.clock.now_coarse());
-            waited = machine.started(&claimed, now);
+            let start = machine.wants_start(&claimed).then(|| self.clock.now_coarse());
+            waited = machine.started(&claimed, start);
+            *now = start.or(*now);
         }
         (Some(Taken { claimed, waited }), owed)
     }
 
     /// Visits each shard under its lock until one has a key, and takes the key. It waits for a lock that is held only if no other shard has
     /// a key, and then passes by a shard that is busy. In its last visit a getter waits for a busy shard that has keys. If the queue is
-    /// shut down, it waits for all busy shards.
+    /// shut down, it waits for all busy shards. A getter that was woken or is about to park first adds keys that are due.
     fn visit_all(&self, visit: Visit) -> Visited<K> {
         let (mut is_shut_down, mut passed_by, mut handed_out) = (true, Busy::default(), 0);
-        let found = |taken, passed_by: &Busy| Visited {
-            found: Some(Wait::Item(taken)),
-            passed_by: !passed_by.is_empty(),
-            handed_out: 0,
-        };
+        let (mut now, mut has_told) = (None, false);
         for patience in [Patience::None, Patience::Brief, Patience::Long] {
             for locked in self.all() {
                 let must_know = || visit == Visit::Last && (locked.len() > 0 || self.is_shutting_down());
@@ -200,10 +200,18 @@ impl<K> Shared<K> {
                 };
                 passed_by.remove(locked);
                 let mode = self.mode();
-                let (taken, owed) = self.next(&mut machine, mode);
+                let (turn, more) = match visit {
+                    Visit::Last => (None, Owed::NOTHING),
+                    _ => self.expire_as_getter(locked, &mut machine, mode, &mut now),
+                };
+                has_told |= turn.is_some();
+                let (taken, owed) = self.next(&mut machine, mode, &mut now);
+                let owed = owed.and(more);
                 if let Some(taken) = taken {
                     self.leave(locked, machine, owed, mode);
-                    return found(taken, &passed_by);
+                    self.report_as_getter(turn);
+                    let (found, passed_by) = (Some(Wait::Item(taken)), !passed_by.is_empty());
+                    return Visited { found, passed_by, has_told, handed_out: 0 };
                 }
                 // Keys of full groups are still to be handed out.
                 is_shut_down &= !mode.is_open && machine.len() == 0;
@@ -211,13 +219,14 @@ impl<K> Shared<K> {
                 if visit == Visit::BeforePark {
                     machine.times().into_iter().for_each(Times::reset_sampling);
                 }
-                if owed != Owed::NOTHING {
+                if owed != Owed::NOTHING || turn.is_some() {
                     self.leave(locked, machine, owed, mode);
+                    self.report_as_getter(turn);
                 }
             }
         }
         let passed_by = !passed_by.is_empty();
-        Visited { found: (is_shut_down && !passed_by).then_some(Wait::ShutDown), passed_by, handed_out }
+        Visited { found: (is_shut_down && !passed_by).then_some(Wait::ShutDown), passed_by, has_told, handed_out }
     }
 
     /// The rest of a hand-out, after the lock. Does not panic: the key must reach its holder (P2).
@@ -267,16 +276,16 @@ impl<K> Shared<K> {
         loop {
             let step = left.min(TAKEN_AT_ONCE);
             left -= step;
-            let (mut machine, mut owed, mut taken) = (self.first.lock(), Owed::NOTHING, 0);
+            let (mut machine, mut owed, mut taken, mut now) = (self.first.lock(), Owed::NOTHING, 0, None);
             let mode = self.mode();
             while taken < step {
-                let (next, more) = self.next(&mut machine, mode);
+                let (next, more) = self.next(&mut machine, mode, &mut now);
                 owed = owed.and(more);
                 let Some(next) = next else { break };
                 taken += 1;
                 each(next);
             }
-            self.leave(&self.first, machine, owed, mode);
+            self.leave_as_getter(&self.first, machine, owed, mode, now);
             if taken < step {
                 return;
             }
@@ -338,7 +347,9 @@ impl<K> Shared<K> {
             if is_thread {
                 self.hub().getters.note_park(visited.handed_out);
             }
-            return if visited.passed_by { Wait::ParkBriefly(ticket) } else { Wait::Park(ticket) };
+            // If foreign code has parked this thread, it may have used up the wake-up for which the thread is about to park.
+            let is_brief = visited.passed_by || visited.has_told && is_thread;
+            return if is_brief { Wait::ParkBriefly(ticket) } else { Wait::Park(ticket) };
         };
         if self.arrive(ticket, is_thread) == Arrival::Woken {
             self.wake_getters(1);

@@ -17,6 +17,9 @@
 //! if it is parked for longer. The driver writes `Parked` only if none was counted since it began to visit the shards
 //! ([I8](crate::guarantees#waiting-and-wake-ups)). A driver that runs needs no wake-up. So a burst of earlier and earlier deadlines costs one.
 //!
+//! Beside the driver, getters add keys that are due: see `src/shared/driver.rs`. That changes no state here: the driver finds at the time
+//! `until` that there is nothing to do.
+//!
 //! The thread has a strong reference to the queue only while it works. While it is parked its reference is weak, and the drop of
 //! the last handle wakes it, so that it ends.
 
@@ -46,6 +49,9 @@ use std::time::{Duration, Instant};
 pub enum Driver {
     /// A thread of the name `keyqueue-delay`. It starts with the first delay, is parked while no delay has expired, and ends when the
     /// queue is shut down or its last handle is dropped.
+    ///
+    /// Getters also queue keys whose delays have expired, some at a time, unless the clock is [given](crate::Clock::mock): when they park,
+    /// were woken, or read the clock anyway. So under load a key does not wait until the thread gets a core.
     ///
     /// If the observer has an [interval](crate::observe::Observer::interval), the thread also reports. It then starts with the first add.
     /// After the shut-down it ends with the last report.

@@ -1,7 +1,7 @@
 //! What a verb does when there is no room, and which memory a slot takes.
 
 use crate::key::Hash;
-use crate::machine::{End, EntryRef, Failure, How, Machine, Mode};
+use crate::machine::{BATCH, End, EntryRef, Failure, How, Machine, Mode};
 use crate::order::{AnyOrder, Group};
 use crate::rate_limiter::{ItemExponentialFailure, RateLimiter};
 use crate::time::wheel::MAX_BLOCKS;
@@ -38,7 +38,7 @@ fn a_verb_that_finds_the_wheel_full_changes_nothing() {
     assert_eq!(machine.counts, counts);
     // What sets no delay needs no room.
     assert_eq!(add(&mut machine, 3, &How { delay: Some(0), ..How::NOW }), Added::Queued);
-    let (expired, owed) = machine.expire(1, Mode { is_awaited: true, ..Mode::PLAIN });
+    let (expired, owed) = machine.expire(1, BATCH, Mode { is_awaited: true, ..Mode::PLAIN });
     assert_eq!((expired.by_answer, expired.has_more, owed.ready), ([2, 0, 0], false, 2));
     MAX_BLOCKS.set(1000);
     assert_eq!(add(&mut machine, 4, &later), Added::Delayed);

@@ -11,7 +11,7 @@ use super::reference::plan::{Limiter, Plan};
 use super::reference::queue::{Counts, Delayed, NEVER, Reference};
 use super::run_times::Times;
 use crate::key::Hash;
-use crate::machine::{self, Cancelled, Claimed, Delay, DirtyTicket, Ended, Failure, Machine, Mode, Owed, Which};
+use crate::machine::{self, BATCH, Cancelled, Claimed, Delay, DirtyTicket, Ended, Failure, Machine, Mode, Owed, Which};
 use crate::order::{AnyOrder, Group};
 use crate::rate_limiter::{ItemExponentialFailure, ItemFastSlow, RateLimiter, Schedule};
 use crate::{Added, OnPanic};
@@ -525,7 +525,9 @@ impl Run {
         let (mut expired, mut ready) = ([0; 3], 0);
         let before = self.reference.all().filter(|key| self.is_ready(*key)).count();
         loop {
-            let (some, owed) = self.machine.expire(now, mode);
+            let at_most = [BATCH, 16, 1][self.machine.counts.expired as usize % 3];
+            let (some, owed) = self.machine.expire(now, at_most, mode);
+            assert!(some.by_answer.iter().sum::<usize>() <= at_most);
             expired = std::array::from_fn(|answer| expired[answer] + some.by_answer[answer]);
             ready += owed.ready;
             self.collect_news(owed);
