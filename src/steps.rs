@@ -15,8 +15,6 @@ pub struct Step {
     pub shard: usize,
     /// Its number in the shard, from 0.
     pub number: u64,
-    /// The section may owe wake-ups, or free memory: it is no mere look.
-    pub is_section: bool,
 }
 
 thread_local! {
@@ -45,12 +43,7 @@ pub fn take_time() -> Option<u64> {
 /// A critical section of this shard begins.
 pub(crate) fn begin(shard: usize, steps: &AtomicU64) {
     let number = steps.fetch_add(1, Relaxed);
-    STEPS.with_borrow_mut(|all| all.push(Step { shard, number, is_section: false }));
-}
-
-/// The one that has just begun is a section.
-pub(crate) fn is_section() {
-    STEPS.with_borrow_mut(|all| all.iter_mut().last().into_iter().for_each(|step| step.is_section = true));
+    STEPS.with_borrow_mut(|all| all.push(Step { shard, number }));
 }
 
 /// This thread has read the clock.

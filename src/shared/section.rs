@@ -23,10 +23,7 @@ impl<K> Shared<K> {
     /// Takes the lock of a shard, for a verb. [`leave`](Self::leave) is the end.
     #[inline(always)]
     pub(super) fn enter<'s>(&'s self, locked: &'s Locked<K>) -> MutexGuard<'s, Machine<K>> {
-        let machine = locked.lock();
-        #[cfg(keyqueue_steps)]
-        crate::steps::is_section();
-        machine
+        locked.lock()
     }
 
     /// Takes the lock of a shard, unless there are others and this one is busy for longer than a critical section takes (P21).
@@ -36,10 +33,7 @@ impl<K> Shared<K> {
 
     /// [`enter`](Self::enter), unless the shard is busy.
     pub(super) fn enter_unless_busy<'s>(&'s self, locked: &'s Locked<K>) -> Option<MutexGuard<'s, Machine<K>>> {
-        let machine = self.lock_unless_busy(locked)?;
-        #[cfg(keyqueue_steps)]
-        crate::steps::is_section();
-        Some(machine)
+        self.lock_unless_busy(locked)
     }
 
     /// What a verb is told of the queue. Read under the lock of its shard.

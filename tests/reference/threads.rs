@@ -34,7 +34,6 @@ pub(crate) mod steps {
     pub(crate) struct Step {
         pub(crate) shard: usize,
         pub(crate) number: u64,
-        pub(crate) is_section: bool,
     }
 
     pub(crate) fn count() -> usize {
