@@ -3,6 +3,9 @@
 # fails if the test does not fail within a minute of run time, or does not shrink the fault to 10 steps (turns of 16: 40). Arguments: names
 # of patches; all without any. A patch that does not apply fails. A fault that only threads show says in its first line "Found by
 # tests/stress.rs." That test must refuse a step of it.
+#
+# With --machine first, the same for the bare machine: each patch of tests/planted/machine/ must fail a test of src/machine/ or src/order/
+# within a minute of processor time.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root="$PWD"
@@ -10,13 +13,31 @@ copy="${CARGO_TARGET_DIR:-$root/target}/planted"
 mkdir -p "$copy"
 export CARGO_TARGET_DIR="$copy/target" CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=none REFERENCE_SECONDS=60 KEYQUEUE_STRESS=60
 missed=()
-[ $# -gt 0 ] || { cd tests/planted && set -- *.patch && cd "$root"; }
+patches=tests/planted
+if [ "${1:-}" = --machine ]; then
+    shift
+    patches=tests/planted/machine
+    export CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_INCREMENTAL=1 # these tests are built for longer than they run
+fi
+[ $# -gt 0 ] || { cd "$patches" && set -- *.patch && cd "$root"; }
 for name in "${@%.patch}"; do
     # The files keep their times if they did not change, so that cargo builds the patched crate alone.
-    git ls-files -z | grep -zv '^tests/data/' | xargs -0 -I{} find {} -maxdepth 0 -type f -print0 2>/dev/null |
+    git ls-files -z | grep -zv '^tests/data/' | xargs -0 sh -c 'for file; do [ ! -f "$file" ] || printf "%s\0" "$file"; done' - |
         tar --null -cf - -T - | tar -xf - -C "$copy"
-    git apply --directory="$(realpath --relative-to="$root" "$copy")" "tests/planted/$name.patch" || { missed+=("$name (does not apply)"); continue; }
+    git apply --directory="$(realpath --relative-to="$root" "$copy")" "$patches/$name.patch" || { missed+=("$name (does not apply)"); continue; }
     touch "$copy/src/lib.rs"
+    if [ "$patches" = tests/planted/machine ]; then
+        (cd "$copy" && cargo test --quiet --locked -p keyqueue --lib --no-run 2>/dev/null) || { missed+=("$name (does not compile)"); continue; }
+        start=$SECONDS
+        # The first test that fails ends the run.
+        exec 3< <(cd "$copy" && ulimit -t 60 && exec timeout 900 cargo test --locked -p keyqueue --lib -- machine:: order:: 2>&1)
+        run=$!
+        found="$(sed -n '/^test .* FAILED$/{s/^test \(.*\) \.\.\. FAILED$/\1/p;q}' <&3)"
+        kill "$run" 2>/dev/null || true
+        [ -n "$found" ] || missed+=("$name (not found)")
+        printf '%-60s %3d s  %s\n' "$name" $((SECONDS - start)) "${found:-NOT FOUND}"
+        continue
+    fi
     start=$SECONDS
     test=against_reference
     wrapper=""

@@ -308,8 +308,9 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// How many keys a group gives in a turn. The queue asks with each new key. The answer counts if the queue does not know the group yet;
-    /// it forgets a group some time after its last key is gone. From 1 to 1000: other values are clamped. Needs [`fair_by`](Self::fair_by). 1 by default.
+    /// How many keys a group gives in a turn. The queue asks with each new key. The answer counts if the group has no key then (queued,
+    /// processing, delayed, or with counted failures). From 1 to 1000: other values are clamped. Needs [`fair_by`](Self::fair_by). 1 by
+    /// default.
     ///
     /// # Examples
     /// ```
@@ -393,8 +394,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
     ///
     /// # Errors
     /// If a [weight](Self::group_weight) or a [limit](Self::max_processing_per_group) is set without [`fair_by`](Self::fair_by). If the
-    /// limit is 0. If a limit is set in a queue with several shards, which cannot keep it exactly. If the clock is a [function](Clock::from_fn),
-    /// and the driver is not [`Driver::Manual`].
+    /// limit is 0. If a limit is set in a queue with several shards, which cannot keep it exactly. If the clock is a
+    /// [function](Clock::from_fn), and the driver is not [`Driver::Manual`].
     ///
     /// # Examples
     /// ```

@@ -179,7 +179,11 @@ fn groups_come_and_go() {
         let items = queue.get_many(100);
         let groups = queue.inspect().groups();
         // Some groups have had a second turn before others had their first (P20).
-        assert!(groups.iter().all(|group| group.queued + group.processing == 10 && group.processing as u64 == group.handed_out));
+        assert!(
+            groups
+                .iter()
+                .all(|group| group.queued + group.processing == 10 && group.processing as u64 == group.handed_out)
+        );
         assert!(groups.iter().filter(|group| group.processing == 1).count() > 80);
         assert!(groups.iter().all(|group| group.oldest == Some(Duration::from_millis(7))));
         drop(items);

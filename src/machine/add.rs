@@ -67,12 +67,13 @@ impl<K> Machine<K> {
         if !mode.is_open {
             return (self.refuse(hand, hash, group, how, mode), Owed::NOTHING);
         }
-        self.expect(how.priority, mode);
         if how.may_delay() {
             self.later.reserve();
         }
         let key = hand.as_ref().expect("an add has a key in its hand");
-        if let Some(entry) = self.keys.find(key, hash) {
+        let found = self.keys.find(key, hash);
+        self.expect(how.priority, mode); // after the foreign code
+        if let Some(entry) = found {
             return self.add_known(entry, how, mode);
         }
         let entry = self.insert(hand, hash, group, mode);
@@ -139,15 +140,15 @@ impl<K> Machine<K> {
             let deadline = self.later.deadline(how.now, delay);
             return self.set_delay(entry, deadline, how.priority, how.conflict);
         }
-        let mut priority = how.priority;
-        if entry.state().is_delayed() {
-            let Some(met) = self.meet_delay(entry, priority, how.conflict) else {
-                self.counts.coalesced += 1;
-                return (Added::Coalesced, Owed::NOTHING);
-            };
-            priority = met;
+        if !entry.state().is_delayed() {
+            return self.make_dirty(entry, how.priority, mode);
         }
-        self.make_dirty(entry, priority, mode)
+        let Some(priority) = self.meet_delay(entry, how.priority, how.conflict) else {
+            self.counts.coalesced += 1;
+            return (Added::Coalesced, Owed::NOTHING);
+        };
+        let (added, owed) = self.make_dirty(entry, priority, mode);
+        (added, owed.and(self.garbage()))
     }
 
     /// The key, which is known, is to be handed out.
@@ -164,10 +165,8 @@ impl<K> Machine<K> {
             }
             OnAdd::Coalesce => {
                 self.counts.coalesced += 1;
-                if mode.is_ordered {
-                    self.raise(entry, priority, mode);
-                }
-                (Added::Coalesced, Owed::NOTHING)
+                let owed = if mode.is_ordered { self.raise(entry, priority, mode) } else { Owed::NOTHING };
+                (Added::Coalesced, owed)
             }
             OnAdd::Defer => {
                 self.counts.deferred += 1;
@@ -200,13 +199,15 @@ impl<K> Machine<K> {
     }
 
     /// A dirty key is added with a priority. If that is higher, a queued key goes to the end of its level. It is ready as before, so
-    /// nothing is owed.
-    fn raise(&mut self, entry: EntryRef<K>, priority: i8, mode: Mode) {
+    /// nothing is owed but memory.
+    fn raise(&mut self, entry: EntryRef<K>, priority: i8, mode: Mode) -> Owed {
         if entry.state().is_processing() {
             entry.set_pending(entry.pending().max(priority));
         } else if priority > entry.priority() {
             self.unpush(entry);
             let _as_before = self.push(entry, priority, mode);
+            return self.garbage();
         }
+        Owed::NOTHING
     }
 }

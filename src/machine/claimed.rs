@@ -81,11 +81,11 @@ impl<K> Machine<K> {
         claimed.0
     }
 
-    /// The same, and panics in debug builds only.
+    /// The same beside a `get` or `done`, which look in debug builds only.
     #[inline(always)]
-    pub(super) fn take_held(&self, Claimed(entry): Claimed<K>) -> EntryRef<K> {
-        debug_assert!(self.keys.owns(entry), "{IS_OF_ANOTHER}");
-        entry
+    pub(super) fn just_held(&self, claimed: &Claimed<K>) -> EntryRef<K> {
+        debug_assert!(self.keys.owns(claimed.0), "{IS_OF_ANOTHER}");
+        claimed.0
     }
 
     /// The priority with which the key was handed out.

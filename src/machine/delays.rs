@@ -90,10 +90,12 @@ impl<K> Machine<K> {
                 return (Added::Coalesced, Owed::NOTHING);
             }
             self.later.remove(number);
-        } else {
-            self.later.begin(number, priority);
-            entry.state().set_delayed();
+            self.counts.delays += 1;
+            let owed = self.later.insert(number, deadline);
+            return (Added::Delayed, owed.and(self.garbage()));
         }
+        self.later.begin(number, priority);
+        entry.state().set_delayed();
         self.counts.delays += 1;
         (Added::Delayed, self.later.insert(number, deadline))
     }

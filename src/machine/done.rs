@@ -30,7 +30,7 @@ impl<K> Machine<K> {
     /// Ends the processing of a key.
     #[inline(always)]
     pub(crate) fn done(&mut self, hand: &mut Option<K>, claimed: Claimed<K>, end: End, mode: Mode) -> (Ended, Owed) {
-        let entry = self.take_held(claimed);
+        let entry = self.just_held(&claimed);
         self.end(hand, entry, end, mode)
     }
 

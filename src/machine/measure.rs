@@ -64,13 +64,13 @@ impl<K> Machine<K> {
     /// Whether the time of a hand-out is wanted.
     #[inline]
     pub(crate) fn wants_start(&self, claimed: &Claimed<K>) -> bool {
-        self.queued_at(self.held(claimed)).is_some()
+        self.queued_at(self.just_held(claimed)).is_some()
     }
 
     /// After a `get`. `now`: the time, if it is wanted. Returns how long the key was queued.
     #[inline(never)]
     pub(crate) fn started(&mut self, claimed: &Claimed<K>, now: Option<u64>) -> MaybeNanos {
-        let entry = self.held(claimed);
+        let entry = self.just_held(claimed);
         let (key, priority) = (self.keys.number(entry), entry.priority());
         self.times.as_mut().map_or(MaybeNanos::UNKNOWN, |times| times.start(key, priority, now))
     }
@@ -78,7 +78,7 @@ impl<K> Machine<K> {
     /// How long a held key was queued.
     #[inline]
     pub(crate) fn waited(&self, claimed: &Claimed<K>) -> MaybeNanos {
-        let key = self.keys.number(self.held(claimed));
+        let key = self.keys.number(self.just_held(claimed));
         self.times.as_ref().map_or(MaybeNanos::UNKNOWN, |times| times.waited(key))
     }
 
@@ -91,7 +91,7 @@ impl<K> Machine<K> {
     /// Before a `done`, or a requeue that is not refused. `now`: the time, if it is wanted. Returns how long the key was processing.
     #[inline(never)]
     pub(crate) fn ended(&mut self, claimed: &Claimed<K>, now: Option<u64>) -> MaybeNanos {
-        let key = self.keys.number(self.held(claimed));
+        let key = self.keys.number(self.just_held(claimed));
         self.times.as_mut().map_or(MaybeNanos::UNKNOWN, |times| times.end(key, now))
     }
 

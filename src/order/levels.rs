@@ -4,8 +4,8 @@ use super::choice::Choice;
 use super::{Bin, Line, NORMAL, Order, PLACES, Place, Pushed, level_of, priority_of};
 
 pub(crate) struct Levels<T> {
-    /// By level.
-    lines: [Line<T>; 256],
+    /// By level. In a box that is filled in place: they are 20 KB, too much for a small stack.
+    lines: Box<[Line<T>; 256]>,
     choice: Choice,
     len: usize,
     /// The number of lines that have memory.
@@ -26,7 +26,10 @@ impl<T: Copy> Levels<T> {
 
     /// The line of a plain queue is the level NORMAL: its keys stay where they are.
     pub(crate) fn from_line(line: Line<T>, strict: bool) -> Self {
-        let (mut lines, mut choice) = ([const { Line::EMPTY }; 256], Choice::new(strict));
+        let lines: Box<[_]> = (0..256).map(|_| Line::EMPTY).collect();
+        let (Ok(mut lines), mut choice) = (<Box<[_; 256]>>::try_from(lines), Choice::new(strict)) else {
+            unreachable!()
+        };
         choice.set(level_of(NORMAL), !line.is_empty());
         let (len, with_memory) = (line.len(), usize::from(line.has_memory()));
         let is_stamped = line.is_stamped();

@@ -228,6 +228,20 @@ impl<T: Copy> Line<T> {
         }
     }
 
+    /// The first key was taken out: the next one is first.
+    fn skip_holes(&mut self, bin: &mut Bin<T>) {
+        while self.len > 0 {
+            visit();
+            match &self.front {
+                Some(front) if (self.head as usize) < BLOCK => match front.entries[self.head as usize] {
+                    Some(_) => return,
+                    None => self.head += 1,
+                },
+                _ => self.next_block(bin),
+            }
+        }
+    }
+
     /// The front is used up, and there is another block.
     fn next_block(&mut self, bin: &mut Bin<T>) {
         let used = self.front.take().expect("a line with keys");
@@ -339,6 +353,9 @@ impl<T: Copy> Order<T> for Line<T> {
         block.entries[at] = None;
         block.holes += 1;
         if self.front.as_ref().is_some_and(|front| front.number == number) {
+            if at == self.head as usize {
+                self.skip_holes(bin);
+            }
             return;
         }
         if let Some(back) = self.back.as_mut().filter(|back| back.number == number) {

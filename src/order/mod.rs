@@ -84,7 +84,7 @@ fn priority_of(level: u8) -> i8 {
 pub(crate) struct Group {
     /// Tells the groups apart.
     pub(crate) hash: u64,
-    /// Keys in a turn, if this key makes the group: 1 to 1000; 0 counts as 1.
+    /// Keys in a turn, if this is the only known key of the group: 1 to 1000; 0 counts as 1.
     pub(crate) weight: u16,
 }
 

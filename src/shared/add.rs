@@ -36,6 +36,7 @@ impl<K: Hash + Eq> Shared<K> {
             return Self::add_special(this, &this.first, hand, hash, wakeups, machine);
         }
         let (added, owed) = machine.add(&mut hand, hash, Group::default(), &How::NOW, Mode::PLAIN);
+        // An add that has changed nothing owes nothing.
         if added != Added::Coalesced {
             this.leave_plain(&this.first, machine, owed);
         }

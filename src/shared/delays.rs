@@ -32,7 +32,8 @@ impl<K: Hash + Eq> Shared<K> {
 
     /// `cancel`.
     pub(crate) fn cancel<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
-        let (cancelled, _hand) = self.with_shard_of(key, |machine, hand, hash, mode| machine.cancel(hand, key, hash, mode));
+        let (cancelled, _hand) =
+            self.with_shard_of(key, |machine, hand, hash, mode| machine.cancel(hand, key, hash, mode));
         if let Cancelled::Added(added) = cancelled {
             self.tell(|observer| observer.added(added));
         }

@@ -85,7 +85,7 @@ impl<K> Shared<K> {
 
     /// How long a key was processing. `now`: the time, if the call has read the clock.
     fn note_end(&self, machine: &mut Machine<K>, claimed: &Claimed<K>, now: Option<u64>) -> MaybeNanos {
-        let now = machine.wants_end(claimed).then(|| now.unwrap_or_else(|| self.clock.now()));
+        let now = machine.wants_end(claimed).then(|| now.unwrap_or_else(|| self.clock.now_coarse()));
         machine.ended(claimed, now)
     }
 

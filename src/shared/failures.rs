@@ -103,11 +103,7 @@ impl<K> Shared<K> {
         let external = limiter.num_requeues(claimed.key());
         // Read without the lock: with an external limiter, only holders of the key count failures here, and each does so before the next
         // holder gets the key. (A `forget` on another thread may clear them at any time.)
-        if claimed.has_failed() {
-            external.saturating_add(self.failures_held(claimed))
-        } else {
-            external
-        }
+        if claimed.has_failed() { external.saturating_add(self.failures_held(claimed)) } else { external }
     }
 
     /// The number of failures that the queue itself has counted, for the holder of the key.

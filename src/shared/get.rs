@@ -171,7 +171,7 @@ impl<K> Shared<K> {
         let Some(claimed) = claimed else { return (None, owed) };
         let mut waited = MaybeNanos::UNKNOWN;
         if mode.is_measured {
-            let start = machine.wants_start(&claimed).then(|| self.clock.now());
+            let start = machine.wants_start(&claimed).then(|| self.clock.now_coarse());
             waited = machine.started(&claimed, start);
             *now = start.or(*now);
         }

@@ -130,13 +130,19 @@ impl<K> Shared<K> {
     pub(super) fn flags(&self) -> Flags {
         Flags(self.flags.load(Ordering::Relaxed)) // Relaxed: the shard's lock orders it
     }
+
+    /// The same. If adds are refused, what happened before the shut-down is visible to the caller.
+    #[inline]
+    pub(super) fn flags_acquired(&self) -> Flags {
+        Flags(self.flags.load(Ordering::Acquire)) // pairs with the release in `set`
+    }
 }
 
 impl<K> Shared<K> {
     /// Adds are refused. What happened before the shut-down is visible to the caller.
     #[inline]
     pub(crate) fn is_shutting_down(&self) -> bool {
-        Flags(self.flags.load(Ordering::Acquire)).has(Flags::SHUT_DOWN) // pairs with the release in `set`
+        self.flags_acquired().has(Flags::SHUT_DOWN)
     }
 }
 
@@ -147,7 +153,7 @@ impl<K> HubGuard<'_, K> {
         let after = Flags(if set { before.0 | flags.0 } else { before.0 & !flags.0 });
         if after != before {
             self.flags = after;
-            self.shared.flags.store(after.0, Ordering::Release); // Release: see `Shared::is_shutting_down`
+            self.shared.flags.store(after.0, Ordering::Release); // Release: see `flags_acquired`
         }
     }
 }

@@ -48,9 +48,9 @@ mod driver_thread;
 mod failures;
 mod get;
 mod getters;
+mod groups;
 mod hub;
 mod life_cycle;
-mod groups;
 mod locked;
 mod reports;
 mod section;
@@ -60,11 +60,11 @@ mod stopped;
 mod take_where;
 
 pub(crate) use add::Wakeups;
+pub(crate) use dirty::DirtyTicket;
 pub(crate) use drain::{WaitGoal, WaitOutcome};
 pub(crate) use driver_thread::start_driver_thread;
 pub(crate) use failures::{Failures, Limiter};
 pub(crate) use get::Wait;
-pub(crate) use dirty::DirtyTicket;
 pub(crate) use groups::Order;
 
 use crate::DelayedAdd;

@@ -45,7 +45,7 @@ impl<K> Shared<K> {
     /// What a verb is told of the queue. Read under the lock of its shard.
     #[inline]
     pub(super) fn mode(&self) -> Mode {
-        let flags = self.flags();
+        let flags = self.flags_acquired();
         Mode {
             is_open: !flags.has(Flags::SHUT_DOWN),
             is_ordered: flags.has(Flags::ORDERED),
@@ -66,10 +66,10 @@ impl<K> Shared<K> {
         if mode.is_measured {
             self.tell_time(&mut machine);
         }
-        locked.publish_len(&machine, mode);
         if let Some(stamp) = self.stamp {
-            locked.publish_front(&mut machine, stamp);
+            locked.publish_front(&mut machine, stamp, mode);
         }
+        locked.publish_len(&machine, mode);
         if owed != Owed::NOTHING {
             self.settle(locked, machine, owed);
         }
@@ -77,12 +77,7 @@ impl<K> Shared<K> {
 
     /// The same of a hot call in a queue with one shard that is plain.
     #[inline(always)]
-    pub(super) fn leave_plain<'s>(
-        &'s self,
-        locked: &'s Locked<K>,
-        machine: MutexGuard<'s, Machine<K>>,
-        owed: Owed,
-    ) {
+    pub(super) fn leave_plain<'s>(&'s self, locked: &'s Locked<K>, machine: MutexGuard<'s, Machine<K>>, owed: Owed) {
         locked.publish_len(&machine, Mode::PLAIN);
         if owed != Owed::NOTHING {
             self.settle(locked, machine, owed);
@@ -93,7 +88,7 @@ impl<K> Shared<K> {
     #[inline(never)]
     fn tell_time(&self, machine: &mut Machine<K>) {
         if let Some(times) = machine.times().filter(|times| times.wants_time()) {
-            times.dirty_at(self.clock.now());
+            times.dirty_at(self.clock.now_coarse());
         }
     }
 
@@ -102,17 +97,17 @@ impl<K> Shared<K> {
     #[cold]
     #[inline(never)]
     fn settle<'s>(&'s self, locked: &'s Locked<K>, mut machine: MutexGuard<'s, Machine<K>>, owed: Owed) {
-        let mut wakes = WakeList::default();
-        if owed.has(Owed::READY) && self.flags().has(Flags::GETTERS) {
+        let (mut wakes, flags) = (WakeList::default(), self.flags());
+        if owed.has(Owed::READY) && flags.has(Flags::GETTERS) {
             let queued = locked.len() * self.shards();
             let mut hub = self.hub();
             (0..owed.ready).map_while(|_| hub.getters.next(queued)).for_each(|getter| wakes.push(getter));
         }
-        if owed.has(Owed::DRAINED) && self.flags().has(Flags::DRAINERS) {
+        if owed.has(Owed::DRAINED) && flags.has(Flags::DRAINERS) {
             wakes.append(self.hub().life_cycle.work_ended(locked.index));
         }
         // Getters that have waited for keys of full groups: a queue with a limit has one shard.
-        if owed.has(Owed::OVER) && self.flags().has(Flags::LIMITED) {
+        if owed.has(Owed::OVER) && flags.has(Flags::LIMITED) {
             wakes.append(self.hub().getters.take_all());
         }
         if owed.has(Owed::DEADLINE) {

@@ -4,7 +4,7 @@ use super::hub::Flags;
 use super::locked::Locked;
 use super::{Limiter, Shared};
 use crate::Priority;
-use crate::machine::{Claimed, View, Which};
+use crate::machine::{Claimed, Machine, View, Which};
 use crate::observe::{Histogram, Metrics};
 use crate::stats::{DelayedKey, GroupStats, Level, Stats};
 use crate::sync::{Arc, give_way};
@@ -52,8 +52,8 @@ impl<K> Shared<K> {
             let priorities: Vec<_> =
                 locked.lock().times().iter().flat_map(|times| times.durations.priorities()).collect();
             priorities.into_iter().for_each(|priority| _ = metrics.level(Priority(priority)));
-            metrics.stats.add_shard(&self.stats_of(locked));
             let mut machine = locked.lock();
+            metrics.stats.add_shard(&self.stats_of(&mut machine));
             machine.add_levels(&mut lens);
             if let Some(times) = machine.times() {
                 metrics.work_duration.add(times.durations.worked());
@@ -87,14 +87,13 @@ impl<K> Shared<K> {
 
     pub(crate) fn stats(&self) -> Stats {
         let mut stats = Stats::default();
-        self.all().for_each(|locked| stats.add_shard(&self.stats_of(locked)));
+        self.all().for_each(|locked| stats.add_shard(&self.stats_of(&mut locked.lock())));
         self.add_hub(&mut stats);
         stats
     }
 
     /// The numbers of a shard.
-    fn stats_of(&self, locked: &Locked<K>) -> Stats {
-        let mut machine = locked.lock();
+    fn stats_of(&self, machine: &mut Machine<K>) -> Stats {
         let now = self.clock.now();
         let (counts, ages) = (machine.counts, machine.ages(now));
         Stats {
@@ -200,7 +199,9 @@ impl<K: Clone> Shared<K> {
     pub(crate) fn delayed_keys(&self) -> Vec<DelayedKey<K>> {
         let mut keys = Vec::new();
         for locked in self.all() {
-            self.look_at(locked, Which::Delayed, &mut keys, |view| view.delay().map(|delay| (delay, view.key().clone())));
+            self.look_at(locked, Which::Delayed, &mut keys, |view| {
+                view.delay().map(|delay| (delay, view.key().clone()))
+            });
         }
         keys.sort_by_key(|&((deadline, _), _)| deadline);
         let now = self.clock.now();
@@ -215,24 +216,27 @@ impl<K: Clone> Shared<K> {
         let mut groups = HashMap::<u64, (usize, GroupStats<K>)>::new();
         for (shard, locked) in this.all().enumerate() {
             let now = this.begin_ages(locked);
-            groups.reserve(AT_ONCE);
-            this.look_at(locked, Which::Active, &mut Vec::<()>::new(), |view| {
-                let (of, handed_out) = view.group();
-                let (latest, group) = groups.entry(of.hash).or_insert_with(|| {
-                    let key = view.key().clone();
-                    (usize::MAX, GroupStats { key, queued: 0, processing: 0, handed_out: 0, oldest: None })
+            let mut from = Some(0);
+            while let Some(at) = from {
+                groups.reserve(AT_ONCE); // as in `look_at`
+                from = locked.lock().look(at, Which::Active, |view| {
+                    let (of, handed_out) = view.group();
+                    let (latest, group) = groups.entry(of.hash).or_insert_with(|| {
+                        let key = view.key().clone();
+                        (usize::MAX, GroupStats { key, queued: 0, processing: 0, handed_out: 0, oldest: None })
+                    });
+                    // Once for each shard.
+                    if std::mem::replace(latest, shard) != shard {
+                        group.handed_out += handed_out;
+                    }
+                    group.processing += usize::from(view.is_processing());
+                    if view.is_queued() {
+                        group.queued += 1;
+                        group.oldest = group.oldest.max(view.queued_at().map(|queued_at| since(queued_at, now)));
+                    }
                 });
-                // Once for each shard.
-                if std::mem::replace(latest, shard) != shard {
-                    group.handed_out += handed_out;
-                }
-                group.processing += usize::from(view.is_processing());
-                if view.is_queued() {
-                    group.queued += 1;
-                    group.oldest = group.oldest.max(view.queued_at().map(|queued_at| since(queued_at, now)));
-                }
-                None
-            });
+                give_way();
+            }
         }
         let mut groups: Vec<_> = groups.into_iter().collect();
         groups.sort_unstable_by_key(|&(hash, _)| hash); // not in the order of the map, which differs each time (P27)

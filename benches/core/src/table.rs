@@ -17,7 +17,8 @@ mod figures;
 #[path = "../../src/machine.rs"]
 mod host;
 
-const HEAD: [&str; 5] = ["crate", "control: the crate again", "base", "by hand: map of states", "by hand: client-go's sets"];
+const HEAD: [&str; 5] =
+    ["crate", "control: the crate again", "base", "by hand: map of states", "by hand: client-go's sets"];
 /// The columns of this build.
 fn head() -> impl Iterator<Item = &'static str> {
     HEAD.into_iter().filter(|name| cfg!(keyqueue_base) || *name != "base")
@@ -237,7 +238,11 @@ pub fn run() {
     for row in rows(what).iter().filter(|row| row.name.contains(only)) {
         let (data, lines) = (measure(row, rounds), row.work.names().1);
         if is_data {
-            println!(r#"{{"row":{:?},"subjects":{:?},"lines":{lines:?},"data":{data:?}}}"#, row.name, head().collect::<Vec<_>>());
+            println!(
+                r#"{{"row":{:?},"subjects":{:?},"lines":{lines:?},"data":{data:?}}}"#,
+                row.name,
+                head().collect::<Vec<_>>()
+            );
         } else {
             print(row, &data);
         }

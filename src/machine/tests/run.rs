@@ -767,7 +767,7 @@ impl Run {
         }
         assert_eq!(sorted(taken), sorted(delayed.iter().map(|(key, ..)| *key).collect()));
         for key in self.reference.all() {
-            self.machine.forget_failures(&mut hand, &Name::new(key), hash(key));
+            let _owed = self.machine.forget_failures(&mut hand, &Name::new(key), hash(key));
         }
         let machine = &self.machine;
         assert_eq!((machine.known(), machine.len(), machine.processing(), machine.failing()), (0, 0, 0, 0));
