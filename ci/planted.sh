@@ -17,7 +17,7 @@ patches=tests/planted
 if [ "${1:-}" = --machine ]; then
     shift
     patches=tests/planted/machine
-    export CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_INCREMENTAL=1 # these tests are built for longer than they run
+    export CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_INCREMENTAL=1 MACHINE_SECONDS=20 # tests that take longer to build than to run
 fi
 [ $# -gt 0 ] || { cd "$patches" && set -- *.patch && cd "$root"; }
 for name in "${@%.patch}"; do

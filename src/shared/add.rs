@@ -31,7 +31,7 @@ impl<K: Hash + Eq> Shared<K> {
             return Self::add_to_one_of_many(this, key, hash, wakeups);
         }
         let mut hand = Some(key);
-        let mut machine = this.enter(&this.first);
+        let mut machine = this.first.lock();
         if this.flags().has(Flags::ADD) {
             return Self::add_special(this, &this.first, hand, hash, wakeups, machine);
         }
@@ -48,7 +48,7 @@ impl<K: Hash + Eq> Shared<K> {
     fn add_to_one_of_many(this: &Arc<Self>, key: K, hash: KeyHash, wakeups: Wakeups) -> Added {
         let locked = this.shard_of(hash);
         this.note_add(locked);
-        Self::add_special(this, locked, Some(key), hash, wakeups, this.enter(locked))
+        Self::add_special(this, locked, Some(key), hash, wakeups, locked.lock())
     }
 
     /// `add` to a queue with several shards, or one that measures, is ordered or shut down, has a getter that waits, or has to start its
@@ -75,7 +75,7 @@ impl<K: Hash + Eq> Shared<K> {
             this.expect_levels();
         }
         let how = this.how(&options);
-        let machine = this.enter(locked);
+        let machine = locked.lock();
         locked.publish_buckets(&machine);
         Self::add_as(this, locked, Some(key), hash, &how, Wakeups::Now, machine)
     }
@@ -98,7 +98,7 @@ impl<K: Hash + Eq> Shared<K> {
                 if !this.is_shutting_down() && !machine.is_known(key, hash) {
                     drop(machine);
                     group = groups.ask(key, &this.hasher);
-                    machine = this.enter(locked);
+                    machine = locked.lock();
                 }
             }
             let mut mode = this.mode();

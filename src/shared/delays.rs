@@ -23,7 +23,7 @@ impl<K: Hash + Eq> Shared<K> {
     ) -> (A, Option<K>) {
         let (hash, mut hand) = (self.hash(key), None);
         let locked = self.shard_of(hash);
-        let mut machine: MutexGuard<'_, Machine<K>> = self.enter(locked);
+        let mut machine: MutexGuard<'_, Machine<K>> = locked.lock();
         let mode = self.mode();
         let (answer, owed) = verb(&mut machine, &mut hand, hash, mode);
         self.leave(locked, machine, owed, mode);
@@ -63,7 +63,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
             taken.delays.reserve(left);
             while left > 0 {
                 let (mut hand, mut owed) = (None, Owed::NOTHING);
-                let mut machine = this.enter(locked);
+                let mut machine = locked.lock();
                 let mode = this.mode();
                 for _ in 0..BATCH.min(left) {
                     let (delay, more) = machine.take_delay(&mut hand, mode);
@@ -111,7 +111,7 @@ impl<K: Hash + Eq> Shared<K> {
         let hash = this.hash(&key);
         let (locked, mut hand) = (this.shard_of(hash), Some(key));
         {
-            let mut machine = this.enter(locked);
+            let mut machine = locked.lock();
             let mode = this.mode();
             let owed = machine.put_back(&mut hand, hash, group, delay, mode);
             this.leave(locked, machine, owed, mode);

@@ -34,10 +34,10 @@ impl<K> Shared<K> {
     fn end(&self, claimed: Claimed<K>, end: End) {
         if !self.others.is_empty() {
             let locked = self.home(&claimed);
-            return self.end_special(locked, claimed, end, self.enter(locked));
+            return self.end_special(locked, claimed, end, locked.lock());
         }
         let (locked, mut hand) = (&self.first, None);
-        let mut machine = self.enter(locked);
+        let mut machine = locked.lock();
         if self.flags().has(Flags::DONE) {
             return self.end_special(locked, claimed, end, machine);
         }
@@ -132,7 +132,7 @@ impl<K> Shared<K> {
         }
         let (locked, mut hand, mut how) = (this.home(&claimed), None, this.how(&options));
         let (added, worked) = {
-            let mut machine = this.enter(locked);
+            let mut machine = locked.lock();
             let mode = this.mode();
             if mode.is_ordered && options.priority.is_none() {
                 how.priority = machine.priority(&claimed);

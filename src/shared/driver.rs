@@ -132,13 +132,13 @@ impl<K> Shared<K> {
         let now = self.clock.now();
         let (mut expired, mut sorts, mut busy) = (0, 0, Busy::default());
         for locked in self.all() {
-            match self.enter_unless_busy(locked) {
+            match self.lock_unless_busy(locked) {
                 Some(machine) => expired += self.turn_of(locked, machine, now, &mut sorts),
                 None => busy.insert(locked),
             }
         }
         for locked in self.all().filter(|locked| busy.contains(locked)) {
-            expired += self.turn_of(locked, self.enter(locked), now, &mut sorts);
+            expired += self.turn_of(locked, locked.lock(), now, &mut sorts);
         }
         self.report_if_due(now);
         expired
@@ -160,7 +160,7 @@ impl<K> Shared<K> {
             if !turn.has_more || turn.is_ahead && *sorts > SORTS {
                 return expired;
             }
-            machine = self.enter(locked);
+            machine = locked.lock();
         }
     }
 
@@ -360,7 +360,7 @@ impl<K> Shared<K> {
             }
             // A clock that is given does not say when the 100 µs are over.
             let wait = self.clock.is_given();
-            let machine = if wait { Some(self.enter(locked)) } else { self.enter_unless_busy(locked) };
+            let machine = if wait { Some(locked.lock()) } else { self.lock_unless_busy(locked) };
             let Some(machine) = machine else {
                 return now.saturating_add(nanos(BUSY));
             };
@@ -619,7 +619,7 @@ mod tests {
         time.advance(Duration::from_secs(1));
         let now = queue.shared.clock.now();
         let shared = &queue.shared;
-        let turn = shared.expire_batch(&shared.first, shared.enter(&shared.first), now);
+        let turn = shared.expire_batch(&shared.first, shared.first.lock(), now);
         assert_eq!(queue.shared.report(&turn), 50);
     }
 }

@@ -67,7 +67,7 @@ impl<K> Shared<K> {
     /// may be over: wakes waiters of a shard that has no queued or processing keys.
     fn pass_all(&self) {
         for locked in self.all() {
-            let mut machine = self.enter(locked);
+            let mut machine = locked.lock();
             let owed = machine.shut_down(); // changes nothing that is published
             if owed != Owed::NOTHING {
                 self.settle(locked, machine, owed);
@@ -78,7 +78,7 @@ impl<K> Shared<K> {
     /// Wakes those who wait for the end of the work, if that has ended by a step that has not told so.
     pub(super) fn tell_if_drained(&self) {
         for locked in self.all() {
-            let machine = self.enter(locked);
+            let machine = locked.lock();
             let owed = machine.is_drained().then_some(Owed { what: Owed::DRAINED, ready: 0 });
             self.leave(locked, machine, owed.unwrap_or(Owed::NOTHING), self.mode());
         }

@@ -1,7 +1,7 @@
 //! A critical section of one shard: a verb of its machine, what others read of it without the lock, and what it owes.
 //!
 //! ```text
-//!   enter ─ mode ─ verb ─▶ (answer, owed) ─ leave: publish ─ nothing owed: unlock ─▶ drop the hand
+//!   lock ─ mode ─ verb ─▶ (answer, owed) ─ leave: publish ─ nothing owed: unlock ─▶ drop the hand
 //!                                                   └─ settle: take the waiters that are owed a wake-up from the hub ─ unlock
 //!                                                              ─ wake them, free memory
 //! ```
@@ -20,20 +20,9 @@ use crate::time::driver::{Driver, Notice};
 use crate::wait::WakeList;
 
 impl<K> Shared<K> {
-    /// Takes the lock of a shard, for a verb. [`leave`](Self::leave) is the end.
-    #[inline(always)]
-    pub(super) fn enter<'s>(&'s self, locked: &'s Locked<K>) -> MutexGuard<'s, Machine<K>> {
-        locked.lock()
-    }
-
     /// Takes the lock of a shard, unless there are others and this one is busy for longer than a critical section takes (P21).
     pub(super) fn lock_unless_busy<'s>(&self, locked: &'s Locked<K>) -> Option<MutexGuard<'s, Machine<K>>> {
         if self.shards() == 1 { Some(locked.lock()) } else { locked.lock_briefly() }
-    }
-
-    /// [`enter`](Self::enter), unless the shard is busy.
-    pub(super) fn enter_unless_busy<'s>(&'s self, locked: &'s Locked<K>) -> Option<MutexGuard<'s, Machine<K>>> {
-        self.lock_unless_busy(locked)
     }
 
     /// What a verb is told of the queue. Read under the lock of its shard.

@@ -164,7 +164,7 @@ impl<K> Shared<K> {
         for locked in self.all() {
             let mut from = Some(0);
             while let Some(at) = from {
-                let mut machine = self.enter(locked);
+                let mut machine = locked.lock();
                 let owed;
                 (from, owed) = machine.shrink(at);
                 self.leave(locked, machine, owed, self.mode());

@@ -127,7 +127,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
             removed.reserve(step.len());
             let locked: &Locked<K> = self.at(step[0].shard);
             let (mut hand, mut owed) = (None, Owed::NOTHING);
-            let mut machine = self.enter(locked);
+            let mut machine = locked.lock();
             let mode = self.mode();
             for found in step {
                 let (taken, more) = machine.take_out(&mut hand, found.seen, mode);

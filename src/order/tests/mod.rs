@@ -308,6 +308,11 @@ fn all_short_words_with_levels() {
     if !cfg!(debug_assertions) {
         short_words_short(&full);
     }
+    // The next block loses its only key, and begins anew.
+    let mut run = Run::new(AnyOrder::new(false), PLAIN, 0, 300);
+    let anew = [Op::Add(0, 0), Op::Add(1, 0), Op::Remove(1), Op::Add(2, 0)];
+    full.iter().chain(&anew).for_each(|op| run.step(*op));
+    run.compare_all();
 }
 
 /// Of length 4, as each begins with many calls.
