@@ -4,8 +4,8 @@
 //! it in a list of its thread. A test reads the list after each call, and replays the calls of all threads, shard by shard, in the order of
 //! the numbers.
 
-use crate::sync::AtomicU64;
 use std::cell::{Cell, RefCell};
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A critical section.

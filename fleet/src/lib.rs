@@ -96,6 +96,7 @@ mod gate;
 mod hash;
 mod health;
 mod owned_permit;
+mod owners;
 mod protocol;
 mod shared;
 mod stats;

@@ -1,6 +1,6 @@
 //! Numbers of a member.
 
-use crate::agent::Owners;
+use crate::owners::Owners;
 use crate::protocol::member::{Member, Notice, Time};
 use std::time::Duration;
 

@@ -3,6 +3,7 @@
 //! | file | |
 //! |---|---|
 //! | `state` | the state word of a key |
+//! | `hash` | what is kept of a key's hash |
 //! | `slot` | one key in memory, and the references to it |
 //! | `chunk` | the memory of some slots |
 //! | `slab` | the memory of all slots |
@@ -12,6 +13,7 @@
 
 mod buckets;
 mod chunk;
+mod hash;
 mod segmented;
 mod side_array;
 mod slab;
@@ -19,8 +21,9 @@ mod slot;
 mod state;
 mod table;
 
+pub(crate) use hash::Hash;
 pub(crate) use side_array::SideArray;
 pub(crate) use slab::Retired;
 pub(crate) use slot::{SlotId, SlotRef, SlotView};
 pub(crate) use state::{OnAdd, OnDone, State};
-pub(crate) use table::{Hash, Table, prefetch_bucket};
+pub(crate) use table::{Table, prefetch_bucket};

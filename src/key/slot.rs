@@ -8,8 +8,8 @@
 //! An `EntryRef` is in the order while its key is queued (I1), in the `Claimed` of an item while the key is processing (I2), or in a verb
 //! (S4).
 
+use super::hash::Hash;
 use super::state::State;
-use super::table::Hash;
 use crate::prefetch::prefetch_at;
 use crate::sync::UnsafeCell;
 use std::cell::Cell;

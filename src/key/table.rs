@@ -28,25 +28,13 @@
 
 use super::buckets::Buckets;
 use super::chunk::Chunk;
+use super::hash::Hash;
 use super::slab::{Retired, Slab};
 use super::slot::{SlotRef, SlotView};
 use crate::prefetch::{prefetch, prefetch_at};
 use crate::sync::model_const;
 use equivalent::Equivalent;
 use std::ops::Range;
-
-/// The part of a key's hash that is kept.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Hash(pub(crate) u32);
-
-impl Hash {
-    /// The index of the shard, of this number of shards (a power of two, up to 64). From bits that the table does not use: its tags take
-    /// the three highest, and its buckets the low ones (from 2^23 buckets a shard on, they share some).
-    #[inline]
-    pub(crate) fn shard(self, shards: usize) -> usize {
-        (self.0 >> 23) as usize & (shards - 1)
-    }
-}
 
 /// The table of a queue, with the slots of its keys.
 pub(crate) struct Table<K> {

@@ -20,10 +20,11 @@
 
 use super::choice::Choice;
 use super::keys::Blocks;
+use super::known::Known;
 use super::lanes::{Lane, LaneBlocks, Lanes, Seat};
 use super::seats::Level;
 use super::stamps::{Stamps, stamp_of_push};
-use super::table::{Known, Table};
+use super::table::Table;
 use super::{Bin, Garbage, Group, NONE, Order, PLACES, Place, Pushed, level_of, priority_of, visit};
 
 pub(crate) struct Groups<T> {

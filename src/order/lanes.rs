@@ -1,8 +1,8 @@
 //! The queued keys of one group in one level, and the lists of lanes.
 
 use super::keys::{Block, Blocks, Keys};
+use super::known::Known;
 use super::slab::{Chunk, Slab};
-use super::table::Known;
 use super::{NONE, visit};
 
 /// A queued key, and the number of its push.

@@ -31,6 +31,7 @@ mod bits;
 mod choice;
 mod groups;
 mod keys;
+mod known;
 mod lanes;
 mod levels;
 mod line;

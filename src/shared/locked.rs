@@ -15,7 +15,7 @@ pub(super) struct Locked<K> {
     buckets: CachePadded<(AtomicUsize, AtomicUsize)>,
     /// The number of critical sections so far.
     #[cfg(keyqueue_steps)]
-    steps: AtomicU64,
+    steps: std::sync::atomic::AtomicU64,
     /// The number of times that the lock was taken or tried.
     #[cfg(all(test, not(loom)))]
     pub(super) looks: AtomicUsize,
@@ -98,7 +98,7 @@ impl<K> Locked<K> {
             }),
             buckets: CachePadded::new((AtomicUsize::new(0), AtomicUsize::new(0))),
             #[cfg(keyqueue_steps)]
-            steps: AtomicU64::new(0),
+            steps: std::sync::atomic::AtomicU64::new(0),
             #[cfg(all(test, not(loom)))]
             looks: AtomicUsize::new(0),
             #[cfg(all(test, not(loom)))]

@@ -4,7 +4,9 @@
 //! implementations, `std` and `loom`, have the same names; where the libraries differ, the names promise what both can do. (Code that no
 //! model covers, a reporter's channel or a cached constant, uses `std::sync` directly.)
 
+use ::std::sync::OnceLock;
 use ::std::sync::atomic as std_atomic;
+use ::std::time::Instant;
 use ahash::RandomState;
 
 #[cfg(any(loom, not(feature = "std-lock")))]
@@ -24,6 +26,19 @@ pub(crate) use self::std::*;
 /// A constant for real use, or a small one for loom, which explores each step in every interleaving.
 pub(crate) const fn model_const(real: usize, under_loom: usize) -> usize {
     if cfg!(loom) { under_loom } else { real }
+}
+
+/// The time of the real clock: nanoseconds since [`start`].
+#[inline]
+pub(crate) fn now_real() -> u64 {
+    let since = now().saturating_duration_since(start());
+    since.as_secs() * 1_000_000_000 + u64::from(since.subsec_nanos())
+}
+
+/// The first reading of the system's clock: nanosecond zero of all queues.
+pub(crate) fn start() -> Instant {
+    static START: OnceLock<Instant> = OnceLock::new();
+    *START.get_or_init(now)
 }
 
 /// A number for each queue and each table, from 1. No two of the process have the same.

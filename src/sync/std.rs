@@ -201,7 +201,7 @@ pub(crate) fn stamp() -> u64 {
     #[cfg(feature = "quanta")]
     return crate::time::coarse_clock::counter() >> 8;
     #[cfg(not(feature = "quanta"))]
-    return crate::time::clock::now_real() >> 7;
+    return super::now_real() >> 7;
 }
 
 /// Where a thread takes keys. The fields are written one by one, since a load of all of them would wait for the stores of the parts.

@@ -10,11 +10,10 @@
 use super::coarse_clock;
 use super::{nanos, time_left};
 use crate::panics::contained;
-use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Unparker, now};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Unparker, now, now_real, start};
 use crate::wait::{Ticket, WaitList, Waiter};
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// The latest time that a clock shows. It is before [`NEVER`](crate::machine::NEVER), so what has expired stays so.
@@ -224,19 +223,6 @@ impl Function {
         // AcqRel: a thread that sees a time sees what happened before another thread read it.
         self.latest.fetch_max(read, Ordering::AcqRel).max(read)
     }
-}
-
-/// The time of the real clock: nanoseconds since [`start`].
-#[inline]
-pub(crate) fn now_real() -> u64 {
-    let since = now().saturating_duration_since(start());
-    since.as_secs() * 1_000_000_000 + u64::from(since.subsec_nanos())
-}
-
-/// The first reading of the system's clock: nanosecond zero of all queues.
-fn start() -> Instant {
-    static START: OnceLock<Instant> = OnceLock::new();
-    *START.get_or_init(now)
 }
 
 // No foreign code runs under its lock, so no panic leaves its data in a state between two steps.
