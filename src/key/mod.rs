@@ -1,4 +1,4 @@
-//! The keys of a shard: the state of each, the slot that holds it, and the table that finds it. `src/machine/keys.rs` uses them.
+//! The keys of a shard: the state of each, the slot that holds it, and the table that finds it. All unsafe code of the shard is here.
 //!
 //! | file | |
 //! |---|---|
@@ -10,9 +10,11 @@
 //! | `segmented` | an array that grows without a copy of all that it holds |
 //! | `side_array` | what some verbs keep for each slot, in arrays of their own |
 //! | `buckets`, `table` | from a key's hash to its slot |
+//! | `entry` | what the machine uses: a key with its place in the order, and a reference to it that is safe to use |
 
 mod buckets;
 mod chunk;
+mod entry;
 mod hash;
 mod segmented;
 mod side_array;
@@ -21,9 +23,10 @@ mod slot;
 mod state;
 mod table;
 
+pub(crate) use entry::{Entry, EntryRef, Keys};
 pub(crate) use hash::Hash;
 pub(crate) use side_array::SideArray;
 pub(crate) use slab::Retired;
-pub(crate) use slot::{SlotId, SlotRef, SlotView};
+pub(crate) use slot::SlotId;
 pub(crate) use state::{OnAdd, OnDone, State};
-pub(crate) use table::{Table, prefetch_bucket};
+pub(crate) use table::prefetch_bucket;

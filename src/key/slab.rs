@@ -14,7 +14,7 @@
 //! * **S2** A slot is taken while its word has a bit set (I4): while its key is queued, processing, delayed or has failed. The step that
 //!   clears the last bit vacates it, and does not use it afterwards.
 //! * **S3** A slot never moves. Its chunk is freed only when all its slots are vacant, or with the whole queue.
-//! * **S4** is about the references to slots: see `src/machine/keys.rs`; **S5** is about the place of a chunk's head: see
+//! * **S4** is about the references to slots: see `src/key/entry.rs`; **S5** is about the place of a chunk's head: see
 //!   `src/key/chunk.rs`.
 //! * **S6** A chunk is in the open list exactly while the slab has it and one of its slots is vacant.
 //!

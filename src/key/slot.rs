@@ -2,7 +2,7 @@
 //!
 //! | reference | held by | the slot is taken because |
 //! |---|---|---|
-//! | [`SlotRef`] | the chains of the table; an `EntryRef` of `src/machine/keys.rs` | the key is in the table; each use is `unsafe` |
+//! | [`SlotRef`] | the chains of the table; an `EntryRef` of `src/key/entry.rs` | the key is in the table; each use is `unsafe` |
 //! | [`SlotView`] | a call that reads | the view borrows the table, or an `EntryRef` |
 //!
 //! An `EntryRef` is in the order while its key is queued (I1), in the `Claimed` of an item while the key is processing (I2), or in a verb
@@ -22,7 +22,7 @@ pub(super) struct Slot<K> {
     pub(super) state: State,
     /// Its index in its chunk (S5). Never changes.
     index: u8,
-    /// Two priorities: see `src/machine/keys.rs`. They take the place of padding. Used under the lock only.
+    /// Two priorities: see `src/key/entry.rs`. They take the place of padding. Used under the lock only.
     levels: [Cell<i8>; 2],
     /// The key's hash. Written under the lock, when the slot is taken; the holder of the key reads it without the lock.
     pub(super) hash: Cell<u32>,

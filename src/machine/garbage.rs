@@ -1,10 +1,9 @@
 //! Memory that is not needed any more, until the caller takes it, and frees it after its lock.
 
-use super::keys::Entry;
 use super::later::Record;
 use super::times::KeyTimes;
 use super::{EntryRef, Machine, Owed};
-use crate::key::Retired;
+use crate::key::{Entry, Retired};
 use crate::order::Bin;
 use crate::time::wheel::{Block, Wheel};
 

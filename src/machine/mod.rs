@@ -23,7 +23,6 @@
 //!
 //! | file | |
 //! |---|---|
-//! | `keys` | the keys that are known; the unsafe code of the machine, and its rule |
 //! | `add`, `get`, `done`, `take`, `look` | the verbs |
 //! | `claimed`, `dirty` | the token of a held key, and the wait until that is dirty |
 //! | `delays`, `expire`, `failures` | the verbs that have to do with delays and failures, and their steps in others |
@@ -62,7 +61,6 @@ mod expire;
 mod failures;
 mod garbage;
 mod get;
-mod keys;
 mod later;
 mod look;
 mod measure;
@@ -74,6 +72,7 @@ mod take;
 mod tests;
 mod times;
 
+pub(crate) use crate::key::EntryRef;
 pub(crate) use add::How;
 pub(crate) use claimed::Claimed;
 pub(crate) use delays::{Cancelled, Delay};
@@ -82,16 +81,15 @@ pub(crate) use done::{End, Ended};
 pub(crate) use durations::MaybeNanos;
 pub(crate) use expire::{BATCH, Expired};
 pub(crate) use failures::Failure;
-pub(crate) use keys::EntryRef;
 pub(crate) use later::{NEVER, WHEEL_IS_FULL};
 pub(crate) use look::{Seen, View, Which};
 pub(crate) use owed::{Mode, Owed};
 pub(crate) use times::Times;
 
 use crate::DelayedAdd;
+use crate::key::Keys;
 use crate::order::{AnyOrder, Bin, Order, Place};
 use garbage::RetiredSlots;
-use keys::Keys;
 use later::Later;
 
 /// See the top of this file.

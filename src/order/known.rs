@@ -7,7 +7,7 @@ use super::{Group, NONE};
 pub(super) struct Known {
     pub(super) hash: u64,
     /// Hand-outs since it is known, and from the bit `WEIGHT` on the keys in a turn: 54 bits do not wrap.
-    turns: u64,
+    pub(super) turns: u64,
     /// The next in its bucket, or `NONE`.
     pub(super) next: u32,
     /// Keys that are known: queued, processing or delayed.
