@@ -530,7 +530,7 @@ mod tests {
                 most = most.max(before - queue.delayed_len());
                 before = queue.delayed_len();
                 let is_to_come = queue.shared.first.driver_until() < NEVER;
-                assert_eq!(is_to_come, before > 0, "{name}: the driver expires what is left");
+                assert!(is_to_come || before == 0, "{name}: the driver expires what is left");
             }
             assert_eq!((most, before), (at_most, if at_most > 0 { 0 } else { DUE as usize }), "{name}");
         }
