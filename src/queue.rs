@@ -506,12 +506,11 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// that. (A key that is done and handed out again meanwhile may be in `processing` twice.)
     ///
     /// The predicate runs under no lock, so it may use the queue. It gets a clone of each key that is queued, delayed or processing. A key
-    /// that is queued and delayed is asked about twice. `Clone` runs under the lock.
+    /// that is queued and delayed is asked about once. `Clone` runs under the lock.
     ///
     /// # Panics
-    /// If the predicate or `K`'s `Clone` or `Hash` panics, or the drop of a clone for which the predicate is false. The call has taken
-    /// nothing then. After that the call catches panics, and [counts](crate::Stats::caught_panics) them: if `Eq` panics, the delay of this
-    /// key stays.
+    /// If the predicate or `K`'s `Clone` panics, or the drop of a clone for which the predicate is false. The call has taken nothing then.
+    /// After that the call catches panics of the keys' drops, and [counts](crate::Stats::caught_panics) them.
     ///
     /// # Blocking
     /// Visits all keys, and holds the lock for some ten microseconds at a time. Other calls can take it in between.

@@ -586,6 +586,25 @@ fn a_group_costs_the_promised_bytes_and_gives_them_back() {
     }
 }
 
+/// The queue remembers groups without keys until their turns would have come. `shrink_to_fit` forgets those whose turns have come.
+#[test]
+fn shrink_to_fit_forgets_groups_without_keys() {
+    let queue = WorkQueue::builder().fair_by(|key: &u32| key % 1000).build();
+    warm_up();
+    let empty = live();
+    for key in 0..16_000 {
+        queue.add_with(key, AddOptions::new().priority(Priority((key / 1000) as i8)));
+    }
+    while let Ok(item) = queue.try_get() {
+        item.done();
+    }
+    let left = live() - empty;
+    queue.shrink_to_fit();
+    let shrunk = live() - empty;
+    println!("{left} bytes are left, {shrunk} after shrink_to_fit");
+    assert!(shrunk < 5120, "{shrunk} bytes are left after shrink_to_fit, {left} before");
+}
+
 /// Of a million groups (fewer in a debug build) all are done but one, which is queued, or processing. No call of `shrink_to_fit` is needed,
 /// nor an empty queue.
 #[test]

@@ -11,7 +11,9 @@ impl<K> Machine<K> {
     /// One step. The first is `from` 0; the next goes on where this one says, or `None`: that was the last.
     pub(crate) fn shrink(&mut self, from: usize) -> (Option<usize>, Owed) {
         if from == 0 {
-            self.order.shrink(&mut self.bin);
+            if self.order.shrink(&mut self.bin) {
+                return (Some(0), self.garbage());
+            }
             self.later.drop_empty_wheel();
         }
         // The number of chunks is read in each step: freeing the last chunk makes it less.

@@ -219,7 +219,7 @@ impl<T: Copy + PartialEq> Order<T> for AnyOrder<T> {
         ask!(self, order => order.firsts(each));
     }
 
-    fn shrink(&mut self, bin: &mut Bin<T>) {
-        each!(self, order => order.shrink(bin));
+    fn shrink(&mut self, bin: &mut Bin<T>) -> bool {
+        each!(self, order => order.shrink(bin))
     }
 }

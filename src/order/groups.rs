@@ -297,8 +297,10 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
         self.ready_lanes().take(PLACES).for_each(|lane| lane.firsts(&self.blocks, places, &mut each));
     }
 
-    fn shrink(&mut self, bin: &mut Bin<T>) {
+    fn shrink(&mut self, bin: &mut Bin<T>) -> bool {
+        let has_more = self.forget_due(bin);
         self.table.shrink(bin);
         bin.push(Garbage::Groups(self.lanes.shrink(), self.blocks.0.shrink()));
+        has_more
     }
 }

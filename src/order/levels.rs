@@ -157,8 +157,11 @@ impl<T: Copy> Order<T> for Levels<T> {
         }
     }
 
-    fn shrink(&mut self, bin: &mut Bin<T>) {
-        self.lines.iter_mut().for_each(|line| line.shrink(bin));
+    fn shrink(&mut self, bin: &mut Bin<T>) -> bool {
+        for line in self.lines.iter_mut() {
+            let _is_all = line.shrink(bin);
+        }
         self.with_memory = self.lines.iter().filter(|line| line.has_memory()).count();
+        false
     }
 }

@@ -430,14 +430,15 @@ impl<T: Copy> Order<T> for Line<T> {
         self.firsts_in(&mut { PLACES }, each);
     }
 
-    fn shrink(&mut self, bin: &mut Bin<T>) {
+    fn shrink(&mut self, bin: &mut Bin<T>) -> bool {
         if self.len == 0 {
-            return self.clear(bin);
+            self.clear(bin);
+        } else if let Some(more) = &mut self.more {
+            more.keep = KEEP;
+            bin.push(Garbage::Lines(std::mem::take(&mut more.spare)));
+            more.between.shrink_to_fit();
+            more.numbers.shrink();
         }
-        let Some(more) = &mut self.more else { return };
-        more.keep = KEEP;
-        bin.push(Garbage::Lines(std::mem::take(&mut more.spare)));
-        more.between.shrink_to_fit();
-        more.numbers.shrink();
+        false
     }
 }

@@ -147,8 +147,8 @@ pub(crate) trait Order<T> {
     /// full groups are left out, and so is what lies behind some thousand places ([`PLACES`]).
     fn firsts(&self, each: impl FnMut(T) -> bool);
 
-    /// Gives back memory that the keys do not need.
-    fn shrink(&mut self, bin: &mut Bin<T>);
+    /// Gives back memory that the keys do not need. Returns whether there is more for another call.
+    fn shrink(&mut self, bin: &mut Bin<T>) -> bool;
 
     /// Queued keys that a pop does not return now: those of full groups.
     #[inline]

@@ -7,6 +7,8 @@ use super::{Bin, Groups, NONE, visit};
 pub(super) const KEEP: u32 = 128;
 /// Idle lanes that a pop looks at.
 const STEP: usize = 4;
+/// Idle lanes that one call of a shrink forgets.
+const SHRINK: usize = 64;
 /// The credit of a parked lane that got its first key when the group was full. More than any weight.
 const LATE: u16 = u16::MAX;
 /// Lanes of a list that [`Groups::ready_lanes`] returns.
@@ -135,6 +137,32 @@ impl<T: Copy + PartialEq> Groups<T> {
             level.list(Seat::Idle).remove(neighbours, &mut self.lanes);
             self.forget_lane(first, bin);
         }
+    }
+
+    /// Forgets idle lanes whose turns have come: with a key they are new, as those that are not known. Returns whether there may be more.
+    pub(super) fn forget_due(&mut self, bin: &mut Bin<T>) -> bool {
+        let mut left = SHRINK;
+        for index in 0..=u8::MAX {
+            loop {
+                let level = &mut self.levels[usize::from(index)];
+                let List { first, len, .. } = *level.list(Seat::Idle);
+                if len == 0 {
+                    break;
+                }
+                let Lane { due, neighbours, .. } = self.lanes[first];
+                if (level.turns.wrapping_sub(due) as i32) < 0 {
+                    break;
+                }
+                if left == 0 {
+                    return true;
+                }
+                visit();
+                left -= 1;
+                level.list(Seat::Idle).remove(neighbours, &mut self.lanes);
+                self.forget_lane(first, bin);
+            }
+        }
+        false
     }
 
     fn forget_lane(&mut self, number: u32, bin: &mut Bin<T>) {

@@ -694,9 +694,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// They count as [`taken`](crate::Stats::taken).
     ///
     /// # Panics
-    /// If a key's `Clone` or `Hash` panics, or the drop of a clone before anything is taken. The queue is shut down then, and the call
-    /// has taken nothing: each key has its place, its
-    /// priority and its delay. So another `stop` finds all keys. [`get`](WorkQueue::get), which clones nothing, hands out the queued ones.
+    /// If a key's `Clone` panics, or the drop of a clone before anything is taken. The queue is shut down then, and the call has taken
+    /// nothing: each key has its place, its priority and its delay. So another `stop` finds all keys.
+    /// [`get`](WorkQueue::get), which clones nothing, hands out the queued ones.
     ///
     /// # Examples
     /// ```

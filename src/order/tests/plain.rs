@@ -250,6 +250,17 @@ impl Plain {
         self.forget_unused();
     }
 
+    /// Groups that are idle and whose turns have come are forgotten.
+    pub(super) fn shrink(&mut self) {
+        for level in &mut self.levels {
+            while level.idle.first().is_some_and(|idle| level.turns >= idle.1) {
+                let (id, _) = level.idle.remove(0);
+                level.due.retain(|due| due.0 != id);
+            }
+        }
+        self.forget_unused();
+    }
+
     /// A group is known as long as it has keys, or is in a list.
     fn forget_unused(&mut self) {
         let levels = &self.levels;
