@@ -14,7 +14,8 @@
 //! A group with as many processing keys as it may have is *full*: its lanes with keys are *parked*, until one of those keys ends. Then a
 //! lane whose turn would have come meanwhile is new: the first one if it was to give a key when it was parked, else the last. Its level is
 //! owed a hand-out if it was skipped and the lane has not filled the group itself ([`choice`](super::choice)). Another lane goes to the end
-//! of the old, but its turn is not put off: it is known when it would have come.
+//! of the old, or of the new if it was new; but its turn is not put off: it is known when it would have come. (For this each new lane has a
+//! ticket. If it went first each time, a group that is full now and then, by its keys of another level, would pass all others for ever.)
 //!
 //! All steps are O(1), but when a group becomes full, or is no longer: these visit its lanes.
 
@@ -188,6 +189,9 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
         let key = lane.pop(&mut self.blocks)?;
         self.len -= 1;
         lane.credit -= 1;
+        if !from_old {
+            level.pass(lane.due);
+        }
         let (turn_is_over, is_empty, group) = (lane.credit == 0, lane.is_empty(), lane.group);
         self.served = if is_empty { NONE } else { number };
         let known = &mut self.lanes[group].known;

@@ -30,7 +30,7 @@ pub(super) struct Lane<T> {
     /// The next lane of the same group, or `NONE`.
     pub(super) sibling: u32,
     pub(super) neighbours: Neighbours,
-    /// The turn of its level at which it has its own, or would have had it.
+    /// The turn of its level at which it has its own, or would have had it. Of a new lane, and of a parked one that was new: its ticket.
     pub(super) due: u32,
     /// Keys that it may still give in this turn.
     pub(super) credit: u16,

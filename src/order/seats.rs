@@ -1,6 +1,6 @@
 //! Where a lane sits: [`Groups::seat`] alone puts lanes into lists. And how long an idle one stays.
 
-use super::lanes::{Lane, List, Seat};
+use super::lanes::{Lane, Lanes, List, Seat};
 use super::{Bin, Groups, NONE, visit};
 
 /// Idle lanes of a level that are kept in any case.
@@ -11,6 +11,8 @@ const STEP: usize = 4;
 const SHRINK: usize = 64;
 /// The credit of a parked lane that got its first key when the group was full. More than any weight.
 const LATE: u16 = u16::MAX;
+/// The credit of a parked lane that was new, and keeps its ticket.
+const WAS_NEW: u16 = u16::MAX - 1;
 /// Lanes of a list that [`Groups::ready_lanes`] returns.
 const SOME: usize = 64;
 
@@ -21,12 +23,16 @@ pub(super) struct Level {
     pub(super) len: u32,
     /// Turns of old lanes, which wrap around.
     pub(super) turns: u32,
+    /// The last ticket: each new lane gets the next one. And the highest of which the turn has begun. They wrap around.
+    tickets: u32,
+    passed: u32,
     /// Hand-outs of new lanes since an old one had its turn.
     pub(super) since_old: u8,
 }
 
 impl Level {
-    pub(super) const EMPTY: Self = Self { lists: [List::EMPTY; 4], len: 0, turns: 0, since_old: 0 };
+    pub(super) const EMPTY: Self =
+        Self { lists: [List::EMPTY; 4], len: 0, turns: 0, tickets: 0, passed: 0, since_old: 0 };
 
     #[inline]
     pub(super) fn list(&mut self, seat: Seat) -> &mut List {
@@ -37,6 +43,26 @@ impl Level {
     pub(super) fn len_of(&self, seat: Seat) -> u32 {
         self.lists[seat as usize].len
     }
+
+    /// The turn of a new lane begins, or goes on.
+    #[inline]
+    pub(super) fn pass(&mut self, ticket: u32) {
+        if is_before(self.passed, ticket) {
+            self.passed = ticket;
+        }
+    }
+
+    /// A lane with this ticket comes before all that are new.
+    fn is_first<T>(&self, ticket: u32, lanes: &Lanes<T>) -> bool {
+        let first = self.lists[Seat::New as usize].first;
+        first == NONE || !is_before(self.passed, ticket) || is_before(ticket, lanes[first].due)
+    }
+}
+
+/// Of two numbers that wrap around.
+#[inline]
+fn is_before(number: u32, other: u32) -> bool {
+    (number.wrapping_sub(other) as i32) < 0
 }
 
 impl<T: Copy + PartialEq> Groups<T> {
@@ -48,7 +74,8 @@ impl<T: Copy + PartialEq> Groups<T> {
         let home = if number == group { lane } else { &self.lanes[group] };
         let weight = home.known.weight();
         let level = &mut self.levels[usize::from(index)];
-        let is_due = level.turns.wrapping_sub(lane.due) as i32 >= 0;
+        let was_new = was == Seat::Parked && lane.credit == WAS_NEW;
+        let is_due = if was_new { level.is_first(lane.due, &self.lanes) } else { !is_before(level.turns, lane.due) };
         let mut goes_first = false;
         let seat = match was {
             _ if is_empty => Seat::Idle,
@@ -63,6 +90,8 @@ impl<T: Copy + PartialEq> Groups<T> {
                 goes_first = lane.credit > 0 && lane.credit < LATE;
                 Seat::New
             }
+            // It keeps its ticket: so it comes before the others when those before it have been.
+            Seat::Parked if was_new => Seat::New,
             Seat::Parked => Seat::Old,
             Seat::Idle if !is_due => Seat::Old,
             Seat::Idle | Seat::Nowhere => Seat::New,
@@ -79,7 +108,12 @@ impl<T: Copy + PartialEq> Groups<T> {
         // If it was parked without a hand-out, its turn comes when it would have come.
         let keeps_due = if seat == Seat::Parked { lane.credit > 0 } else { was == Seat::Parked };
         if seat == Seat::New {
-            lane.due = level.turns;
+            if goes_first && !was_new {
+                lane.due = level.passed;
+            } else if !was_new {
+                level.tickets = level.tickets.wrapping_add(1);
+                lane.due = level.tickets;
+            }
         } else if !keeps_due || seat == Seat::Idle {
             lane.due = level.turns.wrapping_add(level.len_of(Seat::Old));
         }
@@ -90,6 +124,8 @@ impl<T: Copy + PartialEq> Groups<T> {
             lane.credit = weight;
         } else if matches!(was, Seat::Idle | Seat::Nowhere) {
             lane.credit = LATE;
+        } else if was == Seat::New && lane.credit > 0 {
+            lane.credit = WAS_NEW;
         } // else 0: it has filled its group itself; or more: it was to have its turn
         if was == Seat::Parked && level.len_of(Seat::Parked) == 0 {
             self.choice.holds_none(index);
@@ -130,7 +166,7 @@ impl<T: Copy + PartialEq> Groups<T> {
             }
             let others = level.len_of(Seat::New) + level.len_of(Seat::Old) + level.len_of(Seat::Parked);
             let Lane { due, neighbours, .. } = self.lanes[first];
-            let is_due = level.turns.wrapping_sub(due) as i32 >= 0;
+            let is_due = !is_before(level.turns, due);
             if !is_due && len <= KEEP + 2 * others {
                 return;
             }

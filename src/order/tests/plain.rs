@@ -42,12 +42,20 @@ struct Level {
     /// Groups, the turns at which they have theirs, or would have had them; whether they have filled themselves; and were in no list.
     due: Vec<(u64, u64, bool, bool)>,
     turns: u64,
+    /// New groups, and those that were new when they were parked, with their places in the sequence of all that have come.
+    tickets: Vec<(u64, u64)>,
+    came: u64,
+    passed: u64,
     since_old: u32,
 }
 
 impl Level {
     fn is_ready(&self) -> bool {
         !self.new.is_empty() || !self.old.is_empty()
+    }
+
+    fn ticket(&self, id: u64) -> Option<u64> {
+        self.tickets.iter().find(|group| group.0 == id).map(|group| group.1)
     }
 }
 
@@ -104,6 +112,9 @@ impl Plain {
         let (id, credit) = &mut if from_old { &mut level.old } else { &mut level.new }[0];
         *credit -= 1;
         let (id, is_over) = (*id, *credit == 0);
+        if !from_old {
+            level.passed = level.passed.max(level.ticket(id).unwrap());
+        }
         let (key, ..) = take(&mut self.queued, |queued| (queued.1, queued.2) == (priority, id)).unwrap();
         let is_limited = self.rules.limit.is_some();
         let group = self.group(id);
@@ -190,6 +201,7 @@ impl Plain {
         let is_listed = level.new.iter().chain(&level.old).any(|group| group.0 == id);
         let idle = level.idle.iter().find(|group| group.0 == id).copied();
         let is_parked = level.parked.contains(&id);
+        let was_new = level.new.iter().any(|group| group.0 == id);
         let stays = match (has_keys, is_full) {
             (false, _) => idle.is_some() || !is_listed && !is_parked,
             (true, true) => is_parked,
@@ -205,6 +217,7 @@ impl Plain {
         let before = take(&mut level.due, |due| due.0 == id);
         let (due, was_served, was_late) = before.map_or((None, false, false), |due| (Some(due.1), due.2, due.3));
         let is_due = due.is_some_and(|due| level.turns >= due);
+        let ticket = take(&mut level.tickets, |group| group.0 == id).map(|group| group.1);
         let mut new_due = level.turns + level.old.len() as u64;
         if !has_keys {
             level.idle.push((id, new_due));
@@ -214,19 +227,30 @@ impl Plain {
             if take(&mut self.owed, |owed| *owed == priority).is_some() {
                 self.skipped.push(priority);
             }
+            level.tickets.extend(ticket.filter(|_| was_new && !is_over).map(|ticket| (id, ticket)));
+        } else if let Some(ticket) = ticket.filter(|_| is_parked) {
+            let first = level.new.first().and_then(|first| level.ticket(first.0));
+            let comes_first = level.passed >= ticket || first.is_none_or(|first| ticket < first);
+            if comes_first {
+                self.owed.extend(take(&mut self.skipped, |skipped| *skipped == priority));
+            }
+            level.new.insert(if comes_first { 0 } else { level.new.len() }, (id, weight));
+            level.tickets.push((id, ticket));
         } else if is_parked && is_due {
             let at = if was_served || was_late { level.new.len() } else { 0 };
             if !was_served {
                 self.owed.extend(take(&mut self.skipped, |skipped| *skipped == priority));
             }
             level.new.insert(at, (id, weight));
-            new_due = level.turns;
+            level.came += u64::from(was_served || was_late);
+            level.tickets.push((id, if was_served || was_late { level.came } else { level.passed }));
         } else if is_over || is_parked || idle.is_some() && !is_due {
             level.old.push((id, weight));
             new_due = if is_parked { due.unwrap() } else { new_due + 1 };
         } else {
             level.new.push((id, weight));
-            new_due = level.turns;
+            level.came += 1;
+            level.tickets.push((id, level.came));
         }
         level.due.push((id, new_due, has_keys && is_full && is_over, !is_listed));
         if level.parked.is_empty() {
