@@ -1,12 +1,17 @@
 #!/usr/bin/env bash
 # The README's test command; the tests that need a feature that is off by default; the tests once more in release, where threads
 # contend more often and debug assertions are off; and the tests that need no feature. `ci/test.sh --quick`: the README's command alone.
+# `--ignored`: what is too large for each change.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # A time limit, because a lost wake-up makes a test hang. (macOS has no command `timeout`, and that of Windows is another program.)
 limited() {
     if timeout --version >/dev/null 2>&1; then timeout 900 "$@"; else "$@"; fi
 }
+if [ "${1:-}" = --ignored ]; then
+    limited cargo test --locked --release --test groups -- --ignored --nocapture # ten million groups: a minute, and 2 GB
+    exit
+fi
 limited cargo test
 [ "${1:-}" != --quick ] || exit 0
 limited cargo test --locked -p reconcile --all-features # the dashboard shows what the example serves

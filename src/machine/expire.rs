@@ -24,7 +24,7 @@ pub(crate) struct Expired {
 }
 
 impl<K> Machine<K> {
-    /// Adds some of the keys whose delays have expired, `at_most` so many. When there are no more, says by [`until`](Self::until) until
+    /// Adds some of the keys whose delays have expired: `at_most` this number. When there are no more, says by [`until`](Self::until) until
     /// when there are none.
     pub(crate) fn expire(&mut self, now: u64, at_most: usize, mode: Mode) -> (Expired, Owed) {
         // A key takes two steps: it is sorted, and taken out.

@@ -165,13 +165,11 @@ impl<T: Copy + PartialEq> Groups<T> {
                 return;
             }
             let others = level.len_of(Seat::New) + level.len_of(Seat::Old) + level.len_of(Seat::Parked);
-            let Lane { due, neighbours, .. } = self.lanes[first];
-            let is_due = !is_before(level.turns, due);
+            let is_due = !is_before(level.turns, self.lanes[first].due);
             if !is_due && len <= KEEP + 2 * others {
                 return;
             }
-            level.list(Seat::Idle).remove(neighbours, &mut self.lanes);
-            self.forget_lane(first, bin);
+            self.forget_idle(first, bin);
         }
     }
 
@@ -185,8 +183,7 @@ impl<T: Copy + PartialEq> Groups<T> {
                 if len == 0 {
                     break;
                 }
-                let Lane { due, neighbours, .. } = self.lanes[first];
-                if (level.turns.wrapping_sub(due) as i32) < 0 {
+                if is_before(level.turns, self.lanes[first].due) {
                     break;
                 }
                 if left == 0 {
@@ -194,18 +191,18 @@ impl<T: Copy + PartialEq> Groups<T> {
                 }
                 visit();
                 left -= 1;
-                level.list(Seat::Idle).remove(neighbours, &mut self.lanes);
-                self.forget_lane(first, bin);
+                self.forget_idle(first, bin);
             }
         }
         false
     }
 
-    fn forget_lane(&mut self, number: u32, bin: &mut Bin<T>) {
+    fn forget_idle(&mut self, number: u32, bin: &mut Bin<T>) {
+        let Lane { group, sibling, level, neighbours, .. } = self.lanes[number];
+        self.levels[usize::from(level)].list(Seat::Idle).remove(neighbours, &mut self.lanes);
         if self.served == number {
             self.served = NONE;
         }
-        let Lane { group, sibling, .. } = self.lanes[number];
         self.stamps.forget_lane(number);
         if number == group {
             self.lanes[number].seat = Seat::Nowhere;

@@ -22,7 +22,7 @@ use crate::panics::contained;
 use crate::sync::{Arc, MutexGuard, Parker, model_const, now};
 use crate::time::driver::{Driver, NextStep, Notice, RETRY, State};
 use crate::time::nanos;
-use crate::wait::Ticket;
+use crate::wait::{Ticket, WakeList};
 use std::time::Instant;
 
 /// The number of critical sections that a `turn` spends on keys that have not expired, to sort them in advance.
@@ -58,7 +58,8 @@ impl<K> Shared<K> {
             hub.counts.driver_failures += 1;
             hub.driver = State::Missing { retry_at: now() + RETRY };
             hub.getters.forget_passed_by(); // they are woken now
-            hub.wake_driver_stand_ins();
+            let stand_ins = hub.take_stand_ins();
+            hub.wakes.append(stand_ins);
         }
         if contained(|| this.tell(|observer| observer.driver_failed(&error))).is_none() {
             this.note_caught(1);
@@ -380,11 +381,24 @@ impl<K> Shared<K> {
 }
 
 impl<K> HubGuard<'_, K> {
-    /// There is no driver thread, and a new earliest deadline: wakes all getters, and all that wait for the queue to be idle, as one of
-    /// them has to do the driver's work.
-    pub(super) fn wake_driver_stand_ins(&mut self) {
-        self.wake_all_getters();
-        self.wake_all_drainers();
+    /// There is a new earliest deadline, or a report to come. Returns whom the caller wakes.
+    pub(super) fn call_driver(&mut self, at: u64) -> WakeList {
+        let mut wakes = WakeList::default();
+        match self.driver.on_new_deadline(at) {
+            Notice::Nothing => {}
+            Notice::Driver(driver) => wakes.push(driver),
+            Notice::Getters => wakes = self.take_stand_ins(),
+            // The calling thread sees the flag after the lock. A getter that goes on the list later sees it too.
+            Notice::Start => self.set(Flags::NO_DRIVER, true),
+        }
+        wakes
+    }
+
+    /// There is no driver thread: takes all getters, and all that wait for the queue to be idle, as one of them has to do the driver's work.
+    fn take_stand_ins(&mut self) -> WakeList {
+        let mut wakes = self.getters.take_all();
+        wakes.append(self.life_cycle.take_drainers());
+        wakes
     }
 }
 

@@ -286,10 +286,7 @@ impl<K> Shared<K> {
                 each(next);
             }
             self.leave_as_getter(&self.first, machine, owed, mode, now);
-            if taken < step {
-                return;
-            }
-            if left == 0 {
+            if taken < step || left == 0 {
                 return;
             }
             give_way();

@@ -13,10 +13,10 @@
 //! itself.
 
 use super::Shared;
-use super::hub::{Flags, Hub};
+use super::hub::Hub;
 use crate::machine::NEVER;
 use crate::sync::{AtomicBool, Ordering, model_const};
-use crate::time::driver::{Driver, Notice};
+use crate::time::driver::Driver;
 use crate::time::nanos;
 use std::time::Duration;
 
@@ -70,13 +70,8 @@ impl<K> Shared<K> {
         if self.driver == Driver::Manual {
             return; // `turn` looks by itself
         }
-        let at = hub.report_at;
-        match hub.driver.on_new_deadline(at) {
-            Notice::Nothing => {}
-            Notice::Driver(driver) => hub.wakes.push(driver),
-            Notice::Getters => hub.wake_driver_stand_ins(),
-            Notice::Start => hub.set(Flags::NO_DRIVER, true),
-        }
+        let called = hub.call_driver(hub.report_at);
+        hub.wakes.append(called);
     }
 
     /// Reports, if that is due now. Schedules the next report if keys are left: after the shut-down, delayed keys no longer count.

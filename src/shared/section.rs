@@ -16,7 +16,7 @@ use super::hub::Flags;
 use super::locked::Locked;
 use crate::machine::{Machine, Mode, Owed};
 use crate::sync::MutexGuard;
-use crate::time::driver::{Driver, Notice};
+use crate::time::driver::Driver;
 use crate::wait::WakeList;
 
 impl<K> Shared<K> {
@@ -115,15 +115,6 @@ impl<K> Shared<K> {
         }
         let mut hub = self.hub();
         hub.deadlines_told += 1;
-        match hub.driver.on_new_deadline(deadline) {
-            Notice::Nothing => {}
-            Notice::Driver(driver) => wakes.push(driver),
-            Notice::Getters => {
-                wakes.append(hub.getters.take_all());
-                wakes.append(hub.life_cycle.take_drainers());
-            }
-            // The calling thread sees the flag after the lock. A getter that goes on the list later sees it too.
-            Notice::Start => hub.set(Flags::NO_DRIVER, true),
-        }
+        wakes.append(hub.call_driver(deadline));
     }
 }

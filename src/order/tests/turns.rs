@@ -105,7 +105,7 @@ fn lower_levels_take_turns() {
 }
 
 /// With a limit, too, groups take turns: a group that is full, and has room again before the next hand-out, does not go before those that
-/// have waited. `held`: so many hand-outs are not ended yet. `one_by_one`: a group gets its next key while the one before is processing.
+/// have waited. `held`: the number of hand-outs that are not ended yet. `one_by_one`: a group gets its next key while the one before is processing.
 #[test]
 fn groups_that_are_full_at_times_take_turns() {
     let plans = (1..4).flat_map(|limit| (1..4).flat_map(move |weight| [2, 3, 5].map(|groups| (limit, weight, groups))));
