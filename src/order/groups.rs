@@ -113,7 +113,8 @@ impl<T: Copy + PartialEq> Groups<T> {
     fn make_lane(&mut self, group: u32, level: u8) -> u32 {
         let home = &mut self.lanes[group];
         if home.seat == Seat::Nowhere {
-            home.level = level;
+            // Without a credit: what it is due is not kept, as it was of the level that had this lane before.
+            (home.level, home.credit) = (level, 0);
             return group;
         }
         let number = self.lanes.lend();

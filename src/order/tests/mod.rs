@@ -145,10 +145,11 @@ impl Run {
                 let group = self.group_of(key);
                 assert_eq!(more, self.plain.ended(group));
                 if let Some(priority) = again {
-                    return self.push(key, priority);
+                    self.push(key, priority);
+                } else {
+                    self.keys.leave(key);
+                    self.plain.leave(group);
                 }
-                self.keys.leave(key);
-                self.plain.leave(group);
             }
             Op::Remove(key) if self.keys.place(key).is_some() => {
                 self.keys.remove(key);
