@@ -53,6 +53,11 @@ impl Bits {
         (self.summary != 0).then_some(self.top)
     }
 
+    /// The highest first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = u8> {
+        std::iter::successors(self.top(), |level| self.below(*level))
+    }
+
     /// The highest level below this one.
     pub(super) fn below(&self, level: u8) -> Option<u8> {
         let word = usize::from(level / 64);

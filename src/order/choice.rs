@@ -5,9 +5,7 @@
 //!   level      top  top  … top   lower₁  top  …  top   lower₂       while lower levels wait
 //! ```
 //!
-//! With a limit, the turn of a lower level may come while a group there is full. The level is *skipped* then. When such a group of a
-//! skipped level comes back, the level is *owed* a hand-out, which is the next one. Else a group whose keys of a middle level fill it at
-//! each turn would never give a lower one. A turn skips one level at most, so at most two of 17 hand-outs go to lower levels.
+//! With a limit, the levels with keys of full groups have turns at the same time: see [`owed`](super::owed).
 
 use super::bits::Bits;
 
@@ -20,15 +18,10 @@ pub(super) struct Choice {
     ready: Bits,
     /// Levels with keys of full groups. They may be ready, too.
     held: Bits,
-    /// Of these: those that had a turn since.
-    skipped: Bits,
-    /// Skipped levels to which a group came back.
-    owed: Bits,
-    strict: bool,
+    pub(super) strict: bool,
     /// Hand-outs of the highest level, while lower ones waited, since a lower one had its turn.
     since_lower: u8,
     last_lower: u8,
-    last_owed: u8,
 }
 
 impl Choice {
@@ -41,11 +34,17 @@ impl Choice {
     pub(super) fn set(&mut self, level: u8, is_ready: bool) {
         if is_ready {
             self.ready.set(level);
-            return;
+        } else {
+            self.ready.clear(level);
         }
-        self.ready.clear(level);
-        if !self.owed.is_empty() {
-            self.owed.clear(level);
+    }
+
+    /// Whether a level has keys of full groups.
+    pub(super) fn set_held(&mut self, level: u8, is_held: bool) {
+        if is_held {
+            self.held.set(level);
+        } else {
+            self.held.clear(level);
         }
     }
 
@@ -57,74 +56,36 @@ impl Choice {
 
     /// The levels that are ready, highest first.
     pub(super) fn ready(&self) -> impl Iterator<Item = u8> {
-        std::iter::successors(self.ready.top(), |level| self.ready.below(*level))
+        self.ready.iter()
     }
 
-    /// A group with keys of this level became full.
-    pub(super) fn hold(&mut self, level: u8) {
-        self.held.set(level);
-        // It came back, and is full again before the level had its hand-out.
-        if self.owed.has(level) {
-            self.owed.clear(level);
-            self.skipped.set(level);
-        }
+    /// The levels with keys of full groups: from below this one down, and then from the highest to this one.
+    pub(super) fn held_from(&self, last: u8) -> impl Iterator<Item = u8> {
+        let below = std::iter::successors(self.held.below(last), |level| self.held.below(*level));
+        below.chain(self.held.iter().take_while(move |level| *level >= last))
     }
 
-    /// A group with keys of this level, whose turn has come, is not full any more: the level is owed a hand-out if it was skipped.
-    pub(super) fn release(&mut self, level: u8) {
-        if self.skipped.has(level) {
-            self.skipped.clear(level);
-            self.owed.set(level);
-        }
-    }
-
-    /// The last key of a full group in this level is gone, or its group came back.
-    pub(super) fn holds_none(&mut self, level: u8) {
-        self.held.clear(level);
-        self.skipped.clear(level);
-    }
-
-    /// The level that gives the next key, and whether it is owed.
+    /// The level that gives the next key; and whether levels with keys of full groups have a turn.
     #[inline]
     pub(super) fn choose(&mut self) -> Option<(u8, bool)> {
         let top = self.ready.top()?;
-        if !self.owed.is_empty() {
-            return Some((self.choose_owed(top), true));
-        }
-        let is_lowest = self.ready.is_single() && (self.held.is_empty() || self.held.below(top).is_none());
-        if self.strict || is_lowest {
+        let is_only = self.ready.is_single() && (self.held.is_empty() || self.held.is_single() && self.held.has(top));
+        if self.strict || is_only {
             return Some((top, false));
         }
         self.since_lower += 1;
         if self.since_lower < TURNS {
             return Some((top, false));
         }
-        Some((self.choose_lower(top), false))
+        Some((self.choose_lower(top), !self.held.is_empty()))
     }
 
     #[cold]
     fn choose_lower(&mut self, top: u8) -> u8 {
         self.since_lower = 0;
-        let waits_below = |level| self.ready.below(level).max(self.held.below(level));
         // The next one down from that which had the last turn, or the highest again.
-        let next = waits_below(self.last_lower.min(top)).or_else(|| waits_below(top)).unwrap_or(top);
-        self.last_lower = next;
-        if self.held.has(next) && !self.owed.has(next) {
-            self.skipped.set(next);
-        }
-        if self.ready.has(next) {
-            return next;
-        }
-        self.ready.below(next).or_else(|| self.ready.below(top)).unwrap_or(top)
-    }
-
-    /// Each owed level is ready.
-    #[cold]
-    fn choose_owed(&mut self, top: u8) -> u8 {
-        let next = self.owed.below(self.last_owed).or(self.owed.top()).unwrap_or(top);
-        debug_assert!(self.ready.has(next));
-        self.owed.clear(next);
-        self.last_owed = next;
-        next
+        let lower = self.ready.below(self.last_lower.min(top)).or_else(|| self.ready.below(top));
+        self.last_lower = lower.unwrap_or(self.last_lower);
+        lower.unwrap_or(top)
     }
 }

@@ -12,17 +12,17 @@
 //! is FQ-CoDel, RFC 8290, with a cost of 1; there an empty lane stays among the old. Here no pop walks over empty lanes.)
 //!
 //! A group with as many processing keys as it may have is *full*: its lanes with keys are *parked*, until one of those keys ends. Then a
-//! lane whose turn would have come meanwhile is new: the first one if it was to give a key when it was parked, else the last. Its level is
-//! owed a hand-out if it was skipped and the lane has not filled the group itself ([`choice`](super::choice)). Another lane goes to the end
-//! of the old, or of the new if it was new; but its turn is not put off: it is known when it would have come. (For this each new lane has a
-//! ticket. If it went first each time, a group that is full now and then, by its keys of another level, would pass all others for ever.)
+//! lane whose turn would have come meanwhile is new: the first one if it was to give a key when it was parked, else the last. Another lane
+//! goes to the end of the old, or of the new if it was new; but its turn is not put off: it is known when it would have come. (For this
+//! each new lane has a ticket. If it went first each time, a group that is full now and then, by its keys of another level, would pass all
+//! others for ever.) How the levels of one group share its room: [`owed`](super::owed).
 //!
 //! All steps are O(1), but when a group becomes full, or is no longer: these visit its lanes.
 
 use super::choice::Choice;
 use super::keys::Blocks;
 use super::known::Known;
-use super::lanes::{Lane, LaneBlocks, Lanes, Seat};
+use super::lanes::{Lane, LaneBlocks, Lanes, List, Seat};
 use super::seats::Level;
 use super::stamps::{Stamps, stamp_of_push};
 use super::table::Table;
@@ -34,6 +34,10 @@ pub(crate) struct Groups<T> {
     pub(super) blocks: LaneBlocks<T>,
     pub(super) levels: Box<[Level; 256]>,
     pub(super) choice: Choice,
+    /// Lanes that give the next keys, before all levels.
+    pub(super) owed: List,
+    /// The last level that was looked at for a lane to be skipped.
+    pub(super) last_skipped: u8,
     /// Keys of a group that may be processing.
     pub(super) limit: u32,
     /// Queued keys.
@@ -59,6 +63,8 @@ impl<T: Copy + PartialEq> Groups<T> {
             blocks: Blocks(Default::default()),
             levels: Box::new([Level::EMPTY; 256]),
             choice: Choice::new(strict),
+            owed: List::EMPTY,
+            last_skipped: 0,
             limit: limit.unwrap_or(u32::MAX),
             len: 0,
             blocked: 0,
@@ -123,6 +129,24 @@ impl<T: Copy + PartialEq> Groups<T> {
         number
     }
 
+    /// The lane that gives the next key, and its seat.
+    #[inline]
+    fn next_lane(&mut self) -> Option<(u32, Seat)> {
+        if self.owed.first != NONE {
+            return Some((self.owed.first, Seat::Owed));
+        }
+        let (index, is_turn) = self.choice.choose()?;
+        if is_turn {
+            self.skip();
+        }
+        let level = &mut self.levels[usize::from(index)];
+        let has_old = level.len_of(Seat::Old) > 0;
+        let from_old = level.len_of(Seat::New) == 0 || has_old && level.since_old >= TURNS - 1;
+        level.since_old = if from_old { 0 } else { level.since_old.saturating_add(1) };
+        let seat = if from_old { Seat::Old } else { Seat::New };
+        Some((level.list(seat).first, seat))
+    }
+
     /// Passes on what is to be freed.
     #[inline]
     fn drop_surplus(&mut self, bin: &mut Bin<T>) {
@@ -169,6 +193,7 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
         self.levels[usize::from(level)].len += 1;
         self.blocked += usize::from(is_full);
         if was_empty {
+            self.lanes[number].served = self.lanes[group].known.handed_out() as u32;
             self.seat(number, false);
         }
         Pushed { position, is_ready: !is_full }
@@ -176,34 +201,33 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
 
     #[inline(never)]
     fn pop(&mut self, bin: &mut Bin<T>) -> Option<T> {
-        let (index, is_owed) = self.choice.choose()?;
+        let (number, from) = self.next_lane()?;
+        let index = self.lanes[number].level;
         let level = &mut self.levels[usize::from(index)];
-        let has_old = level.len_of(Seat::Old) > 0;
-        let from_old = level.len_of(Seat::New) == 0 || has_old && !is_owed && level.since_old >= TURNS - 1;
-        level.since_old = if from_old { 0 } else { level.since_old.saturating_add(1) };
         level.len -= 1;
         if self.stamps.are_wanted {
             self.stamps.note_pop();
         }
-        let number = level.list(if from_old { Seat::Old } else { Seat::New }).first;
         let lane = &mut self.lanes[number];
         let key = lane.pop(&mut self.blocks)?;
         self.len -= 1;
         lane.credit -= 1;
-        if !from_old {
+        if from == Seat::New {
             level.pass(lane.due);
         }
-        let (turn_is_over, is_empty, group) = (lane.credit == 0, lane.is_empty(), lane.group);
+        let (turn_is_over, is_empty, group) = (lane.credit == 0 || from == Seat::Owed, lane.is_empty(), lane.group);
         self.served = if is_empty { NONE } else { number };
         let known = &mut self.lanes[group].known;
         known.queued -= 1;
         known.note_hand_out();
+        let handed_out = known.handed_out() as u32;
         let queued = known.queued as usize;
         known.processing += u32::from(self.limit < u32::MAX);
         let is_full = self.limit < u32::MAX && known.processing == self.limit;
-        if from_old && (turn_is_over || is_empty || is_full) {
+        if from == Seat::Old && (turn_is_over || is_empty || is_full) {
             level.turns = level.turns.wrapping_add(1);
         }
+        self.lanes[number].served = handed_out;
         if is_full {
             self.lanes[number].credit = 0;
             self.blocked += queued;
@@ -244,7 +268,7 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
         let queued = known.queued as usize;
         if was_full {
             self.blocked -= queued;
-            self.seat_all(group);
+            self.has_room(group);
         }
         was_full && queued > 0
     }
@@ -270,7 +294,8 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
 
     #[inline]
     fn front(&self) -> Option<(i8, u64)> {
-        Some((priority_of(self.choice.top()?), self.stamps.turn()))
+        let owed = if self.owed.first == NONE { None } else { Some(self.lanes[self.owed.first].level) };
+        Some((priority_of(self.choice.top().max(owed)?), self.stamps.turn()))
     }
 
     fn stamp_of(&self, key: T, place: Place) -> u64 {

@@ -32,6 +32,8 @@ pub(super) struct Lane<T> {
     pub(super) neighbours: Neighbours,
     /// The turn of its level at which it has its own, or would have had it. Of a new lane, and of a parked one that was new: its ticket.
     pub(super) due: u32,
+    /// The number of the group's hand-outs when this lane gave its last key, or got its first one. It wraps around. Used with a limit.
+    pub(super) served: u32,
     /// Keys that it may still give in this turn.
     pub(super) credit: u16,
     pub(super) level: u8,
@@ -50,8 +52,12 @@ pub(super) enum Seat {
     Old,
     /// Its group is full.
     Parked,
+    /// Its group is full, and the turn of its level has come: it may be owed a hand-out.
+    Skipped,
     /// It has no keys. It stays for a turn: so a group that has a key now and then wins nothing by being empty for a moment.
     Idle,
+    /// It gives the next key, of all levels.
+    Owed,
     /// In none: it is just made, or a home that is not used as a lane.
     Nowhere,
 }
@@ -65,7 +71,7 @@ impl<T> Default for Lane<T> {
 impl<T> Lane<T> {
     pub(super) fn new(group: u32, level: u8, sibling: u32, known: Known) -> Self {
         let (only, more, neighbours, seat) = (None, Keys::default(), (NONE, NONE), Seat::Nowhere);
-        Self { only, more, known, group, sibling, neighbours, due: 0, credit: 0, level, seat }
+        Self { only, more, known, group, sibling, neighbours, due: 0, served: 0, credit: 0, level, seat }
     }
 }
 

@@ -35,6 +35,7 @@ mod known;
 mod lanes;
 mod levels;
 mod line;
+mod owed;
 mod seats;
 mod slab;
 mod stamps;

@@ -18,7 +18,7 @@ const SOME: usize = 64;
 
 pub(super) struct Level {
     /// By [`Seat`].
-    pub(super) lists: [List; 4],
+    pub(super) lists: [List; 5],
     /// Queued keys.
     pub(super) len: u32,
     /// Turns of old lanes, which wrap around.
@@ -32,7 +32,7 @@ pub(super) struct Level {
 
 impl Level {
     pub(super) const EMPTY: Self =
-        Self { lists: [List::EMPTY; 4], len: 0, turns: 0, tickets: 0, passed: 0, since_old: 0 };
+        Self { lists: [List::EMPTY; 5], len: 0, turns: 0, tickets: 0, passed: 0, since_old: 0 };
 
     #[inline]
     pub(super) fn list(&mut self, seat: Seat) -> &mut List {
@@ -50,6 +50,22 @@ impl Level {
         if is_before(self.passed, ticket) {
             self.passed = ticket;
         }
+    }
+
+    /// It has lanes in turn.
+    #[inline]
+    pub(super) fn is_ready(&self) -> bool {
+        self.len_of(Seat::New) + self.len_of(Seat::Old) > 0
+    }
+
+    /// Lanes with keys.
+    pub(super) fn waiting(&self) -> u32 {
+        self.len_of(Seat::New) + self.len_of(Seat::Old) + self.held()
+    }
+
+    /// Lanes with keys of full groups.
+    pub(super) fn held(&self) -> u32 {
+        self.len_of(Seat::Parked) + self.len_of(Seat::Skipped)
     }
 
     /// A lane with this ticket comes before all that are new.
@@ -74,39 +90,40 @@ impl<T: Copy + PartialEq> Groups<T> {
         let home = if number == group { lane } else { &self.lanes[group] };
         let weight = home.known.weight();
         let level = &mut self.levels[usize::from(index)];
-        let was_new = was == Seat::Parked && lane.credit == WAS_NEW;
+        let was_full = matches!(was, Seat::Parked | Seat::Skipped);
+        let was_new = was_full && lane.credit == WAS_NEW;
         let is_due = if was_new { level.is_first(lane.due, &self.lanes) } else { !is_before(level.turns, lane.due) };
         let mut goes_first = false;
         let seat = match was {
             _ if is_empty => Seat::Idle,
+            Seat::Skipped if is_full => was,
             _ if is_full => Seat::Parked,
-            Seat::New | Seat::Old if turn_is_over => Seat::Old,
-            Seat::New | Seat::Old => was,
-            Seat::Parked if is_due => {
-                if lane.credit > 0 {
-                    self.choice.release(index);
-                }
+            Seat::New | Seat::Old | Seat::Owed if turn_is_over => Seat::Old,
+            Seat::New | Seat::Old | Seat::Owed => was,
+            Seat::Parked | Seat::Skipped if is_due => {
                 // Else it would pass those that wait: with a limit of 1 and one getter it is back before each hand-out.
                 goes_first = lane.credit > 0 && lane.credit < LATE;
                 Seat::New
             }
             // It keeps its ticket: so it comes before the others when those before it have been.
-            Seat::Parked if was_new => Seat::New,
-            Seat::Parked => Seat::Old,
+            Seat::Parked | Seat::Skipped if was_new => Seat::New,
+            Seat::Parked | Seat::Skipped => Seat::Old,
             Seat::Idle if !is_due => Seat::Old,
             Seat::Idle | Seat::Nowhere => Seat::New,
         };
         if seat == was && !turn_is_over || was == Seat::Idle && is_empty {
             return;
         }
-        if was != Seat::Nowhere {
-            level.list(was).remove(neighbours, &mut self.lanes);
+        match was {
+            Seat::Nowhere => {}
+            Seat::Owed => self.owed.remove(neighbours, &mut self.lanes),
+            _ => level.list(was).remove(neighbours, &mut self.lanes),
         }
         let neighbours = level.list(seat).insert(number, goes_first, &mut self.lanes);
         let lane = &mut self.lanes[number];
         (lane.seat, lane.neighbours) = (seat, neighbours);
         // If it was parked without a hand-out, its turn comes when it would have come.
-        let keeps_due = if seat == Seat::Parked { lane.credit > 0 } else { was == Seat::Parked };
+        let keeps_due = if seat == Seat::Parked { lane.credit > 0 } else { was_full };
         if seat == Seat::New {
             if goes_first && !was_new {
                 lane.due = level.passed;
@@ -117,9 +134,6 @@ impl<T: Copy + PartialEq> Groups<T> {
         } else if !keeps_due || seat == Seat::Idle {
             lane.due = level.turns.wrapping_add(level.len_of(Seat::Old));
         }
-        if seat == Seat::Parked {
-            self.choice.hold(index);
-        }
         if seat != Seat::Parked {
             lane.credit = weight;
         } else if matches!(was, Seat::Idle | Seat::Nowhere) {
@@ -127,18 +141,19 @@ impl<T: Copy + PartialEq> Groups<T> {
         } else if was == Seat::New && lane.credit > 0 {
             lane.credit = WAS_NEW;
         } // else 0: it has filled its group itself; or more: it was to have its turn
-        if was == Seat::Parked && level.len_of(Seat::Parked) == 0 {
-            self.choice.holds_none(index);
+        if was_full || seat == Seat::Parked {
+            self.choice.set_held(index, level.held() > 0);
         }
-        self.choice.set(index, level.len_of(Seat::New) + level.len_of(Seat::Old) > 0);
+        self.choice.set(index, level.is_ready());
     }
 
     /// Lanes that may give a key now: some of each level, those whose turns come first.
     pub(super) fn ready_lanes(&self) -> impl Iterator<Item = &Lane<T>> {
-        self.choice.ready().flat_map(move |level| {
+        let of_levels = self.choice.ready().flat_map(move |level| {
             let lists = &self.levels[usize::from(level)].lists;
             [Seat::New, Seat::Old].into_iter().flat_map(move |seat| lists[seat as usize].iter(&self.lanes).take(SOME))
-        })
+        });
+        self.owed.iter(&self.lanes).take(SOME).chain(of_levels)
     }
 
     /// A group became full, or is no longer.
@@ -164,7 +179,7 @@ impl<T: Copy + PartialEq> Groups<T> {
             if len <= KEEP {
                 return;
             }
-            let others = level.len_of(Seat::New) + level.len_of(Seat::Old) + level.len_of(Seat::Parked);
+            let others = level.waiting();
             let is_due = !is_before(level.turns, self.lanes[first].due);
             if !is_due && len <= KEEP + 2 * others {
                 return;

@@ -18,9 +18,9 @@ pub(super) struct Plain {
     levels: Vec<Level>,
     since_lower: u32,
     last_lower: i8,
-    skipped: Vec<i8>,
-    owed: Vec<i8>,
-    last_owed: i8,
+    last_skipped: i8,
+    /// Groups that are owed a hand-out in a level.
+    owed: Vec<(u64, i8)>,
 }
 
 pub(super) struct Group {
@@ -39,6 +39,10 @@ struct Level {
     old: Vec<(u64, u32)>,
     idle: Vec<(u64, u64)>,
     parked: Vec<u64>,
+    /// Of these: the groups that were full when the level had a turn.
+    skipped: Vec<u64>,
+    /// Groups, the numbers of their hand-outs when they gave the last key of the level, or got the first one.
+    served: Vec<(u64, u64)>,
     /// Groups, the turns at which they have theirs, or would have had them; whether they have filled themselves; and were in no list.
     due: Vec<(u64, u64, bool, bool)>,
     turns: u64,
@@ -66,9 +70,8 @@ fn take<T: Copy>(list: &mut Vec<T>, is_it: impl Fn(&T) -> bool) -> Option<T> {
 
 impl Plain {
     pub(super) fn new(rules: Rules) -> Self {
-        let (queued, groups, levels, skipped, owed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let (since_lower, last_lower, last_owed) = (0, i8::MIN, i8::MIN);
-        Self { rules, queued, groups, levels, since_lower, last_lower, skipped, owed, last_owed }
+        let (queued, groups, levels, owed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { rules, queued, groups, levels, since_lower: 0, last_lower: i8::MIN, last_skipped: i8::MIN, owed }
     }
 
     pub(super) fn enter(&mut self, id: u64, weight: u32) {
@@ -93,6 +96,9 @@ impl Plain {
             self.levels.push(Level { priority, ..Level::default() });
             self.levels.sort_by_key(|level| -i16::from(level.priority));
         }
+        if !self.queued.iter().any(|queued| (queued.1, queued.2) == (priority, id)) {
+            self.serve(id, priority);
+        }
         self.queued.push((key, priority, id));
         self.seat(id, priority, false);
         !self.is_full(id)
@@ -105,21 +111,28 @@ impl Plain {
     }
 
     pub(super) fn pop(&mut self) -> Option<u32> {
-        let (priority, is_owed) = self.choose()?;
-        let level = self.level(priority);
-        let from_old = level.new.is_empty() || !level.old.is_empty() && !is_owed && level.since_old >= 15;
-        level.since_old = if from_old { 0 } else { level.since_old + 1 };
-        let (id, credit) = &mut if from_old { &mut level.old } else { &mut level.new }[0];
-        *credit -= 1;
-        let (id, is_over) = (*id, *credit == 0);
-        if !from_old {
-            level.passed = level.passed.max(level.ticket(id).unwrap());
-        }
+        let owed = self.owed.first().copied();
+        let (priority, id, is_over, from_old) = if let Some((id, priority)) = owed {
+            (priority, id, true, false)
+        } else {
+            let priority = self.choose()?;
+            let level = self.level(priority);
+            let from_old = level.new.is_empty() || !level.old.is_empty() && level.since_old >= 15;
+            level.since_old = if from_old { 0 } else { level.since_old + 1 };
+            let (id, credit) = &mut if from_old { &mut level.old } else { &mut level.new }[0];
+            *credit -= 1;
+            let (id, is_over) = (*id, *credit == 0);
+            if !from_old {
+                level.passed = level.passed.max(level.ticket(id).unwrap());
+            }
+            (priority, id, is_over, from_old)
+        };
         let (key, ..) = take(&mut self.queued, |queued| (queued.1, queued.2) == (priority, id)).unwrap();
         let is_limited = self.rules.limit.is_some();
         let group = self.group(id);
         group.handed_out += 1;
         group.processing += u32::from(is_limited);
+        self.serve(id, priority);
         let is_empty = !self.queued.iter().any(|queued| (queued.1, queued.2) == (priority, id));
         if from_old && (is_over || is_empty || self.is_full(id)) {
             self.level(priority).turns += 1;
@@ -138,9 +151,16 @@ impl Plain {
             return false;
         }
         let was_full = self.is_full(id);
+        let owed = self.most_passed(id);
         self.group(id).processing -= 1;
         if was_full {
             self.seat_all(id, None);
+            if let Some(priority) = owed {
+                let level = self.level(priority);
+                level.new.retain(|group| group.0 != id);
+                level.old.retain(|group| group.0 != id);
+                self.owed.push((id, priority));
+            }
         }
         was_full && self.queued.iter().any(|queued| queued.2 == id)
     }
@@ -150,40 +170,82 @@ impl Plain {
     }
 
     pub(super) fn top(&self) -> Option<i8> {
+        self.top_in_turn().max(self.owed.first().map(|owed| owed.1))
+    }
+
+    fn top_in_turn(&self) -> Option<i8> {
         self.levels.iter().find(|level| level.is_ready()).map(|level| level.priority)
+    }
+
+    fn serve(&mut self, id: u64, priority: i8) {
+        let handed_out = self.handed_out(id);
+        let level = self.level(priority);
+        level.served.retain(|served| served.0 != id);
+        level.served.push((id, handed_out));
+    }
+
+    /// The hand-outs of the group since it gave a key of this level.
+    fn passes(&self, id: u64, level: &Level) -> u64 {
+        let served = level.served.iter().find(|served| served.0 == id).unwrap().1;
+        self.handed_out(id) - served
+    }
+
+    /// The level for which a full group is owed a hand-out.
+    fn most_passed(&self, id: u64) -> Option<i8> {
+        let parked = || self.levels.iter().filter(|level| level.parked.contains(&id));
+        let highest = parked().next()?.priority;
+        let may_be = |level: &&Level| level.skipped.contains(&id) || level.priority == highest;
+        // The last of those that are equal: the highest.
+        let level = parked().filter(may_be).rev().max_by_key(|level| self.passes(id, level))?;
+        let enough = if level.skipped.contains(&id) { 1 } else { 2 };
+        (!self.rules.strict && self.passes(id, level) >= enough).then_some(level.priority)
     }
 
     pub(super) fn handed_out(&self, id: u64) -> u64 {
         self.groups.iter().find(|group| group.id == id).unwrap().handed_out
     }
 
-    fn choose(&mut self) -> Option<(i8, bool)> {
-        let top = self.top()?;
-        let ready: Vec<i8> = self.levels.iter().filter(|level| level.is_ready()).map(|level| level.priority).collect();
-        let owed: Vec<i8> = ready.iter().copied().filter(|level| self.owed.contains(level)).collect();
-        if let Some(&level) = owed.iter().find(|&&level| level < self.last_owed).or(owed.first()) {
-            take(&mut self.owed, |other| *other == level);
-            self.last_owed = level;
-            return Some((level, true));
-        }
-        let waits = |level: &&Level| level.priority < top && (level.is_ready() || !level.parked.is_empty());
-        let lower: Vec<i8> = self.levels.iter().filter(waits).map(|level| level.priority).collect();
-        if self.rules.strict || lower.is_empty() {
-            return Some((top, false));
+    fn choose(&mut self) -> Option<i8> {
+        let top = self.top_in_turn()?;
+        let ready = |level: &&Level| level.is_ready();
+        let held = |level: &&Level| !level.parked.is_empty();
+        let names = |is: &dyn Fn(&&Level) -> bool| {
+            self.levels.iter().filter(is).map(|level| level.priority).collect::<Vec<i8>>()
+        };
+        let (ready, held) = (names(&ready), names(&held));
+        let is_only = ready.iter().chain(&held).all(|level| *level == top);
+        if self.rules.strict || is_only {
+            return Some(top);
         }
         self.since_lower += 1;
         if self.since_lower < 16 {
-            return Some((top, false));
+            return Some(top);
         }
         self.since_lower = 0;
-        let next = *lower.iter().find(|&&level| level < self.last_lower.min(top)).unwrap_or(&lower[0]);
-        self.last_lower = next;
-        if !self.level(next).parked.is_empty() && !self.skipped.contains(&next) && !self.owed.contains(&next) {
-            self.skipped.push(next);
+        let next = |of: &[i8], last: i8| of.iter().copied().find(|level| *level < last).or(of.first().copied());
+        let (below, above): (Vec<i8>, Vec<i8>) = held.into_iter().partition(|level| *level < self.last_skipped);
+        let (mut most, mut skipped, mut left) = (0, None, 64);
+        for priority in below.into_iter().chain(above) {
+            let level = self.levels.iter().find(|level| level.priority == priority).unwrap();
+            let parked: Vec<u64> =
+                level.parked.iter().copied().filter(|id| !level.skipped.contains(id)).take(left).collect();
+            left -= parked.len();
+            for id in parked {
+                if self.passes(id, level) > most {
+                    (most, skipped) = (self.passes(id, level), Some((id, priority)));
+                }
+            }
+            self.last_skipped = priority;
+            if left == 0 {
+                break;
+            }
         }
-        let below = |end: i8| ready.iter().copied().find(|&level| level < end);
-        let level = if ready.contains(&next) { next } else { below(next).or(below(top)).unwrap_or(top) };
-        Some((level, false))
+        if let Some((id, priority)) = skipped {
+            self.level(priority).skipped.push(id);
+        }
+        let Some(lower) = next(&ready[1..], self.last_lower) else { return Some(top) };
+        self.last_lower = lower;
+        Some(lower)
     }
 
     /// `served`: the level that has just given a key of the group.
@@ -198,7 +260,8 @@ impl Plain {
         let (is_full, weight) = (self.is_full(id), self.group(id).weight);
         let at = self.levels.iter().position(|level| level.priority == priority).unwrap();
         let level = &mut self.levels[at];
-        let is_listed = level.new.iter().chain(&level.old).any(|group| group.0 == id);
+        let is_owed = self.owed.contains(&(id, priority));
+        let is_listed = is_owed || level.new.iter().chain(&level.old).any(|group| group.0 == id);
         let idle = level.idle.iter().find(|group| group.0 == id).copied();
         let is_parked = level.parked.contains(&id);
         let was_new = level.new.iter().any(|group| group.0 == id);
@@ -214,6 +277,8 @@ impl Plain {
         level.old.retain(|group| group.0 != id);
         level.idle.retain(|group| group.0 != id);
         level.parked.retain(|group| *group != id);
+        level.skipped.retain(|group| *group != id);
+        self.owed.retain(|owed| *owed != (id, priority));
         let before = take(&mut level.due, |due| due.0 == id);
         let (due, was_served, was_late) = before.map_or((None, false, false), |due| (Some(due.1), due.2, due.3));
         let is_due = due.is_some_and(|due| level.turns >= due);
@@ -224,23 +289,14 @@ impl Plain {
         } else if is_full {
             level.parked.push(id);
             new_due = due.filter(|_| !is_over).unwrap_or(new_due);
-            if take(&mut self.owed, |owed| *owed == priority).is_some() {
-                self.skipped.push(priority);
-            }
             level.tickets.extend(ticket.filter(|_| was_new && !is_over).map(|ticket| (id, ticket)));
         } else if let Some(ticket) = ticket.filter(|_| is_parked) {
             let first = level.new.first().and_then(|first| level.ticket(first.0));
             let comes_first = level.passed >= ticket || first.is_none_or(|first| ticket < first);
-            if comes_first {
-                self.owed.extend(take(&mut self.skipped, |skipped| *skipped == priority));
-            }
             level.new.insert(if comes_first { 0 } else { level.new.len() }, (id, weight));
             level.tickets.push((id, ticket));
         } else if is_parked && is_due {
             let at = if was_served || was_late { level.new.len() } else { 0 };
-            if !was_served {
-                self.owed.extend(take(&mut self.skipped, |skipped| *skipped == priority));
-            }
             level.new.insert(at, (id, weight));
             level.came += u64::from(was_served || was_late);
             level.tickets.push((id, if was_served || was_late { level.came } else { level.passed }));
@@ -253,12 +309,6 @@ impl Plain {
             level.tickets.push((id, level.came));
         }
         level.due.push((id, new_due, has_keys && is_full && is_over, !is_listed));
-        if level.parked.is_empty() {
-            self.skipped.retain(|skipped| *skipped != priority);
-        }
-        if !level.is_ready() {
-            self.owed.retain(|owed| *owed != priority);
-        }
     }
 
     fn tidy(&mut self, priority: i8) {
@@ -287,10 +337,11 @@ impl Plain {
 
     /// A group is known as long as it has keys, or is in a list.
     fn forget_unused(&mut self) {
-        let levels = &self.levels;
+        let (levels, owed) = (&self.levels, &self.owed);
         let is_listed = |id: u64| {
             let in_level = |level: &Level| {
                 let listed = level.new.iter().chain(&level.old).any(|group| group.0 == id);
+                let listed = listed || owed.contains(&(id, level.priority));
                 listed || level.idle.iter().any(|group| group.0 == id) || level.parked.contains(&id)
             };
             levels.iter().any(in_level)

@@ -192,3 +192,71 @@ fn groups_take_turns_by_their_weights() {
     }
     assert!((98..=101).contains(&eager), "{eager}");
 }
+
+/// Groups with keys in several levels: `lanes` are (group, priority), each with two keys, so that one of them is queued nearly always.
+/// In each step a key may be handed out; its handler holds it for the number of steps in `holds`, by group. Returns the longest time
+/// between two hand-outs of each lane, in steps.
+fn longest_waits(limit: u32, lanes: &[(u64, i8)], holds: &[u32], steps: u32) -> Vec<u32> {
+    let mut keys = Keys::new(AnyOrder::groups(Some(limit), false), 2 * lanes.len() as u32);
+    let (mut last, mut longest) = (vec![0; lanes.len()], vec![0; lanes.len()]);
+    let mut busy: Vec<(u32, u32)> = Vec::new();
+    for key in 0..2 * lanes.len() as u32 {
+        let (group, priority) = lanes[key as usize / 2];
+        keys.enter(key, group, 1);
+        if key % 2 == 0 {
+            keys.push(key, priority);
+        }
+    }
+    for step in 1..=steps {
+        for (key, _) in busy.extract_if(.., |(_, until)| *until <= step) {
+            let at = keys.held.iter().position(|held| *held == key).unwrap();
+            keys.ended(at);
+            // Its twin was added when this one was handed out, unless that was processing, too.
+            let (twin, (_, priority)) = (key ^ 1, lanes[key as usize / 2]);
+            if keys.place(twin).is_none() {
+                keys.push(key, priority);
+            }
+        }
+        let Some(key) = keys.pop() else { continue };
+        let lane = key as usize / 2;
+        longest[lane] = longest[lane].max(step - std::mem::replace(&mut last[lane], step));
+        if !keys.held.contains(&(key ^ 1)) {
+            keys.push(key ^ 1, lanes[lane].1);
+        }
+        busy.push((key, step + 1 + holds[lanes[lane].0 as usize]));
+    }
+    for (longest, last) in longest.iter_mut().zip(last) {
+        *longest = (*longest).max(steps - last);
+    }
+    longest
+}
+
+/// However long the handlers of its groups take, each level of each group comes again and again.
+#[test]
+fn no_level_of_a_slow_group_waits_for_ever() {
+    let check = |limit: u32, lanes: &[(u64, i8)], holds: &[u32]| {
+        let longest = longest_waits(limit, lanes, holds, 20_000);
+        // A turn for each level and group, and as long as a handler holds for each hand-out.
+        let at_most = 16 * 5 * holds.len() as u32 * (1 + holds.iter().max().unwrap());
+        let of = format!("limit {limit}, {lanes:?}, holds {holds:?}");
+        assert!(longest.iter().all(|waited| *waited <= at_most.min(10_000)), "{of}: {longest:?}");
+    };
+    for hold in [15, 16, 20, 31, 32, 47] {
+        check(1, &[(0, 0), (0, 10), (1, 10)], &[hold, 0]);
+        check(1, &[(0, 0), (0, 15), (0, 20), (1, 20)], &[hold, 0]);
+        check(1, &[(0, 20), (0, 0), (0, 10), (1, 0), (1, 20)], &[hold, 17]);
+    }
+    let mut random = super::Random(1);
+    for _ in 0..if cfg!(debug_assertions) { 50 } else { 3000 } {
+        let (groups, limit) = (1 + random.below(3), 1 + random.below(2));
+        let mut lanes: Vec<(u64, i8)> = Vec::new();
+        for _ in 0..2 + random.below(5) {
+            let lane = (u64::from(random.below(groups)), [20, 15, 10, 0, -10][random.below(5) as usize]);
+            if !lanes.contains(&lane) {
+                lanes.push(lane);
+            }
+        }
+        let holds: Vec<u32> = (0..groups).map(|_| random.below(2) * random.below(70)).collect();
+        check(limit, &lanes, &holds);
+    }
+}
