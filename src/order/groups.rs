@@ -19,6 +19,7 @@
 //!
 //! All steps are O(1), but when a group becomes full, or is no longer: these visit its lanes.
 
+use super::bits::Bits;
 use super::choice::Choice;
 use super::keys::Blocks;
 use super::known::Known;
@@ -27,6 +28,7 @@ use super::seats::Level;
 use super::stamps::{Stamps, stamp_of_push};
 use super::table::Table;
 use super::{Bin, Garbage, Group, NONE, Order, PLACES, Place, Pushed, level_of, priority_of, visit};
+use std::num::NonZeroU64;
 
 pub(crate) struct Groups<T> {
     pub(super) table: Table,
@@ -36,6 +38,9 @@ pub(crate) struct Groups<T> {
     pub(super) choice: Choice,
     /// Lanes that give the next keys, before all levels.
     pub(super) owed: List,
+    /// Idle lanes. And the levels that have some, and none with keys.
+    pub(super) idle: u32,
+    pub(super) quiet: Bits,
     /// The last level that was looked at for a lane to be skipped.
     pub(super) last_skipped: u8,
     /// Keys of a group that may be processing.
@@ -45,7 +50,7 @@ pub(crate) struct Groups<T> {
     /// Queued keys of full groups.
     pub(super) blocked: usize,
     /// The number of the last push.
-    pub(super) pushes: u64,
+    pub(super) pushes: NonZeroU64,
     /// The lane that gave the last key, if it has more. Or `NONE`.
     pub(super) served: u32,
     pub(super) stamps: Stamps,
@@ -64,11 +69,13 @@ impl<T: Copy + PartialEq> Groups<T> {
             levels: Box::new([Level::EMPTY; 256]),
             choice: Choice::new(strict),
             owed: List::EMPTY,
+            idle: 0,
+            quiet: Bits::default(),
             last_skipped: 0,
             limit: limit.unwrap_or(u32::MAX),
             len: 0,
             blocked: 0,
-            pushes: 0,
+            pushes: NonZeroU64::MIN,
             served: NONE,
             stamps: Stamps::default(),
         }
@@ -120,7 +127,8 @@ impl<T: Copy + PartialEq> Groups<T> {
         let home = &mut self.lanes[group];
         if home.seat == Seat::Nowhere {
             // Without a credit: what it is due is not kept, as it was of the level that had this lane before.
-            (home.level, home.credit) = (level, 0);
+            home.level = level;
+            home.turn.set_credit(0);
             return group;
         }
         let number = self.lanes.lend();
@@ -181,7 +189,7 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
     fn push(&mut self, key: T, priority: i8, group: u32) -> Pushed {
         let (level, is_full) = (level_of(priority), self.is_full(group));
         let number = self.lane(group, level);
-        self.pushes += 1;
+        self.pushes = self.pushes.saturating_add(1);
         self.len += 1;
         if self.stamps.are_wanted {
             self.note_push(number, level);
@@ -193,7 +201,8 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
         self.levels[usize::from(level)].len += 1;
         self.blocked += usize::from(is_full);
         if was_empty {
-            self.lanes[number].served = self.lanes[group].known.handed_out() as u32;
+            let handed_out = self.lanes[group].known.handed_out();
+            self.lanes[number].turn.serve(handed_out);
             self.seat(number, false);
         }
         Pushed { position, is_ready: !is_full }
@@ -211,25 +220,26 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
         let lane = &mut self.lanes[number];
         let key = lane.pop(&mut self.blocks)?;
         self.len -= 1;
-        lane.credit -= 1;
+        let credit = lane.turn.credit() - 1;
+        lane.turn.set_credit(credit);
         if from == Seat::New {
             level.pass(lane.due);
         }
-        let (turn_is_over, is_empty, group) = (lane.credit == 0 || from == Seat::Owed, lane.is_empty(), lane.group);
+        let (turn_is_over, is_empty, group) = (credit == 0 || from == Seat::Owed, lane.is_empty(), lane.group);
         self.served = if is_empty { NONE } else { number };
         let known = &mut self.lanes[group].known;
         known.queued -= 1;
         known.note_hand_out();
-        let handed_out = known.handed_out() as u32;
+        let handed_out = known.handed_out();
         let queued = known.queued as usize;
         known.processing += u32::from(self.limit < u32::MAX);
         let is_full = self.limit < u32::MAX && known.processing == self.limit;
         if from == Seat::Old && (turn_is_over || is_empty || is_full) {
             level.turns = level.turns.wrapping_add(1);
         }
-        self.lanes[number].served = handed_out;
+        self.lanes[number].turn.serve(handed_out);
         if is_full {
-            self.lanes[number].credit = 0;
+            self.lanes[number].turn.set_credit(0);
             self.blocked += queued;
             self.seat_all(group);
         } else if turn_is_over || is_empty {

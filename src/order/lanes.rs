@@ -4,9 +4,10 @@ use super::keys::{Block, Blocks, Keys};
 use super::known::Known;
 use super::slab::{Chunk, Slab};
 use super::{NONE, visit};
+use std::num::NonZeroU64;
 
-/// A queued key, and the number of its push.
-pub(super) type Aged<T> = (T, u64);
+/// A queued key, and the number of its push: not 0, so that an empty place takes no more bytes.
+pub(super) type Aged<T> = (T, NonZeroU64);
 
 /// The blocks of lanes: of 8 slots, as there may be a million lanes.
 pub(super) type LaneBlocks<T> = Blocks<Aged<T>, 8, 32>;
@@ -32,12 +33,40 @@ pub(super) struct Lane<T> {
     pub(super) neighbours: Neighbours,
     /// The turn of its level at which it has its own, or would have had it. Of a new lane, and of a parked one that was new: its ticket.
     pub(super) due: u32,
-    /// The number of the group's hand-outs when this lane gave its last key, or got its first one. It wraps around. Used with a limit.
-    pub(super) served: u32,
-    /// Keys that it may still give in this turn.
-    pub(super) credit: u16,
+    pub(super) turn: Turn,
     pub(super) level: u8,
     pub(super) seat: Seat,
+}
+
+/// The keys that a lane may still give in this turn: 10 bits. And the lowest 6 bits of the number of the group's hand-outs when the lane gave
+/// its last key, or got its first one. In 16 bits, as there may be a million lanes.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Turn(u16);
+
+impl Turn {
+    /// More than any weight.
+    pub(super) const MOST: u16 = (1 << Self::BITS) - 1;
+    const BITS: u32 = 10;
+
+    #[inline]
+    pub(super) fn credit(self) -> u16 {
+        self.0 & Self::MOST
+    }
+
+    #[inline]
+    pub(super) fn set_credit(&mut self, credit: u16) {
+        self.0 = self.0 & !Self::MOST | credit;
+    }
+
+    #[inline]
+    pub(super) fn serve(&mut self, handed_out: u64) {
+        self.0 = self.0 & Self::MOST | (handed_out as u16) << Self::BITS;
+    }
+
+    /// Hand-outs of the group since then. The number wraps around at 64: a lane that waits longer has few passes for a moment.
+    pub(super) fn passes(self, handed_out: u64) -> u16 {
+        (handed_out as u16).wrapping_sub(self.0 >> Self::BITS) & (u16::MAX >> Self::BITS)
+    }
 }
 
 /// The lanes before and behind one in its list, or `NONE`.
@@ -71,7 +100,7 @@ impl<T> Default for Lane<T> {
 impl<T> Lane<T> {
     pub(super) fn new(group: u32, level: u8, sibling: u32, known: Known) -> Self {
         let (only, more, neighbours, seat) = (None, Keys::default(), (NONE, NONE), Seat::Nowhere);
-        Self { only, more, known, group, sibling, neighbours, due: 0, served: 0, credit: 0, level, seat }
+        Self { only, more, known, group, sibling, neighbours, due: 0, turn: Turn::default(), level, seat }
     }
 }
 
@@ -116,8 +145,8 @@ impl<T: Copy + PartialEq> Lane<T> {
 
     pub(super) fn push_number(&self, key: T, position: u32, blocks: &LaneBlocks<T>) -> u64 {
         match self.only {
-            Some((only, push)) if only == key => push,
-            _ => blocks.get(position).0.map_or(0, |(_, push)| push),
+            Some((only, push)) if only == key => push.get(),
+            _ => blocks.get(position).0.map_or(0, |(_, push)| push.get()),
         }
     }
 

@@ -19,12 +19,11 @@ use super::{Groups, NONE, visit};
 /// Parked lanes that a turn looks at.
 const SOME: u32 = 64;
 /// Passes of the highest lane of a group that make it owed.
-const PASSES: u32 = 2;
+const PASSES: u16 = 2;
 
 impl<T: Copy + PartialEq> Groups<T> {
-    /// Hand-outs of the group since this lane had one.
-    fn passes(&self, lane: &Lane<T>) -> u32 {
-        (self.lanes[lane.group].known.handed_out() as u32).wrapping_sub(lane.served)
+    fn passes(&self, lane: &Lane<T>) -> u16 {
+        lane.turn.passes(self.lanes[lane.group].known.handed_out())
     }
 
     /// A lower level has its turn. Of the lanes that are parked, one is skipped: that which was passed most of the first ones of each level.
@@ -57,8 +56,9 @@ impl<T: Copy + PartialEq> Groups<T> {
         self.seat_all(group);
         if owed != NONE {
             self.put(owed, Seat::Owed);
-            let level = self.lanes[owed].level;
-            self.choice.set(level, self.levels[usize::from(level)].is_ready());
+            let index = self.lanes[owed].level;
+            self.choice.set(index, self.levels[usize::from(index)].is_ready());
+            self.count_idle(index, 0, 0);
         }
     }
 

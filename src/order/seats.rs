@@ -1,18 +1,18 @@
 //! Where a lane sits: [`Groups::seat`] alone puts lanes into lists. And how long an idle one stays.
 
-use super::lanes::{Lane, Lanes, List, Seat};
+use super::lanes::{Lane, Lanes, List, Seat, Turn};
 use super::{Bin, Groups, NONE, visit};
 
-/// Idle lanes of a level that are kept in any case.
+/// Idle lanes that are kept in any case.
 pub(super) const KEEP: u32 = 128;
 /// Idle lanes that a pop looks at.
 const STEP: usize = 4;
 /// Idle lanes that one call of a shrink forgets.
 const SHRINK: usize = 64;
 /// The credit of a parked lane that got its first key when the group was full. More than any weight.
-const LATE: u16 = u16::MAX;
+const LATE: u16 = Turn::MOST;
 /// The credit of a parked lane that was new, and keeps its ticket.
-const WAS_NEW: u16 = u16::MAX - 1;
+const WAS_NEW: u16 = Turn::MOST - 1;
 /// Lanes of a list that [`Groups::ready_lanes`] returns.
 const SOME: usize = 64;
 
@@ -91,7 +91,7 @@ impl<T: Copy + PartialEq> Groups<T> {
         let weight = home.known.weight();
         let level = &mut self.levels[usize::from(index)];
         let was_full = matches!(was, Seat::Parked | Seat::Skipped);
-        let was_new = was_full && lane.credit == WAS_NEW;
+        let was_new = was_full && lane.turn.credit() == WAS_NEW;
         let is_due = if was_new { level.is_first(lane.due, &self.lanes) } else { !is_before(level.turns, lane.due) };
         let mut goes_first = false;
         let seat = match was {
@@ -102,7 +102,7 @@ impl<T: Copy + PartialEq> Groups<T> {
             Seat::New | Seat::Old | Seat::Owed => was,
             Seat::Parked | Seat::Skipped if is_due => {
                 // Else it would pass those that wait: with a limit of 1 and one getter it is back before each hand-out.
-                goes_first = lane.credit > 0 && lane.credit < LATE;
+                goes_first = lane.turn.credit() > 0 && lane.turn.credit() < LATE;
                 Seat::New
             }
             // It keeps its ticket: so it comes before the others when those before it have been.
@@ -123,7 +123,7 @@ impl<T: Copy + PartialEq> Groups<T> {
         let lane = &mut self.lanes[number];
         (lane.seat, lane.neighbours) = (seat, neighbours);
         // If it was parked without a hand-out, its turn comes when it would have come.
-        let keeps_due = if seat == Seat::Parked { lane.credit > 0 } else { was_full };
+        let keeps_due = if seat == Seat::Parked { lane.turn.credit() > 0 } else { was_full };
         if seat == Seat::New {
             if goes_first && !was_new {
                 lane.due = level.passed;
@@ -135,16 +135,28 @@ impl<T: Copy + PartialEq> Groups<T> {
             lane.due = level.turns.wrapping_add(level.len_of(Seat::Old));
         }
         if seat != Seat::Parked {
-            lane.credit = weight;
+            lane.turn.set_credit(weight);
         } else if matches!(was, Seat::Idle | Seat::Nowhere) {
-            lane.credit = LATE;
-        } else if was == Seat::New && lane.credit > 0 {
-            lane.credit = WAS_NEW;
+            lane.turn.set_credit(LATE);
+        } else if was == Seat::New && lane.turn.credit() > 0 {
+            lane.turn.set_credit(WAS_NEW);
         } // else 0: it has filled its group itself; or more: it was to have its turn
         if was_full || seat == Seat::Parked {
             self.choice.set_held(index, level.held() > 0);
         }
         self.choice.set(index, level.is_ready());
+        self.count_idle(index, u32::from(seat == Seat::Idle), u32::from(was == Seat::Idle));
+    }
+
+    /// Lanes of a level became idle, or are so no longer.
+    #[inline]
+    pub(super) fn count_idle(&mut self, index: u8, more: u32, less: u32) {
+        self.idle = self.idle + more - less;
+        let level = &self.levels[usize::from(index)];
+        let is_quiet = level.waiting() == 0 && level.len_of(Seat::Idle) > 0;
+        if is_quiet != self.quiet.has(index) {
+            if is_quiet { self.quiet.set(index) } else { self.quiet.clear(index) }
+        }
     }
 
     /// Lanes that may give a key now: some of each level, those whose turns come first.
@@ -168,24 +180,29 @@ impl<T: Copy + PartialEq> Groups<T> {
         }
     }
 
-    /// Forgets some lanes that are idle, if there are many of them and their turns have come, or if there are more than twice as many as
-    /// have keys.
+    /// Forgets some lanes that are idle, if there are too many.
     #[inline]
     pub(super) fn tidy(&mut self, index: u8, bin: &mut Bin<T>) {
         for _ in 0..STEP {
             visit();
-            let level = &mut self.levels[usize::from(index)];
-            let List { first, len, .. } = *level.list(Seat::Idle);
-            if len <= KEEP {
-                return;
-            }
-            let others = level.waiting();
-            let is_due = !is_before(level.turns, self.lanes[first].due);
-            if !is_due && len <= KEEP + 2 * others {
-                return;
-            }
-            self.forget_idle(first, bin);
+            let Some(number) = self.surplus(index) else { return };
+            self.forget_idle(number, bin);
         }
+    }
+
+    /// An idle lane of the level, if there are many there and their turns have come, or if there are more than twice as many as have keys.
+    /// Or one of a level where no lane has keys, if there are many in all.
+    #[inline]
+    fn surplus(&self, index: u8) -> Option<u32> {
+        if self.idle <= KEEP {
+            return None;
+        }
+        let level = &self.levels[usize::from(index)];
+        let List { first, len, .. } = level.lists[Seat::Idle as usize];
+        if len > KEEP && (!is_before(level.turns, self.lanes[first].due) || len > KEEP + 2 * level.waiting()) {
+            return Some(first);
+        }
+        Some(self.levels[usize::from(self.quiet.top()?)].lists[Seat::Idle as usize].first)
     }
 
     /// Forgets idle lanes whose turns have come: with a key they are new, as those that are not known. Returns whether there may be more.
@@ -215,6 +232,7 @@ impl<T: Copy + PartialEq> Groups<T> {
     fn forget_idle(&mut self, number: u32, bin: &mut Bin<T>) {
         let Lane { group, sibling, level, neighbours, .. } = self.lanes[number];
         self.levels[usize::from(level)].list(Seat::Idle).remove(neighbours, &mut self.lanes);
+        self.count_idle(level, 0, 1);
         if self.served == number {
             self.served = NONE;
         }

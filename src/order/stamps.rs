@@ -8,6 +8,7 @@
 //! By the age of its first key, a shard whose next group has just got its keys would come after all shards in which an old group has many.
 
 use super::{Groups, NONE};
+use std::num::NonZeroU64;
 
 /// This number of pushes has one stamp.
 const STAMPED: u64 = 1 << STAMPED_BITS;
@@ -58,7 +59,7 @@ impl<T: Copy + PartialEq> Groups<T> {
     /// Before a push into a lane: its number is [`pushes`](Self::pushes).
     #[inline]
     pub(super) fn note_push(&mut self, lane: u32, level: u8) {
-        if self.levels[usize::from(level)].len == 0 || self.pushes % STAMPED == 0 {
+        if self.levels[usize::from(level)].len == 0 || self.pushes.get() % STAMPED == 0 {
             self.stamps.pushed = Some(lane);
         }
         self.stamps.popped |= self.choice.top().is_none();
@@ -69,7 +70,8 @@ impl<T: Copy + PartialEq> Groups<T> {
             (self.stamps.turn, self.stamps.pops) = (now, 0);
         }
         let Some(lane) = self.stamps.pushed.take() else { return };
-        let (last, number) = (self.pushes, self.pushes.max(now << STAMPED_BITS));
+        let last = self.pushes;
+        let number = NonZeroU64::new(now << STAMPED_BITS).map_or(last, |number| number.max(last));
         self.pushes = number;
         // If others were pushed behind it, it keeps its number, which is that of an earlier stamp.
         let pushed = if lane == NONE { None } else { self.lanes[lane].last_mut(&mut self.blocks) };

@@ -114,6 +114,24 @@ fn the_first_keys_of_each_line() {
     }
 }
 
+/// Many groups, each with a key in a level; all go.
+#[test]
+fn groups_of_many_levels_give_memory_back() {
+    let mut keys = Keys::new(AnyOrder::groups(None, false), MANY);
+    for key in 0..MANY {
+        keys.enter(key, u64::from(key), 1);
+        keys.push(key, key as i8);
+    }
+    for _ in 0..MANY {
+        let key = keys.pop().unwrap();
+        keys.ended(0);
+        keys.leave(key);
+        keys.bin = Bin::new();
+    }
+    let (groups, bytes) = (keys.order.count_groups(), keys.order.bytes());
+    assert!(groups <= super::plain::KEEP + 4 && bytes < 1_200_000, "{groups} groups, {bytes} bytes are left");
+}
+
 /// Of many groups all go but one: with one key each, and with three.
 #[test]
 fn groups_give_memory_back_and_no_call_visits_many() {

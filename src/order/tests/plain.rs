@@ -1,6 +1,6 @@
 //! The orders, in plain lists that are searched from end to end. Without groups all keys are of one group.
 
-/// Idle groups of a level that are kept.
+/// Idle groups that are kept.
 pub(super) const KEEP: usize = crate::order::seats::KEEP as usize;
 
 #[derive(Clone, Copy)]
@@ -187,7 +187,7 @@ impl Plain {
     /// The hand-outs of the group since it gave a key of this level.
     fn passes(&self, id: u64, level: &Level) -> u64 {
         let served = level.served.iter().find(|served| served.0 == id).unwrap().1;
-        self.handed_out(id) - served
+        (self.handed_out(id) - served) % 64
     }
 
     /// The level for which a full group is owed a hand-out.
@@ -313,13 +313,20 @@ impl Plain {
 
     fn tidy(&mut self, priority: i8) {
         for _ in 0..4 {
-            let level = self.level(priority);
-            let others = level.new.len() + level.old.len() + level.parked.len();
-            let idle = level.idle.len();
-            if idle > KEEP && (level.turns >= level.idle[0].1 || idle > KEEP + 2 * others) {
-                let (id, _) = level.idle.remove(0);
-                level.due.retain(|due| due.0 != id);
+            if self.levels.iter().map(|level| level.idle.len()).sum::<usize>() <= KEEP {
+                break;
             }
+            let others = |level: &Level| level.new.len() + level.old.len() + level.parked.len();
+            let level = self.level(priority);
+            let idle = level.idle.len();
+            let has_many = idle > KEEP && (level.turns >= level.idle[0].1 || idle > KEEP + 2 * others(level));
+            let is_quiet = |level: &Level| others(level) == 0 && !level.idle.is_empty();
+            let quiet = self.levels.iter().find(|level| is_quiet(level)).map(|level| level.priority);
+            let surplus = if has_many { Some(priority) } else { quiet };
+            let Some(priority) = surplus else { break };
+            let level = self.level(priority);
+            let (id, _) = level.idle.remove(0);
+            level.due.retain(|due| due.0 != id);
         }
         self.forget_unused();
     }
