@@ -80,6 +80,11 @@ impl Choice {
         Some((self.choose_lower(top), !self.held.is_empty()))
     }
 
+    /// A hand-out that is owed is one of the 16, too.
+    pub(super) fn count_owed(&mut self) {
+        self.since_lower = (self.since_lower + 1).min(TURNS - 1);
+    }
+
     #[cold]
     fn choose_lower(&mut self, top: u8) -> u8 {
         self.since_lower = 0;

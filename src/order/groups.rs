@@ -141,6 +141,7 @@ impl<T: Copy + PartialEq> Groups<T> {
     #[inline]
     fn next_lane(&mut self) -> Option<(u32, Seat)> {
         if self.owed.first != NONE {
+            self.choice.count_owed();
             return Some((self.owed.first, Seat::Owed));
         }
         let (index, is_turn) = self.choice.choose()?;

@@ -429,7 +429,9 @@ impl Reference {
                     && self.look(*key).push <= push
             };
             let place = self.all().filter(is_ahead).count() as u64;
-            let turns = if levels == 1 { 1 } else { 16 * (levels - 1) };
+            // With a limit, a turn may wait for a hand-out that is owed.
+            let of = if self.plan.limit.is_some() { 17 } else { 16 };
+            let turns = if levels == 1 { 1 } else { of * (levels - 1) };
             let state = self.state(other);
             state.passed += 1;
             state.place = state.place.max(place);

@@ -113,6 +113,7 @@ impl Plain {
     pub(super) fn pop(&mut self) -> Option<u32> {
         let owed = self.owed.first().copied();
         let (priority, id, is_over, from_old) = if let Some((id, priority)) = owed {
+            self.since_lower = (self.since_lower + 1).min(15);
             (priority, id, true, false)
         } else {
             let priority = self.choose()?;
