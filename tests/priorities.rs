@@ -157,3 +157,34 @@ fn each_wait_of_a_rare_priority_is_measured() {
         assert_eq!(metrics.queue_duration.count(), metrics.stats.handed_out, "{metrics:?}");
     }
 }
+
+/// `Eq` panics in the first add with a priority, with one shard and several: the queue stays a whole one, with levels and without.
+#[test]
+fn an_eq_that_panics_in_the_first_priority() {
+    use std::hash::{Hash, Hasher};
+    use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+    /// All are in one bucket. Compared with itself, `u32::MAX` panics.
+    #[derive(Debug, Eq, Clone)]
+    struct Key(u32);
+    impl Hash for Key {
+        fn hash<H: Hasher>(&self, _: &mut H) {}
+    }
+    impl PartialEq for Key {
+        fn eq(&self, other: &Self) -> bool {
+            if self.0.max(other.0) == u32::MAX {
+                resume_unwind(Box::new("Eq")) // without a message
+            }
+            self.0 == other.0
+        }
+    }
+    for shards in [1, 4] {
+        let queue = WorkQueue::builder().shards(shards).build();
+        queue.add(Key(0));
+        catch_unwind(AssertUnwindSafe(|| queue.add_with(Key(u32::MAX), at(100)))).expect_err("Eq panics");
+        assert_eq!((queue.len(), queue.add(Key(1)), queue.add(Key(0))), (1, Added::Queued, Added::Coalesced));
+        queue.add_with(Key(2), at(100));
+        queue.add_with(Key(1), at(50));
+        let order: Vec<u32> = std::iter::from_fn(|| queue.try_get().ok().map(|item| item.0)).collect();
+        assert_eq!(order, [2, 1, 0], "{shards} shards");
+    }
+}

@@ -567,6 +567,52 @@ mod tests {
         assert_eq!((queue.delayed_len(), queue.turn()), (1, 1));
     }
 
+    /// Such a getter, in a queue with a limit, beside `take_where`, and after a drain has begun: each due key is in one place, and comes once.
+    #[test]
+    fn getters_that_add_due_keys_lose_none_to_other_calls() {
+        const DUE: u32 = 100;
+        const SOON: Duration = Duration::from_millis(1);
+        let make = |limit| {
+            let builder = WorkQueue::builder().fair_by(|key: &u32| key % 2).measure(true);
+            let queue = if limit { builder.max_processing_per_group(1) } else { builder }.build_with(is_never_run);
+            (0..DUE).for_each(|key| _ = queue.add_after(key, SOON));
+            queue.add_all(1000..if limit { 1002 } else { 1100 });
+            std::thread::sleep(2 * SOON);
+            queue
+        };
+        // Not each getter reads the clock.
+        let get_until_some_are_added = |queue: &WorkQueue<u32>| {
+            while queue.delayed_len() == DUE as usize {
+                drop(queue.try_get().unwrap())
+            }
+        };
+        // Both groups are full, and due keys are queued behind them; they come when the groups have room.
+        let queue = make(true);
+        let held = [queue.try_get().unwrap(), queue.try_get().unwrap()];
+        assert!(queue.try_get().is_err());
+        assert!((1..=3 * BY_GETTER).contains(&queue.len()), "{} are queued", queue.len());
+        assert_eq!(queue.len() + queue.delayed_len(), DUE as usize);
+        drop(held);
+        let mut keys: Vec<u32> = (0..DUE).map(|_| *queue.try_get().expect("some are due, or queued")).collect();
+        keys.sort_unstable();
+        assert_eq!(keys, Vec::from_iter(0..DUE));
+        // `take_where` finds keys that a getter has added, and others that are delayed.
+        let queue = make(false);
+        get_until_some_are_added(&queue);
+        let queued = queue.len();
+        assert!(queued > 1 && queue.delayed_len() > 0);
+        let taken = queue.take_where(|key| *key < DUE);
+        assert_eq!(taken.queued.len() + taken.delayed.len(), DUE as usize);
+        assert_eq!((taken.queued.len() + queue.len(), queue.delayed_len()), (queued, 0));
+        // A drain cuts off what is still delayed, due or not (P12).
+        let queue = make(false);
+        get_until_some_are_added(&queue);
+        let (queued, delayed) = (queue.len(), queue.delayed_len());
+        assert!(queue.shut_down_with_drain_timeout(Duration::ZERO).is_err());
+        let got = std::iter::from_fn(|| queue.try_get().ok().map(drop)).count();
+        assert_eq!((got, queue.inspect().delayed_keys().len()), (queued, delayed));
+    }
+
     /// The same for getters that are about to park, or were woken: threads, and a task. What they leave goes to others (W2).
     #[test]
     fn getters_that_park_add_due_keys_while_the_driver_is_late() {
