@@ -334,7 +334,8 @@ impl<K> WorkQueueBuilder<K> {
     ///
     /// A group at its limit is *full*: the queue hands out none of its queued keys until one of its processing keys is done. These keys
     /// count in [`len`](WorkQueue::len), and drains wait for them. After a shut-down, getters wait while such keys are queued. A group that
-    /// was full comes next if its turn has passed meanwhile, and otherwise joins at the end.
+    /// was full comes next if its turn has passed meanwhile, and otherwise joins at the end. With priorities, the levels of a group share its
+    /// room: a level that is passed by others of its group gets a hand-out when the group has room (unless the queue is strict).
     ///
     /// # Examples
     /// ```
