@@ -106,7 +106,7 @@
 //! * **P21** With several shards, a thread that stops in the middle of a call keeps other threads only from the keys of one shard. While
 //!   other shards have keys, getters pass by a lock that is held. If no other shard has keys, they wait for it as long as critical sections
 //!   take. Then getters, and the driver, pass by it, and come back within 100 µs. (The driver
-//!   thread wakes the tasks among these getters. Without it, they wake themselves, and yield.) Upheld by `src/shared/choose.rs`,
+//!   thread, or its stand-in (W7), wakes the tasks among these getters. Without one, they wake themselves, and yield.) Upheld by `src/shared/choose.rs`,
 //!   `src/shared/get.rs` and `src/shared/driver.rs`. Shown by the tests of `src/shared/stopped.rs`.
 //!
 //!   | a thread stops | these wait | until |
@@ -176,8 +176,8 @@
 //! # Waiting and wake-ups
 //!
 //! Upheld by `src/shared/getters.rs` and `src/shared/get.rs`, with the list of waiters in `src/wait.rs`. W4: `src/shared/section.rs`, and
-//! the hand and the garbage of `src/machine/mod.rs`. W5: `src/shared/driver.rs`. W6: `src/shared/reports.rs`. I7:
-//! `src/shared/life_cycle.rs`. I8: `src/shared/driver.rs`, with `until` of `src/machine/expire.rs` and the states in `src/time/driver.rs`.
+//! the hand and the garbage of `src/machine/mod.rs`. W5: `src/shared/driver.rs`. W6: `src/shared/reports.rs`. W7:
+//! `src/shared/stand_in.rs`. I7: `src/shared/life_cycle.rs`. I8: `src/shared/driver.rs`, with `until` of `src/machine/expire.rs` and the states in `src/time/driver.rs`.
 //!
 //! * **W1** A getter goes on the list of waiters, and after that visits each shard under its lock; it parks only if each was empty.
 //!   Shown by the models `n_adds_wake_n_getters` and `a_push_meets_a_sleeper_in_each_shard`.
@@ -193,13 +193,18 @@
 //!   `observer_is_called_without_the_lock` and `watchers_are_woken_and_dropped_without_the_lock`.
 //! * **W5** A task that has passed by a busy shard is woken at most 100 µs later. Before its poll returns, it asks the driver, or wakes
 //!   itself. While a task has asked, the driver starts, runs, or is parked no longer than until it has to wake the task. If the driver
-//!   cannot be started, the task is woken at once. Shown by the models `a_task_that_passes_by_a_busy_shard_is_woken`,
+//!   cannot be started, and no thread stands in for it (W7), the task is woken at once. Shown by the models `a_task_that_passes_by_a_busy_shard_is_woken`,
 //!   `a_second_task_that_passes_by_is_woken` and `a_task_that_passes_by_a_busy_shard_learns_of_the_shut_down`.
 //! * **W6** In a queue whose observer has an interval, a report is scheduled while a key is queued, processing or delayed; or the add of
 //!   such a key has not returned, and will schedule it. A report *first* schedules none, and *then* reads the numbers of each shard under
 //!   its lock. If keys are left, it schedules the next one. An add looks whether a report is scheduled *after* its critical section. A
 //!   scheduled report wakes the driver as an earlier delay does (I8). After the shut-down, delayed keys do not count. Shown by
 //!   `tests/reports.rs` and the models `the_last_report_meets_an_add` and `an_add_wakes_the_driver_for_a_report`.
+//! * **W7** While no driver thread can be started, at most one of the threads that wait does its work, the *stand-in*: in a get, a drain or
+//!   an idle wait. The others are not woken for it. While such a thread is parked, there is a stand-in, or a thread is on its way that
+//!   takes the place, or the call that tries to start the driver is to wake one. A stand-in whose wait ends wakes the next. Shown by the
+//!   tests of `src/shared/stand_in.rs` and the models `a_stand_in_that_leaves_wakes_the_next`,
+//!   `a_stand_in_whose_time_is_up_wakes_the_next` and `an_idle_wait_stands_in`.
 //! * **I6** No wake-up is lost between a getter's last look and its park. This is W1 for the add: it reads the flag of the waiting getters
 //!   in the critical section that queues the key. Shown by `loom-tests/tests/waiting.rs`.
 //! * **I7** In one critical section of the hub, the shut-down sets its flag and takes all getters off the list, to wake them. Then it
@@ -209,8 +214,8 @@
 //! * **I8** The driver parks no longer than until the earliest deadline of any shard. It publishes the next deadline of a shard in the
 //!   critical section in which it found nothing expired there. A call that sets an earlier deadline counts this in the hub, in its critical
 //!   section, and wakes the driver if it is parked for longer. The driver parks only if no call has counted since it began to visit the
-//!   shards. The same holds for a getter that does the driver's work because no thread can be started. A getter that expires keys beside
-//!   the driver publishes that deadline in the same way. Shown by the models `a_getter_adds_due_keys_beside_the_driver`,
+//!   shards. The same holds for the driver's stand-in (W7). A getter that expires keys beside the driver publishes that deadline in the
+//!   same way. Shown by the models `a_getter_adds_due_keys_beside_the_driver`,
 //!   `earlier_delay_rearms_driver`, `moved_delay_rearms_driver`, `a_parked_getter_replaces_the_driver` and
 //!   `an_earlier_delay_in_the_other_shard_rearms_the_driver`.
 //!

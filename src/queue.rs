@@ -909,7 +909,7 @@ impl<K> WorkQueue<K> {
     /// ```
     #[doc(alias = "ShutDownWithDrain")]
     pub fn shut_down_with_drain(&self) {
-        let _how = self.shared.drain(&Deadline::never());
+        let _how = Shared::drain(&self.shared, &Deadline::never());
     }
 
     /// Like [`shut_down_with_drain`](Self::shut_down_with_drain), but waits for at most this time. A timeout too long for the clock,
@@ -928,7 +928,7 @@ impl<K> WorkQueue<K> {
     /// assert!(queue.shut_down_with_drain_timeout(Duration::from_millis(1)).is_err());
     /// ```
     pub fn shut_down_with_drain_timeout(&self, timeout: Duration) -> Result<(), DrainTimeoutError> {
-        match self.shared.drain(&Deadline::after(timeout)) {
+        match Shared::drain(&self.shared, &Deadline::after(timeout)) {
             WaitOutcome::Reached | WaitOutcome::Released => Ok(()),
             WaitOutcome::TimedOut { queued, processing } => Err(DrainTimeoutError { queued, processing }),
         }

@@ -124,7 +124,7 @@ impl WaitList {
         waiter
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Waiter> {
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Waiter> {
         self.front.iter().map(|(_, waiter)| waiter).chain(self.rest.values())
     }
 
@@ -146,6 +146,15 @@ impl WaitList {
 
     pub(crate) fn threads(&self) -> usize {
         self.threads
+    }
+
+    /// The youngest thread, which stays in the list.
+    pub(crate) fn thread(&self) -> Option<Unparker> {
+        let unparker = |waiter: &Waiter| match waiter {
+            Waiter::Thread(unparker) => Some(unparker.clone()),
+            Waiter::Task(_) => None,
+        };
+        (self.threads > 0).then(|| self.iter().rev().find_map(unparker)).flatten()
     }
 }
 

@@ -5,15 +5,13 @@
 //! this shard, and each looks again.
 
 use super::Shared;
-use super::driver::ExpiredNow;
+use super::stand_in;
 use crate::WaitIdleTimeoutError;
 use crate::machine::Machine;
 use crate::sync::{Arc, give_way, with_parker};
 use crate::time::deadline::Deadline;
-use crate::time::driver::RETRY;
 use crate::wait::{Ticket, Waiter};
 use std::task::Waker;
-use std::time::Instant;
 
 /// What to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,75 +46,54 @@ enum Look {
 
 impl<K> Shared<K> {
     /// Shuts down, and parks until no key is queued or processing, until the deadline, or until a plain shut-down (P7).
-    pub(crate) fn drain(&self, deadline: &Deadline) -> WaitOutcome {
-        let released = self.begin_drain();
+    pub(crate) fn drain(this: &Arc<Self>, deadline: &Deadline) -> WaitOutcome {
+        let released = this.begin_drain();
         loop {
-            if let Some(outcome) = self.park_for(WaitGoal::Drained, released, deadline, None, || false) {
+            if let Some(outcome) = Self::park_for(this, WaitGoal::Drained, released, deadline) {
                 return outcome;
             }
-            let left = self.left();
+            let left = this.left();
             if left.queued + left.processing > 0 {
                 return WaitOutcome::TimedOut { queued: left.queued, processing: left.processing };
             }
         }
     }
 
-    /// Parks until no key is queued, processing or delayed, or until the deadline. If the driver thread could not be started, adds the
-    /// keys whose delays have expired, as getters do, and tries from time to time to start the driver.
+    /// Parks until no key is queued, processing or delayed, or until the deadline.
     pub(crate) fn wait_idle(this: &Arc<Self>, deadline: &Deadline) -> Result<(), WaitIdleTimeoutError> {
+        Self::ensure_driver(this);
         let mut was_late = false;
-        loop {
-            Self::ensure_driver(this);
-            let driverless = this.is_driver_missing();
-            let until = match if driverless { this.expire_due() } else { ExpiredNow::Nothing { until: None } } {
-                ExpiredNow::Nothing { until } => until,
-                ExpiredNow::Some if deadline.is_over() => None,
-                ExpiredNow::Some => continue,
-            };
-            let retry = driverless.then(|| Instant::now() + RETRY);
-            let until = until.into_iter().chain(retry).min();
-            let look_again = || this.is_driver_missing() != driverless;
-            if this.park_for(WaitGoal::Idle, 0, deadline, until, look_again).is_some() {
-                return Ok(());
-            }
-            if deadline.is_over() {
-                let left = this.left();
-                // After a shut-down, delays do not count.
-                let delayed = if this.is_shutting_down() { 0 } else { left.delayed };
-                // The work may have ended since that look: then it looks once more.
-                if left.queued + left.processing + delayed > 0 || std::mem::replace(&mut was_late, true) {
-                    return Err(left);
-                }
+        while Self::park_for(this, WaitGoal::Idle, 0, deadline).is_none() {
+            let left = this.left();
+            // After a shut-down, delays do not count.
+            let delayed = if this.is_shutting_down() { 0 } else { left.delayed };
+            // The work may have ended since that look: then it looks once more.
+            if left.queued + left.processing + delayed > 0 || std::mem::replace(&mut was_late, true) {
+                return Err(left);
             }
         }
+        Ok(())
     }
 
-    /// Parks until the goal is reached, or a plain shut-down has released the drain. `None`: the deadline or `until` has passed, or
-    /// `give_up` says so. `released`: from [`begin_drain`](Self::begin_drain).
-    fn park_for(
-        &self,
-        goal: WaitGoal,
-        released: u64,
-        deadline: &Deadline,
-        until: Option<Instant>,
-        give_up: impl Fn() -> bool,
-    ) -> Option<WaitOutcome> {
+    /// Parks until the goal is reached, or a plain shut-down has released the drain. `None`: the deadline has passed. `released`: from
+    /// [`begin_drain`](Self::begin_drain).
+    fn park_for(this: &Arc<Self>, goal: WaitGoal, released: u64, deadline: &Deadline) -> Option<WaitOutcome> {
         with_parker(|parker| {
+            let mut parking = stand_in::Parking::new(this);
             let mut late = deadline.is_zero();
             loop {
-                late = late || give_up();
                 let waiter = (!late).then(|| Waiter::Thread(parker.unparker()));
-                match self.look(goal, released, waiter, &give_up) {
+                match this.look(goal, released, waiter) {
                     Look::Over(outcome) => return Some(outcome),
                     Look::NotYet => return None,
                     Look::Unknown if late => return None,
                     Look::Unknown => give_way(),
                     Look::Listed(ticket) => {
-                        parker.park(deadline.start().into_iter().chain(until).min());
-                        self.leave_drainers(Some(ticket));
+                        parking.park(parker, deadline.start());
+                        this.leave_drainers(Some(ticket));
                     }
                 }
-                late = deadline.is_over() || until.is_some_and(|until| until <= Instant::now());
+                late = deadline.is_over();
             }
         })
     }
@@ -124,7 +101,7 @@ impl<K> Shared<K> {
     /// Like [`park_for`](Self::park_for), for a task: `true` if the wait has ended.
     pub(crate) fn poll_for(&self, goal: WaitGoal, released: u64, ticket: &mut Option<Ticket>, waker: &Waker) -> bool {
         self.leave_drainers(ticket.take());
-        match self.look(goal, released, Some(Waiter::Task(waker.clone())), || false) {
+        match self.look(goal, released, Some(Waiter::Task(waker.clone()))) {
             Look::Listed(listed) => {
                 *ticket = Some(listed);
                 false
@@ -151,7 +128,7 @@ impl<K> Shared<K> {
     /// * A drain is over when each shard was found without work once: after the shut-down no add gives it any.
     /// * A queue with several shards is idle if two visits find each shard without work, and no add has come in between: then there was a
     ///   moment at which no shard had work. If adds have come, the caller decides whether to look again.
-    fn look(&self, goal: WaitGoal, released: u64, waiter: Option<Waiter>, give_up: impl Fn() -> bool) -> Look {
+    fn look(&self, goal: WaitGoal, released: u64, waiter: Option<Waiter>) -> Look {
         let mut activity_before = None;
         loop {
             let mut activity = 0_u64;
@@ -165,8 +142,7 @@ impl<K> Shared<K> {
                     if goal == WaitGoal::Drained && hub.life_cycle.released != released {
                         return Look::Over(WaitOutcome::Released);
                     }
-                    // `give_up` again: from here on, who changes what it looks at finds the waiter on the list.
-                    let Some(waiter) = waiter.filter(|_| !give_up()) else { return Look::NotYet };
+                    let Some(waiter) = waiter else { return Look::NotYet };
                     return Look::Listed(hub.life_cycle.wait_for(locked.index, waiter));
                 }
                 activity = activity.wrapping_add(machine.activity());
@@ -214,17 +190,21 @@ mod tests {
         let idle = long();
         assert!(Shared::wait_idle(&queue.shared, &idle).is_ok() && !idle.has_started());
         let (got, drained) = (long(), long());
-        assert!(matches!(queue.shared.drain(&drained), WaitOutcome::Reached) && !drained.has_started());
+        assert!(matches!(Shared::drain(&queue.shared, &drained), WaitOutcome::Reached) && !drained.has_started());
         assert!(matches!(Shared::get_parked(&queue.shared, &got), Wait::ShutDown) && !got.has_started());
 
         let queue = build();
         queue.add(1);
         let [idle, drained] = [zero(), zero()];
         assert!(Shared::wait_idle(&queue.shared, &idle).is_err() && !idle.has_started());
-        assert!(matches!(queue.shared.drain(&drained), WaitOutcome::TimedOut { .. }) && !drained.has_started());
+        assert!(
+            matches!(Shared::drain(&queue.shared, &drained), WaitOutcome::TimedOut { .. }) && !drained.has_started()
+        );
         let item = queue.get().unwrap();
         let drained = Deadline::after(Duration::from_millis(1));
-        assert!(matches!(queue.shared.drain(&drained), WaitOutcome::TimedOut { .. }) && drained.has_started());
+        assert!(
+            matches!(Shared::drain(&queue.shared, &drained), WaitOutcome::TimedOut { .. }) && drained.has_started()
+        );
         item.done();
     }
 }

@@ -1,10 +1,11 @@
-//! The expiry of delays, by the driver thread, by `turn`, or by a getter; the tasks that the driver wakes; and the start of the thread.
+//! The expiry of delays, by the driver thread or its [stand-in](super::stand_in), by `turn`, or by a getter; the tasks that the driver
+//! wakes; and the start of the thread.
 //!
 //! ```text
-//!                                       driver thread   turn    a getter in the driver's place   a getter with a driver
-//!   reads the clock                     yes             yes     yes                              measures, ordered, woken, about to park
-//!   keys in a critical section          128             128     128                              16, in one that it has anyway
-//!   says how long the driver may park   yes             yes     yes                              yes, if nothing more is due there
+//!                                       driver thread, stand-in   turn    a getter
+//!   reads the clock                     yes                       yes     measures, ordered, woken, about to park
+//!   keys in a critical section          128                       128     16, in one that it has anyway
+//!   says how long the driver may park   yes                       yes     yes, if nothing more is due there
 //! ```
 //!
 //! **A getter expires keys, too**, so that under load a due key does not wait until the driver thread gets a core. With a clock that is
@@ -14,16 +15,15 @@
 use super::Shared;
 use super::choose::Busy;
 use super::get::BUSY;
-use super::hub::{Flags, HubGuard};
+use super::hub::{Flags, Hub, HubGuard};
 use super::locked::Locked;
 use crate::Added;
 use crate::machine::{BATCH, Expired, Machine, Mode, NEVER, Owed};
 use crate::panics::contained;
 use crate::sync::{Arc, MutexGuard, Parker, model_const, now};
-use crate::time::driver::{Driver, NextStep, Notice, RETRY, State};
+use crate::time::driver::{Driver, NextStep, RETRY, State};
 use crate::time::nanos;
 use crate::wait::{Ticket, WakeList};
-use std::time::Instant;
 
 /// The number of critical sections that a `turn` spends on keys that have not expired, to sort them in advance.
 const SORTS: usize = model_const(32, 1);
@@ -37,16 +37,8 @@ const READS: u64 = 16;
 /// The number of tasks that the driver takes off the list in one critical section.
 const TASKS_AT_ONCE: usize = model_const(64, 1);
 
-/// What a thread has done in place of the driver.
-pub(super) enum ExpiredNow {
-    /// It has added keys, or has reported.
-    Some,
-    /// There was nothing to do, and there is nothing before this time.
-    Nothing { until: Option<Instant> },
-}
-
 impl<K> Shared<K> {
-    /// Starts the driver thread. If that fails, getters do its work, and a later call tries again.
+    /// Starts the driver thread. If that fails, a thread that waits does its work (W7), and a later call tries again.
     #[cold]
     fn start_driver(this: &Arc<Self>) {
         let Err(error) = (this.start)(this) else {
@@ -57,9 +49,7 @@ impl<K> Shared<K> {
             let mut hub = this.hub();
             hub.counts.driver_failures += 1;
             hub.driver = State::Missing { retry_at: now() + RETRY };
-            hub.getters.forget_passed_by(); // they are woken now
-            let stand_ins = hub.take_stand_ins();
-            hub.wakes.append(stand_ins);
+            hub.call_stand_in();
         }
         if contained(|| this.tell(|observer| observer.driver_failed(&error))).is_none() {
             this.note_caught(1);
@@ -251,8 +241,9 @@ impl<K> Shared<K> {
         }
     }
 
-    /// The driver thread's work: wakes tasks (W5), adds the keys whose delays have expired, reports, and returns how long to park (I8).
-    pub(crate) fn drive(&self, parker: &Parker) -> NextStep {
+    /// The work of the driver thread, or of its stand-in: wakes tasks (W5), adds the keys whose delays have expired, reports, and returns
+    /// how long to park (I8). `state`: that of the thread.
+    pub(super) fn drive(&self, parker: &Parker, state: fn(&mut Hub) -> &mut State) -> NextStep {
         self.wake_passed_by();
         let now = self.clock.now(); // before: what has expired until now is added first
         let (mut hub, until, _) = self.expire_all();
@@ -263,11 +254,11 @@ impl<K> Shared<K> {
         }
         let wake_at = hub.getters.wake_at();
         if self.is_shutting_down() && wake_at.is_none() && hub.report_at == NEVER {
-            hub.driver = State::Absent;
+            *state(&mut hub) = State::Absent;
             return NextStep::End;
         }
         let until = until.min(hub.report_at);
-        hub.driver = State::Parked { until, driver: parker.unparker() };
+        *state(&mut hub) = State::Parked { until, driver: parker.unparker() };
         NextStep::Park(self.clock.instant(until).into_iter().chain(wake_at).min())
     }
 
@@ -284,7 +275,7 @@ impl<K> Shared<K> {
     }
 
     /// A task has passed by a busy shard, and is about to return from its poll: the driver wakes it (W5), and is started if there is none.
-    /// `false`: there is no driver thread. Then the task has to wake itself.
+    /// `false`: there is none, and no stand-in. Then the task has to wake itself.
     #[cold]
     pub(crate) fn wake_later(this: &Arc<Self>, task: Ticket) -> bool {
         if this.driver == Driver::Manual {
@@ -293,40 +284,16 @@ impl<K> Shared<K> {
         {
             let mut hub = this.hub();
             if !hub.getters.is_driver_asked() {
-                match hub.driver.on_new_deadline(0) {
-                    Notice::Nothing => {}
-                    Notice::Driver(driver) => hub.wakes.push(driver),
-                    Notice::Getters => return false,
-                    Notice::Start => hub.set(Flags::NO_DRIVER, true),
+                if hub.lacks_stand_in() {
+                    return false;
                 }
+                let called = hub.call_driver(0);
+                hub.wakes.append(called);
             }
             hub.getters.wake_later(task);
         }
         Self::ensure_driver(this);
         true
-    }
-
-    /// The driver's work, for a getter or an idle wait that is about to park while the driver thread is not started. Returns until when the
-    /// thread may park. I8 holds as for the driver: an earlier deadline wakes it.
-    pub(super) fn expire_due(&self) -> ExpiredNow {
-        loop {
-            // The getter is on the list: an observer that panics must not make it leave without its wake-up.
-            let expire = || {
-                let now = self.clock.now();
-                let (hub, until, expired) = self.expire_all();
-                let (due, until) = (hub.is_report_due(now), until.min(hub.report_at));
-                drop(hub);
-                if due {
-                    self.report_if_due(now);
-                }
-                (until, due || expired > 0)
-            };
-            match contained(expire) {
-                Some((_, true)) => return ExpiredNow::Some,
-                Some((until, false)) => return ExpiredNow::Nothing { until: self.clock.instant(until) },
-                None => self.note_caught(1),
-            }
-        }
     }
 
     /// Adds the keys whose delays have expired, and visits the shards until there are none. Returns the hub, locked, for the caller to
@@ -381,23 +348,16 @@ impl<K> Shared<K> {
 }
 
 impl<K> HubGuard<'_, K> {
-    /// There is a new earliest deadline, or a report to come. Returns whom the caller wakes.
+    /// There is a new earliest deadline, or a report or a task to come. Returns whom the caller wakes.
     pub(super) fn call_driver(&mut self, at: u64) -> WakeList {
         let mut wakes = WakeList::default();
-        match self.driver.on_new_deadline(at) {
-            Notice::Nothing => {}
-            Notice::Driver(driver) => wakes.push(driver),
-            Notice::Getters => wakes = self.take_stand_ins(),
+        wakes.extend(self.stand_in.wake_for(at));
+        wakes.extend(self.driver.wake_for(at));
+        if matches!(self.driver, State::Absent) && at < NEVER {
+            self.driver = State::Missing { retry_at: now() };
             // The calling thread sees the flag after the lock. A getter that goes on the list later sees it too.
-            Notice::Start => self.set(Flags::NO_DRIVER, true),
+            self.set(Flags::NO_DRIVER, true);
         }
-        wakes
-    }
-
-    /// There is no driver thread: takes all getters, and all that wait for the queue to be idle, as one of them has to do the driver's work.
-    fn take_stand_ins(&mut self) -> WakeList {
-        let mut wakes = self.getters.take_all();
-        wakes.append(self.life_cycle.take_drainers());
         wakes
     }
 }
@@ -417,7 +377,7 @@ mod tests {
     use crate::machine::BATCH;
     use crate::{Clock, Driver, WorkQueue};
     use std::future::Future;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     /// With tens of thousands of keys to sort, a `turn` sorts some of them and returns; the next turns sort more.
     #[test]
@@ -502,6 +462,16 @@ mod tests {
         assert!(contained(|| queue.take_delayed()).is_none());
         assert_eq!(queue.delayed_len(), 2);
         assert!(!queue.shared.is_driver_missing());
+    }
+
+    /// A delay that never expires asks for no driver thread.
+    #[test]
+    fn an_endless_delay_asks_for_no_driver() {
+        for (delay, asks) in [(Duration::MAX, false), (Duration::from_secs(3600), true)] {
+            let queue = WorkQueue::builder().build_with(is_never_run);
+            queue.add_after(1, delay);
+            assert_eq!(matches!(queue.shared.hub().driver, State::Absent), !asks);
+        }
     }
 
     /// The first delay starts the driver thread, and from then on calls take their usual way.

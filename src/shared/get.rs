@@ -2,15 +2,14 @@
 
 use super::Shared;
 use super::choose::Busy;
-use super::driver::ExpiredNow;
 use super::hub::Flags;
 use super::locked::Locked;
+use super::stand_in;
 use crate::TryGetError;
 use crate::machine::{Claimed, Machine, MaybeNanos, Mode, Owed, Times};
 use crate::panics::{contained, drop_each};
-use crate::sync::{Arc, MutexGuard, Parker, give_way, model_const, spin_while, with_parker, yield_while};
+use crate::sync::{Arc, MutexGuard, give_way, model_const, spin_while, with_parker, yield_while};
 use crate::time::deadline::Deadline;
-use crate::time::driver::ClockSubscription;
 use crate::wait::{Ticket, Waiter};
 use std::time::{Duration, Instant};
 
@@ -49,8 +48,6 @@ struct Visited<K> {
     found: Option<Wait<K>>,
     /// A shard was busy, so the getter has not looked into it.
     passed_by: bool,
-    /// Keys were added that were due, so wakers and the observer have run on this thread.
-    has_told: bool,
     /// If no key was found: the number of hand-outs so far, of the shards that were visited.
     handed_out: u64,
 }
@@ -82,8 +79,7 @@ pub(crate) enum Wait<K> {
     ShutDown,
     /// The getter is on the list: it parks, and then calls [`resume`](Shared::resume) with the ticket.
     Park(Ticket),
-    /// The same, but it has passed by a shard that was busy, or a wake-up may be lost. So it parks for [`BUSY`] at most; a task calls
-    /// [`wake_later`](Shared::wake_later).
+    /// The same, but it has passed by a busy shard. So it parks for [`BUSY`] at most; a task calls [`wake_later`](Shared::wake_later).
     ParkBriefly(Ticket),
     /// No key, and the getter has asked to give up: it is off the list.
     GaveUp,
@@ -183,7 +179,7 @@ impl<K> Shared<K> {
     /// shut down, it waits for all busy shards. A getter that was woken or is about to park first adds keys that are due.
     fn visit_all(&self, visit: Visit) -> Visited<K> {
         let (mut is_shut_down, mut passed_by, mut handed_out) = (true, Busy::default(), 0);
-        let (mut now, mut has_told) = (None, false);
+        let mut now = None;
         for patience in [Patience::None, Patience::Brief, Patience::Long] {
             for locked in self.all() {
                 let must_know = || visit == Visit::Last && (locked.len() > 0 || self.is_shutting_down());
@@ -204,14 +200,13 @@ impl<K> Shared<K> {
                     Visit::Last => (None, Owed::NOTHING),
                     _ => self.expire_as_getter(locked, &mut machine, mode, &mut now),
                 };
-                has_told |= turn.is_some();
                 let (taken, owed) = self.next(&mut machine, mode, &mut now);
                 let owed = owed.and(more);
                 if let Some(taken) = taken {
                     self.leave(locked, machine, owed, mode);
                     self.report_as_getter(turn);
                     let (found, passed_by) = (Some(Wait::Item(taken)), !passed_by.is_empty());
-                    return Visited { found, passed_by, has_told, handed_out: 0 };
+                    return Visited { found, passed_by, handed_out: 0 };
                 }
                 // Keys of full groups are still to be handed out.
                 is_shut_down &= !mode.is_open && machine.len() == 0;
@@ -226,7 +221,7 @@ impl<K> Shared<K> {
             }
         }
         let passed_by = !passed_by.is_empty();
-        Visited { found: (is_shut_down && !passed_by).then_some(Wait::ShutDown), passed_by, has_told, handed_out }
+        Visited { found: (is_shut_down && !passed_by).then_some(Wait::ShutDown), passed_by, handed_out }
     }
 
     /// The rest of a hand-out, after the lock. Does not panic: the key must reach its holder (P2).
@@ -306,28 +301,15 @@ impl<K> Shared<K> {
             }
         }
         with_parker(|parker| {
+            let mut parking = stand_in::Parking::new(this);
             let mut wait = Self::take_or_wait(this, Waiter::Thread(parker.unparker()));
             while let Wait::Park(ticket) | Wait::ParkBriefly(ticket) = wait {
                 let soon = matches!(wait, Wait::ParkBriefly(_)).then(|| Instant::now() + BUSY);
-                this.park(parker, deadline.start().into_iter().chain(soon).min());
+                parking.park(parker, deadline.start().into_iter().chain(soon).min());
                 wait = Self::resume(this, ticket, Waiter::Thread(parker.unparker()), deadline.is_over());
             }
             wait
         })
-    }
-
-    /// Parks a getter that is on the list. If there is no driver thread, the getter first adds the keys whose delays have expired, and
-    /// parks until the earliest deadline at most.
-    fn park(&self, parker: &Parker, deadline: Option<Instant>) {
-        if !self.is_driver_missing() {
-            return parker.park(deadline);
-        }
-        let _subscription = ClockSubscription::new(&self.clock, parker);
-        match self.expire_due() {
-            ExpiredNow::Nothing { until } => parker.park(deadline.into_iter().chain(until).min()),
-            // Does not park: wakers and observers have run on this thread, and if they parked it, they have used up its wake-up.
-            ExpiredNow::Some => {}
-        }
     }
 
     /// Goes on the list, and then takes a key or parks (W1).
@@ -344,9 +326,7 @@ impl<K> Shared<K> {
             if is_thread {
                 self.hub().getters.note_park(visited.handed_out);
             }
-            // If foreign code has parked this thread, it may have used up the wake-up for which the thread is about to park.
-            let is_brief = visited.passed_by || visited.has_told && is_thread;
-            return if is_brief { Wait::ParkBriefly(ticket) } else { Wait::Park(ticket) };
+            return if visited.passed_by { Wait::ParkBriefly(ticket) } else { Wait::Park(ticket) };
         };
         if self.arrive(ticket, is_thread) == Arrival::Woken {
             self.wake_getters(1);

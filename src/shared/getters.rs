@@ -28,7 +28,7 @@
 use super::Shared;
 use super::get::BUSY;
 use super::hub::Flags;
-use crate::sync::{model_const, now, overdue};
+use crate::sync::{Unparker, model_const, now, overdue};
 use crate::wait::{Ticket, WaitList, Waiter, WakeList};
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -82,6 +82,11 @@ impl Getters {
         self.woken_at
     }
 
+    /// The youngest thread, which stays on the list.
+    pub(super) fn thread(&self) -> Option<Unparker> {
+        self.waiters.thread()
+    }
+
     /// Puts a getter on the list (W1).
     pub(super) fn push(&mut self, waiter: Waiter) -> Ticket {
         self.waiters.push(waiter)
@@ -126,7 +131,7 @@ impl Getters {
         self.wake_at.get_or_insert_with(|| now() + BUSY);
     }
 
-    /// There is no driver.
+    /// There is no driver: the caller wakes the tasks.
     pub(super) fn forget_passed_by(&mut self) {
         (self.passed_by, self.wake_at) = (Vec::new(), None);
     }

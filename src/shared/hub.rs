@@ -34,6 +34,8 @@ pub(super) struct Hub {
     pub(super) life_cycle: LifeCycle,
     pub(super) dirty_waiters: DirtyWaiters,
     pub(super) driver: State,
+    /// The thread in the driver's place: see [`stand_in`](super::stand_in). Never `Missing`.
+    pub(super) stand_in: State,
     /// The number of deadlines that calls have told the hub of: see [`driver`](super::driver).
     pub(super) deadlines_told: u64,
     /// When the driver reports next: see [`reports`](super::reports).
@@ -58,6 +60,7 @@ impl Hub {
             life_cycle: LifeCycle::default(),
             dirty_waiters: DirtyWaiters::default(),
             driver: State::Absent,
+            stand_in: State::Absent,
             deadlines_told: 0,
             report_at: NEVER,
             counts: RareCounts::default(),

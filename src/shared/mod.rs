@@ -16,7 +16,7 @@
 //! lost: [`hub`].
 //!
 //! One file per kind of call: [`add`], [`get`], [`getters`] and [`choose`], [`done`] (also requeues), [`delays`] (`cancel`, `take_delayed`,
-//! `remove`), [`driver`] and [`driver_thread`] (delays expire), [`reports`], [`failures`] (limiters), [`life_cycle`] and [`drain`],
+//! `remove`), [`driver`], [`driver_thread`] and [`stand_in`] (delays expire), [`reports`], [`failures`] (limiters), [`life_cycle`] and [`drain`],
 //! [`take_where`], [`dirty`] (`until_dirty`), [`snapshot`] (also `shrink_to_fit`). [`locked`] is a shard with its lock; [`groups`] has the
 //! user's functions that name groups.
 //!
@@ -55,6 +55,7 @@ mod locked;
 mod reports;
 mod section;
 mod snapshot;
+mod stand_in;
 #[cfg(all(test, not(loom)))]
 mod stopped;
 mod take_where;

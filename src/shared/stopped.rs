@@ -312,6 +312,40 @@ fn a_task_finds_a_shard_that_is_free_again_without_a_driver() {
     }
 }
 
+/// The stand-in of the driver wakes a task. When its time is up and nobody takes its place, the task wakes itself (W5, W7).
+#[test]
+fn a_stand_in_wakes_a_task_that_passes_by() {
+    static POLLS: AtomicUsize = AtomicUsize::new(0);
+    let queue = builder().build_with(no_thread);
+    queue.add_after(key_of(&queue, 1), Duration::from_secs(3600));
+    let stand_in = thread::spawn({
+        let queue = queue.clone();
+        move || queue.get_timeout(Duration::from_millis(200)).is_err()
+    });
+    until("it stands in", || matches!(queue.shared.hub().stand_in, State::Parked { .. }));
+    let holder = Stopped::in_shard(&queue, 2);
+    let task = thread::spawn({
+        let queue = queue.clone();
+        move || {
+            let mut get = pin!(queue.get_async());
+            let item = block_on(poll_fn(|context| {
+                POLLS.fetch_add(1, Ordering::Relaxed);
+                get.as_mut().poll(context)
+            }));
+            item.map(|item| *item)
+        }
+    });
+    until("the task relies on the stand-in", || queue.shared.hub().getters.is_driver_asked());
+    assert!(stand_in.join().unwrap());
+    let before = POLLS.load(Ordering::Relaxed);
+    assert!(before > 100, "{before} polls");
+    until("the task wakes itself", || POLLS.load(Ordering::Relaxed) > before + 10);
+    holder.goes_on();
+    let key = key_of(&queue, 2);
+    queue.add(key);
+    assert_eq!(task.join().unwrap(), Some(key));
+}
+
 /// A park takes the lock of each shard once before it and once after it, and no other.
 #[test]
 fn a_park_looks_into_each_shard_once() {

@@ -102,13 +102,15 @@ impl<T> UnsafeCell<T> {
     }
 }
 
-/// Calls `f` with this thread's parker, which is made at the first wait and reused, so that later waits allocate nothing.
+/// Calls `f` with this thread's parker, which is made at the first wait and reused, so that later waits allocate nothing. If `f` calls
+/// foreign code that waits, this wait has a parker of its own, and does not use up a wake-up of the first.
 pub(crate) fn with_parker<R>(f: impl FnOnce(&Parker) -> R) -> R {
-    thread_local!(static PARKER: Parker = Parker::new());
-    let mut f = Some(f);
-    let mut once = |parker: &Parker| (f.take().expect("called once"))(parker);
+    thread_local!(static PARKER: Cell<Option<Parker>> = const { Cell::new(None) });
     // A thread that is ending may still wait, in the destructor of another thread-local: then it gets a new parker.
-    PARKER.try_with(&mut once).unwrap_or_else(|_| once(&Parker::new()))
+    let parker = PARKER.try_with(Cell::take).ok().flatten().unwrap_or_else(Parker::new);
+    let result = f(&parker);
+    _ = PARKER.try_with(|kept| kept.set(Some(parker)));
+    result
 }
 
 /// Parks with a token of its own. Any library may set or consume the token of `std::thread::park` on the same thread.
@@ -275,4 +277,25 @@ pub(crate) fn now() -> Instant {
 pub(crate) fn cpu_time() -> Duration {
     let times = std::fs::read_to_string("/proc/thread-self/schedstat").expect("a kernel with scheduler statistics");
     Duration::from_nanos(times.split_whitespace().next().and_then(|ran| ran.parse().ok()).expect("a number"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ::std::time::Duration;
+
+    /// A thread waits in foreign code that runs within its wait: it does not use up the wake-up of the outer wait.
+    #[test]
+    fn a_wait_within_a_wait_has_a_parker_of_its_own() {
+        for _ in 0..2 {
+            let begin = Instant::now();
+            with_parker(|outer| {
+                outer.unparker().unpark();
+                with_parker(|inner| inner.park(Some(begin + Duration::from_millis(20))));
+                assert!(begin.elapsed() >= Duration::from_millis(20), "the wake-up of the outer one");
+                outer.park(Some(begin + Duration::from_secs(20)));
+            });
+            assert!(begin.elapsed() < Duration::from_secs(10), "it has its wake-up");
+        }
+    }
 }

@@ -10,8 +10,7 @@
 //! ```
 //!
 //! When the process is out of threads or memory, the system cannot start the thread. Delays are still set. Until a later call starts the
-//! thread, each getter that parks does the driver's work: it queues expired keys, and parks until the earliest deadline at most. An earlier
-//! deadline wakes all parked getters. Tasks that have passed by a busy shard wake themselves meanwhile.
+//! thread, one of the threads that wait does its work, the *stand-in*: see `src/shared/stand_in.rs`. Its state is a [`State`] as well.
 //!
 //! The state is under the hub's lock. A call that sets a deadline earlier than any before in its shard counts it there, and wakes the driver
 //! if it is parked for longer. The driver writes `Parked` only if none was counted since it began to visit the shards
@@ -59,59 +58,39 @@ pub enum Driver {
     /// In a queue with several [shards](crate::WorkQueueBuilder::shards), another thread may hold the lock of a shard for long. The driver
     /// thread also wakes tasks that wait for such a shard. It starts with the first such task, if there was no delay before.
     ///
-    /// If the process is out of threads or memory, the system cannot start the thread. Delays are still set. Threads that wait in
-    /// [`get`](crate::WorkQueue::get) or [`wait_idle`](crate::WorkQueue::wait_idle) do the driver's work, and keys are on time while one of
-    /// them waits. Calls that add, get or wait try again to start the thread, at most every ten milliseconds. A task cannot do the driver's
-    /// work: if only tasks wait, the next such call does it. [`Stats::driver_failures`](crate::Stats::driver_failures) counts the failed
-    /// starts, and each calls [`Observer::driver_failed`](crate::observe::Observer::driver_failed).
+    /// If the process is out of threads or memory, the system cannot start the thread. Delays are still set. One of the threads that wait
+    /// in [`get`](crate::WorkQueue::get), [`wait_idle`](crate::WorkQueue::wait_idle) or a drain does the driver's work, and keys are on
+    /// time while one of them waits. Calls that add, get or wait try again to start the thread, at most every ten milliseconds, and so does
+    /// that thread whenever it works. A task cannot do the driver's work: if only tasks wait, the next such call does it.
+    /// [`Stats::driver_failures`](crate::Stats::driver_failures) counts the failed starts, and each calls
+    /// [`Observer::driver_failed`](crate::observe::Observer::driver_failed).
     #[default]
     Thread,
     /// Only callers of [`turn`](crate::WorkQueue::turn) add these keys: for tests, and for programs with an event loop.
     Manual,
 }
 
-/// The state of the driver thread, under the queue's lock.
+/// The state of the driver thread, or of its stand-in, under the queue's lock.
 #[derive(Debug)]
 pub(crate) enum State {
-    /// There is no thread (P16): no delay, task (W5) or report (W6) has asked for one yet, or the queue is shut down, or [`Driver::Manual`].
+    /// There is no thread (P16): no delay, task (W5) or report (W6) has asked for a driver yet, or the queue is shut down, or
+    /// [`Driver::Manual`]; or nobody stands in.
     Absent,
     /// It will look for expired delays before it parks.
     Running,
     /// It is parked until this time.
     Parked { until: u64, driver: Unparker },
-    /// The thread is still to be started, or could not be: no call before `retry_at` tries again. Each getter that parks parks until the
-    /// earliest deadline that it has found, and a new deadline wakes all.
+    /// The thread is still to be started, or could not be: no call before `retry_at` tries again.
     Missing { retry_at: Instant },
 }
 
 /// The time between two tries to start the driver thread. A failed try costs some ten microseconds.
 pub(crate) const RETRY: Duration = Duration::from_millis(10);
 
-/// The action that a new deadline requires.
-#[derive(Debug)]
-pub(crate) enum Notice {
-    Nothing,
-    /// The driver thread is parked past the deadline and must be unparked.
-    Driver(Waiter),
-    /// There is no driver thread yet: the call that has set the delay starts one after the lock.
-    Start,
-    /// There is no driver thread: the parked getters must be woken, for the new deadline.
-    Getters,
-}
-
 impl State {
-    /// Called when a delay with this deadline is set, or a report is scheduled; for a task that is to be woken, with 0. Not in a queue with [`Driver::Manual`].
-    pub(crate) fn on_new_deadline(&mut self, deadline: u64) -> Notice {
-        match self {
-            Self::Parked { until, .. } if deadline < *until => self.wake().map_or(Notice::Nothing, Notice::Driver),
-            Self::Absent if deadline < u64::MAX => {
-                *self = Self::Missing { retry_at: now() };
-                Notice::Start
-            }
-            // Always: it is not known until when each getter is parked.
-            Self::Missing { .. } => Notice::Getters,
-            _ => Notice::Nothing,
-        }
+    /// Unparks the thread if it is parked for longer than until this time: that of a delay or report. For a task, 0.
+    pub(crate) fn wake_for(&mut self, deadline: u64) -> Option<Waiter> {
+        if matches!(self, Self::Parked { until, .. } if deadline < *until) { self.wake() } else { None }
     }
 
     /// Whether the thread could not be started, and it is time to try again.
@@ -180,18 +159,14 @@ impl Drop for ClockSubscription<'_> {
 mod tests {
     use super::*;
 
-    /// A delay that is not the earliest, or that never expires, wakes and starts no driver.
+    /// A delay that is not the earliest wakes no driver.
     #[test]
     fn only_an_earlier_delay_wakes_the_driver() {
         let parked = || State::Parked { until: 10, driver: Parker::new().unparker() };
         for (deadline, wakes) in [(9, true), (10, false), (11, false)] {
-            let notice = parked().on_new_deadline(deadline);
-            assert_eq!(matches!(notice, Notice::Driver(_)), wakes, "{deadline}");
+            assert_eq!(parked().wake_for(deadline).is_some(), wakes, "{deadline}");
         }
-        for (deadline, starts) in [(9, true), (u64::MAX, false)] {
-            assert_eq!(matches!(State::Absent.on_new_deadline(deadline), Notice::Start), starts, "{deadline}");
-        }
-        assert!(matches!(State::Running.on_new_deadline(9), Notice::Nothing), "it will look by itself");
+        assert!(State::Running.wake_for(9).is_none(), "it will look by itself");
     }
 
     /// A move of the clock does not unpark a driver that has ended.

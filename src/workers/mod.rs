@@ -32,7 +32,7 @@ pub use outcome::{IntoOutcome, Outcome};
 
 use crate::key::SlotId;
 use crate::queue::WorkQueue;
-use crate::shared::WaitOutcome;
+use crate::shared::{Shared, WaitOutcome};
 use crate::sync::{Arc, Mutex, spawn};
 use crate::time::deadline::Deadline;
 use crate::{Item, Leftover};
@@ -760,7 +760,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     pub fn drain_timeout(&self, timeout: Duration) -> Leftover<K> {
         let Inner { queue, group, .. } = &*self.inner;
         let deadline = &Deadline::after(timeout);
-        if group.is_stopped() || matches!(queue.shared.drain(deadline), WaitOutcome::Reached | WaitOutcome::Released) {
+        if group.is_stopped()
+            || matches!(Shared::drain(&queue.shared, deadline), WaitOutcome::Reached | WaitOutcome::Released)
+        {
             group.wait(deadline);
         }
         self.end_drain()
