@@ -4,6 +4,7 @@ use super::Shared;
 use super::failures::Failures;
 use super::hub::Flags;
 use super::locked::Locked;
+use super::section::in_mode;
 use crate::machine::{Claimed, End, Ended, Machine, MaybeNanos, Mode, Owed, WHEEL_IS_FULL};
 use crate::panics::contained;
 use crate::sync::{Arc, MutexGuard};
@@ -59,12 +60,12 @@ impl<K> Shared<K> {
         machine: MutexGuard<'s, Machine<K>>,
     ) {
         let mut hand = None;
-        let worked = match self.mode() {
-            Mode::ORDERED => self.end_in(locked, machine, &mut hand, claimed, end, Mode::ORDERED),
-            Mode::PLAIN => self.end_in(locked, machine, &mut hand, claimed, end, Mode::PLAIN),
-            mode => self.end_in(locked, machine, &mut hand, claimed, end, mode),
-        };
-        self.tell_done(worked);
+        in_mode!(self, mode, has_extras => {
+            let worked = self.end_in(locked, machine, &mut hand, claimed, end, mode);
+            if has_extras {
+                self.tell_done(worked);
+            }
+        });
     }
 
     #[inline(always)]
@@ -78,8 +79,10 @@ impl<K> Shared<K> {
         mode: Mode,
     ) -> MaybeNanos {
         let worked = if mode.is_measured { self.note_end(&mut machine, &claimed, None) } else { MaybeNanos::UNKNOWN };
-        let (_ended, owed) = machine.done(hand, claimed, end, mode);
-        self.leave(locked, machine, owed, mode);
+        let (ended, owed) = machine.done(hand, claimed, end, mode);
+        if mode.is_ordered || ended == Ended::Queued || owed != Owed::NOTHING {
+            self.leave(locked, machine, owed, mode);
+        }
         worked
     }
 

@@ -19,6 +19,28 @@ use crate::sync::MutexGuard;
 use crate::time::driver::Driver;
 use crate::wait::WakeList;
 
+/// A verb, compiled for each mode of the hot calls, which is a constant there, and once for all others. The rest of the call looks for
+/// more to do after the lock if `has_extras`.
+macro_rules! in_mode {
+    ($shared:expr, $mode:ident, $has_extras:ident => $verb:expr) => {
+        match $shared.flags().without(Flags::LIMITED) {
+            Flags::NONE => {
+                let ($mode, $has_extras) = (Mode::PLAIN, false);
+                $verb
+            }
+            Flags::ORDERED => {
+                let ($mode, $has_extras) = (Mode::ORDERED, false);
+                $verb
+            }
+            flags => {
+                let ($mode, $has_extras) = ($shared.mode(), flags.has(Flags::EXTRAS));
+                $verb
+            }
+        }
+    };
+}
+pub(super) use in_mode;
+
 impl<K> Shared<K> {
     /// Takes the lock of a shard, unless there are others and this one is busy for longer than a critical section takes (P21).
     pub(super) fn lock_unless_busy<'s>(&self, locked: &'s Locked<K>) -> Option<MutexGuard<'s, Machine<K>>> {
