@@ -88,10 +88,18 @@ impl<K: Hash + Eq> Shared<K> {
     }
 
     /// `add_with`.
+    #[inline]
     pub(crate) fn add_with(this: &Arc<Self>, key: K, options: AddOptions) -> Added {
         if options.delay.is_some() || options.rate_limited {
-            return Self::add_later(this, key, options);
+            Self::add_later(this, key, options)
+        } else {
+            Self::add_now(this, key, options)
         }
+    }
+
+    /// [`add_with`](Self::add_with) without a delay.
+    #[inline(never)]
+    fn add_now(this: &Arc<Self>, key: K, options: AddOptions) -> Added {
         let hash = this.hash(&key);
         let locked = this.shard_of(hash);
         if options.has_level() {
@@ -116,9 +124,13 @@ impl<K: Hash + Eq> Shared<K> {
         if this.groups.is_some() {
             (group, machine) = this.group_of_new(locked, &key, hash, machine);
         }
-        let (mut hand, mut machine, mode) = (Some(key), machine, this.mode());
-        let (added, owed) = machine.add(&mut hand, hash, group, &how, mode);
-        this.leave(locked, machine, owed, mode);
+        let added = in_mode!(this, mode, _extras => {
+            let (mut hand, mut machine) = (Some(key), machine);
+            let (added, owed) = machine.add(&mut hand, hash, group, &how, mode);
+            this.leave(locked, machine, owed, mode);
+            added
+        });
+        // A delay may have to start the driver.
         if this.has_extras() {
             Self::after_add(this, added);
         }

@@ -134,9 +134,8 @@ impl<K> Shared<K> {
             this.expect_levels();
         }
         let (locked, mut hand, mut how) = (this.home(&claimed), None, this.how(&options));
-        let (added, worked) = {
-            let mut machine = locked.lock();
-            let mode = this.mode();
+        let mut machine = locked.lock();
+        let (requeued, worked) = in_mode!(this, mode, _extras => {
             if mode.is_ordered && options.priority.is_none() {
                 how.priority = machine.priority(&claimed);
             }
@@ -149,14 +148,11 @@ impl<K> Shared<K> {
             if mode.is_measured && mode.is_open {
                 worked = this.note_end(&mut machine, &claimed, how.may_delay().then_some(how.now));
             }
-            let (requeued, owed) = if mode == Mode::PLAIN {
-                machine.requeue(&mut hand, claimed, &how, end, Mode::PLAIN)
-            } else {
-                machine.requeue(&mut hand, claimed, &how, end, mode)
-            };
+            let (requeued, owed) = machine.requeue(&mut hand, claimed, &how, end, mode);
             this.leave(locked, machine, owed, mode);
-            (requeued?, worked)
-        };
+            (requeued, worked)
+        });
+        let added = requeued?;
         // First: a panic of the observer must not leave a delay without a driver.
         Self::ensure_driver(this);
         this.tell_done(worked);

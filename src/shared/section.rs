@@ -32,6 +32,10 @@ macro_rules! in_mode {
                 let ($mode, $has_extras) = (Mode::ORDERED, false);
                 $verb
             }
+            Flags::MEASURED => {
+                let ($mode, $has_extras) = (Mode::MEASURED, false);
+                $verb
+            }
             flags => {
                 let ($mode, $has_extras) = ($shared.mode(), flags.has(Flags::EXTRAS));
                 $verb
@@ -106,7 +110,7 @@ impl<K> Shared<K> {
         if owed.has(Owed::READY) && flags.has(Flags::GETTERS) {
             let queued = locked.len() * self.shards();
             let mut hub = self.hub();
-            (0..owed.ready).map_while(|_| hub.getters.next(queued)).for_each(|getter| wakes.push(getter));
+            (0..owed.ready()).map_while(|_| hub.getters.next(queued)).for_each(|getter| wakes.push(getter));
         }
         if owed.has(Owed::DRAINED) && flags.has(Flags::DRAINERS) {
             wakes.append(self.hub().life_cycle.work_ended(locked.index));
@@ -125,7 +129,9 @@ impl<K> Shared<K> {
         }
         let _garbage = owed.has(Owed::GARBAGE).then(|| machine.take_garbage());
         drop(machine);
-        self.note_caught(wakes.wake());
+        if !wakes.is_empty() {
+            self.note_caught(wakes.wake());
+        }
         // The memory is freed here.
     }
 
