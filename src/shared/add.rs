@@ -68,16 +68,18 @@ impl<K: Hash + Eq> Shared<K> {
         hash: KeyHash,
         (priority, conflict): Now,
         wakeups: Wakeups,
-        mut machine: MutexGuard<'s, Machine<K>>,
+        machine: MutexGuard<'s, Machine<K>>,
     ) -> Added {
-        let mut group = Group::default();
+        // Dropped after the guard, and after the rest of the call: a drop that panics must not leave a delay without a driver.
+        let mut hand;
+        let (mut machine, mut group) = (machine, Group::default());
         if this.groups.is_some() {
             (group, machine) = this.group_of_new(locked, &key, hash, machine);
         }
+        hand = Some(key);
         in_mode!(this, mode, has_extras => {
             let how = How { priority, conflict, ..How::NOW };
             let mode = Mode { is_awaited: mode.is_awaited && wakeups == Wakeups::Now, ..mode };
-            let (mut hand, mut machine) = (Some(key), machine);
             let (added, owed) = machine.add(&mut hand, hash, group, &how, mode);
             this.leave(locked, machine, owed, mode);
             if has_extras {
@@ -118,14 +120,15 @@ impl<K: Hash + Eq> Shared<K> {
         if options.has_level() {
             this.expect_levels();
         }
+        let mut hand; // as above
         let (how, mut group) = (this.how(&options), Group::default());
         let mut machine = locked.lock();
         locked.publish_buckets(&machine);
         if this.groups.is_some() {
             (group, machine) = this.group_of_new(locked, &key, hash, machine);
         }
+        hand = Some(key);
         let added = in_mode!(this, mode, _extras => {
-            let (mut hand, mut machine) = (Some(key), machine);
             let (added, owed) = machine.add(&mut hand, hash, group, &how, mode);
             this.leave(locked, machine, owed, mode);
             added
