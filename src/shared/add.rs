@@ -59,7 +59,7 @@ impl<K: Hash + Eq> Shared<K> {
     }
 
     /// An add without a delay to a queue with several shards, or one that measures, is ordered or shut down, has a getter that waits, or has
-    /// to start its driver thread. The guard is the last parameter, so that it is dropped before the hand if `Eq` panics (W4).
+    /// to start its driver thread. The guard is dropped before the key if `Eq` panics (W4).
     #[inline(never)]
     fn add_special<'s>(
         this: &'s Arc<Self>,
@@ -120,7 +120,7 @@ impl<K: Hash + Eq> Shared<K> {
         if options.has_level() {
             this.expect_levels();
         }
-        let mut hand; // as above
+        let mut hand; // as in `add_special`
         let (how, mut group) = (this.how(&options), Group::default());
         let mut machine = locked.lock();
         locked.publish_buckets(&machine);
