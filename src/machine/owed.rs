@@ -11,6 +11,8 @@ pub(crate) struct Owed(u64);
 
 /// Where the number of keys is.
 const READY_SHIFT: u32 = 32;
+/// Its bits.
+const KEYS: u64 = u64::MAX << READY_SHIFT;
 
 impl Owed {
     pub(crate) const NOTHING: Self = Self(0);
@@ -36,8 +38,7 @@ impl Owed {
     /// Also what is owed for several verbs in one critical section.
     #[inline]
     pub(crate) fn and(self, other: Self) -> Self {
-        let keys = (u64::from(self.ready()) + u64::from(other.ready())) << READY_SHIFT;
-        Self(keys | u64::from(self.what() | other.what()))
+        Self((self.0 | other.0) + (self.0 & other.0 & KEYS))
     }
 
     /// The bits.
