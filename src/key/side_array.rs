@@ -40,6 +40,11 @@ impl<T: Default> SideArray<T> {
         self.chunks.get(chunk_of(number))?.get(index_of(number))
     }
 
+    #[inline]
+    pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
+        self.chunks.get_mut(chunk_of(number))?.get_mut(index_of(number))
+    }
+
     /// Takes the array of a chunk that was freed.
     pub(crate) fn take_chunk(&mut self, chunk: usize) -> Box<[T]> {
         self.chunks.get_mut(chunk).map(std::mem::take).unwrap_or_default()

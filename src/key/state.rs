@@ -239,6 +239,7 @@ impl State {
     }
 
     /// No bit is set.
+    #[inline]
     pub(crate) fn is_vacant(&self) -> bool {
         self.0.load(Ordering::Relaxed) == 0
     }

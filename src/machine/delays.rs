@@ -59,13 +59,19 @@ impl<K> Machine<K> {
         };
         let delay = self.drop_delay(entry);
         let (cancelled, owed) = if delay.is_awaited && mode.is_open {
-            let (added, owed) = self.make_dirty(entry, delay.priority, mode);
-            (Cancelled::Added(added), owed)
+            self.add_that_waited(entry, delay.priority, mode)
         } else {
             (Cancelled::Delay, Owed::NOTHING)
         };
         self.forget_if_vacant(hand, entry);
         (cancelled, owed.and(self.drained(mode)).and(self.garbage()))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn add_that_waited(&mut self, entry: EntryRef<K>, priority: i8, mode: Mode) -> (Cancelled, Owed) {
+        let (added, owed) = self.make_dirty(entry, priority, mode);
+        (Cancelled::Added(added), owed)
     }
 
     /// Sets the delay of a key, or moves it. The caller has made sure that there is room.
@@ -90,14 +96,12 @@ impl<K> Machine<K> {
                 return (Added::Coalesced, Owed::NOTHING);
             }
             self.later.remove(number);
-            self.counts.delays += 1;
-            let owed = self.later.insert(number, deadline);
-            return (Added::Delayed, owed.and(self.garbage()));
+        } else {
+            self.later.begin(number, priority);
+            entry.state().set_delayed();
         }
-        self.later.begin(number, priority);
-        entry.state().set_delayed();
         self.counts.delays += 1;
-        (Added::Delayed, self.later.insert(number, deadline))
+        (Added::Delayed, self.later.insert(number, deadline).and(self.garbage()))
     }
 
     /// What an add without a delay does about the delay of its key. Returns the priority of the add; `None`: it does nothing more.
@@ -121,14 +125,14 @@ impl<K> Machine<K> {
     pub(super) fn drop_delay(&mut self, entry: EntryRef<K>) -> Delay {
         let number = self.keys.number(entry);
         self.later.remove(number);
-        self.end_delay(entry)
+        self.end_delay(entry, number)
     }
 
-    /// The key has left the wheel (I9).
+    /// The key has left the wheel (I9). `number`: of its slot.
     #[inline]
-    pub(super) fn end_delay(&mut self, entry: EntryRef<K>) -> Delay {
+    pub(super) fn end_delay(&mut self, entry: EntryRef<K>, number: u32) -> Delay {
         self.later.delayed -= 1;
-        let record = self.later.record(self.keys.number(entry));
+        let record = self.later.record(number);
         let (deadline, priority) = (record.deadline(), record.priority);
         Delay { deadline, priority, is_awaited: entry.state().clear_delayed() }
     }
@@ -141,7 +145,7 @@ impl<K> Machine<K> {
     {
         let Some((number, deadline)) = self.later.pop_any() else { return (None, Owed::NOTHING) };
         let entry = self.keys.get(number).expect("a delayed key is known");
-        let (delay, group) = (self.end_delay(entry), self.order.group(entry.group()).0);
+        let (delay, group) = (self.end_delay(entry, number), self.order.group(entry.group()).0);
         if entry.state().is_vacant() {
             self.forget_if_vacant(hand, entry);
         } else {

@@ -51,7 +51,7 @@ impl<K> Machine<K> {
             left -= count;
             for entry in near.into_iter().map_while(|entry| entry) {
                 self.counts.expired += 1;
-                let delay = self.end_delay(entry);
+                let delay = self.end_delay(entry, self.keys.number(entry));
                 let (added, more) = self.make_dirty(entry, delay.priority, mode);
                 if mode.is_measured {
                     self.times.iter_mut().for_each(|times| times.dirty_at(now));

@@ -103,11 +103,15 @@ impl Later {
     }
 
     /// A key becomes delayed.
+    #[inline(always)]
     pub(super) fn begin(&mut self, number: u32, priority: i8) {
         self.delayed += 1;
         self.begun += 1;
         let began = self.begun as u32;
-        let record = self.make(number);
+        let record = match self.records.get_mut(number) {
+            Some(record) => record,
+            None => self.make(number),
+        };
         (record.began, record.priority) = (began, priority);
     }
 
@@ -129,7 +133,7 @@ impl Later {
     }
 
     /// Puts the deadline of a slot into the wheel. Owes the news if no delay expires as early.
-    #[inline]
+    #[inline(always)]
     pub(super) fn insert(&mut self, number: u32, deadline: u64) -> Owed {
         if self.wheel.is_none() {
             self.make_wheel();

@@ -43,8 +43,9 @@
 //! **The hand** is the caller's, an `Option<K>`. An add finds its key there, and takes it only if the key is new. A verb that forgets a key
 //! puts it there. What is in the hand afterwards the caller drops after its lock. So no verb drops a key.
 //!
-//! **The mode** is what the caller has read of the queue under the lock. A hot call tests it once, and passes [`Mode::PLAIN`] or
-//! [`Mode::ORDERED`] as a constant. So a verb is compiled for a plain queue, for one with priorities or groups, and for all others (O1).
+//! **The mode** is what the caller has read of the queue under the lock. A hot call tests it once, and passes [`Mode::PLAIN`],
+//! [`Mode::ORDERED`] or [`Mode::MEASURED`] as a constant. So a verb is compiled for a plain queue, for one with priorities or groups, for a
+//! plain one that measures, and for all others (O1).
 //!
 //! **Memory** that is not needed any more is in the machine, until the caller takes it ([`Owed::GARBAGE`]) and frees it after its lock. It
 //! is not in the answer of each call, because it is rare: a list for it is 20 words, which each call would write and read.

@@ -1,21 +1,21 @@
 //! What a verb leaves to its caller, and what it is told of the queue.
 
-/// Eight bytes, so that an answer and what is owed fit two registers. That nobody waits for anything is one test:
-/// `owed.what & awaited == 0`.
+/// One word, so that an answer and what is owed fit two registers. (As two numbers they were three with the answer, which went through
+/// memory.) In the low byte the bits below; in the high half the number of keys that became ready to be taken.
 ///
 /// A key that is to be dropped is not in here, but in the caller's hand; memory is in the machine until
 /// [`take_garbage`](super::Machine::take_garbage).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "somebody waits for what is owed"]
-pub(crate) struct Owed {
-    /// The bits below.
-    pub(crate) what: u8,
-    /// The number of keys that became ready to be taken.
-    pub(crate) ready: u32,
-}
+pub(crate) struct Owed(u64);
+
+/// Where the number of keys is.
+const READY_SHIFT: u32 = 32;
+/// Its bits.
+const KEYS: u64 = u64::MAX << READY_SHIFT;
 
 impl Owed {
-    pub(crate) const NOTHING: Self = Self { what: 0, ready: 0 };
+    pub(crate) const NOTHING: Self = Self(0);
     /// Getters are owed wake-ups, as many as `ready`.
     pub(crate) const READY: u8 = 1;
     /// No key is queued or processing: those who wait for this look again.
@@ -31,18 +31,31 @@ impl Owed {
 
     /// One of the bits, if this is so.
     #[inline]
-    pub(super) fn only_if(is_owed: bool, what: u8) -> Self {
-        Self { what: if is_owed { what } else { 0 }, ready: 0 }
+    pub(crate) fn only_if(is_owed: bool, what: u8) -> Self {
+        Self(if is_owed { u64::from(what) } else { 0 })
     }
 
     /// Also what is owed for several verbs in one critical section.
     #[inline]
     pub(crate) fn and(self, other: Self) -> Self {
-        Self { what: self.what | other.what, ready: self.ready + other.ready }
+        Self((self.0 | other.0) + (self.0 & other.0 & KEYS))
     }
 
+    /// The bits.
+    #[inline]
+    pub(crate) fn what(self) -> u8 {
+        self.0 as u8
+    }
+
+    /// The number of keys that became ready to be taken.
+    #[inline]
+    pub(crate) fn ready(self) -> u32 {
+        (self.0 >> READY_SHIFT) as u32
+    }
+
+    #[inline]
     pub(crate) fn has(self, what: u8) -> bool {
-        self.what & what != 0
+        self.what() & what != 0
     }
 }
 
@@ -66,6 +79,9 @@ impl Mode {
     /// The same in any order.
     pub(crate) const ORDERED: Self = Self { is_ordered: true, ..Self::PLAIN };
 
+    /// Of a plain queue that measures.
+    pub(crate) const MEASURED: Self = Self { is_measured: true, ..Self::PLAIN };
+
     /// Of a shut-down.
     pub(super) const SHUT_DOWN: Self = Self { is_open: false, is_ordered: true, is_awaited: true, is_measured: false };
 
@@ -79,7 +95,7 @@ impl Mode {
     #[inline(always)]
     pub(super) fn ready(self, count: u32) -> Owed {
         if self.is_awaited {
-            Owed { what: if count > 0 { Owed::READY } else { 0 }, ready: count }
+            Owed((u64::from(count) << READY_SHIFT) | if count > 0 { u64::from(Owed::READY) } else { 0 })
         } else {
             Owed::NOTHING
         }

@@ -73,6 +73,11 @@ impl<T: Copy + PartialEq> AnyOrder<T> {
         !matches!(self.other, Other::None)
     }
 
+    #[inline(always)]
+    pub(crate) fn has_groups(&self) -> bool {
+        matches!(self.other, Other::Groups(_))
+    }
+
     /// A plain queue gets memory for this number of keys, and keeps it until it is shrunk.
     pub(crate) fn reserve(&mut self, keys: usize) {
         if !self.is_ordered() {

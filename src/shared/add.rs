@@ -4,12 +4,13 @@ use super::Shared;
 use super::failures::Limiter;
 use super::hub::Flags;
 use super::locked::Locked;
+use super::section::in_mode;
 use crate::key::Hash as KeyHash;
 use crate::machine::{Failure, How, Machine, Mode};
 use crate::order::Group;
 use crate::sync::{Arc, MutexGuard};
 use crate::time::nanos;
-use crate::{AddOptions, Added};
+use crate::{AddOptions, Added, DelayConflict};
 use std::hash::Hash;
 
 /// When getters are woken for a key that becomes queued.
@@ -21,6 +22,11 @@ pub(crate) enum Wakeups {
     Later,
 }
 
+/// How a key is added without a delay: its priority, and what becomes of a delay.
+type Now = (i8, DelayConflict);
+/// As `add` adds.
+const NOW: Now = (How::NOW.priority, How::NOW.conflict);
+
 impl<K: Hash + Eq> Shared<K> {
     /// `add`.
     // `inline(always)`: `add` and `add_all` differ in `wakeups`, which the compiler then knows in each (add queued 84 -> 63 instructions).
@@ -30,11 +36,12 @@ impl<K: Hash + Eq> Shared<K> {
         if !this.others.is_empty() {
             return Self::add_to_one_of_many(this, key, hash, wakeups);
         }
-        let mut hand = Some(key);
+        let mut hand;
         let mut machine = this.first.lock();
         if this.flags().has(Flags::ADD) {
-            return Self::add_special(this, &this.first, hand, hash, wakeups, machine);
+            return Self::add_special(this, &this.first, key, hash, NOW, wakeups, machine);
         }
+        hand = Some(key);
         let (added, owed) = machine.add(&mut hand, hash, Group::default(), &How::NOW, Mode::PLAIN);
         // An add that has changed nothing owes nothing.
         if added != Added::Coalesced {
@@ -48,25 +55,64 @@ impl<K: Hash + Eq> Shared<K> {
     fn add_to_one_of_many(this: &Arc<Self>, key: K, hash: KeyHash, wakeups: Wakeups) -> Added {
         let locked = this.shard_of(hash);
         this.note_add(locked);
-        Self::add_special(this, locked, Some(key), hash, wakeups, locked.lock())
+        Self::add_special(this, locked, key, hash, NOW, wakeups, locked.lock())
     }
 
-    /// `add` to a queue with several shards, or one that measures, is ordered or shut down, has a getter that waits, or has to start its
-    /// driver thread. The guard is the last parameter, so that it is dropped before the hand if `Eq` panics (W4).
+    /// An add without a delay to a queue with several shards, or one that measures, is ordered or shut down, has a getter that waits, or has
+    /// to start its driver thread. The guard is dropped before the key if `Eq` panics (W4).
     #[inline(never)]
     fn add_special<'s>(
         this: &'s Arc<Self>,
         locked: &'s Locked<K>,
-        hand: Option<K>,
+        key: K,
         hash: KeyHash,
+        (priority, conflict): Now,
         wakeups: Wakeups,
         machine: MutexGuard<'s, Machine<K>>,
     ) -> Added {
-        Self::add_as(this, locked, hand, hash, &How::NOW, wakeups, machine)
+        // Dropped after the guard, and after the rest of the call: a drop that panics must not leave a delay without a driver.
+        let mut hand;
+        let (mut machine, mut group) = (machine, Group::default());
+        if this.groups.is_some() {
+            (group, machine) = this.group_of_new(locked, &key, hash, machine);
+        }
+        hand = Some(key);
+        in_mode!(this, mode, has_extras => {
+            let how = How { priority, conflict, ..How::NOW };
+            let mode = Mode { is_awaited: mode.is_awaited && wakeups == Wakeups::Now, ..mode };
+            let (added, owed) = machine.add(&mut hand, hash, group, &how, mode);
+            this.leave(locked, machine, owed, mode);
+            if has_extras {
+                Self::after_add(this, added);
+            }
+            added
+        })
     }
 
     /// `add_with`.
+    #[inline]
     pub(crate) fn add_with(this: &Arc<Self>, key: K, options: AddOptions) -> Added {
+        if options.delay.is_some() || options.rate_limited {
+            Self::add_later(this, key, options)
+        } else {
+            Self::add_now(this, key, options)
+        }
+    }
+
+    /// [`add_with`](Self::add_with) without a delay.
+    #[inline(never)]
+    fn add_now(this: &Arc<Self>, key: K, options: AddOptions) -> Added {
+        let hash = this.hash(&key);
+        let locked = this.shard_of(hash);
+        if options.has_level() {
+            this.expect_levels();
+        }
+        Self::add_special(this, locked, key, hash, (options.level(), options.conflict), Wakeups::Now, locked.lock())
+    }
+
+    /// [`add_with`](Self::add_with) a delay.
+    #[inline(never)]
+    fn add_later(this: &Arc<Self>, key: K, options: AddOptions) -> Added {
         let options = if options.rate_limited { this.limited(&key, options) } else { options };
         let hash = this.hash(&key);
         let locked = this.shard_of(hash);
@@ -74,53 +120,41 @@ impl<K: Hash + Eq> Shared<K> {
         if options.has_level() {
             this.expect_levels();
         }
-        let how = this.how(&options);
-        let machine = locked.lock();
+        let mut hand; // as in `add_special`
+        let (how, mut group) = (this.how(&options), Group::default());
+        let mut machine = locked.lock();
         locked.publish_buckets(&machine);
-        Self::add_as(this, locked, Some(key), hash, &how, Wakeups::Now, machine)
-    }
-
-    /// An add of any kind. The queue asks for the group of a key that is new.
-    // `inline(always)`: `add` passes a constant `how`.
-    #[inline(always)]
-    fn add_as<'s>(
-        this: &'s Arc<Self>,
-        locked: &'s Locked<K>,
-        mut hand: Option<K>,
-        hash: KeyHash,
-        how: &How<'_>,
-        wakeups: Wakeups,
-        mut machine: MutexGuard<'s, Machine<K>>,
-    ) -> Added {
-        let mut group = Group::default();
-        let added = {
-            if let (Some(groups), Some(key)) = (&this.groups, &hand) {
-                if !this.is_shutting_down() && !machine.is_known(key, hash) {
-                    drop(machine);
-                    group = groups.ask(key, &this.hasher);
-                    machine = locked.lock();
-                }
-            }
-            let mut mode = this.mode();
-            mode.is_awaited &= wakeups == Wakeups::Now;
-            if mode == Mode::PLAIN {
-                let (added, owed) = machine.add(&mut hand, hash, group, how, Mode::PLAIN);
-                this.leave(locked, machine, owed, Mode::PLAIN);
-                added
-            } else if mode == Mode::ORDERED {
-                let (added, owed) = machine.add(&mut hand, hash, group, how, Mode::ORDERED);
-                this.leave(locked, machine, owed, Mode::ORDERED);
-                added
-            } else {
-                let (added, owed) = machine.add(&mut hand, hash, group, how, mode);
-                this.leave(locked, machine, owed, mode);
-                added
-            }
-        };
+        if this.groups.is_some() {
+            (group, machine) = this.group_of_new(locked, &key, hash, machine);
+        }
+        hand = Some(key);
+        let added = in_mode!(this, mode, _extras => {
+            let (added, owed) = machine.add(&mut hand, hash, group, &how, mode);
+            this.leave(locked, machine, owed, mode);
+            added
+        });
+        // A delay may have to start the driver.
         if this.has_extras() {
             Self::after_add(this, added);
         }
         added
+    }
+
+    /// In a queue with groups: asks for the group of a key that is new. Not under the lock (P17).
+    fn group_of_new<'s>(
+        &'s self,
+        locked: &'s Locked<K>,
+        key: &K,
+        hash: KeyHash,
+        machine: MutexGuard<'s, Machine<K>>,
+    ) -> (Group, MutexGuard<'s, Machine<K>>) {
+        let Some(groups) = &self.groups else { return (Group::default(), machine) };
+        if self.is_shutting_down() || machine.is_known(key, hash) {
+            return (Group::default(), machine);
+        }
+        drop(machine);
+        let group = groups.ask(key, &self.hasher);
+        (group, locked.lock())
     }
 }
 

@@ -4,6 +4,7 @@ use super::Shared;
 use super::failures::Failures;
 use super::hub::Flags;
 use super::locked::Locked;
+use super::section::in_mode;
 use crate::machine::{Claimed, End, Ended, Machine, MaybeNanos, Mode, Owed, WHEEL_IS_FULL};
 use crate::panics::contained;
 use crate::sync::{Arc, MutexGuard};
@@ -59,12 +60,12 @@ impl<K> Shared<K> {
         machine: MutexGuard<'s, Machine<K>>,
     ) {
         let mut hand = None;
-        let worked = match self.mode() {
-            Mode::ORDERED => self.end_in(locked, machine, &mut hand, claimed, end, Mode::ORDERED),
-            Mode::PLAIN => self.end_in(locked, machine, &mut hand, claimed, end, Mode::PLAIN),
-            mode => self.end_in(locked, machine, &mut hand, claimed, end, mode),
-        };
-        self.tell_done(worked);
+        in_mode!(self, mode, has_extras => {
+            let worked = self.end_in(locked, machine, &mut hand, claimed, end, mode);
+            if has_extras {
+                self.tell_done(worked);
+            }
+        });
     }
 
     #[inline(always)]
@@ -78,8 +79,10 @@ impl<K> Shared<K> {
         mode: Mode,
     ) -> MaybeNanos {
         let worked = if mode.is_measured { self.note_end(&mut machine, &claimed, None) } else { MaybeNanos::UNKNOWN };
-        let (_ended, owed) = machine.done(hand, claimed, end, mode);
-        self.leave(locked, machine, owed, mode);
+        let (ended, owed) = machine.done(hand, claimed, end, mode);
+        if mode.is_ordered || ended == Ended::Queued || owed != Owed::NOTHING {
+            self.leave(locked, machine, owed, mode);
+        }
         worked
     }
 
@@ -131,9 +134,8 @@ impl<K> Shared<K> {
             this.expect_levels();
         }
         let (locked, mut hand, mut how) = (this.home(&claimed), None, this.how(&options));
-        let (added, worked) = {
-            let mut machine = locked.lock();
-            let mode = this.mode();
+        let mut machine = locked.lock();
+        let (requeued, worked) = in_mode!(this, mode, _extras => {
             if mode.is_ordered && options.priority.is_none() {
                 how.priority = machine.priority(&claimed);
             }
@@ -146,14 +148,11 @@ impl<K> Shared<K> {
             if mode.is_measured && mode.is_open {
                 worked = this.note_end(&mut machine, &claimed, how.may_delay().then_some(how.now));
             }
-            let (requeued, owed) = if mode == Mode::PLAIN {
-                machine.requeue(&mut hand, claimed, &how, end, Mode::PLAIN)
-            } else {
-                machine.requeue(&mut hand, claimed, &how, end, mode)
-            };
+            let (requeued, owed) = machine.requeue(&mut hand, claimed, &how, end, mode);
             this.leave(locked, machine, owed, mode);
-            (requeued?, worked)
-        };
+            (requeued, worked)
+        });
+        let added = requeued?;
         // First: a panic of the observer must not leave a delay without a driver.
         Self::ensure_driver(this);
         this.tell_done(worked);

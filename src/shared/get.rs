@@ -4,6 +4,7 @@ use super::Shared;
 use super::choose::Busy;
 use super::hub::Flags;
 use super::locked::Locked;
+use super::section::in_mode;
 use super::stand_in;
 use crate::TryGetError;
 use crate::machine::{Claimed, Machine, MaybeNanos, Mode, Owed, Times};
@@ -111,8 +112,13 @@ impl<K> Shared<K> {
     /// line is empty, or its next key is in another block or behind a hole.
     #[inline(never)]
     fn take_slow(this: &Arc<Self>, machine: MutexGuard<'_, Machine<K>>) -> Option<Claimed<K>> {
-        let taken = this.take(&this.first, machine);
-        taken.map(|taken| Self::hand_out(this, taken))
+        in_mode!(this, mode, has_extras => {
+            let taken = this.take_in(&this.first, machine, mode)?;
+            if has_extras {
+                Self::after_hand_out(this, taken.waited());
+            }
+            Some(taken.claimed)
+        })
     }
 
     /// [`try_take`](Self::try_take) of a queue with several shards.
@@ -140,11 +146,7 @@ impl<K> Shared<K> {
 
     /// Takes the first key of a shard, and ends the critical section.
     pub(super) fn take<'s>(&'s self, locked: &'s Locked<K>, machine: MutexGuard<'s, Machine<K>>) -> Option<Taken<K>> {
-        match self.mode() {
-            Mode::ORDERED => self.take_in(locked, machine, Mode::ORDERED),
-            Mode::PLAIN => self.take_in(locked, machine, Mode::PLAIN),
-            mode => self.take_in(locked, machine, mode),
-        }
+        in_mode!(self, mode, _extras => self.take_in(locked, machine, mode))
     }
 
     #[inline(always)]

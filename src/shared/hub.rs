@@ -74,6 +74,7 @@ impl Hub {
 pub(super) struct Flags(pub(super) u8);
 
 impl Flags {
+    pub(super) const NONE: Self = Self(0);
     /// The queue measures. A queue with an observer always does.
     pub(super) const MEASURED: Self = Self(1);
     /// The queue has an observer.
@@ -106,6 +107,11 @@ impl Flags {
     #[inline]
     pub(super) fn has(self, any_of: Self) -> bool {
         self.0 & any_of.0 != 0
+    }
+
+    #[inline]
+    pub(super) fn without(self, these: Self) -> Self {
+        Self(self.0 & !these.0)
     }
 }
 

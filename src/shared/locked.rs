@@ -40,7 +40,7 @@ const FREE: usize = 0;
 struct Published {
     /// The number of queued keys that a getter may take.
     len: AtomicUsize,
-    /// In a queue with priorities or groups: the number of all queued keys.
+    /// In a queue with groups: the number of all queued keys.
     total: AtomicUsize,
     /// A time before the push of the first of them, or of the next push if there is none, in a queue with several shards; and its
     /// priority: [`Front`], as a number.
@@ -160,7 +160,7 @@ impl<K> Locked<K> {
         }
         debug_assert_eq!(self.len(), machine.ready(Mode::ORDERED), "the number of ready keys is published");
         debug_assert!(
-            !machine.order().is_ordered() || self.total() == machine.len(),
+            !machine.order().has_groups() || self.total() == machine.len(),
             "the number of keys is published"
         );
     }
@@ -179,7 +179,7 @@ impl<K> Locked<K> {
         self.published.len.load(Ordering::Relaxed)
     }
 
-    /// In a queue with priorities or groups: the number of all queued keys.
+    /// In a queue with groups: the number of all queued keys.
     pub(super) fn total(&self) -> usize {
         self.published.total.load(Ordering::Relaxed) // Relaxed: see `len`
     }
@@ -191,7 +191,7 @@ impl<K> Locked<K> {
             return; // loom would try every order of a store that changes nothing
         }
         self.published.len.store(machine.ready(mode), Ordering::Relaxed); // Relaxed: see `len`
-        if mode.is_ordered {
+        if mode.is_ordered && machine.order().has_groups() {
             self.published.total.store(machine.len(), Ordering::Relaxed);
         }
     }
@@ -206,8 +206,8 @@ impl<K> Locked<K> {
             machine.stamp(stamp());
         }
         // In a line, a push does not change which key is the first, unless it is the only one.
-        let is_pushed = !mode.is_ordered && (1..machine.ready(mode)).contains(&self.len());
-        if is_pushed {
+        let (ready, before) = (machine.ready(mode), self.len());
+        if ready == 0 || !mode.is_ordered && (1..ready).contains(&before) {
             return;
         }
         if let Some((priority, stamp)) = machine.front() {

@@ -19,6 +19,32 @@ use crate::sync::MutexGuard;
 use crate::time::driver::Driver;
 use crate::wait::WakeList;
 
+/// A verb, compiled for each mode of the hot calls, which is a constant there, and once for all others. The rest of the call looks for
+/// more to do after the lock if `has_extras`.
+macro_rules! in_mode {
+    ($shared:expr, $mode:ident, $has_extras:ident => $verb:expr) => {
+        match $shared.flags().without(Flags::LIMITED) {
+            Flags::NONE => {
+                let ($mode, $has_extras) = (Mode::PLAIN, false);
+                $verb
+            }
+            Flags::ORDERED => {
+                let ($mode, $has_extras) = (Mode::ORDERED, false);
+                $verb
+            }
+            Flags::MEASURED => {
+                let ($mode, $has_extras) = (Mode::MEASURED, false);
+                $verb
+            }
+            flags => {
+                let ($mode, $has_extras) = ($shared.mode(), flags.has(Flags::EXTRAS));
+                $verb
+            }
+        }
+    };
+}
+pub(super) use in_mode;
+
 impl<K> Shared<K> {
     /// Takes the lock of a shard, unless there are others and this one is busy for longer than a critical section takes (P21).
     pub(super) fn lock_unless_busy<'s>(&self, locked: &'s Locked<K>) -> Option<MutexGuard<'s, Machine<K>>> {
@@ -84,7 +110,7 @@ impl<K> Shared<K> {
         if owed.has(Owed::READY) && flags.has(Flags::GETTERS) {
             let queued = locked.len() * self.shards();
             let mut hub = self.hub();
-            (0..owed.ready).map_while(|_| hub.getters.next(queued)).for_each(|getter| wakes.push(getter));
+            (0..owed.ready()).map_while(|_| hub.getters.next(queued)).for_each(|getter| wakes.push(getter));
         }
         if owed.has(Owed::DRAINED) && flags.has(Flags::DRAINERS) {
             wakes.append(self.hub().life_cycle.work_ended(locked.index));
@@ -103,7 +129,9 @@ impl<K> Shared<K> {
         }
         let _garbage = owed.has(Owed::GARBAGE).then(|| machine.take_garbage());
         drop(machine);
-        self.note_caught(wakes.wake());
+        if !wakes.is_empty() {
+            self.note_caught(wakes.wake());
+        }
         // The memory is freed here.
     }
 

@@ -39,7 +39,7 @@ fn a_verb_that_finds_the_wheel_full_changes_nothing() {
     // What sets no delay needs no room.
     assert_eq!(add(&mut machine, 3, &How { delay: Some(0), ..How::NOW }), Added::Queued);
     let (expired, owed) = machine.expire(1, BATCH, Mode { is_awaited: true, ..Mode::PLAIN });
-    assert_eq!((expired.by_answer, expired.has_more, owed.ready), ([2, 0, 0], false, 2));
+    assert_eq!((expired.by_answer, expired.has_more, owed.ready()), ([2, 0, 0], false, 2));
     MAX_BLOCKS.set(1000);
     assert_eq!(add(&mut machine, 4, &later), Added::Delayed);
     let _ended = machine.done(&mut None, claimed, End::Done, Mode::PLAIN);

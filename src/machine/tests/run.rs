@@ -271,13 +271,13 @@ impl Run {
     /// What is owed, and must be: these bits, and wake-ups for this number of keys.
     fn expect_owed(&mut self, owed: Owed, ready: u32, what: u8) {
         let (ready, what) = if self.mode().is_awaited { (ready, what) } else { (0, 0) };
-        assert_eq!((owed.ready, owed.has(Owed::READY)), (ready, ready > 0), "keys that became ready");
+        assert_eq!((owed.ready(), owed.has(Owed::READY)), (ready, ready > 0), "keys that became ready");
         let is_earlier = self.machine.until() < self.until;
         self.until = self.machine.until();
         self.collect_news(owed);
         self.check_news();
         let what = what | if ready > 0 { Owed::READY } else { 0 } | if is_earlier { Owed::DEADLINE } else { 0 };
-        assert_eq!(owed.what & !(Owed::GARBAGE | Owed::DIRTY), what, "what is owed");
+        assert_eq!(owed.what() & !(Owed::GARBAGE | Owed::DIRTY), what, "what is owed");
         if owed.has(Owed::GARBAGE) {
             note("garbage");
             drop(self.machine.take_garbage());
@@ -529,7 +529,7 @@ impl Run {
             let (some, owed) = self.machine.expire(now, at_most, mode);
             assert!(some.by_answer.iter().sum::<usize>() <= at_most);
             expired = std::array::from_fn(|answer| expired[answer] + some.by_answer[answer]);
-            ready += owed.ready;
+            ready += owed.ready();
             self.collect_news(owed);
             if owed.has(Owed::GARBAGE) {
                 drop(self.machine.take_garbage());
@@ -627,7 +627,7 @@ impl Run {
     fn shut_down(&mut self) {
         self.reference.shut_down = true;
         let owed = self.machine.shut_down();
-        assert_eq!(owed.what, self.ends(true, true));
+        assert_eq!(owed.what(), self.ends(true, true));
     }
 
     fn check(&mut self) {
