@@ -88,26 +88,28 @@
 //!   is processing is queued at the highest priority of the adds meanwhile. A delayed key takes the highest priority of the calls that set
 //!   or moved its delay. A key that its holder puts back keeps its priority. In a strict queue a level waits as long as a higher one has
 //!   keys that a getter may take. Else one of 16 hand-outs of a shard goes to the lower levels that wait, in turn. While groups are full,
-//!   one level of a full group is skipped at each such turn, and gets the next hand-out after that group has room again. So does the
-//!   highest level of a group, after two hand-outs of its lower ones. So no level of a group waits for ever, however slow its handlers are,
-//!   and at most two of 16 hand-outs go to lower levels, and one more to the highest of a group. With several shards, a getter takes at
-//!   most 4 keys from a shard before it looks at the first keys of all shards; unless the queue is strict, one of 16 of these choices goes
-//!   by age alone, counted for the queue and not for a thread. But for these turns, a key waits for at most about `4 * (shards + getters)`
+//!   one level of a full group is skipped at each such turn. When that group has room, the next hand-out is of a skipped level of it, or of
+//!   its highest level if lower ones have filled the group twice: of that which keys of other levels have passed most often, or a drawn one
+//!   of several. So each level of a group comes again and again, however slow its handlers are (of up to 64 that wait in a level); and at
+//!   most two of 16 hand-outs go to lower levels, and one more to the highest of a group. With several shards, a getter takes at most 4
+//!   keys from a shard before it looks at the first keys of all shards; unless the queue is strict, one of 16 of these choices goes by age
+//!   alone, counted for the queue and not for a thread. But for these turns, a key waits for at most about `4 * (shards + getters)`
 //!   hand-outs of lower levels. Upheld by `src/machine/add.rs`, `src/order/levels.rs`, `src/order/choice.rs` and `src/shared/choose.rs`.
 //!   Shown by `tests/priorities.rs`, `tests/against_reference.rs`, the unit tests of `src/shared/choose.rs` and the model
 //!   `a_raise_meets_a_get`.
 //! * **P20** Groups: in each level of a shard, the groups with queued keys take turns. In its turn a group gives as many keys as its
 //!   weight. A group that gets its first key there is new: it comes before those that have had turns, which still get one of 16 hand-outs
-//!   of the level. A group without keys is remembered until its next turn would have come: if it gets a key before, it goes to the end.
-//!   (Not so if more than 128 groups are remembered, and more than twice as many as have keys there, or none has.) With a limit, at most so
-//!   many keys of a group are processing at a time; a group whose turn comes while it is full comes next when it has room. After a
-//!   shut-down, getters wait while full groups have queued keys. Upheld by `src/order/groups.rs`, `src/order/seats.rs` and
-//!   `src/order/owed.rs`. Shown by `tests/groups.rs`, `tests/against_reference.rs` and `loom-tests/tests/order.rs`.
+//!   of the level. A group without keys is remembered until its next turn would have come: if it gets a key before, it goes to the end. (If
+//!   more than 128 are remembered in all, some are forgotten: in a level where they are more than twice as many as have keys, and in one
+//!   where none has.) With a limit, at most so many keys of a group are processing at a time; a group whose turn comes while it is full
+//!   comes next when it has room. After a shut-down, getters wait while full groups have queued keys. Upheld by `src/order/groups.rs`,
+//!   `src/order/seats.rs` and `src/order/owed.rs`. Shown by `tests/groups.rs`, `tests/against_reference.rs` and
+//!   `loom-tests/tests/order.rs`.
 //! * **P21** With several shards, a thread that stops in the middle of a call keeps other threads only from the keys of one shard. While
 //!   other shards have keys, getters pass by a lock that is held. If no other shard has keys, they wait for it as long as critical sections
-//!   take. Then getters, and the driver, pass by it, and come back within 100 µs. (The driver
-//!   thread, or its stand-in (W7), wakes the tasks among these getters. Without one, they wake themselves, and yield.) Upheld by `src/shared/choose.rs`,
-//!   `src/shared/get.rs` and `src/shared/driver.rs`. Shown by the tests of `src/shared/stopped.rs`.
+//!   take. Then getters, and the driver, pass by it, and come back within 100 µs. (The driver thread, or its stand-in (W7), wakes the tasks
+//!   among these getters. Without one, they wake themselves, and yield.) Upheld by `src/shared/choose.rs`, `src/shared/get.rs` and
+//!   `src/shared/driver.rs`. Shown by the tests of `src/shared/stopped.rs`.
 //!
 //!   | a thread stops | these wait | until |
 //!   |---|---|---|

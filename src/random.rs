@@ -20,7 +20,7 @@ const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// The number that belongs to a state.
 #[inline]
-fn mix(state: u64) -> u64 {
+pub(crate) fn mix(state: u64) -> u64 {
     let x = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     x ^ (x >> 31)

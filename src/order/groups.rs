@@ -17,7 +17,8 @@
 //! each new lane has a ticket. If it went first each time, a group that is full now and then, by its keys of another level, would pass all
 //! others for ever.) How the levels of one group share its room: [`owed`](super::owed).
 //!
-//! All steps are O(1), but when a group becomes full, or is no longer: these visit its lanes.
+//! All steps are O(1), but for those that visit the lanes of a group: when it becomes full, or is no longer; and to find one of a level. And
+//! with a limit a turn of the lower levels looks at some lanes.
 
 use super::bits::Bits;
 use super::choice::Choice;
@@ -43,6 +44,8 @@ pub(crate) struct Groups<T> {
     pub(super) quiet: Bits,
     /// The last level that was looked at for a lane to be skipped.
     pub(super) last_skipped: u8,
+    /// How often a group had room again.
+    pub(super) rooms: u64,
     /// Keys of a group that may be processing.
     pub(super) limit: u32,
     /// Queued keys.
@@ -72,6 +75,7 @@ impl<T: Copy + PartialEq> Groups<T> {
             idle: 0,
             quiet: Bits::default(),
             last_skipped: 0,
+            rooms: 0,
             limit: limit.unwrap_or(u32::MAX),
             len: 0,
             blocked: 0,
@@ -202,8 +206,7 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
         self.levels[usize::from(level)].len += 1;
         self.blocked += usize::from(is_full);
         if was_empty {
-            let handed_out = self.lanes[group].known.handed_out();
-            self.lanes[number].turn.serve(handed_out);
+            self.lanes[number].turn.clear_passes();
             self.seat(number, false);
         }
         Pushed { position, is_ready: !is_full }
@@ -231,16 +234,16 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
         let known = &mut self.lanes[group].known;
         known.queued -= 1;
         known.note_hand_out();
-        let handed_out = known.handed_out();
         let queued = known.queued as usize;
         known.processing += u32::from(self.limit < u32::MAX);
         let is_full = self.limit < u32::MAX && known.processing == self.limit;
         if from == Seat::Old && (turn_is_over || is_empty || is_full) {
             level.turns = level.turns.wrapping_add(1);
         }
-        self.lanes[number].turn.serve(handed_out);
+        self.lanes[number].turn.clear_passes();
         if is_full {
             self.lanes[number].turn.set_credit(0);
+            self.pass_others(group, number);
             self.blocked += queued;
             self.seat_all(group);
         } else if turn_is_over || is_empty {

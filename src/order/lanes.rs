@@ -38,8 +38,8 @@ pub(super) struct Lane<T> {
     pub(super) seat: Seat,
 }
 
-/// The keys that a lane may still give in this turn: 10 bits. And the lowest 6 bits of the number of the group's hand-outs when the lane gave
-/// its last key, or got its first one. In 16 bits, as there may be a million lanes.
+/// The keys that a lane may still give in this turn: 10 bits. And how often it was passed since it gave its last key, or got its first one:
+/// up to 63. In 16 bits, as there may be a million lanes.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Turn(u16);
 
@@ -59,13 +59,18 @@ impl Turn {
     }
 
     #[inline]
-    pub(super) fn serve(&mut self, handed_out: u64) {
-        self.0 = self.0 & Self::MOST | (handed_out as u16) << Self::BITS;
+    pub(super) fn passes(self) -> u16 {
+        self.0 >> Self::BITS
     }
 
-    /// Hand-outs of the group since then. The number wraps around at 64: a lane that waits longer has few passes for a moment.
-    pub(super) fn passes(self, handed_out: u64) -> u16 {
-        (handed_out as u16).wrapping_sub(self.0 >> Self::BITS) & (u16::MAX >> Self::BITS)
+    #[inline]
+    pub(super) fn pass(&mut self) {
+        self.0 = self.0.checked_add(1 << Self::BITS).unwrap_or(self.0);
+    }
+
+    #[inline]
+    pub(super) fn clear_passes(&mut self) {
+        self.0 &= Self::MOST;
     }
 }
 
@@ -79,9 +84,11 @@ pub(super) enum Seat {
     New,
     /// It has had a turn.
     Old,
-    /// Its group is full.
+    /// Its group is full, and it has given the last key itself, or got its first one since.
     Parked,
-    /// Its group is full, and the turn of its level has come: it may be owed a hand-out.
+    /// Its group is full, and other lanes of the group have passed it.
+    Passed,
+    /// The same, and a turn of the lower levels has come: it may be owed a hand-out.
     Skipped,
     /// It has no keys. It stays for a turn: so a group that has a key now and then wins nothing by being empty for a moment.
     Idle,
@@ -89,6 +96,14 @@ pub(super) enum Seat {
     Owed,
     /// In none: it is just made, or a home that is not used as a lane.
     Nowhere,
+}
+
+impl Seat {
+    /// Its group is full.
+    #[inline]
+    pub(super) fn is_held(self) -> bool {
+        matches!(self, Self::Parked | Self::Passed | Self::Skipped)
+    }
 }
 
 impl<T> Default for Lane<T> {

@@ -1,4 +1,4 @@
-//! Where a lane sits: [`Groups::seat`] alone puts lanes into lists. And how long an idle one stays.
+//! Where a lane sits: [`Groups::seat`] puts lanes into lists, and for a hand-out that is owed [`Groups::put`]. And how long an idle one stays.
 
 use super::lanes::{Lane, Lanes, List, Seat, Turn};
 use super::{Bin, Groups, NONE, visit};
@@ -18,7 +18,7 @@ const SOME: usize = 64;
 
 pub(super) struct Level {
     /// By [`Seat`].
-    pub(super) lists: [List; 5],
+    pub(super) lists: [List; 6],
     /// Queued keys.
     pub(super) len: u32,
     /// Turns of old lanes, which wrap around.
@@ -32,7 +32,7 @@ pub(super) struct Level {
 
 impl Level {
     pub(super) const EMPTY: Self =
-        Self { lists: [List::EMPTY; 5], len: 0, turns: 0, tickets: 0, passed: 0, since_old: 0 };
+        Self { lists: [List::EMPTY; 6], len: 0, turns: 0, tickets: 0, passed: 0, since_old: 0 };
 
     #[inline]
     pub(super) fn list(&mut self, seat: Seat) -> &mut List {
@@ -58,14 +58,14 @@ impl Level {
         self.len_of(Seat::New) + self.len_of(Seat::Old) > 0
     }
 
-    /// Lanes with keys.
+    /// Lanes with keys, but for those that are owed a hand-out.
     pub(super) fn waiting(&self) -> u32 {
         self.len_of(Seat::New) + self.len_of(Seat::Old) + self.held()
     }
 
     /// Lanes with keys of full groups.
     pub(super) fn held(&self) -> u32 {
-        self.len_of(Seat::Parked) + self.len_of(Seat::Skipped)
+        self.len_of(Seat::Parked) + self.len_of(Seat::Passed) + self.len_of(Seat::Skipped)
     }
 
     /// A lane with this ticket comes before all that are new.
@@ -90,26 +90,32 @@ impl<T: Copy + PartialEq> Groups<T> {
         let home = if number == group { lane } else { &self.lanes[group] };
         let weight = home.known.weight();
         let level = &mut self.levels[usize::from(index)];
-        let was_full = matches!(was, Seat::Parked | Seat::Skipped);
+        let was_full = was.is_held();
         let was_new = was_full && lane.turn.credit() == WAS_NEW;
         let is_due = if was_new { level.is_first(lane.due, &self.lanes) } else { !is_before(level.turns, lane.due) };
         let mut goes_first = false;
         let seat = match was {
             _ if is_empty => Seat::Idle,
-            Seat::Skipped if is_full => was,
+            _ if is_full && was_full => was,
+            _ if is_full && lane.turn.passes() > 0 => Seat::Passed,
             _ if is_full => Seat::Parked,
             Seat::New | Seat::Old | Seat::Owed if turn_is_over => Seat::Old,
             Seat::New | Seat::Old | Seat::Owed => was,
-            Seat::Parked | Seat::Skipped if is_due => {
+            _ if was_full && is_due => {
                 // Else it would pass those that wait: with a limit of 1 and one getter it is back before each hand-out.
                 goes_first = lane.turn.credit() > 0 && lane.turn.credit() < LATE;
                 Seat::New
             }
             // It keeps its ticket: so it comes before the others when those before it have been.
-            Seat::Parked | Seat::Skipped if was_new => Seat::New,
-            Seat::Parked | Seat::Skipped => Seat::Old,
+            _ if was_full => {
+                if was_new {
+                    Seat::New
+                } else {
+                    Seat::Old
+                }
+            }
             Seat::Idle if !is_due => Seat::Old,
-            Seat::Idle | Seat::Nowhere => Seat::New,
+            _ => Seat::New,
         };
         if seat == was && !turn_is_over || was == Seat::Idle && is_empty {
             return;
@@ -123,7 +129,7 @@ impl<T: Copy + PartialEq> Groups<T> {
         let lane = &mut self.lanes[number];
         (lane.seat, lane.neighbours) = (seat, neighbours);
         // If it was parked without a hand-out, its turn comes when it would have come.
-        let keeps_due = if seat == Seat::Parked { lane.turn.credit() > 0 } else { was_full };
+        let keeps_due = if seat.is_held() { lane.turn.credit() > 0 } else { was_full };
         if seat == Seat::New {
             if goes_first && !was_new {
                 lane.due = level.passed;
@@ -134,14 +140,14 @@ impl<T: Copy + PartialEq> Groups<T> {
         } else if !keeps_due || seat == Seat::Idle {
             lane.due = level.turns.wrapping_add(level.len_of(Seat::Old));
         }
-        if seat != Seat::Parked {
+        if !seat.is_held() {
             lane.turn.set_credit(weight);
         } else if matches!(was, Seat::Idle | Seat::Nowhere) {
             lane.turn.set_credit(LATE);
         } else if was == Seat::New && lane.turn.credit() > 0 {
             lane.turn.set_credit(WAS_NEW);
         } // else 0: it has filled its group itself; or more: it was to have its turn
-        if was_full || seat == Seat::Parked {
+        if was_full || seat.is_held() {
             self.choice.set_held(index, level.held() > 0);
         }
         self.choice.set(index, level.is_ready());

@@ -91,6 +91,10 @@ impl<K> Shared<K> {
                     Look::Listed(ticket) => {
                         parking.park(parker, deadline.start());
                         this.leave_drainers(Some(ticket));
+                        if this.shards() > 1 {
+                            // The next look waits for a shard whose holder has stopped, and a stand-in passes by it (P21).
+                            parking.step_aside();
+                        }
                     }
                 }
                 late = deadline.is_over();

@@ -71,6 +71,13 @@ impl<'s, K> Parking<'s, K> {
         self.stands_in
     }
 
+    /// Gives up the place, for one that waits. This thread is on no list, and takes the place again at its next park if nobody has it.
+    pub(super) fn step_aside(&mut self) {
+        if self.stands_in {
+            self.leave();
+        }
+    }
+
     fn leave(&mut self) {
         if self.stands_in || self.shared.is_driver_missing() {
             let mut hub = self.shared.hub();
@@ -220,6 +227,31 @@ mod tests {
                 assert_eq!(next.join().unwrap(), u32::from(!next_is_idle), "takes {takes}");
             });
         }
+    }
+
+    /// An idle wait stands in, and then waits for a shard whose holder has stopped. A getter has the place meanwhile.
+    #[test]
+    fn an_idle_wait_that_waits_for_a_shard_does_not_stand_in() {
+        let queue = WorkQueue::builder().shards(2).build_with(no_thread);
+        let of_other = |key: &u32| queue.shared.shard_of(queue.shared.hash(key)).index == 1;
+        let keys: Vec<u32> = (0..100).filter(of_other).take(2).collect();
+        queue.add_after(keys[0], Duration::from_millis(100));
+        queue.shared.hub().driver = State::Missing { retry_at: now() + HOUR };
+        thread::scope(|scope| {
+            let idle = scope.spawn(|| queue.wait_idle_timeout(LONG));
+            until("it stands in", || matches!(queue.shared.hub().stand_in, State::Parked { .. }));
+            let get = || queue.get_timeout(LONG / 2).map(|item| *item).ok();
+            let getters = [(); 2].map(|()| scope.spawn(get));
+            until("they park", || queue.stats().waiters == 2);
+            let stopped = queue.shared.first.lock();
+            until("the first key comes", || getters.iter().any(|getter| getter.is_finished()));
+            queue.add_after(keys[1], Duration::from_millis(100));
+            let mut got = getters.map(|getter| getter.join().unwrap());
+            drop(stopped);
+            got.sort_unstable();
+            assert_eq!(got, [Some(keys[0]), Some(keys[1])]);
+            assert!(idle.join().unwrap().is_ok());
+        });
     }
 
     /// A thread that was woken to take the place, or has found it taken, leaves without it when nobody has it: it wakes the next.

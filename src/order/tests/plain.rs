@@ -1,5 +1,8 @@
 //! The orders, in plain lists that are searched from end to end. Without groups all keys are of one group.
 
+use crate::order::level_of;
+use crate::random::mix;
+
 /// Idle groups that are kept.
 pub(super) const KEEP: usize = crate::order::seats::KEEP as usize;
 
@@ -19,6 +22,7 @@ pub(super) struct Plain {
     since_lower: u32,
     last_lower: i8,
     last_skipped: i8,
+    rooms: u64,
     /// Groups that are owed a hand-out in a level.
     owed: Vec<(u64, i8)>,
 }
@@ -41,8 +45,8 @@ struct Level {
     parked: Vec<u64>,
     /// Of these: the groups that were full when the level had a turn.
     skipped: Vec<u64>,
-    /// Groups, the numbers of their hand-outs when they gave the last key of the level, or got the first one.
-    served: Vec<(u64, u64)>,
+    /// Groups, how often they were filled by keys of other levels since they gave a key of this one, or got the first one: up to 63.
+    passes: Vec<(u64, u16)>,
     /// Groups, the turns at which they have theirs, or would have had them; whether they have filled themselves; and were in no list.
     due: Vec<(u64, u64, bool, bool)>,
     turns: u64,
@@ -58,6 +62,10 @@ impl Level {
         !self.new.is_empty() || !self.old.is_empty()
     }
 
+    fn passes(&self, id: u64) -> u16 {
+        self.passes.iter().find(|passes| passes.0 == id).unwrap().1
+    }
+
     fn ticket(&self, id: u64) -> Option<u64> {
         self.tickets.iter().find(|group| group.0 == id).map(|group| group.1)
     }
@@ -71,7 +79,17 @@ fn take<T: Copy>(list: &mut Vec<T>, is_it: impl Fn(&T) -> bool) -> Option<T> {
 impl Plain {
     pub(super) fn new(rules: Rules) -> Self {
         let (queued, groups, levels, owed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { rules, queued, groups, levels, since_lower: 0, last_lower: i8::MIN, last_skipped: i8::MIN, owed }
+        Self {
+            rules,
+            queued,
+            groups,
+            levels,
+            since_lower: 0,
+            last_lower: i8::MIN,
+            last_skipped: i8::MIN,
+            rooms: 0,
+            owed,
+        }
     }
 
     pub(super) fn enter(&mut self, id: u64, weight: u32) {
@@ -139,6 +157,13 @@ impl Plain {
             self.level(priority).turns += 1;
         }
         if self.is_full(id) {
+            for level in self.levels.iter_mut().filter(|level| level.priority != priority) {
+                level
+                    .passes
+                    .iter_mut()
+                    .filter(|passes| passes.0 == id)
+                    .for_each(|passes| passes.1 = (passes.1 + 1).min(63));
+            }
             self.seat_all(id, Some(priority));
         } else {
             self.seat(id, priority, is_over);
@@ -152,6 +177,7 @@ impl Plain {
             return false;
         }
         let was_full = self.is_full(id);
+        self.rooms += u64::from(was_full);
         let owed = self.most_passed(id);
         self.group(id).processing -= 1;
         if was_full {
@@ -179,16 +205,9 @@ impl Plain {
     }
 
     fn serve(&mut self, id: u64, priority: i8) {
-        let handed_out = self.handed_out(id);
         let level = self.level(priority);
-        level.served.retain(|served| served.0 != id);
-        level.served.push((id, handed_out));
-    }
-
-    /// The hand-outs of the group since it gave a key of this level.
-    fn passes(&self, id: u64, level: &Level) -> u64 {
-        let served = level.served.iter().find(|served| served.0 == id).unwrap().1;
-        (self.handed_out(id) - served) % 64
+        level.passes.retain(|passes| passes.0 != id);
+        level.passes.push((id, 0));
     }
 
     /// The level for which a full group is owed a hand-out.
@@ -196,10 +215,11 @@ impl Plain {
         let parked = || self.levels.iter().filter(|level| level.parked.contains(&id));
         let highest = parked().next()?.priority;
         let may_be = |level: &&Level| level.skipped.contains(&id) || level.priority == highest;
-        // The last of those that are equal: the highest.
-        let level = parked().filter(may_be).rev().max_by_key(|level| self.passes(id, level))?;
+        // Any of those that are equal.
+        let draw = |level: &Level| mix(self.rooms << 8 | u64::from(level_of(level.priority)));
+        let level = parked().filter(may_be).max_by_key(|level| (level.passes(id), draw(level)))?;
         let enough = if level.skipped.contains(&id) { 1 } else { 2 };
-        (!self.rules.strict && self.passes(id, level) >= enough).then_some(level.priority)
+        (!self.rules.strict && level.passes(id) >= enough).then_some(level.priority)
     }
 
     pub(super) fn handed_out(&self, id: u64) -> u64 {
@@ -225,16 +245,22 @@ impl Plain {
         self.since_lower = 0;
         let next = |of: &[i8], last: i8| of.iter().copied().find(|level| *level < last).or(of.first().copied());
         let (below, above): (Vec<i8>, Vec<i8>) = held.into_iter().partition(|level| *level < self.last_skipped);
-        let (mut most, mut skipped, mut left) = (0, None, 64);
+        let (mut most, mut skipped, mut left) = ((0, 0), None, 64);
         for priority in below.into_iter().chain(above) {
             let level = self.levels.iter().find(|level| level.priority == priority).unwrap();
-            let parked: Vec<u64> =
-                level.parked.iter().copied().filter(|id| !level.skipped.contains(id)).take(left).collect();
-            left -= parked.len();
+            let parked: Vec<u64> = level
+                .parked
+                .iter()
+                .copied()
+                .filter(|id| !level.skipped.contains(id) && level.passes(*id) > 0)
+                .take(left)
+                .collect();
             for id in parked {
-                if self.passes(id, level) > most {
-                    (most, skipped) = (self.passes(id, level), Some((id, priority)));
+                let passes = (level.passes(id), mix(self.rooms << 8 | left as u64));
+                if passes > most {
+                    (most, skipped) = (passes, Some((id, priority)));
                 }
+                left -= 1;
             }
             self.last_skipped = priority;
             if left == 0 {
