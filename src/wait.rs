@@ -391,10 +391,10 @@ mod tests {
             }
             ran
         };
-        // The least of some: other programs take the cache. If each step moved as many as the list has, it would be 100 times.
-        let least = |lists| (0..4).map(|_| cost(lists)).min().expect("there are some");
-        let (short, long) = (least(100), least(1));
+        // The sum of some: the clock may count processor time in steps of milliseconds.
+        let sum = |lists| (0..4).map(|_| cost(lists)).sum::<Duration>();
+        let (short, long) = (sum(100), sum(1));
         println!("100 lists: {short:?}, one list: {long:?}");
-        assert!(long < 30 * short, "100 lists: {short:?}, one list: {long:?}");
+        assert!(long < 10 * short, "100 lists: {short:?}, one list: {long:?}");
     }
 }

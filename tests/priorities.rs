@@ -163,7 +163,7 @@ fn each_wait_of_a_rare_priority_is_measured() {
 fn an_eq_that_panics_in_the_first_priority() {
     use std::hash::{Hash, Hasher};
     use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-    /// All are in one bucket. Compared with itself, `u32::MAX` panics.
+    /// All are in one bucket. A comparison with `u32::MAX` panics.
     #[derive(Debug, Eq, Clone)]
     struct Key(u32);
     impl Hash for Key {

@@ -33,6 +33,11 @@ impl Bits {
     }
 
     #[inline]
+    pub(super) fn put(&mut self, level: u8, is_in: bool) {
+        if is_in { self.set(level) } else { self.clear(level) }
+    }
+
+    #[inline]
     pub(super) fn has(&self, level: u8) -> bool {
         self.words[usize::from(level / 64)] & 1 << (level % 64) != 0
     }

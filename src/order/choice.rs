@@ -32,20 +32,12 @@ impl Choice {
     /// Whether a level has keys that a pop may return.
     #[inline]
     pub(super) fn set(&mut self, level: u8, is_ready: bool) {
-        if is_ready {
-            self.ready.set(level);
-        } else {
-            self.ready.clear(level);
-        }
+        self.ready.put(level, is_ready);
     }
 
     /// Whether a level has keys of full groups.
     pub(super) fn set_held(&mut self, level: u8, is_held: bool) {
-        if is_held {
-            self.held.set(level);
-        } else {
-            self.held.clear(level);
-        }
+        self.held.put(level, is_held);
     }
 
     /// The highest level that is ready.

@@ -161,7 +161,7 @@ impl<T: Copy + PartialEq> Groups<T> {
         let level = &self.levels[usize::from(index)];
         let is_quiet = level.waiting() == 0 && level.len_of(Seat::Idle) > 0;
         if is_quiet != self.quiet.has(index) {
-            if is_quiet { self.quiet.set(index) } else { self.quiet.clear(index) }
+            self.quiet.put(index, is_quiet);
         }
     }
 

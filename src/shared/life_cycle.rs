@@ -79,8 +79,8 @@ impl<K> Shared<K> {
     pub(super) fn tell_if_drained(&self) {
         for locked in self.all() {
             let machine = locked.lock();
-            let owed = machine.is_drained().then_some(Owed::only_if(true, Owed::DRAINED));
-            self.leave(locked, machine, owed.unwrap_or(Owed::NOTHING), self.mode());
+            let owed = Owed::only_if(machine.is_drained(), Owed::DRAINED);
+            self.leave(locked, machine, owed, self.mode());
         }
     }
 
