@@ -224,7 +224,7 @@
 //! # Slots
 //!
 //! The slots hold the keys, and the table, the order and the items point to them. Most `unsafe` code of the crate rests on these.
-//! Upheld by `src/key/slab.rs`, `src/key/chunk.rs` and `src/key/slot.rs`, and by the rule of `src/key/entry.rs` (S2, S4).
+//! Upheld by `src/key/slab.rs`, `src/key/chunk.rs`, and by the rule of `src/key/slot.rs` (S2, S4).
 //!
 //! * **S1** A slot is *taken* or *vacant*, by a bit of its chunk. Its key is initialised exactly while the slot is taken. The key and its
 //!   hash do not change meanwhile. Shown by the models `held_key_keeps_its_slot` and `adds_do_not_write_the_held_key`.

@@ -1,6 +1,7 @@
 //! The arrays of chains of the table.
 
-use super::slot::{Slot, SlotRef, SlotView};
+use super::hash::Hash;
+use super::slot::{EntryRef, Slot};
 use crate::prefetch::prefetch_at;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -17,7 +18,7 @@ pub(crate) struct Buckets<K> {
     chains: Vec<MaybeUninit<*mut Slot<K>>>,
 }
 
-// SAFETY: its pointers are those of `SlotRef`s, which are `Send`.
+// SAFETY: its pointers are those of `EntryRef`s, which are `Send`.
 unsafe impl<K: Send + Sync> Send for Buckets<K> {}
 
 impl<K> Buckets<K> {
@@ -61,8 +62,8 @@ impl<K> Buckets<K> {
 
     /// The bucket of a hash. Not for an old array that has been truncated.
     #[inline]
-    pub(super) fn at(&self, hash: u32) -> usize {
-        hash as usize & self.len().wrapping_sub(1)
+    pub(super) fn at(&self, hash: Hash) -> usize {
+        hash.0 as usize & self.len().wrapping_sub(1)
     }
 
     /// The place of a bucket, for a prefetch.
@@ -92,22 +93,20 @@ impl<K> Buckets<K> {
 
     /// An odd number up to `TAG`, from the high bits of the hash; the low bits choose the bucket.
     #[inline]
-    fn tag(hash: u32) -> usize {
-        (hash >> 29) as usize & Self::TAG | 1
+    fn tag(hash: Hash) -> usize {
+        (hash.0 >> 29) as usize & Self::TAG | 1
     }
 
     /// The first slot of a chain, or `None` if the tag shows that no key of this hash is in it.
     #[inline]
-    pub(super) fn find(&self, at: usize, hash: u32) -> Option<SlotView<'_, K>> {
+    pub(super) fn find(&self, at: usize, hash: Hash) -> Option<EntryRef<K>> {
         let tag = self.pointer(at).addr() & Self::TAG;
         if tag != 0 && tag != Self::tag(hash) { None } else { self.first(at) }
     }
 
     #[inline]
-    pub(super) fn first(&self, at: usize) -> Option<SlotView<'_, K>> {
-        let pointer = self.pointer(at).map_addr(|addr| addr & !Self::TAG);
-        // SAFETY: in a chain, so taken, as long as the table is borrowed (H2).
-        NonNull::new(pointer).map(|slot| unsafe { SlotRef(slot).view() })
+    pub(super) fn first(&self, at: usize) -> Option<EntryRef<K>> {
+        NonNull::new(self.pointer(at).map_addr(|addr| addr & !Self::TAG)).map(EntryRef) // in a chain, so taken (H2)
     }
 
     /// Prefetches the first slot of a chain.
@@ -120,30 +119,30 @@ impl<K> Buckets<K> {
 
     /// Puts a slot first in the chain of its hash.
     #[inline]
-    pub(super) fn link(&mut self, at: usize, slot: SlotView<'_, K>) {
-        let first = self.first(at).map(SlotView::slot_ref);
-        slot.slot().next.set(first);
-        let tag = if first.is_none() { Self::tag(slot.slot().hash.get()) } else { 0 };
-        self.chains[at].write(slot.slot_ref().0.as_ptr().map_addr(|addr| addr | tag));
+    pub(super) fn link(&mut self, at: usize, entry: EntryRef<K>) {
+        let first = self.first(at);
+        entry.slot().next.set(first);
+        let tag = if first.is_none() { Self::tag(entry.hash()) } else { 0 };
+        self.chains[at].write(entry.0.as_ptr().map_addr(|addr| addr | tag));
     }
 
     /// Puts a slot first in the chain of its hash. Not for an old array that has been truncated.
     #[inline]
-    pub(super) fn link_by_hash(&mut self, slot: SlotView<'_, K>) {
-        self.link(self.at(slot.slot().hash.get()), slot);
+    pub(super) fn link_by_hash(&mut self, entry: EntryRef<K>) {
+        self.link(self.at(entry.hash()), entry);
     }
 
     /// Takes a slot out of its chain.
     #[inline]
-    pub(super) fn unlink(&mut self, at: usize, slot: SlotView<'_, K>) {
+    pub(super) fn unlink(&mut self, at: usize, entry: EntryRef<K>) {
         let first = self.first(at).expect("its chain is not empty");
-        let next = slot.slot().next.get();
-        if first.slot_ref() == slot.slot_ref() {
+        let next = entry.slot().next.get();
+        if first == entry {
             self.chains[at].write(next.map_or(std::ptr::null_mut(), |next| next.0.as_ptr()));
         } else {
             let mut before = first;
-            while before.slot().next.get() != Some(slot.slot_ref()) {
-                before = before.next().expect("it is in its chain");
+            while before.slot().next.get() != Some(entry) {
+                before = before.slot().next.get().expect("it is in its chain");
             }
             before.slot().next.set(next);
         }
@@ -159,10 +158,10 @@ mod tests {
     fn tags_are_spread() {
         const TAGS: usize = Buckets::<u64>::TAG.div_ceil(2);
         let mut counts = [0; TAGS];
-        (0..1000 * TAGS as u32).for_each(|n| counts[Buckets::<u64>::tag(n.wrapping_mul(0x9e37_79b9)) / 2] += 1);
+        (0..1000 * TAGS as u32).for_each(|n| counts[Buckets::<u64>::tag(Hash(n.wrapping_mul(0x9e37_79b9))) / 2] += 1);
         assert!(counts.iter().all(|count| (900..1100).contains(count)), "{counts:?}");
         assert!(
-            (0..1000).all(|n| Buckets::<u64>::tag(n << 22) % 2 == 1),
+            (0..1000).all(|n| Buckets::<u64>::tag(Hash(n << 22)) % 2 == 1),
             "an even tag could be 0, which means that the chain must be walked"
         );
     }

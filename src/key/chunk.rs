@@ -10,7 +10,7 @@
 //! * **S5** Each slot knows its index in its chunk, so the place of the head follows from the place of the slot. Both pointers are made
 //!   from the pointer to the whole allocation.
 
-use super::slot::{Slot, SlotRef, SlotView};
+use super::slot::{EntryRef, Slot};
 use crate::sync::model_const;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::Cell;
@@ -31,7 +31,7 @@ pub(super) struct Head<K> {
 /// A chunk, freed when this is dropped. Its keys are not dropped.
 pub(crate) struct Chunk<K>(NonNull<Head<K>>);
 
-// SAFETY: a chunk owns its slots; see `SlotRef` for why keys must be `Send + Sync`.
+// SAFETY: a chunk owns its slots; see `EntryRef` for why keys must be `Send + Sync`.
 unsafe impl<K: Send + Sync> Send for Chunk<K> {}
 
 impl<K> Chunk<K> {
@@ -95,13 +95,12 @@ impl<K> Chunk<K> {
     }
 
     /// The taken slots.
-    pub(super) fn iter(&self) -> impl Iterator<Item = SlotView<'_, K>> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = EntryRef<K>> {
         let mut taken = !self.head().vacant.get() & Self::ALL;
         std::iter::from_fn(move || {
             let index = (taken != 0).then(|| taken.trailing_zeros() as usize)?;
             taken &= taken - 1;
-            // SAFETY: this owns the allocation; and the slot is taken as long as the slab is borrowed (S1), which has this chunk.
-            Some(unsafe { self.chunk_ref().slot(index).view() })
+            Some(self.chunk_ref().slot(index))
         })
     }
 }
@@ -137,19 +136,19 @@ impl<K> ChunkRef<K> {
         unsafe { self.0.as_ref() }
     }
 
-    /// The slot of this index, which is below [`Chunk::SLOTS`].
+    /// The slot of this index, which is below [`Chunk::SLOTS`]. It is taken, or the caller takes it.
     #[inline]
-    pub(super) fn slot(self, index: usize) -> SlotRef<K> {
+    pub(super) fn slot(self, index: usize) -> EntryRef<K> {
         debug_assert!(index < Chunk::<K>::SLOTS);
         let slots = self.0.as_ptr().wrapping_byte_add(Chunk::<K>::FIRST).cast::<Slot<K>>();
         // SAFETY: the index is that of a slot, so this is in an allocation (S5), and not null.
-        SlotRef(unsafe { NonNull::new_unchecked(slots.wrapping_add(index)) })
+        EntryRef(unsafe { NonNull::new_unchecked(slots.wrapping_add(index)) })
     }
 
     /// The chunk of a slot, and its head.
     #[inline]
-    pub(super) fn of<'t>(slot: SlotView<'t, K>) -> (Self, &'t Head<K>) {
-        let first = slot.slot_ref().0.as_ptr().wrapping_sub(slot.slot().index());
+    pub(super) fn of(entry: &EntryRef<K>) -> (Self, &Head<K>) {
+        let first = entry.0.as_ptr().wrapping_sub(entry.slot().index());
         // SAFETY: the start of the slot's chunk (S5), so it is not null.
         let chunk = Self(unsafe { NonNull::new_unchecked(first.wrapping_byte_sub(Chunk::<K>::FIRST).cast()) });
         // SAFETY: the slot is taken, so its chunk is in the slab (S3); calls of this file are made under the lock.
@@ -168,8 +167,8 @@ mod tests {
             (Chunk::<[u8; N]>::SLOTS, Chunk::<[u8; N]>::ALL)
         }
         assert_eq!(shape::<8>(), (64, u64::MAX), "no more slots than bits");
-        assert_eq!(shape::<112>(), (32, u64::from(u32::MAX)));
-        assert_eq!(shape::<496>(), (8, 0xFF));
+        assert_eq!(shape::<104>(), (32, u64::from(u32::MAX)));
+        assert_eq!(shape::<488>(), (8, 0xFF));
         assert_eq!(shape::<70_000>(), (8, 0xFF), "no fewer than eight");
     }
 
@@ -180,10 +179,9 @@ mod tests {
         fn check<K>() {
             let chunk = Chunk::<K>::new(7, 0);
             for index in 0..Chunk::<K>::SLOTS {
-                // SAFETY: the index is in the chunk, which is alive. The slot is not taken, but its key is not read.
-                let slot = unsafe { chunk.chunk_ref().slot(index).view() };
-                assert_eq!((slot.slot().index(), ChunkRef::of(slot).0.0), (index, chunk.0));
-                assert!(slot.slot_ref().0.is_aligned());
+                let slot = chunk.chunk_ref().slot(index); // it is not taken, but its key is not read
+                assert_eq!((slot.slot().index(), ChunkRef::of(&slot).0.0), (index, chunk.0));
+                assert!(slot.0.is_aligned());
             }
             assert_eq!((chunk.head().number, chunk.iter().count()), (7, 0));
         }

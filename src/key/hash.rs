@@ -1,7 +1,7 @@
 //! What the queue keeps of a key's hash.
 
 /// The part of a key's hash that is kept.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Hash(pub(crate) u32);
 
 impl Hash {

@@ -4,17 +4,15 @@
 //! |---|---|
 //! | `state` | the state word of a key |
 //! | `hash` | what is kept of a key's hash |
-//! | `slot` | one key in memory, and the references to it |
+//! | `slot` | one key in memory, with its place in the order, and the reference to it, which is safe to use |
 //! | `chunk` | the memory of some slots |
 //! | `slab` | the memory of all slots |
 //! | `segmented` | an array that grows without a copy of all that it holds |
 //! | `side_array` | what some verbs keep for each slot, in arrays of their own |
 //! | `buckets`, `table` | from a key's hash to its slot |
-//! | `entry` | what the machine uses: a key with its place in the order, and a reference to it that is safe to use |
 
 mod buckets;
 mod chunk;
-mod entry;
 mod hash;
 mod segmented;
 mod side_array;
@@ -23,10 +21,9 @@ mod slot;
 mod state;
 mod table;
 
-pub(crate) use entry::{Entry, EntryRef, Keys};
 pub(crate) use hash::Hash;
 pub(crate) use side_array::SideArray;
 pub(crate) use slab::Retired;
-pub(crate) use slot::SlotId;
+pub(crate) use slot::{EntryRef, SlotId};
 pub(crate) use state::{OnAdd, OnDone, State};
-pub(crate) use table::prefetch_bucket;
+pub(crate) use table::{Table, prefetch_bucket};

@@ -14,7 +14,7 @@
 //! * **S2** A slot is taken while its word has a bit set (I4): while its key is queued, processing, delayed or has failed. The step that
 //!   clears the last bit vacates it, and does not use it afterwards.
 //! * **S3** A slot never moves. Its chunk is freed only when all its slots are vacant, or with the whole queue.
-//! * **S4** is about the references to slots: see `src/key/entry.rs`; **S5** is about the place of a chunk's head: see
+//! * **S4** is about the references to slots: see `src/key/slot.rs`; **S5** is about the place of a chunk's head: see
 //!   `src/key/chunk.rs`.
 //! * **S6** A chunk is in the open list exactly while the slab has it and one of its slots is vacant.
 //!
@@ -23,11 +23,13 @@
 
 use super::buckets::Buckets;
 use super::chunk::{Chunk, ChunkRef, Head};
+use super::hash::Hash;
 use super::segmented::Segmented;
-use super::slot::{Slot, SlotRef, SlotView};
+use super::slot::{EntryRef, Slot};
 use crate::numbers::Numbers;
 use crate::panics::discard;
 use crate::sync::{model_const, next_id, panicking};
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// A slot's number consists of the number of its chunk, in 24 bits, and its index in the chunk, in this many bits.
@@ -37,6 +39,13 @@ const INDEX_BITS: u32 = 6;
 #[inline]
 pub(super) fn chunk_of(number: u32) -> usize {
     (number >> INDEX_BITS) as usize
+}
+
+/// The number of a slot.
+#[inline]
+pub(super) fn number<K>(entry: &EntryRef<K>) -> u32 {
+    let (_, head) = ChunkRef::of(entry);
+    head.number << INDEX_BITS | entry.slot().index() as u32
 }
 
 /// The index of a slot in its chunk.
@@ -72,7 +81,7 @@ pub(super) struct Slab<K> {
     retired: Vec<Retired<K>>,
 }
 
-// SAFETY: the slab owns its slots (S3); see `SlotRef` for why keys must be `Send + Sync`.
+// SAFETY: the slab owns its slots (S3); see `EntryRef` for why keys must be `Send + Sync`.
 unsafe impl<K: Send + Sync> Send for Slab<K> {}
 
 impl<K> Slab<K> {
@@ -101,13 +110,13 @@ impl<K> Slab<K> {
     }
 
     /// All taken slots, in the order of memory.
-    pub(super) fn iter(&self) -> impl Iterator<Item = SlotView<'_, K>> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = EntryRef<K>> {
         self.iter_chunks(0..self.chunks())
     }
 
     /// The taken slots of these chunks; numbers beyond the last chunk are ignored. Slots do not move (S3), so a caller that visits the
     /// chunks in several critical sections sees each slot that stays taken once.
-    pub(super) fn iter_chunks(&self, chunks: std::ops::Range<usize>) -> impl Iterator<Item = SlotView<'_, K>> {
+    pub(super) fn iter_chunks(&self, chunks: Range<usize>) -> impl Iterator<Item = EntryRef<K>> {
         let chunks = chunks.start.min(self.chunks())..chunks.end.min(self.chunks());
         chunks.filter_map(|number| self.chunks[number].as_ref()).flat_map(Chunk::iter)
     }
@@ -125,7 +134,7 @@ impl<K> Slab<K> {
 
     /// Puts a key into a vacant slot. Its word has no bit set yet.
     #[inline(always)]
-    pub(super) fn insert(&mut self, key: K, hash: u32) -> SlotRef<K> {
+    pub(super) fn insert(&mut self, key: K, hash: Hash, group: u32) -> EntryRef<K> {
         let chunk = match self.open {
             Some(chunk) => chunk,
             None => self.grow(),
@@ -144,38 +153,31 @@ impl<K> Slab<K> {
             self.close(head);
         }
         self.taken += 1;
-        // SAFETY: taken from here on (S1), and we hold the lock.
-        let inside = unsafe { slot.view() }.slot();
-        inside.hash.set(hash);
-        inside.key.with_mut(|cell| {
+        slot.slot().hash.set(hash);
+        slot.slot().group.set(group);
+        slot.slot().key.with_mut(|cell| {
             // SAFETY: the slot was vacant, so there is no reference to its key (S2), and we hold the lock.
             let cell = unsafe { &mut *cell };
-            cell.write(key);
+            cell.write(key); // taken from here on (S1)
         });
         slot
     }
 
-    /// Vacates a slot, and frees its chunk if the chunk is empty and enough empty ones are kept.
-    ///
-    /// # Safety
-    /// The slot is taken and its word has no bit set. The caller has cleared the last bit, has taken the slot out of the table, and
-    /// forgets it (S2).
+    /// Vacates a slot, and frees its chunk if the chunk is empty and enough empty ones are kept. The slot's word has no bit set. The
+    /// caller has cleared the last bit, has taken the slot out of the table, and forgets it (S2).
     #[inline(always)]
-    pub(super) unsafe fn remove(&mut self, slot: SlotRef<K>) -> K {
-        // SAFETY: guaranteed by the caller.
-        let view = unsafe { slot.view() };
-        let inside = view.slot();
-        debug_assert!(inside.state.is_vacant(), "no bit is set (S2)");
-        let key = inside.key.with_mut(|cell| {
+    pub(super) fn remove(&mut self, entry: EntryRef<K>) -> K {
+        debug_assert!(entry.state().is_vacant(), "no bit is set (S2)");
+        let key = entry.slot().key.with_mut(|cell| {
             // SAFETY: only a holder reads the key without the lock, and there is none: the last bit is cleared (S2).
             let cell = unsafe { &*cell };
             // SAFETY: the slot is taken, so its key is initialised; it is vacant from here on (S1).
             unsafe { cell.assume_init_read() }
         });
-        let (chunk, head) = ChunkRef::of(view);
-        let vacant = head.vacant.get();
-        debug_assert_eq!(vacant & (1 << inside.index()), 0, "S1: vacated once");
-        head.vacant.set(vacant | 1 << inside.index());
+        let (chunk, head) = ChunkRef::of(&entry);
+        let (vacant, bit) = (head.vacant.get(), 1 << entry.slot().index());
+        debug_assert_eq!(vacant & bit, 0, "S1: vacated once");
+        head.vacant.set(vacant | bit);
         self.taken -= 1;
         if vacant == 0 {
             self.open(chunk, head);
@@ -189,29 +191,22 @@ impl<K> Slab<K> {
         key
     }
 
-    /// The number of a slot of this slab.
-    #[inline]
-    pub(super) fn number(&self, slot: SlotView<'_, K>) -> u32 {
-        let (_, head) = ChunkRef::of(slot);
-        head.number << INDEX_BITS | slot.slot().index() as u32
-    }
-
     /// Whether this is a slot of this slab, and not of another one.
     #[inline]
-    pub(super) fn owns(&self, slot: SlotView<'_, K>) -> bool {
-        let (_, head) = ChunkRef::of(slot);
+    pub(super) fn owns(&self, entry: &EntryRef<K>) -> bool {
+        let (_, head) = ChunkRef::of(entry);
         head.table == self.table
     }
 
     /// The slot of this number, if it is taken.
-    pub(super) fn get(&self, number: u32) -> Option<SlotRef<K>> {
+    pub(super) fn get(&self, number: u32) -> Option<EntryRef<K>> {
         let chunk = self.chunks.get(chunk_of(number))?.as_ref()?;
         let (vacant, index) = (chunk.head().vacant.get(), index_of(number));
         (index < Chunk::<K>::SLOTS && vacant & (1 << index) == 0).then(|| chunk.chunk_ref().slot(index))
     }
 
     /// Frees the chunks in this range that have no taken slot.
-    pub(super) fn shrink(&mut self, chunks: std::ops::Range<usize>) {
+    pub(super) fn shrink(&mut self, chunks: Range<usize>) {
         for number in chunks {
             // `get`, because freeing the last chunk truncates the array.
             let chunk = self.chunks.get(number).and_then(Option::as_ref);
@@ -347,9 +342,8 @@ impl<K> Drop for Slab<K> {
 mod tests {
     use super::*;
 
-    fn take<K>(slab: &mut Slab<K>, slot: SlotRef<K>) -> K {
-        // SAFETY: the tests remove each of their slots once, set no bit, and have no table.
-        unsafe { slab.remove(slot) }
+    fn insert<K>(slab: &mut Slab<K>, key: K) -> EntryRef<K> {
+        slab.insert(key, Hash(0), 0)
     }
 
     fn chunks<K>(slab: &Slab<K>) -> impl Iterator<Item = &Chunk<K>> {
@@ -365,38 +359,38 @@ mod tests {
     fn slots_are_recycled_and_chunks_given_back() {
         let mut slab = Slab::new();
         let n = 10_000_u32;
-        let slots: Vec<_> = (0..n).map(|i| slab.insert(i.to_string(), i)).collect();
+        let slots: Vec<_> = (0..n).map(|i| insert(&mut slab, i.to_string())).collect();
         assert_eq!(slab.taken(), n as usize);
         for (&slot, i) in slots.iter().zip(0..n).rev() {
-            assert_eq!(take(&mut slab, slot), i.to_string());
+            assert_eq!(slab.remove(slot), i.to_string());
         }
         assert_eq!(chunks(&slab).count(), Slab::<String>::SPARE);
         assert_eq!(slab.spare, Slab::<String>::SPARE);
         slab.shrink(0..slab.chunks());
         assert!(slab.chunks.capacity() <= 64);
-        let again = slab.insert(String::new(), 0);
-        assert_eq!(take(&mut slab, again), "");
+        let again = insert(&mut slab, String::new());
+        assert_eq!(slab.remove(again), "");
     }
 
     #[test]
     fn a_steady_number_of_keys_reuses_its_slots() {
         let mut slab = Slab::new();
-        let first = slab.insert(1, 1);
+        let first = insert(&mut slab, 1);
         for i in 0..1000 {
-            let slot = slab.insert(i, 0);
-            assert_eq!(take(&mut slab, slot), i);
+            let slot = insert(&mut slab, i);
+            assert_eq!(slab.remove(slot), i);
         }
         assert_eq!(slab.chunks(), 1);
-        assert_eq!(take(&mut slab, first), 1);
+        assert_eq!(slab.remove(first), 1);
     }
 
     #[test]
     fn dropping_drops_taken_keys_only() {
         let key = std::sync::Arc::new(());
         let mut slab = Slab::new();
-        let slots: Vec<_> = (0..100).map(|i| slab.insert(key.clone(), i)).collect();
+        let slots: Vec<_> = (0..100).map(|_| insert(&mut slab, key.clone())).collect();
         for &slot in slots.iter().step_by(3) {
-            drop(take(&mut slab, slot));
+            drop(slab.remove(slot));
         }
         assert_eq!(std::sync::Arc::strong_count(&key), 1 + 66);
         drop(slab);
@@ -405,8 +399,8 @@ mod tests {
 
     #[test]
     #[cfg_attr(not(target_pointer_width = "64"), ignore = "the sizes are those of 64-bit targets")]
-    fn a_slot_of_an_integer_is_24_bytes() {
-        assert_eq!(size_of::<Slot<u64>>(), 24);
+    fn a_slot_of_an_integer_is_32_bytes() {
+        assert_eq!(size_of::<Slot<u64>>(), 32);
     }
 
     /// The constants of a slab for keys of `N` bytes.
@@ -417,11 +411,11 @@ mod tests {
     #[test]
     #[cfg_attr(not(target_pointer_width = "64"), ignore = "the sizes are those of 64-bit targets")]
     fn a_chunk_is_four_kibibytes_and_64_are_kept() {
-        assert_eq!(shape::<8>(), (64, u64::MAX, 42), "no more slots than bits");
-        assert_eq!(shape::<48>(), (64, u64::MAX, 16));
-        assert_eq!(shape::<112>(), (32, u64::from(u32::MAX), 16));
-        assert_eq!(shape::<496>(), (8, 0xFF, 16));
-        assert_eq!(shape::<1008>(), (8, 0xFF, 8), "no fewer than eight");
+        assert_eq!(shape::<8>(), (64, u64::MAX, 32), "no more slots than bits");
+        assert_eq!(shape::<40>(), (64, u64::MAX, 16));
+        assert_eq!(shape::<104>(), (32, u64::from(u32::MAX), 16));
+        assert_eq!(shape::<488>(), (8, 0xFF, 16));
+        assert_eq!(shape::<1000>(), (8, 0xFF, 8), "no fewer than eight");
         assert_eq!(shape::<70_000>(), (8, 0xFF, 1));
     }
 
@@ -430,11 +424,11 @@ mod tests {
     #[cfg_attr(not(target_pointer_width = "64"), ignore = "the sizes are those of 64-bit targets")]
     fn large_keys_fill_their_chunks() {
         let mut slab = Slab::new();
-        let slots: Vec<_> = (0..100_u8).map(|i| slab.insert([i; 112], 0)).collect();
+        let slots: Vec<_> = (0..100_u8).map(|i| insert(&mut slab, [i; 104])).collect();
         assert_eq!(vacant(&slab), [0, 0, 0, 28]);
         assert_eq!(slab.iter().count(), 100);
         for (&slot, i) in slots.iter().zip(0..) {
-            assert_eq!(take(&mut slab, slot), [i; 112]);
+            assert_eq!(slab.remove(slot), [i; 104]);
         }
         assert_eq!(vacant(&slab), [32; 4]);
     }
@@ -443,16 +437,16 @@ mod tests {
     #[test]
     fn numbers_of_freed_chunks_are_used_again() {
         let mut slab = Slab::new();
-        let slots: Vec<_> = (0..6400_u32).map(|i| slab.insert(i, i)).collect();
+        let slots: Vec<_> = (0..6400_u32).map(|i| insert(&mut slab, i)).collect();
         let (stay, go): (Vec<_>, Vec<_>) = slots.into_iter().zip(0..).partition(|&(_, i)| i / 64 == 10);
-        go.into_iter().for_each(|(slot, i)| assert_eq!(take(&mut slab, slot), i));
+        go.into_iter().for_each(|(slot, i)| assert_eq!(slab.remove(slot), i));
         slab.shrink(0..slab.chunks());
         assert_eq!((slab.chunks(), chunks(&slab).count(), slab.taken()), (11, 1, 64));
         assert!(slab.chunks.capacity() < 100);
-        let again: Vec<_> = (0..640).map(|i| slab.insert(i, i)).collect();
+        let again: Vec<_> = (0..640).map(|i| insert(&mut slab, i)).collect();
         assert_eq!(slab.chunks(), 11);
         let all = stay.into_iter().map(|(slot, _)| slot).chain(again);
-        let mut keys: Vec<_> = all.map(|slot| take(&mut slab, slot)).collect();
+        let mut keys: Vec<_> = all.map(|slot| slab.remove(slot)).collect();
         keys.sort_unstable();
         assert_eq!(keys, (0..704).collect::<Vec<_>>());
     }

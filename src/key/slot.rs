@@ -1,33 +1,41 @@
-//! One key in memory, and the references to it.
+//! One key in memory, and the reference to it.
 //!
-//! | reference | held by | the slot is taken because |
-//! |---|---|---|
-//! | [`SlotRef`] | the chains of the table; an `EntryRef` of `src/key/entry.rs` | the key is in the table; each use is `unsafe` |
-//! | [`SlotView`] | a call that reads | the view borrows the table, or an `EntryRef` |
+//! ```text
+//!   slot   state · index · levels · hash · position · group · next · key
+//! ```
 //!
-//! An `EntryRef` is in the order while its key is queued (I1), in the `Claimed` of an item while the key is processing (I2), or in a verb
-//! (S4).
+//! Of the levels the first is the priority with which the key is queued, or was handed out; the second is the priority that it will have
+//! when its processing ends, if it is dirty then. With a `u64`, a slot takes 32 bytes.
+//!
+//! **The rule of this folder**, which the rest of the crate keeps without unsafe code: an [`EntryRef`] is that of a taken slot. The chains
+//! of the table have it. The order has it while the key is queued (I1), a [`Claimed`](crate::machine::Claimed) while the key is processing
+//! (I2), and a verb while it runs, until the verb calls [`Table::remove`](super::Table::remove) (S4). So the key is there (S1, S2), and the
+//! slot does not move (S3). A verb that gets a `Claimed` asks [`Table::owns`](super::Table::owns) before it changes anything; `done` does
+//! so in debug builds.
+//!
+//! All but the key, its hash and its state is used under the queue's lock. The holder of a key reads these three without it.
 
 use super::hash::Hash;
 use super::state::State;
 use crate::prefetch::prefetch_at;
 use crate::sync::UnsafeCell;
 use std::cell::Cell;
-use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-/// One key, its state, and its place in the table: 16 bytes and the key.
+/// One key, its state, and its places in the table and in the order: 24 bytes and the key.
 pub(super) struct Slot<K> {
     pub(super) state: State,
     /// Its index in its chunk (S5). Never changes.
     index: u8,
-    /// Two priorities: see `src/key/entry.rs`. They take the place of padding. Used under the lock only.
     levels: [Cell<i8>; 2],
-    /// The key's hash. Written under the lock, when the slot is taken; the holder of the key reads it without the lock.
-    pub(super) hash: Cell<u32>,
-    /// The next slot in the same chain of the table. Used under the lock only.
-    pub(super) next: Cell<Option<SlotRef<K>>>,
+    /// Written when the slot is taken.
+    pub(super) hash: Cell<Hash>,
+    position: Cell<u32>,
+    /// Written when the slot is taken.
+    pub(super) group: Cell<u32>,
+    /// The next slot in the same chain of the table.
+    pub(super) next: Cell<Option<EntryRef<K>>>,
     /// Initialised while the slot is taken (S1).
     pub(super) key: UnsafeCell<MaybeUninit<K>>,
 }
@@ -38,7 +46,9 @@ impl<K> Slot<K> {
             state: State::vacant(),
             index,
             levels: [const { Cell::new(0) }; 2],
-            hash: Cell::new(0),
+            hash: Cell::new(Hash(0)),
+            position: Cell::new(0),
+            group: Cell::new(0),
             next: Cell::new(None),
             key: UnsafeCell::new(MaybeUninit::uninit()),
         }
@@ -50,111 +60,108 @@ impl<K> Slot<K> {
     }
 }
 
-/// A pointer to a slot.
-pub(crate) struct SlotRef<K>(pub(super) NonNull<Slot<K>>);
+/// A reference to a taken slot: see the rule at the top of this file.
+pub(crate) struct EntryRef<K>(pub(super) NonNull<Slot<K>>);
 
-impl<K> Clone for SlotRef<K> {
+impl<K> Clone for EntryRef<K> {
     #[inline]
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<K> Copy for SlotRef<K> {}
+impl<K> Copy for EntryRef<K> {}
 
-impl<K> PartialEq for SlotRef<K> {
+impl<K> PartialEq for EntryRef<K> {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
         self.0 == other.0
     }
 }
 
-// SAFETY: a `SlotRef` behaves as a `&Slot<K>`. Any thread that holds the key reads it through this (`Sync`), and any thread may take the
+// SAFETY: an `EntryRef` behaves as a `&Slot<K>`. Any thread that holds the key reads it through this (`Sync`), and any thread may take the
 // key out and drop it (`Send`). The slot's cells are used under the lock only, except the key and its hash, which do not change (S1).
-unsafe impl<K: Send + Sync> Send for SlotRef<K> {}
-// SAFETY: the same holds for a reference to a `SlotRef` (S1).
-unsafe impl<K: Send + Sync> Sync for SlotRef<K> {}
-
-impl<K> SlotRef<K> {
-    #[inline]
-    pub(crate) fn prefetch(self) {
-        prefetch_at(self.0.as_ptr());
-    }
-
-    /// The slot.
-    ///
-    /// # Safety
-    /// The slot is taken, and stays taken during `'t` (S2). A caller that does not hold the lock uses the state and the key only.
-    #[inline]
-    pub(crate) unsafe fn view<'t>(self) -> SlotView<'t, K> {
-        SlotView(self, PhantomData)
-    }
-}
+unsafe impl<K: Send + Sync> Send for EntryRef<K> {}
+// SAFETY: the same holds for a reference to an `EntryRef` (S1).
+unsafe impl<K: Send + Sync> Sync for EntryRef<K> {}
 
 /// Names a slot: its address. Two slots of a queue that are taken at the same time have different names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SlotId(usize);
 
-/// A taken slot, which stays taken while this is used.
-pub(crate) struct SlotView<'t, K>(SlotRef<K>, PhantomData<&'t Slot<K>>);
-
-impl<K> Clone for SlotView<'_, K> {
+impl<K> EntryRef<K> {
     #[inline]
-    fn clone(&self) -> Self {
-        *self
+    pub(super) fn slot(&self) -> &Slot<K> {
+        // SAFETY: taken by the rule of this file, so its chunk is alive (S3); and no code makes a `&mut` to a slot of it.
+        unsafe { self.0.as_ref() }
     }
-}
 
-impl<K> Copy for SlotView<'_, K> {}
-
-impl<'t, K> SlotView<'t, K> {
-    /// The key.
     #[inline]
-    pub(crate) fn key(self) -> &'t K {
+    pub(crate) fn key(&self) -> &K {
         self.slot().key.with(|key| {
             // SAFETY: `key` points into the slot, and the cell of a taken slot is not written (S1).
             let key = unsafe { &*key };
-            // SAFETY: the slot is taken, so its key is initialised (S1).
+            // SAFETY: taken by the rule of this file, so its key is initialised (S1).
             unsafe { key.assume_init_ref() }
         })
     }
 
-    /// The key's hash.
-    pub(crate) fn hash(self) -> Hash {
-        Hash(self.slot().hash.get())
+    #[inline]
+    pub(crate) fn hash(&self) -> Hash {
+        self.slot().hash.get()
     }
 
-    /// Two bytes for the machine.
-    #[inline]
-    pub(crate) fn levels(self) -> &'t [Cell<i8>; 2] {
-        &self.slot().levels
+    pub(crate) fn id(&self) -> SlotId {
+        SlotId(self.0.as_ptr().addr())
     }
 
-    /// The key's state.
     #[inline]
-    pub(crate) fn state(self) -> &'t State {
+    pub(crate) fn state(&self) -> &State {
         &self.slot().state
     }
 
+    /// The priority with which the key is queued, or was handed out.
     #[inline]
-    pub(super) fn slot(self) -> &'t Slot<K> {
-        // SAFETY: taken during `'t`, so its chunk is alive (S3); and no code makes a `&mut` to a slot of it.
-        unsafe { self.0.0.as_ref() }
+    pub(crate) fn priority(&self) -> i8 {
+        self.slot().levels[0].get()
     }
 
     #[inline]
-    pub(crate) fn slot_ref(self) -> SlotRef<K> {
-        self.0
+    pub(crate) fn set_priority(&self, priority: i8) {
+        self.slot().levels[0].set(priority);
     }
 
-    pub(crate) fn id(self) -> SlotId {
-        SlotId(self.0.0.as_ptr().addr())
-    }
-
-    /// The next slot in the same chain.
+    /// The priority that the key will have when its processing ends. Only while it is processing and dirty.
     #[inline]
-    pub(super) fn next(self) -> Option<Self> {
-        // SAFETY: in a chain, so taken, as long as the table is borrowed (H2).
-        self.slot().next.get().map(|next| unsafe { next.view() })
+    pub(crate) fn pending(&self) -> i8 {
+        self.slot().levels[1].get()
+    }
+
+    #[inline]
+    pub(crate) fn set_pending(&self, priority: i8) {
+        self.slot().levels[1].set(priority);
+    }
+
+    /// The number of its group.
+    #[inline]
+    pub(crate) fn group(&self) -> u32 {
+        self.slot().group.get()
+    }
+
+    /// Its position in the order. Only while it is queued.
+    #[inline]
+    pub(crate) fn position(&self) -> u32 {
+        self.slot().position.get()
+    }
+
+    #[inline]
+    pub(crate) fn set_position(&self, position: u32) {
+        self.slot().position.set(position);
+    }
+
+    /// Prefetches the slot.
+    #[inline]
+    pub(crate) fn prefetch(self) {
+        prefetch_at(self.0.as_ptr());
     }
 }

@@ -29,8 +29,8 @@
 use super::buckets::Buckets;
 use super::chunk::Chunk;
 use super::hash::Hash;
-use super::slab::{Retired, Slab};
-use super::slot::{SlotRef, SlotView};
+use super::slab::{Retired, Slab, number};
+use super::slot::EntryRef;
 use crate::prefetch::{prefetch, prefetch_at};
 use crate::sync::model_const;
 use equivalent::Equivalent;
@@ -88,55 +88,53 @@ impl<K> Table<K> {
 
     /// The slot of this key.
     #[inline]
-    pub(crate) fn find<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: Hash) -> Option<SlotRef<K>> {
+    pub(crate) fn find<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: Hash) -> Option<EntryRef<K>> {
         if self.left > 0 {
             return self.find_while_moving(key, hash);
         }
-        if self.buckets.len() == 0 { None } else { Self::find_in(&self.buckets, self.buckets.at(hash.0), key, hash) }
+        if self.buckets.len() == 0 { None } else { Self::find_in(&self.buckets, self.buckets.at(hash), key, hash) }
     }
 
     #[cold]
-    fn find_while_moving<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: Hash) -> Option<SlotRef<K>> {
-        let (buckets, at) = self.buckets_for(hash.0);
+    fn find_while_moving<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: Hash) -> Option<EntryRef<K>> {
+        let (buckets, at) = self.buckets_for(hash);
         Self::find_in(buckets, at, key, hash)
     }
 
     #[inline]
-    fn find_in<Q>(buckets: &Buckets<K>, at: usize, key: &Q, hash: Hash) -> Option<SlotRef<K>>
+    fn find_in<Q>(buckets: &Buckets<K>, at: usize, key: &Q, hash: Hash) -> Option<EntryRef<K>>
     where
         Q: Equivalent<K> + ?Sized,
     {
-        let mut next = buckets.find(at, hash.0);
-        while let Some(slot) = next {
-            if slot.slot().hash.get() == hash.0 && key.equivalent(slot.key()) {
-                return Some(slot.slot_ref());
+        let mut next = buckets.find(at, hash);
+        while let Some(entry) = next {
+            if entry.hash() == hash && key.equivalent(entry.key()) {
+                return next;
             }
-            next = slot.next();
+            next = entry.slot().next.get();
         }
         None
     }
 
-    /// Inserts a key that is not in the table. The caller sets a bit of its word (I4).
+    /// Puts in a key that is not there. The verb sets a bit of its state (I4).
     #[inline(always)]
-    pub(crate) fn insert(&mut self, key: K, hash: Hash) -> SlotRef<K> {
+    pub(crate) fn insert(&mut self, key: K, hash: Hash, group: u32) -> EntryRef<K> {
         if self.slab.taken() >= self.room_at {
             self.make_room();
         }
-        let slot = self.slab.insert(key, hash.0);
-        // SAFETY: taken by the line above, and not vacated here (S2).
-        let view = unsafe { slot.view() };
+        let entry = self.slab.insert(key, hash, group);
         if self.left == 0 {
-            self.buckets.link(self.buckets.at(hash.0), view);
+            self.buckets.link_by_hash(entry);
         } else {
-            self.link_while_moving(view);
+            self.link_while_moving(entry);
         }
-        slot
+        entry
     }
 
     #[cold]
-    fn link_while_moving(&mut self, slot: SlotView<'_, K>) {
-        let (buckets, at) = self.buckets_for_mut(slot.slot().hash.get());
-        buckets.link(at, slot);
+    fn link_while_moving(&mut self, entry: EntryRef<K>) {
+        let (buckets, at) = self.buckets_for_mut(entry.hash());
+        buckets.link(at, entry);
     }
 
     /// Called before an insert, with [`room_at`](Self::room_at) keys or more.
@@ -165,21 +163,15 @@ impl<K> Table<K> {
         };
     }
 
-    /// Takes a key out.
-    ///
-    /// # Safety
-    /// The slot is in the table and its word has no bit set. The caller has cleared the last bit, and forgets the slot (S2).
+    /// Takes out a key whose last bit the verb has cleared (I4). The verb forgets the entry, and the caller drops the key after its lock.
     #[inline(always)]
-    pub(crate) unsafe fn remove(&mut self, slot: SlotRef<K>) -> K {
-        // SAFETY: in the table, guaranteed by the caller, so taken (H2).
-        let view = unsafe { slot.view() };
+    pub(crate) fn remove(&mut self, entry: EntryRef<K>) -> K {
         if self.left == 0 {
-            self.buckets.unlink(self.buckets.at(view.slot().hash.get()), view);
+            self.buckets.unlink(self.buckets.at(entry.hash()), entry);
         } else {
-            self.unlink_while_moving(view);
+            self.unlink_while_moving(entry);
         }
-        // SAFETY: taken and out of its chain; the rest is guaranteed by the caller.
-        let key = unsafe { self.slab.remove(slot) };
+        let key = self.slab.remove(entry);
         if self.slab.taken() < self.shrink_at {
             self.give_back_room();
         }
@@ -187,15 +179,15 @@ impl<K> Table<K> {
     }
 
     #[cold]
-    fn unlink_while_moving(&mut self, slot: SlotView<'_, K>) {
-        let (buckets, at) = self.buckets_for_mut(slot.slot().hash.get());
-        buckets.unlink(at, slot);
+    fn unlink_while_moving(&mut self, entry: EntryRef<K>) {
+        let (buckets, at) = self.buckets_for_mut(entry.hash());
+        buckets.unlink(at, entry);
     }
 
     /// Prefetches the bucket that the `done` of this key will read.
     #[inline]
-    pub(crate) fn prefetch(&self, slot: SlotView<'_, K>) {
-        let (buckets, at) = self.buckets_for(slot.slot().hash.get());
+    pub(crate) fn prefetch(&self, entry: EntryRef<K>) {
+        let (buckets, at) = self.buckets_for(entry.hash());
         prefetch(buckets.place(at));
     }
 
@@ -205,20 +197,20 @@ impl<K> Table<K> {
         (self.buckets.address(), self.buckets.len())
     }
 
-    /// Whether this is a slot of this table, and not of another one.
+    /// Whether the key is in this table, and not in that of another machine.
     #[inline]
-    pub(crate) fn owns(&self, slot: SlotView<'_, K>) -> bool {
-        self.slab.owns(slot)
+    pub(crate) fn owns(&self, entry: EntryRef<K>) -> bool {
+        self.slab.owns(&entry)
     }
 
-    /// The number of a slot of this table.
+    /// The number of the key's slot.
     #[inline]
-    pub(crate) fn number(&self, slot: SlotView<'_, K>) -> u32 {
-        self.slab.number(slot)
+    pub(crate) fn number(&self, entry: EntryRef<K>) -> u32 {
+        number(&entry)
     }
 
-    /// The slot of this number, if it is taken.
-    pub(crate) fn get(&self, number: u32) -> Option<SlotRef<K>> {
+    /// The key in the slot of this number, if there is one.
+    pub(crate) fn get(&self, number: u32) -> Option<EntryRef<K>> {
         self.slab.get(number)
     }
 
@@ -234,8 +226,8 @@ impl<K> Table<K> {
         self.slab.taken()
     }
 
-    /// The slots of the keys in these chunks: see [`Slab::iter_chunks`].
-    pub(crate) fn iter_chunks(&self, chunks: Range<usize>) -> impl Iterator<Item = SlotView<'_, K>> {
+    /// The keys in these chunks of slots: see [`Slab::iter_chunks`].
+    pub(crate) fn iter(&self, chunks: Range<usize>) -> impl Iterator<Item = EntryRef<K>> {
         self.slab.iter_chunks(chunks)
     }
 
@@ -278,15 +270,15 @@ impl<K> Table<K> {
 
     /// The array for a key of this hash, and its bucket there.
     #[inline]
-    fn buckets_for(&self, hash: u32) -> (&Buckets<K>, usize) {
-        let old = hash as usize & self.old_mask;
+    fn buckets_for(&self, hash: Hash) -> (&Buckets<K>, usize) {
+        let old = hash.0 as usize & self.old_mask;
         // `left` is 0 while no chains move.
         if old < self.left { (&self.old, old) } else { (&self.buckets, self.buckets.at(hash)) }
     }
 
     #[inline]
-    fn buckets_for_mut(&mut self, hash: u32) -> (&mut Buckets<K>, usize) {
-        let old = hash as usize & self.old_mask;
+    fn buckets_for_mut(&mut self, hash: Hash) -> (&mut Buckets<K>, usize) {
+        let old = hash.0 as usize & self.old_mask;
         let new = self.buckets.at(hash);
         if old < self.left { (&mut self.old, old) } else { (&mut self.buckets, new) }
     }
@@ -310,7 +302,7 @@ impl<K> Table<K> {
             }
             self.buckets = Buckets::empty(count);
             if keys > 0 {
-                self.slab.iter().for_each(|slot| self.buckets.link_by_hash(slot));
+                self.slab.iter().for_each(|entry| self.buckets.link_by_hash(entry));
             }
         } else {
             debug_assert!(count > 0 && self.buckets.len() > 0, "there are keys, so there are buckets");
@@ -362,9 +354,9 @@ impl<K> Table<K> {
             self.buckets.clear(bucket & (new - 1));
         }
         let mut next = self.old.first(bucket);
-        while let Some(slot) = next {
-            next = slot.next(); // `link_by_hash` overwrites it
-            self.buckets.link_by_hash(slot);
+        while let Some(entry) = next {
+            next = entry.slot().next.get(); // `link_by_hash` overwrites it
+            self.buckets.link_by_hash(entry);
         }
     }
 }
@@ -380,11 +372,6 @@ pub(crate) fn prefetch_bucket((start, count): (usize, usize), hash: Hash) {
 mod tests {
     use super::*;
     use std::collections::HashMap;
-
-    fn take<K>(table: &mut Table<K>, slot: SlotRef<K>) -> K {
-        // SAFETY: the tests remove each of their slots once, and set no bit.
-        unsafe { table.remove(slot) }
-    }
 
     /// Grows and shrinks several times, with look-ups while chains move.
     #[test]
@@ -408,16 +395,16 @@ mod tests {
                     assert!(known[&key] == slot);
                     if next(10) >= adds {
                         known.remove(&key);
-                        assert_eq!(take(&mut table, slot), key);
+                        assert_eq!(table.remove(slot), key);
                     }
                 } else if next(10) < adds {
-                    known.insert(key, table.insert(key, hash(key)));
+                    known.insert(key, table.insert(key, hash(key), 0));
                 }
             }
             assert_eq!(table.slab.taken(), known.len());
         }
         for (key, slot) in known {
-            assert_eq!(take(&mut table, slot), key);
+            assert_eq!(table.remove(slot), key);
         }
         assert_eq!((table.buckets.len(), table.old.len()), (MIN_BUCKETS, 0), "what a burst took is given back");
         while table.shrink_buckets(100) {}
@@ -428,18 +415,18 @@ mod tests {
     #[test]
     fn a_table_that_gets_empty_while_it_shrinks_works_on() {
         let mut table = Table::new(0);
-        let mut slots: Vec<_> = (0..6000_u32).map(|n| table.insert(n, spread(n))).collect();
+        let mut slots: Vec<_> = (0..6000_u32).map(|n| table.insert(n, spread(n), 0)).collect();
         let last = slots.remove(3000);
         for slot in slots {
-            take(&mut table, slot);
+            table.remove(slot);
         }
         table.shrink_chunks(0..table.chunks());
-        take(&mut table, last);
+        table.remove(last);
         assert!(table.chunks() * Chunk::<u32>::SLOTS > 2 * REHASH_AT_ONCE_MAX, "its chunk is a spare one, far back");
         while table.shrink_buckets(100) {}
         assert_eq!((table.buckets.len(), table.left), (0, 0));
         for n in 0..100 {
-            table.insert(n, spread(n));
+            table.insert(n, spread(n), 0);
             assert!(table.find(&n, spread(n)).is_some());
         }
     }
@@ -448,9 +435,9 @@ mod tests {
     #[test]
     fn few_keys_in_many_chunks_move_in_many_steps() {
         let mut table = Table::new(0);
-        let slots: Vec<_> = (0..60_000_u32).map(|n| table.insert(n, spread(n))).collect();
+        let slots: Vec<_> = (0..60_000_u32).map(|n| table.insert(n, spread(n), 0)).collect();
         for (n, slot) in slots.into_iter().enumerate().filter(|(n, _)| n % 100 != 0) {
-            assert_eq!(take(&mut table, slot), n as u32);
+            assert_eq!(table.remove(slot), n as u32);
         }
         while table.left > 0 {
             table.move_chains(100);
@@ -473,7 +460,7 @@ mod tests {
         let mut slots = Vec::new();
         let (mut growing, mut shrinking, mut before) = (0, 0, 0_usize);
         for n in 0..200_000_u32 {
-            slots.push(table.insert(n, spread(n)));
+            slots.push(table.insert(n, spread(n), 0));
             growing = growing.max(before.saturating_sub(table.left));
             before = table.left;
             assert!(table.old.capacity() - table.left <= GIVE_BACK, "moved buckets take memory");
@@ -481,7 +468,7 @@ mod tests {
             assert!(slots.len() > REHASH_AT_ONCE_MAX || table.old.len() == 0, "in one step");
         }
         while let Some(slot) = slots.pop() {
-            take(&mut table, slot);
+            table.remove(slot);
             shrinking = shrinking.max(before.saturating_sub(table.left));
             before = table.left;
         }
@@ -492,10 +479,10 @@ mod tests {
     #[test]
     fn shrinking_loses_no_key() {
         let mut table = Table::new(0);
-        let mut slots: Vec<_> = (0..2049).map(|n| table.insert(n, spread(n))).collect();
+        let mut slots: Vec<_> = (0..2049).map(|n| table.insert(n, spread(n), 0)).collect();
         assert!(table.left > 0, "it is growing");
         for slot in slots.drain(2000..) {
-            take(&mut table, slot);
+            table.remove(slot);
         }
         assert!(table.left > 0, "it is still growing");
         while table.shrink_buckets(100) {}

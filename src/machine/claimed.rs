@@ -53,7 +53,7 @@ impl<K> Claimed<K> {
 
     /// Names the hand-out, as long as it lasts, in all shards.
     pub(crate) fn slot(&self) -> SlotId {
-        self.0.slot()
+        self.0.id()
     }
 
     /// The key was added since it was handed out.

@@ -3,14 +3,14 @@
 use super::later::Record;
 use super::times::KeyTimes;
 use super::{EntryRef, Machine, Owed};
-use crate::key::{Entry, Retired};
+use crate::key::Retired;
 use crate::order::Bin;
 use crate::time::wheel::{Block, Wheel};
 
 /// A chunk of slots without keys, and the records and times of its slots; or a large array of the table.
 #[cfg_attr(not(test), expect(dead_code, reason = "it is kept to be dropped"))]
 pub(super) struct RetiredSlots<K> {
-    pub(super) memory: Retired<Entry<K>>,
+    pub(super) memory: Retired<K>,
     pub(super) records: Box<[Record]>,
     pub(super) times: Box<[KeyTimes]>,
 }

@@ -118,7 +118,7 @@ impl<'m, K> View<'m, K> {
         let Self(machine, &entry) = *self;
         let number = self.number();
         Seen {
-            slot: entry.slot(),
+            slot: entry.id(),
             stamp: if self.is_queued() { machine.order.stamp_of(entry, entry.place()) } else { 0 },
             push: self.is_queued().then(|| machine.order.push_number(entry, entry.place())),
             began: entry.state().is_delayed().then(|| machine.later.began(number)),

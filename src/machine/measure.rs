@@ -31,7 +31,7 @@ const MEASURED: &str = "the queue measures";
 impl<K> Machine<K> {
     /// The queue measures. `all`: each key, however dense the adds are.
     pub(crate) fn measure(&mut self, all: bool) {
-        self.times = Some(Box::new(Times::new(super::Keys::<K>::CHUNK, all)));
+        self.times = Some(Box::new(Times::new(super::Table::<K>::CHUNK, all)));
     }
 
     /// What needs no key: `wants_time`, `dirty_at`, `reset_sampling`, and the histograms.

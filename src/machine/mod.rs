@@ -88,14 +88,14 @@ pub(crate) use owed::{Mode, Owed};
 pub(crate) use times::Times;
 
 use crate::DelayedAdd;
-use crate::key::Keys;
+use crate::key::Table;
 use crate::order::{AnyOrder, Bin, Order, Place};
 use garbage::RetiredSlots;
 use later::Later;
 
 /// See the top of this file.
 pub(crate) struct Machine<K> {
-    keys: Keys<K>,
+    keys: Table<K>,
     order: AnyOrder<EntryRef<K>>,
     later: Later,
     /// `None`: the queue does not measure.
@@ -131,7 +131,7 @@ pub(crate) struct Counts {
 impl<K> Machine<K> {
     /// The bytes of a slot, of a record, and of the times of a key.
     #[cfg(test)]
-    const BYTES: [usize; 3] = [Keys::<K>::BYTES, size_of::<later::Record>(), size_of::<times::KeyTimes>()];
+    const BYTES: [usize; 3] = [Table::<K>::SLOT, size_of::<later::Record>(), size_of::<times::KeyTimes>()];
 
     /// The bytes of the keys, and of the order.
     #[cfg(test)]
@@ -145,9 +145,9 @@ impl<K> Machine<K> {
             order.reserve(capacity);
         }
         Self {
-            keys: Keys::new(capacity),
+            keys: Table::new(capacity),
             order,
-            later: Later::new(Keys::<K>::CHUNK),
+            later: Later::new(Table::<K>::CHUNK),
             times: None,
             policy,
             active: 0,
