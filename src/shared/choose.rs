@@ -37,11 +37,12 @@
 //! here visits each shard before it says so or parks.
 
 use super::Shared;
+use super::cursor::with_cursor;
 use super::get::Taken;
 use super::hub::Flags;
 use super::locked::{Front, Locked, Stay};
 use crate::machine::{Claimed, Mode, Owed};
-use crate::sync::{Ordering, model_const, with_cursor};
+use crate::sync::{Ordering, model_const};
 
 /// The number of keys that a getter takes from a shard before it chooses again.
 const STAY: u32 = 64;
@@ -269,7 +270,8 @@ impl<K> Shared<K> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use crate::sync::{Arc, Cursor};
+    use crate::shared::cursor::Cursor;
+    use crate::sync::Arc;
     use crate::{AddOptions, Clock, Priority, WorkQueue};
     use std::collections::HashMap;
     use std::sync::atomic::Ordering::Relaxed;

@@ -39,6 +39,7 @@
 
 mod add;
 mod choose;
+mod cursor;
 mod delays;
 mod dirty;
 mod done;

@@ -155,24 +155,6 @@ pub(crate) fn stamp() -> u64 {
     LOOKS.get()
 }
 
-/// See `sync/std.rs`.
-#[derive(Default)]
-pub(crate) struct Cursor {
-    pub(crate) queue: Cell<u64>,
-    pub(crate) shard: Cell<usize>,
-    pub(crate) left: Cell<u32>,
-    pub(crate) level: Cell<i8>,
-    pub(crate) waits: Cell<bool>,
-    pub(crate) added_queue: Cell<u64>,
-    pub(crate) added: Cell<usize>,
-    pub(crate) own_left: Cell<u32>,
-}
-
-/// A model's threads are coroutines of one thread, so they have no cursors of their own: each get chooses.
-pub(crate) fn with_cursor<R>(use_it: impl FnOnce(&Cursor) -> R) -> R {
-    use_it(&Cursor::default())
-}
-
 pub(crate) fn parallelism() -> usize {
     1
 }

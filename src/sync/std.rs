@@ -206,66 +206,6 @@ pub(crate) fn stamp() -> u64 {
     return super::now_real() >> 7;
 }
 
-/// Where a thread takes keys. The fields are written one by one, since a load of all of them would wait for the stores of the parts.
-pub(crate) struct Cursor {
-    /// The number of the queue, or 0: not its address, which a later queue may have.
-    pub(crate) queue: Cell<u64>,
-    pub(crate) shard: Cell<usize>,
-    /// How many more keys the thread takes from this shard before it chooses again.
-    pub(crate) left: Cell<u32>,
-    /// The level of its front when the thread chose it.
-    pub(crate) level: Cell<i8>,
-    /// It waits for the lock of this shard, also while other shards have keys.
-    pub(crate) waits: Cell<bool>,
-    /// The queue to which the thread has last added a key, the shard, and how many more keys it takes back there before it chooses again.
-    pub(crate) added_queue: Cell<u64>,
-    pub(crate) added: Cell<usize>,
-    pub(crate) own_left: Cell<u32>,
-}
-
-impl Cursor {
-    pub(crate) const fn new() -> Self {
-        Self {
-            queue: Cell::new(0),
-            shard: Cell::new(0),
-            left: Cell::new(0),
-            level: Cell::new(0),
-            waits: Cell::new(false),
-            added_queue: Cell::new(0),
-            added: Cell::new(0),
-            own_left: Cell::new(0),
-        }
-    }
-
-    /// What another thread does, whose cursor this is.
-    #[cfg(test)]
-    pub(crate) fn of_another<R>(&self, call: impl FnOnce() -> R) -> R {
-        let swap = || {
-            with_cursor(|here| {
-                here.queue.swap(&self.queue);
-                here.shard.swap(&self.shard);
-                here.left.swap(&self.left);
-                here.level.swap(&self.level);
-                here.waits.swap(&self.waits);
-                here.added_queue.swap(&self.added_queue);
-                here.added.swap(&self.added);
-                here.own_left.swap(&self.own_left);
-            });
-        };
-        swap();
-        let answer = call();
-        swap();
-        answer
-    }
-}
-
-/// The cursor of the calling thread.
-#[inline]
-pub(crate) fn with_cursor<R>(use_it: impl FnOnce(&Cursor) -> R) -> R {
-    std::thread_local!(static CURSOR: Cursor = const { Cursor::new() });
-    CURSOR.with(use_it)
-}
-
 /// The time, for delays.
 #[inline]
 pub(crate) fn now() -> Instant {
