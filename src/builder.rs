@@ -9,6 +9,50 @@ use std::fmt;
 use std::hash::Hash;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
+impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
+    /// Creates a queue with the default settings.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::new();
+    /// queue.add("pod-1");
+    /// ```
+    #[doc(alias = "NewQueue")]
+    #[doc(alias = "NewDelayingQueue")]
+    #[doc(alias = "NewTypedDelayingQueue")]
+    #[doc(alias = "NewRateLimitingQueue")]
+    #[doc(alias = "NewTypedRateLimitingQueue")]
+    #[doc(alias = "priorityqueue.New")]
+    #[doc(alias = "NewTyped")]
+    #[must_use]
+    pub fn new() -> Self {
+        Self::builder().build()
+    }
+
+    /// Configures a queue.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::builder().name("pods").build();
+    /// queue.add("pod-1");
+    /// ```
+    #[doc(alias = "NewWithConfig")]
+    #[doc(alias = "NewTypedWithConfig")]
+    #[doc(alias = "NewDelayingQueueWithConfig")]
+    #[doc(alias = "NewTypedDelayingQueueWithConfig")]
+    #[doc(alias = "NewRateLimitingQueueWithConfig")]
+    #[doc(alias = "NewTypedRateLimitingQueueWithConfig")]
+    pub fn builder() -> WorkQueueBuilder<K> {
+        WorkQueueBuilder::new()
+    }
+}
+
+impl<K: Hash + Eq + Clone + Send + Sync + 'static> Default for WorkQueue<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// Configures and builds a [`WorkQueue`].
 ///
 /// # Examples

@@ -8,6 +8,26 @@ use std::fmt;
 use std::hash::Hash;
 use std::time::Duration;
 
+impl<K> WorkQueue<K> {
+    /// A view of the queue: the keys that are processing or delayed, groups, levels, metrics and reports.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::builder().measure(true).build();
+    /// queue.add("pod-1");
+    /// queue.get().unwrap().done();
+    /// let metrics = queue.inspect().metrics();
+    /// println!(
+    ///     "half of the keys waited for less than {:?}",
+    ///     metrics.queue_duration.quantile(0.5)
+    /// );
+    /// ```
+    #[must_use]
+    pub fn inspect(&self) -> Inspect<'_, K> {
+        Inspect { queue: self }
+    }
+}
+
 /// A view of a queue, from [`WorkQueue::inspect`]: its keys, groups, levels and metrics. It changes nothing in the queue.
 ///
 /// A view is as cheap as a reference, and no snapshot: each call looks at the queue as it is then. [`WorkQueue::stats`] has the counters.
@@ -32,10 +52,6 @@ pub struct Inspect<'q, K> {
 }
 
 impl<'q, K> Inspect<'q, K> {
-    pub(crate) fn new(queue: &'q WorkQueue<K>) -> Self {
-        Self { queue }
-    }
-
     /// The queue's name, see [`crate::WorkQueueBuilder::name`].
     ///
     /// # Examples
@@ -92,7 +108,8 @@ impl<'q, K> Inspect<'q, K> {
     }
 
     /// Passes the queue's [`metrics`](Self::metrics) to its [observer](crate::WorkQueueBuilder::observer). Call it before metrics are read
-    /// that must be those of this moment. A queue whose observer has an [interval](crate::observe::Observer::interval) also reports by itself.
+    /// that must be those of this moment. A queue whose observer has an [interval](crate::observe::Observer::interval) also reports by
+    /// itself.
     ///
     /// # Panics
     /// If the [observer](crate::observe::Observer#panics) panics.

@@ -1,15 +1,15 @@
 //! The guard that a get returns. The owner of the guard holds the key; when the guard is dropped, the key is done.
 
+use crate::futures::{UntilDirty, UntilShuttingDown};
 use crate::key::SlotId;
 use crate::machine::Claimed;
 use crate::panics::{Caught, contained};
 use crate::shared::{Failures, Shared};
 use crate::sync::{Arc, panicking};
-use crate::{AddOptions, Added, OnPanic, OwnedItem, Priority, UntilDirty, UntilShuttingDown};
+use crate::{AddOptions, Added, OnPanic, Priority};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
 /// A key that was handed out. When the item is dropped, the key is done.
@@ -85,24 +85,6 @@ impl<'q, K> Item<'q, K> {
         Self { queue, claimed }
     }
 
-    /// Turns the item into one that owns a handle of the queue.
-    ///
-    /// # Examples
-    /// ```
-    /// use keyqueue::WorkQueue;
-    /// use std::thread;
-    ///
-    /// let queue = WorkQueue::new();
-    /// queue.add("pod-1");
-    /// // keeps the queue alive, and may go to another thread
-    /// let item = queue.get().unwrap().into_owned();
-    /// thread::spawn(move || item.done()).join().unwrap();
-    /// ```
-    pub fn into_owned(self) -> OwnedItem<K> {
-        let (queue, claimed) = self.into_parts();
-        OwnedItem::new(Arc::clone(queue), claimed)
-    }
-
     /// The slot of the key.
     pub(crate) fn slot(&self) -> SlotId {
         self.claimed.slot()
@@ -115,7 +97,7 @@ impl<'q, K> Item<'q, K> {
 
     /// The caller calls `done` in place of the item's drop.
     #[inline]
-    fn into_parts(self) -> (&'q Arc<Shared<K>>, Claimed<K>) {
+    pub(crate) fn into_parts(self) -> (&'q Arc<Shared<K>>, Claimed<K>) {
         let this = ManuallyDrop::new(self);
         // SAFETY: `this` is not dropped and not used again, so the token is moved (S4).
         (this.queue, unsafe { this.claimed.duplicate() })
@@ -544,10 +526,6 @@ impl<K> Drop for Item<'_, K> {
         self.queue.done(claimed);
     }
 }
-
-// A panic leaves no step half done: see `WorkQueue`.
-impl<K: RefUnwindSafe> UnwindSafe for Item<'_, K> {}
-impl<K: RefUnwindSafe> RefUnwindSafe for Item<'_, K> {}
 
 /// Shows the key.
 impl<K: fmt::Display> fmt::Display for Item<'_, K> {

@@ -261,11 +261,13 @@
 #[cfg(test)]
 extern crate self as keyqueue;
 
+mod added;
 pub mod backoff;
 mod builder;
 pub mod cookbook;
 mod error;
 mod futures;
+mod get_async;
 pub mod guarantees;
 pub mod how_it_works;
 mod inspect;
@@ -295,16 +297,18 @@ mod time;
 mod wait;
 mod workers;
 
+pub use added::Added;
 pub use builder::WorkQueueBuilder;
 pub use equivalent::Equivalent;
 pub use error::{DrainTimeoutError, GetTimeoutError, InvalidArgument, TryGetError, WaitIdleTimeoutError};
-pub use futures::{GetAsync, ShutDownWithDrain, UntilDirty, UntilShuttingDown, WaitIdle};
+pub use futures::{ShutDownWithDrain, UntilDirty, UntilShuttingDown, WaitIdle};
+pub use get_async::GetAsync;
 pub use inspect::Inspect;
 pub use item::Item;
 pub use leftover::Leftover;
 pub use options::{AddOptions, DelayConflict, DelayedAdd, OnPanic, Priority};
 pub use owned_item::OwnedItem;
-pub use queue::{Added, WorkQueue};
+pub use queue::WorkQueue;
 pub use stats::{DelayedKey, GroupStats, Level, ProcessingKey, Stats};
 #[cfg(feature = "stream")]
 pub use stream::ItemStream;

@@ -7,8 +7,27 @@ use crate::{AddOptions, Added, Item, UntilDirty, UntilShuttingDown};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
+
+impl<K> Item<'_, K> {
+    /// Turns the item into one that owns a handle of the queue.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::WorkQueue;
+    /// use std::thread;
+    ///
+    /// let queue = WorkQueue::new();
+    /// queue.add("pod-1");
+    /// // keeps the queue alive, and may go to another thread
+    /// let item = queue.get().unwrap().into_owned();
+    /// thread::spawn(move || item.done()).join().unwrap();
+    /// ```
+    pub fn into_owned(self) -> OwnedItem<K> {
+        let (queue, claimed) = self.into_parts();
+        OwnedItem { queue: Arc::clone(queue), claimed }
+    }
+}
 
 /// An [`Item`] that owns a handle of the queue. It is `'static`, so it may go to another thread or task.
 ///
@@ -27,11 +46,6 @@ pub struct OwnedItem<K> {
 }
 
 impl<K> OwnedItem<K> {
-    #[inline]
-    pub(crate) fn new(queue: Arc<Shared<K>>, claimed: Claimed<K>) -> Self {
-        Self { queue, claimed }
-    }
-
     /// The same item, borrowed.
     #[inline]
     fn item(&self) -> ManuallyDrop<Item<'_, K>> {
@@ -176,10 +190,6 @@ impl<K> Drop for OwnedItem<K> {
         drop(Item::new_quietly(&self.queue, unsafe { self.claimed.duplicate() }));
     }
 }
-
-// See the same `impl` of `WorkQueue`.
-impl<K: RefUnwindSafe> UnwindSafe for OwnedItem<K> {}
-impl<K: RefUnwindSafe> RefUnwindSafe for OwnedItem<K> {}
 
 /// Shows the key.
 impl<K: fmt::Display> fmt::Display for OwnedItem<K> {

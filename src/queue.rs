@@ -1,9 +1,9 @@
 //! The public handle of a queue.
 
-use crate::builder::WorkQueueBuilder;
+use crate::added::Added;
 use crate::error::{DrainTimeoutError, GetTimeoutError, TryGetError, WaitIdleTimeoutError};
-use crate::futures::{GetAsync, ShutDownWithDrain, UntilShuttingDown, WaitIdle};
-use crate::inspect::Inspect;
+use crate::futures::{ShutDownWithDrain, UntilShuttingDown, WaitIdle};
+use crate::get_async::GetAsync;
 use crate::item::Item;
 use crate::leftover::Leftover;
 use crate::options::AddOptions;
@@ -16,7 +16,6 @@ use equivalent::Equivalent;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::hash::Hash;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -56,94 +55,7 @@ pub struct WorkQueue<K> {
     pub(crate) shared: Arc<Shared<K>>,
 }
 
-/// What an `add` did.
-///
-/// # Examples
-/// ```
-/// use keyqueue::{Added, WorkQueue};
-/// use std::time::Duration;
-///
-/// let queue = WorkQueue::new();
-/// assert_eq!(queue.add("pod-1"), Added::Queued);
-/// assert_eq!(queue.add("pod-1"), Added::Coalesced);
-/// let item = queue.get();
-/// assert_eq!(queue.add("pod-1"), Added::Deferred); // queued again when `item` is dropped
-/// assert_eq!(queue.add_after("pod-2", Duration::from_secs(60)), Added::Delayed);
-/// queue.shut_down();
-/// assert_eq!(queue.add("pod-3"), Added::Rejected);
-/// # drop(item);
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Added {
-    /// The key is now queued.
-    Queued,
-    /// The add causes no further run. The key is queued already, or is processing and was added again before: it will be handed out after
-    /// this add. Or the key has a delay that stays: it will be handed out when the delay expires. (The add may still raise the key's
-    /// [priority](crate::Priority).)
-    Coalesced,
-    /// The key is processing: it is queued when its holder is done.
-    Deferred,
-    /// The key's delay was set or moved: the key will be added when the delay expires.
-    Delayed,
-    /// The queue is shutting down, and refused the key. (A [rate-limited](WorkQueue::add_rate_limited) add still counts its failure.)
-    Rejected,
-}
-
-impl Added {
-    /// `false`: the queue refused the key. `true`: it will hand the key out, after the add. (If the key waits for a delay, there is no
-    /// hand-out when a caller cancels the delay or takes it out, or a shut-down cuts it off.)
-    ///
-    /// # Examples
-    /// ```
-    /// let queue = keyqueue::WorkQueue::new();
-    /// assert!(queue.add("pod-1").is_accepted());
-    /// queue.shut_down();
-    /// assert!(!queue.add("pod-2").is_accepted());
-    /// ```
-    #[must_use]
-    pub fn is_accepted(self) -> bool {
-        self != Self::Rejected
-    }
-}
-
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
-    /// Creates a queue with the default settings.
-    ///
-    /// # Examples
-    /// ```
-    /// let queue = keyqueue::WorkQueue::new();
-    /// queue.add("pod-1");
-    /// ```
-    #[doc(alias = "NewQueue")]
-    #[doc(alias = "NewDelayingQueue")]
-    #[doc(alias = "NewTypedDelayingQueue")]
-    #[doc(alias = "NewRateLimitingQueue")]
-    #[doc(alias = "NewTypedRateLimitingQueue")]
-    #[doc(alias = "priorityqueue.New")]
-    #[doc(alias = "NewTyped")]
-    #[must_use]
-    pub fn new() -> Self {
-        Self::builder().build()
-    }
-
-    /// Configures a queue.
-    ///
-    /// # Examples
-    /// ```
-    /// let queue = keyqueue::WorkQueue::builder().name("pods").build();
-    /// queue.add("pod-1");
-    /// ```
-    #[doc(alias = "NewWithConfig")]
-    #[doc(alias = "NewTypedWithConfig")]
-    #[doc(alias = "NewDelayingQueueWithConfig")]
-    #[doc(alias = "NewTypedDelayingQueueWithConfig")]
-    #[doc(alias = "NewRateLimitingQueueWithConfig")]
-    #[doc(alias = "NewTypedRateLimitingQueueWithConfig")]
-    pub fn builder() -> WorkQueueBuilder<K> {
-        WorkQueueBuilder::new()
-    }
-
     /// Queues a key, unless it is queued already.
     ///
     /// A key that is processing is queued again, once, when its holder is done. If the queue already has an equal key, `add` drops `key`.
@@ -153,14 +65,15 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// build deadlocks.
     ///
     /// # Panics
-    /// If `Hash` or `Eq`, or the function of [`fair_by`](WorkQueueBuilder::fair_by) or [`group_weight`](WorkQueueBuilder::group_weight),
-    /// panics; nothing has changed then. Or if an [observer](crate::observe::Observer#panics) panics, or the drop of a key that the queue
-    /// has already; the call has taken effect then. Or if a shard would hold more than about a billion keys (134 million of large ones).
+    /// If `Hash` or `Eq`, or the function of [`fair_by`](crate::WorkQueueBuilder::fair_by) or
+    /// [`group_weight`](crate::WorkQueueBuilder::group_weight), panics; nothing has changed then. Or if an
+    /// [observer](crate::observe::Observer#panics) panics, or the drop of a key that the queue has already; the call has taken effect then.
+    /// Or if a shard would hold more than about a billion keys (134 million of large ones).
     ///
     /// # Blocking
     /// Does not wait for keys or workers. Takes one lock for some ten nanoseconds. A thread that finds the lock taken backs off for about
     /// five microseconds at a time, at most six times, and then parks. An add that makes the table of keys grow takes up to half a
-    /// millisecond. (Beyond 16 000 keys, many adds share this work instead.) [`capacity`](WorkQueueBuilder::capacity) avoids this.
+    /// millisecond. (Beyond 16 000 keys, many adds share this work instead.) [`capacity`](crate::WorkQueueBuilder::capacity) avoids this.
     ///
     /// # Memory ordering
     /// An accepted `add` *happens-before* the return of the next `get` of its key. This holds even if the add changes nothing: the next
@@ -285,8 +198,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
         Shared::add_with(&self.shared, key, options)
     }
 
-    /// Counts a failure of a key, and adds it after the delay that the queue's [limiter](WorkQueueBuilder::rate_limiter) chooses. For an
-    /// event, use [`add`](Self::add).
+    /// Counts a failure of a key, and adds it after the delay that the queue's [limiter](crate::WorkQueueBuilder::rate_limiter) chooses.
+    /// For an event, use [`add`](Self::add).
     ///
     /// Like [`add_after`](Self::add_after) with the delay that [`when`](crate::rate_limiter::RateLimiter::when) returns. The failure counts
     /// even if an earlier delay stands, and even after a shut-down. A worker that holds the key calls [`retry`](Item::retry) instead.
@@ -428,9 +341,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// the delay is taken back with it. An add that comes after this call is a new one.
     ///
     /// This is one step, also with shards, priorities and groups. `false` may also mean that a getter has just taken the key, or that its
-    /// holder is done. The [limit](WorkQueueBuilder::max_processing_per_group) of a group counts keys that are processing, so the call
-    /// frees no place in a full group. The call works after a shut-down too. If it takes the last key back, a drain or a wait for an idle
-    /// queue ends. [`Stats::taken`] counts the queued keys and later adds that calls took back.
+    /// holder is done. The [limit](crate::WorkQueueBuilder::max_processing_per_group) of a group counts keys that are processing, so the
+    /// call frees no place in a full group. The call works after a shut-down too. If it takes the last key back, a drain or a wait for an
+    /// idle queue ends. [`Stats::taken`] counts the queued keys and later adds that calls took back.
     ///
     /// The key's `Hash` and [`Equivalent`] must agree with `K`'s `Hash` and `Eq`, see [`cancel`](Self::cancel).
     ///
@@ -657,7 +570,7 @@ impl<K> WorkQueue<K> {
     /// # assert!(std::future::Future::poll(work.as_mut(), &mut std::task::Context::from_waker(waker)).is_ready());
     /// ```
     pub fn get_async(&self) -> GetAsync<'_, K> {
-        GetAsync::new(self)
+        GetAsync::new(&self.shared)
     }
 
     /// Like [`get`](Self::get), with an item that owns a handle of the queue. The item is `'static`, so it may go to another thread or
@@ -814,7 +727,7 @@ impl<K> WorkQueue<K> {
     }
 
     /// The number of keys that have a delay. Such a key may also be queued or processing. Counts delays that a shut-down has cut off, until
-    /// they are [taken](Self::take_delayed). A snapshot. [`delayed_keys`](Inspect::delayed_keys) lists them.
+    /// they are [taken](Self::take_delayed). A snapshot. [`delayed_keys`](crate::Inspect::delayed_keys) lists them.
     ///
     /// # Examples
     /// ```
@@ -950,7 +863,7 @@ impl<K> WorkQueue<K> {
     /// # });
     /// ```
     pub fn shut_down_with_drain_async(&self) -> ShutDownWithDrain<'_, K> {
-        ShutDownWithDrain::new(self)
+        ShutDownWithDrain::new(&self.shared)
     }
 
     /// Waits until the queue is idle: no key is queued, processing or delayed. (After a shut-down delays do not count, as they never
@@ -1017,7 +930,7 @@ impl<K> WorkQueue<K> {
     /// # });
     /// ```
     pub fn wait_idle_async(&self) -> WaitIdle<'_, K> {
-        WaitIdle::new(self)
+        WaitIdle::new(&self.shared)
     }
 
     /// Resolves when the queue is shutting down, at once if it already is. A long task may then stop early. A handler, which has an item,
@@ -1070,24 +983,6 @@ impl<K> WorkQueue<K> {
         self.shared.shards()
     }
 
-    /// A view of the queue: the keys that are processing or delayed, groups, levels, metrics and reports.
-    ///
-    /// # Examples
-    /// ```
-    /// let queue = keyqueue::WorkQueue::builder().measure(true).build();
-    /// queue.add("pod-1");
-    /// queue.get().unwrap().done();
-    /// let metrics = queue.inspect().metrics();
-    /// println!(
-    ///     "half of the keys waited for less than {:?}",
-    ///     metrics.queue_duration.quantile(0.5)
-    /// );
-    /// ```
-    #[must_use]
-    pub fn inspect(&self) -> Inspect<'_, K> {
-        Inspect::new(self)
-    }
-
     /// A snapshot of the queue's counters, consistent in each [shard](Self::shards).
     ///
     /// # Examples
@@ -1105,9 +1000,9 @@ impl<K> WorkQueue<K> {
     /// Frees the memory that the queue's keys do not need.
     ///
     /// As keys are processed, the queue frees memory, except for about two hundred kilobytes. It keeps these so that a steady set of keys
-    /// allocates nothing. This call frees them too, and the room for [`capacity`](WorkQueueBuilder::capacity). Keys do not move. The queue
-    /// stores up to 64 keys in a chunk (4 KiB, and 4 more if keys have had delays or failures). It keeps a chunk while the chunk contains a
-    /// key. The call also [shrinks](crate::rate_limiter::RateLimiter::shrink_to_fit) a limiter that counts failures itself.
+    /// allocates nothing. This call frees them too, and the room for [`capacity`](crate::WorkQueueBuilder::capacity). Keys do not move. The
+    /// queue stores up to 64 keys in a chunk (4 KiB, and 4 more if keys have had delays or failures). It keeps a chunk while the chunk
+    /// contains a key. The call also [shrinks](crate::rate_limiter::RateLimiter::shrink_to_fit) a limiter that counts failures itself.
     ///
     /// # Examples
     /// ```
@@ -1121,19 +1016,9 @@ impl<K> WorkQueue<K> {
     }
 }
 
-// A panic leaves no step half done: unwinding drops only guards, whose keys are done then, and added keys.
-impl<K: RefUnwindSafe> UnwindSafe for WorkQueue<K> {}
-impl<K: RefUnwindSafe> RefUnwindSafe for WorkQueue<K> {}
-
 impl<K> Clone for WorkQueue<K> {
     fn clone(&self) -> Self {
         Self { shared: Arc::clone(&self.shared) }
-    }
-}
-
-impl<K: Hash + Eq + Clone + Send + Sync + 'static> Default for WorkQueue<K> {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -1,11 +1,10 @@
 //! A queue as a stream of items.
 
-use crate::futures::GetState;
+use crate::get_async::GetState;
 use crate::item::Item;
 use crate::{OwnedItem, WorkQueue};
 use futures_core::stream::{FusedStream, Stream};
 use std::fmt;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -97,10 +96,6 @@ impl<K> Drop for ItemStream<K> {
         self.state.leave(&self.queue.shared);
     }
 }
-
-// See the same `impl` of `WorkQueue`.
-impl<K: RefUnwindSafe> UnwindSafe for ItemStream<K> {}
-impl<K: RefUnwindSafe> RefUnwindSafe for ItemStream<K> {}
 
 impl<K> fmt::Debug for ItemStream<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

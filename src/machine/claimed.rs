@@ -13,6 +13,7 @@
 use super::{EntryRef, Machine};
 use crate::key::{Hash, SlotId};
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 
 /// The message of a panic.
 const IS_OF_ANOTHER: &str = "the key was handed out by another queue, or by another shard";
@@ -20,6 +21,10 @@ const IS_OF_ANOTHER: &str = "the key was handed out by another queue, or by anot
 /// A key that was handed out. Its owner ends its processing, once.
 #[must_use = "a key that is processing has to be ended"]
 pub(crate) struct Claimed<K>(EntryRef<K>);
+
+// See the same `impl` of what all handles of a queue share: a panic leaves no step of the slot half done.
+impl<K: RefUnwindSafe> UnwindSafe for Claimed<K> {}
+impl<K: RefUnwindSafe> RefUnwindSafe for Claimed<K> {}
 
 impl<K> Claimed<K> {
     #[inline]

@@ -23,7 +23,7 @@ use crate::machine::NEVER;
 use crate::sync::{MutexGuard, Ordering};
 use crate::time::driver::State;
 use crate::wait::WakeList;
-use crate::workers::AllRuns;
+use crate::workers::group::AllRuns;
 use std::ops::{Deref, DerefMut};
 
 /// What the hub's lock guards.

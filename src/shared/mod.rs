@@ -86,6 +86,7 @@ use hub::{Flags, Hub};
 use locked::Locked;
 use reports::Reports;
 use std::hash::Hash;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 
 /// The most shards that a queue can have.
 pub(crate) const MAX_SHARDS: usize = 64;
@@ -137,6 +138,11 @@ pub(crate) struct Settings {
     pub(crate) measure: bool,
     pub(crate) observer: Option<Box<dyn Observer>>,
 }
+
+// A panic leaves no step half done: unwinding drops only guards, whose keys are done then, and added keys. So a queue, and all that refers
+// to one, is unwind-safe.
+impl<K: RefUnwindSafe> UnwindSafe for Shared<K> {}
+impl<K: RefUnwindSafe> RefUnwindSafe for Shared<K> {}
 
 impl<K: Hash + Eq> Shared<K> {
     pub(crate) fn new(

@@ -19,7 +19,7 @@
 //! loops are in `run_loop.rs`.
 
 mod given_up;
-mod group;
+pub(crate) mod group;
 mod outcome;
 mod run_loop;
 mod run_span;
@@ -27,7 +27,7 @@ mod run_span;
 mod tasks;
 
 pub use given_up::GivenUp;
-pub(crate) use group::AllRuns;
+pub use group::Tally;
 pub use outcome::{IntoOutcome, Outcome};
 
 use crate::key::SlotId;
@@ -138,50 +138,6 @@ pub struct WorkersBuilder<K> {
     queue: WorkQueue<K>,
     name: Option<String>,
     hooks: Hooks<K>,
-}
-
-/// Counts of what workers have done so far; from [`Workers::tally`].
-///
-/// When a run of a handler ends, it counts in [`succeeded`](Self::succeeded) or in [`failed`](Self::failed), before its key is done. So
-/// `succeeded + failed` is the number of runs. If a task is dropped while its handler waits, the run counts in neither. The fields after
-/// `failed` count the retried, requeued, given-up and refused keys, and the caught panics.
-///
-/// [`Runs`](crate::observe::Runs) counts the runs of all workers of a queue, with one field for each result.
-///
-/// # Examples
-/// ```
-/// let queue = keyqueue::WorkQueue::<u32>::new();
-/// let workers = queue.workers().spawn(1, |n| match *n.key() {
-///     2.. => Err("too large"),
-///     _ => Ok(()),
-/// })?;
-/// queue.add_all([1, 2]);
-/// let _leftover = workers.drain();
-/// let tally = workers.tally();
-/// assert_eq!((tally.succeeded, tally.failed, tally.running), (1, 1, 0));
-/// # std::io::Result::Ok(())
-/// ```
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Tally {
-    /// Loops that have not ended.
-    pub running: usize,
-    /// Runs that did not fail: with [`Outcome::Success`], [`RequeueAfter`](Outcome::RequeueAfter) or [`RequeueWith`](Outcome::RequeueWith).
-    pub succeeded: u64,
-    /// Succeeded runs with [`Outcome::RequeueAfter`] or [`RequeueWith`](Outcome::RequeueWith) whose keys were requeued.
-    pub requeued: u64,
-    /// Runs that failed: with any other [`Outcome`], or with a panic of the handler. The key is retried, given up or refused. After a panic
-    /// it is done, if [`on_panic`](crate::WorkQueueBuilder::on_panic) of the queue says so.
-    pub failed: u64,
-    /// Failed runs whose keys are retried.
-    pub retried: u64,
-    /// Failed runs whose keys were given up, by [`Outcome::GiveUp`] or after [`max_retries`](WorkersBuilder::max_retries).
-    pub given_up: u64,
-    /// Panics of handlers, hooks and other user code, such as the wakers of tasks that [join](Workers::join_async).
-    pub panicked: u64,
-    /// Runs whose retry or requeue the queue refused, because it was shut down. `retried` and `requeued` do not count them. Drains and
-    /// stops return these keys in [`Leftover::refused`]. The exception is a key that was added while it was processing: it is queued again.
-    pub refused: u64,
 }
 
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {

@@ -1,0 +1,118 @@
+//! The future that gets a key.
+
+use crate::item::Item;
+use crate::machine::Claimed;
+use crate::shared::{Shared, Wait};
+use crate::sync::{Arc, yield_now};
+use crate::wait::{Ticket, Waiter};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+/// The future that [`WorkQueue::get_async`](crate::WorkQueue::get_async) returns. It waits in the same list as threads in
+/// [`get`](crate::WorkQueue::get).
+///
+/// # Examples
+/// ```
+/// # futures_executor::block_on(async {
+/// let queue = keyqueue::WorkQueue::new();
+/// queue.add("pod-1");
+/// assert_eq!(*queue.get_async().await.unwrap(), "pod-1");
+/// # });
+/// ```
+#[must_use = "futures do nothing unless polled"]
+pub struct GetAsync<'q, K> {
+    queue: &'q Arc<Shared<K>>,
+    state: GetState,
+}
+
+/// How far a task is that gets a key: what [`GetAsync`] and the stream of items have in common.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum GetState {
+    New,
+    Waiting(Ticket),
+    Finished,
+}
+
+impl GetState {
+    /// Makes an item of the next key. `None`: the queue is shut down and no key is queued. Nothing is left to [leave](Self::leave) when
+    /// this is ready.
+    ///
+    /// # Panics
+    /// If it was ready before.
+    #[inline(always)] // `#[inline]` costs `get_async` two instructions
+    pub(crate) fn poll<K, I>(
+        &mut self,
+        shared: &Arc<Shared<K>>,
+        waker: &Waker,
+        item: impl FnOnce(Claimed<K>) -> I,
+    ) -> Poll<Option<I>> {
+        Shared::ensure_driver(shared);
+        let wait = match *self {
+            Self::New => match Shared::try_take(shared) {
+                Some(claimed) => {
+                    *self = Self::Finished;
+                    return Poll::Ready(Some(item(claimed)));
+                }
+                None => Shared::take_or_wait(shared, Waiter::Task(waker.clone())),
+            },
+            Self::Waiting(ticket) => Shared::resume(shared, ticket, Waiter::Task(waker.clone()), false),
+            Self::Finished => panic!("GetAsync polled after it was ready"),
+        };
+        *self = Self::Finished;
+        match wait {
+            Wait::Item(taken) => Poll::Ready(Some(item(Shared::hand_out(shared, taken)))),
+            Wait::ShutDown | Wait::GaveUp => Poll::Ready(None),
+            Wait::Park(ticket) => {
+                *self = Self::Waiting(ticket);
+                Poll::Pending
+            }
+            Wait::ParkBriefly(ticket) => {
+                *self = Self::Waiting(ticket);
+                if !Shared::wake_later(shared, ticket) {
+                    yield_now(); // the shard's holder may wait for this core
+                    waker.wake_by_ref();
+                }
+                Poll::Pending
+            }
+        }
+    }
+
+    /// The task gives up. A wake-up that it had received goes to the next getter (W3).
+    pub(crate) fn leave<K>(self, shared: &Shared<K>) {
+        if let Self::Waiting(ticket) = self {
+            shared.leave_getters(ticket);
+        }
+    }
+}
+
+impl<'q, K> GetAsync<'q, K> {
+    pub(crate) fn new(queue: &'q Arc<Shared<K>>) -> Self {
+        Self { queue, state: GetState::New }
+    }
+}
+
+impl<'q, K> Future for GetAsync<'q, K> {
+    type Output = Option<Item<'q, K>>;
+
+    /// # Panics
+    /// If polled after it was ready.
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let shared = this.queue;
+        this.state.poll(shared, cx.waker(), |claimed| Item::new(shared, claimed))
+    }
+}
+
+impl<K> Drop for GetAsync<'_, K> {
+    fn drop(&mut self) {
+        self.state.leave(self.queue);
+    }
+}
+
+impl<K> fmt::Debug for GetAsync<'_, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GetAsync").field("state", &self.state).finish_non_exhaustive()
+    }
+}
