@@ -68,9 +68,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Default for WorkQueue<K> {
 #[doc(alias = "RateLimitingQueueConfig")]
 #[doc(alias = "TypedRateLimitingQueueConfig")]
 pub struct WorkQueueBuilder<K> {
-    settings: Settings,
-    limiter: Limiter<K>,
-    order: Order<K>,
+    settings: Settings<K>,
     /// As the user has set it.
     max_processing_per_group: Option<usize>,
 }
@@ -88,9 +86,10 @@ impl<K> WorkQueueBuilder<K> {
             on_panic: None,
             measure: false,
             observer: None,
+            limiter: Limiter::Inline(Box::new(default_backoff())),
+            order: Order::default(),
         };
-        let limiter = Limiter::Inline(Box::new(default_backoff()));
-        Self { settings, limiter, order: Order::default(), max_processing_per_group: None }
+        Self { settings, max_processing_per_group: None }
     }
 
     /// The queue's name, in `Debug` output, metrics, spans, and the names of its workers' threads. Empty by default.
@@ -158,7 +157,7 @@ impl<K> WorkQueueBuilder<K> {
     /// let queue = WorkQueue::<u32>::builder().rate_limiter(backoff).build();
     /// ```
     pub fn rate_limiter(mut self, limiter: impl RateLimiter<K> + 'static) -> Self {
-        self.limiter = match limiter.schedule() {
+        self.settings.limiter = match limiter.schedule() {
             Some(schedule) => Limiter::Inline(schedule),
             None => Limiter::External(Box::new(limiter)),
         };
@@ -322,7 +321,7 @@ impl<K> WorkQueueBuilder<K> {
     /// assert_eq!(order.last(), Some(&0)); // otherwise about the 16th
     /// ```
     pub fn strict_priorities(mut self, strict: bool) -> Self {
-        self.order.strict = strict;
+        self.settings.order.strict = strict;
         self
     }
 
@@ -348,7 +347,7 @@ impl<K> WorkQueueBuilder<K> {
     /// assert_eq!(tenants, [1, 2, 1, 1]);
     /// ```
     pub fn fair_by<G: Hash>(mut self, group: impl Fn(&K) -> G + Send + Sync + 'static) -> Self {
-        self.order.group_of = Some(Box::new(move |key, hasher| hasher.hash_one(group(key))));
+        self.settings.order.group_of = Some(Box::new(move |key, hasher| hasher.hash_one(group(key))));
         self
     }
 
@@ -369,7 +368,7 @@ impl<K> WorkQueueBuilder<K> {
     /// assert_eq!(order, ["free", "paid", "paid", "free", "paid", "free"]);
     /// ```
     pub fn group_weight(mut self, weight: impl Fn(&K) -> u32 + Send + Sync + 'static) -> Self {
-        self.order.weight_of = Some(Box::new(weight));
+        self.settings.order.weight_of = Some(Box::new(weight));
         self
     }
 
@@ -464,11 +463,11 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
                 "a clock of `Clock::from_fn` needs `Driver::Manual`",
             ));
         }
-        if self.order.weight_of.is_some() && self.order.group_of.is_none() {
+        if self.settings.order.weight_of.is_some() && self.settings.order.group_of.is_none() {
             return Err(InvalidArgument::new("group_weight", "a function", "it needs `fair_by`"));
         }
         let Some(limit) = self.max_processing_per_group else { return Ok(()) };
-        let why = if self.order.group_of.is_none() {
+        let why = if self.settings.order.group_of.is_none() {
             "it needs `fair_by`"
         } else if limit == 0 {
             "no key would be handed out"
@@ -476,7 +475,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
             "a queue with several shards cannot keep it exactly"
         } else {
             // A limit above 2^32 keys is none: a queue has fewer.
-            self.order.limit = u32::try_from(limit).ok().filter(|limit| *limit < u32::MAX);
+            self.settings.order.limit = u32::try_from(limit).ok().filter(|limit| *limit < u32::MAX);
             return Ok(());
         };
         Err(InvalidArgument::new("max_processing_per_group", limit, why))
@@ -487,7 +486,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
         if let Err(error) = self.check() {
             panic!("{error}");
         }
-        WorkQueue { shared: Arc::new(Shared::new(self.settings, self.limiter, self.order, start)) }
+        WorkQueue { shared: Arc::new(Shared::new(self.settings, start)) }
     }
 }
 
@@ -497,7 +496,7 @@ impl<K> RefUnwindSafe for WorkQueueBuilder<K> {}
 
 impl<K> fmt::Debug for WorkQueueBuilder<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Settings { name, seed, shards, capacity, clock, driver, delayed_add, on_panic, measure, observer: _ } =
+        let Settings { name, seed, shards, capacity, clock, driver, delayed_add, on_panic, measure, order, .. } =
             &self.settings;
         f.debug_struct("WorkQueueBuilder")
             .field("name", name)
@@ -509,8 +508,8 @@ impl<K> fmt::Debug for WorkQueueBuilder<K> {
             .field("delayed_add", delayed_add)
             .field("on_panic", on_panic)
             .field("measure", measure)
-            .field("strict_priorities", &self.order.strict)
-            .field("fair_by", &self.order.group_of.is_some())
+            .field("strict_priorities", &order.strict)
+            .field("fair_by", &order.group_of.is_some())
             .field("max_processing_per_group", &self.max_processing_per_group)
             .finish_non_exhaustive()
     }

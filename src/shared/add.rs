@@ -1,10 +1,10 @@
 //! Adds: `add` and `add_with`, and what all kinds of adds share.
 
 use super::Shared;
-use super::failures::Limiter;
 use super::hub::Flags;
 use super::locked::Locked;
 use super::section::in_mode;
+use super::settings::Limiter;
 use crate::key::Hash as KeyHash;
 use crate::machine::{Failure, How, Machine, Mode};
 use crate::order::Group;

@@ -38,36 +38,14 @@
 
 use super::Shared;
 use super::cursor::with_cursor;
-use super::get::Taken;
 use super::hub::Flags;
-use super::locked::{Front, Locked, Stay};
+use super::locked::{Busy, Front, Locked, PASSES, Stay};
+use super::take::Taken;
 use crate::machine::{Claimed, Mode, Owed};
 use crate::sync::{Ordering, model_const};
 
 /// The number of keys that a getter takes from a shard before it chooses again.
 const STAY: u32 = 64;
-
-/// The shards whose locks a getter has found held, as bits: it passes by them (P21).
-#[derive(Default)]
-pub(super) struct Busy(u64);
-
-impl Busy {
-    pub(super) fn is_empty(&self) -> bool {
-        self.0 == 0
-    }
-
-    pub(super) fn contains<K>(&self, locked: &Locked<K>) -> bool {
-        self.0 & 1 << locked.index != 0
-    }
-
-    pub(super) fn insert<K>(&mut self, locked: &Locked<K>) {
-        self.0 |= 1 << locked.index;
-    }
-
-    pub(super) fn remove<K>(&mut self, locked: &Locked<K>) {
-        self.0 &= !(1 << locked.index);
-    }
-}
 
 /// [`STAY`] in a queue whose keys have priorities or groups. When a key of a higher level comes to another shard, each getter hands out at
 /// most 3 more keys before it chooses again: so the key waits for less than `4 * getters` hand-outs of lower levels (P19).
@@ -76,10 +54,6 @@ const STAY_IN_ORDER: u32 = 4;
 /// Of this number of choices by priority, one goes by age alone, so that no shard starves (P19). They are counted for the queue, not for
 /// a thread: a thread may serve several queues in turn, or end after few choices.
 const BY_AGE: usize = 16;
-
-/// How many times getters pass by the oldest shard because another getter stays with it, before they join it; and how many times they pass
-/// by a shard because its lock is held, before one waits for it.
-pub(super) const PASSES: usize = 4;
 
 /// How many times getters pass by a lock after one has waited for it in vain. A wait takes as long as 100 hand-outs, and this many stays
 /// have 32 768 hand-outs.

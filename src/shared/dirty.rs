@@ -9,32 +9,9 @@
 //! of a processing key costs one test more.
 
 use super::Shared;
-use crate::machine::{self, Claimed};
-use crate::wait::{Waiter, WakeList};
-use std::collections::BTreeMap;
+use super::waiters::DirtyTicket;
+use crate::machine::Claimed;
 use std::task::Waker;
-
-/// The tasks, by shard, ticket of the machine, and a number of their own.
-#[derive(Default)]
-pub(super) struct DirtyWaiters {
-    waiting: BTreeMap<DirtyTicket, Waker>,
-    next: u64,
-}
-
-/// A task's place in the list; it keeps the place while it is off the list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct DirtyTicket(usize, machine::DirtyTicket, u64);
-
-impl DirtyWaiters {
-    /// Takes the tasks off the list that wait for the hand-out of this ticket. (A future that was leaked may leave an entry behind; then
-    /// an add of a later key in this slot wakes its task in vain.)
-    pub(super) fn take(&mut self, shard: usize, of: machine::DirtyTicket, wakes: &mut WakeList) {
-        let all = DirtyTicket(shard, of, 0)..=DirtyTicket(shard, of, u64::MAX);
-        while let Some((&at, _)) = self.waiting.range(all.clone()).next() {
-            wakes.extend(self.waiting.remove(&at).map(Waiter::Task));
-        }
-    }
-}
 
 impl<K> Shared<K> {
     /// Whether a key that the caller holds is dirty. If not, puts the task on the list, for the next add of the key to wake it, and sets

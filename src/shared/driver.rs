@@ -13,10 +13,9 @@
 //! without load.
 
 use super::Shared;
-use super::choose::Busy;
-use super::get::BUSY;
+use super::getters::BUSY;
 use super::hub::{Flags, Hub, HubGuard};
-use super::locked::Locked;
+use super::locked::{Busy, Locked};
 use crate::Added;
 use crate::machine::{BATCH, Expired, Machine, Mode, NEVER, Owed};
 use crate::panics::contained;
@@ -131,7 +130,9 @@ impl<K> Shared<K> {
         for locked in self.all().filter(|locked| busy.contains(locked)) {
             expired += self.turn_of(locked, locked.lock(), now, &mut sorts);
         }
-        self.report_if_due(now);
+        if self.report_interval.is_some() {
+            self.report_if_due(now);
+        }
         expired
     }
 
@@ -302,7 +303,7 @@ impl<K> Shared<K> {
     /// A visit publishes until when the driver may park, as far as this shard is concerned. A call that sets an earlier deadline there
     /// tells the hub, in the same critical section. So either the visit comes later, and sees the deadline; or the call comes later, the
     /// number of deadlines told has changed since the visits began, and they begin again (I8).
-    fn expire_all(&self) -> (HubGuard<'_, K>, u64, usize) {
+    fn expire_all(&self) -> (HubGuard<'_>, u64, usize) {
         let mut expired = 0;
         loop {
             let told = self.hub().deadlines_told;
@@ -347,7 +348,7 @@ impl<K> Shared<K> {
     }
 }
 
-impl<K> HubGuard<'_, K> {
+impl HubGuard<'_> {
     /// There is a new earliest deadline, or a report or a task to come. Returns whom the caller wakes.
     pub(super) fn call_driver(&mut self, at: u64) -> WakeList {
         let mut wakes = WakeList::default();

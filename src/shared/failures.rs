@@ -1,19 +1,20 @@
 //! The number of failures of each key: kept by the user's limiter, or by the queue if the limiter would only count.
 //!
-//! A limiter has a hash table of its own, so each retry and each success costs another look-up, in other cache lines: half of the
-//! time of a key that fails. The queue can keep the number next to the key's deadline. So if no other code uses the limiter, and its
-//! answer depends on the number of failures alone ([`RateLimiter::schedule`]), the queue replaces it by its [`Schedule`] and counts
-//! inline; then [`forget`](RateLimiter::forget) clears that number.
+//! A limiter has a hash table of its own, so each retry and each success costs another look-up, in other cache lines: half of the time of a
+//! key that fails. The queue can keep the number next to the key's deadline. So if no other code uses the limiter, and its answer depends
+//! on the number of failures alone ([`RateLimiter::schedule`](crate::rate_limiter::RateLimiter::schedule)), the queue replaces it by its
+//! [`Schedule`](crate::rate_limiter::Schedule) and counts inline; then [`forget`](crate::rate_limiter::RateLimiter::forget) clears that
+//! number.
 //!
 //! Any other limiter is foreign code, and may panic. A panic must not cost a key its retry (P2): a key that is requeued by its holder
 //! is delayed by [`WITHOUT_LIMITER`](crate::options::WITHOUT_LIMITER) instead, and the queue counts the failure inline. So the number of
 //! retries is the sum of the limiter's number and the queue's.
 
 use super::Shared;
+use super::settings::Limiter;
 use crate::AddOptions;
 use crate::machine::Claimed;
 use crate::panics::{Caught, contained};
-use crate::rate_limiter::{RateLimiter, Schedule};
 use equivalent::Equivalent;
 use std::hash::Hash;
 
@@ -22,14 +23,6 @@ use std::hash::Hash;
 pub(crate) enum Failures {
     Keep,
     Forget,
-}
-
-/// Decides how long a key that has failed is delayed.
-pub(crate) enum Limiter<K> {
-    /// By the number of its failures, which the queue counts.
-    Inline(Box<dyn Schedule>),
-    /// User code: not called under the lock (P17).
-    External(Box<dyn RateLimiter<K>>),
 }
 
 impl<K: Hash + Eq> Shared<K> {

@@ -1,38 +1,21 @@
 //! `get` in all its forms.
 
 use super::Shared;
-use super::choose::Busy;
+use super::getters::BUSY;
 use super::hub::Flags;
-use super::locked::Locked;
-use super::section::in_mode;
+use super::locked::Busy;
 use super::stand_in;
+use super::take::Taken;
 use crate::TryGetError;
-use crate::machine::{Claimed, Machine, MaybeNanos, Mode, Owed, Times};
-use crate::panics::{contained, drop_each};
-use crate::sync::{Arc, MutexGuard, give_way, model_const, spin_while, with_parker, yield_while};
+use crate::machine::{Claimed, Owed, Times};
+use crate::panics::drop_each;
+use crate::sync::{Arc, give_way, model_const, spin_while, with_parker, yield_while};
 use crate::time::deadline::Deadline;
 use crate::wait::{Ticket, Waiter};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The number of keys that one critical section of `get_many` takes.
 const TAKEN_AT_ONCE: usize = model_const(256, 2);
-
-/// How long a getter waits before it visits a shard again that was busy for longer than a critical section takes. (In the models no time
-/// passes, so there it is over at once.)
-pub(super) const BUSY: Duration = Duration::from_micros(model_const(100, 0) as u64);
-
-/// A key that was taken out of the order.
-pub(crate) struct Taken<K> {
-    pub(crate) claimed: Claimed<K>,
-    waited: MaybeNanos,
-}
-
-impl<K> Taken<K> {
-    /// How long it was queued, if that is known.
-    pub(crate) fn waited(&self) -> Option<Duration> {
-        self.waited.duration()
-    }
-}
 
 /// How a getter was found that runs again.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -108,19 +91,6 @@ impl<K> Shared<K> {
         }
     }
 
-    /// [`try_take`](Self::try_take) if the lock was held, if the queue measures, is ordered or has to start its driver thread, and if the
-    /// line is empty, or its next key is in another block or behind a hole.
-    #[inline(never)]
-    fn take_slow(this: &Arc<Self>, machine: MutexGuard<'_, Machine<K>>) -> Option<Claimed<K>> {
-        in_mode!(this, mode, has_extras => {
-            let taken = this.take_in(&this.first, machine, mode)?;
-            if has_extras {
-                Self::after_hand_out(this, taken.waited());
-            }
-            Some(taken.claimed)
-        })
-    }
-
     /// [`try_take`](Self::try_take) of a queue with several shards.
     #[inline(never)]
     fn take_chosen(this: &Arc<Self>) -> Option<Claimed<K>> {
@@ -142,38 +112,6 @@ impl<K> Shared<K> {
                 Err(TryGetError::Empty)
             }
         }
-    }
-
-    /// Takes the first key of a shard, and ends the critical section.
-    pub(super) fn take<'s>(&'s self, locked: &'s Locked<K>, machine: MutexGuard<'s, Machine<K>>) -> Option<Taken<K>> {
-        in_mode!(self, mode, _extras => self.take_in(locked, machine, mode))
-    }
-
-    #[inline(always)]
-    fn take_in<'s>(
-        &'s self,
-        locked: &'s Locked<K>,
-        mut machine: MutexGuard<'s, Machine<K>>,
-        mode: Mode,
-    ) -> Option<Taken<K>> {
-        let mut now = None;
-        let (taken, owed) = self.next(&mut machine, mode, &mut now);
-        self.leave_as_getter(locked, machine, owed, mode, now);
-        taken
-    }
-
-    /// The step of a hand-out, with its times. Sets `now` if it reads the clock.
-    #[inline(always)]
-    fn next(&self, machine: &mut Machine<K>, mode: Mode, now: &mut Option<u64>) -> (Option<Taken<K>>, Owed) {
-        let (claimed, owed) = machine.get(mode);
-        let Some(claimed) = claimed else { return (None, owed) };
-        let mut waited = MaybeNanos::UNKNOWN;
-        if mode.is_measured {
-            let start = machine.wants_start(&claimed).then(|| self.clock.now_coarse());
-            waited = machine.started(&claimed, start);
-            *now = start.or(*now);
-        }
-        (Some(Taken { claimed, waited }), owed)
     }
 
     /// Visits each shard under its lock until one has a key, and takes the key. It waits for a lock that is held only if no other shard has
@@ -224,28 +162,6 @@ impl<K> Shared<K> {
         }
         let passed_by = !passed_by.is_empty();
         Visited { found: (is_shut_down && !passed_by).then_some(Wait::ShutDown), passed_by, handed_out }
-    }
-
-    /// The rest of a hand-out, after the lock. Does not panic: the key must reach its holder (P2).
-    #[inline]
-    pub(crate) fn hand_out(this: &Arc<Self>, taken: Taken<K>) -> Claimed<K> {
-        if this.has_extras() {
-            Self::after_hand_out(this, taken.waited());
-        }
-        taken.claimed
-    }
-
-    #[cold]
-    fn after_hand_out(this: &Arc<Self>, waited: Option<Duration>) {
-        Self::ensure_driver(this);
-        this.tell_handed_out(waited);
-    }
-
-    /// Tells the observer of a hand-out, and catches its panic.
-    pub(crate) fn tell_handed_out(&self, waited: Option<Duration>) {
-        if contained(|| self.tell(|observer| observer.handed_out(waited))).is_none() {
-            self.note_caught(1);
-        }
     }
 
     /// Takes up to `max` keys, as many as are queued.
@@ -362,6 +278,20 @@ impl<K> Shared<K> {
         wait
     }
 
+    /// Keys may be queued, and no getter was woken for them: wakes some, at most this number (W2). Not for a thread that holds a shard.
+    pub(crate) fn wake_getters(&self, at_most: usize) {
+        // The flags of this thread's past critical sections: a getter that has not set its flag before them finds their keys by itself.
+        if !self.flags().has(Flags::GETTERS) {
+            return;
+        }
+        let mut hub = self.hub();
+        let queued = self.ready();
+        for _ in 0..at_most {
+            let Some(waiter) = hub.getters.next(queued) else { return };
+            hub.wakes.push(waiter);
+        }
+    }
+
     /// A future is dropped without having taken a key (W3).
     pub(crate) fn leave_getters(&self, ticket: Ticket) {
         if self.arrive(ticket, false) == Arrival::Woken {
@@ -383,5 +313,29 @@ impl<K> Shared<K> {
         if let Some(waiter @ Waiter::Task(_)) = waiter {
             self.note_caught(drop_each([waiter]));
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::WorkQueue;
+    use crate::sync::{OVERDUE, Parker};
+
+    /// Two getters are parked. The first is woken and does not run, so the next add, some time later, wakes the second.
+    #[test]
+    fn a_push_passes_over_an_overdue_getter() {
+        let queue = WorkQueue::new();
+        let parkers = [Parker::new(), Parker::new()];
+        for parker in &parkers {
+            let wait = Shared::take_or_wait(&queue.shared, Waiter::Thread(parker.unparker()));
+            assert!(matches!(wait, Wait::Park(_)));
+        }
+        let parked = || queue.shared.hub().getters.len();
+        queue.add(1);
+        assert_eq!(parked(), 1);
+        while queue.shared.hub().getters.woken_at().elapsed() < OVERDUE {}
+        queue.add(2);
+        assert_eq!(parked(), 0);
     }
 }

@@ -25,13 +25,14 @@
 //! The driver takes the tasks of W5 off the list as a push does. So they count as woken: if they find no key, they go back to their places,
 //! and if they are dropped, they wake the next getter if keys are queued (W3). That is more than is needed, and does no harm.
 
-use super::Shared;
-use super::get::BUSY;
-use super::hub::Flags;
 use crate::sync::{Unparker, model_const, now, overdue};
 use crate::wait::{Ticket, WaitList, Waiter, WakeList};
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How long a getter waits before it visits a shard again that was busy for longer than a critical section takes. (In the models no time
+/// passes, so there it is over at once.)
+pub(super) const BUSY: Duration = Duration::from_micros(model_const(100, 0) as u64);
 
 /// While woken threads have not arrived, one more thread is woken for each 64 queued keys: a woken thread that the system does not run
 /// must not stall the others.
@@ -191,21 +192,5 @@ impl Getters {
     pub(super) fn take_all(&mut self) -> WakeList {
         self.waking += self.waiters.threads();
         self.waiters.take_all()
-    }
-}
-
-impl<K> Shared<K> {
-    /// Keys may be queued, and no getter was woken for them: wakes some, at most this number (W2). Not for a thread that holds a shard.
-    pub(crate) fn wake_getters(&self, at_most: usize) {
-        // The flags of this thread's past critical sections: a getter that has not set its flag before them finds their keys by itself.
-        if !self.flags().has(Flags::GETTERS) {
-            return;
-        }
-        let mut hub = self.hub();
-        let queued = self.ready();
-        for _ in 0..at_most {
-            let Some(waiter) = hub.getters.next(queued) else { return };
-            hub.wakes.push(waiter);
-        }
     }
 }

@@ -15,12 +15,10 @@
 //! **Lock order.** A thread that holds a shard may lock the hub, and never the other way round. A thread holds one shard at a time. A
 //! thread that holds the hub may lock the counts of workers, and never the other way round.
 
-use super::Shared;
-use super::dirty::DirtyWaiters;
 use super::getters::Getters;
-use super::life_cycle::LifeCycle;
+use super::waiters::{DirtyWaiters, LifeCycle};
 use crate::machine::NEVER;
-use crate::sync::{MutexGuard, Ordering};
+use crate::sync::{AtomicU8, Mutex, MutexGuard, Ordering};
 use crate::time::driver::State;
 use crate::wait::WakeList;
 use crate::workers::group::AllRuns;
@@ -28,8 +26,6 @@ use std::ops::{Deref, DerefMut};
 
 /// What the hub's lock guards.
 pub(super) struct Hub {
-    /// The queue's flags: the atomic of the queue is a copy.
-    flags: Flags,
     pub(super) getters: Getters,
     pub(super) life_cycle: LifeCycle,
     pub(super) dirty_waiters: DirtyWaiters,
@@ -53,9 +49,8 @@ pub(super) struct RareCounts {
 }
 
 impl Hub {
-    pub(super) fn new(flags: Flags) -> Self {
+    pub(super) fn new() -> Self {
         Self {
-            flags,
             getters: Getters::new(),
             life_cycle: LifeCycle::default(),
             dirty_waiters: DirtyWaiters::default(),
@@ -116,58 +111,30 @@ impl Flags {
 }
 
 /// The guard of the hub's lock. Its drop sets the flags to what the lists say, unlocks, and then wakes the waiters in `wakes`.
-pub(super) struct HubGuard<'s, K> {
-    shared: &'s Shared<K>,
+pub(super) struct HubGuard<'s> {
+    lock: &'s Mutex<Hub>,
+    flags: &'s AtomicU8,
     hub: Option<MutexGuard<'s, Hub>>,
     /// To be woken. Only for callers that hold no shard: others owe the wake-ups to the end of the shard's critical section (W4).
     pub(super) wakes: WakeList,
 }
 
-impl<K> Shared<K> {
-    /// Locks the hub.
-    pub(super) fn hub(&self) -> HubGuard<'_, K> {
-        HubGuard { shared: self, hub: Some(self.hub.lock()), wakes: WakeList::default() }
+impl<'s> HubGuard<'s> {
+    pub(super) fn new(lock: &'s Mutex<Hub>, flags: &'s AtomicU8) -> Self {
+        Self { lock, flags, hub: Some(lock.lock()), wakes: WakeList::default() }
     }
 
-    /// The queue has more or fewer workers.
-    pub(crate) fn change_workers(&self, change: impl FnOnce(&mut AllRuns)) {
-        change(&mut self.hub.lock().runs);
-    }
-
-    /// The flags. A call reads them while it holds the shard on which it makes its step: see above.
-    #[inline]
-    pub(super) fn flags(&self) -> Flags {
-        Flags(self.flags.load(Ordering::Relaxed)) // Relaxed: the shard's lock orders it
-    }
-
-    /// The same. If adds are refused, what happened before the shut-down is visible to the caller.
-    #[inline]
-    pub(super) fn flags_acquired(&self) -> Flags {
-        Flags(self.flags.load(Ordering::Acquire)) // pairs with the release in `set`
-    }
-}
-
-impl<K> Shared<K> {
-    /// Adds are refused. What happened before the shut-down is visible to the caller.
-    #[inline]
-    pub(crate) fn is_shutting_down(&self) -> bool {
-        self.flags_acquired().has(Flags::SHUT_DOWN)
-    }
-}
-
-impl<K> HubGuard<'_, K> {
     /// Sets or clears flags.
     pub(super) fn set(&mut self, flags: Flags, set: bool) {
-        let before = self.flags;
-        let after = Flags(if set { before.0 | flags.0 } else { before.0 & !flags.0 });
+        let before = self.flags.load(Ordering::Relaxed); // Relaxed: written under this lock
+        let after = if set { before | flags.0 } else { before & !flags.0 };
         if after != before {
-            self.flags = after;
-            self.shared.flags.store(after.0, Ordering::Release); // Release: see `flags_acquired`
+            self.flags.store(after, Ordering::Release); // Release: see `Shared::flags_acquired`
         }
     }
 }
 
-impl<K> Deref for HubGuard<'_, K> {
+impl Deref for HubGuard<'_> {
     type Target = Hub;
 
     fn deref(&self) -> &Hub {
@@ -175,13 +142,13 @@ impl<K> Deref for HubGuard<'_, K> {
     }
 }
 
-impl<K> DerefMut for HubGuard<'_, K> {
+impl DerefMut for HubGuard<'_> {
     fn deref_mut(&mut self) -> &mut Hub {
         self.hub.as_mut().expect("locked until the drop")
     }
 }
 
-impl<K> Drop for HubGuard<'_, K> {
+impl Drop for HubGuard<'_> {
     fn drop(&mut self) {
         let (getters, drainers) = (!self.getters.is_empty(), !self.life_cycle.drainers.is_empty());
         self.set(Flags::GETTERS, getters);
@@ -190,7 +157,9 @@ impl<K> Drop for HubGuard<'_, K> {
         let wakes = std::mem::take(&mut self.wakes);
         if !wakes.is_empty() {
             let panics = wakes.wake();
-            self.shared.note_caught(panics);
+            if panics > 0 {
+                self.lock.lock().counts.caught_panics += panics as u64;
+            }
         }
     }
 }

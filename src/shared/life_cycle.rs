@@ -3,42 +3,8 @@
 use super::Shared;
 use super::hub::{Flags, Hub, HubGuard};
 use crate::machine::Owed;
-use crate::sync::Mutex;
-use crate::wait::{Ticket, WaitList, Waiter, WakeList, leave, poll_on};
+use crate::wait::{Ticket, WaitList, leave, poll_on};
 use std::task::Waker;
-
-/// Waits for the end of the work, and for the shut-down.
-#[derive(Default)]
-pub(super) struct LifeCycle {
-    /// Threads and tasks in a drain or in an idle wait.
-    pub(super) drainers: WaitList,
-    /// The shards whose work they wait for, as bits.
-    awaited: u64,
-    /// The number of plain shut-downs: each releases the drains that wait.
-    pub(super) released: u64,
-    /// Tasks that wait for the shut-down to begin. They have a list of their own: the shut-down by a drain wakes them, but not the threads
-    /// and tasks that wait for a drain to end.
-    shut_down_waiters: WaitList,
-}
-
-impl LifeCycle {
-    /// Puts a waiter on the list until the work of this shard has ended.
-    pub(super) fn wait_for(&mut self, shard: usize, waiter: Waiter) -> Ticket {
-        self.awaited |= 1 << shard;
-        self.drainers.push(waiter)
-    }
-
-    /// The work of this shard has ended: returns all waiters, to be woken, if one of them waits for this shard.
-    pub(super) fn work_ended(&mut self, shard: usize) -> WakeList {
-        if self.awaited & 1 << shard == 0 { WakeList::default() } else { self.take_drainers() }
-    }
-
-    /// Returns all waiters, to be woken.
-    pub(super) fn take_drainers(&mut self) -> WakeList {
-        self.awaited = 0;
-        self.drainers.take_all()
-    }
-}
 
 impl<K> Shared<K> {
     /// Refuses adds from here on; a getter that finds no queued key learns that the queue is shut down (P6, I7). Releases drains (P7).
@@ -86,17 +52,12 @@ impl<K> Shared<K> {
 
     /// Whether the queue is shutting down. If not, puts the task on the list, for the shut-down to wake it, and sets `ticket`.
     pub(crate) fn poll_shutting_down(&self, ticket: &mut Option<Ticket>, waker: &Waker) -> bool {
-        poll_on(self.hub_lock(), shut_down_waiters, ticket, waker, |_| self.is_shutting_down())
+        poll_on(&self.hub, shut_down_waiters, ticket, waker, |_| self.is_shutting_down())
     }
 
     /// A task stops waiting for the shut-down.
     pub(crate) fn leave_shut_down_waiters(&self, ticket: Option<Ticket>) {
-        leave(self.hub_lock(), shut_down_waiters, ticket);
-    }
-
-    /// The hub's lock, for waits that set no flag.
-    fn hub_lock(&self) -> &Mutex<Hub> {
-        &self.hub
+        leave(&self.hub, shut_down_waiters, ticket);
     }
 }
 
@@ -104,7 +65,7 @@ fn shut_down_waiters(hub: &mut Hub) -> &mut WaitList {
     &mut hub.life_cycle.shut_down_waiters
 }
 
-impl<K> HubGuard<'_, K> {
+impl HubGuard<'_> {
     /// Refuses adds from here on (I7). Wakes all getters, the driver, and the tasks that wait for the shut-down.
     fn begin_shut_down(&mut self) {
         self.set(Flags::SHUT_DOWN, true);

@@ -33,8 +33,34 @@ pub(super) enum Stay {
     },
 }
 
+/// How many times getters pass by the oldest shard because another getter stays with it, before they join it; and how many times they pass
+/// by a shard because its lock is held, before one waits for it.
+pub(super) const PASSES: usize = 4;
+
 /// `Stay::Free`. Any higher number is one more than the number of passes.
 const FREE: usize = 0;
+
+/// The shards whose locks a getter has found held, as bits: it passes by them (P21).
+#[derive(Default)]
+pub(super) struct Busy(u64);
+
+impl Busy {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0 == 0
+    }
+
+    pub(super) fn contains<K>(&self, locked: &Locked<K>) -> bool {
+        self.0 & 1 << locked.index != 0
+    }
+
+    pub(super) fn insert<K>(&mut self, locked: &Locked<K>) {
+        self.0 |= 1 << locked.index;
+    }
+
+    pub(super) fn remove<K>(&mut self, locked: &Locked<K>) {
+        self.0 &= !(1 << locked.index);
+    }
+}
 
 /// What other threads read without the lock. Written under the lock.
 struct Published {
@@ -93,7 +119,7 @@ impl<K> Locked<K> {
                 total: AtomicUsize::new(0),
                 front: AtomicU64::new(0),
                 stay: AtomicUsize::new(FREE),
-                lock_passes: AtomicUsize::new(super::choose::PASSES),
+                lock_passes: AtomicUsize::new(PASSES),
                 driver_until: AtomicU64::new(NEVER),
             }),
             buckets: CachePadded::new((AtomicUsize::new(0), AtomicUsize::new(0))),

@@ -15,31 +15,13 @@
 use super::Shared;
 use super::hub::Hub;
 use crate::machine::NEVER;
-use crate::sync::{AtomicBool, Ordering, model_const};
+use crate::sync::{Ordering, model_const};
 use crate::time::driver::Driver;
 use crate::time::nanos;
 use std::time::Duration;
 
 /// The least interval. (In the models a time that is one step away has come at the next look.)
 const LEAST: Duration = Duration::from_nanos(model_const(1_000_000, 1) as u64);
-
-/// The reports of a queue whose observer has an interval.
-pub(super) struct Reports {
-    interval: u64,
-    /// A report is scheduled: adds have nothing to do. Written under the hub's lock.
-    scheduled: AtomicBool,
-}
-
-impl Reports {
-    pub(super) fn new(interval: Duration) -> Self {
-        Self { interval: nanos(interval.max(LEAST)), scheduled: AtomicBool::new(false) }
-    }
-
-    fn schedule(&self, hub: &mut Hub, now: u64) {
-        hub.report_at = now.saturating_add(self.interval);
-        self.scheduled.store(true, Ordering::Relaxed); // Relaxed, here and below: the lock of a shard orders it, see above
-    }
-}
 
 impl Hub {
     pub(super) fn is_report_due(&self, now: u64) -> bool {
@@ -50,55 +32,48 @@ impl Hub {
 impl<K> Shared<K> {
     /// An add was accepted: if no report is scheduled, schedules one, and wakes the driver or asks for it. The caller then calls
     /// [`ensure_driver`](Self::ensure_driver).
-    #[inline]
     pub(super) fn expect_report(&self) {
-        if let Some(reports) = &self.reports {
-            if !reports.scheduled.load(Ordering::Relaxed) {
-                self.schedule_first_report(reports);
-            }
+        // Relaxed, here and below: the lock of a shard orders it, see above.
+        let is_scheduled = || self.report_scheduled.load(Ordering::Relaxed);
+        if self.report_interval.is_none() || is_scheduled() {
+            return;
+        }
+        let now = self.clock.now();
+        let mut hub = self.hub();
+        if is_scheduled() {
+            return;
+        }
+        self.schedule_report(&mut hub, now);
+        // Else `turn` looks by itself.
+        if self.driver != Driver::Manual {
+            let called = hub.call_driver(hub.report_at);
+            hub.wakes.append(called);
         }
     }
 
-    #[cold]
-    fn schedule_first_report(&self, reports: &Reports) {
-        let now = self.clock.now();
-        let mut hub = self.hub();
-        if reports.scheduled.load(Ordering::Relaxed) {
-            return;
-        }
-        reports.schedule(&mut hub, now);
-        if self.driver == Driver::Manual {
-            return; // `turn` looks by itself
-        }
-        let called = hub.call_driver(hub.report_at);
-        hub.wakes.append(called);
+    fn schedule_report(&self, hub: &mut Hub, now: u64) {
+        let interval = self.report_interval.map_or(NEVER, |interval| nanos(interval.max(LEAST)));
+        hub.report_at = now.saturating_add(interval);
+        self.report_scheduled.store(true, Ordering::Relaxed);
     }
 
     /// Reports, if that is due now. Schedules the next report if keys are left: after the shut-down, delayed keys no longer count.
-    #[inline]
-    pub(super) fn report_if_due(&self, now: u64) {
-        if let Some(reports) = &self.reports {
-            self.report_at_interval(reports, now);
-        }
-    }
-
     #[cold]
-    #[inline(never)]
-    fn report_at_interval(&self, reports: &Reports, now: u64) {
+    pub(super) fn report_if_due(&self, now: u64) {
         {
             let mut hub = self.hub();
             if !hub.is_report_due(now) {
                 return;
             }
             hub.report_at = NEVER;
-            reports.scheduled.store(false, Ordering::Relaxed);
+            self.report_scheduled.store(false, Ordering::Relaxed);
         }
         let metrics = self.metrics();
         let stats = &metrics.stats;
         let delayed = if stats.shutting_down { 0 } else { stats.delayed };
         // Before the observer is called, which may panic.
         if stats.len + stats.processing + delayed > 0 {
-            reports.schedule(&mut self.hub(), now);
+            self.schedule_report(&mut self.hub(), now);
         }
         self.tell(|observer| observer.report(&self.name, &metrics));
     }

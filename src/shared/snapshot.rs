@@ -1,8 +1,9 @@
 //! Calls that look at the queue, and `shrink_to_fit`. A call that lists keys looks at some hundred in a critical section.
 
+use super::Shared;
 use super::hub::Flags;
 use super::locked::Locked;
-use super::{Limiter, Shared};
+use super::settings::Limiter;
 use crate::Priority;
 use crate::machine::{Claimed, Machine, View, Which};
 use crate::observe::{Histogram, Metrics};
@@ -148,7 +149,7 @@ impl<K> Shared<K> {
 
     /// How long the key that the caller holds was queued.
     pub(crate) fn waited(&self, claimed: &Claimed<K>) -> Option<Duration> {
-        if !self.measured {
+        if !self.flags().has(Flags::MEASURED) {
             return None;
         }
         let waited = self.home(claimed).lock().waited(claimed);
@@ -187,7 +188,8 @@ impl<K: Clone> Shared<K> {
         for locked in self.all() {
             let now = self.begin_ages(locked);
             self.look_at(locked, Which::Processing, &mut keys, |view| {
-                let age = self.measured.then(|| since(view.started_at().unwrap_or(now).min(now), now));
+                let age =
+                    self.flags().has(Flags::MEASURED).then(|| since(view.started_at().unwrap_or(now).min(now), now));
                 Some((view.key().clone(), age))
             });
         }

@@ -102,7 +102,7 @@ impl Hub {
     }
 }
 
-impl<K> HubGuard<'_, K> {
+impl HubGuard<'_> {
     /// If the place is empty, wakes a thread that waits, which takes it: the youngest getter, as a key wakes the oldest. If there is no
     /// such thread, wakes the tasks that rely on it (W5).
     pub(super) fn call_stand_in(&mut self) {

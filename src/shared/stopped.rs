@@ -1,6 +1,6 @@
 //! Tests with a thread that stops in a critical section of one shard (P21).
 
-use super::get::BUSY;
+use super::getters::BUSY;
 use super::{Shared, Wait, start_driver_thread};
 use crate::machine::{How, Mode, NEVER};
 use crate::order::Group;

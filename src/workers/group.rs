@@ -16,7 +16,7 @@ use std::task::{Context, Poll};
 /// `succeeded + failed` is the number of runs. If a task is dropped while its handler waits, the run counts in neither. The fields after
 /// `failed` count the retried, requeued, given-up and refused keys, and the caught panics.
 ///
-/// [`Runs`](crate::observe::Runs) counts the runs of all workers of a queue, with one field for each result.
+/// [`Runs`] counts the runs of all workers of a queue, with one field for each result.
 ///
 /// # Examples
 /// ```

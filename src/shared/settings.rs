@@ -1,8 +1,41 @@
-//! Groups: the foreign functions that name them. A queue with groups has the flag `ORDERED` from the beginning; another one has it from
-//! the first call on that gives a priority (O1).
+//! What a builder says of a new queue, with the functions of the user: its limiter, its observer, and those that name groups.
 
+use crate::observe::Observer;
 use crate::order::Group;
+use crate::rate_limiter::{RateLimiter, Schedule};
+use crate::time::clock::Clock;
+use crate::time::driver::Driver;
+use crate::{DelayedAdd, OnPanic};
 use ahash::RandomState;
+
+/// The most shards that a queue can have.
+pub(crate) const MAX_SHARDS: usize = 64;
+
+/// The settings of a new queue.
+pub(crate) struct Settings<K> {
+    pub(crate) name: Box<str>,
+    /// Where the queue draws its numbers from. `None`: from the system.
+    pub(crate) seed: Option<u64>,
+    /// A power of two, up to [`MAX_SHARDS`].
+    pub(crate) shards: usize,
+    pub(crate) capacity: usize,
+    pub(crate) clock: Clock,
+    pub(crate) driver: Driver,
+    pub(crate) delayed_add: DelayedAdd,
+    pub(crate) on_panic: Option<OnPanic>,
+    pub(crate) measure: bool,
+    pub(crate) observer: Option<Box<dyn Observer>>,
+    pub(crate) limiter: Limiter<K>,
+    pub(crate) order: Order<K>,
+}
+
+/// Decides how long a key that has failed is delayed.
+pub(crate) enum Limiter<K> {
+    /// By the number of its failures, which the queue counts.
+    Inline(Box<dyn Schedule>),
+    /// User code: not called under the lock (P17).
+    External(Box<dyn RateLimiter<K>>),
+}
 
 /// The most keys that a group gives in a turn.
 pub(crate) const MAX_WEIGHT: u32 = 1000;

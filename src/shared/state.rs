@@ -1,0 +1,244 @@
+//! The state that all handles of one queue share, and what every call on it needs: the shards, the hub, the flags, the observer.
+
+use super::hub::{Flags, Hub, HubGuard};
+use super::locked::Locked;
+use super::settings::{Groups, Limiter, Settings};
+use crate::OnPanic;
+use crate::key::Hash as KeyHash;
+use crate::machine::{Claimed, Machine};
+use crate::observe::Observer;
+use crate::order::AnyOrder;
+use crate::random::Numbers;
+use crate::sync::{Arc, AtomicBool, AtomicU8, AtomicUsize, Mutex, Ordering, counted_stamp, hasher, next_id, stamp};
+use crate::time::clock::Clock;
+use crate::time::driver::Driver;
+use crate::workers::group::AllRuns;
+use ahash::RandomState;
+use crossbeam_utils::CachePadded;
+use std::hash::Hash;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::time::Duration;
+
+/// What all handles of one queue share.
+pub(crate) struct Shared<K> {
+    pub(crate) name: Box<str>,
+    /// No other queue of the process has it: for the cursors of threads.
+    pub(super) id: u64,
+    pub(crate) clock: Clock,
+    pub(super) driver: Driver,
+    pub(crate) on_panic: Option<OnPanic>,
+    pub(super) limiter: Limiter<K>,
+    /// Lower priorities wait while higher ones have keys.
+    pub(super) strict: bool,
+    pub(super) groups: Option<Box<Groups<K>>>,
+    observer: Option<Box<dyn Observer>>,
+    /// That of the observer: see [`reports`](super::reports).
+    pub(super) report_interval: Option<Duration>,
+    /// A report is scheduled: adds have nothing to do. Written under the hub's lock.
+    pub(super) report_scheduled: AtomicBool,
+    /// Starts the driver thread. A pointer, made where `K` is known to be `Send` and `Sync`.
+    pub(super) start: fn(&Arc<Self>) -> std::io::Result<()>,
+    pub(super) hasher: RandomState,
+    /// In a queue with several shards: what gives the keys at their fronts a time.
+    pub(super) stamp: Option<fn() -> u64>,
+    /// [`Flags`]: written under the hub's lock.
+    flags: AtomicU8,
+    pub(super) first: Locked<K>,
+    /// The shards after the first: none, unless the user has asked for them.
+    pub(super) others: Box<[Locked<K>]>,
+    pub(super) hub: CachePadded<Mutex<Hub>>,
+    /// The number of choices of a shard: see [`choose`](super::choose). Only in a queue with several shards and with priorities or groups.
+    pub(super) choices: CachePadded<AtomicUsize>,
+}
+
+// A panic leaves no step half done: unwinding drops only guards, whose keys are done then, and added keys. So a queue, and all that refers
+// to one, is unwind-safe.
+impl<K: RefUnwindSafe> UnwindSafe for Shared<K> {}
+impl<K: RefUnwindSafe> RefUnwindSafe for Shared<K> {}
+
+impl<K: Hash + Eq> Shared<K> {
+    pub(crate) fn new(settings: Settings<K>, start: fn(&Arc<Self>) -> std::io::Result<()>) -> Self {
+        let Settings { shards, clock, observer, mut limiter, order, .. } = settings;
+        let flags = [
+            (settings.measure || observer.is_some(), Flags::MEASURED),
+            (observer.is_some(), Flags::OBSERVED),
+            (order.group_of.is_some(), Flags::ORDERED),
+            (order.limit.is_some(), Flags::LIMITED),
+        ];
+        let flags = Flags(flags.into_iter().map(|(is_set, flag)| if is_set { flag.0 } else { 0 }).sum());
+        let measured = flags.has(Flags::MEASURED);
+        if measured {
+            clock.calibrate();
+        }
+        let numbers = settings.seed.map(Numbers::new);
+        let hasher = numbers.as_ref().map_or_else(hasher, Numbers::hasher);
+        if let (Some(numbers), Limiter::External(limiter)) = (numbers, &mut limiter) {
+            limiter.reseed(numbers.next());
+        }
+        let stamp: fn() -> u64 = if clock.is_given() { counted_stamp } else { stamp };
+        let stamp = (shards > 1).then_some(stamp);
+        stamp.into_iter().for_each(|stamp| _ = stamp()); // the first call takes long
+        let new_shard = |index| {
+            let queued = match order.group_of.is_some() {
+                true => AnyOrder::groups(order.limit, order.strict),
+                false => AnyOrder::new(order.strict),
+            };
+            let mut machine = Machine::new(queued, settings.delayed_add, settings.capacity / shards);
+            if measured {
+                machine.measure(clock.is_given()); // the same each time (P27)
+            }
+            if stamp.is_some() {
+                machine.want_stamps();
+            }
+            Locked::new(index, if shards == 1 { Mutex::new(machine) } else { Mutex::one_of_many(machine) })
+        };
+        Self {
+            name: settings.name,
+            id: next_id(),
+            first: new_shard(0),
+            others: (1..shards).map(new_shard).collect(),
+            clock,
+            driver: settings.driver,
+            on_panic: settings.on_panic,
+            limiter,
+            strict: order.strict,
+            groups: Groups::new(order.group_of, order.weight_of),
+            report_interval: observer.as_ref().and_then(|observer| observer.interval()),
+            report_scheduled: AtomicBool::new(false),
+            observer,
+            start,
+            hasher,
+            stamp,
+            flags: AtomicU8::new(flags.0),
+            hub: CachePadded::new(Mutex::new(Hub::new())),
+            choices: CachePadded::new(AtomicUsize::new(0)),
+        }
+    }
+
+    #[inline]
+    pub(super) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> KeyHash {
+        KeyHash(self.hasher.hash_one(key) as u32)
+    }
+
+    /// The index of a key's shard.
+    pub(crate) fn shard_index(&self, key: &K) -> usize {
+        self.hash(key).shard(self.shards())
+    }
+}
+
+impl<K> Shared<K> {
+    /// The number of shards.
+    #[inline]
+    pub(crate) fn shards(&self) -> usize {
+        self.others.len() + 1
+    }
+
+    /// All shards.
+    #[inline]
+    pub(super) fn all(&self) -> impl ExactSizeIterator<Item = &Locked<K>> {
+        (0..self.shards()).map(|index| self.at(index))
+    }
+
+    /// The shard of this index.
+    #[inline]
+    pub(super) fn at(&self, index: usize) -> &Locked<K> {
+        if index == 0 { &self.first } else { &self.others[index - 1] }
+    }
+
+    /// The shard that has the keys of this hash.
+    #[inline]
+    pub(super) fn shard_of(&self, hash: KeyHash) -> &Locked<K> {
+        if self.others.is_empty() { &self.first } else { self.at(hash.shard(self.shards())) }
+    }
+
+    /// The shard that has a key that the caller holds.
+    #[inline]
+    pub(super) fn home(&self, claimed: &Claimed<K>) -> &Locked<K> {
+        if self.others.is_empty() { &self.first } else { self.at(claimed.hash().shard(self.shards())) }
+    }
+
+    /// Whether a call has more to do after the lock: there is an observer, or the driver thread has to be started.
+    #[inline]
+    pub(crate) fn has_extras(&self) -> bool {
+        self.flags().has(Flags::EXTRAS)
+    }
+
+    /// Calls the observer, if there is one. Not under the lock (P17).
+    #[inline]
+    pub(crate) fn tell(&self, of: impl FnOnce(&dyn Observer)) {
+        if let Some(observer) = &self.observer {
+            of(&**observer);
+        }
+    }
+
+    /// Counts panics of foreign code that were caught.
+    pub(crate) fn note_caught(&self, panics: usize) {
+        if panics > 0 {
+            self.hub().counts.caught_panics += panics as u64;
+        }
+    }
+
+    /// There is an observer.
+    pub(crate) fn is_observed(&self) -> bool {
+        self.observer.is_some()
+    }
+
+    /// The number of queued keys that a getter may take.
+    #[inline]
+    pub(crate) fn ready(&self) -> usize {
+        self.first.len() + self.others.iter().map(Locked::len).sum::<usize>()
+    }
+
+    /// The number of queued keys.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        if self.flags().has(Flags::LIMITED) { self.first.total() } else { self.ready() }
+    }
+
+    /// Locks the hub.
+    pub(super) fn hub(&self) -> HubGuard<'_> {
+        HubGuard::new(&self.hub, &self.flags)
+    }
+
+    /// The queue has more or fewer workers.
+    pub(crate) fn change_workers(&self, change: impl FnOnce(&mut AllRuns)) {
+        change(&mut self.hub.lock().runs);
+    }
+
+    /// The flags. A call reads them while it holds the shard on which it makes its step: see [`hub`](super::hub).
+    #[inline]
+    pub(super) fn flags(&self) -> Flags {
+        Flags(self.flags.load(Ordering::Relaxed)) // Relaxed: the shard's lock orders it
+    }
+
+    /// The same. If adds are refused, what happened before the shut-down is visible to the caller.
+    #[inline]
+    pub(super) fn flags_acquired(&self) -> Flags {
+        Flags(self.flags.load(Ordering::Acquire)) // pairs with the release in `HubGuard::set`
+    }
+
+    /// Adds are refused. What happened before the shut-down is visible to the caller.
+    #[inline]
+    pub(crate) fn is_shutting_down(&self) -> bool {
+        self.flags_acquired().has(Flags::SHUT_DOWN)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::WorkQueue;
+
+    /// What the times of fronts are read from, if the clock is given (P27).
+    #[test]
+    fn the_fronts_of_a_queue_with_a_given_clock_are_counted() {
+        let before = counted_stamp();
+        let queue = WorkQueue::builder().shards(2).clock(Clock::mock().0).build();
+        (0..200).for_each(|key| _ = queue.add(key));
+        let after = counted_stamp();
+        for locked in queue.shared.all() {
+            let (_, stamp) = locked.lock().front().expect("with several shards");
+            assert!((before..after).contains(&stamp), "{before} {stamp} {after}");
+        }
+    }
+}
