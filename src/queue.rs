@@ -8,7 +8,7 @@ use crate::item::Item;
 use crate::leftover::Leftover;
 use crate::options::AddOptions;
 use crate::owned_item::OwnedItem;
-use crate::shared::{Shared, Wait, WaitOutcome, Wakeups};
+use crate::shared::{Shared, Wait, Wakeups};
 use crate::stats::{DelayedKey, Stats};
 use crate::sync::{Arc, panicking};
 use crate::time::deadline::Deadline;
@@ -841,10 +841,8 @@ impl<K> WorkQueue<K> {
     /// assert!(queue.shut_down_with_drain_timeout(Duration::from_millis(1)).is_err());
     /// ```
     pub fn shut_down_with_drain_timeout(&self, timeout: Duration) -> Result<(), DrainTimeoutError> {
-        match Shared::drain(&self.shared, &Deadline::after(timeout)) {
-            WaitOutcome::Reached | WaitOutcome::Released => Ok(()),
-            WaitOutcome::TimedOut { queued, processing } => Err(DrainTimeoutError { queued, processing }),
-        }
+        let drained = Shared::drain(&self.shared, &Deadline::after(timeout));
+        drained.map_err(|left| DrainTimeoutError { queued: left.queued, processing: left.processing })
     }
 
     /// Like [`shut_down_with_drain`](Self::shut_down_with_drain), for a task. The first poll shuts the queue down; the future resolves
