@@ -42,15 +42,6 @@ impl<K> Shared<K> {
         }
     }
 
-    /// Wakes those who wait for the end of the work, if that has ended by a step that has not told so.
-    pub(super) fn tell_if_drained(&self) {
-        for locked in self.all() {
-            let machine = locked.lock();
-            let owed = Owed::only_if(machine.is_drained(), Owed::DRAINED);
-            self.leave(locked, machine, owed, self.mode());
-        }
-    }
-
     /// Whether the queue is shutting down. If not, puts the task on the list, for the shut-down to wake it, and sets `ticket`.
     pub(crate) fn poll_shutting_down(&self, ticket: &mut Option<Ticket>, waker: &Waker) -> bool {
         poll_on(&self.hub, shut_down_waiters, ticket, waker, |_| self.is_shutting_down())
