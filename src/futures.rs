@@ -26,7 +26,7 @@ pub struct WaitIdle<'q, K>(GoalWait<'q, K>);
 
 impl<'q, K> WaitIdle<'q, K> {
     pub(crate) fn new(queue: &'q Arc<Shared<K>>) -> Self {
-        Self(GoalWait::new(queue, WaitGoal::Idle))
+        Self(GoalWait { queue, goal: Some(WaitGoal::Idle), ticket: None })
     }
 }
 
@@ -54,7 +54,7 @@ pub struct ShutDownWithDrain<'q, K>(GoalWait<'q, K>);
 
 impl<'q, K> ShutDownWithDrain<'q, K> {
     pub(crate) fn new(queue: &'q Arc<Shared<K>>) -> Self {
-        Self(GoalWait::new(queue, WaitGoal::Drained))
+        Self(GoalWait { queue, goal: None, ticket: None })
     }
 }
 
@@ -66,28 +66,18 @@ impl<K> Future for ShutDownWithDrain<'_, K> {
     }
 }
 
-/// A task that waits for a goal: what [`WaitIdle`] and [`ShutDownWithDrain`] have in common.
+/// Waits for a goal. `None`: for the end of a drain that has not begun.
 struct GoalWait<'q, K> {
     queue: &'q Arc<Shared<K>>,
-    goal: WaitGoal,
-    /// The number of times that drains had been released, as of the first poll.
-    released: Option<u64>,
+    goal: Option<WaitGoal>,
     ticket: Option<Ticket>,
 }
 
-impl<'q, K> GoalWait<'q, K> {
-    fn new(queue: &'q Arc<Shared<K>>, goal: WaitGoal) -> Self {
-        Self { queue, goal, released: None, ticket: None }
-    }
-
+impl<K> GoalWait<'_, K> {
     fn poll(&mut self, waker: &Waker) -> Poll<()> {
-        let shared = self.queue;
-        Shared::ensure_driver(shared);
-        let released = *self.released.get_or_insert_with(|| match self.goal {
-            WaitGoal::Drained => shared.begin_drain(),
-            WaitGoal::Idle => 0,
-        });
-        ready(shared.poll_for(self.goal, released, &mut self.ticket, waker))
+        Shared::ensure_driver(self.queue);
+        let goal = *self.goal.get_or_insert_with(|| self.queue.begin_drain());
+        ready(self.queue.poll_for(goal, &mut self.ticket, waker))
     }
 }
 

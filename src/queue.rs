@@ -8,7 +8,7 @@ use crate::item::Item;
 use crate::leftover::Leftover;
 use crate::options::AddOptions;
 use crate::owned_item::OwnedItem;
-use crate::shared::{Shared, Wait, WaitOutcome, Wakeups};
+use crate::shared::{Shared, Wait, Wakeups};
 use crate::stats::{DelayedKey, Stats};
 use crate::sync::{Arc, panicking};
 use crate::time::deadline::Deadline;
@@ -380,11 +380,14 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// processing stays so. Failures stay counted. With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), the call takes an add that
     /// waited for a delay with the delay.
     ///
-    /// The call takes the lock for a hundred keys at a time. The result may or may not include delays that other threads set meanwhile.
+    /// The result may or may not include delays that other threads set meanwhile.
     ///
     /// # Panics
-    /// If `K`'s `Clone` panics: the call then sets all delays again, and takes nothing. It clones keys that are also queued or processing,
-    /// or have failed. It does so under the lock, so `Clone` must not use this queue.
+    /// If `K`'s `Clone` panics: then the call takes nothing. It clones the delayed keys, under the lock, so `Clone` must not use this queue. It
+    /// catches panics of the keys' drops, and [counts](crate::Stats::caught_panics) them.
+    ///
+    /// # Blocking
+    /// Visits all keys, and holds the lock for some ten microseconds at a time. Other calls can take it in between.
     ///
     /// # Examples
     /// ```
@@ -402,7 +405,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// ```
     #[must_use = "these delays are gone from the queue"]
     pub fn take_delayed(&self) -> Vec<DelayedKey<K>> {
-        Shared::take_delayed(&self.shared)
+        self.shared.take_delayed()
     }
 
     /// Takes all queued and delayed keys that match out of the queue, and returns them. Use it when a replica no longer owns a part of the
@@ -841,10 +844,8 @@ impl<K> WorkQueue<K> {
     /// assert!(queue.shut_down_with_drain_timeout(Duration::from_millis(1)).is_err());
     /// ```
     pub fn shut_down_with_drain_timeout(&self, timeout: Duration) -> Result<(), DrainTimeoutError> {
-        match Shared::drain(&self.shared, &Deadline::after(timeout)) {
-            WaitOutcome::Reached | WaitOutcome::Released => Ok(()),
-            WaitOutcome::TimedOut { queued, processing } => Err(DrainTimeoutError { queued, processing }),
-        }
+        let drained = Shared::drain(&self.shared, &Deadline::after(timeout));
+        drained.map_err(|left| DrainTimeoutError { queued: left.queued, processing: left.processing })
     }
 
     /// Like [`shut_down_with_drain`](Self::shut_down_with_drain), for a task. The first poll shuts the queue down; the future resolves

@@ -145,7 +145,6 @@ fn wheel_op() -> impl Strategy<Value = random::Op> {
         6 => (any::<u16>(), ticks(64)).prop_map(|(at, to)| Op::Move(at, to)),
         6 => (by.clone(), any::<u8>()).prop_map(|(by, budget)| Op::Pop(by, budget)),
         6 => (by, any::<u8>()).prop_map(|(by, budget)| Op::PopAll(by, budget)),
-        1 => Just(Op::PopAny),
     ]
 }
 

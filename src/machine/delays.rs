@@ -19,10 +19,8 @@
 
 use super::{EntryRef, Machine, Mode, Owed};
 use crate::key::Hash;
-use crate::order::Group;
 use crate::{Added, DelayConflict, DelayedAdd};
 use equivalent::Equivalent;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// A delay that was taken out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -140,52 +138,5 @@ impl<K> Machine<K> {
     pub(super) fn last_delay(&self, entry: EntryRef<K>, is_awaited: bool) -> Delay {
         let record = self.later.record(self.keys.number(entry));
         Delay { deadline: record.deadline(), priority: record.priority, is_awaited }
-    }
-
-    /// Takes one delay out, whatever its deadline. Returns it with the group of its key. The key is in the hand, or a clone if the key is
-    /// still known. If the clone panics, the delay stays.
-    pub(crate) fn take_delay(&mut self, hand: &mut Option<K>, mode: Mode) -> (Option<(Delay, Group)>, Owed)
-    where
-        K: Clone,
-    {
-        let Some((number, deadline)) = self.later.pop_any() else { return (None, Owed::NOTHING) };
-        let entry = self.keys.get(number).expect("a delayed key is known");
-        let (is_awaited, group) = (self.end_delay(entry), self.order.group(entry.group()).0);
-        let delay = self.last_delay(entry, is_awaited);
-        if entry.state().is_vacant() {
-            let _garbage_below = self.forget_if_vacant(hand, entry, mode);
-        } else {
-            let cloned = catch_unwind(AssertUnwindSafe(|| entry.key().clone()));
-            *hand = Some(cloned.unwrap_or_else(|payload| {
-                let _as_before = self.begin_again(entry, deadline, delay);
-                resume_unwind(payload)
-            }));
-        }
-        (Some((delay, group)), self.drained(mode).and(self.garbage()))
-    }
-
-    /// Sets a delay again that was taken out, also after a shut-down. If the key has a delay by now, the earlier one counts.
-    pub(crate) fn put_back(&mut self, hand: &mut Option<K>, hash: Hash, group: Group, delay: Delay, mode: Mode) -> Owed
-    where
-        K: Eq,
-    {
-        self.later.reserve();
-        let entry = self.find_or_insert(hand, hash, group, mode);
-        if !entry.state().is_delayed() {
-            return self.begin_again(entry, delay.deadline, delay);
-        }
-        let before = (self.counts.delays, self.counts.coalesced);
-        let (_set, owed) = self.set_delay(entry, delay.deadline, delay.priority, DelayConflict::EarliestWins);
-        (self.counts.delays, self.counts.coalesced) = before; // no call has set it
-        let _waits = delay.is_awaited && entry.state().defer_add();
-        owed
-    }
-
-    fn begin_again(&mut self, entry: EntryRef<K>, deadline: u64, delay: Delay) -> Owed {
-        let number = self.keys.number(entry);
-        self.later.begin(number, delay.priority);
-        entry.state().set_delayed();
-        let _waits = delay.is_awaited && entry.state().defer_add();
-        self.later.insert(number, deadline)
     }
 }

@@ -93,13 +93,6 @@ impl<K> Machine<K> {
         self.later.is_sorting()
     }
 
-    /// The driver has ended: if there is no delay, the next one owes [`DEADLINE`](Owed::DEADLINE) whatever its deadline.
-    pub(crate) fn forget_deadline(&mut self) {
-        if self.later.delayed == 0 {
-            self.later.until = NEVER;
-        }
-    }
-
     /// The earliest deadline, or an earlier time while deadlines are sorted: for statistics.
     pub(crate) fn next_deadline(&self) -> Option<u64> {
         self.later.earliest()

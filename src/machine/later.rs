@@ -180,11 +180,6 @@ impl Later {
         wheel.pop(&mut self.records, self.time, &mut 1) == Popped::NeedsCascade
     }
 
-    /// Takes out any deadline: the number of the slot.
-    pub(super) fn pop_any(&mut self) -> Option<(u32, u64)> {
-        self.wheel.as_mut()?.pop_any()
-    }
-
     #[inline]
     pub(super) fn garbage(&self) -> Owed {
         let has_some = self.old.is_some() || self.wheel.as_ref().is_some_and(|wheel| wheel.has_retired());

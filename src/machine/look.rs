@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   lists:               lock ─ look at some keys, copy them ─ unlock ─ … until the end
-//!   take_where, stop:    the same; then choose: foreign code, under no lock
+//!   take_where, stop,    the same; then choose: foreign code, under no lock
+//!   take_delayed:
 //!                        lock ─ take_out what was chosen, if it is still there ─ unlock ─ …
 //! ```
 //!
@@ -72,6 +73,11 @@ impl Seen {
 
     pub(crate) fn is_delayed(&self) -> bool {
         self.began.is_some()
+    }
+
+    /// Its delay alone.
+    pub(crate) fn delay_alone(self) -> Self {
+        Self { push: None, is_processing: false, ..self }
     }
 
     /// The queued keys by this: the higher priority comes first, and of one priority the older key, also over several shards.

@@ -14,8 +14,6 @@
 //!   look       where to begin        keys that are queued …
 //!   take_out   what was seen         what of it was still so     DRAINED, OVER
 //!   wait_for_dirty   held key        a ticket, if it is clean
-//!   take_delay                       a delay, and its key        DRAINED
-//!   put_back   key, delay                                        DEADLINE
 //!   shut_down                                                    DRAINED, OVER
 //!   forget_failures  key
 //!   shrink     where to begin
@@ -37,8 +35,7 @@
 //! The [`order`](crate::order) says which queued key comes next. [`shared`](crate::shared) calls the verbs.
 //!
 //! **Pure.** There is no lock, thread, waker, clock, observer or random number in here. Times are arguments. The only foreign code that
-//! runs is `Eq` of the keys, in a look-up before anything is changed; `Clone` in `take_delay`, which undoes its step if that panics; and
-//! what the caller passes to `look`, which changes nothing.
+//! runs is `Eq` of the keys, in a look-up before anything is changed, and what the caller passes to `look`, which changes nothing.
 //!
 //! **The hand** is the caller's, an `Option<K>`. An add finds its key there, and takes it only if the key is new. A verb that forgets a key
 //! puts it there. What is in the hand afterwards the caller drops after its lock. So no verb drops a key.

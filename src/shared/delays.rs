@@ -1,20 +1,14 @@
-//! Calls that cancel delays and take them out, and `remove`, which takes back all that was added for a key. Adds set delays; expiry is in
+//! Calls that cancel delays, and `remove`, which takes back all that was added for a key. Adds set delays; expiry is in
 //! [`driver`](super::driver).
 
 use super::Shared;
 use super::hub::Flags;
 use super::section::in_mode;
-use crate::DelayedKey;
 use crate::key::Hash as KeyHash;
-use crate::machine::{Cancelled, Delay, Machine, Mode, Owed};
-use crate::order::Group;
-use crate::panics::contained;
-use crate::sync::{Arc, MutexGuard, give_way, model_const};
+use crate::machine::{Cancelled, Machine, Mode, Owed};
+use crate::sync::MutexGuard;
 use equivalent::Equivalent;
 use std::hash::Hash;
-
-/// The number of delays that one critical section of `take_delayed` takes out.
-const BATCH: usize = model_const(128, 2);
 
 impl<K: Hash + Eq> Shared<K> {
     /// One verb on the shard of a key.
@@ -57,77 +51,6 @@ impl<K: Hash + Eq> Shared<K> {
     /// Forgets the failures that the queue has counted. Returns the key if it is out of the queue.
     pub(super) fn clear_failures<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<K> {
         self.with_shard_of(key, |machine, hand, hash, mode| ((), machine.forget_failures(hand, key, hash, mode))).1
-    }
-}
-
-impl<K: Hash + Eq + Clone> Shared<K> {
-    /// `take_delayed`.
-    pub(crate) fn take_delayed(this: &Arc<Self>) -> Vec<DelayedKey<K>> {
-        let now = this.clock.now();
-        let mut taken = TakenDelays { shared: this, delays: Vec::new() };
-        for locked in this.all() {
-            let mut left = locked.lock().delayed();
-            // Allocates here, so that the critical sections allocate little.
-            taken.delays.reserve(left);
-            while left > 0 {
-                let (mut hand, mut owed) = (None, Owed::NOTHING);
-                let mut machine = locked.lock();
-                let mode = this.mode();
-                for _ in 0..BATCH.min(left) {
-                    let (delay, more) = machine.take_delay(&mut hand, mode);
-                    owed = owed.and(more);
-                    let Some((delay, key)) = delay.zip(hand.take()) else {
-                        left = 0;
-                        break;
-                    };
-                    left -= 1;
-                    taken.delays.push((delay, key));
-                }
-                this.leave(locked, machine, owed, mode);
-                if left > 0 {
-                    give_way();
-                }
-            }
-        }
-        let mut delays = std::mem::take(&mut taken.delays);
-        delays.sort_by_key(|((delay, _), _)| delay.deadline); // stable: equal deadlines stay in order
-        delays.into_iter().map(|((delay, _), key)| DelayedKey::new(key, delay.deadline, delay.priority, now)).collect()
-    }
-}
-
-/// Delays that were taken out. If a clone has panicked, its drop sets those again that are still in it.
-struct TakenDelays<'s, K: Hash + Eq> {
-    shared: &'s Arc<Shared<K>>,
-    delays: Vec<((Delay, Group), K)>,
-}
-
-impl<K: Hash + Eq> Drop for TakenDelays<'_, K> {
-    fn drop(&mut self) {
-        if self.delays.is_empty() {
-            return;
-        }
-        for ((delay, group), key) in self.delays.drain(..) {
-            contained(|| Shared::put_back_delay(self.shared, delay, group, key));
-        }
-        self.shared.tell_if_drained(); // a delay may not have come back, if the wheel is full
-    }
-}
-
-impl<K: Hash + Eq> Shared<K> {
-    /// Sets a delay again that was taken out, unless the key has an earlier one by now: also after a shut-down.
-    fn put_back_delay(this: &Arc<Self>, delay: Delay, group: Group, key: K) {
-        let hash = this.hash(&key);
-        let (locked, mut hand) = (this.shard_of(hash), Some(key));
-        {
-            let mut machine = locked.lock();
-            let mode = this.mode();
-            let owed = machine.put_back(&mut hand, hash, group, delay, mode);
-            this.leave(locked, machine, owed, mode);
-        }
-        if !this.is_shutting_down() {
-            this.expect_report();
-        }
-        Self::ensure_driver(this);
     }
 }
 

@@ -16,26 +16,15 @@ use std::task::Waker;
 /// What to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WaitGoal {
-    /// No key is queued or processing.
-    Drained,
+    /// No key is queued or processing, or there was a plain shut-down: since `released` was read, in [`begin_drain`](Shared::begin_drain).
+    Drained { released: u64 },
     /// No key is delayed either. After a shut-down, delays do not count.
     Idle,
 }
 
-/// How a wait ended.
-pub(crate) enum WaitOutcome {
-    Reached,
-    /// A plain shut-down released the drain.
-    Released,
-    TimedOut {
-        queued: usize,
-        processing: usize,
-    },
-}
-
 /// What a thread or task that waits has found.
 enum Look {
-    Over(WaitOutcome),
+    Over,
     /// It is on the list, and parks.
     Listed(Ticket),
     /// The goal is not reached, and there was no waiter to put on the list.
@@ -45,28 +34,23 @@ enum Look {
 }
 
 impl<K> Shared<K> {
-    /// Shuts down, and parks until no key is queued or processing, until the deadline, or until a plain shut-down (P7).
-    pub(crate) fn drain(this: &Arc<Self>, deadline: &Deadline) -> WaitOutcome {
-        let released = this.begin_drain();
-        loop {
-            if let Some(outcome) = Self::park_for(this, WaitGoal::Drained, released, deadline) {
-                return outcome;
-            }
-            let left = this.left();
-            if left.queued + left.processing > 0 {
-                return WaitOutcome::TimedOut { queued: left.queued, processing: left.processing };
-            }
-        }
+    /// Shuts down, and parks until no key is queued or processing, until the deadline, or until a plain shut-down (P7). An error has what is
+    /// left.
+    pub(crate) fn drain(this: &Arc<Self>, deadline: &Deadline) -> Result<(), WaitIdleTimeoutError> {
+        Self::wait_for(this, this.begin_drain(), deadline)
     }
 
     /// Parks until no key is queued, processing or delayed, or until the deadline.
     pub(crate) fn wait_idle(this: &Arc<Self>, deadline: &Deadline) -> Result<(), WaitIdleTimeoutError> {
+        Self::wait_for(this, WaitGoal::Idle, deadline)
+    }
+
+    fn wait_for(this: &Arc<Self>, goal: WaitGoal, deadline: &Deadline) -> Result<(), WaitIdleTimeoutError> {
         Self::ensure_driver(this);
         let mut was_late = false;
-        while Self::park_for(this, WaitGoal::Idle, 0, deadline).is_none() {
+        while !Self::park_for(this, goal, deadline) {
             let left = this.left();
-            // After a shut-down, delays do not count.
-            let delayed = if this.is_shutting_down() { 0 } else { left.delayed };
+            let delayed = if this.delays_count(goal) { left.delayed } else { 0 };
             // The work may have ended since that look: then it looks once more.
             if left.queued + left.processing + delayed > 0 || std::mem::replace(&mut was_late, true) {
                 return Err(left);
@@ -75,18 +59,17 @@ impl<K> Shared<K> {
         Ok(())
     }
 
-    /// Parks until the goal is reached, or a plain shut-down has released the drain. `None`: the deadline has passed. `released`: from
-    /// [`begin_drain`](Self::begin_drain).
-    fn park_for(this: &Arc<Self>, goal: WaitGoal, released: u64, deadline: &Deadline) -> Option<WaitOutcome> {
+    /// Parks until the goal is reached. `false`: the deadline has passed.
+    fn park_for(this: &Arc<Self>, goal: WaitGoal, deadline: &Deadline) -> bool {
         with_parker(|parker| {
             let mut parking = stand_in::Parking::new(this);
             let mut late = deadline.is_zero();
             loop {
                 let waiter = (!late).then(|| Waiter::Thread(parker.unparker()));
-                match this.look(goal, released, waiter) {
-                    Look::Over(outcome) => return Some(outcome),
-                    Look::NotYet => return None,
-                    Look::Unknown if late => return None,
+                match this.look(goal, waiter) {
+                    Look::Over => return true,
+                    Look::NotYet => return false,
+                    Look::Unknown if late => return false,
                     Look::Unknown => give_way(),
                     Look::Listed(ticket) => {
                         parking.park(parker, deadline.start());
@@ -103,9 +86,9 @@ impl<K> Shared<K> {
     }
 
     /// Like [`park_for`](Self::park_for), for a task: `true` if the wait has ended.
-    pub(crate) fn poll_for(&self, goal: WaitGoal, released: u64, ticket: &mut Option<Ticket>, waker: &Waker) -> bool {
+    pub(crate) fn poll_for(&self, goal: WaitGoal, ticket: &mut Option<Ticket>, waker: &Waker) -> bool {
         self.leave_drainers(ticket.take());
-        match self.look(goal, released, Some(Waiter::Task(waker.clone()))) {
+        match self.look(goal, Some(Waiter::Task(waker.clone()))) {
             Look::Listed(listed) => {
                 *ticket = Some(listed);
                 false
@@ -114,7 +97,7 @@ impl<K> Shared<K> {
                 waker.wake_by_ref();
                 false
             }
-            Look::Over(_) | Look::NotYet => true,
+            Look::Over | Look::NotYet => true,
         }
     }
 
@@ -132,7 +115,7 @@ impl<K> Shared<K> {
     /// * A drain is over when each shard was found without work once: after the shut-down no add gives it any.
     /// * A queue with several shards is idle if two visits find each shard without work, and no add has come in between: then there was a
     ///   moment at which no shard had work. If adds have come, the caller decides whether to look again.
-    fn look(&self, goal: WaitGoal, released: u64, waiter: Option<Waiter>) -> Look {
+    fn look(&self, goal: WaitGoal, waiter: Option<Waiter>) -> Look {
         let mut activity_before = None;
         loop {
             let mut activity = 0_u64;
@@ -143,16 +126,16 @@ impl<K> Shared<K> {
                     if !self.has_work(machine, goal) {
                         continue; // a shut-down came in between: under the hub's lock, it is seen
                     }
-                    if goal == WaitGoal::Drained && hub.life_cycle.released != released {
-                        return Look::Over(WaitOutcome::Released);
+                    if matches!(goal, WaitGoal::Drained { released } if released != hub.life_cycle.released) {
+                        return Look::Over;
                     }
                     let Some(waiter) = waiter else { return Look::NotYet };
                     return Look::Listed(hub.life_cycle.wait_for(locked.index, waiter));
                 }
                 activity = activity.wrapping_add(machine.activity());
             }
-            if self.shards() == 1 || goal == WaitGoal::Drained || activity_before == Some(activity) {
-                return Look::Over(WaitOutcome::Reached);
+            if self.shards() == 1 || goal != WaitGoal::Idle || activity_before == Some(activity) {
+                return Look::Over;
             }
             if activity_before.replace(activity).is_some() {
                 return Look::Unknown;
@@ -161,8 +144,11 @@ impl<K> Shared<K> {
     }
 
     fn has_work(&self, machine: &Machine<K>, goal: WaitGoal) -> bool {
-        let delays_count = goal == WaitGoal::Idle && !self.is_shutting_down();
-        !machine.is_drained() || delays_count && machine.delayed() > 0
+        !machine.is_drained() || self.delays_count(goal) && machine.delayed() > 0
+    }
+
+    fn delays_count(&self, goal: WaitGoal) -> bool {
+        goal == WaitGoal::Idle && !self.is_shutting_down()
     }
 
     /// What the queue has to do.
@@ -194,21 +180,17 @@ mod tests {
         let idle = long();
         assert!(Shared::wait_idle(&queue.shared, &idle).is_ok() && !idle.has_started());
         let (got, drained) = (long(), long());
-        assert!(matches!(Shared::drain(&queue.shared, &drained), WaitOutcome::Reached) && !drained.has_started());
+        assert!(Shared::drain(&queue.shared, &drained).is_ok() && !drained.has_started());
         assert!(matches!(Shared::get_parked(&queue.shared, &got), Wait::ShutDown) && !got.has_started());
 
         let queue = build();
         queue.add(1);
         let [idle, drained] = [zero(), zero()];
         assert!(Shared::wait_idle(&queue.shared, &idle).is_err() && !idle.has_started());
-        assert!(
-            matches!(Shared::drain(&queue.shared, &drained), WaitOutcome::TimedOut { .. }) && !drained.has_started()
-        );
+        assert!(Shared::drain(&queue.shared, &drained).is_err() && !drained.has_started());
         let item = queue.get().unwrap();
         let drained = Deadline::after(Duration::from_millis(1));
-        assert!(
-            matches!(Shared::drain(&queue.shared, &drained), WaitOutcome::TimedOut { .. }) && drained.has_started()
-        );
+        assert!(Shared::drain(&queue.shared, &drained).is_err() && drained.has_started());
         item.done();
     }
 }

@@ -37,9 +37,21 @@ const READS: u64 = 16;
 const TASKS_AT_ONCE: usize = model_const(64, 1);
 
 impl<K> Shared<K> {
-    /// Starts the driver thread. If that fails, a thread that waits does its work (W7), and a later call tries again.
+    /// Starts the driver thread if a delay, a task or a report has asked for it, even after a failed try: every call that adds, gets or waits
+    /// does this.
+    #[inline]
+    pub(crate) fn ensure_driver(this: &Arc<Self>) {
+        if this.is_driver_missing() {
+            Self::start_driver(this);
+        }
+    }
+
+    /// If the start fails, a thread that waits does the driver's work (W7), and a later call tries again.
     #[cold]
     fn start_driver(this: &Arc<Self>) {
+        if !this.hub().driver.retry() {
+            return; // another thread tries, or has just tried
+        }
         let Err(error) = (this.start)(this) else {
             this.hub().set(Flags::NO_DRIVER, false);
             return;
@@ -53,62 +65,6 @@ impl<K> Shared<K> {
         if contained(|| this.tell(|observer| observer.driver_failed(&error))).is_none() {
             this.note_caught(1);
         }
-    }
-
-    /// Starts the driver thread if a delay or a task has asked for it, even after a failed try: every call that adds, gets or waits does
-    /// this.
-    #[inline]
-    pub(crate) fn ensure_driver(this: &Arc<Self>) {
-        if this.is_driver_missing() {
-            Self::retry_driver(this);
-        }
-    }
-
-    #[cold]
-    fn retry_driver(this: &Arc<Self>) {
-        let told = {
-            let hub = this.hub();
-            if !hub.driver.is_time_to_retry() {
-                return;
-            }
-            hub.deadlines_told
-        };
-        let delayed = this.forget_deadlines_of_undelayed();
-        let retry = {
-            let mut hub = this.hub();
-            if !hub.driver.is_time_to_retry() {
-                false // another thread tries; if it fails, the flag must be set
-            } else if !hub.getters.is_driver_asked()
-                && hub.report_at == NEVER
-                && ((delayed == 0 && hub.deadlines_told == told) || this.is_shutting_down())
-            {
-                // The delay that asked for a driver is gone: the next one asks again.
-                hub.driver.give_up();
-                hub.set(Flags::NO_DRIVER, false);
-                false
-            } else {
-                hub.driver.retry()
-            }
-        };
-        if retry {
-            Self::start_driver(this);
-        }
-    }
-
-    /// The number of delayed keys; a shard that is busy counts as having one. From here on the next delay in a shard without any tells
-    /// the hub.
-    fn forget_deadlines_of_undelayed(&self) -> usize {
-        let mut delayed = 0;
-        for locked in self.all() {
-            let Some(mut machine) = self.lock_unless_busy(locked) else {
-                delayed += 1;
-                continue;
-            };
-            delayed += machine.delayed();
-            machine.forget_deadline();
-            locked.set_driver_until(machine.until());
-        }
-        delayed
     }
 
     /// The driver thread was asked for, and is still to be started, or could not be. A hint, read without a lock.
@@ -248,13 +204,13 @@ impl<K> Shared<K> {
     pub(super) fn drive(&self, parker: &Parker, state: fn(&mut Hub) -> &mut State) -> NextStep {
         self.wake_passed_by();
         let now = self.clock.now(); // before: what has expired until now is added first
-        let (mut hub, until, _) = self.expire_all();
+        let (mut hub, until) = self.expire_all();
         if hub.is_report_due(now) {
             drop(hub);
             self.report_if_due(now);
             return NextStep::Again;
         }
-        let wake_at = hub.getters.wake_at();
+        let wake_at = hub.getters.wake_at;
         if self.is_shutting_down() && wake_at.is_none() && hub.report_at == NEVER {
             *state(&mut hub) = State::Absent;
             return NextStep::End;
@@ -285,7 +241,7 @@ impl<K> Shared<K> {
         }
         {
             let mut hub = this.hub();
-            if !hub.getters.is_driver_asked() {
+            if hub.getters.wake_at.is_none() {
                 if hub.lacks_stand_in() {
                     return false;
                 }
@@ -299,29 +255,24 @@ impl<K> Shared<K> {
     }
 
     /// Adds the keys whose delays have expired, and visits the shards until there are none. Returns the hub, locked, for the caller to
-    /// write what it does next; the earliest deadline; and the number of delays that expired.
+    /// write what it does next, and the earliest deadline.
     ///
     /// A visit publishes until when the driver may park, as far as this shard is concerned. A call that sets an earlier deadline there
     /// tells the hub, in the same critical section. So either the visit comes later, and sees the deadline; or the call comes later, the
     /// number of deadlines told has changed since the visits began, and they begin again (I8).
-    fn expire_all(&self) -> (HubGuard<'_>, u64, usize) {
-        let mut expired = 0;
+    fn expire_all(&self) -> (HubGuard<'_>, u64) {
         loop {
             let told = self.hub().deadlines_told;
-            let mut until = NEVER;
-            for index in 0..self.shards() {
-                until = until.min(self.expire_shard(index, &mut expired));
-            }
+            let until = self.all().fold(NEVER, |until, locked| until.min(self.expire_shard(locked)));
             let hub = self.hub();
             if self.is_shutting_down() || hub.deadlines_told == told {
-                return (hub, until, expired);
+                return (hub, until);
             }
         }
     }
 
     /// Adds the keys of a shard whose delays have expired, a batch at a time. Returns the next deadline.
-    fn expire_shard(&self, index: usize, expired: &mut usize) -> u64 {
-        let locked = self.at(index);
+    fn expire_shard(&self, locked: &Locked<K>) -> u64 {
         loop {
             let now = self.clock.now();
             let until = locked.driver_until();
@@ -334,7 +285,7 @@ impl<K> Shared<K> {
             let Some(machine) = machine else {
                 return now.saturating_add(nanos(BUSY));
             };
-            *expired += self.report(&self.expire_batch(locked, machine, now));
+            self.report(&self.expire_batch(locked, machine, now));
         }
     }
 
@@ -413,30 +364,6 @@ mod tests {
         }
         assert_eq!(queue.delayed_len(), 100_000);
         assert!(!queue.shared.first.lock().has_garbage());
-    }
-
-    /// A delay asks for a driver thread, and is gone before the thread is started.
-    #[test]
-    fn a_driver_that_no_delay_needs_is_not_asked_for() {
-        struct Cancels(std::sync::Mutex<Option<WorkQueue<u8>>>);
-        impl crate::observe::Observer for std::sync::Arc<Cancels> {
-            fn added(&self, added: Added) {
-                let queue = self.0.lock().unwrap().clone();
-                if let (Added::Delayed, Some(queue)) = (added, queue) {
-                    queue.cancel(&1);
-                }
-            }
-        }
-        let start: fn(&Arc<Shared<u8>>) -> std::io::Result<()> = |_| Err(std::io::ErrorKind::WouldBlock.into());
-        let cancels = std::sync::Arc::new(Cancels(std::sync::Mutex::new(None)));
-        let queue = WorkQueue::builder().observer(std::sync::Arc::clone(&cancels)).build_with(start);
-        *cancels.0.lock().unwrap() = Some(queue.clone());
-        queue.add_after(1, Duration::from_secs(60));
-        assert_eq!((queue.delayed_len(), queue.stats().driver_failures), (0, 1));
-        std::thread::sleep(RETRY);
-        queue.add(2);
-        assert!(!queue.shared.is_driver_missing());
-        *cancels.0.lock().unwrap() = None; // or the observer would keep the queue that has it
     }
 
     /// A delay that is set again after the shut-down asks for no driver thread.

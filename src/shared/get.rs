@@ -17,15 +17,6 @@ use std::time::Instant;
 /// The number of keys that one critical section of `get_many` takes.
 const TAKEN_AT_ONCE: usize = model_const(256, 2);
 
-/// How a getter was found that runs again.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Arrival {
-    /// It was still on the list: its time is up, or it runs for another reason.
-    Listed,
-    /// It had been taken off, to be woken; or this was so when it last arrived, and it has not looked into each shard since.
-    Woken,
-}
-
 /// What a getter has found in its visits.
 struct Visited<K> {
     /// A key; or each shard was empty, and the queue is shut down. `None`: no shard had a key.
@@ -233,7 +224,7 @@ impl<K> Shared<K> {
     /// Goes on the list, and then takes a key or parks (W1).
     pub(crate) fn take_or_wait(this: &Arc<Self>, waiter: Waiter) -> Wait<K> {
         let is_thread = waiter.is_thread();
-        let ticket = this.hub().getters.push(waiter);
+        let ticket = this.hub().getters.waiters.push(waiter);
         this.visit_listed(ticket, is_thread)
     }
 
@@ -246,7 +237,7 @@ impl<K> Shared<K> {
             }
             return if visited.passed_by { Wait::ParkBriefly(ticket) } else { Wait::Park(ticket) };
         };
-        if self.arrive(ticket, is_thread) == Arrival::Woken {
+        if self.arrive(ticket, is_thread) {
             self.wake_getters(1);
         }
         wait
@@ -255,7 +246,7 @@ impl<K> Shared<K> {
     /// After the end of a park: takes a key, goes back on the list, or gives up. Then wakes the next getter if keys are left (W2).
     pub(crate) fn resume(this: &Arc<Self>, ticket: Ticket, waiter: Waiter, give_up: bool) -> Wait<K> {
         let is_thread = waiter.is_thread();
-        let arrival = this.arrive(ticket, is_thread);
+        let was_woken = this.arrive(ticket, is_thread);
         let mut waiter = Some(waiter);
         let visited = this.visit_all(Visit::Again);
         let wait = match visited.found {
@@ -263,16 +254,12 @@ impl<K> Shared<K> {
             None if give_up => Wait::GaveUp,
             None => {
                 let waiter = waiter.take().expect("not used yet");
-                if arrival == Arrival::Woken && visited.passed_by {
-                    this.hub().getters.put_back_owing(ticket, waiter);
-                } else {
-                    this.hub().getters.put_back(ticket, waiter);
-                }
+                this.hub().getters.put_back(ticket, waiter, was_woken && visited.passed_by);
                 return this.visit_listed(ticket, is_thread);
             }
         };
         this.discard(waiter);
-        if arrival == Arrival::Woken {
+        if was_woken {
             this.wake_getters(1);
         }
         wait
@@ -294,17 +281,17 @@ impl<K> Shared<K> {
 
     /// A future is dropped without having taken a key (W3).
     pub(crate) fn leave_getters(&self, ticket: Ticket) {
-        if self.arrive(ticket, false) == Arrival::Woken {
+        if self.arrive(ticket, false) {
             self.wake_getters(1);
         }
     }
 
-    /// Takes a getter that runs again off the list. If it was woken, calls that queued keys since then have relied on it: after it has
-    /// taken a key or given up, it wakes the next getter, if keys are left (W2, W3).
-    fn arrive(&self, ticket: Ticket, is_thread: bool) -> Arrival {
+    /// Takes a getter that runs again off the list. Returns whether it was woken, and has not looked into each shard since: then calls that
+    /// queued keys have relied on it, and after it has taken a key or given up, it wakes the next getter, if keys are left (W2, W3).
+    fn arrive(&self, ticket: Ticket, is_thread: bool) -> bool {
         let (listed, is_relied_on) = self.hub().getters.arrive(ticket, is_thread);
         self.discard(listed); // after the lock (W4)
-        if is_relied_on { Arrival::Woken } else { Arrival::Listed }
+        is_relied_on
     }
 
     /// Drops a waiter that need not be woken. Not under the lock (W4).
@@ -331,10 +318,10 @@ mod tests {
             let wait = Shared::take_or_wait(&queue.shared, Waiter::Thread(parker.unparker()));
             assert!(matches!(wait, Wait::Park(_)));
         }
-        let parked = || queue.shared.hub().getters.len();
+        let parked = || queue.shared.hub().getters.waiters.len();
         queue.add(1);
         assert_eq!(parked(), 1);
-        while queue.shared.hub().getters.woken_at().elapsed() < OVERDUE {}
+        while queue.shared.hub().getters.woken_at.elapsed() < OVERDUE {}
         queue.add(2);
         assert_eq!(parked(), 0);
     }

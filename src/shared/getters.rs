@@ -25,7 +25,7 @@
 //! The driver takes the tasks of W5 off the list as a push does. So they count as woken: if they find no key, they go back to their places,
 //! and if they are dropped, they wake the next getter if keys are queued (W3). That is more than is needed, and does no harm.
 
-use crate::sync::{Unparker, model_const, now, overdue};
+use crate::sync::{model_const, now, overdue};
 use crate::wait::{Ticket, WaitList, Waiter, WakeList};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -40,11 +40,11 @@ const PER_WAKE: usize = model_const(64, 2);
 
 /// Getters that wait.
 pub(super) struct Getters {
-    waiters: WaitList,
+    pub(super) waiters: WaitList,
     /// The number of threads that were taken off the list to be woken, and have not arrived since.
     waking: usize,
     /// When the last of them was woken.
-    woken_at: Instant,
+    pub(super) woken_at: Instant,
     /// The number of hand-outs when a thread has last found no key, and whether there had been many since the time before.
     handed_out_at_park: u64,
     keys_come_fast: bool,
@@ -53,7 +53,8 @@ pub(super) struct Getters {
     owing: BTreeSet<Ticket>,
     /// Tasks that have passed by a busy shard, and that the driver wakes at `wake_at` (W5). Some may have left the list since.
     passed_by: Vec<Ticket>,
-    wake_at: Option<Instant>,
+    /// If it is set, the driver knows of it, or will see it before it parks.
+    pub(super) wake_at: Option<Instant>,
 }
 
 impl Getters {
@@ -70,38 +71,13 @@ impl Getters {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.waiters.is_empty()
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.waiters.len()
-    }
-
-    #[cfg(all(test, not(loom)))]
-    pub(super) fn woken_at(&self) -> Instant {
-        self.woken_at
-    }
-
-    /// The youngest thread, which stays on the list.
-    pub(super) fn thread(&self) -> Option<Unparker> {
-        self.waiters.thread()
-    }
-
-    /// Puts a getter on the list (W1).
-    pub(super) fn push(&mut self, waiter: Waiter) -> Ticket {
-        self.waiters.push(waiter)
-    }
-
-    /// Puts a getter that was woken in vain back to its position (W1).
-    pub(super) fn put_back(&mut self, ticket: Ticket, waiter: Waiter) {
+    /// Puts a getter that was woken in vain back to its position (W1). `owing`: it has passed by a busy shard, and still counts as woken when
+    /// it arrives again.
+    pub(super) fn put_back(&mut self, ticket: Ticket, waiter: Waiter, owing: bool) {
         self.waiters.put_back(ticket, waiter);
-    }
-
-    /// The same, of a getter that has passed by a busy shard: it still counts as woken when it arrives again.
-    pub(super) fn put_back_owing(&mut self, ticket: Ticket, waiter: Waiter) {
-        self.put_back(ticket, waiter);
-        self.owing.insert(ticket);
+        if owing {
+            self.owing.insert(ticket);
+        }
     }
 
     /// Takes a getter that runs again, or stops waiting, off the list. Returns its waiter, unless it was taken off before, to be woken; and
@@ -114,16 +90,6 @@ impl Getters {
         let owing = self.owing.remove(&ticket);
         let is_relied_on = listed.is_none() || owing;
         (listed, is_relied_on)
-    }
-
-    /// Whether the driver knows, or will see before it parks, that it is to wake tasks (W5).
-    pub(super) fn is_driver_asked(&self) -> bool {
-        self.wake_at.is_some()
-    }
-
-    /// When the driver is to wake tasks.
-    pub(super) fn wake_at(&self) -> Option<Instant> {
-        self.wake_at
     }
 
     /// The driver is to wake this task, which is on the list, or was taken off it to be woken.

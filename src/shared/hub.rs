@@ -150,7 +150,7 @@ impl DerefMut for HubGuard<'_> {
 
 impl Drop for HubGuard<'_> {
     fn drop(&mut self) {
-        let (getters, drainers) = (!self.getters.is_empty(), !self.life_cycle.drainers.is_empty());
+        let (getters, drainers) = (!self.getters.waiters.is_empty(), !self.life_cycle.drainers.is_empty());
         self.set(Flags::GETTERS, getters);
         self.set(Flags::DRAINERS, drainers);
         self.hub = None; // unlocks

@@ -1,6 +1,7 @@
 //! The shut-down, and the threads and tasks that wait for it or for the end of the work.
 
 use super::Shared;
+use super::drain::WaitGoal;
 use super::hub::{Flags, Hub, HubGuard};
 use crate::machine::Owed;
 use crate::wait::{Ticket, WaitList, leave, poll_on};
@@ -18,15 +19,15 @@ impl<K> Shared<K> {
         self.pass_all();
     }
 
-    /// Shuts down. Returns `released` for [`poll_for`](Self::poll_for).
-    pub(crate) fn begin_drain(&self) -> u64 {
+    /// Shuts down. Returns what to wait for.
+    pub(crate) fn begin_drain(&self) -> WaitGoal {
         let released = {
             let mut hub = self.hub();
             hub.begin_shut_down();
             hub.life_cycle.released
         };
         self.pass_all();
-        released
+        WaitGoal::Drained { released }
     }
 
     /// Enters each shard once: after this, every critical section sees that adds are refused (I7). Delays no longer count, so an idle wait
@@ -38,15 +39,6 @@ impl<K> Shared<K> {
             if owed != Owed::NOTHING {
                 self.settle(locked, machine, owed);
             }
-        }
-    }
-
-    /// Wakes those who wait for the end of the work, if that has ended by a step that has not told so.
-    pub(super) fn tell_if_drained(&self) {
-        for locked in self.all() {
-            let machine = locked.lock();
-            let owed = Owed::only_if(machine.is_drained(), Owed::DRAINED);
-            self.leave(locked, machine, owed, self.mode());
         }
     }
 

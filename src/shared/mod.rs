@@ -70,7 +70,7 @@ mod take_where;
 mod waiters;
 
 pub(crate) use add::Wakeups;
-pub(crate) use drain::{WaitGoal, WaitOutcome};
+pub(crate) use drain::WaitGoal;
 pub(crate) use driver_thread::start_driver_thread;
 pub(crate) use failures::Failures;
 pub(crate) use get::Wait;

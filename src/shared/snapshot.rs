@@ -124,7 +124,7 @@ impl<K> Shared<K> {
     fn add_hub(&self, stats: &mut Stats) {
         stats.shutting_down = self.is_shutting_down();
         let hub = self.hub.lock();
-        stats.waiters = hub.getters.len();
+        stats.waiters = hub.getters.waiters.len();
         stats.drainers = hub.life_cycle.drainers.len();
         stats.panics = hub.counts.panics;
         stats.caught_panics = hub.counts.caught_panics;

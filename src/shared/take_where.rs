@@ -1,4 +1,4 @@
-//! Takes keys out of the queue: those that match a predicate, or all that are left when workers stop.
+//! Takes keys out of the queue: those that match a predicate, all delays, or all that are left when workers stop.
 //!
 //! The predicate is foreign code, so it is not called under the lock (P17). It may panic, as the clones may, so no key is taken before
 //! all keys were looked at:
@@ -14,7 +14,7 @@
 use super::Shared;
 use super::locked::Locked;
 use crate::key::SlotId;
-use crate::machine::{Owed, Seen, Which};
+use crate::machine::{Delay, Owed, Seen, Which};
 use crate::order::Group;
 use crate::panics::drop_each;
 use crate::sync::{give_way, model_const};
@@ -47,7 +47,7 @@ struct Taking<K> {
 impl<K: Hash + Eq + Clone> Shared<K> {
     /// `take_where`.
     pub(crate) fn take_where(&self, mut matches: impl FnMut(&K) -> bool) -> Leftover<K> {
-        let taken = self.take_found(self.find_where(&mut matches));
+        let taken = self.take_found(self.find_where(Which::All, &mut matches));
         let mut leftover = Leftover::nothing();
         leftover.queued = taken.queued.into_iter().map(|found| found.key).collect();
         leftover.delayed = taken.delayed;
@@ -55,6 +55,13 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         leftover.processing = processing.into_iter().map(|found| found.key).collect();
         self.drop_found(missed);
         leftover
+    }
+
+    /// `take_delayed`.
+    pub(crate) fn take_delayed(&self) -> Vec<DelayedKey<K>> {
+        let taken = self.take_found(self.find_where(Which::Delayed, &mut |_| true));
+        self.drop_found(taken.left);
+        taken.delayed
     }
 
     /// For `stop`, in a queue that is shut down: takes all queued and delayed keys out, and lists the processing ones. `refused` is called
@@ -67,7 +74,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
     ///
     /// If a clone panics, nothing was taken.
     pub(crate) fn take_all(&self, refused: impl FnOnce() -> Vec<(SlotId, K)>) -> Leftover<K> {
-        let taken = self.take_found(self.find_where(&mut |_| true));
+        let taken = self.take_found(self.find_where(Which::All, &mut |_| true));
         let mut queued = self.in_order_of_hand_out(taken.queued);
         queued.shrink_to_fit();
         let mut is_active = Vec::with_capacity(taken.left.len());
@@ -91,16 +98,17 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         }
     }
 
-    /// The keys that match, shard by shard. Those that are queued come first, by priority and then by age.
-    fn find_where(&self, matches: &mut impl FnMut(&K) -> bool) -> Vec<Found<K>> {
+    /// The keys that match, shard by shard. Those that are queued come first, by priority and then by age. Of delayed ones, their delays alone.
+    fn find_where(&self, which: Which, matches: &mut impl FnMut(&K) -> bool) -> Vec<Found<K>> {
         let mut found = Vec::new();
         for (shard, locked) in self.all().enumerate() {
             let start = found.len();
             let mut from = Some(0);
             while let Some(at) = from {
                 let mut some = Vec::with_capacity(2 * STEP); // here, so that the critical section allocates little
-                from = locked.lock().look(at, Which::All, |view| {
+                from = locked.lock().look(at, which, |view| {
                     let (seen, group, key) = (view.seen(), view.group().0, view.key().clone());
+                    let seen = if which == Which::Delayed { seen.delay_alone() } else { seen };
                     some.push(Found { shard, seen, group, key, for_delay: None });
                 });
                 for mut one in some.into_iter().filter(|found| matches(&found.key)) {
@@ -139,29 +147,22 @@ impl<K: Hash + Eq + Clone> Shared<K> {
             self.note_caught(drop_each(removed.drain(..)));
             give_way();
         }
-        let mut taking = Taking { queued: Vec::new(), delayed: Vec::new(), left: Vec::new() };
-        let mut missed = Vec::new();
+        let (mut queued, mut delays, mut left, mut missed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (mut found, taken) in found.into_iter().zip(takes) {
-            let is_more = found.seen.is_queued() || found.seen.is_processing;
-            let for_delay = found.for_delay.take();
-            let delayed = taken.delay.map(|delay| move |key| DelayedKey::new(key, delay.deadline, delay.priority, now));
-            match (delayed, for_delay) {
-                (Some(delayed), None) if !is_more => {
-                    taking.delayed.push(delayed(found.key));
+            match (taken.delay, found.for_delay.take()) {
+                (Some(delay), Some(key)) => delays.push((delay, key)),
+                (Some(delay), None) => {
+                    delays.push((delay, found.key)); // it is only delayed
                     continue;
                 }
-                (Some(delayed), Some(key)) => taking.delayed.push(delayed(key)),
-                (_, key) => missed.extend(key),
+                (None, key) => missed.extend(key),
             }
-            if taken.was_queued {
-                taking.queued.push(found);
-            } else {
-                taking.left.push(found);
-            }
+            if taken.was_queued { queued.push(found) } else { left.push(found) }
         }
         self.note_caught(drop_each(missed));
-        taking.delayed.sort_by_key(|delayed| delayed.left); // stable
-        taking
+        delays.sort_by_key(|(delay, _)| delay.deadline); // stable
+        let left_of = |(delay, key): (Delay, K)| DelayedKey::new(key, delay.deadline, delay.priority, now);
+        Taking { queued, delayed: delays.into_iter().map(left_of).collect(), left }
     }
 
     /// Drops keys that are not taken: a panic is counted.

@@ -5,7 +5,7 @@
 //!    delay, task or report       a call starts it          no delay has expired
 //!  Absent ───────────▶ Missing ───────────────────▶ Running ───────────────────▶ Parked { until }
 //!    ▲                  │  ▲ │                       │   ▲                           │
-//!    ├── no delay left ─┘  └─┘ the start fails       │   └── an earlier deadline or report; a task; ─┘
+//!    │                    └─┘ the start fails       │   └── an earlier deadline or report; a task; ─┘
 //!    └── shut down, and no task ─────────────────────┘       the time `until`; shut down; a spurious wake-up
 //! ```
 //!
@@ -93,25 +93,13 @@ impl State {
         if matches!(self, Self::Parked { until, .. } if deadline < *until) { self.wake() } else { None }
     }
 
-    /// Whether the thread could not be started, and it is time to try again.
-    pub(crate) fn is_time_to_retry(&self) -> bool {
-        matches!(self, Self::Missing { retry_at } if *retry_at <= now())
-    }
-
-    /// Whether the caller is to try again to start the thread.
+    /// Whether the caller is to try to start the thread, which is still to be started or could not be.
     pub(crate) fn retry(&mut self) -> bool {
-        let retry = self.is_time_to_retry();
+        let retry = matches!(self, Self::Missing { retry_at } if *retry_at <= now());
         if retry {
             *self = Self::Running;
         }
         retry
-    }
-
-    /// Called when no delay needs the thread that is still to be started.
-    pub(crate) fn give_up(&mut self) {
-        if matches!(self, Self::Missing { .. }) {
-            *self = Self::Absent;
-        }
     }
 
     /// Unparks the driver if it is parked.

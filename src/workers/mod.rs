@@ -32,7 +32,7 @@ pub use outcome::{IntoOutcome, Outcome};
 
 use crate::key::SlotId;
 use crate::queue::WorkQueue;
-use crate::shared::{Shared, WaitOutcome};
+use crate::shared::Shared;
 use crate::sync::{Arc, Mutex, spawn};
 use crate::time::deadline::Deadline;
 use crate::{Item, Leftover};
@@ -716,9 +716,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     pub fn drain_timeout(&self, timeout: Duration) -> Leftover<K> {
         let Inner { queue, group, .. } = &*self.inner;
         let deadline = &Deadline::after(timeout);
-        if group.is_stopped()
-            || matches!(Shared::drain(&queue.shared, deadline), WaitOutcome::Reached | WaitOutcome::Released)
-        {
+        if group.is_stopped() || Shared::drain(&queue.shared, deadline).is_ok() {
             group.wait(deadline);
         }
         self.end_drain()

@@ -515,18 +515,6 @@ impl Reference {
         added
     }
 
-    /// Sets a delay again that was taken out: no add has asked for it. Of two delays the earlier one counts.
-    pub(crate) fn put_back(&mut self, (key, left, priority): Delayed, waits: bool) {
-        let deadline = if left == NEVER { NEVER } else { self.now + left };
-        self.calls += 1;
-        let calls = self.calls;
-        let state = self.state(key);
-        let old = state.delay.replace((deadline, calls));
-        state.delay_priority = if old.is_some() { state.delay_priority.max(priority) } else { priority };
-        state.delay = Some(old.filter(|(old, _)| *old <= deadline).unwrap_or((deadline, calls)));
-        state.waits |= waits && !state.dirty;
-    }
-
     // ---- taking out ----
 
     pub(crate) fn cancel(&mut self, key: u8) -> bool {

@@ -8,10 +8,10 @@ use super::reference::key::{Fault, KEYS, Key, Name, alive, arm, disarm, has_stru
 use super::reference::limits::Limits;
 use super::reference::op::{End, Form, How, Op, Span};
 use super::reference::plan::{Limiter, Plan};
-use super::reference::queue::{Counts, Delayed, NEVER, Reference};
+use super::reference::queue::{Counts, NEVER, Reference};
 use super::run_times::Times;
 use crate::key::Hash;
-use crate::machine::{self, BATCH, Cancelled, Claimed, Delay, DirtyTicket, Ended, Failure, Machine, Mode, Owed, Which};
+use crate::machine::{self, BATCH, Cancelled, Claimed, DirtyTicket, Ended, Failure, Machine, Mode, Owed, Which};
 use crate::order::{AnyOrder, Group};
 use crate::rate_limiter::{ItemExponentialFailure, ItemFastSlow, RateLimiter, Schedule};
 use crate::{Added, OnPanic};
@@ -177,7 +177,7 @@ impl Run {
             Op::Forget(n) => self.forget(*n),
             Op::TakeWhere(bits) => self.take_where(|key| bits & 1 << (key % 16) != 0, *bits),
             Op::Look => self.list(),
-            Op::TakeDelayed => self.take_delayed(),
+            Op::TakeDelayed => _ = self.take_delayed(),
             Op::Get(form) => {
                 if let Some(key) = self.get().filter(|_| *form == Form::Owned) {
                     self.machine.note_unwinding(self.held.last().expect("it was just handed out"));
@@ -563,58 +563,6 @@ impl Run {
         }
     }
 
-    /// As a `take_delayed` which puts all back if some clone panics; and at times after an add of one of the keys.
-    fn take_delayed(&mut self) {
-        let mut taken: Vec<(Delayed, Delay, Option<Key>)> = Vec::new();
-        let (mut is_struck, mode) = (false, self.mode());
-        loop {
-            let mut hand = None;
-            let Some((delay, owed)) = self.call(|machine| machine.take_delay(&mut hand, mode)) else {
-                is_struck = true;
-                break;
-            };
-            let Some((delay, group)) = delay else { break };
-            let key = hand.as_ref().expect("the key of a delay is in the hand").number();
-            let delays = self.reference.delayed();
-            assert!(self.plan.groups.is_none() || group.hash == self.group(key).hash);
-            let as_seen = delays.into_iter().find(|(other, ..)| *other == key).expect("it is delayed");
-            let left = if delay.deadline == NEVER { NEVER } else { delay.deadline.saturating_sub(self.reference.now) };
-            assert_eq!(
-                (as_seen.1, as_seen.2, self.reference.is_delayed(key).1),
-                (left, delay.priority, delay.is_awaited)
-            );
-            self.reference.drop_delay(key);
-            taken.push((as_seen, delay, hand));
-            let what = self.ends(true, false);
-            self.expect_owed(owed, 0, what);
-        }
-        if !is_struck {
-            assert_eq!(self.reference.delayed(), []);
-            if self.reference.counts.delays % 2 == 0 {
-                return;
-            }
-            if let (Some(((key, ..), ..)), true) = (taken.first(), self.reference.counts.delays % 3 == 0) {
-                self.add(*key, &How { after: Some(Span::Nanos(20)), ..How::new() });
-            }
-        }
-        // The reference has no deadlines that are past, so an overdue delay is put back as one that is due now.
-        for ((key, left, priority), delay, mut hand) in taken {
-            let delay = Delay { deadline: if left == NEVER { NEVER } else { self.reference.now + left }, ..delay };
-            let group = self.group(key);
-            let owed = self.machine.put_back(&mut hand, hash(key), group, delay, mode);
-            self.reference.put_back((key, left, priority), delay.is_awaited);
-            note("put back");
-            self.expect_owed(owed, 0, 0);
-        }
-        let mut deadlines: Vec<u64> = self.reference.delayed().into_iter().map(|(_, left, _)| left).collect();
-        let count = deadlines.len();
-        deadlines.dedup();
-        if is_struck && deadlines.len() < count {
-            // The delay whose key could not be cloned was set again, so it has changed places with those that have the same deadline.
-            self.take_delayed();
-        }
-    }
-
     fn remove(&mut self, n: u8) {
         let (mut hand, mode) = (None, self.mode());
         let removed = self.call(|machine| machine.remove(&mut hand, &Name::new(n), hash(n), mode));
@@ -758,17 +706,11 @@ impl Run {
             turns -= 1;
         }
         let delayed = self.reference.delayed();
-        let mut taken = Vec::new();
-        let (mut hand, mode) = (None, self.mode());
-        while let (Some(_), owed) = self.machine.take_delay(&mut hand, mode) {
-            taken.push(hand.take().expect("the key of a delay is in the hand").number());
-            if owed.has(Owed::GARBAGE) {
-                drop(self.machine.take_garbage());
-            }
-        }
+        let taken = self.take_delayed().expect("no fault is left");
         assert_eq!(sorted(taken), sorted(delayed.iter().map(|(key, ..)| *key).collect()));
+        let mut hand = None;
         for key in self.reference.all() {
-            let _owed = self.machine.forget_failures(&mut hand, &Name::new(key), hash(key), mode);
+            let _owed = self.machine.forget_failures(&mut hand, &Name::new(key), hash(key), self.mode());
         }
         let machine = &self.machine;
         assert_eq!((machine.known(), machine.len(), machine.processing(), machine.failing()), (0, 0, 0, 0));

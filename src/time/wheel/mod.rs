@@ -219,14 +219,6 @@ impl Wheel {
         None
     }
 
-    /// Removes some number with any deadline, and returns both. Equal deadlines come out in order. Time does not move.
-    pub(crate) fn pop_any(&mut self) -> Option<(u32, u64)> {
-        let slot = self.first().map(|(level, slot)| HEAD | (level * SLOTS + slot) as u32);
-        // The entries of a slot were inserted before those that are on their way there.
-        let lists = [Some(EXPIRED), slot, Some(DEFERRED), Some(OPENING), Some(BACKLOG)];
-        lists.into_iter().flatten().find_map(|list| self.pop_front(list))
-    }
-
     /// No entry expires before this, and most probably one does then (T3). `None`: the wheel is empty.
     pub(crate) fn earliest(&self) -> Option<u64> {
         let slot = self.first().map(|(level, slot)| self.heads[level * SLOTS + slot].earliest);

@@ -24,7 +24,7 @@ impl Run<'_> {
     }
 
     /// Deals with a panic in a call that takes keys. `None`: the call has taken nothing.
-    pub(super) fn taken(&mut self, taken: Result<Leftover<Key>, Fault>) -> Option<Leftover<Key>> {
+    pub(super) fn taken<T>(&mut self, taken: Result<T, Fault>) -> Option<T> {
         let strike = self.struck.take();
         match (taken, strike) {
             (Ok(taken), None) => Some(taken),
@@ -56,22 +56,10 @@ impl Run<'_> {
     pub(super) fn take_delayed(&mut self) {
         let queue = self.queue;
         let taken = self.call(|| queue.take_delayed());
+        let Some(taken) = self.taken(taken) else { return };
         let delayed = self.reference.delayed();
-        if let Err(fault) = taken {
-            assert_eq!((fault, self.struck.take().is_some()), (Fault::Clone, true));
-            self.reference.rearranged = true;
-            // The delays are set again, and so those with equal deadlines may have changed places.
-            let mut deadlines: Vec<u64> = delayed.iter().map(|(_, left, _)| *left).collect();
-            deadlines.dedup();
-            if deadlines.len() < delayed.len() {
-                self.check();
-                self.take_delayed();
-            }
-            return;
-        }
-        self.returned();
         delayed.iter().for_each(|(key, ..)| _ = self.reference.drop_delay(*key));
-        let taken = triples(&taken.expect("returned above"));
+        let taken = triples(&taken);
         assert!(taken.is_sorted_by_key(|(_, left, _)| *left));
         assert_eq!(sorted(taken), sorted(delayed));
     }

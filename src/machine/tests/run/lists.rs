@@ -74,6 +74,30 @@ impl Run {
         if deadline == NEVER { NEVER } else { deadline.saturating_sub(self.reference.now) }
     }
 
+    /// As `take_delayed`. Returns the keys. `None`: foreign code has panicked, and nothing was taken.
+    pub(super) fn take_delayed(&mut self) -> Option<Vec<u8>> {
+        let found = self.see(Which::Delayed, |view| (view.seen().delay_alone(), view.key().clone()))?;
+        self.fault = None; // what follows is many verbs
+        let (mode, mut keys) = (self.mode(), Vec::new());
+        for (seen, key) in found {
+            let (key, mut hand) = (key.number(), None);
+            let (taken, owed) = self.machine.take_out(&mut hand, seen, mode);
+            let delay = taken.delay.expect("it is delayed");
+            let as_seen = self.reference.delayed().into_iter().find(|(other, ..)| *other == key);
+            let (_, left, priority) = as_seen.expect("it is delayed in the reference");
+            assert_eq!(
+                (taken.was_queued, self.left(delay.deadline), delay.priority, delay.is_awaited),
+                (false, left, priority, self.reference.is_delayed(key).1)
+            );
+            self.reference.drop_delay(key);
+            let what = self.ends(true, false);
+            self.expect_owed(owed, 0, what);
+            keys.push(key);
+        }
+        assert_eq!(self.reference.delayed(), []);
+        Some(keys)
+    }
+
     /// As `take_where`, or the stop of workers: sees all keys, and then takes them out. Between the two, some are handed out, and some of
     /// these are done. `bits` chooses what happens meanwhile.
     pub(super) fn take_where(&mut self, matches: impl Fn(u8) -> bool, bits: u16) {
