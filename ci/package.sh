@@ -1,10 +1,14 @@
 #!/usr/bin/env bash
-# The package that would be published builds by itself, and holds only the files that users need.
+# Both packages can be published, keyqueue first: `cargo publish --dry-run` makes each, and builds it from what is in it alone (of
+# keyqueue-fleet against the packaged keyqueue). And they hold only the files that users need.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-cargo package --locked --allow-dirty -p keyqueue
-files="$(cargo package --locked --allow-dirty -p keyqueue --list)"
-if grep -vE '^(src/.*\.rs|README\.md|CHANGELOG\.md|SECURITY\.md|LICENSE-(MIT|APACHE)|Cargo\.(toml|toml\.orig|lock)|\.cargo_vcs_info\.json)$' <<<"$files"; then
-    echo "the files above do not belong in the package"
-    exit 1
-fi
+cargo publish --workspace --dry-run --locked --allow-dirty
+for package in keyqueue keyqueue-fleet; do
+    files="$(cargo package --locked --allow-dirty -p "$package" --list)"
+    if grep -vE '^(src/.*\.rs|README\.md|CHANGELOG\.md|SECURITY\.md|LICENSE-(MIT|APACHE)|Cargo\.(toml|toml\.orig|lock)|\.cargo_vcs_info\.json)$' <<<"$files"; then
+        echo "$package: the files above do not belong in the package"
+        exit 1
+    fi
+    echo "$package: $(wc -l <<<"$files") files"
+done

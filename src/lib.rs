@@ -257,6 +257,9 @@
 // On docs.rs, marks items that need a feature. Unstable, so it is off elsewhere; `ci/docs.sh` checks the marks.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(not(target_has_atomic = "64"))]
+compile_error!("keyqueue needs 64-bit atomics, which this target does not have");
+
 // Tests in here include files of `tests/`, which name the crate.
 #[cfg(test)]
 extern crate self as keyqueue;

@@ -43,8 +43,8 @@ pub(super) struct Getters {
     pub(super) waiters: WaitList,
     /// The number of threads that were taken off the list to be woken, and have not arrived since.
     waking: usize,
-    /// When the last of them was woken.
-    pub(super) woken_at: Instant,
+    /// When the last of them was woken. (`None` at first: no clock is read where the standard library has none, and no threads.)
+    pub(super) woken_at: Option<Instant>,
     /// The number of hand-outs when a thread has last found no key, and whether there had been many since the time before.
     handed_out_at_park: u64,
     keys_come_fast: bool,
@@ -62,7 +62,7 @@ impl Getters {
         Self {
             waiters: WaitList::default(),
             waking: 0,
-            woken_at: now(),
+            woken_at: None,
             handed_out_at_park: 0,
             keys_come_fast: false,
             owing: BTreeSet::new(),
@@ -123,13 +123,13 @@ impl Getters {
 
     /// The getter to wake for a key, if one is to be woken. `queued`: the number of queued keys.
     pub(super) fn next(&mut self, queued: usize) -> Option<Waiter> {
-        if queued == 0 || queued <= self.waking * PER_WAKE && !overdue(self.woken_at) {
+        if queued == 0 || queued <= self.waking * PER_WAKE && !self.woken_at.is_some_and(overdue) {
             return None;
         }
         let waiter = self.waiters.pop()?;
         if waiter.is_thread() {
             self.waking += 1;
-            self.woken_at = now();
+            self.woken_at = Some(now());
         }
         Some(waiter)
     }
@@ -156,7 +156,11 @@ impl Getters {
 
     /// All getters, to be woken.
     pub(super) fn take_all(&mut self) -> WakeList {
-        self.waking += self.waiters.threads();
+        let threads = self.waiters.threads();
+        if threads > 0 {
+            self.waking += threads;
+            self.woken_at = Some(now());
+        }
         self.waiters.take_all()
     }
 }
