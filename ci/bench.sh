@@ -7,7 +7,6 @@ cargo bench --locked -- --test
 without=(--locked --no-default-features -p keyqueue-benches)
 cargo test "${without[@]}" -p common -p matrix --release --lib --bins --test memory
 cargo run --locked -p core-table --release -- --check
-cargo bench "${without[@]}" -- --test
 # One of the nine builds.
 cargo run "${without[@]}" --release --bin matrix -- --builds 16-off --rounds 1 --ops 5000
 report="$(mktemp -d)"

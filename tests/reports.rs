@@ -10,7 +10,7 @@ use keyqueue::{Added, Clock, Driver, MockClock, WorkQueue};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 /// The interval of the observers here.
@@ -159,6 +159,23 @@ fn a_late_turn_makes_one_report() {
         observed.none();
         observed.advance(Duration::from_nanos(1));
         assert_eq!(observed.next(), (1, 0, 0));
+    }
+}
+
+/// While `turn` reports, the driver thread finds that no report is due, and parks. The next report wakes it (W6).
+#[test]
+fn reports_go_on_beside_turns() {
+    let (seen, reports) = mpsc::channel();
+    let observer = Reports { seen, interval: Some(MS), then: Box::new(|| {}) };
+    let queue = WorkQueue::builder().name("pods").shards(64).observer(observer).build();
+    queue.add(1);
+    for round in 0..3 {
+        let begin = Instant::now();
+        while begin.elapsed() < INTERVAL {
+            queue.turn();
+        }
+        while reports.try_recv().is_ok() {}
+        assert!(reports.recv_timeout(LONG / 2).is_ok(), "round {round}: no report after the last turn");
     }
 }
 

@@ -1,5 +1,5 @@
 //! How long a call takes on the hot paths: `cargo bench` at the root of the repository, half a minute. Rivals and
-//! many threads are in `benches/criterion/` and BENCHMARKS.md, instruction counts in `benches/instructions/`.
+//! many threads are in BENCHMARKS.md, instruction counts in `benches/instructions/`.
 
 use criterion::{Bencher, Criterion};
 use keyqueue::rate_limiter::{Bucket, ItemExponentialFailure, RateLimiter};

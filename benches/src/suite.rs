@@ -1,4 +1,4 @@
-//! The list of workloads, for the report and for criterion alike.
+//! The list of workloads of the report.
 
 use crate::delays::workloads::moved;
 use crate::delays::{Manual, ManualHeap, ManualOurs, ManualTask, ManualWheel};

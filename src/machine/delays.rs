@@ -48,6 +48,7 @@ impl<K> Machine<K> {
     }
 
     /// Drops the delay of a key.
+    #[inline(always)]
     pub(crate) fn cancel<Q>(&mut self, hand: &mut Option<K>, key: &Q, hash: Hash, mode: Mode) -> (Cancelled, Owed)
     where
         Q: Equivalent<K> + ?Sized,
@@ -55,20 +56,19 @@ impl<K> Machine<K> {
         let Some(entry) = self.keys.find(key, hash).filter(|entry| entry.state().is_delayed()) else {
             return (Cancelled::Nothing, Owed::NOTHING);
         };
-        let delay = self.drop_delay(entry);
-        let (cancelled, owed) = if delay.is_awaited && mode.is_open {
-            self.add_that_waited(entry, delay.priority, mode)
+        let is_awaited = self.drop_delay(entry);
+        let (cancelled, owed) = if is_awaited && mode.is_open {
+            self.add_that_waited(entry, mode)
         } else {
-            (Cancelled::Delay, Owed::NOTHING)
+            (Cancelled::Delay, self.forget_if_vacant(hand, entry, mode))
         };
-        self.forget_if_vacant(hand, entry);
-        (cancelled, owed.and(self.drained(mode)).and(self.garbage()))
+        (cancelled, owed.and(self.drained(mode)).and(self.later.garbage()))
     }
 
     #[cold]
     #[inline(never)]
-    fn add_that_waited(&mut self, entry: EntryRef<K>, priority: i8, mode: Mode) -> (Cancelled, Owed) {
-        let (added, owed) = self.make_dirty(entry, priority, mode);
+    fn add_that_waited(&mut self, entry: EntryRef<K>, mode: Mode) -> (Cancelled, Owed) {
+        let (added, owed) = self.make_dirty(entry, self.later.record(self.keys.number(entry)).priority, mode);
         (Cancelled::Added(added), owed)
     }
 
@@ -107,7 +107,8 @@ impl<K> Machine<K> {
     pub(super) fn meet_delay(&mut self, entry: EntryRef<K>, priority: i8, conflict: DelayConflict) -> Option<i8> {
         match (conflict, self.policy) {
             (DelayConflict::Replace, _) | (DelayConflict::EarliestWins, DelayedAdd::Promote) => {
-                Some(priority.max(self.drop_delay(entry).priority))
+                self.drop_delay(entry);
+                Some(priority.max(self.later.record(self.keys.number(entry)).priority))
             }
             (DelayConflict::EarliestWins, DelayedAdd::Independent) => Some(priority),
             (DelayConflict::EarliestWins, DelayedAdd::Strict) if !entry.state().defer_add() => Some(priority),
@@ -119,19 +120,23 @@ impl<K> Machine<K> {
         }
     }
 
-    /// Takes the delay of a delayed key out of the wheel.
-    pub(super) fn drop_delay(&mut self, entry: EntryRef<K>) -> Delay {
-        let number = self.keys.number(entry);
-        self.later.remove(number);
-        self.end_delay(entry, number)
+    /// Takes the delay of a delayed key out of the wheel. Returns whether an add waits for it.
+    #[inline]
+    pub(super) fn drop_delay(&mut self, entry: EntryRef<K>) -> bool {
+        self.later.remove(self.keys.number(entry));
+        self.end_delay(entry)
     }
 
-    /// The key has left the wheel (I9). `number`: of its slot.
+    /// The key has left the wheel (I9). Returns whether an add waits for the delay.
     #[inline]
-    pub(super) fn end_delay(&mut self, entry: EntryRef<K>, number: u32) -> Delay {
+    pub(super) fn end_delay(&mut self, entry: EntryRef<K>) -> bool {
         self.later.delayed -= 1;
-        let record = self.later.record(number);
-        let (deadline, priority) = (record.deadline(), record.priority);
-        Delay { deadline, priority, is_awaited: entry.state().clear_delayed() }
+        entry.state().clear_delayed()
+    }
+
+    /// The last delay of a key, which may have left the wheel.
+    pub(super) fn last_delay(&self, entry: EntryRef<K>, is_awaited: bool) -> Delay {
+        let record = self.later.record(self.keys.number(entry));
+        Delay { deadline: record.deadline(), priority: record.priority, is_awaited }
     }
 }

@@ -3,6 +3,7 @@
 use super::later::NEVER;
 use super::{Machine, Mode, Owed};
 use crate::Added;
+use crate::order::NORMAL;
 use crate::sync::model_const;
 use crate::time::wheel::Popped;
 
@@ -51,8 +52,9 @@ impl<K> Machine<K> {
             left -= count;
             for entry in near.into_iter().map_while(|entry| entry) {
                 self.counts.expired += 1;
-                let delay = self.end_delay(entry, self.keys.number(entry));
-                let (added, more) = self.make_dirty(entry, delay.priority, mode);
+                self.end_delay(entry);
+                let priority = if mode.is_ordered { self.last_delay(entry, false).priority } else { NORMAL };
+                let (added, more) = self.make_dirty(entry, priority, mode);
                 if mode.is_measured {
                     self.times.iter_mut().for_each(|times| times.dirty_at(now));
                 }
@@ -76,7 +78,7 @@ impl<K> Machine<K> {
                 next => break (true, next == Popped::NeedsCascade),
             }
         };
-        (Expired { by_answer, has_more, is_ahead }, owed.and(self.garbage()))
+        (Expired { by_answer, has_more, is_ahead }, owed.and(self.later.garbage()))
     }
 
     /// No delay expires before this. ([`NEVER`]: there is none.)

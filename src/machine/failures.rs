@@ -1,6 +1,6 @@
 //! Failures, which the machine counts itself unless a limiter of the user's own does.
 
-use super::{Claimed, EntryRef, Machine, Owed};
+use super::{Claimed, EntryRef, Machine, Mode, Owed};
 use crate::key::Hash;
 use crate::rate_limiter::Schedule;
 use crate::time::nanos;
@@ -30,14 +30,13 @@ impl Failure<'_> {
 
 impl<K> Machine<K> {
     /// Forgets the failures of a key.
-    pub(crate) fn forget_failures<Q>(&mut self, hand: &mut Option<K>, key: &Q, hash: Hash) -> Owed
+    pub(crate) fn forget_failures<Q>(&mut self, hand: &mut Option<K>, key: &Q, hash: Hash, mode: Mode) -> Owed
     where
         Q: Equivalent<K> + ?Sized,
     {
         let Some(entry) = self.find_failing(key, hash) else { return Owed::NOTHING };
         self.clear_failures(entry);
-        self.forget_if_vacant(hand, entry);
-        self.garbage()
+        self.forget_if_vacant(hand, entry, mode)
     }
 
     /// The number of failures of a key that were counted here.

@@ -180,8 +180,10 @@ impl Later {
         wheel.pop(&mut self.records, self.time, &mut 1) == Popped::NeedsCascade
     }
 
-    pub(super) fn has_garbage(&self) -> bool {
-        self.old.is_some() || self.wheel.as_ref().is_some_and(|wheel| wheel.has_retired())
+    #[inline]
+    pub(super) fn garbage(&self) -> Owed {
+        let has_some = self.old.is_some() || self.wheel.as_ref().is_some_and(|wheel| wheel.has_retired());
+        Owed::only_if(has_some, Owed::GARBAGE)
     }
 
     pub(super) fn take_garbage(&mut self) -> (Option<Box<Wheel>>, Vec<Box<Block>>) {

@@ -235,12 +235,15 @@ impl<K> Machine<K> {
         (key, owed)
     }
 
-    /// The same, if no bit keeps the key. The caller looks for garbage.
-    fn forget_if_vacant(&mut self, hand: &mut Option<K>, entry: EntryRef<K>) {
-        if entry.state().is_vacant() {
-            let (key, _the_callers_look) = self.forget(entry, Mode { is_ordered: true, ..Mode::PLAIN });
-            *hand = Some(key);
+    /// The same, if no bit keeps the key.
+    #[inline(always)]
+    fn forget_if_vacant(&mut self, hand: &mut Option<K>, entry: EntryRef<K>, mode: Mode) -> Owed {
+        if !entry.state().is_vacant() {
+            return Owed::NOTHING;
         }
+        let (key, owed) = self.forget(entry, mode);
+        *hand = Some(key);
+        owed
     }
 }
 

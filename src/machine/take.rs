@@ -28,7 +28,8 @@ impl<K> Machine<K> {
         let is_it = entry.state().is_queued() && entry.priority() == seen.priority;
         taken.was_queued = is_it && Some(push_of(entry)) == seen.push;
         if entry.state().is_delayed() && Some(self.later.began(seen.number)) == seen.began {
-            taken.delay = Some(self.drop_delay(entry));
+            let is_awaited = self.drop_delay(entry);
+            taken.delay = Some(self.last_delay(entry, is_awaited));
         }
         if taken.was_queued {
             self.take_back(entry);
@@ -37,7 +38,7 @@ impl<K> Machine<K> {
         if !taken.was_queued && taken.delay.is_none() {
             return (taken, Owed::NOTHING);
         }
-        self.forget_if_vacant(hand, entry);
+        let _garbage_below = self.forget_if_vacant(hand, entry, mode);
         let over = if taken.was_queued { self.over(mode) } else { Owed::NOTHING };
         (taken, self.drained(mode).and(over).and(self.garbage()))
     }
@@ -58,7 +59,7 @@ impl<K> Machine<K> {
         if !was_dirty && !was_delayed {
             return (false, Owed::NOTHING);
         }
-        self.forget_if_vacant(hand, entry);
+        let _garbage_below = self.forget_if_vacant(hand, entry, mode);
         (true, self.drained(mode).and(self.over(mode)).and(self.garbage()))
     }
 

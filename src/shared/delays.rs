@@ -2,6 +2,8 @@
 //! [`driver`](super::driver).
 
 use super::Shared;
+use super::hub::Flags;
+use super::section::in_mode;
 use crate::key::Hash as KeyHash;
 use crate::machine::{Cancelled, Machine, Mode, Owed};
 use crate::sync::MutexGuard;
@@ -26,8 +28,14 @@ impl<K: Hash + Eq> Shared<K> {
 
     /// `cancel`.
     pub(crate) fn cancel<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
-        let (cancelled, _hand) =
-            self.with_shard_of(key, |machine, hand, hash, mode| machine.cancel(hand, key, hash, mode));
+        let (hash, mut hand) = (self.hash(key), None);
+        let locked = self.shard_of(hash);
+        let mut machine = locked.lock();
+        let cancelled = in_mode!(self, mode, _extras => {
+            let (cancelled, owed) = machine.cancel(&mut hand, key, hash, mode);
+            self.leave(locked, machine, owed, mode);
+            cancelled
+        });
         if let Cancelled::Added(added) = cancelled {
             self.tell(|observer| observer.added(added));
         }
@@ -42,7 +50,7 @@ impl<K: Hash + Eq> Shared<K> {
 
     /// Forgets the failures that the queue has counted. Returns the key if it is out of the queue.
     pub(super) fn clear_failures<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<K> {
-        self.with_shard_of(key, |machine, hand, hash, _| ((), machine.forget_failures(hand, key, hash))).1
+        self.with_shard_of(key, |machine, hand, hash, mode| ((), machine.forget_failures(hand, key, hash, mode))).1
     }
 }
 

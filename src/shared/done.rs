@@ -135,23 +135,21 @@ impl<K> Shared<K> {
         }
         let (locked, mut hand, mut how) = (this.home(&claimed), None, this.how(&options));
         let mut machine = locked.lock();
-        let (requeued, worked) = in_mode!(this, mode, _extras => {
-            if mode.is_ordered && options.priority.is_none() {
-                how.priority = machine.priority(&claimed);
-            }
-            if how.may_delay() && mode.is_open && !machine.has_room_for_delay() {
-                drop(machine);
-                this.refuse_requeue(claimed);
-            }
-            let end = if failures == Failures::Forget { End::Succeed } else { End::Done };
-            let mut worked = MaybeNanos::UNKNOWN;
-            if mode.is_measured && mode.is_open {
-                worked = this.note_end(&mut machine, &claimed, how.may_delay().then_some(how.now));
-            }
-            let (requeued, owed) = machine.requeue(&mut hand, claimed, &how, end, mode);
-            this.leave(locked, machine, owed, mode);
-            (requeued, worked)
-        });
+        let mode = this.mode();
+        if mode.is_ordered && options.priority.is_none() {
+            how.priority = machine.priority(&claimed);
+        }
+        if how.may_delay() && mode.is_open && !machine.has_room_for_delay() {
+            drop(machine);
+            this.refuse_requeue(claimed);
+        }
+        let end = if failures == Failures::Forget { End::Succeed } else { End::Done };
+        let mut worked = MaybeNanos::UNKNOWN;
+        if mode.is_measured && mode.is_open {
+            worked = this.note_end(&mut machine, &claimed, how.may_delay().then_some(how.now));
+        }
+        let (requeued, owed) = machine.requeue(&mut hand, claimed, &how, end, mode);
+        this.leave(locked, machine, owed, mode);
         let added = requeued?;
         // First: a panic of the observer must not leave a delay without a driver.
         Self::ensure_driver(this);

@@ -121,6 +121,7 @@ impl<K> Shared<K> {
     }
 
     /// The step of an expiry.
+    #[inline(always)]
     fn expire_in(
         &self,
         locked: &Locked<K>,

@@ -34,27 +34,26 @@ impl<K> Shared<K> {
     /// [`ensure_driver`](Self::ensure_driver).
     pub(super) fn expect_report(&self) {
         // Relaxed, here and below: the lock of a shard orders it, see above.
-        let is_scheduled = || self.report_scheduled.load(Ordering::Relaxed);
-        if self.report_interval.is_none() || is_scheduled() {
-            return;
+        if self.report_interval.is_some() && !self.report_scheduled.load(Ordering::Relaxed) {
+            self.schedule_report(self.clock.now());
         }
-        let now = self.clock.now();
+    }
+
+    /// Also after a report, which may have been made beside the driver: the driver has found that none was due, and is parked.
+    #[cold]
+    fn schedule_report(&self, now: u64) {
         let mut hub = self.hub();
-        if is_scheduled() {
+        if self.report_scheduled.load(Ordering::Relaxed) {
             return;
         }
-        self.schedule_report(&mut hub, now);
+        let interval = self.report_interval.map_or(NEVER, |interval| nanos(interval.max(LEAST)));
+        hub.report_at = now.saturating_add(interval);
+        self.report_scheduled.store(true, Ordering::Relaxed);
         // Else `turn` looks by itself.
         if self.driver != Driver::Manual {
             let called = hub.call_driver(hub.report_at);
             hub.wakes.append(called);
         }
-    }
-
-    fn schedule_report(&self, hub: &mut Hub, now: u64) {
-        let interval = self.report_interval.map_or(NEVER, |interval| nanos(interval.max(LEAST)));
-        hub.report_at = now.saturating_add(interval);
-        self.report_scheduled.store(true, Ordering::Relaxed);
     }
 
     /// Reports, if that is due now. Schedules the next report if keys are left: after the shut-down, delayed keys no longer count.
@@ -73,7 +72,7 @@ impl<K> Shared<K> {
         let delayed = if stats.shutting_down { 0 } else { stats.delayed };
         // Before the observer is called, which may panic.
         if stats.len + stats.processing + delayed > 0 {
-            self.schedule_report(&mut self.hub(), now);
+            self.schedule_report(now);
         }
         self.tell(|observer| observer.report(&self.name, &metrics));
     }

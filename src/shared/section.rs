@@ -106,7 +106,19 @@ impl<K> Shared<K> {
     #[cold]
     #[inline(never)]
     pub(super) fn settle<'s>(&'s self, locked: &'s Locked<K>, mut machine: MutexGuard<'s, Machine<K>>, owed: Owed) {
-        let (mut wakes, flags) = (WakeList::default(), self.flags());
+        let flags = self.flags();
+        let mut owed = owed;
+        if owed.has(Owed::DEADLINE) {
+            locked.set_driver_until(machine.until());
+            // `turn` looks by itself; or the delay can be taken, and does not expire.
+            if self.driver == Driver::Manual || flags.has(Flags::SHUT_DOWN) {
+                owed = owed.without(Owed::DEADLINE);
+                if owed == Owed::NOTHING {
+                    return;
+                }
+            }
+        }
+        let mut wakes = WakeList::default();
         if owed.has(Owed::READY) && flags.has(Flags::GETTERS) {
             let queued = locked.len() * self.shards();
             let mut hub = self.hub();
@@ -120,7 +132,9 @@ impl<K> Shared<K> {
             wakes.append(self.hub().getters.take_all());
         }
         if owed.has(Owed::DEADLINE) {
-            self.tell_deadline(locked, machine.until(), &mut wakes);
+            let mut hub = self.hub();
+            hub.deadlines_told += 1;
+            wakes.append(hub.call_driver(machine.until()));
         }
         if owed.has(Owed::DIRTY) {
             let tickets = machine.take_dirty();
@@ -133,16 +147,5 @@ impl<K> Shared<K> {
             self.note_caught(wakes.wake());
         }
         // The memory is freed here.
-    }
-
-    /// There is a new earliest deadline: tells the hub, which wakes the driver if it is parked for longer.
-    fn tell_deadline(&self, locked: &Locked<K>, deadline: u64, wakes: &mut WakeList) {
-        locked.set_driver_until(deadline);
-        if self.driver == Driver::Manual || self.is_shutting_down() {
-            return; // `turn` looks by itself; or the delay can be taken, and does not expire
-        }
-        let mut hub = self.hub();
-        hub.deadlines_told += 1;
-        wakes.append(hub.call_driver(deadline));
     }
 }

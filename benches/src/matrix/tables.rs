@@ -1,4 +1,4 @@
-//! The tables of a matrix: all medians, and each workload beside its targets.
+//! The tables of a matrix: each workload beside its targets, and in its best and worst build. The data have all builds.
 
 use super::builds::{BUILDS, LTO_BUILDS};
 use super::results::{Matrix, OURS, Times};
@@ -13,8 +13,9 @@ const BY_ONE_THREAD: f64 = 1.2;
 const ONE_THREAD: &str = "ring, 1 thread";
 const OTHER_LOOPS: &[&str] = &["try_get", "get_async", "Workers"];
 
-/// A row for each workload in each build: the subjects' medians, and keyqueue's divided by those that it is compared with.
-pub fn medians(matrix: &Matrix) -> String {
+/// Two rows for each workload, the builds in which keyqueue is fastest and slowest: the subjects' medians, and keyqueue's divided by those
+/// that it is compared with.
+pub fn best_and_worst(matrix: &Matrix) -> String {
     let mut names: Vec<&str> = Vec::new();
     for subject in matrix.times.iter().flat_map(|times| &times.subjects) {
         if !names.contains(&&*subject.name) {
@@ -24,7 +25,10 @@ pub fn medians(matrix: &Matrix) -> String {
     let ratios = ["/ mutex", "/ draft", "get / try_get"];
     let mut table = Table::new(["workload", "build"].into_iter().chain(names.iter().copied()).chain(ratios));
     for workload in workloads(matrix) {
-        for times in of(matrix, workload) {
+        let mut builds: Vec<&Times> = of(matrix, workload).filter(|times| times.median(OURS).is_some()).collect();
+        builds.sort_by(|a, b| a.median(OURS).partial_cmp(&b.median(OURS)).expect("medians are numbers"));
+        let ends = builds.first().into_iter().chain(builds.last().filter(|_| builds.len() > 1));
+        for times in ends {
             let words = [workload.to_owned(), times.build.clone()];
             let medians = names.iter().map(|name| times.median(name).map_or("–".into(), |ns| format!("{ns:.1}")));
             let ratios = [times.by_mutex(OURS), times.by("draft"), times.by("try_get")];
@@ -123,8 +127,10 @@ mod tests {
     }
 
     #[test]
-    fn each_build_has_a_row_of_medians_and_ratios() {
-        let text = medians(&made_up());
+    fn the_best_and_the_worst_build_have_a_row_of_medians_and_ratios() {
+        let mut matrix = made_up();
+        matrix.record("abort", "ring, 1 thread\tkeyqueue\t22\n").unwrap();
+        let text = best_and_worst(&matrix);
         has(&text, "| ring, 1 thread | 16-off | 20.0 | 20.0 | 50.0 | 30.0 | 16.0 | 0.67 | 1.25 | 1.00 |");
         has(&text, "| ring, 2 threads | 16-thin | 23.0 | – | – | – | – | – | – | – |");
         assert_eq!(text.lines().count(), 2 + 4);

@@ -513,7 +513,8 @@ impl Run {
 
     fn forget(&mut self, n: u8) {
         let mut hand = None;
-        let forgot = self.call(|machine| machine.forget_failures(&mut hand, &Name::new(n), hash(n)));
+        let mode = self.mode();
+        let forgot = self.call(|machine| machine.forget_failures(&mut hand, &Name::new(n), hash(n), mode));
         if forgot.is_some() {
             self.external.forget(&n);
             self.reference.forget(n);
@@ -709,7 +710,7 @@ impl Run {
         assert_eq!(sorted(taken), sorted(delayed.iter().map(|(key, ..)| *key).collect()));
         let mut hand = None;
         for key in self.reference.all() {
-            let _owed = self.machine.forget_failures(&mut hand, &Name::new(key), hash(key));
+            let _owed = self.machine.forget_failures(&mut hand, &Name::new(key), hash(key), self.mode());
         }
         let machine = &self.machine;
         assert_eq!((machine.known(), machine.len(), machine.processing(), machine.failing()), (0, 0, 0, 0));

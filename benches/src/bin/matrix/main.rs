@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use keyqueue_benches::machine::{commit, compiler, cores, processor};
 use keyqueue_benches::matrix::builds::Build;
 use keyqueue_benches::matrix::results::{Matrix, Run};
-use keyqueue_benches::matrix::tables::{medians, summary};
+use keyqueue_benches::matrix::tables::{best_and_worst, summary};
 use options::Options;
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     if let Some(repository) = &options.write {
         eprintln!("written: {}", matrix.write(repository)?.display());
     }
-    println!("{}\n\n{}", medians(&matrix), summary(&matrix));
+    println!("{}\n\n{}", summary(&matrix), best_and_worst(&matrix));
     Ok(())
 }
 

@@ -118,19 +118,8 @@ impl Times {
         self.rivals.iter().filter_map(|rival| self.ratio(rival)).min_by(f64::total_cmp)
     }
 
-    /// The ratio to the fastest of all rivals.
-    pub fn ratio_to_fastest(&self) -> Option<f64> {
-        let rivals = self.subjects.iter().filter(|subject| is_rival(&subject.name));
-        rivals.filter_map(|rival| self.ratio(&rival.name)).min_by(f64::total_cmp)
-    }
-
     pub fn missed(&self) -> bool {
         matches!((self.target, self.least_ratio()), (Some(target), Some(ratio)) if ratio < target)
-    }
-
-    /// Group, name and figure, without those that are empty.
-    pub fn label(&self) -> String {
-        joined(&[&self.group, &self.name, &self.figure])
     }
 }
 
@@ -326,7 +315,6 @@ pub mod tests {
         assert!(fill.missed());
         assert_eq!(fill.ratio("not there"), None);
         assert_eq!((cycle.subjects[0].median(), cycle.subjects[0].least()), (50.0, 25.0));
-        assert_eq!(cycle.label(), "cycle u64, 1 keys");
     }
 
     #[test]

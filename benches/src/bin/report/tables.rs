@@ -3,7 +3,7 @@
 use crate::results::{OURS, Results, Spread, Subject, Times, is_ours, is_rival};
 use keyqueue_benches::markdown::Table;
 use keyqueue_benches::matrix::results::{Matrix, Run};
-use keyqueue_benches::matrix::tables::{medians, summary};
+use keyqueue_benches::matrix::tables::{best_and_worst, summary};
 use keyqueue_benches::numbers::{figures, geometric_mean, short};
 
 /// The highest acceptable ratio of the p99 to that of a bare parked thread.
@@ -47,15 +47,15 @@ pub fn mean(results: &Results) -> String {
     }
 }
 
-/// For each processor a table of the worst of all builds, and a folded table of every build.
+/// For each processor a table of the worst of all builds, and the best and the worst build of each workload.
 pub fn matrices(matrices: &[Matrix]) -> String {
     let sections = matrices.iter().map(|matrix| {
         let Run { processor, cores, commit, compiler, rounds, ops } = &matrix.run;
         format!(
             "**{processor}, {cores} cores.** Commit {commit}, {compiler}, medians of {rounds} rounds of {ops} keys.\n\n{}\n\n\
-             <details>\n<summary>Every build, nanoseconds a key</summary>\n\n{}\n\n</details>",
+             The fastest and the slowest build of each workload, nanoseconds a key:\n\n{}",
             summary(matrix),
-            medians(matrix),
+            best_and_worst(matrix),
         )
     });
     sections.collect::<Vec<_>>().join("\n\n")
