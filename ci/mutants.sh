@@ -17,7 +17,7 @@ work="${MUTANTS_WORK:-$PWD/target/mutants}"
 read -ra more <<<"${MUTANTS_ARGS:-}"
 
 state=(src/key/*.rs src/machine/{add,get,done,take}.rs)
-waiting=(src/sync/lock.rs src/wait.rs src/order/line.rs src/futures.rs src/shared/{getters,life_cycle,drain,dirty}.rs src/machine/dirty.rs)
+waiting=(src/sync/lock.rs src/wait.rs src/order/line.rs src/futures.rs src/get_async.rs src/shared/{getters,waiters,life_cycle,drain,dirty}.rs src/machine/dirty.rs)
 wheel=(src/time/wheel/{mod,level,blocks,cascade}.rs src/time/driver.rs src/machine/{delays,later,expire}.rs)
 limiters=(src/rate_limiter/*.rs src/backoff/*.rs src/machine/failures.rs src/shared/failures.rs)
 

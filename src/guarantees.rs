@@ -320,8 +320,8 @@
 //!   the levels and histograms. `levels`: each shard is one step.
 //! * `get_many`: 256 keys a step. The getter waits for the first key as `get` does.
 //! * `turn`: about a hundred keys a step, up to the time that the clock showed when the call began.
-//! * `take_delayed`: about a hundred keys a step, so it may find or miss a delay that another thread sets meanwhile.
-//! * `take_where` and `stop`: some hundred keys a step. A step takes a key only if it is still queued or delayed as the call has seen it.
+//! * `take_where`, `take_delayed` and `stop`: some hundred keys a step. A step takes a key only if it is still queued or delayed as the call
+//!   has seen it. So `take_delayed` may find or miss a delay that another thread sets meanwhile.
 //! * Drains: the shut-down is one step, the return another.
 //! * `processing_keys`, `delayed_keys` and `groups`: some hundred keys a step. `shrink_to_fit` works in steps, too.
 //! * `len` and `is_empty` read a number without the lock: the number of queued keys after some critical section. It may be out of date when

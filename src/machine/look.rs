@@ -155,11 +155,6 @@ impl<K> Machine<K> {
         (at < self.keys.chunks()).then_some(at)
     }
 
-    /// Whether a key that was seen is still queued or processing, in a queue that is shut down: no other key got its slot and became so.
-    pub(crate) fn is_active(&self, seen: Seen) -> bool {
-        self.keys.get(seen.number).is_some_and(|entry| entry.state().is_active())
-    }
-
     /// Adds the number of queued keys of each priority, the lowest first.
     pub(crate) fn add_levels(&self, lens: &mut [usize; 256]) {
         for (len, priority) in lens.iter_mut().zip(i8::MIN..=i8::MAX) {

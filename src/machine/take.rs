@@ -15,12 +15,14 @@ pub(crate) struct Taken {
     pub(crate) was_queued: bool,
     /// The delay that was seen, though its deadline may have moved since.
     pub(crate) delay: Option<Delay>,
+    /// The key is still queued or processing. In a queue that is shut down, no other key gets its slot and becomes so.
+    pub(crate) is_active: bool,
 }
 
 impl<K> Machine<K> {
     /// Takes out of a key that was seen what is still there: its push, its delay, or both.
     pub(crate) fn take_out(&mut self, hand: &mut Option<K>, seen: Seen, mode: Mode) -> (Taken, Owed) {
-        let mut taken = Taken { was_queued: false, delay: None };
+        let mut taken = Taken { was_queued: false, delay: None, is_active: false };
         let Some(entry) = self.keys.get(seen.number) else { return (taken, Owed::NOTHING) };
         let push_of = |entry: EntryRef<K>| self.order.push_number(entry, entry.place());
         let is_it = entry.state().is_queued() && entry.priority() == seen.priority;
@@ -32,6 +34,7 @@ impl<K> Machine<K> {
         if taken.was_queued {
             self.take_back(entry);
         }
+        taken.is_active = entry.state().is_active();
         if !taken.was_queued && taken.delay.is_none() {
             return (taken, Owed::NOTHING);
         }

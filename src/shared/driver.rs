@@ -366,33 +366,6 @@ mod tests {
         assert!(!queue.shared.first.lock().has_garbage());
     }
 
-    /// A delay that is set again after the shut-down asks for no driver thread.
-    #[test]
-    fn no_driver_is_asked_for_after_the_shut_down() {
-        #[derive(PartialEq, Eq, Hash)]
-        struct Key(u8);
-        static PANICS: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
-        impl Clone for Key {
-            fn clone(&self) -> Self {
-                assert!(!PANICS.load(std::sync::atomic::Ordering::Relaxed), "a clone that panics");
-                Self(self.0)
-            }
-        }
-        let queue = WorkQueue::new();
-        queue.add(Key(2));
-        let _held = queue.get();
-        queue.add_after(Key(1), Duration::from_secs(3600));
-        queue.add_after(Key(2), Duration::from_secs(7200));
-        queue.shut_down();
-        while !matches!(queue.shared.hub().driver, State::Absent) {
-            std::thread::yield_now();
-        }
-        PANICS.store(true, std::sync::atomic::Ordering::Relaxed);
-        assert!(contained(|| queue.take_delayed()).is_none());
-        assert_eq!(queue.delayed_len(), 2);
-        assert!(!queue.shared.is_driver_missing());
-    }
-
     /// A delay that never expires asks for no driver thread.
     #[test]
     fn an_endless_delay_asks_for_no_driver() {

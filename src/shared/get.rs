@@ -204,7 +204,7 @@ impl<K> Shared<K> {
         if !deadline.is_zero() && !this.is_shutting_down() {
             deadline.start();
             spin_while(|| this.ready() == 0);
-            let keys_come_fast = this.hub().getters.keys_come_fast();
+            let keys_come_fast = this.hub().getters.keys_come_fast;
             if keys_come_fast {
                 yield_while(|| this.ready() == 0);
             }

@@ -45,9 +45,12 @@ pub(super) struct Getters {
     waking: usize,
     /// When the last of them was woken. (`None` at first: no clock is read where the standard library has none, and no threads.)
     pub(super) woken_at: Option<Instant>,
-    /// The number of hand-outs when a thread has last found no key, and whether there had been many since the time before.
+    /// The number of hand-outs when a thread has last found no key.
     handed_out_at_park: u64,
-    keys_come_fast: bool,
+    /// There had been many since the time before. Then a thread that finds no key yields before it goes on the list. If it shares a CPU
+    /// with the producer, parking after every few keys costs most of the time (335 ns a key, and 33 if it yields). If keys come more slowly,
+    /// it does not yield: the scheduler lets a thread that has yielded wait longer at its next wake-up (35 µs instead of 4).
+    pub(super) keys_come_fast: bool,
     /// Getters that were woken and are on the list again, as they have passed by a busy shard: a call that queued a key still relies on
     /// them.
     owing: BTreeSet<Ticket>,
@@ -132,13 +135,6 @@ impl Getters {
             self.woken_at = Some(now());
         }
         Some(waiter)
-    }
-
-    /// For a thread that finds no key: whether keys come so fast that it yields before it goes on the list. If it shares a CPU with the
-    /// producer, parking after every few keys costs most of the time (335 ns a key, and 33 if it yields). If keys come more slowly, it does
-    /// not yield: the scheduler lets a thread that has yielded wait longer at its next wake-up (35 µs instead of 4).
-    pub(super) fn keys_come_fast(&self) -> bool {
-        self.keys_come_fast
     }
 
     /// A thread is on the list, has found no key, and is about to park. `handed_out`: the number of hand-outs so far. What this says of the

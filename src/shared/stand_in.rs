@@ -58,9 +58,7 @@ impl<'s, K> Parking<'s, K> {
     /// Whether this thread is the stand-in. It becomes it if there is no driver and no other stand-in.
     fn takes_place(&mut self) -> bool {
         if !self.shared.is_driver_missing() {
-            if self.stands_in {
-                self.leave();
-            }
+            self.step_aside();
         } else if !self.stands_in {
             let mut hub = self.shared.hub();
             if matches!(hub.stand_in, State::Absent) {

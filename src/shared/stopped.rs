@@ -368,7 +368,7 @@ fn keys_come_fast_if_many_were_handed_out_between_two_parks() {
             queue.add_all(0..keys);
             while queue.try_get().is_ok() {}
             assert!(queue.get_timeout(Duration::from_millis(1)).is_err());
-            queue.shared.hub().getters.keys_come_fast()
+            queue.shared.hub().getters.keys_come_fast
         };
         assert_eq!([0, 7, 8, 100, 7].map(is_fast_after), [false, false, true, true, false], "{shards} shards");
     }

@@ -33,6 +33,8 @@ struct Found<K> {
     key: K,
     /// Another one for its delay, if the key is not only delayed.
     for_delay: Option<K>,
+    /// It is still queued or processing, and was not taken.
+    is_active: bool,
 }
 
 /// What was taken, and what was not.
@@ -48,13 +50,14 @@ impl<K: Hash + Eq + Clone> Shared<K> {
     /// `take_where`.
     pub(crate) fn take_where(&self, mut matches: impl FnMut(&K) -> bool) -> Leftover<K> {
         let taken = self.take_found(self.find_where(Which::All, &mut matches));
-        let mut leftover = Leftover::nothing();
-        leftover.queued = taken.queued.into_iter().map(|found| found.key).collect();
-        leftover.delayed = taken.delayed;
         let (processing, missed) = taken.left.into_iter().partition::<Vec<_>, _>(|found| found.seen.is_processing);
-        leftover.processing = processing.into_iter().map(|found| found.key).collect();
         self.drop_found(missed);
-        leftover
+        Leftover {
+            queued: taken.queued.into_iter().map(|found| found.key).collect(),
+            processing: processing.into_iter().map(|found| found.key).collect(),
+            delayed: taken.delayed,
+            refused: Vec::new(),
+        }
     }
 
     /// `take_delayed`.
@@ -77,16 +80,11 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         let taken = self.take_found(self.find_where(Which::All, &mut |_| true));
         let mut queued = self.in_order_of_hand_out(taken.queued);
         queued.shrink_to_fit();
-        let mut is_active = Vec::with_capacity(taken.left.len());
-        for step in taken.left.chunk_by(|one, next| one.shard == next.shard).flat_map(|shard| shard.chunks(STEP)) {
-            let machine = self.at(step[0].shard).lock();
-            is_active.extend(step.iter().map(|found| machine.is_active(found.seen)));
-        }
         let refused = refused();
         let mut listed: HashSet<SlotId> = refused.iter().map(|&(slot, _)| slot).collect();
         let (mut held, mut dropped) = (Vec::new(), Vec::new());
-        for (found, is_active) in taken.left.into_iter().zip(is_active) {
-            let list = if is_active && listed.insert(found.seen.slot) { &mut held } else { &mut dropped };
+        for found in taken.left {
+            let list = if found.is_active && listed.insert(found.seen.slot) { &mut held } else { &mut dropped };
             list.push(found);
         }
         self.drop_found(dropped);
@@ -109,7 +107,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
                 from = locked.lock().look(at, which, |view| {
                     let (seen, group, key) = (view.seen(), view.group().0, view.key().clone());
                     let seen = if which == Which::Delayed { seen.delay_alone() } else { seen };
-                    some.push(Found { shard, seen, group, key, for_delay: None });
+                    some.push(Found { shard, seen, group, key, for_delay: None, is_active: false });
                 });
                 for mut one in some.into_iter().filter(|found| matches(&found.key)) {
                     let is_more = one.seen.is_queued() || one.seen.is_processing;
@@ -157,6 +155,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
                 }
                 (None, key) => missed.extend(key),
             }
+            found.is_active = taken.is_active;
             if taken.was_queued { queued.push(found) } else { left.push(found) }
         }
         self.note_caught(drop_each(missed));

@@ -149,16 +149,14 @@ impl Run {
                 note("delay taken out");
                 self.reference.drop_delay(key);
             }
-            let what = if is_there || delay_is_there { self.ends(true, is_there) } else { 0 };
-            self.expect_owed(owed, 0, what);
-        }
-        // What is left is held, or was held and is queued again.
-        if self.reference.shut_down {
-            for (seen, key, _) in found {
+            // What is left is held, or was held and is queued again.
+            if self.reference.shut_down {
                 let is_left = self.reference.is_queued(key) || self.reference.is_processing(key);
-                assert_eq!(self.machine.is_active(seen), is_left, "key {key} is still there");
+                assert_eq!(taken.is_active, is_left, "key {key} is still there");
                 note(if is_left { "stopped, and left" } else { "stopped, and gone" });
             }
+            let what = if is_there || delay_is_there { self.ends(true, is_there) } else { 0 };
+            self.expect_owed(owed, 0, what);
         }
     }
 }
