@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 /// A measurement of this number of keys, in nanoseconds.
 pub type Measure = fn(u64) -> Histogram<u64>;
 
+pub type Distribution = (&'static str, u64, Vec<(&'static str, Measure)>);
+
 macro_rules! everyone {
     ($work:ident) => {
         everyone!(
@@ -31,7 +33,7 @@ macro_rules! everyone {
 /// * "wake-up": from `add` to the return of a getter that was parked, with no other thread.
 /// * "under load": from the moment at which a key was to be added until it is handed out, with a worker that is busy half of
 ///   the time. Ten times as many keys.
-pub fn all() -> [(&'static str, u64, Vec<(&'static str, Measure)>); 2] {
+pub fn all() -> [Distribution; 2] {
     [("wake-up", 1, everyone!(wake_latency)), ("under load", 10, everyone!(under_load))]
 }
 

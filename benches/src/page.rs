@@ -111,7 +111,6 @@ fn place(name: &str, results: &Results, matrices: &[Results]) -> String {
         "wake-up" => tables::percentiles(results, "latency", "wake-up"),
         "under load" => tables::percentiles(results, "latency", "under load"),
         "delays" => tables::delays(results),
-        "delay bytes" => tables::delay_bytes(results),
         "lateness" => tables::lateness(results),
         "limiters" => tables::limiters(results),
         "metrics" => tables::costs(results, "metrics"),

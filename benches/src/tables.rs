@@ -109,11 +109,14 @@ pub fn tails(results: &Results) -> String {
     let table = |setting: &str| {
         let head = [setting, ""].map(str::to_owned).into_iter();
         let mut table = Table::new(head.chain(TAIL.map(percentile_head)));
-        for spread in results.spreads.iter().filter(|spread| spread.section == "tails") {
-            if let (call, true) = (call_and_setting(spread).0, call_and_setting(spread).1 == setting) {
-                let cells = TAIL.map(|percentile| spread.micros(percentile).map_or("–".into(), figures));
-                table.row([call.to_owned(), spread.subject.clone()].into_iter().chain(cells));
-            }
+        let mut rows: Vec<_> = results.spreads.iter().filter(|spread| spread.section == "tails").collect();
+        rows.retain(|spread| call_and_setting(spread).1 == setting);
+        rows.sort_by_key(|spread| {
+            ["get", "add", "done"].iter().position(|call| *call == call_and_setting(spread).0).unwrap_or(3)
+        });
+        for spread in rows {
+            let cells = TAIL.map(|percentile| spread.micros(percentile).map_or("–".into(), figures));
+            table.row([call_and_setting(spread).0.to_owned(), spread.subject.clone()].into_iter().chain(cells));
         }
         table.to_string()
     };
@@ -249,18 +252,6 @@ pub fn lateness(results: &Results) -> String {
 /// Delays in one table, limiters in one for each group: a ratio to each rival.
 pub fn delays(results: &Results) -> String {
     against_each("delays", &results.times("delays").collect::<Vec<_>>())
-}
-
-/// The memory of a delayed key.
-pub fn delay_bytes(results: &Results) -> String {
-    let rows: Vec<_> = results.bytes.iter().filter(|bytes| bytes.what == "delayed").collect();
-    match rows.first() {
-        None => String::new(),
-        Some(first) => {
-            let cells: Vec<_> = rows.iter().map(|row| format!("{} {:.0}", row.subject, row.bytes)).collect();
-            format!("Bytes allocated per delayed key, {} keys set: {}.", first.keys, cells.join(", "))
-        }
-    }
 }
 
 pub fn limiters(results: &Results) -> String {

@@ -15,7 +15,10 @@ const THREADS: usize = 200;
 /// How many calls of what is short.
 const CALLS: usize = 1000;
 
-pub const OPERATIONS: &[(&str, fn(&mut Probe))] = &[
+/// A name, and what is measured.
+type Operation = (&'static str, fn(&mut Probe));
+
+pub const OPERATIONS: &[Operation] = &[
     // What the machine adds by itself: no queue, for a second.
     ("control: readings of the clock", |probe| {
         let start = Instant::now();
