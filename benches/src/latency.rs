@@ -1,6 +1,5 @@
 //! The latency of a key.
 
-use crate::delays::lateness::histogram;
 use crate::floors::{Channel, Line};
 use crate::rivals::DashSeg;
 use crate::{Ours, Subject};
@@ -11,53 +10,31 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The number of rounds, in each of which every subject runs once.
-const TURNS: u64 = 10;
+/// A measurement of this number of keys, in nanoseconds.
+pub type Measure = fn(u64) -> Histogram<u64>;
 
-/// A measurement of this number of keys.
-type Measure = fn(u64) -> Histogram<u64>;
-
-/// The name of a measurement, the number of keys per wake-up, and the subjects.
-type Distribution = (&'static str, u64, Vec<(&'static str, Measure)>);
-
-macro_rules! subjects {
-    ($work:ident; $($(#[$when:meta])* $queue:ty),*) => {
-        [$($(#[$when])* (<$queue as Subject<u64>>::NAME, $work::<$queue> as Measure)),*].into()
-    };
-}
+pub type Distribution = (&'static str, u64, Vec<(&'static str, Measure)>);
 
 macro_rules! everyone {
     ($work:ident) => {
-        subjects!(
+        everyone!(
             $work;
             Ours<u64>, parking_lot_mutex::Queue<u64>, std_mutex::Queue<u64>, DashSeg<u64>, Channel<u64>, Line<u64>,
             #[cfg(feature = "kube")] crate::kube::KubeQueue<u64>
         )
     };
+    ($work:ident; $($(#[$when:meta])* $queue:ty),*) => {
+        vec![$($(#[$when])* (<$queue as Subject<u64>>::NAME, $work::<$queue> as Measure)),*]
+    };
 }
 
-/// Returns the name of each measurement, the subject, and the nanoseconds:
+/// The name of each measurement, the number of keys per wake-up, and the subjects:
 ///
 /// * "wake-up": from `add` to the return of a getter that was parked, with no other thread.
 /// * "under load": from the moment at which a key was to be added until it is handed out, with a worker that is busy half of
 ///   the time. Ten times as many keys.
-///
-/// The subjects take turns.
-pub fn distributions(wakes: u64) -> Vec<(&'static str, &'static str, Histogram<u64>)> {
-    let distributions: [Distribution; 2] =
-        [("wake-up", 1, everyone!(wake_latency)), ("under load", 10, everyone!(under_load))];
-    let mut list = Vec::new();
-    for (what, times, subjects) in distributions {
-        let mut all: Vec<_> = subjects.iter().map(|_| histogram()).collect();
-        for turn in 0..TURNS {
-            for subject in (0..subjects.len()).map(|n| (n + turn as usize) % subjects.len()) {
-                let latencies = subjects[subject].1((wakes * times).div_ceil(TURNS));
-                all[subject].add(latencies).expect("resizes by itself");
-            }
-        }
-        list.extend(subjects.iter().zip(all).map(|((name, _), latencies)| (what, *name, latencies)));
-    }
-    list
+pub fn all() -> [Distribution; 2] {
+    [("wake-up", 1, everyone!(wake_latency)), ("under load", 10, everyone!(under_load))]
 }
 
 /// From `add` to the return of a get that was parked, in nanoseconds, one key at a time.
@@ -126,17 +103,22 @@ pub fn under_load<Q: Subject<u64>>(keys: u64) -> Histogram<u64> {
     latencies
 }
 
+/// A histogram of nanoseconds, which resizes by itself.
+pub fn histogram() -> Histogram<u64> {
+    Histogram::new(3).expect("3 digits")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_key_is_counted_for_every_subject() {
-        let distributions = distributions(20);
-        assert_eq!(distributions.len(), if cfg!(feature = "kube") { 14 } else { 12 });
-        for (what, subject, latencies) in distributions {
-            let keys = if what == "wake-up" { 20 } else { 200 };
-            assert_eq!(latencies.len(), keys, "{what}, {subject}");
+        for (what, times, subjects) in all() {
+            assert_eq!(subjects.len(), if cfg!(feature = "kube") { 7 } else { 6 });
+            for (subject, measure) in subjects {
+                assert_eq!(measure(20 * times).len(), 20 * times, "{what}, {subject}");
+            }
         }
     }
 }

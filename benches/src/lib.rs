@@ -3,22 +3,27 @@
 //! A workload does a fixed amount of work with any [`Subject`] and returns how long that took. The program that measures chooses the
 //! number of runs.
 
+pub mod charts;
 pub mod costs;
 pub mod delays;
 pub mod floors;
+pub mod harness;
 #[cfg(feature = "kube")]
 pub mod kube;
 pub mod latency;
 pub mod limits;
+pub mod losses;
 pub mod machine;
 pub mod markdown;
 pub mod matrix;
 pub mod memory;
 pub mod numbers;
+pub mod page;
 pub mod parts;
+pub mod results;
 pub mod rivals;
-pub mod rounds;
 pub mod suite;
+pub mod tables;
 pub mod workload;
 
 pub use common::{Key, Ours, Subject};

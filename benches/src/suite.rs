@@ -5,7 +5,7 @@ use crate::delays::{Manual, ManualHeap, ManualOurs, ManualTask, ManualWheel};
 use crate::floors::{Channel, Line};
 use crate::rivals::DashSeg;
 use crate::workload::{Run, Workload, once};
-use crate::{Ours, Subject};
+use crate::{Ours, runs};
 use common::mutex::{parking_lot_mutex, std_mutex};
 use common::workloads::{cycle, duplicates, fill_and_drain, own_keys, refill, ring, touch, unique};
 
@@ -24,12 +24,7 @@ const SIZES_OPS: u64 = 200_000;
 /// The subjects that deduplicate, for any number of threads.
 macro_rules! dedup {
     ($key:ty, $($run:tt)*) => {
-        vec![
-            one!(Ours<$key>, $key, $($run)*),
-            one!(parking_lot_mutex::Queue<$key>, $key, $($run)*),
-            one!(std_mutex::Queue<$key>, $key, $($run)*),
-            one!(DashSeg<$key>, $key, $($run)*),
-        ]
+        runs!($key; Ours<$key>, parking_lot_mutex::Queue<$key>, std_mutex::Queue<$key>, DashSeg<$key>; $($run)*)
     };
 }
 
@@ -37,7 +32,7 @@ macro_rules! dedup {
 macro_rules! threaded {
     ($key:ty, $($run:tt)*) => {{
         let mut subjects = dedup!($key, $($run)*);
-        subjects.extend([one!(Channel<$key>, $key, $($run)*), one!(Line<$key>, $key, $($run)*)]);
+        subjects.extend(runs!($key; Channel<$key>, Line<$key>; $($run)*));
         subjects
     }};
 }
@@ -53,19 +48,13 @@ macro_rules! everyone {
 
 #[cfg(feature = "kube")]
 macro_rules! kube {
-    ($key:ty, $($run:tt)*) => { Some(one!(crate::kube::KubeQueue<$key>, $key, $($run)*)) };
+    ($key:ty, $($run:tt)*) => { runs!($key; crate::kube::KubeQueue<$key>; $($run)*) };
 }
 
 #[cfg(not(feature = "kube"))]
 macro_rules! kube {
     ($($run:tt)*) => {
         None::<(&'static str, Run)>
-    };
-}
-
-macro_rules! one {
-    ($queue:ty, $key:ty, $work:ident($($argument:expr),*)) => {
-        (<$queue as Subject<$key>>::NAME, once(move || $work::<$key, $queue>($($argument),*)))
     };
 }
 
@@ -189,8 +178,8 @@ pub fn sizes(max: u64) -> Vec<(u64, Workload)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Key;
     use crate::rivals::{Papaya, Scc};
+    use crate::{Key, Subject};
 
     #[test]
     fn each_workload_runs_on_each_subject() {

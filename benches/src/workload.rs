@@ -25,6 +25,17 @@ pub fn once(run: impl Fn() -> Duration + 'static) -> Run {
     Box::new(move || vec![run()])
 }
 
+/// The names of queues, each with a run of the workload on it, which has one timed part.
+#[macro_export]
+macro_rules! runs {
+    ($key:ty; $($queue:ty),*; $work:ident $arguments:tt) => {
+        vec![$($crate::runs!(@ $queue, $key, $work $arguments)),*]
+    };
+    (@ $queue:ty, $key:ty, $work:ident($($argument:expr),*)) => {
+        (<$queue as $crate::Subject<$key>>::NAME, $crate::workload::once(move || $work::<$key, $queue>($($argument),*)))
+    };
+}
+
 impl Workload {
     /// The subjects to which the targets apply.
     pub fn rivals(&self) -> impl Iterator<Item = &'static str> {

@@ -1,6 +1,7 @@
 //! What the report and the matrix share: the interface of a queue under test, keyqueue behind it, the two mutex queues that it is
 //! compared with, the workloads, and an allocator that counts.
 
+pub mod by_hand;
 pub mod check;
 pub mod limiter;
 pub mod memory;
@@ -55,16 +56,13 @@ pub trait Prioritized<K: Key>: Subject<K> {
     fn add_at(&self, key: K, priority: i8);
 }
 
-/// Makes a tuple of a queue a [`Subject`]: how the queue is made, and how a key is added. Its `get` returns an item until it is shut down
-/// and empty. With its parameters before it, and its keys after it, if they are other than one constant, and numbers.
+/// Makes a tuple of a queue a [`Subject`]: its parameters, its keys, its name in the tables, how the queue is made, and how a key is added.
+/// Its `get` returns an item until it is shut down and empty.
 #[macro_export]
 macro_rules! subject {
-    ($name:ident $(<const $n:ident: $type:ty>)?, $make:expr, |$queue:ident, $key:ident| $add:expr) => {
-        $crate::subject!([$(const $n: $type)?] $name $(<$n>)?, u64, $make, |$queue, $key| $add);
-    };
-    ([$($parameters:tt)*] $name:ty, $of:ty, $make:expr, |$queue:ident, $key:ident| $add:expr) => {
+    ([$($parameters:tt)*] $name:ty, $of:ty, $label:expr, $make:expr, |$queue:ident, $key:ident| $add:expr) => {
         impl<$($parameters)*> $crate::Subject<$of> for $name {
-            const NAME: &'static str = stringify!($name);
+            const NAME: &'static str = $label;
 
             fn make() -> Self {
                 Self($make)
@@ -97,30 +95,4 @@ macro_rules! subject {
 /// keyqueue itself.
 pub struct Ours<K>(pub keyqueue::WorkQueue<K>);
 
-impl<K: Key> Subject<K> for Ours<K> {
-    const NAME: &'static str = "keyqueue";
-
-    fn make() -> Self {
-        Self(keyqueue::WorkQueue::new())
-    }
-
-    #[inline]
-    fn add(&self, key: K) {
-        self.0.add(key);
-    }
-
-    #[inline]
-    fn process(&self, work: impl FnOnce(&Self, &K)) -> bool {
-        match self.0.get() {
-            Some(item) => {
-                work(self, &item);
-                true
-            }
-            None => false,
-        }
-    }
-
-    fn shut_down(&self) {
-        self.0.shut_down();
-    }
-}
+subject!([K: Key] Ours<K>, K, "keyqueue", keyqueue::WorkQueue::new(), |queue, key| queue.add(key));

@@ -25,7 +25,7 @@ macro_rules! mutex_queue {
                 fn add(&self, key: K) {
                     let $lock = &self.inner;
                     let mut inner = $guard;
-                    if inner.add(key) {
+                    if inner.add(key) && inner.waiting > 0 {
                         drop(inner);
                         self.wakeup.notify_one();
                     }
@@ -43,14 +43,16 @@ macro_rules! mutex_queue {
                             if $held.shutting_down {
                                 return false;
                             }
+                            $held.waiting += 1;
                             let $cv = &self.wakeup;
                             $wait;
+                            $held.waiting -= 1;
                         }
                     };
                     work(self, &key);
                     let $lock = &self.inner;
                     let mut inner = $guard;
-                    if inner.done(key) {
+                    if inner.done(key) && inner.waiting > 0 {
                         drop(inner);
                         self.wakeup.notify_one();
                     }
@@ -72,11 +74,14 @@ pub struct Inner<K> {
     processing: HashSet<K, RandomState>,
     line: VecDeque<K>,
     pub shutting_down: bool,
+    /// Threads that wait for the condition variable: a notification of none would still cost `std` a system call.
+    waiting: usize,
 }
 
 impl<K> Default for Inner<K> {
     fn default() -> Self {
-        Self { dirty: HashSet::default(), processing: HashSet::default(), line: VecDeque::new(), shutting_down: false }
+        let [dirty, processing] = [(); 2].map(|()| HashSet::default());
+        Self { dirty, processing, line: VecDeque::new(), shutting_down: false, waiting: 0 }
     }
 }
 

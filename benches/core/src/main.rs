@@ -13,7 +13,6 @@
 
 mod check;
 mod queues;
-mod rivals;
 mod table;
 
 #[global_allocator]

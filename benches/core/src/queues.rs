@@ -1,7 +1,7 @@
 //! The crate's queue, and that of another commit: with three priorities, with N groups (0: none), and with a limit of the keys of a group
 //! that are processing at a time (0: none).
 
-use crate::rivals::priority_of;
+use common::by_hand::priority_of;
 use common::{Key, Prioritized, subject};
 
 pub trait Number: Key + Into<u64> {}
@@ -33,7 +33,7 @@ macro_rules! queue {
     ($name:ident, $keyqueue:ident) => {
         pub struct $name<K, const LEVELS: bool, const N: u64, const LIMIT: u32>($keyqueue::WorkQueue<K>);
 
-        subject!([K: Number, const LEVELS: bool, const N: u64, const LIMIT: u32] $name<K, LEVELS, N, LIMIT>, K, {
+        subject!([K: Number, const LEVELS: bool, const N: u64, const LIMIT: u32] $name<K, LEVELS, N, LIMIT>, K, stringify!($name), {
             let builder = $keyqueue::WorkQueue::builder();
             let builder = if N > 0 { builder.fair_by(|key| number::<K>(key) % N) } else { builder };
             if LIMIT > 0 { builder.max_processing_per_group(LIMIT as usize).build() } else { builder.build() }

@@ -4,7 +4,7 @@ use crate::check;
 #[cfg(keyqueue_base)]
 use crate::queues::Base;
 use crate::queues::{Crate, Twin};
-use crate::rivals::{ByHand, Order, Sorted, Turns, sets};
+use common::by_hand::{ByHand, MapOfStates, Order, Sets, Sorted, Turns};
 use common::memory::live_bytes;
 use common::mutex::parking_lot_mutex;
 use common::workloads::{self, with_queued_keys};
@@ -103,7 +103,10 @@ fn slowest(mut laps: Vec<u32>) -> [f64; 2] {
 fn rows_of<O: Order, C: Subject<u64>, const LEVELS: bool, const N: u64, const LIMIT: u32>(
     name: &str,
     of: &[Work],
-) -> Vec<Row> {
+) -> Vec<Row>
+where
+    O::Place: 'static,
+{
     let subjects = [
         Some(Work::run::<u64, Crate<u64, LEVELS, N, LIMIT>> as Run),
         Some(Work::run::<Twin, Crate<Twin, LEVELS, N, LIMIT>>),
@@ -111,7 +114,7 @@ fn rows_of<O: Order, C: Subject<u64>, const LEVELS: bool, const N: u64, const LI
         Some(Work::run::<u64, Base<u64, LEVELS, N, LIMIT>>),
         #[cfg(not(keyqueue_base))]
         None,
-        Some(Work::run::<u64, ByHand<O>>),
+        Some(Work::run::<u64, ByHand<O, MapOfStates<O::Place>>>),
         (LIMIT == 0).then_some(Work::run::<u64, C>),
     ];
     of.iter().map(|&work| Row { name: format!("{name}: {}", work.names().0), work, subjects }).collect()
@@ -125,8 +128,8 @@ fn raises() -> Row {
         Some(Work::raise::<u64, Base<u64, true, 0, 0>>),
         #[cfg(not(keyqueue_base))]
         None,
-        Some(Work::raise::<u64, ByHand<Sorted>>),
-        Some(Work::raise::<u64, sets::ByPriority>),
+        Some(Work::raise::<u64, ByHand<Sorted, MapOfStates<(i8, u64)>>>),
+        Some(Work::raise::<u64, ByHand<Sorted, Sets<(i8, u64)>>>),
     ];
     Row { name: "priorities: raise 1M".into(), work: Raise(M), subjects }
 }
@@ -156,11 +159,11 @@ fn rows(what: &str) -> Vec<Row> {
         _ => {}
     }
     let mut rows = rows_of::<VecDeque<u64>, parking_lot_mutex::Queue<u64>, false, 0, 0>("plain", &of_plain);
-    rows.extend(rows_of::<Sorted, sets::ByPriority, true, 0, 0>("priorities", levels));
+    rows.extend(rows_of::<Sorted, ByHand<Sorted, Sets<(i8, u64)>>, true, 0, 0>("priorities", levels));
     rows.extend(what.is_empty().then(raises));
     macro_rules! groups {
         ($($n:literal $limit:literal, $name:literal, $works:expr;)*) => {
-            $(rows.extend(rows_of::<Turns<$n, $limit>, sets::ByGroup<$n>, false, $n, $limit>($name, $works));)*
+            $(rows.extend(rows_of::<Turns<$n, $limit>, ByHand<Turns<$n, 0>, Sets<()>>, false, $n, $limit>($name, $works));)*
         };
     }
     groups! {

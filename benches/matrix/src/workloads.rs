@@ -1,19 +1,14 @@
 //! The list of workloads, each with its subjects: keyqueue first.
 
 use crate::draft::Draft;
-use crate::ours::{self, KEYS, per_key};
+use crate::ours::{self, KEYS};
+use common::Ours;
 use common::limiter::{ParkingLotLimiter, StdLimiter, when};
 use common::mutex::{parking_lot_mutex, std_mutex};
 use common::workloads::{cycle, duplicates, ring, unique};
-use common::{Ours, Subject};
 use keyqueue::rate_limiter::ItemExponentialFailure;
 use std::thread;
 use std::time::Duration;
-
-const OURS: &str = <Ours<u64> as Subject<u64>>::NAME;
-const PARKING_LOT: &str = <parking_lot_mutex::Queue<u64> as Subject<u64>>::NAME;
-const STD: &str = <std_mutex::Queue<u64> as Subject<u64>>::NAME;
-const DRAFT: &str = <Draft<u64> as Subject<u64>>::NAME;
 
 pub struct Workload {
     pub name: String,
@@ -23,17 +18,68 @@ pub struct Workload {
 /// Runs a workload once, in threads of its own, and returns the nanoseconds per key.
 pub type Run = Box<dyn Fn() -> f64>;
 
+/// A run of this number of keys in a thread of its own, or in those that it starts.
+fn run(ops: u64, work: impl Fn() -> Duration + Send + Sync + Clone + 'static) -> Run {
+    Box::new(move || {
+        let work = work.clone();
+        let time = thread::spawn(work).join().expect("the worker panicked");
+        time.as_nanos() as f64 / ops as f64
+    })
+}
+
+/// keyqueue, the two mutex queues, and others.
+macro_rules! subjects {
+    ($ops:expr, $key:ty, $($queue:ty),*; $work:ident $arguments:tt) => {
+        vec![
+            subjects!(@ $ops, $key, Ours<$key>, $work $arguments),
+            subjects!(@ $ops, $key, parking_lot_mutex::Queue<$key>, $work $arguments),
+            subjects!(@ $ops, $key, std_mutex::Queue<$key>, $work $arguments),
+            $(subjects!(@ $ops, $key, $queue, $work $arguments)),*
+        ]
+    };
+    (@ $ops:expr, $key:ty, $queue:ty, $work:ident($($argument:expr),*)) => {
+        (<$queue as common::Subject<$key>>::NAME, run($ops, move || $work::<$key, $queue>($($argument),*)))
+    };
+}
+
 /// All workloads; `ops` is the number of keys that a run passes through a queue.
 pub fn all(ops: u64) -> Vec<Workload> {
-    let mut list: Vec<Workload> = [1, 2, 4, 16].map(|threads| rings(threads, ops)).into();
-    list.push(cycles(ops));
-    list.push(string_cycles(ops));
-    list.extend([1, 2].map(|threads| duplicate_adds(threads, ops)));
-    list.push(delays(ops));
-    list.push(limiters(ops));
+    let mut list = Vec::new();
+    let mut push = |name: String, subjects| list.push(Workload { name, subjects });
+    for threads in [1, 2, 4, 16] {
+        // A worker gets a key, adds it again, and calls done. keyqueue takes part with each way to write the loop.
+        let ops = ops / threads * threads;
+        let by = |name, worker: ours::Worker| (name, Box::new(move || ours::ring(threads, ops, worker)) as Run);
+        let mut subjects = vec![
+            by("keyqueue", ours::get),
+            by("try_get", ours::try_get),
+            by("get_async", ours::get_async),
+            ("Workers", Box::new(move || ours::workers(threads, ops)) as Run),
+        ];
+        subjects.extend(subjects!(ops, u64, Draft<u64>; ring(KEYS, threads, ops)).into_iter().skip(1));
+        push(threaded("ring", threads), subjects);
+    }
+    push("cycle, u64".into(), subjects!(ops, u64, Draft<u64>; cycle(KEYS, ops)));
+    push("cycle, String".into(), subjects!(ops, String,; cycle(KEYS, ops)));
+    for threads in [1, 2] {
+        let subjects = subjects!(ops, u64, Draft<u64>; duplicates(KEYS, threads, ops));
+        push(threaded("duplicate add", threads), subjects);
+    }
+    push("add_after, new".into(), vec![("keyqueue", Box::new(move || ours::add_after(ops)))]);
+    // Failures of keys that failed before.
+    let limiters = vec![
+        ("keyqueue", run(ops, move || when::<u64, ItemExponentialFailure<u64>>(KEYS, 1, ops)[0])),
+        ("parking_lot mutex", run(ops, move || when::<u64, ParkingLotLimiter<u64>>(KEYS, 1, ops)[0])),
+        ("std mutex", run(ops, move || when::<u64, StdLimiter<u64>>(KEYS, 1, ops)[0])),
+    ];
+    push("when, known".into(), limiters);
     for backlog in [1000, 100_000] {
-        // More keys than the backlog takes, so that it can fill.
-        list.extend([1, 2, 8].map(|pairs| unique_keys(pairs, backlog, ops.max(2 * backlog))));
+        for pairs in [1, 2, 8] {
+            // More keys than the backlog takes, so that it can fill.
+            let ops = ops.max(2 * backlog) / pairs * pairs;
+            let subjects = subjects!(ops, u64, Draft<u64>; unique(pairs, backlog, ops));
+            push(format!("unique {pairs}x{pairs}, backlog {backlog}"), subjects);
+        }
     }
     list
 }
@@ -41,89 +87,6 @@ pub fn all(ops: u64) -> Vec<Workload> {
 /// "1 thread", "2 threads".
 fn threaded(group: &str, threads: u64) -> String {
     format!("{group}, {threads} thread{}", if threads == 1 { "" } else { "s" })
-}
-
-fn subject(name: &'static str, ops: u64, run: impl Fn() -> Duration + 'static) -> (&'static str, Run) {
-    (name, Box::new(move || per_key(run(), ops)))
-}
-
-/// Runs a workload that starts no threads in a thread of its own.
-fn alone(run: fn(u64, u64) -> Duration, ops: u64) -> Duration {
-    thread::spawn(move || run(KEYS, ops)).join().expect("the worker panicked")
-}
-
-/// A worker gets a key, adds it again, and calls done. keyqueue takes part with each way to write the loop.
-fn rings(threads: u64, ops: u64) -> Workload {
-    let ops = ops / threads * threads;
-    let by = |name, worker: ours::Worker| (name, Box::new(move || ours::ring(threads, ops, worker)) as Run);
-    let subjects = vec![
-        by(OURS, ours::get),
-        by("try_get", ours::try_get),
-        by("get_async", ours::get_async),
-        ("Workers", Box::new(move || ours::workers(threads, ops)) as Run),
-        subject(PARKING_LOT, ops, move || ring::<u64, parking_lot_mutex::Queue<u64>>(KEYS, threads, ops)),
-        subject(STD, ops, move || ring::<u64, std_mutex::Queue<u64>>(KEYS, threads, ops)),
-        subject(DRAFT, ops, move || ring::<u64, Draft<u64>>(KEYS, threads, ops)),
-    ];
-    Workload { name: threaded("ring", threads), subjects }
-}
-
-/// add + get + done of one key after the other.
-fn cycles(ops: u64) -> Workload {
-    let subjects = vec![
-        subject(OURS, ops, move || alone(cycle::<u64, Ours<u64>>, ops)),
-        subject(PARKING_LOT, ops, move || alone(cycle::<u64, parking_lot_mutex::Queue<u64>>, ops)),
-        subject(STD, ops, move || alone(cycle::<u64, std_mutex::Queue<u64>>, ops)),
-        subject(DRAFT, ops, move || alone(cycle::<u64, Draft<u64>>, ops)),
-    ];
-    Workload { name: "cycle, u64".into(), subjects }
-}
-
-fn string_cycles(ops: u64) -> Workload {
-    let subjects = vec![
-        subject(OURS, ops, move || alone(cycle::<String, Ours<String>>, ops)),
-        subject(PARKING_LOT, ops, move || alone(cycle::<String, parking_lot_mutex::Queue<String>>, ops)),
-        subject(STD, ops, move || alone(cycle::<String, std_mutex::Queue<String>>, ops)),
-    ];
-    Workload { name: "cycle, String".into(), subjects }
-}
-
-/// Adds of keys that are queued.
-fn duplicate_adds(threads: u64, ops: u64) -> Workload {
-    let subjects = vec![
-        subject(OURS, ops, move || duplicates::<u64, Ours<u64>>(KEYS, threads, ops)),
-        subject(PARKING_LOT, ops, move || duplicates::<u64, parking_lot_mutex::Queue<u64>>(KEYS, threads, ops)),
-        subject(STD, ops, move || duplicates::<u64, std_mutex::Queue<u64>>(KEYS, threads, ops)),
-        subject(DRAFT, ops, move || duplicates::<u64, Draft<u64>>(KEYS, threads, ops)),
-    ];
-    Workload { name: threaded("duplicate add", threads), subjects }
-}
-
-fn delays(ops: u64) -> Workload {
-    let run = move || thread::spawn(move || ours::add_after(ops)).join().expect("the worker panicked");
-    Workload { name: "add_after, new".into(), subjects: vec![(OURS, Box::new(run) as Run)] }
-}
-
-/// Failures of keys that failed before.
-fn limiters(ops: u64) -> Workload {
-    let subjects = vec![
-        subject(OURS, ops, move || when::<u64, ItemExponentialFailure<u64>>(KEYS, 1, ops)[0]),
-        subject(PARKING_LOT, ops, move || when::<u64, ParkingLotLimiter<u64>>(KEYS, 1, ops)[0]),
-        subject(STD, ops, move || when::<u64, StdLimiter<u64>>(KEYS, 1, ops)[0]),
-    ];
-    Workload { name: "when, known".into(), subjects }
-}
-
-/// New keys only, from `pairs` producers to as many consumers.
-fn unique_keys(pairs: u64, backlog: u64, ops: u64) -> Workload {
-    let ops = ops / pairs * pairs;
-    let subjects = vec![
-        subject(OURS, ops, move || unique::<u64, Ours<u64>>(pairs, backlog, ops)),
-        subject(PARKING_LOT, ops, move || unique::<u64, parking_lot_mutex::Queue<u64>>(pairs, backlog, ops)),
-        subject(STD, ops, move || unique::<u64, std_mutex::Queue<u64>>(pairs, backlog, ops)),
-        subject(DRAFT, ops, move || unique::<u64, Draft<u64>>(pairs, backlog, ops)),
-    ];
-    Workload { name: format!("unique {pairs}x{pairs}, backlog {backlog}"), subjects }
 }
 
 #[cfg(test)]

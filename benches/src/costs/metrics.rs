@@ -1,14 +1,13 @@
 //! Queues with more and more observation. For comparison, the usual way to keep metrics: each event is reported as it happens.
 
-use crate::Subject;
-use crate::workload::{Workload, once};
+use crate::workload::Workload;
+use crate::{Subject, runs};
 use common::workloads::{cycle, fill_and_drain};
 use keyqueue::observe::{MetricsObserver, Observer};
-use keyqueue::{Added, WorkQueue, WorkQueueBuilder};
+use keyqueue::{Added, WorkQueue};
 use metrics::{Counter, Gauge, Histogram};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use std::hint::black_box;
-use std::marker::PhantomData;
 use std::sync::OnceLock;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
@@ -36,73 +35,24 @@ pub fn exporter() -> &'static PrometheusHandle {
     })
 }
 
-/// A way to observe a queue.
-pub trait Setting: Send + Sync + 'static {
-    const NAME: &'static str;
+/// The ways to observe a queue: not at all; it measures; an observer that does nothing; the crate's `MetricsObserver`; an observer that passes
+/// on each event as it happens.
+const NAMES: [&str; 5] = ["plain", "measure", "idle observer", "MetricsObserver", "each event"];
+const REPORTED: usize = 3;
+const PUSHED: usize = 4;
 
-    /// Whether there is something to scrape.
-    const SCRAPED: bool = false;
-
-    fn observe(builder: WorkQueueBuilder<u64>) -> WorkQueueBuilder<u64>;
-}
-
-/// The queue is not observed.
-pub struct Plain;
-
-/// The queue measures.
-pub struct Measured;
-
-/// The queue has an observer that does nothing.
-pub struct Idle;
-
-/// The queue has the crate's `MetricsObserver`.
-pub struct Reported;
-
-/// The queue has an observer that passes on each event as it happens.
-pub struct Pushed;
-
-impl Setting for Plain {
-    const NAME: &'static str = "plain";
-
-    fn observe(builder: WorkQueueBuilder<u64>) -> WorkQueueBuilder<u64> {
-        builder
-    }
-}
-
-impl Setting for Measured {
-    const NAME: &'static str = "measure";
-
-    fn observe(builder: WorkQueueBuilder<u64>) -> WorkQueueBuilder<u64> {
-        builder.measure(true)
-    }
-}
-
-impl Setting for Idle {
-    const NAME: &'static str = "idle observer";
-
-    fn observe(builder: WorkQueueBuilder<u64>) -> WorkQueueBuilder<u64> {
-        struct Nothing;
-        impl Observer for Nothing {}
-        builder.observer(Nothing)
-    }
-}
-
-impl Setting for Reported {
-    const NAME: &'static str = "MetricsObserver";
-    const SCRAPED: bool = true;
-
-    fn observe(builder: WorkQueueBuilder<u64>) -> WorkQueueBuilder<u64> {
-        builder.observer(MetricsObserver::new())
-    }
-}
-
-impl Setting for Pushed {
-    const NAME: &'static str = "each event";
-    const SCRAPED: bool = true;
-
-    fn observe(builder: WorkQueueBuilder<u64>) -> WorkQueueBuilder<u64> {
-        builder.observer(Pushing::new(Self::NAME))
-    }
+fn observed(way: usize, name: &'static str) -> WorkQueue<u64> {
+    struct Nothing;
+    impl Observer for Nothing {}
+    let builder = WorkQueue::builder().name(name);
+    let builder = match way {
+        0 => builder,
+        1 => builder.measure(true),
+        2 => builder.observer(Nothing),
+        REPORTED => builder.observer(MetricsObserver::new()),
+        _ => builder.observer(Pushing::new(name)),
+    };
+    builder.build()
 }
 
 /// client-go's way: each event is counted where it happens. The four series that change with each key are looked up once.
@@ -146,41 +96,31 @@ impl Observer for Pushing {
     }
 }
 
-/// A queue with a setting, and the thread that scrapes it.
-pub struct Observed<S> {
-    queue: WorkQueue<u64>,
-    _scraper: Option<Scraper>,
-    _setting: PhantomData<S>,
-}
+/// A queue that is observed in one of the ways, and the thread that scrapes it, if there is something to scrape.
+pub struct Observed<const WAY: usize>(WorkQueue<u64>, #[expect(dead_code, reason = "is dropped last")] Option<Scraper>);
 
-impl<S: Setting> Subject<u64> for Observed<S> {
-    const NAME: &'static str = S::NAME;
+impl<const WAY: usize> Subject<u64> for Observed<WAY> {
+    const NAME: &'static str = NAMES[WAY];
 
     fn make() -> Self {
-        let exporter = S::SCRAPED.then(exporter);
-        let queue = S::observe(WorkQueue::builder().name(S::NAME)).build();
+        let exporter = (WAY >= REPORTED).then(exporter);
+        let queue = observed(WAY, NAMES[WAY]);
         let scraper = exporter.map(|exporter| Scraper::start(queue.clone(), exporter));
-        Self { queue, _scraper: scraper, _setting: PhantomData }
+        Self(queue, scraper)
     }
 
     #[inline]
     fn add(&self, key: u64) {
-        self.queue.add(key);
+        self.0.add(key);
     }
 
     #[inline]
     fn process(&self, work: impl FnOnce(&Self, &u64)) -> bool {
-        match self.queue.get() {
-            Some(item) => {
-                work(self, &item);
-                true
-            }
-            None => false,
-        }
+        self.0.get().map(|item| work(self, &item)).is_some()
     }
 
     fn shut_down(&self) {
-        self.queue.shut_down();
+        self.0.shut_down();
     }
 }
 
@@ -220,7 +160,8 @@ fn pause() {
 }
 
 /// Like [`cycle`], with a pause before each add. The pauses are not counted.
-pub fn paced<Q: Subject<u64>>(keys: u64, cycles: u64) -> Duration {
+/// `K` is the number, as for the other workloads.
+pub fn paced<K, Q: Subject<u64>>(keys: u64, cycles: u64) -> Duration {
     /// This number of cycles alternates with as many bare pauses, which are subtracted: if the machine changes its speed, both change.
     const PART: u64 = 500;
     let queue = Q::make();
@@ -249,7 +190,7 @@ pub fn paced<Q: Subject<u64>>(keys: u64, cycles: u64) -> Duration {
 /// The cost of the crate's metrics for the thread that reports: the time of a report of `keys` keys, and of the scrape that follows.
 pub fn scrape(keys: u64) -> (Duration, Duration) {
     let exporter = exporter();
-    let queue = Reported::observe(WorkQueue::builder().name("scrape")).build();
+    let queue = observed(REPORTED, "scrape");
     queue.inspect().report();
     black_box(exporter.render());
     for key in 0..keys {
@@ -263,23 +204,9 @@ pub fn scrape(keys: u64) -> (Duration, Duration) {
     (reported - start, reported.elapsed())
 }
 
-/// Each setting, with its run.
-macro_rules! settings {
-    ($work:ident $arguments:tt) => {
-        vec![
-            settings!(@ Plain, $work $arguments),
-            settings!(@ Measured, $work $arguments),
-            settings!(@ Idle, $work $arguments),
-            settings!(@ Reported, $work $arguments),
-            settings!(@ Pushed, $work $arguments),
-        ]
-    };
-    (@ $setting:ty, paced($keys:expr, $ops:expr)) => {
-        (<$setting>::NAME, once(move || paced::<Observed<$setting>>($keys, $ops)))
-    };
-    (@ $setting:ty, $work:ident($($argument:expr),*)) => {
-        (<$setting>::NAME, once(move || $work::<u64, Observed<$setting>>($($argument),*)))
-    };
+/// Each way, with its run.
+macro_rules! ways {
+    ($($run:tt)*) => { runs!(u64; Observed<0>, Observed<1>, Observed<2>, Observed<REPORTED>, Observed<PUSHED>; $($run)*) };
 }
 
 /// All workloads. A run has `5 * ops` operations, since a shorter one would end before the first scrape; a slow run has `ops / 4`. The
@@ -294,14 +221,14 @@ pub fn all(ops: u64) -> Vec<Workload> {
         subjects,
         rivals: 3,
     };
-    let cycles = [1, 1024, 100_000].map(|keys| dense(format!("{keys} keys"), fast, settings!(cycle(keys, fast))));
-    let fill = dense(format!("fill, drain, {filled} keys"), filled, settings!(fill_and_drain(filled)));
+    let cycles = [1, 1024, 100_000].map(|keys| dense(format!("{keys} keys"), fast, ways!(cycle(keys, fast))));
+    let fill = dense(format!("fill, drain, {filled} keys"), filled, ways!(fill_and_drain(filled)));
     let sparse = Workload {
         group: "the same, slowly",
         name: "1024 keys".into(),
         figures: vec![("", None)],
         ops: slow,
-        subjects: settings!(paced(1024, slow)),
+        subjects: ways!(paced(1024, slow)),
         rivals: 0,
     };
     cycles.into_iter().chain([fill, sparse]).collect()
@@ -323,41 +250,19 @@ mod tests {
 
     #[test]
     fn both_ways_report_each_key_to_the_exporter() {
-        fn check<S: Setting>(durations: std::ops::RangeInclusive<f64>) {
-            exporter();
-            let queue = S::observe(WorkQueue::builder().name(S::NAME)).build();
-            for key in 0..1000 {
-                queue.add(key);
-            }
-            for _ in 0..999 {
-                queue.get().expect("there").done();
-            }
+        exporter();
+        // The measurements use the names of the ways. If each event is passed on, only the measured keys have durations.
+        for (way, name, durations) in [(REPORTED, "reported", 999.0..=999.0), (PUSHED, "pushed", 100.0..=999.0)] {
+            let queue = observed(way, name);
+            queue.add_all(0..1000);
+            (0..999).for_each(|_| queue.get().expect("there").done());
             queue.inspect().report();
-            assert_eq!(scraped("workqueue_adds_total", S::NAME), 1000.0);
-            assert_eq!(scraped("workqueue_depth", S::NAME), 1.0);
+            assert_eq!(scraped("workqueue_adds_total", name), 1000.0);
+            assert_eq!(scraped("workqueue_depth", name), 1.0);
             for series in ["workqueue_queue_duration_seconds_count", "workqueue_work_duration_seconds_count"] {
-                assert!(durations.contains(&scraped(series, S::NAME)), "{series}");
+                assert!(durations.contains(&scraped(series, name)), "{series}");
             }
         }
-
-        // Other tests use the names of the settings that are measured.
-        struct Other<S>(PhantomData<S>);
-        impl Setting for Other<Reported> {
-            const NAME: &'static str = "other, reported";
-
-            fn observe(builder: WorkQueueBuilder<u64>) -> WorkQueueBuilder<u64> {
-                Reported::observe(builder)
-            }
-        }
-        impl Setting for Other<Pushed> {
-            const NAME: &'static str = "other, pushed";
-
-            fn observe(builder: WorkQueueBuilder<u64>) -> WorkQueueBuilder<u64> {
-                builder.observer(Pushing::new(Self::NAME))
-            }
-        }
-        check::<Other<Reported>>(999.0..=999.0);
-        check::<Other<Pushed>>(100.0..=999.0); // only the measured keys
     }
 
     #[test]
@@ -371,14 +276,9 @@ mod tests {
                 count.fetch_add(1, Ordering::Relaxed);
             }
         }
-        impl Setting for Counting {
-            const NAME: &'static str = "counting";
-
-            fn observe(builder: WorkQueueBuilder<u64>) -> WorkQueueBuilder<u64> {
-                builder.observer(Self)
-            }
-        }
-        paced::<Observed<Counting>>(16, 1000);
+        struct Counted(WorkQueue<u64>);
+        common::subject!([] Counted, u64, "", WorkQueue::builder().observer(Counting).build(), |queue, key| queue.add(key));
+        paced::<u64, Counted>(16, 1000);
         let (measured, others) = (MEASURED.load(Ordering::Relaxed), OTHERS.load(Ordering::Relaxed));
         assert_eq!(measured + others, 1016);
         // A thread that was descheduled adds the next few keys too fast.

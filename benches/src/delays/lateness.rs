@@ -1,6 +1,7 @@
 //! How late a key is handed out after its deadline, on the real clock.
 
 use super::DelaySubject;
+use crate::latency::histogram;
 use common::random::random;
 use hdrhistogram::Histogram;
 use std::hint::black_box;
@@ -94,11 +95,6 @@ pub fn bare(keys: u64, flood: bool) -> Lateness {
         |n| _ = black_box(n),
     );
     Lateness { late, flood: 0.0 }
-}
-
-/// A histogram of nanoseconds, which resizes by itself.
-pub(crate) fn histogram() -> Histogram<u64> {
-    Histogram::new(3).expect("3 digits")
 }
 
 /// Runs `work` on a thread. With `flood`, two other threads call `load` with growing numbers meanwhile. Returns the result of `work`

@@ -1,8 +1,8 @@
 //! The tables of a matrix: each workload beside its targets, and in its best and worst build. The data have all builds.
 
 use super::builds::{BUILDS, LTO_BUILDS};
-use super::results::{Matrix, OURS, Times};
 use crate::markdown::Table;
+use crate::results::{OURS, Results, Subject, Times};
 
 /// The highest acceptable ratio of the slowest to the fastest of the builds that differ in LTO and codegen units.
 const SPREAD: f64 = 1.15;
@@ -15,7 +15,7 @@ const OTHER_LOOPS: &[&str] = &["try_get", "get_async", "Workers"];
 
 /// Two rows for each workload, the builds in which keyqueue is fastest and slowest: the subjects' medians, and keyqueue's divided by those
 /// that it is compared with.
-pub fn best_and_worst(matrix: &Matrix) -> String {
+pub fn best_and_worst(matrix: &Results) -> String {
     let mut names: Vec<&str> = Vec::new();
     for subject in matrix.times.iter().flat_map(|times| &times.subjects) {
         if !names.contains(&&*subject.name) {
@@ -29,9 +29,9 @@ pub fn best_and_worst(matrix: &Matrix) -> String {
         builds.sort_by(|a, b| a.median(OURS).partial_cmp(&b.median(OURS)).expect("medians are numbers"));
         let ends = builds.first().into_iter().chain(builds.last().filter(|_| builds.len() > 1));
         for times in ends {
-            let words = [workload.to_owned(), times.build.clone()];
+            let words = [workload.to_owned(), times.figure.clone()];
             let medians = names.iter().map(|name| times.median(name).map_or("–".into(), |ns| format!("{ns:.1}")));
-            let ratios = [times.by_mutex(OURS), times.by("draft"), times.by("try_get")];
+            let ratios = [by_mutex(times, OURS), by(times, "draft"), by(times, "try_get")];
             let ratios = ratios.map(|ratio| ratio.map_or("–".into(), |ratio| format!("{ratio:.2}")));
             table.row(words.into_iter().chain(medians).chain(ratios));
         }
@@ -40,12 +40,12 @@ pub fn best_and_worst(matrix: &Matrix) -> String {
 }
 
 /// A row for each workload: the worst ratio of all builds, and its target in brackets; bold where it is missed.
-pub fn summary(matrix: &Matrix) -> String {
+pub fn summary(matrix: &Results) -> String {
     let head = ["workload", "fastest", "slowest", "slowest / fastest", "/ mutex", "other loops / mutex", "/ draft"];
     let mut table = Table::new(head.into_iter().chain(["get / try_get", "/ 1 thread"]));
     for workload in workloads(matrix) {
         let lto: Vec<f64> = of(matrix, workload)
-            .filter(|times| BUILDS[..LTO_BUILDS].iter().any(|build| build.name == times.build))
+            .filter(|times| BUILDS[..LTO_BUILDS].iter().any(|build| build.name == times.figure))
             .filter_map(|times| times.median(OURS))
             .collect();
         let (fastest, slowest) = (lto.iter().copied().min_by(f64::total_cmp), worst(lto.iter().copied()));
@@ -53,7 +53,7 @@ pub fn summary(matrix: &Matrix) -> String {
         let ns = |ns: Option<f64>| ns.map_or("–".into(), |ns| format!("{ns:.1}"));
         let (mutex, draft) = targets(workload);
         let one = |times: &Times| {
-            let one = of(matrix, ONE_THREAD).find(|one| one.build == times.build)?;
+            let one = of(matrix, ONE_THREAD).find(|one| one.figure == times.figure)?;
             Some(times.median(OURS)? / one.median(OURS)?)
         };
         let several = workload.starts_with("ring") && workload != ONE_THREAD;
@@ -62,19 +62,31 @@ pub fn summary(matrix: &Matrix) -> String {
             ns(fastest),
             ns(slowest),
             against(spread, Some(SPREAD)),
-            against(worst(of(matrix, workload).filter_map(|times| times.by_mutex(OURS))), Some(mutex)),
+            against(worst(of(matrix, workload).filter_map(|times| by_mutex(times, OURS))), Some(mutex)),
             against(worst(others(matrix, workload)), Some(1.0)),
-            against(worst(of(matrix, workload).filter_map(|times| times.by("draft"))), draft),
-            against(worst(of(matrix, workload).filter_map(|times| times.by("try_get"))), Some(BY_TRY_GET)),
+            against(worst(of(matrix, workload).filter_map(|times| by(times, "draft"))), draft),
+            against(worst(of(matrix, workload).filter_map(|times| by(times, "try_get"))), Some(BY_TRY_GET)),
             against(worst(of(matrix, workload).filter_map(one)).filter(|_| several), Some(BY_ONE_THREAD)),
         ]);
     }
     table.to_string()
 }
 
+/// The subject's time divided by that of the faster mutex queue.
+fn by_mutex(times: &Times, subject: &str) -> Option<f64> {
+    let mutexes = times.subjects.iter().filter(|subject| subject.name.ends_with(" mutex"));
+    let fastest = mutexes.map(Subject::median).min_by(f64::total_cmp)?;
+    Some(times.median(subject)? / fastest)
+}
+
+/// keyqueue's time divided by that of another subject.
+fn by(times: &Times, subject: &str) -> Option<f64> {
+    Some(times.median(OURS)? / times.median(subject)?)
+}
+
 /// keyqueue's other ways to write the loop, each divided by the faster mutex queue.
-fn others<'a>(matrix: &'a Matrix, workload: &'a str) -> impl Iterator<Item = f64> + 'a {
-    OTHER_LOOPS.iter().flat_map(move |name| of(matrix, workload).filter_map(|times| times.by_mutex(name)))
+fn others<'a>(matrix: &'a Results, workload: &'a str) -> impl Iterator<Item = f64> + 'a {
+    OTHER_LOOPS.iter().flat_map(move |name| of(matrix, workload).filter_map(|times| by_mutex(times, name)))
 }
 
 /// The targets: the highest acceptable ratio of keyqueue's time to that of the faster mutex queue, and to that of the draft.
@@ -102,25 +114,26 @@ fn worst(ratios: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 /// In the order in which they were measured.
-fn workloads(matrix: &Matrix) -> Vec<&str> {
+fn workloads(matrix: &Results) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for times in &matrix.times {
-        if !names.contains(&&*times.workload) {
-            names.push(&times.workload);
+        if !names.contains(&&*times.name) {
+            names.push(&times.name);
         }
     }
     names
 }
 
 /// This workload, in the builds in which it was measured.
-fn of<'a>(matrix: &'a Matrix, workload: &'a str) -> impl Iterator<Item = &'a Times> {
-    matrix.times.iter().filter(move |times| times.workload == workload)
+fn of<'a>(matrix: &'a Results, workload: &'a str) -> impl Iterator<Item = &'a Times> {
+    matrix.times.iter().filter(move |times| times.name == workload)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::matrix::results::tests::made_up;
+    use crate::matrix::record;
+    use crate::matrix::tests::made_up;
 
     fn has(text: &str, line: &str) {
         assert!(text.lines().any(|other| other == line), "no {line} in\n{text}");
@@ -129,7 +142,7 @@ mod tests {
     #[test]
     fn the_best_and_the_worst_build_have_a_row_of_medians_and_ratios() {
         let mut matrix = made_up();
-        matrix.record("abort", "ring, 1 thread\tkeyqueue\t22\n").unwrap();
+        record(&mut matrix, "abort", "ring, 1 thread\tkeyqueue\t22\n").unwrap();
         let text = best_and_worst(&matrix);
         has(&text, "| ring, 1 thread | 16-off | 20.0 | 20.0 | 50.0 | 30.0 | 16.0 | 0.67 | 1.25 | 1.00 |");
         has(&text, "| ring, 2 threads | 16-thin | 23.0 | – | – | – | – | – | – | – |");
@@ -149,7 +162,7 @@ mod tests {
     #[test]
     fn a_build_with_other_settings_does_not_count_for_the_spread() {
         let mut matrix = made_up();
-        matrix.record("abort", "ring, 2 threads\tkeyqueue\t99\n").unwrap();
+        record(&mut matrix, "abort", "ring, 2 threads\tkeyqueue\t99\n").unwrap();
         has(&summary(&matrix), "| ring, 2 threads | 23.0 | 23.0 | 1.00 (1.15) | – | – | – | – | 1.15 (1.2) |");
     }
 

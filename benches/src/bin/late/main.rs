@@ -1,91 +1,96 @@
-//! Wake-ups: how late keys are handed out when a woken getter does not run, and how many wake-ups a burst costs. For
-//! comparison, queues of a mutex and a condition variable.
+//! Lateness and pauses: how long a key waits for a getter that does not run, and how long an `add` waits for another thread's operation.
 //!
-//! Linux only. Where other programs run too: `chrt -f 1 target/release/late`.
+//! ```text
+//!   workload ──▶ waits of one round (a histogram) ──▶ medians of the rounds: p50, p99, max, and max without the time off the cores
+//! ```
+//!
+//! Linux only. Where other programs run too, `chrt -f 1 target/release/late` gives each thread a core whenever it needs one.
 
-mod burst;
-mod not_running;
-mod system;
+mod getters;
+mod operations;
+mod probe;
 
-use burst::{burst, single};
 use clap::Parser;
+use common::Subject;
 use common::mutex::{parking_lot_mutex, std_mutex};
 use keyqueue_benches::machine::{load, processor};
-use keyqueue_benches::{Ours, Subject};
-use not_running::{held_up, idle};
+use keyqueue_benches::markdown::Table;
+use keyqueue_benches::numbers::{figures, median};
+use keyqueue_benches::{Ours, latency};
+use operations::OPERATIONS;
+use probe::{Probe, Waits};
 
-/// Measures wake-ups.
+/// Measures how late keys are, and how long adds wait.
 #[derive(Parser)]
 struct Options {
-    /// The number of rounds; their median counts.
-    #[arg(long, default_value_t = 5)]
-    rounds: usize,
-    /// Only scenarios whose name contains this.
+    /// Only workloads whose name contains this: "getter", "burst", "shrink_to_fit", "control".
     #[arg(long, default_value = "")]
     only: String,
+    /// The medians of this number of rounds count.
+    #[arg(long, default_value_t = 5, default_value_if("quick", "true", "1"))]
+    rounds: usize,
+    /// Keys of a large queue.
+    #[arg(long, default_value_t = 10_000_000, default_value_if("quick", "true", "100000"))]
+    keys: u64,
+    /// Keys that one call of `get_many`, `processing_keys`, `take_delayed`, `turn` or `stop` moves.
+    #[arg(long, default_value_t = 1_000_000, default_value_if("quick", "true", "100000"))]
+    batch: u64,
+    /// Few keys, and one round.
+    #[arg(long)]
+    quick: bool,
 }
 
-/// What one round of a scenario measures, with its unit.
-type Values = Vec<(&'static str, f64)>;
-
-/// A name, the function for each subject, and the number that it is called with.
-struct Scenario(&'static str, [fn(usize) -> Values; 3], usize);
+/// A workload, its subject or the keys that are added beside it, and one round of it.
+type Row = (&'static str, &'static str, Box<dyn Fn() -> Waits>);
 
 macro_rules! subjects {
-    ($work:ident) => {
-        [$work::<Ours<u64>>, $work::<parking_lot_mutex::Queue<u64>>, $work::<std_mutex::Queue<u64>>]
+    ($rows:ident, $name:expr, $work:path $(, $argument:expr)*) => {
+        subjects!(@ $rows, $name, Ours<u64>, $work $(, $argument)*);
+        subjects!(@ $rows, $name, parking_lot_mutex::Queue<u64>, $work $(, $argument)*);
+        subjects!(@ $rows, $name, std_mutex::Queue<u64>, $work $(, $argument)*);
     };
+    (@ $rows:ident, $name:expr, $queue:ty, $work:path $(, $argument:expr)*) => {{
+        use $work as work;
+        $rows.push(($name, <$queue>::NAME, Box::new(|| Waits::of(work::<$queue>($($argument),*)))));
+    }};
 }
 
-const SCENARIOS: &[Scenario] = &[
-    Scenario("first parked getter held up", subjects!(held_up), 0),
-    Scenario("last parked getter held up", subjects!(held_up), 1),
-    Scenario("first parked getter SCHED_IDLE", subjects!(idle), 0),
-    Scenario("one key, 1 getter", subjects!(single), 1000),
-    Scenario("burst of 1000, 1 getter", subjects!(burst), 1),
-    Scenario("burst of 1000, 2 getters", subjects!(burst), 2),
-    Scenario("burst of 1000, 4 getters", subjects!(burst), 4),
-];
+fn rows(keys: u64, batch: u64) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    subjects!(rows, "first parked getter `SCHED_IDLE`", getters::idle);
+    subjects!(rows, "one key, 1 getter", latency::wake_latency, 1000);
+    subjects!(rows, "burst of 1000 keys, 1 getter", getters::burst, 1);
+    subjects!(rows, "burst of 1000 keys, 4 getters", getters::burst, 4);
+    for &(name, run) in OPERATIONS {
+        for new in [false, true] {
+            let round = move || {
+                let mut probe = Probe { keys, batch: batch.min(keys), new, waits: None };
+                run(&mut probe);
+                probe.waits.expect("an operation is measured")
+            };
+            rows.push((name, if new { "adds of new keys" } else { "adds of a known key" }, Box::new(round)));
+        }
+    }
+    rows
+}
 
 fn main() {
-    let options = Options::parse();
-    assert!(options.rounds > 0, "at least one round");
-    println!("{}, load {}; {} rounds\n", processor(), load(), options.rounds);
-    let names = [Ours::<u64>::NAME, parking_lot_mutex::Queue::<u64>::NAME, std_mutex::Queue::<u64>::NAME];
-    let [ours, first, second] = names;
+    let Options { only, rounds, keys, batch, .. } = Options::parse();
     println!(
-        "| {:30} | {:26} | {ours:>9} | {first:>17} | {second:>9} | ratios to the two |",
-        "scenario", "median of the rounds"
+        "{}, load {}; {keys} keys, {batch} at a time, medians of {rounds} rounds. Microseconds.\n",
+        processor(),
+        load()
     );
-    println!("|{0:-<32}|{0:-<28}|{1:->11}|{1:->19}|{1:->11}|{1:->19}|", "", ":");
-    for scenario in SCENARIOS.iter().filter(|scenario| scenario.0.contains(&options.only)) {
-        measure(scenario, options.rounds);
+    let mut table = Table::new(["workload", "", "p50", "p99", "max", "max on the cores", "took, ms"]);
+    for (name, beside, run) in rows(keys, batch).iter().filter(|row| row.0.contains(&only)) {
+        let rounds: Vec<Waits> = (0..rounds).map(|_| run()).collect();
+        let of = |value: &dyn Fn(&Waits) -> f64| figures(median(&rounds.iter().map(value).collect::<Vec<_>>()));
+        let at = |percentile| of(&|waits| waits.all.value_at_percentile(percentile) as f64 / 1000.0);
+        let net = of(&|waits| waits.longest.as_nanos() as f64 / 1000.0);
+        let took = of(&|waits| waits.took.as_secs_f64() * 1000.0);
+        table.row([(*name).into(), (*beside).into(), at(50.0), at(99.0), at(100.0), net, took]);
     }
-}
-
-/// Prints a row for each value. The subjects take turns.
-fn measure(Scenario(name, subjects, number): &Scenario, rounds: usize) {
-    let mut all: [Vec<Values>; 3] = Default::default();
-    for turn in 0..3 * rounds {
-        let subject = (turn + turn / 3) % 3;
-        all[subject].push(subjects[subject](*number));
-    }
-    for (row, (value, _)) in all[0][0].iter().enumerate() {
-        let [ours, first, second] = [0, 1, 2].map(|subject| {
-            let mut values: Vec<f64> = all[subject].iter().map(|values| values[row].1).collect();
-            quantile(&mut values, 0.5)
-        });
-        let (to_first, to_second) = (ours / first, ours / second);
-        println!(
-            "| {name:30} | {value:26} | {ours:9.1} | {first:17.1} | {second:9.1} | {to_first:8.2} {to_second:8.2} |"
-        );
-    }
-}
-
-/// The smallest value that at least this share of the values does not exceed.
-fn quantile(values: &mut [f64], part: f64) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[((values.len() as f64 * part).ceil() as usize).max(1) - 1]
+    println!("{table}");
 }
 
 #[cfg(test)]
@@ -93,20 +98,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_quantile_is_one_of_the_values() {
-        let mut values = [3.0, 1.0, 2.0];
-        assert_eq!([0.0, 0.5, 0.99, 1.0].map(|part| quantile(&mut values, part)), [1.0, 2.0, 3.0, 3.0]);
-    }
-
-    /// Scenarios run one after the other: only one thread at a time can be held up.
-    #[test]
-    fn all_subjects_measure_the_same_in_every_scenario() {
-        for Scenario(name, subjects, number) in SCENARIOS {
-            let [ours, first, second] = subjects.map(|run| run(*number));
-            let names = |values: &Values| -> Vec<_> { values.iter().map(|(name, _)| *name).collect() };
-            assert_eq!([names(&first), names(&second)], [names(&ours), names(&ours)], "{name}");
-            let all = [ours, first, second].concat();
-            assert!(all.iter().all(|(_, value)| value.is_finite() && *value > 0.0), "{name}: {all:?}");
+    fn every_workload_is_measured() {
+        for (name, beside, run) in rows(2000, 1000) {
+            let waits = run();
+            assert!(!waits.all.is_empty() && waits.all.max() > 0, "{name}, {beside}");
+            assert!(waits.longest.as_nanos() as u64 <= waits.all.max() * 101 / 100, "{name}, {beside}");
         }
     }
 }

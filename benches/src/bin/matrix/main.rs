@@ -5,10 +5,11 @@ mod options;
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
-use keyqueue_benches::machine::{commit, compiler, cores, processor};
+use keyqueue_benches::machine::{cores, processor};
 use keyqueue_benches::matrix::builds::Build;
-use keyqueue_benches::matrix::results::{Matrix, Run};
 use keyqueue_benches::matrix::tables::{best_and_worst, summary};
+use keyqueue_benches::matrix::{record, write};
+use keyqueue_benches::results::{Results, Run};
 use options::Options;
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -24,17 +25,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let matrix = measure(&programs, &options)?;
     if let Some(repository) = &options.write {
-        eprintln!("written: {}", matrix.write(repository)?.display());
+        eprintln!("written: {}", write(&matrix, repository)?.display());
     }
     println!("{}\n\n{}", summary(&matrix), best_and_worst(&matrix));
     Ok(())
 }
 
 /// A round runs all builds, in an order that rotates, so that a disturbance of the machine affects all of them.
-fn measure(programs: &[(&Build, PathBuf)], options: &Options) -> Result<Matrix, Box<dyn Error>> {
+fn measure(programs: &[(&Build, PathBuf)], options: &Options) -> Result<Results, Box<dyn Error>> {
     let &Options { rounds, ops, .. } = options;
-    let run = Run { processor: processor(), cores: cores(), commit: commit(), compiler: compiler(), rounds, ops };
-    let mut matrix = Matrix { run, times: Vec::new() };
+    let (machine, cores) = (processor(), Some(cores()));
+    let run = Run { machine, cores, rounds, ops: Some(ops), ..Run::here("matrix") };
+    let mut matrix = Results { run, ..Results::default() };
     let bar = ProgressBar::new((rounds * programs.len()) as u64)
         .with_style(ProgressStyle::with_template("{bar:40} {pos}/{len}, left: {eta}  {msg}")?);
     for round in 0..rounds {
@@ -42,7 +44,7 @@ fn measure(programs: &[(&Build, PathBuf)], options: &Options) -> Result<Matrix, 
             // The first round is in the order of the tables.
             let (build, program) = &programs[(n + round) % programs.len()];
             bar.set_message(build.name);
-            matrix.record(build.name, &printed(program, round, options)?)?;
+            record(&mut matrix, build.name, &printed(program, round, options)?)?;
             bar.inc(1);
         }
     }

@@ -1,29 +1,20 @@
 //! Measures keyqueue and its rivals, and writes `BENCHMARKS.md`, its charts, and `benches/TABLES.md`.
 //!
 //! ```text
-//! options ──▶ plan ──▶ measure ──▶ results ──▶ page (tables, losses)
-//!                                     ▲  │        ▲
-//!                             --draw ─┘  │        └─── data of the binaries `matrix`, `shards`, `order`
-//!                                        └───▶ charts
+//! options ──▶ plan ──▶ run ──▶ results ──▶ page (tables, losses)
+//!                                 ▲  │        ▲
+//!                         --draw ─┘  │        └─── data of the binaries `matrix`, `shards`, `order`
+//!                                    └───▶ charts
 //! ```
 
-mod charts;
-mod losses;
-mod machine;
-mod measure;
 mod options;
-mod page;
 mod plan;
-mod results;
-mod tables;
 
 use clap::Parser;
-use keyqueue_benches::REPOSITORY;
-use keyqueue_benches::matrix::results::Matrix;
 use keyqueue_benches::memory::Counting;
+use keyqueue_benches::results::{Results, Run};
+use keyqueue_benches::{REPOSITORY, charts, matrix, page};
 use options::Options;
-use plan::Plan;
-use results::Results;
 use std::path::Path;
 
 #[global_allocator]
@@ -32,13 +23,13 @@ static ALLOCATOR: Counting = Counting;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let options = Options::parse();
     options.check()?;
-    let (apart, matrices) = (Results::read_apart()?, Matrix::read_all(Path::new(REPOSITORY))?);
+    let (apart, matrices) = (Results::read_apart()?, matrix::read_all(Path::new(REPOSITORY))?);
     let mut results = match &options.draw {
         Some(data) => Results::from_lines(&std::fs::read_to_string(data)?)?,
         None => {
-            let Plan { tasks, mut notes, .. } = Plan::new(&options);
-            measure::measure(&tasks, &mut notes);
-            Results { run: machine::run(&options), ..notes.into_results() }
+            let &Options { quick, rounds, wakes, delays, .. } = &options;
+            let run = Run { quick, rounds, few_rounds: options.few_rounds(), wakes, delays, ..Run::here("report") };
+            plan::plan(&options).run(run)
         }
     };
     let lines = results.to_lines();

@@ -52,11 +52,6 @@ impl Options {
     pub fn few_rounds(&self) -> usize {
         self.rounds.div_ceil(3)
     }
-
-    /// Whether a workload of this label is wanted.
-    pub fn wants(&self, label: &str) -> bool {
-        label.contains(&self.only)
-    }
 }
 
 #[cfg(test)]
@@ -65,24 +60,6 @@ mod tests {
 
     fn parse(arguments: &[&str]) -> Options {
         Options::parse_from([&["report"], arguments].concat())
-    }
-
-    #[test]
-    fn quick_means_less_of_everything_unless_other_options_say_otherwise() {
-        let (full, quick) = (parse(&[]), parse(&["--quick"]));
-        assert!(quick.quick && !full.quick);
-        let sizes =
-            |options: &Options| [options.rounds as u64, options.ops, options.wakes, options.delays, options.keys];
-        assert!(sizes(&quick).iter().zip(sizes(&full)).all(|(quick, full)| *quick < full));
-        assert_eq!(parse(&["--quick", "--ops", "7"]).ops, 7);
-        assert_eq!(parse(&["--ops", "7"]).rounds, full.rounds);
-    }
-
-    #[test]
-    fn write_needs_no_directory() {
-        assert_eq!(parse(&[]).write, None);
-        assert_eq!(parse(&["--write"]).write, Some(REPOSITORY.into()));
-        assert_eq!(parse(&["--write", "there", "--quick"]).write, Some("there".into()));
     }
 
     #[test]

@@ -5,8 +5,8 @@
 //! keys from shards as `src/shared/choose.rs` says, 64 from a shard in a row, and backs off while another core has the shard's lock.
 //! With two cores and a queue of 16 shards the result can be compared with a measurement.
 
-use crate::subjects::Shards;
-use common::workloads;
+use crate::workloads::Shards;
+use common::workloads as shared;
 use crossbeam_utils::CachePadded;
 use keyqueue_benches::markdown::Table;
 use keyqueue_benches::numbers::median;
@@ -51,7 +51,7 @@ pub fn table(rounds: usize) -> Table {
 
 fn ring<const N: usize>(threads: u64) -> f64 {
     const TURNS: u64 = 500_000;
-    workloads::ring::<u64, Shards<N>>(KEYS as u64, threads, TURNS).as_nanos() as f64 / TURNS as f64
+    shared::ring::<u64, Shards<N>>(KEYS as u64, threads, TURNS).as_nanos() as f64 / TURNS as f64
 }
 
 /// Nanoseconds for a line that another core wrote last. Two threads write to `lines` lines in turn: with one, each waits for the whole

@@ -1,12 +1,11 @@
 //! How long each call of a turn takes (get, add of the same key, `done`), and how long the longest of many: with more threads than cores,
 //! and beside threads to which the system gives a core only if no other wants one. Such a thread may stop in a critical section.
 
-use crate::subjects::{NAMES, Shards};
+use crate::workloads::{ParkingLot, Shards, Std};
 use common::Subject;
-use common::mutex::{parking_lot_mutex, std_mutex};
+use common::workloads::with_queued_keys;
 use hdrhistogram::Histogram;
-use keyqueue_benches::markdown::Table;
-use keyqueue_benches::numbers::{figures, median};
+use keyqueue_benches::harness::{Notes, Plan, Step};
 use keyqueue_benches::rivals::{DashSeg, Papaya, Scc};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,99 +16,41 @@ use std::time::{Duration, Instant};
 const KEYS: u64 = 4096;
 
 /// Threads that are timed, and threads that run only on a core that is idle.
-struct Threads {
-    timed: usize,
-    idle: usize,
-}
-
-const SETTINGS: [(&str, Threads); 3] = [
-    ("32 threads", Threads { timed: 32, idle: 0 }),
-    ("2 threads", Threads { timed: 2, idle: 0 }),
-    ("2 threads and 4 `SCHED_IDLE` threads", Threads { timed: 2, idle: 4 }),
-];
+const SETTINGS: [(&str, usize, usize); 3] =
+    [("32 threads", 32, 0), ("2 threads", 2, 0), ("2 threads and 4 `SCHED_IDLE` threads", 2, 4)];
 /// The calls, and all three together.
 const CALLS: [&str; 4] = ["get", "add", "done", "turn"];
-const PERCENTILES: [f64; 6] = [50.0, 90.0, 99.0, 99.9, 99.99, 100.0];
 
 /// The times of each of [`CALLS`].
 type Calls = [Histogram<u64>; 4];
 
-/// Runs threads for some seconds, and returns the times of their calls.
-type Run = fn(&Threads, f64) -> Calls;
+/// Runs timed and idle threads for some seconds, and returns the times of their calls.
+type Run = fn(usize, usize, f64) -> Calls;
 
-const RUNS: [Option<Run>; 8] = [
-    Some(|threads, seconds| run::<Shards<1>>(threads, seconds, turn_of_ours)),
-    Some(|threads, seconds| run::<Shards<16>>(threads, seconds, turn_of_ours)),
-    None,
-    Some(|threads, seconds| run::<parking_lot_mutex::Queue<u64>>(threads, seconds, turn)),
-    Some(|threads, seconds| run::<std_mutex::Queue<u64>>(threads, seconds, turn)),
-    Some(|threads, seconds| run::<DashSeg<u64>>(threads, seconds, turn)),
-    Some(|threads, seconds| run::<Papaya<u64>>(threads, seconds, turn)),
-    Some(|threads, seconds| run::<Scc<u64>>(threads, seconds, turn)),
+const SUBJECTS: [(&str, Run); 7] = [
+    (Shards::<1>::NAME, |timed, idle, seconds| run::<Shards<1>>(timed, idle, seconds, turn_of_ours)),
+    (Shards::<16>::NAME, |timed, idle, seconds| run::<Shards<16>>(timed, idle, seconds, turn_of_ours)),
+    (ParkingLot::NAME, |timed, idle, seconds| run::<ParkingLot>(timed, idle, seconds, turn)),
+    (Std::NAME, |timed, idle, seconds| run::<Std>(timed, idle, seconds, turn)),
+    (DashSeg::<u64>::NAME, |timed, idle, seconds| run::<DashSeg<u64>>(timed, idle, seconds, turn)),
+    (Papaya::<u64>::NAME, |timed, idle, seconds| run::<Papaya<u64>>(timed, idle, seconds, turn)),
+    (Scc::<u64>::NAME, |timed, idle, seconds| run::<Scc<u64>>(timed, idle, seconds, turn)),
 ];
 
-/// The tails of a setting: for each subject and call the median of each percentile, in nanoseconds.
-pub struct Tails {
-    setting: &'static str,
-    rows: Vec<(&'static str, &'static str, u64, [f64; 6])>,
-    /// Nanoseconds a turn, of all threads together, with the readings of the clock: round by round.
-    pub turns: Vec<(&'static str, Vec<f64>)>,
-}
-
-/// Measures each setting. The settings and the subjects run in turn, round after round: on a shared machine a minute may be slower than
-/// the next one.
-pub fn measure(rounds: usize, seconds: f64, wanted: impl Fn(&str) -> bool) -> Vec<Tails> {
-    let subjects = NAMES.iter().zip(RUNS).filter_map(|(name, run)| Some((*name, run.filter(|_| wanted(name))?)));
-    let subjects: Vec<_> = subjects.collect();
-    let mut all = SETTINGS.map(|_| vec![Vec::new(); subjects.len()]);
-    for round in 0..rounds {
-        for ((_, threads), all) in SETTINGS.iter().zip(&mut all) {
-            for n in (0..subjects.len()).map(|n| (n + round) % subjects.len()) {
-                all[n].push(subjects[n].1(threads, seconds));
-            }
-        }
-    }
-    let of_setting = |((setting, _), all): (&(&'static str, Threads), Vec<Vec<Calls>>)| {
-        let mut rows = Vec::new();
-        for (call, name) in CALLS.into_iter().enumerate() {
-            for ((subject, _), rounds) in subjects.iter().zip(&all) {
-                let each =
-                    |percentile| rounds.iter().map(move |round| round[call].value_at_percentile(percentile) as f64);
-                let curve = PERCENTILES.map(|percentile| median(&each(percentile).collect::<Vec<_>>()));
-                rows.push((name, *subject, rounds.iter().map(|round| round[call].len()).sum(), curve));
-            }
-        }
-        let ns = |rounds: &Vec<Calls>| rounds.iter().map(|round| seconds * 1e9 / round[0].len() as f64).collect();
-        let turns = subjects.iter().zip(&all).map(|((subject, _), rounds)| (*subject, ns(rounds))).collect();
-        Tails { setting, rows, turns }
-    };
-    SETTINGS.iter().zip(all).map(of_setting).collect()
-}
-
-impl Tails {
-    /// The name of the row of [`turns`](Self::turns).
-    pub fn name(&self) -> String {
-        format!("turn and clock, {}", self.setting)
-    }
-
-    /// Prints the distributions as the report reads them.
-    pub fn print(&self) {
-        for (call, subject, count, curve) in &self.rows {
-            let (what, curve) = (format!("{call}, {}", self.setting), PERCENTILES.into_iter().zip(*curve));
-            let curve: Vec<_> = curve.collect();
-            let row = serde_json::json!({"section": "tails", "what": what, "subject": subject, "count": count, "curve": curve});
-            println!("{}", serde_json::json!({"spread": row}));
-        }
-    }
-
-    pub fn table(&self) -> Table {
-        let head = [self.setting, "", "p50", "p90", "p99", "p99.9", "p99.99", "max"];
-        let mut table = Table::new(head);
-        for (call, subject, _, curve) in &self.rows {
-            let words = [*call, subject].map(str::to_owned).into_iter();
-            table.row(words.chain(curve.map(|ns| figures(ns / 1000.0))));
-        }
-        table
+/// A row of nanoseconds a turn, of all threads together, with the readings of the clock; and a distribution of each call.
+pub fn plan(plan: &mut Plan, seconds: f64, rounds: usize) {
+    for (setting, timed, idle) in SETTINGS {
+        let step = |(subject, run): (&'static str, Run)| {
+            Box::new(move |notes: &mut Notes| {
+                let calls = run(timed, idle, seconds);
+                let ns = seconds * 1e9 / calls[0].len() as f64;
+                notes.row(["tails", &format!("turn and clock, {setting}"), subject], ns);
+                for (call, times) in CALLS.into_iter().zip(calls) {
+                    notes.spread(["tails", &format!("{call}, {setting}"), subject], times, None);
+                }
+            }) as Step
+        };
+        plan.task(format!("tails {setting}"), rounds, SUBJECTS.map(step).into());
     }
 }
 
@@ -145,15 +86,14 @@ fn turn_of_ours<const N: usize>(queue: &Shards<N>) -> Moments {
 }
 
 /// The times of the calls of all timed threads.
-fn run<Q: Subject<u64>>(threads: &Threads, seconds: f64, turn: fn(&Q) -> Moments) -> Calls {
+fn run<Q: Subject<u64>>(timed: usize, idle: usize, seconds: f64, turn: fn(&Q) -> Moments) -> Calls {
     // Up to a minute, so that no thread has to enlarge its own.
     let empty = || CALLS.map(|_| Histogram::new_with_max(60_000_000_000, 2).expect("a range"));
-    let queue = Q::make();
-    (0..KEYS).for_each(|key| queue.add(key));
+    let queue: Q = with_queued_keys(KEYS);
     let stop = AtomicBool::new(false);
     let all = Mutex::new(empty());
     thread::scope(|scope| {
-        for _ in 0..threads.idle {
+        for _ in 0..idle {
             scope.spawn(|| {
                 run_on_idle_cores();
                 while !stop.load(Ordering::Relaxed) {
@@ -161,7 +101,7 @@ fn run<Q: Subject<u64>>(threads: &Threads, seconds: f64, turn: fn(&Q) -> Moments
                 }
             });
         }
-        for _ in 0..threads.timed {
+        for _ in 0..timed {
             scope.spawn(|| {
                 let mut mine = empty();
                 while !stop.load(Ordering::Relaxed) {

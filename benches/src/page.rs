@@ -2,10 +2,9 @@
 
 use crate::results::{Results, TAILS};
 use crate::{losses, tables};
-use keyqueue_benches::matrix::results::Matrix;
 
 macro_rules! texts {
-    ($($name:literal),* $(,)?) => { [$(include_str!(concat!("../../../text/", $name, ".md"))),*] };
+    ($($name:literal),* $(,)?) => { [$(include_str!(concat!("../text/", $name, ".md"))),*] };
 }
 
 /// The texts of `BENCHMARKS.md`.
@@ -32,22 +31,22 @@ pub const TEXTS: [&str; 16] = texts![
 ];
 
 /// `BENCHMARKS.md`: what a reader takes in at a glance.
-pub fn short(results: &Results, matrices: &[Matrix]) -> String {
+pub fn short(results: &Results, matrices: &[Results]) -> String {
     page_of(&SHORT, results, matrices)
 }
 
 /// `benches/TABLES.md`: all figures.
-pub fn tables(results: &Results, matrices: &[Matrix]) -> String {
+pub fn tables(results: &Results, matrices: &[Results]) -> String {
     page_of(&TEXTS, results, matrices)
 }
 
 /// A section whose places are all empty is left out.
-fn page_of(texts: &[&str], results: &Results, matrices: &[Matrix]) -> String {
+fn page_of(texts: &[&str], results: &Results, matrices: &[Results]) -> String {
     let sections = texts.iter().filter_map(|text| fill(text, results, matrices));
     sections.map(|section| section.trim().to_owned() + "\n").collect::<Vec<_>>().join("\n")
 }
 
-fn fill(text: &str, results: &Results, matrices: &[Matrix]) -> Option<String> {
+fn fill(text: &str, results: &Results, matrices: &[Results]) -> Option<String> {
     let mut filled = String::new();
     let (mut places, mut values) = (0, 0);
     let mut rest = text;
@@ -79,7 +78,7 @@ fn fill(text: &str, results: &Results, matrices: &[Matrix]) -> Option<String> {
 
 /// # Panics
 /// If there is no such place.
-fn place(name: &str, results: &Results, matrices: &[Matrix]) -> String {
+fn place(name: &str, results: &Results, matrices: &[Results]) -> String {
     match name {
         "machine" => results.run.machine.clone(),
         "commit" => results.run.commit.clone(),
@@ -112,7 +111,6 @@ fn place(name: &str, results: &Results, matrices: &[Matrix]) -> String {
         "wake-up" => tables::percentiles(results, "latency", "wake-up"),
         "under load" => tables::percentiles(results, "latency", "under load"),
         "delays" => tables::delays(results),
-        "delay bytes" => tables::delay_bytes(results),
         "lateness" => tables::lateness(results),
         "limiters" => tables::limiters(results),
         "metrics" => tables::costs(results, "metrics"),
@@ -128,16 +126,16 @@ mod tests {
     use crate::charts;
     use crate::results::tests::made_up;
 
-    fn matrix() -> Matrix {
-        let mut matrix = Matrix::default();
-        matrix.run.processor = "a <processor>".into();
-        matrix.record("16-off", "ring, 1 thread\tkeyqueue\t25\n").unwrap();
+    fn matrix() -> Results {
+        let mut matrix = Results::default();
+        matrix.run.machine = "a <processor>".into();
+        crate::matrix::record(&mut matrix, "16-off", "ring, 1 thread\tkeyqueue\t25\n").unwrap();
         matrix
     }
 
     #[test]
     fn every_processor_has_a_table() {
-        let other = Matrix { run: Default::default(), ..matrix() };
+        let other = Results { run: Default::default(), ..matrix() };
         let page = tables(&made_up(), &[matrix(), other]);
         assert_eq!(page.matches("\n| ring, 1 thread | 16-off | 25.0 |").count(), 2, "{page}");
     }

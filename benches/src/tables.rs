@@ -1,10 +1,9 @@
 //! The tables of the two pages. A table without data is empty.
 
-use crate::results::{OURS, Results, Spread, Subject, Times, is_ours, is_rival};
-use keyqueue_benches::markdown::Table;
-use keyqueue_benches::matrix::results::{Matrix, Run};
-use keyqueue_benches::matrix::tables::{best_and_worst, summary};
-use keyqueue_benches::numbers::{figures, geometric_mean, short};
+use crate::markdown::Table;
+use crate::matrix::tables::{best_and_worst, summary};
+use crate::numbers::{figures, geometric_mean, short};
+use crate::results::{OURS, Results, Run, Spread, Subject, Times, is_ours, is_rival};
 
 /// The highest acceptable ratio of the p99 to that of a bare parked thread.
 const QUIET_TARGET: f64 = 1.5;
@@ -48,11 +47,12 @@ pub fn mean(results: &Results) -> String {
 }
 
 /// For each processor a table of the worst of all builds, and the best and the worst build of each workload.
-pub fn matrices(matrices: &[Matrix]) -> String {
+pub fn matrices(matrices: &[Results]) -> String {
     let sections = matrices.iter().map(|matrix| {
-        let Run { processor, cores, commit, compiler, rounds, ops } = &matrix.run;
+        let Run { machine, cores, commit, compiler, rounds, ops, .. } = &matrix.run;
+        let (cores, ops) = (cores.unwrap_or(0), ops.unwrap_or(0));
         format!(
-            "**{processor}, {cores} cores.** Commit {commit}, {compiler}, medians of {rounds} rounds of {ops} keys.\n\n{}\n\n\
+            "**{machine}, {cores} cores.** Commit {commit}, {compiler}, medians of {rounds} rounds of {ops} keys.\n\n{}\n\n\
              The fastest and the slowest build of each workload, nanoseconds a key:\n\n{}",
             summary(matrix),
             best_and_worst(matrix),
@@ -109,11 +109,14 @@ pub fn tails(results: &Results) -> String {
     let table = |setting: &str| {
         let head = [setting, ""].map(str::to_owned).into_iter();
         let mut table = Table::new(head.chain(TAIL.map(percentile_head)));
-        for spread in results.spreads.iter().filter(|spread| spread.section == "tails") {
-            if let (call, true) = (call_and_setting(spread).0, call_and_setting(spread).1 == setting) {
-                let cells = TAIL.map(|percentile| spread.micros(percentile).map_or("–".into(), figures));
-                table.row([call.to_owned(), spread.subject.clone()].into_iter().chain(cells));
-            }
+        let mut rows: Vec<_> = results.spreads.iter().filter(|spread| spread.section == "tails").collect();
+        rows.retain(|spread| call_and_setting(spread).1 == setting);
+        rows.sort_by_key(|spread| {
+            ["get", "add", "done"].iter().position(|call| *call == call_and_setting(spread).0).unwrap_or(3)
+        });
+        for spread in rows {
+            let cells = TAIL.map(|percentile| spread.micros(percentile).map_or("–".into(), figures));
+            table.row([call_and_setting(spread).0.to_owned(), spread.subject.clone()].into_iter().chain(cells));
         }
         table.to_string()
     };
@@ -249,18 +252,6 @@ pub fn lateness(results: &Results) -> String {
 /// Delays in one table, limiters in one for each group: a ratio to each rival.
 pub fn delays(results: &Results) -> String {
     against_each("delays", &results.times("delays").collect::<Vec<_>>())
-}
-
-/// The memory of a delayed key.
-pub fn delay_bytes(results: &Results) -> String {
-    let rows: Vec<_> = results.bytes.iter().filter(|bytes| bytes.what == "delayed").collect();
-    match rows.first() {
-        None => String::new(),
-        Some(first) => {
-            let cells: Vec<_> = rows.iter().map(|row| format!("{} {:.0}", row.subject, row.bytes)).collect();
-            format!("Bytes allocated per delayed key, {} keys set: {}.", first.keys, cells.join(", "))
-        }
-    }
 }
 
 pub fn limiters(results: &Results) -> String {
@@ -410,7 +401,7 @@ mod tests {
     #[test]
     fn lateness_is_compared_with_the_bare_thread_and_the_quiet_run() {
         let mut results = made_up();
-        has(&lateness(&results), "| keyqueue | quiet | 29.9 | 110 | 210 | 409 | 1000 | 10011 | 100073 | 1350 |  |  |");
+        has(&lateness(&results), "| keyqueue | quiet | 10.2 | 11.0 | 12.0 | 14.0 | 20.0 | 109 | 10010 | 27 |  |  |");
         for spread in &mut results.spreads {
             if spread.section == "lateness" && spread.what == "flood" {
                 spread.curve.iter_mut().for_each(|point| point.1 *= 3.0);

@@ -2,10 +2,9 @@
 //!
 //! A file has one JSON value per line, so that two runs can be compared line by line.
 
-use hdrhistogram::Histogram;
-use keyqueue_benches::REPOSITORY;
-use keyqueue_benches::numbers::rounded;
-pub use keyqueue_benches::rounds::Subject;
+use crate::REPOSITORY;
+use crate::machine::{commit, compiler, cores, day, processor};
+use crate::numbers::median;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
@@ -44,6 +43,7 @@ pub struct Results {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Run {
+    #[serde(alias = "processor")]
     pub machine: String,
     pub commit: String,
     pub compiler: String,
@@ -55,6 +55,44 @@ pub struct Run {
     pub wakes: u64,
     /// Keys in a run with delays.
     pub delays: u64,
+    /// Of a matrix: the cores, and keys in a run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cores: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ops: Option<u64>,
+}
+
+impl Run {
+    /// Of this program, now. The command measures the same again, but for the directory that it writes to.
+    pub fn here(binary: &str) -> Self {
+        let command =
+            format!("cargo run --release --manifest-path benches/Cargo.toml --no-default-features --bin {binary} --");
+        let arguments = std::env::args().skip(1).filter(|argument| !argument.contains('/'));
+        Self {
+            machine: format!("{}, {} cores, {}", processor(), cores(), std::env::consts::OS),
+            commit: format!("{} of {}", commit(), day()),
+            compiler: compiler(),
+            command: arguments.fold(command, |command, argument| command + " " + &argument),
+            ..Self::default()
+        }
+    }
+}
+
+/// Nanoseconds per operation, round by round.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Subject {
+    pub name: String,
+    pub ns: Vec<f64>,
+}
+
+impl Subject {
+    pub fn median(&self) -> f64 {
+        median(&self.ns)
+    }
+
+    pub fn least(&self) -> f64 {
+        self.ns.iter().copied().fold(f64::INFINITY, f64::min)
+    }
 }
 
 /// One figure of one workload: how long each subject took. keyqueue, or what stands for it, is the first subject.
@@ -63,8 +101,10 @@ pub struct Run {
 pub struct Times {
     pub section: String,
     pub group: String,
+    #[serde(alias = "workload")]
     pub name: String,
-    /// The name of the timed part, if a run has several.
+    /// The name of the timed part, if a run has several; or the build.
+    #[serde(alias = "build")]
     pub figure: String,
     /// The number of threads, pairs or keys: the position on a chart.
     pub at: Option<u64>,
@@ -127,16 +167,11 @@ impl Spread {
     const PERCENTILES: [f64; 14] =
         [0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 97.5, 99.0, 99.5, 99.75, 99.9, 99.95, 99.99];
 
-    pub fn new(section: &str, what: &str, subject: &str, histogram: &Histogram<u64>, beside: Option<f64>) -> Self {
-        let count = histogram.len();
-        let curve = Self::PERCENTILES
-            .into_iter()
-            .filter(|percentile| *percentile < 99.0 || (100.0 - percentile) / 100.0 * count as f64 >= 4.0)
-            .chain([100.0])
-            .map(|percentile| (percentile, histogram.value_at_percentile(percentile) as f64))
-            .collect();
-        let (section, what, subject) = (section.into(), what.into(), subject.into());
-        Self { section, what, subject, count, curve, beside: beside.map(rounded) }
+    /// Those that at least four of this number of values exceed, and the maximum.
+    pub fn percentiles(count: u64) -> impl Iterator<Item = f64> {
+        let is_enough =
+            move |percentile: &f64| *percentile < 99.0 || (100.0 - percentile) / 100.0 * count as f64 >= 4.0;
+        Self::PERCENTILES.into_iter().filter(is_enough).chain([100.0])
     }
 
     /// In microseconds, if there were enough values.
@@ -227,9 +262,17 @@ pub mod tests {
     }
 
     fn spread(section: &str, what: &str, subject: &str, scale: u64) -> Spread {
-        let mut histogram = Histogram::new(3).unwrap();
-        (1..=10_000_u64).for_each(|n| histogram.record(scale * (100 + 1_000_000 / n)).unwrap());
-        Spread::new(section, what, subject, &histogram, (what == "flood").then_some(2.5e6))
+        let at = |percentile: f64| (scale as f64 * (100.0 + 100.0 / (100.001 - percentile))).round();
+        let curve = Spread::percentiles(10_000).map(|percentile| (percentile, at(percentile))).collect();
+        let [section, what, subject] = [section, what, subject].map(String::from);
+        Spread {
+            section,
+            what: what.clone(),
+            subject,
+            count: 10_000,
+            curve,
+            beside: (what == "flood").then_some(2.5e6),
+        }
     }
 
     /// Invented data for every section.
@@ -319,16 +362,7 @@ pub mod tests {
 
     #[test]
     fn a_spread_has_only_percentiles_that_four_values_exceed() {
-        let spread = |count: u64| {
-            let mut histogram = Histogram::new(3).unwrap();
-            (1..=count).for_each(|n| histogram.record(n * 1000).unwrap());
-            Spread::new("", "", "", &histogram, None)
-        };
-        let few = spread(1000);
-        assert_eq!(few.micros(99.9), None);
-        assert!((few.micros(50.0).unwrap() - 500.0).abs() < 1.0);
-        let many = spread(100_000);
-        assert!((many.micros(99.9).unwrap() - 99_900.0).abs() < 100.0);
-        assert!(many.curve.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1));
+        let last = |count| Spread::percentiles(count).collect::<Vec<_>>().into_iter().rev().take(2).collect::<Vec<_>>();
+        assert_eq!([last(1000), last(5000)], [[100.0, 99.5], [100.0, 99.9]]);
     }
 }

@@ -1,15 +1,13 @@
-//! What a user would write by hand: a mutex around a map of states, and a collection that says which key comes next. One look-up a call,
-//! where client-go's form, two sets of keys, needs two: `sets` has queues of that form.
+//! What a user would write by hand: a mutex around what is known of the keys, and a collection that says which key comes next.
+//!
+//! What is known is a map of states ([`MapOfStates`]), one look-up a call; or, in client-go's form, two sets of keys ([`Sets`]), two look-ups.
 
+use crate::{Prioritized, Subject};
 use ahash::RandomState;
-use common::{Prioritized, Subject};
 use parking_lot::{Condvar, Mutex};
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap, VecDeque};
-
-#[path = "../../src/bin/order/rivals.rs"]
-pub mod sets;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 /// The priority of a key, where there are some.
 #[inline]
@@ -19,6 +17,8 @@ pub fn priority_of(key: u64) -> i8 {
 
 /// Which queued key comes next.
 pub trait Order: Default + Send + 'static {
+    const NAME: &'static str;
+
     /// Where a queued key is.
     type Place: Copy + Send;
 
@@ -37,57 +37,48 @@ pub trait Order: Default + Send + 'static {
     }
 }
 
-pub struct ByHand<O: Order> {
-    inner: Mutex<Inner<O>>,
+/// What is known of the keys that are queued or processing.
+pub trait States<O: Order>: Default + Send + 'static {
+    /// Returns whether the key was not queued, and is now.
+    fn add(&mut self, order: &mut O, key: u64, priority: i8) -> bool;
+
+    /// The key is processing from now on.
+    fn taken(&mut self, key: u64);
+
+    /// Returns whether the key is queued again.
+    fn done(&mut self, order: &mut O, key: u64) -> bool;
+}
+
+/// The queue.
+pub struct ByHand<O, S> {
+    inner: Mutex<Inner<O, S>>,
     wakeup: Condvar,
 }
 
-struct Inner<O: Order> {
-    states: HashMap<u64, State<O::Place>, RandomState>,
+#[derive(Default)]
+struct Inner<O, S> {
+    states: S,
     order: O,
     shut_down: bool,
 }
 
-#[derive(Clone, Copy)]
-enum State<P> {
-    Queued(P),
-    Processing,
-    /// Processing, and added again with this priority.
-    Again(i8),
-}
-
-impl<O: Order> Prioritized<u64> for ByHand<O> {
+impl<O: Order, S: States<O>> Prioritized<u64> for ByHand<O, S> {
     #[inline]
     fn add_at(&self, key: u64, priority: i8) {
         let mut guard = self.inner.lock();
         let Inner { states, order, shut_down } = &mut *guard;
-        if *shut_down {
-            return;
-        }
-        match states.entry(key) {
-            Entry::Vacant(entry) => {
-                entry.insert(State::Queued(order.push(key, priority)));
-                drop(guard);
-                self.wakeup.notify_one();
-            }
-            Entry::Occupied(mut entry) => {
-                let state = entry.get_mut();
-                *state = match *state {
-                    State::Queued(place) => State::Queued(order.raise(key, place, priority)),
-                    State::Processing => State::Again(priority),
-                    State::Again(before) => State::Again(before.max(priority)),
-                };
-            }
+        if !*shut_down && states.add(order, key, priority) {
+            drop(guard);
+            self.wakeup.notify_one();
         }
     }
 }
 
-impl<O: Order> Subject<u64> for ByHand<O> {
-    const NAME: &'static str = "map of states";
+impl<O: Order, S: States<O>> Subject<u64> for ByHand<O, S> {
+    const NAME: &'static str = O::NAME;
 
     fn make() -> Self {
-        let inner = Inner { states: HashMap::default(), order: O::default(), shut_down: false };
-        Self { inner: Mutex::new(inner), wakeup: Condvar::new() }
+        Self { inner: Mutex::default(), wakeup: Condvar::new() }
     }
 
     #[inline]
@@ -101,7 +92,7 @@ impl<O: Order> Subject<u64> for ByHand<O> {
             let mut inner = self.inner.lock();
             loop {
                 if let Some(key) = inner.order.pop() {
-                    *inner.states.get_mut(&key).expect("a queued key is known") = State::Processing;
+                    inner.states.taken(key);
                     break key;
                 }
                 if inner.shut_down {
@@ -113,14 +104,7 @@ impl<O: Order> Subject<u64> for ByHand<O> {
         work(self, &key);
         let mut guard = self.inner.lock();
         let Inner { states, order, .. } = &mut *guard;
-        let Entry::Occupied(mut entry) = states.entry(key) else { unreachable!("a processing key is known") };
-        let is_again = if let State::Again(priority) = *entry.get() {
-            *entry.get_mut() = State::Queued(order.push(key, priority));
-            true
-        } else {
-            entry.remove();
-            false
-        };
+        let is_again = states.done(order, key);
         if order.ended(key) | is_again {
             drop(guard);
             self.wakeup.notify_one();
@@ -134,7 +118,116 @@ impl<O: Order> Subject<u64> for ByHand<O> {
     }
 }
 
+pub struct MapOfStates<P>(HashMap<u64, State<P>, RandomState>);
+
+#[derive(Clone, Copy)]
+enum State<P> {
+    Queued(P),
+    Processing,
+    /// Processing, and added again with this priority.
+    Again(i8),
+}
+
+impl<P> Default for MapOfStates<P> {
+    fn default() -> Self {
+        Self(HashMap::default())
+    }
+}
+
+impl<O: Order> States<O> for MapOfStates<O::Place>
+where
+    O::Place: 'static,
+{
+    #[inline]
+    fn add(&mut self, order: &mut O, key: u64, priority: i8) -> bool {
+        match self.0.entry(key) {
+            Entry::Vacant(entry) => {
+                entry.insert(State::Queued(order.push(key, priority)));
+                true
+            }
+            Entry::Occupied(mut entry) => {
+                let state = entry.get_mut();
+                *state = match *state {
+                    State::Queued(place) => State::Queued(order.raise(key, place, priority)),
+                    State::Processing => State::Again(priority),
+                    State::Again(before) => State::Again(before.max(priority)),
+                };
+                false
+            }
+        }
+    }
+
+    #[inline]
+    fn taken(&mut self, key: u64) {
+        *self.0.get_mut(&key).expect("a queued key is known") = State::Processing;
+    }
+
+    #[inline]
+    fn done(&mut self, order: &mut O, key: u64) -> bool {
+        let Entry::Occupied(mut entry) = self.0.entry(key) else { unreachable!("a processing key is known") };
+        let State::Again(priority) = *entry.get() else {
+            entry.remove();
+            return false;
+        };
+        *entry.get_mut() = State::Queued(order.push(key, priority));
+        true
+    }
+}
+
+/// Where a dirty key is queued; or, if it is processing, the priority of its add.
+pub struct Sets<P> {
+    dirty: HashMap<u64, Result<P, i8>, RandomState>,
+    processing: HashSet<u64, RandomState>,
+}
+
+impl<P> Default for Sets<P> {
+    fn default() -> Self {
+        Self { dirty: HashMap::default(), processing: HashSet::default() }
+    }
+}
+
+impl<O: Order> States<O> for Sets<O::Place>
+where
+    O::Place: 'static,
+{
+    #[inline]
+    fn add(&mut self, order: &mut O, key: u64, priority: i8) -> bool {
+        match self.dirty.entry(key) {
+            Entry::Vacant(entry) => {
+                let is_processing = self.processing.contains(&key);
+                entry.insert(if is_processing { Err(priority) } else { Ok(order.push(key, priority)) });
+                !is_processing
+            }
+            Entry::Occupied(mut entry) => {
+                let dirty = entry.get_mut();
+                *dirty = match *dirty {
+                    Ok(place) => Ok(order.raise(key, place, priority)),
+                    Err(before) => Err(before.max(priority)),
+                };
+                false
+            }
+        }
+    }
+
+    #[inline]
+    fn taken(&mut self, key: u64) {
+        self.dirty.remove(&key);
+        self.processing.insert(key);
+    }
+
+    #[inline]
+    fn done(&mut self, order: &mut O, key: u64) -> bool {
+        self.processing.remove(&key);
+        let Some(dirty) = self.dirty.get_mut(&key) else { return false };
+        if let Err(priority) = *dirty {
+            *dirty = Ok(order.push(key, priority));
+        }
+        true
+    }
+}
+
 impl Order for VecDeque<u64> {
+    const NAME: &'static str = "VecDeque";
     type Place = ();
 
     #[inline]
@@ -156,6 +249,7 @@ pub struct Sorted {
 }
 
 impl Order for Sorted {
+    const NAME: &'static str = "BTreeMap";
     type Place = (i8, u64);
 
     fn push(&mut self, key: u64, priority: i8) -> (i8, u64) {
@@ -193,6 +287,7 @@ struct Lane {
 }
 
 impl<const N: u64, const LIMIT: u32> Order for Turns<N, LIMIT> {
+    const NAME: &'static str = if N == 100 { "VecDeques, 100 groups" } else { "VecDeques" };
     type Place = ();
 
     fn push(&mut self, key: u64, _priority: i8) {

@@ -1,10 +1,9 @@
 //! All figures in which keyqueue is compared with rivals, those that keyqueue loses, and those that it wins.
 
+use crate::markdown::Table;
+use crate::numbers::figures;
 use crate::results::{OURS, Results, Spread, is_ours, is_rival, joined};
 use crate::tables::percentile_head;
-use keyqueue_benches::markdown::Table;
-use keyqueue_benches::matrix::results::Matrix;
-use keyqueue_benches::numbers::figures;
 
 /// A figure is lost if it is more than this many times that of a rival, and won if that of each rival is more than this many times its own.
 const MARGIN: f64 = 1.05;
@@ -85,7 +84,7 @@ fn number_in(name: &str) -> usize {
 }
 
 /// Every figure that is stored, in the order of the data.
-fn all(results: &Results, matrices: &[Matrix]) -> Vec<Figure> {
+fn all(results: &Results, matrices: &[Results]) -> Vec<Figure> {
     let mut list = Vec::new();
     for times in &results.times {
         let row = times.subjects.iter().map(|subject| (subject.name.clone(), subject.median())).collect();
@@ -99,8 +98,8 @@ fn all(results: &Results, matrices: &[Matrix]) -> Vec<Figure> {
                 name => name.into(),
             };
             let row = times.subjects.iter().map(|subject| (named(&subject.name), subject.median())).collect();
-            let section = format!("builds on {}", matrix.run.processor);
-            add(&mut list, &section, ["", &times.workload, &times.build], "ns", row);
+            let section = format!("builds on {}", matrix.run.machine);
+            add(&mut list, &section, ["", &times.name, &times.figure], "ns", row);
         }
     }
     for spread in results.spreads.iter().filter(|spread| is_ours(&spread.subject)) {
@@ -139,7 +138,7 @@ fn range(ratios: impl Iterator<Item = f64> + Clone) -> String {
 }
 
 /// A row for each family that has won figures.
-pub fn won(results: &Results, matrices: &[Matrix]) -> String {
+pub fn won(results: &Results, matrices: &[Results]) -> String {
     let list = all(results, matrices);
     let mut table = Table::new(["workloads", "figures won", "all ratios"]);
     for family in families(&list) {
@@ -153,7 +152,7 @@ pub fn won(results: &Results, matrices: &[Matrix]) -> String {
 }
 
 /// A row for each family that has lost figures, and all of these, the worst first.
-pub fn lost(results: &Results, matrices: &[Matrix]) -> String {
+pub fn lost(results: &Results, matrices: &[Results]) -> String {
     let mut list = all(results, matrices);
     list.sort_by(|a, b| b.worst().total_cmp(&a.worst()));
     let head = ["workloads", "figures lost", "the worst of them", "keyqueue", "rival", "", "ratio", "all ratios"];
@@ -189,7 +188,7 @@ pub fn lost(results: &Results, matrices: &[Matrix]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use keyqueue_benches::REPOSITORY;
+    use crate::REPOSITORY;
     use serde_json::Value;
     use std::collections::BTreeMap;
     use std::path::Path;
@@ -289,7 +288,7 @@ mod tests {
     fn both_pages_are_drawn_from_the_stored_data_and_all_links_lead_to_tables() {
         let mut results = Results::from_lines(&read("benches/charts/results.jsonl")).unwrap();
         Results::read_apart().unwrap().into_iter().for_each(|run| results.add(run));
-        let matrices = Matrix::read_all(Path::new(REPOSITORY)).unwrap();
+        let matrices = crate::matrix::read_all(Path::new(REPOSITORY)).unwrap();
         let hint = "is old: `report --draw benches/charts/results.jsonl --write`";
         let (page, tables) = (read("BENCHMARKS.md"), read("benches/TABLES.md"));
         assert!(crate::page::short(&results, &matrices) == page, "BENCHMARKS.md {hint}");
