@@ -17,24 +17,24 @@
 //! each new lane has a ticket. If it went first each time, a group that is full now and then, by its keys of another level, would pass all
 //! others for ever.) How the levels of one group share its room: [`owed`](super::owed).
 //!
-//! All steps are O(1), but for those that visit the lanes of a group: when it becomes full, or is no longer; and to find one of a level. And
-//! with a limit a turn of the lower levels looks at some lanes.
+//! All steps are O(1), but for those that visit the lanes of a group: when it becomes full, or is no longer. (And to find one of a level among
+//! a few; many have an index.) And with a limit a turn of the lower levels looks at some lanes.
 
 use super::bits::Bits;
 use super::choice::Choice;
-use super::keys::Blocks;
-use super::known::Known;
-use super::lanes::{Lane, LaneBlocks, Lanes, List, Seat};
+use super::lanes::{Knowns, Lane, Lanes, Queued, Seat};
+use super::list::List;
 use super::seats::Level;
+use super::slab::Slab;
 use super::stamps::{Stamps, stamp_of_push};
 use super::table::Table;
-use super::{Bin, Garbage, Group, NONE, Order, PLACES, Place, Pushed, level_of, priority_of, visit};
-use std::num::NonZeroU64;
+use super::{Bin, FIRSTS, Garbage, Group, NONE, Order, PLACES, Place, Pushed, level_of, priority_of, visit};
 
 pub(crate) struct Groups<T> {
     pub(super) table: Table,
-    pub(super) lanes: Lanes<T>,
-    pub(super) blocks: LaneBlocks<T>,
+    pub(super) groups: Knowns,
+    pub(super) lanes: Lanes,
+    pub(super) keys: Slab<Queued<T>, 64>,
     pub(super) levels: Box<[Level; 256]>,
     pub(super) choice: Choice,
     /// Lanes that give the next keys, before all levels.
@@ -47,28 +47,31 @@ pub(crate) struct Groups<T> {
     /// How often a group had room again.
     pub(super) rooms: u64,
     /// Keys of a group that may be processing.
-    pub(super) limit: u32,
+    limit: u32,
     /// Queued keys.
     len: usize,
     /// Queued keys of full groups.
-    pub(super) blocked: usize,
+    blocked: usize,
     /// The number of the last push.
-    pub(super) pushes: NonZeroU64,
-    /// The lane that gave the last key, if it has more. Or `NONE`.
-    pub(super) served: u32,
+    pub(super) pushes: u64,
+    /// The lane that gave the last key.
+    served: u32,
     pub(super) stamps: Stamps,
 }
 
 /// Of this number of hand-outs of a level, one goes to an old lane.
 const TURNS: u8 = 16;
+/// A group with more lanes has an index of them; with half as many it has none.
+const INDEXED: u16 = 16;
 
-impl<T: Copy + PartialEq> Groups<T> {
+impl<T: Copy> Groups<T> {
     /// `limit`: of processing keys of one group.
     pub(crate) fn new(limit: Option<u32>, strict: bool) -> Self {
         Self {
             table: Table::new(),
-            lanes: Lanes::default(),
-            blocks: Blocks(Default::default()),
+            groups: Slab::default(),
+            lanes: Slab::default(),
+            keys: Slab::default(),
             levels: Box::new([Level::EMPTY; 256]),
             choice: Choice::new(strict),
             owed: List::EMPTY,
@@ -79,7 +82,7 @@ impl<T: Copy + PartialEq> Groups<T> {
             limit: limit.unwrap_or(u32::MAX),
             len: 0,
             blocked: 0,
-            pushes: NonZeroU64::MIN,
+            pushes: 0,
             served: NONE,
             stamps: Stamps::default(),
         }
@@ -88,63 +91,89 @@ impl<T: Copy + PartialEq> Groups<T> {
     /// The number of groups that are known.
     #[cfg(test)]
     pub(crate) fn groups(&self) -> usize {
-        self.table.groups()
+        self.groups.len()
     }
 
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
-        self.lanes.bytes() + self.blocks.0.bytes() + self.table.bytes()
+        self.groups.bytes() + self.lanes.bytes() + self.keys.bytes() + self.table.bytes()
     }
 
     /// A group, and the number of its hand-outs since it is known.
     pub(crate) fn group(&self, group: u32) -> (Group, u64) {
-        let known = &self.lanes[group].known;
-        (known.group(), known.handed_out())
+        let known = &self.groups[group];
+        (known.group(), known.handed_out)
     }
 
     #[inline]
     pub(super) fn is_full(&self, group: u32) -> bool {
-        self.limit < u32::MAX && self.lanes[group].known.processing >= self.limit
+        self.limit < u32::MAX && self.groups[group].processing >= self.limit
     }
 
-    /// The lane of a group in a level, which is made if there is none.
+    /// The numbers of the lanes of a group.
     #[inline]
-    fn lane(&mut self, group: u32, level: u8) -> u32 {
-        self.find_lane(group, level).unwrap_or_else(|| self.make_lane(group, level))
+    pub(super) fn lanes_of(&self, group: u32) -> impl Iterator<Item = u32> {
+        let lane = |number: u32| (number != NONE).then_some(number);
+        let lanes =
+            std::iter::successors(lane(self.groups[group].lane), move |number| lane(self.lanes[*number].sibling));
+        lanes.inspect(|_| visit())
     }
 
     #[inline]
     fn find_lane(&self, group: u32, level: u8) -> Option<u32> {
-        let mut number = group;
-        while number != NONE {
-            visit();
-            let lane = &self.lanes[number];
-            if lane.level == level && lane.seat != Seat::Nowhere {
-                return Some(number);
-            }
-            number = lane.sibling;
+        match &self.groups[group].index {
+            Some(index) => Some(index[usize::from(level)]).filter(|number| *number != NONE),
+            None => self.lanes_of(group).find(|number| self.lanes[*number].level == level),
         }
-        None
     }
 
     fn make_lane(&mut self, group: u32, level: u8) -> u32 {
-        let home = &mut self.lanes[group];
-        if home.seat == Seat::Nowhere {
-            // Without a credit: what it is due is not kept, as it was of the level that had this lane before.
-            home.level = level;
-            home.turn.set_credit(0);
-            return group;
-        }
         let number = self.lanes.lend();
-        let sibling = std::mem::replace(&mut self.lanes[group].sibling, number);
-        self.lanes[number] = Lane::new(group, level, sibling, Known::default());
+        let known = &mut self.groups[group];
+        self.lanes[number] = Lane::new(group, level, std::mem::replace(&mut known.lane, number));
+        known.lanes += 1;
+        if let Some(index) = &mut known.index {
+            index[usize::from(level)] = number;
+        } else if known.lanes > INDEXED {
+            let mut index = Box::new([NONE; 256]);
+            self.lanes_of(group).for_each(|number| index[usize::from(self.lanes[number].level)] = number);
+            self.groups[group].index = Some(index);
+        }
         number
+    }
+
+    /// Forgets a lane, which is in no list.
+    pub(super) fn forget_lane(&mut self, number: u32, bin: &mut Bin<T>) {
+        let Lane { group, sibling, level, .. } = self.lanes[number];
+        let before = self.lanes_of(group).take_while(|before| *before != number).last();
+        match before {
+            Some(before) => self.lanes[before].sibling = sibling,
+            None => self.groups[group].lane = sibling,
+        }
+        let known = &mut self.groups[group];
+        known.lanes -= 1;
+        if let Some(index) = &mut known.index {
+            index[usize::from(level)] = NONE;
+        }
+        if known.lanes <= INDEXED / 2 {
+            bin.extend(known.index.take().map(Garbage::Index));
+        }
+        self.lanes.give_back(number);
+        self.forget_if_unused(group, bin);
+    }
+
+    #[inline]
+    fn forget_if_unused(&mut self, group: u32, bin: &mut Bin<T>) {
+        let known = &self.groups[group];
+        if known.keys == 0 && known.lanes == 0 {
+            self.table.remove(group, &mut self.groups, bin);
+        }
     }
 
     /// The lane that gives the next key, and its seat.
     #[inline]
     fn next_lane(&mut self) -> Option<(u32, Seat)> {
-        if self.owed.first != NONE {
+        if self.owed.len > 0 {
             self.choice.count_owed();
             return Some((self.owed.first, Seat::Owed));
         }
@@ -157,24 +186,38 @@ impl<T: Copy + PartialEq> Groups<T> {
         let from_old = level.len_of(Seat::New) == 0 || has_old && level.since_old >= TURNS - 1;
         level.since_old = if from_old { 0 } else { level.since_old.saturating_add(1) };
         let seat = if from_old { Seat::Old } else { Seat::New };
-        Some((level.list(seat).first, seat))
+        Some((level.lists[seat as usize].first, seat))
+    }
+
+    /// Takes a key out of its lane.
+    #[inline]
+    fn take(&mut self, lane: u32, number: u32) -> Option<T> {
+        let lane = &mut self.lanes[lane];
+        lane.keys.remove(number, &mut self.keys);
+        self.len -= 1;
+        self.levels[usize::from(lane.level)].len -= 1;
+        self.groups[lane.group].queued -= 1;
+        let key = self.keys[number].key.take();
+        self.keys.give_back(number);
+        key
     }
 
     /// Passes on what is to be freed.
     #[inline]
     fn drop_surplus(&mut self, bin: &mut Bin<T>) {
+        bin.extend(self.groups.surplus().map(Garbage::Groups));
         bin.extend(self.lanes.surplus().map(Garbage::Lanes));
-        bin.extend(self.blocks.0.surplus().map(Garbage::Keys));
+        bin.extend(self.keys.surplus().map(Garbage::Keys));
     }
 }
 
-impl<T: Copy + PartialEq> Order<T> for Groups<T> {
+impl<T: Copy> Order<T> for Groups<T> {
     #[inline(never)]
     fn enter(&mut self, group: Group) -> u32 {
-        let number = self.table.find_or_make(group, &mut self.lanes);
-        let known = &mut self.lanes[number].known;
+        let number = self.table.find_or_make(group, &mut self.groups);
+        let known = &mut self.groups[number];
         if known.keys == 0 {
-            known.begin(group.weight); // it may have been kept without keys
+            (known.weight, known.handed_out) = (group.weight.max(1), 0); // it may have been kept without keys
         }
         known.keys += 1;
         number
@@ -182,32 +225,35 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
 
     #[inline(never)]
     fn leave(&mut self, group: u32, bin: &mut Bin<T>) {
-        let known = &mut self.lanes[group].known;
+        let known = &mut self.groups[group];
         known.keys -= 1;
         if known.keys == 0 {
             self.forget_if_unused(group, bin);
-            bin.extend(self.lanes.surplus().map(Garbage::Lanes));
+            bin.extend(self.groups.surplus().map(Garbage::Groups));
         }
     }
 
     #[inline(never)]
     fn push(&mut self, key: T, priority: i8, group: u32) -> Pushed {
         let (level, is_full) = (level_of(priority), self.is_full(group));
-        let number = self.lane(group, level);
-        self.pushes = self.pushes.saturating_add(1);
+        let lane = self.find_lane(group, level).unwrap_or_else(|| self.make_lane(group, level));
+        let position = self.keys.lend();
+        self.pushes += 1;
         self.len += 1;
         if self.stamps.are_wanted {
-            self.note_push(number, level);
+            self.note_push(position, level);
         }
-        let lane = &mut self.lanes[number];
-        let was_empty = lane.is_empty();
-        let position = lane.push((key, self.pushes), &mut self.blocks);
-        self.lanes[group].known.queued += 1;
+        let queued = &mut self.keys[position];
+        (queued.key, queued.push) = (Some(key), self.pushes);
+        let list = &mut self.lanes[lane].keys;
+        list.insert(position, false, &mut self.keys);
+        let is_first = list.len == 1;
+        self.groups[group].queued += 1;
         self.levels[usize::from(level)].len += 1;
         self.blocked += usize::from(is_full);
-        if was_empty {
-            self.lanes[number].turn.clear_passes();
-            self.seat(number, false);
+        if is_first {
+            self.lanes[lane].passes = 0;
+            self.seat(lane, false);
         }
         Pushed { position, is_ready: !is_full }
     }
@@ -215,56 +261,45 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
     #[inline(never)]
     fn pop(&mut self, bin: &mut Bin<T>) -> Option<T> {
         let (number, from) = self.next_lane()?;
-        let index = self.lanes[number].level;
-        let level = &mut self.levels[usize::from(index)];
-        level.len -= 1;
+        let key = self.take(number, self.lanes[number].keys.first);
+        self.served = number;
         if self.stamps.are_wanted {
             self.stamps.note_pop();
         }
         let lane = &mut self.lanes[number];
-        let key = lane.pop(&mut self.blocks)?;
-        self.len -= 1;
-        let credit = lane.turn.credit() - 1;
-        lane.turn.set_credit(credit);
-        if from == Seat::New {
-            level.pass(lane.due);
-        }
-        let (turn_is_over, is_empty, group) = (credit == 0 || from == Seat::Owed, lane.is_empty(), lane.group);
-        self.served = if is_empty { NONE } else { number };
-        let known = &mut self.lanes[group].known;
-        known.queued -= 1;
-        known.note_hand_out();
-        let queued = known.queued as usize;
+        let (index, group, is_empty) = (lane.level, lane.group, lane.keys.len == 0);
+        lane.passes = 0;
+        lane.credit -= 1;
+        let turn_is_over = lane.credit == 0 || from == Seat::Owed;
+        let known = &mut self.groups[group];
+        known.handed_out += 1;
         known.processing += u32::from(self.limit < u32::MAX);
         let is_full = self.limit < u32::MAX && known.processing == self.limit;
-        if from == Seat::Old && (turn_is_over || is_empty || is_full) {
+        let queued = known.queued as usize;
+        let level = &mut self.levels[usize::from(index)];
+        if from == Seat::New {
+            level.pass(lane.due);
+        } else if from == Seat::Old && (turn_is_over || is_empty || is_full) {
             level.turns = level.turns.wrapping_add(1);
         }
-        self.lanes[number].turn.clear_passes();
         if is_full {
-            self.lanes[number].turn.set_credit(0);
-            self.pass_others(group, number);
+            lane.credit = 0;
             self.blocked += queued;
-            self.seat_all(group);
+            self.seat_all(group, number);
         } else if turn_is_over || is_empty {
             self.seat(number, turn_is_over);
         }
         self.tidy(index, bin);
         self.drop_surplus(bin);
-        Some(key)
+        key
     }
 
-    fn remove(&mut self, key: T, place: Place, bin: &mut Bin<T>) {
+    fn remove(&mut self, _key: T, place: Place, bin: &mut Bin<T>) {
         let level = level_of(place.priority);
         let number = self.find_lane(place.group, level).expect("the key is queued here");
-        let lane = &mut self.lanes[number];
-        lane.remove(key, place.position, &mut self.blocks);
-        let is_empty = lane.is_empty();
-        self.lanes[place.group].known.queued -= 1;
-        self.len -= 1;
-        self.levels[usize::from(level)].len -= 1;
+        let _key = self.take(number, place.position);
         self.blocked -= usize::from(self.is_full(place.group));
-        if is_empty {
+        if self.lanes[number].keys.len == 0 {
             self.seat(number, false);
         }
         self.tidy(level, bin);
@@ -277,7 +312,7 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
             return false;
         }
         let was_full = self.is_full(group);
-        let known = &mut self.lanes[group].known;
+        let known = &mut self.groups[group];
         known.processing -= 1;
         let queued = known.queued as usize;
         if was_full {
@@ -292,9 +327,8 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
         self.blocked
     }
 
-    fn push_number(&self, key: T, place: Place) -> u64 {
-        let lane = self.find_lane(place.group, level_of(place.priority));
-        lane.map_or(0, |number| self.lanes[number].push_number(key, place.position, &self.blocks))
+    fn push_number(&self, _key: T, place: Place) -> u64 {
+        self.keys[place.position].push
     }
 
     #[inline]
@@ -308,8 +342,8 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
 
     #[inline]
     fn front(&self) -> Option<(i8, u64)> {
-        let owed = if self.owed.first == NONE { None } else { Some(self.lanes[self.owed.first].level) };
-        Some((priority_of(self.choice.top().max(owed)?), self.stamps.turn()))
+        let owed = self.lanes.get(self.owed.first).map(|lane| lane.level);
+        Some((priority_of(self.choice.top().max(owed)?), self.stamps.turn))
     }
 
     fn stamp_of(&self, key: T, place: Place) -> u64 {
@@ -329,22 +363,29 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
         self.give_stamp(now);
     }
 
-    /// A key of the lane that gave the last one: with many lanes its first, whose turn comes when those of the others have been.
+    /// A key of the lane that gave the last one: with many lanes its first, whose turn comes when those of the others have been. With few
+    /// one that was probably pushed so much later.
     fn upcoming(&self, ahead: u32) -> Option<T> {
-        let lane = if self.served == NONE { return None } else { &self.lanes[self.served] };
+        let lane = self.lanes.get(self.served)?;
         let level = &self.levels[usize::from(lane.level)];
-        lane.peek(ahead / (level.len_of(Seat::New) + level.len_of(Seat::Old)).max(1), &self.blocks)
+        let later = ahead / (level.len_of(Seat::New) + level.len_of(Seat::Old)).max(1);
+        self.keys.get(lane.keys.first.saturating_add(later))?.key
     }
 
     fn firsts(&self, mut each: impl FnMut(T) -> bool) {
-        let places = &mut { PLACES };
-        self.ready_lanes().take(PLACES).for_each(|lane| lane.firsts(&self.blocks, places, &mut each));
+        let mut places = PLACES;
+        for lane in self.ready_lanes().take(PLACES) {
+            let keys = lane.keys.iter(&self.keys).take(FIRSTS.min(places));
+            let _is_found = keys.inspect(|_| places -= 1).filter_map(|(_, queued)| queued.key).any(&mut each);
+        }
     }
 
     fn shrink(&mut self, bin: &mut Bin<T>) -> bool {
         let has_more = self.forget_due(bin);
         self.table.shrink(bin);
-        bin.push(Garbage::Groups(self.lanes.shrink(), self.blocks.0.shrink()));
+        bin.extend(self.groups.shrink().into_iter().map(Garbage::Groups));
+        bin.extend(self.lanes.shrink().into_iter().map(Garbage::Lanes));
+        bin.extend(self.keys.shrink().into_iter().map(Garbage::Keys));
         has_more
     }
 }

@@ -30,11 +30,10 @@ mod any;
 mod bits;
 mod choice;
 mod groups;
-mod keys;
-mod known;
 mod lanes;
 mod levels;
 mod line;
+mod list;
 mod owed;
 mod seats;
 mod slab;
@@ -48,7 +47,7 @@ pub(crate) use groups::Groups;
 pub(crate) use levels::Levels;
 pub(crate) use line::Line;
 
-use lanes::{KeysChunk, LanesChunk};
+use lanes::{Index, KeysChunk, KnownsChunk, LanesChunk};
 use line::Block;
 use table::Segment;
 
@@ -187,8 +186,9 @@ enum Garbage<T> {
     Lines(Vec<Box<Block<T>>>),
     Empty(Line<T>),
     Keys(KeysChunk<T>),
-    Lanes(LanesChunk<T>),
-    Groups(Vec<LanesChunk<T>>, Vec<KeysChunk<T>>),
+    Lanes(LanesChunk),
+    Groups(KnownsChunk),
+    Index(Index),
     Segment(Segment),
 }
 

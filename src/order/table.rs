@@ -10,8 +10,7 @@
 //! Linear hashing (Litwin, 1980): a new group splits at most one bucket, and a group that goes merges at most four. So nothing is moved at
 //! once, and the memory of the buckets follows the number of groups.
 
-use super::known::Known;
-use super::lanes::{Lane, Lanes};
+use super::lanes::{Known, Knowns};
 use super::{Bin, Garbage, Group, NONE, visit};
 
 pub(super) type Segment = Box<[u32; SEGMENT]>;
@@ -24,75 +23,60 @@ pub(super) struct Table {
     segments: Vec<Segment>,
     /// The number of buckets.
     len: usize,
-    /// The power of two from there on, less one.
-    mask: usize,
-    groups: usize,
 }
 
 impl Table {
     pub(super) fn new() -> Self {
-        Self { segments: vec![Box::new([NONE; SEGMENT])], len: FEWEST, mask: FEWEST - 1, groups: 0 }
-    }
-
-    /// The number of groups.
-    #[cfg(test)]
-    pub(super) fn groups(&self) -> usize {
-        self.groups
+        Self { segments: vec![Box::new([NONE; SEGMENT])], len: FEWEST }
     }
 
     #[inline]
-    fn bucket_of(&self, hash: u64) -> usize {
-        let bucket = hash as usize & self.mask;
-        if bucket < self.len { bucket } else { bucket & self.mask >> 1 }
+    fn bucket(&mut self, hash: u64) -> &mut u32 {
+        let mask = self.len.next_power_of_two() - 1;
+        let bucket = hash as usize & mask;
+        self.at(if bucket < self.len { bucket } else { bucket & mask >> 1 })
     }
 
     #[inline]
-    fn bucket(&mut self, bucket: usize) -> &mut u32 {
+    fn at(&mut self, bucket: usize) -> &mut u32 {
         &mut self.segments[bucket / SEGMENT][bucket % SEGMENT]
     }
 
     /// The number of a group, which is made if it is not known.
     #[inline]
-    pub(super) fn find_or_make<T>(&mut self, group: Group, lanes: &mut Lanes<T>) -> u32 {
-        let bucket = self.bucket_of(group.hash);
-        let first = *self.bucket(bucket);
-        let mut number = first;
+    pub(super) fn find_or_make(&mut self, group: Group, groups: &mut Knowns) -> u32 {
+        let bucket = self.bucket(group.hash);
+        let mut number = *bucket;
         while number != NONE {
             visit();
-            let known = &lanes[number].known;
+            let known = &groups[number];
             if known.hash == group.hash {
                 return number;
             }
             number = known.next;
         }
-        let number = lanes.lend();
-        lanes[number] = Lane::new(number, 0, NONE, Known { hash: group.hash, next: first, ..Known::default() });
-        *self.bucket(bucket) = number;
-        self.groups += 1;
-        if 2 * self.groups > self.len {
-            self.split(lanes);
+        let number = groups.lend();
+        groups[number] = Known { hash: group.hash, next: std::mem::replace(bucket, number), ..Known::default() };
+        if 2 * groups.len() > self.len {
+            self.split(groups);
         }
         number
     }
 
     /// A group is not known any more.
-    pub(super) fn remove<T>(&mut self, number: u32, lanes: &mut Lanes<T>, bin: &mut Bin<T>) {
-        let Known { hash, next, .. } = lanes[number].known;
-        let bucket = self.bucket_of(hash);
-        match *self.bucket(bucket) {
-            first if first == number => *self.bucket(bucket) = next,
-            mut before => {
-                while lanes[before].known.next != number {
-                    before = lanes[before].known.next;
-                }
-                lanes[before].known.next = next;
-            }
+    pub(super) fn remove<T>(&mut self, number: u32, groups: &mut Knowns, bin: &mut Bin<T>) {
+        let Known { hash, next, .. } = groups[number];
+        let mut link = self.bucket(hash);
+        while *link != number {
+            let before = *link;
+            link = &mut groups[before].next;
         }
-        lanes.give_back(number);
-        self.groups -= 1;
+        *link = next;
+        groups.give_back(number);
         for _ in 0..4 {
-            if self.len > FEWEST && self.len > 4 * self.groups {
-                self.merge(lanes);
+            if self.len > FEWEST && self.len > 4 * groups.len() {
+                self.len -= 1;
+                self.relink(self.len, groups);
             }
         }
         // One more than needed is kept.
@@ -102,35 +86,24 @@ impl Table {
     }
 
     /// One bucket more, with some groups of another one.
-    fn split<T>(&mut self, lanes: &mut Lanes<T>) {
+    fn split(&mut self, groups: &mut Knowns) {
         let new = self.len;
         if new == self.segments.len() * SEGMENT {
             self.segments.push(Box::new([NONE; SEGMENT]));
         }
-        *self.bucket(new) = NONE;
-        self.set_len(new + 1);
-        self.relink(new - (1 << new.ilog2()), lanes);
-    }
-
-    /// One bucket less: its groups go to another one.
-    fn merge<T>(&mut self, lanes: &mut Lanes<T>) {
-        self.set_len(self.len - 1);
-        self.relink(self.len, lanes);
-    }
-
-    fn set_len(&mut self, len: usize) {
-        (self.len, self.mask) = (len, len.next_power_of_two() - 1);
+        *self.at(new) = NONE;
+        self.len += 1;
+        self.relink(new - (1 << new.ilog2()), groups);
     }
 
     /// Puts each group of a chain where it belongs.
-    fn relink<T>(&mut self, bucket: usize, lanes: &mut Lanes<T>) {
-        let mut number = std::mem::replace(self.bucket(bucket), NONE);
+    fn relink(&mut self, bucket: usize, groups: &mut Knowns) {
+        let mut number = std::mem::replace(self.at(bucket), NONE);
         while number != NONE {
             visit();
-            let known = &mut lanes[number].known;
-            let bucket = self.bucket_of(known.hash);
-            let next = std::mem::replace(&mut known.next, std::mem::replace(self.bucket(bucket), number));
-            number = next;
+            let known = &mut groups[number];
+            let first = std::mem::replace(self.bucket(known.hash), number);
+            number = std::mem::replace(&mut known.next, first);
         }
     }
 
