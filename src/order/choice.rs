@@ -51,6 +51,11 @@ impl Choice {
         self.ready.iter()
     }
 
+    /// The highest of these levels that has no keys.
+    pub(super) fn top_quiet(&self, levels: &Bits) -> Option<u8> {
+        levels.top_without(&self.ready, &self.held)
+    }
+
     /// The levels with keys of full groups: from below this one down, and then from the highest to this one.
     pub(super) fn held_from(&self, last: u8) -> impl Iterator<Item = u8> {
         let below = std::iter::successors(self.held.below(last), |level| self.held.below(*level));
@@ -61,7 +66,7 @@ impl Choice {
     #[inline]
     pub(super) fn choose(&mut self) -> Option<(u8, bool)> {
         let top = self.ready.top()?;
-        let is_only = self.ready.is_single() && (self.held.is_empty() || self.held.is_single() && self.held.has(top));
+        let is_only = self.ready.len() == 1 && self.held.len() == u16::from(self.held.has(top));
         if self.strict || is_only {
             return Some((top, false));
         }
@@ -69,7 +74,7 @@ impl Choice {
         if self.since_lower < TURNS {
             return Some((top, false));
         }
-        Some((self.choose_lower(top), !self.held.is_empty()))
+        Some((self.choose_lower(top), self.held.len() > 0))
     }
 
     /// A hand-out that is owed is one of the 16, too.

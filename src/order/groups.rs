@@ -39,9 +39,9 @@ pub(crate) struct Groups<T> {
     pub(super) choice: Choice,
     /// Lanes that give the next keys, before all levels.
     pub(super) owed: List,
-    /// Idle lanes. And the levels that have some, and none with keys.
+    /// Idle lanes, and the levels that have some.
     pub(super) idle: u32,
-    pub(super) quiet: Bits,
+    pub(super) with_idle: Bits,
     /// The last level that was looked at for a lane to be skipped.
     pub(super) last_skipped: u8,
     /// How often a group had room again.
@@ -76,7 +76,7 @@ impl<T: Copy> Groups<T> {
             choice: Choice::new(strict),
             owed: List::EMPTY,
             idle: 0,
-            quiet: Bits::default(),
+            with_idle: Bits::default(),
             last_skipped: 0,
             rooms: 0,
             limit: limit.unwrap_or(u32::MAX),
@@ -156,7 +156,7 @@ impl<T: Copy> Groups<T> {
             index[usize::from(level)] = NONE;
         }
         if known.lanes <= INDEXED / 2 {
-            bin.extend(known.index.take().map(Garbage::Index));
+            bin.add(known.index.take().map(Garbage::Index));
         }
         self.lanes.give_back(number);
         self.forget_if_unused(group, bin);
@@ -189,25 +189,25 @@ impl<T: Copy> Groups<T> {
         Some((level.lists[seat as usize].first, seat))
     }
 
-    /// Takes a key out of its lane.
+    /// Takes a key out of its lane. The caller counts it for the group.
     #[inline]
     fn take(&mut self, lane: u32, number: u32) -> Option<T> {
+        let queued = &mut self.keys[number];
+        let (key, links) = (queued.key.take(), queued.links);
         let lane = &mut self.lanes[lane];
-        lane.keys.remove(number, &mut self.keys);
+        lane.keys.remove(links, &mut self.keys);
+        self.keys.give_back(number);
         self.len -= 1;
         self.levels[usize::from(lane.level)].len -= 1;
-        self.groups[lane.group].queued -= 1;
-        let key = self.keys[number].key.take();
-        self.keys.give_back(number);
         key
     }
 
     /// Passes on what is to be freed.
     #[inline]
     fn drop_surplus(&mut self, bin: &mut Bin<T>) {
-        bin.extend(self.groups.surplus().map(Garbage::Groups));
-        bin.extend(self.lanes.surplus().map(Garbage::Lanes));
-        bin.extend(self.keys.surplus().map(Garbage::Keys));
+        bin.add(self.groups.surplus().map(Garbage::Groups));
+        bin.add(self.lanes.surplus().map(Garbage::Lanes));
+        bin.add(self.keys.surplus().map(Garbage::Keys));
     }
 }
 
@@ -229,7 +229,7 @@ impl<T: Copy> Order<T> for Groups<T> {
         known.keys -= 1;
         if known.keys == 0 {
             self.forget_if_unused(group, bin);
-            bin.extend(self.groups.surplus().map(Garbage::Groups));
+            bin.add(self.groups.surplus().map(Garbage::Groups));
         }
     }
 
@@ -243,11 +243,10 @@ impl<T: Copy> Order<T> for Groups<T> {
         if self.stamps.are_wanted {
             self.note_push(position, level);
         }
-        let queued = &mut self.keys[position];
-        (queued.key, queued.push) = (Some(key), self.pushes);
         let list = &mut self.lanes[lane].keys;
-        list.insert(position, false, &mut self.keys);
+        let links = list.insert(position, false, &mut self.keys);
         let is_first = list.len == 1;
+        self.keys[position] = Queued { key: Some(key), push: self.pushes, links };
         self.groups[group].queued += 1;
         self.levels[usize::from(level)].len += 1;
         self.blocked += usize::from(is_full);
@@ -272,6 +271,7 @@ impl<T: Copy> Order<T> for Groups<T> {
         lane.credit -= 1;
         let turn_is_over = lane.credit == 0 || from == Seat::Owed;
         let known = &mut self.groups[group];
+        known.queued -= 1;
         known.handed_out += 1;
         known.processing += u32::from(self.limit < u32::MAX);
         let is_full = self.limit < u32::MAX && known.processing == self.limit;
@@ -298,6 +298,7 @@ impl<T: Copy> Order<T> for Groups<T> {
         let level = level_of(place.priority);
         let number = self.find_lane(place.group, level).expect("the key is queued here");
         let _key = self.take(number, place.position);
+        self.groups[place.group].queued -= 1;
         self.blocked -= usize::from(self.is_full(place.group));
         if self.lanes[number].keys.len == 0 {
             self.seat(number, false);
@@ -383,9 +384,9 @@ impl<T: Copy> Order<T> for Groups<T> {
     fn shrink(&mut self, bin: &mut Bin<T>) -> bool {
         let has_more = self.forget_due(bin);
         self.table.shrink(bin);
-        bin.extend(self.groups.shrink().into_iter().map(Garbage::Groups));
-        bin.extend(self.lanes.shrink().into_iter().map(Garbage::Lanes));
-        bin.extend(self.keys.shrink().into_iter().map(Garbage::Keys));
+        self.groups.shrink().into_iter().for_each(|chunk| bin.push(Garbage::Groups(chunk)));
+        self.lanes.shrink().into_iter().for_each(|chunk| bin.push(Garbage::Lanes(chunk)));
+        self.keys.shrink().into_iter().for_each(|chunk| bin.push(Garbage::Keys(chunk)));
         has_more
     }
 }

@@ -59,7 +59,7 @@ pub(super) struct Lane {
     pub(super) group: u32,
     /// The next lane of the same group, or `NONE`.
     pub(super) sibling: u32,
-    links: Links,
+    pub(super) links: Links,
     /// The turn of its level at which it has its own, or would have had it. Of a new lane, and of a parked one that was new: its ticket.
     pub(super) due: u32,
     /// The keys that it may still give in this turn.
@@ -101,7 +101,7 @@ pub(super) struct Queued<T> {
     pub(super) key: Option<T>,
     /// The number of its push.
     pub(super) push: u64,
-    links: Links,
+    pub(super) links: Links,
 }
 
 impl<T> Default for Queued<T> {
@@ -139,7 +139,7 @@ pub(super) enum Seat {
     Idle,
     /// It gives the next key, of all levels.
     Owed,
-    /// In none: it is just made, or about to be forgotten.
+    /// In none: it is just made.
     Nowhere,
 }
 

@@ -26,19 +26,24 @@ pub(super) struct List {
 impl List {
     pub(super) const EMPTY: Self = Self { first: NONE, last: NONE, len: 0 };
 
-    /// Puts a value at the end, or first.
+    /// Puts a value at the end, or first. Returns its links, for the value.
     #[inline]
-    pub(super) fn insert<V: Linked, const N: usize>(&mut self, number: u32, is_first: bool, slab: &mut Slab<V, N>) {
+    pub(super) fn insert<V: Linked, const N: usize>(
+        &mut self,
+        number: u32,
+        is_first: bool,
+        slab: &mut Slab<V, N>,
+    ) -> Links {
         let (prev, next) = if is_first { (NONE, self.first) } else { (self.last, NONE) };
-        *slab[number].links_mut() = (prev, next);
         *self.next_of(prev, slab) = number;
         *self.prev_of(next, slab) = number;
         self.len += 1;
+        (prev, next)
     }
 
+    /// Takes out the value with these links.
     #[inline]
-    pub(super) fn remove<V: Linked, const N: usize>(&mut self, number: u32, slab: &mut Slab<V, N>) {
-        let (prev, next) = slab[number].links();
+    pub(super) fn remove<V: Linked, const N: usize>(&mut self, (prev, next): Links, slab: &mut Slab<V, N>) {
         *self.next_of(prev, slab) = next;
         *self.prev_of(next, slab) = prev;
         self.len -= 1;

@@ -203,8 +203,8 @@ impl<T> Bin<T> {
     }
 
     #[inline]
-    fn extend(&mut self, garbage: impl IntoIterator<Item = Garbage<T>>) {
-        for garbage in garbage {
+    fn add(&mut self, garbage: Option<Garbage<T>>) {
+        if let Some(garbage) = garbage {
             self.push(garbage);
         }
     }

@@ -21,7 +21,7 @@ const PASSES: u8 = 63;
 
 pub(super) struct Level {
     /// By [`Seat`].
-    pub(super) lists: [List; 6],
+    pub(super) lists: [List; Seat::Nowhere as usize + 1],
     /// Queued keys.
     pub(super) len: u32,
     /// Turns of old lanes, which wrap around.
@@ -34,8 +34,14 @@ pub(super) struct Level {
 }
 
 impl Level {
-    pub(super) const EMPTY: Self =
-        Self { lists: [List::EMPTY; 6], len: 0, turns: 0, tickets: 0, passed: 0, since_old: 0 };
+    pub(super) const EMPTY: Self = Self {
+        lists: [List::EMPTY; Seat::Nowhere as usize + 1],
+        len: 0,
+        turns: 0,
+        tickets: 0,
+        passed: 0,
+        since_old: 0,
+    };
 
     #[inline]
     pub(super) fn len_of(&self, seat: Seat) -> u32 {
@@ -130,31 +136,30 @@ impl<T: Copy> Groups<T> {
     }
 
     /// Moves a lane to the end of another list, or to its start.
+    #[inline]
     pub(super) fn put(&mut self, number: u32, seat: Seat, goes_first: bool) {
-        let Lane { seat: was, level: index, .. } = self.lanes[number];
+        let Lane { seat: was, level: index, links, .. } = self.lanes[number];
         let level = &mut self.levels[usize::from(index)];
-        for (seat, is_old) in [(was, true), (seat, false)] {
-            let list = match seat {
-                Seat::Nowhere => continue,
-                Seat::Owed => &mut self.owed,
-                _ => &mut level.lists[seat as usize],
-            };
-            if is_old {
-                list.remove(number, &mut self.lanes);
-            } else {
-                list.insert(number, goes_first, &mut self.lanes);
-            }
+        if was != Seat::Nowhere {
+            let list = if was == Seat::Owed { &mut self.owed } else { &mut level.lists[was as usize] };
+            list.remove(links, &mut self.lanes);
         }
-        self.lanes[number].seat = seat;
+        let list = if seat == Seat::Owed { &mut self.owed } else { &mut level.lists[seat as usize] };
+        let links = list.insert(number, goes_first, &mut self.lanes);
         if was.is_held() || seat.is_held() {
             self.choice.set_held(index, level.held() > 0);
         }
         self.choice.set(index, level.is_ready());
-        self.idle = self.idle + u32::from(seat == Seat::Idle) - u32::from(was == Seat::Idle);
-        let is_quiet = level.waiting() == 0 && level.len_of(Seat::Idle) > 0;
-        if is_quiet != self.quiet.has(index) {
-            self.quiet.put(index, is_quiet);
-        }
+        self.note_idle(index, u32::from(seat == Seat::Idle), u32::from(was == Seat::Idle));
+        let lane = &mut self.lanes[number];
+        (lane.seat, lane.links) = (seat, links);
+    }
+
+    /// Lanes of a level became idle, or are so no longer.
+    #[inline]
+    fn note_idle(&mut self, index: u8, more: u32, less: u32) {
+        self.idle = self.idle + more - less;
+        self.with_idle.put(index, self.levels[usize::from(index)].len_of(Seat::Idle) > 0);
     }
 
     /// Lanes that may give a key now: some of each level, those whose turns come first.
@@ -204,7 +209,7 @@ impl<T: Copy> Groups<T> {
         if idle.len > KEEP && (idle.len > KEEP + 2 * level.waiting() || self.due_idle(index.into()).is_some()) {
             return Some(idle.first);
         }
-        Some(self.levels[usize::from(self.quiet.top()?)].lists[Seat::Idle as usize].first)
+        Some(self.levels[usize::from(self.choice.top_quiet(&self.with_idle)?)].lists[Seat::Idle as usize].first)
     }
 
     /// Forgets idle lanes whose turns have come: with a key they are new, as those that are not known. Returns whether there may be more.
@@ -232,7 +237,9 @@ impl<T: Copy> Groups<T> {
     }
 
     fn forget_idle(&mut self, number: u32, bin: &mut Bin<T>) {
-        self.put(number, Seat::Nowhere, false);
+        let Lane { level, links, .. } = self.lanes[number];
+        self.levels[usize::from(level)].lists[Seat::Idle as usize].remove(links, &mut self.lanes);
+        self.note_idle(level, 0, 1);
         self.forget_lane(number, bin);
     }
 }

@@ -81,7 +81,7 @@ impl Table {
         }
         // One more than needed is kept.
         if self.segments.len() > self.len / SEGMENT + 2 {
-            bin.extend(self.segments.pop().map(Garbage::Segment));
+            bin.add(self.segments.pop().map(Garbage::Segment));
         }
     }
 
@@ -114,6 +114,6 @@ impl Table {
 
     /// Gives back what is kept for groups to come.
     pub(super) fn shrink<T>(&mut self, bin: &mut Bin<T>) {
-        bin.extend(self.segments.drain(self.len.div_ceil(SEGMENT)..).map(Garbage::Segment));
+        self.segments.drain(self.len.div_ceil(SEGMENT)..).for_each(|segment| bin.push(Garbage::Segment(segment)));
     }
 }
