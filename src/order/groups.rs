@@ -22,7 +22,7 @@
 
 use super::bits::Bits;
 use super::choice::Choice;
-use super::lanes::{Knowns, Lane, Lanes, Queued, Seat};
+use super::lanes::{Known, Lane, Lanes, Queued, Seat};
 use super::list::List;
 use super::seats::Level;
 use super::slab::Slab;
@@ -32,7 +32,6 @@ use super::{Bin, FIRSTS, Garbage, Group, NONE, Order, PLACES, Place, Pushed, lev
 
 pub(crate) struct Groups<T> {
     pub(super) table: Table,
-    pub(super) groups: Knowns,
     pub(super) lanes: Lanes,
     pub(super) keys: Slab<Queued<T>, 64>,
     pub(super) levels: Box<[Level; 256]>,
@@ -69,7 +68,6 @@ impl<T: Copy> Groups<T> {
     pub(crate) fn new(limit: Option<u32>, strict: bool) -> Self {
         Self {
             table: Table::new(),
-            groups: Slab::default(),
             lanes: Slab::default(),
             keys: Slab::default(),
             levels: Box::new([Level::EMPTY; 256]),
@@ -91,66 +89,75 @@ impl<T: Copy> Groups<T> {
     /// The number of groups that are known.
     #[cfg(test)]
     pub(crate) fn groups(&self) -> usize {
-        self.groups.len()
+        self.table.groups()
     }
 
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
-        self.groups.bytes() + self.lanes.bytes() + self.keys.bytes() + self.table.bytes()
+        self.lanes.bytes() + self.keys.bytes() + self.table.bytes()
     }
 
     /// A group, and the number of its hand-outs since it is known.
     pub(crate) fn group(&self, group: u32) -> (Group, u64) {
-        let known = &self.groups[group];
+        let known = &self.lanes[group].known;
         (known.group(), known.handed_out)
     }
 
     #[inline]
     pub(super) fn is_full(&self, group: u32) -> bool {
-        self.limit < u32::MAX && self.groups[group].processing >= self.limit
+        self.limit < u32::MAX && self.lanes[group].known.processing >= self.limit
     }
 
     /// The numbers of the lanes of a group.
     #[inline]
     pub(super) fn lanes_of(&self, group: u32) -> impl Iterator<Item = u32> {
-        let lane = |number: u32| (number != NONE).then_some(number);
-        let lanes =
-            std::iter::successors(lane(self.groups[group].lane), move |number| lane(self.lanes[*number].sibling));
-        lanes.inspect(|_| visit())
+        let lanes = std::iter::successors(Some(group), |number| {
+            Some(self.lanes[*number].sibling).filter(|sibling| *sibling != NONE)
+        });
+        lanes.inspect(|_| visit()).filter(|number| self.lanes[*number].seat != Seat::Nowhere)
     }
 
     #[inline]
     fn find_lane(&self, group: u32, level: u8) -> Option<u32> {
-        match &self.groups[group].index {
+        match &self.lanes[group].known.index {
             Some(index) => Some(index[usize::from(level)]).filter(|number| *number != NONE),
             None => self.lanes_of(group).find(|number| self.lanes[*number].level == level),
         }
     }
 
     fn make_lane(&mut self, group: u32, level: u8) -> u32 {
-        let number = self.lanes.lend();
-        let known = &mut self.groups[group];
-        self.lanes[number] = Lane::new(group, level, std::mem::replace(&mut known.lane, number));
-        known.lanes += 1;
-        if let Some(index) = &mut known.index {
-            index[usize::from(level)] = number;
-        } else if known.lanes > INDEXED {
-            let mut index = Box::new([NONE; 256]);
-            self.lanes_of(group).for_each(|number| index[usize::from(self.lanes[number].level)] = number);
-            self.groups[group].index = Some(index);
+        let (home, mut number) = (&mut self.lanes[group], group);
+        home.known.lanes += 1;
+        if home.seat == Seat::Nowhere {
+            // Without a credit: what it is due is not kept, as it was of the level that had this lane before.
+            (home.level, home.credit) = (level, 0);
+        } else {
+            number = self.lanes.lend();
+            let sibling = std::mem::replace(&mut self.lanes[group].sibling, number);
+            self.lanes[number] = Lane::new(group, level, sibling, Known::default());
+        }
+        if self.lanes[group].known.lanes > INDEXED {
+            self.index(group, level, number);
         }
         number
     }
 
+    /// Puts a lane of a group with many into their index.
+    #[cold]
+    fn index(&mut self, group: u32, level: u8, number: u32) {
+        let mut index = self.lanes[group].known.index.take().unwrap_or_else(|| {
+            let mut index = Box::new([NONE; 256]);
+            self.lanes_of(group).for_each(|number| index[usize::from(self.lanes[number].level)] = number);
+            index
+        });
+        index[usize::from(level)] = number;
+        self.lanes[group].known.index = Some(index);
+    }
+
     /// Forgets a lane, which is in no list.
     pub(super) fn forget_lane(&mut self, number: u32, bin: &mut Bin<T>) {
-        let Lane { group, sibling, level, .. } = self.lanes[number];
-        let before = self.lanes_of(group).take_while(|before| *before != number).last();
-        match before {
-            Some(before) => self.lanes[before].sibling = sibling,
-            None => self.groups[group].lane = sibling,
-        }
-        let known = &mut self.groups[group];
+        let &Lane { group, sibling, level, .. } = &self.lanes[number];
+        let known = &mut self.lanes[group].known;
         known.lanes -= 1;
         if let Some(index) = &mut known.index {
             index[usize::from(level)] = NONE;
@@ -158,15 +165,25 @@ impl<T: Copy> Groups<T> {
         if known.lanes <= INDEXED / 2 {
             bin.add(known.index.take().map(Garbage::Index));
         }
-        self.lanes.give_back(number);
+        if number == group {
+            self.lanes[number].seat = Seat::Nowhere;
+        } else {
+            let mut before = group;
+            while self.lanes[before].sibling != number {
+                visit();
+                before = self.lanes[before].sibling;
+            }
+            self.lanes[before].sibling = sibling;
+            self.lanes.give_back(number);
+        }
         self.forget_if_unused(group, bin);
     }
 
     #[inline]
     fn forget_if_unused(&mut self, group: u32, bin: &mut Bin<T>) {
-        let known = &self.groups[group];
+        let known = &self.lanes[group].known;
         if known.keys == 0 && known.lanes == 0 {
-            self.table.remove(group, &mut self.groups, bin);
+            self.table.remove(group, &mut self.lanes, bin);
         }
     }
 
@@ -190,7 +207,7 @@ impl<T: Copy> Groups<T> {
     }
 
     /// Takes a key out of its lane. The caller counts it for the group.
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, lane: u32, number: u32) -> Option<T> {
         let queued = &mut self.keys[number];
         let (key, links) = (queued.key.take(), queued.links);
@@ -205,7 +222,6 @@ impl<T: Copy> Groups<T> {
     /// Passes on what is to be freed.
     #[inline]
     fn drop_surplus(&mut self, bin: &mut Bin<T>) {
-        bin.add(self.groups.surplus().map(Garbage::Groups));
         bin.add(self.lanes.surplus().map(Garbage::Lanes));
         bin.add(self.keys.surplus().map(Garbage::Keys));
     }
@@ -214,8 +230,8 @@ impl<T: Copy> Groups<T> {
 impl<T: Copy> Order<T> for Groups<T> {
     #[inline(never)]
     fn enter(&mut self, group: Group) -> u32 {
-        let number = self.table.find_or_make(group, &mut self.groups);
-        let known = &mut self.groups[number];
+        let number = self.table.find_or_make(group, &mut self.lanes);
+        let known = &mut self.lanes[number].known;
         if known.keys == 0 {
             (known.weight, known.handed_out) = (group.weight.max(1), 0); // it may have been kept without keys
         }
@@ -225,11 +241,11 @@ impl<T: Copy> Order<T> for Groups<T> {
 
     #[inline(never)]
     fn leave(&mut self, group: u32, bin: &mut Bin<T>) {
-        let known = &mut self.groups[group];
+        let known = &mut self.lanes[group].known;
         known.keys -= 1;
         if known.keys == 0 {
             self.forget_if_unused(group, bin);
-            bin.add(self.groups.surplus().map(Garbage::Groups));
+            bin.add(self.lanes.surplus().map(Garbage::Lanes));
         }
     }
 
@@ -247,7 +263,7 @@ impl<T: Copy> Order<T> for Groups<T> {
         let links = list.insert(position, false, &mut self.keys);
         let is_first = list.len == 1;
         self.keys[position] = Queued { key: Some(key), push: self.pushes, links };
-        self.groups[group].queued += 1;
+        self.lanes[group].known.queued += 1;
         self.levels[usize::from(level)].len += 1;
         self.blocked += usize::from(is_full);
         if is_first {
@@ -266,11 +282,11 @@ impl<T: Copy> Order<T> for Groups<T> {
             self.stamps.note_pop();
         }
         let lane = &mut self.lanes[number];
-        let (index, group, is_empty) = (lane.level, lane.group, lane.keys.len == 0);
+        let (index, group, due, is_empty) = (lane.level, lane.group, lane.due, lane.keys.len == 0);
         lane.passes = 0;
         lane.credit -= 1;
         let turn_is_over = lane.credit == 0 || from == Seat::Owed;
-        let known = &mut self.groups[group];
+        let known = &mut self.lanes[group].known;
         known.queued -= 1;
         known.handed_out += 1;
         known.processing += u32::from(self.limit < u32::MAX);
@@ -278,12 +294,12 @@ impl<T: Copy> Order<T> for Groups<T> {
         let queued = known.queued as usize;
         let level = &mut self.levels[usize::from(index)];
         if from == Seat::New {
-            level.pass(lane.due);
+            level.pass(due);
         } else if from == Seat::Old && (turn_is_over || is_empty || is_full) {
             level.turns = level.turns.wrapping_add(1);
         }
         if is_full {
-            lane.credit = 0;
+            self.lanes[number].credit = 0;
             self.blocked += queued;
             self.seat_all(group, number);
         } else if turn_is_over || is_empty {
@@ -298,7 +314,7 @@ impl<T: Copy> Order<T> for Groups<T> {
         let level = level_of(place.priority);
         let number = self.find_lane(place.group, level).expect("the key is queued here");
         let _key = self.take(number, place.position);
-        self.groups[place.group].queued -= 1;
+        self.lanes[place.group].known.queued -= 1;
         self.blocked -= usize::from(self.is_full(place.group));
         if self.lanes[number].keys.len == 0 {
             self.seat(number, false);
@@ -313,7 +329,7 @@ impl<T: Copy> Order<T> for Groups<T> {
             return false;
         }
         let was_full = self.is_full(group);
-        let known = &mut self.groups[group];
+        let known = &mut self.lanes[group].known;
         known.processing -= 1;
         let queued = known.queued as usize;
         if was_full {
@@ -384,7 +400,6 @@ impl<T: Copy> Order<T> for Groups<T> {
     fn shrink(&mut self, bin: &mut Bin<T>) -> bool {
         let has_more = self.forget_due(bin);
         self.table.shrink(bin);
-        self.groups.shrink().into_iter().for_each(|chunk| bin.push(Garbage::Groups(chunk)));
         self.lanes.shrink().into_iter().for_each(|chunk| bin.push(Garbage::Lanes(chunk)));
         self.keys.shrink().into_iter().for_each(|chunk| bin.push(Garbage::Keys(chunk)));
         has_more

@@ -1,10 +1,13 @@
 //! What is kept for a group, for the lanes of a group, and for the keys of a lane.
 //!
 //! ```text
-//!   Known (a group)  ──▶  Lane (HIGH)  ──▶  Lane (LOW)          through `sibling`
-//!                           │                 │
-//!                         key ⇄ key         key ⇄ key ⇄ key     a `List`
+//!   Lane (HIGH), Known  ──▶  Lane (LOW)  ──▶  Lane (NORMAL)      through `sibling`
+//!     │                        │                │
+//!   key ⇄ key                key              key ⇄ key ⇄ key    a `List`
 //! ```
+//!
+//! The first lane of a group, its *home*, is made with the group and also has what is known of it; so a group with keys of one level is in
+//! one place. Its number is that of the group.
 
 use super::list::{Linked, Links, List};
 use super::slab::{Chunk, Slab};
@@ -13,8 +16,6 @@ use super::{Group, NONE};
 pub(super) type KeysChunk<T> = Box<Chunk<Queued<T>, 64>>;
 pub(super) type Lanes = Slab<Lane, 64>;
 pub(super) type LanesChunk = Box<Chunk<Lane, 64>>;
-pub(super) type Knowns = Slab<Known, 64>;
-pub(super) type KnownsChunk = Box<Chunk<Known, 64>>;
 
 /// The lanes of a group by level, or `NONE`.
 pub(super) type Index = Box<[u32; 256]>;
@@ -33,16 +34,15 @@ pub(super) struct Known {
     pub(super) queued: u32,
     /// Keys in a turn.
     pub(super) weight: u16,
-    /// The number of its lanes, the first one, and where each is if they are many.
+    /// The number of its lanes, and where each is if they are many. A home that is [`Nowhere`](Seat::Nowhere) is not one of them.
     pub(super) lanes: u16,
-    pub(super) lane: u32,
     pub(super) index: Option<Index>,
 }
 
 impl Default for Known {
     fn default() -> Self {
         let (hash, handed_out, keys, processing, queued, weight, lanes) = (0, 0, 0, 0, 0, 0, 0);
-        Self { hash, handed_out, next: NONE, keys, processing, queued, weight, lanes, lane: NONE, index: None }
+        Self { hash, handed_out, next: NONE, keys, processing, queued, weight, lanes, index: None }
     }
 }
 
@@ -53,9 +53,9 @@ impl Known {
 }
 
 /// The queued keys of one group in one level.
-#[derive(Clone, Copy)]
 pub(super) struct Lane {
     pub(super) keys: List,
+    /// The home.
     pub(super) group: u32,
     /// The next lane of the same group, or `NONE`.
     pub(super) sibling: u32,
@@ -68,18 +68,20 @@ pub(super) struct Lane {
     pub(super) passes: u8,
     pub(super) level: u8,
     pub(super) seat: Seat,
+    /// Used in the home.
+    pub(super) known: Known,
 }
 
 impl Default for Lane {
     fn default() -> Self {
-        Self::new(NONE, 0, NONE)
+        Self::new(NONE, 0, NONE, Known::default())
     }
 }
 
 impl Lane {
-    pub(super) fn new(group: u32, level: u8, sibling: u32) -> Self {
+    pub(super) fn new(group: u32, level: u8, sibling: u32, known: Known) -> Self {
         let (keys, links, seat) = (List::EMPTY, (NONE, NONE), Seat::Nowhere);
-        Self { keys, group, sibling, links, due: 0, credit: 0, passes: 0, level, seat }
+        Self { keys, group, sibling, links, due: 0, credit: 0, passes: 0, level, seat, known }
     }
 }
 
@@ -139,7 +141,7 @@ pub(super) enum Seat {
     Idle,
     /// It gives the next key, of all levels.
     Owed,
-    /// In none: it is just made.
+    /// In none: it is just made, or a home that is not used as a lane.
     Nowhere,
 }
 

@@ -47,7 +47,7 @@ pub(crate) use groups::Groups;
 pub(crate) use levels::Levels;
 pub(crate) use line::Line;
 
-use lanes::{Index, KeysChunk, KnownsChunk, LanesChunk};
+use lanes::{Index, KeysChunk, LanesChunk};
 use line::Block;
 use table::Segment;
 
@@ -187,7 +187,6 @@ enum Garbage<T> {
     Empty(Line<T>),
     Keys(KeysChunk<T>),
     Lanes(LanesChunk),
-    Groups(KnownsChunk),
     Index(Index),
     Segment(Segment),
 }

@@ -88,9 +88,9 @@ fn is_before(number: u32, other: u32) -> bool {
 impl<T: Copy> Groups<T> {
     /// Puts a lane where it belongs. `turn_is_over`: it has given as many keys as it may.
     pub(super) fn seat(&mut self, number: u32, turn_is_over: bool) {
-        let Lane { seat: was, group, level: index, credit, passes, due, keys, .. } = self.lanes[number];
-        let (is_full, was_full, weight) = (self.is_full(group), was.is_held(), self.groups[group].weight);
-        let level = &self.levels[usize::from(index)];
+        let &Lane { seat: was, group, level: index, credit, passes, due, keys, .. } = &self.lanes[number];
+        let (is_full, was_full) = (self.is_full(group), was.is_held());
+        let level = &mut self.levels[usize::from(index)];
         // It was new when it was parked.
         let was_new = was_full && credit == WAS_NEW;
         let is_due = if was_new { level.is_first(due, &self.lanes) } else { !is_before(level.turns, due) };
@@ -112,33 +112,35 @@ impl<T: Copy> Groups<T> {
         // Else it would pass those that wait: with a limit of 1 and one getter it is back before each hand-out.
         let was_to_give = credit > 0 && credit < LATE;
         let goes_first = seat == Seat::New && was_full && is_due && was_to_give;
-        self.put(number, seat, goes_first);
-        let (lane, level) = (&mut self.lanes[number], &mut self.levels[usize::from(index)]);
         // If it was parked without a hand-out, its turn comes when it would have come.
-        let keeps_due = if seat.is_held() { credit > 0 } else { was_full };
-        if seat == Seat::New {
-            if goes_first && !was_new {
-                lane.due = level.passed;
-            } else if !was_new {
+        let keeps_due = if seat.is_held() { credit > 0 } else { was_full && seat == Seat::Old };
+        let due = match seat {
+            Seat::New if was_new => due,
+            Seat::New if goes_first => level.passed,
+            Seat::New => {
                 level.tickets = level.tickets.wrapping_add(1);
-                lane.due = level.tickets;
+                level.tickets
             }
-        } else if !keeps_due || seat == Seat::Idle {
-            lane.due = level.turns.wrapping_add(level.len_of(Seat::Old));
-        }
-        if !seat.is_held() {
-            lane.credit = weight;
-        } else if matches!(was, Seat::Idle | Seat::Nowhere) {
-            lane.credit = LATE;
-        } else if was == Seat::New && credit > 0 {
-            lane.credit = WAS_NEW;
-        } // else 0: it has filled its group itself; or more: it was to have its turn
+            _ if keeps_due => due,
+            _ => {
+                let old = level.len_of(Seat::Old) + u32::from(seat == Seat::Old) - u32::from(was == Seat::Old);
+                level.turns.wrapping_add(old)
+            }
+        };
+        let credit = match was {
+            _ if !seat.is_held() => self.lanes[group].known.weight,
+            Seat::Idle | Seat::Nowhere => LATE,
+            Seat::New if credit > 0 => WAS_NEW,
+            _ => credit, // 0: it has filled its group itself; or more: it was to have its turn
+        };
+        let lane = self.put(number, seat, goes_first);
+        (lane.due, lane.credit) = (due, credit);
     }
 
     /// Moves a lane to the end of another list, or to its start.
-    #[inline]
-    pub(super) fn put(&mut self, number: u32, seat: Seat, goes_first: bool) {
-        let Lane { seat: was, level: index, links, .. } = self.lanes[number];
+    #[inline(always)]
+    pub(super) fn put(&mut self, number: u32, seat: Seat, goes_first: bool) -> &mut Lane {
+        let &Lane { seat: was, level: index, links, .. } = &self.lanes[number];
         let level = &mut self.levels[usize::from(index)];
         if was != Seat::Nowhere {
             let list = if was == Seat::Owed { &mut self.owed } else { &mut level.lists[was as usize] };
@@ -153,6 +155,7 @@ impl<T: Copy> Groups<T> {
         self.note_idle(index, u32::from(seat == Seat::Idle), u32::from(was == Seat::Idle));
         let lane = &mut self.lanes[number];
         (lane.seat, lane.links) = (seat, links);
+        lane
     }
 
     /// Lanes of a level became idle, or are so no longer.
@@ -174,7 +177,7 @@ impl<T: Copy> Groups<T> {
 
     /// A group became full by a key of the lane `filled`, which passes the others, or is so no longer.
     pub(super) fn seat_all(&mut self, group: u32, filled: u32) {
-        let mut number = self.groups[group].lane;
+        let mut number = group;
         while number != NONE {
             visit();
             let lane = &mut self.lanes[number];
@@ -182,7 +185,9 @@ impl<T: Copy> Groups<T> {
             if filled != NONE && number != filled {
                 lane.passes = (lane.passes + 1).min(PASSES);
             }
-            self.seat(number, false);
+            if lane.seat != Seat::Nowhere {
+                self.seat(number, false);
+            }
             number = next;
         }
     }
@@ -237,7 +242,7 @@ impl<T: Copy> Groups<T> {
     }
 
     fn forget_idle(&mut self, number: u32, bin: &mut Bin<T>) {
-        let Lane { level, links, .. } = self.lanes[number];
+        let &Lane { level, links, .. } = &self.lanes[number];
         self.levels[usize::from(level)].lists[Seat::Idle as usize].remove(links, &mut self.lanes);
         self.note_idle(level, 0, 1);
         self.forget_lane(number, bin);

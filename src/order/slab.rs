@@ -1,5 +1,6 @@
 //! Values by number, in chunks that are given back when they are empty.
 
+use super::NONE;
 use crate::numbers::{Numbers, fit};
 use std::ops::{Index, IndexMut};
 
@@ -7,11 +8,12 @@ pub(super) struct Slab<V, const CHUNK: usize> {
     /// By number.
     chunks: Vec<Option<Box<Chunk<V, CHUNK>>>>,
     numbers: Numbers,
+    /// The number that was given back last, or `NONE`: it is lent again first, and its chunk does not know yet.
+    last: u32,
     /// The numbers of the chunks with room. The last one gives the next value.
     open: Vec<u32>,
     /// Chunks without a number. One is kept, so that a value that comes and goes allocates nothing.
     spare: Vec<Box<Chunk<V, CHUNK>>>,
-    len: usize,
 }
 
 pub(super) struct Chunk<V, const CHUNK: usize> {
@@ -24,7 +26,7 @@ pub(super) struct Chunk<V, const CHUNK: usize> {
 
 impl<V, const CHUNK: usize> Default for Slab<V, CHUNK> {
     fn default() -> Self {
-        Self { chunks: Vec::new(), numbers: Numbers::default(), open: Vec::new(), spare: Vec::new(), len: 0 }
+        Self { chunks: Vec::new(), numbers: Numbers::default(), last: NONE, open: Vec::new(), spare: Vec::new() }
     }
 }
 
@@ -32,30 +34,37 @@ impl<V: Default, const CHUNK: usize> Slab<V, CHUNK> {
     const VACANT: u64 = u64::MAX >> (64 - CHUNK);
 
     /// The number of values that are lent.
-    #[inline]
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.len
+        let lent = |chunk: &Box<Chunk<V, CHUNK>>| CHUNK - chunk.vacant.count_ones() as usize;
+        self.chunks.iter().flatten().map(lent).sum::<usize>() - usize::from(self.last != NONE)
     }
 
     /// Lends a value, which is as its last user has left it.
     #[inline]
     pub(super) fn lend(&mut self) -> u32 {
-        let at = match self.open.last() {
-            Some(at) => *at,
-            None => self.add_chunk(),
-        };
+        if self.last != NONE {
+            return std::mem::replace(&mut self.last, NONE);
+        }
+        let at = self.open.last().copied().unwrap_or_else(|| self.add_chunk());
         let chunk = self.chunks[at as usize].as_mut().expect("an open chunk");
         let place = chunk.vacant.trailing_zeros();
         chunk.vacant &= chunk.vacant - 1;
         if chunk.vacant == 0 {
             self.open.pop();
         }
-        self.len += 1;
         at * CHUNK as u32 + place
     }
 
     #[inline]
     pub(super) fn give_back(&mut self, number: u32) {
+        let before = std::mem::replace(&mut self.last, number);
+        if before != NONE {
+            self.vacate(before);
+        }
+    }
+
+    fn vacate(&mut self, number: u32) {
         let (at, place) = (number / CHUNK as u32, number % CHUNK as u32);
         let chunk = self.chunks[at as usize].as_mut().expect("the number is lent");
         if chunk.vacant == 0 {
@@ -63,9 +72,7 @@ impl<V: Default, const CHUNK: usize> Slab<V, CHUNK> {
             self.open.push(at);
         }
         chunk.vacant |= 1 << place;
-        self.len -= 1;
-        // The only open one stays: so it is not moved for each value that comes and goes.
-        if chunk.vacant == Self::VACANT && self.open.len() > 1 {
+        if chunk.vacant == Self::VACANT {
             self.close(at);
         }
     }
@@ -108,10 +115,10 @@ impl<V: Default, const CHUNK: usize> Slab<V, CHUNK> {
 
     /// All spare chunks.
     pub(super) fn shrink(&mut self) -> Vec<Box<Chunk<V, CHUNK>>> {
-        if self.len == 0 {
-            self.open.pop().into_iter().for_each(|at| self.spare.extend(self.chunks[at as usize].take()));
-            (self.chunks, self.open, self.numbers) = (Vec::new(), Vec::new(), Numbers::default());
-        }
+        self.give_back(NONE);
+        self.chunks.shrink_to_fit();
+        self.open.shrink_to_fit();
+        self.numbers.shrink();
         std::mem::take(&mut self.spare)
     }
 

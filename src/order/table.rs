@@ -10,7 +10,7 @@
 //! Linear hashing (Litwin, 1980): a new group splits at most one bucket, and a group that goes merges at most four. So nothing is moved at
 //! once, and the memory of the buckets follows the number of groups.
 
-use super::lanes::{Known, Knowns};
+use super::lanes::{Known, Lane, Lanes};
 use super::{Bin, Garbage, Group, NONE, visit};
 
 pub(super) type Segment = Box<[u32; SEGMENT]>;
@@ -23,11 +23,18 @@ pub(super) struct Table {
     segments: Vec<Segment>,
     /// The number of buckets.
     len: usize,
+    groups: usize,
 }
 
 impl Table {
     pub(super) fn new() -> Self {
-        Self { segments: vec![Box::new([NONE; SEGMENT])], len: FEWEST }
+        Self { segments: vec![Box::new([NONE; SEGMENT])], len: FEWEST, groups: 0 }
+    }
+
+    /// The number of groups.
+    #[cfg(test)]
+    pub(super) fn groups(&self) -> usize {
+        self.groups
     }
 
     #[inline]
@@ -44,39 +51,42 @@ impl Table {
 
     /// The number of a group, which is made if it is not known.
     #[inline]
-    pub(super) fn find_or_make(&mut self, group: Group, groups: &mut Knowns) -> u32 {
+    pub(super) fn find_or_make(&mut self, group: Group, lanes: &mut Lanes) -> u32 {
         let bucket = self.bucket(group.hash);
         let mut number = *bucket;
         while number != NONE {
             visit();
-            let known = &groups[number];
+            let known = &lanes[number].known;
             if known.hash == group.hash {
                 return number;
             }
             number = known.next;
         }
-        let number = groups.lend();
-        groups[number] = Known { hash: group.hash, next: std::mem::replace(bucket, number), ..Known::default() };
-        if 2 * groups.len() > self.len {
-            self.split(groups);
+        let number = lanes.lend();
+        let next = std::mem::replace(bucket, number);
+        lanes[number] = Lane::new(number, 0, NONE, Known { hash: group.hash, next, ..Known::default() });
+        self.groups += 1;
+        if 2 * self.groups > self.len {
+            self.split(lanes);
         }
         number
     }
 
     /// A group is not known any more.
-    pub(super) fn remove<T>(&mut self, number: u32, groups: &mut Knowns, bin: &mut Bin<T>) {
-        let Known { hash, next, .. } = groups[number];
+    pub(super) fn remove<T>(&mut self, number: u32, lanes: &mut Lanes, bin: &mut Bin<T>) {
+        let Known { hash, next, .. } = lanes[number].known;
         let mut link = self.bucket(hash);
         while *link != number {
             let before = *link;
-            link = &mut groups[before].next;
+            link = &mut lanes[before].known.next;
         }
         *link = next;
-        groups.give_back(number);
+        lanes.give_back(number);
+        self.groups -= 1;
         for _ in 0..4 {
-            if self.len > FEWEST && self.len > 4 * groups.len() {
+            if self.len > FEWEST && self.len > 4 * self.groups {
                 self.len -= 1;
-                self.relink(self.len, groups);
+                self.relink(self.len, lanes);
             }
         }
         // One more than needed is kept.
@@ -86,22 +96,22 @@ impl Table {
     }
 
     /// One bucket more, with some groups of another one.
-    fn split(&mut self, groups: &mut Knowns) {
+    fn split(&mut self, lanes: &mut Lanes) {
         let new = self.len;
         if new == self.segments.len() * SEGMENT {
             self.segments.push(Box::new([NONE; SEGMENT]));
         }
         *self.at(new) = NONE;
         self.len += 1;
-        self.relink(new - (1 << new.ilog2()), groups);
+        self.relink(new - (1 << new.ilog2()), lanes);
     }
 
     /// Puts each group of a chain where it belongs.
-    fn relink(&mut self, bucket: usize, groups: &mut Knowns) {
+    fn relink(&mut self, bucket: usize, lanes: &mut Lanes) {
         let mut number = std::mem::replace(self.at(bucket), NONE);
         while number != NONE {
             visit();
-            let known = &mut groups[number];
+            let known = &mut lanes[number].known;
             let first = std::mem::replace(self.bucket(known.hash), number);
             number = std::mem::replace(&mut known.next, first);
         }
