@@ -12,7 +12,6 @@
 use super::durations::MaybeNanos;
 use super::times::Times;
 use super::{Claimed, EntryRef, Machine};
-use crate::order::Order;
 
 /// Ages at a time, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -28,7 +28,7 @@ use super::seats::Level;
 use super::slab::Slab;
 use super::stamps::{Stamps, stamp_of_push};
 use super::table::Table;
-use super::{Bin, FIRSTS, Garbage, Group, NONE, Order, PLACES, Place, Pushed, level_of, priority_of, visit};
+use super::{Bin, FIRSTS, Garbage, Group, NONE, PLACES, Place, Pushed, level_of, priority_of, visit};
 
 pub(crate) struct Groups<T> {
     pub(super) table: Table,
@@ -227,9 +227,9 @@ impl<T: Copy> Groups<T> {
     }
 }
 
-impl<T: Copy> Order<T> for Groups<T> {
+impl<T: Copy> Groups<T> {
     #[inline(never)]
-    fn enter(&mut self, group: Group) -> u32 {
+    pub(super) fn enter(&mut self, group: Group) -> u32 {
         let number = self.table.find_or_make(group, &mut self.lanes);
         let known = &mut self.lanes[number].known;
         if known.keys == 0 {
@@ -240,7 +240,7 @@ impl<T: Copy> Order<T> for Groups<T> {
     }
 
     #[inline(never)]
-    fn leave(&mut self, group: u32, bin: &mut Bin<T>) {
+    pub(super) fn leave(&mut self, group: u32, bin: &mut Bin<T>) {
         let known = &mut self.lanes[group].known;
         known.keys -= 1;
         if known.keys == 0 {
@@ -250,7 +250,7 @@ impl<T: Copy> Order<T> for Groups<T> {
     }
 
     #[inline(never)]
-    fn push(&mut self, key: T, priority: i8, group: u32) -> Pushed {
+    pub(super) fn push(&mut self, key: T, priority: i8, group: u32) -> Pushed {
         let (level, is_full) = (level_of(priority), self.is_full(group));
         let lane = self.find_lane(group, level).unwrap_or_else(|| self.make_lane(group, level));
         let position = self.keys.lend();
@@ -274,7 +274,7 @@ impl<T: Copy> Order<T> for Groups<T> {
     }
 
     #[inline(never)]
-    fn pop(&mut self, bin: &mut Bin<T>) -> Option<T> {
+    pub(super) fn pop(&mut self, bin: &mut Bin<T>) -> Option<T> {
         let (number, from) = self.next_lane()?;
         let key = self.take(number, self.lanes[number].keys.first);
         self.served = number;
@@ -310,7 +310,7 @@ impl<T: Copy> Order<T> for Groups<T> {
         key
     }
 
-    fn remove(&mut self, _key: T, place: Place, bin: &mut Bin<T>) {
+    pub(super) fn remove(&mut self, _key: T, place: Place, bin: &mut Bin<T>) {
         let level = level_of(place.priority);
         let number = self.find_lane(place.group, level).expect("the key is queued here");
         let _key = self.take(number, place.position);
@@ -324,7 +324,7 @@ impl<T: Copy> Order<T> for Groups<T> {
     }
 
     #[inline(never)]
-    fn ended(&mut self, group: u32) -> bool {
+    pub(super) fn ended(&mut self, group: u32) -> bool {
         if self.limit == u32::MAX {
             return false;
         }
@@ -340,56 +340,56 @@ impl<T: Copy> Order<T> for Groups<T> {
     }
 
     #[inline]
-    fn blocked(&self) -> usize {
+    pub(super) fn blocked(&self) -> usize {
         self.blocked
     }
 
-    fn push_number(&self, _key: T, place: Place) -> u64 {
+    pub(super) fn push_number(&self, _key: T, place: Place) -> u64 {
         self.keys[place.position].push
     }
 
     #[inline]
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    fn level_len(&self, priority: i8) -> usize {
+    pub(super) fn level_len(&self, priority: i8) -> usize {
         self.levels[usize::from(level_of(priority))].len as usize
     }
 
     #[inline]
-    fn front(&self) -> Option<(i8, u64)> {
+    pub(super) fn front(&self) -> Option<(i8, u64)> {
         let owed = self.lanes.get(self.owed.first).map(|lane| lane.level);
         Some((priority_of(self.choice.top().max(owed)?), self.stamps.turn))
     }
 
-    fn stamp_of(&self, key: T, place: Place) -> u64 {
+    pub(super) fn stamp_of(&self, key: T, place: Place) -> u64 {
         if self.stamps.are_wanted { stamp_of_push(self.push_number(key, place)) } else { 0 }
     }
 
-    fn want_stamps(&mut self) {
+    pub(super) fn want_stamps(&mut self) {
         self.stamps.are_wanted = true;
     }
 
     #[inline]
-    fn wants_stamp(&self) -> bool {
+    pub(super) fn wants_stamp(&self) -> bool {
         self.stamps.is_one_wanted()
     }
 
-    fn stamp(&mut self, now: u64) {
+    pub(super) fn stamp(&mut self, now: u64) {
         self.give_stamp(now);
     }
 
     /// A key of the lane that gave the last one: with many lanes its first, whose turn comes when those of the others have been. With few
     /// one that was probably pushed so much later.
-    fn upcoming(&self, ahead: u32) -> Option<T> {
+    pub(super) fn upcoming(&self, ahead: u32) -> Option<T> {
         let lane = self.lanes.get(self.served)?;
         let level = &self.levels[usize::from(lane.level)];
         let later = ahead / (level.len_of(Seat::New) + level.len_of(Seat::Old)).max(1);
         self.keys.get(lane.keys.first.saturating_add(later))?.key
     }
 
-    fn firsts(&self, mut each: impl FnMut(T) -> bool) {
+    pub(super) fn firsts(&self, mut each: impl FnMut(T) -> bool) {
         let mut places = PLACES;
         for lane in self.ready_lanes().take(PLACES) {
             let keys = lane.keys.iter(&self.keys).take(FIRSTS.min(places));
@@ -397,7 +397,7 @@ impl<T: Copy> Order<T> for Groups<T> {
         }
     }
 
-    fn shrink(&mut self, bin: &mut Bin<T>) -> bool {
+    pub(super) fn shrink(&mut self, bin: &mut Bin<T>) -> bool {
         let has_more = self.forget_due(bin);
         self.table.shrink(bin);
         self.lanes.shrink().into_iter().for_each(|chunk| bin.push(Garbage::Lanes(chunk)));

@@ -1,7 +1,7 @@
 //! By priority; first in, first out within one.
 
 use super::choice::Choice;
-use super::{Bin, Line, NORMAL, Order, PLACES, Place, Pushed, level_of, priority_of};
+use super::{Bin, Line, NORMAL, PLACES, Place, Pushed, level_of, priority_of};
 
 pub(crate) struct Levels<T> {
     /// By level. In a box that is filled in place: they are 20 KB, too much for a small stack.
@@ -68,9 +68,9 @@ impl<T: Copy> Levels<T> {
     }
 }
 
-impl<T: Copy> Order<T> for Levels<T> {
+impl<T: Copy> Levels<T> {
     #[inline(always)]
-    fn push(&mut self, key: T, priority: i8, _group: u32) -> Pushed {
+    pub(super) fn push(&mut self, key: T, priority: i8, _group: u32) -> Pushed {
         let level = level_of(priority);
         if self.lines[usize::from(level)].is_empty() {
             self.begin(level);
@@ -85,7 +85,7 @@ impl<T: Copy> Order<T> for Levels<T> {
     }
 
     #[inline(always)]
-    fn pop(&mut self, bin: &mut Bin<T>) -> Option<T> {
+    pub(super) fn pop(&mut self, bin: &mut Bin<T>) -> Option<T> {
         let (level, _) = self.choice.choose()?;
         let line = &mut self.lines[usize::from(level)];
         let key = line.pop(bin);
@@ -96,7 +96,7 @@ impl<T: Copy> Order<T> for Levels<T> {
         key
     }
 
-    fn remove(&mut self, key: T, place: Place, bin: &mut Bin<T>) {
+    pub(super) fn remove(&mut self, key: T, place: Place, bin: &mut Bin<T>) {
         let level = level_of(place.priority);
         let line = &mut self.lines[usize::from(level)];
         line.remove(key, place, bin);
@@ -106,58 +106,58 @@ impl<T: Copy> Order<T> for Levels<T> {
         }
     }
 
-    fn push_number(&self, key: T, place: Place) -> u64 {
+    pub(super) fn push_number(&self, key: T, place: Place) -> u64 {
         self.line(place.priority).push_number(key, place)
     }
 
     #[inline]
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    fn level_len(&self, priority: i8) -> usize {
+    pub(super) fn level_len(&self, priority: i8) -> usize {
         self.line(priority).len()
     }
 
     #[inline]
-    fn front(&self) -> Option<(i8, u64)> {
+    pub(super) fn front(&self) -> Option<(i8, u64)> {
         let priority = priority_of(self.choice.top()?);
         Some((priority, self.line(priority).front()?.1))
     }
 
-    fn stamp_of(&self, key: T, place: Place) -> u64 {
+    pub(super) fn stamp_of(&self, key: T, place: Place) -> u64 {
         self.line(place.priority).stamp_of(key, place)
     }
 
-    fn want_stamps(&mut self) {
+    pub(super) fn want_stamps(&mut self) {
         self.is_stamped = true;
         self.lines.iter_mut().for_each(Line::want_stamps);
     }
 
     #[inline]
-    fn wants_stamp(&self) -> bool {
+    pub(super) fn wants_stamp(&self) -> bool {
         !self.unstamped.is_empty()
     }
 
-    fn stamp(&mut self, now: u64) {
+    pub(super) fn stamp(&mut self, now: u64) {
         while let Some(level) = self.unstamped.pop() {
             self.lines[usize::from(level)].stamp(now);
         }
     }
 
     #[inline]
-    fn upcoming(&self, ahead: u32) -> Option<T> {
+    pub(super) fn upcoming(&self, ahead: u32) -> Option<T> {
         self.line(priority_of(self.choice.top()?)).upcoming(ahead)
     }
 
-    fn firsts(&self, mut each: impl FnMut(T) -> bool) {
+    pub(super) fn firsts(&self, mut each: impl FnMut(T) -> bool) {
         let mut places = PLACES;
         for level in self.choice.ready() {
             self.line(priority_of(level)).firsts_in(&mut places, &mut each);
         }
     }
 
-    fn shrink(&mut self, bin: &mut Bin<T>) -> bool {
+    pub(super) fn shrink(&mut self, bin: &mut Bin<T>) -> bool {
         for line in self.lines.iter_mut() {
             let _is_all = line.shrink(bin);
         }
