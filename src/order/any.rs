@@ -3,7 +3,7 @@
 //! The line is a field of its own beside the other orders, and a call that knows that there is no other one (O1: `is_ordered` is `false`,
 //! as a constant) does not look for one: so a plain queue pays nothing for the others.
 
-use super::{Bin, Group, Groups, Levels, Line, NORMAL, Place, Pushed};
+use super::{Bin, Group, Groups, Levels, Line, NORMAL, PLACES, Place, Pushed};
 
 pub(crate) struct AnyOrder<T> {
     /// All keys, unless there is another order.
@@ -98,11 +98,7 @@ impl<T: Copy + PartialEq> AnyOrder<T> {
 
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
-        match &self.other {
-            Other::None => self.line.bytes(),
-            Other::Levels(levels) => levels.bytes(),
-            Other::Groups(groups) => groups.bytes(),
-        }
+        ask!(self, order => order.bytes())
     }
 
     /// A key of a plain queue.
@@ -167,7 +163,7 @@ impl<T: Copy + PartialEq> AnyOrder<T> {
     }
 
     /// Queued keys that a pop does not return now: those of full groups.
-    #[inline]
+    #[cfg(test)]
     pub(crate) fn blocked(&self) -> usize {
         if let Other::Groups(groups) = &self.other { groups.blocked() } else { 0 }
     }
@@ -241,7 +237,7 @@ impl<T: Copy + PartialEq> AnyOrder<T> {
     /// Calls `each` for the keys that have waited longest: for each priority and group for the first few, until it returns true. Keys of
     /// full groups are left out, and so is what lies behind some thousand places ([`PLACES`]).
     pub(crate) fn firsts(&self, each: impl FnMut(T) -> bool) {
-        ask!(self, order => order.firsts(each));
+        ask!(self, order => order.firsts(&mut { PLACES }, each));
     }
 
     /// Gives back memory that the keys do not need. Returns whether there is more for another call.

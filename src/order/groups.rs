@@ -28,7 +28,7 @@ use super::seats::Level;
 use super::slab::Slab;
 use super::stamps::{Stamps, stamp_of_push};
 use super::table::Table;
-use super::{Bin, FIRSTS, Garbage, Group, NONE, PLACES, Place, Pushed, level_of, priority_of, visit};
+use super::{Bin, FIRSTS, Garbage, Group, NONE, Place, Pushed, level_of, priority_of, visit};
 
 pub(crate) struct Groups<T> {
     pub(super) table: Table,
@@ -100,7 +100,7 @@ impl<T: Copy> Groups<T> {
     /// A group, and the number of its hand-outs since it is known.
     pub(crate) fn group(&self, group: u32) -> (Group, u64) {
         let known = &self.lanes[group].known;
-        (known.group(), known.handed_out)
+        (Group { hash: known.hash, weight: known.weight }, known.handed_out)
     }
 
     #[inline]
@@ -360,7 +360,7 @@ impl<T: Copy> Groups<T> {
     #[inline]
     pub(super) fn front(&self) -> Option<(i8, u64)> {
         let owed = self.lanes.get(self.owed.first).map(|lane| lane.level);
-        Some((priority_of(self.choice.top().max(owed)?), self.stamps.turn))
+        Some((priority_of(self.choice.ready.top().max(owed)?), self.stamps.turn))
     }
 
     pub(super) fn stamp_of(&self, key: T, place: Place) -> u64 {
@@ -369,15 +369,6 @@ impl<T: Copy> Groups<T> {
 
     pub(super) fn want_stamps(&mut self) {
         self.stamps.are_wanted = true;
-    }
-
-    #[inline]
-    pub(super) fn wants_stamp(&self) -> bool {
-        self.stamps.is_one_wanted()
-    }
-
-    pub(super) fn stamp(&mut self, now: u64) {
-        self.give_stamp(now);
     }
 
     /// A key of the lane that gave the last one: with many lanes its first, whose turn comes when those of the others have been. With few
@@ -389,11 +380,10 @@ impl<T: Copy> Groups<T> {
         self.keys.get(lane.keys.first.saturating_add(later))?.key
     }
 
-    pub(super) fn firsts(&self, mut each: impl FnMut(T) -> bool) {
-        let mut places = PLACES;
-        for lane in self.ready_lanes().take(PLACES) {
-            let keys = lane.keys.iter(&self.keys).take(FIRSTS.min(places));
-            let _is_found = keys.inspect(|_| places -= 1).filter_map(|(_, queued)| queued.key).any(&mut each);
+    pub(super) fn firsts(&self, places: &mut usize, mut each: impl FnMut(T) -> bool) {
+        for lane in self.ready_lanes().take(*places) {
+            let keys = lane.keys.iter(&self.keys).take(FIRSTS.min(*places));
+            let _is_found = keys.inspect(|_| *places -= 1).filter_map(|(_, queued)| queued.key).any(&mut each);
         }
     }
 

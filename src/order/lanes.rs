@@ -9,9 +9,9 @@
 //! The first lane of a group, its *home*, is made with the group and also has what is known of it; so a group with keys of one level is in
 //! one place. Its number is that of the group.
 
+use super::NONE;
 use super::list::{Linked, Links, List};
 use super::slab::{Chunk, Slab};
-use super::{Group, NONE};
 
 pub(super) type KeysChunk<T> = Box<Chunk<Queued<T>, 64>>;
 pub(super) type Lanes = Slab<Lane, 64>;
@@ -43,12 +43,6 @@ impl Default for Known {
     fn default() -> Self {
         let (hash, handed_out, keys, processing, queued, weight, lanes) = (0, 0, 0, 0, 0, 0, 0);
         Self { hash, handed_out, next: NONE, keys, processing, queued, weight, lanes, index: None }
-    }
-}
-
-impl Known {
-    pub(super) fn group(&self) -> Group {
-        Group { hash: self.hash, weight: self.weight }
     }
 }
 

@@ -1,7 +1,7 @@
 //! By priority; first in, first out within one.
 
 use super::choice::Choice;
-use super::{Bin, Line, NORMAL, PLACES, Place, Pushed, level_of, priority_of};
+use super::{Bin, Line, NORMAL, Place, Pushed, level_of, priority_of};
 
 pub(crate) struct Levels<T> {
     /// By level. In a box that is filled in place: they are 20 KB, too much for a small stack.
@@ -25,9 +25,9 @@ impl<T: Copy> Levels<T> {
         let (Ok(mut lines), mut choice) = (<Box<[_; 256]>>::try_from(lines), Choice::new(strict)) else {
             unreachable!()
         };
-        choice.set(level_of(NORMAL), !line.is_empty());
+        choice.ready.put(level_of(NORMAL), !line.is_empty());
         let (len, with_memory) = (line.len(), usize::from(line.has_memory()));
-        let is_stamped = line.is_stamped();
+        let is_stamped = line.is_stamped;
         lines[usize::from(level_of(NORMAL))] = line;
         let mut levels = Self { lines, choice, len, with_memory, is_stamped, unstamped: vec![level_of(NORMAL)] };
         if is_stamped {
@@ -49,7 +49,7 @@ impl<T: Copy> Levels<T> {
     /// A level without keys gets one.
     #[inline]
     fn begin(&mut self, level: u8) {
-        self.choice.set(level, true);
+        self.choice.ready.put(level, true);
         let line = &mut self.lines[usize::from(level)];
         self.with_memory += usize::from(!line.has_memory());
         if self.is_stamped {
@@ -60,7 +60,7 @@ impl<T: Copy> Levels<T> {
     /// The last key of a level is gone.
     #[inline]
     fn end(&mut self, level: u8, bin: &mut Bin<T>) {
-        self.choice.set(level, false);
+        self.choice.ready.put(level, false);
         if self.with_memory > KEEP {
             self.lines[usize::from(level)].clear(bin);
             self.with_memory -= 1;
@@ -121,7 +121,7 @@ impl<T: Copy> Levels<T> {
 
     #[inline]
     pub(super) fn front(&self) -> Option<(i8, u64)> {
-        let priority = priority_of(self.choice.top()?);
+        let priority = priority_of(self.choice.ready.top()?);
         Some((priority, self.line(priority).front()?.1))
     }
 
@@ -147,13 +147,12 @@ impl<T: Copy> Levels<T> {
 
     #[inline]
     pub(super) fn upcoming(&self, ahead: u32) -> Option<T> {
-        self.line(priority_of(self.choice.top()?)).upcoming(ahead)
+        self.line(priority_of(self.choice.ready.top()?)).upcoming(ahead)
     }
 
-    pub(super) fn firsts(&self, mut each: impl FnMut(T) -> bool) {
-        let mut places = PLACES;
-        for level in self.choice.ready() {
-            self.line(priority_of(level)).firsts_in(&mut places, &mut each);
+    pub(super) fn firsts(&self, places: &mut usize, mut each: impl FnMut(T) -> bool) {
+        for level in self.choice.ready.iter() {
+            self.line(priority_of(level)).firsts(places, &mut each);
         }
     }
 

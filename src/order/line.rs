@@ -15,7 +15,7 @@
 //!
 //! The front and the back are fields, and not found by their numbers: by number, a push and a pop take twice as long.
 
-use super::{Bin, FIRSTS, Garbage, NONE, NORMAL, PLACES, Place, Pushed, visit};
+use super::{Bin, FIRSTS, Garbage, NONE, NORMAL, Place, Pushed, visit};
 use crate::numbers::{Numbers, fit};
 
 /// Keys of a block: 2 KiB of pointers.
@@ -43,7 +43,7 @@ pub(crate) struct Line<T> {
     /// The tail at which a push does more: it begins a block, or a group that wants a stamp.
     stop: u32,
     /// Groups want stamps.
-    is_stamped: bool,
+    pub(super) is_stamped: bool,
     /// The push number from which on groups want a stamp now.
     unstamped: Option<u64>,
     /// The push number of the first key.
@@ -107,10 +107,6 @@ impl<T: Copy> Line<T> {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.len == 0
-    }
-
-    pub(super) fn is_stamped(&self) -> bool {
-        self.is_stamped
     }
 
     #[inline]
@@ -213,22 +209,11 @@ impl<T: Copy> Line<T> {
     /// A pop, if the next entry is a hole, or the front is used up.
     #[inline(never)]
     fn pop_rarely(&mut self, bin: &mut Bin<T>) -> Option<T> {
-        if self.len == 0 {
-            return None;
-        }
-        loop {
-            visit();
-            if self.head == BLOCK as u32 {
-                self.next_block(bin);
-            }
-            if let Some(key) = self.pop_simple() {
-                return Some(key);
-            }
-            self.head += 1;
-        }
+        self.skip_holes(bin);
+        self.pop_simple()
     }
 
-    /// The first key was taken out: the next one is first.
+    /// If there are keys, the head goes to the first one.
     fn skip_holes(&mut self, bin: &mut Bin<T>) {
         while self.len > 0 {
             visit();
@@ -297,7 +282,7 @@ impl<T: Copy> Line<T> {
     }
 
     /// Calls `each` for the first few keys, until it returns true. `places`: those that may still be visited.
-    pub(super) fn firsts_in(&self, places: &mut usize, mut each: impl FnMut(T) -> bool) {
+    pub(super) fn firsts(&self, places: &mut usize, mut each: impl FnMut(T) -> bool) {
         let Some(mut block) = self.front.as_deref() else { return };
         let (mut at, mut keys) = (self.head as usize, self.len().min(FIRSTS));
         while keys > 0 && *places > 0 {
@@ -424,10 +409,6 @@ impl<T: Copy> Line<T> {
     #[inline]
     pub(super) fn upcoming(&self, ahead: u32) -> Option<T> {
         self.front.as_ref()?.entries.get((self.head + ahead) as usize).copied().flatten()
-    }
-
-    pub(super) fn firsts(&self, each: impl FnMut(T) -> bool) {
-        self.firsts_in(&mut { PLACES }, each);
     }
 
     pub(super) fn shrink(&mut self, bin: &mut Bin<T>) -> bool {

@@ -149,9 +149,9 @@ impl<T: Copy> Groups<T> {
         let list = if seat == Seat::Owed { &mut self.owed } else { &mut level.lists[seat as usize] };
         let links = list.insert(number, goes_first, &mut self.lanes);
         if was.is_held() || seat.is_held() {
-            self.choice.set_held(index, level.held() > 0);
+            self.choice.held.put(index, level.held() > 0);
         }
-        self.choice.set(index, level.is_ready());
+        self.choice.ready.put(index, level.is_ready());
         self.note_idle(index, u32::from(seat == Seat::Idle), u32::from(was == Seat::Idle));
         let lane = &mut self.lanes[number];
         (lane.seat, lane.links) = (seat, links);
@@ -167,7 +167,7 @@ impl<T: Copy> Groups<T> {
 
     /// Lanes that may give a key now: some of each level, those whose turns come first.
     pub(super) fn ready_lanes(&self) -> impl Iterator<Item = &Lane> {
-        let of_levels = self.choice.ready().flat_map(move |level| {
+        let of_levels = self.choice.ready.iter().flat_map(move |level| {
             let lists = &self.levels[usize::from(level)].lists;
             [lists[Seat::New as usize], lists[Seat::Old as usize]]
         });
@@ -214,7 +214,11 @@ impl<T: Copy> Groups<T> {
         if idle.len > KEEP && (idle.len > KEEP + 2 * level.waiting() || self.due_idle(index.into()).is_some()) {
             return Some(idle.first);
         }
-        Some(self.levels[usize::from(self.choice.top_quiet(&self.with_idle)?)].lists[Seat::Idle as usize].first)
+        Some(
+            self.levels[usize::from(self.with_idle.top_without(&self.choice.ready, &self.choice.held)?)].lists
+                [Seat::Idle as usize]
+                .first,
+        )
     }
 
     /// Forgets idle lanes whose turns have come: with a key they are new, as those that are not known. Returns whether there may be more.

@@ -33,11 +33,6 @@ pub(super) fn stamp_of_push(number: u64) -> u64 {
 
 impl Stamps {
     #[inline]
-    pub(super) fn is_one_wanted(&self) -> bool {
-        self.popped || self.pushed.is_some()
-    }
-
-    #[inline]
     pub(super) fn note_pop(&mut self) {
         self.pops = self.pops.saturating_add(1);
         self.popped |= self.pops >= STAMPED_POPS;
@@ -51,10 +46,15 @@ impl<T: Copy> Groups<T> {
         if self.levels[usize::from(level)].len == 0 || self.pushes % STAMPED == 0 {
             self.stamps.pushed = Some(key);
         }
-        self.stamps.popped |= self.choice.top().is_none();
+        self.stamps.popped |= self.choice.ready.top().is_none();
     }
 
-    pub(super) fn give_stamp(&mut self, now: u64) {
+    #[inline]
+    pub(super) fn wants_stamp(&self) -> bool {
+        self.stamps.popped || self.stamps.pushed.is_some()
+    }
+
+    pub(super) fn stamp(&mut self, now: u64) {
         if std::mem::take(&mut self.stamps.popped) {
             (self.stamps.turn, self.stamps.pops) = (now, 0);
         }
