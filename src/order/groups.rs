@@ -373,6 +373,7 @@ impl<T: Copy> Groups<T> {
 
     /// A key of the lane that gave the last one: with many lanes its first, whose turn comes when those of the others have been. With few
     /// one that was probably pushed so much later.
+    #[inline(never)]
     pub(super) fn upcoming(&self, ahead: u32) -> Option<T> {
         let lane = self.lanes.get(self.served)?;
         let level = &self.levels[usize::from(lane.level)];
