@@ -214,11 +214,8 @@ impl<T: Copy> Groups<T> {
         if idle.len > KEEP && (idle.len > KEEP + 2 * level.waiting() || self.due_idle(index.into()).is_some()) {
             return Some(idle.first);
         }
-        Some(
-            self.levels[usize::from(self.with_idle.top_without(&self.choice.ready, &self.choice.held)?)].lists
-                [Seat::Idle as usize]
-                .first,
-        )
+        let quiet = self.with_idle.top_without(&self.choice.ready, &self.choice.held)?;
+        Some(self.levels[usize::from(quiet)].lists[Seat::Idle as usize].first)
     }
 
     /// Forgets idle lanes whose turns have come: with a key they are new, as those that are not known. Returns whether there may be more.
