@@ -57,7 +57,7 @@ macro_rules! ask {
     };
 }
 
-impl<T: Copy + PartialEq> AnyOrder<T> {
+impl<T: Copy> AnyOrder<T> {
     pub(crate) fn new(strict: bool) -> Self {
         Self { line: Line::default(), other: Other::None, ready: 0, strict }
     }
@@ -128,9 +128,7 @@ impl<T: Copy + PartialEq> AnyOrder<T> {
         self.ready = line.len();
         self.other = Other::Levels(Box::new(Levels::from_line(line, self.strict)));
     }
-}
 
-impl<T: Copy + PartialEq> AnyOrder<T> {
     /// A key of this priority may be pushed soon.
     #[inline]
     pub(crate) fn expect(&mut self, priority: i8) {

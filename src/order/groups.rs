@@ -17,8 +17,8 @@
 //! each new lane has a ticket. If it went first each time, a group that is full now and then, by its keys of another level, would pass all
 //! others for ever.) How the levels of one group share its room: [`owed`](super::owed).
 //!
-//! All steps are O(1), but for those that visit the lanes of a group: when it becomes full, or is no longer. (And to find one of a level among
-//! a few; many have an index.) And with a limit a turn of the lower levels looks at some lanes.
+//! All steps are O(1), but for those that visit the lanes of a group: when it becomes full, or is no longer. (And to find one of a level
+//! among a few; many have an index.) And with a limit a turn of the lower levels looks at some lanes.
 
 use super::bits::Bits;
 use super::choice::Choice;

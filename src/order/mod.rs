@@ -1,9 +1,10 @@
-//! The order of queued keys: one interface, three orders, and one type that is any of them.
+//! The order of queued keys: three orders, and one type that is any of them and says what each call does ([`AnyOrder`]).
 //!
 //! ```text
 //!   Line     first in, first out: blocks of keys
 //!   Levels   an array of lines, by priority
-//!   Groups   for each priority a list of new and one of old lanes; a lane is the line of one group
+//!   Groups   for each priority a list of new and one of old lanes; a lane is the line of one group:
+//!            its keys and the lanes are in lists (`list`), through slabs (`slab`)
 //!   AnyOrder one of the three; a running Line becomes the level NORMAL in one move
 //! ```
 //!
@@ -13,16 +14,16 @@
 //! **Bounds.** A call moves or skips at most a block of keys, and visits the lanes of one group: at most one for each priority in use. What
 //! is to be freed goes into the caller's [`Bin`], which the caller drops after its lock.
 //!
-//! **Ages.** Each push has a number: [`AnyOrder::push_number`]. Of two keys of one priority the older has the lower number, over all groups.
-//! No number is used twice for a priority, so it also tells whether a key is still queued by the push that a caller has seen. A line
-//! computes the number from the position; only lanes store it, as a position in a lane does not say the age.
+//! **Ages.** Each push has a number: [`AnyOrder::push_number`]. Of two keys of one priority the older has the lower number, over all
+//! groups. No number is used twice for a priority, so it also tells whether a key is still queued by the push that a caller has seen. A
+//! line computes the number from the position; only lanes store it, as a position in a lane does not say the age.
 //!
 //! **Stamps, for a queue with several shards.** [`AnyOrder::front`] says the highest level with keys, and a stamp: a time that is not after
 //! the push of the first key there. A block of a line has one stamp, so it takes no memory of its own, and goes with its keys. A push that
-//! begins a block or a level wants a stamp ([`AnyOrder::wants_stamp`]); the caller reads its counter then, at the end of its critical section,
-//! and not at each push. A level that gets its first key has the time of that push; a plain line keeps the stamp of its block, as a
-//! counter that is read for each key of a short line takes longer than the key. With groups the stamp of the front is the time of the last
-//! few hand-outs: so the shards take turns. An order that is not asked to ([`AnyOrder::want_stamps`]) wants none.
+//! begins a block or a level wants a stamp ([`AnyOrder::wants_stamp`]); the caller reads its counter then, at the end of its critical
+//! section, and not at each push. A level that gets its first key has the time of that push; a plain line keeps the stamp of its block, as
+//! a counter that is read for each key of a short line takes longer than the key. With groups the stamp of the front is the time of the
+//! last few hand-outs: so the shards take turns. An order that is not asked to ([`AnyOrder::want_stamps`]) wants none.
 
 #![allow(clippy::vec_box, reason = "a box goes from list to list without being copied")]
 
