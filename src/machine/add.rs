@@ -11,7 +11,7 @@
 
 use super::{EntryRef, Failure, Machine, Mode, Owed};
 use crate::key::{Hash, OnAdd};
-use crate::order::{Group, NORMAL, Order, Pushed};
+use crate::order::{Group, NORMAL, Pushed};
 use crate::{Added, DelayConflict};
 use equivalent::Equivalent;
 

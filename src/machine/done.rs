@@ -3,7 +3,7 @@
 use super::{Claimed, EntryRef, How, Machine, Mode, Owed};
 use crate::Added;
 use crate::key::OnDone;
-use crate::order::{NORMAL, Order};
+use crate::order::NORMAL;
 
 /// How it ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

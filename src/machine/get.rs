@@ -1,7 +1,6 @@
 //! `get`: hands out the next key.
 
 use super::{Claimed, EntryRef, Machine, Mode, Owed};
-use crate::order::Order;
 
 /// With more queued keys than this, they are not all in the nearest cache.
 const MANY: usize = 1024;

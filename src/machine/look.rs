@@ -13,7 +13,7 @@
 
 use super::{EntryRef, Machine};
 use crate::key::{SlotId, State};
-use crate::order::{Group, Order, visit};
+use crate::order::{Group, visit};
 use crate::sync::model_const;
 use std::cmp::Reverse;
 

@@ -12,7 +12,6 @@
 use super::durations::MaybeNanos;
 use super::times::Times;
 use super::{Claimed, EntryRef, Machine};
-use crate::order::Order;
 
 /// Ages at a time, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,7 +20,7 @@ pub(crate) struct Ages {
     pub(crate) unfinished_work: u64,
     /// How long the oldest of them is.
     pub(crate) longest_running: Option<u64>,
-    /// How long the key has waited that was dirty first, of the first queued keys that are measured: see [`Order::firsts`].
+    /// How long the key has waited that was dirty first, of the first queued keys that are measured: see `AnyOrder::firsts`.
     pub(crate) oldest_queued: Option<u64>,
 }
 

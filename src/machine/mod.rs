@@ -86,7 +86,7 @@ pub(crate) use times::Times;
 
 use crate::DelayedAdd;
 use crate::key::Table;
-use crate::order::{AnyOrder, Bin, Order, Place};
+use crate::order::{AnyOrder, Bin, Place};
 use garbage::RetiredSlots;
 use later::Later;
 

@@ -9,7 +9,6 @@
 //! `expire` of a turn. A queue with one shard gives no stamp, and publishes no front.
 
 use super::Machine;
-use crate::order::Order;
 
 impl<K> Machine<K> {
     /// From now on the machine wants stamps.

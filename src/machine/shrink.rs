@@ -1,7 +1,6 @@
 //! Memory that the keys do not need is given back, a step at a time.
 
 use super::{Machine, Owed};
-use crate::order::Order;
 use crate::sync::model_const;
 
 /// The number of chunks of slots that one call visits, and half as many chains of the table as it moves.

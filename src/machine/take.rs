@@ -5,7 +5,6 @@
 
 use super::{Delay, EntryRef, Machine, Mode, Owed, Seen};
 use crate::key::Hash;
-use crate::order::Order;
 use equivalent::Equivalent;
 
 /// What was taken out.

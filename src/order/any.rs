@@ -3,7 +3,7 @@
 //! The line is a field of its own beside the other orders, and a call that knows that there is no other one (O1: `is_ordered` is `false`,
 //! as a constant) does not look for one: so a plain queue pays nothing for the others.
 
-use super::{Bin, Group, Groups, Levels, Line, NORMAL, Order, Place, Pushed};
+use super::{Bin, Group, Groups, Levels, Line, NORMAL, PLACES, Place, Pushed};
 
 pub(crate) struct AnyOrder<T> {
     /// All keys, unless there is another order.
@@ -57,7 +57,7 @@ macro_rules! ask {
     };
 }
 
-impl<T: Copy + PartialEq> AnyOrder<T> {
+impl<T: Copy> AnyOrder<T> {
     pub(crate) fn new(strict: bool) -> Self {
         Self { line: Line::default(), other: Other::None, ready: 0, strict }
     }
@@ -98,11 +98,7 @@ impl<T: Copy + PartialEq> AnyOrder<T> {
 
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
-        match &self.other {
-            Other::None => self.line.bytes(),
-            Other::Levels(levels) => levels.bytes(),
-            Other::Groups(groups) => groups.bytes(),
-        }
+        ask!(self, order => order.bytes())
     }
 
     /// A key of a plain queue.
@@ -132,99 +128,118 @@ impl<T: Copy + PartialEq> AnyOrder<T> {
         self.ready = line.len();
         self.other = Other::Levels(Box::new(Levels::from_line(line, self.strict)));
     }
-}
 
-impl<T: Copy + PartialEq> Order<T> for AnyOrder<T> {
+    /// A key of this priority may be pushed soon.
     #[inline]
-    fn expect(&mut self, priority: i8) {
+    pub(crate) fn expect(&mut self, priority: i8) {
         if priority != NORMAL && !self.is_ordered() {
             self.begin_levels();
         }
     }
 
+    /// Puts a key behind all others of its priority and group.
     #[inline(always)]
-    fn push(&mut self, key: T, priority: i8, group: u32) -> Pushed {
+    pub(crate) fn push(&mut self, key: T, priority: i8, group: u32) -> Pushed {
         each!(self, order => order.push(key, priority, group))
     }
 
+    /// Takes the next key. With a limit, it counts as processing until [`ended`](Self::ended).
     #[inline(always)]
-    fn pop(&mut self, bin: &mut Bin<T>) -> Option<T> {
+    pub(crate) fn pop(&mut self, bin: &mut Bin<T>) -> Option<T> {
         each!(self, order => order.pop(bin))
     }
 
-    fn remove(&mut self, key: T, place: Place, bin: &mut Bin<T>) {
+    /// Takes out a key that is queued here.
+    pub(crate) fn remove(&mut self, key: T, place: Place, bin: &mut Bin<T>) {
         each!(self, order => order.remove(key, place, bin));
     }
 
+    /// The number of queued keys.
     #[inline]
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         ask!(self, order => order.len())
     }
 
-    #[inline]
-    fn blocked(&self) -> usize {
+    /// Queued keys that a pop does not return now: those of full groups.
+    #[cfg(test)]
+    pub(crate) fn blocked(&self) -> usize {
         if let Other::Groups(groups) = &self.other { groups.blocked() } else { 0 }
     }
 
+    /// A new key is known. Returns the number of its group, which stays the same while keys of it are known.
     #[inline]
-    fn enter(&mut self, group: Group) -> u32 {
+    pub(crate) fn enter(&mut self, group: Group) -> u32 {
         if let Other::Groups(groups) = &mut self.other { groups.enter(group) } else { 0 }
     }
 
+    /// A key of this group is not known any more. It was neither queued nor processing.
     #[inline]
-    fn leave(&mut self, group: u32, bin: &mut Bin<T>) {
+    pub(crate) fn leave(&mut self, group: u32, bin: &mut Bin<T>) {
         if let Other::Groups(groups) = &mut self.other {
             groups.leave(group, bin);
         }
     }
 
+    /// A key of this group, which is still known, is no longer processing. Returns whether that makes another one ready.
     #[inline]
-    fn ended(&mut self, group: u32) -> bool {
+    pub(crate) fn ended(&mut self, group: u32) -> bool {
         let Other::Groups(groups) = &mut self.other else { return false };
         let more = groups.ended(group);
         self.ready = groups.len() - groups.blocked();
         more
     }
 
-    fn push_number(&self, key: T, place: Place) -> u64 {
+    /// The number of the push by which a key is queued here.
+    pub(crate) fn push_number(&self, key: T, place: Place) -> u64 {
         ask!(self, order => order.push_number(key, place))
     }
 
-    fn level_len(&self, priority: i8) -> usize {
+    /// The number of queued keys of a priority.
+    pub(crate) fn level_len(&self, priority: i8) -> usize {
         ask!(self, order => order.level_len(priority))
     }
 
-    fn front(&self) -> Option<(i8, u64)> {
+    /// The highest priority of a key that a pop may return, and the stamp of the first key there. With groups: that of the last few
+    /// pops.
+    pub(crate) fn front(&self) -> Option<(i8, u64)> {
         ask!(self, order => order.front())
     }
 
-    fn stamp_of(&self, key: T, place: Place) -> u64 {
+    /// The stamp of a queued key: a time that is not after its push, nor after the stamp of a later push of its priority.
+    pub(crate) fn stamp_of(&self, key: T, place: Place) -> u64 {
         ask!(self, order => order.stamp_of(key, place))
     }
 
-    fn want_stamps(&mut self) {
+    /// From now on [`wants_stamp`](Self::wants_stamp) says when stamps are wanted.
+    pub(crate) fn want_stamps(&mut self) {
         each!(self, order => order.want_stamps());
     }
 
+    /// A call since the last stamp wants one.
     #[inline]
-    fn wants_stamp(&self) -> bool {
+    pub(crate) fn wants_stamp(&self) -> bool {
         ask!(self, order => order.wants_stamp())
     }
 
-    fn stamp(&mut self, now: u64) {
+    /// Those calls were at this time.
+    pub(crate) fn stamp(&mut self, now: u64) {
         each!(self, order => order.stamp(now));
     }
 
+    /// A key that a pop will probably return after this number of others. A hint, for the cache.
     #[inline]
-    fn upcoming(&self, ahead: u32) -> Option<T> {
+    pub(crate) fn upcoming(&self, ahead: u32) -> Option<T> {
         ask!(self, order => order.upcoming(ahead))
     }
 
-    fn firsts(&self, each: impl FnMut(T) -> bool) {
-        ask!(self, order => order.firsts(each));
+    /// Calls `each` for the keys that have waited longest: for each priority and group for the first few, until it returns true. Keys of
+    /// full groups are left out, and so is what lies behind some thousand places ([`PLACES`]).
+    pub(crate) fn firsts(&self, each: impl FnMut(T) -> bool) {
+        ask!(self, order => order.firsts(&mut { PLACES }, each));
     }
 
-    fn shrink(&mut self, bin: &mut Bin<T>) -> bool {
+    /// Gives back memory that the keys do not need. Returns whether there is more for another call.
+    pub(crate) fn shrink(&mut self, bin: &mut Bin<T>) -> bool {
         each!(self, order => order.shrink(bin))
     }
 }

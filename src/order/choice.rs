@@ -15,9 +15,9 @@ const TURNS: u8 = 16;
 #[derive(Default)]
 pub(super) struct Choice {
     /// Levels with keys that a pop may return.
-    ready: Bits,
+    pub(super) ready: Bits,
     /// Levels with keys of full groups. They may be ready, too.
-    held: Bits,
+    pub(super) held: Bits,
     pub(super) strict: bool,
     /// Hand-outs of the highest level, while lower ones waited, since a lower one had its turn.
     since_lower: u8,
@@ -27,28 +27,6 @@ pub(super) struct Choice {
 impl Choice {
     pub(super) fn new(strict: bool) -> Self {
         Self { strict, ..Self::default() }
-    }
-
-    /// Whether a level has keys that a pop may return.
-    #[inline]
-    pub(super) fn set(&mut self, level: u8, is_ready: bool) {
-        self.ready.put(level, is_ready);
-    }
-
-    /// Whether a level has keys of full groups.
-    pub(super) fn set_held(&mut self, level: u8, is_held: bool) {
-        self.held.put(level, is_held);
-    }
-
-    /// The highest level that is ready.
-    #[inline]
-    pub(super) fn top(&self) -> Option<u8> {
-        self.ready.top()
-    }
-
-    /// The levels that are ready, highest first.
-    pub(super) fn ready(&self) -> impl Iterator<Item = u8> {
-        self.ready.iter()
     }
 
     /// The levels with keys of full groups: from below this one down, and then from the highest to this one.
@@ -61,7 +39,7 @@ impl Choice {
     #[inline]
     pub(super) fn choose(&mut self) -> Option<(u8, bool)> {
         let top = self.ready.top()?;
-        let is_only = self.ready.is_single() && (self.held.is_empty() || self.held.is_single() && self.held.has(top));
+        let is_only = self.ready.len() == 1 && self.held.len() == u16::from(self.held.has(top));
         if self.strict || is_only {
             return Some((top, false));
         }
@@ -69,7 +47,7 @@ impl Choice {
         if self.since_lower < TURNS {
             return Some((top, false));
         }
-        Some((self.choose_lower(top), !self.held.is_empty()))
+        Some((self.choose_lower(top), self.held.len() > 0))
     }
 
     /// A hand-out that is owed is one of the 16, too.

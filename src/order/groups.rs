@@ -17,69 +17,70 @@
 //! each new lane has a ticket. If it went first each time, a group that is full now and then, by its keys of another level, would pass all
 //! others for ever.) How the levels of one group share its room: [`owed`](super::owed).
 //!
-//! All steps are O(1), but for those that visit the lanes of a group: when it becomes full, or is no longer; and to find one of a level. And
-//! with a limit a turn of the lower levels looks at some lanes.
+//! All steps are O(1), but for those that visit the lanes of a group: when it becomes full, or is no longer. (And to find one of a level
+//! among a few; many have an index.) And with a limit a turn of the lower levels looks at some lanes.
 
 use super::bits::Bits;
 use super::choice::Choice;
-use super::keys::Blocks;
-use super::known::Known;
-use super::lanes::{Lane, LaneBlocks, Lanes, List, Seat};
+use super::lanes::{Known, Lane, Lanes, Queued, Seat};
+use super::list::List;
 use super::seats::Level;
+use super::slab::Slab;
 use super::stamps::{Stamps, stamp_of_push};
 use super::table::Table;
-use super::{Bin, Garbage, Group, NONE, Order, PLACES, Place, Pushed, level_of, priority_of, visit};
-use std::num::NonZeroU64;
+use super::{Bin, FIRSTS, Garbage, Group, NONE, Place, Pushed, level_of, priority_of, visit};
 
 pub(crate) struct Groups<T> {
     pub(super) table: Table,
-    pub(super) lanes: Lanes<T>,
-    pub(super) blocks: LaneBlocks<T>,
+    pub(super) lanes: Lanes,
+    pub(super) keys: Slab<Queued<T>, 64>,
     pub(super) levels: Box<[Level; 256]>,
     pub(super) choice: Choice,
     /// Lanes that give the next keys, before all levels.
     pub(super) owed: List,
-    /// Idle lanes. And the levels that have some, and none with keys.
+    /// Idle lanes, and the levels that have some.
     pub(super) idle: u32,
-    pub(super) quiet: Bits,
+    pub(super) with_idle: Bits,
     /// The last level that was looked at for a lane to be skipped.
     pub(super) last_skipped: u8,
     /// How often a group had room again.
     pub(super) rooms: u64,
     /// Keys of a group that may be processing.
-    pub(super) limit: u32,
+    limit: u32,
     /// Queued keys.
     len: usize,
     /// Queued keys of full groups.
-    pub(super) blocked: usize,
+    blocked: usize,
     /// The number of the last push.
-    pub(super) pushes: NonZeroU64,
-    /// The lane that gave the last key, if it has more. Or `NONE`.
-    pub(super) served: u32,
+    pub(super) pushes: u64,
+    /// The lane that gave the last key.
+    served: u32,
     pub(super) stamps: Stamps,
 }
 
 /// Of this number of hand-outs of a level, one goes to an old lane.
 const TURNS: u8 = 16;
+/// A group with more lanes has an index of them; with half as many it has none.
+const INDEXED: u16 = 16;
 
-impl<T: Copy + PartialEq> Groups<T> {
+impl<T: Copy> Groups<T> {
     /// `limit`: of processing keys of one group.
     pub(crate) fn new(limit: Option<u32>, strict: bool) -> Self {
         Self {
             table: Table::new(),
-            lanes: Lanes::default(),
-            blocks: Blocks(Default::default()),
+            lanes: Slab::default(),
+            keys: Slab::default(),
             levels: Box::new([Level::EMPTY; 256]),
             choice: Choice::new(strict),
             owed: List::EMPTY,
             idle: 0,
-            quiet: Bits::default(),
+            with_idle: Bits::default(),
             last_skipped: 0,
             rooms: 0,
             limit: limit.unwrap_or(u32::MAX),
             len: 0,
             blocked: 0,
-            pushes: NonZeroU64::MIN,
+            pushes: 0,
             served: NONE,
             stamps: Stamps::default(),
         }
@@ -93,13 +94,13 @@ impl<T: Copy + PartialEq> Groups<T> {
 
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
-        self.lanes.bytes() + self.blocks.0.bytes() + self.table.bytes()
+        self.lanes.bytes() + self.keys.bytes() + self.table.bytes()
     }
 
     /// A group, and the number of its hand-outs since it is known.
     pub(crate) fn group(&self, group: u32) -> (Group, u64) {
         let known = &self.lanes[group].known;
-        (known.group(), known.handed_out())
+        (Group { hash: known.hash, weight: known.weight }, known.handed_out)
     }
 
     #[inline]
@@ -107,44 +108,89 @@ impl<T: Copy + PartialEq> Groups<T> {
         self.limit < u32::MAX && self.lanes[group].known.processing >= self.limit
     }
 
-    /// The lane of a group in a level, which is made if there is none.
+    /// The numbers of the lanes of a group.
     #[inline]
-    fn lane(&mut self, group: u32, level: u8) -> u32 {
-        self.find_lane(group, level).unwrap_or_else(|| self.make_lane(group, level))
+    pub(super) fn lanes_of(&self, group: u32) -> impl Iterator<Item = u32> {
+        let lanes = std::iter::successors(Some(group), |number| {
+            Some(self.lanes[*number].sibling).filter(|sibling| *sibling != NONE)
+        });
+        lanes.inspect(|_| visit()).filter(|number| self.lanes[*number].seat != Seat::Nowhere)
     }
 
     #[inline]
     fn find_lane(&self, group: u32, level: u8) -> Option<u32> {
-        let mut number = group;
-        while number != NONE {
-            visit();
-            let lane = &self.lanes[number];
-            if lane.level == level && lane.seat != Seat::Nowhere {
-                return Some(number);
-            }
-            number = lane.sibling;
+        match &self.lanes[group].known.index {
+            Some(index) => Some(index[usize::from(level)]).filter(|number| *number != NONE),
+            None => self.lanes_of(group).find(|number| self.lanes[*number].level == level),
         }
-        None
     }
 
     fn make_lane(&mut self, group: u32, level: u8) -> u32 {
-        let home = &mut self.lanes[group];
+        let (home, mut number) = (&mut self.lanes[group], group);
+        home.known.lanes += 1;
         if home.seat == Seat::Nowhere {
             // Without a credit: what it is due is not kept, as it was of the level that had this lane before.
-            home.level = level;
-            home.turn.set_credit(0);
-            return group;
+            (home.level, home.credit) = (level, 0);
+        } else {
+            number = self.lanes.lend();
+            let sibling = std::mem::replace(&mut self.lanes[group].sibling, number);
+            self.lanes[number] = Lane::new(group, level, sibling, Known::default());
         }
-        let number = self.lanes.lend();
-        let sibling = std::mem::replace(&mut self.lanes[group].sibling, number);
-        self.lanes[number] = Lane::new(group, level, sibling, Known::default());
+        if self.lanes[group].known.lanes > INDEXED {
+            self.index(group, level, number);
+        }
         number
+    }
+
+    /// Puts a lane of a group with many into their index.
+    #[cold]
+    fn index(&mut self, group: u32, level: u8, number: u32) {
+        let mut index = self.lanes[group].known.index.take().unwrap_or_else(|| {
+            let mut index = Box::new([NONE; 256]);
+            self.lanes_of(group).for_each(|number| index[usize::from(self.lanes[number].level)] = number);
+            index
+        });
+        index[usize::from(level)] = number;
+        self.lanes[group].known.index = Some(index);
+    }
+
+    /// Forgets a lane, which is in no list.
+    pub(super) fn forget_lane(&mut self, number: u32, bin: &mut Bin<T>) {
+        let &Lane { group, sibling, level, .. } = &self.lanes[number];
+        let known = &mut self.lanes[group].known;
+        known.lanes -= 1;
+        if let Some(index) = &mut known.index {
+            index[usize::from(level)] = NONE;
+        }
+        if known.lanes <= INDEXED / 2 {
+            bin.add(known.index.take().map(Garbage::Index));
+        }
+        if number == group {
+            self.lanes[number].seat = Seat::Nowhere;
+        } else {
+            let mut before = group;
+            while self.lanes[before].sibling != number {
+                visit();
+                before = self.lanes[before].sibling;
+            }
+            self.lanes[before].sibling = sibling;
+            self.lanes.give_back(number);
+        }
+        self.forget_if_unused(group, bin);
+    }
+
+    #[inline]
+    fn forget_if_unused(&mut self, group: u32, bin: &mut Bin<T>) {
+        let known = &self.lanes[group].known;
+        if known.keys == 0 && known.lanes == 0 {
+            self.table.remove(group, &mut self.lanes, bin);
+        }
     }
 
     /// The lane that gives the next key, and its seat.
     #[inline]
     fn next_lane(&mut self) -> Option<(u32, Seat)> {
-        if self.owed.first != NONE {
+        if self.owed.len > 0 {
             self.choice.count_owed();
             return Some((self.owed.first, Seat::Owed));
         }
@@ -157,114 +203,120 @@ impl<T: Copy + PartialEq> Groups<T> {
         let from_old = level.len_of(Seat::New) == 0 || has_old && level.since_old >= TURNS - 1;
         level.since_old = if from_old { 0 } else { level.since_old.saturating_add(1) };
         let seat = if from_old { Seat::Old } else { Seat::New };
-        Some((level.list(seat).first, seat))
+        Some((level.lists[seat as usize].first, seat))
+    }
+
+    /// Takes a key out of its lane. The caller counts it for the group.
+    #[inline(always)]
+    fn take(&mut self, lane: u32, number: u32) -> Option<T> {
+        let queued = &mut self.keys[number];
+        let (key, links) = (queued.key.take(), queued.links);
+        let lane = &mut self.lanes[lane];
+        lane.keys.remove(links, &mut self.keys);
+        self.keys.give_back(number);
+        self.len -= 1;
+        self.levels[usize::from(lane.level)].len -= 1;
+        key
     }
 
     /// Passes on what is to be freed.
     #[inline]
     fn drop_surplus(&mut self, bin: &mut Bin<T>) {
-        bin.extend(self.lanes.surplus().map(Garbage::Lanes));
-        bin.extend(self.blocks.0.surplus().map(Garbage::Keys));
+        bin.add(self.lanes.surplus().map(Garbage::Lanes));
+        bin.add(self.keys.surplus().map(Garbage::Keys));
     }
 }
 
-impl<T: Copy + PartialEq> Order<T> for Groups<T> {
+impl<T: Copy> Groups<T> {
     #[inline(never)]
-    fn enter(&mut self, group: Group) -> u32 {
+    pub(super) fn enter(&mut self, group: Group) -> u32 {
         let number = self.table.find_or_make(group, &mut self.lanes);
         let known = &mut self.lanes[number].known;
         if known.keys == 0 {
-            known.begin(group.weight); // it may have been kept without keys
+            (known.weight, known.handed_out) = (group.weight.max(1), 0); // it may have been kept without keys
         }
         known.keys += 1;
         number
     }
 
     #[inline(never)]
-    fn leave(&mut self, group: u32, bin: &mut Bin<T>) {
+    pub(super) fn leave(&mut self, group: u32, bin: &mut Bin<T>) {
         let known = &mut self.lanes[group].known;
         known.keys -= 1;
         if known.keys == 0 {
             self.forget_if_unused(group, bin);
-            bin.extend(self.lanes.surplus().map(Garbage::Lanes));
+            bin.add(self.lanes.surplus().map(Garbage::Lanes));
         }
     }
 
     #[inline(never)]
-    fn push(&mut self, key: T, priority: i8, group: u32) -> Pushed {
+    pub(super) fn push(&mut self, key: T, priority: i8, group: u32) -> Pushed {
         let (level, is_full) = (level_of(priority), self.is_full(group));
-        let number = self.lane(group, level);
-        self.pushes = self.pushes.saturating_add(1);
+        let lane = self.find_lane(group, level).unwrap_or_else(|| self.make_lane(group, level));
+        let position = self.keys.lend();
+        self.pushes += 1;
         self.len += 1;
         if self.stamps.are_wanted {
-            self.note_push(number, level);
+            self.note_push(position, level);
         }
-        let lane = &mut self.lanes[number];
-        let was_empty = lane.is_empty();
-        let position = lane.push((key, self.pushes), &mut self.blocks);
+        let list = &mut self.lanes[lane].keys;
+        let links = list.insert(position, false, &mut self.keys);
+        let is_first = list.len == 1;
+        self.keys[position] = Queued { key: Some(key), push: self.pushes, links };
         self.lanes[group].known.queued += 1;
         self.levels[usize::from(level)].len += 1;
         self.blocked += usize::from(is_full);
-        if was_empty {
-            self.lanes[number].turn.clear_passes();
-            self.seat(number, false);
+        if is_first {
+            self.lanes[lane].passes = 0;
+            self.seat(lane, false);
         }
         Pushed { position, is_ready: !is_full }
     }
 
     #[inline(never)]
-    fn pop(&mut self, bin: &mut Bin<T>) -> Option<T> {
+    pub(super) fn pop(&mut self, bin: &mut Bin<T>) -> Option<T> {
         let (number, from) = self.next_lane()?;
-        let index = self.lanes[number].level;
-        let level = &mut self.levels[usize::from(index)];
-        level.len -= 1;
+        let key = self.take(number, self.lanes[number].keys.first);
+        self.served = number;
         if self.stamps.are_wanted {
             self.stamps.note_pop();
         }
         let lane = &mut self.lanes[number];
-        let key = lane.pop(&mut self.blocks)?;
-        self.len -= 1;
-        let credit = lane.turn.credit() - 1;
-        lane.turn.set_credit(credit);
-        if from == Seat::New {
-            level.pass(lane.due);
-        }
-        let (turn_is_over, is_empty, group) = (credit == 0 || from == Seat::Owed, lane.is_empty(), lane.group);
-        self.served = if is_empty { NONE } else { number };
+        let (index, group, due, is_empty) = (lane.level, lane.group, lane.due, lane.keys.len == 0);
+        lane.passes = 0;
+        lane.credit -= 1;
+        let turn_is_over = lane.credit == 0 || from == Seat::Owed;
         let known = &mut self.lanes[group].known;
         known.queued -= 1;
-        known.note_hand_out();
-        let queued = known.queued as usize;
+        known.handed_out += 1;
         known.processing += u32::from(self.limit < u32::MAX);
         let is_full = self.limit < u32::MAX && known.processing == self.limit;
-        if from == Seat::Old && (turn_is_over || is_empty || is_full) {
+        let queued = known.queued as usize;
+        let level = &mut self.levels[usize::from(index)];
+        if from == Seat::New {
+            level.pass(due);
+        } else if from == Seat::Old && (turn_is_over || is_empty || is_full) {
             level.turns = level.turns.wrapping_add(1);
         }
-        self.lanes[number].turn.clear_passes();
         if is_full {
-            self.lanes[number].turn.set_credit(0);
-            self.pass_others(group, number);
+            self.lanes[number].credit = 0;
             self.blocked += queued;
-            self.seat_all(group);
+            self.seat_all(group, number);
         } else if turn_is_over || is_empty {
             self.seat(number, turn_is_over);
         }
         self.tidy(index, bin);
         self.drop_surplus(bin);
-        Some(key)
+        key
     }
 
-    fn remove(&mut self, key: T, place: Place, bin: &mut Bin<T>) {
+    pub(super) fn remove(&mut self, _key: T, place: Place, bin: &mut Bin<T>) {
         let level = level_of(place.priority);
         let number = self.find_lane(place.group, level).expect("the key is queued here");
-        let lane = &mut self.lanes[number];
-        lane.remove(key, place.position, &mut self.blocks);
-        let is_empty = lane.is_empty();
+        let _key = self.take(number, place.position);
         self.lanes[place.group].known.queued -= 1;
-        self.len -= 1;
-        self.levels[usize::from(level)].len -= 1;
         self.blocked -= usize::from(self.is_full(place.group));
-        if is_empty {
+        if self.lanes[number].keys.len == 0 {
             self.seat(number, false);
         }
         self.tidy(level, bin);
@@ -272,7 +324,7 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
     }
 
     #[inline(never)]
-    fn ended(&mut self, group: u32) -> bool {
+    pub(super) fn ended(&mut self, group: u32) -> bool {
         if self.limit == u32::MAX {
             return false;
         }
@@ -288,63 +340,59 @@ impl<T: Copy + PartialEq> Order<T> for Groups<T> {
     }
 
     #[inline]
-    fn blocked(&self) -> usize {
+    pub(super) fn blocked(&self) -> usize {
         self.blocked
     }
 
-    fn push_number(&self, key: T, place: Place) -> u64 {
-        let lane = self.find_lane(place.group, level_of(place.priority));
-        lane.map_or(0, |number| self.lanes[number].push_number(key, place.position, &self.blocks))
+    pub(super) fn push_number(&self, _key: T, place: Place) -> u64 {
+        self.keys[place.position].push
     }
 
     #[inline]
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    fn level_len(&self, priority: i8) -> usize {
+    pub(super) fn level_len(&self, priority: i8) -> usize {
         self.levels[usize::from(level_of(priority))].len as usize
     }
 
     #[inline]
-    fn front(&self) -> Option<(i8, u64)> {
-        let owed = if self.owed.first == NONE { None } else { Some(self.lanes[self.owed.first].level) };
-        Some((priority_of(self.choice.top().max(owed)?), self.stamps.turn()))
+    pub(super) fn front(&self) -> Option<(i8, u64)> {
+        let owed = self.lanes.get(self.owed.first).map(|lane| lane.level);
+        Some((priority_of(self.choice.ready.top().max(owed)?), self.stamps.turn))
     }
 
-    fn stamp_of(&self, key: T, place: Place) -> u64 {
+    pub(super) fn stamp_of(&self, key: T, place: Place) -> u64 {
         if self.stamps.are_wanted { stamp_of_push(self.push_number(key, place)) } else { 0 }
     }
 
-    fn want_stamps(&mut self) {
+    pub(super) fn want_stamps(&mut self) {
         self.stamps.are_wanted = true;
     }
 
-    #[inline]
-    fn wants_stamp(&self) -> bool {
-        self.stamps.is_one_wanted()
-    }
-
-    fn stamp(&mut self, now: u64) {
-        self.give_stamp(now);
-    }
-
-    /// A key of the lane that gave the last one: with many lanes its first, whose turn comes when those of the others have been.
-    fn upcoming(&self, ahead: u32) -> Option<T> {
-        let lane = if self.served == NONE { return None } else { &self.lanes[self.served] };
+    /// A key of the lane that gave the last one: with many lanes its first, whose turn comes when those of the others have been. With few
+    /// one that was probably pushed so much later.
+    #[inline(never)]
+    pub(super) fn upcoming(&self, ahead: u32) -> Option<T> {
+        let lane = self.lanes.get(self.served)?;
         let level = &self.levels[usize::from(lane.level)];
-        lane.peek(ahead / (level.len_of(Seat::New) + level.len_of(Seat::Old)).max(1), &self.blocks)
+        let later = ahead / (level.len_of(Seat::New) + level.len_of(Seat::Old)).max(1);
+        self.keys.get(lane.keys.first.saturating_add(later))?.key
     }
 
-    fn firsts(&self, mut each: impl FnMut(T) -> bool) {
-        let places = &mut { PLACES };
-        self.ready_lanes().take(PLACES).for_each(|lane| lane.firsts(&self.blocks, places, &mut each));
+    pub(super) fn firsts(&self, places: &mut usize, mut each: impl FnMut(T) -> bool) {
+        for lane in self.ready_lanes().take(*places) {
+            let keys = lane.keys.iter(&self.keys).take(FIRSTS.min(*places));
+            let _is_found = keys.inspect(|_| *places -= 1).filter_map(|(_, queued)| queued.key).any(&mut each);
+        }
     }
 
-    fn shrink(&mut self, bin: &mut Bin<T>) -> bool {
+    pub(super) fn shrink(&mut self, bin: &mut Bin<T>) -> bool {
         let has_more = self.forget_due(bin);
         self.table.shrink(bin);
-        bin.push(Garbage::Groups(self.lanes.shrink(), self.blocks.0.shrink()));
+        self.lanes.shrink().into_iter().for_each(|chunk| bin.push(Garbage::Lanes(chunk)));
+        self.keys.shrink().into_iter().for_each(|chunk| bin.push(Garbage::Keys(chunk)));
         has_more
     }
 }

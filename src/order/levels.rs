@@ -1,7 +1,7 @@
 //! By priority; first in, first out within one.
 
 use super::choice::Choice;
-use super::{Bin, Line, NORMAL, Order, PLACES, Place, Pushed, level_of, priority_of};
+use super::{Bin, Line, NORMAL, Place, Pushed, level_of, priority_of};
 
 pub(crate) struct Levels<T> {
     /// By level. In a box that is filled in place: they are 20 KB, too much for a small stack.
@@ -25,9 +25,9 @@ impl<T: Copy> Levels<T> {
         let (Ok(mut lines), mut choice) = (<Box<[_; 256]>>::try_from(lines), Choice::new(strict)) else {
             unreachable!()
         };
-        choice.set(level_of(NORMAL), !line.is_empty());
+        choice.ready.put(level_of(NORMAL), !line.is_empty());
         let (len, with_memory) = (line.len(), usize::from(line.has_memory()));
-        let is_stamped = line.is_stamped();
+        let is_stamped = line.is_stamped;
         lines[usize::from(level_of(NORMAL))] = line;
         let mut levels = Self { lines, choice, len, with_memory, is_stamped, unstamped: vec![level_of(NORMAL)] };
         if is_stamped {
@@ -49,7 +49,7 @@ impl<T: Copy> Levels<T> {
     /// A level without keys gets one.
     #[inline]
     fn begin(&mut self, level: u8) {
-        self.choice.set(level, true);
+        self.choice.ready.put(level, true);
         let line = &mut self.lines[usize::from(level)];
         self.with_memory += usize::from(!line.has_memory());
         if self.is_stamped {
@@ -60,7 +60,7 @@ impl<T: Copy> Levels<T> {
     /// The last key of a level is gone.
     #[inline]
     fn end(&mut self, level: u8, bin: &mut Bin<T>) {
-        self.choice.set(level, false);
+        self.choice.ready.put(level, false);
         if self.with_memory > KEEP {
             self.lines[usize::from(level)].clear(bin);
             self.with_memory -= 1;
@@ -68,9 +68,9 @@ impl<T: Copy> Levels<T> {
     }
 }
 
-impl<T: Copy> Order<T> for Levels<T> {
+impl<T: Copy> Levels<T> {
     #[inline(always)]
-    fn push(&mut self, key: T, priority: i8, _group: u32) -> Pushed {
+    pub(super) fn push(&mut self, key: T, priority: i8, _group: u32) -> Pushed {
         let level = level_of(priority);
         if self.lines[usize::from(level)].is_empty() {
             self.begin(level);
@@ -85,7 +85,7 @@ impl<T: Copy> Order<T> for Levels<T> {
     }
 
     #[inline(always)]
-    fn pop(&mut self, bin: &mut Bin<T>) -> Option<T> {
+    pub(super) fn pop(&mut self, bin: &mut Bin<T>) -> Option<T> {
         let (level, _) = self.choice.choose()?;
         let line = &mut self.lines[usize::from(level)];
         let key = line.pop(bin);
@@ -96,7 +96,7 @@ impl<T: Copy> Order<T> for Levels<T> {
         key
     }
 
-    fn remove(&mut self, key: T, place: Place, bin: &mut Bin<T>) {
+    pub(super) fn remove(&mut self, key: T, place: Place, bin: &mut Bin<T>) {
         let level = level_of(place.priority);
         let line = &mut self.lines[usize::from(level)];
         line.remove(key, place, bin);
@@ -106,58 +106,57 @@ impl<T: Copy> Order<T> for Levels<T> {
         }
     }
 
-    fn push_number(&self, key: T, place: Place) -> u64 {
+    pub(super) fn push_number(&self, key: T, place: Place) -> u64 {
         self.line(place.priority).push_number(key, place)
     }
 
     #[inline]
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    fn level_len(&self, priority: i8) -> usize {
+    pub(super) fn level_len(&self, priority: i8) -> usize {
         self.line(priority).len()
     }
 
     #[inline]
-    fn front(&self) -> Option<(i8, u64)> {
-        let priority = priority_of(self.choice.top()?);
+    pub(super) fn front(&self) -> Option<(i8, u64)> {
+        let priority = priority_of(self.choice.ready.top()?);
         Some((priority, self.line(priority).front()?.1))
     }
 
-    fn stamp_of(&self, key: T, place: Place) -> u64 {
+    pub(super) fn stamp_of(&self, key: T, place: Place) -> u64 {
         self.line(place.priority).stamp_of(key, place)
     }
 
-    fn want_stamps(&mut self) {
+    pub(super) fn want_stamps(&mut self) {
         self.is_stamped = true;
         self.lines.iter_mut().for_each(Line::want_stamps);
     }
 
     #[inline]
-    fn wants_stamp(&self) -> bool {
+    pub(super) fn wants_stamp(&self) -> bool {
         !self.unstamped.is_empty()
     }
 
-    fn stamp(&mut self, now: u64) {
+    pub(super) fn stamp(&mut self, now: u64) {
         while let Some(level) = self.unstamped.pop() {
             self.lines[usize::from(level)].stamp(now);
         }
     }
 
     #[inline]
-    fn upcoming(&self, ahead: u32) -> Option<T> {
-        self.line(priority_of(self.choice.top()?)).upcoming(ahead)
+    pub(super) fn upcoming(&self, ahead: u32) -> Option<T> {
+        self.line(priority_of(self.choice.ready.top()?)).upcoming(ahead)
     }
 
-    fn firsts(&self, mut each: impl FnMut(T) -> bool) {
-        let mut places = PLACES;
-        for level in self.choice.ready() {
-            self.line(priority_of(level)).firsts_in(&mut places, &mut each);
+    pub(super) fn firsts(&self, places: &mut usize, mut each: impl FnMut(T) -> bool) {
+        for level in self.choice.ready.iter() {
+            self.line(priority_of(level)).firsts(places, &mut each);
         }
     }
 
-    fn shrink(&mut self, bin: &mut Bin<T>) -> bool {
+    pub(super) fn shrink(&mut self, bin: &mut Bin<T>) -> bool {
         for line in self.lines.iter_mut() {
             let _is_all = line.shrink(bin);
         }

@@ -15,7 +15,7 @@
 //!
 //! The front and the back are fields, and not found by their numbers: by number, a push and a pop take twice as long.
 
-use super::{Bin, FIRSTS, Garbage, NONE, NORMAL, Order, PLACES, Place, Pushed, visit};
+use super::{Bin, FIRSTS, Garbage, NONE, NORMAL, Place, Pushed, visit};
 use crate::numbers::{Numbers, fit};
 
 /// Keys of a block: 2 KiB of pointers.
@@ -43,7 +43,7 @@ pub(crate) struct Line<T> {
     /// The tail at which a push does more: it begins a block, or a group that wants a stamp.
     stop: u32,
     /// Groups want stamps.
-    is_stamped: bool,
+    pub(super) is_stamped: bool,
     /// The push number from which on groups want a stamp now.
     unstamped: Option<u64>,
     /// The push number of the first key.
@@ -107,10 +107,6 @@ impl<T: Copy> Line<T> {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.len == 0
-    }
-
-    pub(super) fn is_stamped(&self) -> bool {
-        self.is_stamped
     }
 
     #[inline]
@@ -213,22 +209,11 @@ impl<T: Copy> Line<T> {
     /// A pop, if the next entry is a hole, or the front is used up.
     #[inline(never)]
     fn pop_rarely(&mut self, bin: &mut Bin<T>) -> Option<T> {
-        if self.len == 0 {
-            return None;
-        }
-        loop {
-            visit();
-            if self.head == BLOCK as u32 {
-                self.next_block(bin);
-            }
-            if let Some(key) = self.pop_simple() {
-                return Some(key);
-            }
-            self.head += 1;
-        }
+        self.skip_holes(bin);
+        self.pop_simple()
     }
 
-    /// The first key was taken out: the next one is first.
+    /// If there are keys, the head goes to the first one.
     fn skip_holes(&mut self, bin: &mut Bin<T>) {
         while self.len > 0 {
             visit();
@@ -297,7 +282,7 @@ impl<T: Copy> Line<T> {
     }
 
     /// Calls `each` for the first few keys, until it returns true. `places`: those that may still be visited.
-    pub(super) fn firsts_in(&self, places: &mut usize, mut each: impl FnMut(T) -> bool) {
+    pub(super) fn firsts(&self, places: &mut usize, mut each: impl FnMut(T) -> bool) {
         let Some(mut block) = self.front.as_deref() else { return };
         let (mut at, mut keys) = (self.head as usize, self.len().min(FIRSTS));
         while keys > 0 && *places > 0 {
@@ -333,18 +318,18 @@ impl<T: Copy> Line<T> {
     }
 }
 
-impl<T: Copy> Order<T> for Line<T> {
+impl<T: Copy> Line<T> {
     #[inline(always)]
-    fn push(&mut self, key: T, _priority: i8, _group: u32) -> Pushed {
+    pub(super) fn push(&mut self, key: T, _priority: i8, _group: u32) -> Pushed {
         Pushed { position: self.push_key(key), is_ready: true }
     }
 
     #[inline(always)]
-    fn pop(&mut self, bin: &mut Bin<T>) -> Option<T> {
+    pub(super) fn pop(&mut self, bin: &mut Bin<T>) -> Option<T> {
         self.pop_simple().or_else(|| self.pop_rarely(bin))
     }
 
-    fn remove(&mut self, _key: T, place: Place, bin: &mut Bin<T>) {
+    pub(super) fn remove(&mut self, _key: T, place: Place, bin: &mut Bin<T>) {
         let (number, at) = (place.position / BLOCK as u32, place.position as usize % BLOCK);
         self.len -= 1;
         let tail = self.tail;
@@ -371,41 +356,41 @@ impl<T: Copy> Order<T> for Line<T> {
         }
     }
 
-    fn push_number(&self, _key: T, place: Place) -> u64 {
+    pub(super) fn push_number(&self, _key: T, place: Place) -> u64 {
         self.block(place.position / BLOCK as u32).base + u64::from(place.position % BLOCK as u32)
     }
 
     #[inline]
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.len as usize
     }
 
-    fn level_len(&self, priority: i8) -> usize {
+    pub(super) fn level_len(&self, priority: i8) -> usize {
         if priority == NORMAL { self.len as usize } else { 0 }
     }
 
     #[inline]
-    fn front(&self) -> Option<(i8, u64)> {
+    pub(super) fn front(&self) -> Option<(i8, u64)> {
         let (block, at) = self.first()?;
         Some((NORMAL, block.stamps[at / GROUP as usize]))
     }
 
-    fn stamp_of(&self, _key: T, place: Place) -> u64 {
+    pub(super) fn stamp_of(&self, _key: T, place: Place) -> u64 {
         let at = place.position as usize % BLOCK;
         self.block(place.position / BLOCK as u32).stamps[at / GROUP as usize]
     }
 
     /// Before the first push.
-    fn want_stamps(&mut self) {
+    pub(super) fn want_stamps(&mut self) {
         self.is_stamped = true;
     }
 
     #[inline]
-    fn wants_stamp(&self) -> bool {
+    pub(super) fn wants_stamp(&self) -> bool {
         self.unstamped.is_some()
     }
 
-    fn stamp(&mut self, now: u64) {
+    pub(super) fn stamp(&mut self, now: u64) {
         let (Some(from), Some(front)) = (self.unstamped.take(), &self.front) else { return };
         let first = front.number;
         let mut number = self.back.as_ref().map_or(first, |back| back.number);
@@ -422,15 +407,11 @@ impl<T: Copy> Order<T> for Line<T> {
 
     /// Looks at the front only.
     #[inline]
-    fn upcoming(&self, ahead: u32) -> Option<T> {
+    pub(super) fn upcoming(&self, ahead: u32) -> Option<T> {
         self.front.as_ref()?.entries.get((self.head + ahead) as usize).copied().flatten()
     }
 
-    fn firsts(&self, each: impl FnMut(T) -> bool) {
-        self.firsts_in(&mut { PLACES }, each);
-    }
-
-    fn shrink(&mut self, bin: &mut Bin<T>) -> bool {
+    pub(super) fn shrink(&mut self, bin: &mut Bin<T>) -> bool {
         if self.len == 0 {
             self.clear(bin);
         } else if let Some(more) = &mut self.more {

@@ -15,27 +15,16 @@
 //! has no passes; so of the lanes of a group, each comes. Of those that have as many passes, which are counted up to 63, one
 //! is drawn.
 
-use super::lanes::{Lane, Seat};
-use super::{Groups, NONE, visit};
+use super::lanes::Seat;
+use super::{Groups, NONE};
 use crate::random::mix;
 
 /// Lanes that a turn looks at.
-const SOME: u32 = 64;
+const SOME: usize = 64;
 /// Passes of the highest lane of a group that make it owed.
-const PASSES: u16 = 2;
+const PASSES: u8 = 2;
 
-impl<T: Copy + PartialEq> Groups<T> {
-    /// A key of this lane has filled the group.
-    pub(super) fn pass_others(&mut self, group: u32, filled: u32) {
-        let mut number = group;
-        while number != NONE {
-            if number != filled {
-                self.lanes[number].turn.pass();
-            }
-            number = self.lanes[number].sibling;
-        }
-    }
-
+impl<T: Copy> Groups<T> {
     /// For the choice of one of those that were passed equally often.
     fn draw(&self, number: u32) -> u64 {
         mix(self.rooms << 8 | u64::from(number))
@@ -44,74 +33,48 @@ impl<T: Copy + PartialEq> Groups<T> {
     /// A turn of the lower levels has come.
     #[cold]
     pub(super) fn skip(&mut self) {
-        let (mut most, mut skipped, mut left) = ((0, 0), NONE, SOME);
+        let (mut most, mut left) = (None, SOME);
         for level in self.choice.held_from(self.last_skipped) {
-            let mut number = self.levels[usize::from(level)].lists[Seat::Passed as usize].first;
-            while number != NONE && left > 0 {
-                visit();
-                let lane = &self.lanes[number];
-                let passes = (lane.turn.passes(), self.draw(left));
-                if passes > most {
-                    (most, skipped) = (passes, number);
-                }
-                (number, left) = (lane.neighbours.1, left - 1);
+            let passed = self.levels[usize::from(level)].lists[Seat::Passed as usize];
+            for (number, lane) in passed.iter(&self.lanes).take(left) {
+                most = most.max(Some((lane.passes, self.draw(left as u32), number)));
+                left -= 1;
             }
             self.last_skipped = level;
             if left == 0 {
                 break;
             }
         }
-        if skipped != NONE {
-            self.put(skipped, Seat::Skipped);
+        if let Some((.., skipped)) = most {
+            self.put(skipped, Seat::Skipped, false);
         }
     }
 
     /// A group that was full is so no longer.
     pub(super) fn has_room(&mut self, group: u32) {
         self.rooms += 1;
-        let owed = if self.choice.strict { NONE } else { self.most_passed(group) };
-        self.seat_all(group);
-        if owed != NONE {
-            self.put(owed, Seat::Owed);
-            let index = self.lanes[owed].level;
-            self.choice.set(index, self.levels[usize::from(index)].is_ready());
-            self.count_idle(index, 0, 0);
+        let owed = if self.choice.strict { None } else { self.most_passed(group) };
+        self.seat_all(group, NONE);
+        if let Some(owed) = owed {
+            self.put(owed, Seat::Owed, false);
         }
     }
 
-    /// The lane of a full group that is owed a hand-out, or `NONE`.
-    fn most_passed(&self, group: u32) -> u32 {
-        let (mut number, mut highest) = (group, None);
-        while number != NONE {
+    /// The lane of a full group that is owed a hand-out.
+    fn most_passed(&self, group: u32) -> Option<u32> {
+        let (mut most, mut highest) = (None, None);
+        for number in self.lanes_of(group) {
             let lane = &self.lanes[number];
+            let passes = (lane.passes, self.draw(lane.level.into()), number);
+            if lane.seat == Seat::Skipped {
+                most = most.max(Some(passes));
+            }
             if lane.seat.is_held() {
-                highest = highest.max(Some(lane.level));
+                highest = highest.max(Some((lane.level, passes)));
             }
-            number = lane.sibling;
         }
-        let (mut number, mut most, mut owed) = (group, (0, 0), NONE);
-        while number != NONE {
-            visit();
-            let lane = &self.lanes[number];
-            let may_be = lane.seat == Seat::Skipped || lane.seat == Seat::Passed && Some(lane.level) == highest;
-            let passes = (lane.turn.passes(), self.draw(lane.level.into()));
-            if may_be && passes > most {
-                most = passes;
-                owed = if lane.seat == Seat::Passed && passes.0 < PASSES { NONE } else { number };
-            }
-            number = lane.sibling;
-        }
-        owed
-    }
-
-    /// Moves a lane to the end of another list.
-    fn put(&mut self, number: u32, seat: Seat) {
-        let Lane { seat: was, level, neighbours, .. } = self.lanes[number];
-        let level = &mut self.levels[usize::from(level)];
-        level.list(was).remove(neighbours, &mut self.lanes);
-        let list = if seat == Seat::Owed { &mut self.owed } else { level.list(seat) };
-        let neighbours = list.insert(number, false, &mut self.lanes);
-        let lane = &mut self.lanes[number];
-        (lane.seat, lane.neighbours) = (seat, neighbours);
+        let passed = |passes: &(_, _, u32)| self.lanes[passes.2].seat == Seat::Passed;
+        let (passes, _, number) = most.max(highest.map(|highest| highest.1).filter(passed))?;
+        (self.lanes[number].seat == Seat::Skipped || passes >= PASSES).then_some(number)
     }
 }

@@ -1,6 +1,7 @@
-//! Where a lane sits: [`Groups::seat`] puts lanes into lists, and for a hand-out that is owed [`Groups::put`]. And how long an idle one stays.
+//! Where a lane sits: [`Groups::seat`] decides it, [`Groups::put`] moves it there. And how long an idle one stays.
 
-use super::lanes::{Lane, Lanes, List, Seat, Turn};
+use super::lanes::{Lane, Lanes, Seat};
+use super::list::List;
 use super::{Bin, Groups, NONE, visit};
 
 /// Idle lanes that are kept in any case.
@@ -10,15 +11,17 @@ const STEP: usize = 4;
 /// Idle lanes that one call of a shrink forgets.
 const SHRINK: usize = 64;
 /// The credit of a parked lane that got its first key when the group was full. More than any weight.
-const LATE: u16 = Turn::MOST;
+const LATE: u16 = u16::MAX;
 /// The credit of a parked lane that was new, and keeps its ticket.
-const WAS_NEW: u16 = Turn::MOST - 1;
+const WAS_NEW: u16 = LATE - 1;
 /// Lanes of a list that [`Groups::ready_lanes`] returns.
 const SOME: usize = 64;
+/// Passes of a lane are counted up to this number.
+const PASSES: u8 = 63;
 
 pub(super) struct Level {
     /// By [`Seat`].
-    pub(super) lists: [List; 6],
+    pub(super) lists: [List; Seat::Nowhere as usize + 1],
     /// Queued keys.
     pub(super) len: u32,
     /// Turns of old lanes, which wrap around.
@@ -31,13 +34,14 @@ pub(super) struct Level {
 }
 
 impl Level {
-    pub(super) const EMPTY: Self =
-        Self { lists: [List::EMPTY; 6], len: 0, turns: 0, tickets: 0, passed: 0, since_old: 0 };
-
-    #[inline]
-    pub(super) fn list(&mut self, seat: Seat) -> &mut List {
-        &mut self.lists[seat as usize]
-    }
+    pub(super) const EMPTY: Self = Self {
+        lists: [List::EMPTY; Seat::Nowhere as usize + 1],
+        len: 0,
+        turns: 0,
+        tickets: 0,
+        passed: 0,
+        since_old: 0,
+    };
 
     #[inline]
     pub(super) fn len_of(&self, seat: Seat) -> u32 {
@@ -69,7 +73,7 @@ impl Level {
     }
 
     /// A lane with this ticket comes before all that are new.
-    fn is_first<T>(&self, ticket: u32, lanes: &Lanes<T>) -> bool {
+    fn is_first(&self, ticket: u32, lanes: &Lanes) -> bool {
         let first = self.lists[Seat::New as usize].first;
         first == NONE || !is_before(self.passed, ticket) || is_before(ticket, lanes[first].due)
     }
@@ -81,108 +85,110 @@ fn is_before(number: u32, other: u32) -> bool {
     (number.wrapping_sub(other) as i32) < 0
 }
 
-impl<T: Copy + PartialEq> Groups<T> {
+impl<T: Copy> Groups<T> {
     /// Puts a lane where it belongs. `turn_is_over`: it has given as many keys as it may.
     pub(super) fn seat(&mut self, number: u32, turn_is_over: bool) {
-        let lane = &self.lanes[number];
-        let (was, group, index, neighbours) = (lane.seat, lane.group, lane.level, lane.neighbours);
-        let (is_empty, is_full) = (lane.is_empty(), self.is_full(group));
-        let home = if number == group { lane } else { &self.lanes[group] };
-        let weight = home.known.weight();
+        let &Lane { seat: was, group, level: index, credit, passes, due, keys, .. } = &self.lanes[number];
+        let (is_full, was_full) = (self.is_full(group), was.is_held());
         let level = &mut self.levels[usize::from(index)];
-        let was_full = was.is_held();
-        let was_new = was_full && lane.turn.credit() == WAS_NEW;
-        let is_due = if was_new { level.is_first(lane.due, &self.lanes) } else { !is_before(level.turns, lane.due) };
-        let mut goes_first = false;
+        // It was new when it was parked.
+        let was_new = was_full && credit == WAS_NEW;
+        let is_due = if was_new { level.is_first(due, &self.lanes) } else { !is_before(level.turns, due) };
         let seat = match was {
-            _ if is_empty => Seat::Idle,
+            _ if keys.len == 0 => Seat::Idle,
             _ if is_full && was_full => was,
-            _ if is_full && lane.turn.passes() > 0 => Seat::Passed,
+            _ if is_full && passes > 0 => Seat::Passed,
             _ if is_full => Seat::Parked,
-            Seat::New | Seat::Old | Seat::Owed if turn_is_over => Seat::Old,
-            Seat::New | Seat::Old | Seat::Owed => was,
-            _ if was_full && is_due => {
-                // Else it would pass those that wait: with a limit of 1 and one getter it is back before each hand-out.
-                goes_first = lane.turn.credit() > 0 && lane.turn.credit() < LATE;
-                Seat::New
-            }
-            // It keeps its ticket: so it comes before the others when those before it have been.
-            _ if was_full => {
-                if was_new {
-                    Seat::New
-                } else {
-                    Seat::Old
-                }
-            }
-            Seat::Idle if !is_due => Seat::Old,
-            _ => Seat::New,
+            Seat::New | Seat::Old | Seat::Owed if !turn_is_over => was,
+            Seat::New | Seat::Old | Seat::Owed => Seat::Old,
+            Seat::Nowhere => Seat::New,
+            // It was parked or idle. One that was new keeps its ticket: so it comes before the others when those before it have been.
+            _ if is_due || was_new => Seat::New,
+            _ => Seat::Old,
         };
-        if seat == was && !turn_is_over || was == Seat::Idle && is_empty {
+        if seat == was && !turn_is_over {
             return;
         }
-        match was {
-            Seat::Nowhere => {}
-            Seat::Owed => self.owed.remove(neighbours, &mut self.lanes),
-            _ => level.list(was).remove(neighbours, &mut self.lanes),
-        }
-        let neighbours = level.list(seat).insert(number, goes_first, &mut self.lanes);
-        let lane = &mut self.lanes[number];
-        (lane.seat, lane.neighbours) = (seat, neighbours);
+        // Else it would pass those that wait: with a limit of 1 and one getter it is back before each hand-out.
+        let was_to_give = credit > 0 && credit < LATE;
+        let goes_first = seat == Seat::New && was_full && is_due && was_to_give;
         // If it was parked without a hand-out, its turn comes when it would have come.
-        let keeps_due = if seat.is_held() { lane.turn.credit() > 0 } else { was_full };
-        if seat == Seat::New {
-            if goes_first && !was_new {
-                lane.due = level.passed;
-            } else if !was_new {
+        let keeps_due = if seat.is_held() { credit > 0 } else { was_full && seat == Seat::Old };
+        let due = match seat {
+            Seat::New if was_new => due,
+            Seat::New if goes_first => level.passed,
+            Seat::New => {
                 level.tickets = level.tickets.wrapping_add(1);
-                lane.due = level.tickets;
+                level.tickets
             }
-        } else if !keeps_due || seat == Seat::Idle {
-            lane.due = level.turns.wrapping_add(level.len_of(Seat::Old));
+            _ if keeps_due => due,
+            _ => {
+                let old = level.len_of(Seat::Old) + u32::from(seat == Seat::Old) - u32::from(was == Seat::Old);
+                level.turns.wrapping_add(old)
+            }
+        };
+        let credit = match was {
+            _ if !seat.is_held() => self.lanes[group].known.weight,
+            Seat::Idle | Seat::Nowhere => LATE,
+            Seat::New if credit > 0 => WAS_NEW,
+            _ => credit, // 0: it has filled its group itself; or more: it was to have its turn
+        };
+        let lane = self.put(number, seat, goes_first);
+        (lane.due, lane.credit) = (due, credit);
+    }
+
+    /// Moves a lane to the end of another list, or to its start.
+    #[inline(always)]
+    pub(super) fn put(&mut self, number: u32, seat: Seat, goes_first: bool) -> &mut Lane {
+        let &Lane { seat: was, level: index, links, .. } = &self.lanes[number];
+        let level = &mut self.levels[usize::from(index)];
+        if was != Seat::Nowhere {
+            let list = if was == Seat::Owed { &mut self.owed } else { &mut level.lists[was as usize] };
+            list.remove(links, &mut self.lanes);
         }
-        if !seat.is_held() {
-            lane.turn.set_credit(weight);
-        } else if matches!(was, Seat::Idle | Seat::Nowhere) {
-            lane.turn.set_credit(LATE);
-        } else if was == Seat::New && lane.turn.credit() > 0 {
-            lane.turn.set_credit(WAS_NEW);
-        } // else 0: it has filled its group itself; or more: it was to have its turn
-        if was_full || seat.is_held() {
-            self.choice.set_held(index, level.held() > 0);
+        let list = if seat == Seat::Owed { &mut self.owed } else { &mut level.lists[seat as usize] };
+        let links = list.insert(number, goes_first, &mut self.lanes);
+        if was.is_held() || seat.is_held() {
+            self.choice.held.put(index, level.held() > 0);
         }
-        self.choice.set(index, level.is_ready());
-        self.count_idle(index, u32::from(seat == Seat::Idle), u32::from(was == Seat::Idle));
+        self.choice.ready.put(index, level.is_ready());
+        self.note_idle(index, u32::from(seat == Seat::Idle), u32::from(was == Seat::Idle));
+        let lane = &mut self.lanes[number];
+        (lane.seat, lane.links) = (seat, links);
+        lane
     }
 
     /// Lanes of a level became idle, or are so no longer.
     #[inline]
-    pub(super) fn count_idle(&mut self, index: u8, more: u32, less: u32) {
+    fn note_idle(&mut self, index: u8, more: u32, less: u32) {
         self.idle = self.idle + more - less;
-        let level = &self.levels[usize::from(index)];
-        let is_quiet = level.waiting() == 0 && level.len_of(Seat::Idle) > 0;
-        if is_quiet != self.quiet.has(index) {
-            self.quiet.put(index, is_quiet);
-        }
+        self.with_idle.put(index, self.levels[usize::from(index)].len_of(Seat::Idle) > 0);
     }
 
     /// Lanes that may give a key now: some of each level, those whose turns come first.
-    pub(super) fn ready_lanes(&self) -> impl Iterator<Item = &Lane<T>> {
-        let of_levels = self.choice.ready().flat_map(move |level| {
+    pub(super) fn ready_lanes(&self) -> impl Iterator<Item = &Lane> {
+        let of_levels = self.choice.ready.iter().flat_map(move |level| {
             let lists = &self.levels[usize::from(level)].lists;
-            [Seat::New, Seat::Old].into_iter().flat_map(move |seat| lists[seat as usize].iter(&self.lanes).take(SOME))
+            [lists[Seat::New as usize], lists[Seat::Old as usize]]
         });
-        self.owed.iter(&self.lanes).take(SOME).chain(of_levels)
+        let lists = std::iter::once(self.owed).chain(of_levels);
+        lists.flat_map(|list| list.iter(&self.lanes).take(SOME)).map(|(_, lane)| lane)
     }
 
-    /// A group became full, or is no longer.
-    pub(super) fn seat_all(&mut self, group: u32) {
+    /// A group became full by a key of the lane `filled`, which passes the others, or is so no longer.
+    pub(super) fn seat_all(&mut self, group: u32, filled: u32) {
         let mut number = group;
         while number != NONE {
             visit();
-            if self.lanes[number].seat != Seat::Nowhere {
+            let lane = &mut self.lanes[number];
+            let next = lane.sibling;
+            if filled != NONE && number != filled {
+                lane.passes = (lane.passes + 1).min(PASSES);
+            }
+            if lane.seat != Seat::Nowhere {
                 self.seat(number, false);
             }
-            number = self.lanes[number].sibling;
+            number = next;
         }
     }
 
@@ -204,64 +210,42 @@ impl<T: Copy + PartialEq> Groups<T> {
             return None;
         }
         let level = &self.levels[usize::from(index)];
-        let List { first, len, .. } = level.lists[Seat::Idle as usize];
-        if len > KEEP && (!is_before(level.turns, self.lanes[first].due) || len > KEEP + 2 * level.waiting()) {
-            return Some(first);
+        let idle = level.lists[Seat::Idle as usize];
+        if idle.len > KEEP && (idle.len > KEEP + 2 * level.waiting() || self.due_idle(index.into()).is_some()) {
+            return Some(idle.first);
         }
-        Some(self.levels[usize::from(self.quiet.top()?)].lists[Seat::Idle as usize].first)
+        let quiet = self.with_idle.top_without(&self.choice.ready, &self.choice.held)?;
+        Some(self.levels[usize::from(quiet)].lists[Seat::Idle as usize].first)
     }
 
     /// Forgets idle lanes whose turns have come: with a key they are new, as those that are not known. Returns whether there may be more.
     pub(super) fn forget_due(&mut self, bin: &mut Bin<T>) -> bool {
         let mut left = SHRINK;
-        for index in 0..=u8::MAX {
-            loop {
-                let level = &mut self.levels[usize::from(index)];
-                let List { first, len, .. } = *level.list(Seat::Idle);
-                if len == 0 {
-                    break;
-                }
-                if is_before(level.turns, self.lanes[first].due) {
-                    break;
-                }
+        for index in 0..=usize::from(u8::MAX) {
+            while let Some(number) = self.due_idle(index) {
                 if left == 0 {
                     return true;
                 }
                 visit();
                 left -= 1;
-                self.forget_idle(first, bin);
+                self.forget_idle(number, bin);
             }
         }
         false
     }
 
-    fn forget_idle(&mut self, number: u32, bin: &mut Bin<T>) {
-        let Lane { group, sibling, level, neighbours, .. } = self.lanes[number];
-        self.levels[usize::from(level)].list(Seat::Idle).remove(neighbours, &mut self.lanes);
-        self.count_idle(level, 0, 1);
-        if self.served == number {
-            self.served = NONE;
-        }
-        self.stamps.forget_lane(number);
-        if number == group {
-            self.lanes[number].seat = Seat::Nowhere;
-        } else {
-            let mut before = group;
-            while self.lanes[before].sibling != number {
-                visit();
-                before = self.lanes[before].sibling;
-            }
-            self.lanes[before].sibling = sibling;
-            self.lanes.give_back(number);
-        }
-        self.forget_if_unused(group, bin);
+    /// The first idle lane of a level, if its turn has come.
+    #[inline]
+    fn due_idle(&self, index: usize) -> Option<u32> {
+        let level = &self.levels[index];
+        let first = level.lists[Seat::Idle as usize].first;
+        (level.len_of(Seat::Idle) > 0 && !is_before(level.turns, self.lanes[first].due)).then_some(first)
     }
 
-    #[inline]
-    pub(super) fn forget_if_unused(&mut self, group: u32, bin: &mut Bin<T>) {
-        let home = &self.lanes[group];
-        if home.known.keys == 0 && home.seat == Seat::Nowhere && home.sibling == NONE {
-            self.table.remove(group, &mut self.lanes, bin);
-        }
+    fn forget_idle(&mut self, number: u32, bin: &mut Bin<T>) {
+        let &Lane { level, links, .. } = &self.lanes[number];
+        self.levels[usize::from(level)].lists[Seat::Idle as usize].remove(links, &mut self.lanes);
+        self.note_idle(level, 0, 1);
+        self.forget_lane(number, bin);
     }
 }

@@ -7,8 +7,7 @@
 //!
 //! By the age of its first key, a shard whose next group has just got its keys would come after all shards in which an old group has many.
 
-use super::{Groups, NONE};
-use std::num::NonZeroU64;
+use super::Groups;
 
 /// This number of pushes has one stamp.
 const STAMPED: u64 = 1 << STAMPED_BITS;
@@ -19,12 +18,12 @@ const STAMPED_POPS: u8 = 16;
 #[derive(Default)]
 pub(super) struct Stamps {
     pub(super) are_wanted: bool,
-    /// A push into this lane wants a stamp. (`NONE`: the lane is gone.)
+    /// A push wants one: that of the key with this number.
     pushed: Option<u32>,
     /// So do the last few pops, or the push of the first key.
     popped: bool,
     pops: u8,
-    turn: u64,
+    pub(super) turn: u64,
 }
 
 /// The stamp of the push with this number.
@@ -33,50 +32,38 @@ pub(super) fn stamp_of_push(number: u64) -> u64 {
 }
 
 impl Stamps {
-    pub(super) fn turn(&self) -> u64 {
-        self.turn
-    }
-
-    #[inline]
-    pub(super) fn is_one_wanted(&self) -> bool {
-        self.popped || self.pushed.is_some()
-    }
-
     #[inline]
     pub(super) fn note_pop(&mut self) {
         self.pops = self.pops.saturating_add(1);
         self.popped |= self.pops >= STAMPED_POPS;
     }
-
-    pub(super) fn forget_lane(&mut self, lane: u32) {
-        if self.pushed == Some(lane) {
-            self.pushed = Some(NONE);
-        }
-    }
 }
 
-impl<T: Copy + PartialEq> Groups<T> {
-    /// Before a push into a lane: its number is [`pushes`](Self::pushes).
+impl<T: Copy> Groups<T> {
+    /// A key that gets this number is pushed: the push that [`pushes`](Self::pushes) counts.
     #[inline]
-    pub(super) fn note_push(&mut self, lane: u32, level: u8) {
-        if self.levels[usize::from(level)].len == 0 || self.pushes.get() % STAMPED == 0 {
-            self.stamps.pushed = Some(lane);
+    pub(super) fn note_push(&mut self, key: u32, level: u8) {
+        if self.levels[usize::from(level)].len == 0 || self.pushes % STAMPED == 0 {
+            self.stamps.pushed = Some(key);
         }
-        self.stamps.popped |= self.choice.top().is_none();
+        self.stamps.popped |= self.choice.ready.top().is_none();
     }
 
-    pub(super) fn give_stamp(&mut self, now: u64) {
+    #[inline]
+    pub(super) fn wants_stamp(&self) -> bool {
+        self.stamps.popped || self.stamps.pushed.is_some()
+    }
+
+    pub(super) fn stamp(&mut self, now: u64) {
         if std::mem::take(&mut self.stamps.popped) {
             (self.stamps.turn, self.stamps.pops) = (now, 0);
         }
-        let Some(lane) = self.stamps.pushed.take() else { return };
+        let Some(key) = self.stamps.pushed.take() else { return };
         let last = self.pushes;
-        let number = NonZeroU64::new(now << STAMPED_BITS).map_or(last, |number| number.max(last));
-        self.pushes = number;
-        // If others were pushed behind it, it keeps its number, which is that of an earlier stamp.
-        let pushed = if lane == NONE { None } else { self.lanes[lane].last_mut(&mut self.blocks) };
-        if let Some(aged) = pushed.filter(|aged| aged.1 == last) {
-            aged.1 = number;
+        self.pushes = last.max(now << STAMPED_BITS);
+        // If it is gone, or others were pushed behind it, the last key keeps its number, which is that of an earlier stamp.
+        if let Some(queued) = self.keys.get_mut(key).filter(|queued| queued.push == last) {
+            queued.push = self.pushes;
         }
     }
 }

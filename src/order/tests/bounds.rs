@@ -1,7 +1,7 @@
 //! Memory comes back, and no call visits many keys.
 
 use super::{Keys, VISITS};
-use crate::order::{AnyOrder, Bin, Order};
+use crate::order::{AnyOrder, Bin};
 
 const MANY: u32 = if cfg!(debug_assertions) { 30_000 } else { 1_000_000 };
 

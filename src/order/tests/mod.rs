@@ -5,7 +5,7 @@ mod plain;
 mod slab;
 mod turns;
 
-use super::{AnyOrder, Bin, Group, Order, Place, level_of};
+use super::{AnyOrder, Bin, Group, Place, level_of};
 use plain::{Plain, Rules};
 
 std::thread_local!(pub(crate) static VISITS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
