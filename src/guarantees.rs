@@ -318,7 +318,7 @@
 //! * `add_all`: each add is one step.
 //! * `stats`: each shard is one step, and the number of waiting getters another. `metrics` has one step more for each shard, which reads
 //!   the levels and histograms. `levels`: each shard is one step.
-//! * `get_many`: 256 keys a step. The getter waits for the first key as `get` does.
+//! * `get_many`: 256 keys a step, or 16 with a limit for groups. The getter waits for the first key as `get` does.
 //! * `turn`: about a hundred keys a step, up to the time that the clock showed when the call began.
 //! * `take_where`, `take_delayed` and `stop`: some hundred keys a step. A step takes a key only if it is still queued or delayed as the call
 //!   has seen it. So `take_delayed` may find or miss a delay that another thread sets meanwhile.

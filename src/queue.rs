@@ -650,8 +650,9 @@ impl<K> WorkQueue<K> {
         poll_fn(move |cx| Pin::new(&mut get).poll(cx).map(|item| item.map(Item::into_owned)))
     }
 
-    /// Waits until a key is queued, and takes up to `max` keys. It releases the lock after every 256 keys (with several shards, after
-    /// each), so other getters may take keys in between. An empty result: the queue is shut down and no key is queued, or `max` is 0.
+    /// Waits until a key is queued, and takes up to `max` keys. It releases the lock after every 256 keys (16 with a limit for groups; with
+    /// several shards after each), so other getters may take keys in between. An empty result: the queue is shut down and no key is
+    /// queued, or `max` is 0.
     ///
     /// # Blocking
     /// Like [`get`](Self::get).

@@ -45,6 +45,13 @@ fn wake(waiter: Waiter) -> usize {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket(u64);
 
+impl Ticket {
+    /// For a list of another kind.
+    pub(crate) fn nth(n: u64) -> Self {
+        Self(n)
+    }
+}
+
 /// The waiters, oldest first: tickets ascend.
 ///
 /// The oldest are in `front`, the others in a tree. So the usual few waiters stay in an array that has room for them, and with very many
@@ -138,9 +145,7 @@ impl WaitList {
         self.threads = 0;
         let mut all = WakeList::default();
         all.extend(self.front.drain(..).map(|(_, waiter)| waiter));
-        if !self.rest.is_empty() {
-            all.trees = Some(Box::new(vec![std::mem::take(&mut self.rest)]));
-        }
+        all.push_tree(std::mem::take(&mut self.rest));
         all
     }
 
@@ -242,6 +247,14 @@ impl WakeList {
         }
     }
 
+    /// The tree is moved as a whole.
+    pub(crate) fn push_tree(&mut self, mut tree: BTreeMap<Ticket, Waiter>) {
+        self.extend(tree.pop_first().map(|(_, waiter)| waiter));
+        if !tree.is_empty() {
+            self.trees.get_or_insert_default().push(tree);
+        }
+    }
+
     pub(crate) fn append(&mut self, more: Self) {
         if self.is_empty() {
             *self = more;
@@ -302,6 +315,16 @@ mod tests {
     }
 
     /// In random steps, the list gives the same results as a plain vector, and never has more than `FRONT` waiters in its array.
+    /// However many waiters a list has, taking them out is one step.
+    #[test]
+    fn a_tree_of_waiters_is_moved_as_a_whole() {
+        let mut wakes = WakeList::default();
+        wakes.push_tree((0..1000).map(|n| (Ticket::nth(n), task())).collect());
+        assert_eq!((wakes.rest.len(), wakes.trees.as_ref().map(|trees| trees[0].len())), (0, Some(999)));
+        WOKEN.take();
+        assert_eq!((wakes.wake(), WOKEN.take().len()), (0, 1000));
+    }
+
     #[test]
     fn it_does_what_a_sorted_vector_does() {
         for (seed, most) in [(1, 5), (2, FRONT), (3, FRONT + 3), (4, 10 * FRONT)] {

@@ -22,18 +22,13 @@ impl<K> Shared<K> {
         let _older;
         let machine = &mut *locked.lock();
         let Some(of) = machine.wait_for_dirty(claimed) else { return true };
-        let mut hub = self.hub();
-        let waiters = &mut hub.dirty_waiters;
-        let at = *ticket.get_or_insert_with(|| {
-            waiters.next += 1;
-            DirtyTicket(locked.index, of, waiters.next)
-        });
-        _older = waiters.waiting.insert(at, waker.take().expect("not used yet"));
+        let waker = waker.take().expect("not used yet");
+        _older = self.hub().dirty_waiters.insert((locked.index, of), ticket, waker);
         false
     }
 
     /// A task stops waiting for its key to become dirty.
     pub(crate) fn leave_dirty_waiters(&self, ticket: DirtyTicket) {
-        let _dropped_after_the_lock = self.hub().dirty_waiters.waiting.remove(&ticket);
+        let _dropped_after_the_lock = self.hub().dirty_waiters.remove(ticket);
     }
 }

@@ -16,6 +16,8 @@ use std::time::Instant;
 
 /// The number of keys that one critical section of `get_many` takes.
 const TAKEN_AT_ONCE: usize = model_const(256, 2);
+/// The same with a limit: a key that fills its group may move up to 256 levels of it.
+const TAKEN_AT_ONCE_OF_LIMITED: usize = model_const(16, 2);
 
 /// What a getter has found in its visits.
 struct Visited<K> {
@@ -178,7 +180,8 @@ impl<K> Shared<K> {
     fn take_many_from_first(&self, max: usize, mut each: impl FnMut(Taken<K>)) {
         let mut left = max;
         loop {
-            let step = left.min(TAKEN_AT_ONCE);
+            let is_limited = self.flags().has(Flags::LIMITED);
+            let step = left.min(if is_limited { TAKEN_AT_ONCE_OF_LIMITED } else { TAKEN_AT_ONCE });
             left -= step;
             let (mut machine, mut owed, mut taken, mut now) = (self.first.lock(), Owed::NOTHING, 0, None);
             let mode = self.mode();
@@ -308,6 +311,21 @@ mod tests {
     use super::*;
     use crate::WorkQueue;
     use crate::sync::{OVERDUE, Parker};
+    use std::sync::atomic::Ordering::Relaxed;
+
+    /// With a limit, a key that fills its group may move many levels, so a critical section takes fewer keys.
+    #[test]
+    fn get_many_takes_few_keys_at_once_of_a_queue_with_a_limit() {
+        let sections = |limit: bool| {
+            let builder = WorkQueue::builder().fair_by(|key| *key);
+            let queue = if limit { builder.max_processing_per_group(1).build() } else { builder.build() };
+            queue.add_all(0..256_u32);
+            let before = queue.shared.first.looks.load(Relaxed);
+            assert_eq!(queue.get_many(256).len(), 256);
+            queue.shared.first.looks.load(Relaxed) - before - 256 // each item's `done` takes it, too
+        };
+        assert_eq!([false, true].map(sections), [2, 17], "the first key comes alone");
+    }
 
     /// Two getters are parked. The first is woken and does not run, so the next add, some time later, wakes the second.
     #[test]

@@ -139,7 +139,7 @@ impl<K> Shared<K> {
         if owed.has(Owed::DIRTY) {
             let tickets = machine.take_dirty();
             let mut hub = self.hub();
-            tickets.into_iter().for_each(|ticket| hub.dirty_waiters.take(locked.index, ticket, &mut wakes));
+            tickets.into_iter().for_each(|ticket| hub.dirty_waiters.take((locked.index, ticket), &mut wakes));
         }
         let _garbage = owed.has(Owed::GARBAGE).then(|| machine.take_garbage());
         drop(machine);

@@ -3,6 +3,7 @@
 use crate::machine;
 use crate::wait::{Ticket, WaitList, Waiter, WakeList};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::task::Waker;
 
 /// Waits for the end of the work, and for the shut-down.
@@ -38,24 +39,44 @@ impl LifeCycle {
     }
 }
 
-/// The tasks, by shard, ticket of the machine, and a number of their own.
+/// The tasks, by shard and ticket of the machine. So those that wait for one key are taken off the list as a whole, however many they are.
 #[derive(Default)]
 pub(super) struct DirtyWaiters {
-    pub(super) waiting: BTreeMap<DirtyTicket, Waker>,
-    pub(super) next: u64,
+    waiting: BTreeMap<(usize, machine::DirtyTicket), BTreeMap<Ticket, Waiter>>,
+    next: u64,
 }
 
 /// A task's place in the list; it keeps the place while it is off the list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct DirtyTicket(pub(super) usize, pub(super) machine::DirtyTicket, pub(super) u64);
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DirtyTicket((usize, machine::DirtyTicket), Ticket);
 
 impl DirtyWaiters {
+    /// Puts a task on the list: at its place, if it has one. Returns the waker that was there.
+    pub(super) fn insert(
+        &mut self,
+        of: (usize, machine::DirtyTicket),
+        ticket: &mut Option<DirtyTicket>,
+        waker: Waker,
+    ) -> Option<Waiter> {
+        let DirtyTicket(of, ticket) = *ticket.get_or_insert_with(|| {
+            self.next += 1;
+            DirtyTicket(of, Ticket::nth(self.next))
+        });
+        self.waiting.entry(of).or_default().insert(ticket, Waiter::Task(waker))
+    }
+
+    pub(super) fn remove(&mut self, DirtyTicket(of, ticket): DirtyTicket) -> Option<Waiter> {
+        let Entry::Occupied(mut tasks) = self.waiting.entry(of) else { return None };
+        let waiter = tasks.get_mut().remove(&ticket);
+        if tasks.get().is_empty() {
+            tasks.remove();
+        }
+        waiter
+    }
+
     /// Takes the tasks off the list that wait for the hand-out of this ticket. (A future that was leaked may leave an entry behind; then
     /// an add of a later key in this slot wakes its task in vain.)
-    pub(super) fn take(&mut self, shard: usize, of: machine::DirtyTicket, wakes: &mut WakeList) {
-        let all = DirtyTicket(shard, of, 0)..=DirtyTicket(shard, of, u64::MAX);
-        while let Some((&at, _)) = self.waiting.range(all.clone()).next() {
-            wakes.extend(self.waiting.remove(&at).map(Waiter::Task));
-        }
+    pub(super) fn take(&mut self, of: (usize, machine::DirtyTicket), wakes: &mut WakeList) {
+        self.waiting.remove(&of).into_iter().for_each(|tasks| wakes.push_tree(tasks));
     }
 }
