@@ -2,7 +2,7 @@
 # Relative links in the texts lead to files of the repository, and the registry's page can resolve those of the README. It resolves
 # them against `repository` in Cargo.toml, which the owner fills in. Until then the script reports it as missing, and passes.
 #
-#   ci/links.sh --release     fails while something is not filled in, as the release checklist in Cargo.toml requires
+#   ci/links.sh --release     fails while something is not filled in, as a release requires (ci/release.sh)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 release="${1:-}"

@@ -8,7 +8,7 @@ work="${CARGO_TARGET_DIR:-$PWD/target}/minimal"
 rm -rf "$work/package"
 mkdir -p "$work/package"
 cp -R src README.md "$work/package/"
-awk '/^\[/ { skip = /^\[(workspace|dev-dependencies|target)/ } !skip' Cargo.toml >"$work/package/Cargo.toml"
+awk '/^\[/ { skip = /^\[(workspace|dev-dependencies|target.*loom)/ } !skip' Cargo.toml >"$work/package/Cargo.toml"
 echo "[workspace]" >>"$work/package/Cargo.toml"
 cd "$work/package"
 RUSTC_BOOTSTRAP=1 cargo update -q -Zdirect-minimal-versions

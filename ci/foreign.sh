@@ -1,0 +1,127 @@
+#!/usr/bin/env bash
+# The tests on two other processors: 64-bit ARM under the emulator qemu, and 32-bit x86, which an x86-64 processor runs itself.
+#
+#   ci/foreign.sh [aarch64] [i686]      both by default
+#
+# What the emulator shows: the code compiles for ARM, its `asm!` too, each atomic access has the size and the alignment that ARM asks
+# for, and the tests with threads pass. It cannot show an order of memory that ARM allows and x86 does not: it runs ARM's loads and
+# stores as those of the host, which reorders less. The models under loom are what checks that (ci/loom.sh): `lock` (the lock and its
+# race), `waiting` (the eventcount: a getter that parks while a key comes), and those of the words that are published for readers
+# without a lock: `shards` (which shard has keys), `measure` (counts), `limits` (`Bucket`), `watch` (`until_dirty`).
+#
+# The standard library is rustup's (`rustup target add`), or Debian's, or made from Debian's source, these two with Debian's compiler 1.96.
+# The C compiler and the emulator are those on the PATH, or Debian's. Debian's packages are unpacked, not installed. The binaries are
+# static, so that they need no libraries of the target. What is not available is said, and skipped.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+[ $# -gt 0 ] || set -- aarch64 i686
+work="$PWD/target/foreign"
+root="$work/root"
+mkdir -p "$work"
+
+# The tests of threads, locks, delays, memory, and the traces of client-go.
+tests=(--lib --test queue --test client_go --test traces --test metric_traces --test against_reference --test stress --test shards
+    --test workers --test worker_panics --test wait_idle --test idle --test delays_driver --test delays_stress --test delays_large
+    --test delays_turned --test wheel --test memory --test memory_bursts --test groups --test priorities --test limits --test no_threads)
+
+# Left out under the emulator, which takes ten to thirty times as long: a test, and why.
+emulator_leaves_out() {
+    cat <<'END'
+leaving_a_long_list_costs_no_more_than_leaving_a_short_one  # compares processor times of short steps with each other
+a_thread_that_is_blocked_for_long_does_not_burn_the_cpu     # bounds the processor time of a thread, which is the emulator's
+END
+}
+
+# Names of tests, without the reasons.
+left_out() { sed -E 's/ +#.*//; /^$/d'; }
+
+unpacked() {
+    bash ci/unpack.sh "$root" 'rustc-web=1.96*' 'rust-web-src=1.96*' 'libstd-rust-web-dev=1.96*' libstd-rust-web-1.96 libllvm22 \
+        qemu-user-static binutils-aarch64-linux-gnu gcc-12-aarch64-linux-gnu libgcc-12-dev-arm64-cross libc6-dev-arm64-cross libc6-arm64-cross \
+        libc6-i386 libc6-dev-i386 lib32gcc-s1 lib32gcc-12-dev
+}
+
+# Debian's compiler, with its standard library for another of Debian's architectures. apt is asked with a state of its own, so that the
+# machine's stays as it is.
+debian_std() { # Debian's name of the architecture, the target
+    [ ! -d "$root/usr/lib/rustlib/$2" ] || return 0
+    local apt="$work/apt-$1"
+    local as=(-o "APT::Architecture=$1" -o "APT::Architectures=$1" -o "Dir::State=$apt" -o "Dir::Cache=$apt" -o Dir::State::status=/dev/null)
+    mkdir -p "$apt/lists/partial" "$apt/archives/partial"
+    (
+        cd "$apt"
+        apt-get "${as[@]}" update -q && apt-get "${as[@]}" download -q 'libstd-rust-web-dev=1.96*' && dpkg -x ./*.deb "$root" && rm ./*.deb
+    ) >/dev/null 2>&1
+}
+with_debians() {
+    LD_LIBRARY_PATH="$root/usr/lib/$(uname -m)-linux-gnu" PATH="$root/usr/bin:$PATH" RUSTC="$root/usr/bin/rustc" timeout 3600 cargo "$@"
+}
+from_source() { RUSTC_BOOTSTRAP=1 with_debians "$1" -Zbuild-std=std,panic_abort,test "${@:2}"; }
+
+ran=0
+failed=()
+for processor; do
+    target="$processor-unknown-linux-gnu"
+    variable="CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$target")"
+    skip=()
+    case $processor in
+    aarch64)
+        debian=arm64
+        if command -v qemu-aarch64 >/dev/null && command -v aarch64-linux-gnu-gcc >/dev/null; then
+            linker=aarch64-linux-gnu-gcc emulator=qemu-aarch64
+        elif unpacked; then
+            linker="$work/aarch64-gcc" emulator="$root/usr/bin/qemu-aarch64-static"
+            printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s --sysroot=%s "$@"\n' "$root/usr/lib/$(uname -m)-linux-gnu" "$root/usr/bin/aarch64-linux-gnu-gcc-12" "$root" >"$linker"
+            chmod +x "$linker"
+        else
+            echo "--- $target: skipped: no qemu-aarch64 and aarch64-linux-gnu-gcc; install qemu-user and gcc-aarch64-linux-gnu"
+            continue
+        fi
+        export "${variable}_RUNNER=$emulator"
+        while read -r name; do skip+=(--skip "$name"); done < <(emulator_leaves_out | left_out)
+        ;;
+    i686)
+        debian=i386
+        [ "$(uname -m)" = x86_64 ] || { echo "--- $target: skipped: this processor does not run it"; continue; }
+        if echo 'int main(void) { return 0; }' | cc -m32 -static -x c - -o "$work/probe" 2>/dev/null; then
+            linker=cc
+        elif unpacked; then
+            linker="$work/i686-gcc"
+            printf '#!/bin/sh\nexec cc -B%s -B%s -L%s -L%s "$@"\n' "$root/usr/lib32" "$root/usr/lib/gcc/x86_64-linux-gnu/12/32" "$root/usr/lib32" "$root/usr/lib/gcc/x86_64-linux-gnu/12/32" >"$linker"
+            chmod +x "$linker"
+        else
+            echo "--- $target: skipped: no C library for 32 bits; install gcc-multilib"
+            continue
+        fi
+        ;;
+    *)
+        echo "unknown: $processor"
+        exit 1
+        ;;
+    esac
+    if [ -d "$(rustc --print target-libdir --target "$target")" ]; then
+        how=(timeout 3600 cargo)
+    elif unpacked && debian_std "$debian" "$target"; then
+        how=(with_debians)
+    elif unpacked; then
+        how=(from_source) # Debian has none of that version for 32-bit x86
+    else
+        echo "--- $target: skipped: no standard library; try \`rustup target add $target\`"
+        continue
+    fi
+    export "${variable}_LINKER=$linker" "${variable}_RUSTFLAGS=-Ctarget-feature=+crt-static"
+    echo "--- $target"
+    # Optimized a little, with the debug assertions.
+    if CARGO_PROFILE_DEV_OPT_LEVEL=1 "${how[@]}" test --locked -p keyqueue --features metrics,stream,tokio "${tests[@]}" --no-fail-fast \
+        --target "$target" --target-dir "$work/build" -- "${skip[@]}" 2>&1 | tee "$work/$processor.log"; then
+        :
+    else
+        failed+=("$target")
+    fi
+    passed="$(awk '/^test result:/ { passed += $4 } END { print passed + 0 }' "$work/$processor.log")"
+    echo "$target: $passed tests passed, $((${#skip[@]} / 2)) left out by name"
+    [ "$passed" -gt 0 ] || { echo "$target: no test ran"; exit 1; }
+    ran=$((ran + 1))
+done
+echo "ran on $ran of $# processors"
+[ ${#failed[@]} -eq 0 ] || { echo "fail: ${failed[*]}"; exit 1; }
