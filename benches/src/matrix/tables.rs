@@ -145,6 +145,7 @@ mod tests {
         record(&mut matrix, "abort", "ring, 1 thread\tkeyqueue\t22\n").unwrap();
         let text = best_and_worst(&matrix);
         has(&text, "| ring, 1 thread | 16-off | 20.0 | 20.0 | 50.0 | 30.0 | 16.0 | 0.67 | 1.25 | 1.00 |");
+        has(&text, "| ring, 1 thread | 16-thin | 24.0 | 20.0 | 50.0 | 30.0 | 16.0 | 0.80 | 1.50 | 1.20 |");
         has(&text, "| ring, 2 threads | 16-thin | 23.0 | – | – | – | – | – | – | – |");
         assert_eq!(text.lines().count(), 2 + 4);
     }

@@ -110,7 +110,7 @@ pub fn burst<Q: Subject<u64>>(getters: usize) -> Histogram<u64> {
 
 /// From now on this thread runs on that core only: at the normal priority (`SCHED_OTHER`), or only when no other thread is runnable
 /// there (`SCHED_IDLE`).
-fn stay_on(core: usize, policy: libc::c_int) {
+pub fn stay_on(core: usize, policy: libc::c_int) {
     // SAFETY: all zero is a set of no cores, and priority 0, which these policies require. Both live during the calls.
     let results = unsafe {
         let mut cores: libc::cpu_set_t = zeroed();

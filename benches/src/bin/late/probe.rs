@@ -120,21 +120,42 @@ impl RunDelay {
 mod tests {
     use super::*;
 
-    fn waits(call: impl Fn(u64) + Sync) -> Waits {
+    fn waits(call: impl Fn(u64) + Sync, operation: impl FnOnce()) -> Waits {
         let mut probe = Probe { keys: 1, batch: 1, new: false, waits: None };
-        probe.beside(call, || thread::sleep(Duration::from_millis(100)));
+        probe.beside(call, operation);
         probe.waits.unwrap()
     }
 
     #[test]
-    fn a_call_that_sleeps_is_long_and_one_that_has_no_core_is_not() {
+    fn a_call_that_sleeps_is_long() {
         let sleep = Duration::from_millis(20);
-        let waits = waits(|n| {
-            if n == 120 {
-                thread::sleep(sleep)
-            }
-        });
+        let call = |n| thread::sleep(if n == 120 { sleep } else { Duration::ZERO });
+        let waits = waits(call, || thread::sleep(5 * sleep));
         assert!(waits.longest >= sleep && waits.all.max() >= sleep.as_nanos() as u64);
-        assert!(waits.all.value_at_percentile(50.0) < 1_000_000 && waits.took >= Duration::from_millis(100));
+        assert!(waits.all.value_at_percentile(50.0) < 1_000_000 && waits.took >= 5 * sleep);
+    }
+
+    /// Two threads on one core: the one that calls waits while the other one runs.
+    #[test]
+    fn the_time_without_a_core_is_subtracted() {
+        // SAFETY: takes no arguments, and has no preconditions.
+        let core = unsafe { libc::sched_getcpu() } as usize;
+        let stay = || crate::getters::stay_on(core, libc::SCHED_OTHER);
+        let call = |n| {
+            if n == 0 {
+                stay()
+            }
+        };
+        let waits = waits(call, || {
+            stay();
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_millis(200) {}
+        });
+        let longest = Duration::from_nanos(waits.all.max());
+        assert!(
+            longest > Duration::from_millis(1) && waits.longest < longest / 2,
+            "{:?} of {longest:?}",
+            waits.longest
+        );
     }
 }
