@@ -136,7 +136,8 @@ impl<T: Copy> Groups<T> {
             let sibling = std::mem::replace(&mut self.lanes[group].sibling, number);
             self.lanes[number] = Lane::new(group, level, sibling, Known::default());
         }
-        if self.lanes[group].known.lanes > INDEXED {
+        let known = &self.lanes[group].known;
+        if known.lanes > INDEXED || known.index.is_some() {
             self.index(group, level, number);
         }
         number
