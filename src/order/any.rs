@@ -194,6 +194,7 @@ impl<T: Copy + PartialEq> Order<T> for AnyOrder<T> {
         ask!(self, order => order.level_len(priority))
     }
 
+    #[inline]
     fn front(&self) -> Option<(i8, u64)> {
         ask!(self, order => order.front())
     }
