@@ -22,17 +22,18 @@ impl<T: Default> SideArray<T> {
         Self { chunks: Segmented::new(), slots }
     }
 
-    /// Makes an array for the chunk of this slot, if there is none.
+    /// The value of this slot. Makes an array for its chunk, if there is none.
     #[inline]
-    pub(crate) fn make(&mut self, number: u32) {
-        if self.chunks.get(chunk_of(number)).is_none_or(|chunk| chunk.is_empty()) {
-            self.make_chunk(chunk_of(number));
-        }
+    pub(crate) fn make(&mut self, number: u32) -> &mut T {
+        // Looked up twice in the source, as the borrow of `get_mut` would last, and once in the code.
+        if self.get_mut(number).is_some() { &mut self[number] } else { self.make_chunk(number) }
     }
 
     #[cold]
-    fn make_chunk(&mut self, chunk: usize) {
-        *self.chunks.get_or_make(chunk) = std::iter::repeat_with(T::default).take(self.slots).collect();
+    fn make_chunk(&mut self, number: u32) -> &mut T {
+        let chunk = self.chunks.get_or_make(chunk_of(number));
+        *chunk = std::iter::repeat_with(T::default).take(self.slots).collect();
+        &mut chunk[index_of(number)]
     }
 
     /// The value of this slot, if its chunk has an array.
@@ -85,9 +86,7 @@ mod tests {
     #[test]
     fn arrays_come_and_go_with_their_chunks() {
         let mut array = SideArray::<u8>::new(64);
-        array.make(3 << 6 | 63);
-        array[3 << 6 | 63] = 7;
-        array.make(3 << 6);
+        *array.make(3 << 6 | 63) = 7;
         assert_eq!((array[3 << 6 | 63], array.get(2 << 6), array.get(9 << 6)), (7, None, None));
         assert_eq!((array.take_chunk(9).len(), array.take_chunk(3).len()), (0, 64));
         array.truncate(3);

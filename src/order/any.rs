@@ -201,6 +201,7 @@ impl<T: Copy> AnyOrder<T> {
 
     /// The highest priority of a key that a pop may return, and the stamp of the first key there. With groups: that of the last few
     /// pops.
+    #[inline]
     pub(crate) fn front(&self) -> Option<(i8, u64)> {
         ask!(self, order => order.front())
     }
